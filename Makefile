@@ -1,0 +1,70 @@
+# `make run` and `make test` need make and python3 (3.11 or newer, with venv); all else they install into .venv.
+
+PYTHON ?= python3
+SCENARIO ?= scenarios/qwen3_8b_decode.yaml
+ARGS ?=
+JOBS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+# A stamp is newer than pyproject.toml while its part of the environment is up to date: core runs, dev tests too.
+CORE := $(VENV)/core.stamp
+DEV := $(VENV)/dev.stamp
+
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+TOO_OLD = Python 3.11 or newer is needed and $(PYTHON) is not that; name one: make PYTHON=/path/to/python3.11
+# An environment is made anew when its Python is gone or too old, and when it was copied or moved here: it would run the
+# code of the place that it came from.
+STALE := $(shell test "$$(cat $(VENV)/made_in 2>/dev/null)" = "$(CURDIR)" && $(BIN)/python -c '$(NEW_ENOUGH)' 2>/dev/null || echo stale)
+
+.PHONY: help env run test check format bench schema clean always
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: $(CORE) ## predict a scenario: SCENARIO=file.yaml ARGS="--set workload.batch=16"
+	$(BIN)/whatif run $(SCENARIO) $(ARGS)
+
+test: check ## lint, types and all tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+env: $(DEV) ## make the environment of the tests and stop there
+
+check: $(DEV) ## lint and types only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(DEV) ## sort imports and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(DEV) ## time and memory against their bounds: each script of benchmarks/
+	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+schema: $(CORE) ## write scenarios/schema.json, from which editors complete
+	$(BIN)/whatif schema > $(VENV)/schema.json
+	mv $(VENV)/schema.json scenarios/schema.json
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis artifacts
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+define make_venv
+	$(if $(shell $(PYTHON) -c '$(NEW_ENOUGH)' 2>/dev/null && echo yes),,$(error $(TOO_OLD)))
+	@$(PYTHON) -m venv --clear $(VENV)
+	@pwd -P > $(VENV)/made_in
+endef
+
+$(CORE): pyproject.toml $(if $(STALE),always)
+	@echo "Installing the project into $(VENV): some seconds, the first time ..."
+	$(if $(STALE),$(make_venv))
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(DEV): pyproject.toml $(if $(STALE),always)
+	@echo "Installing the project and the tools of its tests into $(VENV): under a minute, the first time ..."
+	$(if $(STALE),$(make_venv))
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $(CORE) $@
