@@ -1,0 +1,191 @@
+"""The words for each kind of error: what is due, what stands there, what was probably meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from scenarios.errors import did_you_mean, nearest, printable, quoted, shown
+from scenarios.files.document import Path, dotted, parse_path
+from scenarios.files.model_walk import Slot, known_keys, known_words, places, slots_at, unit
+from scenarios.files.yaml_scalars import resolve_scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What pydantic found (type, context, message), the value at `path`, and what the model allows there."""
+
+    type: str
+    context: Mapping[str, Any]
+    message: str
+    path: Path
+    value: object
+    slots: list[Slot]
+
+
+#: Error types that say "another type is due", and the type in plain words.
+DUE = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+}
+
+
+def describe(finding: Finding) -> str:
+    """The finding in words: what is due and what stands there."""
+    return _WRITERS.get(finding.type, _other)(finding)
+
+
+def unknown_key(model: type[BaseModel], path: Path, extra_keys: Sequence[str]) -> str:
+    key = str(path[-1])
+    what = f"unknown key {quoted(key)}"
+    keys = known_keys(slots_at(model, path[:-1])) + (list(extra_keys) if len(path) == 1 else [])
+    written_flat = (*path[:-1], *parse_path(key))
+    if "." in key and slots_at(model, written_flat):
+        return f"{what}. Nest it: put {quoted(str(written_flat[-1]))} under '{dotted(written_flat[:-1])}'"
+    homes = places(model)
+    if key in keys:  # of another member of a union
+        return f"{what}: another kind of entry takes it, not this one"
+    if key in homes:
+        return f"{what}. It belongs {_under(homes[key])}"
+    meant = nearest(key, [*keys, *homes])
+    if meant is None:
+        return f"{what}. Known keys: {', '.join(keys)}" if keys else what
+    return f"{what}. Did you mean '{meant}'?" + ("" if meant in keys else f" It belongs {_under(homes[meant])}")
+
+
+def _under(homes: list[Path]) -> str:
+    return " or ".join(f"under '{dotted(home)}'" if home else "at the top level" for home in homes)
+
+
+_QUANTITY = re.compile(r"[-+]?\.?\d[\d_,.]*(?:[eE][-+]?\d+)?\s*(?P<unit>[A-Za-zµμ%/].*)?")
+
+
+def _number(it: Finding) -> str:
+    """A number is due, and something else stands there."""
+    due, got, of = DUE[it.type], shown(it.value), unit(it.slots)
+    of = f" of {of}" if of else ""
+    if isinstance(it.value, float) and it.value.is_integer() and abs(it.value) < 2**63:
+        return f"must be {due}{of}, got {got}. Write {int(it.value)}"
+    text = it.value.strip() if isinstance(it.value, str) else ""
+    quantity = _QUANTITY.fullmatch(text)
+    if quantity and quantity["unit"]:
+        without = quoted(quantity["unit"])
+        return f"must be a plain number{of}, got {got}. Write the number alone, without {without}"
+    plain = text.replace("_", "").replace(",", "")
+    if quantity and isinstance(resolve_scalar(plain), int | float):
+        advice = "Remove the quotes" if plain == text else f"Write {printable(plain)}"
+        return f"must be {due}{of}, got the text {got}. {advice}"
+    return f"must be {due}{of}, got {got}"
+
+
+_TRUE, _FALSE = ("yes", "y", "on", "true", "t", "1"), ("no", "n", "off", "false", "f", "0")
+
+
+def _bool(it: Finding) -> str:
+    word = str(it.value).lower() if isinstance(it.value, str | int | float) else ""
+    meant = "true" if word in _TRUE else "false" if word in _FALSE else ""
+    return f"must be true or false, got {shown(it.value)}" + (f". Did you mean {meant}?" if meant else "")
+
+
+def _text(it: Finding) -> str:
+    advice = ". Put it in quotes" if isinstance(it.value, bool | int | float) else ""
+    return f"must be text, got {shown(it.value)}{advice}"
+
+
+def _mapping(it: Finding) -> str:
+    keys = known_keys(it.slots)
+    what = f"must be a mapping{' with keys such as ' + ', '.join(keys[:4]) if keys else ''}, got {shown(it.value)}"
+    return f"{what}. Remove the key to take the defaults" if it.value is None else what
+
+
+def _list(it: Finding) -> str:
+    return f"must be a list such as [1, 2], got {shown(it.value)}"
+
+
+def _word(it: Finding) -> str:
+    words, value = [str(word) for word in known_words(it.slots)], it.value
+    if not words:  # an Enum, or the tags of a discriminated union
+        words = re.findall(r"'([^']*)'", str(it.context.get("expected_tags") or it.context.get("expected")))
+        value = it.context.get("tag", value)
+    if value is None or isinstance(value, dict | list):
+        return f"must be one of {', '.join(words)}, got {shown(value)}"
+    text = value if isinstance(value, str) else shown(value)
+    return f"{quoted(text)} is not one of {', '.join(words)}{did_you_mean(text, words)}"
+
+
+def _bound(words: str, key: str) -> Callable[[Finding], str]:
+    return lambda it: f"must be {words} {_plain(it.context[key])}, got {shown(it.value)}"
+
+
+def _plain(number: object) -> str:
+    return str(int(number)) if isinstance(number, float) and number.is_integer() else str(number)
+
+
+def _length(it: Finding) -> str:
+    least = "min_length" in it.context
+    limit = it.context["min_length" if least else "max_length"]
+    if least and limit == 1:
+        return "must not be empty"
+    size = len(it.value) if isinstance(it.value, str | list | dict) else 0
+    things = "characters" if isinstance(it.value, str) else "entries"
+    return f"must have at {'least' if least else 'most'} {limit} {things}, got {size}"
+
+
+def _missing(it: Finding) -> str:
+    return f"required key {quoted(str(it.path[-1]))} is missing"
+
+
+def _no_tag(it: Finding) -> str:
+    return f"required key {it.context['discriminator']} is missing: it says which kind this is"
+
+
+def _union(it: Finding) -> str:
+    words = f"one of {', '.join(map(str, known_words(it.slots)))}" if known_words(it.slots) else ""
+    due = " or ".join(part for part in (it.context["due"], words) if part)
+    return f"must be {due}, got {shown(it.value)}"
+
+
+def _own(it: Finding) -> str:
+    """A validator of the model itself speaks."""
+    return printable(str(it.context.get("error", it.message)), 400)
+
+
+def _other(it: Finding) -> str:
+    return f"{printable(it.message[:1].lower() + it.message[1:], 400)}, got {shown(it.value)}"
+
+
+_WRITERS: dict[str, Callable[[Finding], str]] = {
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing", "float_type", "float_parsing"), _number),
+    **dict.fromkeys(("bool_type", "bool_parsing"), _bool),
+    "string_type": _text,
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), _mapping),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), _list),
+    **dict.fromkeys(("literal_error", "enum", "union_tag_invalid"), _word),
+    "greater_than_equal": _bound("at least", "ge"),
+    "greater_than": _bound("greater than", "gt"),
+    "less_than_equal": _bound("at most", "le"),
+    "less_than": _bound("less than", "lt"),
+    "multiple_of": _bound("a multiple of", "multiple_of"),
+    **dict.fromkeys(("string_too_short", "string_too_long", "too_short", "too_long"), _length),
+    "missing": _missing,
+    "union_tag_not_found": _no_tag,
+    "union": _union,
+    **dict.fromkeys(("value_error", "assertion_error"), _own),
+}
