@@ -1,0 +1,76 @@
+"""The one way from a Scenario and a batch to a Program: lowering, then the passes in their order."""
+
+from __future__ import annotations
+
+from scenarios.batches import captured_size
+from scenarios.errors import ScenarioError
+from scenarios.lowering.dense import lower_dense
+from scenarios.model import Model
+from scenarios.passes import PASSES, Context
+from scenarios.program import Batch, DType, Program
+from scenarios.schema import Scenario
+
+
+def activation_dtype(scenario: Scenario, model: Model) -> DType:
+    """16-bit type of the activations: the weights' own, or the cache's, or the model's."""
+    weights, kv = scenario.optimizations.weights, scenario.optimizations.kv.dtype
+    if weights == "bf16" or weights == "fp16":
+        return weights
+    if kv == "bf16" or kv == "fp16":
+        return kv
+    return model.dtype
+
+
+def effective_graph(scenario: Scenario, batch: Batch) -> tuple[str, int]:
+    """(graph mode, rows of the matrix products) that `batch` really runs with.
+
+    Prefills and mixed batches run eager. aclgraph and npugraph_ex pad a decode batch to the next captured size, and run
+    a batch above the greatest one eager. ge_graph compiles for the exact batch.
+    """
+    mode = scenario.optimizations.graph
+    if batch.phase != "decode" or mode == "eager":
+        return "eager", batch.tokens
+    if mode == "ge_graph":
+        return mode, batch.tokens
+    size = captured_size(scenario, batch.requests)
+    return ("eager", batch.tokens) if size is None else (mode, size)
+
+
+def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
+    """What is wrong between a scenario and its model: (field, what) pairs."""
+    found: list[tuple[str, str]] = []
+    longest = scenario.longest_request_tokens
+    if longest > model.max_position:
+        where = "engine.max_model_len" if scenario.engine.max_model_len else "workload.input_tokens"
+        found.append((where, f"{longest} tokens are more than the {model.max_position} positions of {model.name}"))
+    if scenario.workload.phase != "prefill" and scenario.decode_context_tokens + 1 > model.max_position:
+        found.append(("workload.context_tokens", f"longer than the {model.max_position} positions of {model.name}"))
+    act, kv = activation_dtype(scenario, model), scenario.optimizations.kv.dtype
+    if kv not in ("auto", "int8") and kv != act:
+        what = f"{kv} with {act} activations: the fused kernels take one type; use auto"
+        found.append(("optimizations.kv.dtype", what))
+    context = Context(scenario, model, act)
+    for item in PASSES:
+        if item.is_on(scenario):
+            missing = ", ".join(f"{switch} {str(value).lower()}" for switch, value in item.missing(scenario))
+            reason = f"needs {missing}" if missing else item.refuse(context)
+            if reason:
+                found.append((f"optimizations.{item.switch}", reason))
+    return found
+
+
+def build(scenario: Scenario, model: Model, batch: Batch) -> Program:
+    """The Program of one step. Raises ScenarioError where `problems_of` finds something."""
+    found = problems_of(scenario, model)
+    if found:
+        raise ScenarioError([f"{where}: {what}" for where, what in found])
+    mode, rows = effective_graph(scenario, batch)
+    if mode != scenario.optimizations.graph:
+        optimizations = scenario.optimizations.model_copy(update={"graph": mode})
+        scenario = scenario.model_copy(update={"optimizations": optimizations})
+    context = Context(scenario, model, activation_dtype(scenario, model))
+    program = lower_dense(model, batch, context.act, scenario.longest_request_tokens, rows, scenario.workload.sampling)
+    for item in PASSES:
+        if item.is_on(scenario):
+            program = item.rewrite(program, context)
+    return program

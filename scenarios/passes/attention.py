@@ -1,0 +1,45 @@
+"""Fused attention."""
+
+from __future__ import annotations
+
+from scenarios.lowering.dense import groups_of
+from scenarios.passes.base import Context, Pass, in_block, never, replace_runs
+from scenarios.program import Op, Program, Tensor
+
+ATTENTION_CALLS = (
+    "expand", "expand", "batch_matmul", "muls", "add", "cast", "softmax", "cast", "batch_matmul",
+)  # fmt: skip
+
+
+def fuse_attention(program: Program, context: Context) -> Program:
+    """Nine calls -> npu_fused_infer_attention_score over the cache as it lies; the score matrix never leaves the
+    chip."""
+    model, batch = context.model, program.batch
+
+    def make(run: tuple[Op, ...]) -> tuple[Op, ...]:
+        out = run[8].out
+        query = Tensor(run[2].inputs[0].name, out.shape, out.dtype)
+        keys = max(g.kv_len for g in batch.groups)
+        key, value = (
+            Tensor(op.inputs[0].name, (batch.requests, keys, model.kv_heads, model.head_dim), out.dtype, "kv_cache")
+            for op in run[:2]
+        )
+        attrs = (
+            ("groups", groups_of(batch)),
+            ("heads", model.heads),
+            ("kv_heads", model.kv_heads),
+            ("head_dim", model.head_dim),
+            ("block_size", 0),
+        )
+        return (Op("attention", "attention", (query, key, value), (out,), attrs),)
+
+    return in_block(program, "layers", "fusion.attention", lambda ops: replace_runs(ops, ATTENTION_CALLS, make))
+
+
+ATTENTION = Pass(
+    "fusion.attention", "Fused attention", (False,), True, fuse_attention, (), never,
+    rewrites="repeat K and V, QK, scale, mask, softmax, PV -> npu_fused_infer_attention_score",
+    saves="eight launches, the copies of K and V over the group, and all traffic of the score matrix",
+    costs="a fixed start-up of 17-22 us a layer; tiles must fit UB (online softmax)",
+    claim="long sequences need tiles and online softmax, not a score matrix that fits on chip",
+)  # fmt: skip

@@ -1,0 +1,122 @@
+"""What a pass is, and the few tools that rewriting needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from scenarios.model import Model
+from scenarios.program import Block, DType, Op, Program
+from scenarios.schema import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a rewrite may look at beside the program. act: type of the activations."""
+
+    scenario: Scenario
+    model: Model
+    act: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One optimisation: a rewrite Program -> Program behind one switch.
+
+    switch: path of its switch below `optimizations`. off: the values that leave the program alone, the first is the one
+    a what-if goes back to. on: the value a what-if tries. rewrite: applied where the switch is not off. needs: other
+    switches and the values they must have. refuse: any further reason why the rewrite cannot apply, or None. rewrites,
+    saves, costs, claim: for people. for_capacity: what it is for is room, so a slower step does not speak against it.
+    """
+
+    switch: str
+    title: str
+    off: tuple[object, ...]
+    on: object
+    rewrite: Callable[[Program, Context], Program]
+    needs: tuple[tuple[str, tuple[object, ...]], ...]
+    refuse: Callable[[Context], str | None]
+    rewrites: str
+    saves: str
+    costs: str
+    claim: str
+    for_capacity: bool = False
+
+    def value(self, scenario: Scenario) -> object:
+        """The switch's value in `scenario`."""
+        return switch_value(scenario, self.switch)
+
+    def missing(self, scenario: Scenario) -> tuple[tuple[str, object], ...]:
+        """The switches that must be set first, each with the value to set."""
+        return tuple((s, values[0]) for s, values in self.needs if switch_value(scenario, s) not in values)
+
+    def is_on(self, scenario: Scenario) -> bool:
+        return self.value(scenario) not in self.off
+
+
+def switch_value(scenario: Scenario, switch: str) -> object:
+    """The value of a switch below `optimizations`."""
+    found: object = scenario.optimizations
+    for part in switch.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def set_switch(scenario: Scenario, switch: str, value: object) -> Scenario:
+    """`scenario` with one switch below `optimizations` set."""
+    head, _, rest = switch.partition(".")
+    optimizations = scenario.optimizations
+    if rest:
+        part = getattr(optimizations, head).model_copy(update={rest: value})
+        optimizations = optimizations.model_copy(update={head: part})
+    else:
+        optimizations = optimizations.model_copy(update={head: value})
+    return scenario.model_copy(update={"optimizations": optimizations})
+
+
+def never(_: Context) -> str | None:
+    """The rewrite always applies."""
+    return None
+
+
+Rewrite = Callable[[tuple[Op, ...]], tuple[Op, ...]]
+
+
+def each_block(program: Program, applied: str, rewrite: Rewrite) -> Program:
+    """`program` with `rewrite` applied to the ops of every block."""
+    return program.with_blocks(tuple(replace(b, ops=rewrite(b.ops)) for b in program.blocks), applied)
+
+
+def in_block(program: Program, name: str, applied: str, rewrite: Rewrite) -> Program:
+    """`program` with `rewrite` applied to the block called `name`."""
+    blocks = tuple(replace(b, ops=rewrite(b.ops)) if b.name == name else b for b in program.blocks)
+    return program.with_blocks(blocks, applied)
+
+
+def replace_runs(
+    ops: tuple[Op, ...], kinds: Sequence[str], make: Callable[[tuple[Op, ...]], Sequence[Op] | None]
+) -> tuple[Op, ...]:
+    """Replace each run of consecutive ops of these `kinds` by what `make` returns (None leaves the run alone)."""
+    out: list[Op] = []
+    i, width = 0, len(kinds)
+    while i < len(ops):
+        run = ops[i : i + width]
+        made = make(run) if len(run) == width and all(o.kind == k for o, k in zip(run, kinds, strict=True)) else None
+        if made is None:
+            out.append(ops[i])
+            i += 1
+        else:
+            out.extend(made)
+            i += width
+    return tuple(out)
+
+
+def reads_outside(program: Program, run: Sequence[Op]) -> frozenset[str]:
+    """Names that any op of the program outside `run` reads."""
+    inside = {id(op) for op in run}
+    return frozenset(t.name for b in program.blocks for op in b.ops if id(op) not in inside for t in op.inputs)
+
+
+def layers(program: Program) -> Block:
+    """The repeated block."""
+    return program.block("layers")

@@ -1,0 +1,70 @@
+"""RoPE and SwiGLU as one kernel each."""
+
+from __future__ import annotations
+
+from scenarios.passes.base import Context, Pass, in_block, never, replace_runs
+from scenarios.program import Op, Program, Tensor
+
+ROTATE_CALLS = ("mul", "slice", "neg", "slice", "concat", "mul", "add")
+ANGLE_CALLS = ("mul", "concat", "cos", "sin", "cast", "cast")
+
+
+def fuse_rope(program: Program, context: Context) -> Program:
+    """Both rotations of a layer -> one call; the angles of a step -> two look-ups in tables made once."""
+
+    def rope(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
+        (q, cos), k = run[0].inputs, run[len(ROTATE_CALLS)].inputs[0]
+        sin, q_out, k_out = run[5].inputs[1], run[len(ROTATE_CALLS) - 1].out, run[-1].out
+        return (Op("rope", "rope", (q, k, cos, sin), (q_out, k_out), (("layout", "TND"),)),)
+
+    def look_up(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
+        positions = run[0].inputs[0]
+        ops = []
+        for cast, name in zip(run[4:], ("cos", "sin"), strict=True):
+            width = cast.out.shape[-1]
+            table = Tensor(f"{name}_table", (context.model.max_position, width), cast.out.dtype, "table")
+            ops.append(Op("index_select", f"rotary.{name}_lookup", (table, positions), (cast.out,)))
+        return tuple(ops)
+
+    program = in_block(program, "embed", "", lambda ops: replace_runs(ops, ANGLE_CALLS, look_up))
+    return in_block(program, "layers", "fusion.rope", lambda ops: replace_runs(ops, ROTATE_CALLS * 2, rope))
+
+
+def fuse_swiglu(program: Program, _: Context) -> Program:
+    """silu(gate) * up -> one call on the packed tensor; separate gate and up are first laid side by side."""
+
+    def with_slices(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
+        mul = run[3]
+        source = run[0].inputs[0]
+        tokens, half = mul.out.shape
+        packed = Tensor(source.name, (tokens, 2 * half), source.dtype)
+        return (Op("swiglu", "swiglu", (packed,), (mul.out,), (("dim", -1),)),)
+
+    def apart(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
+        silu, mul = run
+        gate, up = silu.inputs[0], mul.inputs[1]
+        packed = Tensor("gate_up", (gate.shape[0], 2 * gate.shape[1]), gate.dtype)
+        return (
+            Op("concat", "concat_gate_up", (gate, up), (packed,)),
+            Op("swiglu", "swiglu", (packed,), (mul.out,), (("dim", -1),)),
+        )
+
+    program = in_block(program, "layers", "", lambda o: replace_runs(o, ("slice", "slice", "silu", "mul"), with_slices))
+    return in_block(program, "layers", "fusion.swiglu", lambda o: replace_runs(o, ("silu", "mul"), apart))
+
+
+ROPE = Pass(
+    "fusion.rope", "RoPE as one kernel", (False,), True, fuse_rope, (), never,
+    rewrites="ten elementwise calls on q and k, and the copies of halves they need -> npu_apply_rotary_pos_emb; "
+    "the angles become table look-ups",
+    saves="thirteen kernels a layer and the round trips between them",
+    costs="the layout must be given; q and k are rewritten in place",
+    claim="fusion saves launches and round trips, not arithmetic",
+)  # fmt: skip
+SWIGLU = Pass(
+    "fusion.swiglu", "SwiGLU as one kernel", (False,), True, fuse_swiglu, (), never,
+    rewrites="(slices,) silu, mul -> npu_swiglu",
+    saves="one to three launches a layer and the round trip of silu(gate)",
+    costs="wants gate and up side by side: without fusion.gate_up a concat is added, which can eat the gain",
+    claim="deeper is not always faster",
+)  # fmt: skip

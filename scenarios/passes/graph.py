@@ -1,0 +1,103 @@
+"""How the host issues the step: which blocks a graph replays, and what the graph compiler does to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scenarios.catalogue import CATALOGUE
+from scenarios.passes.base import Context, Pass, never, reads_outside
+from scenarios.program import Block, Op, Program, Tensor
+
+#: Blocks inside the graph. vLLM-Ascend captures the forward pass; ge_graph compiles sampling too.
+CAPTURED = {
+    "aclgraph": ("embed", "layers"),
+    "npugraph_ex": ("embed", "layers", "head"),
+    "ge_graph": ("embed", "layers", "head", "sample"),
+}
+
+#: Profiler names that differ once the graph engine has compiled an op.
+_GE_NAMES = {"matmul": "MatMul", "add_rms_norm": "InplaceAddRmsNorm", "slice": "StridedSliceD"}
+
+
+def capture(program: Program, context: Context) -> Program:
+    """Mark the captured blocks; ge_graph also fuses elementwise runs and starts with a parameter update.
+
+    Prefills and mixed batches have ever new shapes: they are issued eagerly in every mode.
+    """
+    mode = context.scenario.optimizations.graph
+    if mode == "eager" or program.batch.phase != "decode":
+        return program
+    if mode == "ge_graph":
+        program = _compile(program)
+    blocks = tuple(replace(b, captured=b.name in CAPTURED[mode]) for b in program.blocks)
+    return replace(program.with_blocks(blocks, f"graph={mode}"), graph=mode)
+
+
+def _compile(program: Program) -> Program:
+    """What the graph engine does: connected runs of elementwise ops become one kernel, ops get its names."""
+    blocks = tuple(_fuse_elementwise(program, b) if b.name in CAPTURED["ge_graph"] else b for b in program.blocks)
+    update = Op(
+        "graph_parameters", "update_parameters",
+        (Tensor("lengths", (program.batch.requests,), "int64"),), (Tensor("parameters", (1024,), "int64"),),
+    )  # fmt: skip
+    blocks = tuple(replace(b, ops=(update, *b.ops)) if b.name == "embed" else b for b in blocks)
+    named = tuple(
+        replace(b, ops=tuple(replace(op, op_type=_GE_NAMES.get(op.kind, op.op_type)) for op in b.ops))
+        if b.name in CAPTURED["ge_graph"]
+        else b
+        for b in blocks
+    )
+    return program.with_blocks(named)
+
+
+def _fuse_elementwise(program: Program, block: Block) -> Block:
+    """Runs that hang together and keep one output shape: a change of shape (a reduced row, a broadcast) ends a
+    kernel."""
+    out: list[Op] = []
+    run: list[Op] = []
+    for op in block.ops:
+        connected = bool(run) and bool({t.name for t in op.inputs} & {t.name for o in run for t in o.outputs})
+        connected = connected and op.out.elements == run[-1].out.elements
+        if CATALOGUE[op.kind].elementwise and connected:
+            run.append(op)
+            continue
+        out += _merge(program, run)
+        run = [op] if CATALOGUE[op.kind].elementwise else []
+        if not run:
+            out.append(op)
+    out += _merge(program, run)
+    return replace(block, ops=tuple(out))
+
+
+def _merge(program: Program, run: list[Op]) -> list[Op]:
+    """One op that reads what the run reads from outside and writes what others still need."""
+    if len(run) < 2:
+        return run
+    needed = reads_outside(program, run)
+    made: dict[str, Tensor] = {}
+    inputs: dict[str, Tensor] = {}
+    for op in run:
+        for tensor in op.inputs:
+            if tensor.name not in made:
+                inputs.setdefault(tensor.name, tensor)
+        for tensor in op.outputs:
+            made[tensor.name] = tensor
+    last = run[-1].out.name
+    outputs = tuple(t for name, t in made.items() if name in needed or name == last)
+    ops = sum(CATALOGUE[op.kind].ops_per_element for op in run)
+    name = "+".join(op.name.rsplit(".", 1)[-1] for op in run)
+    return [
+        Op(
+            "fused_elementwise", f"{run[0].name}+{name.split('+', 1)[1]}", tuple(inputs.values()), outputs,
+            (("fused_ops", ops),), parts=tuple(run),
+        )
+    ]  # fmt: skip
+
+
+GRAPH = Pass(
+    "graph", "Graph mode", ("eager",), "ge_graph", capture, (), never,
+    rewrites="op-by-op dispatch -> replay of a captured or compiled graph",
+    saves="host dispatch of every op; device gaps",
+    costs="capture or compile time per shape, padding to capture sizes, parameter updates, static buffers",
+    claim="graph mode changes how work is issued, and needs warm-up",
+)  # fmt: skip

@@ -1,0 +1,173 @@
+"""Where the KV cache lies (paging) and how it is stored (INT8): two independent choices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scenarios.lowering.prepare import prepare_paged
+from scenarios.passes.base import Context, Pass, in_block, never, replace_runs
+from scenarios.program import Op, Program, Tensor
+
+
+def page_cache(program: Program, context: Context) -> Program:
+    """Contiguous rows -> blocks found through a block table. The KV bytes of a token do not change."""
+    size, model = context.scenario.optimizations.kv.block_size, context.model
+    requests = program.batch.requests
+    per_request = -(-context.scenario.longest_request_tokens // size)
+    table = Tensor("block_table", (requests, per_request), "int32", "table")
+
+    def pool(cache: Tensor) -> Tensor:
+        return replace(cache, shape=(requests * per_request, size, model.kv_heads, model.head_dim))
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        out: list[Op] = []
+        for op in ops:
+            if op.kind == "kv_cache_write":
+                new, cache, slots = op.inputs
+                out.append(replace(op, inputs=(new, pool(cache), slots), outputs=(pool(cache),), op_type=""))
+            elif op.kind == "attention":
+                query, key, value = op.inputs
+                attrs = tuple((k, size if k == "block_size" else v) for k, v in op.attrs)
+                out.append(replace(op, inputs=(query, pool(key), pool(value), table), attrs=attrs))
+            elif op.kind == "expand" and op.inputs[0].role == "kv_cache":
+                # Unfused attention cannot read through a block table: the blocks are gathered first.
+                seen = op.inputs[0]
+                flat = Tensor(f"{seen.name}.gathered", seen.shape, seen.dtype)
+                out.append(Op("block_gather", f"gather_{seen.name}", (pool(seen), table), (flat,)))
+                out.append(replace(op, inputs=(flat,)))
+            else:
+                out.append(op)
+        if context.scenario.optimizations.graph in ("eager", "aclgraph"):
+            return replace_runs(tuple(out), ("kv_cache_write", "kv_cache_write"), _write_both)
+        # Under torch.compile an op that mutates two inputs costs a copy of the whole pool, so K and V are written apart
+        # there.
+        return tuple(out)
+
+    blocks = tuple(prepare_paged(program.batch) if b.name == "prepare" else b for b in program.blocks)
+    return in_block(program.with_blocks(blocks), "layers", "kv.layout", rewrite)
+
+
+def _write_both(run: tuple[Op, ...]) -> tuple[Op, ...]:
+    (k, k_pool, slots), (v, v_pool, _) = run[0].inputs, run[1].inputs
+    return (
+        Op("kv_cache_write", "write_kv", (k, v, k_pool, v_pool, slots), (k_pool, v_pool), op_type="ReshapeAndCache"),
+    )
+
+
+def quantise_cache(program: Program, context: Context) -> Program:
+    """16-bit cache -> INT8: quantise before the write, dequantise inside attention; half the bytes of each token."""
+    kv = context.scenario.optimizations.kv
+    if kv.dtype != "int8":
+        return program
+    model = context.model
+
+    def scales(cache: Tensor, tokens: int) -> Tensor:
+        """The scales of K or V: constants of the channels, or kept beside the cache for `tokens` tokens."""
+        name = cache.name.replace("_cache", "_scale")
+        if kv.scale == "channel":
+            return Tensor(name, (model.kv_heads, 1, model.head_dim), context.act, "table")
+        heads = model.kv_heads if kv.scale == "head" else 1
+        return Tensor(name, (tokens, heads), "fp32", "kv_cache")
+
+    def quantised(x: Tensor, cache: Tensor) -> tuple[Op, Tensor, list[Tensor]]:
+        q = Tensor(f"{x.name}_int8", x.shape, "int8")
+        if kv.scale == "channel":
+            return Op("static_quant", f"quant_{x.name}", (x, scales(cache, 0)), (q,)), q, []
+        per_row = model.kv_heads if kv.scale == "head" else 1
+        scale = Tensor(f"{x.name}_new_scale", (x.shape[0], per_row), "fp32")
+        rows = replace(x, shape=(x.shape[0] * per_row, x.elements // (x.shape[0] * per_row)))
+        return Op("dynamic_quant", f"quant_{x.name}", (rows,), (q, scale)), q, [scale]
+
+    def write(op: Op) -> list[Op]:
+        new = [t for t in op.inputs if t.role == "activation"]
+        pools = [replace(t, dtype="int8") for t in op.inputs if t.role == "kv_cache"]
+        slots = op.inputs[-1]
+        made = [quantised(tensor, pool) for tensor, pool in zip(new, pools, strict=True)]
+        stored = tuple(q for _, q, _ in made)
+        out = [quant for quant, _, _ in made]
+        out.append(replace(op, inputs=(*stored, *pools, slots), outputs=tuple(pools)))
+        for (_, _, fresh), pool in zip(made, pools, strict=True):
+            held = scales(pool, pool.elements // model.kv_size)
+            out += [Op("kv_cache_write", f"write_{held.name}", (scale, held, slots), (held,)) for scale in fresh]
+        return out
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        out: list[Op] = []
+        for op in ops:
+            if op.kind == "kv_cache_write":
+                out += write(op)
+            elif op.kind == "attention":
+                query, key, value, *tables = op.inputs
+                tokens = sum(g.count * g.kv_len for g in program.batch.groups)
+                read = (scales(key, tokens), scales(value, tokens))
+                inputs = (query, replace(key, dtype="int8"), replace(value, dtype="int8"), *tables, *read)
+                out.append(replace(op, inputs=inputs))
+            else:
+                out.append(op)
+        return tuple(out)
+
+    return in_block(program, "layers", "kv.dtype", rewrite)
+
+
+def fuse_qkv_norm_rope_cache(program: Program, context: Context) -> Program:
+    """Q and K norm, RoPE, (quantisation) and cache write -> one call on the packed projection."""
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        names = [op.name for op in ops]
+        start, end = names.index("qkv_proj"), names.index("attention")
+        qkv_proj, between = ops[start], ops[start + 1 : end]
+        tokens = qkv_proj.inputs[0].shape[0]
+        qkv = Tensor("qkv", (tokens, qkv_proj.inputs[1].shape[0]), context.act)
+        rope = next(op for op in between if op.kind == "rope")
+        gammas = tuple(op.inputs[1] for op in between if op.kind == "rms_norm")
+        writes = [op for op in between if op.kind == "kv_cache_write"]
+        pools = tuple(t for op in writes for t in op.inputs if t.role == "kv_cache")
+        slots = writes[0].inputs[-1]
+        scales = tuple(t for op in between if op.kind == "static_quant" for t in op.inputs[1:])
+        fused = Op(
+            "qkv_norm_rope_cache", "qkv_norm_rope_cache",
+            (qkv, *gammas, *rope.inputs[2:], *scales, slots, *pools), (rope.out, *pools),
+        )  # fmt: skip
+        return (*ops[:start], replace(qkv_proj, outputs=(qkv,)), fused, *ops[end:])
+
+    return in_block(program, "layers", "fusion.qkv_norm_rope_cache", rewrite)
+
+
+def _has_norms_and_one_scale(context: Context) -> str | None:
+    if not context.model.qk_norm:
+        return f"{context.model.name} has no Q and K norm to fuse"
+    kv = context.scenario.optimizations.kv
+    if kv.dtype == "int8" and kv.scale != "channel":
+        return "the fused cache write takes only one INT8 scale a channel (kv.scale channel)"
+    return None
+
+
+LAYOUT = Pass(
+    "kv.layout", "Paged KV cache", ("contiguous",), "paged", page_cache, (), never,
+    rewrites="cache rows reserved at full length -> blocks handed out on demand, found through a block table",
+    saves="fragmentation: more requests fit",
+    costs="16 small host calls a step for slots and tables, block table reads, the waste of the last block; the bytes "
+    "of a token stay the same",
+    claim="paging changes where KV lies, not how many bytes a token has",
+    for_capacity=True,
+)  # fmt: skip
+DTYPE = Pass(
+    "kv.dtype", "INT8 KV cache", ("auto", "bf16", "fp16"), "int8", quantise_cache,
+    (("fusion.attention", (True,)),), never,
+    rewrites="16-bit keys and values -> INT8 with scales",
+    saves="half the KV bytes: traffic and capacity",
+    costs="quantise before the write, dequantise inside attention, scales, some quality",
+    claim="quantisation changes the bytes",
+    for_capacity=True,
+)  # fmt: skip
+QKV_NORM_ROPE_CACHE = Pass(
+    "fusion.qkv_norm_rope_cache", "Q/K norm + RoPE + cache write", (False,), True, fuse_qkv_norm_rope_cache,
+    (
+        ("fusion.qkv", (True,)), ("fusion.rms_norm", (True,)), ("fusion.rope", (True,)), ("fusion.attention", (True,)),
+        ("kv.layout", ("paged",)),
+    ), _has_norms_and_one_scale,
+    rewrites="two RMSNorms, RoPE, cache writes -> npu_qkv_rms_norm_rope_cache",
+    saves="three to seven launches a layer and the round trips of q, k and v",
+    costs="needs a packed projection and a paged cache",
+    claim="deeper is not always faster",
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""Quantised weights and their layout in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scenarios.passes.base import Context, Pass, in_block, never
+from scenarios.program import DType, Op, Program, Tensor
+
+
+def quantise_weights(program: Program, context: Context) -> Program:
+    """Linear layers of the decoder in INT8 or INT4 (the LM head stays 16-bit, as deployments keep it).
+
+    a16: weights are unpacked on the way to the cube. a8: activations are quantised per token first, once for all
+    matmuls that read them.
+    """
+    mode = context.scenario.optimizations.weights
+    if mode in ("bf16", "fp16"):
+        return program
+    width: DType = "int4" if mode.startswith("w4") else "int8"
+    int8_activations = mode.endswith("a8")
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        out: list[Op] = []
+        quantised: set[str] = set()
+        for op in ops:
+            if op.kind != "matmul":
+                out.append(op)
+                quantised -= {t.name for t in op.outputs}
+                continue
+            x, weight, *bias = op.inputs
+            w = replace(weight, dtype=width)
+            scale = Tensor(f"{op.name}.scale", (weight.shape[0],), "fp32", "weight")
+            if not int8_activations:
+                out.append(replace(op, kind="weight_quant_matmul", inputs=(x, w, scale, *bias), op_type=""))
+                continue
+            tokens = x.elements // x.shape[-1]
+            xq, xs = Tensor(f"{x.name}_int8", x.shape, "int8"), Tensor(f"{x.name}_scale", (tokens,), "fp32")
+            if x.name not in quantised:
+                out.append(Op("dynamic_quant", f"quant_{x.name}", (x,), (xq, xs)))
+                quantised.add(x.name)
+            out.append(replace(op, kind="quant_matmul", inputs=(xq, w, scale, xs, *bias), op_type=""))
+        return tuple(out)
+
+    return in_block(program, "layers", f"weights={mode}", rewrite)
+
+
+def lay_out_weights(program: Program, _: Context) -> Program:
+    """Weights of the decoder's linear layers in FRACTAL_NZ: 16 x 32-byte tiles, as the cube loads them."""
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        return tuple(
+            replace(op, inputs=(op.inputs[0], replace(op.inputs[1], format="nz"), *op.inputs[2:]))
+            if op.kind in ("matmul", "quant_matmul", "weight_quant_matmul")
+            else op
+            for op in ops
+        )
+
+    return in_block(program, "layers", "weight_format", rewrite)
+
+
+WEIGHTS = Pass(
+    "weights", "Quantised weights", ("bf16", "fp16"), "w8a8", quantise_weights, (), never,
+    rewrites="16-bit matmuls -> INT8 or INT4 weights, with quantised activations for a8",
+    saves="half or three quarters of the weight bytes; the INT8 rate of the cube with a8",
+    costs="quantise kernels, scales, some quality",
+    claim="quantisation shrinks what is moved",
+)  # fmt: skip
+WEIGHT_FORMAT = Pass(
+    "weight_format", "FRACTAL_NZ weights", ("nd",), "nz", lay_out_weights, (), never,
+    rewrites="row-major weights -> FRACTAL_NZ",
+    saves="the conversion on the way into L1",
+    costs="rates differ by shape: NZ can lose",
+    claim="a layout helps some shapes and hurts others",
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""What an operation asks of a device, whatever the device: element counts, flops and bytes. No times.
+
+The catalogue makes a `Work` from an `Op`; the simulator prices it, reports compare it to a roofline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scenarios.program import DType, Format, Group
+
+Unit = Literal["cube", "vector", "mix", "ai_cpu", "copy"]
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulShape:
+    """`batch` products [m, k] x [k, n]; the right side is a weight (cold, in HBM) or an activation."""
+
+    batch: int
+    m: int
+    k: int
+    n: int
+    dtype: DType
+    weight_dtype: DType
+    weight_format: Format
+
+
+@dataclass(frozen=True, slots=True)
+class RowsShape:
+    """`rows` independent rows of `cols` elements; each row is reduced as a whole, so a core takes whole rows."""
+
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlatShape:
+    """`elements` independent elements that may be cut anywhere."""
+
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """Fused attention over groups of requests; `block_size` 0 means a contiguous cache."""
+
+    groups: tuple[Group, ...]
+    heads: int
+    kv_heads: int
+    head_dim: int
+    kv_dtype: DType
+    block_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FixedShape:
+    """A kernel whose time does not depend on a shape (AI CPU kernels of the preamble, the graph's parameter update)."""
+
+    key: str
+
+
+Shape = MatmulShape | RowsShape | FlatShape | AttentionShape | FixedShape
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The demand of one kernel.
+
+    cube_flops: multiply and add counted apart. vector_ops: element operations. cold_read_bytes: weights, KV cache and
+    tables, which come from HBM. warm_read_bytes: activations that an earlier kernel has just written; they come from L2
+    where they fit. write_bytes: outputs. All bytes are those that cross the border of the cores (global memory), once
+    each. program: which kernel program runs it (a kind of the catalogue or a program of the hardware profile; "" picks
+    one by the shape). pieces: separate runs of memory that the traffic is cut into where it is not contiguous (slices,
+    transposes); each costs a DMA start.
+    """
+
+    unit: Unit
+    shape: Shape
+    cube_flops: int = 0
+    vector_ops: int = 0
+    cold_read_bytes: int = 0
+    warm_read_bytes: int = 0
+    write_bytes: int = 0
+    program: str = ""
+    pieces: int = 0
+
+    @property
+    def gm_bytes(self) -> int:
+        """Global-memory traffic: HBM and L2 together, bytes."""
+        return self.cold_read_bytes + self.warm_read_bytes + self.write_bytes

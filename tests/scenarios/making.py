@@ -1,0 +1,256 @@
+"""Scenarios, models and programs for tests: short builders, random scenarios, the data flow of a program as rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from scenarios.batches import reported_batch
+from scenarios.build import activation_dtype, build, effective_graph
+from scenarios.catalogue import CATALOGUE, work_of
+from scenarios.lowering.dense import lower_dense
+from scenarios.model import Model
+from scenarios.passes import PASSES, Context, Pass
+from scenarios.passes.base import set_switch
+from scenarios.program import Batch, Op, Program, Tensor
+from scenarios.schema import Fusion, Scenario
+from scenarios.work import Work
+
+#: Small enough for sums by hand: q 16, k and v 8 wide.
+TINY = Model(
+    name="tiny", model_type="qwen3", hidden=16, intermediate=24, layers=2, heads=4, kv_heads=2, head_dim=4, vocab=32,
+    max_position=8192, norm_eps=1e-6, rope_theta=10_000.0, tied_embeddings=False, qk_norm=True, qkv_bias=False,
+    dtype="bf16",
+)  # fmt: skip
+PLAIN = replace(TINY, name="plain", model_type="llama", qk_norm=False)
+BIASED = replace(TINY, name="biased", model_type="qwen2", qk_norm=False, qkv_bias=True)
+
+#: What a step is given from outside: by the host, or by an earlier step.
+STEP_INPUTS = {"input_ids", "positions", "lengths", "last_index", "mask", "temperature", "noise"}
+TABLES = {"slots", "block_table", "inv_freq", "cos_table", "sin_table", "k_scale", "v_scale"}
+#: Outputs that no op of the step reads: statistics a kernel writes anyway, and what the host or the next step takes.
+TAKEN_OUTSIDE = {"next_ids", "parameters", "mask_template", "lengths", "residual"}
+
+
+def scenario(**settings: object) -> Scenario:
+    """A scenario from dotted fields written with double underscores: scenario(workload__batch=4)."""
+    tree: dict[str, object] = {}
+    for path, value in settings.items():
+        *parts, last = path.split("__")
+        branch = tree
+        for part in parts:
+            branch = branch.setdefault(part, {})  # type: ignore[assignment]
+        branch[last] = value
+    return Scenario.model_validate(tree)
+
+
+def switched(base: Scenario, **switches: object) -> Scenario:
+    """`base` with switches below `optimizations` set: switched(s, fusion__rope=True)."""
+    for path, value in switches.items():
+        base = set_switch(base, path.replace("__", "."), value)
+    return base
+
+
+def bare(**settings: object) -> Scenario:
+    """A scenario with every optimisation off."""
+    made = scenario(**settings)
+    for item in PASSES:
+        made = set_switch(made, item.switch, item.off[0])
+    return made
+
+
+def program(made: Scenario, model: Model = TINY, batch: Batch | None = None) -> Program:
+    """The program of the scenario's reported step, or of another batch."""
+    return build(made, model, batch or reported_batch(made))
+
+
+def stages(made: Scenario, model: Model = TINY) -> Iterator[tuple[Pass, Program, Program]]:
+    """Each pass that is on, with the program before and after it, as `build` applies them."""
+    batch = reported_batch(made)
+    mode, rows = effective_graph(made, batch)
+    made = set_switch(made, "graph", mode)
+    context = Context(made, model, activation_dtype(made, model))
+    before = lower_dense(model, batch, context.act, made.longest_request_tokens, rows, made.workload.sampling)
+    for item in PASSES:
+        if item.is_on(made):
+            after = item.rewrite(before, context)
+            yield item, before, after
+            before = after
+
+
+def kinds(made: Program, block: str = "layers") -> list[str]:
+    return [op.kind for op in made.block(block).ops]
+
+
+def names(made: Program, block: str = "layers") -> list[str]:
+    return [op.name for op in made.block(block).ops]
+
+
+def op(made: Program, name: str, block: str = "layers") -> Op:
+    """The op called `name`."""
+    return next(o for o in made.block(block).ops if o.name == name)
+
+
+def works(made: Program) -> list[tuple[Op, Work]]:
+    """Each op of the expanded step with its work."""
+    return [(issued.op, work_of(issued.op)) for issued in made]
+
+
+def cube_flops(made: Program) -> int:
+    return sum(work.cube_flops for _, work in works(made))
+
+
+def gm_bytes(made: Program) -> int:
+    """Global-memory bytes of the whole step."""
+    return sum(work.gm_bytes for _, work in works(made))
+
+
+def weight_tensors(made: Program) -> dict[str, tuple[Tensor, int]]:
+    """Each weight once, with the number of layers that have one of their own."""
+    found: dict[str, tuple[Tensor, int]] = {}
+    for block in made.blocks:
+        for one in block.ops:
+            for tensor in one.inputs:
+                if tensor.role == "weight":
+                    found[tensor.name] = (tensor, block.repeat)
+    return found
+
+
+def weight_bytes(made: Program) -> int:
+    return sum(tensor.bytes * repeat for tensor, repeat in weight_tensors(made).values())
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = ("decode", "prefill", "mixed")) -> Scenario:
+    """Any setting of the switches on small and large batches; many are contradictory and must be refused."""
+    fusion = {name: draw(st.booleans()) for name in Fusion.model_fields}
+    style = draw(st.sampled_from(["any", "plain", "plain", "deep"]))
+    if style == "plain":  # free of the plain contradictions, so that most of what is drawn can be built
+        fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant"), False)
+    elif style == "deep":  # the fusions that stand on others
+        fusion |= dict.fromkeys(("rms_norm", "add_rms_norm", "rope", "qkv", "attention"), True)
+    phase = draw(st.sampled_from(phases))
+    return scenario(
+        workload__phase=phase,
+        workload__batch=draw(st.sampled_from([1, 2, 3, 8, 300] if phase != "mixed" else [2, 3, 8, 300])),
+        workload__input_tokens=draw(st.sampled_from([1, 7, 100, 3000])),
+        workload__output_tokens=draw(st.sampled_from([1, 64])),
+        workload__context_tokens=draw(st.sampled_from([None, None, 0, 5000])),
+        workload__sampling=draw(st.sampled_from(["greedy", "top_k_top_p"])),
+        engine__max_num_seqs=draw(st.sampled_from([256, 300, 512])),
+        engine__max_num_batched_tokens=draw(st.sampled_from([512, 2048])),
+        optimizations__fusion=fusion,
+        optimizations__graph=draw(st.sampled_from(["eager", "aclgraph", "npugraph_ex", "ge_graph"])),
+        optimizations__kv__layout=draw(st.sampled_from(["contiguous", "paged"])),
+        optimizations__kv__dtype=draw(st.sampled_from(["auto", "auto", "auto", "bf16", "fp16", "int8"])),
+        optimizations__kv__scale=draw(st.sampled_from(["channel", "token", "head"])),
+        optimizations__kv__block_size=draw(st.sampled_from([16, 128])),
+        optimizations__weights=draw(st.sampled_from(["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"])),
+        optimizations__weight_format=draw(st.sampled_from(["nd", "nz"])),
+    )
+
+
+models = st.sampled_from([TINY, PLAIN, BIASED])
+
+
+def faults(made: Program) -> list[str]:
+    """Whatever is wrong with a program as a list of calls that hand tensors on; empty where nothing is."""
+    return [*_bad_names(made), *_bad_work(made), *_bad_reads(made), *_short_caches(made), *_dead_writes(made)]
+
+
+def _bad_names(made: Program) -> list[str]:
+    found = []
+    for block in made.blocks:
+        counts = Counter(one.name for one in block.ops)
+        found += [f"{block.name} has {count} ops called {name}" for name, count in counts.items() if count > 1]
+        found += [f"{one.kind} is not in the catalogue" for one in block.ops if one.kind not in CATALOGUE]
+    return found
+
+
+def _bad_work(made: Program) -> list[str]:
+    found = []
+    for block in made.blocks:
+        for one in block.ops:
+            work = work_of(one)
+            counted = (
+                work.cube_flops, work.vector_ops, work.cold_read_bytes, work.warm_read_bytes, work.write_bytes,
+                work.pieces,
+            )  # fmt: skip
+            if any(type(value) is not int or value < 0 for value in counted) or work.gm_bytes <= 0:
+                found.append(f"{one.name}: {work}")
+    return found
+
+
+def _two_layers(made: Program) -> Program:
+    """Two repetitions show all that the edge of the loop can do."""
+    return replace(made, blocks=tuple(replace(block, repeat=min(2, block.repeat)) for block in made.blocks))
+
+
+def _bad_reads(made: Program) -> list[str]:
+    found: list[str] = []
+    written: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
+    for issued in _two_layers(made):
+        for tensor in issued.op.inputs:
+            what = f"{issued.op.name} reads {tensor.name}"
+            before = written.get(tensor.name)
+            if tensor.role == "weight":
+                if weights.setdefault(tensor.name, tensor) != tensor:
+                    found.append(f"{what} as another weight of that name")
+            elif tensor.role == "table":
+                if tensor.name not in TABLES:
+                    found.append(f"{what}, an unknown table")
+            elif tensor.role == "kv_cache" and issued.op.kind in ("kv_cache_write", "qkv_norm_rope_cache"):
+                pass  # the pool is there from the start; the write goes into it
+            elif before is None:
+                if tensor.name not in STEP_INPUTS:
+                    found.append(f"{what}, which nothing has written")
+            elif (before.dtype, before.role) != (tensor.dtype, tensor.role):
+                found.append(f"{what} as {tensor.dtype} {tensor.role}, written as {before.dtype} {before.role}")
+            elif not _same_elements(made, issued.op, before, tensor):
+                found.append(f"{what} {tensor.shape}, written as {before.shape}")
+        written.update((tensor.name, tensor) for tensor in issued.op.outputs)
+    return found
+
+
+def _same_elements(made: Program, reader: Op, written: Tensor, read: Tensor) -> bool:
+    """A view has the elements of what was written, but for parts of it, and for rows that padding adds or drops."""
+    if read.role == "kv_cache":
+        return read.elements <= written.elements  # attention sees the tokens that are there, not the whole pool
+    if reader.kind == "slice" or reader.name == "logits_cast":  # of the logits: the rows of padding are not sampled
+        return read.elements <= written.elements
+    if reader.name == "attn.qk":
+        return read.elements == written.elements or _ragged(made)
+    return read.elements == written.elements
+
+
+def _ragged(made: Program) -> bool:
+    """Whether unfused attention has to pad: requests of several lengths in one step, or rows of a captured size."""
+    queries = {group.query for group in made.batch.groups}
+    return len(queries) > 1 or made.batch.phase == "decode"
+
+
+def _short_caches(made: Program) -> list[str]:
+    """Attention that sees more tokens than the blocks of a request hold."""
+    found = []
+    longest = max(group.kv_len for group in made.batch.groups)
+    for one in made.block("layers").ops:
+        pool = next((t for t in one.inputs if t.role == "kv_cache"), None)
+        table = next((t for t in one.inputs if t.name == "block_table"), None)
+        if pool is not None and table is not None and table.shape[1] * pool.shape[1] < longest:
+            found.append(f"{one.name} sees {longest} tokens in {table.shape[1]} blocks of {pool.shape[1]}")
+        if pool is not None and pool.name.endswith("_cache") and one.kind == "kv_cache_write":
+            room = pool.elements // (made.batch.requests * pool.shape[-1] * pool.shape[-2])
+            if room < longest:
+                found.append(f"{one.name} has room for {room} tokens of {longest}")
+    return found
+
+
+def _dead_writes(made: Program) -> list[str]:
+    """Ops of which nothing is ever read."""
+    read = {tensor.name for issued in made for tensor in issued.op.inputs} | TAKEN_OUTSIDE
+    ops = [one for block in made.blocks for one in block.ops]
+    return [f"nothing reads what {one.name} writes" for one in ops if not read & {t.name for t in one.outputs}]

@@ -1,0 +1,240 @@
+"""Models from Hugging Face configs: their published sizes, and what a bad config is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.errors import ScenarioError
+from scenarios.model import SHIPPED, load_model, model_names
+
+#: Parameters as published with the weights; tied embeddings count once.
+PUBLISHED = {
+    "Llama-3.1-70B": 70_553_706_496,
+    "Llama-3.1-8B": 8_030_261_248,
+    "Qwen2.5-7B": 7_615_616_512,
+    "Qwen3-0.6B": 596_049_920,
+    "Qwen3-1.7B": 1_720_574_976,
+    "Qwen3-14B": 14_768_307_200,
+    "Qwen3-32B": 32_762_123_264,
+    "Qwen3-4B": 4_022_468_096,
+    "Qwen3-8B": 8_190_735_360,
+}
+
+GOOD: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "max_position_embeddings": 512,
+}
+
+
+def test_the_shipped_models_have_their_published_parameters() -> None:
+    models = [load_model(name) for name in model_names()]
+    assert {m.name: m.linear_weights + m.other_weights for m in models} == PUBLISHED
+
+
+def test_a_weight_count_by_hand(tmp_path: Path) -> None:
+    # A layer: q and o 64 x 64, k and v 64 x 16, three MLP matrices 64 x 160, two norms of 64.
+    model = read(tmp_path, GOOD)
+    assert model.linear_weights == 2 * (2 * 64 * 64 + 2 * 64 * 16 + 3 * 64 * 160)
+    assert model.other_weights == 2 * 100 * 64 + 2 * 2 * 64 + 64
+    biased = read(tmp_path, {**GOOD, "model_type": "qwen2"})
+    assert biased.other_weights - model.other_weights == 2 * (64 + 16 + 16)
+    normed = read(tmp_path, {**GOOD, "model_type": "qwen3"})
+    assert normed.other_weights - model.other_weights == 2 * 2 * 8  # one gamma of head_dim for q and one for k
+    tied = read(tmp_path, {**GOOD, "tie_word_embeddings": True})
+    assert model.other_weights - tied.other_weights == 100 * 64
+
+
+def test_kv_bytes_of_a_token() -> None:
+    # Qwen3-8B: K and V, 36 layers, 8 heads of 128, 2 bytes.
+    assert load_model("Qwen3-8B").kv_bytes_per_token(16) == 2 * 36 * 8 * 128 * 2 == 147_456
+    assert load_model("Qwen3-8B").kv_bytes_per_token(8) == 73_728
+    assert load_model("Llama-3.1-70B").kv_bytes_per_token(16) == 2 * 80 * 8 * 128 * 2
+
+
+def test_what_the_families_differ_in() -> None:
+    families = {name: (m.qk_norm, m.qkv_bias) for name in model_names() for m in [load_model(name)]}
+    assert families == {
+        "Llama-3.1-70B": (False, False),
+        "Llama-3.1-8B": (False, False),
+        "Qwen2.5-7B": (False, True),
+        **dict.fromkeys([n for n in model_names() if n.startswith("Qwen3")], (True, False)),
+    }
+
+
+def test_a_head_may_be_wider_than_its_share_of_the_hidden_size() -> None:
+    model = load_model("Qwen3-0.6B")
+    assert (model.hidden, model.heads, model.head_dim, model.q_size, model.kv_size) == (1024, 16, 128, 2048, 1024)
+
+
+def test_a_shipped_name_is_found_in_any_case() -> None:
+    assert load_model("qwen3-8b") == load_model("Qwen3-8B")
+
+
+def test_a_folder_and_a_file_work_too(tmp_path: Path) -> None:
+    config = (SHIPPED / "Qwen3-8B" / "config.json").read_text()
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text(config)
+    (tmp_path / "other.json").write_text(config)
+    shipped = load_model("Qwen3-8B")
+    for name, given in (("mine", str(folder)), ("mine", str(folder / "config.json")), ("other", "other.json")):
+        model = load_model(given, tmp_path)
+        assert model.name == name
+        assert (model.layers, model.hidden, model.vocab) == (shipped.layers, shipped.hidden, shipped.vocab)
+
+
+def test_the_shipped_configs_are_those_of_the_reference(shared: Path) -> None:
+    compared = 0
+    for name in model_names():
+        reference = shared / "models" / name / "config.json"
+        if reference.is_file():
+            ours = json.loads((SHIPPED / name / "config.json").read_text())
+            assert ours == json.loads(reference.read_text()), name
+            compared += 1
+    assert compared >= 3
+
+
+def read(folder: Path, config: Any) -> Any:
+    path = folder / "config.json"
+    path.write_text(config if isinstance(config, str) else json.dumps(config))
+    return load_model(str(path))
+
+
+def refusal(folder: Path, config: Any) -> tuple[str, ...]:
+    with pytest.raises(ScenarioError) as caught:
+        read(folder, config)
+    prefix = f"{folder / 'config.json'}:"
+    assert all(line.startswith(prefix) and "\n" not in line and len(line) < 400 for line in caught.value.messages)
+    return tuple(line.removeprefix(prefix).strip() for line in caught.value.messages)
+
+
+def test_defaults_are_those_of_hugging_face(tmp_path: Path) -> None:
+    bare = {k: v for k, v in GOOD.items() if k not in ("num_key_value_heads", "max_position_embeddings")}
+    model = read(tmp_path, bare)
+    assert (model.kv_heads, model.head_dim, model.rope_theta, model.dtype) == (8, 8, 10_000.0, "bf16")
+    assert read(tmp_path, {**GOOD, "head_dim": None}).head_dim == 8
+    assert read(tmp_path, {**GOOD, "torch_dtype": "float16"}).dtype == "fp16"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"hidden_size": None}, "hidden_size: must be a whole number from 1 to 16777216, got nothing"),
+        ({"hidden_size": "4096"}, "hidden_size: must be a whole number from 1 to 16777216, got '4096'"),
+        ({"hidden_size": 64.0}, "hidden_size: must be a whole number from 1 to 16777216, got 64.0"),
+        ({"hidden_size": True}, "hidden_size: must be a whole number from 1 to 16777216, got true"),
+        ({"hidden_size": 1 << 40}, "hidden_size: must be a whole number from 1 to 16777216, got 1099511627776"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers: must be a whole number from 1 to 1024, got 0"),
+        ({"num_hidden_layers": 5000}, "num_hidden_layers: must be a whole number from 1 to 1024, got 5000"),
+        ({"vocab_size": -1}, "vocab_size: must be a whole number from 1 to 16777216, got -1"),
+        ({"intermediate_size": [1]}, "intermediate_size: must be a whole number from 1 to 16777216, got a list"),
+        ({"num_key_value_heads": 3}, "num_attention_heads 8 is not a multiple of num_key_value_heads 3"),
+        ({"hidden_size": 60}, "hidden_size 60 is not a multiple of num_attention_heads 8"),
+        ({"rms_norm_eps": "1e-5"}, "rms_norm_eps: must be a positive number, got '1e-5'"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps: must be a positive number, got nan"),
+        ({"rope_theta": float("inf")}, "rope_theta: must be a positive number, got inf"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings: must be true or false, got 'no'"),
+        ({"attention_bias": 1}, "attention_bias: must be true or false, got 1"),
+        ({"mlp_bias": True}, "mlp_bias: a bias in the MLP is not modelled"),
+        ({"mlp_bias": "yes"}, "mlp_bias: must be true or false, got 'yes'"),
+        ({"use_sliding_window": 1}, "use_sliding_window: must be true or false, got 1"),
+        (
+            {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 4096},
+            "sliding_window: attention to a window of 4096 tokens is not modelled",
+        ),
+        (
+            {"model_type": "mistral", "sliding_window": 4096},
+            "sliding_window: attention to a window of 4096 tokens is not modelled",
+        ),
+    ],
+)
+def test_a_bad_value_is_told_in_one_line(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    assert refusal(tmp_path, {**GOOD, **change}) == (told,)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 131072},  # as Qwen2.5 ships
+        {"model_type": "qwen3", "use_sliding_window": False, "sliding_window": None},
+        {"model_type": "mistral", "sliding_window": None},  # as Mistral 7B from v0.2 on
+        {"mlp_bias": False},
+    ],
+)
+def test_a_window_or_a_bias_that_is_off_changes_nothing(tmp_path: Path, change: dict[str, Any]) -> None:
+    family = {key: change[key] for key in ("model_type",) if key in change}
+    assert read(tmp_path, {**GOOD, **change}) == read(tmp_path, {**GOOD, **family})
+
+
+def test_all_bad_values_are_told_at_once(tmp_path: Path) -> None:
+    lines = refusal(tmp_path, {"model_type": "qwen3"})
+    assert [line.partition(":")[0] for line in lines] == [
+        "hidden_size",
+        "num_attention_heads",
+        "intermediate_size",
+        "num_hidden_layers",
+        "vocab_size",
+    ]
+
+
+@pytest.mark.parametrize("model_type", ["qwen3_moe", "deepseek_v3", "minimax_m2", "gpt2", None, 3, ["llama"], {}])
+def test_an_architecture_that_is_not_lowered_is_refused_by_name(tmp_path: Path, model_type: Any) -> None:
+    (line,) = refusal(tmp_path, {**GOOD, "model_type": model_type})
+    shown = {None: "nothing", 3: "3"}.get(model_type) if not isinstance(model_type, list | dict) else "a "
+    assert f"model_type {shown or repr(model_type)}" in line
+    assert line.endswith("is not modelled; dense decoders are: qwen3, qwen2, llama, mistral")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "1:1: not JSON: Expecting value"),
+        ('{"model_type": "llama",}', "not JSON"),
+        ("[]", "not a Hugging Face config.json (a JSON object is expected)"),
+        ('"llama"', "not a Hugging Face config.json (a JSON object is expected)"),
+        ("[" * 100_000, "not a Hugging Face config.json"),
+        ('{"hidden_size": ' + "9" * 5000 + "}", "not a Hugging Face config.json"),
+        (" " * (1 << 20) + "{}", "larger than 1048576 bytes, not a config.json"),
+    ],
+)
+def test_what_is_no_config_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+    (line,) = refusal(tmp_path, text)
+    assert told in line
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(b"\xff\xfe{}\x00")
+    with pytest.raises(ScenarioError, match=r"not a Hugging Face config\.json"):
+        load_model(str(path))
+
+
+def test_a_folder_without_a_config_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"config\.json: No such file"):
+        load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Qwen3-8", "Did you mean 'Qwen3-8B'?"),
+        ("no such thing", "Shipped: Llama-3.1-70B, "),
+        ("x\0y", "neither shipped nor a folder"),
+        ("a" * 4000, "neither shipped nor a folder"),
+    ],
+)
+def test_an_unknown_name_gets_the_nearest_one(name: str, told: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_model(name)
+    (line,) = caught.value.messages
+    assert told in line
