@@ -1,0 +1,119 @@
+"""The plan of one step: what the host does, in order, and the priced kernels it sets off.
+
+`host.py` makes a plan from a Program and a hardware profile. Two players play it: `engine.py` with SimPy (streams,
+events, shared bandwidth) and `recurrence.py`, its max-plus twin without contention. All times are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Bound = Literal["launch", "hbm", "l2", "cube", "vector", "ai_cpu", "link"]
+Lane = Literal["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV", "AI_CPU"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """One kernel alone on the device.
+
+    duration_ns: from start to end, launch floor included. hbm_bytes and gm_bytes: traffic to HBM, and to global memory
+    as a whole (L2 hits included). roofline_ns: the greater of compute and HBM bytes at their peaks. The shares say
+    which part of a resource the kernel uses while it runs alone, 0 to 1: kernels that run together slow each other down
+    where the shares of one resource sum to more than 1.
+    """
+
+    duration_ns: int
+    accelerator: Lane
+    cores: int
+    bound: Bound
+    hbm_bytes: int
+    gm_bytes: int
+    flops: int
+    roofline_ns: int
+    hbm_share: float = 0.0
+    cube_share: float = 0.0
+    vector_share: float = 0.0
+    ai_cpu_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel of the step with its place: stream, events, and what the host pays to issue it.
+
+    index and layer: as in the Program. waits and records: event names, unique within a plan. host_ns: the Python thread
+    (dispatch, and launch too where there is no launch thread). launch_ns: the launch thread (0 without one). gap_ns:
+    idle time of the stream between the end of the kernel before and this one's start, paid only if both were already
+    queued.
+    """
+
+    index: int
+    layer: int
+    name: str
+    kind: str
+    op_type: str
+    kernel: KernelTime
+    stream: int = 0
+    waits: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+    host_ns: int = 0
+    launch_ns: int = 0
+    gap_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """The host issues one kernel (eager)."""
+
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The host starts a captured graph with one call of `host_ns`; `start_ns` later its first kernel may run.
+
+    The launches inside cost the host nothing; on the device each keeps its own gap_ns.
+    """
+
+    name: str
+    launches: tuple[Launch, ...]
+    host_ns: int
+    launch_ns: int
+    start_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The host prepares a captured kernel's parameters for `host_ns`; then event `records` is set."""
+
+    name: str
+    host_ns: int
+    records: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostWork:
+    """The Python thread is busy for `host_ns` (scheduling, input preparation, sampling output)."""
+
+    name: str
+    host_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronize:
+    """The host waits until the launch queue is empty and all streams are idle, then is busy for `host_ns`."""
+
+    name: str
+    host_ns: int
+
+
+HostStep = Issue | Replay | Update | HostWork | Synchronize
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step. launch_thread: whether a second host thread launches. queue_depth: entries between the two threads."""
+
+    steps: tuple[HostStep, ...]
+    launch_thread: bool
+    queue_depth: int
