@@ -1,0 +1,268 @@
+"""Re-derive every fitted number of the shipped profiles from the reference measurements: `python -m sim.calibrate`.
+
+`sim/fitting.py` knows how to fit a block of parameters; here stands what is fitted to which rows, in which order, and
+into which profile it goes. Numbers that all profiles of a family share are fitted first; later stages see them.
+`--write` puts the numbers into the shipped profiles, `--out` into copies in another folder. scipy is needed (the extra
+`fit`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log1p
+from pathlib import Path
+
+from sim.fitting.host import fit_host
+from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, program_name, put, read_samples
+from sim.hardware.files import write_numbers
+from sim.hardware.profile import SHIPPED, Hardware, load_hardware
+from sim.uncertainty import Z90, family_of
+
+#: Fewest held-out rows from which a family's residual is taken.
+LEAST_ROWS = 15
+
+
+def _own(program: str, **effects: float) -> Block:
+    return Block(program, {f"programs.{program}.{e}": start for e, start in effects.items()}, (program,))
+
+
+#: What all kernels share, then each program on its own rows; a later block takes the earlier ones' numbers as they
+#: are. The numbers are where a fit starts and what it is pulled to where its rows do not decide.
+SHARED: tuple[Block, ...] = (
+    Block(
+        "start and elementwise",
+        {
+            "kernel.start_us": 1.2, "memory.l2_read_gbps": 3300, "memory.l2_write_gbps": 8000,
+            "programs.elementwise.code_us": 0.13, "programs.copy.code_us": 0.13, "programs.fill.fixed_us": 0.3,
+            "programs.compare.code_us": 0.15, "programs.integer.fixed_us": 0.7, "programs.kv_cache_read.code_us": 0.16,
+        },
+        ("elementwise", "copy", "fill", "compare", "integer", "kv_cache_read"),
+    ),
+    _own("broadcast", code_us=0.25, element_ns=0.05),
+    _own("broadcast_row", code_us=0.15),
+    _own("masked_fill", code_us=0.2, element_ns=0.2),
+    _own("masked_broadcast", code_us=0.25, element_ns=0.3),
+    _own("expand", code_us=0.17, element_ns=0.02),
+    Block("slice", {"kernel.piece_ns": 11, "programs.slice.fixed_us": 1.4}, ("slice",)),
+    _own("as_strided", fixed_us=2.5),
+    _own("transpose", code_us=0.2, fixed_us=3),
+    _own("swiglu", code_us=0.23, element_ns=0.06),
+    _own("static_quant", code_us=0.18, element_ns=0.15),
+    Block(
+        "rms_norm",
+        {
+            "kernel.repeat_share": 0.2, "programs.rms_norm.code_us": 0.22, "programs.rms_norm.fixed_us": 2.5,
+            "programs.rms_norm.element_ns": 0.12, "programs.rms_norm_short.code_us": 0.3,
+            "programs.rms_norm_short.fixed_us": 2.5, "programs.rms_norm_short.row_us": 0.05,
+        },
+        ("rms_norm", "rms_norm_short"),
+    ),
+    _own("add_rms_norm", code_us=0.15, fixed_us=0.5, element_ns=0.15),
+    _own("dynamic_quant", code_us=0.2, fixed_us=1.8, element_ns=0.15),
+    _own("kv_norm_rope_cache", code_us=0.12, fixed_us=2, row_us=0.5),
+    _own("kv_cache_write", code_us=0.11, fixed_us=0.9, row_us=0.2),
+    _own("interleave_rope", code_us=0.35, fixed_us=5),
+    _own("triton_rope", code_us=0.12, row_us=0.7),
+    _own("triton_qkv_norm_rope", row_us=1.3),
+    _own("softmax", element_ns=0.3),
+    _own("argmax", row_us=14, element_ns=0.9),
+    _own("sort", element_ns=0.25),
+    _own("top_k_top_p", element_ns=0.15),
+    _own("moe_gating_top_k", code_us=0.5, fixed_us=3, row_us=0.7),
+    _own("index", code_us=0.15, fixed_us=7),
+    Block("gather", {"memory.core_random_gbps": 8, "programs.gather.code_us": 0.12}, ("gather",)),
+    Block(
+        "matmul",
+        {
+            "memory.core_hbm_gbps": 95, "memory.hbm_gbps": 1650, "memory.cube_gbps": 2000,
+            "memory.nz_flat_share": 0.82, "kernel.tile_us": 0.4, "programs.quant_matmul.code_us": 0.4,
+            "programs.batch_matmul.code_us": 0.3,
+            "programs.transpose_batch_matmul.code_us": 0.55,
+        },
+        ("matmul", "quant_matmul", "batch_matmul", "transpose_batch_matmul"),
+    ),
+    Block(
+        "attention",
+        {
+            "memory.core_kv_gbps": 75, "programs.attention.code_us": 0.5, "programs.attention.fixed_us": 16,
+            "programs.mla_attention.code_us": 0.6, "programs.mla_attention.fixed_us": 9,
+        },
+        ("attention", "mla_attention"),
+    ),
+)  # fmt: skip
+
+#: Programs of which only vendor kernels that ran alone are known.
+ALONE: tuple[Block, ...] = (
+    _own("add_rms_norm_dynamic_quant", row_us=0.2, element_ns=0.3),
+    _own("weight_quant_matmul", code_us=0.3, element_ns=0.05),
+    _own("grouped_matmul", code_us=0.2, fixed_us=2),
+    _own("attention_prefill", row_us=4, element_ns=0.02),
+)
+
+#: The other architecture: what its vendor kernels alone decide.
+ALONE_950: tuple[Block, ...] = (
+    Block(
+        "start and elementwise",
+        {"kernel.start_us": 1, "programs.elementwise.code_us": 0.05, "memory.hbm_gbps": 1400},
+        ("elementwise",),
+    ),
+    _own("softmax", element_ns=0.1),
+    _own("rms_norm", code_us=0.1, element_ns=0.05),
+    _own("rms_norm_short", code_us=0.1, row_us=0.02),
+    _own("dynamic_quant", code_us=0.1, element_ns=0.03),
+    _own("swiglu", code_us=0.1, element_ns=0.05),
+    _own("transpose", code_us=0.2, fixed_us=3),
+    Block(
+        "quant_matmul", {"memory.cube_gbps": 3000, "programs.quant_matmul.code_us": 0.3}, ("quant_matmul",),
+    ),
+    _own("weight_quant_matmul", code_us=0.3, element_ns=0.02),
+    _own("grouped_matmul", code_us=0.2, fixed_us=2),
+    _own("add_rms_norm_dynamic_quant", row_us=0.1, element_ns=0.1),
+    Block(
+        "attention",
+        {"memory.core_kv_gbps": 75, "programs.attention.code_us": 0.2, "programs.attention.fixed_us": 4},
+        ("attention",),
+    ),
+    _own("mla_attention", code_us=0.4, fixed_us=5, element_ns=0.05),
+    _own("attention_prefill", row_us=1, element_ns=0.01),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step.
+
+    Fit `blocks` on the rows of `hardware` and write into the profile `into`. use: which rows, as in `read_samples`.
+    """
+
+    into: str
+    hardware: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    use: str = "yes"
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("atlas_a2_910b2", ("atlas_a3_die", "atlas_a2_910b2"), SHARED),
+    Stage("atlas_a2_910b2", ("atlas_a2_910b2",), ALONE, "alone"),
+    Stage("atlas_a3_die_20", ("atlas_a3_die_20",), (Block("HBM", {"memory.hbm_gbps": 1600}, ("matmul",)),)),
+    Stage("950pr", ("950pr",), ALONE_950, "alone"),
+)
+
+
+def calibrate(folder: Path, draws: int = 0, check: bool = True) -> list[tuple[Stage, Report]]:
+    """Run all stages on the profiles in `folder`, which they change; the fitted numbers that stand there do not matter.
+
+    draws: bootstrap draws for the intervals (0: none are written). check: also predict each shape by a fit that has not
+    seen it.
+    """
+    done = []
+    for stage in STAGES:
+        starts = {name: value for block in stage.blocks for name, value in block.parameters.items()}
+        write_numbers(folder / f"{stage.into}.yaml", starts, {})
+    for stage in STAGES:
+        # Not remembered: the files change under it.
+        bases = {name: load_hardware.__wrapped__(str(folder / f"{name}.yaml")) for name in stage.hardware}
+        samples = read_samples(hardware=stage.hardware, use=stage.use)
+        for block in stage.blocks:  # once without reports: blocks lean on each other's numbers a little
+            if rows := rows_of_block(block, samples, bases):
+                values = fit(block, rows, bases)
+                bases = {name: put(hw, values) for name, hw in bases.items()}
+        reports = []
+        for block in stage.blocks:
+            if rows := rows_of_block(block, samples, bases):
+                errors = held_out(block, rows, bases) if check else []
+                spans = interval(block, rows, bases, draws) if draws else {}
+                reports.append(Report(block, fit(block, rows, bases), spans, errors))
+                bases = {name: put(hw, reports[-1].values) for name, hw in bases.items()}
+        values = {name: value for report in reports for name, value in report.values.items()}
+        spans = {name: span for report in reports for name, span in report.intervals.items()}
+        if check:
+            values.update(residual_sigmas(reports))
+        write_numbers(folder / f"{stage.into}.yaml", values, spans)
+        done += [(stage, report) for report in reports]
+    base = folder / "atlas_a2_910b2.yaml"
+    write_numbers(base, fit_host(load_hardware.__wrapped__(str(base))), {})
+    return done
+
+
+def residual_sigmas(reports: Sequence[Report]) -> dict[str, float]:
+    """Standard deviations of the log error by family of kernel, from held-out shapes.
+
+    Such that 90 % of the errors lie within what a normal distribution of that width allows: the errors have long tails,
+    and an interval must cover. Families with fewer than LEAST_ROWS rows say too little and are left out.
+    """
+    found: dict[str, list[float]] = {}
+    for report in reports:
+        for sample, error in report.errors:
+            found.setdefault(f"residual.{family_of(sample.work.program)}_sigma", []).append(error)
+    return {
+        name: log1p(sorted(errors)[ceil(0.9 * len(errors)) - 1]) / Z90
+        for name, errors in found.items()
+        if len(errors) >= LEAST_ROWS
+    }
+
+
+def rows_of_block(block: Block, samples: Sequence[Sample], bases: dict[str, Hardware]) -> list[Sample]:
+    """The samples that one of the block's programs prices."""
+    return [s for s in samples if program_name(s, bases[s.hardware]) in block.programs]
+
+
+def roofline_us(sample: Sample, hw: Hardware) -> float:
+    """The plain roofline that a model must beat.
+
+    Flops at 0.7 of peak, bytes at 0.6 of HBM's peak, plus 5 us (cube) or 2 us (vector).
+    """
+    work = sample.work
+    peak = 0.7 * hw.chip.cube_flops_per_ns
+    static = 2.0 if work.unit == "vector" else 5.0
+    return max(work.cube_flops / peak, work.gm_bytes / (0.6 * hw.memory.hbm_peak_gbps)) / 1000 + static
+
+
+def table(results: Sequence[tuple[Stage, Report]]) -> str:
+    """Held-out errors by stage and block, with the plain roofline's on the same rows."""
+    lines = [f"{'block':27} {'rows':>5} {'median':>7} {'P90':>7} {'roofline':>9}"]
+    for stage in STAGES:
+        lines.append(f"-- {', '.join(stage.hardware)} ({'in a network' if stage.use == 'yes' else 'alone'})")
+        everything: list[tuple[float, float]] = []
+        for report in (r for s, r in results if s is stage and r.errors):
+            pairs = [(e, abs(roofline_us(s, load_hardware(s.hardware)) / s.us - 1)) for s, e in report.errors]
+            everything += pairs
+            lines.append(_line(report.block.name, pairs))
+        if everything:
+            lines.append(_line("all", everything))
+    return "\n".join(lines)
+
+
+def _line(name: str, pairs: Sequence[tuple[float, float]]) -> str:
+    errors = sorted(e for e, _ in pairs)
+    p90 = errors[min(len(errors) - 1, int(0.9 * len(errors)))]
+    roof = statistics.median(r for _, r in pairs)
+    return f"{name:27} {len(errors):5} {statistics.median(errors):7.1%} {p90:7.1%} {roof:9.1%}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "--bootstrap", type=int, default=0, help="draws for the intervals (the shipped profiles took 100)"
+    )
+    parser.add_argument("--out", type=Path, help="write the calibrated profiles into this folder")
+    parser.add_argument("--write", action="store_true", help="write them into the shipped profiles")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for path in SHIPPED.glob("*.yaml"):
+            shutil.copy(path, folder)
+        print(table(calibrate(folder, options.bootstrap)))
+        if target := SHIPPED if options.write else options.out:
+            target.mkdir(parents=True, exist_ok=True)
+            for path in folder.glob("*.yaml"):
+                shutil.copy(path, target)
+
+
+if __name__ == "__main__":
+    main()

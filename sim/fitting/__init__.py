@@ -1,0 +1,1 @@
+"""Parameters from measurements: kernels by robust least squares, host costs from whole steps."""

@@ -1,0 +1,186 @@
+"""Fit a block of parameters to measured kernels.
+
+Robust least squares on logarithms; whole shapes are held out; intervals come from a bootstrap over shapes. scipy is
+imported only when a fit runs.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+from scenarios.work import Work
+from sim.hardware.profile import Hardware
+from sim.kernel.price import price, program_of
+from sim.kernel.programs import PROGRAM_OF
+from sim.measured.op_types import Unpriced, repeats, work_of_row
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "kernels.csv"
+
+#: Residuals beyond this (in logarithms) count less (soft L1).
+ROBUST = 0.1
+#: Pull of each parameter towards its start, so that one that its rows do not decide stays there.
+PRIOR = 0.06
+FOLDS = 8
+
+#: Physical limits; other parameters may be anything above 0.
+LIMITS: dict[str, tuple[float, float]] = {
+    "memory.hbm_gbps": (1000, 1850),
+    "memory.nz_flat_share": (0.3, 1),
+    "kernel.repeat_share": (0.001, 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reference row. shape: what it is held out with. repeat, resident: as `sim.kernel.price.price` takes them."""
+
+    hardware: str
+    op_type: str
+    shape: str
+    work: Work
+    us: float
+    repeat: bool
+    resident: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Parameters (dotted names of the profile) with their starts, and the programs on whose rows they are fitted."""
+
+    name: str
+    parameters: Mapping[str, float]
+    programs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Fit of one block.
+
+    Values, their 90 % intervals, and each row's absolute relative error when its shape was held out.
+    """
+
+    block: Block
+    values: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    errors: list[tuple[Sample, float]]
+
+
+def read_samples(path: Path = REFERENCE, hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]:
+    """The rows of a reference file that take part in fits.
+
+    hardware: only these (default all). use: "yes" for kernels in a network and their replays, "alone" for vendor
+    kernels that a benchmark ran alone, again and again, each time on data that is not in L2.
+    """
+    wanted = frozenset(hardware)
+    samples = []
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["fit"] != use or (wanted and row["hardware"] not in wanted):
+                continue
+            try:
+                work = work_of_row(row["op_type"], row["input_shapes"], row["dtype"], int(row["kv_tokens"] or 0))
+            except Unpriced:
+                continue
+            replayed = row["isolated"] == "yes"
+            if use == "alone":
+                work = replace(work, cold_read_bytes=work.cold_read_bytes + work.warm_read_bytes, warm_read_bytes=0)
+            samples.append(
+                Sample(
+                    hardware=row["hardware"],
+                    op_type=row["op_type"],
+                    shape=f"{row['op_type']} {row['input_shapes']}",
+                    work=work,
+                    us=float(row["mean_us"]),
+                    repeat=replayed or repeats(row["op_type"], row["input_shapes"]),
+                    resident=replayed and use != "alone",
+                )
+            )
+    return samples
+
+
+def put(hw: Hardware, values: Mapping[str, float]) -> Hardware:
+    """`hw` with other numbers under dotted names of its profile."""
+    sections: dict[str, dict[str, float]] = {}
+    programs = dict(hw.programs)
+    for name, value in values.items():
+        section, *rest = name.split(".")
+        if section == "programs":
+            programs[rest[0]] = replace(programs[rest[0]], **{rest[1]: value})  # type: ignore[arg-type]
+        else:
+            sections.setdefault(section, {})[rest[0]] = value
+    parts: dict[str, Any] = {s: replace(getattr(hw, s), **v) for s, v in sections.items()}
+    return replace(hw, programs=programs, **parts)
+
+
+def program_name(sample: Sample, hw: Hardware) -> str:
+    """The program of the profile that prices `sample`."""
+    name, found = PROGRAM_OF.get(sample.work.program, sample.work.program), program_of(sample.work, hw)
+    return name if hw.programs.get(name) is found else next(n for n, p in hw.programs.items() if p is found)
+
+
+def residuals(values: Mapping[str, float], samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> list[float]:
+    """log(predicted / measured) of each sample with `values` in its hardware."""
+    hardware = {name: put(hw, values) for name, hw in bases.items()}
+    return [
+        log(price.__wrapped__(s.work, hardware[s.hardware], s.repeat, s.resident).duration_ns / 1000 / s.us)
+        for s in samples
+    ]
+
+
+def fit(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> dict[str, float]:
+    """The block's parameters that fit `samples` best; fitted as logarithms, so they stay positive."""
+    least_squares = import_module("scipy.optimize").least_squares  # only here, so that the simulator needs no scipy
+
+    names = list(block.parameters)
+    limits = [LIMITS.get(name, (1e-5, 1e9)) for name in names]
+    start = [log(min(max(block.parameters[n], a * 1.001), b * 0.999)) for n, (a, b) in zip(names, limits, strict=True)]
+
+    def objective(x: Any) -> list[float]:
+        values = {name: exp(v) for name, v in zip(names, x, strict=True)}
+        pulls = [PRIOR * (v - s) for v, s in zip(x, start, strict=True)]
+        return [*residuals(values, samples, bases), *pulls]
+
+    bounds = ([log(a) for a, _ in limits], [log(b) for _, b in limits])
+    found = least_squares(objective, start, bounds=bounds, loss="soft_l1", f_scale=ROBUST, diff_step=0.01, max_nfev=60)
+    return {name: exp(v) for name, v in zip(names, found.x, strict=True)}
+
+
+def held_out(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> list[tuple[Sample, float]]:
+    """(sample, absolute relative error) with each shape predicted by a fit that has not seen it."""
+    shapes = sorted({s.shape for s in samples})
+    folds = min(FOLDS, len(shapes))
+    result: list[tuple[Sample, float]] = []
+    for fold in range(folds if folds > 1 else 0):
+        out = set(shapes[fold::folds])
+        left = [s for s in samples if s.shape in out]
+        values = fit(block, [s for s in samples if s.shape not in out], bases)
+        result += [(s, abs(exp(r) - 1)) for s, r in zip(left, residuals(values, left, bases), strict=True)]
+    return result
+
+
+def interval(
+    block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware], draws: int
+) -> dict[str, tuple[float, float]]:
+    """5th and 95th percentile of each parameter over fits to shapes drawn with replacement.
+
+    Shapes and not rows are drawn: rows of one shape are not independent, and intervals from drawn rows are far too
+    narrow.
+    """
+    by_shape: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_shape.setdefault(sample.shape, []).append(sample)
+    shapes, generator = sorted(by_shape), random.Random(0)
+    fits = []
+    for _ in range(draws):
+        drawn = [s for shape in generator.choices(shapes, k=len(shapes)) for s in by_shape[shape]]
+        fits.append(fit(block, drawn, bases))
+    ordered = {name: sorted(f[name] for f in fits) for name in block.parameters}
+    cut = int(0.05 * draws)
+    return {name: (values[cut], values[-1 - cut]) for name, values in ordered.items()}

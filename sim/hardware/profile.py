@@ -1,0 +1,219 @@
+"""Hardware profiles: strict YAML in, a frozen `Hardware` for the hot code out.
+
+A profile names each number as `{value, source, origin, low?, high?}`. `extends:` takes all numbers of another profile
+and replaces some, so a family of chips shares its base. Unknown keys, missing numbers and numbers without a source are
+errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, create_model, model_validator
+
+from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.files.document import Document, Entry, Node
+from scenarios.files.validation import validate
+from scenarios.files.yaml12 import read_document
+from sim.hardware.sections import Chip, Graph, Host, Kernel, Memory, Program, Residual
+
+SHIPPED = Path(__file__).parent
+
+Source = Literal["spec", "measured", "fitted", "assumed"]
+#: From the most to the least trustworthy.
+SOURCES: tuple[Source, ...] = ("spec", "measured", "fitted", "assumed")
+
+#: Other names that measurements and users call the shipped profiles by.
+ALIASES = {
+    "910b1": "atlas_a2_910b1",
+    "910b2": "atlas_a2_910b2",
+    "910b3": "atlas_a2_910b3",
+    "910b4": "atlas_a2_910b4",
+    "atlas_a2_376t": "atlas_a2_910b2",
+    "atlas_a3_die_24": "atlas_a3_die",
+    "ascend_950pr": "950pr",
+}
+
+SECTIONS: dict[str, type[Any]] = {"chip": Chip, "memory": Memory, "kernel": Kernel, "host": Host,
+                                  "residual": Residual, "graph": Graph}  # fmt: skip
+#: Programs that the cost model falls back on, so a profile must have them; and the fixed time of an unknown AI CPU
+#: kernel.
+NEEDED_PROGRAMS = ("elementwise", "row_wise", "matmul", "quant_matmul", "attention", "attention_prefill")
+NEEDED_FIXED = ("ai_cpu",)
+
+_MAX_EXTENDS = 8
+_Value = Annotated[StrictInt | StrictFloat, Field(ge=0, allow_inf_nan=False)]
+
+
+class HardwareError(ScenarioError):
+    """A profile that does not exist; the message is for the user."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Number(_Part):
+    """One number with where it comes from; `low` and `high` are its interval where one is known."""
+
+    value: _Value
+    source: Source
+    origin: Annotated[str, Field(min_length=3, max_length=500)]
+    low: _Value | None = None
+    high: _Value | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Number:
+        low = self.value if self.low is None else self.low
+        high = self.value if self.high is None else self.high
+        if not low <= self.value <= high:
+            raise ValueError(f"value {self.value} lies outside its interval {low} to {high}")
+        return self
+
+
+def _schema(name: str, section: type[Any], optional: bool = False) -> type[BaseModel]:
+    """The file form of a section: the same fields, each a `Number`."""
+    kind: Any = (Number | None, None) if optional else (Number, ...)
+    names: dict[str, Any] = {f.name: kind for f in fields(section)}
+    return cast(type[BaseModel], create_model(name, __base__=_Part, **names))
+
+
+ProgramPart = _schema("ProgramPart", Program, optional=True)
+
+
+class Profile(_Part):
+    """One hardware YAML file after `extends:`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    description: Annotated[str, Field(max_length=2000)] = ""
+    extends: str | None = None
+    chip: _schema("ChipPart", Chip)  # type: ignore[valid-type]
+    memory: _schema("MemoryPart", Memory)  # type: ignore[valid-type]
+    kernel: _schema("KernelPart", Kernel)  # type: ignore[valid-type]
+    programs: dict[str, ProgramPart]  # type: ignore[valid-type]
+    fixed_us: dict[str, Number]
+    host: _schema("HostPart", Host)  # type: ignore[valid-type]
+    residual: _schema("ResidualPart", Residual)  # type: ignore[valid-type]
+    graph: _schema("GraphPart", Graph)  # type: ignore[valid-type]
+
+    @model_validator(mode="after")
+    def _usable(self) -> Profile:
+        for section, name in (("chip", "clock_mhz"), ("chip", "cube_cores"), ("memory", "hbm_gbps")):
+            if not getattr(getattr(self, section), name).value:
+                raise ValueError(f"{section}.{name} must be greater than 0")
+        if missing := [p for p in NEEDED_PROGRAMS if p not in self.programs]:
+            raise ValueError(f"programs: {', '.join(missing)} missing")
+        if missing := [k for k in NEEDED_FIXED if k not in self.fixed_us]:
+            raise ValueError(f"fixed_us: {', '.join(missing)} missing")
+        return self
+
+    def numbers(self) -> dict[str, Number]:
+        """Every number under its dotted name: {"chip.cube_cores": Number(...), "programs.swiglu.code_us": ...}."""
+        found = {f"{s}.{f.name}": getattr(getattr(self, s), f.name) for s, cls in SECTIONS.items() for f in fields(cls)}
+        for name, part in self.programs.items():
+            found |= {f"programs.{name}.{f.name}": getattr(part, f.name) for f in fields(Program)}
+        found |= {f"fixed_us.{key}": number for key, number in self.fixed_us.items()}
+        return {key: number for key, number in found.items() if number is not None}
+
+    def worst_source(self) -> Source:
+        """The least trustworthy tag among the numbers."""
+        return max((n.source for n in self.numbers().values()), key=SOURCES.index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hardware:
+    """One device as the simulator reads it.
+
+    Compared by identity: it is a cache key, and a what-if makes a new one by `replace`.
+    """
+
+    name: str
+    chip: Chip
+    memory: Memory
+    kernel: Kernel
+    programs: dict[str, Program]
+    fixed_us: dict[str, float]
+    host: Host
+    residual: Residual
+    graph: Graph
+    profile: Profile
+
+
+def hardware_names() -> list[str]:
+    """Names of the shipped profiles, sorted."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+@lru_cache(maxsize=32)
+def load_hardware(name_or_path: str) -> Hardware:
+    """The profile called `name_or_path`: a shipped name, an alias, or a YAML file.
+
+    Raises HardwareError with the nearest name where there is none, ScenarioError with file, line and column of every
+    mistake in the file.
+    """
+    return from_profile(validate(_resolve(find_profile(name_or_path), ()), Profile))
+
+
+def from_profile(profile: Profile) -> Hardware:
+    """The numbers of `profile` without their sources."""
+    parts = {s: cls(**_values(getattr(profile, s), cls)) for s, cls in SECTIONS.items()}
+    programs = {name: Program(**_values(part, Program)) for name, part in profile.programs.items()}
+    fixed = {key: float(number.value) for key, number in profile.fixed_us.items()}
+    return Hardware(name=profile.name, profile=profile, programs=programs, fixed_us=fixed, **parts)
+
+
+def _values(part: Any, section: type[Any]) -> dict[str, Any]:
+    numbers = {f: getattr(part, f.name) for f in fields(section)}
+    return {f.name: (int if f.type == "int" else float)(n.value) for f, n in numbers.items() if n is not None}
+
+
+def find_profile(name: str) -> Path:
+    """The file of a shipped profile, an alias or a path. Raises HardwareError with the nearest name."""
+    shipped = SHIPPED / f"{ALIASES.get(name, name)}.yaml"
+    if "/" not in name and "\\" not in name and shipped.is_file():
+        return shipped
+    if (path := Path(name)).is_file():
+        return path
+    known = sorted([*hardware_names(), *ALIASES])
+    raise HardwareError(
+        [f"hardware: {quoted(name)} is no profile and no file{did_you_mean(name, known)}. Known: {', '.join(known)}"]
+    )
+
+
+def _resolve(path: Path, children: tuple[Path, ...]) -> Document:
+    """The document of `path`, laid on what it extends."""
+    shown = path.name if path.parent == SHIPPED else str(path)
+    document = read_document(path, shown)
+    parent = document.find(("extends",))
+    if parent is None or parent.value is None:
+        return document
+    if not isinstance(parent.value, str):
+        raise ScenarioError([f"{parent.mark}: extends: a profile's name or a file is due"])
+    if path in children or len(children) >= _MAX_EXTENDS:
+        raise ScenarioError(
+            [f"{parent.mark}: extends: profiles extend one another in a circle or more than {_MAX_EXTENDS} deep"]
+        )
+    beside = [path.parent / parent.value, path.parent / f"{parent.value}.yaml"]
+    try:
+        base_path = next((p for p in beside if p.is_file()), None) or find_profile(parent.value)
+    except HardwareError as error:
+        raise ScenarioError([f"{parent.mark}: extends: {error.messages[0]}"]) from None
+    base = _resolve(base_path, (*children, path))
+    return Document(document.name, _lay(base.root, document.root), (*document.sources, *base.sources))
+
+
+def _lay(base: Node, over: Node) -> Node:
+    """`over` on `base`, number by number.
+
+    A number replaces the other as a whole, so that no source or interval is inherited.
+    """
+    if not isinstance(base.value, dict) or not isinstance(over.value, dict) or "value" in over.value:
+        return over
+    merged = dict(base.value)
+    for key, entry in over.value.items():
+        below = merged.get(key)
+        merged[key] = entry if below is None else Entry(entry.key, _lay(below.node, entry.node))
+    return Node(over.mark, merged)

@@ -1,0 +1,39 @@
+"""What a cost model hands to `sim.kernel.price.price`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.hardware.profile import Hardware
+from sim.hardware.sections import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Nanoseconds and bytes of one kernel.
+
+    head_ns: before and beside the work (launch, instruction fetch, synchronisation). body_ns: the work. cores: cores
+    started (cube cores, or vector cores of a vector kernel). compute_ns, memory_ns: what the computing and the moving
+    alone would take: the greater is the bound. hbm_bytes: traffic to HBM.
+    """
+
+    head_ns: float
+    body_ns: float
+    cores: int
+    compute_ns: float
+    memory_ns: float
+    hbm_bytes: float
+
+    @property
+    def total_ns(self) -> float:
+        return self.head_ns + self.body_ns
+
+
+def start_ns(hw: Hardware, program: Program, cores: int, repeat: bool) -> float:
+    """What a kernel costs before it works: its start on each core, the fetch of its instructions by each, its set-up.
+
+    The fetches are mostly saved where the same program ran just before.
+    """
+    kernel = hw.kernel
+    fetch_us = program.code_us * (kernel.repeat_share if repeat else 1.0)
+    return 1000 * (kernel.start_us + cores * (kernel.core_us + fetch_us) + program.fixed_us)

@@ -1,0 +1,126 @@
+"""One kernel alone on one device: its time, from its work and the hardware profile.
+
+Every kernel pays for its start, which grows with the cores that it starts on, and then for the slowest of moving,
+multiplying and vector work. `vector.py`, `matmul.py` and `attention.py` say how each lays its work over the cores.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from scenarios.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
+from sim.hardware.profile import Hardware
+from sim.hardware.sections import Program
+from sim.kernel.attention import attention_cost, is_decode
+from sim.kernel.cost import Cost
+from sim.kernel.matmul import matmul_cost
+from sim.kernel.programs import PROGRAM_OF
+from sim.kernel.traffic import traffic
+from sim.kernel.vector import vector_cost
+from sim.plan import Bound, KernelTime, Lane
+
+#: Norms of rows shorter than this put several rows into one tile: another, larger program.
+SHORT_ROW = 2048
+
+
+@lru_cache(maxsize=65536)
+def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False) -> KernelTime:
+    """The time of `work` alone on `hw`.
+
+    repeat: the same program ran just before, so its instructions are still in the cores' caches. resident: isolated
+    replay, where all data that fits L2 is there from the run before (a microbenchmark). In a network neither holds,
+    except for twins such as the norms of Q and K.
+    """
+    if isinstance(work.shape, FixedShape):
+        return _fixed(work, work.shape, hw)
+    program = program_of(work, hw)
+    if isinstance(work.shape, MatmulShape):
+        cost = matmul_cost(work, hw, program, repeat, resident)
+        return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
+    if isinstance(work.shape, AttentionShape):
+        return _time(work, hw, attention_cost(work, hw, program, repeat, resident), "MIX_AIC")
+    return _time(work, hw, vector_cost(work, hw, program, repeat, resident), "AI_VECTOR_CORE")
+
+
+def program_of(work: Work, hw: Hardware) -> Program:
+    """The kernel program that runs `work`.
+
+    One that the profile does not know is taken for the plain one of its shape.
+    """
+    name = PROGRAM_OF.get(work.program, work.program)
+    if name == "rms_norm" and isinstance(work.shape, RowsShape) and work.shape.cols < SHORT_ROW:
+        name = "rms_norm_short"
+    if (
+        name == "attention"
+        and isinstance(work.shape, AttentionShape)
+        and not all(is_decode(g) for g in work.shape.groups)
+    ):
+        name = "attention_prefill"
+    if name in hw.programs:
+        return hw.programs[name]
+    if isinstance(work.shape, MatmulShape):
+        return hw.programs["quant_matmul" if work.shape.dtype == "int8" else "matmul"]
+    if isinstance(work.shape, AttentionShape):
+        return hw.programs["attention" if all(is_decode(g) for g in work.shape.groups) else "attention_prefill"]
+    return hw.programs["elementwise" if isinstance(work.shape, FlatShape) else "row_wise"]
+
+
+def _time(work: Work, hw: Hardware, cost: Cost, lane: Lane) -> KernelTime:
+    duration = max(1, round(cost.total_ns))
+    on_cube = lane != "AI_VECTOR_CORE"
+    if cost.head_ns >= cost.body_ns:
+        bound: Bound = "launch"
+    elif cost.compute_ns >= cost.memory_ns:
+        bound = "cube" if on_cube else "vector"
+    else:
+        bound = "hbm" if 2 * cost.hbm_bytes >= work.gm_bytes else "l2"
+    total = hw.chip.cube_cores if on_cube else hw.chip.vector_cores
+    share = min(1.0, cost.cores / total)
+    return KernelTime(
+        duration_ns=duration,
+        accelerator=lane,
+        cores=cost.cores,
+        bound=bound,
+        hbm_bytes=round(cost.hbm_bytes),
+        gm_bytes=work.gm_bytes,
+        flops=work.cube_flops,
+        roofline_ns=roofline_ns(work, hw, cost.hbm_bytes),
+        hbm_share=min(1.0, cost.hbm_bytes / duration / hw.memory.hbm_gbps),
+        cube_share=share if on_cube else 0.0,
+        vector_share=share if lane != "AI_CORE" else 0.0,
+    )
+
+
+def roofline_ns(work: Work, hw: Hardware, hbm_bytes: float | None = None) -> int:
+    """The bound that no kernel beats, ns: the greater of its flops at peak and its HBM bytes at the HBM's peak.
+
+    hbm_bytes: by default those that the work draws from HBM in a network; what it finds in L2 is no bound.
+    """
+    peak = hw.chip.cube_flops_per_ns
+    if isinstance(work.shape, MatmulShape) and work.shape.dtype in ("int8", "int4"):
+        peak *= 2
+    moved = traffic(work, hw).hbm if hbm_bytes is None else hbm_bytes
+    return round(max(work.cube_flops / peak, moved / hw.memory.hbm_peak_gbps))
+
+
+def _fixed(work: Work, shape: FixedShape, hw: Hardware) -> KernelTime:
+    """A kernel whose time does not depend on its shape.
+
+    As the profile's `fixed_us` says, or else a start on one core.
+    """
+    on_cpu = work.unit == "ai_cpu"
+    us = hw.fixed_us.get(shape.key)
+    if us is None:
+        us = hw.fixed_us["ai_cpu"] if on_cpu else hw.kernel.start_us + hw.kernel.core_us
+    return KernelTime(
+        duration_ns=max(1, round(1000 * us)),
+        accelerator="AI_CPU" if on_cpu else "AI_VECTOR_CORE",
+        cores=1,
+        bound="ai_cpu" if on_cpu else "launch",
+        hbm_bytes=work.cold_read_bytes,
+        gm_bytes=work.gm_bytes,
+        flops=0,
+        roofline_ns=roofline_ns(work, hw, work.cold_read_bytes),
+        vector_share=0.0 if on_cpu else 1 / hw.chip.vector_cores,
+        ai_cpu_share=1 / hw.chip.ai_cpu_cores if on_cpu else 0.0,
+    )

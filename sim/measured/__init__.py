@@ -1,0 +1,1 @@
+"""Measurements as the model reads them: CSV files, profiler op types and shapes -> Work."""

@@ -1,0 +1,155 @@
+"""Measured matrix products and attention as `Work`."""
+
+from __future__ import annotations
+
+from math import prod
+
+from scenarios.program import DTYPE_BITS, Format, Group
+from scenarios.work import AttentionShape, MatmulShape, Unit, Work
+from sim.measured.row import Row, Unpriced, rows_of
+
+#: Programs that run on cube cores only; the others rescale or unpack on the vector cores beside them.
+_CUBE = ("matmul", "batch_matmul", "transpose_batch_matmul", "grouped_matmul")
+
+#: Warm-up runs of a server attend to no more keys than this; queries with their own keys and more than that are a
+#: prefill.
+DUMMY_KEYS = 16
+
+
+def _weight(row: Row, index: int, k: int) -> tuple[int, Format]:
+    """(n, format) of the right side of a product over k. Raises Unpriced where the shapes do not fit."""
+    shape = row.shape(index)
+    if len(shape) == 4 and shape[2] == 16 and shape[3] in (16, 32):
+        first, second, width = shape[0], shape[1], shape[3]
+        # 16 bit: [k / 16, n / 16, 16, 16]; INT8: [n / 32, k / 16, 16, 32]; either way round where only that fits.
+        if width == 16 and k in (16 * first, 16 * second):
+            return 16 * (second if 16 * first == k else first), "nz"
+        if width == 32 and k == 16 * second:
+            return 32 * first, "nz"
+        if width == 32 and k == 32 * first:
+            return 16 * second, "nz"
+    if len(shape) == 2 and k in shape:
+        return (shape[1] if shape[0] == k else shape[0]), "nd"
+    raise Unpriced(f"no side of {shape} fits K = {k}")
+
+
+def _product(shape: MatmulShape, program: str, extra: int = 0) -> Work:
+    """extra: bytes of scales and biases."""
+    left = shape.batch * shape.m * shape.k * DTYPE_BITS[shape.dtype] // 8
+    right = shape.batch * shape.k * shape.n * DTYPE_BITS[shape.weight_dtype] // 8
+    out = shape.batch * shape.m * shape.n * (4 if shape.dtype == "fp32" else 2)
+    unit: Unit = "cube" if program in _CUBE else "mix"
+    return Work(unit, shape, 2 * shape.batch * shape.m * shape.k * shape.n, 0, right + extra, left, out, program)
+
+
+def matmul(row: Row) -> Work:
+    """[m, k] x [k, n], either side transposed or the right one in FRACTAL_NZ."""
+    left, right = row.shape(0), row.shape(1)
+    if len(left) < 2 or not right:
+        raise Unpriced("two matrices are due")
+    if len(left) == 3 and len(right) == 3:
+        return batch_matmul(row)
+    m, k = rows_of(left)
+    if len(right) == 2 and k not in right and m in right:  # the left side is transposed
+        m, k = k, m
+    n, fmt = _weight(row, 1, k)
+    return _product(MatmulShape(1, m, k, n, row.dtype(0), row.dtype(1), fmt), "matmul")
+
+
+def batch_matmul(row: Row) -> Work:
+    """[b, m, k] x [b, k, n], the right side transposed where only that fits."""
+    left, right = row.shape(0), row.shape(1)
+    if len(left) < 3 or len(right) < 3:
+        raise Unpriced("two batches of matrices are due")
+    k = left[-1]
+    n = right[-1] if right[-2] == k else right[-2]
+    program = "transpose_batch_matmul" if row.op_type == "TransposeBatchMatMul" else "batch_matmul"
+    return _product(MatmulShape(prod(left[:-2]), left[-2], k, n, row.dtype(0), row.dtype(1), "nd"), program)
+
+
+def quant_matmul(row: Row) -> Work:
+    """INT8 x INT8 with scales."""
+    m, k = rows_of(row.shape(0))
+    n, fmt = _weight(row, 1, k)
+    return _product(MatmulShape(1, m, k, n, "int8", "int8", fmt), "quant_matmul", 4 * n)
+
+
+def weight_quant(row: Row) -> Work:
+    """16 bit x INT8 weights, unpacked on the way."""
+    m, k = rows_of(row.shape(0))
+    n, fmt = _weight(row, 1, k)
+    return _product(MatmulShape(1, m, k, n, row.dtype(0), "int8", fmt), "weight_quant_matmul", 4 * n)
+
+
+def grouped(row: Row) -> Work:
+    """[tokens, k] x [experts, k, n]: the tokens are taken as spread evenly over the experts."""
+    tokens, k = rows_of(row.shape(0))
+    right = row.shape(1)
+    if len(right) != 3:
+        raise Unpriced("[experts, k, n] is due")
+    n = right[2] if right[1] == k else right[1]
+    groups = max(1, min(right[0], tokens))
+    shape = MatmulShape(groups, max(1, tokens // groups), k, n, row.dtype(0), row.dtype(1), "nd")
+    return _product(shape, "grouped_matmul")
+
+
+def attention_work(
+    groups: tuple[Group, ...],
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    program: str = "attention",
+    block_size: int = 128,
+) -> Work:
+    """Fused attention in 16 bit; MLA has kv_heads 1, dim 576 and one cache for keys and values."""
+    pairs = sum(g.count * (g.query * g.context + g.query * (g.query + 1) // 2) for g in groups)
+    tokens = sum(g.count * g.query for g in groups)
+    caches = 1 if program == "mla_attention" else 2
+    cold = 2 * caches * kv_heads * dim * sum(g.count * g.kv_len for g in groups)
+    moved = 2 * tokens * heads * dim
+    shape = AttentionShape(groups, heads, kv_heads, dim, "bf16", block_size)
+    return Work("mix", shape, 4 * dim * heads * pairs, 6 * heads * pairs, cold, moved, moved, program)
+
+
+def attention(row: Row) -> Work:
+    """FusedInferAttentionScore: query, key, value, ..., the lengths as one-dimensional shapes.
+
+    The pool's shape does not tell the length of the cache, so `kv_tokens` must: keys of each request. Keys that have
+    as many tokens as the queries are a prefill without a cache; the number of requests is then that of the printed
+    lengths.
+    """
+    query, key = row.shape(0), row.shape(1)
+    if not row.kv_tokens:
+        raise Unpriced("the length of the cache is not known")
+    if len(query) == 4:
+        return _by_request(row)
+    if len(query) != 3 or len(key) not in (3, 4):
+        raise Unpriced("[tokens, heads, dim] or [requests, heads, queries, dim] is due")
+    tokens, heads, dim = query
+    lengths = [s[0] for s in row.shapes[3:] if len(s) == 1]
+    requests = min(tokens, lengths[0]) if lengths else tokens
+    beside = key[0] == tokens
+    if beside and row.kv_tokens > DUMMY_KEYS:
+        count = max(1, lengths[0] if lengths else round(tokens / row.kv_tokens))
+        return attention_work((Group(count, tokens // count, 0),), heads, key[1], dim)
+    kv_heads = key[-2] if beside or len(key) == 4 else max(1, key[2] // dim)
+    return attention_work((Group(requests, 1, row.kv_tokens - 1),), heads, kv_heads, dim)
+
+
+def _by_request(row: Row) -> Work:
+    """[requests, heads, queries, dim].
+
+    One KV head of 512 is MLA's absorbed decode (and 64 more for the rotated part).
+    """
+    requests, heads, queries, dim = row.shape(0)
+    key = row.shape(1)
+    group = Group(requests, queries, max(0, row.kv_tokens - queries))
+    if dim == 512 and len(key) == 4 and key[1] == 1:
+        return attention_work((group,), heads, 1, 576, "mla_attention")
+    return attention_work((group,), heads, key[1] if len(key) == 4 else 1, dim)
+
+
+def mla_prefill(row: Row) -> Work:
+    """RINGMLAPrefill: [tokens, heads, 128] attend to themselves; earlier chunks are not in the shapes."""
+    tokens, heads, dim = row.shape(0)
+    return attention_work((Group(1, tokens, 0),), heads, heads, dim)

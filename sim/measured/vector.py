@@ -1,0 +1,216 @@
+"""Measured kernels of the vector cores as `Work`: elementwise, copies, row by row, look-ups, sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from scenarios.work import FixedShape, FlatShape, RowsShape, Work
+from sim.measured.row import Row, Unpriced, rows_of
+
+Maker = Callable[[Row], Work]
+
+#: An index into more rows than a batch has is a look-up in a table of positions.
+TABLE_ROWS = 4096
+
+
+def _flat(elements: int, program: str, read: int, written: int, ops: int = 0, cold: int = 0, pieces: int = 0) -> Work:
+    return Work("vector", FlatShape(max(1, elements)), 0, ops, cold, read, written, program, pieces)
+
+
+def _rows(rows: int, cols: int, program: str, read: int, written: int, ops: int = 0, cold: int = 0) -> Work:
+    return Work("vector", RowsShape(max(1, rows), max(1, cols)), 0, ops, cold, read, written, program)
+
+
+def same(row: Row) -> int:
+    """Output elements as large as input elements."""
+    return row.size(0)
+
+
+def byte(row: Row) -> int:
+    """Output elements of one byte (booleans, INT8)."""
+    return 1
+
+
+def cast_size(row: Row) -> int:
+    """Output element of a cast, bytes: 16 bit becomes 32 bit and the other way round; other types become 64 bit."""
+    return {"bf16": 4, "fp16": 4, "fp32": 2}.get(row.dtype(0), 8)
+
+
+def _broadcast(row: Row) -> str:
+    """The program that stretches a smaller operand (not a scalar) over a larger one; "" where nothing is stretched.
+
+    A row vector is stretched over rows by addressing; a column (or a middle dimension) is spread element by element.
+    """
+    full = max(prod(s) for s in row.shapes)
+    small = [s for s in row.shapes if s and 1 < prod(s) < full]
+    if not small:
+        return ""
+    return "broadcast" if any(s[-1] == 1 for s in small) else "broadcast_row"
+
+
+def elementwise(program: str = "", out_size: Callable[[Row], int] = same, ops: int = 1) -> Maker:
+    """Independent elements. ops: vector instructions on an FP32 register."""
+
+    def make(row: Row) -> Work:
+        elements = max(1, *(prod(s) for s in row.shapes))
+        reads = sum(row.bytes(i) for i in range(len(row.shapes)))
+        name = program or _broadcast(row) or "elementwise"
+        if row.dtype(0) == "int64" and row.op_type != "Cast":
+            name = "integer"  # the vector unit has no 64-bit lanes
+        per_element = ops + 2 if row.size(0) == 2 else ops  # 16 bit is computed in FP32: a cast in and a cast out
+        return _flat(elements, name, reads, elements * out_size(row), elements * per_element)
+
+    return make
+
+
+def masked_fill(row: Row) -> Work:
+    """MaskedFill and Select: a mask of the full size, or one that is stretched."""
+    return elementwise("masked_broadcast" if _broadcast(row) else "masked_fill", ops=4)(row)
+
+
+def expand(row: Row) -> Work:
+    """Tile and BroadcastTo: the output is taken as twice the input."""
+    return _flat(2 * row.elements(0), "expand", row.bytes(0), 2 * row.bytes(0))
+
+
+def copy(row: Row) -> Work:
+    """TensorMove: read and written once."""
+    return _flat(row.elements(0), "copy", row.bytes(0), row.bytes(0))
+
+
+def fill(row: Row) -> Work:
+    """A constant into a small tensor, whose size the profiler does not print."""
+    return _flat(1, "fill", 8, 8, 1)
+
+
+def slice_(row: Row) -> Work:
+    """Half of the last dimension is kept; each row is a run of memory of its own, read once and written once."""
+    kept = row.bytes(0) // 2
+    return _flat(row.elements(0) // 2, "slice", kept, kept, pieces=2 * rows_of(row.shape(0))[0])
+
+
+def concat(row: Row) -> Work:
+    """ConcatD: all inputs side by side; each row of each is a run of memory of its own."""
+    parts = [i for i, shape in enumerate(row.shapes) if len(shape) > 1]
+    moved = sum(row.bytes(i) for i in parts)
+    runs = sum(rows_of(row.shape(i))[0] for i in parts)
+    return _flat(sum(row.elements(i) for i in parts), "slice", moved, moved, pieces=2 * runs)
+
+
+def as_strided(row: Row) -> Work:
+    """A strided view made contiguous; the strides are not printed, so its runs are not counted."""
+    return _flat(row.elements(0) // 2, "as_strided", row.bytes(0) // 2, row.bytes(0) // 2)
+
+
+def transpose(row: Row) -> Work:
+    """Leading dimensions exchanged: runs of the last dimension (of the last two in a fractal layout)."""
+    shape = row.shape(0)
+    runs = prod(shape[:-1] if len(shape) < 4 else shape[:-2])
+    return _flat(row.elements(0), "transpose", row.bytes(0), row.bytes(0), pieces=2 * runs)
+
+
+def swiglu(row: Row) -> Work:
+    """[rows, 2 n] -> [rows, n]."""
+    elements = row.elements(0)
+    return _flat(elements, "swiglu", row.bytes(0), row.bytes(0) // 2, 5 * elements // 2)
+
+
+def static_quant(row: Row) -> Work:
+    """AscendQuant: one scale and offset for each column; INT8 out."""
+    elements = row.elements(0)
+    cold = sum(row.bytes(i) for i in range(1, len(row.shapes)))
+    return _flat(elements, "static_quant", row.bytes(0), elements, 3 * elements, cold)
+
+
+def norm(program: str, ops: int, out_size: Callable[[Row], int] = same, residual: bool = False) -> Maker:
+    """Rows normalised or quantised. residual: a second input of the same size is added, and the sum is written too."""
+
+    def make(row: Row) -> Work:
+        rows, cols = rows_of(row.shape(0))
+        first = 2 if residual else 1
+        read = sum(row.bytes(i) for i in range(first))
+        cold = sum(row.bytes(i) for i in range(first, len(row.shapes)))
+        written = rows * cols * out_size(row) + (row.bytes(0) if residual else 0)
+        return _rows(rows, cols, program, read, written, ops * rows * cols, cold)
+
+    return make
+
+
+def token_rows(program: str, ops: int, inputs: int = 1) -> Maker:
+    """One row a token of the first `inputs` tensors that belong to the same tokens, rewritten at the same size."""
+
+    def make(row: Row) -> Work:
+        tokens = row.shape(0)[0]
+        elements = sum(prod(s) for s in row.shapes[:inputs] if s[:1] == (tokens,))
+        moved = elements * row.size(0)
+        return _rows(tokens, elements // max(1, tokens), program, moved, moved, ops * elements)
+
+    return make
+
+
+def apply_rope(row: Row) -> Work:
+    """ApplyRotaryPosEmb: query and key [b, s, n, d], or [b, n, s, d] with one token; then cos and sin."""
+    elements = sum(prod(s) for s in row.shapes[:2])
+    first = row.shape(0)
+    tokens = prod(first[:2]) if len(first) == 4 and first[1] > 1 else first[0]
+    moved = elements * row.size(0)
+    return _rows(tokens, elements // max(1, tokens), "rope", moved, moved, 4 * elements)
+
+
+def scatter(row: Row) -> Work:
+    """ScatterNdUpdate: variable, indices, updates; only the updates are moved."""
+    updates = next((s for s in reversed(row.shapes) if s), (1, 1))
+    rows, cols = rows_of(updates)
+    moved = rows * cols * row.size(0)
+    return _rows(rows, cols, "kv_cache_write", moved, moved)
+
+
+def cache_read(row: Row) -> Work:
+    """PagedCacheLoad: blocks of a paged cache copied to [tokens, 1, dim] outputs, which stand among the inputs."""
+    outs = [s for s in row.shapes[2:] if len(s) == 3]
+    if not outs:
+        raise Unpriced("no output shapes")
+    tokens = outs[0][0]
+    elements = sum(prod(s) for s in outs)
+    moved = elements * row.size(0)
+    return _flat(elements, "kv_cache_read", 0, moved, cold=moved, pieces=2 * len(outs) * max(1, tokens // 128))
+
+
+def gather(row: Row) -> Work:
+    """Rows of a table [rows, cols] at indices (the second input)."""
+    return _picked(row, "gather", prod(row.shape(1) or (1,)), cold=True)
+
+
+def index(row: Row) -> Work:
+    """Index: rows of the first input at the last one's indices; activations unless the first is a table."""
+    last = row.shapes[-1]
+    return _picked(row, "index", last[0] if last else 1, cold=row.shape(0)[0] >= TABLE_ROWS)
+
+
+def _picked(row: Row, program: str, count: int, cold: bool) -> Work:
+    table = row.shape(0)
+    cols = table[-1] if len(table) > 1 else 1
+    moved = count * cols * row.size(0)
+    return _rows(count, cols, program, 8 * count + (0 if cold else moved), moved, cold=moved if cold else 0)
+
+
+def sampler(program: str, ops: int, out_size: int = 0) -> Maker:
+    """Rows of logits. out_size: bytes of an output element for each input element; 0: eight bytes a row."""
+
+    def make(row: Row) -> Work:
+        rows, cols = rows_of(row.shape(0))
+        written = rows * cols * out_size if out_size else 8 * rows
+        return _rows(rows, cols, program, row.bytes(0), written, ops * rows * cols)
+
+    return make
+
+
+def fixed(row: Row) -> Work:
+    """AI CPU kernels, and the parameter update at the start of a static graph: their shapes do not matter."""
+    return Work("vector" if row.op_type == "Data" else "ai_cpu", FixedShape(row.op_type), 0, 0, 0, 8, 8)
+
+
+def exchange(row: Row) -> Work:
+    """Tokens to experts on other ranks and back: mostly waiting, so no shape tells the time."""
+    return Work("mix", FixedShape(row.op_type), 0, 0, 0, row.bytes(0), row.bytes(0))

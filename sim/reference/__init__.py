@@ -1,0 +1,1 @@
+"""Measurements with their public sources, shipped: what the model is fitted to and judged by."""

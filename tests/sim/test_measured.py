@@ -1,0 +1,156 @@
+"""What msprof prints of a kernel, read as `Work`; and the accuracy on the shipped reference rows."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from math import exp
+
+import pytest
+
+from scenarios.program import Group
+from scenarios.work import AttentionShape, FlatShape, MatmulShape, RowsShape
+from sim.fitting.kernels import REFERENCE, read_samples, residuals
+from sim.hardware import load_hardware
+from sim.kernel.price import price
+from sim.measured.op_types import Unpriced, known_op_types, repeats, work_of_row
+from sim.measured.row import parse_dtypes, parse_shapes
+
+
+def test_shapes_and_types_as_msprof_prints_them() -> None:
+    assert parse_shapes("1,7168;66,448,16,32;;2112") == ((1, 7168), (66, 448, 16, 32), (), (2112,))
+    assert parse_shapes('"16,256;2"') == ((16, 256), (2,))
+    assert parse_dtypes("DT_BF16;INT8;DT_UNDEFINED;FLOAT") == ("bf16", "int8", None, "fp32")
+
+
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "dtypes", "expected"),
+    [
+        ("MatMulV2", "16,5120;320,200,16,16", "DT_BF16;DT_BF16", (1, 16, 5120, 3200, "bf16", "bf16", "nz")),
+        ("MatMulV3", "768,1600;100,320,16,16", "DT_BF16;DT_BF16", (1, 768, 1600, 5120, "bf16", "bf16", "nz")),
+        ("MatMulV2", "1,7168;16160,7168", "DT_BF16;DT_BF16", (1, 1, 7168, 16160, "bf16", "bf16", "nd")),
+        ("MatMulV3", "4096,1024;1024,3072", "FLOAT16;FLOAT16", (1, 4096, 1024, 3072, "fp16", "fp16", "nd")),
+        ("MatMulV3", "4096,1024;4096,3072", "FLOAT16;FLOAT16", (1, 1024, 4096, 3072, "fp16", "fp16", "nd")),
+        ("QuantBatchMatmulV3", "1,7168;66,448,16,32;2112", "INT8;INT8", (1, 1, 7168, 2112, "int8", "int8", "nz")),
+        ("BatchMatMulV2", "16,5,128;16,128,512", "DT_BF16;DT_BF16", (16, 5, 128, 512, "bf16", "bf16", "nd")),
+        ("GroupedMatmul", "512,1040;4,1040,1024", "DT_BF16;DT_BF16", (4, 128, 1040, 1024, "bf16", "bf16", "nd")),
+    ],
+)
+def test_products(op_type: str, shapes: str, dtypes: str, expected: tuple[object, ...]) -> None:
+    assert work_of_row(op_type, shapes, dtypes).shape == MatmulShape(*expected)  # type: ignore[arg-type]
+
+
+def test_bytes_and_flops_of_a_product() -> None:
+    work = work_of_row("MatMulV2", "16,5120;320,200,16,16", "DT_BF16;DT_BF16")
+    assert (work.cube_flops, work.cold_read_bytes) == (2 * 16 * 5120 * 3200, 2 * 5120 * 3200)
+    assert (work.warm_read_bytes, work.write_bytes) == (2 * 16 * 5120, 2 * 16 * 3200)
+
+
+def test_attention_needs_a_length() -> None:
+    with pytest.raises(Unpriced, match="length of the cache"):
+        work_of_row("FusedInferAttentionScore", "16,4,128;12307,128,128", "DT_BF16")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "kv_tokens", "expected"),
+    [
+        ("16,4,128;12308,128,128;12308,128,128;;2048,2048;16;16", 4864, ((Group(16, 1, 4863),), 4, 1, 128)),
+        ("16,4,128;12235,128,128;12235,128,128;;2048,2048;10;10", 2, ((Group(10, 1, 1),), 4, 1, 128)),
+        ("16,4,128;16,1,128;16,1,128;;2048,2048;2;2", 2, ((Group(2, 1, 1),), 4, 1, 128)),
+        ("24624,4,128;24624,1,128;24624,1,128;;2048,2048;6;6", 4104, ((Group(6, 4104, 0),), 4, 1, 128)),
+        ("24624,4,128;24624,1,128", 8208, ((Group(3, 8208, 0),), 4, 1, 128)),
+        ("5,16,1,512;892,1,128,512;892,1,128,512;;;;5", 4864, ((Group(5, 1, 4863),), 16, 1, 576)),
+    ],
+)
+def test_attention(shapes: str, kv_tokens: int, expected: tuple[object, ...]) -> None:
+    shape = work_of_row("FusedInferAttentionScore", shapes, "DT_BF16", kv_tokens).shape
+    assert isinstance(shape, AttentionShape)
+    assert (shape.groups, shape.heads, shape.kv_heads, shape.head_dim) == expected
+
+
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "dtypes", "shape", "program", "moved"),
+    [
+        ("Add", "2,7168;2,7168", "DT_BF16;DT_BF16", FlatShape(14336), "elementwise", (0, 57344, 28672)),
+        ("Cast", "1,151936", "DT_BF16", FlatShape(151936), "elementwise", (0, 303872, 607744)),
+        ("RealDiv", "4,100;4,1", "FLOAT;FLOAT", FlatShape(400), "broadcast", (0, 1616, 1600)),
+        ("Add", "4,100;100", "DT_BF16;DT_BF16", FlatShape(400), "broadcast_row", (0, 1000, 800)),
+        ("GreaterEqual", "3,100;", "FLOAT;FLOAT", FlatShape(300), "compare", (0, 1204, 300)),
+        ("Mul", "16;16", "INT64;INT64", FlatShape(16), "integer", (0, 256, 128)),
+        ("RmsNorm", "16,5120;5120", "DT_BF16;DT_BF16", RowsShape(16, 5120), "rms_norm", (10240, 163840, 163840)),
+        ("AddRmsNorm", "2,64;2,64;64;", "DT_BF16;DT_BF16;DT_BF16", RowsShape(2, 64), "add_rms_norm", (130, 512, 512)),
+        ("DynamicQuant", "8,2304", "DT_BF16", RowsShape(8, 2304), "dynamic_quant", (0, 36864, 18432)),
+        ("SwiGlu", "2,4096", "DT_BF16", FlatShape(8192), "swiglu", (0, 16384, 8192)),
+        ("Slice", "16,256;2;2", "DT_BF16;INT64;INT64", FlatShape(2048), "slice", (0, 4096, 4096)),
+        ("GatherV2", "151936,1024;7;1", "DT_BF16;INT64;INT64", RowsShape(7, 1024), "gather", (14336, 56, 14336)),
+        ("ReshapeAndCache", "7,1,128;7,1,128;9,128,1,128", "", RowsShape(7, 256), "kv_cache_write", (0, 3584, 3584)),
+        ("ArgMaxV2", "10,151936;", "FLOAT;INT64", RowsShape(10, 151936), "argmax", (0, 6077440, 80)),
+    ],
+)  # fmt: skip
+def test_vector_kernels(
+    op_type: str, shapes: str, dtypes: str, shape: object, program: str, moved: tuple[int, int, int]
+) -> None:
+    work = work_of_row(op_type, shapes, dtypes)
+    assert (work.shape, work.program) == (shape, program)
+    assert (work.cold_read_bytes, work.warm_read_bytes, work.write_bytes) == moved
+
+
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "reason"),
+    [
+        ("Unheard", "1,2", "not known"),
+        ("MatMulV2", "q=(1,2)", "not readable"),
+        ("MatMulV2", "16,100;320,200,16,16", "fits K = 100"),
+        ("QuantBatchMatmulV3", "16,7168;66", "fits K"),
+        ("RmsNorm", "-1,5", "negative"),
+        ("_triton_rope", "", "shapes of another"),
+    ],
+)
+def test_what_cannot_be_priced_says_why(op_type: str, shapes: str, reason: str) -> None:
+    with pytest.raises(Unpriced, match=reason):
+        work_of_row(op_type, shapes)
+
+
+def test_the_norm_of_k_follows_that_of_q() -> None:
+    assert repeats("RmsNorm", "16,1,128;128")
+    assert not repeats("RmsNorm", "16,4,128;128")
+    assert not repeats("Add", "16,1,128")
+
+
+def test_every_op_type_of_the_reference_has_a_price() -> None:
+    with REFERENCE.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["op_type"] for row in rows} <= set(known_op_types())
+    priced = 0
+    for row in rows:
+        try:
+            work = work_of_row(row["op_type"], row["input_shapes"], row["dtype"], int(row["kv_tokens"] or 0))
+        except Unpriced:
+            assert row["fit"] == "no"
+            continue
+        assert price(work, load_hardware(row["hardware"])).duration_ns > 0
+        priced += 1
+    assert priced >= 0.98 * len(rows)
+
+
+@pytest.mark.parametrize(
+    ("programs", "bound"),
+    [
+        (("matmul", "quant_matmul", "batch_matmul", "transpose_batch_matmul"), 0.08),
+        (("attention", "mla_attention"), 0.06),
+    ],
+)
+def test_errors_on_the_reference_by_program(programs: tuple[str, ...], bound: float) -> None:
+    hw = load_hardware("atlas_a3_die")
+    samples = [s for s in read_samples(hardware=("atlas_a3_die",)) if s.work.program in programs]
+    errors = [abs(exp(r) - 1) for r in residuals({}, samples, {"atlas_a3_die": hw})]
+    assert len(errors) > 10
+    assert statistics.median(errors) < bound
+
+
+def test_errors_on_all_network_rows() -> None:
+    samples = read_samples(hardware=("atlas_a3_die",))
+    errors = sorted(abs(exp(r) - 1) for r in residuals({}, samples, {"atlas_a3_die": load_hardware("atlas_a3_die")}))
+    assert len(errors) > 330
+    assert statistics.median(errors) < 0.06
+    assert errors[int(0.9 * len(errors))] < 0.25
