@@ -1,0 +1,138 @@
+"""The `whatif` command: parses, calls, prints. No logic."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scenarios.errors import ScenarioError
+
+app = typer.Typer(
+    name="whatif",
+    help="Predict an LLM inference step on Ascend NPUs: how long, where the time goes, what each optimisation gains.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a scenario field, e.g. --set workload.batch=8. Repeatable."
+    ),
+]
+JsonOut = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the whole answer as JSON.")]
+TraceOut = Annotated[
+    Path | None, typer.Option("--trace", metavar="FILE", help="Write a Chrome trace (Perfetto, MindStudio Insight).")
+]
+ScenarioFile = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")]
+
+
+@app.callback()
+def _root() -> None:
+    """Predict an LLM inference step on Ascend NPUs."""
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str, typer.Argument(metavar="[scenarios|models|hardware|passes]", help="What to list.")] = "",
+) -> None:
+    """List what ships: scenarios, models, hardware profiles, optimisation passes."""
+    from sim.report import listing, terminal
+
+    terminal.show(lambda console: listing.print_listing(console, what))
+
+
+@app.command()
+def run(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    backend: Annotated[str, typer.Option(help="Who answers: sim predicts.")] = "sim",
+    json: JsonOut = None,
+    trace: TraceOut = None,
+) -> None:
+    """Predict one scenario: step time, bottleneck, gains, memory."""
+    from sim import outputs
+    from sim.report import terminal
+    from sim.report.run import print_run
+
+    outputs.require_backend(backend)
+    found = outputs.answered(scenario, sets or [], json, trace)
+    terminal.show(lambda console: print_run(console, found.result))
+
+
+@app.command()
+def explain(scenario: ScenarioFile, sets: Sets = None, json: JsonOut = None) -> None:
+    """Say why the step takes as long as it does, and what to try."""
+    from sim import outputs
+    from sim.report import terminal
+    from sim.report.run import print_explain
+
+    found = outputs.answered(scenario, sets or [], json, None)
+    terminal.show(lambda console: print_explain(console, found.result))
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A scenario, or a result written with --json.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    sets: Sets = None,
+    json: JsonOut = None,
+) -> None:
+    """Lay two scenarios side by side; --set applies to both."""
+    from sim import outputs
+    from sim.report import terminal
+    from sim.report.compare import print_compare
+
+    found = outputs.compared(a, b, sets or [], json)
+    terminal.show(lambda console: print_compare(console, found))
+
+
+@app.command()
+def validate(
+    kernels: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured kernels.")] = None,
+    steps: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured steps.")] = None,
+    ladders: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured gains.")] = None,
+    hardware: Annotated[str, typer.Option(metavar="NAME", help="Price all rows on this profile.")] = "",
+    max_kernel_median: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
+    max_kernel_p90: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
+    max_step_median: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
+    json: JsonOut = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw predicted against measured.")] = None,
+) -> None:
+    """Hold predictions against measurements: the given files, or the reference set that is shipped."""
+    from sim.report import terminal
+    from sim.report.validate import print_validation
+    from sim.validate import Bounds, validated
+
+    bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median)
+    found = validated(kernels, steps, ladders, hardware, bounds, json, plot)
+    terminal.show(lambda console: print_validation(console, found.result, found.broken))
+    raise typer.Exit(1 if found.broken else 0)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a scenario file, for editors."""
+    from scenarios.json_schema import schema_json
+    from sim.report import terminal
+
+    terminal.write(schema_json())
+
+
+def main() -> None:
+    """Entry point: one line for bad input and exit status 2, never a traceback."""
+    try:
+        app()
+    except ScenarioError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

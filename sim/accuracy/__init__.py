@@ -1,0 +1,1 @@
+"""Predictions held against measurements: kernels, steps, ladders, and the plain roofline beside them."""

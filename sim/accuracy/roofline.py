@@ -1,0 +1,29 @@
+"""The plain roofline that predictions are held against: what peers that price operators one by one do.
+
+time = max(flops / 0.7 peak, bytes / 0.6 bandwidth) + a static start of 5 us on the cube, 2 us on vector cores.
+"""
+
+from __future__ import annotations
+
+from scenarios.catalogue import work_of
+from scenarios.program import Program
+from scenarios.work import MatmulShape, Work
+from sim.hardware.profile import Hardware
+
+COMPUTE_SHARE = 0.7
+BANDWIDTH_SHARE = 0.6
+STATIC_US = {"cube": 5.0, "mix": 5.0, "vector": 2.0, "ai_cpu": 2.0, "copy": 2.0}
+
+
+def roofline_us(work: Work, hw: Hardware) -> float:
+    """The plain roofline's time of one kernel, us."""
+    peak = COMPUTE_SHARE * hw.chip.cube_flops_per_ns
+    if isinstance(work.shape, MatmulShape) and work.shape.dtype in ("int8", "int4"):
+        peak *= 2
+    bytes_ns = work.gm_bytes / (BANDWIDTH_SHARE * hw.memory.hbm_peak_gbps)
+    return max(work.cube_flops / peak, bytes_ns) / 1000 + STATIC_US[work.unit]
+
+
+def program_roofline_us(program: Program, hw: Hardware) -> float:
+    """The sum over the kernels of a step: no host, no gaps, no overlap."""
+    return sum(b.repeat * sum(roofline_us(work_of(op), hw) for op in b.ops) for b in program.blocks)

@@ -1,0 +1,162 @@
+"""Predicted against measured: every row of a file of measured kernels or steps priced, and the error as a number.
+
+Errors are signed fractions, predicted / measured - 1; medians and percentiles are of absolute ones (numpy's linear
+percentiles). Rows that cannot be priced are listed with the reason; rows marked `scored` no are listed, not scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp
+from statistics import median
+from typing import Any
+
+from scenarios.batches import reported_batch
+from scenarios.errors import ScenarioError
+from sim.accuracy.roofline import roofline_us
+from sim.accuracy.steps import case_of_row, roofline_of
+from sim.hardware.profile import HardwareError, load_hardware
+from sim.kernel.price import price
+from sim.measured.files import KernelRow, StepRow
+from sim.measured.op_types import Unpriced, repeats, work_of_row
+from sim.predict import interval_ns
+from sim.uncertainty import Z90, sigma_of
+
+#: Coverage that the intervals claim.
+NOMINAL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One priced row. low_us, high_us: the interval that the profile claims. roofline_us: the plain roofline's time."""
+
+    label: str
+    kind: str
+    measured_us: float
+    predicted_us: float
+    low_us: float
+    high_us: float
+    roofline_us: float
+    scored: bool
+
+    @property
+    def error(self) -> float:
+        return self.predicted_us / self.measured_us - 1
+
+    @property
+    def roofline_error(self) -> float:
+        return self.roofline_us / self.measured_us - 1
+
+    @property
+    def covered(self) -> bool:
+        return self.low_us <= self.measured_us <= self.high_us
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that could not be priced, and why."""
+
+    label: str
+    reason: str
+
+
+def price_kernels(rows: Iterable[KernelRow], hardware: str = "") -> tuple[list[Scored], list[Skipped]]:
+    """Price measured kernels; `hardware` replaces the profile that the rows name."""
+    scored: list[Scored] = []
+    skipped: list[Skipped] = []
+    for row in rows:
+        try:
+            hw = load_hardware(hardware or row.hardware)
+            work = work_of_row(row.op_type, row.input_shapes, row.dtypes, row.kv_tokens)
+        except (Unpriced, HardwareError, ScenarioError) as error:
+            skipped.append(Skipped(row.label, str(error)))
+            continue
+        twin = row.replayed or repeats(row.op_type, row.input_shapes)
+        us = price(work, hw, twin, row.replayed).duration_ns / 1000
+        width = Z90 * (sigma_of(work.program, hw) ** 2 + hw.residual.device_sigma**2) ** 0.5
+        scored.append(
+            Scored(
+                row.label, row.op_type, row.mean_us, us, us * exp(-width), us * exp(width), roofline_us(work, hw),
+                row.scored,
+            )
+        )  # fmt: skip
+    return scored, skipped
+
+
+def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Scored], list[Skipped]]:
+    """Price measured steps, each as the scenario that its columns and settings describe."""
+    scored: list[Scored] = []
+    skipped: list[Skipped] = []
+    for row in rows:
+        case = case_of_row(row, hardware)
+        if isinstance(case, str):
+            skipped.append(Skipped(row.id, case))
+            continue
+        value, low, high = (ns / 1000 for ns in interval_ns(case, reported_batch(case.scenario)))
+        scored.append(Scored(row.id, row.phase, 1000 * row.step_ms, value, low, high, roofline_of(case), row.scored))
+    return scored, skipped
+
+
+def kernels_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[str, Any]:
+    """The `kernels` part of the `validate` document."""
+    counted = [r for r in rows if r.scored]
+    kinds: dict[str, list[Scored]] = {}
+    for row in counted:
+        kinds.setdefault(row.kind, []).append(row)
+    return {
+        **errors(counted),
+        "unpriced": [{"row": s.label, "reason": s.reason} for s in skipped],
+        "unscored": len(rows) - len(counted),
+        "by_kind": {kind: errors(members) for kind, members in sorted(kinds.items())},
+        "coverage": coverage(counted),
+    }
+
+
+def steps_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[str, Any]:
+    """The `steps` part of the `validate` document."""
+    counted = [r for r in rows if r.scored]
+    listed = [
+        {
+            "id": r.label, "measured_ms": r.measured_us / 1000, "predicted_ms": r.predicted_us / 1000,
+            "low_ms": r.low_us / 1000, "high_ms": r.high_us / 1000, "error": r.error,
+            "roofline_ms": r.roofline_us / 1000, "scored": r.scored,
+        }
+        for r in rows
+    ]  # fmt: skip
+    totals = errors(counted)
+    return {
+        "rows": listed,
+        **{key: value for key, value in totals.items() if key != "rows"},
+        "scored": totals["rows"],
+        "unpriced": [{"row": s.label, "reason": s.reason} for s in skipped],
+        "coverage": coverage(counted),
+    }
+
+
+def errors(rows: Sequence[Scored]) -> dict[str, Any]:
+    """Median, 90th percentile and worst of the absolute errors, bias (median signed error), the roofline's median."""
+    if not rows:
+        return {"rows": 0, "median": None, "p90": None, "worst": None, "bias": None, "roofline_median": None}
+    absolute = sorted(abs(r.error) for r in rows)
+    return {
+        "rows": len(rows),
+        "median": median(absolute),
+        "p90": percentile(absolute, 0.9),
+        "worst": absolute[-1],
+        "bias": median(r.error for r in rows),
+        "roofline_median": median(abs(r.roofline_error) for r in rows),
+    }
+
+
+def coverage(rows: Sequence[Scored]) -> float | None:
+    """Share of the rows whose measurement lies inside the claimed 90 % interval."""
+    return sum(r.covered for r in rows) / len(rows) if rows else None
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Linear interpolation between order statistics, as numpy's default."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])

@@ -1,0 +1,54 @@
+"""A measured step as the scenario that its row describes."""
+
+from __future__ import annotations
+
+import json
+
+from scenarios.batches import reported_batch
+from scenarios.build import build
+from scenarios.errors import ScenarioError
+from scenarios.loader import load_text
+from sim.answer import case_of
+from sim.measured.files import StepRow
+from sim.predict import Case
+
+
+def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
+    """The case to predict, or the reason why there is none. `hardware` replaces the row's."""
+    if row.cards > 1:
+        return f"{row.cards} cards: only single-card steps are modelled"
+    if not (row.batch and row.query_len and row.step_ms):
+        return "batch, query_len or step_ms is not stated"
+    if row.phase not in ("decode", "prefill"):
+        return f"phase {row.phase!r} is not decode or prefill"
+    if row.phase == "decode" and row.query_len > 1:
+        return f"{row.query_len} query tokens a request: speculative decoding is not modelled"
+    # JSON is YAML, and quotes whatever the row holds.
+    text = json.dumps(
+        {
+            "model": row.model,
+            "hardware": hardware or row.hardware,
+            "workload": {
+                "phase": row.phase,
+                "batch": row.batch,
+                "input_tokens": row.query_len if row.phase == "prefill" else max(1, row.context),
+                "output_tokens": 1,
+                "context_tokens": row.context,
+            },
+            "engine": {
+                "max_num_seqs": max(256, row.batch),
+                "max_num_batched_tokens": max(8192, row.batch * row.query_len),
+            },
+        }
+    )
+    try:
+        return case_of(load_text(text, row.id, row.settings))
+    except ScenarioError as error:
+        return error.messages[0]
+
+
+def roofline_of(case: Case) -> float:
+    """The plain roofline's answer for the case's reported step, us."""
+    from sim.accuracy.roofline import program_roofline_us
+
+    return program_roofline_us(build(case.scenario, case.model, reported_batch(case.scenario)), case.hardware)

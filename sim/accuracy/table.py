@@ -1,0 +1,73 @@
+"""The README's tables, computed: `python -m sim.accuracy.table` prints them, a test compares.
+
+Accuracy comes from the reference set, gains from the shipped eager scenario with the measured ones beside them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
+from sim.accuracy.score import Scored, errors, price_kernels, price_steps
+from sim.answer import answer
+from sim.measured.files import read_kernels, read_steps
+from sim.uncertainty import family_of
+from sim.validate import REFERENCE
+
+HEAD = (
+    "| compared | source | rows | median error | P90 | plain roofline's median |",
+    "|---|---|---:|---:|---:|---:|",
+)
+_FAMILIES = (("matmul", "matrix products"), ("attention", "attention"), ("vector", "vector, cache, sampling"))
+GAIN_SCENARIO = "qwen3_8b_910b2_eager"
+_SOURCE = "profiles of Qwen3-32B, DeepSeek-V3 (A3 die) and Qwen3-8B (910B2, A3 die)"
+
+
+def accuracy_rows() -> list[str]:
+    """The accuracy table's lines."""
+    kernels = [r for r in price_kernels(read_kernels(REFERENCE / "kernels.csv"))[0] if r.scored]
+    steps = [r for r in price_steps(read_steps(REFERENCE / "steps.csv"))[0] if r.scored]
+    families: dict[str, list[Scored]] = {"matmul": [], "attention": [], "vector": []}
+    for row in kernels:
+        families[family_of(row.kind.lower())].append(row)
+    lines = [_line(f"kernels: {name}", _SOURCE, errors(families[key])) for key, name in _FAMILIES]
+    lines.append(_line("kernels: all", _SOURCE, errors(kernels)))
+    where = "Qwen3-8B on 910B2 (eager and graph) and on an A3 die"
+    lines.append(_line("whole single-card steps", where, errors(steps)))
+    ladders = ladders_result(*price_ladders(read_ladders(REFERENCE / "ladders.csv")))
+    lines.append(
+        f"| gains of single optimisations | Qwen3-8B and 0.6B ladders on 910B2 | {ladders['scored']} | "
+        f"{ladders['median_points']:.1f} points; direction right in {ladders['signs_right']} of "
+        f"{ladders['signs_asked']} beyond 5 % | | |"
+    )
+    return [*HEAD, *lines]
+
+
+def gain_rows() -> list[str]:
+    """What each optimisation gains alone, eager and in a graph, at batch 1: a factor on the step, with its interval."""
+    eager = answer(GAIN_SCENARIO).result["gains"]
+    graph = answer(GAIN_SCENARIO, ("optimizations.graph=ge_graph",)).result["gains"]
+    lines = ["| optimisation, alone | op by op (eager) | in a graph (ge_graph) |", "|---|---|---|"]
+    for a, b in zip(eager, graph, strict=True):
+        lines.append(f"| `{a['pass']}: {a['value']}` | {_gain(a)} | {_gain(b)} |")
+    return lines
+
+
+def _gain(gain: dict[str, Any]) -> str:
+    if gain["verdict"] == "not applicable":
+        return "-"
+    if gain["verdict"] == "no effect":
+        return "no effect"
+    shown = f"{gain['alone_ratio']:.2f}x ({gain['low']:.2f}-{gain['high']:.2f})"
+    return shown + (", not distinguishable" if gain["verdict"] == "not distinguishable" else "")
+
+
+def _line(name: str, source: str, found: dict[str, Any]) -> str:
+    return (
+        f"| {name} | {source} | {found['rows']} | {found['median']:.1%} | {found['p90']:.1%} | "
+        f"{found['roofline_median']:.0%} |"
+    )
+
+
+if __name__ == "__main__":
+    print("\n".join([*accuracy_rows(), "", *gain_rows()]))

@@ -1,0 +1,84 @@
+"""From a scenario file to its answer: what `whatif run` and `explain` do, as one call for command, app and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scenarios.errors import ScenarioError, printable
+from scenarios.loader import Loaded, folder_of, load_scenario, located
+from scenarios.model import load_model
+from sim.explain import advise, diagnose
+from sim.gains import gains_of
+from sim.hardware.profile import HardwareError, load_hardware
+from sim.played import launches
+from sim.predict import Case, Prediction, check, predict
+from sim.result import run_result
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A prediction and its document."""
+
+    loaded: Loaded
+    prediction: Prediction
+    result: dict[str, Any]
+
+
+def answer(path: str | Path, sets: Sequence[str] = ()) -> Answer:
+    """Predict one scenario file (or shipped name) with `--set` pairs.
+
+    Raises ScenarioError with located lines for everything that is wrong with the input.
+    """
+    loaded = load_scenario(path, sets)
+    prediction = predict(case_of(loaded))
+    gains = gains_of(prediction.case)
+    diagnosis = diagnose(prediction)
+    result = run_result(prediction, diagnosis, gains, advise(prediction, gains), printable(loaded.name, 200))
+    return Answer(loaded, prediction, result)
+
+
+def case_of(loaded: Loaded) -> Case:
+    """Look up the model and the hardware of a loaded scenario and check them against each other."""
+    scenario = loaded.scenario
+    problems: list[str] = []
+    model = hardware = None
+    try:
+        model = load_model(scenario.model, folder_of(loaded, "model"))
+    except ScenarioError as error:
+        problems += [f"{located(loaded, 'model')}: model: {line}" for line in error.messages]
+    try:
+        beside = folder_of(loaded, "hardware") / scenario.hardware
+        hardware = load_hardware(str(beside) if beside.is_file() else scenario.hardware)
+    except HardwareError as error:  # its line names the field by itself
+        problems += [f"{located(loaded, 'hardware')}: {line}" for line in error.messages]
+    except ScenarioError as error:
+        problems += [f"{located(loaded, 'hardware')}: hardware: {line}" for line in error.messages]
+    if model is None or hardware is None:
+        raise ScenarioError(problems)
+    case = Case(scenario, model, hardware)
+    found = check(case)
+    if found:
+        raise ScenarioError([f"{located(loaded, where)}: {where}: {what}" for where, what in found])
+    return case
+
+
+def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float]]:
+    """What a trace shows of each kernel beside its time: shapes, types, bytes, flops, cores and what bounds it."""
+    args: dict[int, dict[str, str | int | float]] = {}
+    for issued, launch in zip(prediction.program, launches(prediction.plan), strict=True):
+        op, kernel = issued.op, launch.kernel
+        args[launch.index] = {
+            "Task Type": kernel.accelerator,
+            "Input Shapes": ";".join(",".join(map(str, t.shape)) for t in op.inputs),
+            "Input Data Types": ";".join(t.dtype for t in op.inputs),
+            "Output Shapes": ";".join(",".join(map(str, t.shape)) for t in op.outputs),
+            "Block Dim": kernel.cores,
+            "bytes": kernel.gm_bytes,
+            "hbm_bytes": kernel.hbm_bytes,
+            "flops": kernel.flops,
+            "bound": kernel.bound,
+        }
+    return args

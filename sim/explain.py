@@ -1,0 +1,235 @@
+"""Why a step takes as long as it does: kernels, busy engines, the bottleneck by name, and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from scenarios.batches import reported_batch
+from scenarios.passes import PASSES
+from scenarios.passes.base import set_switch
+from scenarios.schema import Scenario
+from scenarios.timeline import length_ns, union_ns
+from sim.gains import Gains, on_value, with_needs, without
+from sim.plan import Bound, Issue, Launch, Replay
+from sim.played import launches
+from sim.predict import Prediction, check, step_ns
+
+Bottleneck = Literal["host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "capacity-bound"]
+
+_LIMIT: dict[Bound, Bottleneck] = {
+    "hbm": "HBM-bound",
+    "l2": "vector-bound",
+    "cube": "cube-bound",
+    "vector": "vector-bound",
+    "launch": "vector-bound",
+    "ai_cpu": "vector-bound",
+    "link": "communication-bound",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """All kernels of one kind and name in the step. roofline_share: the time that peak compute and peak HBM would
+    allow, over the time taken."""
+
+    kind: str
+    op_type: str
+    count: int
+    total_us: float
+    share: float
+    bound: Bound
+    cores: int
+    hbm_bytes: int
+    gm_bytes: int
+    flops: int
+    roofline_share: float
+    gbps: float
+    tflops: float
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Share of the step in which each engine works: host threads and AI CPU by time, cube, vector and HBM by use."""
+
+    python_thread: float
+    launch_thread: float
+    cube: float
+    vector: float
+    hbm: float
+    ai_cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The bottleneck, its evidence in one sentence, and the numbers behind it. limits: computing time (us) by what
+    limits the kernels."""
+
+    name: Bottleneck
+    evidence: str
+    limits: dict[str, float]
+    busy: Busy
+    kernels: tuple[KernelRow, ...]
+    host_launches: int
+    kernel_count: int
+    hbm_bytes: int
+    gm_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to try: the `--set` pairs that do it, what it is predicted to gain, and its cost."""
+
+    settings: tuple[str, ...]
+    ratio: float
+    why: str
+
+
+def diagnose(prediction: Prediction) -> Diagnosis:
+    """Name the bottleneck of the reported step."""
+    kernels = list(launches(prediction.plan))
+    rows = kernel_rows(kernels, prediction.step.total_ns)
+    busy = _busy(prediction, kernels)
+    limits: dict[str, float] = {}
+    for launch in kernels:
+        limit = _LIMIT[launch.kernel.bound]
+        limits[limit] = limits.get(limit, 0.0) + launch.kernel.duration_ns / 1000
+    calls = sum(isinstance(step, Issue | Replay) for step in prediction.plan.steps)
+    name, evidence = _verdict(prediction, limits, rows, calls, busy)
+    return Diagnosis(
+        name, evidence, limits, busy, rows, calls, len(kernels),
+        sum(k.kernel.hbm_bytes for k in kernels), sum(k.kernel.gm_bytes for k in kernels),
+    )  # fmt: skip
+
+
+def kernel_rows(kernels: Iterable[Launch], total_ns: int) -> tuple[KernelRow, ...]:
+    """Kernels grouped by kind and profiler name, the longest first."""
+    groups: dict[tuple[str, str], list[Launch]] = {}
+    for launch in kernels:
+        groups.setdefault((launch.kind, launch.op_type), []).append(launch)
+    rows = [_row(kind, op_type, members, total_ns) for (kind, op_type), members in groups.items()]
+    return tuple(sorted(rows, key=lambda r: (-r.total_us, r.kind, r.op_type)))
+
+
+def _row(kind: str, op_type: str, members: list[Launch], total_ns: int) -> KernelRow:
+    time_ns = sum(m.kernel.duration_ns for m in members)
+    by_bound: dict[Bound, int] = {}
+    for m in members:
+        by_bound[m.kernel.bound] = by_bound.get(m.kernel.bound, 0) + m.kernel.duration_ns
+    gm = sum(m.kernel.gm_bytes for m in members)
+    flops = sum(m.kernel.flops for m in members)
+    return KernelRow(
+        kind=kind,
+        op_type=op_type,
+        count=len(members),
+        total_us=time_ns / 1000,
+        share=time_ns / total_ns,
+        bound=max(by_bound, key=lambda b: (by_bound[b], b)),
+        cores=max(m.kernel.cores for m in members),
+        hbm_bytes=sum(m.kernel.hbm_bytes for m in members),
+        gm_bytes=gm,
+        flops=flops,
+        roofline_share=sum(m.kernel.roofline_ns for m in members) / time_ns,
+        gbps=gm / time_ns,
+        tflops=flops / time_ns / 1000,
+    )
+
+
+def _busy(prediction: Prediction, kernels: list[Launch]) -> Busy:
+    total = prediction.step.total_ns
+    spans = prediction.timeline.spans
+
+    def lane(process: str, skip: str = "") -> float:
+        found = union_ns((s.start_ns, s.end_ns) for s in spans if s.process == process and s.kind != skip)
+        return length_ns(found) / total
+
+    chip = prediction.case.hardware
+    return Busy(
+        python_thread=lane("Python", skip="synchronize"),
+        launch_thread=lane("CANN"),
+        cube=sum(k.kernel.duration_ns * k.kernel.cube_share for k in kernels) / total,
+        vector=sum(k.kernel.duration_ns * k.kernel.vector_share for k in kernels) / total,
+        hbm=sum(k.kernel.hbm_bytes for k in kernels) / (chip.memory.hbm_gbps * total),
+        ai_cpu=lane("AI CPU"),
+    )
+
+
+def _verdict(
+    prediction: Prediction, limits: dict[str, float], rows: tuple[KernelRow, ...], calls: int, busy: Busy
+) -> tuple[Bottleneck, str]:
+    step = prediction.step
+    free = step.free_ns / step.total_ns
+    total_ms, computing_ms = step.total_ns / 1e6, step.computing_ns / 1e6
+    hangs_on = prediction.exposure
+    if hangs_on.host > hangs_on.device:
+        host_ms = busy.python_thread * total_ms
+        return "host-bound", (
+            f"the device is idle for {free:.0%} of the step ({step.free_ns / 1e6:.2f} of {total_ms:.2f} ms): the host "
+            f"needs {host_ms:.2f} ms for {calls:,} calls ({1000 * host_ms / max(1, calls):.0f} us each), the kernels "
+            f"only {computing_ms:.2f} ms"
+        )
+    name = cast(Bottleneck, max(limits, key=lambda limit: (limits[limit], limit)))
+    share = limits[name] / sum(limits.values())
+    top = rows[0]
+    memory = prediction.case.hardware.memory
+    if name == "HBM-bound":
+        moved = sum(r.hbm_bytes for r in rows)
+        detail = (
+            f"{moved / 1e9:.2f} GB cross HBM in {computing_ms:.2f} ms of kernels, "
+            f"{moved / 1e3 / step.computing_ns:.2f} "
+            f"of {memory.hbm_gbps / 1000:.2f} TB/s sustained; the cube could do its arithmetic in "
+            f"{_cube_ms(prediction, rows):.2f} ms"
+        )
+    elif name == "cube-bound":
+        detail = (
+            f"{sum(r.flops for r in rows) / 1e12:.2f} Tflop at {top.tflops:.0f} TFLOPS in {top.op_type}, of "
+            f"{prediction.case.hardware.chip.cube_flops_per_ns / 1000:.0f} at peak"
+        )
+    else:
+        small = [r for r in rows if _LIMIT[r.bound] == "vector-bound"]
+        count = sum(r.count for r in small)
+        mean_us = sum(r.total_us for r in small) / max(1, count)
+        detail = f"{count:,} small kernels of {mean_us:.1f} us on average, most of it start-up of their cores"
+    return name, f"{share:.0%} of kernel time is {name}: {detail}; the device is idle for {free:.0%} of the step"
+
+
+def _cube_ms(prediction: Prediction, rows: tuple[KernelRow, ...]) -> float:
+    return sum(r.flops for r in rows) / prediction.case.hardware.chip.cube_flops_per_ns / 1e6
+
+
+def advise(prediction: Prediction, gains: Gains) -> tuple[Advice, ...]:
+    """What to try next, the largest predicted gain first: what is off and gains, and what is on and loses."""
+    scenario, model = prediction.case.scenario, prediction.case.model
+    found: list[Advice] = []
+    for item, gain in zip(PASSES, gains.gains, strict=True):
+        if gain.state == "off" and gain.verdict == "gain":
+            tried = set_switch(with_needs(item, scenario), item.switch, on_value(item, scenario))
+            why = gain.title + (", with what it needs" if gain.reason else "")
+            found += _advice(prediction, tried, _settings(scenario, tried), why)
+        elif gain.state == "on" and gain.verdict == "loss" and not item.for_capacity:
+            tried = without(item, scenario, model)
+            found += _advice(prediction, tried, _settings(scenario, tried), f"without: {gain.title}")
+    if scenario.optimizations.graph == "eager" and scenario.engine.task_queue_enable == 0:
+        tried = scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"task_queue_enable": 1})})
+        why = "a second host thread launches while Python dispatches"
+        found += _advice(prediction, tried, ("engine.task_queue_enable=1",), why)
+    if scenario.protocol.synchronize != "step":
+        tried = scenario.model_copy(update={"protocol": scenario.protocol.model_copy(update={"synchronize": "step"})})
+        found += _advice(prediction, tried, ("protocol.synchronize=step",), "each synchronise drains the launch queue")
+    return tuple(sorted(found, key=lambda a: (-a.ratio, a.settings)))
+
+
+def _advice(prediction: Prediction, tried: Scenario, settings: tuple[str, ...], why: str) -> list[Advice]:
+    """One advice, or none: what an optimisation needs may cost more than it gains, or no longer fit the memory."""
+    case = prediction.case.with_scenario(tried)
+    if check(case):
+        return []
+    ratio = prediction.step.total_ns / step_ns(case, reported_batch(tried))
+    return [Advice(settings, ratio, why)] if ratio > 1 else []
+
+
+def _settings(scenario: Scenario, tried: Scenario) -> tuple[str, ...]:
+    """The `--set` pairs that turn the optimisations of `scenario` into those of `tried`."""
+    changed = [p for p in PASSES if p.value(tried) != p.value(scenario)]
+    return tuple(f"optimizations.{p.switch}={str(p.value(tried)).lower()}" for p in changed)

@@ -1,0 +1,177 @@
+"""What each optimisation gains: alone, around the scenario as it stands, and in a waterfall that sums to the total."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scenarios.batches import reported_batch
+from scenarios.build import activation_dtype, problems_of
+from scenarios.model import Model
+from scenarios.passes import PASSES, Pass
+from scenarios.passes.base import set_switch
+from scenarios.schema import Scenario
+from sim.memory import memory_of
+from sim.predict import Case, exposure_of, step_ns
+from sim.uncertainty import Exposure, ratio_interval
+
+Verdict = Literal["gain", "loss", "not distinguishable", "no effect", "not applicable"]
+
+#: A change smaller than this share of the step is no effect.
+NO_EFFECT = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """One optimisation.
+
+    state: whether the scenario has it on. value: the switch value meant. alone_ratio: step without it / step with it,
+    all else as in the scenario (above 1 it helps); low and high: the same under the ends of the profile's uncertainty.
+    waterfall_us: what it takes off the step when the optimisations are switched on one after the other, those of the
+    scenario first; the numbers sum to baseline minus target.
+    """
+
+    switch: str
+    title: str
+    state: Literal["on", "off"]
+    value: str
+    alone_ratio: float
+    low: float
+    high: float
+    waterfall_us: float
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """All optimisations of a scenario. baseline: nothing on; scenario: as it stands; target: everything applicable on.
+    Step times in us."""
+
+    baseline_us: float
+    scenario_us: float
+    target_us: float
+    gains: tuple[Gain, ...]
+
+
+def all_off(scenario: Scenario, model: Model) -> Scenario:
+    """`scenario` with every optimisation off (dependants first, so that each state on the way is valid)."""
+    for item in reversed(PASSES):
+        if item.is_on(scenario):
+            scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))
+    return scenario
+
+
+def off_value(item: Pass, scenario: Scenario, model: Model) -> object:
+    """The value that a what-if switches off to. Weights that are no longer quantised take the type of the
+    activations."""
+    act = activation_dtype(scenario, model)
+    return act if item.switch == "weights" else item.off[0]
+
+
+def on_value(item: Pass, scenario: Scenario) -> object:
+    """The value a what-if switches on: the scenario's own, or the pass's."""
+    value = item.value(scenario)
+    return item.on if value in item.off else value
+
+
+def gains_of(case: Case) -> Gains:
+    """Every optimisation alone and in the waterfall, on the scenario's reported step."""
+    steps = _Steps(case)
+    scenario_ns = steps.value(case.scenario)
+    chain = all_off(case.scenario, case.model)
+    baseline_ns = before = steps.value(chain)
+    waterfall: dict[str, float] = {}
+    on = [p for p in PASSES if p.is_on(case.scenario)]
+    off = [p for p in PASSES if not p.is_on(case.scenario)]
+    for item in on + off:
+        tried = set_switch(chain, item.switch, on_value(item, case.scenario))
+        if steps.invalid(tried):
+            waterfall[item.switch] = 0.0
+            continue
+        chain = tried
+        after = steps.value(chain)
+        waterfall[item.switch] = (before - after) / 1000
+        before = after
+    gains = tuple(_gain(item, case.scenario, steps, waterfall[item.switch]) for item in PASSES)
+    return Gains(baseline_ns / 1000, scenario_ns / 1000, before / 1000, gains)
+
+
+class _Steps:
+    """Step times of many variants of one case, each played once."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self.model = case.model
+        self._known: dict[Scenario, int] = {}
+        self._exposed: dict[Scenario, Exposure] = {}
+
+    def value(self, scenario: Scenario) -> int:
+        """Length of the reported step, ns."""
+        if scenario in self._exposed:
+            return self._exposed[scenario].step_ns
+        if scenario not in self._known:
+            self._known[scenario] = step_ns(self._case.with_scenario(scenario), reported_batch(scenario))
+        return self._known[scenario]
+
+    def exposed(self, scenario: Scenario) -> Exposure:
+        """The step with what it hangs on."""
+        if scenario not in self._exposed:
+            self._exposed[scenario] = exposure_of(self._case.with_scenario(scenario), reported_batch(scenario))
+        return self._exposed[scenario]
+
+    def ratio(self, without: Scenario, with_it: Scenario) -> tuple[float, float, float]:
+        """(value, low, high) of without / with; what both share cancels."""
+        return ratio_interval(self.exposed(without), self.exposed(with_it), self._case.hardware)
+
+    def too_large(self, scenario: Scenario) -> bool:
+        """Whether the variant does not fit the device's memory."""
+        return bool(memory_of(scenario, self.model, self._case.hardware).too_much)
+
+    def invalid(self, scenario: Scenario) -> str:
+        """Why the variant cannot run, or an empty string."""
+        found = problems_of(scenario, self._case.model)
+        return found[0][1] if found else ""
+
+
+def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) -> Gain:
+    state: Literal["on", "off"] = "on" if item.is_on(scenario) else "off"
+    value = on_value(item, scenario)
+    needed = item.missing(scenario)
+    base = with_needs(item, scenario)
+    with_it = set_switch(base, item.switch, value)
+    without_it = without(item, base, steps.model) if state == "on" else base
+    reason = steps.invalid(with_it) or steps.invalid(without_it)
+    shown = str(value).lower()
+    if reason:
+        return Gain(item.switch, item.title, state, shown, 1.0, 1.0, 1.0, waterfall_us, "not applicable", reason)
+    ratio, low, high = steps.ratio(without_it, with_it)
+    notes = [f"given {', '.join(switch for switch, _ in needed)}"] if needed else []
+    notes += ["without it does not fit memory"] if steps.too_large(without_it) else []
+    notes += ["does not fit memory"] if steps.too_large(with_it) else []
+    verdict = _verdict(ratio, low, high)
+    return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, verdict, "; ".join(notes))
+
+
+def with_needs(item: Pass, scenario: Scenario) -> Scenario:
+    """`scenario` with the switches on that `item` cannot be without."""
+    for switch, value in item.missing(scenario):
+        scenario = set_switch(scenario, switch, value)
+    return scenario
+
+
+def without(item: Pass, scenario: Scenario, model: Model) -> Scenario:
+    """`scenario` with `item` off, and with it all that needs it."""
+    scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))
+    for other in reversed(PASSES):
+        if other.is_on(scenario) and other.missing(scenario):
+            scenario = without(other, scenario, model)
+    return scenario
+
+
+def _verdict(ratio: float, low: float, high: float) -> Verdict:
+    if max(abs(r - 1) for r in (ratio, low, high)) < NO_EFFECT:
+        return "no effect"
+    if low > 1:
+        return "gain"
+    return "loss" if high < 1 else "not distinguishable"

@@ -1,0 +1,154 @@
+"""Where HBM goes, and how many requests fit: weights, KV cache, activations, graph pools, buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scenarios.batches import capture_sizes, largest_chunk_tokens
+from scenarios.build import activation_dtype
+from scenarios.model import Model
+from scenarios.program import DTYPE_BITS
+from scenarios.schema import KvCache, Scenario
+from sim.hardware.profile import Hardware
+
+GIB = 1 << 30
+#: Bits of one weight, scales aside.
+WEIGHT_BITS = {"bf16": 16, "fp16": 16, "w8a16": 8, "w8a8": 8, "w4a16": 4, "w4a8": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class KvCapacity:
+    """What a KV cache layout holds. bytes_per_token: keys, values and scales of all layers. reserved_tokens: what one
+    request takes of the cache, waste included. requests: the greatest number at the scenario's lengths."""
+
+    layout: str
+    dtype: str
+    bytes_per_token: int
+    kv_tokens: int
+    reserved_tokens: int
+    max_concurrent_requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes by part for the scenario's batch, and what the cache could hold. `usable` is HBM times
+    gpu_memory_utilization."""
+
+    weights: int
+    kv_cache: int
+    activations: int
+    graph_pool: int
+    runtime: int
+    usable: int
+    capacity: KvCapacity
+    others: tuple[KvCapacity, ...]
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.kv_cache + self.activations + self.graph_pool + self.runtime
+
+    @property
+    def weights_fit(self) -> bool:
+        """Whether anything is left beside the weights."""
+        return self.weights + self.runtime < self.usable
+
+    @property
+    def too_much(self) -> int:
+        """Bytes beyond what is usable, 0 where everything fits."""
+        return max(0, self.total - self.usable)
+
+
+def kv_bytes_per_token(scenario: Scenario, model: Model, dtype: str) -> int:
+    """Keys, values and (per token or head) scales of one token over all layers, bytes."""
+    bits = 8 if dtype == "int8" else 16
+    size = model.kv_bytes_per_token(bits)
+    if dtype == "int8" and scenario.optimizations.kv.scale != "channel":
+        heads = model.kv_heads if scenario.optimizations.kv.scale == "head" else 1
+        size += 2 * model.layers * heads * 4  # one fp32 scale each for K and V
+    return size
+
+
+def reserved_tokens(scenario: Scenario, kv: KvCache) -> tuple[int, int]:
+    """(tokens of cache one request takes, tokens of a prefix that all share once).
+
+    Contiguous reserves the longest request. Paged takes whole blocks of what the request really is; a shared prefix
+    counts once.
+    """
+    if kv.layout == "contiguous":
+        return scenario.longest_request_tokens, 0
+    used = scenario.request_tokens
+    shared = 0
+    if kv.prefix_sharing:
+        shared = kv.shared_prefix_tokens - kv.shared_prefix_tokens % kv.block_size  # only whole blocks can be shared
+    return -(-(used - shared) // kv.block_size) * kv.block_size, shared
+
+
+def weight_bytes(scenario: Scenario, model: Model) -> int:
+    """All weights of one card: quantised linear layers with one fp32 scale an output, the rest in 16 bits."""
+    bits = WEIGHT_BITS[scenario.optimizations.weights]
+    size = model.linear_weights * bits // 8 + model.other_weights * 2
+    if bits < 16:
+        outputs = 2 * model.hidden + model.q_size + 2 * model.kv_size + 2 * model.intermediate
+        size += 4 * model.layers * outputs
+    return size
+
+
+def activation_bytes(scenario: Scenario, model: Model) -> int:
+    """Greatest activations alive at once: in the MLP of the largest step, or the logits in 16 and 32 bits.
+
+    An estimate (assumed): the residual, the normed input, gate and up together, and their product.
+    """
+    rows = max(largest_chunk_tokens(scenario), scenario.workload.batch)
+    act = DTYPE_BITS[activation_dtype(scenario, model)] // 8
+    mlp = rows * (2 * model.hidden + 3 * model.intermediate) * act
+    logits = scenario.workload.batch * model.vocab * (act + 4)
+    scores = 0
+    if not scenario.optimizations.fusion.attention:
+        longest = scenario.workload.input_tokens
+        scores = min(rows, scenario.workload.batch * longest) * longest * model.heads * (2 * act + 4)
+    return max(mlp + scores, logits)
+
+
+def graph_pool_bytes(scenario: Scenario, model: Model) -> int:
+    """Static buffers of captured graphs: one pool, as large as the greatest captured batch needs (assumed)."""
+    mode = scenario.optimizations.graph
+    if mode == "eager":
+        return 0
+    rows = scenario.workload.batch if mode == "ge_graph" else max(capture_sizes(scenario.engine))
+    return rows * (2 * model.hidden + 3 * model.intermediate + model.vocab) * 2
+
+
+def memory_of(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
+    """Memory by part for `scenario` on one card of `hw`, and the KV capacity of its layout and of the others."""
+    weights = weight_bytes(scenario, model)
+    activations = activation_bytes(scenario, model)
+    pool = graph_pool_bytes(scenario, model)
+    runtime = RUNTIME_BYTES
+    usable = int(hw.chip.hbm_capacity_bytes * scenario.engine.gpu_memory_utilization)
+    room = max(0, usable - weights - activations - pool - runtime)
+    kv = scenario.optimizations.kv
+    mine = _capacity(scenario, model, kv, room)
+    per_request, shared = reserved_tokens(scenario, kv)
+    held = (per_request * scenario.workload.batch + shared) * mine.bytes_per_token
+    variants = (("contiguous", "auto"), ("paged", "auto"), ("contiguous", "int8"), ("paged", "int8"))
+    others = tuple(
+        _capacity(scenario, model, kv.model_copy(update={"layout": layout, "dtype": dtype}), room)
+        for layout, dtype in variants
+    )
+    return Memory(weights, held, activations, pool, runtime, usable, mine, others)
+
+
+#: CANN context, streams and workspace of one process on one card. Assumed: about what `npu-smi` shows for an idle
+#: context.
+RUNTIME_BYTES = 1 << 30
+
+
+def _capacity(scenario: Scenario, model: Model, kv: KvCache, room: int) -> KvCapacity:
+    dtype = "int8" if kv.dtype == "int8" else activation_dtype(scenario, model)
+    per_token = kv_bytes_per_token(scenario, model, dtype)
+    tokens = room // per_token
+    if kv.layout == "paged":
+        tokens -= tokens % kv.block_size
+    per_request, shared = reserved_tokens(scenario, kv)
+    requests = max(0, tokens - shared) // per_request if per_request else tokens
+    return KvCapacity(kv.layout, dtype, per_token, tokens, per_request, requests)

@@ -1,0 +1,79 @@
+"""What the commands write to files: answers as JSON, timelines as traces, both whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
+from scenarios.files.atomic import write_text
+from sim.answer import Answer, answer, kernel_args
+
+BACKENDS = ("sim",)
+
+
+def require_backend(name: str) -> None:
+    """Raise ScenarioError where `name` is no backend of this version."""
+    if name not in BACKENDS:
+        raise ScenarioError([f"--backend: {quoted(name)} is not available; this version has: {', '.join(BACKENDS)}"])
+
+
+def answered(scenario: str, sets: Sequence[str], json_file: Path | None, trace_file: Path | None) -> Answer:
+    """The answer for a scenario, written to the files asked for."""
+    found = answer(scenario, sets)
+    _refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
+    if trace_file is not None:
+        from scenarios.trace import write_trace
+
+        write_trace(trace_file, found.prediction.timeline, kernel_args(found.prediction))
+    if json_file is not None:
+        write_text(json_file, to_json(found.result))
+    return found
+
+
+def compared(a: str, b: str, sets: Sequence[str], json_file: Path | None) -> dict[str, Any]:
+    """The comparison of two scenarios or result files, written where asked for."""
+    from sim.compare import compare_results
+
+    _refuse_overwriting((a, b), {"--json": json_file})
+    result = compare_results(_result(a, sets), _result(b, sets))
+    if json_file is not None:
+        write_text(json_file, to_json(result))
+    return result
+
+
+def to_json(document: dict[str, Any]) -> str:
+    """Stable JSON text: keys in the document's order, no NaN."""
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _result(given: str, sets: Sequence[str]) -> dict[str, Any]:
+    """A `run` document: read from a .json file, or predicted."""
+    if not given.endswith(".json"):
+        return answer(given, sets).result
+    from sim.result_file import read_result
+
+    return read_result(given)
+
+
+def _refuse_overwriting(inputs: Iterable[str], outputs: Mapping[str, Path | None]) -> None:
+    """Raise ScenarioError where a result would replace the file it comes from, or another result."""
+    taken = {os.path.realpath(name): f"the input {printable(name, 200)}" for name in inputs}
+    problems: list[str] = []
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        real = os.path.realpath(path)
+        if real in taken:
+            problems.append(f"{option} {printable(str(path), 200)}: would overwrite {taken[real]}")
+        taken[real] = f"the output of {option}"
+    if problems:
+        raise ScenarioError(problems)
+
+
+def unknown_list(what: str, known: Sequence[str]) -> ScenarioError:
+    """The error for a list that does not exist."""
+    return ScenarioError([f"list: {quoted(what)} is not one of {', '.join(known)}{did_you_mean(what, list(known))}"])

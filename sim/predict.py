@@ -1,0 +1,277 @@
+"""The one public call: `predict(scenario)` -> Prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+
+from scenarios.batches import capture_sizes, decode_batch, finished_requests, prefill_batches, reported_batch
+from scenarios.build import build, effective_graph, problems_of
+from scenarios.model import Model
+from scenarios.program import Batch, Program
+from scenarios.schema import Scenario
+from scenarios.timeline import StepTime, Timeline, step_time
+from sim import engine, recurrence
+from sim.hardware.profile import Hardware
+from sim.host import Conditions, host_costs_ns, make_plan
+from sim.memory import Memory, memory_of
+from sim.plan import Plan
+from sim.uncertainty import PROBE, Exposure, exposure, step_interval
+
+#: (value, low, high) of a time, ns.
+Interval = tuple[float, float, float]
+
+#: Prefill chunks priced one by one; longer series are interpolated, since a chunk's time is smooth in its context.
+MAX_CHUNKS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A value with the interval that the profile's uncertainty implies."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStart:
+    """What the first requests pay, apart from the steady state. Times in ms; `shapes` graphs are captured or compiled.
+
+    recapture_ms: one new shape later on. break_even_steps: decode steps after which the graph has paid for itself, None
+    where it never does.
+    """
+
+    mode: str
+    compile_ms: float
+    capture_ms: float
+    recapture_ms: float
+    shapes: int
+    break_even_steps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A scenario with its model and hardware looked up: what every question is asked about."""
+
+    scenario: Scenario
+    model: Model
+    hardware: Hardware
+
+    @property
+    def conditions(self) -> Conditions:
+        protocol = self.scenario.protocol
+        return Conditions(self.scenario.engine.task_queue_enable, protocol.synchronize, protocol.seed)
+
+    def with_scenario(self, scenario: Scenario) -> Case:
+        return replace(self, scenario=scenario)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The answer for one scenario: the reported step in full, the metrics of a request, memory and cold start."""
+
+    case: Case
+    batch: Batch
+    graph: str
+    program: Program
+    plan: Plan
+    timeline: Timeline
+    step: StepTime
+    exposure: Exposure
+    metrics: dict[str, Metric]
+    memory: Memory
+    cold_start: ColdStart
+
+
+class DoesNotFit(ValueError):
+    """The scenario needs more HBM than there is; the message says by how much and what would fit."""
+
+
+def predict(case: Case) -> Prediction:
+    """Play the reported step of `case` in the simulator and derive the metrics of its requests.
+
+    Raises DoesNotFit where it does not fit the device's memory.
+    """
+    memory = memory_of(case.scenario, case.model, case.hardware)
+    refuse_overflow(case, memory)
+    batch = reported_batch(case.scenario)
+    program = build(case.scenario, case.model, batch)
+    plan = make_plan(program, case.hardware, case.conditions)
+    timeline = engine.play(plan)
+    return Prediction(
+        case=case,
+        batch=batch,
+        graph=effective_graph(case.scenario, batch)[0],
+        program=program,
+        plan=plan,
+        timeline=timeline,
+        step=step_time(timeline),
+        exposure=exposure_of(case, batch),
+        metrics=_metrics(case, memory),
+        memory=memory,
+        cold_start=cold_start(case),
+    )
+
+
+def plan_of(case: Case, batch: Batch, host_scale: float = 1.0, device_scale: float = 1.0) -> Plan:
+    """The plan of one step of `case`, with host or kernel times scaled."""
+    conditions = replace(case.conditions, host_scale=host_scale, device_scale=device_scale)
+    return make_plan(build(case.scenario, case.model, batch), case.hardware, conditions)
+
+
+def length_ns(plan: Plan) -> int:
+    """Length of a planned step, ns, by the fast player (by the engine where kernels contend)."""
+    quick = recurrence.quick(plan)
+    return engine.times(plan).end_ns if quick.contended else quick.total_ns
+
+
+def step_ns(case: Case, batch: Batch) -> int:
+    """Length of one step, ns."""
+    return length_ns(plan_of(case, batch))
+
+
+@lru_cache(maxsize=256)
+def exposure_of(case: Case, batch: Batch) -> Exposure:
+    """Length of one step and what it hangs on: three plays of it."""
+    plan = plan_of(case, batch)
+    device = length_ns(plan_of(case, batch, device_scale=1 + PROBE))
+    host = length_ns(plan_of(case, batch, host_scale=1 + PROBE))
+    return exposure(length_ns(plan), device, host, plan, case.hardware)
+
+
+def interval_ns(case: Case, batch: Batch) -> Interval:
+    """(value, low, high) of a step, ns: the central 90 % that the profile's residuals imply."""
+    it = exposure_of(case, batch)
+    low, high = step_interval(it, case.hardware)
+    return it.step_ns, low, high
+
+
+def refuse_overflow(case: Case, memory: Memory) -> None:
+    """Raise DoesNotFit with the parts, the excess and the greatest batch that fits."""
+    if not memory.too_much:
+        return
+    gib = 1 << 30
+    fits = memory.capacity.max_concurrent_requests
+    remedy = f"at most {fits} requests of this length fit"
+    if not memory.weights_fit:
+        remedy = "not even one request fits: shrink the weights"
+    elif not fits:
+        remedy = "not even one request fits beside the weights: fewer or shorter ones, or less max_num_batched_tokens"
+    raise DoesNotFit(
+        f"does not fit: {memory.total / gib:.1f} GiB needed (weights {memory.weights / gib:.1f}, "
+        f"KV cache {memory.kv_cache / gib:.1f}, activations {memory.activations / gib:.1f}, "
+        f"graph and runtime {(memory.graph_pool + memory.runtime) / gib:.1f}) of {memory.usable / gib:.1f} GiB usable "
+        f"on {case.hardware.name}: {memory.too_much / gib:.1f} GiB too much; {remedy}"
+    )
+
+
+def _metrics(case: Case, memory: Memory) -> dict[str, Metric]:
+    """TTFT, TPOT and what follows from them.
+
+    TTFT: mean over the requests, which arrive together, from arrival to the end of the chunk that finishes their
+    prefill. TPOT: one steady decode step. E2EL = TTFT + (output tokens - 1) TPOT. output_throughput: batch x output
+    tokens / E2EL, tokens/s.
+    """
+    workload = case.scenario.workload
+    tpot = tuple(ns / 1e6 for ns in interval_ns(case, decode_batch(case.scenario)))
+    ttft = _ttft_ms(case)
+    e2el = tuple(t + (workload.output_tokens - 1) * d for t, d in zip(ttft, tpot, strict=True))
+    tokens = workload.batch * workload.output_tokens
+    decode = tuple(1000 * workload.batch / t for t in tpot)
+    throughput = tuple(1000 * tokens / t for t in e2el)
+    total = tuple(1000 * (tokens + workload.batch * workload.input_tokens) / t for t in e2el)
+    peak = float(memory.total)
+    return {
+        "ttft_ms": Metric(*ttft),
+        "tpot_ms": Metric(*tpot),
+        "e2el_ms": Metric(*e2el),
+        "output_throughput": Metric(throughput[0], throughput[2], throughput[1]),
+        "output_throughput_per_card": Metric(throughput[0], throughput[2], throughput[1]),
+        "total_token_throughput": Metric(total[0], total[2], total[1]),
+        "decode_throughput": Metric(decode[0], decode[2], decode[1]),
+        "peak_memory_bytes": Metric(peak, peak, peak),
+    }
+
+
+def _ttft_ms(case: Case) -> tuple[float, float, float]:
+    chunks = prefill_batches(case.scenario)
+    times = _chunk_times_ns(case, chunks)
+    elapsed = [0.0, 0.0, 0.0]
+    weighted = [0.0, 0.0, 0.0]
+    for chunk, time in zip(chunks, times, strict=True):
+        finished = finished_requests(case.scenario, chunk)
+        for i in range(3):
+            elapsed[i] += time[i]
+            weighted[i] += elapsed[i] * finished
+    requests = case.scenario.workload.batch
+    value, low, high = (w / requests / 1e6 for w in weighted)
+    return value, low, high
+
+
+def _chunk_times_ns(case: Case, chunks: list[Batch]) -> list[Interval]:
+    """Each chunk's time; equal chunks are priced once, long series at MAX_CHUNKS points."""
+    distinct = list(dict.fromkeys(chunks))
+    if len(distinct) <= MAX_CHUNKS:
+        known = {chunk: interval_ns(case, chunk) for chunk in distinct}
+        return [known[chunk] for chunk in chunks]
+    points = sorted({round(i * (len(chunks) - 1) / (MAX_CHUNKS - 1)) for i in range(MAX_CHUNKS)})
+    at = {i: interval_ns(case, chunks[i]) for i in points}
+    times: list[Interval] = []
+    for left, right in pairwise(points):
+        for i in range(left, right):
+            times.append(_between(at[left], at[right], (i - left) / (right - left)))
+    return [*times, at[points[-1]]]
+
+
+def _between(a: Interval, b: Interval, share: float) -> Interval:
+    value, low, high = (x + share * (y - x) for x, y in zip(a, b, strict=True))
+    return value, low, high
+
+
+@lru_cache(maxsize=256)
+def cold_start(case: Case) -> ColdStart:
+    """Capture and compile costs of the scenario's graph mode. Per-node costs are the profile's (assumed unless it says
+    otherwise)."""
+    scenario, hw = case.scenario, case.hardware
+    mode = effective_graph(scenario, decode_batch(scenario))[0]
+    if mode == "eager":
+        return ColdStart("eager", 0.0, 0.0, 0.0, 0, None)
+    batch = decode_batch(scenario)
+    program = build(scenario, case.model, batch)
+    nodes = sum(len(b.ops) * b.repeat for b in program.blocks if b.captured)
+    eager_ns = sum(
+        sum(host_costs_ns(op, hw, scenario.engine.task_queue_enable)) * b.repeat
+        for b in program.blocks if b.captured for op in b.ops
+    )  # fmt: skip
+    # A capture runs the ops once to warm up and once to record them.
+    capture_ms = (2 * eager_ns + 1000 * nodes * hw.graph.capture_node_us) / 1e6
+    graph = hw.graph
+    shapes, compile_ms = 1, 0.0
+    if mode == "aclgraph":
+        shapes = len(capture_sizes(scenario.engine))
+    elif mode == "npugraph_ex":
+        shapes = len(capture_sizes(scenario.engine))
+        compile_ms = graph.trace_fixed_us / 1000
+    else:
+        compile_ms = (graph.compile_fixed_us + nodes * graph.compile_node_us) / 1000
+        capture_ms = 0.0
+    recapture_ms = compile_ms if mode == "ge_graph" else capture_ms
+    total_ms = compile_ms + capture_ms * shapes
+    eager = scenario.model_copy(update={"optimizations": scenario.optimizations.model_copy(update={"graph": "eager"})})
+    saved_ms = (step_ns(case.with_scenario(eager), batch) - step_ns(case, batch)) / 1e6
+    steps = round(total_ms / saved_ms) + 1 if saved_ms > 0 else None
+    return ColdStart(mode, compile_ms, capture_ms * shapes, recapture_ms, shapes, steps)
+
+
+def check(case: Case) -> list[tuple[str, str]]:
+    """What forbids this case, as (field, what) pairs; empty where it can run."""
+    found = problems_of(case.scenario, case.model)
+    if not found:
+        memory = memory_of(case.scenario, case.model, case.hardware)
+        try:
+            refuse_overflow(case, memory)
+        except DoesNotFit as error:
+            found.append(("workload.batch" if memory.weights_fit else "model", str(error)))
+    return found

@@ -1,0 +1,292 @@
+"""Results as a person reads them on a terminal: plain tables, bars and sentences, drawn from the result documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from scenarios.errors import printable
+from sim.report.tables import NARROW, Column, fitted
+
+GIB, MIB = 1 << 30, 1 << 20
+#: Bars of a table: on a wide terminal, and below NARROW columns.
+BAR_WIDTH, SHORT_BAR = 12, 6
+STEP_BAR_WIDTH = 40
+TOP_KERNELS, TOP_KERNELS_EXPLAINED = 10, 20
+TOP_ADVICE = 5
+#: A gain that the report rounds away is not worth a line of advice.
+WORTH_TRYING = 1.005
+
+_PARTS = (
+    ("computing_us", "computing", "green", "█"),
+    ("communication_not_overlapped_us", "communication", "magenta", "▓"),
+    ("free_us", "free", "yellow", "░"),
+)
+_ENGINES = (
+    ("python_thread", "Python"), ("launch_thread", "launch thread"), ("cube", "cube"), ("vector", "vector"),
+    ("hbm", "HBM"), ("ai_cpu", "AI CPU"),
+)  # fmt: skip
+_MEMORY = (
+    ("weights_bytes", "weights"), ("kv_cache_bytes", "KV cache"), ("activations_bytes", "activations"),
+    ("graph_pool_bytes", "graph"), ("runtime_bytes", "runtime"),
+)  # fmt: skip
+_VERDICT_STYLE = {"gain": "green", "loss": "red"}
+
+
+def print_run(console: Console, result: dict[str, Any]) -> None:
+    """The whole answer of `whatif run`: how long, where the time goes, what to try; then the tables behind it."""
+    shown, width = plain(result), console.width
+    for part in (
+        _head(shown), _metrics(shown), _step(shown), _next(shown, width), _kernels(shown, width, TOP_KERNELS),
+        _gains(shown, width), _room(shown),
+    ):  # fmt: skip
+        console.print(part)
+
+
+def print_explain(console: Console, result: dict[str, Any]) -> None:
+    """Why, and what to try: the answer of `whatif explain`."""
+    shown, width = plain(result), console.width
+    for part in (
+        _head(shown), _step(shown), _next(shown, width), _limits(shown, width),
+        _kernels(shown, width, TOP_KERNELS_EXPLAINED), _gains(shown, width),
+    ):  # fmt: skip
+        console.print(part)
+
+
+def plain(document: Any) -> Any:
+    """The document with the control characters of its texts escaped, so that no name or text steers a terminal."""
+    if isinstance(document, str):
+        return printable(" ".join(document.split()), limit=4096)
+    if isinstance(document, Mapping):
+        return {key: plain(value) for key, value in document.items()}
+    return [plain(value) for value in document] if isinstance(document, list | tuple) else document
+
+
+def bar(share: float, width: int = BAR_WIDTH, full: str = "█") -> str:
+    """A bar for a share of 0 to 1; anything above zero shows at least a sliver."""
+    filled = max(0.0, min(1.0, share)) * width
+    eighths = round(filled * 8)
+    if share > 0 and eighths == 0:
+        eighths = 1
+    whole, rest = divmod(eighths, 8)
+    return full * whole + ("" if not rest or full != "█" else " ▏▎▍▌▋▊▉"[rest])
+
+
+def bar_pair(change: float, width: int) -> Text:
+    """A bar for a change of -1 to 1 of a time: green where it shrinks, red where it grows."""
+    return Text(bar(abs(change), _bar_width(width)), style="green" if change <= 0 else "red")
+
+
+def ms(microseconds: float, signed: bool = False) -> str:
+    """Microseconds as milliseconds with as many digits as help: 13.493, 151.5, 2,771.3."""
+    value = round(microseconds / 1000, 3 if abs(microseconds) < 100_000 else 1) + 0.0  # -0.0 has no sign to show
+    sign = "+" if signed and value else ""
+    return f"{value:{sign},.{3 if abs(microseconds) < 100_000 else 1}f}"
+
+
+def size(count_bytes: float) -> str:
+    """Bytes as GiB, or MiB where that says more."""
+    return f"{count_bytes / GIB:,.1f} GiB" if count_bytes >= GIB / 10 else f"{count_bytes / MIB:,.0f} MiB"
+
+
+def counted(number: int, noun: str, ending: str = "s") -> str:
+    """`1 request`, `2,048 requests`."""
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
+
+
+def _bar_width(width: int) -> int:
+    return BAR_WIDTH if width >= NARROW else SHORT_BAR
+
+
+def _paragraph(text: str | Text, style: str = "") -> Padding:
+    """Indented by two, so that a sentence that wraps stays apart from the lines around it."""
+    return Padding(Text(text, style=style) if isinstance(text, str) else text, (0, 0, 0, 2))
+
+
+def _head(result: dict[str, Any]) -> RenderableType:
+    scenario, batch, workload = result["scenario"], result["batch"], result["scenario"]["workload"]
+    title = Text.assemble(("\n" + scenario["name"], "bold"), f"  {scenario['description']}")
+    asked = scenario["optimizations"]["graph"]
+    graph = result["graph"] if asked == result["graph"] else f"{result['graph']} ({asked} does not cover this step)"
+    requests = counted(batch["requests"], "request")
+    facts = (
+        f"{scenario['model']} on {result['hardware']} · {batch['phase']} step of {requests}, "
+        f"{counted(batch['tokens'], 'token')} · {workload['input_tokens']:,} in / {workload['output_tokens']:,} out · "
+        f"weights {scenario['optimizations']['weights']} · graph {graph}"
+    )
+    sources = ", ".join(f"{n} {source}" for source, n in result["provenance"]["sources"].items())
+    kind = f"predicted, no device was used; numbers behind it: {sources}"
+    return Group(title, Text(facts, style="dim"), Text(kind, style="dim"), Text())
+
+
+def _metrics(result: dict[str, Any]) -> RenderableType:
+    def shown(key: str, unit: str, digits: int) -> str:
+        value, low, high = (result["metrics"][key][end] for end in ("value", "low", "high"))
+        interval = f" ({low:,.{digits}f}-{high:,.{digits}f})" if low != high else ""
+        return f"{value:,.{digits}f} {unit}{interval}"
+
+    table = Table.grid(padding=(0, 3, 0, 0))
+    for style in ("", "bold", "", "bold"):
+        table.add_column(style=style)
+    table.add_row("TPOT", shown("tpot_ms", "ms", 2), "TTFT", shown("ttft_ms", "ms", 2))
+    table.add_row("decoding", shown("decode_throughput", "tokens/s", 0), "E2EL", shown("e2el_ms", "ms", 0))
+    table.add_row(
+        "output",
+        shown("output_throughput", "tokens/s", 0),
+        "memory",
+        size(result["metrics"]["peak_memory_bytes"]["value"]),
+    )
+    return table
+
+
+def _step(result: dict[str, Any]) -> RenderableType:
+    step, bottleneck = result["step"], result["bottleneck"]
+    total = step["total_us"]
+    line = Text.assemble("\n", (f"Step {ms(total)} ms", "bold"), "  ")
+    for key, _, style, glyph in _PARTS:
+        line.append(bar(step[key] / total, STEP_BAR_WIDTH, glyph), style=style)
+    parts = "  ".join(
+        f"{label} {ms(step[key])} ms ({step[key] / total:.0%})" for key, label, _, _ in _PARTS if step[key]
+    )
+    busy = "  ".join(f"{label} {result['busy'][key]:.0%}" for key, label in _ENGINES)
+    counts = (
+        f"{counted(result['kernel_count'], 'kernel')}, "
+        f"{counted(result['launches'], 'host launch', 'es')}, "
+        f"{result['hbm_bytes'] / 1e9:.2f} GB of HBM traffic ({result['global_memory_bytes'] / 1e9:.2f} GB with L2)"
+    )
+    return Group(
+        line, _paragraph(parts), _paragraph(f"busy: {busy}", "dim"), _paragraph(counts, "dim"), Text(),
+        Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")), _paragraph(bottleneck["evidence"]), Text(),
+    )  # fmt: skip
+
+
+def _next(result: dict[str, Any], width: int) -> RenderableType:
+    found = [item for item in result["advice"] if item["ratio"] >= WORTH_TRYING][:TOP_ADVICE]
+    text = Text.assemble(("Try next", "bold"), "\n")
+    if not found:
+        return text.append("  nothing: no optimisation that is off here is predicted to help\n")
+    longest = max((len(item["why"]) for item in found if len(item["settings"]) == 1), default=0)
+    for item in found:
+        indent = " " * 10
+        options = [f"--set {pair}" for pair in item["settings"]]
+        lines = _broken(options, width - len(indent))
+        first = f"  {item['ratio']:5.2f}x  {item['why']:<{longest}}  "
+        if len(lines) == 1 and len(first) + len(lines[0]) <= width:
+            text.append(f"{first}{lines[0]}\n")
+        else:
+            text.append("".join((first.rstrip() + "\n", *(f"{indent}{line}\n" for line in lines))))
+    return text
+
+
+def _broken(options: list[str], width: int) -> list[str]:
+    """Options in lines of at most `width`, each but the last with the backslash that lets a shell read on."""
+    lines = [options[0]]
+    for option in options[1:]:
+        if len(lines[-1]) + 1 + len(option) + 2 <= width:
+            lines[-1] += f" {option}"
+        else:
+            lines[-1] += " \\"
+            lines.append(option)
+    return lines
+
+
+def _limits(result: dict[str, Any], width: int) -> RenderableType:
+    limits = sorted(result["bottleneck"]["limits_us"].items(), key=lambda item: (-item[1], item[0]))
+    total = sum(us for _, us in limits) or 1.0
+    columns = [
+        Column("limit", [name for name, _ in limits]),
+        Column("ms", [ms(us) for _, us in limits], right=True),
+        Column("of kernel time", [_share(us / total, width) for _, us in limits]),
+    ]
+    return fitted("Kernel time by what limits it", columns, width)
+
+
+def _share(share: float, width: int) -> str:
+    return f"{bar(share, _bar_width(width)):<{_bar_width(width)}} {share:5.1%}"
+
+
+def _kernels(result: dict[str, Any], width: int, most: int) -> RenderableType:
+    rows, rest = result["kernels"][:most], result["kernels"][most:]
+    columns = [
+        Column("op type", [r["op_type"] for r in rows]),
+        Column("kind", [r["kind"] for r in rows], rank=5),
+        Column("count", [f"{r['count']:,}" for r in rows], right=True),
+        Column("total us", [f"{r['total_us']:,.1f}" for r in rows], right=True),
+        Column("each us", [f"{r['total_us'] / r['count']:,.2f}" for r in rows], right=True, rank=1),
+        Column("of step", [_share(r["share"], width) for r in rows]),
+        Column("bound", [r["bound"] for r in rows]),
+        Column("GB/s", [f"{r['gbps']:,.0f}" for r in rows], right=True, rank=3),
+        Column("TFLOPS", [f"{r['tflops']:.1f}" if r["tflops"] >= 0.05 else "" for r in rows], right=True, rank=4),
+        Column("roofline", [f"{r['roofline_share']:.0%}" for r in rows], right=True, rank=2),
+    ]
+    notes = []
+    if rest:
+        count, us = sum(r["count"] for r in rest), sum(r["total_us"] for r in rest)
+        notes = [f"and {counted(len(rest), 'more type')}: {counted(count, 'call')}, {us:,.1f} us"]
+    return fitted(f"Kernels by time ({counted(result['kernel_count'], 'call')})", columns, width, notes)
+
+
+def _gains(result: dict[str, Any], width: int) -> RenderableType:
+    fall, gains = result["waterfall"], result["gains"]
+    widest = max((abs(g["waterfall_us"]) for g in gains), default=0.0) or 1.0
+    columns = [
+        Column("optimisation", [f"{g['pass']}={g['value']}" for g in gains]),
+        Column("now", [g["state"] for g in gains]),
+        Column("alone", [f"{g['alone_ratio']:.3f}x" if _applies(g) else "-" for g in gains], right=True),
+        Column("interval", [f"{g['low']:.3f}-{g['high']:.3f}" if _applies(g) else "" for g in gains], rank=2),
+        Column("verdict", [Text(g["verdict"], style=_VERDICT_STYLE.get(g["verdict"], "dim")) for g in gains]),
+        Column("change ms", [ms(-g["waterfall_us"], signed=True) for g in gains], right=True),
+        Column("", [bar_pair(-g["waterfall_us"] / widest, width) for g in gains], rank=1),
+    ]
+    title = (
+        f"Optimisations: step of {ms(fall['baseline_us'])} ms with none, {ms(fall['scenario_us'])} ms here, "
+        f"{ms(fall['target_us'])} ms with all"
+    )
+    notes = [f"{g['pass']}: {g['verdict']}, {g['reason']}" for g in gains if g["reason"]]
+    notes.append(
+        "alone: step without it / step with it, all else as here. change: of the step, when they are switched on from "
+        "top to bottom, those on here first; the changes sum to the way from none to all."
+    )
+    return fitted(title, columns, width, notes)
+
+
+def _applies(gain: dict[str, Any]) -> bool:
+    return bool(gain["verdict"] != "not applicable")
+
+
+def _room(result: dict[str, Any]) -> RenderableType:
+    memory, capacity, cold = result["memory"], result["capacity"], result["cold_start"]
+    usable = memory["usable_bytes"]
+    running, most = capacity["max_running_requests"], result["scenario"]["engine"]["max_num_seqs"]
+    head = Text.assemble((f"Memory {size(memory['total_bytes'])} of {size(usable)} usable", "bold"), "  ")
+    head.append(bar(memory["total_bytes"] / usable, 2 * BAR_WIDTH), style="cyan")
+    layouts = ", ".join(
+        f"{name.replace('_', ' ')} {layout['max_concurrent_requests']:,}"
+        for name, layout in capacity["layouts"].items()
+    )
+    lines: list[RenderableType] = [
+        head,
+        _paragraph("  ".join(f"{label} {size(memory[key])}" for key, label in _MEMORY if memory[key])),
+        _paragraph(
+            f"room for {counted(capacity['kv_tokens'], 'token')} of KV; requests of this length that fit: {layouts}; "
+            f"in one step at most {running:,}, by {'max_num_seqs' if running == most else 'memory'}"
+        ),
+    ]
+    return Group(*lines, *_cold_start(cold))
+
+
+def _cold_start(cold: dict[str, Any]) -> Iterable[RenderableType]:
+    if cold["mode"] == "eager":
+        return
+    steps = cold["break_even_steps"]
+    after = f"paid back after {counted(steps, 'step')}" if steps else "never paid back here"
+    yield Text(f"Cold start of {cold['mode']}", style="bold")
+    yield _paragraph(
+        f"compile {cold['compile_ms'] / 1000:.1f} s, capture {cold['capture_ms'] / 1000:.1f} s for "
+        f"{counted(cold['shapes'], 'shape')}, each new shape {cold['recapture_ms'] / 1000:.2f} s; {after}"
+    )

@@ -1,0 +1,79 @@
+"""Standard output: as wide as it is, in the characters that it has, written whole or with the reason why not."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from scenarios.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Columns where the output is no terminal and COLUMNS does not say otherwise.
+PIPE_WIDTH = 132
+
+# What stands for the signs of bars and sentences where the output has no such characters.
+_PLAIN = str.maketrans(
+    {"█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "-", "▍": "-", "▎": "-", "▏": "-", "▓": "=", "░": "."}
+    | {"·": "-", "…": "~"}
+)
+
+
+def show(draw: Callable[[Console], None]) -> None:
+    """Draw on a console as wide as standard output, then write what it shows. Raises as `write`."""
+    drawn = StringIO()
+    draw(_console(drawn))
+    # Tables are padded to their full width, which is of no use to a reader and of harm in a pipe.
+    write(re.sub(r" +$", "", drawn.getvalue(), flags=re.MULTILINE))
+
+
+def write(text: str) -> None:
+    """Write `text` to standard output.
+
+    Raises ScenarioError, one line, where it takes nothing (closed, the disk is full); a reader that has seen enough
+    (`whatif run ... | head`) ends the process with status 0.
+    """
+    out = sys.stdout
+    if out is None:  # what Python makes of `>&-`
+        raise ScenarioError(["standard output: cannot be written: it is closed"])
+    try:
+        out.write(encodable(text, out.encoding or "utf-8"))
+        out.flush()
+    except BrokenPipeError:
+        _discard()
+        raise SystemExit(0) from None
+    except OSError as error:
+        _discard()
+        raise ScenarioError([f"standard output: cannot be written: {error.strerror or error}"]) from None
+
+
+def encodable(text: str, encoding: str) -> str:
+    """`text` where `encoding` has all of its characters; else with bars of plain signs, and `\\u0416` for the rest."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
+def _console(file: StringIO) -> Console:
+    """A console that draws into `file` as for standard output. No markup and no emoji: a user's text stays as it is."""
+    from rich.console import Console
+
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = None if is_terminal or os.environ.get("COLUMNS", "").isdigit() else PIPE_WIDTH
+    return Console(
+        file=file, force_terminal=is_terminal or None, width=width, highlight=False, markup=False, emoji=False
+    )
+
+
+def _discard() -> None:
+    """Send what is still buffered nowhere: the flush at exit would fail a second time, with a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,94 @@
+"""`whatif validate` on a terminal: errors beside the plain roofline's, and what was not priced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from sim.report.run import plain
+from sim.report.tables import Column, fitted
+
+#: Reasons listed; the JSON has them all.
+TOP_UNPRICED = 12
+
+
+def print_validation(console: Console, result: dict[str, Any], broken: tuple[str, ...]) -> None:
+    """Draw a `validate` document and the bounds it broke."""
+    shown, width = plain(result), console.width
+    if shown["files"]["kernels"]:
+        console.print(_kernels(shown, width))
+    if shown["files"]["steps"]:
+        console.print(_steps(shown, width))
+    if shown["files"]["ladders"]:
+        console.print(_ladders(shown, width))
+    for part in ("kernels", "steps", "ladders"):
+        unpriced = shown[part]["unpriced"]
+        if unpriced:
+            console.print(Text(f"Not priced ({part}): {len(unpriced)}", style="bold"))
+            for item in unpriced[:TOP_UNPRICED]:
+                console.print(Text(f"  {item['row']}: {item['reason']}"))
+            if len(unpriced) > TOP_UNPRICED:
+                console.print(Text(f"  and {len(unpriced) - TOP_UNPRICED} more", style="dim"))
+            console.print()
+    for line in broken:
+        console.print(Text(line, style="bold red"))
+
+
+def percent(value: float | None, signed: bool = False) -> str:
+    if value is None:
+        return "-"
+    return f"{value:+.1%}" if signed else f"{value:.1%}"
+
+
+def _kernels(result: dict[str, Any], width: int) -> Any:
+    kernels = result["kernels"]
+    rows = [*kernels["by_kind"].items(), ("all", kernels)]
+    columns = [
+        Column("op type", [name for name, _ in rows]),
+        Column("rows", [str(r["rows"]) for _, r in rows], right=True),
+        Column("median error", [percent(r["median"]) for _, r in rows], right=True),
+        Column("P90", [percent(r["p90"]) for _, r in rows], right=True),
+        Column("worst", [percent(r["worst"]) for _, r in rows], right=True, rank=2),
+        Column("bias", [percent(r["bias"], signed=True) for _, r in rows], right=True, rank=1),
+        Column("roofline's median", [percent(r["roofline_median"]) for _, r in rows], right=True),
+    ]
+    inside = result["coverage"]["kernels"]
+    note = (
+        f"{percent(inside)} of the rows lie inside their 90 % interval; {kernels['unscored']} more are listed unscored"
+    )
+    return fitted("Kernels: predicted against measured", columns, width, [note] if inside is not None else [])
+
+
+def _steps(result: dict[str, Any], width: int) -> Any:
+    steps = result["steps"]
+    rows = steps["rows"]
+    columns = [
+        Column("step", [r["id"] + ("" if r["scored"] else " (not scored)") for r in rows]),
+        Column("measured ms", [f"{r['measured_ms']:.2f}" for r in rows], right=True),
+        Column("predicted ms", [f"{r['predicted_ms']:.2f}" for r in rows], right=True),
+        Column("interval", [f"{r['low_ms']:.1f}-{r['high_ms']:.1f}" for r in rows], rank=1),
+        Column("error", [percent(r["error"], signed=True) for r in rows], right=True),
+        Column("roofline ms", [f"{r['roofline_ms']:.2f}" for r in rows], right=True, rank=2),
+    ]
+    roofline = percent(steps["roofline_median"])
+    note = f"{steps['scored']} scored: median error {percent(steps['median'])}, the roofline's {roofline}"
+    return fitted("Steps: predicted against measured", columns, width, [note])
+
+
+def _ladders(result: dict[str, Any], width: int) -> Any:
+    ladders = result["ladders"]
+    rows = ladders["rows"]
+    columns = [
+        Column("optimisation step", [r["id"] + ("" if r["scored"] else " (not scored)") for r in rows]),
+        Column("measured", [f"{r['measured_gain']:.2f}x" for r in rows], right=True),
+        Column("predicted", [f"{r['predicted_gain']:.2f}x" for r in rows], right=True),
+        Column("interval", [f"{r['low']:.2f}-{r['high']:.2f}" for r in rows], rank=1),
+        Column("points off", [f"{r['points']:+.1f}" for r in rows], right=True),
+    ]
+    note = (
+        f"{ladders['scored']} scored: median {ladders['median_points'] or 0:.1f} points off; direction right "
+        f"in {ladders['signs_right']} of {ladders['signs_asked']} effects beyond 5 %"
+    )
+    return fitted("Ladders: what one optimisation gained", columns, width, [note])

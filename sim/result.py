@@ -1,0 +1,107 @@
+"""A prediction as plain data, with the keys of the command contract: what `--json` writes and reports read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from hashlib import sha256
+from typing import Any
+
+from sim import __version__
+from sim.explain import Advice, Diagnosis
+from sim.gains import Gains
+from sim.predict import Metric, Prediction
+
+SCHEMA_VERSION = 1
+
+
+def run_result(
+    prediction: Prediction, diagnosis: Diagnosis, gains: Gains, advice: tuple[Advice, ...], name: str
+) -> dict[str, Any]:
+    """The `run` document. Times as their key's suffix says; shares and ratios are plain fractions."""
+    case = prediction.case
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "scenario": {"name": name, **case.scenario.model_dump(mode="json")},
+        "hardware": case.hardware.name,
+        "provenance": _provenance(prediction),
+        "seed": case.scenario.protocol.seed,
+        "graph": prediction.graph,
+        "batch": {
+            "phase": prediction.batch.phase,
+            "requests": prediction.batch.requests,
+            "tokens": prediction.batch.tokens,
+            "groups": [asdict(g) for g in prediction.batch.groups],
+        },
+        "metrics": {k: _metric(m) for k, m in prediction.metrics.items()},
+        "step": _step(prediction),
+        "kernels": [asdict(row) for row in diagnosis.kernels],
+        "kernel_count": diagnosis.kernel_count,
+        "launches": diagnosis.host_launches,
+        "hbm_bytes": diagnosis.hbm_bytes,
+        "global_memory_bytes": diagnosis.gm_bytes,
+        "busy": asdict(diagnosis.busy),
+        "bottleneck": {"name": diagnosis.name, "evidence": diagnosis.evidence, "limits_us": diagnosis.limits},
+        "gains": [{"pass": g.switch, **{k: v for k, v in asdict(g).items() if k != "switch"}} for g in gains.gains],
+        "waterfall": {
+            "baseline_us": gains.baseline_us,
+            "scenario_us": gains.scenario_us,
+            "target_us": gains.target_us,
+        },
+        "advice": [asdict(a) for a in advice],
+        "memory": _memory(prediction),
+        "capacity": _capacity(prediction),
+        "cold_start": asdict(prediction.cold_start),
+    }
+
+
+def _metric(metric: Metric) -> dict[str, float]:
+    return {"value": metric.value, "low": metric.low, "high": metric.high}
+
+
+def _step(prediction: Prediction) -> dict[str, float]:
+    step = prediction.step
+    return {key.removesuffix("_ns") + "_us": value / 1000 for key, value in asdict(step).items()}
+
+
+def _provenance(prediction: Prediction) -> dict[str, Any]:
+    """Where the numbers come from: the result is a prediction, as good as the worst number it rests on."""
+    profile = prediction.case.hardware.profile
+    numbers = profile.numbers()
+    counts: dict[str, int] = {}
+    for number in numbers.values():
+        counts[number.source] = counts.get(number.source, 0) + 1
+    digest = sha256(repr(sorted((k, n.value) for k, n in numbers.items())).encode()).hexdigest()[:16]
+    return {
+        "kind": "predicted",
+        "worst_source": profile.worst_source(),
+        "sources": dict(sorted(counts.items())),
+        "tool_version": __version__,
+        "hardware_digest": digest,
+    }
+
+
+def _memory(prediction: Prediction) -> dict[str, int]:
+    memory = prediction.memory
+    return {
+        "weights_bytes": memory.weights,
+        "kv_cache_bytes": memory.kv_cache,
+        "activations_bytes": memory.activations,
+        "graph_pool_bytes": memory.graph_pool,
+        "runtime_bytes": memory.runtime,
+        "total_bytes": memory.total,
+        "usable_bytes": memory.usable,
+        "capacity_bytes": prediction.case.hardware.chip.hbm_capacity_bytes,
+    }
+
+
+def _capacity(prediction: Prediction) -> dict[str, Any]:
+    memory = prediction.memory
+    return {
+        "kv_tokens": memory.capacity.kv_tokens,
+        "max_concurrent_requests": memory.capacity.max_concurrent_requests,
+        "max_running_requests": min(
+            memory.capacity.max_concurrent_requests, prediction.case.scenario.engine.max_num_seqs
+        ),
+        "kv_bytes_per_token": memory.capacity.bytes_per_token,
+        "layouts": {f"{c.layout}_{c.dtype}": asdict(c) for c in memory.others},
+    }

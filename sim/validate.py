@@ -1,0 +1,97 @@
+"""What `whatif validate` does: read files, price their rows, hold the errors against bounds, write what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scenarios.errors import ScenarioError
+from scenarios.files.atomic import write_text
+from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
+from sim.accuracy.scatter import scatter_svg
+from sim.accuracy.score import NOMINAL, Scored, kernels_result, price_kernels, price_steps, steps_result
+from sim.measured.files import read_kernels, read_steps
+from sim.outputs import to_json
+from sim.result import SCHEMA_VERSION
+
+#: The measurements that come with the package.
+REFERENCE = Path(__file__).parent / "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Greatest errors that a validation may show, fractions; None: no bound."""
+
+    kernel_median: float | None = None
+    kernel_p90: float | None = None
+    step_median: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The document, and the bounds that it broke, one line each."""
+
+    result: dict[str, Any]
+    broken: tuple[str, ...]
+
+
+def validated(
+    kernels: Path | None,
+    steps: Path | None,
+    ladders: Path | None,
+    hardware: str,
+    bounds: Bounds,
+    json_file: Path | None = None,
+    plot_file: Path | None = None,
+) -> Validation:
+    """Validate the files given; without any, the reference set that is shipped."""
+    if kernels is None and steps is None and ladders is None:
+        kernels, steps, ladders = (REFERENCE / f"{name}.csv" for name in ("kernels", "steps", "ladders"))
+    priced_kernels = price_kernels(read_kernels(kernels), hardware) if kernels else ([], [])
+    priced_steps = price_steps(read_steps(steps), hardware) if steps else ([], [])
+    parts: dict[str, dict[str, Any]] = {
+        "kernels": kernels_result(*priced_kernels),
+        "collectives": {"rows": 0, "median": None, "p90": None},
+        "steps": steps_result(*priced_steps),
+        "ladders": ladders_result(*(price_ladders(read_ladders(ladders)) if ladders else ([], []))),
+    }
+    covered = {name: parts[name].pop("coverage") for name in ("kernels", "steps")}
+    result = {
+        "schema_version": SCHEMA_VERSION,
+        "files": {
+            name: str(path) if path else None
+            for name, path in (("kernels", kernels), ("steps", steps), ("ladders", ladders))
+        },
+        **parts,
+        "coverage": {"nominal": NOMINAL, **covered},
+    }
+    if json_file:
+        write_text(json_file, to_json(result))
+    if plot_file:
+        if plot_file.suffix.lower() != ".svg":
+            raise ScenarioError([f"--plot: {plot_file}: the picture is SVG: name a file that ends in .svg"])
+        write_text(plot_file, scatter_svg(_scored(priced_kernels[0]), _scored(priced_steps[0])))
+    return Validation(result, tuple(_broken(result, bounds)))
+
+
+def _scored(rows: Sequence[Scored]) -> list[Scored]:
+    return [row for row in rows if row.scored]
+
+
+def _broken(result: dict[str, Any], bounds: Bounds) -> list[str]:
+    checks = (
+        ("kernels: median error", result["kernels"]["median"], bounds.kernel_median),
+        ("kernels: 90th percentile of the error", result["kernels"]["p90"], bounds.kernel_p90),
+        ("steps: median error", result["steps"]["median"], bounds.step_median),
+    )
+    lines = []
+    for name, value, bound in checks:
+        if bound is None:
+            continue
+        if value is None:
+            lines.append(f"{name}: no row was scored, so the bound {bound:.1%} is not shown to hold")
+        elif value > bound:
+            lines.append(f"{name} {value:.1%} is over its bound {bound:.1%}")
+    return lines

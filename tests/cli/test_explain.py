@@ -1,0 +1,83 @@
+"""`whatif explain`: the bottleneck by name, and advice that can be taken as it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.loader import load_scenario, shipped_names
+from sim.answer import case_of
+from sim.predict import predict
+
+Answer = Callable[..., dict[str, Any]]
+WhatIf = Callable[..., Any]
+
+EAGER = "qwen3_8b_910b2_eager"
+
+
+def test_an_eager_step_is_host_bound_and_graph_mode_comes_first(whatif: WhatIf) -> None:
+    done = whatif("explain", EAGER)
+    assert (done.status, done.err) == (0, "")
+    assert "Bottleneck: host-bound" in done.out
+    assert re.search(r"the device is idle for \d+% of the step", done.out)
+    first = re.search(r"Try next\n +[\d.]+x  Graph mode +--set (\S+)", done.out)
+    assert first is not None
+    assert first[1] == "optimizations.graph=ge_graph"
+
+
+def test_the_same_step_as_a_graph_is_hbm_bound(whatif: WhatIf) -> None:
+    done = whatif("explain", EAGER, "--set", "optimizations.graph=ge_graph")
+    assert (done.status, done.err) == (0, "")
+    assert "Bottleneck: HBM-bound" in done.out
+    assert re.search(r"[\d.]+ GB cross HBM in [\d.]+ ms of kernels, [\d.]+ of [\d.]+ TB/s sustained", done.out)
+    limits = done.out.partition("Kernel time by what limits it")[2].splitlines()
+    assert limits[2].startswith("HBM-bound")
+
+
+def test_a_long_prefill_is_cube_bound(answer: Answer) -> None:
+    assert answer("qwen3_8b_prefill")["bottleneck"]["name"] == "cube-bound"
+
+
+def test_explain_writes_the_document_of_run(whatif: WhatIf, tmp_path: Path) -> None:
+    ran, explained = tmp_path / "run.json", tmp_path / "explain.json"
+    settings = ("--set", "workload.batch=3")
+    assert whatif("run", EAGER, *settings, "--json", ran).status == 0
+    assert whatif("explain", EAGER, *settings, "--json", explained).status == 0
+    assert ran.read_bytes() == explained.read_bytes()
+
+
+@pytest.mark.parametrize("scenario", shipped_names())
+def test_each_advice_can_be_taken_and_keeps_its_word(answer: Answer, scenario: str) -> None:
+    """The settings are accepted together, fit the memory, and the step is faster by the ratio that was promised."""
+    document = answer(scenario)
+    ratios = [item["ratio"] for item in document["advice"]]
+    assert ratios == sorted(ratios, reverse=True)
+    assert all(ratio > 1 for ratio in ratios)
+    for item in document["advice"]:
+        tried = predict(case_of(load_scenario(scenario, item["settings"])))
+        assert document["step"]["total_us"] * 1000 / tried.step.total_ns == pytest.approx(item["ratio"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("setting", "advice"),
+    [
+        ("engine.task_queue_enable=0", "engine.task_queue_enable=1"),
+        ("protocol.synchronize=op", "protocol.synchronize=step"),
+    ],
+)
+def test_what_slows_the_host_is_advised_against(answer: Answer, setting: str, advice: str) -> None:
+    document = answer(EAGER, setting)
+    found = {tuple(item["settings"]): item["ratio"] for item in document["advice"]}
+    assert found[(advice,)] > 1.05
+
+
+def test_quantised_weights_leave_a_valid_scenario_when_a_what_if_takes_them_back(answer: Answer) -> None:
+    """An FP16 cache with quantised weights has FP16 activations; without the quantisation they stay FP16."""
+    document = answer(EAGER, "optimizations.weights=w8a8")
+    [gain] = [gain for gain in document["gains"] if gain["pass"] == "weights"]
+    assert gain["state"] == "on"
+    assert gain["verdict"] != "not applicable"

@@ -1,0 +1,250 @@
+"""Why a step takes as long as it does: the bottleneck by name, the kernels, what to try."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+import pytest
+
+from scenarios.batches import reported_batch
+from scenarios.catalogue import op_type_of, work_of
+from scenarios.model import Model, load_model
+from scenarios.schema import Scenario
+from sim.explain import Diagnosis, advise, diagnose, kernel_rows
+from sim.gains import gains_of
+from sim.hardware.profile import load_hardware
+from sim.plan import KernelTime, Launch
+from sim.played import launches
+from sim.predict import Case, Prediction, plan_of, predict
+from tests.scenarios.making import TINY, bare, scenario
+from tests.sim.hardware_maker import hardware
+
+HW = hardware()
+
+
+def predicted(made: Scenario, model: Model = TINY, hw=HW) -> Prediction:
+    return predict(Case(made, model, hw))
+
+
+def diagnosed(made: Scenario, model: Model = TINY, hw=HW) -> Diagnosis:
+    return diagnose(predicted(made, model, hw))
+
+
+QWEN3_8B = load_model("Qwen3-8B")
+
+
+# ---- the bottleneck ----
+
+
+def test_a_small_model_in_eager_mode_waits_for_its_host() -> None:
+    found = predicted(scenario(workload__batch=1))
+    diagnosis = diagnose(found)
+    assert diagnosis.name == "host-bound"
+    free = found.step.free_ns / found.step.total_ns
+    assert free > 0.5
+    assert found.exposure.host > 0.9 > 0.1 > found.exposure.device
+    assert f"idle for {free:.0%} of the step" in diagnosis.evidence
+    assert f"for {diagnosis.host_launches:,} calls" in diagnosis.evidence
+
+
+@pytest.mark.parametrize(("host", "device"), [(0.51, 0.49), (0.7, 0.3), (0.2, 0.1)])
+def test_a_step_is_host_bound_where_faster_calls_help_more_than_faster_kernels(host: float, device: float) -> None:
+    # Whatever share of the step the device is idle: here it is one and the same step.
+    found = predicted(scenario(model="Qwen3-8B", optimizations__graph="ge_graph"), QWEN3_8B)
+
+    def named(host: float, device: float) -> str:
+        return diagnose(replace(found, exposure=replace(found.exposure, host=host, device=device))).name
+
+    assert named(host, device) == "host-bound"
+    assert named(device, host) == named(0.5, 0.5) == "HBM-bound"
+
+
+def test_a_decode_step_as_a_graph_reads_weights() -> None:
+    made = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
+    diagnosis = diagnosed(made, QWEN3_8B)
+    assert diagnosis.name == "HBM-bound"
+    assert "GB cross HBM" in diagnosis.evidence
+    assert diagnosis.limits["HBM-bound"] > sum(diagnosis.limits.values()) / 2
+
+
+def test_the_same_step_in_eager_mode_waits_for_its_host() -> None:
+    # Unfused, a step of 2,500 calls: the kernels take less than the host needs to issue them.
+    diagnosis = diagnosed(bare(model="Qwen3-8B"), QWEN3_8B)
+    assert diagnosis.name == "host-bound"
+
+
+def test_a_long_prefill_multiplies() -> None:
+    made = scenario(workload__phase="prefill", workload__input_tokens=4096)
+    # Cores that load as fast as they like leave the cube as the only limit.
+    diagnosis = diagnosed(made, QWEN3_8B, hardware(memory__core_l2_gbps=2000.0))
+    assert diagnosis.name == "cube-bound"
+    assert "TFLOPS" in diagnosis.evidence
+
+
+def test_a_tiny_model_as_a_graph_is_made_of_small_kernels() -> None:
+    # The host is made free: what is left are kernels that do nothing but start.
+    hw = hardware(
+        host__input_copy_us=0.0, host__model_execute_us=0.0, host__synchronize_us=0.0, host__aten_python_us=0.0,
+        host__tiling_us=0.0, host__enqueue_us=0.0, host__launch_us=0.0, graph__start_us=0.0,
+    )  # fmt: skip
+    diagnosis = diagnosed(scenario(optimizations__graph="ge_graph"), hw=hw)
+    assert diagnosis.name == "vector-bound"
+    assert "small kernels" in diagnosis.evidence
+
+
+@pytest.mark.parametrize("graph", ["eager", "aclgraph", "npugraph_ex", "ge_graph"])
+def test_the_evidence_is_one_sentence_without_a_gap(graph: str) -> None:
+    evidence = diagnosed(scenario(workload__batch=4, optimizations__graph=graph)).evidence
+    assert 40 < len(evidence) < 400
+    assert "\n" not in evidence
+    assert not {"nan", "inf", "None"} & set(evidence.replace("-", " ").split())
+
+
+# ---- kernels ----
+
+
+@pytest.mark.parametrize("graph", ["eager", "ge_graph"])
+def test_the_kernel_table_accounts_for_every_kernel(graph: str) -> None:
+    found = predicted(scenario(workload__batch=4, optimizations__graph=graph))
+    diagnosis = diagnose(found)
+    names = Counter(op_type_of(issued.op) for issued in found.program)
+    assert sum((Counter({row.op_type: row.count}) for row in diagnosis.kernels), Counter()) == names
+    assert diagnosis.kernel_count == len(found.program) == sum(row.count for row in diagnosis.kernels)
+    works = [work_of(issued.op) for issued in found.program]
+    assert diagnosis.gm_bytes == sum(row.gm_bytes for row in diagnosis.kernels) == sum(w.gm_bytes for w in works)
+    assert diagnosis.hbm_bytes == sum(row.hbm_bytes for row in diagnosis.kernels) <= diagnosis.gm_bytes
+    assert sum(row.flops for row in diagnosis.kernels) == sum(w.cube_flops for w in works)
+    # One stream and an AI CPU whose kernels stand in it: kernel times are the computing time.
+    assert sum(row.total_us for row in diagnosis.kernels) == pytest.approx(found.step.computing_ns / 1000)
+    assert sum(diagnosis.limits.values()) == pytest.approx(found.step.computing_ns / 1000)
+    times = [row.total_us for row in diagnosis.kernels]
+    assert times == sorted(times, reverse=True)
+    for row in diagnosis.kernels:
+        assert row.share == pytest.approx(row.total_us * 1000 / found.step.total_ns)
+        assert 0 <= row.roofline_share <= 1
+
+
+@pytest.mark.parametrize("name", ["atlas_a3_die", "atlas_a2_910b2"])
+@pytest.mark.parametrize("phase", ["decode", "prefill"])
+@pytest.mark.parametrize("make", [scenario, bare])
+def test_no_kernel_is_faster_than_its_roofline(name: str, phase: str, make: Callable[..., Scenario]) -> None:
+    made = make(workload__phase=phase, workload__batch=64, workload__input_tokens=1000)
+    hw = load_hardware(name)
+    found = [one.kernel for one in launches(plan_of(Case(made, QWEN3_8B, hw), reported_batch(made)))]
+    assert all(kernel.roofline_ns <= kernel.duration_ns for kernel in found)
+    # What lies in L2 does not cross HBM, so it is no bound; what does cross it is one.
+    vector = [kernel for kernel in found if kernel.accelerator == "AI_VECTOR_CORE"]
+    resident = [kernel for kernel in vector if not kernel.hbm_bytes]
+    assert resident
+    assert {kernel.roofline_ns for kernel in resident} == {0}
+    for kernel in vector:
+        assert kernel.roofline_ns == pytest.approx(kernel.hbm_bytes / hw.memory.hbm_peak_gbps, abs=1)
+
+
+def test_launches_are_host_calls() -> None:
+    eager = predicted(scenario(workload__batch=4))
+    assert diagnose(eager).host_launches == len(eager.program)
+    graph = predicted(scenario(workload__batch=4, optimizations__graph="ge_graph"))
+    assert diagnose(graph).host_launches == 18 + 1  # the preamble, and one replay
+
+
+def test_a_row_by_hand() -> None:
+    def launch(name: str, ns: int, bound: str, flops: int, gm: int) -> Launch:
+        kernel = KernelTime(ns, "AI_CORE", 4, bound, gm // 2, gm, flops, ns // 2)  # type: ignore[arg-type]
+        return Launch(0, 0, name, "matmul", "MatMulV2", kernel)
+
+    (row,) = kernel_rows([launch("a", 1000, "hbm", 6000, 400), launch("b", 3000, "cube", 2000, 800)], 8000)
+    assert asdict(row) == {
+        "kind": "matmul",
+        "op_type": "MatMulV2",
+        "count": 2,
+        "total_us": 4.0,
+        "share": 0.5,
+        "bound": "cube",  # what limits most of the time
+        "cores": 4,
+        "hbm_bytes": 600,
+        "gm_bytes": 1200,
+        "flops": 8000,
+        "roofline_share": 0.5,
+        "gbps": 0.3,  # bytes a nanosecond
+        "tflops": 0.002,
+    }
+
+
+@pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
+@pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
+def test_no_engine_is_busier_than_the_step_is_long(phase: str, graph: str) -> None:
+    made = scenario(workload__phase=phase, workload__batch=4, workload__input_tokens=64, optimizations__graph=graph)
+    for model in (TINY, QWEN3_8B):
+        busy = asdict(diagnosed(made, model).busy)
+        assert all(0 <= share <= 1 for share in busy.values()), busy
+        assert busy["python_thread"] > 0
+        assert busy["ai_cpu"] > 0
+
+
+# ---- advice ----
+
+
+def advised(made: Scenario, model: Model = TINY) -> list[tuple[tuple[str, ...], float]]:
+    found = predicted(made, model)
+    return [(advice.settings, advice.ratio) for advice in advise(found, gains_of(found.case))]
+
+
+def applied(made: Scenario, advice: tuple[str, ...]) -> Scenario:
+    """The scenario with an advice's `--set` pairs."""
+    tree = made.model_dump(mode="json")
+    for pair in advice:
+        path, _, value = pair.partition("=")
+        *parts, last = path.split(".")
+        branch = tree
+        for part in parts:
+            branch = branch[part]
+        branch[last] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
+    return Scenario.model_validate(tree)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        bare(workload__batch=4),
+        scenario(workload__batch=4),
+        scenario(workload__batch=4, protocol__synchronize="op", engine__task_queue_enable=0),
+        scenario(workload__batch=4, optimizations__weights="w8a8"),
+        scenario(workload__phase="prefill", workload__input_tokens=64, optimizations__fusion__rope=False),
+    ],
+)
+def test_following_an_advice_gives_what_it_promises(made: Scenario) -> None:
+    before = predicted(made).step.total_ns
+    found = advised(made)
+    assert found
+    for pairs, ratio in found:
+        assert ratio > 1
+        assert before / predicted(applied(made, pairs)).step.total_ns == pytest.approx(ratio), pairs
+    assert [ratio for _, ratio in found] == sorted((ratio for _, ratio in found), reverse=True)
+
+
+def test_a_host_bound_step_is_told_to_become_a_graph() -> None:
+    pairs, ratio = advised(scenario(workload__batch=4))[0]
+    assert pairs == ("optimizations.graph=ge_graph",)
+    assert ratio > 2
+
+
+def test_what_loses_is_told_to_be_left() -> None:
+    # Quantised activations add calls, and a tiny model in eager mode has nothing but calls.
+    found = dict(advised(scenario(workload__batch=4, optimizations__weights="w8a8")))
+    assert ("optimizations.weights=bf16",) in found
+
+
+def test_host_settings_that_cost_are_named() -> None:
+    found = dict(advised(scenario(workload__batch=4, protocol__synchronize="op", engine__task_queue_enable=0)))
+    assert ("protocol.synchronize=step",) in found
+    found = dict(advised(scenario(workload__batch=4, engine__task_queue_enable=0)))
+    assert ("engine.task_queue_enable=1",) in found
+
+
+def test_the_seeds_case_is_told_to_read_less() -> None:
+    made = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
+    settings = [pair for pairs, _ in advised(made, QWEN3_8B) for pair in pairs]
+    assert settings[0].startswith("optimizations.weights=")

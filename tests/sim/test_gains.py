@@ -1,0 +1,206 @@
+"""What each optimisation gains: alone as a ratio of two runs, in the waterfall as a sum that is exact."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, settings
+
+from scenarios.batches import reported_batch
+from scenarios.build import problems_of
+from scenarios.model import Model, load_model
+from scenarios.passes import PASSES
+from scenarios.schema import Scenario
+from sim.gains import NO_EFFECT, Gain, Gains, all_off, gains_of
+from sim.predict import Case, exposure_of, predict, step_ns
+from sim.uncertainty import ratio_interval
+from tests.scenarios.making import PLAIN, TINY, bare, models, scenario, scenarios, switched
+from tests.sim.hardware_maker import hardware
+
+HW = hardware(host__jitter_sigma=0.05)
+
+
+def case(made: Scenario, model: Model = TINY) -> Case:
+    return Case(made, model, HW)
+
+
+def ns(us: float) -> int:
+    """A time in us as the whole ns that it is."""
+    assert us * 1000 == pytest.approx(round(us * 1000), abs=1e-3)
+    return round(us * 1000)
+
+
+def by_switch(found: Gains) -> dict[str, Gain]:
+    return {gain.switch: gain for gain in found.gains}
+
+
+def total_ns(made: Scenario, model: Model = TINY) -> int:
+    return step_ns(case(made, model), reported_batch(made))
+
+
+SHIPPED_LIKE = [
+    scenario(workload__batch=4),
+    scenario(workload__batch=4, optimizations__graph="aclgraph"),
+    scenario(workload__batch=3, optimizations__graph="ge_graph", optimizations__fusion__swiglu=False),
+    scenario(workload__phase="prefill", workload__batch=2, workload__input_tokens=100),
+    scenario(workload__phase="mixed", workload__batch=3, workload__input_tokens=100),
+    scenario(
+        workload__batch=2, optimizations__weights="w8a8", optimizations__fusion__add_rms_norm_quant=True,
+        optimizations__fusion__qkv_norm_rope_cache=True, optimizations__kv__dtype="int8",
+        optimizations__weight_format="nz", optimizations__graph="npugraph_ex",
+    ),
+    bare(workload__batch=4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", SHIPPED_LIKE)
+def test_the_waterfall_sums_exactly(made: Scenario) -> None:
+    found = gains_of(case(made))
+    steps = {gain.switch: ns(gain.waterfall_us) for gain in found.gains}
+    baseline, as_it_stands, target = ns(found.baseline_us), ns(found.scenario_us), ns(found.target_us)
+    assert sum(steps.values()) == baseline - target
+    assert sum(steps[gain.switch] for gain in found.gains if gain.state == "on") == baseline - as_it_stands
+
+
+@pytest.mark.parametrize("made", SHIPPED_LIKE)
+def test_the_ends_of_the_waterfall_are_runs_of_their_own(made: Scenario) -> None:
+    found = gains_of(case(made))
+    assert ns(found.scenario_us) == predict(case(made)).step.total_ns
+    assert ns(found.baseline_us) == total_ns(all_off(made, TINY))
+    assert all(not item.is_on(all_off(made, TINY)) for item in PASSES)
+
+
+@settings(max_examples=25)
+@given(scenarios(), models)
+def test_the_waterfall_sums_for_any_scenario(made: Scenario, model: Model) -> None:
+    assume(not problems_of(made, model))
+    found = gains_of(case(made, model))
+    steps = [(gain.state, ns(gain.waterfall_us)) for gain in found.gains]
+    assert sum(step for _, step in steps) == ns(found.baseline_us) - ns(found.target_us)
+    assert sum(step for state, step in steps if state == "on") == ns(found.baseline_us) - ns(found.scenario_us)
+    for gain in found.gains:
+        assert gain.low <= gain.alone_ratio <= gain.high
+        assert gain.alone_ratio > 0
+
+
+def test_the_gain_of_one_that_is_on_is_a_ratio_of_two_runs() -> None:
+    made = scenario(workload__batch=4)
+    found = by_switch(gains_of(case(made)))
+    for switch in ("fusion.rope", "fusion.swiglu", "fusion.attention", "fusion.gate_up", "kv.layout"):
+        off = {"kv.layout": "contiguous"}.get(switch, False)
+        without = switched(made, **{switch.replace(".", "__"): off})
+        assert found[switch].state == "on"
+        assert found[switch].alone_ratio == total_ns(without) / total_ns(made), switch
+
+
+def test_the_gain_of_one_that_is_off_is_a_ratio_of_two_runs() -> None:
+    made = scenario(workload__batch=4)
+    found = by_switch(gains_of(case(made)))
+    for switch, value in {"graph": "ge_graph", "weights": "w8a8", "weight_format": "nz", "kv.dtype": "int8"}.items():
+        with_it = switched(made, **{switch.replace(".", "__"): value})
+        assert (found[switch].state, found[switch].value) == ("off", value)
+        assert found[switch].alone_ratio == total_ns(made) / total_ns(with_it), switch
+
+
+def test_the_scenarios_own_value_is_the_one_that_is_judged() -> None:
+    made = scenario(workload__batch=4, optimizations__graph="aclgraph", optimizations__weights="w4a16")
+    found = by_switch(gains_of(case(made)))
+    assert (found["graph"].state, found["graph"].value) == ("on", "aclgraph")
+    assert found["graph"].alone_ratio == total_ns(switched(made, graph="eager")) / total_ns(made)
+    assert found["weights"].value == "w4a16"
+
+
+def test_what_an_optimisation_needs_is_switched_on_for_it_and_said() -> None:
+    made = bare(workload__batch=4)
+    found = by_switch(gains_of(case(made)))
+    fused = found["fusion.qkv_norm_rope_cache"]
+    assert fused.reason == "given fusion.qkv, fusion.rms_norm, fusion.rope, fusion.attention, kv.layout"
+    needed = switched(
+        made, fusion__qkv=True, fusion__rms_norm=True, fusion__rope=True, fusion__attention=True, kv__layout="paged"
+    )
+    assert fused.alone_ratio == total_ns(needed) / total_ns(switched(needed, fusion__qkv_norm_rope_cache=True))
+    assert found["fusion.add_rms_norm_quant"].reason == "given fusion.add_rms_norm, weights"
+    assert found["kv.dtype"].reason == "given fusion.attention"
+    assert found["fusion.rms_norm"].reason == ""
+
+
+def test_switching_off_takes_what_depends_on_it_along() -> None:
+    made = scenario(workload__batch=4, optimizations__kv__dtype="int8")
+    found = by_switch(gains_of(case(made)))["fusion.attention"]
+    without = switched(made, fusion__attention=False, kv__dtype="auto")
+    assert found.alone_ratio == total_ns(without) / total_ns(made)
+
+
+def test_what_cannot_apply_says_why_and_gains_nothing() -> None:
+    found = by_switch(gains_of(case(scenario(workload__batch=4), PLAIN)))["fusion.qkv_norm_rope_cache"]
+    assert (found.verdict, found.reason) == ("not applicable", "plain has no Q and K norm to fuse")
+    assert (found.alone_ratio, found.low, found.high, found.waterfall_us) == (1.0, 1.0, 1.0, 0.0)
+
+
+def test_a_scenario_with_everything_off_is_its_own_baseline() -> None:
+    found = gains_of(case(bare(workload__batch=4)))
+    assert found.baseline_us == found.scenario_us
+    assert {gain.state for gain in found.gains} == {"off"}
+
+
+def test_a_scenario_with_everything_on_is_its_own_target() -> None:
+    made = SHIPPED_LIKE[-2]
+    found = gains_of(case(made))
+    assert {gain.state for gain in found.gains} == {"on"}
+    assert found.scenario_us == found.target_us
+
+
+def test_verdicts() -> None:
+    found = by_switch(gains_of(case(scenario(workload__batch=4))))
+    # Of a tiny model in eager mode only calls count: a graph saves them all, fewer calls help, a layout does not.
+    assert found["graph"].verdict == "gain"
+    assert found["fusion.attention"].verdict == "gain"
+    assert found["weight_format"].verdict == "no effect"
+    assert abs(found["weight_format"].alone_ratio - 1) < NO_EFFECT
+    # Quantising activations adds calls to a step that the host limits.
+    assert found["weights"].alone_ratio < 1
+    for gain in found.values():
+        expected = {
+            "gain": gain.low > 1,
+            "loss": gain.high < 1,
+            "no effect": abs(gain.alone_ratio - 1) < NO_EFFECT,
+            "not distinguishable": gain.low <= 1 <= gain.high,
+            "not applicable": bool(gain.reason),
+        }
+        assert expected[gain.verdict], gain
+
+
+def test_a_gain_has_the_interval_of_what_the_two_steps_do_not_share() -> None:
+    made = scenario(workload__batch=4)
+    found = by_switch(gains_of(case(made)))["graph"]
+    eager, graph = (
+        exposure_of(case(s), reported_batch(s)) for s in (made, switched(made, graph="ge_graph"))
+    )  # fmt: skip
+    assert (found.alone_ratio, found.low, found.high) == ratio_interval(eager, graph, HW)
+    assert found.alone_ratio == eager.step_ns / graph.step_ns
+
+
+def test_a_variant_that_does_not_fit_memory_is_noted() -> None:
+    # 64 GiB hold Qwen3-32B in 8 bits (31 GiB), not in 16 (61 GiB of 57.6 usable).
+    model = load_model("Qwen3-32B")
+    quantised = scenario(workload__batch=1, optimizations__weights="w8a16", optimizations__graph="ge_graph")
+    assert by_switch(gains_of(Case(quantised, model, HW)))["weights"].reason == "without it does not fit memory"
+    # Graph buffers of the greatest captured batch, 65,536 rows of 196,992 numbers, are 24 GiB beside 15 GiB of weights.
+    sizes = {"engine__max_num_seqs": 65_536, "engine__gpu_memory_utilization": 0.5}
+    found = by_switch(gains_of(Case(scenario(**sizes, optimizations__graph="aclgraph"), load_model("Qwen3-8B"), HW)))
+    assert found["graph"].reason == "does not fit memory"
+    assert found["fusion.rope"].reason == "without it does not fit memory; does not fit memory"
+
+
+def test_swiglu_without_a_packed_projection_gains_no_launch() -> None:
+    made = scenario(workload__batch=4, optimizations__fusion__gate_up=False)
+    with_it, without = total_ns(made), total_ns(switched(made, fusion__swiglu=False))
+    packed = scenario(workload__batch=4)
+    assert without - with_it < total_ns(switched(packed, fusion__swiglu=False)) - total_ns(packed)
+
+
+def test_gains_of_a_real_model_in_their_order() -> None:
+    made = scenario(workload__batch=4, optimizations__graph="ge_graph")
+    found = gains_of(Case(made, load_model("Qwen3-0.6B"), HW))
+    assert [gain.switch for gain in found.gains] == [item.switch for item in PASSES]
+    assert by_switch(found)["graph"].alone_ratio > 1.5
+    assert found.target_us <= found.scenario_us <= found.baseline_us

@@ -1,0 +1,329 @@
+"""The one public call: the reported step, the metrics of a request, cold start."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+
+from scenarios.batches import decode_batch, prefill_batches
+from scenarios.program import Batch, Group
+from scenarios.schema import Scenario
+from scenarios.timeline import step_time
+from sim import engine
+from sim.plan import Replay, Update
+from sim.played import launches
+from sim.predict import (
+    MAX_CHUNKS,
+    Case,
+    Prediction,
+    check,
+    cold_start,
+    exposure_of,
+    interval_ns,
+    length_ns,
+    plan_of,
+    predict,
+    step_ns,
+)
+from sim.uncertainty import step_interval
+from tests.scenarios.making import PLAIN, TINY, scenario
+from tests.sim.hardware_maker import flat_price, hardware
+
+STEADY = hardware()
+
+
+def case(made: Scenario, hw=STEADY, model=TINY) -> Case:
+    return Case(made, model, hw)
+
+
+def ms(ns: int) -> float:
+    return ns / 1e6
+
+
+# ---- the step ----
+
+
+@pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
+@pytest.mark.parametrize("graph", ["eager", "aclgraph", "npugraph_ex", "ge_graph"])
+def test_the_reported_step(phase: str, graph: str) -> None:
+    made = scenario(workload__phase=phase, workload__batch=4, workload__input_tokens=50, optimizations__graph=graph)
+    found = predict(case(made))
+    assert found.graph == (graph if phase == "decode" else "eager")
+    assert found.program.graph == found.graph
+    assert found.batch.phase == phase
+    assert found.timeline == engine.play(found.plan)
+    assert found.step == step_time(found.timeline)
+    step = found.step
+    assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
+    assert 0 < step.computing_ns < step.total_ns
+    assert step.communication_ns == 0  # one card
+    # The fast player says the same.
+    assert step_ns(found.case, found.batch) == step.total_ns == found.timeline.end_ns
+
+
+def test_every_op_of_the_program_is_one_kernel_of_the_timeline() -> None:
+    found = predict(case(scenario(workload__batch=4)))
+    on_device = sorted(found.timeline.device_spans, key=lambda span: span.index)
+    assert [(s.index, s.name, s.layer, s.kind) for s in on_device] == [
+        (i.index, i.op.name, i.layer, i.op.kind) for i in found.program
+    ]
+    for span, launch in zip(on_device, launches(found.plan), strict=True):
+        assert span.duration_ns == launch.kernel.duration_ns  # one stream: nothing is shared
+
+
+# ---- what the step hangs on ----
+
+
+def test_a_plan_with_slower_kernels_or_a_slower_host() -> None:
+    made = scenario(workload__batch=4)
+    it, batch = case(made), decode_batch(made)
+    base, host, device = (
+        list(launches(plan_of(it, batch, **scale)))[5] for scale in ({}, {"host_scale": 2.0}, {"device_scale": 2.0})
+    )
+    assert (host.host_ns, host.launch_ns) == (2 * base.host_ns, 2 * base.launch_ns)
+    assert (device.host_ns, device.kernel.duration_ns) == (base.host_ns, 2 * base.kernel.duration_ns)
+    assert host.kernel == base.kernel
+
+
+def test_the_length_of_a_plan_is_that_of_its_timeline() -> None:
+    for graph in ("eager", "aclgraph", "ge_graph"):
+        found = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
+        assert length_ns(found.plan) == found.timeline.end_ns == step_ns(found.case, found.batch)
+
+
+def test_the_exposure_is_measured_by_playing_the_step_again() -> None:
+    made = scenario(workload__batch=4)
+    it, batch = case(made), decode_batch(made)
+    slower = {side: length_ns(plan_of(it, batch, **{f"{side}_scale": 1.05})) for side in ("device", "host")}
+    found = exposure_of(it, batch)
+    assert found.step_ns == step_ns(it, batch)
+    assert found.device == pytest.approx((slower["device"] / found.step_ns - 1) / 0.05)
+    assert found.host == pytest.approx((slower["host"] / found.step_ns - 1) / 0.05)
+
+
+def test_a_prediction_carries_its_exposure_and_its_interval() -> None:
+    for graph in ("eager", "ge_graph"):
+        found = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
+        assert found.exposure == exposure_of(found.case, found.batch)
+        value, low, high = interval_ns(found.case, found.batch)
+        assert value == found.step.total_ns
+        assert (low, high) == step_interval(found.exposure, STEADY)
+        metric = found.metrics["tpot_ms"]
+        assert (metric.value, metric.low, metric.high) == pytest.approx((ms(value), low / 1e6, high / 1e6))
+
+
+def test_a_decode_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim.host.price", flat_price)
+    found = predict(case(scenario(workload__batch=1, optimizations__graph="ge_graph"), model=PLAIN))
+    # Preamble on two threads: 18 calls of 20 + 6 + 5 us; the launches and kernels behind them are done in time.
+    preamble_us = 18 * 31
+    # Then the copy of 100 us and the call of 50; the graph starts 25 us later.
+    kernels = {span.name: (span.start_ns, span.end_ns) for span in found.timeline.device_spans}
+    assert kernels["update_parameters"][0] == (preamble_us + 150 + 25) * 1000
+    # Inside: parameters, embedding, two look-ups, norm; two layers of 4 matmuls, 6 vector kernels and attention; LM
+    # head and sampling.
+    layer = [s.kind for s in found.timeline.device_spans if s.layer == 1]
+    assert layer == [
+        "matmul", "rope", "kv_cache_write", "kv_cache_write", "attention", "matmul", "add_rms_norm", "matmul", "swiglu",
+        "matmul", "add_rms_norm",
+    ]  # fmt: skip
+    captured_ns = 5 * 2_000 + 2 * (4 * 10_000 + 6 * 2_000 + 20_000) + 10_000 + 3 * 2_000
+    # 5 + 2 * 11 + 1 + 3 kernels have 30 gaps: 1 us before and after each attention, 30 ns elsewhere.
+    gaps_ns = 4 * 1_000 + 26 * 30
+    end_ns = kernels["token_cast"][1]
+    assert end_ns - kernels["update_parameters"][0] == captured_ns + gaps_ns
+    assert found.step.total_ns == end_ns + 7_000
+
+
+# ---- what a request sees ----
+
+
+def metrics(found: Prediction) -> dict[str, float]:
+    return {name: metric.value for name, metric in found.metrics.items()}
+
+
+def test_metrics_follow_from_the_steps() -> None:
+    made = scenario(workload__batch=4, workload__input_tokens=50, workload__output_tokens=10)
+    found = predict(case(made))
+    got = metrics(found)
+    assert got["tpot_ms"] == ms(step_ns(found.case, decode_batch(made)))
+    assert got["ttft_ms"] == ms(step_ns(found.case, Batch("prefill", (Group(4, 50, 0),))))
+    e2el_ms = got["ttft_ms"] + 9 * got["tpot_ms"]
+    assert got["e2el_ms"] == pytest.approx(e2el_ms)
+    assert got["output_throughput"] == pytest.approx(4 * 10 / (e2el_ms / 1000))
+    assert got["output_throughput_per_card"] == got["output_throughput"]
+    assert got["total_token_throughput"] == pytest.approx(4 * 60 / (e2el_ms / 1000))
+    assert got["decode_throughput"] == pytest.approx(4 / (got["tpot_ms"] / 1000))
+    assert got["peak_memory_bytes"] == found.memory.total
+
+
+def test_the_steady_decode_step_is_the_reported_one() -> None:
+    found = predict(case(scenario(workload__batch=4)))
+    assert metrics(found)["tpot_ms"] == ms(found.step.total_ns)
+
+
+def test_the_first_token_waits_for_the_chunk_that_ends_its_prefill() -> None:
+    # Chunks of 100: three requests of 60 end in chunk 1 (one), chunk 2 (two).
+    made = scenario(workload__batch=3, workload__input_tokens=60, engine__max_num_batched_tokens=100)
+    it = case(made)
+    chunks = prefill_batches(made)
+    assert [c.tokens for c in chunks] == [100, 80]
+    first, second = (step_ns(it, chunk) for chunk in chunks)
+    assert metrics(predict(it))["ttft_ms"] == pytest.approx(ms(first + 2 * (first + second)) / 3)
+
+
+def test_a_long_prefill_is_the_sum_of_its_chunks() -> None:
+    made = scenario(workload__input_tokens=700, engine__max_num_batched_tokens=100)
+    it = case(made)
+    assert metrics(predict(it))["ttft_ms"] == pytest.approx(ms(sum(step_ns(it, c) for c in prefill_batches(made))))
+
+
+def test_a_very_long_prefill_is_interpolated_between_its_chunks() -> None:
+    made = scenario(workload__input_tokens=7000, engine__max_num_batched_tokens=100)
+    it = case(made)
+    chunks = prefill_batches(made)
+    assert len(chunks) == 70 > MAX_CHUNKS
+    exact_ns = list(accumulate(step_ns(it, chunk) for chunk in chunks))[-1]
+    assert metrics(predict(it))["ttft_ms"] == pytest.approx(ms(exact_ns), rel=0.01)
+
+
+def test_an_output_of_one_token_ends_with_the_prefill() -> None:
+    got = metrics(predict(case(scenario(workload__output_tokens=1))))
+    assert got["e2el_ms"] == got["ttft_ms"]
+
+
+def test_every_metric_lies_in_its_interval() -> None:
+    for graph in ("eager", "ge_graph"):
+        found = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
+        for name, metric in found.metrics.items():
+            assert 0 < metric.low <= metric.value <= metric.high, name
+        tpot = found.metrics["tpot_ms"]
+        assert tpot.low < tpot.value < tpot.high  # a profile is never exact
+
+
+def test_a_prefill_scenario_still_has_a_decode_step() -> None:
+    made = scenario(workload__phase="prefill", workload__batch=2, workload__input_tokens=50)
+    found = predict(case(made))
+    assert metrics(found)["ttft_ms"] == ms(found.step.total_ns)  # all in one chunk
+    assert metrics(found)["tpot_ms"] == ms(step_ns(found.case, decode_batch(made)))
+
+
+# ---- knobs of the engine and the protocol ----
+
+
+def test_padding_costs_what_the_captured_size_costs() -> None:
+    def total(batch: int, sizes: tuple[int, ...]) -> int:
+        made = scenario(
+            workload__batch=batch, optimizations__graph="npugraph_ex", engine__cudagraph_capture_sizes=sizes
+        )
+        return predict(case(made)).step.total_ns
+
+    assert total(5, (256,)) > total(5, (8,)) >= total(5, (5,))
+
+
+def test_a_batch_off_the_grid_runs_eager() -> None:
+    off_grid = predict(case(scenario(
+        workload__batch=5, optimizations__graph="aclgraph", engine__cudagraph_capture_sizes=(4,))))  # fmt: skip
+    assert off_grid.graph == "eager"
+    assert off_grid.timeline == predict(case(scenario(workload__batch=5))).timeline
+    assert off_grid.cold_start.mode == "eager"
+
+
+def test_parameter_updates_are_there_in_captured_modes_only() -> None:
+    def updates(graph: str) -> int:
+        found = predict(case(scenario(optimizations__graph=graph)))
+        assert sum(isinstance(step, Replay) for step in found.plan.steps) == (graph != "eager")
+        return sum(isinstance(step, Update) for step in found.plan.steps)
+
+    assert {graph: updates(graph) for graph in ("eager", "aclgraph", "npugraph_ex", "ge_graph")} == {
+        "eager": 0, "aclgraph": 2, "npugraph_ex": 2, "ge_graph": 0,
+    }  # fmt: skip
+
+
+def test_waiting_more_often_is_never_faster() -> None:
+    times = [
+        predict(case(scenario(workload__batch=4, protocol__synchronize=where))).step.total_ns
+        for where in ("step", "layer", "op")
+    ]
+    assert times == sorted(times)
+    assert times[0] < times[2]
+
+
+def test_the_seed_moves_the_host_and_not_the_kernels() -> None:
+    noisy = hardware(host__jitter_sigma=0.1)
+    a, b = (predict(case(scenario(protocol__seed=seed), noisy)) for seed in (1, 2))
+    assert a.step.total_ns != b.step.total_ns
+    assert [one.kernel for one in launches(a.plan)] == [one.kernel for one in launches(b.plan)]
+
+
+# ---- cold start ----
+
+
+def test_an_eager_scenario_has_no_cold_start() -> None:
+    found = cold_start(case(scenario()))
+    assert (found.mode, found.compile_ms, found.capture_ms, found.shapes, found.break_even_steps) == (
+        "eager", 0, 0, 0, None,
+    )  # fmt: skip
+
+
+def test_capture_runs_every_captured_op_twice_for_each_size() -> None:
+    made = scenario(optimizations__graph="aclgraph", engine__cudagraph_capture_sizes=(1, 8))
+    it = case(made, model=PLAIN)
+    found = cold_start(it)
+    # Captured: embedding, two look-ups (aten), a norm; two layers of 4 matmuls, 5 fused calls and one cache write.
+    embed_us = 3 * (20 + 6 + 5 + 10) + (40 + 6 + 5 + 10)
+    layer_us = 4 * (30 + 21) + 6 * (40 + 21)
+    nodes = 4 + 2 * 10
+    one_ms = (2 * (embed_us + 2 * layer_us) + 60 * nodes) / 1000
+    assert found.recapture_ms == pytest.approx(one_ms)
+    assert found.capture_ms == pytest.approx(2 * one_ms)
+    assert (found.mode, found.shapes, found.compile_ms) == ("aclgraph", 2, 0)
+
+
+def test_torch_compile_traces_before_it_captures() -> None:
+    sizes = {"engine__cudagraph_capture_sizes": (1, 8)}
+    found = cold_start(case(scenario(optimizations__graph="npugraph_ex", **sizes)))
+    assert found.compile_ms == 3000
+    assert found.capture_ms == pytest.approx(2 * found.recapture_ms)
+
+
+def test_a_whole_graph_is_compiled_anew_for_each_shape() -> None:
+    made = scenario(optimizations__graph="ge_graph")
+    it = case(made)
+    found = cold_start(it)
+    captured = sum(len(b.ops) * b.repeat for b in predict(it).program.blocks if b.captured)
+    assert found.compile_ms == found.recapture_ms == pytest.approx(2000 + captured * 1)
+    assert (found.capture_ms, found.shapes) == (0, 1)
+
+
+def test_a_graph_has_paid_for_itself_after_some_steps() -> None:
+    made = scenario(optimizations__graph="ge_graph")
+    found = cold_start(case(made))
+    saved_ms = ms(
+        step_ns(case(scenario()), decode_batch(made)) - step_ns(case(made), decode_batch(made))
+    )  # fmt: skip
+    assert saved_ms > 0
+    assert found.break_even_steps is not None
+    assert (found.break_even_steps - 2) * saved_ms <= found.compile_ms <= found.break_even_steps * saved_ms
+
+
+def test_a_graph_that_saves_nothing_never_pays() -> None:
+    # Dispatch is free, the replay call takes a millisecond.
+    hw = hardware(
+        host__aten_python_us=0.0, host__matmul_python_us=0.0, host__fused_op_python_us=0.0, host__enqueue_us=0.0,
+        host__launch_us=0.0, host__tiling_us=0.0, host__model_execute_us=1000.0,
+    )  # fmt: skip
+    assert cold_start(case(scenario(optimizations__graph="ge_graph"), hw)).break_even_steps is None
+
+
+# ---- what forbids a case ----
+
+
+def test_a_case_that_can_run_has_no_problems() -> None:
+    assert check(case(scenario())) == []
+
+
+def test_problems_with_the_model_come_before_memory() -> None:
+    found = check(case(scenario(workload__input_tokens=100_000)))
+    assert found[0][0] == "workload.input_tokens"

@@ -1,0 +1,209 @@
+"""How sure a prediction is: intervals worked out by hand, what cancels in a ratio, what a step hangs on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, log, sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scenarios.batches import decode_batch
+from scenarios.model import Model, load_model
+from scenarios.schema import Scenario
+from sim.gains import NO_EFFECT, gains_of
+from sim.hardware.profile import Hardware
+from sim.plan import HostWork, Issue, Launch, Plan, Synchronize
+from sim.predict import Case, exposure_of, length_ns, plan_of
+from sim.uncertainty import Z90, Exposure, exposure, ratio_interval, sigma_of, step_interval
+from tests.scenarios.making import TINY, scenario
+from tests.sim.hardware_maker import hardware
+from tests.sim.plans import SYNCHRONIZE, launch, together
+
+#: Standard deviations that are easy to tell apart in a sum of squares.
+SIGMAS = {
+    "residual__matmul_sigma": 0.1, "residual__attention_sigma": 0.4, "residual__vector_sigma": 0.2,
+    "residual__device_sigma": 0.05, "residual__host_sigma": 0.3, "residual__host_class_sigma": 0.5,
+}  # fmt: skip
+HW = hardware(**SIGMAS)
+QWEN3_8B = load_model("Qwen3-8B")
+
+
+def kernel(kind: str, ns: int, gm_bytes: int = 0, host_ns: int = 0) -> Launch:
+    """A launch of `kind` whose signature is told apart by its bytes."""
+    made = launch(kind, ns, host_ns=host_ns)
+    return replace(made, kind=kind, kernel=replace(made.kernel, gm_bytes=gm_bytes))
+
+
+def on_device(*kernels: Launch, hw: Hardware = HW) -> Exposure:
+    """The exposure of a step that is made of these kernels, one after the other, and of nothing else."""
+    plan = together(*kernels)
+    step = sum(one.kernel.duration_ns for one in kernels)
+    assert length_ns(plan) == step
+    return exposure(step, round(1.05 * step), step, plan, hw)
+
+
+def case(made: Scenario, model: Model = TINY, hw: Hardware = HW) -> Case:
+    return Case(made, model, hw)
+
+
+# ---- the interval of a step ----
+
+
+def test_a_step_of_two_kernels_by_hand() -> None:
+    # 60 us of matmul, 40 us of a norm: weights 0.6 and 0.4 of a step that hangs on its device alone.
+    it = on_device(kernel("matmul", 60_000), kernel("rms_norm", 40_000))
+    assert (it.step_ns, it.device, it.host) == (100_000, pytest.approx(1.0), 0.0)
+    weights = sorted(weight for weight, _ in it.parts.values() if weight)
+    assert weights == pytest.approx([0.4, 0.6])
+    # (0.6 x 0.1)^2 + (0.4 x 0.2)^2 + 0.05^2 = 0.0125; 1.6449 standard deviations are 0.1839: exp(-0.1839) = 0.8320.
+    low, high = step_interval(it, HW)
+    assert low == pytest.approx(83_201, abs=2)
+    assert high == pytest.approx(120_191, abs=2)
+
+
+def test_equal_kernels_are_wrong_together_and_different_ones_on_their_own() -> None:
+    hw = hardware(**{**SIGMAS, "residual__device_sigma": 0.0})
+    equal = on_device(kernel("matmul", 50_000), kernel("matmul", 50_000), hw=hw)
+    different = on_device(kernel("matmul", 50_000), kernel("matmul", 50_000, gm_bytes=1), hw=hw)
+    # One error of 0.1, against two of 0.05 that are independent.
+    assert log(step_interval(equal, hw)[1] / 100_000) == pytest.approx(Z90 * 0.1)
+    assert log(step_interval(different, hw)[1] / 100_000) == pytest.approx(Z90 * 0.1 / sqrt(2))
+
+
+def test_host_calls_are_wrong_by_class() -> None:
+    # Three adds of 10 us and a matmul of 10 us on the host, whose kernels take no time to speak of.
+    calls = [Issue(kernel("add", 1, host_ns=10_000))] * 3 + [Issue(kernel("matmul", 1, host_ns=10_000))]
+    plan = Plan((*calls, SYNCHRONIZE), launch_thread=False, queue_depth=1)
+    it = exposure(40_000, 40_000, 42_000, plan, HW)
+    assert (it.device, it.host) == (0.0, pytest.approx(1.0))
+    assert it.parts["host", "aten"] == pytest.approx((0.75, 0.5))
+    assert it.parts["host", "matmul"] == pytest.approx((0.25, 0.5))
+    # (0.75 x 0.5)^2 + (0.25 x 0.5)^2 + 0.3^2 = 0.24625.
+    low, high = step_interval(it, HW)
+    assert high == pytest.approx(40_000 * exp(1.6449 * sqrt(0.24625)))
+    assert low == pytest.approx(40_000 * exp(-1.6449 * sqrt(0.24625)))
+
+
+def test_what_is_no_call_of_an_op_counts_as_the_graphs() -> None:
+    plan = Plan((HostWork("copy inputs", 30_000), Synchronize("synchronize", 10_000)), False, 1)
+    it = exposure(40_000, 40_000, 42_000, plan, HW)
+    assert it.parts == {("host", "graph"): pytest.approx((1.0, 0.5))}
+
+
+def test_which_residual_is_a_kinds() -> None:
+    assert {sigma_of(kind, HW) for kind in ("matmul", "batch_matmul", "quant_matmul")} == {0.1}
+    assert sigma_of("attention", HW) == 0.4
+    assert {sigma_of(kind, HW) for kind in ("rms_norm", "add", "kv_cache_write", "prepare_cpu")} == {0.2}
+
+
+SHARES = st.floats(0.0, 1.0)
+EXPOSURES = st.builds(
+    lambda ns, device, host, weights: Exposure(ns, device, host, {i: (w, 0.1) for i, w in enumerate(weights)}),
+    st.integers(1, 10**9), SHARES, SHARES, st.lists(SHARES, max_size=5),
+)  # fmt: skip
+
+
+@given(EXPOSURES)
+def test_intervals_are_symmetric_in_the_logarithm(it: Exposure) -> None:
+    low, high = step_interval(it, HW)
+    assert low <= it.step_ns <= high
+    assert low * high == pytest.approx(it.step_ns**2)
+
+
+@given(EXPOSURES, st.sampled_from(["device_sigma", "host_sigma"]), st.floats(1.0, 5.0))
+def test_a_wider_spread_is_a_wider_interval(it: Exposure, name: str, factor: float) -> None:
+    wider = hardware(**{**SIGMAS, f"residual__{name}": factor * SIGMAS[f"residual__{name}"]})
+    assert step_interval(it, wider)[0] <= step_interval(it, HW)[0]
+    assert step_interval(it, wider)[1] >= step_interval(it, HW)[1]
+
+
+@pytest.mark.parametrize("name", ["matmul", "attention", "vector", "device", "host", "host_class"])
+def test_each_residual_widens_the_interval_of_a_real_step(name: str) -> None:
+    # A step that hangs on both: kernels of a larger model, called one by one.
+    made = scenario(workload__batch=64, workload__input_tokens=4000)
+    wider = hardware(**{**SIGMAS, f"residual__{name}_sigma": 1.0})
+    plain, wide = (
+        step_interval(exposure_of(case(made, QWEN3_8B, hw), decode_batch(made)), hw) for hw in (HW, wider)
+    )  # fmt: skip
+    assert wide[0] < plain[0] < plain[1] < wide[1]
+
+
+# ---- the interval of a ratio ----
+
+
+def test_what_two_steps_share_cancels_in_their_ratio() -> None:
+    a = on_device(kernel("matmul", 60_000), kernel("rms_norm", 40_000, gm_bytes=1))
+    b = on_device(kernel("matmul", 60_000), kernel("rms_norm", 20_000, gm_bytes=2))
+    # Weights 0.6 and 0.75 of the one matmul, 0.4 and 0.25 of two norms; the device cancels: 0.015^2 + 0.08^2 + 0.05^2.
+    value, low, high = ratio_interval(a, b, HW)
+    assert value == 1.25
+    assert log(high / value) == pytest.approx(1.6449 * sqrt(0.009125))
+    assert low * high == pytest.approx(value**2)
+    # Alone each is less sure than their ratio would be if it were put together from the two.
+    assert high < step_interval(a, HW)[1] / step_interval(b, HW)[0]
+
+
+@given(EXPOSURES)
+def test_a_step_is_exactly_as_long_as_itself(it: Exposure) -> None:
+    assert ratio_interval(it, it, HW) == (1.0, 1.0, 1.0)
+
+
+@given(EXPOSURES, EXPOSURES)
+def test_a_ratio_turned_round_is_its_inverse(a: Exposure, b: Exposure) -> None:
+    value, low, high = ratio_interval(a, b, HW)
+    assert ratio_interval(b, a, HW) == pytest.approx((1 / value, 1 / high, 1 / low))
+
+
+def test_a_slower_host_is_no_excuse_for_a_kernel() -> None:
+    # Both steps wait for one host alike: its error cancels, however large.
+    calls = [Issue(kernel("add", 1, host_ns=10_000))] * 4
+    plan = Plan((*calls, SYNCHRONIZE), launch_thread=False, queue_depth=1)
+    a, b = (exposure(ns, ns, round(1.05 * ns), plan, HW) for ns in (40_000, 20_000))
+    assert ratio_interval(a, b, HW) == pytest.approx((2.0, 2.0, 2.0))
+
+
+# ---- what a step hangs on ----
+
+
+def test_a_host_bound_step_hangs_on_the_host() -> None:
+    made = scenario(workload__batch=1)
+    it = exposure_of(case(made), decode_batch(made))
+    assert it.host == pytest.approx(1.0, abs=0.05)
+    assert it.device == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_graph_step_hangs_on_the_device() -> None:
+    made = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
+    it = exposure_of(case(made, QWEN3_8B), decode_batch(made))
+    assert it.device == pytest.approx(1.0, abs=0.1)
+    assert it.host == pytest.approx(0.0, abs=0.1)
+
+
+@pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
+def test_the_elasticities_foretell_another_board(graph: str) -> None:
+    made = scenario(workload__batch=16, optimizations__graph=graph)
+    it, batch = case(made, QWEN3_8B), decode_batch(made)
+    found = exposure_of(it, batch)
+    for device, host in ((1.1, 1.0), (1.0, 1.1), (0.9, 0.95)):
+        played = length_ns(plan_of(it, batch, host, device))
+        foretold = found.step_ns * device**found.device * host**found.host
+        assert played == pytest.approx(foretold, rel=0.02)
+
+
+# ---- verdicts ----
+
+
+@pytest.mark.parametrize("sigma", [0.01, 0.2, 5.0])
+def test_a_gain_whose_interval_holds_one_is_not_distinguishable(sigma: float) -> None:
+    made = scenario(workload__batch=4, optimizations__graph="ge_graph")
+    found = gains_of(case(made, load_model("Qwen3-0.6B"), hardware(**{**SIGMAS, "residual__vector_sigma": sigma})))
+    for gain in found.gains:
+        held = gain.low <= 1 <= gain.high
+        still = max(abs(end - 1) for end in (gain.low, gain.alone_ratio, gain.high)) < NO_EFFECT
+        if gain.verdict != "not applicable":
+            assert (gain.verdict == "not distinguishable") == (held and not still), gain
+    # RoPE as one kernel: its parts are known within a percent, or only within a factor of many.
+    rope = next(gain for gain in found.gains if gain.switch == "fusion.rope")
+    assert rope.verdict == {0.01: "gain", 0.2: "gain", 5.0: "not distinguishable"}[sigma]
