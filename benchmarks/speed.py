@@ -1,0 +1,200 @@
+"""How fast the prediction is: the cold command, one further what-if in a process, a 70B model, memory, the two players.
+
+    python benchmarks/speed.py [--repeats N] [--json FILE]
+
+Nothing here fails a build: the machine decides the numbers. Each is shown beside its bound and as a multiple of a loop
+of plain Python that runs in between, so that runs on different or busy machines can be compared. Only the standard
+library measures, and the project is imported after the commands have been measured: a child's peak memory begins with
+that of the process it was forked from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+SEED, LARGE = "qwen3_8b_decode", "llama_3_1_70b_w4a16_decode"
+FORBIDDEN = ("torch", "torch_npu", "pandas", "scipy")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result. values: of each repeat, in `unit`. bound: what the median should stay below, or None."""
+
+    name: str
+    unit: str
+    values: list[float]
+    bound: float | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def verdict(self) -> str:
+        if self.bound is None:
+            return ""
+        return "PASS" if self.median < self.bound else "over"
+
+
+def reference_ms() -> float:
+    """A fixed loop of what a simulator does most: integers, a dict and a list. Milliseconds of CPU time."""
+    begin = process_time()
+    clock = 0
+    ends: list[int] = []
+    last: dict[int, int] = {}
+    for i in range(200_000):
+        clock = max(clock, last.get(i & 63, 0)) + (i * 2654435761 & 1023)
+        last[i & 63] = clock
+        ends.append(clock)
+    assert len(ends) == 200_000
+    return 1000 * (process_time() - begin)
+
+
+def timed_ms(work: Callable[[], object]) -> float:
+    """CPU time of one call, milliseconds. Garbage of earlier calls is not paid for here."""
+    gc.collect()
+    begin = process_time()
+    work()
+    return 1000 * (process_time() - begin)
+
+
+def child(code: str, *arguments: str) -> tuple[float, float, str]:
+    """(CPU seconds, peak memory in MB, standard output) of a fresh interpreter that runs `code`."""
+    with TemporaryDirectory() as folder:
+        shown = Path(folder) / "shown"
+        with shown.open("wb") as out:
+            process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=out, cwd=ROOT)
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{arguments} ended with {process.returncode}")
+        # Linux counts kibibytes, macOS bytes.
+        peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return usage.ru_utime + usage.ru_stime, peak / 1e6, shown.read_text(encoding="utf-8")
+
+
+COMMAND = "import cli, sys; cli.main()"
+LIST_MODULES = """
+import cli, sys
+try:
+    cli.main()
+except SystemExit as stop:
+    assert not stop.code
+print("modules:", *sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def cold_rows(repeats: int) -> Iterator[Row]:
+    """The command in a fresh process, as a user runs it."""
+    with TemporaryDirectory() as folder:
+        answer, trace = str(Path(folder) / "answer.json"), str(Path(folder) / "trace.json")
+        child(COMMAND, "run", SEED, "--json", answer)  # fills the caches of the disk and of bytecode
+        what_ifs = len(json.loads(Path(answer).read_text(encoding="utf-8"))["gains"])
+        runs = [child(COMMAND, "run", SEED) for _ in range(repeats)]
+        yield Row(f"cold `whatif run`, {what_ifs} what-ifs alone and in the waterfall", "s", [r[0] for r in runs], 1.5)
+        yield Row("  its peak memory", "MB", [r[1] for r in runs], 150)
+        runs = [child(COMMAND, "run", LARGE, "--json", answer, "--trace", trace) for _ in range(repeats)]
+        yield Row("cold `whatif run` of 70B with --json and --trace", "s", [r[0] for r in runs])
+        yield Row("  its peak memory", "MB", [r[1] for r in runs], 150)
+        _, _, shown = child(LIST_MODULES, "run", SEED, "--json", answer, "--trace", trace)
+        loaded = shown.rpartition("modules:")[2].split()
+        yield Row(f"{', '.join(FORBIDDEN)} loaded by it", "", [float(len({*FORBIDDEN} & {*loaded}))], 1)
+
+
+def warm_rows(repeats: int) -> Iterator[Row]:
+    """What-ifs inside a process that has answered one question. Each repeat asks for a batch not seen before."""
+    from scenarios.batches import reported_batch
+    from scenarios.loader import load_scenario
+    from sim.answer import case_of
+    from sim.predict import Case, predict, step_ns
+
+    for name, bound in ((SEED, 20.0), (LARGE, 60.0)):
+        case = case_of(load_scenario(name))
+        predict(case)
+        scenario = case.scenario
+        batches = iter(range(scenario.workload.batch + 1, 10_000))
+
+        def changed(case: Case = case, batches: Iterator[int] = batches) -> Case:
+            workload = case.scenario.workload.model_copy(update={"batch": next(batches)})
+            return case.with_scenario(case.scenario.model_copy(update={"workload": workload}))
+
+        def step(case: Case) -> int:
+            return step_ns(case, reported_batch(case.scenario))
+
+        cases = [changed() for _ in range(repeats)]
+        label = f"{case.model.name}, {case.model.layers} layers"
+        yield Row(f"one further what-if: a step ({label})", "ms", [timed_ms(partial(step, c)) for c in cases], bound)
+        cases = [changed() for _ in range(repeats)]
+        yield Row("  step, TTFT, TPOT, memory, timeline", "ms", [timed_ms(partial(predict, c)) for c in cases], bound)
+
+
+def player_rows(repeats: int) -> Iterator[Row]:
+    """The SimPy engine and its recurrence on the same plan."""
+    from scenarios.batches import reported_batch
+    from scenarios.build import build
+    from scenarios.loader import load_scenario
+    from sim import engine, recurrence
+    from sim.answer import case_of
+    from sim.host import make_plan
+
+    case = case_of(load_scenario("qwen3_8b_910b2_eager"))
+    batch = reported_batch(case.scenario)
+    plan = make_plan(build(case.scenario, case.model, batch), case.hardware, case.conditions)
+    assert engine.times(plan).end_ns == recurrence.total_ns(plan)
+    slow = [timed_ms(lambda: engine.times(plan)) for _ in range(repeats)]
+    # A single one is too short for the clock.
+    fast = [timed_ms(lambda: [recurrence.times(plan) for _ in range(20)]) / 20 for _ in range(repeats)]
+    yield Row("SimPy engine, 2,053 kernels issued one by one", "ms", slow)
+    yield Row("recurrence, the same plan", "ms", fast)
+    yield Row("  engine / recurrence", "x", [statistics.median(slow) / statistics.median(fast)])
+
+
+def table(rows: list[Row], reference: float) -> str:
+    """The rows as text. x reference: the median over the reference loop's, for times."""
+    lines = [f"{'':<66} {'median':>9} {'best':>9} {'':<4} {'x loop':>8} {'bound':>8}"]
+    for row in rows:
+        loops = {"s": 1000.0, "ms": 1.0}.get(row.unit)
+        ratio = f"{row.median * loops / reference:.2f}" if loops else ""
+        bound = f"{row.bound:.4g}" if row.bound is not None else ""
+        numbers = f"{row.median:>9.3f} {min(row.values):>9.3f} {row.unit:<4} {ratio:>8} {bound:>8} {row.verdict}"
+        lines.append(f"{row.name:<66} {numbers}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time and memory of a prediction beside their bounds.")
+    parser.add_argument("--repeats", type=int, default=5, help="repeats of each measurement (default 5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers as JSON too")
+    given = parser.parse_args()
+    rows: list[Row] = []
+    loops: list[float] = []
+    for part in (cold_rows, warm_rows, player_rows):
+        for row in part(given.repeats):
+            rows.append(row)
+            loops.append(reference_ms())
+    reference = statistics.median(loops)
+    print(table(rows, reference))
+    print(f"loop: 200,000 rounds of plain Python, {reference:.1f} ms (median of {len(loops)} in between); CPU times")
+    if given.json:
+        results = [{**asdict(row), "median": row.median, "verdict": row.verdict} for row in rows]
+        document = {"python": sys.version.split()[0], "reference_loop_ms": reference, "rows": results}
+        given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
