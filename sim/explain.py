@@ -187,11 +187,19 @@ def _verdict(
             f"{prediction.case.hardware.chip.cube_flops_per_ns / 1000:.0f} at peak"
         )
     else:
-        small = [r for r in rows if _LIMIT[r.bound] == "vector-bound"]
-        count = sum(r.count for r in small)
-        mean_us = sum(r.total_us for r in small) / max(1, count)
-        detail = f"{count:,} small kernels of {mean_us:.1f} us on average, most of it start-up of their cores"
+        detail = _vector_detail([r for r in rows if _LIMIT[r.bound] == "vector-bound"])
     return name, f"{share:.0%} of kernel time is {name}: {detail}; the device is idle for {free:.0%} of the step"
+
+
+def _vector_detail(rows: list[KernelRow]) -> str:
+    """What the vector cores are busy with: starting up for many small kernels, or the work of a large one."""
+    count, total = sum(r.count for r in rows), sum(r.total_us for r in rows)
+    top = max(rows, key=lambda r: r.total_us)
+    if sum(r.total_us for r in rows if r.bound == "launch") > total / 2:
+        return f"{count:,} small kernels of {total / count:.1f} us on average, most of it start-up of their cores"
+    return (
+        f"{total / 1000:.2f} ms of work on the vector cores, most of it in {top.op_type} ({top.total_us / 1000:.2f} ms)"
+    )
 
 
 def _cube_ms(prediction: Prediction, rows: tuple[KernelRow, ...]) -> float:

@@ -98,10 +98,11 @@ def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bo
     # Operands and outputs pass through L2; what does not fit there cannot come faster than HBM gives it.
     stream += max((work.gm_bytes - weights) / memory.cube_gbps, (split.hbm - weights) / hbm_rate(cores, hw))
     # Loading counts by itself: it is the last leg of the stream, and again wherever shares read the same bytes.
-    body = max(multiply + stream, load, _vector_ns(work, hw, program))
+    beside = _vector_ns(work, hw, program)
+    body = max(multiply + stream, load, beside)
     if grid.splits > 1:
         body += 1000 * kernel.split_us + 4 * shape.batch * shape.m * shape.n * grid.splits / memory.cube_gbps
-    return Cost(start_ns(hw, program, cores, repeat), body, cores, multiply, max(stream, load), split.hbm)
+    return Cost(start_ns(hw, program, cores, repeat), body, cores, multiply, max(stream, load), split.hbm, beside)
 
 
 def _share_ns(shape: MatmulShape, hw: Hardware, rows: int, cols: int, depth: float) -> tuple[float, float, int]:

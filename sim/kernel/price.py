@@ -70,6 +70,8 @@ def _time(work: Work, hw: Hardware, cost: Cost, lane: Lane) -> KernelTime:
     on_cube = lane != "AI_VECTOR_CORE"
     if cost.head_ns >= cost.body_ns:
         bound: Bound = "launch"
+    elif cost.beside_ns > max(cost.compute_ns, cost.memory_ns):
+        bound = "vector"
     elif cost.compute_ns >= cost.memory_ns:
         bound = "cube" if on_cube else "vector"
     else:
