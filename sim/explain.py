@@ -195,7 +195,7 @@ def _vector_detail(rows: list[KernelRow]) -> str:
     """What the vector cores are busy with: starting up for many small kernels, or the work of a large one."""
     count, total = sum(r.count for r in rows), sum(r.total_us for r in rows)
     top = max(rows, key=lambda r: r.total_us)
-    if sum(r.total_us for r in rows if r.bound == "launch") > total / 2:
+    if sum(r.total_us for r in rows if r.bound in ("launch", "ai_cpu")) > total / 2:
         return f"{count:,} small kernels of {total / count:.1f} us on average, most of it start-up of their cores"
     return (
         f"{total / 1000:.2f} ms of work on the vector cores, most of it in {top.op_type} ({top.total_us / 1000:.2f} ms)"

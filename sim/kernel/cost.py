@@ -14,7 +14,8 @@ class Cost:
 
     head_ns: before and beside the work (launch, instruction fetch, synchronisation). body_ns: the work. cores: cores
     started (cube cores, or vector cores of a vector kernel). compute_ns, memory_ns: what the computing and the moving
-    alone would take: the greater is the bound. hbm_bytes: traffic to HBM. beside_ns: work of the vector cores beside the cube.
+    alone would take: the greater is the bound. hbm_bytes: traffic to HBM. beside_ns: work of the vector cores beside
+    the cube.
     """
 
     head_ns: float
