@@ -10,7 +10,8 @@ from typing import Literal
 
 from scenarios.program import DType, Format, Group
 
-Unit = Literal["cube", "vector", "mix", "ai_cpu", "copy"]
+Unit = Literal["cube", "vector", "mix", "ai_cpu", "copy", "link"]
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,16 @@ class FixedShape:
     key: str
 
 
-Shape = MatmulShape | RowsShape | FlatShape | AttentionShape | FixedShape
+@dataclass(frozen=True, slots=True)
+class CollectiveShape:
+    """A collective over `ranks`; `bytes` of the whole tensor: what is reduced, or what is there after gathering."""
+
+    op: Collective
+    bytes: int
+    ranks: int
+
+
+Shape = CollectiveShape | MatmulShape | RowsShape | FlatShape | AttentionShape | FixedShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,8 @@ class Work:
     where they fit. write_bytes: outputs. All bytes are those that cross the border of the cores (global memory), once
     each. program: which kernel program runs it (a kind of the catalogue or a program of the hardware profile; "" picks
     one by the shape). pieces: separate runs of memory that the traffic is cut into where it is not contiguous (slices,
-    transposes); each costs a DMA start.
+    transposes); each costs a DMA start. prefetched_bytes: part of the cold reads that a prefetch has sent to L2 ahead,
+    together with prefetched_together_bytes in all (more than L2 keeps is lost again before it is read).
     """
 
     unit: Unit
@@ -84,6 +95,8 @@ class Work:
     write_bytes: int = 0
     program: str = ""
     pieces: int = 0
+    prefetched_bytes: int = 0
+    prefetched_together_bytes: int = 0
 
     @property
     def gm_bytes(self) -> int:

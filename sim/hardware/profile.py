@@ -18,7 +18,7 @@ from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.files.document import Document, Entry, Node
 from scenarios.files.validation import validate
 from scenarios.files.yaml12 import read_document
-from sim.hardware.sections import Chip, Graph, Host, Kernel, Memory, Program, Residual
+from sim.hardware.sections import Chip, Collective, Graph, Host, Kernel, Memory, Program, Residual
 
 SHIPPED = Path(__file__).parent
 
@@ -38,11 +38,15 @@ ALIASES = {
 }
 
 SECTIONS: dict[str, type[Any]] = {"chip": Chip, "memory": Memory, "kernel": Kernel, "host": Host,
-                                  "residual": Residual, "graph": Graph}  # fmt: skip
+                                  "residual": Residual, "graph": Graph, "collective": Collective}  # fmt: skip
 #: Programs that the cost model falls back on, so a profile must have them; and the fixed time of an unknown AI CPU
 #: kernel.
 NEEDED_PROGRAMS = ("elementwise", "row_wise", "matmul", "quant_matmul", "attention", "attention_prefill")
 NEEDED_FIXED = ("ai_cpu",)
+#: Rates and counts of the collective section that times are divided by.
+DIVISORS = tuple(
+    f.name for f in fields(Collective) if f.name.endswith("_gbps") or f.name.startswith("dies_") or "_cores" in f.name
+)
 
 _MAX_EXTENDS = 8
 _Value = Annotated[StrictInt | StrictFloat, Field(ge=0, allow_inf_nan=False)]
@@ -98,12 +102,16 @@ class Profile(_Part):
     host: _schema("HostPart", Host)  # type: ignore[valid-type]
     residual: _schema("ResidualPart", Residual)  # type: ignore[valid-type]
     graph: _schema("GraphPart", Graph)  # type: ignore[valid-type]
+    collective: _schema("CollectivePart", Collective)  # type: ignore[valid-type]
 
     @model_validator(mode="after")
     def _usable(self) -> Profile:
         for section, name in (("chip", "clock_mhz"), ("chip", "cube_cores"), ("memory", "hbm_gbps")):
             if not getattr(getattr(self, section), name).value:
                 raise ValueError(f"{section}.{name} must be greater than 0")
+        for name in DIVISORS:
+            if not getattr(self.collective, name).value:
+                raise ValueError(f"collective.{name} must be greater than 0")
         if missing := [p for p in NEEDED_PROGRAMS if p not in self.programs]:
             raise ValueError(f"programs: {', '.join(missing)} missing")
         if missing := [k for k in NEEDED_FIXED if k not in self.fixed_us]:
@@ -139,6 +147,7 @@ class Hardware:
     host: Host
     residual: Residual
     graph: Graph
+    collective: Collective
     profile: Profile
 
 

@@ -74,6 +74,8 @@ class Kernel:
     instruction over one register (256 bytes: 64 FP32 lanes). piece_ns: start of one DMA transfer on a core. burst_ns:
     each further run of memory in a strided transfer. cube_efficiency: part of its peak that the cube reaches inside a
     tile. tile_us: start of one output tile. split_us: combining the parts of a product that is split along K.
+    jitter_sigma: log-normal spread of one kernel's time from run to run, which other ranks wait for; long
+    kernels spread no more than one of jitter_cap_us.
     """
 
     start_us: float
@@ -85,6 +87,8 @@ class Kernel:
     cube_efficiency: float
     tile_us: float
     split_us: float
+    jitter_sigma: float
+    jitter_cap_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,8 @@ class Program:
 class Host:
     """Host costs, microseconds.
 
-    *_python_us: the Python thread per call, by class of call. enqueue, launch, tiling: the launch path.
+    *_python_us: the Python thread per call, by class of call. enqueue, launch, tiling: the launch path. rank_skew_us:
+    mean time by which the host of one rank begins a step later than the first.
     """
 
     aten_python_us: float
@@ -125,6 +130,7 @@ class Host:
     input_copy_us: float
     attention_update_us: float
     jitter_sigma: float
+    rank_skew_us: float
     queue_depth: int
 
 
@@ -134,7 +140,8 @@ class Residual:
 
     matmul, attention, vector: one kernel signature of that family, whole shapes held out. device: all kernels of a
     device together (another board or clock). host: all host times together (another processor, another load).
-    host_class: one class of host call against the others.
+    host_class: one class of host call against the others. rank_skew: how late ranks begin, from one measurement to
+    another.
     """
 
     matmul_sigma: float
@@ -143,6 +150,7 @@ class Residual:
     device_sigma: float
     host_sigma: float
     host_class_sigma: float
+    rank_skew_sigma: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +165,81 @@ class Graph:
     compile_node_us: float
     compile_fixed_us: float
     trace_fixed_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """Links between dies, and what HCCL's collectives cost on them.
+
+    dies_per_card, dies_per_server, dies_per_pod: how dies are grouped; a pod is what HCCS reaches without RoCE.
+    full_mesh: 1 where each two dies of a server have a link of their own, 0 where each die has one port to a switch.
+    ai_cpu_default: 1 where HCCL unfolds on the AI CPU unless told otherwise, 0 where the host does.
+
+    Rates, in one direction: hccs_peak_gbps of the link (full mesh) or port on paper. hccs_gbps, sio_gbps, pod_gbps,
+    roce_gbps: what copies sustain inside a server, between the two dies of a card, between servers of a pod, beyond.
+    aiv_gbps: what all vector cores of a die pull from other dies; aiv_core_gbps: one of them. reduce_gbps,
+    aiv_reduce_gbps: reducing what arrives, beside receiving it. hccs_us, sio_us, pod_us, roce_us: latency of a message.
+
+    Times: *_start_us: before the first byte, by expansion mode; ai_cpu_idle_us more where the device was idle, so that
+    nothing hides the unfolding. step_us, reduce_step_us: one step of an algorithm made of copies, and what a reducing
+    one takes more. aiv_step_us: one phase of a kernel on vector cores. inter_choice_us: latency that HCCL assumes when
+    it chooses between algorithms over servers.
+
+    Cores: aiv_cores_per_rank; aiv_min_cores, aiv_min_reduce_cores, aiv_max_cores: limits.
+
+    Thresholds, bytes: aiv_*_bytes: largest message on vector cores inside a server (all-gather and all-to-all: a
+    rank's or a peer's share; reduce-scatter: what one rank keeps; all-reduce: the message over the ranks),
+    aiv_graph_bytes the same in a whole graph; aiv_pod_*_bytes over servers of a pod, 0 for never.
+    aiv_one_shot_bytes, one_shot_bytes: largest all-reduce in which each rank reads all others' whole message.
+    flat_bytes: largest message, by dies of a server, for which ranks of several servers form one flat NHR.
+
+    In a network: aiv_busy_share: what vector cores take longer for the bytes when their data come from other kernels
+    instead of from the benchmark's last turn. arrival_us, arrival_mean_us: what ranks add by not arriving together,
+    median and mean. sigma: standard deviation of the logarithm of measured over predicted.
+    """
+
+    dies_per_card: int
+    dies_per_server: int
+    dies_per_pod: int
+    full_mesh: int
+    ai_cpu_default: int
+    hccs_peak_gbps: float
+    hccs_gbps: float
+    hccs_us: float
+    sio_gbps: float
+    sio_us: float
+    pod_gbps: float
+    pod_us: float
+    roce_gbps: float
+    roce_us: float
+    host_start_us: float
+    ai_cpu_start_us: float
+    ai_cpu_idle_us: float
+    step_us: float
+    reduce_step_us: float
+    reduce_gbps: float
+    aiv_step_us: float
+    aiv_gbps: float
+    aiv_core_gbps: float
+    aiv_reduce_gbps: float
+    aiv_cores_per_rank: int
+    aiv_min_cores: int
+    aiv_min_reduce_cores: int
+    aiv_max_cores: int
+    aiv_all_reduce_bytes: int
+    aiv_all_gather_bytes: int
+    aiv_reduce_scatter_bytes: int
+    aiv_all_to_all_bytes: int
+    aiv_graph_bytes: int
+    aiv_pod_all_reduce_bytes: int
+    aiv_pod_all_gather_bytes: int
+    aiv_pod_reduce_scatter_bytes: int
+    aiv_pod_all_to_all_bytes: int
+    aiv_one_shot_bytes: int
+    one_shot_bytes: int
+    flat_bytes: int
+    inter_choice_us: float
+    aiv_busy_share: float
+    arrival_us: float
+    arrival_mean_us: float
+    sigma: float

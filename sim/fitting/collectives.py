@@ -1,0 +1,164 @@
+"""Fit the links' numbers to measured collectives: `python -m sim.fitting.collectives [--write]`.
+
+Robust least squares on logarithms, as for kernels; what is held out is a whole point (operation, ranks, bytes), however
+many rows it has. scipy is imported only when a fit runs (the extra `fit`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from math import ceil, exp, log, log1p
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from sim.accuracy.collectives import op_of, predicted_us
+from sim.accuracy.score import percentile
+from sim.collective.price import price_collective
+from sim.fitting.kernels import PRIOR, ROBUST
+from sim.hardware.files import write_numbers
+from sim.hardware.profile import SHIPPED, Hardware, load_hardware
+from sim.measured.files import CollectiveRow, read_collectives
+from sim.uncertainty import Z90
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "collectives.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Numbers of one family's `collective` section: where they are written, on whose rows they are fitted, and from
+    where a fit starts (it is pulled there where rows do not decide)."""
+
+    into: str
+    hardware: str
+    parameters: Mapping[str, float]
+
+
+FAMILIES = (
+    Links(
+        "atlas_a3_die", "atlas_a3_die",
+        {
+            "hccs_gbps": 213, "ai_cpu_start_us": 30, "ai_cpu_idle_us": 70, "step_us": 2, "reduce_step_us": 1.2,
+            "reduce_gbps": 900, "aiv_step_us": 4, "aiv_gbps": 165, "aiv_core_gbps": 16.6, "aiv_reduce_gbps": 250,
+            "aiv_busy_share": 0.5, "arrival_us": 1.2,
+        },
+    ),
+    Links("atlas_a2_910b2", "atlas_a2_910b4", {"hccs_gbps": 18.3, "reduce_gbps": 196}),
+)  # fmt: skip
+
+
+def points(links: Links, path: Path = REFERENCE) -> dict[tuple[str, int, int], list[CollectiveRow]]:
+    """The family's scored rows by (operation, ranks, bytes of the whole tensor)."""
+    found: dict[tuple[str, int, int], list[CollectiveRow]] = {}
+    for row in read_collectives(path):
+        if row.hardware == links.hardware and row.scored:
+            whole = row.bytes * (row.ranks if row.shard else 1)
+            found.setdefault((op_of(row.op), row.ranks, whole), []).append(row)
+    return found
+
+
+def with_numbers(hw: Hardware, values: Mapping[str, float]) -> Hardware:
+    """`hw` with other numbers in its `collective` section."""
+    numbers: dict[str, Any] = dict(values)
+    return replace(hw, collective=replace(hw.collective, **numbers))
+
+
+def residuals(values: Mapping[str, float], rows: Sequence[CollectiveRow], hw: Hardware) -> list[float]:
+    """ln(predicted / measured) of each row."""
+    tried = with_numbers(hw, values)
+    return [log(predicted_us(row, tried) / row.mean_us) for row in rows]
+
+
+def fit(links: Links, rows: Sequence[CollectiveRow], hw: Hardware) -> dict[str, float]:
+    """The numbers that fit `rows` best; fitted as logarithms, so they stay positive."""
+    least_squares = import_module("scipy.optimize").least_squares
+
+    names = list(links.parameters)
+    start = [log(v) for v in links.parameters.values()]
+
+    def objective(x: Any) -> list[float]:
+        pulls = [PRIOR * (v - s) for v, s in zip(x, start, strict=True)]
+        return [*residuals({n: exp(v) for n, v in zip(names, x, strict=True)}, rows, hw), *pulls]
+
+    found = least_squares(objective, start, loss="soft_l1", f_scale=ROBUST, diff_step=0.01, max_nfev=60)
+    price_collective.cache_clear()  # full of devices that will not come again
+    return {name: exp(v) for name, v in zip(names, found.x, strict=True)}
+
+
+def held_out(links: Links, hw: Hardware) -> list[tuple[CollectiveRow, float]]:
+    """(row, absolute relative error) of each row, predicted by a fit that has not seen its point."""
+    by_point = points(links)
+    result = []
+    for left, rows in by_point.items():
+        values = fit(links, [row for point, seen in by_point.items() if point != left for row in seen], hw)
+        result += [(row, abs(exp(r) - 1)) for row, r in zip(rows, residuals(values, rows, hw), strict=True)]
+    return result
+
+
+def interval(links: Links, hw: Hardware, draws: int) -> dict[str, tuple[float, float]]:
+    """5th and 95th percentile of each number over fits to points drawn with replacement."""
+    groups, generator = list(points(links).values()), random.Random(0)
+    fits = [
+        fit(links, [row for rows in generator.choices(groups, k=len(groups)) for row in rows], hw) for _ in range(draws)
+    ]
+    ordered = {name: sorted(f[name] for f in fits) for name in links.parameters}
+    cut = int(0.05 * draws)
+    return {name: (values[cut], values[-1 - cut]) for name, values in ordered.items()}
+
+
+def calibrate(
+    folder: Path, draws: int = 0, check: bool = True
+) -> list[tuple[Links, list[tuple[CollectiveRow, float]]]]:
+    """Fit each family and write its numbers into the profiles in `folder`; the held-out errors, if `check`."""
+    done = []
+    for links in FAMILIES:
+        path = folder / f"{links.into}.yaml"
+        hw = with_numbers(load_hardware.__wrapped__(str(path)), links.parameters)
+        values = fit(links, [row for rows in points(links).values() for row in rows], hw)
+        errors = held_out(links, hw) if check else []
+        if errors and links.into == "atlas_a3_die":
+            ordered = sorted(e for _, e in errors)
+            values["sigma"] = log1p(ordered[ceil(0.9 * len(ordered)) - 1]) / Z90
+        spans = interval(links, hw, draws) if draws else {}
+        write_numbers(
+            path,
+            {f"collective.{name}": value for name, value in values.items()},
+            {f"collective.{name}": span for name, span in spans.items()},
+        )
+        done.append((links, errors))
+    return done
+
+
+def table(results: Sequence[tuple[Links, list[tuple[CollectiveRow, float]]]]) -> str:
+    """Held-out errors by family, operation and ranks."""
+    lines = [f"{'held out':40} {'rows':>5} {'median':>7} {'P90':>7}"]
+    for links, errors in results:
+        kinds: dict[str, list[float]] = {}
+        for row, error in errors:
+            kinds.setdefault(f"{op_of(row.op)} {row.ranks}", []).append(error)
+        kinds["all"] = [e for _, e in errors]
+        for kind, found in kinds.items():
+            ordered = sorted(found)
+            name = f"{links.hardware} {kind}"
+            lines.append(f"{name:40} {len(ordered):5} {median(ordered):7.1%} {percentile(ordered, 0.9):7.1%}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--bootstrap", type=int, default=0, help="draws for the intervals (the profiles took 100)")
+    parser.add_argument("--out", type=Path, help="folder of profiles to write into")
+    parser.add_argument("--write", action="store_true", help="write into the shipped profiles")
+    options = parser.parse_args(arguments)
+    target = SHIPPED if options.write else options.out
+    if target is None:
+        parser.error("--write or --out FOLDER")
+    print(table(calibrate(target, options.bootstrap)))
+
+
+if __name__ == "__main__":
+    main()
