@@ -142,6 +142,8 @@ class Optimizations(Part):
     graph: Graph = "eager"
     """How the host issues: op by op; torch.npu.graph capture as vLLM-Ascend does; torch.compile capture; whole
     graph."""
+    graph_prefill: Switch = False
+    """Compile prefill steps too, each for its exact shape (ge_graph only)."""
     kv: KvCache = KvCache()
     weights: Weights = "bf16"
     """Weight and activation types of the linear layers."""

@@ -14,11 +14,12 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, log1p
+from math import ceil, exp
 from pathlib import Path
 
 from sim.fitting.host import fit_host
 from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, program_name, put, read_samples
+from sim.fitting.ranks import fit_rank_skew
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import SHIPPED, Hardware, load_hardware
 from sim.uncertainty import Z90, family_of
@@ -187,6 +188,7 @@ def calibrate(folder: Path, draws: int = 0, check: bool = True) -> list[tuple[St
         done += [(stage, report) for report in reports]
     base = folder / "atlas_a2_910b2.yaml"
     write_numbers(base, fit_host(load_hardware.__wrapped__(str(base))), {})
+    write_numbers(base, fit_rank_skew(load_hardware.__wrapped__(str(folder / "atlas_a3_die.yaml"))), {})
     return done
 
 
@@ -199,9 +201,9 @@ def residual_sigmas(reports: Sequence[Report]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for report in reports:
         for sample, error in report.errors:
-            found.setdefault(f"residual.{family_of(sample.work.program)}_sigma", []).append(error)
+            found.setdefault(f"residual.{family_of(sample.work.program)}_sigma", []).append(abs(error))
     return {
-        name: log1p(sorted(errors)[ceil(0.9 * len(errors)) - 1]) / Z90
+        name: sorted(errors)[ceil(0.9 * len(errors)) - 1] / Z90
         for name, errors in found.items()
         if len(errors) >= LEAST_ROWS
     }
@@ -230,7 +232,9 @@ def table(results: Sequence[tuple[Stage, Report]]) -> str:
         lines.append(f"-- {', '.join(stage.hardware)} ({'in a network' if stage.use == 'yes' else 'alone'})")
         everything: list[tuple[float, float]] = []
         for report in (r for s, r in results if s is stage and r.errors):
-            pairs = [(e, abs(roofline_us(s, load_hardware(s.hardware)) / s.us - 1)) for s, e in report.errors]
+            pairs = [
+                (abs(exp(e) - 1), abs(roofline_us(s, load_hardware(s.hardware)) / s.us - 1)) for s, e in report.errors
+            ]
             everything += pairs
             lines.append(_line(report.block.name, pairs))
         if everything:

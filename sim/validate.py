@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError
 from scenarios.files.atomic import write_text
+from sim.accuracy.collectives import collectives_result, price_collectives
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.scatter import scatter_svg
 from sim.accuracy.score import NOMINAL, Scored, kernels_result, price_kernels, price_steps, steps_result
-from sim.measured.files import read_kernels, read_steps
+from sim.measured.files import read_collectives, read_kernels, read_steps
 from sim.outputs import to_json
 from sim.result import SCHEMA_VERSION
 
@@ -45,24 +47,37 @@ def validated(
     bounds: Bounds,
     json_file: Path | None = None,
     plot_file: Path | None = None,
+    collectives: Path | None = None,
 ) -> Validation:
-    """Validate the files given; without any, the reference set that is shipped."""
-    if kernels is None and steps is None and ladders is None:
-        kernels, steps, ladders = (REFERENCE / f"{name}.csv" for name in ("kernels", "steps", "ladders"))
+    """Validate the files given; without any, the reference set that is shipped.
+
+    Raises ScenarioError, before anything is written, for a file that cannot be read, a bound that is no share, and a
+    plot that is not SVG.
+    """
+    _refuse(bounds, plot_file)
+    if kernels is None and steps is None and ladders is None and collectives is None:
+        names = ("kernels", "collectives", "steps", "ladders")
+        kernels, collectives, steps, ladders = (REFERENCE / f"{name}.csv" for name in names)
     priced_kernels = price_kernels(read_kernels(kernels), hardware) if kernels else ([], [])
+    priced_collectives = price_collectives(read_collectives(collectives), hardware) if collectives else ([], [])
     priced_steps = price_steps(read_steps(steps), hardware) if steps else ([], [])
     parts: dict[str, dict[str, Any]] = {
         "kernels": kernels_result(*priced_kernels),
-        "collectives": {"rows": 0, "median": None, "p90": None},
+        "collectives": collectives_result(*priced_collectives),
         "steps": steps_result(*priced_steps),
         "ladders": ladders_result(*(price_ladders(read_ladders(ladders)) if ladders else ([], []))),
     }
-    covered = {name: parts[name].pop("coverage") for name in ("kernels", "steps")}
+    covered = {name: parts[name].pop("coverage") for name in ("kernels", "collectives", "steps")}
     result = {
         "schema_version": SCHEMA_VERSION,
         "files": {
             name: str(path) if path else None
-            for name, path in (("kernels", kernels), ("steps", steps), ("ladders", ladders))
+            for name, path in (
+                ("kernels", kernels),
+                ("collectives", collectives),
+                ("steps", steps),
+                ("ladders", ladders),
+            )
         },
         **parts,
         "coverage": {"nominal": NOMINAL, **covered},
@@ -70,10 +85,20 @@ def validated(
     if json_file:
         write_text(json_file, to_json(result))
     if plot_file:
-        if plot_file.suffix.lower() != ".svg":
-            raise ScenarioError([f"--plot: {plot_file}: the picture is SVG: name a file that ends in .svg"])
         write_text(plot_file, scatter_svg(_scored(priced_kernels[0]), _scored(priced_steps[0])))
     return Validation(result, tuple(_broken(result, bounds)))
+
+
+def _refuse(bounds: Bounds, plot_file: Path | None) -> None:
+    problems = [
+        f"--max-{name.replace('_', '-')}: must be a share, 0 or more, such as 0.1, got {value}"
+        for name, value in asdict(bounds).items()
+        if value is not None and not (isfinite(value) and value >= 0)
+    ]
+    if plot_file and plot_file.suffix.lower() != ".svg":
+        problems.append(f"--plot: {plot_file}: the picture is SVG: name a file that ends in .svg")
+    if problems:
+        raise ScenarioError(problems)
 
 
 def _scored(rows: Sequence[Scored]) -> list[Scored]:

@@ -22,10 +22,13 @@ _GE_NAMES = {"matmul": "MatMul", "add_rms_norm": "InplaceAddRmsNorm", "slice": "
 def capture(program: Program, context: Context) -> Program:
     """Mark the captured blocks; ge_graph also fuses elementwise runs and starts with a parameter update.
 
-    Prefills and mixed batches have ever new shapes: they are issued eagerly in every mode.
+    Prefills and mixed batches have ever new shapes: they are issued eagerly in every mode, but for prefills that
+    graph_prefill has ge_graph compile.
     """
-    mode = context.scenario.optimizations.graph
-    if mode == "eager" or program.batch.phase != "decode":
+    optimizations, phase = context.scenario.optimizations, program.batch.phase
+    mode = optimizations.graph
+    compiled_prefill = phase == "prefill" and mode == "ge_graph" and optimizations.graph_prefill
+    if mode == "eager" or not (phase == "decode" or compiled_prefill):
         return program
     if mode == "ge_graph":
         program = _compile(program)

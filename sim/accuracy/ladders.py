@@ -1,14 +1,15 @@
 """Published optimisation ladders: one step of one optimisation, its measured gain, and the gain predicted for it.
 
 A row gives the settings of the base and the settings that the step adds, and either both times or the range of the
-gain. Gains are base / step: above 1 the step helps.
+gain. Gains are base / step: above 1 the step helps. Where the source counted kernels, the Program's count stands beside
+it. A rung that no switch expresses says why and is listed.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from statistics import median
@@ -16,8 +17,8 @@ from typing import Any
 
 from scenarios.batches import reported_batch
 from sim.accuracy.steps import case_of_row
-from sim.measured.files import StepRow, rows_of_csv
-from sim.predict import exposure_of
+from sim.measured.files import StepRow, positive, rows_of_csv, whole
+from sim.predict import Case, exposure_of, program_of
 from sim.uncertainty import ratio_interval
 
 #: An effect smaller than this may have either sign.
@@ -26,16 +27,22 @@ CLEAR_EFFECT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One step of a ladder; gains above 1 help."""
+    """One step of a ladder; gains above 1 help. kernels: those of base and step that the source counted, 0 where it did
+    not. not_modelled: why no switch expresses it, or empty."""
 
     base: StepRow
     step: tuple[str, ...]
     measured_gain: float
+    kernels: tuple[int, int] = (0, 0)
+    not_modelled: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRung:
-    """A rung with its predicted gain and the interval that the profile's residuals imply."""
+    """A rung with its predicted gain and the interval that the profile's residuals imply.
+
+    kernels, predicted_kernels: of base and step, as measured (0: not stated) and as in the Programs.
+    """
 
     id: str
     measured_gain: float
@@ -43,6 +50,8 @@ class ScoredRung:
     low: float
     high: float
     scored: bool
+    kernels: tuple[int, int] = (0, 0)
+    predicted_kernels: tuple[int, int] = (0, 0)
 
     @property
     def points(self) -> float:
@@ -60,28 +69,43 @@ class ScoredRung:
 def read_ladders(path: Path) -> Iterator[Rung]:
     """The rungs of a ladders file. Raises ScenarioError with file:line for what is missing or no number."""
     needed = ("id", "hardware", "model", "phase", "batch", "query_len", "context", "base", "step")
-    for _, row in rows_of_csv(path, needed):
+    for line, row in rows_of_csv(path, needed):
+        where = f"{path}:{line}"
         base = StepRow(
             id=row["id"],
             hardware=row["hardware"],
             model=row["model"],
             phase=row["phase"],
-            batch=int(row["batch"]),
-            query_len=int(row["query_len"]),
-            context=int(row["context"]),
+            batch=whole(row["batch"], where, "batch"),
+            query_len=whole(row["query_len"], where, "query_len"),
+            context=whole(row["context"], where, "context"),
+            tp=1,
             cards=1,
             step_ms=1.0,
             settings=tuple(s for s in row["base"].split(";") if s),
             scored=row["scored"] != "no",
         )
-        yield Rung(base, tuple(s for s in row["step"].split(";") if s), gain_of(row))
+        reason = row.get("not_modelled") or ""
+        yield Rung(
+            base,
+            tuple(s for s in row["step"].split(";") if s),
+            1.0 if reason else gain_of(row, where),
+            (
+                whole(row.get("base_kernels") or "0", where, "base_kernels"),
+                whole(row.get("step_kernels") or "0", where, "step_kernels"),
+            ),
+            reason,
+        )
 
 
-def gain_of(row: dict[str, str]) -> float:
-    """The measured gain: base_ms / step_ms, or the geometric mean of a published range."""
-    if row["base_ms"]:
-        return float(row["base_ms"]) / float(row["step_ms"])
-    return sqrt(float(row["gain_low"]) * float(row["gain_high"]))
+def gain_of(row: dict[str, str], where: str) -> float:
+    """The measured gain: base_ms / step_ms, or the geometric mean of a published range.
+
+    Raises ScenarioError at `where` for what is no positive number.
+    """
+    times = ("base_ms", "step_ms") if row.get("base_ms") else ("gain_low", "gain_high")
+    first, second = (positive(row.get(name) or "", where, name) for name in times)
+    return first / second if row.get("base_ms") else sqrt(first * second)
 
 
 def price_ladders(rungs: Iterator[Rung]) -> tuple[list[ScoredRung], list[tuple[str, str]]]:
@@ -90,6 +114,9 @@ def price_ladders(rungs: Iterator[Rung]) -> tuple[list[ScoredRung], list[tuple[s
     skipped: list[tuple[str, str]] = []
     for rung in rungs:
         row = rung.base
+        if rung.not_modelled:
+            skipped.append((row.id, rung.not_modelled))
+            continue
         before = case_of_row(row)
         after = case_of_row(_with(row, rung.step))
         if isinstance(before, str) or isinstance(after, str):
@@ -97,15 +124,17 @@ def price_ladders(rungs: Iterator[Rung]) -> tuple[list[ScoredRung], list[tuple[s
             continue
         a, b = (exposure_of(case, reported_batch(case.scenario)) for case in (before, after))
         gain, low, high = ratio_interval(a, b, before.hardware)
-        scored.append(ScoredRung(row.id, rung.measured_gain, gain, low, high, row.scored))
+        counts = _kernels(before), _kernels(after)
+        scored.append(ScoredRung(row.id, rung.measured_gain, gain, low, high, row.scored, rung.kernels, counts))
     return scored, skipped
 
 
+def _kernels(case: Case) -> int:
+    return len(program_of(case.scenario, case.model, reported_batch(case.scenario)))
+
+
 def _with(row: StepRow, settings: tuple[str, ...]) -> StepRow:
-    return StepRow(
-        row.id, row.hardware, row.model, row.phase, row.batch, row.query_len, row.context, row.cards, row.step_ms,
-        (*row.settings, *settings), row.scored,
-    )  # fmt: skip
+    return replace(row, settings=(*row.settings, *settings))
 
 
 def ladders_result(rungs: list[ScoredRung], skipped: list[tuple[str, str]]) -> dict[str, Any]:
@@ -117,6 +146,8 @@ def ladders_result(rungs: list[ScoredRung], skipped: list[tuple[str, str]]) -> d
             {
                 "id": r.id, "measured_gain": r.measured_gain, "predicted_gain": r.predicted_gain, "low": r.low,
                 "high": r.high, "points": r.points, "sign_right": r.sign_right, "scored": r.scored,
+                "measured_kernels": list(r.kernels) if any(r.kernels) else None,
+                "predicted_kernels": list(r.predicted_kernels),
             }
             for r in rungs
         ],
@@ -133,5 +164,5 @@ def measured_gain(path: Path, row_id: str) -> float:
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             if row["id"] == row_id:
-                return gain_of(row)
+                return gain_of(row, path.name)
     raise KeyError(f"no ladder row {row_id!r} in {path.name}")

@@ -63,7 +63,7 @@ class Block:
 class Report:
     """Fit of one block.
 
-    Values, their 90 % intervals, and each row's absolute relative error when its shape was held out.
+    Values, their 90 % intervals, and log(predicted / measured) of each row when its shape was held out.
     """
 
     block: Block
@@ -153,7 +153,7 @@ def fit(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware]) 
 
 
 def held_out(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> list[tuple[Sample, float]]:
-    """(sample, absolute relative error) with each shape predicted by a fit that has not seen it."""
+    """(sample, log(predicted / measured)) with each shape predicted by a fit that has not seen it."""
     shapes = sorted({s.shape for s in samples})
     folds = min(FOLDS, len(shapes))
     result: list[tuple[Sample, float]] = []
@@ -161,7 +161,7 @@ def held_out(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardwa
         out = set(shapes[fold::folds])
         left = [s for s in samples if s.shape in out]
         values = fit(block, [s for s in samples if s.shape not in out], bases)
-        result += [(s, abs(exp(r) - 1)) for s, r in zip(left, residuals(values, left, bases), strict=True)]
+        result += zip(left, residuals(values, left, bases), strict=True)
     return result
 
 

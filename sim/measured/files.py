@@ -2,7 +2,8 @@
 
 kernels: hardware, op_type, input_shapes, mean_us; optional dtype, mode, model, phase, kv_tokens, scored. Shapes as
 msprof prints them, `;` between tensors. steps: id, hardware, model, phase, batch, query_len, context, step_ms; optional
-tp, dp, ep, settings (`--set` pairs, `;` between), scored. `scored` no: listed, not scored. `docs/validation.md` says
+tp, dp, ep, settings (`--set` pairs, `;` between), scored. collectives: hardware, op, ranks, bytes, mean_us; optional
+bytes_semantics, measure_kind, mode, algorithm, scored. `scored` no: listed, not scored. `docs/validation.md` says
 more.
 """
 
@@ -20,6 +21,9 @@ from scenarios.files.textfile import decode, read_bytes
 MAX_ROWS = 1_000_000
 #: Values of `mode` that mean the kernel was replayed alone on data that it had just used.
 REPLAYED = ("microbench", "isolated")
+#: Values of `measure_kind` whose start nothing hides: launched alone, or by a captured graph. In
+#: `microbench:alternating` others run before it.
+BARE = ("microbench", "microbench:kernel", "microbench:event", "microbench:graph")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One measured step; batch per data-parallel replica, `context` tokens cached before it."""
+    """One measured step; batch per data-parallel replica, `context` tokens cached before it, tp: ranks of one
+    tensor-parallel group."""
 
     id: str
     hardware: str
@@ -49,9 +54,29 @@ class StepRow:
     batch: int
     query_len: int
     context: int
+    tp: int
     cards: int
     step_ms: float
     settings: tuple[str, ...]
+    scored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRow:
+    """One measured collective. bytes: of one rank's share if `shard`, else of the whole tensor. idle: launched bare, so
+    nothing hides its start. waited: in a network, so ranks that come late are part of it."""
+
+    label: str
+    hardware: str
+    op: str
+    ranks: int
+    bytes: int
+    shard: bool
+    mean_us: float
+    mode: str
+    algorithm: str
+    idle: bool
+    waited: bool
     scored: bool
 
 
@@ -67,8 +92,8 @@ def read_kernels(path: Path) -> list[KernelRow]:
                 op_type=row["op_type"],
                 input_shapes=row["input_shapes"],
                 dtypes=row.get("dtype") or row.get("dtypes") or "",
-                mean_us=_positive(row["mean_us"], where, "mean_us"),
-                kv_tokens=_whole(row.get("kv_tokens") or "0", where, "kv_tokens"),
+                mean_us=positive(row["mean_us"], where, "mean_us"),
+                kv_tokens=whole(row.get("kv_tokens") or "0", where, "kv_tokens"),
                 replayed=(row.get("mode") or "").startswith(REPLAYED),
                 scored=_is_scored(row),
             )
@@ -81,19 +106,45 @@ def read_steps(path: Path) -> list[StepRow]:
     rows = []
     for line, row in rows_of_csv(path, ("id", "hardware", "model", "phase", "step_ms")):
         where = f"{path}:{line}"
-        cards = [_whole(row.get(key) or "1", where, key) for key in ("tp", "dp", "ep", "cards")]
+        cards = [whole(row.get(key) or "1", where, key) for key in ("tp", "dp", "ep", "cards")]
         rows.append(
             StepRow(
                 id=row["id"],
                 hardware=row["hardware"],
                 model=row["model"],
                 phase=row["phase"],
-                batch=_whole(row.get("batch") or "0", where, "batch"),
-                query_len=_whole(row.get("query_len") or "0", where, "query_len"),
-                context=_whole(row.get("context") or "0", where, "context"),
+                batch=whole(row.get("batch") or "0", where, "batch"),
+                query_len=whole(row.get("query_len") or "0", where, "query_len"),
+                context=whole(row.get("context") or "0", where, "context"),
+                tp=cards[0],
                 cards=max(cards),
-                step_ms=_positive(row["step_ms"], where, "step_ms") if row["step_ms"] else 0.0,
+                step_ms=positive(row["step_ms"], where, "step_ms") if row["step_ms"] else 0.0,
                 settings=tuple(s for s in (row.get("settings") or "").split(";") if s.strip()),
+                scored=_is_scored(row),
+            )
+        )
+    return rows
+
+
+def read_collectives(path: Path) -> list[CollectiveRow]:
+    """The rows of a collectives file. Raises ScenarioError with file:line for what is missing or no number."""
+    rows = []
+    for line, row in rows_of_csv(path, ("hardware", "op", "ranks", "bytes", "mean_us")):
+        where = f"{path}:{line}"
+        kind = (row.get("measure_kind") or "").lower()
+        rows.append(
+            CollectiveRow(
+                label=f"{line} {row['op']} {row['ranks']} ranks {row['bytes']} bytes"[:64],
+                hardware=row["hardware"],
+                op=row["op"],
+                ranks=whole(row["ranks"], where, "ranks"),
+                bytes=whole(row["bytes"], where, "bytes"),
+                shard="shard" in (row.get("bytes_semantics") or "").lower(),
+                mean_us=positive(row["mean_us"], where, "mean_us"),
+                mode=row.get("mode") or "auto",
+                algorithm=row.get("algorithm") or "auto",
+                idle=kind in BARE,
+                waited=kind.startswith("in-network"),
                 scored=_is_scored(row),
             )
         )
@@ -113,16 +164,21 @@ def rows_of_csv(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, dict
         for count, row in enumerate(reader):
             if count >= MAX_ROWS:
                 raise ScenarioError([f"{path}: more than {MAX_ROWS} rows"])
+            if None in row:
+                raise ScenarioError(
+                    [f"{path}:{reader.line_num}: more fields than the header has columns; quote commas"]
+                )
             yield reader.line_num, {key: (value or "").strip() for key, value in row.items() if isinstance(key, str)}
     except csv.Error as error:
-        raise ScenarioError([f"{path}:{reader.line_num}: not CSV: {error}"]) from None
+        raise ScenarioError([f"{path}:{reader.reader.line_num}: not CSV: {error}"]) from None
 
 
 def _is_scored(row: dict[str, str]) -> bool:
     return (row.get("scored") or "yes").lower() != "no"
 
 
-def _positive(text: str, where: str, name: str) -> float:
+def positive(text: str, where: str, name: str) -> float:
+    """`text` as a number above 0; raises ScenarioError that names `where` and `name`."""
     try:
         value = float(text)
     except ValueError:
@@ -132,7 +188,8 @@ def _positive(text: str, where: str, name: str) -> float:
     return value
 
 
-def _whole(text: str, where: str, name: str) -> int:
+def whole(text: str, where: str, name: str) -> int:
+    """`text` as a whole number, 0 or more; raises ScenarioError that names `where` and `name`."""
     try:
         value = int(float(text))
     except (ValueError, OverflowError):

@@ -164,11 +164,11 @@ def test_a_batch_is_padded_to_the_next_captured_size_or_runs_eager() -> None:
 
 
 def test_who_runs_as_a_graph_and_with_how_many_rows() -> None:
-    def runs(graph: str, batch: int, phase: str = "decode") -> tuple[str, int]:
+    def runs(graph: str, batch: int, phase: str = "decode", graph_prefill: bool = False) -> tuple[str, int]:
         sizes = (4, 16) if graph in ("aclgraph", "npugraph_ex") else None
         made = scenario(
             workload__phase=phase, workload__batch=batch, workload__input_tokens=8, optimizations__graph=graph,
-            engine__cudagraph_capture_sizes=sizes,
+            engine__cudagraph_capture_sizes=sizes, optimizations__graph_prefill=graph_prefill,
         )  # fmt: skip
         return effective_graph(made, reported_batch(made))
 
@@ -179,3 +179,5 @@ def test_who_runs_as_a_graph_and_with_how_many_rows() -> None:
     assert runs("ge_graph", 17) == ("ge_graph", 17)  # compiled for exactly this batch
     assert runs("ge_graph", 5, "prefill") == ("eager", 40)
     assert runs("aclgraph", 5, "mixed") == ("eager", 12)
+    assert runs("ge_graph", 5, "prefill", graph_prefill=True) == ("ge_graph", 40)  # compiled for exactly this chunk
+    assert runs("ge_graph", 5, "mixed", graph_prefill=True) == ("eager", 12)

@@ -350,6 +350,23 @@ def test_prefills_are_never_captured() -> None:
         assert not any(b.captured for b in after.blocks)
 
 
+def test_a_prefill_is_compiled_where_it_is_asked_for() -> None:
+    made = switched(
+        bare(workload__batch=2, workload__phase="prefill", workload__input_tokens=8), graph="ge_graph",
+        graph_prefill=True,
+    )  # fmt: skip
+    after = program(made)
+    assert after.graph == "ge_graph"
+    assert [b.name for b in after.blocks if b.captured] == ["embed", "layers", "head", "sample"]
+    assert "fused_elementwise" in kinds(after)
+    assert op(after, "o_proj").inputs[0].shape == (16, 16)  # exactly its 16 tokens, no padding
+    # Not of a mixed step, and not by the other modes.
+    for others in ({"graph": "aclgraph"}, {"graph": "eager"}):
+        assert program(switched(made, **others)).graph == "eager"
+    mixed = bare(workload__batch=2, workload__phase="mixed", workload__input_tokens=8)
+    assert program(switched(mixed, graph="ge_graph", graph_prefill=True)).graph == "eager"
+
+
 # ---- the table of passes ----
 
 
@@ -366,9 +383,10 @@ def test_every_switch_of_a_pass_is_a_field_of_the_schema() -> None:
 def test_every_switch_has_a_pass() -> None:
     switches = {item.switch for item in PASSES}
     assert len(switches) == len(PASSES)
-    # One card: the fused all-reduce is refused by scenarios.checks, as are all of `overlap`.
+    # The fused all-reduce and the rest of `overlap` are refused by scenarios.checks. graph_prefill says where the pass
+    # `graph` reaches.
     assert {f"fusion.{name}" for name in Fusion.model_fields} - switches == {"fusion.matmul_all_reduce"}
-    assert set(Optimizations.model_fields) - {s.partition(".")[0] for s in switches} == {"overlap"}
+    assert set(Optimizations.model_fields) - {s.partition(".")[0] for s in switches} == {"graph_prefill"}
 
 
 def test_a_pass_comes_after_what_it_needs() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from sim.calibrate import STAGES, calibrate, rows_of_block
-from sim.fitting.kernels import Block, fit, held_out, interval, put, read_samples, residuals
+from sim.calibrate import SHARED, STAGES, Stage, calibrate, residual_sigmas, rows_of_block
+from sim.fitting.kernels import Block, Report, fit, held_out, interval, put, read_samples, residuals
 from sim.hardware.profile import SHIPPED, load_hardware
+from sim.uncertainty import Z90, family_of
 
 pytest.importorskip("scipy", reason="calibration needs the extra `fit`")
 
@@ -58,13 +61,76 @@ def test_fitted_numbers_are_those_that_the_calibration_fits() -> None:
         assert {n for n in mine if numbers[n].source == "fitted"} <= everything
 
 
+@dataclass(frozen=True)
+class Calibrated:
+    """One new calibration: the folder of its profiles, and its reports by stage."""
+
+    folder: Path
+    done: list[tuple[Stage, Report]]
+
+    @property
+    def unseen(self) -> list[tuple[str, str, float]]:
+        """(family, shape, log error) of the rows of networks on A3 and 910B2, by fits that never saw the shape."""
+        reports = [report for stage, report in self.done if stage.blocks is SHARED]
+        return [(family_of(s.work.program), s.shape, e) for report in reports for s, e in report.errors]
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Calibrated:
+    folder = tmp_path_factory.mktemp("profiles")
+    for path in SHIPPED.glob("*.yaml"):
+        shutil.copy(path, folder)
+    return Calibrated(folder, calibrate(folder))
+
+
+def covered(errors: Iterable[tuple[str, str, float]], sigmas: Mapping[str, float], device_sigma: float) -> float:
+    """Share of the errors inside the nominal 90 % interval, made as `sim.accuracy.score` makes it."""
+    inside = [abs(e) <= Z90 * (sigmas[family] ** 2 + device_sigma**2) ** 0.5 for family, _, e in errors]
+    return sum(inside) / len(inside)
+
+
 @pytest.mark.slow
-def test_the_shipped_profiles_equal_a_new_calibration(tmp_path: Path) -> None:
+@pytest.mark.xdist_group("calibration")
+def test_the_shipped_profiles_equal_a_new_calibration(calibrated: Calibrated) -> None:
     for path in SHIPPED.glob("*.yaml"):
-        shutil.copy(path, tmp_path)
-    calibrate(tmp_path, check=False)
-    for path in SHIPPED.glob("*.yaml"):
-        new = load_hardware(str(tmp_path / path.name)).profile.numbers()
+        new = load_hardware(str(calibrated.folder / path.name)).profile.numbers()
         for name, number in load_hardware(path.stem).profile.numbers().items():
             # Another machine's arithmetic may end a fit elsewhere in the last digit.
             assert new[name].value == pytest.approx(number.value, rel=0.02), f"{path.stem} {name}"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("calibration")
+@pytest.mark.parametrize("family", ["matmul", "attention", "vector", "all"])
+def test_nominal_intervals_cover_the_rows_that_no_fit_has_seen(calibrated: Calibrated, family: str) -> None:
+    residual = load_hardware("atlas_a2_910b2").residual
+    sigmas = {name: getattr(residual, f"{name}_sigma") for name in ("matmul", "attention", "vector")}
+    rows = [row for row in calibrated.unseen if family in (row[0], "all")]
+    assert len(rows) >= 15
+    assert 0.80 <= covered(rows, sigmas, residual.device_sigma) <= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("calibration")
+@pytest.mark.parametrize("half", [0, 1])
+def test_sigmas_from_half_of_the_shapes_cover_the_other_half(calibrated: Calibrated, half: int) -> None:
+    shapes = sorted({shape for _, shape, _ in calibrated.unseen})
+    seen = set(shapes[half::2])
+    reports = [
+        Report(r.block, r.values, {}, [(s, e) for s, e in r.errors if s.shape in seen])
+        for stage, r in calibrated.done
+        if stage.blocks is SHARED
+    ]
+    found = {name.removeprefix("residual.").removesuffix("_sigma"): v for name, v in residual_sigmas(reports).items()}
+    rows = [row for row in calibrated.unseen if row[1] not in seen and row[0] in found]
+    assert {"matmul", "vector"} <= set(found)
+    assert 0.80 <= covered(rows, found, load_hardware("atlas_a2_910b2").residual.device_sigma) <= 0.97
+
+
+def test_a_sigma_is_the_width_that_holds_nine_errors_in_ten() -> None:
+    sample = next(s for s in read_samples(hardware=("atlas_a3_die",)) if family_of(s.work.program) == "matmul")
+    # Twenty errors, half of them negative: eighteen of them are at most 0.18 away.
+    errors = [(sample, (-1) ** i * i / 100) for i in range(1, 21)]
+    block = Block("matmul", {}, ("matmul",))
+    assert residual_sigmas([Report(block, {}, {}, errors)]) == {"residual.matmul_sigma": pytest.approx(0.18 / 1.6449)}
+    assert residual_sigmas([Report(block, {}, {}, errors[:14])]) == {}  # too few to say

@@ -1,0 +1,72 @@
+"""Weight prefetch as a rewrite: what is fetched when, who waits for whom, and what no byte may do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scenarios.catalogue import op_type_of, work_of
+from scenarios.passes.prefetch import PRODUCTS
+from tests.scenarios.making import bare, cube_flops, faults, kinds, op, program, switched, weight_bytes
+
+#: One decoding request; products o [16, 16], gate and up [24, 16] and down [16, 24] follow attention.
+OFF = bare(workload__batch=1, workload__input_tokens=9, workload__output_tokens=1)
+ON = switched(OFF, overlap__prefetch=True)
+LATER = ("o_proj", "gate_proj", "up_proj", "down_proj")
+BYTES = (2 * 16 * 16, 2 * 24 * 16, 2 * 24 * 16, 2 * 16 * 24)
+
+
+def test_fetches_follow_the_last_product_before_attention_on_a_stream_of_their_own() -> None:
+    after = program(ON)
+    ops = after.block("layers").ops
+    at = next(i for i, o in enumerate(ops) if o.name == "v_proj")
+    assert [o.name for o in ops[at + 1 : at + 5]] == [f"prefetch.{name}" for name in LATER]
+    assert {(o.stream, o.waits, op_type_of(o)) for o in ops if o.kind == "prefetch"} == {(1, ("prefetch",), "CMO")}
+    assert op(after, "v_proj").records == ("prefetch",)
+    assert [o.name for o in ops if o.kind != "prefetch"] == [o.name for o in program(OFF).block("layers").ops]
+
+
+def test_each_product_waits_for_its_own_weights_and_no_other_call_does() -> None:
+    after = program(ON)
+    waits = {o.name: o.waits for o in after.block("layers").ops if o.waits and o.stream == 0}
+    assert waits == {name: (f"prefetched {name}",) for name in LATER}
+    assert [op(after, f"prefetch.{name}").records for name in LATER] == [(f"prefetched {name}",) for name in LATER]
+
+
+def test_a_product_says_what_was_fetched_for_it_and_with_how_much_else() -> None:
+    after = program(ON)
+    for name, size in zip(LATER, BYTES, strict=True):
+        work = work_of(op(after, name))
+        assert (work.prefetched_bytes, work.prefetched_together_bytes) == (size, sum(BYTES))
+        assert work.cold_read_bytes == size  # where they come from is for the hardware to say
+        assert work_of(op(after, f"prefetch.{name}")).cold_read_bytes == size
+    assert work_of(op(after, "q_proj")).prefetched_bytes == 0
+
+
+def test_packed_and_quantised_weights_are_fetched_as_they_are() -> None:
+    made = switched(ON, fusion__qkv=True, fusion__gate_up=True, weights="w8a8")
+    after = program(made)
+    fetched = {o.inputs[0].name: o.inputs[0].bytes for o in after.block("layers").ops if o.kind == "prefetch"}
+    assert fetched == {"o_proj.weight": 16 * 16, "gate_up_proj.weight": 48 * 16, "down_proj.weight": 16 * 24}
+
+
+@pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
+@pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
+def test_nothing_else_changes(graph: str, phase: str) -> None:
+    sizes = {"workload__batch": 2, "workload__phase": phase, "workload__input_tokens": 9}
+    off = switched(bare(**sizes), graph=graph)
+    before, after = program(off), program(switched(off, overlap__prefetch=True))
+    assert faults(after) == []
+    assert (cube_flops(before), weight_bytes(before)) == (cube_flops(after), weight_bytes(after))
+    assert [k for k in kinds(after) if k != "prefetch"] == kinds(before)
+    for block in before.blocks:
+        if block.name != "layers":
+            assert block == after.block(block.name)
+
+
+def test_only_products_of_weights_are_fetched_for() -> None:
+    after = program(ON)
+    marked = [o for o in after.block("layers").ops if o.attr("prefetched_bytes", 0)]
+    assert {o.kind for o in marked} <= set(PRODUCTS)
+    assert all(replace(o, attrs=(), waits=()) == op(program(OFF), o.name) for o in marked)

@@ -1,0 +1,60 @@
+"""The scatter plot: well-formed SVG, a point where its times say, nothing of a label taken for markup."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from sim.accuracy.scatter import COLOURS, MARGIN, SIZE, scatter_svg
+from sim.accuracy.score import Scored
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def row(measured_us: float, predicted_us: float, kind: str = "MatMulV2", label: str = "row") -> Scored:
+    return Scored(label, kind, measured_us, predicted_us, 0.0, 1e9, 1.0, True)
+
+
+def points(svg: str) -> list[tuple[float, float, str, str]]:
+    """(x, y, colour, title) of the points; the legend's have no title."""
+    found = []
+    for circle in ElementTree.fromstring(svg).iter(f"{SVG}circle"):
+        title = circle.find(f"{SVG}title")
+        if title is not None:
+            found.append((float(circle.get("cx", "")), float(circle.get("cy", "")), circle.get("fill", ""), title.text))
+    return found
+
+
+def test_a_point_lies_where_its_times_say() -> None:
+    ((x, y, _, title),) = points(scatter_svg([row(10.0, 100.0)], []))
+    # Axes from 10 to 100: measured at the left end, predicted at the upper one.
+    assert (x, y) == (MARGIN, MARGIN)
+    assert title == "row: measured 10 us, predicted 100 us (+900.0%)"
+
+
+def test_a_right_prediction_lies_on_the_diagonal() -> None:
+    for x, y, _, _ in points(scatter_svg([row(us, us) for us in (1.5, 20.0, 3e4)], [])):
+        assert x + y == pytest.approx(SIZE)
+
+
+def test_families_have_their_colours() -> None:
+    kernels = [row(5, 5, kind) for kind in ("QuantBatchMatmulV3", "FusedInferAttentionScore", "RmsNorm")]
+    colours = [colour for _, _, colour, _ in points(scatter_svg(kernels, [row(5000, 5000, "decode")]))]
+    assert colours == list(COLOURS.values())
+
+
+def test_labels_are_text_and_not_markup() -> None:
+    label = "<script>&\"'"
+    ((_, _, _, title),) = points(scatter_svg([row(5, 5, label=label)], []))
+    assert title.startswith(label)
+
+
+def test_no_points_are_a_picture_too() -> None:
+    assert points(scatter_svg([], [])) == []
+
+
+def test_one_time_alone_has_room_around_it() -> None:
+    ((x, y, _, _),) = points(scatter_svg([row(10.0, 10.0)], []))
+    assert MARGIN <= x <= SIZE - MARGIN
+    assert MARGIN <= y <= SIZE - MARGIN

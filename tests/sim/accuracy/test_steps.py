@@ -1,0 +1,72 @@
+"""A measured step as a scenario: what its columns become, and the reasons for which there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scenarios.batches import reported_batch
+from scenarios.build import build
+from scenarios.program import Group
+from sim.accuracy.roofline import program_roofline_us
+from sim.accuracy.steps import case_of_row, roofline_of
+from sim.measured.files import StepRow
+from sim.predict import Case
+
+DECODE = StepRow(
+    "a step", "910b2", "Qwen3-0.6B", "decode", 300, 1, 500, 1, 1, 3.0, ("optimizations.weights=fp16",), True
+)
+PREFILL = replace(DECODE, phase="prefill", batch=4, query_len=4096, context=0)
+
+
+def case(row: StepRow, hardware: str = "") -> Case:
+    found = case_of_row(row, hardware)
+    assert isinstance(found, Case), found
+    return found
+
+
+def test_a_decode_row() -> None:
+    found = case(DECODE)
+    batch = reported_batch(found.scenario)
+    assert (batch.phase, batch.groups) == ("decode", (Group(300, 1, 500),))
+    assert found.scenario.optimizations.weights == "fp16"
+    assert (found.hardware.name, found.model.name) == ("atlas_a2_910b2", "Qwen3-0.6B")
+
+
+def test_a_prefill_row_is_one_chunk_however_long() -> None:
+    batch = reported_batch(case(PREFILL).scenario)
+    assert (batch.phase, batch.groups) == ("prefill", (Group(4, 4096, 0),))
+
+
+def test_another_profile_takes_the_rows_place() -> None:
+    assert case(replace(DECODE, hardware="no_such"), "910b4").hardware.name == "atlas_a2_910b4"
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"batch": 0}, "batch, query_len or step_ms is not stated"),
+        ({"query_len": 0}, "batch, query_len or step_ms is not stated"),
+        ({"step_ms": 0.0}, "batch, query_len or step_ms is not stated"),
+        ({"phase": "serving"}, "phase 'serving' is not decode or prefill"),
+        ({"query_len": 3}, "3 query tokens a request: speculative decoding is not modelled"),
+        ({"model": "No-Such"}, "No-Such"),
+        ({"hardware": "no_such"}, "no_such"),
+        ({"settings": ("optimizations.wieghts=fp16",)}, "Did you mean 'weights'?"),
+        (
+            {"settings": ("optimizations.kv.dtype=fp16", "optimizations.weights=bf16")},
+            "the fused kernels take one type",
+        ),
+    ],
+)
+def test_a_row_without_a_scenario_says_why(changed: dict[str, object], reason: str) -> None:
+    found = case_of_row(replace(DECODE, **changed))
+    assert isinstance(found, str)
+    assert reason in found
+
+
+def test_the_roofline_of_a_step_is_the_sum_of_its_kernels() -> None:
+    found = case(DECODE)
+    made = build(found.scenario, found.model, reported_batch(found.scenario))
+    assert roofline_of(found) == program_roofline_us(made, found.hardware)
