@@ -94,6 +94,7 @@ def compare(
 @app.command()
 def validate(
     kernels: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured kernels.")] = None,
+    collectives: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured collectives.")] = None,
     steps: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured steps.")] = None,
     ladders: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured gains.")] = None,
     hardware: Annotated[str, typer.Option(metavar="NAME", help="Price all rows on this profile.")] = "",
@@ -109,7 +110,7 @@ def validate(
     from sim.validate import Bounds, validated
 
     bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median)
-    found = validated(kernels, steps, ladders, hardware, bounds, json, plot)
+    found = validated(kernels, steps, ladders, hardware, bounds, json, plot, collectives)
     terminal.show(lambda console: print_validation(console, found.result, found.broken))
     raise typer.Exit(1 if found.broken else 0)
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from scenarios.batches import captured_size
 from scenarios.errors import ScenarioError
 from scenarios.lowering.dense import lower_dense
+from scenarios.lowering.parallel import parallelize
 from scenarios.model import Model
 from scenarios.passes import PASSES, Context
 from scenarios.program import Batch, DType, Program
 from scenarios.schema import Scenario
+
+#: Steps of more tokens than this are scattered over tokens in sequence parallelism; smaller ones keep the all-reduce,
+#: whose latency is lower (vLLM-Ascend's FlashComm threshold).
+SCATTER_ABOVE_TOKENS = 1000
 
 
 def activation_dtype(scenario: Scenario, model: Model) -> DType:
@@ -24,10 +29,13 @@ def activation_dtype(scenario: Scenario, model: Model) -> DType:
 def effective_graph(scenario: Scenario, batch: Batch) -> tuple[str, int]:
     """(graph mode, rows of the matrix products) that `batch` really runs with.
 
-    Prefills and mixed batches run eager. aclgraph and npugraph_ex pad a decode batch to the next captured size, and run
-    a batch above the greatest one eager. ge_graph compiles for the exact batch.
+    Prefills and mixed batches run eager; with graph_prefill ge_graph compiles prefills for their exact shape. aclgraph
+    and npugraph_ex pad a decode batch to the next captured size, and run a batch above the greatest one eager. ge_graph
+    compiles for the exact batch.
     """
     mode = scenario.optimizations.graph
+    if batch.phase == "prefill" and mode == "ge_graph" and scenario.optimizations.graph_prefill:
+        return mode, batch.tokens
     if batch.phase != "decode" or mode == "eager":
         return "eager", batch.tokens
     if mode == "ge_graph":
@@ -69,7 +77,13 @@ def build(scenario: Scenario, model: Model, batch: Batch) -> Program:
         optimizations = scenario.optimizations.model_copy(update={"graph": mode})
         scenario = scenario.model_copy(update={"optimizations": optimizations})
     context = Context(scenario, model, activation_dtype(scenario, model))
+    ranks = model.tensor_parallel
+    scattered = scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS
+    if scenario.engine.sequence_parallel:
+        rows = -(-rows // ranks) * ranks  # the engine pads whether or not this step is scattered
     program = lower_dense(model, batch, context.act, scenario.longest_request_tokens, rows, scenario.workload.sampling)
+    if ranks > 1:
+        program = parallelize(program, ranks, scattered)
     for item in PASSES:
         if item.is_on(scenario):
             program = item.rewrite(program, context)

@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import Literal, cast
 
 from scenarios.program import DTYPE_BITS, Group, Op, Tensor
-from scenarios.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Unit, Work
+from scenarios.work import (
+    AttentionShape,
+    Collective,
+    CollectiveShape,
+    FixedShape,
+    FlatShape,
+    MatmulShape,
+    RowsShape,
+    Unit,
+    Work,
+)
 
 HostClass = Literal["aten", "matmul", "npu", "inner"]
 
@@ -141,7 +151,11 @@ def _matmul(op: Op, kind: OpKind) -> Work:
         m = x.elements // k
     cold, warm = _split_reads(op.inputs)
     shape = MatmulShape(batch, m, k, n, x.dtype, w.dtype, w.format)
-    return Work(kind.unit, shape, 2 * batch * m * k * n, 0, cold, warm, _written(op.outputs), kind.name)
+    return Work(
+        kind.unit, shape, 2 * batch * m * k * n, 0, cold, warm, _written(op.outputs), kind.name,
+        prefetched_bytes=int(op.attr("prefetched_bytes", 0)),  # type: ignore[arg-type]
+        prefetched_together_bytes=int(op.attr("prefetched_together_bytes", 0)),  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 def attention_groups(op: Op) -> tuple[Group, ...]:
@@ -198,6 +212,19 @@ def _qkv_norm_rope_cache(op: Op, kind: OpKind) -> Work:
         kind.unit, RowsShape(qkv.elements // head_dim, head_dim), 0, qkv.elements * kind.ops_per_element,
         cold, warm, written, kind.name,
     )  # fmt: skip
+
+
+def _collective(op: Op, kind: OpKind) -> Work:
+    """Ranks exchange a tensor; every byte of it passes this rank's memory once in and once out."""
+    whole = max(op.inputs[0].bytes, op.out.bytes)
+    shape = CollectiveShape(cast(Collective, kind.name), whole, int(op.attr("ranks")))  # type: ignore[arg-type]
+    return Work(kind.unit, shape, 0, 0, 0, op.inputs[0].bytes, op.out.bytes, kind.name)
+
+
+def _prefetch(op: Op, kind: OpKind) -> Work:
+    """Weights from HBM into L2, by a DMA engine."""
+    weight = op.inputs[0]
+    return Work(kind.unit, FlatShape(weight.elements), cold_read_bytes=weight.bytes, program=kind.name)
 
 
 def _fixed(op: Op, kind: OpKind) -> Work:
@@ -302,11 +329,23 @@ CATALOGUE: dict[str, OpKind] = _table(
     OpKind("embedding", "GatherV2", "vector", _gather, api="torch.nn.functional.embedding"),
     OpKind("index_select", "Index", "vector", _gather, api="Tensor.__getitem__"),
     OpKind("block_gather", "GatherV2", "vector", _gather, api="Tensor.__getitem__ by block table"),
+    OpKind("prefetch", "CMO", "copy", _prefetch, "npu", api="torch_npu.npu_prefetch (aclrtCmoAsync)"),
     # Sampling.
     OpKind("argmax", "ArgMaxV2", "vector", _rows, ops_per_element=2, api="torch.argmax"),
     OpKind("sort", "Sort", "vector", _rows, ops_per_element=2, api="torch.sort"),
     OpKind(
         "top_k_top_p", "ApplyTopKTopPCustom", "vector", _rows, "npu", ops_per_element=4, api="torch_npu.npu_top_k_top_p"
+    ),
+    # Collectives: what tensor-parallel ranks exchange.
+    OpKind("all_reduce", "hcom_allReduce_", "link", _collective, "npu", api="torch.distributed.all_reduce"),
+    OpKind("all_gather", "hcom_allGather_", "link", _collective, "npu", api="torch.distributed.all_gather_into_tensor"),
+    OpKind(
+        "reduce_scatter",
+        "hcom_reduceScatter_",
+        "link",
+        _collective,
+        "npu",
+        api="torch.distributed.reduce_scatter_tensor",
     ),
     # The host's input preparation, and the graph's parameter update.
     OpKind("prepare", "Prepare", "vector", _fixed, api="input preparation of the model runner"),

@@ -17,15 +17,12 @@ from scenarios.schema import Scenario
 
 #: Settings that the simulation does not follow yet: any value but the default is refused rather than ignored.
 NOT_MODELLED = (
-    "engine.tensor_parallel_size",
     "engine.pipeline_parallel_size",
     "engine.data_parallel_size",
     "engine.enable_expert_parallel",
-    "engine.sequence_parallel",
     "optimizations.overlap.streams",
     "optimizations.overlap.micro_batches",
     "optimizations.overlap.comm_chunks",
-    "optimizations.overlap.prefetch",
     "optimizations.overlap.shared_expert_stream",
 )
 
@@ -43,7 +40,9 @@ class Problem:
 
 def check(scenario: Scenario) -> list[Problem]:
     """All that is impossible or without effect in the scenario; empty where nothing is."""
-    rules = (_not_modelled, _lengths, _batch, _chunks, _capture_sizes, _kv_cache, _prefix_sharing, _fusion)
+    rules = (
+        _not_modelled, _lengths, _batch, _chunks, _capture_sizes, _graph_prefill, _kv_cache, _prefix_sharing, _fusion,
+    )  # fmt: skip
     return [problem for rule in rules for problem in rule(scenario)]
 
 
@@ -74,7 +73,7 @@ def _not_modelled(scenario: Scenario) -> Iterator[Problem]:
     for where in NOT_MODELLED:
         value, default = _value(scenario, where), _value(defaults, where)
         if value != default:
-            what = f"{shown(value)} is not modelled yet on one card in this version. Leave it at {shown(default)}"
+            what = f"{shown(value)} is not modelled yet in this version. Leave it at {shown(default)}"
             yield Problem(where, what)
 
 
@@ -146,6 +145,12 @@ def _capture_sizes(scenario: Scenario) -> Iterator[Problem]:
             yield Problem(f"{where}[{index}]", f"must be greater than the size before it, {before}, got {size}")
 
 
+def _graph_prefill(scenario: Scenario) -> Iterator[Problem]:
+    where, graph = "optimizations.graph_prefill", scenario.optimizations.graph
+    if scenario.optimizations.graph_prefill and graph != "ge_graph":
+        yield Problem(where, f"has no effect with optimizations.graph {graph}: only ge_graph compiles prefills")
+
+
 def _kv_cache(scenario: Scenario) -> Iterator[Problem]:
     kv = scenario.optimizations.kv
     if kv.layout != "paged" and is_given(scenario, "optimizations.kv.block_size"):
@@ -172,6 +177,10 @@ def _fusion(scenario: Scenario) -> Iterator[Problem]:
     fusion = scenario.optimizations.fusion
     if fusion.matmul_all_reduce and scenario.engine.tensor_parallel_size == 1:
         yield Problem("optimizations.fusion.matmul_all_reduce", "needs engine.tensor_parallel_size above 1")
+    elif fusion.matmul_all_reduce:
+        yield Problem("optimizations.fusion.matmul_all_reduce", "is not modelled yet in this version")
+    if scenario.engine.sequence_parallel and scenario.engine.tensor_parallel_size == 1:
+        yield Problem("engine.sequence_parallel", "has no effect with engine.tensor_parallel_size 1")
 
 
 _REMOVE = "Remove it, or set it to null where a base file gives it"

@@ -23,7 +23,11 @@ _MAX_CONFIG_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A dense grouped-query decoder. Sizes in elements; `layers` decoder layers; `bias` on the QKV projections."""
+    """A dense grouped-query decoder. Sizes in elements; `layers` decoder layers; `bias` on the QKV projections.
+
+    Of a model split over `tensor_parallel` ranks, heads, kv_heads, intermediate and vocab are those of one rank;
+    full_vocab is the whole vocabulary (0 where it is vocab).
+    """
 
     name: str
     model_type: str
@@ -41,6 +45,13 @@ class Model:
     qk_norm: bool
     qkv_bias: bool
     dtype: DType
+    tensor_parallel: int = 1
+    full_vocab: int = 0
+
+    @property
+    def whole_vocab(self) -> int:
+        """The vocabulary of the model, over all ranks."""
+        return self.full_vocab or self.vocab
 
     @property
     def q_size(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, printable
 from scenarios.loader import Loaded, folder_of, load_scenario, located
+from scenarios.lowering.parallel import shard
 from scenarios.model import load_model
 from sim.explain import advise, diagnose
 from sim.gains import gains_of
@@ -58,6 +59,11 @@ def case_of(loaded: Loaded) -> Case:
         problems += [f"{located(loaded, 'hardware')}: hardware: {line}" for line in error.messages]
     if model is None or hardware is None:
         raise ScenarioError(problems)
+    try:
+        model = shard(model, scenario.engine.tensor_parallel_size)
+    except ScenarioError as error:
+        where = "engine.tensor_parallel_size"
+        raise ScenarioError([f"{located(loaded, where)}: {where}: {line}" for line in error.messages]) from None
     case = Case(scenario, model, hardware)
     found = check(case)
     if found:

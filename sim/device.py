@@ -116,14 +116,45 @@ class SharedEngines:
             self._divide()
 
 
+class Meeting:
+    """Where `ranks` ranks meet for each collective: it starts when the last of them arrives."""
+
+    def __init__(self, env: Environment, ranks: int) -> None:
+        self._env = env
+        self._ranks = ranks
+        self._open: dict[str, tuple[int, Event]] = {}
+
+    def arrive(self, name: str) -> Event:
+        """One rank is ready for collective `name`; the event triggers when all are."""
+        count, event = self._open.pop(name, (0, Event(self._env)))
+        count += 1
+        if count == self._ranks:
+            return event.succeed()
+        self._open[name] = count, event
+        return event
+
+    def missing(self) -> dict[str, int]:
+        """Collectives that some ranks wait in, and how many ranks have not come."""
+        return {name: self._ranks - count for name, (count, _) in self._open.items()}
+
+
 class Device:
     """Streams and events on top of the shared engines. A stream exists from its first kernel on.
 
     times: where kernel *n* in program order leaves its start and end. ended: called at each end of a kernel.
     """
 
-    def __init__(self, env: Environment, times: list[Interval], ended: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        times: list[Interval],
+        ended: Callable[[], None],
+        meeting: Meeting,
+        arrivals: dict[int, int],
+    ) -> None:
         self._env = env
+        self._meeting = meeting
+        self._arrivals = arrivals
         self._engines = SharedEngines(env)
         self._times = times
         self._ended = ended
@@ -167,6 +198,9 @@ class Device:
                     self.blocked[stream] = launch, event
                     yield self._awaited.setdefault(event, Event(env))
                     del self.blocked[stream]
+            if launch.meet:
+                self._arrivals[number] = now_ns(env)
+                yield self._meeting.arrive(launch.meet)
             start_ns = now_ns(env)
             yield self._engines.run(launch.kernel)
             free_ns = now_ns(env)

@@ -20,14 +20,15 @@ finds it full waits until one leaves.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from simpy import Environment, Event
 from simpy.events import Timeout
 
 from scenarios.timeline import Timeline
-from sim.device import Device, Process, now_ns
+from sim.device import Device, Meeting, Process, now_ns
 from sim.plan import Issue, Plan, Replay, Synchronize, Update
-from sim.played import Played, check, launches, step_end, stuck, timeline
+from sim.played import Played, SimulationStuck, check, launches, step_end, stuck, timeline
 
 
 def play(plan: Plan) -> Timeline:
@@ -40,24 +41,37 @@ def play(plan: Plan) -> Timeline:
 
 def times(plan: Plan) -> Played:
     """As `play`, without making spans."""
-    check(plan)
+    return times_of_ranks((plan,))[0]
+
+
+def times_of_ranks(plans: Sequence[Plan]) -> list[Played]:
+    """One step of several ranks, each with its own host and device, that meet in their collectives.
+
+    Raises as `play` does; ranks that do not meet in the same collectives are stuck.
+    """
     env = Environment()
-    host = _Host(env, plan)
+    meeting = Meeting(env, len(plans))
+    for plan in plans:
+        check(plan)
+    hosts = [_Host(env, plan, meeting) for plan in plans]
     env.run()
-    if host.outstanding:
-        raise stuck(plan, host.device.blocked, host.synchronizing, host.outstanding)
-    host.played.end_ns = step_end(host.played)
-    return host.played
+    for rank, (plan, host) in enumerate(zip(plans, hosts, strict=True)):
+        if host.outstanding:
+            error = stuck(plan, host.device.blocked, host.synchronizing, host.outstanding)
+            waits = ", ".join(f"{name!r} for {n} ranks" for name, n in sorted(meeting.missing().items()))
+            raise SimulationStuck(f"rank {rank}: {error}; collectives wait: {waits}") if waits else error
+        host.played.end_ns = step_end(host.played)
+    return [host.played for host in hosts]
 
 
 class _Host:
     """Python thread and launch thread of one rank, and the device that they feed."""
 
-    def __init__(self, env: Environment, plan: Plan) -> None:
+    def __init__(self, env: Environment, plan: Plan, meeting: Meeting) -> None:
         self._env = env
         self._plan = plan
         self.played = Played([], [], [(0, 0)] * sum(1 for _ in launches(plan)))
-        self.device = Device(env, self.played.kernels, self._finish)
+        self.device = Device(env, self.played.kernels, self._finish, meeting, self.played.arrivals)
         #: Kernels issued and not ended, and entries that the launch thread has not finished.
         self.outstanding = 0
         #: Name of the Synchronize step in which the Python thread waits.

@@ -95,6 +95,9 @@ def diagnose(prediction: Prediction) -> Diagnosis:
     for launch in kernels:
         limit = _LIMIT[launch.kernel.bound]
         limits[limit] = limits.get(limit, 0.0) + launch.kernel.duration_ns / 1000
+    if prediction.step.communication_ns:
+        # The time in collectives, waiting included, and not only what their transfers take.
+        limits["communication-bound"] = prediction.step.communication_not_overlapped_ns / 1000
     calls = sum(isinstance(step, Issue | Replay) for step in prediction.plan.steps)
     name, evidence = _verdict(prediction, limits, rows, calls, busy)
     return Diagnosis(
@@ -181,6 +184,8 @@ def _verdict(
             f"of {memory.hbm_gbps / 1000:.2f} TB/s sustained; the cube could do its arithmetic in "
             f"{_cube_ms(prediction, rows):.2f} ms"
         )
+    elif name == "communication-bound":
+        return name, _communication_evidence(prediction)
     elif name == "cube-bound":
         detail = (
             f"{sum(r.flops for r in rows) / 1e12:.2f} Tflop at {top.tflops:.0f} TFLOPS in {top.op_type}, of "
@@ -189,6 +194,23 @@ def _verdict(
     else:
         detail = _vector_detail([r for r in rows if _LIMIT[r.bound] == "vector-bound"])
     return name, f"{share:.0%} of kernel time is {name}: {detail}; the device is idle for {free:.0%} of the step"
+
+
+def _communication_evidence(prediction: Prediction) -> str:
+    """How much of the step is in collectives, how much of that is waiting, and for whom."""
+    step, waits = prediction.step, prediction.waits_ns
+    exposed = step.communication_not_overlapped_ns
+    text = (
+        f"{exposed / step.total_ns:.0%} of the step ({exposed / 1e6:.2f} of {step.total_ns / 1e6:.2f} ms) is in "
+        f"collectives that nothing hides"
+    )
+    if not step.communication_wait_ns:
+        return f"{text}; their transfers take all of it"
+    rank, longest = max(waits.items(), key=lambda item: (item[1], -item[0]))
+    return (
+        f"{text}; {step.communication_wait_ns / step.communication_ns:.0%} of it is waiting for other ranks, most for "
+        f"rank {rank} ({longest / 1e6:.2f} ms)"
+    )
 
 
 def _vector_detail(rows: list[KernelRow]) -> str:

@@ -15,9 +15,10 @@ host after the replay call; the kernel waits for its update on an event. ge_grap
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from math import exp
+from math import exp, log1p
+from operator import attrgetter
 from random import Random
 from zlib import crc32
 
@@ -25,7 +26,7 @@ from scenarios.catalogue import CATALOGUE, op_type_of, work_of
 from scenarios.program import Block, Op, Program
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
-from sim.plan import HostStep, HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
+from sim.plan import LATE, HostStep, HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
 
 #: Graph modes whose attention kernels hold their lengths as captured parameters.
 PARAMETER_UPDATES = ("aclgraph", "npugraph_ex")
@@ -35,12 +36,16 @@ PARAMETER_UPDATES = ("aclgraph", "npugraph_ex")
 class Conditions:
     """How a program is played: host threads, where the host waits, the seed of its jitter.
 
-    host_scale and device_scale multiply host and kernel times; they carry a profile's uncertainty into a prediction.
+    rank, ranks: which of how many ranks this is; each has its own luck, and with several the kernels have it too, since
+    the others wait for the slowest. host_scale and device_scale multiply host and kernel times; they carry a profile's
+    uncertainty into a prediction.
     """
 
     task_queue_enable: int = 1
     synchronize: str = "step"
     seed: int = 0
+    rank: int = 0
+    ranks: int = 1
     host_scale: float = 1.0
     device_scale: float = 1.0
 
@@ -92,6 +97,10 @@ def scaled(kernel: KernelTime, factor: float) -> KernelTime:
     return kernel if factor == 1.0 else replace(kernel, duration_ns=max(1, round(kernel.duration_ns * factor)))
 
 
+#: All of a KernelTime but its duration, which comes first: `replace` would cost more than all else in a plan of ranks.
+_fields_after_duration = attrgetter(*(f.name for f in fields(KernelTime)[1:]))
+
+
 @dataclass(frozen=True, slots=True)
 class _Priced:
     """One op of a block with all that its repetitions share."""
@@ -102,6 +111,7 @@ class _Priced:
     host_ns: float
     launch_ns: float
     luck: tuple[float, ...]
+    kernels: tuple[KernelTime, ...]
 
 
 class _Builder:
@@ -116,6 +126,8 @@ class _Builder:
         self._mixed_before = False
 
     def steps(self) -> Iterable[HostStep]:
+        if self._conditions.ranks > 1:  # all ranks have the same steps, so rank 0 begins 0 ns late
+            yield HostWork(LATE, self._late_ns())
         waiting: list[Block] = []
         for block in self._program.blocks:
             if block.captured:
@@ -129,43 +141,71 @@ class _Builder:
             yield from self._replay(waiting)
         yield Synchronize("synchronize", self._ns(self._hw.host.synchronize_us * 1000))
 
+    def _late_ns(self) -> int:
+        """How much later than rank 0 this rank begins.
+
+        The others share out the quantiles of an exponential distribution: who is last hangs on the seed, how late the
+        last one is does not.
+        """
+        it = self._conditions
+        others = range(1, it.ranks)
+        if not it.rank:
+            return 0
+        order = sorted(others, key=lambda rank: (crc32(f"{it.seed}/late {rank}".encode()), rank))
+        quantile = (order.index(it.rank) + 0.5) / len(others)
+        return round(-1000 * self._hw.host.rank_skew_us * log1p(-quantile))
+
     def _ns(self, host_ns: float) -> int:
         return round(host_ns * self._conditions.host_scale)
 
     def _priced(self, block: Block) -> list[_Priced]:
-        queue, seed = self._conditions.task_queue_enable, self._conditions.seed
-        sigma = self._hw.host.jitter_sigma
+        queue = self._conditions.task_queue_enable
         before = ("", *(op.kind for op in block.ops))
-        # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
-        return [
-            _Priced(
-                op,
-                op_type_of(op),
-                scaled(price(work_of(op), self._hw, kind == op.kind == "rms_norm"), self._conditions.device_scale),
-                *host_costs_ns(op, self._hw, queue),
-                jitter(seed, op.name, block.repeat, sigma),
-            )
-            for kind, op in zip(before, block.ops, strict=False)
-        ]
+        priced = []
+        for kind, op in zip(before, block.ops, strict=False):
+            # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
+            kernel = price(work_of(op), self._hw, kind == op.kind == "rms_norm")
+            kernel = scaled(kernel, self._conditions.device_scale)
+            luck = self._luck(op.name, block.repeat, self._hw.host.jitter_sigma)
+            costs = host_costs_ns(op, self._hw, queue)
+            priced.append(_Priced(op, op_type_of(op), kernel, *costs, luck, self._kernels(op, kernel, block.repeat)))
+        return priced
+
+    def _luck(self, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
+        """Rank 0 has the luck of a rank alone."""
+        rank = self._conditions.rank
+        return jitter(self._conditions.seed, f"rank {rank} {name}" if rank else name, repeat, sigma)
+
+    def _kernels(self, op: Op, kernel: KernelTime, repeat: int) -> tuple[KernelTime, ...]:
+        """The kernel's time in each repetition: one and the same, or with the rank's luck where others wait for it."""
+        sigma = self._hw.kernel.jitter_sigma
+        if self._conditions.ranks == 1 or sigma == 0 or kernel.accelerator == "COMMUNICATION":
+            return (kernel,) * repeat
+        spread_ns = min(kernel.duration_ns, 1000 * self._hw.kernel.jitter_cap_us)
+        luck = self._luck(f"kernel {op.name}", repeat, sigma)
+        nominal, rest = kernel.duration_ns, _fields_after_duration(kernel)
+        return tuple(KernelTime(max(1, round(nominal + (f - 1) * spread_ns)), *rest) for f in luck)
 
     def _launch(self, priced: _Priced, layer: int, captured: bool, waits: tuple[str, ...] = ()) -> Launch:
-        op, kernel, graph = priced.op, priced.kernel, self._hw.graph
+        op, kernel, graph = priced.op, priced.kernels[layer], self._hw.graph
         mixed = kernel.accelerator in ("MIX_AIC", "MIX_AIV")
         gap_ns = graph.mix_gap_ns if mixed or self._mixed_before else graph.node_gap_ns
         if captured and self._program.graph != "ge_graph":
             gap_ns = max(gap_ns, graph.replay_node_gap_ns)
-        self._mixed_before = mixed
+        if op.stream == 0:
+            self._mixed_before = mixed
         if op.waits:
             waits = (*waits, *(f"{event}#{self._recorded[event]}" for event in op.waits if event in self._recorded))
         records = tuple(self._record(event) for event in op.records) if op.records else ()
         luck = priced.luck[layer]
         index = self._index
         self._index += 1
+        meet = f"{op.name} {index}" if kernel.accelerator == "COMMUNICATION" else ""
         return Launch(
             index, layer, op.name, op.kind, priced.op_type, kernel, op.stream, waits, records,
             0 if captured else self._ns(priced.host_ns * luck),
             0 if captured else self._ns(priced.launch_ns * luck),
-            round(gap_ns),
+            round(gap_ns), meet,
         )  # fmt: skip
 
     def _record(self, event: str) -> str:
@@ -195,7 +235,7 @@ class _Builder:
                     gates: tuple[str, ...] = ()
                     if item.op.kind == "attention" and self._program.graph in PARAMETER_UPDATES:
                         gates = (f"update {item.op.name} {layer}",)
-                        luck = jitter(self._conditions.seed, "update", block.repeat, hw.host.jitter_sigma)[layer]
+                        luck = self._luck("update", block.repeat, hw.host.jitter_sigma)[layer]
                         update_ns = self._ns(hw.host.attention_update_us * 1000 * luck)
                         updates.append(Update(gates[0], update_ns, gates[0]))
                     launches.append(self._launch(item, layer, True, gates))

@@ -39,18 +39,20 @@ class Memory:
     activations: int
     graph_pool: int
     runtime: int
+    hccl_buffers: int
     usable: int
     capacity: KvCapacity
     others: tuple[KvCapacity, ...]
 
     @property
     def total(self) -> int:
-        return self.weights + self.kv_cache + self.activations + self.graph_pool + self.runtime
+        parts = self.weights, self.kv_cache, self.activations, self.graph_pool, self.runtime, self.hccl_buffers
+        return sum(parts)
 
     @property
     def weights_fit(self) -> bool:
         """Whether anything is left beside the weights."""
-        return self.weights + self.runtime < self.usable
+        return self.weights + self.runtime + self.hccl_buffers < self.usable
 
     @property
     def too_much(self) -> int:
@@ -114,8 +116,10 @@ def graph_pool_bytes(scenario: Scenario, model: Model) -> int:
     mode = scenario.optimizations.graph
     if mode == "eager":
         return 0
-    rows = scenario.workload.batch if mode == "ge_graph" else max(capture_sizes(scenario.engine))
-    return rows * (2 * model.hidden + 3 * model.intermediate + model.vocab) * 2
+    decoding = scenario.workload.batch if mode == "ge_graph" else max(capture_sizes(scenario.engine))
+    compiled_prefill = mode == "ge_graph" and scenario.optimizations.graph_prefill
+    rows = max(decoding, largest_chunk_tokens(scenario)) if compiled_prefill else decoding
+    return (rows * (2 * model.hidden + 3 * model.intermediate) + decoding * model.vocab) * 2
 
 
 def memory_of(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
@@ -124,8 +128,9 @@ def memory_of(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
     activations = activation_bytes(scenario, model)
     pool = graph_pool_bytes(scenario, model)
     runtime = RUNTIME_BYTES
+    buffers = HCCL_BUFFER_BYTES if model.tensor_parallel > 1 else 0
     usable = int(hw.chip.hbm_capacity_bytes * scenario.engine.gpu_memory_utilization)
-    room = max(0, usable - weights - activations - pool - runtime)
+    room = max(0, usable - weights - activations - pool - runtime - buffers)
     kv = scenario.optimizations.kv
     mine = _capacity(scenario, model, kv, room)
     per_request, shared = reserved_tokens(scenario, kv)
@@ -135,12 +140,15 @@ def memory_of(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
         _capacity(scenario, model, kv.model_copy(update={"layout": layout, "dtype": dtype}), room)
         for layout, dtype in variants
     )
-    return Memory(weights, held, activations, pool, runtime, usable, mine, others)
+    return Memory(weights, held, activations, pool, runtime, buffers, usable, mine, others)
 
 
 #: CANN context, streams and workspace of one process on one card. Assumed: about what `npu-smi` shows for an idle
 #: context.
 RUNTIME_BYTES = 1 << 30
+#: Send and receive buffers of the tensor-parallel communicator: twice HCCL_BUFFSIZE, 200 MB by default (HCCL's
+#: documentation).
+HCCL_BUFFER_BYTES = 2 * 200 << 20
 
 
 def _capacity(scenario: Scenario, model: Model, kv: KvCache, room: int) -> KvCapacity:

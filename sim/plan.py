@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Bound = Literal["launch", "hbm", "l2", "cube", "vector", "ai_cpu", "link"]
-Lane = Literal["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV", "AI_CPU"]
+Lane = Literal["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV", "AI_CPU", "SDMA", "COMMUNICATION"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Launch:
     index and layer: as in the Program. waits and records: event names, unique within a plan. host_ns: the Python thread
     (dispatch, and launch too where there is no launch thread). launch_ns: the launch thread (0 without one). gap_ns:
     idle time of the stream between the end of the kernel before and this one's start, paid only if both were already
-    queued.
+    queued. meet: of a collective, the name under which the ranks meet; it starts when the last of them is ready.
     """
 
     index: int
@@ -59,6 +59,7 @@ class Launch:
     host_ns: int = 0
     launch_ns: int = 0
     gap_ns: int = 0
+    meet: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,10 @@ class Update:
     name: str
     host_ns: int
     records: str
+
+
+#: Name of the host work that is a rank beginning later than rank 0.
+LATE = "begin late"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ that agree on times agree on every byte of the timeline.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scenarios.timeline import Process, Span, Timeline
 from sim.plan import HostStep, Issue, Launch, Plan, Replay, Synchronize, Update
@@ -26,13 +26,15 @@ class Played:
 
     host: for each step of the plan, when the Python thread is inside its call. launch: for each entry of the launch
     queue (Issue and Replay) in order, when the launch thread is busy with it; empty without one. kernels: for each
-    launch in program order, those inside replays included. end_ns: the end of the step (see `step_end`).
+    launch in program order, those inside replays included. end_ns: the end of the step (see `step_end`). arrivals: for
+    each collective, by the number of its launch, when this rank was ready for it; it starts when the last rank is.
     """
 
     host: list[Interval]
     launch: list[Interval]
     kernels: list[Interval]
     end_ns: int = 0
+    arrivals: dict[int, int] = field(default_factory=dict)
 
 
 def step_end(played: Played) -> int:
@@ -109,7 +111,8 @@ def timeline(plan: Plan, played: Played) -> Timeline:
     host: list[Span] = []
     cann: list[Span] = []
     kernels: list[Span] = []
-    entries, times = iter(played.launch), iter(played.kernels)
+    entries = iter(played.launch)
+    number = 0
     for at, (step, (start, end)) in enumerate(zip(plan.steps, played.host, strict=True)):
         name, kind, op_type, index, layer, inside = _call(step)
         host.append(Span(name, "Python", "Python", start, end, kind, op_type, index, layer))
@@ -119,7 +122,11 @@ def timeline(plan: Plan, played: Played) -> Timeline:
             start, end = next(entries)
             cann.append(Span(f"launch {name}", "CANN", "launch", start, end, kind, op_type, index, layer, at))
         for launch in inside or ():
-            kernels.append(_kernel_span(launch, next(times), parent))
+            if launch.meet:
+                kernels += _collective_spans(launch, played.arrivals[number], played.kernels[number], parent)
+            else:
+                kernels.append(_kernel_span(launch, played.kernels[number], parent))
+            number += 1
     kernels.sort(key=lambda span: span.start_ns)
     return Timeline((*host, *cann, *kernels), 0, played.end_ns)
 
@@ -133,6 +140,18 @@ def _kernel_span(launch: Launch, interval: Interval, parent: int) -> Span:
     return Span(
         launch.name, process, thread, start, end, launch.kind, launch.op_type, launch.index, launch.layer, parent
     )
+
+
+def _collective_spans(launch: Launch, arrival_ns: int, interval: Interval, parent: int) -> list[Span]:
+    """A collective as torch_npu shows it: the whole on its group's lane, waiting and transfer apart on a plane."""
+    start, end = interval
+    process: Process = "Communication"
+    tail = launch.op_type, launch.index, launch.layer
+    spans = [Span(launch.name, process, "Group 0 Communication", arrival_ns, end, launch.kind, *tail, parent)]
+    if start > arrival_ns:
+        spans.append(Span("Notify_Wait", process, "Plane 0", arrival_ns, start, "wait", *tail))
+    spans.append(Span("Memcpy", process, "Plane 0", start, end, "transfer", *tail))
+    return spans
 
 
 def _call(step: HostStep) -> tuple[str, str, str, int, int, tuple[Launch, ...] | None]:

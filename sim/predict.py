@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -12,11 +13,12 @@ from scenarios.model import Model
 from scenarios.program import Batch, Program
 from scenarios.schema import Scenario
 from scenarios.timeline import StepTime, Timeline, step_time
-from sim import engine, recurrence
+from sim import engine, ranks, recurrence
 from sim.hardware.profile import Hardware
 from sim.host import Conditions, host_costs_ns, make_plan
 from sim.memory import Memory, memory_of
 from sim.plan import Plan
+from sim.played import Played, launches, timeline
 from sim.uncertainty import PROBE, Exposure, exposure, step_interval
 
 #: (value, low, high) of a time, ns.
@@ -70,7 +72,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The answer for one scenario: the reported step in full, the metrics of a request, memory and cold start."""
+    """The answer for one scenario: the reported step in full, the metrics of a request, memory and cold start.
+
+    The step is rank 0's. waits_ns: how long it waited in collectives, by the rank that came last.
+    """
 
     case: Case
     batch: Batch
@@ -79,6 +84,7 @@ class Prediction:
     plan: Plan
     timeline: Timeline
     step: StepTime
+    waits_ns: dict[int, int]
     exposure: Exposure
     metrics: dict[str, Metric]
     memory: Memory
@@ -98,21 +104,34 @@ def predict(case: Case) -> Prediction:
     refuse_overflow(case, memory)
     batch = reported_batch(case.scenario)
     program = program_of(case.scenario, case.model, batch)
-    plan = make_plan(program, case.hardware, case.conditions)
-    timeline = engine.play(plan)
+    plans = plans_of(case, batch)
+    played = engine.times_of_ranks(plans)
+    spans = timeline(plans[0], played[0])
     return Prediction(
         case=case,
         batch=batch,
         graph=effective_graph(case.scenario, batch)[0],
         program=program,
-        plan=plan,
-        timeline=timeline,
-        step=step_time(timeline),
+        plan=plans[0],
+        timeline=spans,
+        step=step_time(spans),
+        waits_ns=waits_by_rank(played),
         exposure=exposure_of(case, batch),
         metrics=_metrics(case, memory),
         memory=memory,
         cold_start=cold_start(case),
     )
+
+
+def waits_by_rank(played: Sequence[Played]) -> dict[int, int]:
+    """Nanoseconds that rank 0 waited in collectives, by the rank that it waited for."""
+    waits: dict[int, int] = {}
+    for number, arrival in played[0].arrivals.items():
+        last = max(range(len(played)), key=lambda rank: (played[rank].arrivals[number], -rank))
+        wait = played[last].arrivals[number] - arrival
+        if wait:
+            waits[last] = waits.get(last, 0) + wait
+    return dict(sorted(waits.items()))
 
 
 @lru_cache(maxsize=64)
@@ -121,30 +140,56 @@ def program_of(scenario: Scenario, model: Model, batch: Batch) -> Program:
     return build(scenario, model, batch)
 
 
-def plan_of(case: Case, batch: Batch, host_scale: float = 1.0, device_scale: float = 1.0) -> Plan:
-    """The plan of one step of `case`, with host or kernel times scaled."""
+def plans_of(case: Case, batch: Batch, host_scale: float = 1.0, device_scale: float = 1.0) -> tuple[Plan, ...]:
+    """The plans of one step of `case`, one a rank, with host or kernel times scaled."""
     conditions = replace(case.conditions, host_scale=host_scale, device_scale=device_scale)
-    return make_plan(program_of(case.scenario, case.model, batch), case.hardware, conditions)
+    program = program_of(case.scenario, case.model, batch)
+    count = ranks_played(case)
+    return tuple(
+        make_plan(program, case.hardware, replace(conditions, rank=rank, ranks=count)) for rank in range(count)
+    )
 
 
-def length_ns(plan: Plan) -> int:
-    """Length of a planned step, ns, by the fast player (by the engine where kernels contend)."""
-    quick = recurrence.quick(plan)
-    return engine.times(plan).end_ns if quick.contended else quick.total_ns
+def ranks_played(case: Case) -> int:
+    """Ranks that must be played: all of the tensor-parallel group, or one where all are alike and none ever waits."""
+    hw = case.hardware
+    alike = hw.host.jitter_sigma == hw.kernel.jitter_sigma == hw.host.rank_skew_us == 0
+    return 1 if alike else case.model.tensor_parallel
+
+
+def length_ns(plans: Sequence[Plan]) -> int:
+    """Length of a planned step of rank 0, ns, by the fast players (by the engine where kernels overlap)."""
+    if len(plans) > 1:
+        if overlap(plans[0]):
+            return engine.times_of_ranks(plans)[0].end_ns
+        return ranks.total_ns(plans)
+    quick = recurrence.quick(plans[0])
+    return engine.times(plans[0]).end_ns if quick.contended else quick.total_ns
 
 
 def step_ns(case: Case, batch: Batch) -> int:
     """Length of one step, ns."""
-    return length_ns(plan_of(case, batch))
+    return length_ns(plans_of(case, batch))
 
 
 @lru_cache(maxsize=256)
 def exposure_of(case: Case, batch: Batch) -> Exposure:
-    """Length of one step and what it hangs on: three plays of it."""
-    plan = plan_of(case, batch)
-    device = length_ns(plan_of(case, batch, device_scale=1 + PROBE))
-    host = length_ns(plan_of(case, batch, host_scale=1 + PROBE))
-    return exposure(length_ns(plan), device, host, plan, case.hardware)
+    """Length of one step and what it hangs on: three plays of it, and one more where ranks wait for each other."""
+    plans = plans_of(case, batch)
+    nominal = length_ns(plans)
+    if len(plans) > 1 and not overlap(plans[0]):  # one set of plans serves all plays
+        device = ranks.total_ns(plans, device_scale=1 + PROBE)
+        host = ranks.total_ns(plans, host_scale=1 + PROBE)
+        in_time = ranks.total_ns(plans, late_start=False)
+        return exposure(nominal, device, host, plans[0], case.hardware, in_time)
+    device = length_ns(plans_of(case, batch, device_scale=1 + PROBE))
+    host = length_ns(plans_of(case, batch, host_scale=1 + PROBE))
+    return exposure(nominal, device, host, plans[0], case.hardware)
+
+
+def overlap(plan: Plan) -> bool:
+    """Whether kernels of several streams may run together."""
+    return any(launch.stream for launch in launches(plan))
 
 
 def interval_ns(case: Case, batch: Batch) -> Interval:
@@ -168,7 +213,8 @@ def refuse_overflow(case: Case, memory: Memory) -> None:
     raise DoesNotFit(
         f"does not fit: {memory.total / gib:.1f} GiB needed (weights {memory.weights / gib:.1f}, "
         f"KV cache {memory.kv_cache / gib:.1f}, activations {memory.activations / gib:.1f}, "
-        f"graph and runtime {(memory.graph_pool + memory.runtime) / gib:.1f}) of {memory.usable / gib:.1f} GiB usable "
+        f"graph, buffers and runtime {(memory.graph_pool + memory.runtime + memory.hccl_buffers) / gib:.1f}) "
+        f"of {memory.usable / gib:.1f} GiB usable "
         f"on {case.hardware.name}: {memory.too_much / gib:.1f} GiB too much; {remedy}"
     )
 
@@ -188,13 +234,13 @@ def _metrics(case: Case, memory: Memory) -> dict[str, Metric]:
     decode = tuple(1000 * workload.batch / t for t in tpot)
     throughput = tuple(1000 * tokens / t for t in e2el)
     total = tuple(1000 * (tokens + workload.batch * workload.input_tokens) / t for t in e2el)
-    peak = float(memory.total)
+    peak, cards = float(memory.total), case.model.tensor_parallel
     return {
         "ttft_ms": Metric(*ttft),
         "tpot_ms": Metric(*tpot),
         "e2el_ms": Metric(*e2el),
         "output_throughput": Metric(throughput[0], throughput[2], throughput[1]),
-        "output_throughput_per_card": Metric(throughput[0], throughput[2], throughput[1]),
+        "output_throughput_per_card": Metric(*(t / cards for t in (throughput[0], throughput[2], throughput[1]))),
         "total_token_throughput": Metric(total[0], total[2], total[1]),
         "decode_throughput": Metric(decode[0], decode[2], decode[1]),
         "peak_memory_bytes": Metric(peak, peak, peak),

@@ -96,7 +96,7 @@ def times(plan: Plan) -> Played:
     check(plan)
     played = Played([], [], [])
     host, entries = played.host, played.launch
-    streams = _Streams(played.kernels)
+    streams = _Streams(played.kernels, played.arrivals)
     threaded, depth = plan.launch_thread, plan.queue_depth
     clock = launcher = 0  # until when the Python thread and the launch thread are busy
     for step in plan.steps:
@@ -142,7 +142,8 @@ def times(plan: Plan) -> Played:
 class _Streams:
     """Kernels queued on FIFO streams, resolved as far as their events allow."""
 
-    def __init__(self, kernels: list[Interval]) -> None:
+    def __init__(self, kernels: list[Interval], arrivals: dict[int, int]) -> None:
+        self._arrivals = arrivals
         self.recorded: dict[str, int] = {}
         self.pending = 0  # kernels submitted and not resolved
         self._kernels = kernels
@@ -186,6 +187,8 @@ class _Streams:
                     break
                 start = max(start, *[recorded[event] for event in launch.waits])
             queue.popleft()
+            if launch.meet:  # one rank alone is the last to arrive
+                self._arrivals[number] = start
             free = start + launch.kernel.duration_ns
             kernels[number] = (start, free)
             for event in launch.records:

@@ -11,13 +11,17 @@ weights w of the parts (E times a kernel's share of the device time, H times a c
     var ln(a / b) = sum_i ((w_ai - w_bi) s_i)^2 + ((E_a - E_b) s_device)^2 + ((H_a - H_b) s_host)^2
 
 to first order: what two variants share cancels in their ratio. Intervals are the central 90 % of a log-normal.
+
+Waiting for ranks that begin late varies by a factor of three from one measurement to the next, too much for a first
+order: its share of the step is stretched and shrunk by exp(1.6449 s), and the change of the step's logarithm joins the
+rest's as the root of the sum of squares, upwards and downwards each on its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from math import exp, sqrt
+from math import exp, expm1, hypot, log1p, sqrt
 
 from scenarios.catalogue import CATALOGUE
 from sim.hardware.profile import Hardware
@@ -34,33 +38,41 @@ PROBE = 0.05
 class Exposure:
     """A step's length and what it hangs on.
 
-    device, host: elasticities. parts: weight and standard deviation of the log error of each independent part.
+    device, host: elasticities. parts: weight and standard deviation of the log error of each independent part. late:
+    share of the step that is waiting for ranks that begin late.
     """
 
     step_ns: int
     device: float
     host: float
     parts: dict[Hashable, tuple[float, float]]
+    late: float = 0.0
 
 
-def exposure(step_ns: int, device_probe_ns: int, host_probe_ns: int, plan: Plan, hw: Hardware) -> Exposure:
-    """The exposure of a step played at nominal times, with device times and with host times longer by PROBE."""
+def exposure(
+    step_ns: int, device_probe_ns: int, host_probe_ns: int, plan: Plan, hw: Hardware, in_time_ns: int | None = None
+) -> Exposure:
+    """The exposure of a step played at nominal times, with device times and with host times longer by PROBE.
+
+    in_time_ns: its length if all ranks began together.
+    """
     device = (device_probe_ns / step_ns - 1) / PROBE
     host = (host_probe_ns / step_ns - 1) / PROBE
     parts = {**_kernel_parts(plan, hw, device), **_call_parts(plan, hw, host)}
-    return Exposure(step_ns, device, host, parts)
+    late = 0.0 if in_time_ns is None else max(0.0, 1 - in_time_ns / step_ns)
+    return Exposure(step_ns, device, host, parts, late)
 
 
 def _kernel_parts(plan: Plan, hw: Hardware, elasticity: float) -> dict[Hashable, tuple[float, float]]:
     times: dict[Hashable, int] = {}
-    kinds: dict[Hashable, str] = {}
+    sigmas: dict[Hashable, float] = {}
     for launch in launches(plan):
         kernel = launch.kernel
         key = (launch.kind, kernel.gm_bytes, kernel.flops, kernel.cores)
         times[key] = times.get(key, 0) + kernel.duration_ns
-        kinds[key] = launch.kind
+        sigmas[key] = hw.collective.sigma if kernel.accelerator == "COMMUNICATION" else sigma_of(launch.kind, hw)
     total = sum(times.values()) or 1
-    return {key: (elasticity * time / total, sigma_of(kinds[key], hw)) for key, time in times.items()}
+    return {key: (elasticity * time / total, sigmas[key]) for key, time in times.items()}
 
 
 def _call_parts(plan: Plan, hw: Hardware, elasticity: float) -> dict[Hashable, tuple[float, float]]:
@@ -89,8 +101,15 @@ def step_interval(it: Exposure, hw: Hardware) -> tuple[float, float]:
     residual = hw.residual
     variance = sum((weight * sigma) ** 2 for weight, sigma in it.parts.values())
     variance += (it.device * residual.device_sigma) ** 2 + (it.host * residual.host_sigma) ** 2
-    width = Z90 * sqrt(variance)
-    return it.step_ns * exp(-width), it.step_ns * exp(width)
+    down, up = _with_late(Z90 * sqrt(variance), it.late, 0.0, hw)
+    return it.step_ns * exp(-down), it.step_ns * exp(up)
+
+
+def _with_late(width: float, late_a: float, late_b: float, hw: Hardware) -> tuple[float, float]:
+    """(down, up): widths of ln(a / b) with what waiting for late ranks adds to `width`."""
+    spread = Z90 * hw.residual.rank_skew_sigma
+    moves = [log1p(late_a * expm1(z)) - log1p(late_b * expm1(z)) for z in (-spread, spread)]
+    return hypot(width, min(0.0, *moves)), hypot(width, max(0.0, *moves))
 
 
 def ratio_interval(a: Exposure, b: Exposure, hw: Hardware) -> tuple[float, float, float]:
@@ -103,6 +122,6 @@ def ratio_interval(a: Exposure, b: Exposure, hw: Hardware) -> tuple[float, float
         variance += ((weight_a - weight_b) * max(sigma_a, sigma_b)) ** 2
     variance += ((a.device - b.device) * residual.device_sigma) ** 2
     variance += ((a.host - b.host) * residual.host_sigma) ** 2
-    width = Z90 * sqrt(variance)
+    down, up = _with_late(Z90 * sqrt(variance), a.late, b.late, hw)
     value = a.step_ns / b.step_ns
-    return value, value * exp(-width), value * exp(width)
+    return value, value * exp(-down), value * exp(up)

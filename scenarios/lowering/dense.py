@@ -155,13 +155,13 @@ def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
 
 def _sample(model: Model, batch: Batch, act: DType, sampling: str) -> Block:
     rows = batch.requests
-    logits = activation("logits", (rows, model.vocab), act)
-    logits32 = activation("logits32", (rows, model.vocab), "fp32")
+    logits = activation("logits", (rows, model.whole_vocab), act)
+    logits32 = activation("logits32", (rows, model.whole_vocab), "fp32")
     chosen = activation("chosen", (rows,), "int64")
     ops: list[Op] = [Op("cast", "logits_cast", (logits,), (logits32,))]
     best = logits32
     if sampling == "top_k_top_p":
-        shape = (rows, model.vocab)
+        shape = (rows, model.whole_vocab)
         one = activation("temperature", (rows, 1), "fp32")
         ops += [
             Op("div", "temperature", (logits32, one), (activation("scaled_logits", shape, "fp32"),)),

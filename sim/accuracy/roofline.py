@@ -1,22 +1,26 @@
 """The plain roofline that predictions are held against: what peers that price operators one by one do.
 
-time = max(flops / 0.7 peak, bytes / 0.6 bandwidth) + a static start of 5 us on the cube, 2 us on vector cores.
+time = max(flops / 0.7 peak, bytes / 0.6 bandwidth) + a static start of 5 us on the cube, 2 us on vector cores, 10 us
+for a collective, whose bandwidth is that of one link or port on paper.
 """
 
 from __future__ import annotations
 
 from scenarios.catalogue import work_of
 from scenarios.program import Program
-from scenarios.work import MatmulShape, Work
+from scenarios.work import CollectiveShape, MatmulShape, Work
 from sim.hardware.profile import Hardware
 
 COMPUTE_SHARE = 0.7
 BANDWIDTH_SHARE = 0.6
-STATIC_US = {"cube": 5.0, "mix": 5.0, "vector": 2.0, "ai_cpu": 2.0, "copy": 2.0}
+STATIC_US = {"cube": 5.0, "mix": 5.0, "vector": 2.0, "ai_cpu": 2.0, "copy": 2.0, "link": 10.0}
 
 
 def roofline_us(work: Work, hw: Hardware) -> float:
     """The plain roofline's time of one kernel, us."""
+    if isinstance(work.shape, CollectiveShape):
+        link_ns = work.shape.bytes / (BANDWIDTH_SHARE * hw.collective.hccs_peak_gbps)
+        return link_ns / 1000 + STATIC_US["link"]
     peak = COMPUTE_SHARE * hw.chip.cube_flops_per_ns
     if isinstance(work.shape, MatmulShape) and work.shape.dtype in ("int8", "int4"):
         peak *= 2

@@ -15,8 +15,8 @@ from sim.predict import Case
 
 def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
     """The case to predict, or the reason why there is none. `hardware` replaces the row's."""
-    if row.cards > 1:
-        return f"{row.cards} cards: only single-card steps are modelled"
+    if row.cards > row.tp:
+        return f"{row.cards} cards in tensor-parallel groups of {row.tp}: data and expert parallelism are not modelled"
     if not (row.batch and row.query_len and row.step_ms):
         return "batch, query_len or step_ms is not stated"
     if row.phase not in ("decode", "prefill"):
@@ -38,6 +38,7 @@ def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
             "engine": {
                 "max_num_seqs": max(256, row.batch),
                 "max_num_batched_tokens": max(8192, row.batch * row.query_len),
+                "tensor_parallel_size": row.tp,
             },
         }
     )

@@ -26,17 +26,26 @@ _SOURCE = "profiles of Qwen3-32B, DeepSeek-V3 (A3 die) and Qwen3-8B (910B2, A3 d
 def accuracy_rows() -> list[str]:
     """The accuracy table's lines."""
     kernels = [r for r in price_kernels(read_kernels(REFERENCE / "kernels.csv"))[0] if r.scored]
-    steps = [r for r in price_steps(read_steps(REFERENCE / "steps.csv"))[0] if r.scored]
+    steps = read_steps(REFERENCE / "steps.csv")
     families: dict[str, list[Scored]] = {"matmul": [], "attention": [], "vector": []}
     for row in kernels:
         families[family_of(row.kind.lower())].append(row)
     lines = [_line(f"kernels: {name}", _SOURCE, errors(families[key])) for key, name in _FAMILIES]
     lines.append(_line("kernels: all", _SOURCE, errors(kernels)))
-    where = "Qwen3-8B on 910B2 (eager and graph) and on an A3 die"
-    lines.append(_line("whole single-card steps", where, errors(steps)))
+    for name, where, rows in (
+        (
+            "whole single-card steps",
+            "Qwen3-8B on 910B2 (eager and graph) and on an A3 die",
+            [r.cards == 1 for r in steps],
+        ),
+        ("whole steps of several cards", "Qwen3-32B on 16 dies of A3", [r.cards > 1 for r in steps]),
+    ):
+        priced = price_steps(r for r, taken in zip(steps, rows, strict=True) if taken)[0]
+        if scored := [r for r in priced if r.scored]:
+            lines.append(_line(name, where, errors(scored)))
     ladders = ladders_result(*price_ladders(read_ladders(REFERENCE / "ladders.csv")))
     lines.append(
-        f"| gains of single optimisations | Qwen3-8B and 0.6B ladders on 910B2 | {ladders['scored']} | "
+        f"| gains of single optimisations | Qwen3-8B, 0.6B and Reranker ladders on 910B2 | {ladders['scored']} | "
         f"{ladders['median_points']:.1f} points; direction right in {ladders['signs_right']} of "
         f"{ladders['signs_asked']} beyond 5 % | | |"
     )

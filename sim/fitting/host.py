@@ -22,7 +22,7 @@ from sim.accuracy.steps import case_of_row
 from sim.hardware.profile import Hardware
 from sim.measured.files import read_steps
 from sim.plan import Issue, Synchronize
-from sim.predict import Case, plan_of
+from sim.predict import Case, plans_of
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 #: Row of ladders.csv that gives the gain of fusing RMSNorm alone in an eager model.
@@ -31,7 +31,9 @@ GAIN_ROW = "swan_eager_rms_norm"
 
 def fit_host(hw: Hardware) -> dict[str, float]:
     """The Python thread's cost per call, us, under the profile's names."""
-    rows = [r for r in read_steps(REFERENCE / "steps.csv") if r.scored and "optimizations.graph=eager" in r.settings]
+    steps = read_steps(REFERENCE / "steps.csv")
+    eager = [r for r in steps if r.scored and "optimizations.graph=eager" in r.settings]
+    rows = [r for r in eager if r.cards == 1 and r.phase == "decode"]
     cases = [case_of_row(r) for r in rows]
     case = next(c for c in cases if isinstance(c, Case))
     total_us = 1000 * mean(r.step_ms for r in rows)
@@ -43,7 +45,7 @@ def fit_host(hw: Hardware) -> dict[str, float]:
 
 def _calls(case: Case, hw: Hardware) -> tuple[int, int, float]:
     """(aten calls, matmul and fused calls, us that do not depend on either) of a step's Python thread."""
-    plan = plan_of(replace(case, hardware=hw), reported_batch(case.scenario))
+    (plan,) = plans_of(replace(case, hardware=hw), reported_batch(case.scenario))
     issued = [CATALOGUE[s.launch.kind].host for s in plan.steps if isinstance(s, Issue)]
     aten, fused = issued.count("aten"), issued.count("matmul") + issued.count("npu")
     waits = sum(isinstance(s, Synchronize) for s in plan.steps)

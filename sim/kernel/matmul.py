@@ -22,7 +22,7 @@ from scenarios.work import MatmulShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns
-from sim.kernel.traffic import hbm_rate, traffic
+from sim.kernel.traffic import hbm_rate, prefetched_in_l2, traffic
 
 #: Multiply-accumulates a cycle, relative to 16-bit inputs.
 _RATE = {"int8": 2.0, "int4": 2.0, "fp32": 0.25}
@@ -92,11 +92,13 @@ def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bo
     share = 1.0
     if tall != (shape.weight_format == "nz"):
         share = memory.nd_tall_share if tall else memory.nz_flat_share
-    weights = min(work.cold_read_bytes, split.hbm_read)
+    kept = prefetched_in_l2(work, hw)
+    weights = min(work.cold_read_bytes - kept, split.hbm_read)
     fullest = weights * cols * grid.batches / (shape.n * shape.batch * grid.splits)
     stream = max(weights / hbm_rate(cores, hw, share), fullest / memory.core_hbm_gbps)
     # Operands and outputs pass through L2; what does not fit there cannot come faster than HBM gives it.
-    stream += max((work.gm_bytes - weights) / memory.cube_gbps, (split.hbm - weights) / hbm_rate(cores, hw))
+    stream += max((work.gm_bytes - weights - kept) / memory.cube_gbps, (split.hbm - weights) / hbm_rate(cores, hw))
+    stream += kept / min(cores * memory.core_l2_gbps, memory.l2_read_gbps)
     # Loading counts by itself: it is the last leg of the stream, and again wherever shares read the same bytes.
     beside = _vector_ns(work, hw, program)
     body = max(multiply + stream, load, beside)

@@ -2,13 +2,15 @@
 
 Every kernel pays for its start, which grows with the cores that it starts on, and then for the slowest of moving,
 multiplying and vector work. `vector.py`, `matmul.py` and `attention.py` say how each lays its work over the cores.
+Collectives are priced in `sim.collective`, from the moment their last rank arrives.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from scenarios.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
+from scenarios.work import AttentionShape, CollectiveShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
+from sim.collective import price_collective
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.attention import attention_cost, is_decode
@@ -31,8 +33,12 @@ def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False
     replay, where all data that fits L2 is there from the run before (a microbenchmark). In a network neither holds,
     except for twins such as the norms of Q and K.
     """
+    if work.unit == "copy":
+        return _copied(work, hw)
     if isinstance(work.shape, FixedShape):
         return _fixed(work, work.shape, hw)
+    if isinstance(work.shape, CollectiveShape):
+        return _collective(work, work.shape, hw)
     program = program_of(work, hw)
     if isinstance(work.shape, MatmulShape):
         cost = matmul_cost(work, hw, program, repeat, resident)
@@ -105,6 +111,26 @@ def roofline_ns(work: Work, hw: Hardware, hbm_bytes: float | None = None) -> int
     return round(max(work.cube_flops / peak, moved / hw.memory.hbm_peak_gbps))
 
 
+def _copied(work: Work, hw: Hardware) -> KernelTime:
+    """A copy by the DMA engines, which use no core.
+
+    Assumed: together they draw what HBM sustains, and one task starts as a kernel on one core does.
+    """
+    moved = work.cold_read_bytes
+    duration = max(1, round(1000 * hw.kernel.start_us + moved / hw.memory.hbm_gbps))
+    return KernelTime(
+        duration_ns=duration,
+        accelerator="SDMA",
+        cores=0,
+        bound="hbm" if moved / hw.memory.hbm_gbps > duration / 2 else "launch",
+        hbm_bytes=moved,
+        gm_bytes=work.gm_bytes,
+        flops=0,
+        roofline_ns=round(moved / hw.memory.hbm_peak_gbps),
+        hbm_share=min(1.0, moved / duration / hw.memory.hbm_gbps),
+    )
+
+
 def _fixed(work: Work, shape: FixedShape, hw: Hardware) -> KernelTime:
     """A kernel whose time does not depend on its shape.
 
@@ -125,4 +151,23 @@ def _fixed(work: Work, shape: FixedShape, hw: Hardware) -> KernelTime:
         roofline_ns=roofline_ns(work, hw, work.cold_read_bytes),
         vector_share=0.0 if on_cpu else 1 / hw.chip.vector_cores,
         ai_cpu_share=1 / hw.chip.ai_cpu_cores if on_cpu else 0.0,
+    )
+
+
+def _collective(work: Work, shape: CollectiveShape, hw: Hardware) -> KernelTime:
+    """A collective whose ranks are all there; on vector cores where HCCL lets it, as inference engines ask for."""
+    it = price_collective(shape.op, shape.bytes, shape.ranks, hw, busy=True)
+    duration = max(1, it.duration_ns)
+    return KernelTime(
+        duration_ns=duration,
+        accelerator="COMMUNICATION",
+        cores=it.vector_cores,
+        bound="link",
+        hbm_bytes=it.hbm_bytes,
+        gm_bytes=work.gm_bytes,
+        flops=0,
+        roofline_ns=roofline_ns(work, hw, it.hbm_bytes),
+        hbm_share=min(1.0, it.hbm_bytes / duration / hw.memory.hbm_gbps),
+        vector_share=it.vector_cores / hw.chip.vector_cores,
+        ai_cpu_share=1 / hw.chip.ai_cpu_cores if it.mode == "AI_CPU" else 0.0,
     )

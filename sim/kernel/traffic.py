@@ -37,14 +37,28 @@ def traffic(work: Work, hw: Hardware, resident: bool = False) -> Traffic:
     room = hw.memory.l2_resident_share * hw.chip.l2_bytes
     if resident and work.gm_bytes <= room:
         return Traffic(0.0, work.cold_read_bytes + work.warm_read_bytes, 0.0, work.write_bytes)
+    kept = prefetched_in_l2(work, hw)
     missed = min(activations, 2 * max(0.0, activations - room))
     part = missed / activations if activations else 0.0
     return Traffic(
-        work.cold_read_bytes + part * work.warm_read_bytes,
-        (1 - part) * work.warm_read_bytes,
+        work.cold_read_bytes - kept + part * work.warm_read_bytes,
+        kept + (1 - part) * work.warm_read_bytes,
         part * work.write_bytes,
         (1 - part) * work.write_bytes,
     )
+
+
+def prefetched_in_l2(work: Work, hw: Hardware) -> float:
+    """Bytes of prefetched weights that the kernel still finds in L2.
+
+    As with activations: each byte beyond the share of L2 that survives drives out one that was there.
+    """
+    if not work.prefetched_bytes:
+        return 0.0
+    together = work.prefetched_together_bytes
+    room = hw.memory.l2_resident_share * hw.chip.l2_bytes
+    kept = max(0.0, together - 2 * max(0.0, together - room))
+    return work.prefetched_bytes * kept / together
 
 
 def hbm_rate(cores: float, hw: Hardware, share: float = 1.0) -> float:

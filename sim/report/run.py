@@ -34,6 +34,7 @@ _ENGINES = (
 _MEMORY = (
     ("weights_bytes", "weights"), ("kv_cache_bytes", "KV cache"), ("activations_bytes", "activations"),
     ("graph_pool_bytes", "graph"), ("runtime_bytes", "runtime"),
+    ("hccl_buffers_bytes", "HCCL buffers"),
 )  # fmt: skip
 _VERDICT_STYLE = {"gain": "green", "loss": "red"}
 

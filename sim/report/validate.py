@@ -19,11 +19,13 @@ def print_validation(console: Console, result: dict[str, Any], broken: tuple[str
     shown, width = plain(result), console.width
     if shown["files"]["kernels"]:
         console.print(_kernels(shown, width))
+    if shown["files"]["collectives"]:
+        console.print(_collectives(shown, width))
     if shown["files"]["steps"]:
         console.print(_steps(shown, width))
     if shown["files"]["ladders"]:
         console.print(_ladders(shown, width))
-    for part in ("kernels", "steps", "ladders"):
+    for part in ("kernels", "collectives", "steps", "ladders"):
         unpriced = shown[part]["unpriced"]
         if unpriced:
             console.print(Text(f"Not priced ({part}): {len(unpriced)}", style="bold"))
@@ -43,10 +45,19 @@ def percent(value: float | None, signed: bool = False) -> str:
 
 
 def _kernels(result: dict[str, Any], width: int) -> Any:
-    kernels = result["kernels"]
-    rows = [*kernels["by_kind"].items(), ("all", kernels)]
+    return _by_kind(result, "kernels", "Kernels: predicted against measured", "op type", width)
+
+
+def _collectives(result: dict[str, Any], width: int) -> Any:
+    return _by_kind(result, "collectives", "Collectives: predicted against measured", "operation, ranks", width)
+
+
+def _by_kind(result: dict[str, Any], part: str, title: str, kind: str, width: int) -> Any:
+    """A table of the errors of one part by kind, and of all."""
+    found = result[part]
+    rows = [*found["by_kind"].items(), ("all", found)]
     columns = [
-        Column("op type", [name for name, _ in rows]),
+        Column(kind, [name for name, _ in rows]),
         Column("rows", [str(r["rows"]) for _, r in rows], right=True),
         Column("median error", [percent(r["median"]) for _, r in rows], right=True),
         Column("P90", [percent(r["p90"]) for _, r in rows], right=True),
@@ -54,11 +65,9 @@ def _kernels(result: dict[str, Any], width: int) -> Any:
         Column("bias", [percent(r["bias"], signed=True) for _, r in rows], right=True, rank=1),
         Column("roofline's median", [percent(r["roofline_median"]) for _, r in rows], right=True),
     ]
-    inside = result["coverage"]["kernels"]
-    note = (
-        f"{percent(inside)} of the rows lie inside their 90 % interval; {kernels['unscored']} more are listed unscored"
-    )
-    return fitted("Kernels: predicted against measured", columns, width, [note] if inside is not None else [])
+    inside = result["coverage"][part]
+    note = f"{percent(inside)} of the rows lie inside their 90 % interval; {found['unscored']} more are listed unscored"
+    return fitted(title, columns, width, [note] if inside is not None else [])
 
 
 def _steps(result: dict[str, Any], width: int) -> Any:
@@ -77,6 +86,10 @@ def _steps(result: dict[str, Any], width: int) -> Any:
     return fitted("Steps: predicted against measured", columns, width, [note])
 
 
+def _counts(kernels: list[int] | None) -> str:
+    return " to ".join(str(n or "?") for n in kernels) if kernels else "-"
+
+
 def _ladders(result: dict[str, Any], width: int) -> Any:
     ladders = result["ladders"]
     rows = ladders["rows"]
@@ -86,6 +99,8 @@ def _ladders(result: dict[str, Any], width: int) -> Any:
         Column("predicted", [f"{r['predicted_gain']:.2f}x" for r in rows], right=True),
         Column("interval", [f"{r['low']:.2f}-{r['high']:.2f}" for r in rows], rank=1),
         Column("points off", [f"{r['points']:+.1f}" for r in rows], right=True),
+        Column("kernels counted", [_counts(r["measured_kernels"]) for r in rows], right=True, rank=2),
+        Column("kernels predicted", [_counts(r["predicted_kernels"]) for r in rows], right=True, rank=2),
     ]
     note = (
         f"{ladders['scored']} scored: median {ladders['median_points'] or 0:.1f} points off; direction right "

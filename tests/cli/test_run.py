@@ -18,7 +18,18 @@ CONTRACT = {
     "schema_version", "scenario", "hardware", "provenance", "seed", "metrics", "step", "kernels", "launches",
     "hbm_bytes", "bottleneck", "gains", "capacity", "cold_start",
 }  # fmt: skip
-ADDED = {"graph", "batch", "kernel_count", "global_memory_bytes", "busy", "waterfall", "advice", "memory"}
+ADDED = {
+    "graph",
+    "batch",
+    "kernel_count",
+    "global_memory_bytes",
+    "busy",
+    "waterfall",
+    "advice",
+    "memory",
+    "ranks",
+    "waits_us",
+}
 STEP = {
     "total_us", "computing_us", "communication_us", "communication_not_overlapped_us", "communication_wait_us",
     "overlapped_us", "free_us",
@@ -63,8 +74,11 @@ def test_a_step_is_computing_and_communication_and_free(answer: Answer, scenario
     assert step["total_us"] == step["computing_us"] + step["communication_not_overlapped_us"] + step["free_us"]
     assert step["total_us"] > step["computing_us"] > 0
     assert step["free_us"] >= 0
-    # On one stream the kernels follow one another, and only AI CPU kernels can lie beside them.
-    kernels = sum(ns(row["total_us"]) for row in document["kernels"])
+    # On one stream the kernels follow one another, and only AI CPU kernels can lie beside them. Collectives are timed
+    # without the wait for other ranks, and are no computing.
+    kernels = sum(ns(row["total_us"]) for row in document["kernels"] if row["bound"] != "link")
+    transfers = sum(ns(row["total_us"]) for row in document["kernels"] if row["bound"] == "link")
+    assert transfers == step["communication_us"] - step["communication_wait_us"]
     beside = sum(ns(row["total_us"]) for row in document["kernels"] if row["bound"] == "ai_cpu")
     assert step["computing_us"] <= kernels <= step["computing_us"] + beside
 

@@ -150,6 +150,7 @@ def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = ("decode", "prefill", "
         optimizations__kv__block_size=draw(st.sampled_from([16, 128])),
         optimizations__weights=draw(st.sampled_from(["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"])),
         optimizations__weight_format=draw(st.sampled_from(["nd", "nz"])),
+        optimizations__overlap__prefetch=draw(st.booleans()),
     )
 
 
@@ -253,4 +254,8 @@ def _dead_writes(made: Program) -> list[str]:
     """Ops of which nothing is ever read."""
     read = {tensor.name for issued in made for tensor in issued.op.inputs} | TAKEN_OUTSIDE
     ops = [one for block in made.blocks for one in block.ops]
-    return [f"nothing reads what {one.name} writes" for one in ops if not read & {t.name for t in one.outputs}]
+    return [
+        f"nothing reads what {one.name} writes"
+        for one in ops
+        if one.outputs and not read & {t.name for t in one.outputs}
+    ]

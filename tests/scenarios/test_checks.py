@@ -101,6 +101,16 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "must not be empty",
     ),
     (
+        {"optimizations__graph_prefill": True},
+        "optimizations.graph_prefill",
+        "has no effect with optimizations.graph eager: only ge_graph compiles prefills",
+    ),
+    (
+        {"optimizations__graph_prefill": True, "optimizations__graph": "aclgraph"},
+        "optimizations.graph_prefill",
+        "has no effect with optimizations.graph aclgraph: only ge_graph compiles prefills",
+    ),
+    (
         {KV + "layout": "contiguous", KV + "block_size": 128},
         "optimizations.kv.block_size",
         "has no effect with layout contiguous. Remove it, or set it to null where a base file gives it",
@@ -158,6 +168,7 @@ def test_what_is_refused(fields: dict[str, Any], where: str, what: str) -> None:
         {"workload__batch": 2, "workload__phase": "mixed"},
         {"engine__cudagraph_capture_sizes": [1, 2, 300], "optimizations__graph": "npugraph_ex"},
         {KV + "layout": "contiguous"},
+        {"optimizations__graph_prefill": True, "optimizations__graph": "ge_graph"},
         {KV + "block_size": 128},
         {KV + "dtype": "int8", KV + "scale": "token"},
         {KV + "prefix_sharing": True, KV + "shared_prefix_tokens": 1024},
@@ -178,7 +189,7 @@ def test_what_is_not_modelled_is_refused_unless_it_is_the_default(where: str) ->
         default = getattr(default, name)
     other = True if default is False else 2
     shown = {True: "true", False: "false"}.get(default, str(default)) if isinstance(default, bool) else str(default)
-    what = f"{'true' if other is True else 2} is not modelled yet on one card in this version. Leave it at {shown}"
+    what = f"{'true' if other is True else 2} is not modelled yet in this version. Leave it at {shown}"
     field = where.replace(".", "__")
     assert problems(**{field: other}) == [(where, what)]
     assert problems(**{field: default}) == []
@@ -187,14 +198,16 @@ def test_what_is_not_modelled_is_refused_unless_it_is_the_default(where: str) ->
 def test_all_problems_come_at_once() -> None:
     fields = {
         "engine__tensor_parallel_size": 4,
+        "engine__pipeline_parallel_size": 2,
         "workload__batch": 1000,
         KV + "scale": "head",
         FUSION + "matmul_all_reduce": True,
     }
     assert [where for where, _ in problems(**fields)] == [
-        "engine.tensor_parallel_size",
+        "engine.pipeline_parallel_size",
         "workload.batch",
         "optimizations.kv.scale",
+        "optimizations.fusion.matmul_all_reduce",
     ]
 
 

@@ -17,7 +17,7 @@ from sim.gains import gains_of
 from sim.hardware.profile import load_hardware
 from sim.plan import KernelTime, Launch
 from sim.played import launches
-from sim.predict import Case, Prediction, plan_of, predict
+from sim.predict import Case, Prediction, plans_of, predict
 from tests.scenarios.making import TINY, bare, scenario
 from tests.sim.hardware_maker import hardware
 
@@ -132,7 +132,7 @@ def test_the_kernel_table_accounts_for_every_kernel(graph: str) -> None:
 def test_no_kernel_is_faster_than_its_roofline(name: str, phase: str, make: Callable[..., Scenario]) -> None:
     made = make(workload__phase=phase, workload__batch=64, workload__input_tokens=1000)
     hw = load_hardware(name)
-    found = [one.kernel for one in launches(plan_of(Case(made, QWEN3_8B, hw), reported_batch(made)))]
+    found = [one.kernel for one in launches(plans_of(Case(made, QWEN3_8B, hw), reported_batch(made))[0])]
     assert all(kernel.roofline_ns <= kernel.duration_ns for kernel in found)
     # What lies in L2 does not cross HBM, so it is no bound; what does cross it is one.
     vector = [kernel for kernel in found if kernel.accelerator == "AI_VECTOR_CORE"]

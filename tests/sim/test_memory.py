@@ -203,7 +203,7 @@ def test_what_does_not_fit_is_refused_with_the_parts_and_the_way_out() -> None:
     message = str(caught.value)
     assert re.fullmatch(
         r"does not fit: [\d.]+ GiB needed \(weights 15\.3, KV cache 144\.0, activations [\d.]+, "
-        r"graph and runtime [\d.]+\) of 57\.6 GiB usable on \w+: [\d.]+ GiB too much; "
+        r"graph, buffers and runtime [\d.]+\) of 57\.6 GiB usable on \w+: [\d.]+ GiB too much; "
         r"at most \d+ requests of this length fit",
         message,
     )

@@ -22,12 +22,12 @@ from sim.predict import (
     exposure_of,
     interval_ns,
     length_ns,
-    plan_of,
+    plans_of,
     predict,
     step_ns,
 )
 from sim.uncertainty import step_interval
-from tests.scenarios.making import PLAIN, TINY, scenario
+from tests.scenarios.making import PLAIN, TINY, program, scenario, switched
 from tests.sim.hardware_maker import flat_price, hardware
 
 STEADY = hardware()
@@ -79,7 +79,7 @@ def test_a_plan_with_slower_kernels_or_a_slower_host() -> None:
     made = scenario(workload__batch=4)
     it, batch = case(made), decode_batch(made)
     base, host, device = (
-        list(launches(plan_of(it, batch, **scale)))[5] for scale in ({}, {"host_scale": 2.0}, {"device_scale": 2.0})
+        list(launches(plans_of(it, batch, **scale)[0]))[5] for scale in ({}, {"host_scale": 2.0}, {"device_scale": 2.0})
     )
     assert (host.host_ns, host.launch_ns) == (2 * base.host_ns, 2 * base.launch_ns)
     assert (device.host_ns, device.kernel.duration_ns) == (base.host_ns, 2 * base.kernel.duration_ns)
@@ -89,13 +89,13 @@ def test_a_plan_with_slower_kernels_or_a_slower_host() -> None:
 def test_the_length_of_a_plan_is_that_of_its_timeline() -> None:
     for graph in ("eager", "aclgraph", "ge_graph"):
         found = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
-        assert length_ns(found.plan) == found.timeline.end_ns == step_ns(found.case, found.batch)
+        assert length_ns((found.plan,)) == found.timeline.end_ns == step_ns(found.case, found.batch)
 
 
 def test_the_exposure_is_measured_by_playing_the_step_again() -> None:
     made = scenario(workload__batch=4)
     it, batch = case(made), decode_batch(made)
-    slower = {side: length_ns(plan_of(it, batch, **{f"{side}_scale": 1.05})) for side in ("device", "host")}
+    slower = {side: length_ns(plans_of(it, batch, **{f"{side}_scale": 1.05})) for side in ("device", "host")}
     found = exposure_of(it, batch)
     assert found.step_ns == step_ns(it, batch)
     assert found.device == pytest.approx((slower["device"] / found.step_ns - 1) / 0.05)
@@ -295,6 +295,35 @@ def test_a_whole_graph_is_compiled_anew_for_each_shape() -> None:
     captured = sum(len(b.ops) * b.repeat for b in predict(it).program.blocks if b.captured)
     assert found.compile_ms == found.recapture_ms == pytest.approx(2000 + captured * 1)
     assert (found.capture_ms, found.shapes) == (0, 1)
+
+
+def test_a_compiled_prefill_is_one_more_shape() -> None:
+    made = scenario(optimizations__graph="ge_graph", workload__input_tokens=50)
+    prefill_too = switched(made, graph_prefill=True)
+    one, two = cold_start(case(made)), cold_start(case(prefill_too))
+    prefill = program(prefill_too, batch=prefill_batches(prefill_too)[0])
+    captured = sum(len(b.ops) * b.repeat for b in prefill.blocks if b.captured)
+    assert (one.shapes, two.shapes) == (1, 2)
+    assert two.compile_ms == pytest.approx(one.compile_ms + 2000 + captured * 1)
+    assert two.recapture_ms == one.recapture_ms
+    assert two.break_even_steps > one.break_even_steps
+    # Three chunks of 20, 20 and 10 tokens are two shapes: lengths in the cache are inputs.
+    chunked = scenario(
+        optimizations__graph="ge_graph", optimizations__graph_prefill=True, workload__input_tokens=50,
+        engine__max_num_batched_tokens=20,
+    )  # fmt: skip
+    assert cold_start(case(chunked)).shapes == 3
+
+
+def test_a_compiled_prefill_is_one_launch_and_brings_the_first_token_sooner() -> None:
+    made = scenario(workload__phase="prefill", workload__input_tokens=50, optimizations__graph="ge_graph")
+    eager, compiled = predict(case(made)), predict(case(switched(made, graph_prefill=True)))
+    assert (eager.graph, compiled.graph) == ("eager", "ge_graph")
+    assert sum(isinstance(step, Replay) for step in compiled.plan.steps) == 1
+    assert compiled.metrics["ttft_ms"].value < eager.metrics["ttft_ms"].value
+    assert compiled.metrics["tpot_ms"] == eager.metrics["tpot_ms"]
+    # Its buffers are as tall as the chunk.
+    assert compiled.memory.graph_pool - eager.memory.graph_pool == 49 * (2 * 16 + 3 * 24) * 2
 
 
 def test_a_graph_has_paid_for_itself_after_some_steps() -> None:

@@ -15,7 +15,7 @@ from scenarios.schema import Scenario
 from sim.gains import NO_EFFECT, gains_of
 from sim.hardware.profile import Hardware
 from sim.plan import HostWork, Issue, Launch, Plan, Synchronize
-from sim.predict import Case, exposure_of, length_ns, plan_of
+from sim.predict import Case, exposure_of, length_ns, plans_of
 from sim.uncertainty import Z90, Exposure, exposure, ratio_interval, sigma_of, step_interval
 from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware
@@ -40,7 +40,7 @@ def on_device(*kernels: Launch, hw: Hardware = HW) -> Exposure:
     """The exposure of a step that is made of these kernels, one after the other, and of nothing else."""
     plan = together(*kernels)
     step = sum(one.kernel.duration_ns for one in kernels)
-    assert length_ns(plan) == step
+    assert length_ns((plan,)) == step
     return exposure(step, round(1.05 * step), step, plan, hw)
 
 
@@ -187,7 +187,7 @@ def test_the_elasticities_foretell_another_board(graph: str) -> None:
     it, batch = case(made, QWEN3_8B), decode_batch(made)
     found = exposure_of(it, batch)
     for device, host in ((1.1, 1.0), (1.0, 1.1), (0.9, 0.95)):
-        played = length_ns(plan_of(it, batch, host, device))
+        played = length_ns(plans_of(it, batch, host, device))
         foretold = found.step_ns * device**found.device * host**found.host
         assert played == pytest.approx(foretold, rel=0.02)
 
@@ -207,3 +207,22 @@ def test_a_gain_whose_interval_holds_one_is_not_distinguishable(sigma: float) ->
     # RoPE as one kernel: its parts are known within a percent, or only within a factor of many.
     rope = next(gain for gain in found.gains if gain.switch == "fusion.rope")
     assert rope.verdict == {0.01: "gain", 0.2: "gain", 5.0: "not distinguishable"}[sigma]
+
+
+# ---- ranks that begin late ----
+
+
+def test_waiting_for_late_ranks_stretches_and_shrinks_its_share() -> None:
+    hw = hardware(**{**SIGMAS, "residual__device_sigma": 0.0, "residual__rank_skew_sigma": 1.0})
+    it = Exposure(100_000, 0.0, 0.0, {}, late=0.2)
+    # 20 us of waiting, times or over exp(1.6449) = 5.1805: 103.6 us or 3.86 us beside 80 us.
+    assert step_interval(it, hw) == (pytest.approx(83_861, abs=2), pytest.approx(183_610, abs=5))
+
+
+def test_waiting_that_two_variants_share_cancels_in_their_ratio() -> None:
+    hw = hardware(**{**SIGMAS, "residual__rank_skew_sigma": 1.0})
+    a, b = (Exposure(ns, 0.0, 0.0, {}, late=0.2) for ns in (100_000, 50_000))
+    assert ratio_interval(a, b, hw) == (2.0, 2.0, 2.0)
+    # One waits 20 of 100 us, the other never: the ratio is as uncertain as the one step.
+    alone = ratio_interval(a, replace(b, late=0.0), hw)
+    assert [100_000 * x / 2 for x in alone[1:]] == pytest.approx(step_interval(a, hw))

@@ -1,0 +1,139 @@
+"""Ranks that meet in collectives: who waits for whom, and the vector recurrence that is as exact as the engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scenarios.timeline import step_time
+from sim import engine, ranks
+from sim.plan import HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
+from sim.played import SimulationStuck, timeline
+
+
+def kernel(duration_ns: int, communication: bool = False) -> KernelTime:
+    lane = "COMMUNICATION" if communication else "AI_CORE"
+    return KernelTime(duration_ns, lane, 1, "hbm", 0, 0, 0, 0)  # type: ignore[arg-type]
+
+
+def launch(index: int, duration_ns: int, meet: str = "", host_ns: int = 0, **more: object) -> Launch:
+    made = Launch(index, 0, f"k{index}", "add", "Add", kernel(duration_ns, bool(meet)), host_ns=host_ns, meet=meet)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def eager(*launches: Launch, launch_thread: bool = False) -> Plan:
+    return Plan((*(Issue(it) for it in launches), Synchronize("synchronize", 10)), launch_thread, 4)
+
+
+def test_a_collective_starts_when_the_last_rank_is_ready() -> None:
+    # Rank 0 computes for 100 ns and waits; rank 1 computes for 400 ns. Both are issued at 50 ns; the exchange takes 30.
+    fast = eager(launch(0, 100, host_ns=50), launch(1, 30, "reduce", host_ns=0))
+    slow = eager(launch(0, 400, host_ns=50), launch(1, 30, "reduce", host_ns=0))
+    first, second = engine.times_of_ranks([fast, slow])
+    assert first.kernels == [(50, 150), (450, 480)]
+    assert second.kernels == [(50, 450), (450, 480)]
+    assert (first.arrivals, second.arrivals) == ({1: 150}, {1: 450})
+    assert first.end_ns == second.end_ns == 490
+
+
+def test_waiting_and_transfer_are_lanes_of_their_own() -> None:
+    fast = eager(launch(0, 100), launch(1, 30, "reduce"))
+    slow = eager(launch(0, 400), launch(1, 30, "reduce"))
+    played = engine.times_of_ranks([fast, slow])
+    spans = timeline(fast, played[0]).spans
+    lanes = {(s.thread, s.kind): (s.start_ns, s.end_ns) for s in spans if s.process == "Communication"}
+    assert lanes == {
+        ("Group 0 Communication", "add"): (100, 430),
+        ("Plane 0", "wait"): (100, 400),
+        ("Plane 0", "transfer"): (400, 430),
+    }
+    step = step_time(timeline(fast, played[0]))
+    assert (step.computing_ns, step.communication_ns, step.communication_wait_ns) == (100, 330, 300)
+    assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
+
+
+def test_the_last_rank_waits_for_nobody() -> None:
+    plans = [eager(launch(0, n), launch(1, 30, "reduce")) for n in (100, 400)]
+    spans = timeline(plans[1], engine.times_of_ranks(plans)[1]).spans
+    assert [s.kind for s in spans if s.thread == "Plane 0"] == ["transfer"]
+
+
+def test_ranks_that_meet_in_different_collectives_are_stuck() -> None:
+    plans = [eager(launch(0, 10, "reduce")), eager(launch(0, 10, "gather"))]
+    with pytest.raises(SimulationStuck, match="collectives wait: 'gather' for 1 ranks, 'reduce' for 1 ranks"):
+        engine.times_of_ranks(plans)
+
+
+def test_one_rank_meets_itself_at_once() -> None:
+    plan = eager(launch(0, 100), launch(1, 30, "reduce"))
+    assert engine.times(plan).kernels == [(0, 100), (100, 130)]
+
+
+numbers = st.integers(0, 500)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> list[Plan]:
+    """Plans of one program for 1 to 5 ranks: eager ops, a synchronise, a replay with an update; collectives in both."""
+    ranks_, threaded = draw(st.integers(1, 5)), draw(st.booleans())
+    issued = draw(st.lists(st.booleans(), min_size=1, max_size=6))
+    captured = draw(st.lists(st.booleans(), min_size=1, max_size=6))
+    gated = draw(st.booleans())
+    gaps = draw(st.lists(st.integers(0, 50), min_size=12, max_size=12))
+    depth = draw(st.integers(1, 3))
+
+    def op(index: int, meets: bool, host: bool) -> Launch:
+        waits = ("go",) if gated and not host and index == len(issued) else ()
+        return launch(
+            index, draw(numbers), f"meet {index}" if meets else "", draw(numbers) if host else 0,
+            gap_ns=gaps[index], launch_ns=draw(numbers) if threaded and host else 0, waits=waits,
+        )  # fmt: skip
+
+    # Collectives take the same time on all ranks.
+    same = [draw(numbers) for _ in range(len(issued) + len(captured))]
+
+    def fixed(it: Launch) -> Launch:
+        return replace(it, kernel=kernel(same[it.index], True)) if it.meet else it
+
+    plans = []
+    for _ in range(ranks_):
+        eager_ops = [Issue(fixed(op(i, meets, True))) for i, meets in enumerate(issued)]
+        inside = tuple(fixed(op(len(issued) + i, meets, False)) for i, meets in enumerate(captured))
+        plans.append(
+            Plan(
+                (
+                    HostWork("prepare", draw(numbers)),
+                    *eager_ops,
+                    Synchronize("synchronize", draw(numbers)),
+                    Replay("graph", inside, draw(numbers), draw(numbers) if threaded else 0, 40),
+                    *((Update("lengths", draw(numbers), "go"),) if gated else ()),
+                    Synchronize("synchronize", draw(numbers)),
+                ),
+                threaded,
+                depth,
+            )
+        )
+    return plans
+
+
+@settings(max_examples=150)
+@given(groups())
+def test_the_vector_recurrence_equals_the_engine(plans: list[Plan]) -> None:
+    assert ranks.total_ns(plans) == engine.times_of_ranks(plans)[0].end_ns
+
+
+@given(groups())
+def test_a_collective_starts_together_and_never_before_its_last_rank(plans: list[Plan]) -> None:
+    played = engine.times_of_ranks(plans)
+    for number in played[0].arrivals:
+        starts = {it.kernels[number][0] for it in played}
+        assert starts == {max(it.arrivals[number] for it in played)}
+
+
+def test_several_streams_are_the_engines_business() -> None:
+    plan = eager(launch(0, 10), replace(launch(1, 10), stream=1))
+    with pytest.raises(ValueError, match="one stream"):
+        ranks.total_ns([plan, plan])
