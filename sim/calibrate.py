@@ -1,6 +1,6 @@
 """Re-derive every fitted number of the shipped profiles from the reference measurements: `python -m sim.calibrate`.
 
-`sim/fitting.py` knows how to fit a block of parameters; here stands what is fitted to which rows, in which order, and
+`sim/fitting/` knows how to fit kernels, collectives, hosts and late ranks; here stands what is fitted to which rows, in which order, and
 into which profile it goes. Numbers that all profiles of a family share are fitted first; later stages see them.
 `--write` puts the numbers into the shipped profiles, `--out` into copies in another folder. scipy is needed (the extra
 `fit`).
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import ceil, exp
 from pathlib import Path
 
+from sim.fitting.collectives import calibrate as calibrate_links
 from sim.fitting.host import fit_host
 from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, program_name, put, read_samples
 from sim.fitting.ranks import fit_rank_skew
@@ -188,6 +189,7 @@ def calibrate(folder: Path, draws: int = 0, check: bool = True) -> list[tuple[St
         done += [(stage, report) for report in reports]
     base = folder / "atlas_a2_910b2.yaml"
     write_numbers(base, fit_host(load_hardware.__wrapped__(str(base))), {})
+    calibrate_links(folder, draws, check)
     write_numbers(base, fit_rank_skew(load_hardware.__wrapped__(str(folder / "atlas_a3_die.yaml"))), {})
     return done
 
