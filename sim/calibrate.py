@@ -1,9 +1,9 @@
 """Re-derive every fitted number of the shipped profiles from the reference measurements: `python -m sim.calibrate`.
 
-`sim/fitting/` knows how to fit kernels, collectives, hosts and late ranks; here stands what is fitted to which rows, in which order, and
-into which profile it goes. Numbers that all profiles of a family share are fitted first; later stages see them.
-`--write` puts the numbers into the shipped profiles, `--out` into copies in another folder. scipy is needed (the extra
-`fit`).
+`sim/fitting/` knows how to fit kernels, collectives, hosts and late ranks; here stands what is fitted to which rows, in
+which order, and into which profile it goes. Numbers that all profiles of a family share are fitted first; later stages
+see them. `--write` puts the numbers into the shipped profiles, `--out` into copies in another folder. scipy is needed
+(the extra `fit`).
 """
 
 from __future__ import annotations

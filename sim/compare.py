@@ -10,13 +10,14 @@ from sim.result import SCHEMA_VERSION
 #: A smaller relative difference of two steps is none.
 AS_FAST = 5e-4
 
-_STEP_CAUSES = (("free_us", "device idle"), ("communication_not_overlapped_us", "communication not overlapped"))
+_STEP_CAUSES = (("free_us", "device idle"), ("communication_wait_us", "waiting for other ranks"))
 
 
 def compare_results(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """The `compare` document of two `run` documents.
 
-    causes: kernel time by kind, and what is no kernel time; where no kernels overlap they sum to the step.
+    causes: kernel time by kind (of collectives, the transfer), and what is no kernel time; where no kernels overlap
+    they sum to the step.
     """
     names = _names(a, b)
     return {

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from scenarios.lowering.parallel import shard
 from scenarios.schema import Scenario
 from sim.compare import compare_results
 from sim.explain import advise, diagnose
 from sim.gains import gains_of
+from sim.hardware.profile import Hardware
 from sim.outputs import to_json
 from sim.predict import Case, predict
 from sim.result import run_result
@@ -28,7 +30,7 @@ def document(total_us: float, matmul_us: float, free_us: float, name: str, **set
         "metrics": {"tpot_ms": {"value": total_us / 1000, "low": 0.0, "high": 9.0}},
         "step": {
             "total_us": total_us, "computing_us": total_us - free_us, "free_us": free_us,
-            "communication_not_overlapped_us": 0.0,
+            "communication_not_overlapped_us": 0.0, "communication_wait_us": 0.0,
         },
         "kernels": [
             {"kind": "matmul", "op_type": "MatMulV2", "total_us": matmul_us - 1.0},
@@ -39,8 +41,8 @@ def document(total_us: float, matmul_us: float, free_us: float, name: str, **set
     }  # fmt: skip
 
 
-def run(made: Scenario, name: str) -> dict[str, Any]:
-    prediction = predict(Case(made, TINY, HW))
+def run(made: Scenario, name: str, hw: Hardware = HW) -> dict[str, Any]:
+    prediction = predict(Case(made, shard(TINY, made.engine.tensor_parallel_size), hw))
     gains = gains_of(prediction.case)
     return run_result(prediction, diagnose(prediction), gains, advise(prediction, gains), name)
 
@@ -65,6 +67,26 @@ def test_causes_sum_to_the_difference_and_come_in_its_order() -> None:
         {"cause": "matmul", "a_us": 300.0, "b_us": 300.0},  # two profiler names, one kind
     ]
     assert sum(c["b_us"] - c["a_us"] for c in causes) == 500.0 - 1000.0
+
+
+def test_of_a_collective_transfer_and_waiting_are_causes_of_their_own() -> None:
+    one, two = (
+        run(made, str(ranks), hardware(host__rank_skew_us=500.0))
+        for ranks, made in (
+            (1, scenario()),
+            (2, scenario(engine__tensor_parallel_size=2, optimizations__graph="eager")),
+        )
+    )
+    causes = {c["cause"]: c["b_us"] for c in compare_results(one, two)["causes"]}
+    transfer = sum(k["total_us"] for k in two["kernels"] if k["bound"] == "link")
+    assert transfer > 0
+    assert causes["all_reduce"] + causes["all_gather"] == pytest.approx(transfer)
+    assert transfer + causes["waiting for other ranks"] == pytest.approx(two["step"]["communication_us"])
+    # The host's input preparation keeps an AI CPU busy beside the stream: all else follows one another.
+    difference = two["step"]["total_us"] - one["step"]["total_us"]
+    assert sum(causes.values()) - sum(c["a_us"] for c in compare_results(one, two)["causes"]) == pytest.approx(
+        difference
+    )
 
 
 def test_the_sentence_names_times_factor_and_cause() -> None:
