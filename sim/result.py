@@ -65,13 +65,18 @@ def _step(prediction: Prediction) -> dict[str, float]:
     return {key.removesuffix("_ns") + "_us": value / 1000 for key, value in asdict(step).items()}
 
 
+#: Numbers of a profile that a rank alone never meets.
+ONLY_BETWEEN_RANKS = ("collective.", "host.rank_skew_us", "residual.rank_skew_sigma", "kernel.jitter_")
+
+
 def _provenance(prediction: Prediction) -> dict[str, Any]:
     """Where the numbers come from: the result is a prediction, as good as the worst number it rests on."""
     profile = prediction.case.hardware.profile
     numbers = profile.numbers()
     counts: dict[str, int] = {}
-    for number in numbers.values():
-        counts[number.source] = counts.get(number.source, 0) + 1
+    for name, number in numbers.items():
+        if prediction.case.model.tensor_parallel > 1 or not name.startswith(ONLY_BETWEEN_RANKS):
+            counts[number.source] = counts.get(number.source, 0) + 1
     digest = sha256(repr(sorted((k, n.value) for k, n in numbers.items())).encode()).hexdigest()[:16]
     return {
         "kind": "predicted",

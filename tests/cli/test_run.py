@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scenarios.loader import shipped_names
+from sim.hardware.profile import load_hardware
 
 Answer = Callable[..., dict[str, Any]]
 
@@ -252,3 +253,14 @@ def test_accuracy_of_the_seeds_case(answer: Answer) -> None:
     assert document["kernel_count"] == 567
     assert document["metrics"]["tpot_ms"]["value"] == pytest.approx(14.74, rel=0.15)
     assert document["bottleneck"]["name"] == "HBM-bound"
+
+
+@pytest.mark.parametrize(("scenario", "alone"), [("qwen3_32b_tp16_decode", False), ("qwen3_8b_prefill", True)])
+def test_a_rank_alone_rests_on_no_number_of_links(answer: Answer, scenario: str, alone: bool) -> None:
+    document = answer(scenario)
+    assert (document["ranks"] == 1) == alone
+    names = load_hardware(document["hardware"]).profile.numbers()
+    between = {"host.rank_skew_us", "residual.rank_skew_sigma", "kernel.jitter_sigma", "kernel.jitter_cap_us"}
+    unused = between | {name for name in names if name.startswith("collective.")} if alone else set()
+    assert unused <= set(names)
+    assert sum(document["provenance"]["sources"].values()) == len(names) - len(unused)
