@@ -101,6 +101,10 @@ def validate(
     max_kernel_median: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
     max_kernel_p90: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
     max_step_median: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
+    max_collective_median: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")
+    ] = None,
+    max_collective_p90: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
     json: JsonOut = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw predicted against measured.")] = None,
 ) -> None:
@@ -109,7 +113,7 @@ def validate(
     from sim.report.validate import print_validation
     from sim.validate import Bounds, validated
 
-    bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median)
+    bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median, max_collective_median, max_collective_p90)
     found = validated(kernels, steps, ladders, hardware, bounds, json, plot, collectives)
     terminal.show(lambda console: print_validation(console, found.result, found.broken))
     raise typer.Exit(1 if found.broken else 0)

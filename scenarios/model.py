@@ -124,68 +124,79 @@ def _read(path: Path, name: str) -> Model:
     return _build(path, name, config)
 
 
+@dataclass(frozen=True, slots=True)
+class _Config:
+    """A config.json that is read field by field; what is wrong with it gathers in `problems`."""
+
+    path: Path
+    fields: dict[str, Any]
+    problems: list[str]
+
+    def whole(self, key: str, default: int | None = None, most: int = 1 << 24) -> int:
+        value = self.fields.get(key, default)
+        if value is None and default is not None:
+            value = default
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            self.wrong(f"{key}: must be a whole number from 1 to {most}, got {shown(value)}")
+            return 1
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        value = self.fields.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+            self.wrong(f"{key}: must be a positive number, got {shown(value)}")
+            return default
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.fields.get(key, default)
+        if not isinstance(value, bool):
+            self.wrong(f"{key}: must be true or false, got {shown(value)}")
+            return default
+        return value
+
+    def wrong(self, what: str) -> None:
+        self.problems.append(f"{self.path}: {what}")
+
+
 def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in DENSE:
         raise ScenarioError(
             [f"{path}: model_type {shown(model_type)} is not modelled; dense decoders are: {', '.join(DENSE)}"]
         )
-    problems: list[str] = []
-
-    def whole(key: str, default: int | None = None, most: int = 1 << 24) -> int:
-        value = config.get(key, default)
-        if value is None and default is not None:
-            value = default
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            problems.append(f"{path}: {key}: must be a whole number from 1 to {most}, got {shown(value)}")
-            return 1
-        return value
-
-    def number(key: str, default: float) -> float:
-        value = config.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
-            problems.append(f"{path}: {key}: must be a positive number, got {shown(value)}")
-            return default
-        return float(value)
-
-    def flag(key: str, default: bool) -> bool:
-        value = config.get(key, default)
-        if not isinstance(value, bool):
-            problems.append(f"{path}: {key}: must be true or false, got {shown(value)}")
-            return default
-        return value
-
-    hidden, heads = whole("hidden_size"), whole("num_attention_heads")
-    kv_heads = whole("num_key_value_heads", heads)
-    head_dim = whole("head_dim", max(1, hidden // heads), most=4096)
-    if not problems and heads % kv_heads:
-        problems.append(f"{path}: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
-    if not problems and "head_dim" not in config and hidden % heads:
-        problems.append(f"{path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
+    read = _Config(path, config, [])
+    hidden, heads = read.whole("hidden_size"), read.whole("num_attention_heads")
+    kv_heads = read.whole("num_key_value_heads", heads)
+    head_dim = read.whole("head_dim", max(1, hidden // heads), most=4096)
+    if not read.problems and heads % kv_heads:
+        read.wrong(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
+    if not read.problems and "head_dim" not in config and hidden % heads:
+        read.wrong(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
     qk_norm, bias = DENSE[model_type]
     model = Model(
         name=name,
         model_type=model_type,
         hidden=hidden,
-        intermediate=whole("intermediate_size"),
-        layers=whole("num_hidden_layers", most=1024),
+        intermediate=read.whole("intermediate_size"),
+        layers=read.whole("num_hidden_layers", most=1024),
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        vocab=whole("vocab_size"),
-        max_position=whole("max_position_embeddings", 1 << 20),
-        norm_eps=number("rms_norm_eps", 1e-6),
-        rope_theta=number("rope_theta", 10_000.0),
-        tied_embeddings=flag("tie_word_embeddings", False),
+        vocab=read.whole("vocab_size"),
+        max_position=read.whole("max_position_embeddings", 1 << 20),
+        norm_eps=read.number("rms_norm_eps", 1e-6),
+        rope_theta=read.number("rope_theta", 10_000.0),
+        tied_embeddings=read.flag("tie_word_embeddings", False),
         qk_norm=qk_norm,
-        qkv_bias=flag("attention_bias", bias),
+        qkv_bias=read.flag("attention_bias", bias),
         dtype=_TORCH_DTYPE.get(str(config.get("dtype", config.get("torch_dtype", "bfloat16"))), "bf16"),
     )
     window = config.get("sliding_window")
-    if flag("use_sliding_window", False) or (model_type == "mistral" and window is not None):
-        problems.append(f"{path}: sliding_window: attention to a window of {shown(window)} tokens is not modelled")
-    if flag("mlp_bias", False):
-        problems.append(f"{path}: mlp_bias: a bias in the MLP is not modelled")
-    if problems:
-        raise ScenarioError(problems)
+    if read.flag("use_sliding_window", False) or (model_type == "mistral" and window is not None):
+        read.wrong(f"sliding_window: attention to a window of {shown(window)} tokens is not modelled")
+    if read.flag("mlp_bias", False):
+        read.wrong("mlp_bias: a bias in the MLP is not modelled")
+    if read.problems:
+        raise ScenarioError(read.problems)
     return model

@@ -10,10 +10,10 @@ from typing import Any
 
 from scenarios.errors import ScenarioError
 from scenarios.files.atomic import write_text
-from sim.accuracy.collectives import collectives_result, price_collectives
+from sim.accuracy.collectives import by_operation, price_collectives
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.scatter import scatter_svg
-from sim.accuracy.score import NOMINAL, Scored, kernels_result, price_kernels, price_steps, steps_result
+from sim.accuracy.score import NOMINAL, Scored, price_kernels, price_steps, rows_result, steps_result
 from sim.measured.files import read_collectives, read_kernels, read_steps
 from sim.outputs import to_json
 from sim.result import SCHEMA_VERSION
@@ -29,6 +29,8 @@ class Bounds:
     kernel_median: float | None = None
     kernel_p90: float | None = None
     step_median: float | None = None
+    collective_median: float | None = None
+    collective_p90: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ def validated(
     priced_collectives = price_collectives(read_collectives(collectives), hardware) if collectives else ([], [])
     priced_steps = price_steps(read_steps(steps), hardware) if steps else ([], [])
     parts: dict[str, dict[str, Any]] = {
-        "kernels": kernels_result(*priced_kernels),
-        "collectives": collectives_result(*priced_collectives),
+        "kernels": rows_result(*priced_kernels),
+        "collectives": rows_result(*priced_collectives, by_operation),
         "steps": steps_result(*priced_steps),
         "ladders": ladders_result(*(price_ladders(read_ladders(ladders)) if ladders else ([], []))),
     }
@@ -109,6 +111,8 @@ def _broken(result: dict[str, Any], bounds: Bounds) -> list[str]:
     checks = (
         ("kernels: median error", result["kernels"]["median"], bounds.kernel_median),
         ("kernels: 90th percentile of the error", result["kernels"]["p90"], bounds.kernel_p90),
+        ("collectives: median error", result["collectives"]["median"], bounds.collective_median),
+        ("collectives: 90th percentile of the error", result["collectives"]["p90"], bounds.collective_p90),
         ("steps: median error", result["steps"]["median"], bounds.step_median),
     )
     lines = []

@@ -9,12 +9,11 @@ does not say when its ranks came, so it gets the profile's spread: `arrival_us` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import exp
-from typing import Any
 
 from scenarios.errors import ScenarioError
-from sim.accuracy.score import Scored, Skipped, coverage, errors
+from sim.accuracy.score import Scored, Skipped
 from sim.collective.choose import CollectiveError
 from sim.collective.price import CollectiveTime, Semantics, price_collective
 from sim.hardware.profile import Hardware, HardwareError, load_hardware
@@ -85,21 +84,7 @@ def _links(ranks: int, hw: Hardware) -> int:
     return min(ranks, c.dies_per_server) - 1 if c.full_mesh and ranks > 1 else 1
 
 
-def collectives_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[str, Any]:
-    """The `collectives` part of the `validate` document; kinds are operation and ranks."""
-    counted = [r for r in rows if r.scored]
-    kinds: dict[str, list[Scored]] = {}
-    for row in counted:
-        kinds.setdefault(row.kind, []).append(row)
-    return {
-        **errors(counted),
-        "unpriced": [{"row": s.label, "reason": s.reason} for s in skipped],
-        "unscored": len(rows) - len(counted),
-        "by_kind": {kind: errors(kinds[kind]) for kind in sorted(kinds, key=_order)},
-        "coverage": coverage(counted),
-    }
-
-
-def _order(kind: str) -> tuple[str, int]:
+def by_operation(kind: str) -> tuple[str, int]:
+    """Order of the kinds, which are operation and ranks."""
     op, _, ranks = kind.rpartition(" ")
     return op, int(ranks)

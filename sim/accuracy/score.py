@@ -6,7 +6,7 @@ percentiles). Rows that cannot be priced are listed with the reason; rows marked
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp
 from statistics import median
@@ -98,8 +98,10 @@ def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Score
     return scored, skipped
 
 
-def kernels_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[str, Any]:
-    """The `kernels` part of the `validate` document."""
+def rows_result(
+    rows: Sequence[Scored], skipped: Sequence[Skipped], order: Callable[[str], Any] | None = None
+) -> dict[str, Any]:
+    """A part of the `validate` document that is told by kind: `kernels` and `collectives`. order: of the kinds."""
     counted = [r for r in rows if r.scored]
     kinds: dict[str, list[Scored]] = {}
     for row in counted:
@@ -108,7 +110,7 @@ def kernels_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[s
         **errors(counted),
         "unpriced": [{"row": s.label, "reason": s.reason} for s in skipped],
         "unscored": len(rows) - len(counted),
-        "by_kind": {kind: errors(members) for kind, members in sorted(kinds.items())},
+        "by_kind": {kind: errors(kinds[kind]) for kind in sorted(kinds, key=order)},
         "coverage": coverage(counted),
     }
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim.accuracy.collectives import price_collectives
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.score import Scored, errors, price_kernels, price_steps
 from sim.answer import answer
-from sim.measured.files import read_kernels, read_steps
+from sim.measured.files import read_collectives, read_kernels, read_steps
 from sim.uncertainty import family_of
 from sim.validate import REFERENCE
 
@@ -22,6 +23,8 @@ _FAMILIES = (("matmul", "matrix products"), ("attention", "attention"), ("vector
 GAIN_SCENARIO = "qwen3_8b_910b2_eager"
 _SOURCE = "profiles of Qwen3-32B, DeepSeek-V3 (A3 die) and Qwen3-8B (910B2, A3 die)"
 
+_LINKS = "8 and 16 dies of A3, two cards of a 910B4-class chip"
+
 
 def accuracy_rows() -> list[str]:
     """The accuracy table's lines."""
@@ -32,6 +35,8 @@ def accuracy_rows() -> list[str]:
         families[family_of(row.kind.lower())].append(row)
     lines = [_line(f"kernels: {name}", _SOURCE, errors(families[key])) for key, name in _FAMILIES]
     lines.append(_line("kernels: all", _SOURCE, errors(kernels)))
+    collectives = price_collectives(read_collectives(REFERENCE / "collectives.csv"))[0]
+    lines.append(_line("collectives alone", _LINKS, errors([r for r in collectives if r.scored])))
     for name, where, rows in (
         (
             "whole single-card steps",

@@ -14,10 +14,10 @@ from sim.accuracy.score import (
     Skipped,
     coverage,
     errors,
-    kernels_result,
     percentile,
     price_kernels,
     price_steps,
+    rows_result,
     steps_result,
 )
 from sim.accuracy.steps import case_of_row, roofline_of
@@ -104,7 +104,7 @@ def test_what_cannot_be_priced_is_listed_with_its_reason() -> None:
 
 def test_unscored_rows_are_priced_and_not_counted() -> None:
     found, _ = price_kernels([kernel(), kernel(scored=False)])
-    result = kernels_result(found, [Skipped("lost", "no price")])
+    result = rows_result(found, [Skipped("lost", "no price")])
     assert (result["rows"], result["unscored"], len(result["unpriced"])) == (1, 1, 1)
     assert result["unpriced"] == [{"row": "lost", "reason": "no price"}]
     assert list(result["by_kind"]) == ["MatMulV2"]
