@@ -151,6 +151,7 @@ def player_rows(repeats: int) -> Iterator[Row]:
     from sim import engine, recurrence
     from sim.answer import case_of
     from sim.host import make_plan
+    from sim.played import launches
 
     case = case_of(load_scenario("qwen3_8b_910b2_eager"))
     batch = reported_batch(case.scenario)
@@ -159,7 +160,7 @@ def player_rows(repeats: int) -> Iterator[Row]:
     slow = [timed_ms(lambda: engine.times(plan)) for _ in range(repeats)]
     # A single one is too short for the clock.
     fast = [timed_ms(lambda: [recurrence.times(plan) for _ in range(20)]) / 20 for _ in range(repeats)]
-    yield Row("SimPy engine, 2,053 kernels issued one by one", "ms", slow)
+    yield Row(f"SimPy engine, {len(list(launches(plan))):,} kernels issued one by one", "ms", slow)
     yield Row("recurrence, the same plan", "ms", fast)
     yield Row("  engine / recurrence", "x", [statistics.median(slow) / statistics.median(fast)])
 
@@ -176,6 +177,37 @@ def table(rows: list[Row], reference: float) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def rank_rows(repeats: int) -> Iterator[Row]:
+    """A captured step of 16 ranks that meet in collectives: its plans, and both players."""
+    from scenarios.batches import reported_batch
+    from scenarios.loader import load_scenario
+    from sim import engine, ranks
+    from sim.answer import case_of
+    from sim.predict import plans_of
+
+    case = case_of(load_scenario("qwen3_32b_tp16_decode"))
+    batch = reported_batch(case.scenario)
+    plans = plans_of(case, batch)
+    name = f"{len(plans)} ranks of {case.model.layers} layers"
+    yield Row(f"plans of {name}", "ms", [timed_ms(partial(plans_of, case, batch)) for _ in range(repeats)])
+    yield Row("  SimPy engine", "ms", [timed_ms(partial(engine.times_of_ranks, plans)) for _ in range(repeats)])
+    yield Row("  recurrence", "ms", [timed_ms(partial(ranks.total_ns, plans)) for _ in range(repeats)])
+
+
+def file_rows(repeats: int) -> Iterator[Row]:
+    """Reading a scenario and writing a trace."""
+    from scenarios.loader import load_scenario
+    from scenarios.trace import trace_text
+    from sim.answer import case_of
+    from sim.predict import predict
+
+    loads = [timed_ms(lambda: [load_scenario(SEED) for _ in range(20)]) / 20 for _ in range(repeats)]
+    yield Row("loading a scenario", "ms", loads, 5)
+    timeline = predict(case_of(load_scenario("qwen3_8b_910b2_eager"))).timeline
+    texts = [timed_ms(partial(trace_text, timeline)) for _ in range(repeats)]
+    yield Row(f"the trace of {len(timeline.spans):,} spans as text", "ms", texts, 160)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of a prediction beside their bounds.")
     parser.add_argument("--repeats", type=int, default=5, help="repeats of each measurement (default 5)")
@@ -183,7 +215,7 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[Row] = []
     loops: list[float] = []
-    for part in (cold_rows, warm_rows, player_rows):
+    for part in (cold_rows, warm_rows, player_rows, rank_rows, file_rows):
         for row in part(given.repeats):
             rows.append(row)
             loops.append(reference_ms())

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from sim.validate import REFERENCE
+
 WhatIf = Callable[..., Any]
 
 KERNELS = "hardware,op_type,input_shapes,dtype,mean_us,scored\n"
@@ -43,8 +45,17 @@ def test_a_bound_that_holds_and_one_that_does_not(whatif: WhatIf, kernels: Path,
     assert json.loads(out.read_text())["kernels"]["rows"] == 1  # the answer is written all the same
 
 
+def test_collectives_are_held_against_their_own_bounds(whatif: WhatIf) -> None:
+    file = REFERENCE / "collectives.csv"
+    done = whatif("validate", "--collectives", file, "--max-collective-median", 0, "--max-collective-p90", 0)
+    assert done.status == 1
+    assert "collectives: median error" in done.out
+    assert "collectives: 90th percentile of the error" in done.out
+
+
 def test_the_reference_set_within_the_bounds_of_the_issue(whatif: WhatIf) -> None:
     bounds = ("--max-kernel-median", 0.1, "--max-kernel-p90", 0.3, "--max-step-median", 0.1)
+    bounds += ("--max-collective-median", 0.1, "--max-collective-p90", 0.35)
     done = whatif("validate", *bounds)
     assert (done.status, done.err) == (0, "")
     for heading in ("Kernels: predicted", "Steps: predicted", "Ladders: what one"):

@@ -6,35 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.errors import ScenarioError
-from scenarios.loader import Loaded, load_scenario, located
-
-FILES = Path(__file__).parent / "files"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, so that messages hold short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def write(folder: Path, **files: str) -> None:
-    """`write(folder, a="...", sub__b="...")` makes a.yaml and sub/b.yaml."""
-    for name, text in files.items():
-        path = folder / f"{name.replace('__', '/')}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
-def load(path: str | Path, *sets: str, shipped: Path = FILES) -> Loaded:
-    return load_scenario(path, sets, shipped=shipped)
-
-
-def refused(path: str | Path, *sets: str, shipped: Path = FILES) -> list[str]:
-    with pytest.raises(ScenarioError) as error:
-        load_scenario(path, sets, shipped=shipped)
-    return list(error.value.messages)
+from scenarios.loader import located
+from tests.scenarios.loading import FILES, load, refused, write
 
 
 def test_extends_lays_the_file_over_its_base() -> None:

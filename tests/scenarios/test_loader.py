@@ -6,42 +6,15 @@ import os
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scenarios.errors import ScenarioError
-from scenarios.loader import Loaded, folder_of, load_scenario, located, problem, shipped_names
+from scenarios.loader import folder_of, located, problem, shipped_names
 from scenarios.schema import Scenario
-
-FILES = Path(__file__).parent / "files"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, so that messages hold short names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def write(folder: Path, **files: str) -> None:
-    """`write(folder, a="...", sub__b="...")` makes a.yaml and sub/b.yaml."""
-    for name, text in files.items():
-        path = folder / f"{name.replace('__', '/')}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
-def load(path: str | Path, *sets: str, shipped: Path = FILES) -> Loaded:
-    return load_scenario(path, sets, shipped=shipped)
-
-
-def refused(path: str | Path, *sets: str, shipped: Path = FILES) -> list[str]:
-    with pytest.raises(ScenarioError) as error:
-        load_scenario(path, sets, shipped=shipped)
-    return list(error.value.messages)
+from tests.scenarios.loading import FILES, load, refused, write
 
 
 def test_a_file_becomes_a_scenario() -> None:
@@ -307,19 +280,6 @@ def test_an_error_survives_pickling() -> None:
 
 
 # speed, determinism
-
-
-@pytest.mark.bench
-def test_loading_takes_milliseconds() -> None:
-    load(FILES / "tuned.yaml")
-    best = min(_seconds(FILES / "tuned.yaml") for _ in range(20))
-    assert best < 0.005
-
-
-def _seconds(path: Path) -> float:
-    start = time.perf_counter()
-    load(path)
-    return time.perf_counter() - start
 
 
 def test_messages_do_not_depend_on_the_hash_seed(root: Path) -> None:

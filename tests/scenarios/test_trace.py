@@ -7,12 +7,9 @@ import math
 import re
 import subprocess
 import sys
-import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,21 +19,7 @@ from scenarios.files.atomic import OutputError
 from scenarios.timeline import Span, Timeline, step_time
 from scenarios.trace import insight_name_ok, read_trace, trace_events, trace_text, write_trace
 from scenarios.trace.layout import LAYERS, OVERLAP_THREADS, OWN_ARGS, Intervals, minus
-
-Event = dict[str, Any]
-
-#: One operation through Python, the launch thread and the device: 12 µs, of which 4.5 µs compute.
-PIPELINE = Timeline(
-    spans=(
-        Span("aten::mm", "Python", "Thread 1", 0, 3_000, index=0, layer=0),
-        Span("Node@launch", "CANN", "Thread 2", 3_000, 5_001, index=0, layer=0, launched_by=0),
-        Span(
-            "q_proj", "Ascend Hardware", "Stream 2", 6_000, 10_500, "matmul", "MatMulV2", 0, 0, 1, (("bound", "hbm"),)
-        ),
-    ),
-    start_ns=0,
-    end_ns=12_000,
-)
+from tests.scenarios.traces import PIPELINE, Event, by_phase, device_span, events_of, names_of, of
 
 #: All of PIPELINE's trace that follows the names. The arguments of the span win over those of its kernel.
 SMALL_TRACE = """\
@@ -65,27 +48,6 @@ SMALL_TRACE = """\
 {"name": "HBM/Traffic", "pid": 1568, "tid": 0, "ts": "10.500", "args": {"Traffic(MB/s)": 0}, "ph": "C"}
 ]
 """
-
-
-def events_of(timelines: Timeline | list[Timeline], **options: Any) -> list[Event]:
-    return [json.loads(text) for text in trace_events(timelines, **options)]
-
-
-def by_phase(events: list[Event], phase: str) -> list[Event]:
-    return [event for event in events if event["ph"] == phase]
-
-
-def names_of(events: list[Event], what: str) -> dict[tuple[int, int], Any]:
-    key = {"sort_index": "sort_index", "labels": "labels"}.get(what.partition("_")[2], "name")
-    return {(e["pid"], e["tid"]): e["args"][key] for e in by_phase(events, "M") if e["name"] == what}
-
-
-def device_span(name: str, start_ns: int, end_ns: int, thread: str = "Stream 2", **fields: Any) -> Span:
-    return Span(name, "Ascend Hardware", thread, start_ns, end_ns, **fields)
-
-
-def of(*spans: Span, end_ns: int = 1_000, **fields: Any) -> Timeline:
-    return Timeline(spans, 0, end_ns, **fields)
 
 
 # --- the whole file, literally ---
@@ -466,28 +428,6 @@ print(trace_text(Timeline(spans, 0, 99), {i: {n: 1, "Task Type": "AI_CORE"} for 
     assert len(texts) == 1
 
 
-def long_step(ops: int) -> Timeline:
-    spans: list[Span] = []
-    for k in range(ops):
-        at, first = k * 20_000, 3 * k
-        spans.append(Span(f"aten::op{k % 40}", "Python", "Thread 1", at, at + 9_000, index=k))
-        spans.append(Span(f"Node@{k % 40}", "CANN", "Thread 2", at + 9_000, at + 15_000, index=k, launched_by=first))
-        spans.append(device_span(f"op{k}", at + 20_000, at + 39_000, index=k, layer=k // 20, launched_by=first + 1))
-    return Timeline(tuple(spans), 0, ops * 20_000 + 19_000)
-
-
-@pytest.mark.bench
-def test_eight_thousand_spans_take_a_tenth_of_a_second() -> None:
-    timeline = long_step(2_667)
-    best = math.inf
-    for _ in range(5):
-        begin = time.perf_counter()
-        trace_text(timeline)
-        best = min(best, time.perf_counter() - begin)
-    assert len(timeline.spans) == 8_001
-    assert best < 0.16  # 0.05 s on an idle 2-core machine; the bound is for a busy one
-
-
 # --- the names that MindStudio Insight opens ---
 
 
@@ -510,76 +450,3 @@ def test_eight_thousand_spans_take_a_tenth_of_a_second() -> None:
 )
 def test_file_names_that_insight_opens(name: str, ok: bool) -> None:
     assert insight_name_ok(name) is ok
-
-
-# --- against real torch_npu output ---
-
-#: Named otherwise by the CANN of the examples: "Communication" was "HCCL" before; nothing else may differ.
-RENAMED = {"Communication": "HCCL"}
-#: Arguments that torch_npu has no place for; tools show them and otherwise pass them by.
-OUR_ARGS = {"kind", "op_type", "index", "layer", "process", "thread", "span"}
-
-
-@pytest.fixture(scope="module")
-def profiles(shared: Path) -> list[Path]:
-    found = sorted(shared.glob("measured/profiles/*/*/ASCEND_PROFILER_OUTPUT"))
-    if not found:
-        pytest.skip("no torch_npu profiles in ../shared/measured/profiles")
-    return found
-
-
-def full_step() -> Timeline:
-    wait = Span("Notify_Wait", "Communication", "Plane 0", 100, 200)
-    group = Span("hcom_allReduce__1", "Communication", "Group 0 Communication", 100, 300, launched_by=1)
-    queue = [Span("Enqueue", "Python", "Thread 1", 3_000, 3_100), Span("Dequeue@x", "Python", "Thread 3", 3_100, 3_200)]
-    return Timeline((*PIPELINE.spans, wait, group, *queue), 0, 12_000)
-
-
-def vocabulary(events: list[Event]) -> Iterator[tuple[str, str]]:
-    """What kinds of names a trace uses, numbers left out."""
-    processes, lanes = names_of(events, "process_name"), names_of(events, "thread_name")
-    for name in processes.values():
-        yield "process", name
-    for (pid, _), name in lanes.items():
-        if (pid, 0) in processes:  # the real ones name some threads of unnamed processes
-            yield f"thread of {processes[pid, 0]}", re.sub(r"\d+", "N", name)
-    for label in names_of(events, "process_labels").values():
-        yield "label", label.split()[0]
-    for event in events:
-        if event["ph"] in ("s", "f"):
-            yield f"{event['ph']} of {event['cat']}", re.sub(r"\d+", "N", event["name"])
-        elif event["ph"] == "X":
-            yield "category", str(event.get("cat"))
-            yield "keys", str(sorted(set(event) - {"args"}))
-            for key in event.get("args", {}):
-                yield f"argument on {processes[event['pid'], 0]}", key
-        elif event["ph"] == "M":
-            yield "metadata", event["name"]
-
-
-def test_our_names_are_those_of_torch_npu(profiles: list[Path]) -> None:
-    theirs: set[tuple[str, str]] = set()
-    files = [folder / "trace_view.json" for folder in profiles if (folder / "trace_view.json").is_file()]
-    for file in files:
-        theirs |= set(vocabulary(json.loads(file.read_text("utf-8"))))
-    assert files
-    ours = set()
-    for what, name in vocabulary(events_of(full_step(), kernel_args={0: {"Task Type": "AI_CORE"}})):
-        if name in OUR_ARGS or name == "SIMULATED step" or (what, name) == ("argument on Ascend Hardware", "bound"):
-            continue
-        for new, old in RENAMED.items():
-            what = what.replace(f" {new}", f" {old}")
-            name = old if (what, name) == ("process", new) else name
-        ours.add((what, name))
-    # Where a launch thread is a CANN thread and where it is a Python thread, torch_npu draws its arrow alike.
-    ours -= {("argument on CANN", "correlation_id"), ("argument on Python", "connection_id")}
-    assert ours - theirs == set()
-
-
-def test_our_sort_indices_are_those_of_torch_npu(profiles: list[Path]) -> None:
-    for file in (folder / "trace_view.json" for folder in profiles if (folder / "trace_view.json").is_file()):
-        events = json.loads(file.read_text("utf-8"))
-        names, order = names_of(events, "process_name"), names_of(events, "process_sort_index")
-        theirs = {name: order[key] for key, name in names.items()}
-        for name, index in LAYERS.items():
-            assert theirs.get(RENAMED.get(name, name), index) == index

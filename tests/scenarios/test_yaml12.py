@@ -16,23 +16,7 @@ from scenarios.errors import ScenarioError
 from scenarios.files import yaml12
 from scenarios.files.document import Mark
 from scenarios.files.yaml12 import load_document, load_value, read_document
-
-PARSERS = [pytest.param(yaml.SafeLoader, id="python")]
-if hasattr(yaml, "CSafeLoader"):
-    PARSERS.append(pytest.param(yaml.CSafeLoader, id="c"))
-
-
-@pytest.fixture(params=PARSERS)
-def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Each test that asks for it runs with PyYAML's C parser and with its Python parser."""
-    monkeypatch.setattr(yaml12, "_Loader", request.param)
-    return request.param
-
-
-def refused(text: str) -> list[str]:
-    with pytest.raises(ScenarioError) as error:
-        load_document(text, "f.yaml")
-    return list(error.value.messages)
+from tests.scenarios.loading import refused_document as refused
 
 
 def test_every_key_and_value_knows_its_place(parser: Any) -> None:

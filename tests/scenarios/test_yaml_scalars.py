@@ -8,28 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from scenarios.errors import ScenarioError
-from scenarios.files import yaml12
 from scenarios.files.yaml12 import load_document
 from scenarios.files.yaml_scalars import resolve_scalar
-
-PARSERS = [pytest.param(yaml.SafeLoader, id="python")]
-if hasattr(yaml, "CSafeLoader"):
-    PARSERS.append(pytest.param(yaml.CSafeLoader, id="c"))
-
-
-@pytest.fixture(params=PARSERS)
-def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Each test that asks for it runs with PyYAML's C parser and with its Python parser."""
-    monkeypatch.setattr(yaml12, "_Loader", request.param)
-    return request.param
-
-
-def refused(text: str) -> list[str]:
-    with pytest.raises(ScenarioError) as error:
-        load_document(text, "f.yaml")
-    return list(error.value.messages)
-
+from tests.scenarios.loading import refused_document as refused
 
 # The table of the YAML 1.2.2 core schema (section 10.3.2), and the traps of YAML 1.1 beside it.
 SCALARS = [

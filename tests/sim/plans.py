@@ -83,6 +83,72 @@ MODEST = st.sampled_from([0.0, 0.1, 1 / 3])
 GREEDY = st.sampled_from([0.0, 0.2, 0.5, 0.7, 1.0])
 
 
+class _Drawing:
+    """A plan that is being drawn: its steps, what they have recorded, updates that captured kernels wait for."""
+
+    def __init__(self, draw: st.DrawFn, share, *, wild: bool) -> None:
+        self.draw = draw
+        self.share = share
+        self.wild = wild
+        self.threaded = draw(st.booleans())
+        self.steps: list[HostStep] = []
+        self.recorded: list[str] = []
+        self.promised: list[str] = []
+
+    def launch(self, number: int, captured: bool) -> Launch:
+        draw, here = self.draw, len(self.steps)
+        waits = []
+        if self.recorded and draw(st.booleans()):
+            waits.append(draw(st.sampled_from(self.recorded)))
+        if captured and draw(st.integers(0, 3)) == 0:
+            self.promised.append(f"update#{here}.{number}")
+            waits.append(self.promised[-1])
+        if self.wild and draw(st.integers(0, 5)) == 0:
+            waits.append(f"event#{draw(st.integers(0, 12))}.0")
+        records = (f"event#{here}.{number}",) if draw(st.booleans()) else ()
+        self.recorded.extend(records)
+        return launch(
+            f"k{here}.{number}",
+            draw(NS),
+            stream=draw(st.integers(0, STREAMS - 1)),
+            waits=tuple(waits),
+            records=records,
+            host_ns=draw(NS),
+            launch_ns=draw(NS) if self.threaded else 0,
+            gap_ns=draw(st.integers(0, 5)),
+            layer=number,
+            lane=draw(st.sampled_from(["AI_CORE", "AI_VECTOR_CORE", "AI_CPU"])),
+            hbm=draw(self.share),
+            cube=draw(self.share),
+            vector=draw(self.share),
+            ai_cpu=draw(self.share),
+        )
+
+    def step(self) -> None:
+        draw, steps = self.draw, self.steps
+        choice = draw(st.sampled_from(["issue", "issue", "issue", "replay", "update", "work", "synchronize"]))
+        if choice == "issue":
+            steps.append(Issue(self.launch(0, False)))
+        elif choice == "replay":
+            captured = tuple(self.launch(number, True) for number in range(draw(st.integers(0, 5))))
+            steps.append(Replay(f"g{len(steps)}", captured, draw(NS), draw(NS) if self.threaded else 0, draw(NS)))
+        elif choice == "update" and self.promised:
+            self.keep_promise()
+        elif choice == "work":
+            steps.append(HostWork("prepare", draw(NS)))
+        elif choice == "synchronize":
+            self.keep_promises()
+            steps.append(Synchronize(draw(st.sampled_from(["synchronize", "step"])), draw(NS)))
+
+    def keep_promise(self) -> None:
+        self.recorded.append(self.promised[0])
+        self.steps.append(Update(self.promised[0], self.draw(NS), self.promised.pop(0)))
+
+    def keep_promises(self) -> None:
+        while self.promised:
+            self.keep_promise()
+
+
 @st.composite
 def plans(draw: st.DrawFn, share=MODEST, *, wild: bool = False) -> Plan:
     """A random plan of up to 12 steps, on three streams, with events, replays, updates and synchronises.
@@ -90,63 +156,13 @@ def plans(draw: st.DrawFn, share=MODEST, *, wild: bool = False) -> Plan:
     A kernel waits for records earlier in program order, or for updates that follow before the next synchronise.
     `wild` plans also wait for anything else, so that some of them can never end.
     """
-    threaded = draw(st.booleans())
-    steps: list[HostStep] = []
-    recorded: list[str] = []
-    promised: list[str] = []
-
-    def draw_launch(number: int, captured: bool) -> Launch:
-        waits = []
-        if recorded and draw(st.booleans()):
-            waits.append(draw(st.sampled_from(recorded)))
-        if captured and draw(st.integers(0, 3)) == 0:
-            promised.append(f"update#{len(steps)}.{number}")
-            waits.append(promised[-1])
-        if wild and draw(st.integers(0, 5)) == 0:
-            waits.append(f"event#{draw(st.integers(0, 12))}.0")
-        records = (f"event#{len(steps)}.{number}",) if draw(st.booleans()) else ()
-        recorded.extend(records)
-        return launch(
-            f"k{len(steps)}.{number}",
-            draw(NS),
-            stream=draw(st.integers(0, STREAMS - 1)),
-            waits=tuple(waits),
-            records=records,
-            host_ns=draw(NS),
-            launch_ns=draw(NS) if threaded else 0,
-            gap_ns=draw(st.integers(0, 5)),
-            layer=number,
-            lane=draw(st.sampled_from(["AI_CORE", "AI_VECTOR_CORE", "AI_CPU"])),
-            hbm=draw(share),
-            cube=draw(share),
-            vector=draw(share),
-            ai_cpu=draw(share),
-        )
-
-    def keep_promise() -> None:
-        recorded.append(promised[0])
-        steps.append(Update(promised[0], draw(NS), promised.pop(0)))
-
+    drawing = _Drawing(draw, share, wild=wild)
     for _ in range(draw(st.integers(1, 12))):
-        choice = draw(st.sampled_from(["issue", "issue", "issue", "replay", "update", "work", "synchronize"]))
-        if choice == "issue":
-            steps.append(Issue(draw_launch(0, False)))
-        elif choice == "replay":
-            captured = tuple(draw_launch(number, True) for number in range(draw(st.integers(0, 5))))
-            steps.append(Replay(f"g{len(steps)}", captured, draw(NS), draw(NS) if threaded else 0, draw(NS)))
-        elif choice == "update" and promised:
-            keep_promise()
-        elif choice == "work":
-            steps.append(HostWork("prepare", draw(NS)))
-        elif choice == "synchronize":
-            while promised:
-                keep_promise()
-            steps.append(Synchronize(draw(st.sampled_from(["synchronize", "step"])), draw(NS)))
-    while promised:
-        keep_promise()
+        drawing.step()
+    drawing.keep_promises()
     if draw(st.booleans()):
-        steps.append(Synchronize("synchronize", draw(NS)))
-    return Plan(tuple(steps), threaded, draw(st.integers(1, 4)))
+        drawing.steps.append(Synchronize("synchronize", draw(NS)))
+    return Plan(tuple(drawing.steps), drawing.threaded, draw(st.integers(1, 4)))
 
 
 def assert_rules(plan: Plan, played: Played) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -133,21 +132,3 @@ def graph(count: int) -> Plan:
     )
     updates = (Update(f"attention {i}", 9_000, f"u{i}") for i in range(-(-count // 16)))
     return Plan((Replay("decode", captured, 50_000, 9_000, 3_000), *updates, SYNCHRONIZE), True, 1024)
-
-
-@pytest.mark.bench
-@pytest.mark.parametrize(
-    ("player", "plan", "bound_ms"),
-    [
-        pytest.param(recurrence.total_ns, eager(2500), 5, id="recurrence, 2500 eager kernels"),
-        pytest.param(engine.play, eager(2500), 60, id="engine with spans, 2500 eager kernels"),
-        pytest.param(engine.play, graph(600), 15, id="engine with spans, graph of 600 kernels"),
-    ],
-)
-def test_speed(player: Callable[[Plan], object], plan: Plan, bound_ms: int) -> None:
-    def once() -> float:
-        begin = time.process_time()
-        player(plan)
-        return (time.process_time() - begin) * 1e3
-
-    assert min(once() for _ in range(5)) < bound_ms
