@@ -87,7 +87,9 @@ def validated(
     if json_file:
         write_text(json_file, to_json(result))
     if plot_file:
-        write_text(plot_file, scatter_svg(_scored(priced_kernels[0]), _scored(priced_steps[0])))
+        write_text(
+            plot_file, scatter_svg(*(_scored(rows) for rows, _ in (priced_kernels, priced_collectives, priced_steps)))
+        )
     return Validation(result, tuple(_broken(result, bounds)))
 
 

@@ -14,13 +14,15 @@ COLOURS = {
     "matrix products": "#0072b2",
     "attention": "#d55e00",
     "vector and cache": "#009e73",
+    "collectives": "#56b4e9",
     "whole steps": "#cc79a7",
 }
 
 
-def scatter_svg(kernels: Sequence[Scored], steps: Sequence[Scored]) -> str:
+def scatter_svg(kernels: Sequence[Scored], collectives: Sequence[Scored], steps: Sequence[Scored]) -> str:
     """The picture; the diagonal is a perfect prediction, the dashed lines are 20 % off."""
-    points = [(_family(r.kind), r) for r in kernels] + [("whole steps", r) for r in steps]
+    points = [(_family(r.kind), r) for r in kernels]
+    points += [("collectives", r) for r in collectives] + [("whole steps", r) for r in steps]
     values = [v for _, r in points for v in (r.measured_us, r.predicted_us)] or [1.0, 10.0]
     low, high = floor(log10(min(values))), max(ceil(log10(max(values))), floor(log10(min(values))) + 1)
 
@@ -62,15 +64,13 @@ def scatter_svg(kernels: Sequence[Scored], steps: Sequence[Scored]) -> str:
             f'<circle cx="{MARGIN + 12}" cy="{MARGIN + 12 + 18 * number}" r="5" fill="{colour}"/>'
             f'<text x="{MARGIN + 24}" y="{MARGIN + 16 + 18 * number}">{family}</text>'
         )
-    parts.append(f'<text x="{SIZE / 2}" y="{SIZE - 16}" text-anchor="middle">measured, us</text>')
-    parts.append(
-        f'<text transform="rotate(-90)" x="{-SIZE / 2}" y="18" text-anchor="middle">predicted, us</text></svg>\n'
-    )
+    parts.append(f'<text x="{SIZE / 2}" y="{SIZE - 16}" text-anchor="middle">measured</text>')
+    parts.append(f'<text transform="rotate(-90)" x="{-SIZE / 2}" y="18" text-anchor="middle">predicted</text></svg>\n')
     return "\n".join(parts)
 
 
 def _label(us: float) -> str:
-    return f"{us:g}" if us < 10_000 else f"{us / 1000:g} ms"
+    return f"{us:g} us" if us < 1_000 else f"{us / 1000:g} ms" if us < 1e6 else f"{us / 1e6:g} s"
 
 
 def _family(op_type: str) -> str:
