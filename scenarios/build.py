@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from scenarios.batches import captured_size
 from scenarios.errors import ScenarioError
-from scenarios.lowering.dense import lower_dense
+from scenarios.lowering.decoder import lower
 from scenarios.lowering.parallel import parallelize
+from scenarios.lowering.step import Step
 from scenarios.model import Model
 from scenarios.passes import PASSES, Context
 from scenarios.program import Batch, DType, Program
@@ -53,13 +54,20 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
         found.append((where, f"{longest} tokens are more than the {model.max_position} positions of {model.name}"))
     if scenario.workload.phase != "prefill" and scenario.decode_context_tokens + 1 > model.max_position:
         found.append(("workload.context_tokens", f"longer than the {model.max_position} positions of {model.name}"))
+    if scenario.workload.expert_skew and not model.experts:
+        found.append(("workload.expert_skew", f"has no effect: {model.name} has no experts"))
     act, kv = activation_dtype(scenario, model), scenario.optimizations.kv.dtype
     if kv not in ("auto", "int8") and kv != act:
         what = f"{kv} with {act} activations: the fused kernels take one type; use auto"
         found.append(("optimizations.kv.dtype", what))
     context = Context(scenario, model, act)
+    defaults = Scenario()
     for item in PASSES:
-        if item.is_on(scenario):
+        idle = item.idle(model)
+        if idle:
+            if item.value(scenario) != item.value(defaults):
+                found.append((f"optimizations.{item.switch}", f"has no effect here: {idle}"))
+        elif item.is_on(scenario):
             missing = ", ".join(f"{switch} {str(value).lower()}" for switch, value in item.missing(scenario))
             reason = f"needs {missing}" if missing else item.refuse(context)
             if reason:
@@ -81,10 +89,14 @@ def build(scenario: Scenario, model: Model, batch: Batch) -> Program:
     scattered = scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS
     if scenario.engine.sequence_parallel:
         rows = -(-rows // ranks) * ranks  # the engine pads whether or not this step is scattered
-    program = lower_dense(model, batch, context.act, scenario.longest_request_tokens, rows, scenario.workload.sampling)
+    step = Step(
+        model, batch, context.act, scenario.longest_request_tokens, rows, scenario.workload.expert_skew,
+        scenario.protocol.seed,
+    )  # fmt: skip
+    program = lower(step, scenario.workload.sampling)
     if ranks > 1:
-        program = parallelize(program, ranks, scattered)
+        program = parallelize(program, model, scattered)
     for item in PASSES:
-        if item.is_on(scenario):
+        if item.is_on(scenario) and not item.idle(model):
             program = item.rewrite(program, context)
     return program

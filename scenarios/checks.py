@@ -18,8 +18,6 @@ from scenarios.schema import Scenario
 #: Settings that the simulation does not follow yet: any value but the default is refused rather than ignored.
 NOT_MODELLED = (
     "engine.pipeline_parallel_size",
-    "engine.data_parallel_size",
-    "engine.enable_expert_parallel",
     "optimizations.overlap.streams",
     "optimizations.overlap.micro_batches",
     "optimizations.overlap.comm_chunks",

@@ -96,6 +96,10 @@ class Op:
         )
 
 
+#: Blocks whose repetitions are the decoder's layers: those with a plain MLP before the others, where both kinds occur.
+LAYER_BLOCKS = ("dense_layers", "layers")
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Consecutive ops that run `repeat` times; `captured` blocks are issued by replaying a graph."""
@@ -104,6 +108,11 @@ class Block:
     ops: tuple[Op, ...]
     repeat: int = 1
     captured: bool = False
+
+    @property
+    def is_layer(self) -> bool:
+        """Whether a repetition is a layer of the decoder."""
+        return self.name in LAYER_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)

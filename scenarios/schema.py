@@ -44,6 +44,9 @@ class Workload(Part):
     context_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS, strict=True)] | None = None
     """Tokens in the KV cache of each request before the reported step. Default: decode takes the middle of the
     generation (input_tokens + output_tokens // 2), prefill takes 0."""
+    expert_skew: Annotated[float, Field(ge=0, le=4)] = 0.0
+    """How unequally popular the experts of a layer are: parameter of their log-normal popularity. 0: all alike (even so
+    some get more tokens than others); a model with experts only."""
     sampling: Literal["greedy", "top_k_top_p"] = "greedy"
     """How the next token is chosen: arg-max, or sort, top-k/top-p filter and softmax."""
 
@@ -95,6 +98,12 @@ class Fusion(Part):
     """Gate and up projections packed into one matmul."""
     qkv_norm_rope_cache: Switch = False
     """Q and K norm, RoPE and cache write -> npu_qkv_rms_norm_rope_cache."""
+    moe_routing: Switch = True
+    """Scores, top-k and weights of the experts -> npu_moe_gating_top_k."""
+    grouped_matmul: Switch = True
+    """Expert by expert -> npu_grouped_matmul over all experts of the rank."""
+    moe_dispatch: Switch = True
+    """Permute, all-to-all and sort -> npu_moe_distribute_dispatch, and ..._combine back (expert parallelism only)."""
     matmul_all_reduce: Switch = False
     """Row-split matmul and its all-reduce -> npu_mm_all_reduce_base."""
     add_rms_norm_quant: Switch = False

@@ -11,7 +11,8 @@ from typing import Literal
 from scenarios.program import DType, Format, Group
 
 Unit = Literal["cube", "vector", "mix", "ai_cpu", "copy", "link"]
-Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+Exchange = Literal["moe_dispatch", "moe_combine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,42 @@ class FixedShape:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveShape:
-    """A collective over `ranks`; `bytes` of the whole tensor: what is reduced, or what is there after gathering."""
+    """A collective over `ranks`; `bytes` of the whole tensor: what is reduced, what is there after gathering, or what
+    one rank sends to all."""
 
     op: Collective
     bytes: int
     ranks: int
 
 
-Shape = CollectiveShape | MatmulShape | RowsShape | FlatShape | AttentionShape | FixedShape
+@dataclass(frozen=True, slots=True)
+class GroupedShape:
+    """Products [load, k] x [k, n], one for each expert that has a load; `loads` fall."""
+
+    loads: tuple[int, ...]
+    k: int
+    n: int
+    dtype: DType
+    weight_dtype: DType
+    weight_format: Format
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeShape:
+    """Rows between a rank's tokens and their experts on `ranks` ranks: `tokens` of this rank, `top_k` rows of `hidden`
+    elements each."""
+
+    op: Exchange
+    tokens: int
+    top_k: int
+    hidden: int
+    dtype: DType
+    ranks: int
+
+
+Shape = (
+    ExchangeShape | GroupedShape | CollectiveShape | MatmulShape | RowsShape | FlatShape | AttentionShape | FixedShape
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable
+from scenarios.hf_config import load_model
 from scenarios.loader import Loaded, folder_of, load_scenario, located
 from scenarios.lowering.parallel import shard
-from scenarios.model import load_model
 from sim.explain import advise, diagnose
 from sim.gains import gains_of
 from sim.hardware.profile import HardwareError, load_hardware
@@ -60,7 +60,8 @@ def case_of(loaded: Loaded) -> Case:
     if model is None or hardware is None:
         raise ScenarioError(problems)
     try:
-        model = shard(model, scenario.engine.tensor_parallel_size)
+        engine = scenario.engine
+        model = shard(model, engine.tensor_parallel_size, engine.data_parallel_size, engine.enable_expert_parallel)
     except ScenarioError as error:
         where = "engine.tensor_parallel_size"
         raise ScenarioError([f"{located(loaded, where)}: {where}: {line}" for line in error.messages]) from None

@@ -1,9 +1,9 @@
 """Re-derive every fitted number of the shipped profiles from the reference measurements: `python -m sim.calibrate`.
 
-`sim/fitting/` knows how to fit kernels, collectives, hosts and late ranks; here stands what is fitted to which rows, in
-which order, and into which profile it goes. Numbers that all profiles of a family share are fitted first; later stages
-see them. `--write` puts the numbers into the shipped profiles, `--out` into copies in another folder. scipy is needed
-(the extra `fit`).
+`sim/fitting/` knows how to fit kernels, collectives, exchanges, hosts and late ranks; here stands what is fitted to
+which rows, in which order, and into which profile it goes. Numbers that all profiles of a family share are fitted
+first; later stages see them. `--write` puts the numbers into the shipped profiles, `--out` into copies in another
+folder. scipy is needed (the extra `fit`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from math import ceil, exp
 from pathlib import Path
 
 from sim.fitting.collectives import calibrate as calibrate_links
+from sim.fitting.exchange import calibrate as calibrate_exchange
 from sim.fitting.host import fit_host
 from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, program_name, put, read_samples
 from sim.fitting.ranks import fit_rank_skew
@@ -190,6 +191,7 @@ def calibrate(folder: Path, draws: int = 0, check: bool = True) -> list[tuple[St
     base = folder / "atlas_a2_910b2.yaml"
     write_numbers(base, fit_host(load_hardware.__wrapped__(str(base))), {})
     calibrate_links(folder, draws, check)
+    calibrate_exchange(folder)
     write_numbers(base, fit_rank_skew(load_hardware.__wrapped__(str(folder / "atlas_a3_die.yaml"))), {})
     return done
 

@@ -56,10 +56,15 @@ class Gains:
 
 def all_off(scenario: Scenario, model: Model) -> Scenario:
     """`scenario` with every optimisation off (dependants first, so that each state on the way is valid)."""
-    for item in reversed(PASSES):
+    for item in reversed(passes_for(model)):
         if item.is_on(scenario):
             scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))
     return scenario
+
+
+def passes_for(model: Model) -> list[Pass]:
+    """The optimisations that have something to say about `model`."""
+    return [item for item in PASSES if item.idle(model) is None]
 
 
 def off_value(item: Pass, scenario: Scenario, model: Model) -> object:
@@ -82,8 +87,9 @@ def gains_of(case: Case) -> Gains:
     chain = all_off(case.scenario, case.model)
     baseline_ns = before = steps.value(chain)
     waterfall: dict[str, float] = {}
-    on = [p for p in PASSES if p.is_on(case.scenario)]
-    off = [p for p in PASSES if not p.is_on(case.scenario)]
+    passes = passes_for(case.model)
+    on = [p for p in passes if p.is_on(case.scenario)]
+    off = [p for p in passes if not p.is_on(case.scenario)]
     for item in on + off:
         tried = set_switch(chain, item.switch, on_value(item, case.scenario))
         if steps.invalid(tried):
@@ -93,7 +99,7 @@ def gains_of(case: Case) -> Gains:
         after = steps.value(chain)
         waterfall[item.switch] = (before - after) / 1000
         before = after
-    gains = tuple(_gain(item, case.scenario, steps, waterfall[item.switch]) for item in PASSES)
+    gains = tuple(_gain(item, case.scenario, steps, waterfall[item.switch]) for item in passes)
     return Gains(baseline_ns / 1000, scenario_ns / 1000, before / 1000, gains)
 
 
@@ -163,7 +169,7 @@ def with_needs(item: Pass, scenario: Scenario) -> Scenario:
 def without(item: Pass, scenario: Scenario, model: Model) -> Scenario:
     """`scenario` with `item` off, and with it all that needs it."""
     scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))
-    for other in reversed(PASSES):
+    for other in reversed(passes_for(model)):
         if other.is_on(scenario) and other.missing(scenario):
             scenario = without(other, scenario, model)
     return scenario

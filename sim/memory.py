@@ -90,8 +90,7 @@ def weight_bytes(scenario: Scenario, model: Model) -> int:
     bits = WEIGHT_BITS[scenario.optimizations.weights]
     size = model.linear_weights * bits // 8 + model.other_weights * 2
     if bits < 16:
-        outputs = 2 * model.hidden + model.q_size + 2 * model.kv_size + 2 * model.intermediate
-        size += 4 * model.layers * outputs
+        size += 4 * model.linear_outputs
     return size
 
 

@@ -154,7 +154,7 @@ def ranks_played(case: Case) -> int:
     """Ranks that must be played: all of the tensor-parallel group, or one where all are alike and none ever waits."""
     hw = case.hardware
     alike = hw.host.jitter_sigma == hw.kernel.jitter_sigma == hw.host.rank_skew_us == 0
-    return 1 if alike else case.model.tensor_parallel
+    return 1 if alike else case.model.ranks
 
 
 def length_ns(plans: Sequence[Plan]) -> int:
@@ -234,7 +234,10 @@ def _metrics(case: Case, memory: Memory) -> dict[str, Metric]:
     decode = tuple(1000 * workload.batch / t for t in tpot)
     throughput = tuple(1000 * tokens / t for t in e2el)
     total = tuple(1000 * (tokens + workload.batch * workload.input_tokens) / t for t in e2el)
-    peak, cards = float(memory.total), case.model.tensor_parallel
+    peak, cards = float(memory.total), case.model.cards
+    throughput, total, decode = (
+        tuple(case.model.data_parallel * t for t in times) for times in (throughput, total, decode)
+    )
     return {
         "ttft_ms": Metric(*ttft),
         "tpot_ms": Metric(*tpot),

@@ -1,47 +1,49 @@
-"""A dense grouped-query decoder as eager torch code issues it: nothing fused, packed, paged or quantised.
+"""A decoder as eager torch code issues it: nothing fused, packed, paged or quantised.
 
-Blocks: `prepare` (host preamble), `embed`, `layers` (repeated; each ends with the next layer's input norm, the last one
-with the final norm), `head`, `sample`. Activations are [tokens, features]; q, k, v are [tokens, heads, head_dim].
+Blocks: `prepare` (host preamble), `embed`, `dense_layers` (those before the first layer with experts), `layers`
+(repeated; each ends with the next layer's input norm, the last one with the final norm), `head`, `sample`. Activations
+are [tokens, features]; q, k, v are [tokens, heads, head_dim].
 """
 
 from __future__ import annotations
 
+from scenarios.lowering.gqa import grouped_query_attention
+from scenarios.lowering.mla import latent_attention
+from scenarios.lowering.moe import mixture
 from scenarios.lowering.prepare import prepare_contiguous
-from scenarios.lowering.primitives import Cache, activation, linear, rms_norm, rotate, unfused_attention, weight
+from scenarios.lowering.primitives import activation, linear, mlp, rms_norm, weight
+from scenarios.lowering.step import Step
 from scenarios.model import Model
 from scenarios.program import Batch, Block, DType, Op, Program, Tensor
 
 
-def lower_dense(
-    model: Model, batch: Batch, act: DType, cache_tokens: int, tokens: int, sampling: str = "greedy"
-) -> Program:
-    """One forward step of `batch`.
-
-    act: type of activations and (before quantisation) weights and cache. cache_tokens: tokens the cache of one request
-    holds. tokens: rows of the matrix products (batch.tokens, or more where a captured graph pads).
-    """
+def lower(step: Step, sampling: str = "greedy") -> Program:
+    """One forward step of one rank, without its collectives (`scenarios.lowering.parallel` adds them)."""
+    model, batch, act = step.model, step.batch, step.act
+    dense = mlp(model, act, step.tokens)
+    if not model.experts:
+        layers: tuple[Block, ...] = (Block("layers", _layer(step, dense), model.layers),)
+    else:
+        layers = (Block("layers", _layer(step, mixture(step, model.experts)), model.layers - model.dense_layers),)
+        if model.dense_layers:
+            layers = (Block("dense_layers", _layer(step, dense), model.dense_layers), *layers)
     blocks = (
         prepare_contiguous(batch),
-        _embed(model, act, tokens),
-        _layers(model, batch, act, cache_tokens, tokens),
-        _head(model, batch, act, tokens),
+        _embed(model, act, step.tokens),
+        *layers,
+        _head(model, batch, act, step.tokens),
         _sample(model, batch, act, sampling),
     )
     return Program(blocks, batch)
-
-
-def groups_of(batch: Batch) -> tuple[tuple[int, int, int], ...]:
-    """The batch's groups as an op attribute."""
-    return tuple((g.count, g.query, g.context) for g in batch.groups)
 
 
 def _embed(model: Model, act: DType, tokens: int) -> Block:
     ids = activation("input_ids", (tokens,), "int64")
     hidden = activation("residual", (tokens, model.hidden), act)
     positions = activation("positions", (tokens,), "int64")
-    angles = activation("angles", (tokens, model.head_dim // 2), "fp32")
-    wide = (tokens, model.head_dim)
-    inv_freq = Tensor("inv_freq", (model.head_dim // 2,), "fp32", "table")
+    angles = activation("angles", (tokens, model.rotated // 2), "fp32")
+    wide = (tokens, model.rotated)
+    inv_freq = Tensor("inv_freq", (model.rotated // 2,), "fp32", "table")
     doubled = activation("angles2", wide, "fp32")
     table = weight("embed_tokens.weight", (model.vocab, model.hidden), act)
     ops = (
@@ -57,84 +59,21 @@ def _embed(model: Model, act: DType, tokens: int) -> Block:
     return Block("embed", ops)
 
 
-def _layers(model: Model, batch: Batch, act: DType, cache_tokens: int, tokens: int) -> Block:
-    hidden = (tokens, model.hidden)
-    x = activation("normed", hidden, act)
-    residual = activation("residual", hidden, act)
-    cos, sin = activation("cos", (tokens, model.head_dim), act), activation("sin", (tokens, model.head_dim), act)
+def _layer(step: Step, mlp_ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """One layer around its MLP, which reads `mlp_in` and writes `mlp_out`."""
+    model, act = step.model, step.act
+    hidden = (step.tokens, model.hidden)
+    x, residual = activation("normed", hidden, act), activation("residual", hidden, act)
     after_attention = activation("residual_mid", hidden, act)
-    q = activation("q", (tokens, model.heads, model.head_dim), act)
-    ops: list[Op] = [
-        *_projections(model, x),
-        *_qk_norm(model, act, tokens),
-        *rotate("rope_q", _after_norm(model, "q", q), "q_rotated", cos, sin),
-        *rotate("rope_k", _after_norm(model, "k", _kv("k", model, act, tokens)), "k_rotated", cos, sin),
-        *_write_cache(model, batch, act, cache_tokens, tokens),
-        *unfused_attention(
-            activation("q_rotated", q.shape, act), _cache(model, batch, act, cache_tokens), "attended",
-            groups_of(batch), model.kv_heads,
-        ),
-        linear("o_proj", activation("attended", (tokens, model.q_size), act), "attention_out", model.hidden),
+    attention = latent_attention if model.latent else grouped_query_attention
+    return (
+        *attention(step, x),
+        linear("o_proj", activation("attended", (step.tokens, model.attended), act), "attention_out", model.hidden),
         Op("add", "add_attention", (activation("attention_out", hidden, act), residual), (after_attention,)),
         *rms_norm("post_attention_norm", after_attention, "mlp_in", model.norm_eps),
-        *_mlp(model, act, tokens),
+        *mlp_ops,
         Op("add", "add_mlp", (activation("mlp_out", hidden, act), after_attention), (residual,)),
         *rms_norm("next_norm", residual, "normed", model.norm_eps),
-    ]  # fmt: skip
-    return Block("layers", tuple(ops), repeat=model.layers)
-
-
-def _kv(name: str, model: Model, act: DType, tokens: int) -> Tensor:
-    return activation(name, (tokens, model.kv_heads, model.head_dim), act)
-
-
-def _after_norm(model: Model, name: str, x: Tensor) -> Tensor:
-    return activation(f"{name}_normed", x.shape, x.dtype) if model.qk_norm else x
-
-
-def _projections(model: Model, x: Tensor) -> tuple[Op, ...]:
-    return tuple(
-        linear(f"{name}_proj", x, name, size, model.qkv_bias)
-        for name, size in (("q", model.q_size), ("k", model.kv_size), ("v", model.kv_size))
-    )
-
-
-def _qk_norm(model: Model, act: DType, tokens: int) -> tuple[Op, ...]:
-    if not model.qk_norm:
-        return ()
-    q = activation("q", (tokens, model.heads, model.head_dim), act)
-    return (
-        *rms_norm("q_norm", q, "q_normed", model.norm_eps),
-        *rms_norm("k_norm", _kv("k", model, act, tokens), "k_normed", model.norm_eps),
-    )
-
-
-def _cache(model: Model, batch: Batch, act: DType, cache_tokens: int) -> Cache:
-    shape = (batch.requests, cache_tokens, model.kv_heads, model.head_dim)
-    return Cache(Tensor("k_cache", shape, act, "kv_cache"), Tensor("v_cache", shape, act, "kv_cache"))
-
-
-def _write_cache(model: Model, batch: Batch, act: DType, cache_tokens: int, tokens: int) -> tuple[Op, ...]:
-    """One write for K and one for V, each to the next position of its request (`Scatter` in a static cache)."""
-    cache = _cache(model, batch, act, cache_tokens)
-    slots = Tensor("slots", (tokens,), "int64", "table")
-    k, v = activation("k_rotated", (tokens, model.kv_heads, model.head_dim), act), _kv("v", model, act, tokens)
-    return (
-        Op("kv_cache_write", "write_k", (k, cache.key, slots), (cache.key,), op_type="Scatter"),
-        Op("kv_cache_write", "write_v", (v, cache.value, slots), (cache.value,), op_type="Scatter"),
-    )
-
-
-def _mlp(model: Model, act: DType, tokens: int) -> tuple[Op, ...]:
-    x = activation("mlp_in", (tokens, model.hidden), act)
-    wide = (tokens, model.intermediate)
-    gated = activation("gated", wide, act)
-    return (
-        linear("gate_proj", x, "gate", model.intermediate),
-        linear("up_proj", x, "up", model.intermediate),
-        Op("silu", "silu", (activation("gate", wide, act),), (activation("silu_gate", wide, act),)),
-        Op("mul", "mul_up", (activation("silu_gate", wide, act), activation("up", wide, act)), (gated,)),
-        linear("down_proj", gated, "mlp_out", model.hidden),
     )
 
 

@@ -1,45 +1,46 @@
 """Tensor parallelism: what one of n ranks holds of a model, and the collectives that its Program needs.
 
 Column split (q, k, v, gate, up, LM head): each rank computes other outputs; whoever needs all of them gathers. Row
-split (o, down) and the split vocabulary of the embedding: each rank computes a partial sum; the sums are reduced. With
-sequence parallelism the reduction is a reduce-scatter over tokens, residual and norms work on a rank's share of the
-tokens, and an all-gather brings the tokens together again before the next projection: the same bytes on the links as an
-all-reduce.
+split (o, down) and the split vocabulary of the embedding: each rank computes a partial sum; the sums are reduced.
+Experts are sliced the same way, or spread whole over all ranks of all replicas: then each rank routes its own share of
+the tokens and the shares are gathered. With sequence parallelism the reduction is a reduce-scatter over tokens,
+residual and norms work on a rank's share of the tokens, and an all-gather brings the tokens together again before the
+next projection: the same bytes on the links as an all-reduce.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from scenarios.errors import ScenarioError
-from scenarios.model import Model
+from scenarios.model import Experts, Model
 from scenarios.program import Block, Op, Program, Tensor
 
-#: Ops whose output is a partial sum.
-ROW_SPLIT = ("o_proj", "down_proj", "embed_tokens")
+#: Values that are partial sums on each rank: of a row-split product, of experts sliced over the ranks.
+PARTIAL = ("attention_out", "mlp_out")
 #: Ops that need all tokens in sequence parallelism: the first reader of each normed activation.
-GATHER_BEFORE = ("q_proj", "gate_proj")
-#: Values that live on one rank's share of the tokens in sequence parallelism.
-_SHARED_OUT = ("residual", "residual_mid", "attention_out", "mlp_out")
+GATHER_BEFORE = ("q_proj", "q_a_proj", "gate_proj", "router")
 _NORMS = ("input_norm", "post_attention_norm", "next_norm")
 
 
-def shard(model: Model, ranks: int) -> Model:
-    """What one of `ranks` tensor-parallel ranks holds; KV heads are repeated where there are fewer than ranks.
+def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = False) -> Model:
+    """What one rank holds of a model on `replicas` groups of `ranks` tensor-parallel ranks.
 
-    Raises ScenarioError with the reason where the sizes do not divide.
+    KV heads are repeated where there are fewer than ranks; the latent rows of MLA are held by every rank. With
+    expert_parallel each of all ranks holds whole experts, and the shared expert whole; else each holds a slice of every
+    expert. Raises ScenarioError with the reason where the sizes do not divide.
     """
-    if ranks == 1:
-        return model
-    problems = []
-    if model.heads % ranks:
-        problems.append(f"{model.heads} attention heads do not divide by {ranks}")
-    if model.kv_heads % ranks and ranks % model.kv_heads:
-        problems.append(f"{model.kv_heads} KV heads neither divide by {ranks} nor repeat evenly over it")
-    if model.intermediate % ranks:
-        problems.append(f"intermediate size {model.intermediate} does not divide by {ranks}")
+    model = replace(model, data_parallel=replicas)
+    if expert_parallel and not model.experts:
+        raise ScenarioError([f"{model.name} has no experts to spread over ranks"])
+    problems = [*_attention_problems(model, ranks), *_mlp_problems(model, ranks, replicas, expert_parallel)]
     if problems:
         raise ScenarioError([f"{model.name}: {'; '.join(problems)}"])
+    if model.experts:
+        model = replace(model, experts=_experts(model.experts, ranks, replicas, expert_parallel))
+    if ranks == 1:
+        return replace(model, expert_parallel=expert_parallel)
     return replace(
         model,
         heads=model.heads // ranks,
@@ -48,13 +49,39 @@ def shard(model: Model, ranks: int) -> Model:
         vocab=-(-model.vocab // ranks),  # the vocabulary is padded to a multiple of the ranks
         full_vocab=model.vocab,
         tensor_parallel=ranks,
+        expert_parallel=expert_parallel,
     )
 
 
-def parallelize(program: Program, ranks: int, sequence_parallel: bool) -> Program:
-    """`program` of one rank with its collectives; its tokens must divide by `ranks` for sequence parallelism."""
+def _attention_problems(model: Model, ranks: int) -> Iterator[str]:
+    if model.heads % ranks:
+        yield f"{model.heads} attention heads do not divide by {ranks}"
+    if model.kv_heads % ranks and ranks % model.kv_heads:
+        yield f"{model.kv_heads} KV heads neither divide by {ranks} nor repeat evenly over it"
+
+
+def _mlp_problems(model: Model, ranks: int, replicas: int, expert_parallel: bool) -> Iterator[str]:
+    it = model.experts
+    if (it is None or it.dense_layers) and model.intermediate % ranks:
+        yield f"intermediate size {model.intermediate} does not divide by {ranks}"
+    if it is None:
+        return
+    if expert_parallel and it.count % (ranks * replicas):
+        yield f"{it.count} experts do not divide by the {ranks * replicas} ranks that share them"
+    if not expert_parallel and (it.intermediate % ranks or it.shared % ranks):
+        yield f"expert width {it.intermediate} does not divide by {ranks}: spread whole ones (enable_expert_parallel)"
+
+
+def _experts(it: Experts, ranks: int, replicas: int, spread: bool) -> Experts:
+    if spread:
+        return replace(it, held=it.count // (ranks * replicas))
+    return replace(it, intermediate=it.intermediate // ranks, shared=it.shared // ranks)
+
+
+def parallelize(program: Program, model: Model, sequence_parallel: bool) -> Program:
+    """`program` of one rank with its collectives; its tokens must divide by the ranks for sequence parallelism."""
     rewrite = _scattered if sequence_parallel else _reduced
-    blocks = tuple(replace(b, ops=rewrite(b, ranks)) for b in program.blocks)
+    blocks = tuple(replace(b, ops=rewrite(b, model)) for b in program.blocks)
     return program.with_blocks(blocks, "tensor_parallel")
 
 
@@ -63,28 +90,47 @@ def collective(kind: str, name: str, inputs: Tensor, output: Tensor, ranks: int)
     return Op(kind, name, (inputs,), (output,), (("ranks", ranks),))
 
 
-def _reduced(block: Block, ranks: int) -> tuple[Op, ...]:
+def _is_partial(op: Op) -> bool:
+    """Whether the op's output is a sum that the ranks share: projections back to the residual, and the embedding."""
+    return op.out.name in PARTIAL or op.kind == "embedding" if op.outputs else False
+
+
+def _is_spread(op: Op, block: Block, model: Model) -> bool:
+    """Whether the op gives the finished MLP of a rank's own tokens: with whole experts spread over the ranks."""
+    routed = any(o.name == "router" for o in block.ops)
+    return model.expert_parallel and routed and op.out.name == "mlp_out"
+
+
+def _reduced(block: Block, model: Model) -> tuple[Op, ...]:
+    ranks = model.tensor_parallel
     out: list[Op] = []
     for op in block.ops:
         out.append(op)
-        if op.name in ROW_SPLIT:
+        if op.outputs and _is_spread(op, block, model):
+            rows = op.out.shape[0] * ranks
+            whole = replace(op.out, shape=(rows, *op.out.shape[1:]))
+            out.append(collective("all_gather", f"{op.name}.all_gather", op.out, whole, ranks))
+        elif _is_partial(op):
             out.append(collective("all_reduce", f"{op.name}.all_reduce", op.out, op.out, ranks))
         elif op.name == "lm_head":
             out.append(_gather_logits(op, ranks))
     return tuple(out)
 
 
-def _scattered(block: Block, ranks: int) -> tuple[Op, ...]:
+def _scattered(block: Block, model: Model) -> tuple[Op, ...]:
+    ranks = model.tensor_parallel
+    spread = model.expert_parallel and any(op.name == "router" for op in block.ops)
     out: list[Op] = []
     for op in block.ops:
-        if op.name in GATHER_BEFORE:
+        if op.name in GATHER_BEFORE and not (op.name == "router" and spread):
             out.append(_gather_tokens(op, ranks))
         if block.name == "head" and op is block.ops[0]:
             out.append(_gather_tokens(op, ranks))
         out.append(_on_share(op, ranks))
-        if op.name in ROW_SPLIT:
+        if op.outputs and _is_spread(op, block, model):
+            continue  # it is this rank's share already
+        if _is_partial(op):
             share = _share(op.out, ranks)
-            out[-1] = op
             out.append(collective("reduce_scatter", f"{op.name}.reduce_scatter", op.out, share, ranks))
         elif op.name == "lm_head":
             out.append(_gather_logits(op, ranks))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scenarios.program import DType, Op, Tensor
+from scenarios.model import Model
+from scenarios.program import Batch, DType, Op, Tensor
 
 
 def activation(name: str, shape: tuple[int, ...], dtype: DType) -> Tensor:
@@ -114,3 +115,30 @@ def unfused_attention(
         Op("cast", "attn.cast_back", (scores("weights32", "fp32"),), (scores("weights"),)),
         Op("batch_matmul", "attn.pv", (scores("weights"), v_all), (activation(out, q.shape, dtype),), batched),
     )
+
+
+def mlp(model: Model, act: DType, tokens: int) -> tuple[Op, ...]:
+    """The plain MLP of a layer: `mlp_in` -> `mlp_out`."""
+    x = activation("mlp_in", (tokens, model.hidden), act)
+    return gated(x, "", model.intermediate, "mlp_out")
+
+
+def gated(x: Tensor, prefix: str, width: int, out: str) -> tuple[Op, ...]:
+    """down(silu(gate(x)) * up(x)), [rows, features]; `prefix` sets the names of one MLP apart from another's."""
+    wide = (x.shape[0], width)
+
+    def inner(name: str) -> Tensor:
+        return activation(f"{prefix}{name}", wide, x.dtype)
+
+    return (
+        linear(f"{prefix}gate_proj", x, f"{prefix}gate", width),
+        linear(f"{prefix}up_proj", x, f"{prefix}up", width),
+        Op("silu", f"{prefix}silu", (inner("gate"),), (inner("silu_gate"),)),
+        Op("mul", f"{prefix}mul_up", (inner("silu_gate"), inner("up")), (inner("gated"),)),
+        linear(f"{prefix}down_proj", inner("gated"), out, x.shape[-1]),
+    )
+
+
+def groups_of(batch: Batch) -> tuple[tuple[int, int, int], ...]:
+    """The batch's groups as an op attribute."""
+    return tuple((g.count, g.query, g.context) for g in batch.groups)

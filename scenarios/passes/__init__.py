@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from scenarios.passes import attention, elementwise, graph, kv, norms, prefetch, projections, weights
+from scenarios.passes import attention, elementwise, experts, graph, kv, norms, prefetch, projections, weights
 from scenarios.passes.base import Context, Pass
 
 PASSES: tuple[Pass, ...] = (
     norms.RMS_NORM,
     norms.ADD_RMS_NORM,
     elementwise.ROPE,
+    experts.MOE_ROUTING,
+    experts.GROUPED_MATMUL,
+    experts.MOE_DISPATCH,
     projections.QKV,
     projections.GATE_UP,
     elementwise.SWIGLU,

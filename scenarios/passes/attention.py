@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scenarios.lowering.dense import groups_of
-from scenarios.passes.base import Context, Pass, in_block, never, replace_runs
+from scenarios.lowering.primitives import groups_of
+from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
 from scenarios.program import Op, Program, Tensor
 
 ATTENTION_CALLS = (
@@ -33,7 +33,7 @@ def fuse_attention(program: Program, context: Context) -> Program:
         )
         return (Op("attention", "attention", (query, key, value), (out,), attrs),)
 
-    return in_block(program, "layers", "fusion.attention", lambda ops: replace_runs(ops, ATTENTION_CALLS, make))
+    return in_layers(program, "fusion.attention", lambda ops: replace_runs(ops, ATTENTION_CALLS, make))
 
 
 ATTENTION = Pass(
@@ -42,4 +42,6 @@ ATTENTION = Pass(
     saves="eight launches, the copies of K and V over the group, and all traffic of the score matrix",
     costs="a fixed start-up of 17-22 us a layer; tiles must fit UB (online softmax)",
     claim="long sequences need tiles and online softmax, not a score matrix that fits on chip",
+    idle=lambda model: f"{model.name} attends to latent rows: only the fused kernel of that is modelled"
+    if model.latent else None,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from scenarios.model import Model
-from scenarios.program import Block, DType, Op, Program
+from scenarios.program import DType, Op, Program
 from scenarios.schema import Scenario
 
 
@@ -27,6 +27,7 @@ class Pass:
     a what-if goes back to. on: the value a what-if tries. rewrite: applied where the switch is not off. needs: other
     switches and the values they must have. refuse: any further reason why the rewrite cannot apply, or None. rewrites,
     saves, costs, claim: for people. for_capacity: what it is for is room, so a slower step does not speak against it.
+    idle: why the switch has nothing to say about a model, or None; it then stays at its default.
     """
 
     switch: str
@@ -41,6 +42,7 @@ class Pass:
     costs: str
     claim: str
     for_capacity: bool = False
+    idle: Callable[[Model], str | None] = lambda _: None
 
     def value(self, scenario: Scenario) -> object:
         """The switch's value in `scenario`."""
@@ -93,6 +95,12 @@ def in_block(program: Program, name: str, applied: str, rewrite: Rewrite) -> Pro
     return program.with_blocks(blocks, applied)
 
 
+def in_layers(program: Program, applied: str, rewrite: Rewrite) -> Program:
+    """`program` with `rewrite` applied to the decoder's layers."""
+    blocks = tuple(replace(b, ops=rewrite(b.ops)) if b.is_layer else b for b in program.blocks)
+    return program.with_blocks(blocks, applied)
+
+
 def replace_runs(
     ops: tuple[Op, ...], kinds: Sequence[str], make: Callable[[tuple[Op, ...]], Sequence[Op] | None]
 ) -> tuple[Op, ...]:
@@ -115,8 +123,3 @@ def reads_outside(program: Program, run: Sequence[Op]) -> frozenset[str]:
     """Names that any op of the program outside `run` reads."""
     inside = {id(op) for op in run}
     return frozenset(t.name for b in program.blocks for op in b.ops if id(op) not in inside for t in op.inputs)
-
-
-def layers(program: Program) -> Block:
-    """The repeated block."""
-    return program.block("layers")

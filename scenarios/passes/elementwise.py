@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scenarios.passes.base import Context, Pass, in_block, never, replace_runs
+from scenarios.passes.base import Context, Pass, in_block, in_layers, never, replace_runs
 from scenarios.program import Op, Program, Tensor
 
 ROTATE_CALLS = ("mul", "slice", "neg", "slice", "concat", "mul", "add")
@@ -27,30 +27,34 @@ def fuse_rope(program: Program, context: Context) -> Program:
         return tuple(ops)
 
     program = in_block(program, "embed", "", lambda ops: replace_runs(ops, ANGLE_CALLS, look_up))
-    return in_block(program, "layers", "fusion.rope", lambda ops: replace_runs(ops, ROTATE_CALLS * 2, rope))
+    return in_layers(program, "fusion.rope", lambda ops: replace_runs(ops, ROTATE_CALLS * 2, rope))
 
 
 def fuse_swiglu(program: Program, _: Context) -> Program:
     """silu(gate) * up -> one call on the packed tensor; separate gate and up are first laid side by side."""
+
+    def swiglu_of(mul: Op) -> str:
+        return f"{mul.name.removesuffix('mul_up')}swiglu"
 
     def with_slices(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         mul = run[3]
         source = run[0].inputs[0]
         tokens, half = mul.out.shape
         packed = Tensor(source.name, (tokens, 2 * half), source.dtype)
-        return (Op("swiglu", "swiglu", (packed,), (mul.out,), (("dim", -1),)),)
+        return (Op("swiglu", swiglu_of(mul), (packed,), (mul.out,), (("dim", -1),)),)
 
     def apart(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         silu, mul = run
         gate, up = silu.inputs[0], mul.inputs[1]
-        packed = Tensor("gate_up", (gate.shape[0], 2 * gate.shape[1]), gate.dtype)
+        prefix = mul.name.removesuffix("mul_up")
+        packed = Tensor(f"{prefix}gate_up", (gate.shape[0], 2 * gate.shape[1]), gate.dtype)
         return (
-            Op("concat", "concat_gate_up", (gate, up), (packed,)),
-            Op("swiglu", "swiglu", (packed,), (mul.out,), (("dim", -1),)),
+            Op("concat", f"{prefix}concat_gate_up", (gate, up), (packed,)),
+            Op("swiglu", swiglu_of(mul), (packed,), (mul.out,), (("dim", -1),)),
         )
 
-    program = in_block(program, "layers", "", lambda o: replace_runs(o, ("slice", "slice", "silu", "mul"), with_slices))
-    return in_block(program, "layers", "fusion.swiglu", lambda o: replace_runs(o, ("silu", "mul"), apart))
+    program = in_layers(program, "", lambda o: replace_runs(o, ("slice", "slice", "silu", "mul"), with_slices))
+    return in_layers(program, "fusion.swiglu", lambda o: replace_runs(o, ("silu", "mul"), apart))
 
 
 ROPE = Pass(

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from scenarios.catalogue import CATALOGUE
 from scenarios.passes.base import Context, Pass, never, reads_outside
-from scenarios.program import Block, Op, Program, Tensor
+from scenarios.program import LAYER_BLOCKS, Block, Op, Program, Tensor
 
 #: Blocks inside the graph. vLLM-Ascend captures the forward pass; ge_graph compiles sampling too.
 CAPTURED = {
-    "aclgraph": ("embed", "layers"),
-    "npugraph_ex": ("embed", "layers", "head"),
-    "ge_graph": ("embed", "layers", "head", "sample"),
+    "aclgraph": ("embed", *LAYER_BLOCKS),
+    "npugraph_ex": ("embed", *LAYER_BLOCKS, "head"),
+    "ge_graph": ("embed", *LAYER_BLOCKS, "head", "sample"),
 }
 
 #: Profiler names that differ once the graph engine has compiled an op.

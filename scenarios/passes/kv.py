@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.lowering.prepare import prepare_paged
-from scenarios.passes.base import Context, Pass, in_block, never, replace_runs
+from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
 from scenarios.program import Op, Program, Tensor
 
 
 def page_cache(program: Program, context: Context) -> Program:
     """Contiguous rows -> blocks found through a block table. The KV bytes of a token do not change."""
-    size, model = context.scenario.optimizations.kv.block_size, context.model
+    size = context.scenario.optimizations.kv.block_size
     requests = program.batch.requests
     per_request = -(-context.scenario.longest_request_tokens // size)
     table = Tensor("block_table", (requests, per_request), "int32", "table")
 
-    def pool(cache: Tensor) -> Tensor:
-        return replace(cache, shape=(requests * per_request, size, model.kv_heads, model.head_dim))
+    def pool(cache: Tensor, heads: int = 0) -> Tensor:
+        """The blocks of a cache [requests, tokens, heads, dim]; heads: of one that is seen with its heads first."""
+        row = (heads or cache.shape[2], cache.shape[3])
+        return replace(cache, shape=(requests * per_request, size, *row))
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         out: list[Op] = []
@@ -25,15 +27,15 @@ def page_cache(program: Program, context: Context) -> Program:
             if op.kind == "kv_cache_write":
                 new, cache, slots = op.inputs
                 out.append(replace(op, inputs=(new, pool(cache), slots), outputs=(pool(cache),), op_type=""))
-            elif op.kind == "attention":
-                query, key, value = op.inputs
+            elif any(t.role == "kv_cache" for t in op.inputs) and op.kind in ("attention", "cache_read"):
                 attrs = tuple((k, size if k == "block_size" else v) for k, v in op.attrs)
-                out.append(replace(op, inputs=(query, pool(key), pool(value), table), attrs=attrs))
+                pooled = tuple(pool(t) if t.role == "kv_cache" else t for t in op.inputs)
+                out.append(replace(op, inputs=(*pooled, table), attrs=attrs))
             elif op.kind == "expand" and op.inputs[0].role == "kv_cache":
                 # Unfused attention cannot read through a block table: the blocks are gathered first.
                 seen = op.inputs[0]
                 flat = Tensor(f"{seen.name}.gathered", seen.shape, seen.dtype)
-                out.append(Op("block_gather", f"gather_{seen.name}", (pool(seen), table), (flat,)))
+                out.append(Op("block_gather", f"gather_{seen.name}", (pool(seen, seen.shape[1]), table), (flat,)))
                 out.append(replace(op, inputs=(flat,)))
             else:
                 out.append(op)
@@ -44,7 +46,7 @@ def page_cache(program: Program, context: Context) -> Program:
         return tuple(out)
 
     blocks = tuple(prepare_paged(program.batch) if b.name == "prepare" else b for b in program.blocks)
-    return in_block(program.with_blocks(blocks), "layers", "kv.layout", rewrite)
+    return in_layers(program.with_blocks(blocks), "kv.layout", rewrite)
 
 
 def _write_both(run: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -106,11 +108,14 @@ def quantise_cache(program: Program, context: Context) -> Program:
                 out.append(op)
         return tuple(out)
 
-    return in_block(program, "layers", "kv.dtype", rewrite)
+    return in_layers(program, "kv.dtype", rewrite)
 
 
 def fuse_qkv_norm_rope_cache(program: Program, context: Context) -> Program:
-    """Q and K norm, RoPE, (quantisation) and cache write -> one call on the packed projection."""
+    """Q and K norm, RoPE, (quantisation) and cache write -> one call on the packed projection; of MLA, which normalises
+    the latent row only, one call for the row and one for the query's rotation."""
+    if context.model.latent:
+        return in_layers(program, "fusion.qkv_norm_rope_cache", _fuse_latent_write)
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         names = [op.name for op in ops]
@@ -130,15 +135,46 @@ def fuse_qkv_norm_rope_cache(program: Program, context: Context) -> Program:
         )  # fmt: skip
         return (*ops[:start], replace(qkv_proj, outputs=(qkv,)), fused, *ops[end:])
 
-    return in_block(program, "layers", "fusion.qkv_norm_rope_cache", rewrite)
+    return in_layers(program, "fusion.qkv_norm_rope_cache", rewrite)
+
+
+def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Norm of the latent row, RoPE of its rotated part and both cache writes -> npu_kv_rmsnorm_rope_cache."""
+    by_name = {op.name: op for op in ops}
+    norm, rope = by_name["kv_a_norm"], by_name["rope"]
+    writes = [op for op in ops if op.kind == "kv_cache_write"]
+    slices = [by_name["slice_kv_c"], by_name["slice_k_pe"]]
+    q, _, *angles = rope.inputs
+    latent = norm.inputs[0]
+    row = Tensor(slices[0].inputs[0].name, (latent.shape[0], latent.shape[1] + slices[1].out.shape[-1]), latent.dtype)
+    pools = tuple(t for op in writes for t in op.outputs)
+    slots = next(t for t in writes[0].inputs if t.name == "slots")
+    # Attention of a prefill unpacks the new rows, which are then given out too.
+    read = {t.name for op in ops if op.kind != "kv_cache_write" for t in op.inputs}
+    kept = tuple(t for t in (norm.out, rope.outputs[1]) if t.name in read)
+    made = (
+        Op("kv_norm_rope_cache", "kv_norm_rope_cache", (row, norm.inputs[1], *angles, slots, *pools), (*pools, *kept)),
+        Op("interleave_rope", "rope", (q, *angles), rope.outputs[:1]),
+    )
+    gone = {id(op) for op in (norm, rope, *writes, *slices)}
+    at = next(i for i, op in enumerate(ops) if op is norm)
+    return (*(op for op in ops[:at] if id(op) not in gone), *made, *(op for op in ops[at:] if id(op) not in gone))
 
 
 def _has_norms_and_one_scale(context: Context) -> str | None:
+    if context.model.latent:
+        return None
     if not context.model.qk_norm:
         return f"{context.model.name} has no Q and K norm to fuse"
     kv = context.scenario.optimizations.kv
     if kv.dtype == "int8" and kv.scale != "channel":
         return "the fused cache write takes only one INT8 scale a channel (kv.scale channel)"
+    return None
+
+
+def _no_latent_rows(context: Context) -> str | None:
+    if context.model.latent and context.scenario.optimizations.kv.dtype == "int8":
+        return f"{context.model.name} keeps latent rows, and those are not modelled in INT8"
     return None
 
 
@@ -153,7 +189,7 @@ LAYOUT = Pass(
 )  # fmt: skip
 DTYPE = Pass(
     "kv.dtype", "INT8 KV cache", ("auto", "bf16", "fp16"), "int8", quantise_cache,
-    (("fusion.attention", (True,)),), never,
+    (("fusion.attention", (True,)),), _no_latent_rows,
     rewrites="16-bit keys and values -> INT8 with scales",
     saves="half the KV bytes: traffic and capacity",
     costs="quantise before the write, dequantise inside attention, scales, some quality",

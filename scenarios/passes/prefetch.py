@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios.passes.base import Context, Pass, in_block, never
+from scenarios.passes.base import Context, Pass, in_layers, never
 from scenarios.program import Op, Program, Tensor
 
 PRODUCTS = ("matmul", "quant_matmul", "weight_quant_matmul")
@@ -18,7 +18,7 @@ def prefetch_weights(program: Program, _: Context) -> Program:
 
     Whether they are still in L2 when they are needed is for the simulator to say: it knows how large L2 is.
     """
-    return in_block(program, "layers", "overlap.prefetch", _rewrite)
+    return in_layers(program, "overlap.prefetch", _rewrite)
 
 
 def _rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scenarios.passes.base import Context, Pass, in_block, never, replace_runs
+from dataclasses import replace
+
+from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
 from scenarios.program import Op, Program, Tensor
 
 
@@ -11,15 +13,18 @@ def _packed(run: tuple[Op, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...],
     x = run[0].inputs[0]
     if any(op.inputs[0].name != x.name for op in run):
         return None
-    width = sum(op.inputs[1].shape[0] for op in run)
-    packed = [Tensor(f"{name}.weight", (width, x.shape[-1]), x.dtype, "weight")]
+    width = sum(op.inputs[1].shape[-2] for op in run)
+    held = run[0].inputs[1].shape[:-2]  # (experts,) of a grouped product
+    packed = [Tensor(f"{name}.weight", (*held, width, x.shape[-1]), x.dtype, "weight")]
     if len(run[0].inputs) > 2:
         packed.append(Tensor(f"{name}.bias", (width,), x.dtype, "weight"))
     return x, tuple(packed), width
 
 
 def pack_qkv(program: Program, _: Context) -> Program:
-    def make(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
+    """Three projections of grouped-query attention, or the two low-rank ones of MLA."""
+
+    def qkv(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         found = _packed(run, "qkv_proj")
         if found is None:
             return None
@@ -29,35 +34,62 @@ def pack_qkv(program: Program, _: Context) -> Program:
         if tokens == 1:
             # Slices of one row are contiguous: q, k and v are views, no kernel is needed.
             return (Op("matmul", "qkv_proj", (x, *weights), outs),)
-        qkv = Tensor("qkv", (tokens, width), x.dtype)
+        packed = Tensor("qkv", (tokens, width), x.dtype)
         slices = tuple(Op("slice", f"slice_{out.name}", (Tensor("qkv", out.shape, out.dtype),), (out,)) for out in outs)
-        return (Op("matmul", "qkv_proj", (x, *weights), (qkv,)), *slices)
+        return (Op("matmul", "qkv_proj", (x, *weights), (packed,)), *slices)
 
-    return in_block(program, "layers", "fusion.qkv", lambda ops: replace_runs(ops, ("matmul",) * 3, make))
+    def low_rank(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
+        """The parts of kv_a are cut from a product in any case; the query's part is one more."""
+        found = _packed(run, "qkv_a_proj")
+        if found is None or [op.name for op in run] != ["q_a_proj", "kv_a_proj"]:
+            return None
+        x, weights, width = found
+        query = run[0].out
+        product = Op("matmul", "qkv_a_proj", (x, *weights), (Tensor("qkv_a", (x.shape[0], width), x.dtype),))
+        return (product, Op("slice", "slice_q_a", (Tensor("qkv_a", query.shape, query.dtype),), (query,)))
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        if any(op.name == "kv_a_proj" for op in ops):
+            packed = replace_runs(ops, ("matmul",) * 2, low_rank)
+            return packed if packed == ops else tuple(_reads(op, "kv_a", "qkv_a") for op in packed)
+        return replace_runs(ops, ("matmul",) * 3, qkv)
+
+    return in_layers(program, "fusion.qkv", rewrite)
+
+
+def _reads(op: Op, name: str, other: str) -> Op:
+    """`op` with what it reads of `name` read from `other`, where a packed product has taken its place."""
+    inputs = tuple(replace(t, name=other) if t.name == name else t for t in op.inputs)
+    return replace(op, inputs=inputs)
 
 
 def pack_gate_up(program: Program, _: Context) -> Program:
+    """In a plain MLP, in each expert by itself and in all experts together."""
+
     def make(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         gate, up, silu = run
-        found = _packed((gate, up), "gate_up_proj")
+        prefix = gate.name.removesuffix("gate_proj")
+        found = _packed((gate, up), f"{prefix}gate_up_proj")
         if found is None:
             return None
         x, weights, width = found
-        packed = Tensor("gate_up", (x.shape[0], width), x.dtype)
+        name = f"{prefix}gate_up"
+        packed = Tensor(name, (x.shape[0], width), x.dtype)
         slices = tuple(
-            Op("slice", f"slice_{op.out.name}", (Tensor("gate_up", op.out.shape, x.dtype),), (op.out,))
-            for op in (gate, up)
+            Op("slice", f"slice_{op.out.name}", (Tensor(name, op.out.shape, x.dtype),), (op.out,)) for op in (gate, up)
         )
-        return (Op("matmul", "gate_up_proj", (x, *weights), (packed,)), *slices, silu)
+        return (replace(gate, name=f"{name}_proj", inputs=(x, *weights), outputs=(packed,)), *slices, silu)
 
-    return in_block(
-        program, "layers", "fusion.gate_up", lambda ops: replace_runs(ops, ("matmul", "matmul", "silu"), make)
-    )
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        ops = replace_runs(ops, ("matmul", "matmul", "silu"), make)
+        return replace_runs(ops, ("grouped_matmul", "grouped_matmul", "silu"), make)
+
+    return in_layers(program, "fusion.gate_up", rewrite)
 
 
 QKV = Pass(
     "fusion.qkv", "Packed QKV projection", (False,), True, pack_qkv, (), never,
-    rewrites="q, k and v projections -> one matmul (and a split where there is more than one token)",
+    rewrites="q, k and v (MLA: q_a and kv_a) projections -> one matmul (and slices where there are several tokens)",
     saves="two launches; a wider matmul fills more cores",
     costs="copies of the slices when there are several tokens",
     claim="fewer, larger kernels read the same weight bytes",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios.passes.base import Context, Pass, in_block, never
+from scenarios.passes.base import Context, Pass, in_layers, never
 from scenarios.program import DType, Op, Program, Tensor
+
+#: Products that stay in 16 bit: the router, whose choice is touchy, and MLA's W_UK and W_UV, which attention absorbs.
+KEPT = ("router", "kv_b_proj")
 
 
 def quantise_weights(program: Program, context: Context) -> Program:
@@ -24,25 +27,29 @@ def quantise_weights(program: Program, context: Context) -> Program:
         out: list[Op] = []
         quantised: set[str] = set()
         for op in ops:
-            if op.kind != "matmul":
+            if op.kind not in ("matmul", "grouped_matmul") or op.name in KEPT:
                 out.append(op)
                 quantised -= {t.name for t in op.outputs}
                 continue
             x, weight, *bias = op.inputs
             w = replace(weight, dtype=width)
-            scale = Tensor(f"{op.name}.scale", (weight.shape[0],), "fp32", "weight")
+            scale = Tensor(f"{op.name}.scale", weight.shape[:-1], "fp32", "weight")
             if not int8_activations:
-                out.append(replace(op, kind="weight_quant_matmul", inputs=(x, w, scale, *bias), op_type=""))
+                kind = "weight_quant_matmul" if op.kind == "matmul" else op.kind
+                out.append(replace(op, kind=kind, inputs=(x, w, scale, *bias), op_type=""))
                 continue
             tokens = x.elements // x.shape[-1]
             xq, xs = Tensor(f"{x.name}_int8", x.shape, "int8"), Tensor(f"{x.name}_scale", (tokens,), "fp32")
             if x.name not in quantised:
-                out.append(Op("dynamic_quant", f"quant_{x.name}", (x,), (xq, xs)))
+                if out and out[-1].kind == "moe_dispatch" and out[-1].out.name == x.name:
+                    out[-1] = replace(out[-1], outputs=(xq, xs))  # it quantises what it sends
+                else:
+                    out.append(Op("dynamic_quant", f"quant_{x.name}", (x,), (xq, xs)))
                 quantised.add(x.name)
-            out.append(replace(op, kind="quant_matmul", inputs=(xq, w, scale, xs, *bias), op_type=""))
+            out.append(replace(op, kind=f"quant_{op.kind}", inputs=(xq, w, scale, xs, *bias), op_type=""))
         return tuple(out)
 
-    return in_block(program, "layers", f"weights={mode}", rewrite)
+    return in_layers(program, f"weights={mode}", rewrite)
 
 
 def lay_out_weights(program: Program, _: Context) -> Program:
@@ -51,12 +58,12 @@ def lay_out_weights(program: Program, _: Context) -> Program:
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         return tuple(
             replace(op, inputs=(op.inputs[0], replace(op.inputs[1], format="nz"), *op.inputs[2:]))
-            if op.kind in ("matmul", "quant_matmul", "weight_quant_matmul")
+            if op.kind in ("matmul", "quant_matmul", "weight_quant_matmul", "grouped_matmul", "quant_grouped_matmul")
             else op
             for op in ops
         )
 
-    return in_block(program, "layers", "weight_format", rewrite)
+    return in_layers(program, "weight_format", rewrite)
 
 
 WEIGHTS = Pass(

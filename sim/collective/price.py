@@ -102,13 +102,13 @@ def _spent(
     elif len(levels) == 1:
         ns = wires[0].time_ns(terms)
     elif terms.peers > 1 or op == "all_to_all":
-        ns = _all_peers(terms, ranks, levels, wires)
+        ns = all_peers_ns(terms, ranks, levels, wires)
     else:  # one flat ring or tree: the slowest tier sets the pace
         ns = max(w.time_ns(terms) for w in wires)
     return ns, terms.received_bytes, terms.reduced_bytes
 
 
-def _all_peers(terms: Terms, ranks: int, levels: tuple[Level, ...], wires: tuple[Wire, ...]) -> float:
+def all_peers_ns(terms: Terms, ranks: int, levels: tuple[Level, ...], wires: tuple[Wire, ...]) -> float:
     """Each rank with every other over several tiers at once.
 
     A die's HCCS port carries what goes to its pod too; pairwise steps (peers 1) follow one another, a mesh overlaps.

@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from scenarios.program import DTYPE_BITS
-from scenarios.work import MatmulShape, Work
+from scenarios.program import DTYPE_BITS, DType, Format
+from scenarios.work import GroupedShape, MatmulShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns
@@ -84,14 +84,11 @@ def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bo
         hw.chip.cube_cores,
         ceil(shape.n / cols) * ceil(shape.m / rows) * grid.splits * min(shape.batch, hw.chip.cube_cores),
     )
-    multiply, load, tiles = _share_ns(shape, hw, rows, min(cols, _up16(shape.n)), shape.k / grid.splits)
+    multiply, load, tiles = share_ns(shape, hw, rows, min(cols, _up16(shape.n)), shape.k / grid.splits)
     multiply, load = (grid.batches * (t + 1000 * tiles * kernel.tile_us) for t in (multiply, load))
 
     split = traffic(work, hw, resident)
-    tall = shape.m > TALLEST
-    share = 1.0
-    if tall != (shape.weight_format == "nz"):
-        share = memory.nd_tall_share if tall else memory.nz_flat_share
+    share = streaming_share(shape.m > TALLEST, shape.weight_format, hw)
     kept = prefetched_in_l2(work, hw)
     weights = min(work.cold_read_bytes - kept, split.hbm_read)
     fullest = weights * cols * grid.batches / (shape.n * shape.batch * grid.splits)
@@ -100,14 +97,25 @@ def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bo
     stream += max((work.gm_bytes - weights - kept) / memory.cube_gbps, (split.hbm - weights) / hbm_rate(cores, hw))
     stream += kept / min(cores * memory.core_l2_gbps, memory.l2_read_gbps)
     # Loading counts by itself: it is the last leg of the stream, and again wherever shares read the same bytes.
-    beside = _vector_ns(work, hw, program)
+    batch = shape.batch
+    beside = vector_beside_ns(shape.dtype, batch * shape.k * shape.n, batch * shape.m * shape.n, hw, program)
     body = max(multiply + stream, load, beside)
     if grid.splits > 1:
         body += 1000 * kernel.split_us + 4 * shape.batch * shape.m * shape.n * grid.splits / memory.cube_gbps
     return Cost(start_ns(hw, program, cores, repeat), body, cores, multiply, max(stream, load), split.hbm, beside)
 
 
-def _share_ns(shape: MatmulShape, hw: Hardware, rows: int, cols: int, depth: float) -> tuple[float, float, int]:
+def streaming_share(tall: bool, weight_format: Format, hw: Hardware) -> float:
+    """Part of the sustained HBM rate at which weights stream: less for row-major ones in a tall product and for
+    FRACTAL_NZ ones in a flat product."""
+    if tall == (weight_format == "nz"):
+        return 1.0
+    return hw.memory.nd_tall_share if tall else hw.memory.nz_flat_share
+
+
+def share_ns(
+    shape: MatmulShape | GroupedShape, hw: Hardware, rows: int, cols: int, depth: float
+) -> tuple[float, float, int]:
     """(multiplying ns, loading ns, tiles) of a share of rows x cols outputs over `depth` of k."""
     chip, memory = hw.chip, hw.memory
     blocks = ceil(rows / chip.cube_m) * ceil(cols / chip.cube_n) * depth / chip.cube_k
@@ -120,15 +128,10 @@ def _share_ns(shape: MatmulShape, hw: Hardware, rows: int, cols: int, depth: flo
     return multiply, load, down * across
 
 
-def _vector_ns(work: Work, hw: Hardware, program: Program) -> float:
+def vector_beside_ns(dtype: DType, weights: int, outputs: int, hw: Hardware, program: Program) -> float:
     """Vector cores beside the cube.
 
     Rescaling the outputs of an INT8 product, or unpacking weights that are multiplied as 16 bit.
     """
-    shape = work.shape
-    assert isinstance(shape, MatmulShape)
-    if not program.element_ns:
-        return 0.0
-    weight_only = shape.dtype not in ("int8", "int4")
-    elements = shape.batch * (shape.k * shape.n if weight_only else shape.m * shape.n)
-    return elements / hw.chip.vector_cores * program.element_ns
+    elements = outputs if dtype in ("int8", "int4") else weights
+    return elements / hw.chip.vector_cores * program.element_ns if program.element_ns else 0.0

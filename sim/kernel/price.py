@@ -9,12 +9,24 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from scenarios.work import AttentionShape, CollectiveShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
+from scenarios.work import (
+    AttentionShape,
+    CollectiveShape,
+    ExchangeShape,
+    FixedShape,
+    FlatShape,
+    GroupedShape,
+    MatmulShape,
+    RowsShape,
+    Work,
+)
 from sim.collective import price_collective
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.attention import attention_cost, is_decode
 from sim.kernel.cost import Cost
+from sim.kernel.exchange import exchange_ns, sent_bytes
+from sim.kernel.grouped import grouped_cost
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.programs import PROGRAM_OF
 from sim.kernel.traffic import traffic
@@ -39,9 +51,14 @@ def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False
         return _fixed(work, work.shape, hw)
     if isinstance(work.shape, CollectiveShape):
         return _collective(work, work.shape, hw)
+    if isinstance(work.shape, ExchangeShape):
+        return _exchange(work, work.shape, hw)
     program = program_of(work, hw)
     if isinstance(work.shape, MatmulShape):
         cost = matmul_cost(work, hw, program, repeat, resident)
+        return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
+    if isinstance(work.shape, GroupedShape):
+        cost = grouped_cost(work, hw, program, repeat, resident)
         return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
     if isinstance(work.shape, AttentionShape):
         return _time(work, hw, attention_cost(work, hw, program, repeat, resident), "MIX_AIC")
@@ -64,7 +81,7 @@ def program_of(work: Work, hw: Hardware) -> Program:
         name = "attention_prefill"
     if name in hw.programs:
         return hw.programs[name]
-    if isinstance(work.shape, MatmulShape):
+    if isinstance(work.shape, MatmulShape | GroupedShape):
         return hw.programs["quant_matmul" if work.shape.dtype == "int8" else "matmul"]
     if isinstance(work.shape, AttentionShape):
         return hw.programs["attention" if all(is_decode(g) for g in work.shape.groups) else "attention_prefill"]
@@ -105,7 +122,7 @@ def roofline_ns(work: Work, hw: Hardware, hbm_bytes: float | None = None) -> int
     hbm_bytes: by default those that the work draws from HBM in a network; what it finds in L2 is no bound.
     """
     peak = hw.chip.cube_flops_per_ns
-    if isinstance(work.shape, MatmulShape) and work.shape.dtype in ("int8", "int4"):
+    if isinstance(work.shape, MatmulShape | GroupedShape) and work.shape.dtype in ("int8", "int4"):
         peak *= 2
     moved = traffic(work, hw).hbm if hbm_bytes is None else hbm_bytes
     return round(max(work.cube_flops / peak, moved / hw.memory.hbm_peak_gbps))
@@ -170,4 +187,22 @@ def _collective(work: Work, shape: CollectiveShape, hw: Hardware) -> KernelTime:
         hbm_share=min(1.0, it.hbm_bytes / duration / hw.memory.hbm_gbps),
         vector_share=it.vector_cores / hw.chip.vector_cores,
         ai_cpu_share=1 / hw.chip.ai_cpu_cores if it.mode == "AI_CPU" else 0.0,
+    )
+
+
+def _exchange(work: Work, shape: ExchangeShape, hw: Hardware) -> KernelTime:
+    """Dispatch or combine whose ranks are all there; it takes all vector cores."""
+    duration = max(1, round(exchange_ns(shape, hw)))
+    moved = 2 * sent_bytes(shape)
+    return KernelTime(
+        duration_ns=duration,
+        accelerator="COMMUNICATION",
+        cores=hw.chip.vector_cores,
+        bound="link",
+        hbm_bytes=moved,
+        gm_bytes=work.gm_bytes,
+        flops=0,
+        roofline_ns=roofline_ns(work, hw, moved),
+        hbm_share=min(1.0, moved / duration / hw.memory.hbm_gbps),
+        vector_share=1.0,
     )

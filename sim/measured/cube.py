@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from scenarios.program import DTYPE_BITS, Format, Group
-from scenarios.work import AttentionShape, MatmulShape, Unit, Work
+from scenarios.work import AttentionShape, GroupedShape, MatmulShape, Unit, Work
 from sim.measured.row import Row, Unpriced, rows_of
 
 #: Programs that run on cube cores only; the others rescale or unpack on the vector cores beside them.
-_CUBE = ("matmul", "batch_matmul", "transpose_batch_matmul", "grouped_matmul")
+_CUBE = ("matmul", "batch_matmul", "transpose_batch_matmul")
 
 #: Warm-up runs of a server attend to no more keys than this; queries with their own keys and more than that are a
 #: prefill.
@@ -88,9 +88,12 @@ def grouped(row: Row) -> Work:
     if len(right) != 3:
         raise Unpriced("[experts, k, n] is due")
     n = right[2] if right[1] == k else right[1]
-    groups = max(1, min(right[0], tokens))
-    shape = MatmulShape(groups, max(1, tokens // groups), k, n, row.dtype(0), row.dtype(1), "nd")
-    return _product(shape, "grouped_matmul")
+    held = max(1, min(right[0], tokens))
+    loads = tuple(sorted((tokens // held + (i < tokens % held) for i in range(held)), reverse=True))
+    shape = GroupedShape(loads, k, n, row.dtype(0), row.dtype(1), "nd")
+    weights = held * k * n * DTYPE_BITS[row.dtype(1)] // 8
+    read, written = (tokens * width * DTYPE_BITS[row.dtype(0)] // 8 for width in (k, n))
+    return Work("cube", shape, 2 * tokens * k * n, 0, weights, read, written, "grouped_matmul")
 
 
 def attention_work(

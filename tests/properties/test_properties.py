@@ -20,8 +20,9 @@ from pydantic import BaseModel
 from scenarios.batches import reported_batch
 from scenarios.build import build, problems_of
 from scenarios.checks import check as check_scenario
+from scenarios.hf_config import SHIPPED, load_model
 from scenarios.lowering.parallel import shard
-from scenarios.model import SHIPPED, Model, load_model
+from scenarios.model import Model
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
 from sim import engine, recurrence

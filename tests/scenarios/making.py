@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scenarios.batches import reported_batch
 from scenarios.build import activation_dtype, build, effective_graph
 from scenarios.catalogue import CATALOGUE, work_of
-from scenarios.lowering.dense import lower_dense
-from scenarios.model import Model
+from scenarios.lowering.decoder import lower
+from scenarios.lowering.step import Step
+from scenarios.model import Experts, Latent, Model
 from scenarios.passes import PASSES, Context, Pass
 from scenarios.passes.base import set_switch
 from scenarios.program import Batch, Op, Program, Tensor
@@ -27,6 +28,14 @@ TINY = Model(
 )  # fmt: skip
 PLAIN = replace(TINY, name="plain", model_type="llama", qk_norm=False)
 BIASED = replace(TINY, name="biased", model_type="qwen2", qk_norm=False, qkv_bias=True)
+#: Eight experts of which each token takes two, behind one dense layer; the other has a shared expert and MLA.
+EXPERTS = replace(
+    TINY, name="experts", model_type="qwen3_moe", layers=3, experts=Experts(8, 8, 2, 12, 0, 1, "softmax", False)
+)
+LATENT = replace(
+    PLAIN, name="latent", model_type="deepseek_v3", layers=3, kv_heads=1, head_dim=2, latent=Latent(6, 8, 4, 2, 4),
+    experts=Experts(8, 8, 2, 12, 12, 1, "sigmoid", True),
+)  # fmt: skip
 
 #: What a step is given from outside: by the host, or by an earlier step.
 STEP_INPUTS = {"input_ids", "positions", "lengths", "last_index", "mask", "temperature", "noise"}
@@ -54,11 +63,12 @@ def switched(base: Scenario, **switches: object) -> Scenario:
     return base
 
 
-def bare(**settings: object) -> Scenario:
-    """A scenario with every optimisation off."""
+def bare(about: Model = TINY, **settings: object) -> Scenario:
+    """A scenario with every optimisation off that has something to say about the model `about`."""
     made = scenario(**settings)
     for item in PASSES:
-        made = set_switch(made, item.switch, item.off[0])
+        if not item.idle(about):
+            made = set_switch(made, item.switch, item.off[0])
     return made
 
 
@@ -73,9 +83,9 @@ def stages(made: Scenario, model: Model = TINY) -> Iterator[tuple[Pass, Program,
     mode, rows = effective_graph(made, batch)
     made = set_switch(made, "graph", mode)
     context = Context(made, model, activation_dtype(made, model))
-    before = lower_dense(model, batch, context.act, made.longest_request_tokens, rows, made.workload.sampling)
+    before = lower(Step(model, batch, context.act, made.longest_request_tokens, rows), made.workload.sampling)
     for item in PASSES:
-        if item.is_on(made):
+        if item.is_on(made) and not item.idle(model):
             after = item.rewrite(before, context)
             yield item, before, after
             before = after
@@ -123,15 +133,20 @@ def weight_bytes(made: Program) -> int:
     return sum(tensor.bytes * repeat for tensor, repeat in weight_tensors(made).values())
 
 
+PHASES = ("decode", "prefill", "mixed")
+
+
 @st.composite
-def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = ("decode", "prefill", "mixed")) -> Scenario:
-    """Any setting of the switches on small and large batches; many are contradictory and must be refused."""
-    fusion = {name: draw(st.booleans()) for name in Fusion.model_fields}
+def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = PHASES, model: Model = TINY) -> Scenario:
+    """Any setting of the switches on small and large batches; many are contradictory and must be refused. Switches that
+    have nothing to say about `model` stay where they are."""
+    idle = {item.switch for item in PASSES if item.idle(model)}
+    fusion = {name: draw(st.booleans()) for name in Fusion.model_fields if f"fusion.{name}" not in idle}
     style = draw(st.sampled_from(["any", "plain", "plain", "deep"]))
     if style == "plain":  # free of the plain contradictions, so that most of what is drawn can be built
         fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant"), False)
     elif style == "deep":  # the fusions that stand on others
-        fusion |= dict.fromkeys(("rms_norm", "add_rms_norm", "rope", "qkv", "attention"), True)
+        fusion |= dict.fromkeys(("rms_norm", "add_rms_norm", "rope", "qkv", "attention", "grouped_matmul"), True)
     phase = draw(st.sampled_from(phases))
     return scenario(
         workload__phase=phase,
@@ -154,7 +169,14 @@ def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = ("decode", "prefill", "
     )
 
 
-models = st.sampled_from([TINY, PLAIN, BIASED])
+Drawn = tuple[Scenario, Model]
+
+
+@st.composite
+def cases(draw: st.DrawFn, phases: tuple[str, ...] = PHASES) -> Drawn:
+    """A scenario and a model that it is about."""
+    model = draw(st.sampled_from([TINY, PLAIN, BIASED, EXPERTS, LATENT]))
+    return draw(scenarios(phases, model)), model
 
 
 def faults(made: Program) -> list[str]:
@@ -204,7 +226,11 @@ def _bad_reads(made: Program) -> list[str]:
             elif tensor.role == "table":
                 if tensor.name not in TABLES:
                     found.append(f"{what}, an unknown table")
-            elif tensor.role == "kv_cache" and issued.op.kind in ("kv_cache_write", "qkv_norm_rope_cache"):
+            elif tensor.role == "kv_cache" and issued.op.kind in (
+                "kv_cache_write",
+                "qkv_norm_rope_cache",
+                "kv_norm_rope_cache",
+            ):
                 pass  # the pool is there from the start; the write goes into it
             elif before is None:
                 if tensor.name not in STEP_INPUTS:
@@ -221,8 +247,12 @@ def _same_elements(made: Program, reader: Op, written: Tensor, read: Tensor) -> 
     """A view has the elements of what was written, but for parts of it, and for rows that padding adds or drops."""
     if read.role == "kv_cache":
         return read.elements <= written.elements  # attention sees the tokens that are there, not the whole pool
-    if reader.kind == "slice" or reader.name == "logits_cast":  # of the logits: the rows of padding are not sampled
+    if (
+        reader.kind in ("slice", "kv_norm_rope_cache") or reader.name == "logits_cast"
+    ):  # of the logits: the rows of padding are not sampled
         return read.elements <= written.elements
+    if {"absorb_k", "q_join"} <= {op.name for op in made.block("layers").ops}:
+        return True  # MLA: decoding and prefilling tokens go their own ways, each a range of rows of one buffer
     if reader.name == "attn.qk":
         return read.elements == written.elements or _ragged(made)
     return read.elements == written.elements

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from scenarios.catalogue import op_type_of, work_of
-from scenarios.lowering.dense import lower_dense
+from scenarios.hf_config import load_model
+from scenarios.lowering.decoder import lower
 from scenarios.lowering.prepare import prepare_paged
-from scenarios.model import load_model
+from scenarios.lowering.step import Step
 from scenarios.program import Batch, Group, Program, Tensor
 from tests.scenarios.making import BIASED, PLAIN, TINY, bare, faults, kinds, names, op, program, switched
 
@@ -17,8 +18,9 @@ ATTENTION = ["expand", "expand", "batch_matmul", "muls", "add", "cast", "softmax
 
 
 def lowered(batch: Batch, model=TINY, **how) -> Program:
+    sampling = how.pop("sampling", "greedy")
     how = {"act": "bf16", "cache_tokens": 64, "tokens": batch.tokens, **how}
-    return lower_dense(model, batch, **how)
+    return lower(Step(model, batch, **how), sampling)
 
 
 DECODE = Batch("decode", (Group(2, 1, 9),))

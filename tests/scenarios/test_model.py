@@ -9,16 +9,23 @@ from typing import Any
 import pytest
 
 from scenarios.errors import ScenarioError
-from scenarios.model import SHIPPED, load_model, model_names
+from scenarios.hf_config import SHIPPED, load_model, model_names
+from scenarios.model import Experts, Latent
 
 #: Parameters as published with the weights; tied embeddings count once.
 PUBLISHED = {
+    "DeepSeek-R1": 671_026_419_200,
+    "DeepSeek-V2-Lite": 15_706_484_224,
+    "DeepSeek-V3": 671_026_419_200,
+    "GLM-4.5-Air": 106_852_251_264,
     "Llama-3.1-70B": 70_553_706_496,
     "Llama-3.1-8B": 8_030_261_248,
     "Qwen2.5-7B": 7_615_616_512,
     "Qwen3-0.6B": 596_049_920,
     "Qwen3-1.7B": 1_720_574_976,
     "Qwen3-14B": 14_768_307_200,
+    "Qwen3-235B-A22B": 235_093_634_560,
+    "Qwen3-30B-A3B": 30_532_122_624,
     "Qwen3-32B": 32_762_123_264,
     "Qwen3-4B": 4_022_468_096,
     "Qwen3-8B": 8_190_735_360,
@@ -64,6 +71,8 @@ def test_kv_bytes_of_a_token() -> None:
 def test_what_the_families_differ_in() -> None:
     families = {name: (m.qk_norm, m.qkv_bias) for name in model_names() for m in [load_model(name)]}
     assert families == {
+        **dict.fromkeys(("DeepSeek-R1", "DeepSeek-V2-Lite", "DeepSeek-V3"), (False, False)),
+        "GLM-4.5-Air": (False, True),
         "Llama-3.1-70B": (False, False),
         "Llama-3.1-8B": (False, False),
         "Qwen2.5-7B": (False, True),
@@ -181,18 +190,28 @@ def test_all_bad_values_are_told_at_once(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in lines] == [
         "hidden_size",
         "num_attention_heads",
-        "intermediate_size",
         "num_hidden_layers",
+        "intermediate_size",
         "vocab_size",
     ]
 
 
-@pytest.mark.parametrize("model_type", ["qwen3_moe", "deepseek_v3", "minimax_m2", "gpt2", None, 3, ["llama"], {}])
+@pytest.mark.parametrize("model_type", ["gpt2", None, 3, ["llama"], {}])
 def test_an_architecture_that_is_not_lowered_is_refused_by_name(tmp_path: Path, model_type: Any) -> None:
     (line,) = refusal(tmp_path, {**GOOD, "model_type": model_type})
     shown = {None: "nothing", 3: "3"}.get(model_type) if not isinstance(model_type, list | dict) else "a "
     assert f"model_type {shown or repr(model_type)}" in line
-    assert line.endswith("is not modelled; dense decoders are: qwen3, qwen2, llama, mistral")
+    assert "is not modelled; decoders that are: llama, mistral, qwen2, qwen3, qwen3_moe, " in line
+
+
+@pytest.mark.parametrize(
+    ("model_type", "reason"),
+    [("deepseek_v32", "its sparse attention over indexed tokens is not modelled"), ("minimax_m2", "not modelled")],
+)
+def test_a_known_architecture_that_is_not_lowered_says_why(tmp_path: Path, model_type: str, reason: str) -> None:
+    (line,) = refusal(tmp_path, {**GOOD, "model_type": model_type})
+    assert f"model_type '{model_type}'" in line
+    assert line.endswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +247,7 @@ def test_a_folder_without_a_config_says_so(tmp_path: Path) -> None:
     ("name", "told"),
     [
         ("Qwen3-8", "Did you mean 'Qwen3-8B'?"),
-        ("no such thing", "Shipped: Llama-3.1-70B, "),
+        ("no such thing", "Shipped: DeepSeek-R1, "),
         ("x\0y", "neither shipped nor a folder"),
         ("a" * 4000, "neither shipped nor a folder"),
     ],
@@ -238,3 +257,58 @@ def test_an_unknown_name_gets_the_nearest_one(name: str, told: str) -> None:
         load_model(name)
     (line,) = caught.value.messages
     assert told in line
+
+
+# ---- experts and latent attention ----
+
+MIXED = {
+    **GOOD, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+}  # fmt: skip
+LATENT = {
+    **GOOD, "model_type": "deepseek_v3", "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    "n_shared_experts": 1, "first_k_dense_replace": 1, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4, "v_head_dim": 8, "routed_scaling_factor": 2.5,
+}  # fmt: skip
+
+
+def test_a_weight_count_with_experts_by_hand(tmp_path: Path) -> None:
+    model = read(tmp_path, MIXED)
+    assert model.experts == Experts(8, 8, 2, 32, 0, 0, "softmax", False)
+    # Every layer: attention, and eight experts of three matrices 64 x 32; the router stays in 16 bit.
+    assert model.linear_weights == 2 * (2 * 64 * 64 + 2 * 64 * 16 + 8 * 3 * 64 * 32)
+    plain = read(tmp_path, {**GOOD, "model_type": "qwen3"})
+    assert model.other_weights - plain.other_weights == 2 * 64 * 8
+
+
+def test_a_weight_count_with_latent_attention_by_hand(tmp_path: Path) -> None:
+    model = read(tmp_path, LATENT)
+    assert model.latent == Latent(24, 16, 8, 4, 8)
+    assert model.experts == Experts(8, 8, 2, 32, 32, 1, "sigmoid", True)
+    attention = 24 * (64 + 8 * 12) + 64 * (16 + 4) + 8 * 8 * 64  # q_a and q_b, kv_a, o
+    assert model.linear_weights == 2 * attention + 3 * 64 * 160 + 3 * 64 * (8 * 32 + 32)
+    absorbed = 8 * 16 * (8 + 8)  # W_UK and W_UV
+    assert model.other_weights == 2 * 100 * 64 + 2 * (2 * 64 + 24 + 16 + absorbed) + 64 + 64 * 8 + 8
+    assert model.kv_bytes_per_token(16) == 2 * (16 + 4) * 2  # one row a layer, whatever the heads
+    assert read(tmp_path, {**LATENT, "q_lora_rank": None}).latent == Latent(0, 16, 8, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "told"),
+    [
+        (MIXED, {"num_experts_per_tok": 9}, "num_experts_per_tok 9 is more than num_experts 8"),
+        (MIXED, {"num_experts": 0}, "num_experts: must be a whole number from 1 to 16384, got 0"),
+        (MIXED, {"decoder_sparse_step": 2}, "decoder_sparse_step: only 1 is modelled, got 2"),
+        (MIXED, {"mlp_only_layers": [0]}, "mlp_only_layers: dense layers among those with experts are not modelled"),
+        (LATENT, {"first_k_dense_replace": 2}, "first_k_dense_replace 2 leaves no layer of 2 with experts"),
+        (LATENT, {"kv_lora_rank": None}, "kv_lora_rank: must be a whole number from 1 to 16777216, got nothing"),
+        (LATENT, {"routed_scaling_factor": 0}, "routed_scaling_factor: must be a positive number, got 0"),
+    ],
+)
+def test_bad_experts_are_told_in_one_line(tmp_path: Path, base: Any, change: Any, told: str) -> None:
+    assert refusal(tmp_path, {**base, **change}) == (told,)
+
+
+def test_part_of_a_head_may_turn(tmp_path: Path) -> None:
+    glm = {**LATENT, "model_type": "glm4_moe", "partial_rotary_factor": 0.5, "attention_bias": True}
+    assert read(tmp_path, glm).rotated == 4
+    assert refusal(tmp_path, {**glm, "partial_rotary_factor": 0.4})[0].startswith("partial_rotary_factor: 0.4 of")

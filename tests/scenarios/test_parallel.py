@@ -7,9 +7,11 @@ import pytest
 from scenarios.batches import decode_batch
 from scenarios.catalogue import work_of
 from scenarios.errors import ScenarioError
-from scenarios.lowering.dense import lower_dense
+from scenarios.hf_config import load_model
+from scenarios.lowering.decoder import lower
 from scenarios.lowering.parallel import parallelize, shard
-from scenarios.model import Model, load_model
+from scenarios.lowering.step import Step
+from scenarios.model import Model
 from scenarios.program import Batch, Group, Program
 from tests.scenarios.making import faults, scenario
 
@@ -19,7 +21,7 @@ BATCH = Batch("decode", (Group(16, 1, 4096),))
 
 def rank_of(model: Model, ranks: int, scattered: bool = False, batch: Batch = BATCH) -> Program:
     local = shard(model, ranks)
-    return parallelize(lower_dense(local, batch, "bf16", 4608, batch.tokens), ranks, scattered)
+    return parallelize(lower(Step(local, batch, "bf16", 4608, batch.tokens)), local, scattered)
 
 
 def collectives(program: Program, block: str) -> list[tuple[str, str, tuple[int, ...], tuple[int, ...]]]:
@@ -87,7 +89,7 @@ def test_ranks_share_the_flops_and_the_weights(ranks: int) -> None:
         flops = sum(n * work_of(op).cube_flops for n, op in ops)
         return flops, sum(n * op.inputs[1].bytes for n, op in ops)
 
-    alone = lower_dense(QWEN3_32B, BATCH, "bf16", 4608, 16)
+    alone = lower(Step(QWEN3_32B, BATCH, "bf16", 4608, 16))
     whole, part = totals(alone), totals(rank_of(QWEN3_32B, ranks))
     assert part == (whole[0] // ranks, whole[1] // ranks)
 

@@ -10,7 +10,8 @@ import pytest
 
 from scenarios.batches import reported_batch
 from scenarios.catalogue import op_type_of, work_of
-from scenarios.model import Model, load_model
+from scenarios.hf_config import load_model
+from scenarios.model import Model
 from scenarios.schema import Scenario
 from sim.explain import Diagnosis, advise, diagnose, kernel_rows
 from sim.gains import gains_of

@@ -7,13 +7,14 @@ from hypothesis import assume, given, settings
 
 from scenarios.batches import reported_batch
 from scenarios.build import problems_of
-from scenarios.model import Model, load_model
+from scenarios.hf_config import load_model
+from scenarios.model import Model
 from scenarios.passes import PASSES
 from scenarios.schema import Scenario
 from sim.gains import NO_EFFECT, Gain, Gains, all_off, gains_of
 from sim.predict import Case, exposure_of, predict, step_ns
 from sim.uncertainty import ratio_interval
-from tests.scenarios.making import PLAIN, TINY, bare, models, scenario, scenarios, switched
+from tests.scenarios.making import PLAIN, TINY, Drawn, bare, cases, scenario, switched
 from tests.sim.hardware_maker import hardware
 
 HW = hardware(host__jitter_sigma=0.05)
@@ -71,8 +72,9 @@ def test_the_ends_of_the_waterfall_are_runs_of_their_own(made: Scenario) -> None
 
 
 @settings(max_examples=25)
-@given(scenarios(), models)
-def test_the_waterfall_sums_for_any_scenario(made: Scenario, model: Model) -> None:
+@given(cases())
+def test_the_waterfall_sums_for_any_scenario(drawn: Drawn) -> None:
+    made, model = drawn
     assume(not problems_of(made, model))
     found = gains_of(case(made, model))
     steps = [(gain.state, ns(gain.waterfall_us)) for gain in found.gains]

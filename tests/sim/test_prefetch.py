@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scenarios.batches import reported_batch
-from scenarios.model import load_model
+from scenarios.hf_config import load_model
 from scenarios.work import FlatShape, MatmulShape, Work
 from sim.hardware.profile import Hardware, load_hardware
 from sim.kernel.price import price

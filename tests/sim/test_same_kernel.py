@@ -13,7 +13,7 @@ from functools import lru_cache
 import pytest
 
 from scenarios.catalogue import op_type_of, work_of
-from scenarios.model import load_model
+from scenarios.hf_config import load_model
 from scenarios.program import Op, Program
 from sim.hardware.profile import load_hardware
 from sim.kernel.price import price, program_of

@@ -1,0 +1,241 @@
+"""Hugging Face `config.json` files, unchanged, as `Model`s: one table of the families that are lowered, one reader."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from scenarios.errors import ScenarioError, shown
+from scenarios.model import Experts, Latent, Model, Score
+from scenarios.program import DType
+
+SHIPPED = Path(__file__).parent / "models"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What a `model_type` implies that its config.json does not say.
+
+    qk_norm: Q and K are normalised per head (None: as `use_qk_norm` says). bias: default of `attention_bias` on the QKV
+    projections. experts: key of the number of routed experts, "" for a dense model. score: how the router scores.
+    latent: multi-head latent attention (MLA).
+    """
+
+    qk_norm: bool | None = False
+    bias: bool = False
+    experts: str = ""
+    score: Score = "softmax"
+    latent: bool = False
+
+
+FAMILIES: dict[str, Family] = {
+    "llama": Family(),
+    "mistral": Family(),
+    "qwen2": Family(bias=True),
+    "qwen3": Family(qk_norm=True),
+    "qwen3_moe": Family(qk_norm=True, experts="num_experts"),
+    "glm4_moe": Family(qk_norm=None, experts="n_routed_experts", score="sigmoid"),
+    "deepseek_v2": Family(experts="n_routed_experts", latent=True),
+    "deepseek_v3": Family(experts="n_routed_experts", score="sigmoid", latent=True),
+    "kimi_k2": Family(experts="n_routed_experts", score="sigmoid", latent=True),
+}
+
+#: Families that are known and refused, with the reason.
+_REFUSED = {
+    "deepseek_v32": "its sparse attention over indexed tokens is not modelled",
+    "minimax_m2": "its Q and K norm over all heads, which tensor-parallel ranks share, is not modelled",
+    "glm4": "its norms after attention and MLP are not modelled",
+}
+#: Whole numbers of a config, and the only value that is modelled.
+_FIXED = {"decoder_sparse_step": 1, "moe_layer_freq": 1}
+
+_TORCH_DTYPE: dict[str, DType] = {"bfloat16": "bf16", "float16": "fp16", "float32": "bf16"}
+_MAX_CONFIG_BYTES = 1 << 20
+
+
+def model_names() -> list[str]:
+    """Names of the shipped models, in order."""
+    return sorted(p.parent.name for p in SHIPPED.glob("*/config.json"))
+
+
+def load_model(name: str, relative_to: Path | None = None) -> Model:
+    """The model called `name`: a shipped name (case ignored), a folder with a config.json, or such a file.
+
+    Paths are tried relative to `relative_to` (the scenario's folder) and then to the working directory. Raises
+    ScenarioError with one line where there is none, the file is no Hugging Face config, or its architecture is not one
+    this version lowers.
+    """
+    for shipped in model_names():
+        if shipped.lower() == name.lower():
+            return _read(SHIPPED / shipped / "config.json", shipped)
+    for root in (relative_to, Path()):
+        path = (root / name if root is not None else Path(name)).expanduser()
+        try:
+            if path.is_dir():
+                return _read(path / "config.json", path.resolve().name)
+            if path.is_file():
+                return _read(path, path.resolve().parent.name if path.name == "config.json" else path.stem)
+        except (OSError, ValueError):
+            continue
+    near = get_close_matches(name, model_names(), 1, 0.5)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Shipped: {', '.join(model_names())}"
+    raise ScenarioError([f"model {name!r} is neither shipped nor a folder or config.json file. {hint}"])
+
+
+def _read(path: Path, name: str) -> Model:
+    """The model of a config.json; `name` is what the user calls it. Raises ScenarioError, one line a problem."""
+    try:
+        if path.stat().st_size > _MAX_CONFIG_BYTES:
+            raise ScenarioError([f"{path}: larger than {_MAX_CONFIG_BYTES} bytes, not a config.json"])
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError([f"{path}: {error.strerror or error}"]) from None
+    except json.JSONDecodeError as error:
+        raise ScenarioError([f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}"]) from None
+    except (ValueError, RecursionError):  # no UTF-8, a number of thousands of digits, brackets without end
+        raise ScenarioError([f"{path}: not a Hugging Face config.json"]) from None
+    if not isinstance(config, dict):
+        raise ScenarioError([f"{path}: not a Hugging Face config.json (a JSON object is expected)"])
+    return _build(path, name, config)
+
+
+@dataclass(frozen=True, slots=True)
+class _Config:
+    """A config.json that is read field by field; what is wrong with it gathers in `problems`."""
+
+    path: Path
+    fields: dict[str, Any]
+    problems: list[str]
+
+    def whole(self, key: str, default: int | None = None, most: int = 1 << 24, least: int = 1) -> int:
+        value = self.fields.get(key, default)
+        if value is None and default is not None:
+            value = default
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self.wrong(f"{key}: must be a whole number from {least} to {most}, got {shown(value)}")
+            return max(1, least)
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        value = self.fields.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+            self.wrong(f"{key}: must be a positive number, got {shown(value)}")
+            return default
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.fields.get(key, default)
+        if not isinstance(value, bool):
+            self.wrong(f"{key}: must be true or false, got {shown(value)}")
+            return default
+        return value
+
+    def wrong(self, what: str) -> None:
+        self.problems.append(f"{self.path}: {what}")
+
+
+def _family(path: Path, config: dict[str, Any]) -> Family:
+    model_type = config.get("model_type")
+    if isinstance(model_type, str) and model_type in FAMILIES:
+        return FAMILIES[model_type]
+    if isinstance(model_type, str) and model_type in _REFUSED:
+        raise ScenarioError([f"{path}: model_type {model_type!r}: {_REFUSED[model_type]}"])
+    raise ScenarioError(
+        [f"{path}: model_type {shown(model_type)} is not modelled; decoders that are: {', '.join(FAMILIES)}"]
+    )
+
+
+def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
+    family = _family(path, config)
+    read = _Config(path, config, [])
+    hidden, heads = read.whole("hidden_size"), read.whole("num_attention_heads")
+    layers = read.whole("num_hidden_layers", most=1024)
+    latent = _latent(read) if family.latent else None
+    kv_heads, head_dim = (1, latent.rope_dim) if latent else _heads(read, hidden, heads)
+    model = Model(
+        name=name,
+        model_type=str(config["model_type"]),
+        hidden=hidden,
+        intermediate=read.whole("intermediate_size"),
+        layers=layers,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocab=read.whole("vocab_size"),
+        max_position=read.whole("max_position_embeddings", 1 << 20),
+        norm_eps=read.number("rms_norm_eps", 1e-6),
+        rope_theta=read.number("rope_theta", 10_000.0),
+        tied_embeddings=read.flag("tie_word_embeddings", False),
+        qk_norm=read.flag("use_qk_norm", False) if family.qk_norm is None else family.qk_norm,
+        qkv_bias=read.flag("attention_bias", family.bias),
+        dtype=_TORCH_DTYPE.get(str(config.get("dtype", config.get("torch_dtype", "bfloat16"))), "bf16"),
+        rotary_dim=0 if latent else _rotary(read, head_dim),
+        latent=latent,
+        experts=_experts(read, family, layers) if family.experts else None,
+    )
+    _refuse(read)
+    if read.problems:
+        raise ScenarioError(read.problems)
+    return model
+
+
+def _heads(read: _Config, hidden: int, heads: int) -> tuple[int, int]:
+    """(KV heads, head dim) of grouped-query attention."""
+    kv_heads = read.whole("num_key_value_heads", heads)
+    head_dim = read.whole("head_dim", max(1, hidden // heads), most=4096)
+    if not read.problems and heads % kv_heads:
+        read.wrong(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
+    if not read.problems and "head_dim" not in read.fields and hidden % heads:
+        read.wrong(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
+    return kv_heads, head_dim
+
+
+def _rotary(read: _Config, head_dim: int) -> int:
+    """Dimensions of a head that are rotated."""
+    share = read.number("partial_rotary_factor", 1.0)
+    rotary = round(head_dim * share)
+    if not read.problems and (not 2 <= rotary <= head_dim or rotary % 2):
+        read.wrong(f"partial_rotary_factor: {share:g} of head_dim {head_dim} is no even number of dimensions")
+    return rotary
+
+
+def _latent(read: _Config) -> Latent:
+    return Latent(
+        q_rank=read.whole("q_lora_rank", 0, least=0) if read.fields.get("q_lora_rank") is not None else 0,
+        kv_rank=read.whole("kv_lora_rank"),
+        nope_dim=read.whole("qk_nope_head_dim", most=4096),
+        rope_dim=read.whole("qk_rope_head_dim", most=4096),
+        v_dim=read.whole("v_head_dim", most=4096),
+    )
+
+
+def _experts(read: _Config, family: Family, layers: int) -> Experts:
+    count = read.whole(family.experts, most=1 << 14)
+    top_k = read.whole("num_experts_per_tok", most=1 << 14)
+    width = read.whole("moe_intermediate_size")
+    shared = read.whole("n_shared_experts", 0, most=64, least=0)
+    dense = read.whole("first_k_dense_replace", 0, most=1024, least=0)
+    if not read.problems and top_k > count:
+        read.wrong(f"num_experts_per_tok {top_k} is more than {family.experts} {count}")
+    if not read.problems and dense >= layers:
+        read.wrong(f"first_k_dense_replace {dense} leaves no layer of {layers} with experts")
+    factor = read.number("routed_scaling_factor", 1.0)
+    return Experts(count, count, top_k, width, shared * width, dense, family.score, factor != 1.0)
+
+
+def _refuse(read: _Config) -> None:
+    """What a config may ask for that is not modelled."""
+    window = read.fields.get("sliding_window")
+    mistral = read.fields.get("model_type") == "mistral" and window is not None
+    if read.flag("use_sliding_window", False) or mistral:
+        read.wrong(f"sliding_window: attention to a window of {shown(window)} tokens is not modelled")
+    if read.flag("mlp_bias", False):
+        read.wrong("mlp_bias: a bias in the MLP is not modelled")
+    for key, value in _FIXED.items():
+        if read.fields.get(key, value) != value:
+            read.wrong(f"{key}: only {value} is modelled, got {shown(read.fields[key])}")
+    if read.fields.get("mlp_only_layers"):
+        read.wrong("mlp_only_layers: dense layers among those with experts are not modelled")

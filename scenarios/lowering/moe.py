@@ -1,0 +1,139 @@
+"""A mixture of experts as eager torch code issues it: score, choose, then expert by expert; `mlp_in` -> `mlp_out`.
+
+Op names: `router`, then `router.*` (choosing), `expert<i>.*` (one expert each), `shared.*`. Where whole experts are
+spread over ranks, `exchange.*` sends the chosen rows to their ranks and back, and all of this works on a rank's own
+share of the tokens.
+"""
+
+from __future__ import annotations
+
+from scenarios.lowering.primitives import activation, gated, linear, weight
+from scenarios.lowering.step import Step
+from scenarios.model import Experts
+from scenarios.program import Attr, DType, Op, Tensor
+from scenarios.routing import Routing
+
+
+def share_of_tokens(step: Step) -> int:
+    """Tokens that this rank routes: all of them, or its share where experts are spread over ranks."""
+    model = step.model
+    return -(-step.tokens // model.tensor_parallel) if model.expert_parallel else step.tokens
+
+
+def routing(step: Step, experts: Experts) -> Routing:
+    """Who chooses which experts: the tokens of all replicas where they share them (padding chooses none)."""
+    replicas = step.model.data_parallel if step.model.expert_parallel else 1
+    tokens = step.batch.tokens * replicas
+    return Routing(tokens, experts.count, experts.held, experts.top_k, step.skew, step.seed)
+
+
+def routed(it: Routing) -> tuple[tuple[str, Attr], ...]:
+    """A routing as op attributes (`scenarios.op_work.routing_of` reads them)."""
+    return (
+        ("tokens", it.tokens), ("experts", it.experts), ("held", it.held), ("top_k", it.top_k), ("skew", it.skew),
+        ("seed", it.seed),
+    )  # fmt: skip
+
+
+def mixture(step: Step, experts: Experts) -> tuple[Op, ...]:
+    """The MLP of a layer with experts."""
+    model, act, rows = step.model, step.act, share_of_tokens(step)
+    x = activation("mlp_in", (rows, model.hidden), act)
+    chosen = "moe_out" if experts.shared or experts.scaled else "mlp_out"
+    ops = [linear("router", x, "router_logits", experts.count), *_choose(experts, rows, act)]
+    it = routing(step, experts)
+    if model.expert_parallel and model.ranks > 1:
+        ops += _exchanged(step, experts, it, x, chosen)
+    else:
+        choice = (rows, experts.top_k)
+        ids, weights = activation("expert_ids", choice, "int32"), activation("expert_weights", choice, "fp32")
+        ops += _one_by_one(experts, it, x, chosen, ids, weights)
+    if experts.scaled:
+        scaled = "moe_scaled" if experts.shared else "mlp_out"
+        ops.append(_same("muls", "scale_routed", (activation("moe_out", x.shape, act),), scaled))
+    if experts.shared:
+        ops += gated(x, "shared.", experts.shared, "shared_out")
+        routed_out = activation("moe_scaled" if experts.scaled else "moe_out", x.shape, act)
+        ops.append(_same("add", "add_shared", (routed_out, activation("shared_out", x.shape, act)), "mlp_out"))
+    return tuple(ops)
+
+
+def _same(kind: str, name: str, inputs: tuple[Tensor, ...], out: str) -> Op:
+    """An elementwise op whose output is shaped as its first input."""
+    return Op(kind, name, inputs, (activation(out, inputs[0].shape, inputs[0].dtype),))
+
+
+def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
+    """Scores -> the `top_k` experts of each token and their weights, which sum to 1."""
+    wide, few = (rows, experts.count), (rows, experts.top_k)
+    logits, logits32 = activation("router_logits", wide, act), activation("router_logits32", wide, "fp32")
+    scores, ids = activation("router_scores", wide, "fp32"), activation("expert_ids", few, "int32")
+    top, weights = activation("top_scores", few, "fp32"), activation("expert_weights", few, "fp32")
+    total = activation("top_total", (rows, 1), "fp32")
+    ops = [Op("cast", "router.cast", (logits,), (logits32,))]
+    if experts.score == "softmax":
+        ops.append(Op("softmax", "router.softmax", (logits32,), (scores,)))
+        ops.append(Op("sort", "router.top_k", (scores,), (top, ids), op_type="TopKV2"))
+    else:  # the bias moves the choice and not the weights
+        biased = activation("router_biased", wide, "fp32")
+        bias = weight("router.bias", (experts.count,), "fp32")
+        ops.append(Op("sigmoid", "router.sigmoid", (logits32,), (scores,)))
+        ops.append(Op("add", "router.add_bias", (scores, bias), (biased,)))
+        ops.append(
+            Op("sort", "router.top_k", (biased,), (activation("top_biased", few, "fp32"), ids), op_type="TopKV2")
+        )
+        ops.append(Op("index_select", "router.gather", (scores, ids), (top,), op_type="GatherElements"))
+    ops.append(Op("reduce_mean", "router.sum", (top,), (total,), op_type="ReduceSum"))
+    ops.append(Op("div", "router.normalise", (top, total), (weights,)))
+    return tuple(ops)
+
+
+def _one_by_one(
+    experts: Experts, it: Routing, x: Tensor, out: str, ids: Tensor, weights: Tensor | None
+) -> tuple[Op, ...]:
+    """Expert by expert: find and pick its rows, run its MLP, weigh, add to the sum; those that nobody chose are passed
+    over. ids: the experts of each row of `x`; weights: beside them, None where rows are weighed elsewhere.
+
+    Who chose whom is that of the first layer: a repeated block can be unrolled in one way only.
+    """
+    ops: list[Op] = []
+    busy = [(expert, load) for expert, load in enumerate(it.loads(0)) if load]
+    for expert, load in busy:
+        prefix = f"expert{expert}."
+        picked = activation(f"{prefix}x", (load, x.shape[1]), x.dtype)
+        result = activation(f"{prefix}out", picked.shape, x.dtype)
+        index, share = activation(f"{prefix}index", (load,), "int64"), activation(f"{prefix}weights", (load, 1), "fp32")
+        total = activation(out if expert == busy[-1][0] else "moe_sum", x.shape, x.dtype)
+        found = (index,) if weights is None else (index, share)
+        chosen = (ids,) if weights is None else (ids, weights)
+        ops += [
+            Op("index_select", f"{prefix}find", chosen, found, op_type="NonZero"),
+            Op("index_select", f"{prefix}pick", (x, index), (picked,)),
+            *gated(picked, prefix, experts.intermediate, f"{prefix}out"),
+        ]
+        if weights is not None:
+            ops.append(_same("mul", f"{prefix}weigh", (result, share), f"{prefix}weighed"))
+            result = activation(f"{prefix}weighed", picked.shape, x.dtype)
+        before = (activation("moe_sum", x.shape, x.dtype),) if expert != busy[0][0] else ()
+        ops.append(Op("index_add", f"{prefix}add", (result, index, *before), (total,)))
+    return tuple(ops)
+
+
+def _exchanged(step: Step, experts: Experts, it: Routing, x: Tensor, out: str) -> tuple[Op, ...]:
+    """Rows in the order of their ranks, an all-to-all there, the experts, an all-to-all back, rows in their order."""
+    ranks, top_k = step.model.ranks, experts.top_k
+    sent = activation("rows_sent", (x.shape[0] * top_k, x.shape[1]), x.dtype)
+    received = activation("rows_received", (max(1, it.rows), x.shape[1]), x.dtype)
+    order = activation("row_experts", (received.shape[0],), "int32")
+    done = activation("rows_done", received.shape, x.dtype)
+    back = activation("rows_back", sent.shape, x.dtype)
+    choice = (x.shape[0], top_k)
+    ids, weights = activation("expert_ids", choice, "int32"), activation("expert_weights", choice, "fp32")
+    group: tuple[tuple[str, Attr], ...] = (("ranks", ranks), ("top_k", top_k))
+    return (
+        Op("moe_init_routing", "exchange.permute", (x, ids), (sent,)),
+        Op("all_to_all", "exchange.send", (sent,), (received, order), group),
+        *_one_by_one(experts, it, received, "rows_done", order, None),
+        Op("all_to_all", "exchange.return", (done,), (back,), group),
+        Op("moe_finalize_routing", "exchange.unpermute", (back, weights), (activation(out, x.shape, x.dtype),)),
+    )

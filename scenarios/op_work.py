@@ -1,0 +1,324 @@
+"""What each class of operations asks of a device: flops by engine, bytes by memory level. No times.
+
+Each function makes the `Work` of an op; `scenarios.catalogue` says which kind uses which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal, cast
+
+from scenarios.program import DTYPE_BITS, Group, Op, Tensor
+from scenarios.routing import Routing
+from scenarios.work import (
+    AttentionShape,
+    Collective,
+    CollectiveShape,
+    Exchange,
+    ExchangeShape,
+    FixedShape,
+    FlatShape,
+    GroupedShape,
+    MatmulShape,
+    RowsShape,
+    Unit,
+    Work,
+)
+
+HostClass = Literal["aten", "matmul", "npu", "inner"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpKind:
+    """One kind of operation.
+
+    op_type: the profiler's name where the op gives none. unit: the cores that run it. host: what class of call the host
+    makes (a plain aten op, a matmul, a fused npu_ op, or none of its own: an inner kernel that another call launches).
+    elementwise: a graph compiler may fuse it with its neighbours. ops_per_element: vector instructions per element of
+    the largest operand. api: the torch or torch_npu call behind it. routed: what it does differs by layer and rank, as
+    the tokens choose their experts.
+    """
+
+    name: str
+    op_type: str
+    unit: Unit
+    work: Callable[[Op, OpKind], Work]
+    host: HostClass = "aten"
+    elementwise: bool = False
+    ops_per_element: int = 1
+    api: str = ""
+    routed: bool = False
+
+
+def _split_reads(tensors: tuple[Tensor, ...]) -> tuple[int, int]:
+    """(cold, warm) bytes of inputs read in full: weights, tables and caches are cold, activations warm."""
+    cold = sum(t.bytes for t in tensors if t.role != "activation")
+    return cold, sum(t.bytes for t in tensors if t.role == "activation")
+
+
+def _written(tensors: tuple[Tensor, ...]) -> int:
+    return sum(t.bytes for t in tensors)
+
+
+def flat(op: Op, kind: OpKind) -> Work:
+    """Elementwise: every operand is read once, every output written once."""
+    cold, warm = _split_reads(op.inputs)
+    elements = max([t.elements for t in op.outputs] + [t.elements for t in op.inputs if t.role == "activation"])
+    program = _stretching(op, elements) if kind.elementwise else ""
+    ops = int(op.attr("fused_ops", kind.ops_per_element))  # type: ignore[arg-type]
+    if kind.elementwise and DTYPE_BITS[(op.inputs or op.outputs)[0].dtype] == 16:
+        ops += 2  # 16 bit is computed in float32: a cast in and a cast out
+    return Work(
+        kind.unit, FlatShape(elements), 0, elements * ops, cold, warm, _written(op.outputs), program or kind.name
+    )
+
+
+def _stretching(op: Op, elements: int) -> str:
+    """The program that stretches a smaller operand over the largest: a column element by element, a row by
+    addressing."""
+    small = [t for t in op.inputs if 1 < t.elements < elements]
+    if not small:
+        return ""
+    return "broadcast" if any(t.shape[-1] == 1 for t in small) else "broadcast_row"
+
+
+def copies(op: Op, kind: OpKind) -> Work:
+    """Copies that cut or join the last dimension: each row of each part is a run of memory of its own, read and
+    written."""
+    cold, warm = _split_reads(op.inputs)
+    parts = op.inputs if len(op.inputs) > len(op.outputs) else op.outputs
+    runs = 2 * sum(prod(t.shape[:-1]) for t in parts)
+    elements = sum(t.elements for t in op.outputs)
+    return Work(kind.unit, FlatShape(elements), 0, 0, cold, warm, _written(op.outputs), kind.name, runs)
+
+
+def rows(op: Op, kind: OpKind) -> Work:
+    """Row-wise: the last dimension of the first input is reduced as a whole."""
+    cold, warm = _split_reads(op.inputs)
+    x = op.inputs[0]
+    shape = RowsShape(prod(x.shape[:-1]), x.shape[-1])
+    return Work(kind.unit, shape, 0, x.elements * kind.ops_per_element, cold, warm, _written(op.outputs), kind.name)
+
+
+def swiglu(op: Op, kind: OpKind) -> Work:
+    """[rows, 2 n] -> [rows, n]: silu of one half times the other."""
+    _, warm = _split_reads(op.inputs)
+    elements = op.inputs[0].elements
+    return Work(
+        kind.unit, FlatShape(elements), 0, op.out.elements * kind.ops_per_element, 0, warm, op.out.bytes, kind.name
+    )
+
+
+def rope(op: Op, kind: OpKind) -> Work:
+    """Query and key of one token are rotated together: a row is a token."""
+    cold, warm = _split_reads(op.inputs)
+    rows = op.inputs[0].shape[0]
+    elements = sum(t.elements for t in op.outputs)
+    shape = RowsShape(rows, elements // rows)
+    return Work(kind.unit, shape, 0, elements * kind.ops_per_element, cold, warm, _written(op.outputs), kind.name)
+
+
+def gather(op: Op, kind: OpKind) -> Work:
+    """Rows picked from a table: only the picked rows are read."""
+    indices = sum(t.bytes for t in op.inputs if t.role == "activation" and t is not op.inputs[0])
+    picked = op.out.bytes
+    cold, warm = (picked, 0) if op.inputs[0].role != "activation" else (0, picked)
+    cols = op.out.shape[-1]
+    rows = max(1, op.out.elements // cols)
+    return Work(kind.unit, RowsShape(rows, cols), 0, 0, cold, warm + indices, picked, kind.name)
+
+
+def matmul(op: Op, kind: OpKind) -> Work:
+    """[.., m, k] x [n, k] (a linear weight) or [b, m, k] x [b, k, n] (attr batched); bias and scales are further
+    inputs."""
+    x, w = op.inputs[0], op.inputs[1]
+    if op.attr("batched", False):
+        batch, m, k = prod(x.shape[:-2]), x.shape[-2], x.shape[-1]
+        n = op.out.shape[-1]
+    else:
+        batch, k, n = 1, x.shape[-1], w.shape[0]
+        m = x.elements // k
+    cold, warm = _split_reads(op.inputs)
+    shape = MatmulShape(batch, m, k, n, x.dtype, w.dtype, w.format)
+    return Work(
+        kind.unit, shape, 2 * batch * m * k * n, 0, cold, warm, _written(op.outputs), kind.name,
+        prefetched_bytes=int(op.attr("prefetched_bytes", 0)),  # type: ignore[arg-type]
+        prefetched_together_bytes=int(op.attr("prefetched_together_bytes", 0)),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def attention_groups(op: Op) -> tuple[Group, ...]:
+    """The groups of requests that an attention op serves."""
+    raw = op.attr("groups")
+    assert isinstance(raw, tuple)
+    return tuple(Group(*g) for g in raw)
+
+
+def attention(op: Op, kind: OpKind) -> Work:
+    """Fused causal attention: q [tokens, heads, head_dim] against each request's cache.
+
+    flops = 4 head_dim heads sum_requests sum_queries (keys that query sees); K and V of every visible token are read
+    once per request.
+    """
+    if op.attr("latent", False):
+        return _latent_attention(op, kind)
+    query, key = op.inputs[0], op.inputs[1]
+    heads, kv_heads, dim = (_whole(op, a) for a in ("heads", "kv_heads", "head_dim"))
+    groups = attention_groups(op)
+    pairs, kv_tokens = _seen(groups)
+    kv_bytes = 2 * kv_tokens * kv_heads * dim * DTYPE_BITS[key.dtype] // 8
+    tables = sum(t.bytes for t in op.inputs[3:])  # block table and scales
+    antiquant = 2 * kv_tokens * kv_heads * dim if key.dtype == "int8" else 0
+    shape = AttentionShape(groups, heads, kv_heads, dim, key.dtype, _whole(op, "block_size", 0))
+    softmax = 6 * heads * pairs  # scale, max, subtract, exp, sum, rescale: six vector passes over each score
+    return Work(
+        kind.unit, shape, 4 * dim * heads * pairs, softmax + antiquant, kv_bytes + tables, query.bytes, op.out.bytes,
+        kind.name,
+    )  # fmt: skip
+
+
+def _latent_attention(op: Op, kind: OpKind) -> Work:
+    """MLA with its projections absorbed: all heads read one latent row a token, for keys and for values.
+
+    Inputs: latent and rotated part of the query, then the two caches (and a block table).
+    """
+    heads, row = _whole(op, "heads"), _whole(op, "head_dim")
+    groups = attention_groups(op)
+    pairs, kv_tokens = _seen(groups)
+    caches = [t for t in op.inputs if t.role == "kv_cache"]
+    cold = kv_tokens * row * DTYPE_BITS[caches[0].dtype] // 8 + sum(t.bytes for t in op.inputs if t.role == "table")
+    queries = sum(t.bytes for t in op.inputs if t.role == "activation")
+    shape = AttentionShape(groups, heads, 1, row, caches[0].dtype, _whole(op, "block_size", 0))
+    return Work(
+        kind.unit, shape, 4 * row * heads * pairs, 6 * heads * pairs, cold, queries, op.out.bytes, "mla_attention"
+    )
+
+
+def _seen(groups: tuple[Group, ...]) -> tuple[int, int]:
+    """(query-key pairs under a causal mask, keys of all requests)."""
+    pairs = sum(g.count * (g.query * g.context + g.query * (g.query + 1) // 2) for g in groups)
+    return pairs, sum(g.count * g.kv_len for g in groups)
+
+
+def _whole(op: Op, attr: str, default: int | None = None) -> int:
+    value = op.attr(attr, default)
+    assert isinstance(value, int)
+    return value
+
+
+def cache_write(op: Op, kind: OpKind) -> Work:
+    """New keys or values (all activation inputs) into their slots; the pool itself is not copied.
+
+    K and V together go token by token; one of them alone goes by rows of one head, as ScatterNdUpdate is called.
+    """
+    new = [t for t in op.inputs if t.role == "activation"]
+    warm = sum(t.bytes for t in new)
+    tables = sum(t.bytes for t in op.inputs if t.role == "table")
+    elements = sum(t.elements for t in new)
+    rows = new[0].shape[0] if len(new) > 1 else prod(new[0].shape[:-1])
+    written = sum(t.elements * DTYPE_BITS[c.dtype] // 8 for t, c in zip(new, op.outputs, strict=False))
+    return Work(kind.unit, RowsShape(rows, elements // rows), 0, 0, tables, warm, written, kind.name)
+
+
+def qkv_norm_rope_cache(op: Op, kind: OpKind) -> Work:
+    """Packed [tokens, q+k+v] -> normalised and rotated q, and k and v straight into the cache."""
+    cold, warm = _split_reads(tuple(t for t in op.inputs if t.role != "kv_cache"))
+    qkv, q = op.inputs[0], op.out
+    written = q.bytes + (qkv.elements - q.elements) * DTYPE_BITS[op.outputs[1].dtype] // 8
+    head_dim = q.shape[-1]
+    return Work(
+        kind.unit, RowsShape(qkv.elements // head_dim, head_dim), 0, qkv.elements * kind.ops_per_element,
+        cold, warm, written, kind.name,
+    )  # fmt: skip
+
+
+def collective(op: Op, kind: OpKind) -> Work:
+    """Ranks exchange a tensor; every byte of it passes this rank's memory once in and once out."""
+    whole = max(op.inputs[0].bytes, op.out.bytes)
+    shape = CollectiveShape(cast(Collective, kind.name), whole, _whole(op, "ranks"))
+    return Work(kind.unit, shape, 0, 0, 0, op.inputs[0].bytes, op.out.bytes, kind.name)
+
+
+def prefetch(op: Op, kind: OpKind) -> Work:
+    """Weights from HBM into L2, by a DMA engine."""
+    weight = op.inputs[0]
+    return Work(kind.unit, FlatShape(weight.elements), cold_read_bytes=weight.bytes, program=kind.name)
+
+
+def fixed(op: Op, kind: OpKind) -> Work:
+    """A tiny kernel whose time does not depend on its few bytes."""
+    cold, warm = _split_reads(op.inputs)
+    return Work(kind.unit, FixedShape(op.op_type or kind.op_type), 0, 0, cold, warm, _written(op.outputs))
+
+
+def transpose(op: Op, kind: OpKind) -> Work:
+    """Axes swapped: each run of the last dimension is moved by itself, read in one place and written in another."""
+    cold, warm = _split_reads(op.inputs)
+    elements = op.out.elements
+    runs = 2 * elements // op.out.shape[-1]
+    return Work(kind.unit, FlatShape(elements), 0, 0, cold, warm, _written(op.outputs), kind.name, runs)
+
+
+def token_rows(op: Op, kind: OpKind) -> Work:
+    """One row a token, whatever its heads: the first input passes a core token by token, and goes into the caches.
+
+    Caches are written only where the new rows go.
+    """
+    x = op.inputs[0]
+    cold = sum(t.bytes for t in op.inputs if t.role in ("weight", "table"))
+    warm = sum(t.bytes for t in op.inputs if t.role == "activation")
+    cached = x.bytes if any(t.role == "kv_cache" for t in op.outputs) else 0
+    written = cached + sum(t.bytes for t in op.outputs if t.role == "activation")
+    shape = RowsShape(x.shape[0], x.elements // x.shape[0])
+    return Work(kind.unit, shape, 0, x.elements * kind.ops_per_element, cold, warm, written, kind.name)
+
+
+def cache_read(op: Op, kind: OpKind) -> Work:
+    """Blocks of a paged cache copied to rows that follow each other; each block is a run of memory."""
+    tables = sum(t.bytes for t in op.inputs if t.role == "table")
+    written = _written(op.outputs)
+    elements = sum(t.elements for t in op.outputs)
+    block = _whole(op, "block_size", 0)  # 0: a contiguous cache
+    runs = sum(max(1, t.shape[0] // block) if block else 1 for t in op.outputs)
+    return Work(kind.unit, FlatShape(elements), 0, 0, written + tables, 0, written, kind.name, 2 * runs)
+
+
+def routing_of(op: Op) -> Routing:
+    """The routing that a grouped product follows (attributes tokens, experts, held, top_k, skew, seed)."""
+    tokens, experts, held, top_k, seed = (_whole(op, a) for a in ("tokens", "experts", "held", "top_k", "seed"))
+    return Routing(tokens, experts, held, top_k, float(op.attr("skew", 0.0)), seed)  # type: ignore[arg-type]
+
+
+def grouped_matmul(op: Op, kind: OpKind) -> Work:
+    """[rows, k] x [held, n, k]: the rows of each expert meet its weight; weights of experts without a row stay.
+
+    Loads are those of layer and rank as the op's attributes say (0 and 0: `placed` sets them).
+    """
+    x, w = op.inputs[0], op.inputs[1]
+    n, k = w.shape[1], w.shape[2]
+    loads = routing_of(op).loads(_whole(op, "layer", 0), _whole(op, "rank", 0))
+    busy = tuple(sorted((load for load in loads if load), reverse=True))
+    rows = sum(busy)
+    cold = len(busy) * k * n * DTYPE_BITS[w.dtype] // 8
+    cold += sum(t.bytes for t in op.inputs[2:] if t.role == "weight") * len(busy) // len(loads)
+    warm = rows * k * DTYPE_BITS[x.dtype] // 8
+    shape = GroupedShape(busy, k, n, x.dtype, w.dtype, w.format)
+    written = rows * n * DTYPE_BITS[op.out.dtype] // 8
+    return Work(kind.unit, shape, 2 * rows * k * n, 0, cold, warm, written, kind.name)
+
+
+def placed(op: Op, layer: int, rank: int) -> Op:
+    """`op` in one layer of one rank: what a routed op does differs there."""
+    return replace(op, attrs=(*op.attrs, ("layer", layer), ("rank", rank)))
+
+
+def exchange(op: Op, kind: OpKind) -> Work:
+    """Tokens to the ranks of their experts, or their results back: `top_k` rows for each token of this rank."""
+    token = op.inputs[0] if kind.name == "moe_dispatch" else op.out
+    top_k, ranks = _whole(op, "top_k"), _whole(op, "ranks")
+    sent = op.out.dtype if kind.name == "moe_dispatch" else op.inputs[0].dtype
+    shape = ExchangeShape(cast(Exchange, kind.name), token.shape[0], top_k, token.shape[1], sent, ranks)
+    moved = token.shape[0] * top_k * token.shape[1] * DTYPE_BITS[sent] // 8
+    return Work(kind.unit, shape, 0, 0, 0, moved, moved, kind.name)

@@ -1,0 +1,167 @@
+"""Mixture of experts: choosing as one kernel, all experts in one grouped product, the exchange as one kernel each way.
+
+The op names that `scenarios.lowering.moe` gives say which ops belong together: `router.*`, `expert<i>.*`, `exchange.*`.
+"""
+
+from __future__ import annotations
+
+from scenarios.lowering.moe import routed
+from scenarios.model import Model
+from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.program import Op, Program, Tensor
+from scenarios.routing import Routing
+
+#: Tokens of one rank that npu_moe_distribute_dispatch takes at most (its documentation: BS <= 512 on A3); larger steps
+#: keep the all-to-all.
+MOST_DISPATCHED_TOKENS = 512
+
+
+def fuse_choice(program: Program, _: Context) -> Program:
+    """Scores, choice and weights -> npu_moe_gating_top_k."""
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        run = [op for op in ops if op.name.startswith("router.")]
+        if not run:
+            return ops
+        logits = run[0].inputs[0]
+        bias = tuple(t for op in run for t in op.inputs if t.role == "weight")
+        ids = next(t for op in run for t in op.outputs if t.name == "expert_ids")
+        weights = run[-1].out
+        top = Tensor("top_weights", weights.shape, logits.dtype)
+        # Experts are weighed in 32 bit: a cast follows, as engines issue it.
+        made = (
+            Op("moe_gating_top_k", "router.gating", (logits, *bias), (top, ids), (("top_k", ids.shape[-1]),)),
+            Op("cast", "router.cast_weights", (top,), (weights,)),
+        )
+        return _in_place(ops, run, made)
+
+    return in_layers(program, "fusion.moe_routing", rewrite)
+
+
+def group_experts(program: Program, context: Context) -> Program:
+    """Expert by expert -> rows in the order of their experts, one product over all of them for each of gate, up and
+    down, rows back in their order."""
+    experts = context.model.experts
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        run = [op for op in ops if op.name.startswith("expert") and op.name[6].isdigit()]
+        if not run or experts is None:
+            return ops
+        it = _routing(program, context)
+        (ids, *weights), x, out = run[0].inputs, run[1].inputs[0], run[-1].out
+        exchanged = any(op.kind == "all_to_all" for op in ops)
+        rows = x.shape[0] if exchanged else it.rows
+        hidden, width, act = x.shape[1], experts.intermediate, x.dtype
+        sorted_rows = Tensor("expert_rows", (rows, hidden), act)
+        result = Tensor("expert_results", (rows, hidden), act)
+        first = (
+            Op("moe_re_routing", "experts.sort", (x, ids), (sorted_rows,))
+            if exchanged
+            else Op("moe_init_routing", "experts.permute", (x, ids), (sorted_rows,))
+        )
+        last = (
+            Op("moe_re_routing", "experts.unsort", (result, ids), (out,))
+            if exchanged
+            else Op("moe_finalize_routing", "experts.unpermute", (result, *weights), (out,))
+        )
+        return _in_place(ops, run, (first, *_grouped(it, sorted_rows, width), last))
+
+    return in_layers(program, "fusion.grouped_matmul", rewrite)
+
+
+def _routing(program: Program, context: Context) -> Routing:
+    """As `scenarios.lowering.moe.routing` laid it down."""
+    scenario, model = context.scenario, context.model
+    assert model.experts is not None
+    replicas = model.data_parallel if model.expert_parallel else 1
+    return Routing(
+        program.batch.tokens * replicas, model.experts.count, model.experts.held, model.experts.top_k,
+        scenario.workload.expert_skew, scenario.protocol.seed,
+    )  # fmt: skip
+
+
+def _grouped(it: Routing, x: Tensor, width: int) -> tuple[Op, ...]:
+    """gate, up, silu, mul, down over the rows of all experts of this rank."""
+    attrs = routed(it)
+    rows, hidden = x.shape
+
+    def product(name: str, source: Tensor, n: int, out: str) -> Op:
+        weights = Tensor(f"experts.{name}.weight", (it.held, n, source.shape[1]), x.dtype, "weight")
+        return Op("grouped_matmul", f"experts.{name}", (source, weights), (Tensor(out, (rows, n), x.dtype),), attrs)
+
+    def inner(name: str) -> Tensor:
+        return Tensor(f"experts.{name}", (rows, width), x.dtype)
+
+    return (
+        product("gate_proj", x, width, "experts.gate"),
+        product("up_proj", x, width, "experts.up"),
+        Op("silu", "experts.silu", (inner("gate"),), (inner("silu_gate"),)),
+        Op("mul", "experts.mul_up", (inner("silu_gate"), inner("up")), (inner("gated"),)),
+        product("down_proj", inner("gated"), hidden, "expert_results"),
+    )
+
+
+def fuse_exchange(program: Program, _: Context) -> Program:
+    """Permute, all-to-all and sort -> npu_moe_distribute_dispatch; unsort, all-to-all and unpermute -> ..._combine.
+
+    A step of more tokens than the kernel takes keeps the all-to-all.
+    """
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        by_name = {op.name: op for op in ops}
+        permute, sort = by_name.get("exchange.permute"), by_name.get("experts.sort")
+        if permute is None or sort is None or permute.inputs[0].shape[0] > MOST_DISPATCHED_TOKENS:
+            return ops
+        send, unsort = by_name["exchange.send"], by_name["experts.unsort"]
+        back, unpermute = by_name["exchange.return"], by_name["exchange.unpermute"]
+        dispatch = Op("moe_dispatch", "exchange.dispatch", permute.inputs, (sort.out,), send.attrs)
+        weights = unpermute.inputs[1]
+        combine = Op("moe_combine", "exchange.combine", (unsort.inputs[0], weights), (unpermute.out,), send.attrs)
+        ops = _in_place(ops, [permute, send, sort], (dispatch,))
+        return _in_place(ops, [unsort, back, unpermute], (combine,))
+
+    return in_layers(program, "fusion.moe_dispatch", rewrite)
+
+
+def _in_place(ops: tuple[Op, ...], run: list[Op], made: tuple[Op, ...]) -> tuple[Op, ...]:
+    """`ops` with those of `run` replaced by `made`, where the first of them stood."""
+    gone = {id(op) for op in run}
+    at = next(i for i, op in enumerate(ops) if id(op) in gone)
+    return (*ops[:at], *made, *(op for op in ops[at:] if id(op) not in gone))
+
+
+def _no_experts(model: Model) -> str | None:
+    return None if model.experts else f"{model.name} has no experts"
+
+
+def _not_spread(model: Model) -> str | None:
+    if model.experts and model.expert_parallel and model.ranks > 1:
+        return None
+    return _no_experts(model) or "no experts are exchanged without engine.enable_expert_parallel over several ranks"
+
+
+MOE_ROUTING = Pass(
+    "fusion.moe_routing", "Expert choice as one kernel", (False,), True, fuse_choice, (), never,
+    rewrites="scores, top-k, normalisation -> npu_moe_gating_top_k",
+    saves="five to seven launches a layer",
+    costs="one cast more",
+    claim="fusion saves launches and round trips, not arithmetic",
+    idle=_no_experts,
+)  # fmt: skip
+GROUPED_MATMUL = Pass(
+    "fusion.grouped_matmul", "Grouped matmul over experts", (False,), True, group_experts, (), never,
+    rewrites="pick, gate, up, SwiGLU, down, weigh and add for each expert -> permute, npu_grouped_matmul, unpermute",
+    saves="eight launches an expert; experts fill the cores together",
+    costs="rows are sorted by expert first and back after",
+    claim="fusion saves launches and round trips, not arithmetic",
+    idle=_no_experts,
+)  # fmt: skip
+MOE_DISPATCH = Pass(
+    "fusion.moe_dispatch", "Dispatch and combine as one kernel each", (False,), True, fuse_exchange,
+    (("fusion.grouped_matmul", (True,)),), never,
+    rewrites="permute, all-to-all, sort -> npu_moe_distribute_dispatch; the way back -> npu_moe_distribute_combine",
+    saves="four launches and two sorts a layer; rows go straight into the peers' memory",
+    costs="all vector cores are taken; at most 512 tokens a rank",
+    claim="communication and its copies are one pipeline",
+    idle=_not_spread,
+)  # fmt: skip

@@ -1,0 +1,86 @@
+"""Fit what a peer adds to an exchange of experts' tokens, and the counting before a dispatch, to measured ones.
+
+Six rows, three sizes of group, one size of message: two numbers can be told from them and no more. scipy is imported
+only when a fit runs (the extra `fit`).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from math import exp, log
+from pathlib import Path
+from typing import Any, cast
+
+from scenarios.program import DType
+from scenarios.work import Exchange, ExchangeShape
+from sim.fitting.kernels import ROBUST
+from sim.hardware.files import write_numbers
+from sim.hardware.profile import Hardware, load_hardware
+from sim.kernel.exchange import exchange_ns
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "exchange.csv"
+#: Where the fit starts, us.
+START = {"exchange_flag_us": 1.0, "exchange_dispatch_us": 20.0}
+#: The profile that the rows are measured on and that takes the numbers.
+PROFILE = "atlas_a3_die"
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRow:
+    """One measured dispatch or combine."""
+
+    shape: ExchangeShape
+    mean_us: float
+
+
+def rows() -> list[ExchangeRow]:
+    """The rows of the reference set."""
+    with REFERENCE.open(encoding="utf-8", newline="") as file:
+        return [
+            ExchangeRow(
+                ExchangeShape(
+                    cast(Exchange, row["op"]), int(row["tokens"]), int(row["top_k"]), int(row["hidden"]),
+                    cast(DType, row["dtype"]), int(row["ranks"]),
+                ),
+                float(row["mean_us"]),
+            )
+            for row in csv.DictReader(file)
+        ]  # fmt: skip
+
+
+def residuals(values: Mapping[str, float], measured: list[ExchangeRow], hw: Hardware) -> list[float]:
+    """ln(predicted / measured) of each row."""
+    numbers: dict[str, Any] = dict(values)
+    tried = replace(hw, collective=replace(hw.collective, **numbers))
+    return [log(exchange_ns(row.shape, tried) / 1000 / row.mean_us) for row in measured]
+
+
+def fit(measured: list[ExchangeRow], hw: Hardware) -> dict[str, float]:
+    """The two numbers, fitted as logarithms so that they stay positive."""
+    least_squares = import_module("scipy.optimize").least_squares
+    names = list(START)
+    found = least_squares(
+        lambda x: residuals({n: exp(v) for n, v in zip(names, x, strict=True)}, measured, hw),
+        [log(v) for v in START.values()], loss="soft_l1", f_scale=ROBUST, diff_step=0.01,
+    )  # fmt: skip
+    return {name: exp(v) for name, v in zip(names, found.x, strict=True)}
+
+
+def calibrate(folder: Path) -> dict[str, float]:
+    """Fit and write into the profile in `folder`; intervals are the ends over fits that leave one group size out."""
+    path = folder / f"{PROFILE}.yaml"
+    hw = load_hardware.__wrapped__(str(path))
+    measured = rows()
+    values = fit(measured, hw)
+    sizes = sorted({row.shape.ranks for row in measured})
+    without = [fit([row for row in measured if row.shape.ranks != size], hw) for size in sizes]
+    spans = {name: (min(f[name] for f in without), max(f[name] for f in without)) for name in values}
+    write_numbers(
+        path,
+        {f"collective.{name}": value for name, value in values.items()},
+        {f"collective.{name}": span for name, span in spans.items()},
+    )
+    return values

@@ -1,0 +1,59 @@
+"""Dispatch and combine of experts' tokens: one kernel on all vector cores that writes rows into the peers' memory.
+
+dispatch: each core takes its share of the (token, expert) pairs, quantises the row where it is sent in INT8, and writes
+it to the rank of its expert; ranks tell each other how much they sent, and what came is copied to the rows of each
+expert. combine: results go back, and the rows of each token are weighed and summed. From when the last rank is there:
+
+    dispatch = start + quantise + links + copy + ranks x flag + bookkeeping
+    combine  = start + links + sum + ranks x flag
+
+Quantise, copy and sum are the profile's own vector kernels on as many rows, links the all-to-all on vector cores; flag
+and bookkeeping are fitted (`sim.fitting.exchange`).
+"""
+
+from __future__ import annotations
+
+from scenarios.program import DTYPE_BITS
+from scenarios.work import ExchangeShape, RowsShape, Work
+from sim.collective.algorithms import mesh_all_to_all
+from sim.collective.links import wire
+from sim.collective.price import all_peers_ns
+from sim.collective.topology import levels_of
+from sim.hardware.profile import Hardware
+from sim.kernel.vector import vector_cost
+
+
+def exchange_ns(shape: ExchangeShape, hw: Hardware) -> float:
+    """Time of one dispatch or combine whose ranks are all there, ns."""
+    links = hw.collective
+    flags = 1000 * shape.ranks * links.exchange_flag_us
+    if shape.op == "moe_combine":
+        return _rows_ns(shape, hw, "row_wise", 2, 2, 0) + _links_ns(shape, hw) + flags
+    quantised = _rows_ns(shape, hw, "dynamic_quant", 4, 2, 1) if shape.dtype == "int8" else 0.0
+    size = DTYPE_BITS[shape.dtype] // 8
+    copied = _rows_ns(shape, hw, "copy", 0, size, size)
+    return quantised + _links_ns(shape, hw) + copied + flags + 1000 * links.exchange_dispatch_us
+
+
+def sent_bytes(shape: ExchangeShape) -> int:
+    """What a rank sends to all ranks, itself included."""
+    return shape.tokens * shape.top_k * shape.hidden * DTYPE_BITS[shape.dtype] // 8
+
+
+def _rows_ns(shape: ExchangeShape, hw: Hardware, program: str, ops: int, read: int, written: int) -> float:
+    """One of the profile's vector kernels on all rows that are sent; read and written: bytes an element."""
+    rows = shape.tokens * shape.top_k
+    elements = rows * shape.hidden
+    work = Work(
+        "vector", RowsShape(rows, shape.hidden), 0, ops * elements, 0, read * elements, written * elements, program
+    )
+    return vector_cost(work, hw, hw.programs[program], repeat=False, resident=False).total_ns
+
+
+def _links_ns(shape: ExchangeShape, hw: Hardware) -> float:
+    levels = levels_of(shape.ranks, hw.collective)
+    wires = tuple(wire(level.tier, "AIV", hw.chip.vector_cores, hw) for level in levels)
+    terms = mesh_all_to_all(sent_bytes(shape), shape.ranks)
+    if len(wires) == 1:
+        return wires[0].time_ns(terms)
+    return all_peers_ns(terms, shape.ranks, levels, wires)
