@@ -29,6 +29,7 @@ from scenarios.timeline import Timeline
 from sim.device import Device, Meeting, Process, now_ns
 from sim.plan import Issue, Plan, Replay, Synchronize, Update
 from sim.played import Played, SimulationStuck, check, launches, step_end, stuck, timeline
+from sim.rank_plans import Times, timed
 
 
 def play(plan: Plan) -> Timeline:
@@ -51,11 +52,12 @@ def times_of_ranks(plans: Sequence[Plan]) -> list[Played]:
     """
     env = Environment()
     meeting = Meeting(env, len(plans))
-    for plan in plans:
+    ranks = list(timed(plans))
+    for plan in {id(plan): plan for plan, _ in ranks}.values():
         check(plan)
-    hosts = [_Host(env, plan, meeting) for plan in plans]
+    hosts = [_Host(env, plan, times, meeting) for plan, times in ranks]
     env.run()
-    for rank, (plan, host) in enumerate(zip(plans, hosts, strict=True)):
+    for rank, ((plan, _), host) in enumerate(zip(ranks, hosts, strict=True)):
         if host.outstanding:
             error = stuck(plan, host.device.blocked, host.synchronizing, host.outstanding)
             waits = ", ".join(f"{name!r} for {n} ranks" for name, n in sorted(meeting.missing().items()))
@@ -64,14 +66,20 @@ def times_of_ranks(plans: Sequence[Plan]) -> list[Played]:
     return [host.played for host in hosts]
 
 
+def one_stream(plan: Plan) -> bool:
+    """Whether no kernel can meet another on the device."""
+    return len({launch.stream for launch in launches(plan)}) <= 1
+
+
 class _Host:
     """Python thread and launch thread of one rank, and the device that they feed."""
 
-    def __init__(self, env: Environment, plan: Plan, meeting: Meeting) -> None:
+    def __init__(self, env: Environment, plan: Plan, times: Times, meeting: Meeting) -> None:
         self._env = env
         self._plan = plan
-        self.played = Played([], [], [(0, 0)] * sum(1 for _ in launches(plan)))
-        self.device = Device(env, self.played.kernels, self._finish, meeting, self.played.arrivals)
+        self._times = times
+        self.played = Played([], [], [(0, 0)] * len(times.kernels))
+        self.device = Device(env, times.kernels, self.played, self._finish, meeting, one_stream(plan))
         #: Kernels issued and not ended, and entries that the launch thread has not finished.
         self.outstanding = 0
         #: Name of the Synchronize step in which the Python thread waits.
@@ -88,11 +96,10 @@ class _Host:
     def _python_thread(self) -> Process:
         env = self._env
         host = self.played.host
-        for step in self._plan.steps:
+        for step, host_ns in zip(self._plan.steps, self._times.host, strict=True):
             begin_ns = now_ns(env)
             if isinstance(step, Synchronize):
                 yield from self._drain(step.name)
-            host_ns = step.launch.host_ns if isinstance(step, Issue) else step.host_ns
             if host_ns:
                 yield Timeout(env, host_ns)
             host.append((begin_ns, now_ns(env)))
@@ -125,7 +132,7 @@ class _Host:
     def _launch_thread(self) -> Process:
         env = self._env
         queue = self._queue
-        while True:
+        for launch_ns in self._times.launch:
             while not queue:
                 self._work = Event(env)
                 yield self._work
@@ -134,12 +141,11 @@ class _Host:
                 self._room.succeed()
                 self._room = None
             begin_ns = now_ns(env)
-            launch_ns = step.launch.launch_ns if isinstance(step, Issue) else step.launch_ns
             if launch_ns:
                 yield Timeout(env, launch_ns)
             self.played.launch.append((begin_ns, now_ns(env)))
             self._submit(step, first)
-            self._finish()
+            self._finish(1)
 
     def _submit(self, step: Issue | Replay, first: int) -> None:
         """Hand a kernel or a whole graph to the device now; `first` is the number of its first kernel."""
@@ -150,9 +156,9 @@ class _Host:
         for number, launch in enumerate(step.launches, first):
             self.device.submit(number, launch, now + step.start_ns)
 
-    def _finish(self) -> None:
-        """One kernel has ended, or the launch thread is through with one entry."""
-        self.outstanding -= 1
+    def _finish(self, count: int) -> None:
+        """Kernels have ended, or the launch thread is through with an entry."""
+        self.outstanding -= count
         if not self.outstanding and self._drained is not None:
             self._drained.succeed()
             self._drained = None
