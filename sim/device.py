@@ -183,7 +183,7 @@ class Device:
         self._alone = alone
         self._queues: dict[int, deque[tuple[int, Launch, int]]] = {}
         self._sleeping: dict[int, Event] = {}
-        self._recorded: set[str] = set()
+        self._recorded: dict[str, int] = {}  # when, which may be later than now
         self._awaited: dict[str, Event] = {}
         #: For each stream that is blocked now: its first kernel and the event that it waits for.
         self.blocked: dict[int, tuple[Launch, str]] = {}
@@ -199,9 +199,9 @@ class Device:
         if sleeping := self._sleeping.pop(stream, None):
             sleeping.succeed()
 
-    def record(self, event: str) -> None:
-        """Set `event` now; whoever waits for it goes on."""
-        self._recorded.add(event)
+    def record(self, event: str, ns: int) -> None:
+        """Set `event` at `ns`, now or later; whoever waits for it goes on then."""
+        self._recorded[event] = ns
         if awaited := self._awaited.pop(event, None):
             awaited.succeed()
 
@@ -221,12 +221,12 @@ class Device:
             free_ns = now_ns(env)
             self._times[number] = start_ns, free_ns
             for event in launch.records:
-                self.record(event)
+                self.record(event, free_ns)
             self._ended(1)
 
     def _lone_stream(self, stream: int, queue: deque[tuple[int, Launch, int]]) -> Process:
         """As `_stream`, where no other stream slows its kernels: it is busy until `free_ns`, ahead of the clock."""
-        env = self._env
+        env, recorded = self._env, self._recorded
         free_ns, through = NEVER, 0  # the last kernel's end, and kernels since the stream last slept
         while True:
             if not queue:
@@ -239,16 +239,19 @@ class Device:
                     yield sleeping
                 continue
             number, launch, ready_ns = queue.popleft()
-            start_ns = max(now_ns(env), ready_ns, free_ns + launch.gap_ns)
-            if launch.meet or not self._recorded.issuperset(launch.waits):
+            start_ns = max(ready_ns, free_ns + launch.gap_ns)
+            if launch.meet or any(event not in recorded for event in launch.waits):
                 yield from self._until(start_ns)
                 self._ended(through)
                 through = 0
                 yield from self._wait(number, launch)
                 start_ns = now_ns(env)
+            for event in launch.waits:
+                start_ns = max(start_ns, recorded[event])
             free_ns = start_ns + self._durations[number]
             self._times[number] = start_ns, free_ns
-            self._recorded.update(launch.records)
+            for event in launch.records:
+                recorded[event] = free_ns
             through += 1
 
     def _until(self, ns: int) -> Process:
@@ -257,12 +260,13 @@ class Device:
             yield Timeout(self._env, delay)
 
     def _wait(self, number: int, launch: Launch) -> Process:
-        """Until the events that a kernel waits for are recorded, and its ranks have met."""
+        """Until the events that a kernel waits for are there, and its ranks have met."""
         for event in launch.waits:
             if event not in self._recorded:
                 self.blocked[launch.stream] = launch, event
                 yield self._awaited.setdefault(event, Event(self._env))
                 del self.blocked[launch.stream]
+            yield from self._until(self._recorded[event])
         if launch.meet:
             self._arrivals[number] = now_ns(self._env)
             yield self._meeting.arrive(launch.meet)
