@@ -1,4 +1,5 @@
-"""How fast the prediction is: the cold command, one further what-if in a process, a 70B model, memory, the two players.
+"""How fast the prediction is: the cold command, one further what-if in a process, a 70B model, memory, the two players,
+many ranks.
 
     python benchmarks/speed.py [--repeats N] [--json FILE]
 

@@ -17,7 +17,7 @@ finds it full waits until one leaves.
 The two threads need nothing from the device but at a Synchronize. Until then one process keeps the times until which
 they are busy and runs ahead of the clock: the device gets kernels and events with the times from which they count.
 
-`sim.recurrence` computes the same without contention, far faster; a property test holds the two equal.
+`sim.recurrence` computes the same without contention and without events; a property test holds the two equal.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class _Builder:
         self._program = program
         self.hw = hw
         self.conditions = conditions
-        #: Blocks in the order of their kernels, with the layers that updates are for.
+        #: Blocks in the order of their kernels, and the block and layer that each update is for.
         self.blocks: list[tuple[Block, list[_Priced]]] = []
         self.updates: list[tuple[Block, int]] = []
         self._index = 0
