@@ -1,4 +1,5 @@
-"""How fast the prediction is: the cold command, one further what-if in a process, a 70B model, memory, the two players.
+"""How fast the prediction is: the cold command, one further what-if in a process, a 70B model, memory, the two players,
+many ranks.
 
     python benchmarks/speed.py [--repeats N] [--json FILE]
 
@@ -18,7 +19,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,7 @@ from time import process_time
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-SEED, LARGE = "qwen3_8b_decode", "llama_3_1_70b_w4a16_decode"
+SEED, LARGE, RANKS = "qwen3_8b_decode", "llama_3_1_70b_w4a16_decode", "qwen3_32b_tp16_decode"
 FORBIDDEN = ("torch", "torch_npu", "pandas", "scipy")
 
 
@@ -111,6 +112,9 @@ def cold_rows(repeats: int) -> Iterator[Row]:
         runs = [child(COMMAND, "run", LARGE, "--json", answer, "--trace", trace) for _ in range(repeats)]
         yield Row("cold `whatif run` of 70B with --json and --trace", "s", [r[0] for r in runs])
         yield Row("  its peak memory", "MB", [r[1] for r in runs], 150)
+        runs = [child(COMMAND, "run", RANKS) for _ in range(repeats)]
+        yield Row("cold `whatif run` of 16 ranks", "s", [r[0] for r in runs], 2)
+        yield Row("  its peak memory", "MB", [r[1] for r in runs], 150)
         _, _, shown = child(LIST_MODULES, "run", SEED, "--json", answer, "--trace", trace)
         loaded = shown.rpartition("modules:")[2].split()
         yield Row(f"{', '.join(FORBIDDEN)} loaded by it", "", [float(len({*FORBIDDEN} & {*loaded}))], 1)
@@ -185,13 +189,62 @@ def rank_rows(repeats: int) -> Iterator[Row]:
     from sim.answer import case_of
     from sim.predict import plans_of
 
-    case = case_of(load_scenario("qwen3_32b_tp16_decode"))
+    case = case_of(load_scenario(RANKS))
     batch = reported_batch(case.scenario)
     plans = plans_of(case, batch)
     name = f"{len(plans)} ranks of {case.model.layers} layers"
     yield Row(f"plans of {name}", "ms", [timed_ms(partial(plans_of, case, batch)) for _ in range(repeats)])
     yield Row("  SimPy engine", "ms", [timed_ms(partial(engine.times_of_ranks, plans)) for _ in range(repeats)])
     yield Row("  recurrence", "ms", [timed_ms(partial(ranks.total_ns, plans)) for _ in range(repeats)])
+
+
+#: A little over 30 ops a layer on 64 ranks, and three ways to issue them.
+MANY = (
+    "engine.tensor_parallel_size=64", "optimizations.fusion.add_rms_norm=false", "optimizations.fusion.rope=false",
+    "optimizations.fusion.swiglu=false",
+)  # fmt: skip
+ISSUED = {
+    "captured": ("optimizations.graph=aclgraph",),
+    "captured on 2 streams": ("optimizations.graph=aclgraph", "optimizations.overlap.prefetch=true"),
+    "eager": ("optimizations.graph=eager",),
+}
+
+
+def many_rank_rows(repeats: int) -> Iterator[Row]:
+    """A step as large as DeepSeek's, from its program to its timeline: 61 layers on 64 ranks, and ranks folded to one.
+
+    The model is a dense one that is cut to as many layers. Each repeat has a seed, so luck, of its own.
+    """
+    from scenarios.batches import reported_batch
+    from scenarios.loader import load_scenario
+    from scenarios.timeline import Timeline
+    from sim import engine
+    from sim.answer import case_of
+    from sim.played import timeline
+    from sim.predict import Case, plans_of, program_of
+
+    def played(case: Case) -> Timeline:
+        plans = plans_of(case, reported_batch(case.scenario))
+        return timeline(plans[0], engine.times_of_ranks(plans)[0])
+
+    for issued, sets in ISSUED.items():
+        case = case_of(load_scenario(RANKS, (*MANY, *sets)))
+        case = replace(case, model=replace(case.model, layers=61))
+        seeded = [
+            case.with_scenario(case.scenario.model_copy(update={"protocol": protocol}))
+            for seed in range(repeats)
+            for protocol in (case.scenario.protocol.model_copy(update={"seed": seed}),)
+        ]
+        batch = reported_batch(case.scenario)
+        kernels = len(list(program_of(case.scenario, case.model, batch)))
+        name = f"64 ranks x 61 layers, SimPy, {kernels:,} kernels {issued}"
+        yield Row(name, "s", [timed_ms(partial(played, c)) / 1000 for c in seeded], 2)
+        hw = case.hardware
+        quiet = replace(
+            hw, host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=0.0), kernel=replace(hw.kernel, jitter_sigma=0.0)
+        )
+        folded = [timed_ms(partial(played, replace(c, hardware=quiet))) / 1000 for c in seeded]
+        yield Row("  folded", "s", folded, 0.2)
 
 
 def file_rows(repeats: int) -> Iterator[Row]:
@@ -215,7 +268,7 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[Row] = []
     loops: list[float] = []
-    for part in (cold_rows, warm_rows, player_rows, rank_rows, file_rows):
+    for part in (cold_rows, warm_rows, player_rows, rank_rows, many_rank_rows, file_rows):
         for row in part(given.repeats):
             rows.append(row)
             loops.append(reference_ms())

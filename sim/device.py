@@ -8,8 +8,12 @@ and what stands behind a waiting kernel waits too. When it ends, its events are 
 
 Sharing is a fluid model. Kernels that run together progress at max-min fair rates (`sim.sharing`), which change only
 when a kernel starts or ends. A kernel that never meets an over-subscribed resource ends exactly `duration_ns` after
-its start; any other at the next whole nanosecond. One timer stands for the next end; a change of the running set
+its start; any other at the next whole nanosecond, and never before. So each kernel sleeps for its own time alone, and
+only one that was slowed on its way waits on. One timer stands for the next end of these; a change of the running set
 outdates it by a version number, so no process is ever interrupted.
+
+A device with one stream shares nothing, and its kernels hang on nothing but the queue, events and other ranks: there
+the stream runs ahead of the clock as far as these allow and sleeps once for all the kernels on the way.
 """
 
 from __future__ import annotations
@@ -17,16 +21,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from simpy import Environment, Event
 from simpy.events import Timeout
 
 from sim.plan import KernelTime, Launch
-from sim.played import Interval
+from sim.played import Played
 from sim.sharing import FULL_RATE, Shares, rates, shares
 
 #: Before any time: the first kernel of a stream pays no gap.
 NEVER = -(1 << 62)
+
+#: The same kernels meet on every rank.
+_rates = lru_cache(maxsize=4096)(rates)
 
 Process = Generator[Event, None, None]
 
@@ -40,12 +48,14 @@ def now_ns(env: Environment) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A kernel in flight: `left` is what remains of it, in ns alone times FULL_RATE."""
+    """A kernel in flight: `left` is what remains of it, in ns alone times FULL_RATE. slowed: whether its rate was ever
+    below 1. done: triggers when it ends, for a kernel that was slowed."""
 
     kernel: KernelTime
-    done: Event
     left: int
     rate: int = FULL_RATE
+    slowed: bool = False
+    done: Event | None = None
     shares: Shares | None = None
 
 
@@ -59,15 +69,20 @@ class SharedEngines:
         self._version = 0
         self._due_ns = NEVER  # when the timer of this version rings
 
-    def run(self, kernel: KernelTime) -> Event:
-        """Start `kernel` now; the event triggers when it ends."""
-        done = Event(self._env)
-        if kernel.duration_ns == 0:
-            return done.succeed()
+    def run(self, kernel: KernelTime, duration_ns: int) -> Process:
+        """Run `kernel` from now on; it takes `duration_ns` alone."""
+        if not duration_ns:
+            return
         self._settle()
-        self._running.append(_Running(kernel, done, kernel.duration_ns * FULL_RATE))
+        running = _Running(kernel, duration_ns * FULL_RATE)
+        self._running.append(running)
         self._divide()
-        return done
+        yield Timeout(self._env, duration_ns)
+        self._settle()
+        self._divide()
+        if running.left > 0:
+            running.done = Event(self._env)
+            yield running.done
 
     def _settle(self) -> None:
         """Bring every kernel in flight up to now; those that are through leave."""
@@ -80,26 +95,29 @@ class SharedEngines:
             running.left -= running.rate * elapsed
             if running.left > 0:
                 still.append(running)
-            else:
+            elif running.done is not None:
                 running.done.succeed()
         self._running = still
 
     def _divide(self) -> None:
-        """Give every kernel in flight its rate, and set the timer to the next end."""
+        """Give every kernel in flight its rate, and set the timer to the next end of one that was slowed."""
         running = self._running
-        if not running:
-            return
         if len(running) == 1:
             running[0].rate = FULL_RATE
-        else:
+        elif running:
             self._divide_fairly()
-        due_ns = self._settled_ns + min(-(-r.left // r.rate) for r in running)
+        due_ns = NEVER
+        for one in running:
+            if one.slowed:
+                end_ns = self._settled_ns - (-one.left // one.rate)
+                due_ns = end_ns if due_ns == NEVER else min(due_ns, end_ns)
         if due_ns != self._due_ns:
             self._due_ns = due_ns
             self._version += 1
-            timer = Timeout(self._env, due_ns - self._settled_ns, self._version)
-            assert timer.callbacks is not None
-            timer.callbacks.append(self._ring)
+            if due_ns != NEVER:
+                timer = Timeout(self._env, due_ns - self._settled_ns, self._version)
+                assert timer.callbacks is not None
+                timer.callbacks.append(self._ring)
 
     def _divide_fairly(self) -> None:
         wanted: list[Shares] = []
@@ -107,8 +125,9 @@ class SharedEngines:
             if running.shares is None:
                 running.shares = shares(running.kernel)
             wanted.append(running.shares)
-        for running, rate in zip(self._running, rates(wanted), strict=True):
+        for running, rate in zip(self._running, _rates(tuple(wanted)), strict=True):
             running.rate = rate
+            running.slowed |= rate < FULL_RATE
 
     def _ring(self, timer: Event) -> None:
         if timer.value == self._version:
@@ -141,26 +160,30 @@ class Meeting:
 class Device:
     """Streams and events on top of the shared engines. A stream exists from its first kernel on.
 
-    times: where kernel *n* in program order leaves its start and end. ended: called at each end of a kernel.
+    durations: of kernel *n* in program order, alone, ns. played: where it leaves its start and end. ended: called at
+    the end of kernels, with their number. alone: whether the plan has one stream.
     """
 
     def __init__(
         self,
         env: Environment,
-        times: list[Interval],
-        ended: Callable[[], None],
+        durations: list[int],
+        played: Played,
+        ended: Callable[[int], None],
         meeting: Meeting,
-        arrivals: dict[int, int],
+        alone: bool,
     ) -> None:
         self._env = env
         self._meeting = meeting
-        self._arrivals = arrivals
+        self._durations = durations
+        self._arrivals = played.arrivals
         self._engines = SharedEngines(env)
-        self._times = times
+        self._times = played.kernels
         self._ended = ended
+        self._alone = alone
         self._queues: dict[int, deque[tuple[int, Launch, int]]] = {}
         self._sleeping: dict[int, Event] = {}
-        self._recorded: set[str] = set()
+        self._recorded: dict[str, int] = {}  # when, which may be later than now
         self._awaited: dict[str, Event] = {}
         #: For each stream that is blocked now: its first kernel and the event that it waits for.
         self.blocked: dict[int, tuple[Launch, str]] = {}
@@ -171,14 +194,14 @@ class Device:
         queue = self._queues.get(stream)
         if queue is None:
             queue = self._queues[stream] = deque()
-            self._env.process(self._stream(stream, queue))
+            self._env.process((self._lone_stream if self._alone else self._stream)(stream, queue))
         queue.append((number, launch, ready_ns))
         if sleeping := self._sleeping.pop(stream, None):
             sleeping.succeed()
 
-    def record(self, event: str) -> None:
-        """Set `event` now; whoever waits for it goes on."""
-        self._recorded.add(event)
+    def record(self, event: str, ns: int) -> None:
+        """Set `event` at `ns`, now or later; whoever waits for it goes on then."""
+        self._recorded[event] = ns
         if awaited := self._awaited.pop(event, None):
             awaited.succeed()
 
@@ -190,21 +213,60 @@ class Device:
                 self._sleeping[stream] = sleeping = Event(env)
                 yield sleeping
             number, launch, ready_ns = queue.popleft()
-            delay = max(ready_ns, free_ns + launch.gap_ns) - now_ns(env)
-            if delay > 0:
-                yield Timeout(env, delay)
-            for event in launch.waits:
-                if event not in self._recorded:
-                    self.blocked[stream] = launch, event
-                    yield self._awaited.setdefault(event, Event(env))
-                    del self.blocked[stream]
-            if launch.meet:
-                self._arrivals[number] = now_ns(env)
-                yield self._meeting.arrive(launch.meet)
+            yield from self._until(max(ready_ns, free_ns + launch.gap_ns))
+            if launch.waits or launch.meet:
+                yield from self._wait(number, launch)
             start_ns = now_ns(env)
-            yield self._engines.run(launch.kernel)
+            yield from self._engines.run(launch.kernel, self._durations[number])
             free_ns = now_ns(env)
             self._times[number] = start_ns, free_ns
             for event in launch.records:
-                self.record(event)
-            self._ended()
+                self.record(event, free_ns)
+            self._ended(1)
+
+    def _lone_stream(self, stream: int, queue: deque[tuple[int, Launch, int]]) -> Process:
+        """As `_stream`, where no other stream slows its kernels: it is busy until `free_ns`, ahead of the clock."""
+        env, recorded = self._env, self._recorded
+        free_ns, through = NEVER, 0  # the last kernel's end, and kernels since the stream last slept
+        while True:
+            if not queue:
+                if through:
+                    yield from self._until(free_ns)
+                    self._ended(through)
+                    through = 0
+                else:
+                    self._sleeping[stream] = sleeping = Event(env)
+                    yield sleeping
+                continue
+            number, launch, ready_ns = queue.popleft()
+            start_ns = max(ready_ns, free_ns + launch.gap_ns)
+            if launch.meet or any(event not in recorded for event in launch.waits):
+                yield from self._until(start_ns)
+                self._ended(through)
+                through = 0
+                yield from self._wait(number, launch)
+                start_ns = now_ns(env)
+            for event in launch.waits:
+                start_ns = max(start_ns, recorded[event])
+            free_ns = start_ns + self._durations[number]
+            self._times[number] = start_ns, free_ns
+            for event in launch.records:
+                recorded[event] = free_ns
+            through += 1
+
+    def _until(self, ns: int) -> Process:
+        delay = ns - now_ns(self._env)
+        if delay > 0:
+            yield Timeout(self._env, delay)
+
+    def _wait(self, number: int, launch: Launch) -> Process:
+        """Until the events that a kernel waits for are there, and its ranks have met."""
+        for event in launch.waits:
+            if event not in self._recorded:
+                self.blocked[launch.stream] = launch, event
+                yield self._awaited.setdefault(event, Event(self._env))
+                del self.blocked[launch.stream]
+            yield from self._until(self._recorded[event])
+        if launch.meet:
+            self._arrivals[number] = now_ns(self._env)
+            yield self._meeting.arrive(launch.meet)

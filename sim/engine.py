@@ -14,21 +14,23 @@ The launch thread takes entries first in, first out, is busy for launch_ns with 
 entry leaves the queue when the thread begins with it. The queue holds `queue_depth` entries; a Python thread that
 finds it full waits until one leaves.
 
-`sim.recurrence` computes the same without contention, far faster; a property test holds the two equal.
+The two threads need nothing from the device but at a Synchronize. Until then one process keeps the times until which
+they are busy and runs ahead of the clock: the device gets kernels and events with the times from which they count.
+
+`sim.recurrence` computes the same without contention and without events; a property test holds the two equal.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from simpy import Environment, Event
-from simpy.events import Timeout
 
 from scenarios.timeline import Timeline
 from sim.device import Device, Meeting, Process, now_ns
-from sim.plan import Issue, Plan, Replay, Synchronize, Update
+from sim.plan import Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.played import Played, SimulationStuck, check, launches, step_end, stuck, timeline
+from sim.rank_plans import Times, timed
 
 
 def play(plan: Plan) -> Timeline:
@@ -51,11 +53,12 @@ def times_of_ranks(plans: Sequence[Plan]) -> list[Played]:
     """
     env = Environment()
     meeting = Meeting(env, len(plans))
-    for plan in plans:
+    ranks = list(timed(plans))
+    for plan in {id(plan): plan for plan, _ in ranks}.values():
         check(plan)
-    hosts = [_Host(env, plan, meeting) for plan in plans]
+    hosts = [_Host(env, plan, times, meeting) for plan, times in ranks]
     env.run()
-    for rank, (plan, host) in enumerate(zip(plans, hosts, strict=True)):
+    for rank, ((plan, _), host) in enumerate(zip(ranks, hosts, strict=True)):
         if host.outstanding:
             error = stuck(plan, host.device.blocked, host.synchronizing, host.outstanding)
             waits = ", ".join(f"{name!r} for {n} ranks" for name, n in sorted(meeting.missing().items()))
@@ -64,56 +67,42 @@ def times_of_ranks(plans: Sequence[Plan]) -> list[Played]:
     return [host.played for host in hosts]
 
 
+def one_stream(plan: Plan) -> bool:
+    """Whether no kernel can meet another on the device."""
+    return len({launch.stream for launch in launches(plan)}) <= 1
+
+
 class _Host:
     """Python thread and launch thread of one rank, and the device that they feed."""
 
-    def __init__(self, env: Environment, plan: Plan, meeting: Meeting) -> None:
+    def __init__(self, env: Environment, plan: Plan, times: Times, meeting: Meeting) -> None:
         self._env = env
         self._plan = plan
-        self.played = Played([], [], [(0, 0)] * sum(1 for _ in launches(plan)))
-        self.device = Device(env, self.played.kernels, self._finish, meeting, self.played.arrivals)
-        #: Kernels issued and not ended, and entries that the launch thread has not finished.
+        self._times = times
+        self.played = Played([], [], [(0, 0)] * len(times.kernels))
+        self.device = Device(env, times.kernels, self.played, self._ended, meeting, one_stream(plan))
+        #: Kernels issued and not ended.
         self.outstanding = 0
         #: Name of the Synchronize step in which the Python thread waits.
         self.synchronizing = ""
         self._issued = 0  # kernels, in program order
-        self._queue: deque[tuple[Issue | Replay, int]] = deque()
-        self._room: Event | None = None
-        self._work: Event | None = None
+        self._python_ns = self._launch_ns = 0  # until when the threads are busy
         self._drained: Event | None = None
-        env.process(self._python_thread())
-        if plan.launch_thread:
-            env.process(self._launch_thread())
+        env.process(self._threads())
 
-    def _python_thread(self) -> Process:
-        env = self._env
-        host = self.played.host
-        for step in self._plan.steps:
-            begin_ns = now_ns(env)
+    def _threads(self) -> Process:
+        """Both threads: they wait for the device at a Synchronize and nowhere else, and run ahead of the clock."""
+        host, launch_times = self.played.host, iter(self._times.launch)
+        for step, host_ns in zip(self._plan.steps, self._times.host, strict=True):
+            begin_ns = self._python_ns
             if isinstance(step, Synchronize):
                 yield from self._drain(step.name)
-            host_ns = step.launch.host_ns if isinstance(step, Issue) else step.host_ns
-            if host_ns:
-                yield Timeout(env, host_ns)
-            host.append((begin_ns, now_ns(env)))
+            self._python_ns += host_ns
+            host.append((begin_ns, self._python_ns))
             if isinstance(step, Update):
-                self.device.record(step.records)
+                self.device.record(step.records, self._python_ns)
             elif isinstance(step, Issue | Replay):
-                first = self._issued
-                kernels = 1 if isinstance(step, Issue) else len(step.launches)
-                self._issued += kernels
-                self.outstanding += kernels
-                if not self._plan.launch_thread:
-                    self._submit(step, first)
-                    continue
-                self.outstanding += 1
-                while len(self._queue) >= self._plan.queue_depth:
-                    self._room = Event(env)
-                    yield self._room
-                self._queue.append((step, first))
-                if self._work is not None:
-                    self._work.succeed()
-                    self._work = None
+                self._submit(step, self._through_queue(next(launch_times)))
 
     def _drain(self, name: str) -> Process:
         if self.outstanding:
@@ -121,38 +110,34 @@ class _Host:
             self._drained = Event(self._env)
             yield self._drained
             self.synchronizing = ""
+        self._python_ns = max(self._python_ns, self._launch_ns, now_ns(self._env))
 
-    def _launch_thread(self) -> Process:
-        env = self._env
-        queue = self._queue
-        while True:
-            while not queue:
-                self._work = Event(env)
-                yield self._work
-            step, first = queue.popleft()
-            if self._room is not None:
-                self._room.succeed()
-                self._room = None
-            begin_ns = now_ns(env)
-            launch_ns = step.launch.launch_ns if isinstance(step, Issue) else step.launch_ns
-            if launch_ns:
-                yield Timeout(env, launch_ns)
-            self.played.launch.append((begin_ns, now_ns(env)))
-            self._submit(step, first)
-            self._finish()
+    def _through_queue(self, launch_ns: int) -> int:
+        """When an entry that the Python thread hands over now has passed the launch thread."""
+        if not self._plan.launch_thread:
+            return self._python_ns
+        entries, depth = self.played.launch, self._plan.queue_depth
+        if len(entries) >= depth:  # the entry that many places before must have left the queue
+            self._python_ns = max(self._python_ns, entries[-depth][0])
+        begin_ns = max(self._python_ns, self._launch_ns)
+        self._launch_ns = begin_ns + launch_ns
+        entries.append((begin_ns, self._launch_ns))
+        return self._launch_ns
 
-    def _submit(self, step: Issue | Replay, first: int) -> None:
-        """Hand a kernel or a whole graph to the device now; `first` is the number of its first kernel."""
-        now = now_ns(self._env)
+    def _submit(self, step: Issue | Replay, ready_ns: int) -> None:
+        """Hand a kernel or a whole graph to the device."""
         if isinstance(step, Issue):
-            self.device.submit(first, step.launch, now)
-            return
-        for number, launch in enumerate(step.launches, first):
-            self.device.submit(number, launch, now + step.start_ns)
+            inside: tuple[Launch, ...] = (step.launch,)
+        else:
+            inside, ready_ns = step.launches, ready_ns + step.start_ns
+        self.outstanding += len(inside)
+        for launch in inside:
+            self.device.submit(self._issued, launch, ready_ns)
+            self._issued += 1
 
-    def _finish(self) -> None:
-        """One kernel has ended, or the launch thread is through with one entry."""
-        self.outstanding -= 1
+    def _ended(self, count: int) -> None:
+        """Kernels have ended."""
+        self.outstanding -= count
         if not self.outstanding and self._drained is not None:
             self._drained.succeed()
             self._drained = None

@@ -29,6 +29,10 @@ _LIMIT: dict[Bound, Bottleneck] = {
 }
 
 
+#: Ranks that are waited for within this share of the longest are waited for alike.
+ALIKE = 0.05
+
+
 @dataclass(frozen=True, slots=True)
 class KernelRow:
     """All kernels of one kind and name in the step. roofline_share: the time that peak compute and peak HBM would
@@ -204,13 +208,29 @@ def _communication_evidence(prediction: Prediction) -> str:
         f"{exposed / step.total_ns:.0%} of the step ({exposed / 1e6:.2f} of {step.total_ns / 1e6:.2f} ms) is in "
         f"collectives that nothing hides"
     )
-    if not step.communication_wait_ns:
+    if not waits:
         return f"{text}; their transfers take all of it"
-    rank, longest = max(waits.items(), key=lambda item: (item[1], -item[0]))
-    return (
-        f"{text}; {step.communication_wait_ns / step.communication_ns:.0%} of it is waiting for other ranks, most for "
-        f"rank {rank} ({longest / 1e6:.2f} ms)"
-    )
+    of_what = "of it" if step.communication_ns == exposed else "of all time in collectives"
+    return f"{text}; {_waiting(waits, step.communication_ns, of_what)}"
+
+
+def _waiting(waits: dict[int, int], communication_ns: int, of_what: str) -> str:
+    """Which share of the time in collectives is waiting, and for whom: for one rank above all, or for several."""
+
+    def share(ns: int) -> str:
+        return f"{ns / communication_ns:.0%}"
+
+    waited, longest = sum(waits.values()), max(waits.values())
+    most = [rank for rank, ns in waits.items() if ns > (1 - ALIKE) * longest]
+    if len(most) == 1 and 2 * longest >= waited:
+        others = waited - longest
+        rest = f", {share(others)} for others" if others >= communication_ns / 100 else ""
+        return f"{share(longest)} {of_what} is waiting for rank {most[0]} ({longest / 1e6:.2f} ms){rest}"
+    if len(most) == 1:
+        whom = f"most for rank {most[0]} ({share(longest)})"
+    else:
+        whom = f"{share(longest)} each" + (f" for {len(most)} of them" if len(most) < len(waits) else "")
+    return f"{share(waited)} {of_what} is waiting for {len(waits)} ranks ({waited / 1e6:.2f} ms), {whom}"
 
 
 def _vector_detail(rows: list[KernelRow]) -> str:

@@ -14,19 +14,25 @@ host after the replay call; the kernel waits for its update on an event. ge_grap
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from math import exp, log1p
 from operator import attrgetter
-from random import Random
-from zlib import crc32
+from typing import TYPE_CHECKING
 
 from scenarios.catalogue import CATALOGUE, op_type_of, work_of
 from scenarios.program import Block, Op, Program
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
+from sim.luck import jitter, jitter_of_ranks, late_ns, named
 from sim.plan import LATE, HostStep, HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
+from sim.rank_plans import RankPlans, times_of
+
+if TYPE_CHECKING:  # a rank alone needs no numpy
+    from numpy import float64
+    from numpy.typing import NDArray
+
+    from sim.rank_plans import Matrix
 
 #: Graph modes whose attention kernels hold their lengths as captured parameters.
 PARAMETER_UPDATES = ("aclgraph", "npugraph_ex")
@@ -51,26 +57,15 @@ class Conditions:
 
 
 def make_plan(program: Program, hw: Hardware, conditions: Conditions) -> Plan:
-    """The plan of one steady step, which ends when the host has seen the device finish."""
-    builder = _Builder(program, hw, conditions)
-    return Plan(
-        steps=tuple(builder.steps()),
-        launch_thread=conditions.task_queue_enable > 0,
-        queue_depth=hw.host.queue_depth,
-    )
+    """The plan of one steady step of one rank, which ends when the host has seen the device finish."""
+    return _Builder(program, hw, conditions).plan()
 
 
-@lru_cache(maxsize=4096)
-def jitter(seed: int, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
-    """`repeat` log-normal factors with mean 1 for the host calls of one op, one a layer.
-
-    They hang on the op's name and not on its place, so an op that survives a rewrite keeps its luck and two what-ifs
-    differ only by what was rewritten.
-    """
-    if sigma == 0:
-        return (1.0,) * repeat
-    random = Random(crc32(f"{seed}/{name}".encode()))
-    return tuple(exp(random.gauss(-sigma * sigma / 2, sigma)) for _ in range(repeat))
+def make_plans(program: Program, hw: Hardware, conditions: Conditions) -> Sequence[Plan]:
+    """The plans of all `conditions.ranks`: as `make_plan` for each, but what they share is laid out once."""
+    builder = _Builder(program, hw, replace(conditions, rank=0))
+    plan = builder.plan()
+    return (plan,) if conditions.ranks == 1 else _of_ranks(builder, plan)
 
 
 def host_costs_ns(op: Op, hw: Hardware, task_queue_enable: int) -> tuple[float, float]:
@@ -119,15 +114,23 @@ class _Builder:
 
     def __init__(self, program: Program, hw: Hardware, conditions: Conditions) -> None:
         self._program = program
-        self._hw = hw
-        self._conditions = conditions
+        self.hw = hw
+        self.conditions = conditions
+        #: Blocks in the order of their kernels, and the block and layer that each update is for.
+        self.blocks: list[tuple[Block, list[_Priced]]] = []
+        self.updates: list[tuple[Block, int]] = []
         self._index = 0
         self._recorded: dict[str, int] = {}
         self._mixed_before = False
 
+    def plan(self) -> Plan:
+        threaded = self.conditions.task_queue_enable > 0
+        return Plan(tuple(self.steps()), threaded, self.hw.host.queue_depth)
+
     def steps(self) -> Iterable[HostStep]:
-        if self._conditions.ranks > 1:  # all ranks have the same steps, so rank 0 begins 0 ns late
-            yield HostWork(LATE, self._late_ns())
+        it, skew_us = self.conditions, self.hw.host.rank_skew_us
+        if it.ranks > 1 and skew_us:  # all ranks have the same steps, so rank 0 begins 0 ns late
+            yield HostWork(LATE, late_ns(it.seed, it.ranks, skew_us)[it.rank])
         waiting: list[Block] = []
         for block in self._program.blocks:
             if block.captured:
@@ -139,55 +142,61 @@ class _Builder:
             yield from self._eager(block)
         if waiting:
             yield from self._replay(waiting)
-        yield Synchronize("synchronize", self._ns(self._hw.host.synchronize_us * 1000))
-
-    def _late_ns(self) -> int:
-        """How much later than rank 0 this rank begins.
-
-        The others share out the quantiles of an exponential distribution: who is last hangs on the seed, how late the
-        last one is does not.
-        """
-        it = self._conditions
-        others = range(1, it.ranks)
-        if not it.rank:
-            return 0
-        order = sorted(others, key=lambda rank: (crc32(f"{it.seed}/late {rank}".encode()), rank))
-        quantile = (order.index(it.rank) + 0.5) / len(others)
-        return round(-1000 * self._hw.host.rank_skew_us * log1p(-quantile))
+        yield Synchronize("synchronize", self._ns(self.hw.host.synchronize_us * 1000))
 
     def _ns(self, host_ns: float) -> int:
-        return round(host_ns * self._conditions.host_scale)
+        return round(host_ns * self.conditions.host_scale)
 
     def _priced(self, block: Block) -> list[_Priced]:
-        queue = self._conditions.task_queue_enable
+        queue = self.conditions.task_queue_enable
         before = ("", *(op.kind for op in block.ops))
         priced = []
         for kind, op in zip(before, block.ops, strict=False):
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
-            kernel = price(work_of(op), self._hw, kind == op.kind == "rms_norm")
-            kernel = scaled(kernel, self._conditions.device_scale)
-            luck = self._luck(op.name, block.repeat, self._hw.host.jitter_sigma)
-            costs = host_costs_ns(op, self._hw, queue)
+            kernel = price(work_of(op), self.hw, kind == op.kind == "rms_norm")
+            kernel = scaled(kernel, self.conditions.device_scale)
+            luck = self._luck(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
+            costs = host_costs_ns(op, self.hw, queue)
             priced.append(_Priced(op, op_type_of(op), kernel, *costs, luck, self._kernels(op, kernel, block.repeat)))
+        self.blocks.append((block, priced))
         return priced
 
     def _luck(self, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
-        """Rank 0 has the luck of a rank alone."""
-        rank = self._conditions.rank
-        return jitter(self._conditions.seed, f"rank {rank} {name}" if rank else name, repeat, sigma)
+        return jitter(self.conditions.seed, named(name, self.conditions.rank), repeat, sigma)
 
     def _kernels(self, op: Op, kernel: KernelTime, repeat: int) -> tuple[KernelTime, ...]:
         """The kernel's time in each repetition: one and the same, or with the rank's luck where others wait for it."""
-        sigma = self._hw.kernel.jitter_sigma
-        if self._conditions.ranks == 1 or sigma == 0 or kernel.accelerator == "COMMUNICATION":
+        if not self.varies(kernel):
             return (kernel,) * repeat
-        spread_ns = min(kernel.duration_ns, 1000 * self._hw.kernel.jitter_cap_us)
-        luck = self._luck(f"kernel {op.name}", repeat, sigma)
-        nominal, rest = kernel.duration_ns, _fields_after_duration(kernel)
+        luck = self._luck(f"kernel {op.name}", repeat, self.hw.kernel.jitter_sigma)
+        nominal, rest, spread_ns = kernel.duration_ns, _fields_after_duration(kernel), self.spread_ns(kernel)
         return tuple(KernelTime(max(1, round(nominal + (f - 1) * spread_ns)), *rest) for f in luck)
 
+    def varies(self, kernel: KernelTime) -> bool:
+        """Whether the kernel's time has luck of its own: not where no other rank would wait for it."""
+        several = self.conditions.ranks > 1 and self.hw.kernel.jitter_sigma > 0
+        return several and kernel.accelerator != "COMMUNICATION"
+
+    def spread_ns(self, kernel: KernelTime) -> float:
+        """What a factor above or below 1 multiplies."""
+        return min(kernel.duration_ns, 1000 * self.hw.kernel.jitter_cap_us)
+
+    def host_luck(self, name: str, repeat: int) -> NDArray[float64]:
+        """`_luck` of host calls on all ranks, of shape (repeat, ranks)."""
+        it = self.conditions
+        return jitter_of_ranks(it.seed, name, repeat, self.hw.host.jitter_sigma, it.ranks)
+
+    def kernels_ns(self, item: _Priced, repeat: int) -> Matrix:
+        """`_kernels` on all ranks, ns, of shape (repeat, ranks)."""
+        import numpy as np
+
+        it, kernel = self.conditions, item.kernel
+        luck = jitter_of_ranks(it.seed, f"kernel {item.op.name}", repeat, self.hw.kernel.jitter_sigma, it.ranks)
+        times = np.rint(kernel.duration_ns + (luck - 1) * self.spread_ns(kernel))
+        return np.maximum(times, 1).astype(np.int64)
+
     def _launch(self, priced: _Priced, layer: int, captured: bool, waits: tuple[str, ...] = ()) -> Launch:
-        op, kernel, graph = priced.op, priced.kernels[layer], self._hw.graph
+        op, kernel, graph = priced.op, priced.kernels[layer], self.hw.graph
         mixed = kernel.accelerator in ("MIX_AIC", "MIX_AIV")
         gap_ns = graph.mix_gap_ns if mixed or self._mixed_before else graph.node_gap_ns
         if captured and self._program.graph != "ge_graph":
@@ -213,8 +222,8 @@ class _Builder:
         return f"{event}#{self._recorded[event]}"
 
     def _eager(self, block: Block) -> Iterable[HostStep]:
-        wait_ns = self._ns(self._hw.host.synchronize_us * 1000)
-        where = self._conditions.synchronize
+        wait_ns = self._ns(self.hw.host.synchronize_us * 1000)
+        where = self.conditions.synchronize
         priced = self._priced(block)
         for layer in range(block.repeat):
             for item in priced:
@@ -226,7 +235,7 @@ class _Builder:
 
     def _replay(self, blocks: list[Block]) -> Iterable[HostStep]:
         """The replay call, then one parameter update for each captured attention kernel, in order."""
-        hw, updates = self._hw, []
+        hw, updates = self.hw, []
         launches: list[Launch] = []
         for block in blocks:
             priced = self._priced(block)
@@ -235,6 +244,7 @@ class _Builder:
                     gates: tuple[str, ...] = ()
                     if item.op.kind == "attention" and self._program.graph in PARAMETER_UPDATES:
                         gates = (f"update {item.op.name} {layer}",)
+                        self.updates.append((block, layer))
                         luck = self._luck("update", block.repeat, hw.host.jitter_sigma)[layer]
                         update_ns = self._ns(hw.host.attention_update_us * 1000 * luck)
                         updates.append(Update(gates[0], update_ns, gates[0]))
@@ -243,3 +253,47 @@ class _Builder:
         call_ns = self._ns(hw.host.model_execute_us * 1000)
         yield Replay(self._program.graph, tuple(launches), call_ns, 0, round(hw.graph.start_us * 1000))
         yield from updates
+
+
+def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:
+    """The plans of all ranks, from rank 0's and what `builder` has laid out for it."""
+    import numpy as np
+
+    it, times = builder.conditions, times_of(plan)
+
+    def on_all(ns: list[int]) -> Matrix:
+        return np.tile(np.array(ns, np.int64)[:, np.newaxis], it.ranks)
+
+    host, launch, kernels = on_all(times.host), on_all(times.launch), on_all(times.kernels)
+    steps, entries = _places(plan)
+    if builder.hw.host.rank_skew_us:
+        host[0] = late_ns(it.seed, it.ranks, builder.hw.host.rank_skew_us)
+    begin = 0
+    for block, priced in builder.blocks:
+        end = begin + block.repeat * len(priced)
+        for place, item in enumerate(priced):
+            rows = range(begin + place, end, len(priced))  # this op's kernels, one a layer
+            if builder.varies(item.kernel):
+                kernels[rows] = builder.kernels_ns(item, block.repeat)
+            if not block.captured:
+                luck = builder.host_luck(item.op.name, block.repeat)
+                host[[steps[row] for row in rows]] = np.rint(item.host_ns * luck * it.host_scale)
+                launch[[entries[row] for row in rows]] = np.rint(item.launch_ns * luck * it.host_scale)
+        begin = end
+    updates = (at for at, step in enumerate(plan.steps) if isinstance(step, Update))
+    for at, (block, layer) in zip(updates, builder.updates, strict=True):
+        luck = builder.host_luck("update", block.repeat)[layer]
+        host[at] = np.rint(builder.hw.host.attention_update_us * 1000 * luck * it.host_scale)
+    return RankPlans(plan, host, launch, kernels)
+
+
+def _places(plan: Plan) -> tuple[dict[int, int], dict[int, int]]:
+    """Of each kernel issued alone: the place of its step among the steps, and among those that launch."""
+    steps: dict[int, int] = {}
+    entries: dict[int, int] = {}
+    launching = 0
+    for at, step in enumerate(plan.steps):
+        if isinstance(step, Issue):
+            steps[step.launch.index], entries[step.launch.index] = at, launching
+        launching += isinstance(step, Issue | Replay)
+    return steps, entries

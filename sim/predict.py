@@ -15,10 +15,11 @@ from scenarios.schema import Scenario
 from scenarios.timeline import StepTime, Timeline, step_time
 from sim import engine, ranks, recurrence
 from sim.hardware.profile import Hardware
-from sim.host import Conditions, host_costs_ns, make_plan
+from sim.host import Conditions, host_costs_ns, make_plans
 from sim.memory import Memory, memory_of
 from sim.plan import Plan
 from sim.played import Played, launches, timeline
+from sim.ranks import Variant
 from sim.uncertainty import PROBE, Exposure, exposure, step_interval
 
 #: (value, low, high) of a time, ns.
@@ -124,13 +125,16 @@ def predict(case: Case) -> Prediction:
 
 
 def waits_by_rank(played: Sequence[Played]) -> dict[int, int]:
-    """Nanoseconds that rank 0 waited in collectives, by the rank that it waited for."""
+    """Nanoseconds that rank 0 waited in collectives, by the rank that it waited for. Ranks that come last together
+    share a wait; a remainder is the first one's."""
     waits: dict[int, int] = {}
     for number, arrival in played[0].arrivals.items():
-        last = max(range(len(played)), key=lambda rank: (played[rank].arrivals[number], -rank))
-        wait = played[last].arrivals[number] - arrival
-        if wait:
-            waits[last] = waits.get(last, 0) + wait
+        arrivals = [it.arrivals[number] for it in played]
+        if wait := max(arrivals) - arrival:
+            last = [rank for rank, ns in enumerate(arrivals) if ns == arrival + wait]
+            for rank in last:
+                waits[rank] = waits.get(rank, 0) + wait // len(last)
+            waits[last[0]] += wait % len(last)
     return dict(sorted(waits.items()))
 
 
@@ -140,14 +144,11 @@ def program_of(scenario: Scenario, model: Model, batch: Batch) -> Program:
     return build(scenario, model, batch)
 
 
-def plans_of(case: Case, batch: Batch, host_scale: float = 1.0, device_scale: float = 1.0) -> tuple[Plan, ...]:
+def plans_of(case: Case, batch: Batch, host_scale: float = 1.0, device_scale: float = 1.0) -> Sequence[Plan]:
     """The plans of one step of `case`, one a rank, with host or kernel times scaled."""
     conditions = replace(case.conditions, host_scale=host_scale, device_scale=device_scale)
     program = program_of(case.scenario, case.model, batch)
-    count = ranks_played(case)
-    return tuple(
-        make_plan(program, case.hardware, replace(conditions, rank=rank, ranks=count)) for rank in range(count)
-    )
+    return make_plans(program, case.hardware, replace(conditions, ranks=ranks_played(case)))
 
 
 def ranks_played(case: Case) -> int:
@@ -176,12 +177,13 @@ def step_ns(case: Case, batch: Batch) -> int:
 def exposure_of(case: Case, batch: Batch) -> Exposure:
     """Length of one step and what it hangs on: three plays of it, and one more where ranks wait for each other."""
     plans = plans_of(case, batch)
-    nominal = length_ns(plans)
-    if len(plans) > 1 and not overlap(plans[0]):  # one set of plans serves all plays
-        device = ranks.total_ns(plans, device_scale=1 + PROBE)
-        host = ranks.total_ns(plans, host_scale=1 + PROBE)
-        in_time = ranks.total_ns(plans, late_start=False)
+    # One walk plays all, for ranks that were folded to one too, so that folding changes nothing.
+    if case.model.tensor_parallel > 1 and not overlap(plans[0]):
+        nominal, device, host, in_time = ranks.totals_ns(
+            plans, (Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
+        )
         return exposure(nominal, device, host, plans[0], case.hardware, in_time)
+    nominal = length_ns(plans)
     device = length_ns(plans_of(case, batch, device_scale=1 + PROBE))
     host = length_ns(plans_of(case, batch, host_scale=1 + PROBE))
     return exposure(nominal, device, host, plans[0], case.hardware)

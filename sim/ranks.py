@@ -1,107 +1,128 @@
 """Several ranks in one step, fast: the max-plus recurrence over vectors of ranks that meet in their collectives.
 
-All ranks run one program, so their plans differ only in how long things take. `total_ns` walks the plan once with one
-number a rank in each place; where a collective starts, every rank takes the greatest. Kernels on one stream only: what
-overlaps is the engine's business (`sim.engine.times_of_ranks`), and a test holds the two equal.
+All ranks run one program, so their plans differ only in how long things take. The plan is walked once with one number a
+rank in each place; where a collective starts, every rank takes the greatest. Variants of the step, with all host or
+kernel times scaled, are further rows of the same walk. Kernels on one stream only: what overlaps is the engine's
+business (`sim.engine.times_of_ranks`), and a test holds the two equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sim.plan import LATE, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
+from sim.plan import LATE, HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.played import launches
+from sim.rank_plans import RankPlans, rank_plans
+
+if TYPE_CHECKING:  # a rank alone needs no numpy
+    from numpy import int64
+    from numpy.typing import NDArray
+
+    Clocks = NDArray[int64]  # of shape (variants, ranks)
 
 #: Before any time: the first kernel of a stream pays no gap.
 _NEVER = -(1 << 62)
 
 
-def total_ns(plans: Sequence[Plan], host_scale: float = 1.0, device_scale: float = 1.0, late_start: bool = True) -> int:
-    """Length of the step of rank 0, ns; with host or kernel times scaled, or with ranks that all begin in time.
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a step is played: factors of host and kernel times, and whether ranks begin late."""
+
+    host: float = 1.0
+    device: float = 1.0
+    late: bool = True
+
+
+def total_ns(plans: Sequence[Plan]) -> int:
+    """Length of the step of rank 0, ns. Raises as `totals_ns` does."""
+    return totals_ns(plans, (Variant(),))[0]
+
+
+def totals_ns(plans: Sequence[Plan], variants: Sequence[Variant]) -> list[int]:
+    """Length of the step of rank 0 in each variant, ns.
 
     Raises ValueError for plans with several streams, without a final Synchronize, or that are not one program.
     """
-    import numpy as np  # a rank alone needs none of this
-
-    first = plans[0]
+    group = rank_plans(plans)
+    first = group.first
     if any(launch.stream for launch in launches(first)) or not isinstance(first.steps[-1], Synchronize):
         raise ValueError("one stream and a final Synchronize are due")
-    walk = _Walk(np, len(plans), first.launch_thread, first.queue_depth, host_scale, device_scale)
-    for steps in zip(*(plan.steps for plan in plans), strict=True):
-        if late_start or not (isinstance(steps[0], HostWork) and steps[0].name == LATE):
-            walk.step(steps)
-    return int(walk.clock[0])
+    walk = _Walk(group, variants)
+    for step in first.steps:
+        walk.step(step)
+    return [int(clock) for clock in walk.clock[:, 0]]
 
 
 class _Walk:
-    """Clocks of all ranks, moved through the plan step by step."""
+    """Clocks of all ranks in all variants, moved through the plan step by step."""
 
-    def __init__(self, np: Any, ranks: int, threaded: bool, depth: int, host_scale: float, device_scale: float) -> None:
+    def __init__(self, group: RankPlans, variants: Sequence[Variant]) -> None:
+        import numpy as np
+
         self._np = np
-        self._host_scale = host_scale
-        self._device_scale = device_scale
-        self.clock = np.zeros(ranks, np.int64)
-        self._launcher = np.zeros(ranks, np.int64)
-        self._free = np.full(ranks, _NEVER, np.int64)
-        self._threaded = threaded
-        self._depth = depth
-        self._begun: list[Any] = []  # when the launch thread began with each entry
-        self._waiting: list[tuple[Sequence[Launch], Any]] = []
-        self._recorded: dict[str, Any] = {}
+        shape = len(variants), len(group)
+        host_scales = [v.host for v in variants]
+        host = _scaled(group.host_ns, host_scales)
+        for at, step in enumerate(group.first.steps):
+            if isinstance(step, HostWork) and step.name == LATE:  # independent of how fast the hosts are
+                host[at] = group.host_ns[at] * np.array([[v.late] for v in variants])
+        self._host = iter(host)
+        self._launch = iter(_scaled(group.launch_ns, host_scales))
+        self._kernels = iter(_scaled(group.kernel_ns, [v.device for v in variants]))
+        self.clock: Clocks = np.zeros(shape, np.int64)
+        self._launcher: Clocks = np.zeros(shape, np.int64)
+        self._free: Clocks = np.full(shape, _NEVER, np.int64)
+        self._threaded, self._depth = group.first.launch_thread, group.first.queue_depth
+        self._begun: list[Clocks] = []  # when the launch thread began with each entry
+        self._waiting: list[tuple[Launch, Clocks]] = []
+        self._recorded: dict[str, Clocks] = {}
 
-    def step(self, steps: Sequence[Any]) -> None:
-        np, kind = self._np, type(steps[0])
-        if kind is Issue:
-            launched = [s.launch for s in steps]
-            self.clock = self.clock + self._host([launch.host_ns for launch in launched])
-            ready = self._through_queue(self._host([launch.launch_ns for launch in launched]))
-            self._waiting.append((launched, ready))
-            return
-        begins = kind is HostWork and steps[0].name == LATE  # independent of how fast the hosts are
-        host = np.array([s.host_ns for s in steps]) if begins else self._host([s.host_ns for s in steps])
-        if kind is Synchronize:
+    def step(self, step: HostStep) -> None:
+        host = next(self._host)
+        if isinstance(step, Synchronize):
             self._resolve()
-            self.clock = np.maximum(np.maximum(self.clock, self._launcher), self._free) + host
-            return
+            self.clock = self._np.maximum(self._np.maximum(self.clock, self._launcher), self._free)
         self.clock = self.clock + host
-        if kind is Update:
-            self._recorded[steps[0].records] = self.clock
-        elif kind is Replay:
-            ready = self._through_queue(self._host([s.launch_ns for s in steps])) + steps[0].start_ns
-            self._waiting += [(launched, ready) for launched in zip(*(s.launches for s in steps), strict=True)]
+        if isinstance(step, Issue):
+            self._waiting.append((step.launch, self._through_queue()))
+        elif isinstance(step, Replay):
+            ready = self._through_queue() + step.start_ns
+            self._waiting += [(launch, ready) for launch in step.launches]
+        elif isinstance(step, Update):
+            self._recorded[step.records] = self.clock
 
-    def _host(self, ns: list[int]) -> Any:
-        return self._scaled(ns, self._host_scale)
-
-    def _scaled(self, ns: list[int], scale: float) -> Any:
-        """Whole nanoseconds of each rank."""
-        array = self._np.array(ns)
-        return array if scale == 1.0 else self._np.rint(array * scale).astype(self._np.int64)
-
-    def _through_queue(self, launch_ns: Any) -> Any:
+    def _through_queue(self) -> Clocks:
         """When the launch thread has handed the entry over; without one, when the Python thread is through."""
+        launch = next(self._launch)
         if not self._threaded:
             return self.clock
         if len(self._begun) >= self._depth:
             self.clock = self._np.maximum(self.clock, self._begun[-self._depth])
         begin = self._np.maximum(self.clock, self._launcher)
         self._begun.append(begin)
-        self._launcher = begin + launch_ns
+        self._launcher = begin + launch
         return self._launcher
 
     def _resolve(self) -> None:
         """Run the kernels issued so far: events they wait for are recorded by now."""
-        np, free = self._np, self._free
-        for launched, ready in self._waiting:
-            first = launched[0]
-            start = np.maximum(ready, free + first.gap_ns)
-            for event in first.waits:
-                start = np.maximum(start, self._recorded[event])
-            if first.meet:
-                start = np.full_like(start, start.max())
-            free = start + self._scaled([launch.kernel.duration_ns for launch in launched], self._device_scale)
-            for event in first.records:
+        maximum, free, kernels = self._np.maximum, self._free, self._kernels
+        for launch, ready in self._waiting:
+            start = maximum(ready, free + launch.gap_ns)
+            for event in launch.waits:
+                start = maximum(start, self._recorded[event])
+            if launch.meet:
+                start = start.max(axis=1, keepdims=True)
+            free = start + next(kernels)
+            for event in launch.records:
                 self._recorded[event] = free
         self._free = free
         self._waiting = []
+
+
+def _scaled(ns: Clocks, scales: Sequence[float]) -> Clocks:
+    """Whole nanoseconds of shape (places, variants, ranks) from those of (places, ranks)."""
+    import numpy as np
+
+    return np.stack([ns if scale == 1.0 else np.rint(ns * scale).astype(np.int64) for scale in scales], axis=1)

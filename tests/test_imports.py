@@ -6,7 +6,7 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -63,10 +63,10 @@ def imported_modules(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, module.partition(".")[0]
 
 
-def heavy_imports(code: str, root: Path) -> list[str]:
+def heavy_imports(code: str, root: Path, heavy: Iterable[str] = HEAVY) -> list[str]:
     """The heavy modules that `code` asks for when it runs in a fresh interpreter, installed or not."""
     done = subprocess.run(
-        [sys.executable, "-c", WATCH_IMPORTS, ",".join(sorted(HEAVY)), code],
+        [sys.executable, "-c", WATCH_IMPORTS, ",".join(sorted(heavy)), code],
         cwd=root,
         capture_output=True,
         text=True,
@@ -115,6 +115,12 @@ def test_importing_asks_for_nothing_heavy(module: str, root: Path) -> None:
 def test_predicting_a_scenario_asks_for_nothing_heavy(root: Path) -> None:
     run = "import cli; sys.argv = ['whatif', 'run', 'scenarios/qwen3_8b_decode.yaml']; cli.main()"
     assert heavy_imports(run, root) == []
+
+
+@pytest.mark.parametrize(("scenario", "needed"), [("qwen3_8b_decode", False), ("qwen3_8b_tp2_decode", True)])
+def test_only_ranks_that_wait_for_each_other_need_numpy(scenario: str, needed: bool, root: Path) -> None:
+    run = f"import cli; sys.argv = ['whatif', 'run', '{scenario}']; cli.main()"
+    assert ("numpy" in heavy_imports(run, root, ["numpy"])) == needed
 
 
 def test_a_heavy_import_is_seen_even_where_it_is_not_installed(root: Path) -> None:

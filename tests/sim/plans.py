@@ -86,8 +86,9 @@ GREEDY = st.sampled_from([0.0, 0.2, 0.5, 0.7, 1.0])
 class _Drawing:
     """A plan that is being drawn: its steps, what they have recorded, updates that captured kernels wait for."""
 
-    def __init__(self, draw: st.DrawFn, share, *, wild: bool) -> None:
+    def __init__(self, draw: st.DrawFn, share, *, wild: bool, streams: int) -> None:
         self.draw = draw
+        self.streams = streams
         self.share = share
         self.wild = wild
         self.threaded = draw(st.booleans())
@@ -110,7 +111,7 @@ class _Drawing:
         return launch(
             f"k{here}.{number}",
             draw(NS),
-            stream=draw(st.integers(0, STREAMS - 1)),
+            stream=draw(st.integers(0, self.streams - 1)),
             waits=tuple(waits),
             records=records,
             host_ns=draw(NS),
@@ -150,13 +151,13 @@ class _Drawing:
 
 
 @st.composite
-def plans(draw: st.DrawFn, share=MODEST, *, wild: bool = False) -> Plan:
-    """A random plan of up to 12 steps, on three streams, with events, replays, updates and synchronises.
+def plans(draw: st.DrawFn, share=MODEST, *, wild: bool = False, streams: int = STREAMS) -> Plan:
+    """A random plan of up to 12 steps, on up to three streams, with events, replays, updates and synchronises.
 
     A kernel waits for records earlier in program order, or for updates that follow before the next synchronise.
     `wild` plans also wait for anything else, so that some of them can never end.
     """
-    drawing = _Drawing(draw, share, wild=wild)
+    drawing = _Drawing(draw, share, wild=wild, streams=streams)
     for _ in range(draw(st.integers(1, 12))):
         drawing.step()
     drawing.keep_promises()

@@ -11,6 +11,7 @@ import pytest
 from scenarios.batches import reported_batch
 from scenarios.catalogue import op_type_of, work_of
 from scenarios.hf_config import load_model
+from scenarios.lowering.parallel import shard
 from scenarios.model import Model
 from scenarios.schema import Scenario
 from sim.explain import Diagnosis, advise, diagnose, kernel_rows
@@ -18,7 +19,7 @@ from sim.gains import gains_of
 from sim.hardware.profile import load_hardware
 from sim.plan import KernelTime, Launch
 from sim.played import launches
-from sim.predict import Case, Prediction, plans_of, predict
+from sim.predict import Case, Prediction, exposure_of, plans_of, predict
 from tests.scenarios.making import TINY, bare, scenario
 from tests.sim.hardware_maker import hardware
 
@@ -101,6 +102,78 @@ def test_the_evidence_is_one_sentence_without_a_gap(graph: str) -> None:
     assert 40 < len(evidence) < 400
     assert "\n" not in evidence
     assert not {"nan", "inf", "None"} & set(evidence.replace("-", " ").split())
+
+
+# ---- who is waited for ----
+
+#: Nothing varies from rank to rank but when each begins.
+LATE = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__rank_skew_us=1.0)
+
+
+def waiting(monkeypatch: pytest.MonkeyPatch, *late_us: int) -> Prediction:
+    """A captured step of as many ranks as numbers, each of which begins that much later than it could."""
+    monkeypatch.setattr("sim.host.late_ns", lambda *_: tuple(1000 * us for us in late_us))
+    exposure_of.cache_clear()
+    ranks = len(late_us)
+    made = scenario(
+        model="Qwen3-8B", workload__batch=4, optimizations__graph="aclgraph", engine__tensor_parallel_size=ranks
+    )
+    return predicted(made, shard(QWEN3_8B, ranks), LATE)
+
+
+def test_one_late_rank_is_named_with_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = waiting(monkeypatch, 0, 0, 0, 0, 0, 30_000, 0, 0)
+    assert found.waits_ns == {5: 30_000_000}
+    diagnosis = diagnose(found)
+    assert diagnosis.name == "communication-bound"
+    step = found.step
+    assert step.communication_wait_ns == 30_000_000
+    transfer_ns = step.communication_ns - 30_000_000
+    share = 30_000_000 / step.communication_ns
+    assert 0.5 < share < 1
+    assert transfer_ns == sum(k.kernel.duration_ns for k in launches(found.plan) if k.meet)
+    assert diagnosis.evidence.endswith(f"; {share:.0%} of it is waiting for rank 5 (30.00 ms)")
+
+
+def test_ranks_that_are_late_alike_are_counted_and_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = waiting(monkeypatch, 0, 0, 0, 30_000, 0, 30_000, 30_000, 0)
+    assert found.waits_ns == dict.fromkeys((3, 5, 6), 10_000_000)
+    share = 30_000_000 / found.step.communication_ns
+    assert diagnose(found).evidence.endswith(
+        f"; {share:.0%} of it is waiting for 3 ranks (30.00 ms), {share / 3:.0%} each"
+    )
+
+
+def test_the_last_rank_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = waiting(monkeypatch, 30_000, 0, 0, 0)
+    assert (found.waits_ns, found.step.communication_wait_ns) == ({}, 0)
+
+
+@pytest.mark.parametrize(
+    ("waits_us", "hidden_us", "said"),
+    [
+        ({5: 7400}, 0, "74% of it is waiting for rank 5 (7.40 ms)"),
+        ({1: 1000, 5: 6400}, 0, "64% of it is waiting for rank 5 (6.40 ms), 10% for others"),
+        ({1: 30, 5: 6400}, 0, "64% of it is waiting for rank 5 (6.40 ms)"),
+        ({1: 2000, 5: 3000, 7: 2000}, 0, "70% of it is waiting for 3 ranks (7.00 ms), most for rank 5 (30%)"),
+        ({1: 3700, 5: 3700}, 0, "74% of it is waiting for 2 ranks (7.40 ms), 37% each"),
+        ({1: 3000, 5: 2900, 7: 1500}, 0, "74% of it is waiting for 3 ranks (7.40 ms), 30% each for 2 of them"),
+        ({5: 7400}, 1000, "74% of all time in collectives is waiting for rank 5 (7.40 ms)"),
+        ({}, 0, "their transfers take all of it"),
+    ],
+)
+def test_what_is_said_of_waits(
+    monkeypatch: pytest.MonkeyPatch, waits_us: dict[int, int], hidden_us: int, said: str
+) -> None:
+    found = waiting(monkeypatch, 0, 0)
+    step = replace(
+        found.step, communication_ns=10_000_000, communication_not_overlapped_ns=10_000_000 - 1000 * hidden_us,
+        communication_wait_ns=1000 * sum(waits_us.values()),
+    )  # fmt: skip
+    waits = {rank: 1000 * us for rank, us in waits_us.items()}
+    diagnosis = diagnose(replace(found, step=step, waits_ns=waits))
+    assert diagnosis.name == "communication-bound"
+    assert diagnosis.evidence.endswith(f"in collectives that nothing hides; {said}")
 
 
 # ---- kernels ----

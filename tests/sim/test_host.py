@@ -10,7 +10,8 @@ from scenarios.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.work import Work
 from sim import engine
 from sim.hardware.profile import Hardware
-from sim.host import Conditions, host_costs_ns, jitter, make_plan, scaled
+from sim.host import Conditions, host_costs_ns, make_plan, scaled
+from sim.luck import jitter
 from sim.plan import HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
 from sim.played import check, launches
 from tests.scenarios.making import bare, program, scenario, switched

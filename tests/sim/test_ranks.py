@@ -12,6 +12,7 @@ from scenarios.timeline import step_time
 from sim import engine, ranks
 from sim.plan import HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
 from sim.played import SimulationStuck, timeline
+from sim.predict import waits_by_rank
 
 
 def kernel(duration_ns: int, communication: bool = False) -> KernelTime:
@@ -125,12 +126,40 @@ def test_the_vector_recurrence_equals_the_engine(plans: list[Plan]) -> None:
     assert ranks.total_ns(plans) == engine.times_of_ranks(plans)[0].end_ns
 
 
+@settings(max_examples=150)
+@given(groups())
+def test_a_lone_stream_runs_ahead_of_the_clock_and_changes_nothing(plans: list[Plan]) -> None:
+    ahead = engine.times_of_ranks(plans)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sim.engine.one_stream", lambda _: False)
+        assert engine.times_of_ranks(plans) == ahead
+
+
 @given(groups())
 def test_a_collective_starts_together_and_never_before_its_last_rank(plans: list[Plan]) -> None:
     played = engine.times_of_ranks(plans)
     for number in played[0].arrivals:
         starts = {it.kernels[number][0] for it in played}
         assert starts == {max(it.arrivals[number] for it in played)}
+
+
+def late(ns: int) -> Plan:
+    """Two collectives of 30 ns, each after a kernel of `ns`."""
+    return eager(launch(0, ns), launch(1, 30, "first"), launch(2, ns), launch(3, 30, "second"))
+
+
+def test_a_wait_counts_for_the_rank_that_came_last() -> None:
+    plans = [late(ns) for ns in (100, 100, 400, 300)]
+    assert waits_by_rank(engine.times_of_ranks(plans)) == {2: 600}
+    # The one that all wait for waits for nobody.
+    played = engine.times_of_ranks(plans)
+    assert waits_by_rank([played[2], *played[:2], played[3]]) == {}
+
+
+def test_ranks_that_come_last_together_share_the_wait() -> None:
+    # Twice 301 ns for three ranks: 100 each, and the odd one is the first's.
+    plans = [late(ns) for ns in (100, 401, 401, 401)]
+    assert waits_by_rank(engine.times_of_ranks(plans)) == {1: 202, 2: 200, 3: 200}
 
 
 def test_several_streams_are_the_engines_business() -> None:

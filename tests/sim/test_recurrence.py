@@ -46,6 +46,17 @@ def test_a_plan_that_cannot_end_stops_both_with_the_same_words(plan: Plan) -> No
 
 
 @settings(max_examples=400)
+@given(plans(GREEDY, wild=True, streams=1))
+def test_a_lone_stream_that_runs_ahead_of_the_clock_changes_nothing(plan: Plan) -> None:
+    """The engine's own short cut against its general way, and against the recurrence."""
+    ahead = outcome(engine.times, plan)
+    assert ahead == outcome(recurrence.times, plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sim.engine.one_stream", lambda _: False)
+        assert outcome(engine.times, plan) == ahead
+
+
+@settings(max_examples=400)
 @given(plans(GREEDY))
 def test_with_contention_the_recurrence_says_so_and_bounds_the_engine(plan: Plan) -> None:
     ours, theirs = recurrence.times(plan), engine.times(plan)

@@ -1,0 +1,57 @@
+"""The luck of a step: seeded factors of host calls and kernels, and how late each rank begins.
+
+Factors hang on the seed, the rank and the name of an op, and not on its place, so an op that survives a rewrite keeps
+its luck and two what-ifs differ only by what was rewritten.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import exp, log1p
+from random import Random
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:  # a rank alone needs no numpy
+    from numpy import float64
+    from numpy.typing import NDArray
+
+
+def named(name: str, rank: int) -> str:
+    """The name that the luck of `rank` hangs on. Rank 0 has the luck of a rank alone."""
+    return f"rank {rank} {name}" if rank else name
+
+
+@lru_cache(maxsize=4096)
+def jitter(seed: int, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
+    """`repeat` log-normal factors with mean 1 for the calls of one op, one a layer."""
+    return tuple(_factors(seed, name, repeat, sigma))
+
+
+@lru_cache(maxsize=1024)
+def jitter_of_ranks(seed: int, name: str, repeat: int, sigma: float, ranks: int) -> NDArray[float64]:
+    """The same for each of `ranks`, of shape (repeat, ranks); not to be written to."""
+    import numpy as np
+
+    return np.array([_factors(seed, named(name, rank), repeat, sigma) for rank in range(ranks)]).T
+
+
+def _factors(seed: int, name: str, repeat: int, sigma: float) -> list[float]:
+    if sigma == 0:
+        return [1.0] * repeat
+    gauss, mean = Random(crc32(f"{seed}/{name}".encode())).gauss, -sigma * sigma / 2
+    return [exp(gauss(mean, sigma)) for _ in range(repeat)]
+
+
+@lru_cache(maxsize=64)
+def late_ns(seed: int, ranks: int, mean_us: float) -> tuple[int, ...]:
+    """How much later than rank 0 each rank begins.
+
+    The others share out the quantiles of an exponential distribution with that mean: who is last hangs on the seed, how
+    late the last one is does not.
+    """
+    order = sorted(range(1, ranks), key=lambda rank: (crc32(f"{seed}/late {rank}".encode()), rank))
+    late = [0] * ranks
+    for place, rank in enumerate(order):
+        late[rank] = round(-1000 * mean_us * log1p(-(place + 0.5) / len(order)))
+    return tuple(late)

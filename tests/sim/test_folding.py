@@ -1,0 +1,79 @@
+"""Ranks that are alike cost no more than one: folding them changes no byte of any answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scenarios.batches import reported_batch
+from scenarios.hf_config import load_model
+from scenarios.lowering.parallel import shard
+from scenarios.trace import trace_text
+from sim import engine, ranks
+from sim.explain import advise, diagnose
+from sim.gains import gains_of
+from sim.host import make_plans
+from sim.predict import Case, cold_start, exposure_of, plans_of, predict, program_of, ranks_played
+from sim.result import run_result
+from tests.scenarios.making import scenario
+from tests.sim.hardware_maker import hardware
+
+#: Nothing in it varies from rank to rank; costs that are no round numbers.
+ALIKE = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__aten_python_us=17.12345, host__launch_us=9.87651)
+
+
+def case(ranks_: int, **settings: object) -> Case:
+    made = scenario(
+        model="Qwen3-32B", hardware="atlas_a3_die", workload__batch=16, engine__tensor_parallel_size=ranks_, **settings
+    )
+    return Case(made, shard(load_model("Qwen3-32B"), ranks_), ALIKE)
+
+
+def answer(it: Case) -> str:
+    """All that `whatif run` writes, the trace included."""
+    for memory in (program_of, exposure_of, cold_start):
+        memory.cache_clear()
+    found = predict(it)
+    gains = gains_of(it)
+    result = run_result(found, diagnose(found), gains, advise(found, gains), "folded")
+    return json.dumps(result) + trace_text(found.timeline)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizations__graph": "aclgraph"},
+        {"workload__phase": "prefill", "workload__input_tokens": 64, "engine__sequence_parallel": True},
+    ],
+)
+def test_folding_changes_no_byte_of_the_answer(monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]) -> None:
+    it = case(4, **settings)
+    assert ranks_played(it) == 1
+    folded = answer(it)
+    monkeypatch.setattr("sim.predict.ranks_played", lambda it: it.model.tensor_parallel)
+    assert len(plans_of(it, reported_batch(it.scenario))) == 4
+    assert answer(it) == folded
+
+
+@pytest.mark.parametrize("graph", ["eager", "aclgraph"])
+def test_64_ranks_that_are_alike_play_as_one(graph: str) -> None:
+    it = case(64, optimizations__graph=graph)
+    batch = reported_batch(it.scenario)
+    (plan,) = plans_of(it, batch)
+    alone = engine.times(plan)
+    conditions = it.conditions
+    many = make_plans(
+        program_of(it.scenario, it.model, batch), ALIKE, type(conditions)(conditions.task_queue_enable, ranks=64)
+    )
+    assert len(many) == 64
+    for played in engine.times_of_ranks(many):
+        assert played == alone
+    assert ranks.total_ns(many) == alone.end_ns
+
+
+def test_any_luck_forbids_folding() -> None:
+    for where in ("host__jitter_sigma", "kernel__jitter_sigma", "host__rank_skew_us"):
+        quiet = {"kernel__jitter_sigma": 0.0} | {where: 0.1}
+        it = Case(case(4).scenario, case(4).model, hardware("atlas_a3_die", **quiet))
+        assert ranks_played(it) == 4, where
