@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from scenarios.batches import captured_size
 from scenarios.errors import ScenarioError
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.parallel import parallelize
 from scenarios.lowering.step import Step
 from scenarios.model import Model
-from scenarios.passes import PASSES, Context
+from scenarios.passes import PASSES, Context, Pass
 from scenarios.program import Batch, DType, Program
 from scenarios.schema import Scenario
 
@@ -84,19 +86,35 @@ def build(scenario: Scenario, model: Model, batch: Batch) -> Program:
     if mode != scenario.optimizations.graph:
         optimizations = scenario.optimizations.model_copy(update={"graph": mode})
         scenario = scenario.model_copy(update={"optimizations": optimizations})
-    context = Context(scenario, model, activation_dtype(scenario, model))
+    return _rewritten(scenario, model, batch, rows, PASSES)
+
+
+def _rewritten(scenario: Scenario, model: Model, batch: Batch, rows: int, passes: Sequence[Pass]) -> Program:
+    """`batch` lowered to `rows` rows, with those of `passes` that are on."""
+    act = activation_dtype(scenario, model)
     ranks = model.tensor_parallel
     scattered = scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS
     if scenario.engine.sequence_parallel:
         rows = -(-rows // ranks) * ranks  # the engine pads whether or not this step is scattered
     step = Step(
-        model, batch, context.act, scenario.longest_request_tokens, rows, scenario.workload.expert_skew,
-        scenario.protocol.seed,
-    )  # fmt: skip
+        model, batch, act, scenario.longest_request_tokens, rows, scenario.workload.expert_skew, scenario.protocol.seed
+    )
     program = lower(step, scenario.workload.sampling)
     if ranks > 1:
         program = parallelize(program, model, scattered)
-    for item in PASSES:
+    for done, item in enumerate(passes):
         if item.is_on(scenario) and not item.idle(model):
+            context = Context(scenario, model, act, _parts(scenario, model, program.batch, rows, passes[:done]))
             program = item.rewrite(program, context)
     return program
+
+
+def _parts(
+    scenario: Scenario, model: Model, whole: Batch, rows: int, passes: Sequence[Pass]
+) -> Callable[[Batch], Program]:
+    """How a part of `whole` is built; it has its share of the padding."""
+
+    def part(batch: Batch) -> Program:
+        return _rewritten(scenario, model, batch, -(-rows * batch.tokens // whole.tokens), passes)
+
+    return part

@@ -18,10 +18,7 @@ from scenarios.schema import Scenario
 #: Settings that the simulation does not follow yet: any value but the default is refused rather than ignored.
 NOT_MODELLED = (
     "engine.pipeline_parallel_size",
-    "optimizations.overlap.streams",
-    "optimizations.overlap.micro_batches",
     "optimizations.overlap.comm_chunks",
-    "optimizations.overlap.shared_expert_stream",
 )
 
 #: Prefill steps that are listed at most; a request's TTFT is their sum.

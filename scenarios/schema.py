@@ -132,8 +132,8 @@ class KvCache(Part):
 class Overlap(Part):
     """What may run beside what."""
 
-    streams: Annotated[int, Field(ge=1, le=8, strict=True)] = 1
-    """Compute streams."""
+    streams: Annotated[int, Field(ge=1, le=2, strict=True)] = 1
+    """Compute streams of attention's preparation: 2 puts keys and values beside the query."""
     micro_batches: Annotated[int, Field(ge=1, le=8, strict=True)] = 1
     """Micro-batches of a dual pipeline: one computes while the other communicates."""
     comm_chunks: Annotated[int, Field(ge=1, le=64, strict=True)] = 1

@@ -136,25 +136,28 @@ class SharedEngines:
 
 
 class Meeting:
-    """Where `ranks` ranks meet for each collective: it starts when the last of them arrives."""
+    """Where ranks meet for each collective, all or neighbouring ones: it starts when the last of them arrives."""
 
     def __init__(self, env: Environment, ranks: int) -> None:
         self._env = env
         self._ranks = ranks
-        self._open: dict[str, tuple[int, Event]] = {}
+        #: By name and group: ranks that are still to come, and what they set off.
+        self._open: dict[tuple[str, int], tuple[int, Event]] = {}
 
-    def arrive(self, name: str) -> Event:
-        """One rank is ready for collective `name`; the event triggers when all are."""
-        count, event = self._open.pop(name, (0, Event(self._env)))
-        count += 1
-        if count == self._ranks:
+    def arrive(self, name: str, rank: int, among: int) -> Event:
+        """`rank` is ready for collective `name` of its group of `among` ranks (0: all); the event triggers when all
+        are."""
+        size = among or self._ranks
+        key = name, rank // size
+        missing, event = self._open.pop(key, (size, Event(self._env)))
+        if missing == 1:
             return event.succeed()
-        self._open[name] = count, event
+        self._open[key] = missing - 1, event
         return event
 
     def missing(self) -> dict[str, int]:
         """Collectives that some ranks wait in, and how many ranks have not come."""
-        return {name: self._ranks - count for name, (count, _) in self._open.items()}
+        return {name: missing for (name, _), (missing, _) in self._open.items()}
 
 
 class Device:
@@ -171,10 +174,12 @@ class Device:
         played: Played,
         ended: Callable[[int], None],
         meeting: Meeting,
+        rank: int,
         alone: bool,
     ) -> None:
         self._env = env
         self._meeting = meeting
+        self._rank = rank
         self._durations = durations
         self._arrivals = played.arrivals
         self._engines = SharedEngines(env)
@@ -269,4 +274,4 @@ class Device:
             yield from self._until(self._recorded[event])
         if launch.meet:
             self._arrivals[number] = now_ns(self._env)
-            yield self._meeting.arrive(launch.meet)
+            yield self._meeting.arrive(launch.meet, self._rank, launch.among)

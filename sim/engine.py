@@ -56,7 +56,7 @@ def times_of_ranks(plans: Sequence[Plan]) -> list[Played]:
     ranks = list(timed(plans))
     for plan in {id(plan): plan for plan, _ in ranks}.values():
         check(plan)
-    hosts = [_Host(env, plan, times, meeting) for plan, times in ranks]
+    hosts = [_Host(env, plan, times, meeting, rank) for rank, (plan, times) in enumerate(ranks)]
     env.run()
     for rank, ((plan, _), host) in enumerate(zip(ranks, hosts, strict=True)):
         if host.outstanding:
@@ -75,12 +75,12 @@ def one_stream(plan: Plan) -> bool:
 class _Host:
     """Python thread and launch thread of one rank, and the device that they feed."""
 
-    def __init__(self, env: Environment, plan: Plan, times: Times, meeting: Meeting) -> None:
+    def __init__(self, env: Environment, plan: Plan, times: Times, meeting: Meeting, rank: int) -> None:
         self._env = env
         self._plan = plan
         self._times = times
         self.played = Played([], [], [(0, 0)] * len(times.kernels))
-        self.device = Device(env, times.kernels, self.played, self._ended, meeting, one_stream(plan))
+        self.device = Device(env, times.kernels, self.played, self._ended, meeting, rank, one_stream(plan))
         #: Kernels issued and not ended.
         self.outstanding = 0
         #: Name of the Synchronize step in which the Python thread waits.

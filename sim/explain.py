@@ -11,7 +11,7 @@ from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
-from sim.gains import Gains, on_value, with_needs, without
+from sim.gains import Gains, on_value, passes_for, with_needs, without
 from sim.plan import Bound, Issue, Launch, Replay
 from sim.played import launches
 from sim.predict import Prediction, check, step_ns
@@ -252,7 +252,7 @@ def advise(prediction: Prediction, gains: Gains) -> tuple[Advice, ...]:
     """What to try next, the largest predicted gain first: what is off and gains, and what is on and loses."""
     scenario, model = prediction.case.scenario, prediction.case.model
     found: list[Advice] = []
-    for item, gain in zip(PASSES, gains.gains, strict=True):
+    for item, gain in zip(passes_for(model), gains.gains, strict=True):
         if gain.state == "off" and gain.verdict == "gain":
             tried = set_switch(with_needs(item, scenario), item.switch, on_value(item, scenario))
             why = gain.title + (", with what it needs" if gain.reason else "")

@@ -21,6 +21,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scenarios.catalogue import CATALOGUE, op_type_of, work_of
+from scenarios.op_work import placed
 from scenarios.program import Block, Op, Program
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
@@ -153,24 +154,33 @@ class _Builder:
         priced = []
         for kind, op in zip(before, block.ops, strict=False):
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
-            kernel = price(work_of(op), self.hw, kind == op.kind == "rms_norm")
-            kernel = scaled(kernel, self.conditions.device_scale)
+            twin = kind == op.kind == "rms_norm"
+            nominal = self.nominal(op, block.repeat, self.conditions.rank, twin)
             luck = self._luck(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
             costs = host_costs_ns(op, self.hw, queue)
-            priced.append(_Priced(op, op_type_of(op), kernel, *costs, luck, self._kernels(op, kernel, block.repeat)))
+            priced.append(_Priced(op, op_type_of(op), nominal[0], *costs, luck, self._kernels(op, nominal)))
         self.blocks.append((block, priced))
         return priced
 
     def _luck(self, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
         return jitter(self.conditions.seed, named(name, self.conditions.rank), repeat, sigma)
 
-    def _kernels(self, op: Op, kernel: KernelTime, repeat: int) -> tuple[KernelTime, ...]:
-        """The kernel's time in each repetition: one and the same, or with the rank's luck where others wait for it."""
-        if not self.varies(kernel):
-            return (kernel,) * repeat
-        luck = self._luck(f"kernel {op.name}", repeat, self.hw.kernel.jitter_sigma)
-        nominal, rest, spread_ns = kernel.duration_ns, _fields_after_duration(kernel), self.spread_ns(kernel)
-        return tuple(KernelTime(max(1, round(nominal + (f - 1) * spread_ns)), *rest) for f in luck)
+    def nominal(self, op: Op, repeat: int, rank: int, twin: bool = False) -> tuple[KernelTime, ...]:
+        """The kernel in each repetition, before luck: one and the same, but where tokens choose their experts."""
+        scale = self.conditions.device_scale
+        if not CATALOGUE[op.kind].routed:
+            return (scaled(price(work_of(op), self.hw, twin), scale),) * repeat
+        return tuple(scaled(price(work_of(placed(op, n, rank)), self.hw), scale) for n in range(repeat))
+
+    def _kernels(self, op: Op, nominal: tuple[KernelTime, ...]) -> tuple[KernelTime, ...]:
+        """The kernel's time in each repetition, with the rank's luck where others wait for it."""
+        if not self.varies(nominal[0]):
+            return nominal
+        luck = self._luck(f"kernel {op.name}", len(nominal), self.hw.kernel.jitter_sigma)
+        return tuple(
+            KernelTime(max(1, round(it.duration_ns + (f - 1) * self.spread_ns(it))), *_fields_after_duration(it))
+            for f, it in zip(luck, nominal, strict=True)
+        )
 
     def varies(self, kernel: KernelTime) -> bool:
         """Whether the kernel's time has luck of its own: not where no other rank would wait for it."""
@@ -179,7 +189,11 @@ class _Builder:
 
     def spread_ns(self, kernel: KernelTime) -> float:
         """What a factor above or below 1 multiplies."""
-        return min(kernel.duration_ns, 1000 * self.hw.kernel.jitter_cap_us)
+        return min(kernel.duration_ns, self.spread_cap_ns)
+
+    @property
+    def spread_cap_ns(self) -> float:
+        return 1000 * self.hw.kernel.jitter_cap_us
 
     def host_luck(self, name: str, repeat: int) -> NDArray[float64]:
         """`_luck` of host calls on all ranks, of shape (repeat, ranks)."""
@@ -190,10 +204,17 @@ class _Builder:
         """`_kernels` on all ranks, ns, of shape (repeat, ranks)."""
         import numpy as np
 
-        it, kernel = self.conditions, item.kernel
-        luck = jitter_of_ranks(it.seed, f"kernel {item.op.name}", repeat, self.hw.kernel.jitter_sigma, it.ranks)
-        times = np.rint(kernel.duration_ns + (luck - 1) * self.spread_ns(kernel))
-        return np.maximum(times, 1).astype(np.int64)
+        it = self.conditions
+        sigma = self.hw.kernel.jitter_sigma if self.varies(item.kernel) else 0.0
+        luck = jitter_of_ranks(it.seed, f"kernel {item.op.name}", repeat, sigma, it.ranks)
+        if not CATALOGUE[item.op.kind].routed:
+            spread = self.spread_ns(item.kernel)
+            times = item.kernel.duration_ns + (luck - 1) * spread
+        else:  # each rank holds other experts
+            ranks = [[kernel.duration_ns for kernel in self.nominal(item.op, repeat, rank)] for rank in range(it.ranks)]
+            own = np.array(ranks).T
+            times = own + (luck - 1) * np.minimum(own, self.spread_cap_ns)
+        return np.maximum(np.rint(times), 1).astype(np.int64)
 
     def _launch(self, priced: _Priced, layer: int, captured: bool, waits: tuple[str, ...] = ()) -> Launch:
         op, kernel, graph = priced.op, priced.kernels[layer], self.hw.graph
@@ -209,12 +230,15 @@ class _Builder:
         luck = priced.luck[layer]
         index = self._index
         self._index += 1
-        meet = f"{op.name} {index}" if kernel.accelerator == "COMMUNICATION" else ""
+        meets = kernel.accelerator == "COMMUNICATION"
+        group = op.attr("ranks", 0) if meets else 0
+        assert isinstance(group, int)
+        among = group if group < self.conditions.ranks else 0
         return Launch(
             index, layer, op.name, op.kind, priced.op_type, kernel, op.stream, waits, records,
             0 if captured else self._ns(priced.host_ns * luck),
             0 if captured else self._ns(priced.launch_ns * luck),
-            round(gap_ns), meet,
+            round(gap_ns), f"{op.name} {index}" if meets else "", among,
         )  # fmt: skip
 
     def _record(self, event: str) -> str:
@@ -230,7 +254,7 @@ class _Builder:
                 yield Issue(self._launch(item, layer, captured=False))
                 if where == "op":
                     yield Synchronize("synchronize", wait_ns)
-            if where == "layer" and block.name == "layers":
+            if where == "layer" and block.is_layer:
                 yield Synchronize("synchronize", wait_ns)
 
     def _replay(self, blocks: list[Block]) -> Iterable[HostStep]:
@@ -243,7 +267,8 @@ class _Builder:
                 for item in priced:
                     gates: tuple[str, ...] = ()
                     if item.op.kind == "attention" and self._program.graph in PARAMETER_UPDATES:
-                        gates = (f"update {item.op.name} {layer}",)
+                        name = item.op.name if block.name == "layers" else f"{block.name} {item.op.name}"
+                        gates = (f"update {name} {layer}",)
                         self.updates.append((block, layer))
                         luck = self._luck("update", block.repeat, hw.host.jitter_sigma)[layer]
                         update_ns = self._ns(hw.host.attention_update_us * 1000 * luck)
@@ -273,7 +298,7 @@ def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:
         end = begin + block.repeat * len(priced)
         for place, item in enumerate(priced):
             rows = range(begin + place, end, len(priced))  # this op's kernels, one a layer
-            if builder.varies(item.kernel):
+            if builder.varies(item.kernel) or CATALOGUE[item.op.kind].routed:
                 kernels[rows] = builder.kernels_ns(item, block.repeat)
             if not block.captured:
                 luck = builder.host_luck(item.op.name, block.repeat)

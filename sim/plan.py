@@ -44,7 +44,8 @@ class Launch:
     index and layer: as in the Program. waits and records: event names, unique within a plan. host_ns: the Python thread
     (dispatch, and launch too where there is no launch thread). launch_ns: the launch thread (0 without one). gap_ns:
     idle time of the stream between the end of the kernel before and this one's start, paid only if both were already
-    queued. meet: of a collective, the name under which the ranks meet; it starts when the last of them is ready.
+    queued. meet: of a collective, the name under which the ranks meet; it starts when the last of them is ready. among:
+    neighbouring ranks that meet (0: all of the step), as the groups of tensor parallelism do beside each other.
     """
 
     index: int
@@ -60,6 +61,7 @@ class Launch:
     launch_ns: int = 0
     gap_ns: int = 0
     meet: str = ""
+    among: int = 0
 
 
 @dataclass(frozen=True, slots=True)

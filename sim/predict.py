@@ -116,7 +116,7 @@ def predict(case: Case) -> Prediction:
         plan=plans[0],
         timeline=spans,
         step=step_time(spans),
-        waits_ns=waits_by_rank(played),
+        waits_ns=waits_by_rank(plans[0], played),
         exposure=exposure_of(case, batch),
         metrics=_metrics(case, memory),
         memory=memory,
@@ -124,12 +124,13 @@ def predict(case: Case) -> Prediction:
     )
 
 
-def waits_by_rank(played: Sequence[Played]) -> dict[int, int]:
+def waits_by_rank(plan: Plan, played: Sequence[Played]) -> dict[int, int]:
     """Nanoseconds that rank 0 waited in collectives, by the rank that it waited for. Ranks that come last together
     share a wait; a remainder is the first one's."""
     waits: dict[int, int] = {}
+    groups = {number: launch.among for number, launch in enumerate(launches(plan)) if launch.meet}
     for number, arrival in played[0].arrivals.items():
-        arrivals = [it.arrivals[number] for it in played]
+        arrivals = [it.arrivals[number] for it in played[: groups[number] or len(played)]]
         if wait := max(arrivals) - arrival:
             last = [rank for rank, ns in enumerate(arrivals) if ns == arrival + wait]
             for rank in last:
@@ -152,10 +153,11 @@ def plans_of(case: Case, batch: Batch, host_scale: float = 1.0, device_scale: fl
 
 
 def ranks_played(case: Case) -> int:
-    """Ranks that must be played: all of the tensor-parallel group, or one where all are alike and none ever waits."""
-    hw = case.hardware
+    """Ranks that must be played: all that step together, or one where all are alike and none ever waits. Ranks that
+    hold whole experts are never alike."""
+    hw, model = case.hardware, case.model
     alike = hw.host.jitter_sigma == hw.kernel.jitter_sigma == hw.host.rank_skew_us == 0
-    return 1 if alike else case.model.ranks
+    return 1 if alike and not model.expert_parallel else model.ranks
 
 
 def length_ns(plans: Sequence[Plan]) -> int:

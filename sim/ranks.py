@@ -113,12 +113,20 @@ class _Walk:
             for event in launch.waits:
                 start = maximum(start, self._recorded[event])
             if launch.meet:
-                start = start.max(axis=1, keepdims=True)
+                start = _last(start, launch.among)
             free = start + next(kernels)
             for event in launch.records:
                 self._recorded[event] = free
         self._free = free
         self._waiting = []
+
+
+def _last(start: Clocks, among: int) -> Clocks:
+    """When the last of each group of `among` neighbouring ranks (0: of all) is ready, for each of them."""
+    variants, ranks = start.shape
+    groups = start.reshape(variants, -1, among or ranks)
+    last: Clocks = groups.max(axis=2, keepdims=True).repeat(groups.shape[2], axis=2).reshape(variants, ranks)
+    return last
 
 
 def _scaled(ns: Clocks, scales: Sequence[float]) -> Clocks:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from scenarios.passes import attention, elementwise, experts, graph, kv, norms, prefetch, projections, weights
+from scenarios.passes import (
+    attention,
+    branches,
+    elementwise,
+    experts,
+    graph,
+    kv,
+    micro_batches,
+    norms,
+    prefetch,
+    projections,
+    weights,
+)
 from scenarios.passes.base import Context, Pass
 
 PASSES: tuple[Pass, ...] = (
@@ -23,6 +35,9 @@ PASSES: tuple[Pass, ...] = (
     norms.ADD_RMS_NORM_QUANT,
     weights.WEIGHT_FORMAT,
     prefetch.PREFETCH,
+    branches.SHARED_EXPERT,
+    branches.STREAMS,
+    micro_batches.MICRO_BATCHES,
     graph.GRAPH,
 )
 

@@ -6,17 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from scenarios.model import Model
-from scenarios.program import DType, Op, Program
+from scenarios.program import Batch, DType, Op, Program
 from scenarios.schema import Scenario
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a rewrite may look at beside the program. act: type of the activations."""
+    """What a rewrite may look at beside the program. act: type of the activations. part: the program of a part of the
+    batch, rewritten as far as this one, for a rewrite that cuts the batch."""
 
     scenario: Scenario
     model: Model
     act: DType
+    part: Callable[[Batch], Program] | None = None
 
 
 @dataclass(frozen=True, slots=True)

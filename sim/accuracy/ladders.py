@@ -80,6 +80,8 @@ def read_ladders(path: Path) -> Iterator[Rung]:
             query_len=whole(row["query_len"], where, "query_len"),
             context=whole(row["context"], where, "context"),
             tp=1,
+            dp=1,
+            ep=1,
             cards=1,
             step_ms=1.0,
             settings=tuple(s for s in row["base"].split(";") if s),

@@ -15,8 +15,10 @@ from sim.predict import Case
 
 def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
     """The case to predict, or the reason why there is none. `hardware` replaces the row's."""
-    if row.cards > row.tp:
-        return f"{row.cards} cards in tensor-parallel groups of {row.tp}: data and expert parallelism are not modelled"
+    if row.cards != row.tp * row.dp:
+        return f"{row.cards} cards are not {row.dp} replicas of {row.tp} ranks"
+    if row.ep not in (1, row.cards):
+        return f"experts spread over {row.ep} of {row.cards} cards are not modelled"
     if not (row.batch and row.query_len and row.step_ms):
         return "batch, query_len or step_ms is not stated"
     if row.phase not in ("decode", "prefill"):
@@ -39,6 +41,8 @@ def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
                 "max_num_seqs": max(256, row.batch),
                 "max_num_batched_tokens": max(8192, row.batch * row.query_len),
                 "tensor_parallel_size": row.tp,
+                "data_parallel_size": row.dp,
+                "enable_expert_parallel": row.ep > 1,
             },
         }
     )

@@ -1,4 +1,4 @@
-"""Fit what a peer adds to an exchange of experts' tokens, and the counting before a dispatch, to measured ones.
+"""Fit what a peer and a row add to an exchange of experts' tokens to measured ones.
 
 Six rows, three sizes of group, one size of message: two numbers can be told from them and no more. scipy is imported
 only when a fit runs (the extra `fit`).
@@ -23,7 +23,7 @@ from sim.kernel.exchange import exchange_ns
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "exchange.csv"
 #: Where the fit starts, us.
-START = {"exchange_flag_us": 1.0, "exchange_dispatch_us": 20.0}
+START = {"exchange_flag_us": 1.0, "exchange_row_us": 1.0}
 #: The profile that the rows are measured on and that takes the numbers.
 PROFILE = "atlas_a3_die"
 

@@ -195,8 +195,8 @@ class Collective:
 
     In a network: aiv_busy_share: what vector cores take longer for the bytes when their data come from other kernels
     instead of from the benchmark's last turn. arrival_us, arrival_mean_us: what ranks add by not arriving together,
-    median and mean. exchange_flag_us, exchange_dispatch_us: of experts' tokens (`sim.kernel.exchange`): what each peer
-    adds, and the counting before a dispatch. sigma: standard deviation of the logarithm of measured over predicted.
+    median and mean. exchange_flag_us, exchange_row_us: of experts' tokens (`sim.kernel.exchange`): what each peer
+    adds, and what a core takes to place a row. sigma: standard deviation of the logarithm of measured over predicted.
     """
 
     dies_per_card: int
@@ -244,5 +244,5 @@ class Collective:
     arrival_us: float
     arrival_mean_us: float
     exchange_flag_us: float
-    exchange_dispatch_us: float
+    exchange_row_us: float
     sigma: float

@@ -44,8 +44,8 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One measured step; batch per data-parallel replica, `context` tokens cached before it, tp: ranks of one
-    tensor-parallel group."""
+    """One measured step; batch per data-parallel replica, `context` tokens cached before it. tp: ranks of one
+    tensor-parallel group; dp: replicas; ep: ranks that share whole experts, 1 where none do."""
 
     id: str
     hardware: str
@@ -55,6 +55,8 @@ class StepRow:
     query_len: int
     context: int
     tp: int
+    dp: int
+    ep: int
     cards: int
     step_ms: float
     settings: tuple[str, ...]
@@ -117,6 +119,8 @@ def read_steps(path: Path) -> list[StepRow]:
                 query_len=whole(row.get("query_len") or "0", where, "query_len"),
                 context=whole(row.get("context") or "0", where, "context"),
                 tp=cards[0],
+                dp=cards[1],
+                ep=cards[2],
                 cards=max(cards),
                 step_ms=positive(row["step_ms"], where, "step_ms") if row["step_ms"] else 0.0,
                 settings=tuple(s for s in (row.get("settings") or "").split(";") if s.strip()),

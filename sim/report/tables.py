@@ -34,7 +34,10 @@ class Column:
     def width(self) -> int:
         """Terminal cells that the column needs."""
         widest = max((_width(cell) for cell in (self.title, *self.cells)), default=0)
-        return min(widest, WRAPPED_WIDTH) if self.wraps else widest
+        if not self.wraps:
+            return widest
+        words = (word for cell in self.cells for word in str(cell).split())
+        return min(widest, max(WRAPPED_WIDTH, *map(cell_len, words), 0))
 
 
 def fitted(title: str, columns: Sequence[Column], width: int, notes: Sequence[str] = ()) -> Group:

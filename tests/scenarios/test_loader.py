@@ -59,7 +59,7 @@ def test_every_mistake_of_a_file_at_once(folder: Path) -> None:
         "wrong.yaml:22:12: optimizations.fusion.swiglu: must be true or false, got nothing",
         "wrong.yaml:23:7: optimizations.kv: must be a mapping with keys such as layout, block_size, prefix_sharing, "
         "shared_prefix_tokens, got a list",
-        "wrong.yaml:25:14: optimizations.overlap.streams: must be at most 8, got 9",
+        "wrong.yaml:25:14: optimizations.overlap.streams: must be at most 2, got 9",
         "wrong.yaml:26:1: optimizations.weights: unknown key 'optimizations.weights'. "
         "Nest it: put 'weights' under 'optimizations'",
         "wrong.yaml:27:1: protocl: unknown key 'protocl'. Did you mean 'protocol'?",

@@ -9,9 +9,8 @@ from scenarios.batches import reported_batch
 from scenarios.build import problems_of
 from scenarios.hf_config import load_model
 from scenarios.model import Model
-from scenarios.passes import PASSES
 from scenarios.schema import Scenario
-from sim.gains import NO_EFFECT, Gain, Gains, all_off, gains_of
+from sim.gains import NO_EFFECT, Gain, Gains, all_off, gains_of, passes_for
 from sim.predict import Case, exposure_of, predict, step_ns
 from sim.uncertainty import ratio_interval
 from tests.scenarios.making import PLAIN, TINY, Drawn, bare, cases, scenario, switched
@@ -68,7 +67,7 @@ def test_the_ends_of_the_waterfall_are_runs_of_their_own(made: Scenario) -> None
     found = gains_of(case(made))
     assert ns(found.scenario_us) == predict(case(made)).step.total_ns
     assert ns(found.baseline_us) == total_ns(all_off(made, TINY))
-    assert all(not item.is_on(all_off(made, TINY)) for item in PASSES)
+    assert all(not item.is_on(all_off(made, TINY)) for item in passes_for(TINY))
 
 
 @settings(max_examples=25)
@@ -204,6 +203,6 @@ def test_swiglu_without_a_packed_projection_gains_no_launch() -> None:
 def test_gains_of_a_real_model_in_their_order() -> None:
     made = scenario(workload__batch=4, optimizations__graph="ge_graph")
     found = gains_of(Case(made, load_model("Qwen3-0.6B"), HW))
-    assert [gain.switch for gain in found.gains] == [item.switch for item in PASSES]
+    assert [gain.switch for gain in found.gains] == [item.switch for item in passes_for(TINY)]
     assert by_switch(found)["graph"].alone_ratio > 1.5
     assert found.target_us <= found.scenario_us <= found.baseline_us

@@ -9,7 +9,7 @@ from math import exp
 import pytest
 
 from scenarios.program import Group
-from scenarios.work import AttentionShape, FlatShape, MatmulShape, RowsShape
+from scenarios.work import AttentionShape, FlatShape, GroupedShape, MatmulShape, RowsShape
 from sim.fitting.kernels import REFERENCE, read_samples, residuals
 from sim.hardware import load_hardware
 from sim.kernel.price import price
@@ -33,11 +33,16 @@ def test_shapes_and_types_as_msprof_prints_them() -> None:
         ("MatMulV3", "4096,1024;4096,3072", "FLOAT16;FLOAT16", (1, 1024, 4096, 3072, "fp16", "fp16", "nd")),
         ("QuantBatchMatmulV3", "1,7168;66,448,16,32;2112", "INT8;INT8", (1, 1, 7168, 2112, "int8", "int8", "nz")),
         ("BatchMatMulV2", "16,5,128;16,128,512", "DT_BF16;DT_BF16", (16, 5, 128, 512, "bf16", "bf16", "nd")),
-        ("GroupedMatmul", "512,1040;4,1040,1024", "DT_BF16;DT_BF16", (4, 128, 1040, 1024, "bf16", "bf16", "nd")),
     ],
 )
 def test_products(op_type: str, shapes: str, dtypes: str, expected: tuple[object, ...]) -> None:
     assert work_of_row(op_type, shapes, dtypes).shape == MatmulShape(*expected)  # type: ignore[arg-type]
+
+
+def test_a_grouped_product_is_taken_to_spread_its_rows_evenly() -> None:
+    work = work_of_row("GroupedMatmul", "514,1040;4,1040,1024", "DT_BF16;DT_BF16")
+    assert work.shape == GroupedShape((129, 129, 128, 128), 1040, 1024, "bf16", "bf16", "nd")
+    assert (work.cube_flops, work.cold_read_bytes) == (2 * 514 * 1040 * 1024, 2 * 4 * 1040 * 1024)
 
 
 def test_bytes_and_flops_of_a_product() -> None:

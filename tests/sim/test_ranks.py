@@ -150,16 +150,16 @@ def late(ns: int) -> Plan:
 
 def test_a_wait_counts_for_the_rank_that_came_last() -> None:
     plans = [late(ns) for ns in (100, 100, 400, 300)]
-    assert waits_by_rank(engine.times_of_ranks(plans)) == {2: 600}
+    assert waits_by_rank(plans[0], engine.times_of_ranks(plans)) == {2: 600}
     # The one that all wait for waits for nobody.
     played = engine.times_of_ranks(plans)
-    assert waits_by_rank([played[2], *played[:2], played[3]]) == {}
+    assert waits_by_rank(plans[0], [played[2], *played[:2], played[3]]) == {}
 
 
 def test_ranks_that_come_last_together_share_the_wait() -> None:
     # Twice 301 ns for three ranks: 100 each, and the odd one is the first's.
     plans = [late(ns) for ns in (100, 401, 401, 401)]
-    assert waits_by_rank(engine.times_of_ranks(plans)) == {1: 202, 2: 200, 3: 200}
+    assert waits_by_rank(plans[0], engine.times_of_ranks(plans)) == {1: 202, 2: 200, 3: 200}
 
 
 def test_several_streams_are_the_engines_business() -> None:

@@ -1,0 +1,108 @@
+"""Independent branches of a layer on a stream of their own: the shared expert, and what becomes keys and values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scenarios.model import Model
+from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.program import Op, Program
+
+#: Streams of the branches.
+SHARED_EXPERT_STREAM, KEYS_STREAM = 3, 4
+
+
+def split_shared_expert(program: Program, _: Context) -> Program:
+    """The shared expert beside choice, exchange and routed experts: both read the same normed input."""
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        end = next((i for i, op in enumerate(ops) if op.name == "add_shared"), None)
+        if end is None:
+            return ops
+        branch = _needed_for(ops, "shared_out", next(op for op in ops if op.name.startswith("router")), end)
+        return _on_stream(ops, branch, SHARED_EXPERT_STREAM, "shared", ops[end])
+
+    return in_layers(program, "overlap.shared_expert_stream", rewrite)
+
+
+def split_keys(program: Program, _: Context) -> Program:
+    """Norm, rotation and cache write of keys and values beside the same of the query; attention waits for both."""
+
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        at = next((i for i, op in enumerate(ops) if op.kind in ("attention", "block_gather", "expand")), None)
+        if at is None:
+            return ops
+        reader = ops[at]
+        query = {i for t in reader.inputs[:2] if t.role == "activation" for i in _makers(ops, t.name, at)}
+        written = {t.name for t in reader.inputs if t.role == "kv_cache"}
+        keys = {i for name in written for i in _makers(ops, name, at)} - query
+        branch = [i for i in sorted(keys) if ops[i].stream == 0]
+        return _on_stream(ops, branch, KEYS_STREAM, "keys", reader)
+
+    return in_layers(program, "overlap.streams", rewrite)
+
+
+def _makers(ops: tuple[Op, ...], name: str, before: int) -> set[int]:
+    """Places of all ops before `before` that `name` hangs on."""
+    found: set[int] = set()
+    wanted = {name}
+    for i in range(before - 1, -1, -1):
+        if wanted & {t.name for t in ops[i].outputs}:
+            found.add(i)
+            wanted |= {t.name for t in ops[i].inputs if t.role == "activation"}
+    return found
+
+
+def _needed_for(ops: tuple[Op, ...], name: str, first: Op, end: int) -> list[int]:
+    """Places of the ops from `first` on that only `name` hangs on."""
+    start = next(i for i, op in enumerate(ops) if op is first)
+    makers = {i for i in _makers(ops, name, end) if i > start}
+    others = {t.name for i, op in enumerate(ops) if i > start and i not in makers and i != end for t in op.inputs}
+    return [i for i in sorted(makers) if not others & {t.name for t in ops[i].outputs}]
+
+
+def _on_stream(ops: tuple[Op, ...], branch: list[int], stream: int, name: str, joins: Op) -> tuple[Op, ...]:
+    """`ops` with those at `branch` on `stream`: they start when the last op before them that they read is through, and
+    `joins` waits for them."""
+    if not branch:
+        return ops
+    read = {t.name for i in branch for t in ops[i].inputs}
+    sources = [i for i in range(branch[-1]) if i not in branch and read & {t.name for t in ops[i].outputs}]
+    moved = [replace(ops[i], stream=stream) for i in branch]
+    moved[-1] = replace(moved[-1], records=(*moved[-1].records, f"{name} done"))
+    out: list[Op] = []
+    if sources:
+        moved[0] = replace(moved[0], waits=(*moved[0].waits, f"{name} ready"))
+    else:
+        out += moved
+    for i, op in enumerate(ops):
+        if i in branch:
+            continue
+        if op is joins:
+            op = replace(op, waits=(*op.waits, f"{name} done"))
+        if sources and i == sources[-1]:
+            out += [replace(op, records=(*op.records, f"{name} ready")), *moved]
+        else:
+            out.append(op)
+    return tuple(out)
+
+
+def _no_shared_expert(model: Model) -> str | None:
+    return None if model.experts and model.experts.shared else f"{model.name} has no shared expert"
+
+
+SHARED_EXPERT = Pass(
+    "overlap.shared_expert_stream", "Shared expert on a second stream", (False,), True, split_shared_expert, (), never,
+    rewrites="the shared expert runs on its own stream beside choice, exchange and routed experts",
+    saves="its time, where the exchange leaves cube and HBM idle",
+    costs="HBM and cores shared with the routed experts; two events a layer",
+    claim="two streams are not a promise of parallelism",
+    idle=_no_shared_expert,
+)  # fmt: skip
+STREAMS = Pass(
+    "overlap.streams", "Keys and values beside the query", (1,), 2, split_keys, (), never,
+    rewrites="norm, rotation and cache write of keys and values run on a second stream; attention waits for both",
+    saves="the shorter of the two branches",
+    costs="two events a layer; small kernels start no faster beside each other",
+    claim="two streams are not a promise of parallelism",
+)  # fmt: skip

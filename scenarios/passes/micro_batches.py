@@ -1,0 +1,134 @@
+"""Micro-batches: the requests of a step in parts that take turns, so that one computes while another communicates.
+
+Every layer runs once for each part (vLLM's dual batch overlap, DBO). Products and vector kernels of all parts share
+stream 0, part after part, cut where a part needs its ranks; collectives go to a stream of their own. Weights are read
+once for each part: what a small batch pays for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from scenarios.catalogue import CATALOGUE
+from scenarios.model import Model
+from scenarios.passes.base import Context, Pass
+from scenarios.program import Batch, Block, Group, Op, Program, Tensor
+
+#: The stream of the collectives.
+STREAM = 2
+#: Buffers of all tokens, of which each part has its rows: what the layers hand on, and the tables of the positions.
+_SHARED = ("normed", "residual", "cos", "sin")
+
+
+def split(batch: Batch, parts: int) -> list[Batch]:
+    """`batch` as `parts` batches with about as many tokens each.
+
+    Requests stay whole where there are enough of them; a request alone is cut along its prompt. Fewer than `parts`
+    batches come back where there are too few tokens.
+    """
+    if batch.requests < parts:
+        return _along_the_prompt(batch, parts)
+    found, left = [], list(batch.groups)
+    for part in range(parts, 0, -1):
+        groups, room = [], round(sum(g.count * g.query for g in left) / part)
+        requests = sum(g.count for g in left) - (part - 1)  # each later part needs one
+        while left and requests and (room > 0 or part == 1):
+            group = left[0]
+            take = min(group.count, requests, group.count if part == 1 else max(1, round(room / group.query)))
+            groups.append(replace(group, count=take))
+            room, requests = room - take * group.query, requests - take
+            left[0] = replace(group, count=group.count - take)
+            if not left[0].count:
+                left.pop(0)
+        found.append(replace(batch, groups=tuple(groups)))
+    return found
+
+
+def _along_the_prompt(batch: Batch, parts: int) -> list[Batch]:
+    group = batch.groups[0]
+    if batch.requests > 1 or group.query < parts:
+        return [batch]
+    edges = [group.query * part // parts for part in range(parts + 1)]
+    return [replace(batch, groups=(Group(1, end - begin, group.context + begin),)) for begin, end in pairwise(edges)]
+
+
+def take_turns(program: Program, context: Context) -> Program:
+    """The layers of `program`, once for each part of its batch and woven together."""
+    parts = split(program.batch, context.scenario.optimizations.overlap.micro_batches)
+    if len(parts) == 1 or context.part is None:
+        return program
+    programs = [context.part(part) for part in parts]
+    blocks = tuple(
+        replace(b, ops=_woven([part.block(b.name) for part in programs])) if b.is_layer else b for b in program.blocks
+    )
+    return program.with_blocks(blocks, "overlap.micro_batches")
+
+
+def _woven(layers: list[Block]) -> tuple[Op, ...]:
+    """Part after part up to each one's next collective, then the next stretch of each."""
+    stretches = [_stretches(block.ops, part) for part, block in enumerate(layers)]
+    woven: list[Op] = []
+    for turn in range(max(map(len, stretches))):
+        for own in stretches:
+            if turn < len(own):
+                woven += own[turn]
+    return tuple(woven)
+
+
+def _stretches(ops: tuple[Op, ...], part: int) -> list[list[Op]]:
+    """The ops of one part, cut after each collective, which waits for what is before it and is waited for after it."""
+    found: list[list[Op]] = [[]]
+    waits: tuple[str, ...] = ()
+    for op in ops:
+        own = _of_part(op, part)
+        if CATALOGUE[op.kind].unit != "link":
+            found[-1].append(replace(own, waits=(*own.waits, *waits)))
+            waits = ()
+            continue
+        ready, done = f"{own.name} ready", f"{own.name} done"
+        if found[-1]:
+            last = found[-1][-1]
+            found[-1][-1] = replace(last, records=(*last.records, ready))
+            waits = (ready,)
+        found[-1].append(replace(own, stream=STREAM, waits=(*own.waits, *waits), records=(*own.records, done)))
+        waits = (done,)
+        found.append([])
+    return found
+
+
+def _of_part(op: Op, part: int) -> Op:
+    """`op` under names of its part."""
+
+    def own(tensor: Tensor) -> Tensor:
+        if tensor.role != "activation" or tensor.name in _SHARED:
+            return tensor
+        return replace(tensor, name=f"part{part}.{tensor.name}")
+
+    return replace(
+        op, name=f"part{part}.{op.name}", inputs=tuple(map(own, op.inputs)), outputs=tuple(map(own, op.outputs)),
+        waits=tuple(f"part{part}.{name}" for name in op.waits),
+        records=tuple(f"part{part}.{name}" for name in op.records),
+    )  # fmt: skip
+
+
+def _one_rank(model: Model) -> str | None:
+    return "a rank alone has no collectives to hide" if model.ranks == 1 else None
+
+
+def _too_few(context: Context) -> str | None:
+    workload, parts = context.scenario.workload, context.scenario.optimizations.overlap.micro_batches
+    if workload.phase != "prefill" and workload.batch < parts:
+        return f"{parts} micro-batches need workload.batch of at least {parts}, got {workload.batch}"
+    return None
+
+
+MICRO_BATCHES = Pass(
+    "overlap.micro_batches", "Micro-batches that take turns", (1,), 2, take_turns, (), _too_few,
+    rewrites="the requests of a step in parts; one computes while the collectives of another run on their own stream",
+    saves="the time of the collectives, as far as there is other work to do meanwhile",
+    costs="weights are read once for each part, kernels get smaller, twice the launches; collectives on vector cores "
+    "slow what runs beside them",
+    claim="overlap moves a + b towards max(a, b), and hurts where there is too little of either",
+    idle=_one_rank,
+)  # fmt: skip
