@@ -16,6 +16,7 @@ from scenarios.work import (
     AttentionShape,
     Collective,
     CollectiveShape,
+    FfnShape,
     FixedShape,
     FlatShape,
     MatmulShape,
@@ -158,6 +159,23 @@ def _matmul(op: Op, kind: OpKind) -> Work:
     )  # fmt: skip
 
 
+def _ffn(op: Op, kind: OpKind) -> Work:
+    """x [m, hidden], w1 [2 intermediate, hidden] (gate over up), w2 [hidden, intermediate] -> [m, hidden].
+
+    What passes between the cube and the vector cores goes through a workspace in global memory, as it does between
+    kernels: the first product and the activated half of it are written and read.
+    """
+    x, w1 = op.inputs[0], op.inputs[1]
+    hidden, intermediate = x.shape[-1], w1.shape[0] // 2
+    m = x.elements // hidden
+    cold, warm = _split_reads(op.inputs)
+    workspace = 3 * m * intermediate * DTYPE_BITS[x.dtype] // 8
+    return Work(
+        kind.unit, FfnShape(m, hidden, intermediate, x.dtype), 6 * m * hidden * intermediate,
+        m * intermediate * kind.ops_per_element, cold, warm + workspace, op.out.bytes + workspace, kind.name,
+    )  # fmt: skip
+
+
 def attention_groups(op: Op) -> tuple[Group, ...]:
     """The groups of requests that an attention op serves."""
     raw = op.attr("groups")
@@ -250,6 +268,8 @@ CATALOGUE: dict[str, OpKind] = _table(
         "npu",
         api="torch_npu.npu_weight_quant_batchmatmul",
     ),
+    # Matrix products and what lies between them, in one kernel.
+    OpKind("ffn", "FFN", "mix", _ffn, "npu", ops_per_element=5, api="torch_npu.npu_ffn"),
     # Attention. Only this has "attention" in its name.
     OpKind(
         "attention",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scenarios.passes import attention, elementwise, graph, kv, norms, prefetch, projections, weights
+from scenarios.passes import attention, elementwise, ffn, graph, kv, norms, prefetch, projections, weights
 from scenarios.passes.base import Context, Pass
 
 PASSES: tuple[Pass, ...] = (
@@ -19,6 +19,7 @@ PASSES: tuple[Pass, ...] = (
     weights.WEIGHTS,
     norms.ADD_RMS_NORM_QUANT,
     weights.WEIGHT_FORMAT,
+    ffn.FFN,
     prefetch.PREFETCH,
     graph.GRAPH,
 )

@@ -127,11 +127,17 @@ def weight_bytes(made: Program) -> int:
 def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = ("decode", "prefill", "mixed")) -> Scenario:
     """Any setting of the switches on small and large batches; many are contradictory and must be refused."""
     fusion = {name: draw(st.booleans()) for name in Fusion.model_fields}
-    style = draw(st.sampled_from(["any", "plain", "plain", "deep"]))
+    style = draw(st.sampled_from(["any", "plain", "plain", "deep", "ffn"]))
+    weights = draw(st.sampled_from(["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"]))
+    weight_format, prefetch = draw(st.sampled_from(["nd", "nz"])), draw(st.booleans())
     if style == "plain":  # free of the plain contradictions, so that most of what is drawn can be built
-        fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant"), False)
+        fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant", "ffn"), False)
     elif style == "deep":  # the fusions that stand on others
         fusion |= dict.fromkeys(("rms_norm", "add_rms_norm", "rope", "qkv", "attention"), True)
+    elif style == "ffn":  # a whole feed-forward layer in one kernel
+        fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant"), False)
+        fusion |= dict.fromkeys(("gate_up", "swiglu", "ffn"), True)
+        weights, weight_format, prefetch = "fp16", "nd", False
     phase = draw(st.sampled_from(phases))
     return scenario(
         workload__phase=phase,
@@ -148,9 +154,9 @@ def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = ("decode", "prefill", "
         optimizations__kv__dtype=draw(st.sampled_from(["auto", "auto", "auto", "bf16", "fp16", "int8"])),
         optimizations__kv__scale=draw(st.sampled_from(["channel", "token", "head"])),
         optimizations__kv__block_size=draw(st.sampled_from([16, 128])),
-        optimizations__weights=draw(st.sampled_from(["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"])),
-        optimizations__weight_format=draw(st.sampled_from(["nd", "nz"])),
-        optimizations__overlap__prefetch=draw(st.booleans()),
+        optimizations__weights=weights,
+        optimizations__weight_format=weight_format,
+        optimizations__overlap__prefetch=prefetch,
     )
 
 

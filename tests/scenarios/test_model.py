@@ -17,6 +17,7 @@ PUBLISHED = {
     "Llama-3.1-8B": 8_030_261_248,
     "Qwen2.5-7B": 7_615_616_512,
     "Qwen3-0.6B": 596_049_920,
+    "Qwen2.5-0.5B": 494_032_768,
     "Qwen3-1.7B": 1_720_574_976,
     "Qwen3-14B": 14_768_307_200,
     "Qwen3-32B": 32_762_123_264,
@@ -66,6 +67,7 @@ def test_what_the_families_differ_in() -> None:
     assert families == {
         "Llama-3.1-70B": (False, False),
         "Llama-3.1-8B": (False, False),
+        "Qwen2.5-0.5B": (False, True),
         "Qwen2.5-7B": (False, True),
         **dict.fromkeys([n for n in model_names() if n.startswith("Qwen3")], (True, False)),
     }
