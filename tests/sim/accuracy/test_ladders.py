@@ -190,6 +190,15 @@ def test_every_rung_of_the_reference_set_is_priced_or_says_why(
     assert all(reason for _, reason in skipped)
 
 
+def test_the_feed_forward_kernel_that_lost_is_predicted_to_lose(
+    reference: tuple[list[ScoredRung], list[tuple[str, str]]],
+) -> None:
+    (lost,) = (r for r in reference[0] if r.id == "npu_ffn_lost")
+    assert lost.measured_gain == pytest.approx(7.754 / 9.276)
+    assert lost.predicted_gain < 0.95
+    assert abs(lost.points) < 6.0
+
+
 def test_programs_have_about_the_kernels_that_were_counted(
     reference: tuple[list[ScoredRung], list[tuple[str, str]]],
 ) -> None:
