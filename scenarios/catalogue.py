@@ -69,6 +69,8 @@ CATALOGUE: dict[str, OpKind] = _table(
         api="torch_npu.npu_grouped_matmul (scale, per_token_scale)",
         routed=True,
     ),
+    # Matrix products and what lies between them, in one kernel.
+    OpKind("ffn", "FFN", "mix", of.ffn, "npu", ops_per_element=5, api="torch_npu.npu_ffn"),
     # Attention. Only this has "attention" in its name.
     OpKind(
         "attention",

@@ -18,6 +18,7 @@ from scenarios.work import (
     CollectiveShape,
     Exchange,
     ExchangeShape,
+    FfnShape,
     FixedShape,
     FlatShape,
     GroupedShape,
@@ -146,6 +147,23 @@ def matmul(op: Op, kind: OpKind) -> Work:
         kind.unit, shape, 2 * batch * m * k * n, 0, cold, warm, _written(op.outputs), kind.name,
         prefetched_bytes=int(op.attr("prefetched_bytes", 0)),  # type: ignore[arg-type]
         prefetched_together_bytes=int(op.attr("prefetched_together_bytes", 0)),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def ffn(op: Op, kind: OpKind) -> Work:
+    """x [m, hidden], w1 [2 intermediate, hidden] (gate over up), w2 [hidden, intermediate] -> [m, hidden].
+
+    What passes between the cube and the vector cores goes through a workspace in global memory, as it does between
+    kernels: the first product and the activated half of it are written and read.
+    """
+    x, w1 = op.inputs[0], op.inputs[1]
+    hidden, intermediate = x.shape[-1], w1.shape[0] // 2
+    m = x.elements // hidden
+    cold, warm = _split_reads(op.inputs)
+    workspace = 3 * m * intermediate * DTYPE_BITS[x.dtype] // 8
+    return Work(
+        kind.unit, FfnShape(m, hidden, intermediate, x.dtype), 6 * m * hidden * intermediate,
+        m * intermediate * kind.ops_per_element, cold, warm + workspace, op.out.bytes + workspace, kind.name,
     )  # fmt: skip
 
 

@@ -29,6 +29,17 @@ class MatmulShape:
 
 
 @dataclass(frozen=True, slots=True)
+class FfnShape:
+    """A gated feed-forward layer in one kernel: [m, hidden] x [hidden, 2 intermediate], halves gated to
+    [m, intermediate], x [intermediate, hidden]."""
+
+    m: int
+    hidden: int
+    intermediate: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
 class RowsShape:
     """`rows` independent rows of `cols` elements; each row is reduced as a whole, so a core takes whole rows."""
 
@@ -98,7 +109,15 @@ class ExchangeShape:
 
 
 Shape = (
-    ExchangeShape | GroupedShape | CollectiveShape | MatmulShape | RowsShape | FlatShape | AttentionShape | FixedShape
+    ExchangeShape
+    | GroupedShape
+    | CollectiveShape
+    | MatmulShape
+    | FfnShape
+    | RowsShape
+    | FlatShape
+    | AttentionShape
+    | FixedShape
 )
 
 

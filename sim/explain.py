@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from scenarios.batches import reported_batch
+from scenarios.catalogue import CATALOGUE
 from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
@@ -31,6 +32,11 @@ _LIMIT: dict[Bound, Bottleneck] = {
 
 #: Ranks that are waited for within this share of the longest are waited for alike.
 ALIKE = 0.05
+
+
+def _limit(kind: str, bound: Bound) -> Bottleneck:
+    """What limits a kernel; the cube cores do where they wait for what they load from L2."""
+    return "cube-bound" if bound == "l2" and CATALOGUE[kind].unit in ("cube", "mix") else _LIMIT[bound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ def diagnose(prediction: Prediction) -> Diagnosis:
     busy = _busy(prediction, kernels)
     limits: dict[str, float] = {}
     for launch in kernels:
-        limit = _LIMIT[launch.kernel.bound]
+        limit = _limit(launch.kind, launch.kernel.bound)
         limits[limit] = limits.get(limit, 0.0) + launch.kernel.duration_ns / 1000
     if prediction.step.communication_ns:
         # The time in collectives, waiting included, and not only what their transfers take.
@@ -196,7 +202,7 @@ def _verdict(
             f"{prediction.case.hardware.chip.cube_flops_per_ns / 1000:.0f} at peak"
         )
     else:
-        detail = _vector_detail([r for r in rows if _LIMIT[r.bound] == "vector-bound"])
+        detail = _vector_detail([r for r in rows if _limit(r.kind, r.bound) == "vector-bound"])
     return name, f"{share:.0%} of kernel time is {name}: {detail}; the device is idle for {free:.0%} of the step"
 
 

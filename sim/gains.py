@@ -134,10 +134,14 @@ class _Steps:
         """Whether the variant does not fit the device's memory."""
         return bool(memory_of(scenario, self.model, self._case.hardware).too_much)
 
-    def invalid(self, scenario: Scenario) -> str:
-        """Why the variant cannot run, or an empty string."""
+    def invalid(self, scenario: Scenario, of: str = "") -> str:
+        """Why the variant cannot run, or an empty string; another switch than `of` that objects is named."""
         found = problems_of(scenario, self._case.model)
-        return found[0][1] if found else ""
+        if not found:
+            return ""
+        where, what = found[0]
+        switch = where.removeprefix("optimizations.")
+        return what if switch == of else f"{switch} {what}"
 
 
 def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) -> Gain:
@@ -147,7 +151,7 @@ def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) ->
     base = with_needs(item, scenario)
     with_it = set_switch(base, item.switch, value)
     without_it = without(item, base, steps.model) if state == "on" else base
-    reason = steps.invalid(with_it) or steps.invalid(without_it)
+    reason = steps.invalid(with_it, item.switch) or steps.invalid(without_it, item.switch)
     shown = str(value).lower()
     if reason:
         return Gain(item.switch, item.title, state, shown, 1.0, 1.0, 1.0, waterfall_us, "not applicable", reason)

@@ -19,13 +19,13 @@ rest's as the root of the sum of squares, upwards and downwards each on its own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from math import exp, expm1, hypot, log1p, sqrt
 
 from scenarios.catalogue import CATALOGUE
 from sim.hardware.profile import Hardware
-from sim.plan import Issue, Plan
+from sim.plan import Issue, Launch, Plan
 from sim.played import launches
 
 #: Half-width of the central 90 % of a normal distribution, in standard deviations.
@@ -58,15 +58,22 @@ def exposure(
     """
     device = (device_probe_ns / step_ns - 1) / PROBE
     host = (host_probe_ns / step_ns - 1) / PROBE
-    parts = {**_kernel_parts(plan, hw, device), **_call_parts(plan, hw, host)}
+    parts = {**_kernel_parts(launches(plan), hw, device), **_call_parts(plan, hw, host)}
     late = 0.0 if in_time_ns is None else max(0.0, 1 - in_time_ns / step_ns)
     return Exposure(step_ns, device, host, parts, late)
 
 
-def _kernel_parts(plan: Plan, hw: Hardware, elasticity: float) -> dict[Hashable, tuple[float, float]]:
+def kernels_exposure(kernels: Iterable[Launch], hw: Hardware) -> Exposure:
+    """The exposure of some kernels of a step: their times, one after the other, and no host."""
+    kernels = tuple(kernels)
+    total = sum(launch.kernel.duration_ns for launch in kernels)
+    return Exposure(total, 1.0, 0.0, _kernel_parts(kernels, hw, 1.0))
+
+
+def _kernel_parts(kernels: Iterable[Launch], hw: Hardware, elasticity: float) -> dict[Hashable, tuple[float, float]]:
     times: dict[Hashable, int] = {}
     sigmas: dict[Hashable, float] = {}
-    for launch in launches(plan):
+    for launch in kernels:
         kernel = launch.kernel
         key = (launch.kind, kernel.gm_bytes, kernel.flops, kernel.cores)
         times[key] = times.get(key, 0) + kernel.duration_ns
@@ -88,7 +95,7 @@ def _call_parts(plan: Plan, hw: Hardware, elasticity: float) -> dict[Hashable, t
 
 def family_of(kind: str) -> str:
     """matmul, attention or vector: the families of kernels that the model's residuals are known for."""
-    return "matmul" if "matmul" in kind else "attention" if "attention" in kind else "vector"
+    return "matmul" if "matmul" in kind or kind == "ffn" else "attention" if "attention" in kind else "vector"
 
 
 def sigma_of(kind: str, hw: Hardware) -> float:

@@ -1,8 +1,9 @@
 """Published optimisation ladders: one step of one optimisation, its measured gain, and the gain predicted for it.
 
 A row gives the settings of the base and the settings that the step adds, and either both times or the range of the
-gain. Gains are base / step: above 1 the step helps. Where the source counted kernels, the Program's count stands beside
-it. A rung that no switch expresses says why and is listed.
+gain; times are of the step, or of the kernels of one part of it. Gains are base / step: above 1 the step helps. Where
+the source counted kernels, the Program's count stands beside it. A rung that no switch expresses says why and is
+listed.
 """
 
 from __future__ import annotations
@@ -16,10 +17,20 @@ from statistics import median
 from typing import Any
 
 from scenarios.batches import reported_batch
+from scenarios.errors import ScenarioError, quoted
 from sim.accuracy.steps import case_of_row
 from sim.measured.files import StepRow, positive, rows_of_csv, whole
-from sim.predict import Case, exposure_of, program_of
-from sim.uncertainty import ratio_interval
+from sim.played import launches
+from sim.predict import Case, exposure_of, plans_of, program_of
+from sim.uncertainty import Exposure, kernels_exposure, ratio_interval
+
+#: Parts of a step that a source may have timed alone, and the names of their kernels.
+PARTS = {
+    "mlp": frozenset(
+        ("gate_proj", "up_proj", "gate_up_proj", "slice_gate", "slice_up", "concat_gate_up", "silu", "mul_up", "swiglu",
+         "down_proj", "ffn")
+    ),
+}  # fmt: skip
 
 #: An effect smaller than this may have either sign.
 CLEAR_EFFECT = 0.05
@@ -28,13 +39,15 @@ CLEAR_EFFECT = 0.05
 @dataclass(frozen=True, slots=True)
 class Rung:
     """One step of a ladder; gains above 1 help. kernels: those of base and step that the source counted, 0 where it did
-    not. not_modelled: why no switch expresses it, or empty."""
+    not. not_modelled: why no switch expresses it, or empty. part: the part of the step whose kernels were timed, or
+    empty for the whole step."""
 
     base: StepRow
     step: tuple[str, ...]
     measured_gain: float
     kernels: tuple[int, int] = (0, 0)
     not_modelled: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +110,16 @@ def read_ladders(path: Path) -> Iterator[Rung]:
                 whole(row.get("step_kernels") or "0", where, "step_kernels"),
             ),
             reason,
+            _part(row, where),
         )
+
+
+def _part(row: dict[str, str], where: str) -> str:
+    """The part that a row's times are of. Raises ScenarioError at `where` for one that is not known."""
+    part = row.get("part") or ""
+    if part and part not in PARTS:
+        raise ScenarioError([f"{where}: part: must be empty or one of {', '.join(PARTS)}, got {quoted(part)}"])
+    return part
 
 
 def gain_of(row: dict[str, str], where: str) -> float:
@@ -124,11 +146,23 @@ def price_ladders(rungs: Iterator[Rung]) -> tuple[list[ScoredRung], list[tuple[s
         if isinstance(before, str) or isinstance(after, str):
             skipped.append((row.id, before if isinstance(before, str) else str(after)))
             continue
-        a, b = (exposure_of(case, reported_batch(case.scenario)) for case in (before, after))
+        a, b = (_exposed(case, rung.part) for case in (before, after))
         gain, low, high = ratio_interval(a, b, before.hardware)
         counts = _kernels(before), _kernels(after)
         scored.append(ScoredRung(row.id, rung.measured_gain, gain, low, high, row.scored, rung.kernels, counts))
     return scored, skipped
+
+
+def _exposed(case: Case, part: str) -> Exposure:
+    """The reported step, or the kernels of one part of it."""
+    batch = reported_batch(case.scenario)
+    if not part:
+        return exposure_of(case, batch)
+    of_step = launches(plans_of(case, batch)[0])
+    # The graph compiler joins the names of what it fuses.
+    return kernels_exposure(
+        (k for k in of_step if k.name.rsplit(".", 1)[-1].split("+")[0] in PARTS[part]), case.hardware
+    )
 
 
 def _kernels(case: Case) -> int:

@@ -13,8 +13,8 @@ from scenarios.work import GroupedShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns
-from sim.kernel.matmul import share_ns, streaming_share, vector_beside_ns
-from sim.kernel.traffic import hbm_rate, traffic
+from sim.kernel.matmul import share_ns, stream_ns, vector_beside_ns
+from sim.kernel.traffic import traffic
 
 #: Outputs of one block: what the accumulator (L0C, 128 KiB) holds of 32-bit sums.
 BLOCK_ROWS, BLOCK_COLS = 128, 256
@@ -22,7 +22,7 @@ BLOCK_ROWS, BLOCK_COLS = 128, 256
 
 def grouped_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident: bool) -> Cost:
     """The cost over all experts that have rows; `repeat` and `resident` as in `sim.kernel.price.price`."""
-    shape, memory = work.shape, hw.memory
+    shape = work.shape
     assert isinstance(shape, GroupedShape)
     across = ceil(shape.n / BLOCK_COLS)
     blocks = across * sum(ceil(load / BLOCK_ROWS) for load in shape.loads)
@@ -38,13 +38,10 @@ def grouped_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resid
         load_ns += each * one_load
     split = traffic(work, hw, resident)
     weights = min(work.cold_read_bytes, split.hbm_read)
-    tall = max(shape.loads, default=0) > BLOCK_ROWS
-    share = streaming_share(tall, shape.weight_format, hw)
     # Blocks of one expert that differ in rows only share their columns of the weight.
     columns = max(1, across * len(shape.loads))
     fullest = ceil(columns / cores) * weights / columns
-    stream = max(weights / hbm_rate(cores, hw, share), fullest / memory.core_hbm_gbps)
-    stream += max((work.gm_bytes - weights) / memory.cube_gbps, (split.hbm - weights) / hbm_rate(cores, hw))
+    stream = stream_ns(shape, hw, cores, weights, fullest, work.gm_bytes - weights, split.hbm - weights)
     rows = sum(shape.loads)
     beside = vector_beside_ns(shape.dtype, shape.k * shape.n * len(shape.loads), rows * shape.n, hw, program)
     body = max(multiply + stream, load_ns, beside)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from scenarios.program import DTYPE_BITS, DType, Format
+from scenarios.program import DTYPE_BITS, DType
 from scenarios.work import GroupedShape, MatmulShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
@@ -42,7 +42,8 @@ class Grid:
     batches: int
 
 
-def _up16(value: float) -> int:
+def up16(value: float) -> int:
+    """The next multiple of 16, the side of a cube block."""
     return 16 * ceil(value / 16)
 
 
@@ -79,22 +80,19 @@ def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bo
     """The cost of one grid."""
     shape, memory, kernel = work.shape, hw.memory, hw.kernel
     assert isinstance(shape, MatmulShape)
-    rows, cols = _up16(shape.m / grid.rows), _up16(shape.n / grid.cols)
+    rows, cols = up16(shape.m / grid.rows), up16(shape.n / grid.cols)
     cores = min(
         hw.chip.cube_cores,
         ceil(shape.n / cols) * ceil(shape.m / rows) * grid.splits * min(shape.batch, hw.chip.cube_cores),
     )
-    multiply, load, tiles = share_ns(shape, hw, rows, min(cols, _up16(shape.n)), shape.k / grid.splits)
+    multiply, load, tiles = share_ns(shape, hw, rows, min(cols, up16(shape.n)), shape.k / grid.splits)
     multiply, load = (grid.batches * (t + 1000 * tiles * kernel.tile_us) for t in (multiply, load))
 
     split = traffic(work, hw, resident)
-    share = streaming_share(shape.m > TALLEST, shape.weight_format, hw)
     kept = prefetched_in_l2(work, hw)
     weights = min(work.cold_read_bytes - kept, split.hbm_read)
     fullest = weights * cols * grid.batches / (shape.n * shape.batch * grid.splits)
-    stream = max(weights / hbm_rate(cores, hw, share), fullest / memory.core_hbm_gbps)
-    # Operands and outputs pass through L2; what does not fit there cannot come faster than HBM gives it.
-    stream += max((work.gm_bytes - weights - kept) / memory.cube_gbps, (split.hbm - weights) / hbm_rate(cores, hw))
+    stream = stream_ns(shape, hw, cores, weights, fullest, work.gm_bytes - weights - kept, split.hbm - weights)
     stream += kept / min(cores * memory.core_l2_gbps, memory.l2_read_gbps)
     # Loading counts by itself: it is the last leg of the stream, and again wherever shares read the same bytes.
     batch = shape.batch
@@ -105,23 +103,49 @@ def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bo
     return Cost(start_ns(hw, program, cores, repeat), body, cores, multiply, max(stream, load), split.hbm, beside)
 
 
-def streaming_share(tall: bool, weight_format: Format, hw: Hardware) -> float:
-    """Part of the sustained HBM rate at which weights stream: less for row-major ones in a tall product and for
-    FRACTAL_NZ ones in a flat product."""
-    if tall == (weight_format == "nz"):
-        return 1.0
-    return hw.memory.nd_tall_share if tall else hw.memory.nz_flat_share
+def stream_ns(
+    shape: MatmulShape | GroupedShape,
+    hw: Hardware,
+    cores: int,
+    weights: float,
+    fullest: float,
+    moved: float,
+    spilled: float,
+) -> float:
+    """Streaming from and to memory, ns.
+
+    weights: bytes of them from HBM, `fullest` of which one core draws. moved: bytes of operands and outputs, `spilled`
+    of which L2 does not hold. Weights stream below the sustained rate where they are row-major in a tall product or
+    FRACTAL_NZ in a flat one.
+    """
+    memory = hw.memory
+    rows = shape.m if isinstance(shape, MatmulShape) else max(shape.loads, default=0)
+    share, tall = 1.0, rows > TALLEST
+    if tall != (shape.weight_format == "nz"):
+        share = memory.nd_tall_share if tall else memory.nz_flat_share
+    stream = max(weights / hbm_rate(cores, hw, share), fullest / memory.core_hbm_gbps)
+    # Operands and outputs pass through L2; what does not fit there cannot come faster than HBM gives it.
+    return stream + max(moved / memory.cube_gbps, spilled / hbm_rate(cores, hw))
 
 
 def share_ns(
-    shape: MatmulShape | GroupedShape, hw: Hardware, rows: int, cols: int, depth: float
+    shape: MatmulShape | GroupedShape,
+    hw: Hardware,
+    rows: int,
+    cols: int,
+    depth: float,
+    tallest: int = TALLEST,
+    widest: int = WIDEST,
 ) -> tuple[float, float, int]:
-    """(multiplying ns, loading ns, tiles) of a share of rows x cols outputs over `depth` of k."""
+    """(multiplying ns, loading ns, tiles) of a share of rows x cols outputs over `depth` of k.
+
+    tallest, widest: limits of a tile.
+    """
     chip, memory = hw.chip, hw.memory
     blocks = ceil(rows / chip.cube_m) * ceil(cols / chip.cube_n) * depth / chip.cube_k
     multiply = blocks * 1000 / chip.clock_mhz / _RATE.get(shape.dtype, 1.0) / hw.kernel.cube_efficiency
-    height = min(rows, TALLEST)
-    width = min(cols, WIDEST, max(16, chip.l0c_bytes // 4 // height))
+    height = min(rows, tallest)
+    width = min(cols, widest, max(16, chip.l0c_bytes // 4 // height))
     down, across = ceil(rows / height), ceil(cols / width)
     right = DTYPE_BITS[shape.weight_dtype if shape.dtype == "int8" else shape.dtype] / 8
     load = depth * (rows * across * DTYPE_BITS[shape.dtype] / 8 + cols * down * right) / memory.core_l2_gbps

@@ -1,7 +1,8 @@
 """One kernel alone on one device: its time, from its work and the hardware profile.
 
 Every kernel pays for its start, which grows with the cores that it starts on, and then for the slowest of moving,
-multiplying and vector work. `vector.py`, `matmul.py` and `attention.py` say how each lays its work over the cores.
+multiplying and vector work. `vector.py`, `matmul.py`, `ffn.py` and `attention.py` say how each lays its work over the
+cores.
 Collectives are priced in `sim.collective`, from the moment their last rank arrives.
 """
 
@@ -13,6 +14,7 @@ from scenarios.work import (
     AttentionShape,
     CollectiveShape,
     ExchangeShape,
+    FfnShape,
     FixedShape,
     FlatShape,
     GroupedShape,
@@ -26,6 +28,7 @@ from sim.hardware.sections import Program
 from sim.kernel.attention import attention_cost, is_decode
 from sim.kernel.cost import Cost
 from sim.kernel.exchange import exchange_ns, sent_bytes
+from sim.kernel.ffn import ffn_cost
 from sim.kernel.grouped import grouped_cost
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.programs import PROGRAM_OF
@@ -60,6 +63,8 @@ def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False
     if isinstance(work.shape, GroupedShape):
         cost = grouped_cost(work, hw, program, repeat, resident)
         return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
+    if isinstance(work.shape, FfnShape):
+        return _time(work, hw, ffn_cost(work, hw, program, repeat, resident), "MIX_AIC")
     if isinstance(work.shape, AttentionShape):
         return _time(work, hw, attention_cost(work, hw, program, repeat, resident), "MIX_AIC")
     return _time(work, hw, vector_cost(work, hw, program, repeat, resident), "AI_VECTOR_CORE")
@@ -83,6 +88,8 @@ def program_of(work: Work, hw: Hardware) -> Program:
         return hw.programs[name]
     if isinstance(work.shape, MatmulShape | GroupedShape):
         return hw.programs["quant_matmul" if work.shape.dtype == "int8" else "matmul"]
+    if isinstance(work.shape, FfnShape):
+        return hw.programs["matmul"]
     if isinstance(work.shape, AttentionShape):
         return hw.programs["attention" if all(is_decode(g) for g in work.shape.groups) else "attention_prefill"]
     return hw.programs["elementwise" if isinstance(work.shape, FlatShape) else "row_wise"]

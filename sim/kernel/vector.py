@@ -53,31 +53,33 @@ def vector_cost(work: Work, hw: Hardware, program: Program, repeat: bool, reside
     """The cost of a flat or row-wise kernel; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape, cores = work.shape, hw.chip.vector_cores
     if isinstance(shape, FlatShape):
-        return _cost(work, hw, program, flat_layout(shape.elements, program.grain, cores), repeat, resident)
+        return layout_cost(work, hw, program, flat_layout(shape.elements, program.grain, cores), repeat, resident)
     assert isinstance(shape, RowsShape)
     if work.program == "sort":
         # A merge sort passes log2(columns) times over its row.
         passes = max(1.0, log2(max(2, shape.cols)))
         layout = row_layout(shape.rows, shape.cols, program.cores_per_row, cores)
         layout = Layout(layout.cores, layout.rows, layout.elements * passes, layout.stretch)
-        return _cost(work, hw, program, layout, repeat, resident)
+        return layout_cost(work, hw, program, layout, repeat, resident)
     if work.program in SCATTERED and program.grain:
-        return _cost(work, hw, program, flat_layout(shape.rows * shape.cols, program.grain, cores), repeat, resident)
+        layout = flat_layout(shape.rows * shape.cols, program.grain, cores)
+        return layout_cost(work, hw, program, layout, repeat, resident)
     by_row = row_layout(shape.rows, shape.cols, program.cores_per_row, cores)
     if not program.grain:
-        return _cost(work, hw, program, by_row, repeat, resident)
+        return layout_cost(work, hw, program, by_row, repeat, resident)
     # A reduction may also give each row in turn to all cores and join their results: better for few long rows.
     team = max(1, min(cores, ceil(shape.cols / program.grain)))
     spread = Layout(team, shape.rows, shape.rows * shape.cols / team, 1.0)
     alone = replace(program, row_us=0.0)
     return min(
-        _cost(work, hw, alone, by_row, repeat, resident),
-        _cost(work, hw, program, spread, repeat, resident),
+        layout_cost(work, hw, alone, by_row, repeat, resident),
+        layout_cost(work, hw, program, spread, repeat, resident),
         key=lambda cost: cost.total_ns,
     )
 
 
-def _cost(work: Work, hw: Hardware, program: Program, layout: Layout, repeat: bool, resident: bool) -> Cost:
+def layout_cost(work: Work, hw: Hardware, program: Program, layout: Layout, repeat: bool, resident: bool) -> Cost:
+    """The cost of `work` laid over cores as `layout` says."""
     kernel, memory, cores = hw.kernel, hw.memory, layout.cores
     head = start_ns(hw, program, cores, repeat) + 1000 * layout.rows * program.row_us
     split = traffic(work, hw, resident)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from scenarios.program import DTYPE_BITS, Format, Group
-from scenarios.work import AttentionShape, GroupedShape, MatmulShape, Unit, Work
+from scenarios.work import AttentionShape, FfnShape, GroupedShape, MatmulShape, Unit, Work
 from sim.measured.row import Row, Unpriced, rows_of
 
 #: Programs that run on cube cores only; the others rescale or unpack on the vector cores beside them.
@@ -94,6 +94,19 @@ def grouped(row: Row) -> Work:
     weights = held * k * n * DTYPE_BITS[row.dtype(1)] // 8
     read, written = (tokens * width * DTYPE_BITS[row.dtype(0)] // 8 for width in (k, n))
     return Work("cube", shape, 2 * tokens * k * n, 0, weights, read, written, "grouped_matmul")
+
+
+def ffn(row: Row) -> Work:
+    """x [m, k], w1 [k, 2 i], w2 [i, k] of a gated activation; what passes between the products is moved as well."""
+    (m, k), w1, w2 = rows_of(row.shape(0)), row.shape(1), row.shape(2)
+    if len(w1) != 2 or len(w2) != 2:
+        raise Unpriced("a feed-forward layer over experts is not known")
+    intermediate = w2[0]
+    if w1 != (k, 2 * intermediate) or w2[1] != k:
+        raise Unpriced(f"no gated feed-forward layer: {w1} and {w2} of an input of {k}")
+    moved = 2 * m * (k + 3 * intermediate)
+    shape = FfnShape(m, k, intermediate, row.dtype(0))
+    return Work("mix", shape, 6 * m * k * intermediate, 5 * m * intermediate, 6 * k * intermediate, moved, moved, "ffn")
 
 
 def attention_work(

@@ -87,6 +87,7 @@ _MAKERS: dict[str, Maker] = {
     **dict.fromkeys(("QuantBatchMatmulV3", "QuantBatchMatmulV4"), cube.quant_matmul),
     "WeightQuantBatchMatmulV2": cube.weight_quant,
     "GroupedMatmul": cube.grouped,
+    "FFN": cube.ffn,
     **dict.fromkeys(_ATTENTION, cube.attention),
     "RINGMLAPrefillBF16Kernel": cube.mla_prefill,
     **dict.fromkeys(_SHAPELESS, vector.fixed),

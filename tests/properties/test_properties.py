@@ -192,6 +192,7 @@ BASES: dict[str, dict[str, Any]] = {
     "captured": {"workload": {"batch": 4}, "optimizations": {"graph": "aclgraph"}},
     "compiled": {"workload": {"batch": 4}, "optimizations": {"graph": "ge_graph"}},
     "shared": {"workload": {"batch": 4}, "optimizations": {"kv": SHARED}},
+    "fp16": {"workload": {"batch": 4}, "optimizations": {"weights": "fp16"}},
     "int8": {"workload": {"batch": 4}, "optimizations": {"kv": {"dtype": "int8"}, "weights": "w8a8"}},
 }
 #: Knobs that act only on some bases; all others act on `eager`.
@@ -204,6 +205,7 @@ ACTS_ON = {
     "optimizations.kv.prefix_sharing": "shared",
     "optimizations.kv.scale": "int8",
     "optimizations.fusion.add_rms_norm_quant": "int8",
+    "optimizations.fusion.ffn": "fp16",
 }
 
 

@@ -142,11 +142,17 @@ def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = PHASES, model: Model = 
     have nothing to say about `model` stay where they are."""
     idle = {item.switch for item in PASSES if item.idle(model)}
     fusion = {name: draw(st.booleans()) for name in Fusion.model_fields if f"fusion.{name}" not in idle}
-    style = draw(st.sampled_from(["any", "plain", "plain", "deep"]))
+    style = draw(st.sampled_from(["any", "plain", "plain", "deep", "ffn"]))
+    weights = draw(st.sampled_from(["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"]))
+    weight_format, prefetch = draw(st.sampled_from(["nd", "nz"])), draw(st.booleans())
     if style == "plain":  # free of the plain contradictions, so that most of what is drawn can be built
-        fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant"), False)
+        fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant", "ffn"), False)
     elif style == "deep":  # the fusions that stand on others
         fusion |= dict.fromkeys(("rms_norm", "add_rms_norm", "rope", "qkv", "attention", "grouped_matmul"), True)
+    elif style == "ffn":  # a whole feed-forward layer in one kernel
+        fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant"), False)
+        fusion |= dict.fromkeys(("gate_up", "swiglu", "ffn"), True)
+        weights, weight_format, prefetch = "fp16", "nd", False
     phase = draw(st.sampled_from(phases))
     return scenario(
         workload__phase=phase,
@@ -163,9 +169,9 @@ def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = PHASES, model: Model = 
         optimizations__kv__dtype=draw(st.sampled_from(["auto", "auto", "auto", "bf16", "fp16", "int8"])),
         optimizations__kv__scale=draw(st.sampled_from(["channel", "token", "head"])),
         optimizations__kv__block_size=draw(st.sampled_from([16, 128])),
-        optimizations__weights=draw(st.sampled_from(["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"])),
-        optimizations__weight_format=draw(st.sampled_from(["nd", "nz"])),
-        optimizations__overlap__prefetch=draw(st.booleans()),
+        optimizations__weights=weights,
+        optimizations__weight_format=weight_format,
+        optimizations__overlap__prefetch=prefetch,
     )
 
 

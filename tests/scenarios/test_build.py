@@ -169,12 +169,13 @@ def test_scenarios_are_refused_for_a_reason_and_not_often() -> None:
     assert reached["built"] > 100
     assert set(reached) >= {
         "built", "optimizations.kv.dtype", "optimizations.fusion.add_rms_norm_quant",
-        "optimizations.fusion.qkv_norm_rope_cache",
+        "optimizations.fusion.qkv_norm_rope_cache", "optimizations.fusion.ffn",
     }  # fmt: skip
 
 
 # ---- what is refused ----
 
+FEED_FORWARD = {"fusion__gate_up": True, "fusion__swiglu": True, "fusion__ffn": True, "weights": "fp16"}
 FUSED = {"fusion__rms_norm": True, "fusion__rope": True, "fusion__qkv": True, "fusion__attention": True}
 
 
@@ -204,6 +205,20 @@ FUSED = {"fusion__rms_norm": True, "fusion__rope": True, "fusion__qkv": True, "f
         (
             {"fusion__add_rms_norm": True, "fusion__add_rms_norm_quant": True}, TINY,
             ("fusion.add_rms_norm_quant", "needs weights w8a8"),
+        ),
+        (
+            {"fusion__ffn": True}, TINY,
+            ("fusion.ffn", "needs fusion.gate_up true, fusion.swiglu true, weights fp16"),
+        ),
+        ({**FEED_FORWARD, "weights": "w8a8"}, TINY, ("fusion.ffn", "needs weights fp16")),
+        ({**FEED_FORWARD, "weights": "bf16"}, TINY, ("fusion.ffn", "needs weights fp16")),
+        ({**FEED_FORWARD, "weight_format": "nz"}, TINY, ("fusion.ffn", "needs weight_format nd")),
+        (
+            {**FEED_FORWARD, "overlap__prefetch": True}, TINY,
+            (
+                "fusion.ffn",
+                "cannot be combined with overlap.prefetch: when npu_ffn reads prefetched weights is not modelled",
+            ),
         ),
         (
             {"kv__dtype": "fp16"}, TINY,

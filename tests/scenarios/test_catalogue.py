@@ -11,7 +11,7 @@ from scenarios import catalogue
 from scenarios.catalogue import CATALOGUE, op_type_of
 from scenarios.op_work import attention_groups
 from scenarios.program import DType, Group, Op, Tensor
-from scenarios.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
+from scenarios.work import AttentionShape, FfnShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
 
 
 def activation(name: str, shape: tuple[int, ...], dtype: DType = "bf16") -> Tensor:
@@ -60,6 +60,14 @@ def test_weight_only_quantisation_reads_packed_weights() -> None:
     inputs = (activation("x", (3, 8)), weight("w", (5, 8), "int4"), weight("scale", (5,), "fp32"))
     work = work_of(Op("weight_quant_matmul", "proj", inputs, (activation("y", (3, 5)),)))
     assert work == Work("mix", MatmulShape(1, 3, 8, 5, "bf16", "int4", "nd"), 240, 0, 20 + 20, 48, 30)
+
+
+def test_a_feed_forward_layer_moves_what_its_products_hand_on() -> None:
+    # [3, 8] x [8, 2 x 6], halves gated to [3, 6], x [6, 8]: 6 * 3 * 8 * 6 flops; 192 + 96 B of weights come cold.
+    # Beside 48 B in and out, the first product (72 B) and the activated half (36 B) go to a workspace and back.
+    inputs = (activation("x", (3, 8), "fp16"), weight("w1", (12, 8), "fp16"), weight("w2", (8, 6), "fp16"))
+    work = work_of(Op("ffn", "ffn", inputs, (activation("y", (3, 8), "fp16"),)))
+    assert work == Work("mix", FfnShape(3, 8, 6, "fp16"), 864, 5 * 18, 288, 48 + 108, 48 + 108)
 
 
 def test_rms_norm_reads_the_row_and_writes_it_with_its_statistic() -> None:

@@ -22,6 +22,7 @@ PUBLISHED = {
     "Llama-3.1-8B": 8_030_261_248,
     "Qwen2.5-7B": 7_615_616_512,
     "Qwen3-0.6B": 596_049_920,
+    "Qwen2.5-0.5B": 494_032_768,
     "Qwen3-1.7B": 1_720_574_976,
     "Qwen3-14B": 14_768_307_200,
     "Qwen3-235B-A22B": 235_093_634_560,
@@ -75,6 +76,7 @@ def test_what_the_families_differ_in() -> None:
         "GLM-4.5-Air": (False, True),
         "Llama-3.1-70B": (False, False),
         "Llama-3.1-8B": (False, False),
+        "Qwen2.5-0.5B": (False, True),
         "Qwen2.5-7B": (False, True),
         **dict.fromkeys([n for n in model_names() if n.startswith("Qwen3")], (True, False)),
     }

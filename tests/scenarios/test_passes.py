@@ -15,6 +15,7 @@ from tests.scenarios.making import (
     BIASED,
     TINY,
     bare,
+    cube_flops,
     faults,
     gm_bytes,
     kinds,
@@ -139,6 +140,31 @@ def test_swiglu_after_two_projections_has_to_lay_them_side_by_side() -> None:
     before, after = program(OFF), program(switched(OFF, fusion__swiglu=True))
     assert changed(before, after) == (["silu", "mul"], ["concat", "swiglu"])
     assert len(before) == len(after)  # the cost that the pass declares: nothing is saved here
+
+
+FEED_FORWARD = switched(OFF, fusion__gate_up=True, fusion__swiglu=True, weights="fp16")
+
+
+def test_a_feed_forward_layer_becomes_one_call_on_both_weights() -> None:
+    before, after = program(FEED_FORWARD), program(switched(FEED_FORWARD, fusion__ffn=True))
+    assert changed(before, after) == (["matmul", "swiglu", "matmul"], ["ffn"])
+    fused = op(after, "ffn")
+    assert [(t.name, t.shape, t.role) for t in fused.inputs] == [
+        ("mlp_in", (2, 16), "activation"), ("gate_up_proj.weight", (48, 16), "weight"),
+        ("down_proj.weight", (16, 24), "weight"),
+    ]  # fmt: skip
+    assert fused.out == Tensor("mlp_out", (2, 16), "fp16")
+    assert op_type_of(fused) == "FFN"
+    # A workspace in global memory joins its products, so not a byte is saved.
+    assert gm_bytes(before) == gm_bytes(after)
+    assert cube_flops(before) == cube_flops(after)
+
+
+@pytest.mark.parametrize("graph", ["eager", "aclgraph", "npugraph_ex", "ge_graph"])
+def test_a_feed_forward_layer_is_one_call_in_every_graph(graph: str) -> None:
+    after = program(switched(FEED_FORWARD, fusion__ffn=True, graph=graph))
+    assert kinds(after).count("ffn") == 1
+    assert faults(after) == []
 
 
 def test_fused_attention_reads_the_cache_as_it_lies() -> None:

@@ -85,6 +85,14 @@ def test_a_long_prefill_multiplies() -> None:
     assert "TFLOPS" in diagnosis.evidence
 
 
+def test_cube_cores_that_wait_for_l2_are_no_work_of_the_vector_cores() -> None:
+    made = scenario(workload__phase="prefill", workload__input_tokens=4096)
+    diagnosis = diagnosed(made, load_model("Qwen3-0.6B"), hardware(memory__core_l2_gbps=20.0))
+    waiting = [row for row in diagnosis.kernels if row.kind == "matmul" and row.bound == "l2"]
+    assert diagnosis.limits["cube-bound"] >= sum(row.total_us for row in waiting) > 0
+    assert diagnosis.name == "cube-bound"
+
+
 def test_a_tiny_model_as_a_graph_is_made_of_small_kernels() -> None:
     # The host is made free: what is left are kernels that do nothing but start.
     hw = hardware(

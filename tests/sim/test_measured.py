@@ -8,7 +8,8 @@ from math import exp
 
 import pytest
 
-from scenarios.program import Group
+from scenarios.catalogue import work_of
+from scenarios.program import Group, Op, Tensor
 from scenarios.work import AttentionShape, FlatShape, GroupedShape, MatmulShape, RowsShape
 from sim.fitting.kernels import REFERENCE, read_samples, residuals
 from sim.hardware import load_hardware
@@ -49,6 +50,13 @@ def test_bytes_and_flops_of_a_product() -> None:
     work = work_of_row("MatMulV2", "16,5120;320,200,16,16", "DT_BF16;DT_BF16")
     assert (work.cube_flops, work.cold_read_bytes) == (2 * 16 * 5120 * 3200, 2 * 5120 * 3200)
     assert (work.warm_read_bytes, work.write_bytes) == (2 * 16 * 5120, 2 * 16 * 3200)
+
+
+def test_a_feed_forward_layer_is_what_the_program_has() -> None:
+    work = work_of_row("FFN", "2080,896;896,9728;4864,896", "FLOAT16;FLOAT16;FLOAT16")
+    x, y = Tensor("x", (2080, 896), "fp16"), Tensor("y", (2080, 896), "fp16")
+    weights = tuple(Tensor(name, shape, "fp16", "weight") for name, shape in (("1", (9728, 896)), ("2", (896, 4864))))
+    assert work == work_of(Op("ffn", "ffn", (x, *weights), (y,)))
 
 
 def test_attention_needs_a_length() -> None:
@@ -107,6 +115,8 @@ def test_vector_kernels(
         ("MatMulV2", "q=(1,2)", "not readable"),
         ("MatMulV2", "16,100;320,200,16,16", "fits K = 100"),
         ("QuantBatchMatmulV3", "16,7168;66", "fits K"),
+        ("FFN", "8,16;4,16,64;4,32,16", "over experts"),
+        ("FFN", "8,16;16,32;32,16", "no gated"),
         ("RmsNorm", "-1,5", "negative"),
         ("_triton_rope", "", "shapes of another"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from sim.accuracy.ladders import (
     read_ladders,
 )
 from sim.accuracy.steps import case_of_row
-from sim.predict import Case, program_of, step_ns
+from sim.played import launches
+from sim.predict import Case, plans_of, program_of, step_ns
 from sim.validate import REFERENCE
 
 HEAD = (
@@ -95,6 +97,40 @@ def test_a_gain_is_the_ratio_of_two_predicted_steps(tmp_path: Path) -> None:
     assert found.predicted_kernels == tuple(len(program_of(c.scenario, c.model, batch)) for c in (before, after))
 
 
+MLP = (
+    "m,910b2,Qwen3-0.6B,prefill,2,64,0,optimizations.weights=fp16;optimizations.graph=ge_graph;"
+    "optimizations.graph_prefill=true;optimizations.fusion.gate_up=false;optimizations.fusion.swiglu=false,"
+    "optimizations.fusion.gate_up=true;optimizations.fusion.swiglu=true;optimizations.fusion.ffn=true,"
+    "8.0,10.0,,,,,,yes"
+)
+
+
+def test_a_part_of_a_step_is_its_kernels(tmp_path: Path) -> None:
+    path = tmp_path / "ladders.csv"
+    path.write_text(f"{HEAD},part\n{MLP},mlp\n{MLP},\n")
+    (part, whole) = list(read_ladders(path))
+    found, _ = price_ladders(iter([part, whole]))
+    timed = []
+    for settings in (part.base.settings, (*part.base.settings, *part.step)):
+        case = case_of_row(replace(part.base, settings=settings))
+        assert isinstance(case, Case)
+        launched = launches(plans_of(case, reported_batch(case.scenario))[0])
+        mlp = ("matmul", "fused_elementwise", "ffn")
+        after = ("o_proj", "q_proj", "k_proj", "v_proj", "qkv_proj", "lm_head")
+        timed.append(sum(k.kernel.duration_ns for k in launched if k.kind in mlp and k.name not in after))
+    assert found[0].predicted_gain == timed[0] / timed[1]
+    assert found[0].low < found[0].predicted_gain < found[0].high
+    # The rest of the step does not change, so less of it is gained or lost.
+    assert abs(found[1].predicted_gain - 1) < abs(found[0].predicted_gain - 1)
+
+
+def test_a_part_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ladders.csv"
+    path.write_text(f"{HEAD},part\n{MLP},mpl\n")
+    with pytest.raises(ScenarioError, match=re.escape(f"{path}:2: part: must be empty or one of mlp, got 'mpl'")):
+        list(read_ladders(path))
+
+
 def test_what_no_switch_expresses_is_listed_with_its_reason(tmp_path: Path) -> None:
     no_such = GOOD.replace("optimizations.graph=ge_graph", "optimizations.grpah=ge_graph")
     said = GOOD.replace("8.0,4.0,,,900,400,,", ",,,,,,it is another engine,")
@@ -152,6 +188,15 @@ def test_every_rung_of_the_reference_set_is_priced_or_says_why(
     rows = list(read_ladders(REFERENCE / "ladders.csv"))
     assert sorted([r.id for r in found] + [name for name, _ in skipped]) == sorted(r.base.id for r in rows)
     assert all(reason for _, reason in skipped)
+
+
+def test_the_feed_forward_kernel_that_lost_is_predicted_to_lose(
+    reference: tuple[list[ScoredRung], list[tuple[str, str]]],
+) -> None:
+    (lost,) = (r for r in reference[0] if r.id == "npu_ffn_lost")
+    assert lost.measured_gain == pytest.approx(7.754 / 9.276)
+    assert lost.predicted_gain < 0.95
+    assert abs(lost.points) < 6.0
 
 
 def test_programs_have_about_the_kernels_that_were_counted(
