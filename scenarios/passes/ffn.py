@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scenarios.passes.base import Context, Pass, in_block, replace_runs
+from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 from scenarios.program import Op, Program
 
 
@@ -15,11 +15,10 @@ def fuse_ffn(program: Program, _: Context) -> Program:
         if not chained or len(gate_up.inputs) + len(down.inputs) > 4:
             return None
         (x, w1), (_, w2) = gate_up.inputs, down.inputs
-        return (Op("ffn", "ffn", (x, w1, w2), down.outputs, (("activation", "swiglu"),)),)
+        name = f"{down.name.removesuffix('down_proj')}ffn"
+        return (Op("ffn", name, (x, w1, w2), down.outputs, (("activation", "swiglu"),)),)
 
-    return in_block(
-        program, "layers", "fusion.ffn", lambda ops: replace_runs(ops, ("matmul", "swiglu", "matmul"), make)
-    )
+    return in_layers(program, "fusion.ffn", lambda ops: replace_runs(ops, ("matmul", "swiglu", "matmul"), make))
 
 
 def _without_prefetch(context: Context) -> str | None:
