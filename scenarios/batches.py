@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 from scenarios.program import Batch, Group
 from scenarios.schema import Engine, Scenario
 
@@ -75,6 +78,30 @@ def mixed_batch(scenario: Scenario) -> Batch:
     decoding = scenario.workload.batch - 1
     chunk = min(scenario.engine.max_num_batched_tokens - decoding, scenario.workload.input_tokens)
     return Batch("mixed", (Group(decoding, 1, scenario.decode_context_tokens), Group(1, chunk, 0)))
+
+
+def micro_batches(batch: Batch, stages: int) -> tuple[Batch, ...]:
+    """A decode or mixed batch as it is in flight in a pipeline: in as many parts as stages, and none of them empty.
+
+    Requests are shared out as evenly as can be (vLLM keeps as many batches in flight as there are stages; which request
+    is in which hangs on when it came). A prefill goes with the first part.
+    """
+    count = min(stages, batch.requests)
+    parts: list[list[Group]] = [[] for _ in range(count)]
+    at = 0
+    for group in sorted(batch.groups, key=lambda g: -g.query):
+        share, rest = divmod(group.count, count)
+        for turn in range(count):
+            size = share + (turn < rest)
+            if size:
+                parts[(at + turn) % count].append(replace(group, count=size))
+        at = (at + rest) % count
+    return tuple(Batch(_phase(part), tuple(part)) for part in parts)
+
+
+def _phase(groups: list[Group]) -> Literal["decode", "mixed", "prefill"]:
+    decoding = sum(group.query == 1 for group in groups)
+    return "decode" if decoding == len(groups) else "mixed" if decoding else "prefill"
 
 
 def reported_batch(scenario: Scenario) -> Batch:

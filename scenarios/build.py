@@ -8,6 +8,7 @@ from scenarios.batches import captured_size
 from scenarios.errors import ScenarioError
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.parallel import parallelize
+from scenarios.lowering.stages import cut
 from scenarios.lowering.step import Step
 from scenarios.model import Model
 from scenarios.passes import PASSES, Context, Pass
@@ -77,8 +78,11 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
     return found
 
 
-def build(scenario: Scenario, model: Model, batch: Batch) -> Program:
-    """The Program of one step. Raises ScenarioError where `problems_of` finds something."""
+def build(scenario: Scenario, model: Model, batch: Batch, stage: int | None = None) -> Program:
+    """The Program of one step: of all layers, or of one pipeline stage.
+
+    Raises ScenarioError where `problems_of` finds something.
+    """
     found = problems_of(scenario, model)
     if found:
         raise ScenarioError([f"{where}: {what}" for where, what in found])
@@ -86,14 +90,19 @@ def build(scenario: Scenario, model: Model, batch: Batch) -> Program:
     if mode != scenario.optimizations.graph:
         optimizations = scenario.optimizations.model_copy(update={"graph": mode})
         scenario = scenario.model_copy(update={"optimizations": optimizations})
-    return _rewritten(scenario, model, batch, rows, PASSES)
+    program = _rewritten(scenario, model, batch, rows, PASSES)
+    return program if stage is None else cut(program, model, stage, _is_scattered(scenario, rows))
+
+
+def _is_scattered(scenario: Scenario, rows: int) -> bool:
+    return scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS
 
 
 def _rewritten(scenario: Scenario, model: Model, batch: Batch, rows: int, passes: Sequence[Pass]) -> Program:
     """`batch` lowered to `rows` rows, with those of `passes` that are on."""
     act = activation_dtype(scenario, model)
     ranks = model.tensor_parallel
-    scattered = scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS
+    scattered = _is_scattered(scenario, rows)
     if scenario.engine.sequence_parallel:
         rows = -(-rows // ranks) * ranks  # the engine pads whether or not this step is scattered
     step = Step(

@@ -242,6 +242,7 @@ CATALOGUE: dict[str, OpKind] = _table(
         "npu",
         api="torch_npu.npu_moe_distribute_combine_v2",
     ),
+    OpKind("send_recv", "hcom_send_", "link", of.collective, "npu", api="torch.distributed.send / recv"),
     # The host's input preparation, and the graph's parameter update.
     OpKind("prepare", "Prepare", "vector", of.fixed, api="input preparation of the model runner"),
     OpKind("prepare_mask", "PrepareMask", "vector", of.flat, api="attention mask of the model runner"),

@@ -16,10 +16,7 @@ from scenarios.errors import shown
 from scenarios.schema import Scenario
 
 #: Settings that the simulation does not follow yet: any value but the default is refused rather than ignored.
-NOT_MODELLED = (
-    "engine.pipeline_parallel_size",
-    "optimizations.overlap.comm_chunks",
-)
+NOT_MODELLED = ("optimizations.overlap.comm_chunks",)
 
 #: Prefill steps that are listed at most; a request's TTFT is their sum.
 MAX_PREFILL_STEPS = 10_000

@@ -54,10 +54,11 @@ class Model:
     """A decoder. Sizes in elements; `layers` decoder layers; `bias` on the QKV projections.
 
     Of a model split over `tensor_parallel` ranks, heads, kv_heads, intermediate and vocab are those of one rank;
-    full_vocab is the whole vocabulary (0 where it is vocab). rotary_dim: dimensions of a head that turn (0: all).
-    latent: with it kv_heads is 1 and head_dim the rotated part. experts: those of all but the leading dense layers.
-    data_parallel: replicas of attention; expert_parallel: whether whole experts are spread over all ranks of all
-    replicas, which then step together.
+    full_vocab is the whole vocabulary (0 where it is vocab). One that runs in `pipeline_parallel` stages has all its
+    layers here; has_embedding and has_head say what one stage holds beside its own (`scenarios.lowering.stages`).
+    rotary_dim: dimensions of a head that turn (0: all). latent: with it kv_heads is 1 and head_dim the rotated part.
+    experts: those of all but the leading dense layers. data_parallel: replicas of attention; expert_parallel: whether
+    whole experts are spread over all ranks of all replicas, which then step together.
     """
 
     name: str
@@ -78,6 +79,9 @@ class Model:
     dtype: DType
     tensor_parallel: int = 1
     full_vocab: int = 0
+    pipeline_parallel: int = 1
+    has_embedding: bool = True
+    has_head: bool = True
     rotary_dim: int = 0
     latent: Latent | None = None
     experts: Experts | None = None
@@ -97,7 +101,7 @@ class Model:
     @property
     def cards(self) -> int:
         """Cards of the whole deployment."""
-        return self.tensor_parallel * self.data_parallel
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
 
     @property
     def rotated(self) -> int:
@@ -170,8 +174,11 @@ class Model:
         if self.experts:  # a sigmoid router has a bias that moves the choice
             router = self.experts.count * (self.hidden + (self.experts.score == "sigmoid"))
             router *= self.layers - self.dense_layers
-        embedding = self.vocab * self.hidden * (1 if self.tied_embeddings else 2)
-        return embedding + self.layers * (norms + bias) + self.hidden + router
+        tables = self.has_embedding + self.has_head
+        if self.tied_embeddings and tables == 2:
+            tables = 1
+        last = self.hidden * self.has_head  # the final norm
+        return self.vocab * self.hidden * tables + self.layers * (norms + bias) + last + router
 
     def kv_bytes_per_token(self, element_bits: int) -> int:
         """Bytes of K and V that one token adds over all layers, scales not counted."""

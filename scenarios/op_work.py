@@ -59,7 +59,7 @@ def _split_reads(tensors: tuple[Tensor, ...]) -> tuple[int, int]:
     return cold, sum(t.bytes for t in tensors if t.role == "activation")
 
 
-def _written(tensors: tuple[Tensor, ...]) -> int:
+def _bytes(tensors: tuple[Tensor, ...]) -> int:
     return sum(t.bytes for t in tensors)
 
 
@@ -71,9 +71,7 @@ def flat(op: Op, kind: OpKind) -> Work:
     ops = int(op.attr("fused_ops", kind.ops_per_element))  # type: ignore[arg-type]
     if kind.elementwise and DTYPE_BITS[(op.inputs or op.outputs)[0].dtype] == 16:
         ops += 2  # 16 bit is computed in float32: a cast in and a cast out
-    return Work(
-        kind.unit, FlatShape(elements), 0, elements * ops, cold, warm, _written(op.outputs), program or kind.name
-    )
+    return Work(kind.unit, FlatShape(elements), 0, elements * ops, cold, warm, _bytes(op.outputs), program or kind.name)
 
 
 def _stretching(op: Op, elements: int) -> str:
@@ -92,7 +90,7 @@ def copies(op: Op, kind: OpKind) -> Work:
     parts = op.inputs if len(op.inputs) > len(op.outputs) else op.outputs
     runs = 2 * sum(prod(t.shape[:-1]) for t in parts)
     elements = sum(t.elements for t in op.outputs)
-    return Work(kind.unit, FlatShape(elements), 0, 0, cold, warm, _written(op.outputs), kind.name, runs)
+    return Work(kind.unit, FlatShape(elements), 0, 0, cold, warm, _bytes(op.outputs), kind.name, runs)
 
 
 def rows(op: Op, kind: OpKind) -> Work:
@@ -100,7 +98,7 @@ def rows(op: Op, kind: OpKind) -> Work:
     cold, warm = _split_reads(op.inputs)
     x = op.inputs[0]
     shape = RowsShape(prod(x.shape[:-1]), x.shape[-1])
-    return Work(kind.unit, shape, 0, x.elements * kind.ops_per_element, cold, warm, _written(op.outputs), kind.name)
+    return Work(kind.unit, shape, 0, x.elements * kind.ops_per_element, cold, warm, _bytes(op.outputs), kind.name)
 
 
 def swiglu(op: Op, kind: OpKind) -> Work:
@@ -118,7 +116,7 @@ def rope(op: Op, kind: OpKind) -> Work:
     rows = op.inputs[0].shape[0]
     elements = sum(t.elements for t in op.outputs)
     shape = RowsShape(rows, elements // rows)
-    return Work(kind.unit, shape, 0, elements * kind.ops_per_element, cold, warm, _written(op.outputs), kind.name)
+    return Work(kind.unit, shape, 0, elements * kind.ops_per_element, cold, warm, _bytes(op.outputs), kind.name)
 
 
 def gather(op: Op, kind: OpKind) -> Work:
@@ -144,7 +142,7 @@ def matmul(op: Op, kind: OpKind) -> Work:
     cold, warm = _split_reads(op.inputs)
     shape = MatmulShape(batch, m, k, n, x.dtype, w.dtype, w.format)
     return Work(
-        kind.unit, shape, 2 * batch * m * k * n, 0, cold, warm, _written(op.outputs), kind.name,
+        kind.unit, shape, 2 * batch * m * k * n, 0, cold, warm, _bytes(op.outputs), kind.name,
         prefetched_bytes=int(op.attr("prefetched_bytes", 0)),  # type: ignore[arg-type]
         prefetched_together_bytes=int(op.attr("prefetched_together_bytes", 0)),  # type: ignore[arg-type]
     )  # fmt: skip
@@ -252,11 +250,17 @@ def qkv_norm_rope_cache(op: Op, kind: OpKind) -> Work:
     )  # fmt: skip
 
 
+#: Which ranks a collective joins: how many, the first die, the distance from one to the next.
+_GROUP = (("ranks", None), ("first", 0), ("stride", 1))
+
+
 def collective(op: Op, kind: OpKind) -> Work:
     """Ranks exchange a tensor; every byte of it passes this rank's memory once in and once out."""
-    whole = max(op.inputs[0].bytes, op.out.bytes)
-    shape = CollectiveShape(cast(Collective, kind.name), whole, _whole(op, "ranks"))
-    return Work(kind.unit, shape, 0, 0, 0, op.inputs[0].bytes, op.out.bytes, kind.name)
+    whole = max(t.bytes for t in (*op.inputs, *op.outputs))  # a send has no output, a receive no input
+    ranks, first, stride = (_whole(op, key, default) for key, default in _GROUP)
+    uneven = float(op.attr("imbalance", 1.0))  # type: ignore[arg-type]
+    shape = CollectiveShape(cast(Collective, kind.name), whole, ranks, first, stride, uneven)
+    return Work(kind.unit, shape, 0, 0, 0, _bytes(op.inputs), _bytes(op.outputs), kind.name)
 
 
 def prefetch(op: Op, kind: OpKind) -> Work:
@@ -268,7 +272,7 @@ def prefetch(op: Op, kind: OpKind) -> Work:
 def fixed(op: Op, kind: OpKind) -> Work:
     """A tiny kernel whose time does not depend on its few bytes."""
     cold, warm = _split_reads(op.inputs)
-    return Work(kind.unit, FixedShape(op.op_type or kind.op_type), 0, 0, cold, warm, _written(op.outputs))
+    return Work(kind.unit, FixedShape(op.op_type or kind.op_type), 0, 0, cold, warm, _bytes(op.outputs))
 
 
 def transpose(op: Op, kind: OpKind) -> Work:
@@ -276,7 +280,7 @@ def transpose(op: Op, kind: OpKind) -> Work:
     cold, warm = _split_reads(op.inputs)
     elements = op.out.elements
     runs = 2 * elements // op.out.shape[-1]
-    return Work(kind.unit, FlatShape(elements), 0, 0, cold, warm, _written(op.outputs), kind.name, runs)
+    return Work(kind.unit, FlatShape(elements), 0, 0, cold, warm, _bytes(op.outputs), kind.name, runs)
 
 
 def token_rows(op: Op, kind: OpKind) -> Work:
@@ -296,7 +300,7 @@ def token_rows(op: Op, kind: OpKind) -> Work:
 def cache_read(op: Op, kind: OpKind) -> Work:
     """Blocks of a paged cache copied to rows that follow each other; each block is a run of memory."""
     tables = sum(t.bytes for t in op.inputs if t.role == "table")
-    written = _written(op.outputs)
+    written = _bytes(op.outputs)
     elements = sum(t.elements for t in op.outputs)
     block = _whole(op, "block_size", 0)  # 0: a contiguous cache
     runs = sum(max(1, t.shape[0] // block) if block else 1 for t in op.outputs)

@@ -57,7 +57,7 @@ class Engine(Part):
     tensor_parallel_size: Degree = 1
     """Ranks that share each layer."""
     pipeline_parallel_size: Degree = 1
-    """Stages that share the depth of the model."""
+    """Stages that share the depth of the model, each of tensor_parallel_size ranks; as many batches are in flight."""
     data_parallel_size: Degree = 1
     """Replicas that share the requests."""
     enable_expert_parallel: Switch = False

@@ -11,7 +11,7 @@ from typing import Literal
 from scenarios.program import DType, Format, Group
 
 Unit = Literal["cube", "vector", "mix", "ai_cpu", "copy", "link"]
-Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
 Exchange = Literal["moe_dispatch", "moe_combine"]
 
 
@@ -76,11 +76,18 @@ class FixedShape:
 @dataclass(frozen=True, slots=True)
 class CollectiveShape:
     """A collective over `ranks`; `bytes` of the whole tensor: what is reduced, what is there after gathering, or what
-    one rank sends to all."""
+    one rank sends to all.
+
+    The ranks are dies first, first + stride, and so on, numbered through the cluster. imbalance: bytes of the busiest
+    rank over the mean, of an all-to-all.
+    """
 
     op: Collective
     bytes: int
     ranks: int
+    first: int = 0
+    stride: int = 1
+    imbalance: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.hf_config import load_model
 from scenarios.loader import Loaded, folder_of, load_scenario, located
 from scenarios.lowering.parallel import shard
+from scenarios.lowering.stages import split_depth
+from scenarios.model import Model
 from sim.explain import advise, diagnose
 from sim.gains import gains_of
 from sim.hardware.profile import HardwareError, load_hardware
@@ -59,12 +61,19 @@ def case_of(loaded: Loaded) -> Case:
         problems += [f"{located(loaded, 'hardware')}: hardware: {line}" for line in error.messages]
     if model is None or hardware is None:
         raise ScenarioError(problems)
-    try:
-        engine = scenario.engine
-        model = shard(model, engine.tensor_parallel_size, engine.data_parallel_size, engine.enable_expert_parallel)
-    except ScenarioError as error:
-        where = "engine.tensor_parallel_size"
-        raise ScenarioError([f"{located(loaded, where)}: {where}: {line}" for line in error.messages]) from None
+    engine = scenario.engine
+
+    def spread(model: Model, degree: int) -> Model:
+        return shard(model, degree, engine.data_parallel_size, engine.enable_expert_parallel)
+
+    for where, split, degree in (
+        ("engine.tensor_parallel_size", spread, engine.tensor_parallel_size),
+        ("engine.pipeline_parallel_size", split_depth, engine.pipeline_parallel_size),
+    ):
+        try:
+            model = split(model, degree)
+        except ScenarioError as error:
+            raise ScenarioError([f"{located(loaded, where)}: {where}: {line}" for line in error.messages]) from None
     case = Case(scenario, model, hardware)
     found = check(case)
     if found:

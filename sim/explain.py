@@ -16,8 +16,11 @@ from sim.gains import Gains, on_value, passes_for, with_needs, without
 from sim.plan import Bound, Issue, Launch, Replay
 from sim.played import launches
 from sim.predict import Prediction, check, step_ns
+from sim.stages import Pipeline
 
-Bottleneck = Literal["host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "capacity-bound"]
+Bottleneck = Literal[
+    "host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "bubble-bound", "capacity-bound"
+]
 
 _LIMIT: dict[Bound, Bottleneck] = {
     "hbm": "HBM-bound",
@@ -74,7 +77,7 @@ class Busy:
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The bottleneck, its evidence in one sentence, and the numbers behind it. limits: computing time (us) by what
-    limits the kernels."""
+    limits the kernels, and time in collectives; waiting for other stages of a pipeline is bubble."""
 
     name: Bottleneck
     evidence: str
@@ -108,6 +111,10 @@ def diagnose(prediction: Prediction) -> Diagnosis:
     if prediction.step.communication_ns:
         # The time in collectives, waiting included, and not only what their transfers take.
         limits["communication-bound"] = prediction.step.communication_not_overlapped_ns / 1000
+    if prediction.pipeline is not None:
+        bubble = prediction.pipeline.round.bubbles[0]  # rank 0's stage, whose step this is
+        limits["communication-bound"] -= bubble.send_ns / 1000
+        limits["bubble-bound"] = bubble.total_ns / 1000
     calls = sum(isinstance(step, Issue | Replay) for step in prediction.plan.steps)
     name, evidence = _verdict(prediction, limits, rows, calls, busy)
     return Diagnosis(
@@ -175,6 +182,9 @@ def _verdict(
     free = step.free_ns / step.total_ns
     total_ms, computing_ms = step.total_ns / 1e6, step.computing_ns / 1e6
     hangs_on = prediction.exposure
+    name = cast(Bottleneck, max(limits, key=lambda limit: (limits[limit], limit)))
+    if prediction.pipeline is not None and name == "bubble-bound":
+        return name, _bubble_evidence(prediction.pipeline, prediction.batch.phase)
     if hangs_on.host > hangs_on.device:
         host_ms = busy.python_thread * total_ms
         return "host-bound", (
@@ -182,7 +192,6 @@ def _verdict(
             f"needs {host_ms:.2f} ms for {calls:,} calls ({1000 * host_ms / max(1, calls):.0f} us each), the kernels "
             f"only {computing_ms:.2f} ms"
         )
-    name = cast(Bottleneck, max(limits, key=lambda limit: (limits[limit], limit)))
     share = limits[name] / sum(limits.values())
     top = rows[0]
     memory = prediction.case.hardware.memory
@@ -204,6 +213,23 @@ def _verdict(
     else:
         detail = _vector_detail([r for r in rows if _limit(r.kind, r.bound) == "vector-bound"])
     return name, f"{share:.0%} of kernel time is {name}: {detail}; the device is idle for {free:.0%} of the step"
+
+
+def _bubble_evidence(pipeline: Pipeline, phase: str) -> str:
+    """How long the first stage waits for the others, and why."""
+    it, count, stages = pipeline.round, len(pipeline.requests), len(pipeline.layers)
+    bubble = it.bubbles[0].total_ns
+    text = (
+        f"{bubble / it.total_ns:.0%} of the step ({bubble / 1e6:.2f} of {it.total_ns / 1e6:.2f} ms) the first stage "
+        f"waits for the others: {count} micro-batch{'' if count == 1 else 'es'} in {stages} stages, "
+        f"{it.share:.0%} of their time is bubble"
+    )
+    if phase == "prefill":
+        return f"{text} while the pipeline fills and drains; shorter chunks would fill it sooner"
+    if count < stages:
+        return f"{text}; {stages} requests or more would keep every stage busy"
+    slowest = min(range(stages), key=lambda stage: it.bubbles[stage].total_ns)
+    return f"{text}; stage {slowest} sets the pace"
 
 
 def _communication_evidence(prediction: Prediction) -> str:

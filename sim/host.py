@@ -14,6 +14,7 @@ host after the replay call; the kernel waits for its update on an event. ge_grap
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -231,7 +232,8 @@ class _Builder:
         index = self._index
         self._index += 1
         meets = kernel.accelerator == "COMMUNICATION"
-        group = op.attr("ranks", 0) if meets else 0
+        # A transfer between stages is timed apart (`sim.pipeline`); here its ranks only start it together.
+        group = op.attr("ranks", 0) if meets and op.kind != "send_recv" else 0
         assert isinstance(group, int)
         among = group if group < self.conditions.ranks else 0
         return Launch(
@@ -261,14 +263,15 @@ class _Builder:
         """The replay call, then one parameter update for each captured attention kernel, in order."""
         hw, updates = self.hw, []
         launches: list[Launch] = []
+        numbers: Counter[str] = Counter()  # a layer's number counts through all blocks that have the op
         for block in blocks:
             priced = self._priced(block)
             for layer in range(block.repeat):
                 for item in priced:
                     gates: tuple[str, ...] = ()
                     if item.op.kind == "attention" and self._program.graph in PARAMETER_UPDATES:
-                        name = item.op.name if block.name == "layers" else f"{block.name} {item.op.name}"
-                        gates = (f"update {name} {layer}",)
+                        gates = (f"update {item.op.name} {numbers[item.op.name]}",)
+                        numbers[item.op.name] += 1
                         self.updates.append((block, layer))
                         luck = self._luck("update", block.repeat, hw.host.jitter_sigma)[layer]
                         update_ns = self._ns(hw.host.attention_update_us * 1000 * luck)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scenarios.batches import capture_sizes, largest_chunk_tokens
 from scenarios.build import activation_dtype
+from scenarios.lowering.stages import stage_model
 from scenarios.model import Model
 from scenarios.program import DTYPE_BITS
 from scenarios.schema import KvCache, Scenario
@@ -99,14 +100,15 @@ def activation_bytes(scenario: Scenario, model: Model) -> int:
 
     An estimate (assumed): the residual, the normed input, gate and up together, and their product.
     """
-    rows = max(largest_chunk_tokens(scenario), scenario.workload.batch)
+    running = _running(scenario, model)
+    rows = max(largest_chunk_tokens(scenario), running)
     act = DTYPE_BITS[activation_dtype(scenario, model)] // 8
     mlp = rows * (2 * model.hidden + 3 * model.intermediate) * act
-    logits = scenario.workload.batch * model.vocab * (act + 4)
+    logits = running * model.vocab * (act + 4) if model.has_head else 0
     scores = 0
     if not scenario.optimizations.fusion.attention:
         longest = scenario.workload.input_tokens
-        scores = min(rows, scenario.workload.batch * longest) * longest * model.heads * (2 * act + 4)
+        scores = min(rows, running * longest) * longest * model.heads * (2 * act + 4)
     return max(mlp + scores, logits)
 
 
@@ -115,19 +117,48 @@ def graph_pool_bytes(scenario: Scenario, model: Model) -> int:
     mode = scenario.optimizations.graph
     if mode == "eager":
         return 0
-    decoding = scenario.workload.batch if mode == "ge_graph" else max(capture_sizes(scenario.engine))
+    decoding = _running(scenario, model) if mode == "ge_graph" else max(capture_sizes(scenario.engine))
     compiled_prefill = mode == "ge_graph" and scenario.optimizations.graph_prefill
     rows = max(decoding, largest_chunk_tokens(scenario)) if compiled_prefill else decoding
-    return (rows * (2 * model.hidden + 3 * model.intermediate) + decoding * model.vocab) * 2
+    logits = decoding * model.vocab if model.has_head else 0
+    return (rows * (2 * model.hidden + 3 * model.intermediate) + logits) * 2
+
+
+def _running(scenario: Scenario, model: Model) -> int:
+    """Requests of one decode step: of the largest micro-batch where there are stages."""
+    return -(-scenario.workload.batch // model.pipeline_parallel)
 
 
 def memory_of(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
-    """Memory by part for `scenario` on one card of `hw`, and the KV capacity of its layout and of the others."""
+    """Memory by part for `scenario` on one card of `hw`, and the KV capacity of its layout and of the others.
+
+    Of pipeline stages, the one that needs the most; the cache holds what the stage with the least room holds.
+    """
+    stages = memory_of_stages(scenario, model, hw)
+    if len(stages) == 1:
+        return stages[0]
+    others = tuple(min(same, key=_tokens) for same in zip(*(it.others for it in stages), strict=True))
+    fullest = max(stages, key=lambda it: it.total)
+    return replace(fullest, capacity=min((it.capacity for it in stages), key=_tokens), others=others)
+
+
+def _tokens(capacity: KvCapacity) -> int:
+    return capacity.kv_tokens
+
+
+def memory_of_stages(scenario: Scenario, model: Model, hw: Hardware) -> tuple[Memory, ...]:
+    """Memory of one card of each pipeline stage."""
+    if model.pipeline_parallel == 1:
+        return (_memory_of_rank(scenario, model, hw),)
+    return tuple(_memory_of_rank(scenario, stage_model(model, s), hw) for s in range(model.pipeline_parallel))
+
+
+def _memory_of_rank(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
     weights = weight_bytes(scenario, model)
     activations = activation_bytes(scenario, model)
     pool = graph_pool_bytes(scenario, model)
     runtime = RUNTIME_BYTES
-    buffers = HCCL_BUFFER_BYTES if model.tensor_parallel > 1 else 0
+    buffers = HCCL_BUFFER_BYTES * ((model.tensor_parallel > 1) + (model.pipeline_parallel > 1))
     usable = int(hw.chip.hbm_capacity_bytes * scenario.engine.gpu_memory_utilization)
     room = max(0, usable - weights - activations - pool - runtime - buffers)
     kv = scenario.optimizations.kv
@@ -145,8 +176,8 @@ def memory_of(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
 #: CANN context, streams and workspace of one process on one card. Assumed: about what `npu-smi` shows for an idle
 #: context.
 RUNTIME_BYTES = 1 << 30
-#: Send and receive buffers of the tensor-parallel communicator: twice HCCL_BUFFSIZE, 200 MB by default (HCCL's
-#: documentation).
+#: Send and receive buffers of one communicator (the tensor-parallel group's, the stages'): twice HCCL_BUFFSIZE, 200 MB
+#: by default (HCCL's documentation).
 HCCL_BUFFER_BYTES = 2 * 200 << 20
 
 

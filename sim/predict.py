@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
 
-from scenarios.batches import capture_sizes, decode_batch, finished_requests, prefill_batches, reported_batch
+from scenarios.batches import capture_sizes, decode_batch, prefill_batches, reported_batch
 from scenarios.build import build, effective_graph, problems_of
 from scenarios.model import Model
 from scenarios.program import Batch, Program
@@ -16,17 +15,15 @@ from scenarios.timeline import StepTime, Timeline, step_time
 from sim import engine, ranks, recurrence
 from sim.hardware.profile import Hardware
 from sim.host import Conditions, host_costs_ns, make_plans
-from sim.memory import Memory, memory_of
+from sim.memory import Memory, memory_of, memory_of_stages
+from sim.pipeline import Round
 from sim.plan import Plan
 from sim.played import Played, launches, timeline
+from sim.prefill import Interval, ends_in_turn, ends_through_stages, mean_end_ns
 from sim.ranks import Variant
+from sim.stage_step import Shown, shown
+from sim.stages import Pipe, Pipeline, exposure_of_stages, passing, pipeline_of, round_of, rows_of
 from sim.uncertainty import PROBE, Exposure, exposure, step_interval
-
-#: (value, low, high) of a time, ns.
-Interval = tuple[float, float, float]
-
-#: Prefill chunks priced one by one; longer series are interpolated, since a chunk's time is smooth in its context.
-MAX_CHUNKS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,8 @@ class Case:
 class Prediction:
     """The answer for one scenario: the reported step in full, the metrics of a request, memory and cold start.
 
-    The step is rank 0's. waits_ns: how long it waited in collectives, by the rank that came last.
+    The step is rank 0's. waits_ns: how long it waited in collectives, by the rank that came last. pipeline: None where
+    the model is not split in depth.
     """
 
     case: Case
@@ -90,6 +88,7 @@ class Prediction:
     metrics: dict[str, Metric]
     memory: Memory
     cold_start: ColdStart
+    pipeline: Pipeline | None = None
 
 
 class DoesNotFit(ValueError):
@@ -104,24 +103,40 @@ def predict(case: Case) -> Prediction:
     memory = memory_of(case.scenario, case.model, case.hardware)
     refuse_overflow(case, memory)
     batch = reported_batch(case.scenario)
-    program = program_of(case.scenario, case.model, batch)
-    plans = plans_of(case, batch)
-    played = engine.times_of_ranks(plans)
-    spans = timeline(plans[0], played[0])
+    it = _shown(case, batch)
     return Prediction(
         case=case,
         batch=batch,
-        graph=effective_graph(case.scenario, batch)[0],
-        program=program,
-        plan=plans[0],
-        timeline=spans,
-        step=step_time(spans),
-        waits_ns=waits_by_rank(plans[0], played),
+        graph=effective_graph(case.scenario, in_flight(case, batch)[0])[0],
+        program=it.program,
+        plan=it.plan,
+        timeline=it.timeline,
+        step=step_time(it.timeline),
+        waits_ns=it.waits_ns,
         exposure=exposure_of(case, batch),
         metrics=_metrics(case, memory),
         memory=memory,
         cold_start=cold_start(case),
+        pipeline=_pipeline(case, batch),
     )
+
+
+def _pipeline(case: Case, batch: Batch) -> Pipeline | None:
+    """The step in stages, or None where there is one stage."""
+    if case.model.pipeline_parallel == 1:
+        return None
+    memory = memory_of_stages(case.scenario, case.model, case.hardware)
+    return pipeline_of(case.model, in_flight(case, batch), _round(case, batch), memory)
+
+
+def _shown(case: Case, batch: Batch) -> Shown:
+    """The reported step of rank 0."""
+    if case.model.pipeline_parallel > 1:
+        return shown(_pipe(case), in_flight(case, batch), _round(case, batch), batch, waits_by_rank)
+    plans = plans_of(case, batch)
+    played = engine.times_of_ranks(plans)
+    program = program_of(case.scenario, case.model, batch)
+    return Shown(program, plans[0], timeline(plans[0], played[0]), waits_by_rank(plans[0], played))
 
 
 def waits_by_rank(plan: Plan, played: Sequence[Played]) -> dict[int, int]:
@@ -140,15 +155,18 @@ def waits_by_rank(plan: Plan, played: Sequence[Played]) -> dict[int, int]:
 
 
 @lru_cache(maxsize=64)
-def program_of(scenario: Scenario, model: Model, batch: Batch) -> Program:
+def program_of(scenario: Scenario, model: Model, batch: Batch, stage: int | None = None) -> Program:
     """As `build`, remembered: one step is planned several times, at nominal and at probing speeds."""
-    return build(scenario, model, batch)
+    return build(scenario, model, batch, stage)
 
 
-def plans_of(case: Case, batch: Batch, host_scale: float = 1.0, device_scale: float = 1.0) -> Sequence[Plan]:
-    """The plans of one step of `case`, one a rank, with host or kernel times scaled."""
+def plans_of(
+    case: Case, batch: Batch, host_scale: float = 1.0, device_scale: float = 1.0, stage: int | None = None
+) -> Sequence[Plan]:
+    """The plans of one step of `case`, or of one pipeline stage: one a tensor-parallel rank, with host or kernel times
+    scaled."""
     conditions = replace(case.conditions, host_scale=host_scale, device_scale=device_scale)
-    program = program_of(case.scenario, case.model, batch)
+    program = program_of(case.scenario, case.model, batch, stage)
     return make_plans(program, case.hardware, replace(conditions, ranks=ranks_played(case)))
 
 
@@ -172,12 +190,39 @@ def length_ns(plans: Sequence[Plan]) -> int:
 
 def step_ns(case: Case, batch: Batch) -> int:
     """Length of one step, ns."""
+    if case.model.pipeline_parallel > 1:
+        return _round(case, batch).total_ns
     return length_ns(plans_of(case, batch))
+
+
+def in_flight(case: Case, batch: Batch) -> tuple[Batch, ...]:
+    """What is in the pipeline in a step of `batch`; the batch itself where there are no stages."""
+    stages = case.model.pipeline_parallel
+    if stages == 1:
+        return (batch,)
+    return passing(batch, stages, len(prefill_batches(case.scenario)) if batch.phase == "prefill" else 1)
+
+
+def _pipe(case: Case) -> Pipe:
+    return Pipe(
+        case.model,
+        case.hardware,
+        program=lambda batch, stage: program_of(case.scenario, case.model, batch, stage),
+        plans=lambda batch, stage, probe: plans_of(case, batch, probe.host, probe.device, stage),
+        rigid=case.scenario.protocol.synchronize != "step",
+    )
+
+
+@lru_cache(maxsize=256)
+def _round(case: Case, batch: Batch) -> Round:
+    return round_of(rows_of(_pipe(case), in_flight(case, batch))[0], batch.phase)
 
 
 @lru_cache(maxsize=256)
 def exposure_of(case: Case, batch: Batch) -> Exposure:
     """Length of one step and what it hangs on: three plays of it, and one more where ranks wait for each other."""
+    if case.model.pipeline_parallel > 1:
+        return exposure_of_stages(_pipe(case), in_flight(case, batch), batch.phase, ranks_played(case) > 1)
     plans = plans_of(case, batch)
     # One walk plays all, for ranks that were folded to one too, so that folding changes nothing.
     if case.model.tensor_parallel > 1 and not overlap(plans[0]):
@@ -256,36 +301,12 @@ def _metrics(case: Case, memory: Memory) -> dict[str, Metric]:
 
 def _ttft_ms(case: Case) -> tuple[float, float, float]:
     chunks = prefill_batches(case.scenario)
-    times = _chunk_times_ns(case, chunks)
-    elapsed = [0.0, 0.0, 0.0]
-    weighted = [0.0, 0.0, 0.0]
-    for chunk, time in zip(chunks, times, strict=True):
-        finished = finished_requests(case.scenario, chunk)
-        for i in range(3):
-            elapsed[i] += time[i]
-            weighted[i] += elapsed[i] * finished
-    requests = case.scenario.workload.batch
-    value, low, high = (w / requests / 1e6 for w in weighted)
-    return value, low, high
-
-
-def _chunk_times_ns(case: Case, chunks: list[Batch]) -> list[Interval]:
-    """Each chunk's time; equal chunks are priced once, long series at MAX_CHUNKS points."""
-    distinct = list(dict.fromkeys(chunks))
-    if len(distinct) <= MAX_CHUNKS:
-        known = {chunk: interval_ns(case, chunk) for chunk in distinct}
-        return [known[chunk] for chunk in chunks]
-    points = sorted({round(i * (len(chunks) - 1) / (MAX_CHUNKS - 1)) for i in range(MAX_CHUNKS)})
-    at = {i: interval_ns(case, chunks[i]) for i in points}
-    times: list[Interval] = []
-    for left, right in pairwise(points):
-        for i in range(left, right):
-            times.append(_between(at[left], at[right], (i - left) / (right - left)))
-    return [*times, at[points[-1]]]
-
-
-def _between(a: Interval, b: Interval, share: float) -> Interval:
-    value, low, high = (x + share * (y - x) for x, y in zip(a, b, strict=True))
+    if case.model.pipeline_parallel == 1:
+        ends = ends_in_turn(chunks, lambda chunk: interval_ns(case, chunk))
+    else:
+        pipe = _pipe(case)
+        ends = ends_through_stages(chunks, lambda chunk: (interval_ns(case, chunk), rows_of(pipe, (chunk,))[0][0]))
+    value, low, high = (ns / 1e6 for ns in mean_end_ns(case.scenario, chunks, ends))
     return value, low, high
 
 
@@ -294,11 +315,11 @@ def cold_start(case: Case) -> ColdStart:
     """Capture and compile costs of the scenario's graph mode. Per-node costs are the profile's (assumed unless it says
     otherwise)."""
     scenario, hw = case.scenario, case.hardware
-    mode = effective_graph(scenario, decode_batch(scenario))[0]
+    mode = effective_graph(scenario, in_flight(case, decode_batch(scenario))[0])[0]
     if mode == "eager":
         return ColdStart("eager", 0.0, 0.0, 0.0, 0, None)
     batch = decode_batch(scenario)
-    program = program_of(scenario, case.model, batch)
+    program = _largest_program(case, in_flight(case, batch)[0])
     nodes = _captured_nodes(program)
     eager_ns = sum(
         sum(host_costs_ns(op, hw, scenario.engine.task_queue_enable)) * b.repeat
@@ -319,12 +340,20 @@ def cold_start(case: Case) -> ColdStart:
     recapture_ms = compile_ms if mode == "ge_graph" else capture_ms
     for chunk in _compiled_prefills(scenario):
         shapes += 1
-        compile_ms += _compile_ms(_captured_nodes(program_of(scenario, case.model, chunk)), hw)
+        compile_ms += _compile_ms(_captured_nodes(_largest_program(case, chunk)), hw)
     total_ms = compile_ms + capture_ms * shapes
     eager = scenario.model_copy(update={"optimizations": scenario.optimizations.model_copy(update={"graph": "eager"})})
     saved_ms = (step_ns(case.with_scenario(eager), batch) - exposure_of(case, batch).step_ns) / 1e6
     steps = round(total_ms / saved_ms) + 1 if saved_ms > 0 else None
     return ColdStart(mode, compile_ms, capture_ms * shapes, recapture_ms, shapes, steps)
+
+
+def _largest_program(case: Case, batch: Batch) -> Program:
+    """The step's program; of several stages, which capture side by side, the one with the most to capture."""
+    if case.model.pipeline_parallel == 1:
+        return program_of(case.scenario, case.model, batch)
+    stages = range(case.model.pipeline_parallel)
+    return max((program_of(case.scenario, case.model, batch, s) for s in stages), key=_captured_nodes)
 
 
 def _captured_nodes(program: Program) -> int:

@@ -10,6 +10,7 @@ from sim import __version__
 from sim.explain import Advice, Diagnosis
 from sim.gains import Gains
 from sim.predict import Metric, Prediction
+from sim.stages import Pipeline
 
 SCHEMA_VERSION = 1
 
@@ -39,8 +40,9 @@ def run_result(
         "launches": diagnosis.host_launches,
         "hbm_bytes": diagnosis.hbm_bytes,
         "global_memory_bytes": diagnosis.gm_bytes,
-        "ranks": prediction.case.model.tensor_parallel,
+        "ranks": prediction.case.model.cards,
         "waits_us": {str(rank): ns / 1000 for rank, ns in prediction.waits_ns.items()},
+        "pipeline": _pipeline(prediction.pipeline),
         "busy": asdict(diagnosis.busy),
         "bottleneck": {"name": diagnosis.name, "evidence": diagnosis.evidence, "limits_us": diagnosis.limits},
         "gains": [{"pass": g.switch, **{k: v for k, v in asdict(g).items() if k != "switch"}} for g in gains.gains],
@@ -65,17 +67,49 @@ def _step(prediction: Prediction) -> dict[str, float]:
     return {key.removesuffix("_ns") + "_us": value / 1000 for key, value in asdict(step).items()}
 
 
-#: Numbers of a profile that a rank alone never meets.
-ONLY_BETWEEN_RANKS = ("collective.", "host.rank_skew_us", "residual.rank_skew_sigma", "kernel.jitter_")
+def _pipeline(pipeline: Pipeline | None) -> dict[str, Any] | None:
+    """Stages and micro-batches of the step, or None where the model is not split in depth.
+
+    bubble_us: of a stage on average; a stage is busy in the rest of the step, with kernels, transfers or its host.
+    """
+    if pipeline is None:
+        return None
+    it = pipeline.round
+    stages = [
+        {
+            "layers": layers,
+            "busy_us": (it.total_ns - bubble.total_ns) / 1000,
+            "bubble_us": bubble.total_ns / 1000,
+            "receive_wait_us": bubble.receive_ns / 1000,
+            "send_wait_us": bubble.send_ns / 1000,
+            "idle_us": bubble.idle_ns / 1000,
+            "memory_bytes": memory.total,
+        }
+        for layers, bubble, memory in zip(pipeline.layers, it.bubbles, pipeline.memory, strict=True)
+    ]
+    return {
+        "stages": stages,
+        "micro_batches": len(pipeline.requests),
+        "micro_batch_requests": list(pipeline.requests),
+        "bubble_us": it.share * it.total_ns / 1000,
+        "bubble_share": it.share,
+    }
+
+
+#: Numbers of a profile that a rank alone never meets: the links, and what tensor-parallel ranks wait for.
+LINKS = ("collective.",)
+ONLY_BETWEEN_RANKS = ("host.rank_skew_us", "residual.rank_skew_sigma", "kernel.jitter_")
 
 
 def _provenance(prediction: Prediction) -> dict[str, Any]:
     """Where the numbers come from: the result is a prediction, as good as the worst number it rests on."""
     profile = prediction.case.hardware.profile
     numbers = profile.numbers()
+    model = prediction.case.model
+    unused = (() if model.cards > 1 else LINKS) + (() if model.tensor_parallel > 1 else ONLY_BETWEEN_RANKS)
     counts: dict[str, int] = {}
     for name, number in numbers.items():
-        if prediction.case.model.tensor_parallel > 1 or not name.startswith(ONLY_BETWEEN_RANKS):
+        if not name.startswith(unused):
             counts[number.source] = counts.get(number.source, 0) + 1
     digest = sha256(repr(sorted((k, n.value) for k, n in numbers.items())).encode()).hexdigest()[:16]
     return {

@@ -129,7 +129,7 @@ def _exchanged(step: Step, experts: Experts, it: Routing, x: Tensor, out: str) -
     back = activation("rows_back", sent.shape, x.dtype)
     choice = (x.shape[0], top_k)
     ids, weights = activation("expert_ids", choice, "int32"), activation("expert_weights", choice, "fp32")
-    group: tuple[tuple[str, Attr], ...] = (("ranks", ranks), ("top_k", top_k))
+    group: tuple[tuple[str, Attr], ...] = (("ranks", ranks), ("top_k", top_k), ("imbalance", it.busiest(0)))
     return (
         Op("moe_init_routing", "exchange.permute", (x, ids), (sent,)),
         Op("all_to_all", "exchange.send", (sent,), (received, order), group),

@@ -95,6 +95,11 @@ def _is_partial(op: Op) -> bool:
     return op.out.name in PARTIAL or op.kind == "embedding" if op.outputs else False
 
 
+def _summed(op: Op) -> str:
+    """What a sum over the ranks is named after: its op, or all experts where the last one ends the sum."""
+    return op.name if not op.name.startswith("expert") else "experts"
+
+
 def _is_spread(op: Op, block: Block, model: Model) -> bool:
     """Whether the op gives the finished MLP of a rank's own tokens: with whole experts spread over the ranks."""
     routed = any(o.name == "router" for o in block.ops)
@@ -111,7 +116,7 @@ def _reduced(block: Block, model: Model) -> tuple[Op, ...]:
             whole = replace(op.out, shape=(rows, *op.out.shape[1:]))
             out.append(collective("all_gather", f"{op.name}.all_gather", op.out, whole, ranks))
         elif _is_partial(op):
-            out.append(collective("all_reduce", f"{op.name}.all_reduce", op.out, op.out, ranks))
+            out.append(collective("all_reduce", f"{_summed(op)}.all_reduce", op.out, op.out, ranks))
         elif op.name == "lm_head":
             out.append(_gather_logits(op, ranks))
     return tuple(out)
@@ -131,7 +136,7 @@ def _scattered(block: Block, model: Model) -> tuple[Op, ...]:
             continue  # it is this rank's share already
         if _is_partial(op):
             share = _share(op.out, ranks)
-            out.append(collective("reduce_scatter", f"{op.name}.reduce_scatter", op.out, share, ranks))
+            out.append(collective("reduce_scatter", f"{_summed(op)}.reduce_scatter", op.out, share, ranks))
         elif op.name == "lm_head":
             out.append(_gather_logits(op, ranks))
     return tuple(out)

@@ -48,6 +48,7 @@ def price_collective(
     semantics: Semantics = "full",
     *,
     stride: int = 1,
+    first: int = 0,
     graph: bool = False,
     idle: bool = False,
     busy: bool = False,
@@ -58,10 +59,11 @@ def price_collective(
     bytes: of the whole tensor (all-gather: its output; reduce-scatter: its input; all-to-all: what one rank sends, its
     own part included), or with semantics "shard" what one rank keeps or sends to one. mode: auto, HOST, AI_CPU or AIV
     (as HCCL_OP_EXPANSION_MODE: AIV falls back above its thresholds; auto is AIV, which inference engines set).
-    stride: distance of neighbouring ranks, in dies. graph: part of a whole graph (other thresholds). idle: nothing
-    hides the AI CPU's unfolding, for nothing ran on the device before or a captured graph launches it. busy: between
-    the kernels of a network instead of in a benchmark's loop. imbalance: bytes of the busiest rank over the mean, of an
-    all-to-all-v. Raises CollectiveError for an operation, mode or algorithm that there is not.
+    stride: distance of neighbouring ranks, in dies; first: the die of the first one. graph: part of a whole graph
+    (other thresholds). idle: nothing hides the AI CPU's unfolding, for nothing ran on the device before or a captured
+    graph launches it. busy: between the kernels of a network instead of in a benchmark's loop. imbalance: bytes of the
+    busiest rank over the mean, of an all-to-all-v. Raises CollectiveError for an operation, mode or algorithm that
+    there is not.
     """
     if bytes < 0 or ranks < 1 or stride < 1 or imbalance < 1:
         raise CollectiveError("bytes must be 0 or more; ranks, stride and imbalance 1 or more")
@@ -71,7 +73,7 @@ def price_collective(
     n = float(bytes * ranks if semantics == "shard" else bytes)
     if op == "all_to_all":
         n *= imbalance
-    levels = levels_of(ranks, hw.collective, stride)
+    levels = levels_of(ranks, hw.collective, stride, first)
     if not levels:
         choose(op, n, ranks, (Level("sio", 1),), hw, mode, "auto", graph)
         return CollectiveTime(0, "none", "HOST", 0, 0, 0, 0.0)

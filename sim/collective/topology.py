@@ -30,13 +30,13 @@ def tier_between(a: int, b: int, links: Collective) -> Tier:
 
 
 @lru_cache(maxsize=1024)
-def levels_of(ranks: int, links: Collective, stride: int = 1) -> tuple[Level, ...]:
-    """The levels of a group of `ranks` dies that lie `stride` apart, the first on die 0; the nearest level first.
+def levels_of(ranks: int, links: Collective, stride: int = 1, first: int = 0) -> tuple[Level, ...]:
+    """The levels of a group of `ranks` dies that lie `stride` apart, from die `first` on; the nearest level first.
 
     A level of one rank is left out. Where servers hold unequal parts of the group, all count as the fullest. Ranks of
     tensor parallelism are neighbours (stride 1); those of data or pipeline parallelism lie a replica or stage apart.
     """
-    dies = range(0, ranks * stride, stride)
+    dies = range(first, first + ranks * stride, stride)
     servers = len({die // links.dies_per_server for die in dies})
     pods = len({die // links.dies_per_pod for die in dies})
     near = _shares(ranks, servers)

@@ -161,9 +161,25 @@ def _step(result: dict[str, Any]) -> RenderableType:
         f"{result['hbm_bytes'] / 1e9:.2f} GB of HBM traffic ({result['global_memory_bytes'] / 1e9:.2f} GB with L2)"
     )
     return Group(
-        line, _paragraph(parts), _paragraph(f"busy: {busy}", "dim"), _paragraph(counts, "dim"), Text(),
+        line, _paragraph(parts), *_pipeline(result["pipeline"]),
+        _paragraph(f"busy: {busy}", "dim"), _paragraph(counts, "dim"), Text(),
         Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")), _paragraph(bottleneck["evidence"]), Text(),
     )  # fmt: skip
+
+
+def _pipeline(pipeline: dict[str, Any] | None) -> list[RenderableType]:
+    """Stages, what is in flight, and the bubble; nothing where there is one stage."""
+    if pipeline is None:
+        return []
+    stages = pipeline["stages"]
+    layers = "+".join(str(stage["layers"]) for stage in stages)
+    bubbles = ", ".join(ms(stage["bubble_us"]) for stage in stages)
+    flying = counted(pipeline["micro_batches"], "micro-batch", "es")
+    text = (
+        f"pipeline of {len(stages)} stages ({layers} layers), {flying}: "
+        f"bubble {ms(pipeline['bubble_us'])} ms ({pipeline['bubble_share']:.0%}) a stage, {bubbles} ms by stage"
+    )
+    return [_paragraph(text)]
 
 
 def _next(result: dict[str, Any], width: int) -> RenderableType:
@@ -264,7 +280,8 @@ def _room(result: dict[str, Any]) -> RenderableType:
     memory, capacity, cold = result["memory"], result["capacity"], result["cold_start"]
     usable = memory["usable_bytes"]
     running, most = capacity["max_running_requests"], result["scenario"]["engine"]["max_num_seqs"]
-    head = Text.assemble((f"Memory {size(memory['total_bytes'])} of {size(usable)} usable", "bold"), "  ")
+    whose = f" on the fullest of {len(result['pipeline']['stages'])} stages" if result["pipeline"] else ""
+    head = Text.assemble((f"Memory {size(memory['total_bytes'])} of {size(usable)} usable{whose}", "bold"), "  ")
     head.append(bar(memory["total_bytes"] / usable, 2 * BAR_WIDTH), style="cyan")
     layouts = ", ".join(
         f"{name.replace('_', ' ')} {layout['max_concurrent_requests']:,}"

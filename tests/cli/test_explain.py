@@ -42,6 +42,15 @@ def test_a_long_prefill_is_cube_bound(answer: Answer) -> None:
     assert answer("qwen3_8b_prefill")["bottleneck"]["name"] == "cube-bound"
 
 
+def test_a_pipeline_with_one_request_is_mostly_bubble(whatif: WhatIf) -> None:
+    done = whatif("explain", "llama_3_1_70b_tp4_pp2_decode", "--set", "workload.batch=1")
+    assert (done.status, done.err) == (0, "")
+    assert "Bottleneck: bubble-bound" in done.out
+    words = " ".join(done.out.split())
+    assert re.search(r"\d+% of the step \([\d.]+ of [\d.]+ ms\) the first stage waits for the others", words)
+    assert "1 micro-batch in 2 stages" in words
+
+
 def test_explain_writes_the_document_of_run(whatif: WhatIf, tmp_path: Path) -> None:
     ran, explained = tmp_path / "run.json", tmp_path / "explain.json"
     settings = ("--set", "workload.batch=3")

@@ -30,13 +30,14 @@ ADDED = {
     "memory",
     "ranks",
     "waits_us",
+    "pipeline",
 }
 STEP = {
     "total_us", "computing_us", "communication_us", "communication_not_overlapped_us", "communication_wait_us",
     "overlapped_us", "free_us",
 }  # fmt: skip
 BOTTLENECKS = {
-    "host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "capacity-bound",
+    "host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "bubble-bound", "capacity-bound",
 }  # fmt: skip
 #: Sums of numbers that are each rounded to a binary fraction.
 EXACT = pytest.approx

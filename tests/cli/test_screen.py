@@ -71,6 +71,17 @@ def test_the_numbers_shown_are_those_of_the_document(answer: Answer) -> None:
     assert re.search(rf"{gain['pass']}={gain['value']} +off +{gain['alone_ratio']:.3f}x", text)
 
 
+def test_stages_micro_batches_and_bubble_are_shown(answer: Answer) -> None:
+    document = answer("llama_3_1_70b_tp4_pp2_decode")
+    pipeline = document["pipeline"]
+    words = " ".join(drawn(print_run, document, 80).split())
+    assert "pipeline of 2 stages (40+40 layers), 2 micro-batches: bubble" in words
+    by_stage = ", ".join(ms(stage["bubble_us"]) for stage in pipeline["stages"])
+    assert f"bubble {ms(pipeline['bubble_us'])} ms ({pipeline['bubble_share']:.0%}) a stage, {by_stage} ms" in words
+    assert "usable on the fullest of 2 stages" in words
+    assert "pipeline of" not in drawn(print_run, answer(SEED), 80)
+
+
 @pytest.mark.parametrize(
     ("fit", "most", "shown"),
     [

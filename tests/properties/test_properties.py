@@ -22,6 +22,7 @@ from scenarios.build import build, problems_of
 from scenarios.checks import check as check_scenario
 from scenarios.hf_config import SHIPPED, load_model
 from scenarios.lowering.parallel import shard
+from scenarios.lowering.stages import split_depth
 from scenarios.model import Model
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
@@ -237,6 +238,7 @@ def small_config(folder: Path) -> str:
 def case_of(tree: dict[str, Any]) -> Case:
     made = Scenario.model_validate(tree)
     model = shard(load_model(made.model), made.engine.tensor_parallel_size)
+    model = split_depth(model, made.engine.pipeline_parallel_size)
     return Case(made, model, load_hardware(made.hardware))
 
 

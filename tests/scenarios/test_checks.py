@@ -198,13 +198,13 @@ def test_what_is_not_modelled_is_refused_unless_it_is_the_default(where: str) ->
 def test_all_problems_come_at_once() -> None:
     fields = {
         "engine__tensor_parallel_size": 4,
-        "engine__pipeline_parallel_size": 2,
+        "engine__data_parallel_size": 2,
         "workload__batch": 1000,
         KV + "scale": "head",
         FUSION + "matmul_all_reduce": True,
     }
     assert [where for where, _ in problems(**fields)] == [
-        "engine.pipeline_parallel_size",
+        "engine.data_parallel_size",
         "workload.batch",
         "optimizations.kv.scale",
         "optimizations.fusion.matmul_all_reduce",

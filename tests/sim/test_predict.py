@@ -14,7 +14,6 @@ from sim import engine
 from sim.plan import Replay, Update
 from sim.played import launches
 from sim.predict import (
-    MAX_CHUNKS,
     Case,
     Prediction,
     check,
@@ -26,6 +25,7 @@ from sim.predict import (
     predict,
     step_ns,
 )
+from sim.prefill import MAX_CHUNKS
 from sim.uncertainty import step_interval
 from tests.scenarios.making import PLAIN, TINY, program, scenario, switched
 from tests.sim.hardware_maker import flat_price, hardware

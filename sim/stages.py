@@ -1,0 +1,185 @@
+"""A step in pipeline stages: each stage's own step, played by the usual players, set in time by `sim.pipeline`.
+
+A decode batch is shared out over as many micro-batches as there are stages (fewer requests: fewer micro-batches), and
+the step is the steady round in which each of them passes each stage once. Of a prefill, the step is as many chunks as
+there are stages, from an empty pipeline to an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from scenarios.batches import micro_batches
+from scenarios.catalogue import work_of
+from scenarios.lowering.stages import TRANSFERS, layers_of_stages
+from scenarios.model import Model
+from scenarios.program import Batch, Program
+from sim import engine, ranks, recurrence
+from sim.hardware.profile import Hardware
+from sim.kernel.price import price
+from sim.memory import Memory
+from sim.pipeline import Round, StageTime, once, steady
+from sim.plan import HostStep, Issue, KernelTime, Launch, Plan, Synchronize
+from sim.played import launches
+from sim.ranks import Variant
+from sim.uncertainty import PROBE, Exposure, exposure
+
+#: A device that is busy for so long finds everything issued when it is free, ns.
+LONG_NS = 10**12
+
+Rows = list[list[StageTime]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """A model in stages. program: of one stage and micro-batch. plans: the same, one a tensor-parallel rank, at a
+    probe's speeds. rigid: the host waits for its device after each layer or op."""
+
+    model: Model
+    hardware: Hardware
+    program: Callable[[Batch, int], Program]
+    plans: Callable[[Batch, int, Variant], Sequence[Plan]]
+    rigid: bool
+
+    @property
+    def stages(self) -> int:
+        return self.model.pipeline_parallel
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The step in stages. layers and memory: by stage; requests: of each micro-batch."""
+
+    round: Round
+    layers: tuple[int, ...]
+    memory: tuple[Memory, ...]
+    requests: tuple[int, ...]
+
+
+def passing(batch: Batch, stages: int, chunks: int) -> tuple[Batch, ...]:
+    """What is in the pipeline in a step of `batch`. chunks: prefill chunks that follow one another."""
+    if batch.phase == "prefill":
+        return (batch,) * min(stages, chunks)
+    return micro_batches(batch, stages)
+
+
+def round_of(rows: Rows, phase: str) -> Round:
+    """The step: a steady round of micro-batches, or a series of prefill chunks."""
+    return once(rows) if phase == "prefill" else steady(rows)
+
+
+def pipeline_of(model: Model, batches: Sequence[Batch], it: Round, memory: tuple[Memory, ...]) -> Pipeline:
+    """What a result tells of round `it` of these micro-batches."""
+    layers = layers_of_stages(model.layers, model.pipeline_parallel)
+    return Pipeline(it, layers, memory, tuple(batch.requests for batch in batches))
+
+
+def exposure_of_stages(pipe: Pipe, batches: Sequence[Batch], phase: str, several_ranks: bool) -> Exposure:
+    """What the step hangs on, as `sim.predict.exposure_of` finds for a step without stages."""
+    probes = [Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE)]
+    if several_ranks:
+        probes.append(Variant(late=False))
+    nominal, device, host, *in_time = (round_of(rows, phase).total_ns for rows in rows_of(pipe, batches, probes))
+    plans = [pipe.plans(batches[0], stage, Variant())[0] for stage in range(pipe.stages)]
+    together = replace(plans[0], steps=tuple(step for plan in plans for step in plan.steps))
+    return exposure(nominal, device, host, together, pipe.hardware, in_time[0] if in_time else None)
+
+
+def rows_of(pipe: Pipe, batches: Sequence[Batch], probes: Sequence[Variant] = (Variant(),)) -> list[Rows]:
+    """Times by probe, micro-batch and stage. Equal micro-batches and equal stages are played once."""
+    known: dict[tuple[object, ...], list[StageTime]] = {}
+    found: list[Rows] = [[] for _ in probes]
+    for batch in batches:
+        row: list[list[StageTime]] = []
+        for stage in range(pipe.stages):
+            blocks = pipe.program(batch, stage).blocks
+            key = tuple(block for block in blocks if block.name not in TRANSFERS)  # those know their dies
+            if key not in known:
+                known[key] = _stage_times(pipe, batch, stage, probes)
+            transfer = transfer_ns(pipe, batch, stage)
+            row.append(
+                [replace(it, transfer_ns=round(transfer * p.device)) for it, p in zip(known[key], probes, strict=True)]
+            )
+        for rows, times in zip(found, zip(*row, strict=True), strict=True):
+            rows.append(list(times))
+    return found
+
+
+def transfer_ns(pipe: Pipe, batch: Batch, stage: int) -> int:
+    """How long the tensors of one micro-batch take from the stage before, both sides ready."""
+    if not stage:
+        return 0
+    received = pipe.program(batch, stage).block("receive").ops
+    return sum(price(work_of(op), pipe.hardware).duration_ns for op in received if op.kind == "send_recv")
+
+
+def _stage_times(pipe: Pipe, batch: Batch, stage: int, probes: Sequence[Variant]) -> list[StageTime]:
+    last = stage == pipe.stages - 1
+    nominal = [alone(plan, last) for plan in pipe.plans(batch, stage, Variant())]
+    if len(nominal) > 1 and not any(launch.stream for launch in launches(nominal[0])):
+        return _times_of_ranks(nominal, probes, pipe.rigid)  # one set of plans serves all probes
+    return [
+        _times(nominal if probe == Variant() else [alone(p, last) for p in pipe.plans(batch, stage, probe)], pipe.rigid)
+        for probe in probes
+    ]
+
+
+def _times_of_ranks(plans: Sequence[Plan], probes: Sequence[Variant], rigid: bool) -> list[StageTime]:
+    """Of ranks that meet in collectives, on one stream each."""
+
+    host, post = _host_ns(plans[0])
+    return [
+        StageTime(round(host * it.host), round(post * it.host), idle, busy - round(LONG_NS * it.device), rigid=rigid)
+        for it, idle, busy in zip(
+            probes,
+            ranks.totals_ns(plans, probes),
+            ranks.totals_ns([behind(p, LONG_NS) for p in plans], probes),
+            strict=True,
+        )
+    ]
+
+
+def _times(plans: Sequence[Plan], rigid: bool) -> StageTime:
+    """Of one rank, or of ranks whose kernels overlap; the plans are made at the probe's speeds."""
+    host, post = _host_ns(plans[0])
+    queued = _total_ns([behind(plan, LONG_NS) for plan in plans]) - LONG_NS
+    return StageTime(host, post, _total_ns(plans), queued, rigid=rigid)
+
+
+def _host_ns(plan: Plan) -> tuple[int, int]:
+    """(when both host threads are through, when the first kernel may start), ns."""
+    played = recurrence.times(plan)
+    through = max([end for _, end in (*played.host[:-1], *played.launch)], default=0)
+    return through, played.kernels[0][0]
+
+
+def _total_ns(plans: Sequence[Plan]) -> int:
+    if len(plans) > 1:
+        return engine.times_of_ranks(plans)[0].end_ns
+    quick = recurrence.quick(plans[0])
+    return engine.times(plans[0]).end_ns if quick.contended else quick.total_ns
+
+
+def alone(plan: Plan, last: bool) -> Plan:
+    """The stage's step without its neighbours: receives and sends are issued and take no time; only the host of the
+    last stage waits for its device."""
+    steps: list[HostStep] = [
+        replace(step, launch=_without_time(step.launch))
+        if isinstance(step, Issue) and step.launch.kind == "send_recv"
+        else step
+        for step in plan.steps
+    ]
+    if not last:
+        steps[-1] = Synchronize("", 0)  # ends the play, and costs nothing
+    return replace(plan, steps=tuple(steps))
+
+
+def _without_time(launch: Launch) -> Launch:
+    return replace(launch, kernel=replace(launch.kernel, duration_ns=0), meet="")
+
+
+def behind(plan: Plan, busy_ns: int) -> Plan:
+    """`plan` on a device that is busy for the first `busy_ns`."""
+    work = KernelTime(busy_ns, "SDMA", 0, "link", 0, 0, 0, 0)
+    return replace(plan, steps=(Issue(Launch(-1, -1, "before", "before", "", work)), *plan.steps))

@@ -1,0 +1,56 @@
+"""Who chooses which experts: every choice is counted once, seeds repeat, popularity skews, ranks share out."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scenarios.routing import Routing
+
+
+@st.composite
+def routings(draw: st.DrawFn) -> Routing:
+    ranks = draw(st.sampled_from([1, 2, 4]))
+    held = draw(st.integers(1, 16))
+    experts = ranks * held
+    tokens = draw(st.sampled_from([1, 2, 7, 64, 500, 5000]))
+    return Routing(
+        tokens, experts, held, draw(st.integers(1, experts)), draw(st.sampled_from([0.0, 0.5, 2.0])),
+        draw(st.integers(0, 5)),
+    )  # fmt: skip
+
+
+@given(routings(), st.integers(0, 60))
+def test_every_choice_is_counted_once_on_one_rank(it: Routing, layer: int) -> None:
+    by_rank = [it.loads(layer, rank) for rank in range(it.experts // it.held)]
+    assert all(len(loads) == it.held for loads in by_rank)
+    assert sum(map(sum, by_rank)) == it.tokens * it.top_k
+    assert all(0 <= load <= it.tokens for loads in by_rank for load in loads)  # a token takes an expert once
+    assert by_rank == [it.loads(layer, rank) for rank in range(len(by_rank))]
+
+
+def test_seed_and_layer_make_another_draw() -> None:
+    one = Routing(16, 256, 16, 8, 0.0, 0)
+    assert one.loads(0) != one.loads(1)
+    assert one.loads(0) != Routing(16, 256, 16, 8, 0.0, 1).loads(0)
+
+
+def test_equal_popularity_reaches_as_many_experts_as_chance_says() -> None:
+    # 16 tokens, 8 of 256 experts each: an expert is missed with probability (1 - 8 / 256)^16 = 0.602.
+    it = Routing(16, 256, 256, 8, 0.0, 0)
+    reached = sum(sum(load > 0 for load in it.loads(layer)) for layer in range(200)) / 200
+    assert abs(reached / 256 - (1 - (1 - 8 / 256) ** 16)) < 0.01
+
+
+def test_many_tokens_spread_evenly_and_skew_unbalances_them() -> None:
+    def busiest(skew: float) -> float:
+        it = Routing(20_000, 256, 16, 8, skew, 0)
+        return sum(it.busiest(layer) for layer in range(20)) / 20
+
+    assert 1.0 <= busiest(0.0) < 1.03
+    assert 1.1 < busiest(0.5) < busiest(1.0)
+
+
+def test_rows_of_the_mean_rank() -> None:
+    assert Routing(16, 256, 16, 8, 0.0, 0).rows == 8
+    assert Routing(3, 8, 8, 2, 0.0, 0).rows == 6

@@ -1,0 +1,302 @@
+"""Pipeline stages in the simulator: a stage's step in four times, the reported step, and what deeper models cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from scenarios.batches import decode_batch
+from scenarios.hf_config import load_model
+from scenarios.lowering.parallel import shard
+from scenarios.lowering.stages import split_depth
+from scenarios.model import Model
+from scenarios.schema import Scenario
+from scenarios.timeline import Span, step_time
+from scenarios.trace import read_trace, write_trace
+from sim import engine
+from sim.answer import kernel_args
+from sim.collective import price_collective
+from sim.explain import diagnose
+from sim.gains import gains_of
+from sim.hardware.profile import Hardware, load_hardware
+from sim.memory import memory_of, memory_of_stages
+from sim.pipeline import once
+from sim.played import launches
+from sim.predict import Case, check, in_flight, plans_of, predict, program_of, step_ns
+from sim.result import run_result
+from sim.stage_step import wrapped
+from sim.stages import Pipe, alone, behind, rows_of, transfer_ns
+from tests.scenarios.making import PLAIN, scenario, scenarios
+from tests.sim.hardware_maker import hardware
+
+STEADY = hardware()
+UNSTEADY = load_hardware("atlas_a3_die")
+SMALL = replace(PLAIN, name="small", layers=6, hidden=256, intermediate=512)
+LLAMA = load_model("Llama-3.1-8B")
+
+
+def case(made: Scenario, model: Model, stages: int = 2, ranks: int = 1, hw: Hardware = STEADY) -> Case:
+    return Case(made, split_depth(shard(model, ranks), stages), hw)
+
+
+def pipe_of(it: Case) -> Pipe:
+    return Pipe(
+        it.model, it.hardware,
+        lambda batch, stage: program_of(it.scenario, it.model, batch, stage),
+        lambda batch, stage, probe: plans_of(it, batch, probe.host, probe.device, stage),
+        it.scenario.protocol.synchronize != "step",
+    )  # fmt: skip
+
+
+# ---- a stage's step in four times ----
+
+
+@pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
+@pytest.mark.parametrize(("ranks", "hw"), [(1, STEADY), (2, UNSTEADY)])
+def test_longest_paths_are_what_the_engine_plays(graph: str, ranks: int, hw: Hardware) -> None:
+    # However long the device is busy with what came before, the stage is done when its two paths say.
+    made = scenario(workload__batch=8, optimizations__graph=graph)
+    it = case(made, SMALL, 3, ranks, hw)
+    pipe, batch = pipe_of(it), in_flight(it, decode_batch(made))[0]
+    for stage, times in enumerate(rows_of(pipe, [batch])[0][0]):
+        plans = [alone(plan, stage == 2) for plan in plans_of(it, batch, stage=stage)]
+        for busy in (0, 50_000, times.alone_ns // 2, times.alone_ns, 3 * times.alone_ns):
+            played = engine.times_of_ranks([behind(plan, busy) for plan in plans])[0]
+            assert played.end_ns == max(times.alone_ns, busy + times.queued_ns)
+        assert 0 < times.queued_ns < times.alone_ns
+        assert 0 < times.post_ns <= times.host_ns <= times.alone_ns
+
+
+def test_the_link_between_stages_is_the_one_between_their_dies() -> None:
+    made = scenario(workload__batch=32)
+
+    def tensor_ns(hw: Hardware, ranks: int, stage: int) -> int:
+        both = transfer_ns(pipe_of(case(made, LLAMA, 4, ranks, hw)), decode_batch(made), stage)
+        assert both % 2 == 0  # MLP output and residual
+        return both // 2
+
+    def priced(hw: Hardware, ranks: int, stride: int) -> int:
+        rows = 32 * LLAMA.hidden // ranks * 2
+        return price_collective("send_recv", rows, 2, hw, stride=stride, busy=True).duration_ns
+
+    a2, a3 = load_hardware("atlas_a2_910b2"), load_hardware("atlas_a3_die")
+    # Four ranks a stage in servers of eight cards: HCCS to the second stage, RoCE from the second to the third.
+    hccs, roce = tensor_ns(a2, 4, 1), tensor_ns(a2, 4, 2)
+    assert (hccs, roce) == (priced(a2, 4, 4), priced(a2, 4, 8))
+    assert hccs < roce
+    # One rank a stage, two dies a card: SIO inside the first card, HCCS to the next one.
+    assert (tensor_ns(a3, 1, 1), tensor_ns(a3, 1, 2)) == (priced(a3, 1, 1), priced(a3, 1, 2))
+    assert tensor_ns(a3, 1, 1) != tensor_ns(a3, 1, 2)
+
+
+# ---- the reported step ----
+
+
+@pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
+@pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
+@pytest.mark.parametrize(("ranks", "hw"), [(1, STEADY), (2, UNSTEADY)])
+def test_the_step_of_rank_0(graph: str, phase: str, ranks: int, hw: Hardware) -> None:
+    made = scenario(
+        workload__phase=phase, workload__batch=5, workload__input_tokens=300, optimizations__graph=graph,
+        engine__max_num_batched_tokens=512,
+    )  # fmt: skip
+    it = case(made, SMALL, 3, ranks, hw)
+    found = predict(it)
+    step, pipeline = found.step, found.pipeline
+    assert pipeline is not None
+    assert step.total_ns == pipeline.round.total_ns == step_ns(it, found.batch) == found.exposure.step_ns
+    assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
+    assert step.free_ns >= 0
+    kernels = list(launches(found.plan))
+    assert [(k.name, k.index) for k in kernels] == [(i.op.name, i.index) for i in found.program]
+    computing = sum(k.kernel.duration_ns for k in kernels if k.kernel.accelerator != "COMMUNICATION")
+    assert step.computing_ns == computing
+    moved = sum(k.kernel.duration_ns for k in kernels if k.kernel.accelerator == "COMMUNICATION")
+    assert step.communication_ns == moved + step.communication_wait_ns
+    # What the stage waits for others is told apart: in its sends it is waiting, without work it is free.
+    first = pipeline.round.bubbles[0]
+    assert found.waits_ns.get(ranks, 0) == first.send_ns
+    assert step.communication_wait_ns >= first.send_ns
+    assert step.free_ns >= first.idle_ns
+    assert all(0 <= s.start_ns <= s.end_ns <= step.total_ns for s in found.timeline.spans)
+    if phase == "decode":
+        assert found.metrics["tpot_ms"].value == pytest.approx(step.total_ns / 1e6)
+        assert sum(pipeline.requests) == 5
+
+
+@settings(max_examples=12)
+@given(
+    scenarios(), st.sampled_from([1, 2]), st.integers(2, 4), st.sampled_from([0, 1, 2]), st.sampled_from(["step", "op"])
+)
+def test_any_scenario_in_stages(made: Scenario, ranks: int, stages: int, queue: int, wait: str) -> None:
+    engine_part = made.engine.model_copy(update={"task_queue_enable": queue, "sequence_parallel": ranks > 1})
+    protocol = made.protocol.model_copy(update={"synchronize": wait})
+    made = made.model_copy(update={"engine": engine_part, "protocol": protocol})
+    it = case(made, SMALL, stages, ranks, UNSTEADY)
+    assume(not check(it))
+    found = predict(it)
+    step, pipeline = found.step, found.pipeline
+    assert pipeline is not None
+    assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
+    assert step.total_ns == found.exposure.step_ns
+    assert step.free_ns >= pipeline.round.bubbles[0].idle_ns >= 0
+    assert step.communication_wait_ns >= pipeline.round.bubbles[0].send_ns >= 0
+    assert all(0 <= s.start_ns <= s.end_ns <= step.total_ns for s in found.timeline.spans)
+
+
+def test_every_micro_batch_of_a_round_is_in_the_step() -> None:
+    made = scenario(workload__batch=4, optimizations__graph="ge_graph")
+    found, half = predict(case(made, SMALL)), predict(case(scenario(workload__batch=2), SMALL))
+    assert found.pipeline is not None
+    assert found.pipeline.requests == (2, 2)
+    assert half.pipeline is not None
+    assert half.pipeline.requests == (1, 1)
+    attention = [k for k in launches(found.plan) if k.kind == "attention"]
+    assert len(attention) == 2 * 3  # two micro-batches, three of six layers
+
+
+def test_the_step_comes_back_from_its_trace(tmp_path: Path) -> None:
+    found = predict(case(scenario(workload__batch=5, optimizations__graph="aclgraph"), LLAMA, 2, 2, UNSTEADY))
+    write_trace(tmp_path / "trace.json", found.timeline, kernel_args(found))
+    (read,) = read_trace(tmp_path / "trace.json")
+    assert step_time(read) == found.step
+    # A send that the round before left unfinished has no launch in this one; all else is launched before it starts.
+    device = [s for s in read.spans if s.process == "Ascend Hardware" or s.thread == "Group 0 Communication"]
+    assert {s.kind for s in device if s.launched_by < 0} == {"send_recv"}
+    assert all(s.start_ns >= read.spans[s.launched_by].start_ns for s in device if s.launched_by >= 0)
+
+
+def test_spans_behind_the_end_of_a_round_are_those_before_its_begin() -> None:
+    def span(start: int, end: int) -> Span:
+        return Span("k", "Ascend Hardware", "Stream 0", start, end, launched_by=0)
+
+    found = wrapped([span(10, 20), span(90, 130), span(130, 140)], 100)
+    assert [(s.start_ns, s.end_ns, s.launched_by) for s in found] == [
+        (10, 20, 0), (90, 100, 0), (30, 40, -1), (0, 30, -1),
+    ]  # fmt: skip
+
+
+# ---- what depth costs and gains ----
+
+
+def metric(made: Scenario, stages: int, name: str, model: Model = LLAMA) -> float:
+    return predict(case(made, model, stages)).metrics[name].value
+
+
+def test_one_request_is_no_faster_in_two_stages() -> None:
+    made = scenario(workload__batch=1, optimizations__graph="ge_graph")
+    one, two = (metric(made, stages, "tpot_ms") for stages in (1, 2))
+    assert one < two < 1.1 * one
+
+
+def test_many_requests_are_and_each_card_holds_half() -> None:
+    made = scenario(workload__batch=64, optimizations__graph="ge_graph")
+    one, two = (metric(made, stages, "decode_throughput") for stages in (1, 2))
+    assert one < two < 2 * one
+    whole, half = (metric(made, stages, "peak_memory_bytes") for stages in (1, 2))
+    assert 0.5 * whole < half < 0.6 * whole
+
+
+def test_a_card_of_two_stages_does_half_of_the_output() -> None:
+    found = predict(case(scenario(workload__batch=8), SMALL, 3, 2, UNSTEADY)).metrics
+    assert found["output_throughput_per_card"].value == pytest.approx(found["output_throughput"].value / 6)
+
+
+def test_chunks_of_a_long_prompt_fill_the_pipeline() -> None:
+    long = scenario(workload__batch=1, workload__input_tokens=16_384, engine__max_num_batched_tokens=1024)
+    one, two, four = (metric(long, stages, "ttft_ms") for stages in (1, 2, 4))
+    # 16 chunks: 17 half slots instead of 16 whole ones, 19 quarter slots; later chunks take longer than earlier ones.
+    assert one / two == pytest.approx(16 * 2 / 17, rel=0.05)
+    assert one / four == pytest.approx(16 * 4 / 19, rel=0.1)
+    short = scenario(workload__batch=1, workload__input_tokens=1024)
+    assert metric(short, 2, "ttft_ms") > metric(short, 1, "ttft_ms")
+
+
+def test_a_host_that_waits_for_its_device_cannot_run_ahead() -> None:
+    made = scenario(workload__batch=8)
+    ahead = step_ns(case(made, LLAMA), decode_batch(made))
+    layer = made.model_copy(update={"protocol": made.protocol.model_copy(update={"synchronize": "layer"})})
+    assert step_ns(case(layer, LLAMA), decode_batch(made)) > ahead
+
+
+def test_intervals_hold_the_value() -> None:
+    found = predict(case(scenario(workload__batch=8), SMALL, 2, 2, UNSTEADY))
+    for name in ("ttft_ms", "tpot_ms"):
+        it = found.metrics[name]
+        assert it.low < it.value < it.high
+    assert found.exposure.late > 0
+
+
+# ---- memory ----
+
+
+def test_the_stage_that_needs_most_is_the_one_that_counts() -> None:
+    model = split_depth(replace(LLAMA, layers=31), 2)  # 16 layers and the embedding, 15 and the LM head
+    made = scenario(workload__batch=8)
+    first, last = memory_of_stages(made, model, STEADY)
+    assert first.total > last.total
+    found = memory_of(made, model, STEADY)
+    assert replace(found, capacity=first.capacity, others=first.others) == first
+    assert found.capacity.kv_tokens == min(first.capacity.kv_tokens, last.capacity.kv_tokens)
+
+
+# ---- the answer ----
+
+
+def result(it: Case):
+    found = predict(it)
+    return run_result(found, diagnose(found), gains_of(it), (), "x")
+
+
+def test_bubble_and_waiting_are_told_apart_in_the_answer() -> None:
+    found = result(case(scenario(workload__batch=8), SMALL, 3, 2, UNSTEADY))
+    pipeline, step = found["pipeline"], found["step"]
+    assert found["ranks"] == 6
+    assert pipeline["micro_batches"] == len(pipeline["micro_batch_requests"]) == 3
+    assert [stage["layers"] for stage in pipeline["stages"]] == [2, 2, 2]
+    for stage in pipeline["stages"]:
+        parts = stage["receive_wait_us"] + stage["send_wait_us"] + stage["idle_us"]
+        assert stage["bubble_us"] == pytest.approx(parts)
+        assert stage["busy_us"] + stage["bubble_us"] == pytest.approx(step["total_us"])
+    mean = sum(stage["bubble_us"] for stage in pipeline["stages"]) / 3
+    assert pipeline["bubble_us"] == pytest.approx(mean)
+    assert pipeline["bubble_share"] == pytest.approx(mean / step["total_us"])
+
+
+def test_one_stage_has_no_pipeline() -> None:
+    assert result(Case(scenario(), SMALL, STEADY))["pipeline"] is None
+
+
+def test_stages_of_one_rank_rest_on_links_and_on_no_late_ranks() -> None:
+    def numbers(stages: int, ranks: int) -> int:
+        made = scenario(workload__batch=4)
+        return sum(result(case(made, SMALL, stages, ranks, UNSTEADY))["provenance"]["sources"].values())
+
+    assert numbers(1, 1) < numbers(2, 1) < numbers(2, 2) == numbers(1, 2)
+
+
+def test_a_bubble_that_dominates_is_named() -> None:
+    made = scenario(workload__batch=1, optimizations__graph="ge_graph")
+    found = diagnose(predict(case(made, LLAMA, 4)))
+    assert found.name == "bubble-bound"
+    assert "1 micro-batch in 4 stages" in found.evidence
+    assert "4 requests or more would keep every stage busy" in found.evidence
+    assert found.limits["bubble-bound"] > sum(us for name, us in found.limits.items() if name != "bubble-bound")
+    many = scenario(workload__batch=64, optimizations__graph="ge_graph")
+    assert diagnose(predict(case(many, LLAMA, 2))).name != "bubble-bound"
+
+
+def test_a_prefill_of_one_chunk_is_mostly_bubble() -> None:
+    made = scenario(workload__phase="prefill", workload__batch=1, workload__input_tokens=2048)
+    found = predict(case(made, LLAMA, 4))
+    assert diagnose(found).evidence.endswith("shorter chunks would fill it sooner")
+    assert found.pipeline is not None
+    assert found.pipeline.round.share == pytest.approx(0.75, abs=0.03)
+    it = case(made, LLAMA, 4)
+    rows = rows_of(pipe_of(it), in_flight(it, found.batch))[0]
+    assert found.step.total_ns == once(rows).total_ns
+    assert found.metrics["ttft_ms"].value == pytest.approx(found.step.total_ns / 1e6)
