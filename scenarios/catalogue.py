@@ -7,7 +7,7 @@ plain-torch reference in `device/operators`, and its fused call where a backend 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, cast
 
@@ -18,6 +18,7 @@ from scenarios.work import (
     CollectiveShape,
     FixedShape,
     FlatShape,
+    MatmulCollectiveShape,
     MatmulShape,
     RowsShape,
     Unit,
@@ -221,6 +222,20 @@ def _collective(op: Op, kind: OpKind) -> Work:
     return Work(kind.unit, shape, 0, 0, 0, op.inputs[0].bytes, op.out.bytes, kind.name)
 
 
+def _matmul_all_reduce(op: Op, kind: OpKind) -> Work:
+    """A product of any weight type and the all-reduce of its output: the work of both, one after the other."""
+    x, weight = op.inputs[:2]
+    inner = "quant_matmul" if x.dtype == "int8" else "matmul" if x.dtype == weight.dtype else "weight_quant_matmul"
+    product = _matmul(op, CATALOGUE[inner])
+    assert isinstance(product.shape, MatmulShape)
+    whole = op.out.bytes
+    reduced = CollectiveShape("all_reduce", whole, int(op.attr("ranks")))  # type: ignore[arg-type]
+    return replace(
+        product, shape=MatmulCollectiveShape(product.shape, reduced),
+        warm_read_bytes=product.warm_read_bytes + whole, write_bytes=product.write_bytes + whole,
+    )  # fmt: skip
+
+
 def _prefetch(op: Op, kind: OpKind) -> Work:
     """Weights from HBM into L2, by a DMA engine."""
     weight = op.inputs[0]
@@ -249,6 +264,9 @@ CATALOGUE: dict[str, OpKind] = _table(
         _matmul,
         "npu",
         api="torch_npu.npu_weight_quant_batchmatmul",
+    ),
+    OpKind(
+        "matmul_all_reduce", "MatmulAllReduce", "mix", _matmul_all_reduce, "npu", api="torch_npu.npu_mm_all_reduce_base"
     ),
     # Attention. Only this has "attention" in its name.
     OpKind(

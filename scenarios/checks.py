@@ -22,7 +22,6 @@ NOT_MODELLED = (
     "engine.enable_expert_parallel",
     "optimizations.overlap.streams",
     "optimizations.overlap.micro_batches",
-    "optimizations.overlap.comm_chunks",
     "optimizations.overlap.shared_expert_stream",
 )
 
@@ -174,11 +173,6 @@ def _prefix_sharing(scenario: Scenario) -> Iterator[Problem]:
 
 def _fusion(scenario: Scenario) -> Iterator[Problem]:
     """What the passes cannot know; what one fusion needs of others is declared with its pass."""
-    fusion = scenario.optimizations.fusion
-    if fusion.matmul_all_reduce and scenario.engine.tensor_parallel_size == 1:
-        yield Problem("optimizations.fusion.matmul_all_reduce", "needs engine.tensor_parallel_size above 1")
-    elif fusion.matmul_all_reduce:
-        yield Problem("optimizations.fusion.matmul_all_reduce", "is not modelled yet in this version")
     if scenario.engine.sequence_parallel and scenario.engine.tensor_parallel_size == 1:
         yield Problem("engine.sequence_parallel", "has no effect with engine.tensor_parallel_size 1")
 

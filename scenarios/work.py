@@ -70,7 +70,15 @@ class CollectiveShape:
     ranks: int
 
 
-Shape = CollectiveShape | MatmulShape | RowsShape | FlatShape | AttentionShape | FixedShape
+@dataclass(frozen=True, slots=True)
+class MatmulCollectiveShape:
+    """A product whose rows are reduced over the ranks while later rows are still multiplied, in one kernel."""
+
+    matmul: MatmulShape
+    collective: CollectiveShape
+
+
+Shape = CollectiveShape | MatmulShape | MatmulCollectiveShape | RowsShape | FlatShape | AttentionShape | FixedShape
 
 
 @dataclass(frozen=True, slots=True)

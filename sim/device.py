@@ -93,7 +93,8 @@ class SharedEngines:
             running[0].rate = FULL_RATE
         else:
             self._divide_fairly()
-        due_ns = self._settled_ns + min(-(-r.left // r.rate) for r in running)
+        # Who finds no core left stands still; those who hold the cores do not, so something always ends.
+        due_ns = self._settled_ns + min(-(-r.left // r.rate) for r in running if r.rate)
         if due_ns != self._due_ns:
             self._due_ns = due_ns
             self._version += 1

@@ -179,7 +179,7 @@ class _Builder:
     def _kernels(self, op: Op, kernel: KernelTime, repeat: int) -> tuple[KernelTime, ...]:
         """The kernel's time in each repetition: one and the same, or with the rank's luck where others wait for it."""
         sigma = self._hw.kernel.jitter_sigma
-        if self._conditions.ranks == 1 or sigma == 0 or kernel.accelerator == "COMMUNICATION":
+        if self._conditions.ranks == 1 or sigma == 0 or kernel.link_share:
             return (kernel,) * repeat
         spread_ns = min(kernel.duration_ns, 1000 * self._hw.kernel.jitter_cap_us)
         luck = self._luck(f"kernel {op.name}", repeat, sigma)
@@ -200,7 +200,7 @@ class _Builder:
         luck = priced.luck[layer]
         index = self._index
         self._index += 1
-        meet = f"{op.name} {index}" if kernel.accelerator == "COMMUNICATION" else ""
+        meet = f"{op.name} {index}" if kernel.link_share else ""
         return Launch(
             index, layer, op.name, op.kind, priced.op_type, kernel, op.stream, waits, records,
             0 if captured else self._ns(priced.host_ns * luck),

@@ -14,6 +14,7 @@ from scenarios.program import Batch, Program
 from scenarios.schema import Scenario
 from scenarios.timeline import StepTime, Timeline, step_time
 from sim import engine, ranks, recurrence
+from sim.collective.topology import levels_of
 from sim.hardware.profile import Hardware
 from sim.host import Conditions, host_costs_ns, make_plan
 from sim.memory import Memory, memory_of
@@ -177,10 +178,15 @@ def exposure_of(case: Case, batch: Batch) -> Exposure:
     """Length of one step and what it hangs on: three plays of it, and one more where ranks wait for each other."""
     plans = plans_of(case, batch)
     nominal = length_ns(plans)
-    if len(plans) > 1 and not overlap(plans[0]):  # one set of plans serves all plays
-        device = ranks.total_ns(plans, device_scale=1 + PROBE)
-        host = ranks.total_ns(plans, host_scale=1 + PROBE)
-        in_time = ranks.total_ns(plans, late_start=False)
+    if len(plans) > 1:  # one set of plans serves all plays; what is probed hardly hangs on contention
+        alone = ranks.total_ns(plans) if overlap(plans[0]) else nominal
+        device, host, in_time = (
+            round(nominal * played / alone)
+            for played in (
+                ranks.total_ns(plans, device_scale=1 + PROBE), ranks.total_ns(plans, host_scale=1 + PROBE),
+                ranks.total_ns(plans, late_start=False),
+            )
+        )  # fmt: skip
         return exposure(nominal, device, host, plans[0], case.hardware, in_time)
     device = length_ns(plans_of(case, batch, device_scale=1 + PROBE))
     host = length_ns(plans_of(case, batch, host_scale=1 + PROBE))
@@ -337,9 +343,22 @@ def _compiled_prefills(scenario: Scenario) -> list[Batch]:
     return list({(chunk.tokens, chunk.requests): chunk for chunk in chunks}.values())
 
 
+def forbidden(case: Case) -> list[tuple[str, str]]:
+    """What forbids this case whatever the memory, as (field, what) pairs."""
+    found = problems_of(case.scenario, case.model)
+    levels = levels_of(case.model.tensor_parallel, case.hardware.collective)
+    if case.scenario.optimizations.fusion.matmul_all_reduce and levels and levels[-1].tier == "roce":
+        what = (
+            f"npu_mm_all_reduce_base needs ranks that HCCS joins; on {case.hardware.name} "
+            f"{case.model.tensor_parallel} of them are joined by RoCE"
+        )
+        found.append(("optimizations.fusion.matmul_all_reduce", what))
+    return found
+
+
 def check(case: Case) -> list[tuple[str, str]]:
     """What forbids this case, as (field, what) pairs; empty where it can run."""
-    found = problems_of(case.scenario, case.model)
+    found = forbidden(case)
     if not found:
         memory = memory_of(case.scenario, case.model, case.hardware)
         try:

@@ -1,8 +1,9 @@
 """Several ranks in one step, fast: the max-plus recurrence over vectors of ranks that meet in their collectives.
 
 All ranks run one program, so their plans differ only in how long things take. `total_ns` walks the plan once with one
-number a rank in each place; where a collective starts, every rank takes the greatest. Kernels on one stream only: what
-overlaps is the engine's business (`sim.engine.times_of_ranks`), and a test holds the two equal.
+number a rank in each place; where a collective starts, every rank takes the greatest. Kernels of several streams run
+as if none slowed another, which is a lower bound where some do: that is the engine's business
+(`sim.engine.times_of_ranks`), and a test holds the two equal otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from sim.plan import LATE, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
-from sim.played import launches
 
 #: Before any time: the first kernel of a stream pays no gap.
 _NEVER = -(1 << 62)
@@ -20,13 +20,13 @@ _NEVER = -(1 << 62)
 def total_ns(plans: Sequence[Plan], host_scale: float = 1.0, device_scale: float = 1.0, late_start: bool = True) -> int:
     """Length of the step of rank 0, ns; with host or kernel times scaled, or with ranks that all begin in time.
 
-    Raises ValueError for plans with several streams, without a final Synchronize, or that are not one program.
+    Raises ValueError for plans without a final Synchronize, or that are not one program.
     """
     import numpy as np  # a rank alone needs none of this
 
     first = plans[0]
-    if any(launch.stream for launch in launches(first)) or not isinstance(first.steps[-1], Synchronize):
-        raise ValueError("one stream and a final Synchronize are due")
+    if not isinstance(first.steps[-1], Synchronize):
+        raise ValueError("a final Synchronize is due")
     walk = _Walk(np, len(plans), first.launch_thread, first.queue_depth, host_scale, device_scale)
     for steps in zip(*(plan.steps for plan in plans), strict=True):
         if late_start or not (isinstance(steps[0], HostWork) and steps[0].name == LATE):
@@ -43,7 +43,8 @@ class _Walk:
         self._device_scale = device_scale
         self.clock = np.zeros(ranks, np.int64)
         self._launcher = np.zeros(ranks, np.int64)
-        self._free = np.full(ranks, _NEVER, np.int64)
+        self._never = np.full(ranks, _NEVER, np.int64)
+        self._free: dict[int, Any] = {}  # when each stream has ended its last kernel
         self._threaded = threaded
         self._depth = depth
         self._begun: list[Any] = []  # when the launch thread began with each entry
@@ -62,7 +63,8 @@ class _Walk:
         host = np.array([s.host_ns for s in steps]) if begins else self._host([s.host_ns for s in steps])
         if kind is Synchronize:
             self._resolve()
-            self.clock = np.maximum(np.maximum(self.clock, self._launcher), self._free) + host
+            idle = np.maximum.reduce([self.clock, self._launcher, *self._free.values()])
+            self.clock = idle + host
             return
         self.clock = self.clock + host
         if kind is Update:
@@ -92,10 +94,10 @@ class _Walk:
 
     def _resolve(self) -> None:
         """Run the kernels issued so far: events they wait for are recorded by now."""
-        np, free = self._np, self._free
+        np = self._np
         for launched, ready in self._waiting:
             first = launched[0]
-            start = np.maximum(ready, free + first.gap_ns)
+            start = np.maximum(ready, self._free.get(first.stream, self._never) + first.gap_ns)
             for event in first.waits:
                 start = np.maximum(start, self._recorded[event])
             if first.meet:
@@ -103,5 +105,5 @@ class _Walk:
             free = start + self._scaled([launch.kernel.duration_ns for launch in launched], self._device_scale)
             for event in first.records:
                 self._recorded[event] = free
-        self._free = free
+            self._free[first.stream] = free
         self._waiting = []

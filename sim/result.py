@@ -9,6 +9,7 @@ from typing import Any
 from sim import __version__
 from sim.explain import Advice, Diagnosis
 from sim.gains import Gains
+from sim.overlap import Overlap, overlaps
 from sim.predict import Metric, Prediction
 
 SCHEMA_VERSION = 1
@@ -43,6 +44,7 @@ def run_result(
         "waits_us": {str(rank): ns / 1000 for rank, ns in prediction.waits_ns.items()},
         "busy": asdict(diagnosis.busy),
         "bottleneck": {"name": diagnosis.name, "evidence": diagnosis.evidence, "limits_us": diagnosis.limits},
+        "overlaps": [_overlap(it) for it in overlaps(prediction)],
         "gains": [{"pass": g.switch, **{k: v for k, v in asdict(g).items() if k != "switch"}} for g in gains.gains],
         "waterfall": {
             "baseline_us": gains.baseline_us,
@@ -63,6 +65,10 @@ def _metric(metric: Metric) -> dict[str, float]:
 def _step(prediction: Prediction) -> dict[str, float]:
     step = prediction.step
     return {key.removesuffix("_ns") + "_us": value / 1000 for key, value in asdict(step).items()}
+
+
+def _overlap(it: Overlap) -> dict[str, Any]:
+    return {"pass": it.switch, **{k: v for k, v in asdict(it).items() if k != "switch"}, "lost_us": it.lost_us}
 
 
 #: Numbers of a profile that a rank alone never meets.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scenarios.passes import attention, elementwise, graph, kv, norms, prefetch, projections, weights
+from scenarios.passes import attention, collectives, elementwise, graph, kv, norms, prefetch, projections, weights
 from scenarios.passes.base import Context, Pass
 
 PASSES: tuple[Pass, ...] = (
@@ -20,6 +20,8 @@ PASSES: tuple[Pass, ...] = (
     norms.ADD_RMS_NORM_QUANT,
     weights.WEIGHT_FORMAT,
     prefetch.PREFETCH,
+    collectives.MATMUL_ALL_REDUCE,
+    collectives.COMM_CHUNKS,
     graph.GRAPH,
 )
 

@@ -61,6 +61,7 @@ def _fuse_elementwise(program: Program, block: Block) -> Block:
     for op in block.ops:
         connected = bool(run) and bool({t.name for t in op.inputs} & {t.name for o in run for t in o.outputs})
         connected = connected and op.out.elements == run[-1].out.elements
+        connected = connected and not op.waits and not run[-1].records  # events stay where they are
         if CATALOGUE[op.kind].elementwise and connected:
             run.append(op)
             continue
@@ -92,7 +93,7 @@ def _merge(program: Program, run: list[Op]) -> list[Op]:
     return [
         Op(
             "fused_elementwise", f"{run[0].name}+{name.split('+', 1)[1]}", tuple(inputs.values()), outputs,
-            (("fused_ops", ops),), parts=tuple(run),
+            (("fused_ops", ops),), waits=run[0].waits, records=run[-1].records, parts=tuple(run),
         )
     ]  # fmt: skip
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scenarios.errors import printable
+from sim.report.overlap import overlap_lines
 from sim.report.tables import NARROW, Column, fitted
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -43,8 +44,8 @@ def print_run(console: Console, result: dict[str, Any]) -> None:
     """The whole answer of `whatif run`: how long, where the time goes, what to try; then the tables behind it."""
     shown, width = plain(result), console.width
     for part in (
-        _head(shown), _metrics(shown), _step(shown), _next(shown, width), _kernels(shown, width, TOP_KERNELS),
-        _gains(shown, width), _room(shown),
+        _head(shown), _metrics(shown), _step(shown), *_overlap(shown), _next(shown, width),
+        _kernels(shown, width, TOP_KERNELS), _gains(shown, width), _room(shown),
     ):  # fmt: skip
         console.print(part)
 
@@ -53,7 +54,7 @@ def print_explain(console: Console, result: dict[str, Any]) -> None:
     """Why, and what to try: the answer of `whatif explain`."""
     shown, width = plain(result), console.width
     for part in (
-        _head(shown), _step(shown), _next(shown, width), _limits(shown, width),
+        _head(shown), _step(shown), *_overlap(shown), _next(shown, width), _limits(shown, width),
         _kernels(shown, width, TOP_KERNELS_EXPLAINED), _gains(shown, width),
     ):  # fmt: skip
         console.print(part)
@@ -164,6 +165,12 @@ def _step(result: dict[str, Any]) -> RenderableType:
         line, _paragraph(parts), _paragraph(f"busy: {busy}", "dim"), _paragraph(counts, "dim"), Text(),
         Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")), _paragraph(bottleneck["evidence"]), Text(),
     )  # fmt: skip
+
+
+def _overlap(result: dict[str, Any]) -> list[RenderableType]:
+    """Nothing where nothing overlaps; results written before overlaps were counted have none either."""
+    lines = overlap_lines(result.get("overlaps", ()))
+    return [Text("Overlap", style="bold"), *map(_paragraph, lines), Text()] if lines else []
 
 
 def _next(result: dict[str, Any], width: int) -> RenderableType:

@@ -27,6 +27,7 @@ ADDED = {
     "busy",
     "waterfall",
     "advice",
+    "overlaps",
     "memory",
     "ranks",
     "waits_us",

@@ -141,9 +141,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "must be at most workload.input_tokens, 1024, got 1025",
     ),
     (
-        {FUSION + "matmul_all_reduce": True},
-        "optimizations.fusion.matmul_all_reduce",
-        "needs engine.tensor_parallel_size above 1",
+        {"engine__sequence_parallel": True},
+        "engine.sequence_parallel",
+        "has no effect with engine.tensor_parallel_size 1",
     ),
 ]
 
@@ -197,17 +197,16 @@ def test_what_is_not_modelled_is_refused_unless_it_is_the_default(where: str) ->
 
 def test_all_problems_come_at_once() -> None:
     fields = {
-        "engine__tensor_parallel_size": 4,
+        "engine__sequence_parallel": True,
         "engine__pipeline_parallel_size": 2,
         "workload__batch": 1000,
         KV + "scale": "head",
-        FUSION + "matmul_all_reduce": True,
     }
     assert [where for where, _ in problems(**fields)] == [
         "engine.pipeline_parallel_size",
         "workload.batch",
         "optimizations.kv.scale",
-        "optimizations.fusion.matmul_all_reduce",
+        "engine.sequence_parallel",
     ]
 
 
