@@ -89,7 +89,7 @@ def _overlapped(ops: tuple[Op, ...], pieces: int, ranks: int) -> Iterator[Op]:
         if after is None or len(sizes) < 2:
             yield op
             continue
-        yield from _pair(op, after, sizes, ranks)
+        yield from cut_pair(op, after, sizes)
         waits, skip = (f"reduced {op.name}",), True
 
 
@@ -97,10 +97,10 @@ def _sizes(product: Op, reduction: Op | None, pieces: int, ranks: int) -> tuple[
     """Rows of each piece; none where the two are no product and its reduction."""
     if reduction is None or product.kind not in PRODUCTS or reduction.kind not in ("all_reduce", "reduce_scatter"):
         return ()
-    return _rows(product.out.shape[0], pieces, ranks if reduction.kind == "reduce_scatter" else 1)
+    return rows_of_pieces(product.out.shape[0], pieces, ranks if reduction.kind == "reduce_scatter" else 1)
 
 
-def _rows(rows: int, pieces: int, divisor: int) -> tuple[int, ...]:
+def rows_of_pieces(rows: int, pieces: int, divisor: int) -> tuple[int, ...]:
     """Pieces whose rows divide by `divisor`; none where there are fewer rows than pieces."""
     for unit in (UNIT_ROWS * divisor, divisor):
         if rows >= pieces * unit:
@@ -108,7 +108,7 @@ def _rows(rows: int, pieces: int, divisor: int) -> tuple[int, ...]:
     return ()
 
 
-def _pair(product: Op, reduction: Op, sizes: tuple[int, ...], ranks: int) -> Iterator[Op]:
+def cut_pair(product: Op, reduction: Op, sizes: tuple[int, ...]) -> Iterator[Op]:
     """Product, collective, product, ...: the collectives on their stream, each after its product."""
     weight = product.inputs[1]
     last = len(sizes) - 1
@@ -151,7 +151,7 @@ def _own_share(op: Op, pieces: int, ranks: int) -> tuple[Op, ...]:
     tokens = (op.kind == "all_gather" and op.name != "logits_all_gather") or op.name == "embed_tokens.reduce_scatter"
     if not tokens:
         return (op,)
-    sizes = _rows(max(op.inputs[0].shape[0], op.out.shape[0]), pieces, ranks)
+    sizes = rows_of_pieces(max(op.inputs[0].shape[0], op.out.shape[0]), pieces, ranks)
     return tuple(_piece(op, i, sizes) for i in range(len(sizes))) or (op,)
 
 
