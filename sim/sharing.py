@@ -9,7 +9,8 @@ as much as one that wants all of it, as in one memory queue.
 Vector cores are not shared in time: a kernel's blocks keep their cores until they end. Kernels of many short blocks
 come out as if they shared; a collective, whose few blocks wait for those of other ranks, does not. It holds its cores
 from start to end, so the others progress on what is left: beside 24 held of 40 cores, a kernel that fills all 40 takes
-2.5 times as long, and one that finds none left waits.
+2.5 times as long, and one that finds none left waits. (That a collective itself waits for blocks to end before it has
+all its cores is left out.)
 
 All of it is integers, so that rates depend on nothing but the shares. A share is rounded down to 1e-9 and a rate up
 to 1e-18. Both errors let a kernel end too soon, by some 1e-9 of its time, and never too late: its end, rounded up to

@@ -22,7 +22,7 @@ from sim.kernel.matmul_all_reduce import Fused, cut, fastest, piece_of, product_
 from sim.kernel.price import price, program_of
 from sim.plan import KernelTime
 from sim.played import launches, timeline
-from sim.predict import Case, check, plans_of, predict, step_ns
+from sim.predict import Case, check, exposure_of, plans_of, predict, step_ns
 from tests.scenarios.making import scenario, switched
 
 A2 = load_hardware("atlas_a2_910b2")
@@ -192,3 +192,9 @@ def test_ranks_that_roce_joins_are_refused() -> None:
     assert [where for where, _ in found] == ["optimizations.fusion.matmul_all_reduce"]
     assert "16 of them are joined by RoCE" in found[0][1]
     assert check(Case(wide, shard(load_model("Qwen3-0.6B"), 16), load_hardware("atlas_a3_die"))) == []
+
+
+def test_a_kernel_that_its_links_hold_up_is_as_uncertain_as_a_collective() -> None:
+    parts_ = exposure_of(case(), reported_batch(case().scenario)).parts
+    (fused,) = {sigma for key, (_, sigma) in parts_.items() if isinstance(key, tuple) and key[0] == "matmul_all_reduce"}
+    assert fused == A2.collective.sigma

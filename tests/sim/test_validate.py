@@ -153,3 +153,10 @@ def test_a_bad_file_is_one_line_with_its_place(tmp_path: Path, text: str, what: 
     with pytest.raises(ScenarioError) as refused:
         of_kernels(path)
     assert refused.value.messages == (f"{path}{what}",)
+
+
+def test_the_prefill_whose_all_reduces_are_fused_is_priced_within_its_bound(reference: dict[str, Any]) -> None:
+    (step,) = (row for row in reference["steps"]["rows"] if row["id"] == "qwen3_8b_prefill_a2_tp2")
+    assert step["measured_ms"] == 437.72
+    assert abs(step["error"]) <= 0.12
+    assert step["low_ms"] <= step["measured_ms"] <= step["high_ms"]
