@@ -35,7 +35,7 @@ def _fuse(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
     if reduction.inputs[0].name != product.out.name:
         return None
     attrs = (*product.attrs, *reduction.attrs)
-    return (replace(product, kind="matmul_all_reduce", outputs=reduction.outputs, attrs=attrs, op_type="", parts=run),)
+    return (replace(product, kind="matmul_all_reduce", outputs=reduction.outputs, attrs=attrs, op_type=""),)
 
 
 def _cannot_fuse(context: Context) -> str | None:

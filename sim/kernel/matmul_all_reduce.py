@@ -12,18 +12,20 @@ its reduction all steps of its algorithm, and the hand-over. So many pieces hide
 side shares HBM. The product of one piece does not wait for other ranks, so if all ranks meet at the kernel's start
 instead of at its first reduction it ends no later.
 
-A library's tiling engine picks the pieces (at most 16, its task queue's depth; tiles of 128 rows); here the fastest
-stands for its choice. Assumed: a hand-over costs what a step of a collective made of copies costs.
+A library's tiling engine picks the pieces: at most 16 (its task queue's depth) of tiles of 128 rows, even but for a
+short first one where reducing takes longer, a short last one where multiplying does (CANN's MMPlusAllReduce). Here the
+fastest stands for its choice. Assumed: a hand-over costs what a step of a collective made of copies costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from scenarios.pieces import row_pieces
 from scenarios.work import MatmulCollectiveShape, MatmulShape, Work
-from sim.collective import price_collective
+from sim.collective import CollectiveTime, price_collective
 from sim.collective.links import Mode, start_ns
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
@@ -33,6 +35,8 @@ from sim.kernel.matmul import matmul_cost
 #: Pieces at most, and rows of the smallest (CANN's tiling of the kernel).
 MAX_PIECES = 16
 TILE_ROWS = 128
+#: Rows of a short first or last piece that are tried.
+SHORT_ROWS = (128, 256, 512, 1024)
 #: Who moves the bytes: the kernel's partner on the AI CPU.
 MODE: Mode = "AI_CPU"
 
@@ -78,42 +82,49 @@ def piece_of(product: Work, rows: int, first: bool) -> Work:
 
 
 def fastest(product: Work, shape: MatmulCollectiveShape, hw: Hardware, program: Program) -> Fused:
-    """The fastest cut into equal pieces."""
-    rows = shape.matmul.m
-    cuts = dict.fromkeys(row_pieces(rows, n, TILE_ROWS) for n in range(1, MAX_PIECES + 1))
-    return min((cut(product, shape, hw, program, sizes) for sizes in cuts), key=lambda it: it.total_ns)
+    """The fastest cut."""
+    return min((cut(product, shape, hw, program, sizes) for sizes in cuts(shape.matmul.m)), key=lambda it: it.total_ns)
+
+
+def cuts(rows: int) -> tuple[tuple[int, ...], ...]:
+    """Even pieces; and a short one before even ones (where reducing takes longer, it can begin early) or behind them
+    (where multiplying does, little is left to reduce)."""
+    found = dict.fromkeys(row_pieces(rows, n, TILE_ROWS) for n in range(1, MAX_PIECES + 1))
+    for short in SHORT_ROWS:
+        for n in range(1, MAX_PIECES if rows >= 2 * short else 1):
+            rest = row_pieces(rows - short, n, TILE_ROWS)
+            found |= {(short, *rest): None, (*rest, short): None}
+    return tuple(found)
 
 
 def cut(product: Work, shape: MatmulCollectiveShape, hw: Hardware, program: Program, sizes: Sequence[int]) -> Fused:
     """The kernel cut into pieces of `sizes` rows."""
-    costs = [
-        matmul_cost(piece_of(product, rows, i == 0), hw, program, repeat=i > 0, resident=False)
-        for i, rows in enumerate(sizes)
-    ]
-    products = [cost.total_ns if i == 0 else cost.body_ns for i, cost in enumerate(costs)]
+    priced = [_piece(product, shape, rows, i == 0, hw, program) for i, rows in enumerate(sizes)]
+    products = [cost.total_ns if i == 0 else cost.body_ns for i, (cost, _) in enumerate(priced)]
     partner_ns, hand_over_ns = start_ns(MODE, False, hw), 1000 * hw.collective.step_us
-    moved = [
-        price_collective(
-            "all_reduce", shape.collective.bytes * rows // shape.matmul.m, shape.collective.ranks, hw, MODE
-        )
-        for rows in sizes
-    ]
-    reductions = [it.duration_ns - partner_ns for it in moved]
-    hbm = [cost.hbm_bytes for cost in costs], [float(it.hbm_bytes) for it in moved]
-    slower = _hbm_slows(hbm[0], products, hbm[1], reductions, hw)
+    reductions = [moved.duration_ns - partner_ns for _, moved in priced]
+    product_bytes, moved_bytes = (sum(part.hbm_bytes for part in side) for side in zip(*priced, strict=True))
+    product_ns, reduction_ns = sum(products), sum(reductions)
+    slower = _hbm_slows(product_bytes / product_ns, moved_bytes / max(1.0, reduction_ns), hw)
     computed, done, first = 0.0, partner_ns, 0.0
-    for i, (product_ns, reduction_ns) in enumerate(zip(products, reductions, strict=True)):
-        computed += product_ns * (slower if i else 1.0)  # nothing is reduced beside the first product
+    for i, (multiplied, reduced) in enumerate(zip(products, reductions, strict=True)):
+        computed += multiplied * (slower if i else 1.0)  # nothing is reduced beside the first product
         begin = max(computed + hand_over_ns, done)
-        done = begin + reduction_ns * (slower if i + 1 < len(sizes) else 1.0)
+        done = begin + reduced * (slower if i + 1 < len(sizes) else 1.0)
         first = first or begin
-    return Fused(len(sizes), done, first, sum(products), sum(reductions), sum(hbm[0]) + sum(hbm[1]), costs[0])
+    return Fused(len(sizes), done, first, product_ns, reduction_ns, product_bytes + moved_bytes, priced[0][0])
 
 
-def _hbm_slows(
-    product_bytes: Sequence[float], products: Sequence[float], moved: Sequence[float], reductions: Sequence[float],
-    hw: Hardware,
-) -> float:  # fmt: skip
+@lru_cache(maxsize=4096)
+def _piece(
+    product: Work, shape: MatmulCollectiveShape, rows: int, first: bool, hw: Hardware, program: Program
+) -> tuple[Cost, CollectiveTime]:
+    """What a piece's product and its reduction cost alone: many cuts share a piece."""
+    cost = matmul_cost(piece_of(product, rows, first), hw, program, repeat=not first, resident=False)
+    whole = shape.collective
+    return cost, price_collective("all_reduce", whole.bytes * rows // shape.matmul.m, whole.ranks, hw, MODE)
+
+
+def _hbm_slows(product_gbps: float, moved_gbps: float, hw: Hardware) -> float:
     """How much longer a product and a reduction take side by side where together they want more than HBM gives."""
-    wanted = sum(product_bytes) / sum(products) + sum(moved) / max(1.0, sum(reductions))
-    return max(1.0, wanted / hw.memory.hbm_gbps)
+    return max(1.0, (product_gbps + moved_gbps) / hw.memory.hbm_gbps)

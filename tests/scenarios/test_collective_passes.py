@@ -16,7 +16,7 @@ from scenarios.schema import Scenario
 from scenarios.work import CollectiveShape, MatmulCollectiveShape, MatmulShape
 from tests.scenarios.making import TINY, bare, cube_flops, faults, op, program, switched, weight_bytes
 
-#: 9 rows of two prompts... of a rank that holds half of everything: o [16, 8], down [16, 12].
+#: A rank that holds half of everything, o [16, 8] and down [16, 12]; two prompts of 20 tokens.
 HALF = shard(TINY, 2)
 OFF = bare(
     engine__tensor_parallel_size=2, workload__phase="prefill", workload__batch=2, workload__input_tokens=20,
@@ -53,7 +53,6 @@ def test_product_and_all_reduce_become_one_kernel_and_nothing_else_changes() -> 
         one, product = op(after, name), op(before, name)
         assert (one.kind, op_type_of(one)) == ("matmul_all_reduce", "MatmulAllReduce")
         assert (one.inputs, one.outputs, one.attr("ranks")) == (product.inputs, product.outputs, 2)
-        assert [part.kind for part in one.parts] == ["matmul", "all_reduce"]
     assert "embed_tokens.all_reduce" in [o.name for o in after.block("embed").ops]
     assert faults(after) == []
     assert (cube_flops(before), weight_bytes(before)) == (cube_flops(after), weight_bytes(after))

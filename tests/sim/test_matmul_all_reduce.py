@@ -18,7 +18,7 @@ from sim.collective import price_collective
 from sim.hardware.profile import Hardware, load_hardware
 from sim.host import Conditions, make_plan
 from sim.kernel.matmul import matmul_cost
-from sim.kernel.matmul_all_reduce import Fused, cut, fastest, piece_of, product_of
+from sim.kernel.matmul_all_reduce import Fused, cut, cuts, fastest, piece_of, product_of
 from sim.kernel.price import price, program_of
 from sim.plan import KernelTime
 from sim.played import launches, timeline
@@ -112,6 +112,25 @@ def test_it_is_never_faster_than_its_longer_half_nor_slower_than_uncut(rows: int
     assert it.total_ns >= max(whole.product_ns, whole.reduction_ns)
     assert 1 <= it.pieces <= 16
     assert it.pieces == 1 or rows >= 128 * (it.pieces - 1)
+
+
+def test_cuts_are_even_or_have_a_short_piece_at_one_end() -> None:
+    found = cuts(1024)
+    assert {(1024,), (512, 512), (128, 896), (896, 128), (256, 384, 384), (384, 384, 256)} <= set(found)
+    assert all(sum(sizes) == 1024 and len(sizes) <= 16 for sizes in found)
+    assert cuts(100) == ((100,),)
+    assert max(len(sizes) for sizes in cuts(20_000)) == 16
+
+
+def test_the_short_piece_stands_where_it_uncovers_least() -> None:
+    def sizes(k: int) -> tuple[int, ...]:
+        product, shape = parts(fused_work(8192, 8, k))
+        program = program_of(product, A2)
+        return min(cuts(8192), key=lambda it: cut(product, shape, A2, program, it).total_ns)
+
+    by_links, by_cube = sizes(1024), sizes(12288)
+    assert by_links[0] < by_links[-1]  # reductions take longer: the first begins early
+    assert by_cube[0] > by_cube[-1]  # products take longer: little is left to reduce
 
 
 # ---- when it pays ----
