@@ -134,6 +134,7 @@ def _without_prefetch(op: Op) -> tuple[tuple[str, Attr], ...]:
 def _piece(op: Op, number: int, sizes: tuple[int, ...], record: str = "") -> Op:
     """Piece `number` of an op whose activations are cut by rows; of a scattered tensor, the share of that piece."""
     rows, whole = sizes[number], sum(sizes)
+    records = op.records if number == len(sizes) - 1 else ()
 
     def part(tensor: Tensor) -> Tensor:
         if tensor.role != "activation":
@@ -142,7 +143,7 @@ def _piece(op: Op, number: int, sizes: tuple[int, ...], record: str = "") -> Op:
 
     return replace(
         op, name=f"{op.name}.{number}", inputs=tuple(map(part, op.inputs)), outputs=tuple(map(part, op.outputs)),
-        attrs=(*op.attrs, ("piece", number)), records=(*op.records, record) if record else op.records,
+        attrs=(*op.attrs, ("piece", number)), records=(*records, record) if record else records,
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from scenarios.batches import decode_batch
 from scenarios.build import problems_of
 from scenarios.catalogue import op_type_of, work_of
 from scenarios.lowering.parallel import shard
-from scenarios.passes.collectives import COMM_CHUNKS, MATMUL_ALL_REDUCE, STREAM
-from scenarios.program import Op, Program
+from scenarios.passes.collectives import COMM_CHUNKS, MATMUL_ALL_REDUCE, STREAM, cut_pair
+from scenarios.program import Op, Program, Tensor
 from scenarios.schema import Scenario
 from scenarios.work import CollectiveShape, MatmulCollectiveShape, MatmulShape
 from tests.scenarios.making import TINY, bare, cube_flops, faults, op, program, switched, weight_bytes
@@ -153,6 +153,15 @@ def test_with_prefetched_weights_the_first_piece_waits_for_them() -> None:
     assert work_of(op(after, "o_proj.0")).prefetched_bytes == work_of(op(after, "o_proj.1")).prefetched_bytes
     assert [o.name for o in after.block("layers").ops].count("prefetch.o_proj") == 1
     assert faults(after) == []
+
+
+def test_what_waits_for_the_whole_product_waits_for_its_last_piece() -> None:
+    x, w = Tensor("x", (64, 16), "bf16"), Tensor("w", (16, 16), "bf16", "weight")
+    product = Op("matmul", "mm", (x, w), (Tensor("y", (64, 16), "bf16"),), waits=("go",), records=("done",))
+    reduction = Op("all_reduce", "ar", product.outputs, product.outputs, (("ranks", 2),))
+    first, _, last, _ = cut_pair(product, reduction, (32, 32))
+    assert (first.waits, first.records) == (("go",), ("made mm 0",))
+    assert (last.waits, last.records) == ((), ("done", "made mm 1"))
 
 
 def test_a_reduce_scatter_is_cut_and_the_gathers_follow_the_ranks_shares() -> None:
