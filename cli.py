@@ -97,6 +97,7 @@ def validate(
     collectives: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured collectives.")] = None,
     steps: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured steps.")] = None,
     ladders: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured gains.")] = None,
+    overlaps: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured products and collectives.")] = None,
     hardware: Annotated[str, typer.Option(metavar="NAME", help="Price all rows on this profile.")] = "",
     max_kernel_median: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
     max_kernel_p90: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
@@ -114,7 +115,7 @@ def validate(
     from sim.validate import Bounds, validated
 
     bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median, max_collective_median, max_collective_p90)
-    found = validated(kernels, steps, ladders, hardware, bounds, json, plot, collectives)
+    found = validated(kernels, steps, ladders, hardware, bounds, json, plot, collectives, overlaps)
     terminal.show(lambda console: print_validation(console, found.result, found.broken))
     raise typer.Exit(1 if found.broken else 0)
 

@@ -44,6 +44,14 @@ CATALOGUE: dict[str, OpKind] = _table(
         api="torch_npu.npu_weight_quant_batchmatmul",
     ),
     OpKind(
+        "matmul_all_reduce",
+        "MatmulAllReduce",
+        "mix",
+        of.matmul_all_reduce,
+        "npu",
+        api="torch_npu.npu_mm_all_reduce_base",
+    ),
+    OpKind(
         "transpose_batch_matmul",
         "TransposeBatchMatMul",
         "cube",

@@ -12,11 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from scenarios.batches import prefill_tokens
-from scenarios.errors import shown
 from scenarios.schema import Scenario
-
-#: Settings that the simulation does not follow yet: any value but the default is refused rather than ignored.
-NOT_MODELLED = ("optimizations.overlap.comm_chunks",)
 
 #: Prefill steps that are listed at most; a request's TTFT is their sum.
 MAX_PREFILL_STEPS = 10_000
@@ -33,7 +29,7 @@ class Problem:
 def check(scenario: Scenario) -> list[Problem]:
     """All that is impossible or without effect in the scenario; empty where nothing is."""
     rules = (
-        _not_modelled, _lengths, _batch, _chunks, _capture_sizes, _graph_prefill, _kv_cache, _prefix_sharing, _fusion,
+        _lengths, _batch, _chunks, _capture_sizes, _graph_prefill, _kv_cache, _prefix_sharing, _fusion,
     )  # fmt: skip
     return [problem for rule in rules for problem in rule(scenario)]
 
@@ -48,25 +44,9 @@ def is_given(scenario: Scenario, where: str) -> bool:
     return True
 
 
-def _value(scenario: Scenario, where: str) -> Any:
-    part: Any = scenario
-    for name in where.split("."):
-        part = getattr(part, name)
-    return part
-
-
 def _written(scenario: Scenario, *fields: str) -> str:
     """Of the fields that meet in a problem, the first that the user wrote."""
     return next((field for field in fields if is_given(scenario, field)), fields[0])
-
-
-def _not_modelled(scenario: Scenario) -> Iterator[Problem]:
-    defaults = Scenario()
-    for where in NOT_MODELLED:
-        value, default = _value(scenario, where), _value(defaults, where)
-        if value != default:
-            what = f"{shown(value)} is not modelled yet in this version. Leave it at {shown(default)}"
-            yield Problem(where, what)
 
 
 def _lengths(scenario: Scenario) -> Iterator[Problem]:
@@ -166,11 +146,6 @@ def _prefix_sharing(scenario: Scenario) -> Iterator[Problem]:
 
 def _fusion(scenario: Scenario) -> Iterator[Problem]:
     """What the passes cannot know; what one fusion needs of others is declared with its pass."""
-    fusion = scenario.optimizations.fusion
-    if fusion.matmul_all_reduce and scenario.engine.tensor_parallel_size == 1:
-        yield Problem("optimizations.fusion.matmul_all_reduce", "needs engine.tensor_parallel_size above 1")
-    elif fusion.matmul_all_reduce:
-        yield Problem("optimizations.fusion.matmul_all_reduce", "is not modelled yet in this version")
     if scenario.engine.sequence_parallel and scenario.engine.tensor_parallel_size == 1:
         yield Problem("engine.sequence_parallel", "has no effect with engine.tensor_parallel_size 1")
 

@@ -22,6 +22,7 @@ from scenarios.work import (
     FixedShape,
     FlatShape,
     GroupedShape,
+    MatmulCollectiveShape,
     MatmulShape,
     RowsShape,
     Unit,
@@ -145,6 +146,20 @@ def matmul(op: Op, kind: OpKind) -> Work:
         kind.unit, shape, 2 * batch * m * k * n, 0, cold, warm, _bytes(op.outputs), kind.name,
         prefetched_bytes=int(op.attr("prefetched_bytes", 0)),  # type: ignore[arg-type]
         prefetched_together_bytes=int(op.attr("prefetched_together_bytes", 0)),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def matmul_all_reduce(op: Op, kind: OpKind) -> Work:
+    """A product of any weight type and the all-reduce of its output: the work of both, one after the other."""
+    x, weight = op.inputs[:2]
+    inner = "quant_matmul" if x.dtype == "int8" else "matmul" if x.dtype == weight.dtype else "weight_quant_matmul"
+    product = matmul(op, replace(kind, name=inner, unit="cube" if inner == "matmul" else "mix"))
+    assert isinstance(product.shape, MatmulShape)
+    whole = op.out.bytes
+    reduced = CollectiveShape("all_reduce", whole, _whole(op, "ranks"))
+    return replace(
+        product, shape=MatmulCollectiveShape(product.shape, reduced),
+        warm_read_bytes=product.warm_read_bytes + whole, write_bytes=product.write_bytes + whole,
     )  # fmt: skip
 
 

@@ -115,8 +115,17 @@ class ExchangeShape:
     ranks: int
 
 
+@dataclass(frozen=True, slots=True)
+class MatmulCollectiveShape:
+    """A product whose rows are reduced over the ranks while later rows are still multiplied, in one kernel."""
+
+    matmul: MatmulShape
+    collective: CollectiveShape
+
+
 Shape = (
     ExchangeShape
+    | MatmulCollectiveShape
     | GroupedShape
     | CollectiveShape
     | MatmulShape

@@ -35,6 +35,7 @@ def compare_results(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
             key: _pair(a[key], b[key]) for key in ("kernel_count", "launches", "hbm_bytes", "global_memory_bytes")
         },
         "causes": _causes(a, b),
+        "overlaps": {"a": a.get("overlaps", []), "b": b.get("overlaps", [])},
         "sentence": _sentence(a, b, names),
     }
 

@@ -108,7 +108,8 @@ class SharedEngines:
             self._divide_fairly()
         due_ns = NEVER
         for one in running:
-            if one.slowed:
+            # Who finds no core left stands still; those who hold the cores do not, so something always ends.
+            if one.slowed and one.rate:
                 end_ns = self._settled_ns - (-one.left // one.rate)
                 due_ns = end_ns if due_ns == NEVER else min(due_ns, end_ns)
         if due_ns != self._due_ns:

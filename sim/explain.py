@@ -110,7 +110,8 @@ def diagnose(prediction: Prediction) -> Diagnosis:
         limits[limit] = limits.get(limit, 0.0) + launch.kernel.duration_ns / 1000
     if prediction.step.communication_ns:
         # The time in collectives, waiting included, and not only what their transfers take.
-        limits["communication-bound"] = prediction.step.communication_not_overlapped_ns / 1000
+        exposed_ns = prediction.step.communication_not_overlapped_ns + _held_by_links_ns(kernels)
+        limits["communication-bound"] = exposed_ns / 1000
     if prediction.pipeline is not None:
         bubble = prediction.pipeline.round.bubbles[0]  # rank 0's stage, whose step this is
         limits["communication-bound"] -= bubble.send_ns / 1000
@@ -121,6 +122,11 @@ def diagnose(prediction: Prediction) -> Diagnosis:
         name, evidence, limits, busy, rows, calls, len(kernels),
         sum(k.kernel.hbm_bytes for k in kernels), sum(k.kernel.gm_bytes for k in kernels),
     )  # fmt: skip
+
+
+def _held_by_links_ns(kernels: Iterable[Launch]) -> int:
+    """Time of computing kernels with a collective inside that takes longer than their computing."""
+    return sum(k.kernel.duration_ns for k in kernels if k.kernel.alone_ns and k.kernel.bound == "link")
 
 
 def kernel_rows(kernels: Iterable[Launch], total_ns: int) -> tuple[KernelRow, ...]:
@@ -240,6 +246,11 @@ def _communication_evidence(prediction: Prediction) -> str:
         f"{exposed / step.total_ns:.0%} of the step ({exposed / 1e6:.2f} of {step.total_ns / 1e6:.2f} ms) is in "
         f"collectives that nothing hides"
     )
+    if held := _held_by_links_ns(launches(prediction.plan)):
+        text = (
+            f"{held / step.total_ns:.0%} of the step ({held / 1e6:.2f} ms) is in kernels whose collective takes longer "
+            f"than their computing; {text}"
+        )
     if not waits:
         return f"{text}; their transfers take all of it"
     of_what = "of it" if step.communication_ns == exposed else "of all time in collectives"

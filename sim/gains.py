@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scenarios.batches import reported_batch
-from scenarios.build import activation_dtype, problems_of
+from scenarios.build import activation_dtype
 from scenarios.model import Model
 from scenarios.passes import PASSES, Pass
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 from sim.memory import memory_of
-from sim.predict import Case, exposure_of, step_ns
+from sim.predict import Case, exposure_of, forbidden, step_ns
 from sim.uncertainty import Exposure, ratio_interval
 
 Verdict = Literal["gain", "loss", "not distinguishable", "no effect", "not applicable"]
@@ -136,7 +136,7 @@ class _Steps:
 
     def invalid(self, scenario: Scenario, of: str = "") -> str:
         """Why the variant cannot run, or an empty string; another switch than `of` that objects is named."""
-        found = problems_of(scenario, self._case.model)
+        found = forbidden(self._case.with_scenario(scenario))
         if not found:
             return ""
         where, what = found[0]

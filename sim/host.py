@@ -186,7 +186,7 @@ class _Builder:
     def varies(self, kernel: KernelTime) -> bool:
         """Whether the kernel's time has luck of its own: not where no other rank would wait for it."""
         several = self.conditions.ranks > 1 and self.hw.kernel.jitter_sigma > 0
-        return several and kernel.accelerator != "COMMUNICATION"
+        return several and not kernel.link_share
 
     def spread_ns(self, kernel: KernelTime) -> float:
         """What a factor above or below 1 multiplies."""
@@ -231,7 +231,7 @@ class _Builder:
         luck = priced.luck[layer]
         index = self._index
         self._index += 1
-        meets = kernel.accelerator == "COMMUNICATION"
+        meets = kernel.link_share > 0
         # A transfer between stages is timed apart (`sim.pipeline`); here its ranks only start it together.
         group = op.attr("ranks", 0) if meets and op.kind != "send_recv" else 0
         assert isinstance(group, int)

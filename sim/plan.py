@@ -20,7 +20,9 @@ class KernelTime:
     duration_ns: from start to end, launch floor included. hbm_bytes and gm_bytes: traffic to HBM, and to global memory
     as a whole (L2 hits included). roofline_ns: the greater of compute and HBM bytes at their peaks. The shares say
     which part of a resource the kernel uses while it runs alone, 0 to 1: kernels that run together slow each other down
-    where the shares of one resource sum to more than 1.
+    where the shares of one resource sum to more than 1. holds_cores: its vector cores are its own from start to
+    end, and what runs beside it gets the others. link_share: of the links to other ranks; what uses them meets the
+    other ranks first. alone_ns: of a kernel that computes before it communicates, until its first bytes leave.
     """
 
     duration_ns: int
@@ -35,6 +37,9 @@ class KernelTime:
     cube_share: float = 0.0
     vector_share: float = 0.0
     ai_cpu_share: float = 0.0
+    holds_cores: bool = False
+    link_share: float = 0.0
+    alone_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,9 @@ class Launch:
     index and layer: as in the Program. waits and records: event names, unique within a plan. host_ns: the Python thread
     (dispatch, and launch too where there is no launch thread). launch_ns: the launch thread (0 without one). gap_ns:
     idle time of the stream between the end of the kernel before and this one's start, paid only if both were already
-    queued. meet: of a collective, the name under which the ranks meet; it starts when the last of them is ready. among:
-    neighbouring ranks that meet (0: all of the step), as the groups of tensor parallelism do beside each other.
+    queued. meet: of a kernel that uses the links, the name under which the ranks meet; it starts when the last of them
+    is ready. among: neighbouring ranks that meet (0: all of the step), as the groups of tensor parallelism do beside
+    each other.
     """
 
     index: int

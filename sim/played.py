@@ -122,7 +122,10 @@ def timeline(plan: Plan, played: Played) -> Timeline:
             start, end = next(entries)
             cann.append(Span(f"launch {name}", "CANN", "launch", start, end, kind, op_type, index, layer, at))
         for launch in inside or ():
-            if launch.meet:
+            if launch.meet and launch.kernel.alone_ns:
+                kernels.append(_kernel_span(launch, played.kernels[number], parent))
+                kernels += _fused_spans(launch, played.arrivals[number], played.kernels[number])
+            elif launch.meet:
                 kernels += _collective_spans(launch, played.arrivals[number], played.kernels[number], parent)
             else:
                 kernels.append(_kernel_span(launch, played.kernels[number], parent))
@@ -152,6 +155,15 @@ def _collective_spans(launch: Launch, arrival_ns: int, interval: Interval, paren
         spans.append(Span("Notify_Wait", process, "Plane 0", arrival_ns, start, "wait", *tail))
     spans.append(Span("Memcpy", process, "Plane 0", start, end, "transfer", *tail))
     return spans
+
+
+def _fused_spans(launch: Launch, arrival_ns: int, interval: Interval) -> list[Span]:
+    """What a kernel with a collective inside shows beside itself: waiting for other ranks, and its transfers."""
+    start, end = interval
+    process: Process = "Communication"
+    tail = launch.op_type, launch.index, launch.layer
+    spans = [Span("Notify_Wait", process, "Plane 0", arrival_ns, start, "wait", *tail)] if start > arrival_ns else []
+    return [*spans, Span("Memcpy", process, "Plane 0", start + launch.kernel.alone_ns, end, "transfer", *tail)]
 
 
 def _call(step: HostStep) -> tuple[str, str, str, int, int, tuple[Launch, ...] | None]:

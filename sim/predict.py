@@ -13,6 +13,7 @@ from scenarios.program import Batch, Program
 from scenarios.schema import Scenario
 from scenarios.timeline import StepTime, Timeline, step_time
 from sim import engine, ranks, recurrence
+from sim.collective.topology import levels_of
 from sim.hardware.profile import Hardware
 from sim.host import Conditions, host_costs_ns, make_plans
 from sim.memory import Memory, memory_of, memory_of_stages
@@ -225,10 +226,13 @@ def exposure_of(case: Case, batch: Batch) -> Exposure:
         return exposure_of_stages(_pipe(case), in_flight(case, batch), batch.phase, ranks_played(case) > 1)
     plans = plans_of(case, batch)
     # One walk plays all, for ranks that were folded to one too, so that folding changes nothing.
-    if case.model.tensor_parallel > 1 and not overlap(plans[0]):
-        nominal, device, host, in_time = ranks.totals_ns(
+    if case.model.ranks > 1:
+        alone, *probes = ranks.totals_ns(
             plans, (Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
         )
+        # What is probed hardly hangs on contention, which the walk does not know.
+        nominal = length_ns(plans) if overlap(plans[0]) else alone
+        device, host, in_time = (round(nominal * played / alone) for played in probes)
         return exposure(nominal, device, host, plans[0], case.hardware, in_time)
     nominal = length_ns(plans)
     device = length_ns(plans_of(case, batch, device_scale=1 + PROBE))
@@ -373,9 +377,22 @@ def _compiled_prefills(scenario: Scenario) -> list[Batch]:
     return list({(chunk.tokens, chunk.requests): chunk for chunk in chunks}.values())
 
 
+def forbidden(case: Case) -> list[tuple[str, str]]:
+    """What forbids this case whatever the memory, as (field, what) pairs."""
+    found = problems_of(case.scenario, case.model)
+    levels = levels_of(case.model.tensor_parallel, case.hardware.collective)
+    if case.scenario.optimizations.fusion.matmul_all_reduce and levels and levels[-1].tier == "roce":
+        what = (
+            f"npu_mm_all_reduce_base needs ranks that HCCS joins; on {case.hardware.name} "
+            f"{case.model.tensor_parallel} of them are joined by RoCE"
+        )
+        found.append(("optimizations.fusion.matmul_all_reduce", what))
+    return found
+
+
 def check(case: Case) -> list[tuple[str, str]]:
     """What forbids this case, as (field, what) pairs; empty where it can run."""
-    found = problems_of(case.scenario, case.model)
+    found = forbidden(case)
     if not found:
         memory = memory_of(case.scenario, case.model, case.hardware)
         try:

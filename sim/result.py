@@ -9,6 +9,7 @@ from typing import Any
 from sim import __version__
 from sim.explain import Advice, Diagnosis
 from sim.gains import Gains
+from sim.overlap import Overlap, overlaps
 from sim.predict import Metric, Prediction
 from sim.stages import Pipeline
 
@@ -45,6 +46,7 @@ def run_result(
         "pipeline": _pipeline(prediction.pipeline),
         "busy": asdict(diagnosis.busy),
         "bottleneck": {"name": diagnosis.name, "evidence": diagnosis.evidence, "limits_us": diagnosis.limits},
+        "overlaps": [_overlap(it) for it in overlaps(prediction)],
         "gains": [{"pass": g.switch, **{k: v for k, v in asdict(g).items() if k != "switch"}} for g in gains.gains],
         "waterfall": {
             "baseline_us": gains.baseline_us,
@@ -94,6 +96,10 @@ def _pipeline(pipeline: Pipeline | None) -> dict[str, Any] | None:
         "bubble_us": it.share * it.total_ns / 1000,
         "bubble_share": it.share,
     }
+
+
+def _overlap(it: Overlap) -> dict[str, Any]:
+    return {"pass": it.switch, **{k: v for k, v in asdict(it).items() if k != "switch"}, "lost_us": it.lost_us}
 
 
 #: Numbers of a profile that a rank alone never meets: the links, and what tensor-parallel ranks wait for.

@@ -77,7 +77,7 @@ def _kernel_parts(kernels: Iterable[Launch], hw: Hardware, elasticity: float) ->
         kernel = launch.kernel
         key = (launch.kind, kernel.gm_bytes, kernel.flops, kernel.cores)
         times[key] = times.get(key, 0) + kernel.duration_ns
-        sigmas[key] = hw.collective.sigma if kernel.accelerator == "COMMUNICATION" else sigma_of(launch.kind, hw)
+        sigmas[key] = hw.collective.sigma if kernel.bound == "link" else sigma_of(launch.kind, hw)
     total = sum(times.values()) or 1
     return {key: (elasticity * time / total, sigmas[key]) for key, time in times.items()}
 

@@ -12,6 +12,7 @@ from scenarios.errors import ScenarioError
 from scenarios.files.atomic import write_text
 from sim.accuracy.collectives import by_operation, price_collectives
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
+from sim.accuracy.overlaps import overlaps_result, price_overlaps, read_overlaps
 from sim.accuracy.scatter import scatter_svg
 from sim.accuracy.score import NOMINAL, Scored, price_kernels, price_steps, rows_result, steps_result
 from sim.measured.files import read_collectives, read_kernels, read_steps
@@ -50,6 +51,7 @@ def validated(
     json_file: Path | None = None,
     plot_file: Path | None = None,
     collectives: Path | None = None,
+    overlaps: Path | None = None,
 ) -> Validation:
     """Validate the files given; without any, the reference set that is shipped.
 
@@ -57,9 +59,12 @@ def validated(
     plot that is not SVG.
     """
     _refuse(bounds, plot_file)
-    if kernels is None and steps is None and ladders is None and collectives is None:
-        names = ("kernels", "collectives", "steps", "ladders")
-        kernels, collectives, steps, ladders = (REFERENCE / f"{name}.csv" for name in names)
+    files = {
+        "kernels": kernels, "collectives": collectives, "steps": steps, "ladders": ladders, "overlaps": overlaps,
+    }  # fmt: skip
+    if not any(files.values()):
+        files = {name: REFERENCE / f"{name}.csv" for name in files}
+        kernels, collectives, steps, ladders, overlaps = files.values()
     priced_kernels = price_kernels(read_kernels(kernels), hardware) if kernels else ([], [])
     priced_collectives = price_collectives(read_collectives(collectives), hardware) if collectives else ([], [])
     priced_steps = price_steps(read_steps(steps), hardware) if steps else ([], [])
@@ -68,19 +73,12 @@ def validated(
         "collectives": rows_result(*priced_collectives, by_operation),
         "steps": steps_result(*priced_steps),
         "ladders": ladders_result(*(price_ladders(read_ladders(ladders)) if ladders else ([], []))),
+        "overlaps": overlaps_result(*(price_overlaps(read_overlaps(overlaps), hardware) if overlaps else ([], []))),
     }
     covered = {name: parts[name].pop("coverage") for name in ("kernels", "collectives", "steps")}
     result = {
         "schema_version": SCHEMA_VERSION,
-        "files": {
-            name: str(path) if path else None
-            for name, path in (
-                ("kernels", kernels),
-                ("collectives", collectives),
-                ("steps", steps),
-                ("ladders", ladders),
-            )
-        },
+        "files": {name: str(path) if path else None for name, path in files.items()},
         **parts,
         "coverage": {"nominal": NOMINAL, **covered},
     }

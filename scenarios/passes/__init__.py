@@ -5,6 +5,7 @@ from __future__ import annotations
 from scenarios.passes import (
     attention,
     branches,
+    collectives,
     elementwise,
     experts,
     ffn,
@@ -37,6 +38,8 @@ PASSES: tuple[Pass, ...] = (
     weights.WEIGHT_FORMAT,
     ffn.FFN,
     prefetch.PREFETCH,
+    collectives.MATMUL_ALL_REDUCE,
+    collectives.COMM_CHUNKS,
     branches.SHARED_EXPERT,
     branches.STREAMS,
     micro_batches.MICRO_BATCHES,

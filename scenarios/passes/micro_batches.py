@@ -119,6 +119,8 @@ def _one_rank(model: Model) -> str | None:
 def _too_few(context: Context) -> str | None:
     if context.model.pipeline_parallel > 1:
         return "pipeline stages pass micro-batches of their own: not modelled together"
+    if context.scenario.optimizations.overlap.comm_chunks > 1:
+        return "overlap.comm_chunks hides the collectives already: not modelled together"
     workload, parts = context.scenario.workload, context.scenario.optimizations.overlap.micro_batches
     if workload.phase != "prefill" and workload.batch < parts:
         return f"{parts} micro-batches need workload.batch of at least {parts}, got {workload.batch}"

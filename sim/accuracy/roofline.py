@@ -6,10 +6,13 @@ for a collective, whose bandwidth is that of one link or port on paper.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scenarios.catalogue import work_of
 from scenarios.program import Program
-from scenarios.work import CollectiveShape, MatmulShape, Work
+from scenarios.work import CollectiveShape, MatmulCollectiveShape, MatmulShape, Work
 from sim.hardware.profile import Hardware
+from sim.kernel.matmul_all_reduce import product_of
 
 COMPUTE_SHARE = 0.7
 BANDWIDTH_SHARE = 0.6
@@ -21,6 +24,9 @@ def roofline_us(work: Work, hw: Hardware) -> float:
     if isinstance(work.shape, CollectiveShape):
         link_ns = work.shape.bytes / (BANDWIDTH_SHARE * hw.collective.hccs_peak_gbps)
         return link_ns / 1000 + STATIC_US["link"]
+    if isinstance(work.shape, MatmulCollectiveShape):  # as if one hid the other
+        both = product_of(work, work.shape), replace(work, unit="link", shape=work.shape.collective)
+        return max(roofline_us(part, hw) for part in both)
     peak = COMPUTE_SHARE * hw.chip.cube_flops_per_ns
     if isinstance(work.shape, MatmulShape) and work.shape.dtype in ("int8", "int4"):
         peak *= 2

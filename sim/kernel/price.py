@@ -8,6 +8,7 @@ Collectives are priced in `sim.collective`, from the moment their last rank arri
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from scenarios.work import (
@@ -18,6 +19,7 @@ from scenarios.work import (
     FixedShape,
     FlatShape,
     GroupedShape,
+    MatmulCollectiveShape,
     MatmulShape,
     RowsShape,
     Work,
@@ -31,6 +33,7 @@ from sim.kernel.exchange import exchange_ns, sent_bytes
 from sim.kernel.ffn import ffn_cost
 from sim.kernel.grouped import grouped_cost
 from sim.kernel.matmul import matmul_cost
+from sim.kernel.matmul_all_reduce import fastest, product_of
 from sim.kernel.programs import PROGRAM_OF
 from sim.kernel.traffic import traffic
 from sim.kernel.vector import vector_cost
@@ -56,6 +59,8 @@ def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False
         return _collective(work, work.shape, hw)
     if isinstance(work.shape, ExchangeShape):
         return _exchange(work, work.shape, hw)
+    if isinstance(work.shape, MatmulCollectiveShape):
+        return _fused(work, work.shape, hw)
     program = program_of(work, hw)
     if isinstance(work.shape, MatmulShape):
         cost = matmul_cost(work, hw, program, repeat, resident)
@@ -197,6 +202,32 @@ def _collective(work: Work, shape: CollectiveShape, hw: Hardware) -> KernelTime:
         hbm_share=min(1.0, it.hbm_bytes / duration / hw.memory.hbm_gbps),
         vector_share=it.vector_cores / hw.chip.vector_cores,
         ai_cpu_share=1 / hw.chip.ai_cpu_cores if it.mode == "AI_CPU" else 0.0,
+        holds_cores=it.mode == "AIV",
+        link_share=1.0,
+    )
+
+
+def _fused(work: Work, shape: MatmulCollectiveShape, hw: Hardware) -> KernelTime:
+    """A product with its all-reduce inside, all ranks there."""
+    product = product_of(work, shape)
+    it = fastest(product, shape, hw, program_of(product, hw))
+    duration = max(1, round(it.total_ns))
+    alone = _time(product, hw, it.cost, "MIX_AIC" if product.unit == "mix" else "AI_CORE")
+    computing = min(1.0, it.product_ns / duration)
+    return replace(
+        alone,
+        duration_ns=duration,
+        accelerator="MIX_AIC",
+        bound="link" if it.reduction_ns > it.product_ns else alone.bound,
+        hbm_bytes=round(it.hbm_bytes),
+        gm_bytes=work.gm_bytes,
+        roofline_ns=roofline_ns(product, hw, it.hbm_bytes),
+        hbm_share=min(1.0, it.hbm_bytes / duration / hw.memory.hbm_gbps),
+        cube_share=alone.cube_share * computing,
+        vector_share=alone.vector_share * computing,
+        ai_cpu_share=1 / hw.chip.ai_cpu_cores,
+        link_share=1.0,
+        alone_ns=min(duration, round(it.first_ns)),
     )
 
 
@@ -215,4 +246,6 @@ def _exchange(work: Work, shape: ExchangeShape, hw: Hardware) -> KernelTime:
         roofline_ns=roofline_ns(work, hw, moved),
         hbm_share=min(1.0, moved / duration / hw.memory.hbm_gbps),
         vector_share=1.0,
+        holds_cores=True,
+        link_share=1.0,
     )

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from sim.report.overlap import overlap_lines
 from sim.report.run import bar_pair, counted, plain, size
 from sim.report.tables import Column, fitted
 
@@ -23,6 +24,9 @@ def print_compare(console: Console, result: dict[str, Any]) -> None:
     console.print(Text(f"\n{shown['sentence']}\n", style="bold"))
     for part in (_settings, _metrics, _causes):
         console.print(part(shown, width))
+    for side in "ab":
+        for line in overlap_lines(shown["overlaps"][side]):
+            console.print(Text(f"{shown[side]['name']}: {line}"))
 
 
 def _settings(result: dict[str, Any], width: int) -> Any:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scenarios.errors import printable
+from sim.report.overlap import overlap_lines
 from sim.report.tables import NARROW, Column, fitted
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -43,8 +44,8 @@ def print_run(console: Console, result: dict[str, Any]) -> None:
     """The whole answer of `whatif run`: how long, where the time goes, what to try; then the tables behind it."""
     shown, width = plain(result), console.width
     for part in (
-        _head(shown), _metrics(shown), _step(shown), _next(shown, width), _kernels(shown, width, TOP_KERNELS),
-        _gains(shown, width), _room(shown),
+        _head(shown), _metrics(shown), _step(shown), *_overlap(shown), _next(shown, width),
+        _kernels(shown, width, TOP_KERNELS), _gains(shown, width), _room(shown),
     ):  # fmt: skip
         console.print(part)
 
@@ -53,7 +54,7 @@ def print_explain(console: Console, result: dict[str, Any]) -> None:
     """Why, and what to try: the answer of `whatif explain`."""
     shown, width = plain(result), console.width
     for part in (
-        _head(shown), _step(shown), _next(shown, width), _limits(shown, width),
+        _head(shown), _step(shown), *_overlap(shown), _next(shown, width), _limits(shown, width),
         _kernels(shown, width, TOP_KERNELS_EXPLAINED), _gains(shown, width),
     ):  # fmt: skip
         console.print(part)
@@ -182,6 +183,12 @@ def _pipeline(pipeline: dict[str, Any] | None) -> list[RenderableType]:
     return [_paragraph(text)]
 
 
+def _overlap(result: dict[str, Any]) -> list[RenderableType]:
+    """Nothing where nothing overlaps; results written before overlaps were counted have none either."""
+    lines = overlap_lines(result.get("overlaps", ()))
+    return [Text("Overlap", style="bold"), *map(_paragraph, lines), Text()] if lines else []
+
+
 def _next(result: dict[str, Any], width: int) -> RenderableType:
     found = [item for item in result["advice"] if item["ratio"] >= WORTH_TRYING][:TOP_ADVICE]
     text = Text.assemble(("Try next", "bold"), "\n")
@@ -253,9 +260,9 @@ def _gains(result: dict[str, Any], width: int) -> RenderableType:
     widest = max((abs(g["waterfall_us"]) for g in gains), default=0.0) or 1.0
     columns = [
         Column("optimisation", [f"{g['pass']}={g['value']}" for g in gains]),
-        Column("now", [g["state"] for g in gains]),
+        Column("now", [g["state"] for g in gains], rank=2),
         Column("alone", [f"{g['alone_ratio']:.3f}x" if _applies(g) else "-" for g in gains], right=True),
-        Column("interval", [f"{g['low']:.3f}-{g['high']:.3f}" if _applies(g) else "" for g in gains], rank=2),
+        Column("interval", [f"{g['low']:.3f}-{g['high']:.3f}" if _applies(g) else "" for g in gains], rank=3),
         Column("verdict", [Text(g["verdict"], style=_VERDICT_STYLE.get(g["verdict"], "dim")) for g in gains]),
         Column("change ms", [ms(-g["waterfall_us"], signed=True) for g in gains], right=True),
         Column("", [bar_pair(-g["waterfall_us"] / widest, width) for g in gains], rank=1),

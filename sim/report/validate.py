@@ -25,7 +25,9 @@ def print_validation(console: Console, result: dict[str, Any], broken: tuple[str
         console.print(_steps(shown, width))
     if shown["files"]["ladders"]:
         console.print(_ladders(shown, width))
-    for part in ("kernels", "collectives", "steps", "ladders"):
+    if shown["files"]["overlaps"]:
+        console.print(_overlaps(shown, width))
+    for part in ("kernels", "collectives", "steps", "ladders", "overlaps"):
         unpriced = shown[part]["unpriced"]
         if unpriced:
             console.print(Text(f"Not priced ({part}): {len(unpriced)}", style="bold"))
@@ -107,3 +109,25 @@ def _ladders(result: dict[str, Any], width: int) -> Any:
         f"in {ladders['signs_right']} of {ladders['signs_asked']} effects beyond 5 %"
     )
     return fitted("Ladders: what one optimisation gained", columns, width, [note])
+
+
+def _overlaps(result: dict[str, Any], width: int) -> Any:
+    overlaps = result["overlaps"]
+    rows = overlaps["rows"]
+
+    def both(key: str) -> list[str]:
+        return [f"{r['measured'][key]:,.0f} / {r['predicted'][key]:,.0f}" for r in rows]
+
+    columns = [
+        Column("measured / predicted, us", [r["id"] + ("" if r["scored"] else " (not scored)") for r in rows]),
+        Column("product", both("product_us"), right=True, rank=2),
+        Column("collective", both("collective_us"), right=True, rank=2),
+        Column("in turn", both("sequential_us"), right=True),
+        Column("overlapped", both("overlapped_us"), right=True),
+        Column("error", [percent(r["error"], signed=True) for r in rows], right=True),
+        Column("from measured parts", [f"{r['from_parts_us']:,.0f}" for r in rows], right=True),
+        Column("error", [percent(r["from_parts_error"], signed=True) for r in rows], right=True),
+        Column("pieces", [str(r["pieces"]) for r in rows], right=True, rank=1),
+    ]
+    note = "from measured parts: the overlap predicted for the measured times of product and collective alone"
+    return fitted("Overlaps: a product and its all-reduce on two streams", columns, width, [note])

@@ -79,3 +79,16 @@ def test_a_longer_list_of_causes_is_cut_with_its_sum(compare: Compare, answer_fi
     moved = [row["b_us"] - row["a_us"] for row in document["causes"] if row["b_us"] != row["a_us"]]
     assert len(moved) > 14
     assert f"and {len(moved) - 14} more kinds: {sum(moved[14:]):+,.1f} us" in shown
+
+
+def test_overlaps_of_both_sides_stand_below_the_causes(whatif: WhatIf, compare: Compare, tmp_path: Path) -> None:
+    results = []
+    for pieces in (1, 4):
+        switches = "optimizations.fusion.matmul_all_reduce=false", f"optimizations.overlap.comm_chunks={pieces}"
+        results.append(tmp_path / f"{pieces}.json")
+        sets = [part for switch in switches for part in ("--set", switch)]
+        assert whatif("run", "qwen3_8b_tp2_prefill_mc2", *sets, "--json", results[-1]).status == 0
+    document, shown = compare(*results)
+    assert document["overlaps"]["a"] == []
+    assert [it["pass"] for it in document["overlaps"]["b"]] == ["overlap.comm_chunks"]
+    assert "overlap.comm_chunks: ideal" in shown

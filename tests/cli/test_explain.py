@@ -90,3 +90,20 @@ def test_quantised_weights_leave_a_valid_scenario_when_a_what_if_takes_them_back
     [gain] = [gain for gain in document["gains"] if gain["pass"] == "weights"]
     assert gain["state"] == "on"
     assert gain["verdict"] != "not applicable"
+
+
+def test_overlap_shows_the_ideal_the_predicted_and_what_is_lost(whatif: WhatIf, answer: Answer) -> None:
+    done = whatif("explain", "qwen3_8b_tp2_prefill_mc2")
+    assert (done.status, done.err) == (0, "")
+    (it,) = answer("qwen3_8b_tp2_prefill_mc2")["overlaps"]
+    assert it["pass"] == "fusion.matmul_all_reduce"
+    assert it["lost_us"] == pytest.approx(it["predicted_us"] - it["ideal_us"])
+    text = " ".join(done.out.split())
+    assert f"ideal {it['ideal_us']:,.1f} us, predicted {it['predicted_us']:,.1f} us" in text
+    assert f"lost to start-up, sync and contention {it['lost_us']:,.1f} us" in text
+
+
+def test_a_fused_kernel_that_its_links_hold_up_is_communication(answer: Answer) -> None:
+    bottleneck = answer("qwen3_8b_tp2_prefill_mc2")["bottleneck"]
+    assert bottleneck["name"] == "communication-bound"
+    assert "kernels whose collective takes longer than their computing" in bottleneck["evidence"]

@@ -121,3 +121,14 @@ def test_bad_options_are_one_line_and_status_2(
 ) -> None:
     done = whatif("validate", "--kernels", kernels, *arguments)
     assert (done.status, done.out, done.problems) == (2, "", [what])
+
+
+def test_overlaps_of_ones_own(whatif: WhatIf, tmp_path: Path) -> None:
+    path, out = tmp_path / "overlaps.csv", tmp_path / "out.json"
+    head = "id,hardware,ranks,m,k,n,dtype,product_us,collective_us,sequential_us,overlapped_us"
+    path.write_text(f"{head}\npair,910b2,8,4096,4096,2048,fp16,300,400,700,500\n")
+    done = whatif("validate", "--overlaps", path, "--json", out)
+    assert done.status == 0
+    assert "a product and its all-reduce on two streams" in done.out
+    (row,) = json.loads(out.read_text())["overlaps"]["rows"]
+    assert row["measured"]["gain"] == pytest.approx(1.4)

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from scenarios.batches import reported_batch
 from scenarios.build import build, problems_of
 from scenarios.checks import check as check_scenario
+from scenarios.errors import ScenarioError
 from scenarios.hf_config import SHIPPED, load_model
 from scenarios.lowering.parallel import shard
 from scenarios.lowering.stages import split_depth
@@ -181,6 +182,7 @@ VALUES: dict[str, list[Any]] = {
     "optimizations.overlap.micro_batches": [2],
     "optimizations.overlap.comm_chunks": [2],
     "protocol.seed": [1, 7],
+    "workload.expert_skew": [1.0],
 }
 #: For people, not for the prediction.
 WITHOUT_EFFECT = {"description"}
@@ -194,6 +196,13 @@ BASES: dict[str, dict[str, Any]] = {
     "compiled": {"workload": {"batch": 4}, "optimizations": {"graph": "ge_graph"}},
     "shared": {"workload": {"batch": 4}, "optimizations": {"kv": SHARED}},
     "fp16": {"workload": {"batch": 4}, "optimizations": {"weights": "fp16"}},
+    "experts": {"model": "experts", "workload": {"batch": 4}},
+    "shared expert": {"model": "latent", "workload": {"batch": 4}},
+    "spread": {
+        "model": "latent",
+        "workload": {"batch": 4},
+        "engine": {"tensor_parallel_size": 2, "enable_expert_parallel": True},
+    },
     "int8": {"workload": {"batch": 4}, "optimizations": {"kv": {"dtype": "int8"}, "weights": "w8a8"}},
 }
 #: Knobs that act only on some bases; all others act on `eager`.
@@ -207,6 +216,13 @@ ACTS_ON = {
     "optimizations.kv.scale": "int8",
     "optimizations.fusion.add_rms_norm_quant": "int8",
     "optimizations.fusion.ffn": "fp16",
+    "workload.expert_skew": "experts",
+    "optimizations.fusion.moe_routing": "experts",
+    "optimizations.fusion.grouped_matmul": "experts",
+    "optimizations.fusion.moe_dispatch": "spread",
+    "optimizations.overlap.micro_batches": "spread",
+    "optimizations.overlap.shared_expert_stream": "shared expert",
+    "engine.enable_expert_parallel": "spread",
 }
 
 
@@ -226,26 +242,45 @@ def with_value(tree: dict[str, Any], path: Field, value: Any) -> dict[str, Any]:
     return {**tree, head: with_value(below, tuple(rest), value) if rest else value}  # type: ignore[arg-type]
 
 
+#: What the bases are about, with two layers each: every kernel has its real size and a step costs little to play.
+CONFIGS = {"dense": "Qwen3-0.6B", "experts": "Qwen3-30B-A3B", "latent": "DeepSeek-V2-Lite"}
+
+
 @cache
-def small_config(folder: Path) -> str:
-    """Qwen3-0.6B with two layers as a config.json."""
-    config = json.loads((SHIPPED / "Qwen3-0.6B" / "config.json").read_text())
-    path = folder / "config.json"
-    path.write_text(json.dumps({**config, "num_hidden_layers": 2}))
-    return str(path)
+def small_configs(folder: Path) -> dict[str, str]:
+    """The models of the bases as config.json files."""
+    files = {}
+    for name, shipped in CONFIGS.items():
+        config = json.loads((SHIPPED / shipped / "config.json").read_text())
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps({**config, "num_hidden_layers": 2}))
+        files[name] = str(path)
+    return files
+
+
+def base_tree(name: str, files: dict[str, str]) -> dict[str, Any]:
+    """One of the bases, about its small model."""
+    tree = BASES[name]
+    return {**tree, "model": files[tree.get("model", "dense")]}
 
 
 def case_of(tree: dict[str, Any]) -> Case:
     made = Scenario.model_validate(tree)
-    model = shard(load_model(made.model), made.engine.tensor_parallel_size)
-    model = split_depth(model, made.engine.pipeline_parallel_size)
+    engine = made.engine
+    model = shard(
+        load_model(made.model), engine.tensor_parallel_size, engine.data_parallel_size, engine.enable_expert_parallel
+    )
+    model = split_depth(model, engine.pipeline_parallel_size)
     return Case(made, model, load_hardware(made.hardware))
 
 
 def refusal_of(tree: dict[str, Any]) -> str:
     """Why the scenario is refused, or an empty string."""
     problems = [f"{p.where}: {p.what}" for p in check_scenario(Scenario.model_validate(tree))]
-    return "\n".join(problems or [f"{where}: {what}" for where, what in check(case_of(tree))])
+    try:
+        return "\n".join(problems or [f"{where}: {what}" for where, what in check(case_of(tree))])
+    except ScenarioError as error:  # what the model cannot be split into; the command says which field asks for it
+        return f"tensor_parallel_size or enable_expert_parallel: {error}"
 
 
 def result_of(tree: dict[str, Any]) -> str:
@@ -258,25 +293,25 @@ def result_of(tree: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def model_file(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return small_config(tmp_path_factory.mktemp("model"))
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return small_configs(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
-def answers(model_file: str) -> dict[str, str]:
-    return {name: result_of({**tree, "model": model_file}) for name, tree in BASES.items()}
+def answers(files: dict[str, str]) -> dict[str, str]:
+    return {name: result_of(base_tree(name, files)) for name in BASES}
 
 
 @pytest.mark.parametrize(("path", "annotation"), [pytest.param(*leaf, id=".".join(leaf[0])) for leaf in leaves()])
 def test_every_knob_moves_the_answer_or_is_refused(
-    path: Field, annotation: Any, model_file: str, answers: dict[str, str]
+    path: Field, annotation: Any, files: dict[str, str], answers: dict[str, str]
 ) -> None:
     name = ".".join(path)
     if name in WITHOUT_EFFECT:
-        assert result_of({**BASES["eager"], "model": model_file, "description": "other"}) == answers["eager"]
+        assert result_of({**base_tree("eager", files), "description": "other"}) == answers["eager"]
         return
     base = ACTS_ON.get(name, "eager")
-    tree = {**BASES[base], "model": model_file}
+    tree = base_tree(base, files)
     current: Any = Scenario.model_validate(tree)
     for part in path:
         current = getattr(current, part)

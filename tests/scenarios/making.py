@@ -221,6 +221,8 @@ def _two_layers(made: Program) -> Program:
 def _bad_reads(made: Program) -> list[str]:
     found: list[str] = []
     written: dict[str, Tensor] = {}
+    parts: dict[str, dict[int, int]] = {}
+    most: dict[str, int] = {}
     weights: dict[str, Tensor] = {}
     for issued in _two_layers(made):
         for tensor in issued.op.inputs:
@@ -243,10 +245,24 @@ def _bad_reads(made: Program) -> list[str]:
                     found.append(f"{what}, which nothing has written")
             elif (before.dtype, before.role) != (tensor.dtype, tensor.role):
                 found.append(f"{what} as {tensor.dtype} {tensor.role}, written as {before.dtype} {before.role}")
+            elif issued.op.attr("piece", -1) != -1:  # some of the rows of what was there before the first piece
+                if tensor.elements > most[tensor.name]:
+                    found.append(f"{what} {tensor.shape}, more than was written")
             elif not _same_elements(made, issued.op, before, tensor):
                 found.append(f"{what} {tensor.shape}, written as {before.shape}")
-        written.update((tensor.name, tensor) for tensor in issued.op.outputs)
+        written.update((tensor.name, _so_far(issued.op, tensor, parts)) for tensor in issued.op.outputs)
+        most |= {t.name: max(t.elements, most.get(t.name, 0)) for t in issued.op.outputs}
     return found
+
+
+def _so_far(writer: Op, tensor: Tensor, parts: dict[str, dict[int, int]]) -> Tensor:
+    """`tensor` with the rows that the pieces of an op have written of it until now."""
+    piece = int(writer.attr("piece", -1))  # type: ignore[arg-type]
+    if piece < 0:
+        return tensor
+    rows = {**(parts.get(tensor.name, {}) if piece else {}), piece: tensor.shape[0]}
+    parts[tensor.name] = rows
+    return replace(tensor, shape=(sum(rows.values()), *tensor.shape[1:]))
 
 
 def _same_elements(made: Program, reader: Op, written: Tensor, read: Tensor) -> bool:

@@ -282,15 +282,12 @@ def test_the_profiler_name_is_the_ops_own_or_the_kinds() -> None:
 
 
 def test_only_products_are_called_matmul_and_only_attention_attention() -> None:
-    products = {
-        name
-        for name, kind in CATALOGUE.items()
-        if kind.unit == "cube" or kind.name.startswith(("quant_", "weight_quant_"))
-    }
+    quantised = ("quant_", "weight_quant_", "matmul_all_reduce")
+    products = {name for name, kind in CATALOGUE.items() if kind.unit == "cube" or name.startswith(quantised)}
     assert {n for n, k in CATALOGUE.items() if "matmul" in n or "matmul" in k.op_type.lower()} == products
     assert {n for n, k in CATALOGUE.items() if "attention" in n or "attention" in k.op_type.lower()} == {"attention"}
     assert products == {
-        "matmul", "batch_matmul", "transpose_batch_matmul", "grouped_matmul",
+        "matmul", "batch_matmul", "transpose_batch_matmul", "grouped_matmul", "matmul_all_reduce",
         "quant_matmul", "weight_quant_matmul", "quant_grouped_matmul",
     }  # fmt: skip
 

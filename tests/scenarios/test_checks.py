@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.checks import NOT_MODELLED, check, is_given
+from scenarios.checks import check, is_given
 from scenarios.schema import Scenario
 
 
@@ -141,9 +141,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "must be at most workload.input_tokens, 1024, got 1025",
     ),
     (
-        {FUSION + "matmul_all_reduce": True},
-        "optimizations.fusion.matmul_all_reduce",
-        "needs engine.tensor_parallel_size above 1",
+        {"engine__sequence_parallel": True},
+        "engine.sequence_parallel",
+        "has no effect with engine.tensor_parallel_size 1",
     ),
 ]
 
@@ -182,32 +182,17 @@ def test_what_is_allowed(fields: dict[str, Any]) -> None:
     assert problems(**fields) == []
 
 
-@pytest.mark.parametrize("where", NOT_MODELLED)
-def test_what_is_not_modelled_is_refused_unless_it_is_the_default(where: str) -> None:
-    default: Any = Scenario()
-    for name in where.split("."):
-        default = getattr(default, name)
-    other = True if default is False else 2
-    shown = {True: "true", False: "false"}.get(default, str(default)) if isinstance(default, bool) else str(default)
-    what = f"{'true' if other is True else 2} is not modelled yet in this version. Leave it at {shown}"
-    field = where.replace(".", "__")
-    assert problems(**{field: other}) == [(where, what)]
-    assert problems(**{field: default}) == []
-
-
 def test_all_problems_come_at_once() -> None:
     fields = {
-        "engine__tensor_parallel_size": 4,
-        "engine__data_parallel_size": 2,
+        "engine__sequence_parallel": True,
         "workload__batch": 1000,
         KV + "scale": "head",
-        FUSION + "matmul_all_reduce": True,
     }
     assert [where for where, _ in problems(**fields)] == [
         "engine.data_parallel_size",
         "workload.batch",
         "optimizations.kv.scale",
-        "optimizations.fusion.matmul_all_reduce",
+        "engine.sequence_parallel",
     ]
 
 

@@ -185,14 +185,12 @@ def test_contradictions_are_located(folder: Path) -> None:
         base="optimizations:\n  kv: {block_size: 128}\n",
         top="extends: base.yaml\nworkload:\n  batch: 300\noptimizations:\n  kv: {layout: contiguous}\n",
     )
-    assert refused("top.yaml", "engine.data_parallel_size=4", "optimizations.fusion.matmul_all_reduce=true") == [
-        "--set engine.data_parallel_size=4: engine.data_parallel_size: 4 is not modelled yet in this "
-        "version. Leave it at 1",
+    assert refused("top.yaml", "engine.sequence_parallel=true") == [
         "top.yaml:3:10: workload.batch: workload.batch 300 is more than engine.max_num_seqs 256",
         "base.yaml:2:20: optimizations.kv.block_size: has no effect with layout contiguous. Remove it, or set it "
         "to null where a base file gives it",
-        "--set optimizations.fusion.matmul_all_reduce=true: optimizations.fusion.matmul_all_reduce: needs "
-        "engine.tensor_parallel_size above 1",
+        "--set engine.sequence_parallel=true: engine.sequence_parallel: has no effect with "
+        "engine.tensor_parallel_size 1",
     ]
     # The advice works.
     assert load(

@@ -12,7 +12,9 @@ from sim.plan import HostStep, HostWork, Issue, KernelTime, Lane, Launch, Plan, 
 from sim.played import Played, launches
 
 
-def kernel(duration_ns: int, *, lane: Lane = "AI_CORE", hbm=0.0, cube=0.0, vector=0.0, ai_cpu=0.0) -> KernelTime:
+def kernel(
+    duration_ns: int, *, lane: Lane = "AI_CORE", hbm=0.0, cube=0.0, vector=0.0, ai_cpu=0.0, link=0.0, holds=False
+) -> KernelTime:
     return KernelTime(
         duration_ns,
         lane,
@@ -26,6 +28,8 @@ def kernel(duration_ns: int, *, lane: Lane = "AI_CORE", hbm=0.0, cube=0.0, vecto
         cube_share=cube,
         vector_share=vector,
         ai_cpu_share=ai_cpu,
+        holds_cores=holds,
+        link_share=link,
     )
 
 

@@ -162,7 +162,40 @@ def test_ranks_that_come_last_together_share_the_wait() -> None:
     assert waits_by_rank(plans[0], engine.times_of_ranks(plans)) == {1: 202, 2: 200, 3: 200}
 
 
-def test_several_streams_are_the_engines_business() -> None:
-    plan = eager(launch(0, 10), replace(launch(1, 10), stream=1))
-    with pytest.raises(ValueError, match="one stream"):
+def in_pieces(products: list[int], reductions: list[int]) -> Plan:
+    """Products on one stream, the collective of each on another, and a kernel that waits for the last."""
+    steps: list[Launch] = []
+    for i, (product_ns, reduction_ns) in enumerate(zip(products, reductions, strict=True)):
+        steps.append(launch(2 * i, product_ns, records=(f"made {i}",)))
+        steps.append(
+            launch(2 * i + 1, reduction_ns, f"meet {i}", stream=2, waits=(f"made {i}",), records=(f"reduced {i}",))
+        )
+    steps.append(launch(2 * len(products), 5, waits=(f"reduced {len(products) - 1}",)))
+    return Plan((Replay("graph", tuple(steps), 0, 0, 0), Synchronize("synchronize", 0)), False, 4)
+
+
+def test_a_piece_is_reduced_beside_the_product_of_the_next() -> None:
+    # Products of 100 ns, reductions of 30: the last reduction alone is not hidden. The reader takes 5.
+    assert engine.times(in_pieces([100, 100], [30, 30])).kernels == [
+        (0, 100), (100, 130), (100, 200), (200, 230), (230, 235),
+    ]  # fmt: skip
+    # Reductions of 300: the first product alone is not hidden.
+    assert engine.times(in_pieces([100, 100], [300, 300])).end_ns == 100 + 300 + 300 + 5
+
+
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=4), st.integers(1, 4),
+    st.lists(st.integers(0, 300), min_size=16, max_size=16),
+)  # fmt: skip
+def test_the_vector_recurrence_equals_the_engine_on_several_streams(
+    reductions: list[int], count: int, products: list[int]
+) -> None:
+    each = len(reductions)
+    plans = [in_pieces(products[each * rank : each * (rank + 1)], reductions) for rank in range(count)]
+    assert ranks.total_ns(plans) == engine.times_of_ranks(plans)[0].end_ns
+
+
+def test_a_plan_that_ends_without_a_synchronise_is_refused() -> None:
+    plan = Plan((Issue(launch(0, 10)),), False, 4)
+    with pytest.raises(ValueError, match="a final Synchronize is due"):
         ranks.total_ns([plan, plan])

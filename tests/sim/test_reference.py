@@ -30,7 +30,7 @@ def test_a_changed_value_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert checksums.differing() == ["steps.csv"]
 
 
-@pytest.mark.parametrize("name", ["kernels.csv", "steps.csv", "ladders.csv"])
+@pytest.mark.parametrize("name", ["kernels.csv", "steps.csv", "ladders.csv", "overlaps.csv"])
 def test_each_row_names_its_source(name: str) -> None:
     with (checksums.HERE / name).open(newline="") as file:
         rows = list(csv.DictReader(file))

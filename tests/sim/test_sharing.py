@@ -12,7 +12,7 @@ from scenarios.timeline import length_ns, union_ns
 from sim import engine
 from sim.plan import Plan
 from sim.played import launches
-from sim.sharing import FULL_RATE, WHOLE, contended, rates, shares
+from sim.sharing import FULL_RATE, HELD, RESOURCES, VECTOR, WHOLE, Shares, contended, rates, shares
 from tests.sim.plans import GREEDY, SYNCHRONIZE, assert_rules, issue, kernel, kernels, launch, plans, together
 
 
@@ -58,34 +58,65 @@ def test_a_share_outside_0_and_1_is_refused(share: float) -> None:
 
 
 def test_a_share_may_miss_1_by_a_rounding_error() -> None:
-    assert shares(kernel(1, hbm=1.0000000000000002)) == (WHOLE, 0, 0, 0)
+    assert shares(kernel(1, hbm=1.0000000000000002)) == (WHOLE, 0, 0, 0, 0, 0)
 
 
-ONE_OF_FOUR = st.tuples(*[st.sampled_from([0, WHOLE // 10, WHOLE // 3, WHOLE // 2, WHOLE]) | st.integers(0, WHOLE)] * 4)
+def beside(*wanted: tuple[float, bool]) -> list[float]:
+    """Rates of kernels with these shares of the vector cores, held or not."""
+    return [rate / FULL_RATE for rate in rates([shares(kernel(1, vector=v, holds=holds)) for v, holds in wanted])]
 
 
-@given(st.lists(ONE_OF_FOUR, max_size=6))
-def test_rates_are_max_min_fair(wanted: list[tuple[int, int, int, int]]) -> None:
+def test_cores_that_a_collective_holds_are_lost_to_the_others() -> None:
+    # 24 of 40 cores are held: who fills all 40 has 16, who fills 20 has 16 of 20, who fills 16 does not notice.
+    assert beside((0.6, True), (1.0, False)) == [1.0, 0.4]
+    assert beside((0.6, True), (0.5, False)) == [1.0, 0.8]
+    assert beside((0.6, True), (0.4, False)) == [1.0, 1.0]
+    # Without holding, both would be slowed alike.
+    assert beside((0.6, False), (1.0, False)) == pytest.approx([1 / 1.6] * 2, abs=1e-9)
+
+
+def test_who_finds_no_core_left_stands_still_until_there_are_some() -> None:
+    assert beside((1.0, True), (0.5, False)) == [1.0, 0.0]
+    # The collective takes 100 ns; the other has run for 10 of its 30 ns when it begins.
+    holder = launch("reduce", 100, stream=1, waits=("go",), vector=1.0, holds=True)
+    assert times(launch("add", 30, vector=1.0), launch("tick", 10, stream=2, records=("go",)), holder) == [
+        ("add", 0, 130), ("tick", 0, 10), ("reduce", 10, 110),
+    ]  # fmt: skip
+
+
+def test_two_that_hold_more_cores_than_there_are_share_them() -> None:
+    assert beside((0.8, True), (0.8, True)) == pytest.approx([1 / 1.6] * 2, abs=1e-9)
+    assert beside((0.8, True), (0.8, True), (0.1, False))[2] == 0.0
+
+
+SIX_SHARES = st.tuples(*[st.sampled_from([0, WHOLE // 10, WHOLE // 3, WHOLE // 2, WHOLE]) | st.integers(0, WHOLE)] * 6)
+
+
+@given(st.lists(SIX_SHARES, max_size=6))
+def test_rates_are_max_min_fair(wanted: list[Shares]) -> None:
     """Feasible, and each kernel below its full speed uses a resource that is used up and in which nobody is faster.
 
     The second is the definition of max-min fairness turned into a check (Bertsekas and Gallager, Data Networks, 6.5.2).
     """
     given_rates = rates(wanted)
     slack = Fraction(len(wanted), FULL_RATE)  # rates are rounded up
-    each = list(zip(given_rates, wanted, strict=True))
-    used = [sum(Fraction(rate, FULL_RATE) * Fraction(mine[j], WHOLE) for rate, mine in each) for j in range(4)]
-    assert all(0 < rate <= FULL_RATE for rate in given_rates)
-    assert all(part <= 1 + slack for part in used)
+    each, all_of = list(zip(given_rates, wanted, strict=True)), range(len(RESOURCES))
+    used = [sum(Fraction(rate, FULL_RATE) * Fraction(mine[j], WHOLE) for rate, mine in each) for j in all_of]
+    there = [Fraction(1)] * len(RESOURCES)
+    there[VECTOR] -= min(Fraction(1), sum((Fraction(mine[HELD], WHOLE) for mine in wanted), Fraction(0)))
+    assert all(0 <= rate <= FULL_RATE for rate in given_rates)
+    assert all(rate or (mine[VECTOR] and not there[VECTOR]) for rate, mine in each)
+    assert all(part <= whole + slack for part, whole in zip(used, there, strict=True))
     for rate, mine in each:
         held_by = [
-            j for j in range(4) if mine[j] and used[j] >= 1 - slack and all(r <= rate + 4 for r, s in each if s[j])
+            j for j in all_of if mine[j] and used[j] >= there[j] - slack and all(r <= rate + 6 for r, s in each if s[j])
         ]
         assert rate == FULL_RATE or held_by
     assert contended(wanted) == any(rate < FULL_RATE for rate in given_rates)
 
 
-@given(st.lists(ONE_OF_FOUR, max_size=6), st.randoms(use_true_random=False))
-def test_rates_do_not_depend_on_order(wanted: list[tuple[int, int, int, int]], random) -> None:
+@given(st.lists(SIX_SHARES, max_size=6), st.randoms(use_true_random=False))
+def test_rates_do_not_depend_on_order(wanted: list[Shares], random) -> None:
     order = list(range(len(wanted)))
     random.shuffle(order)
     assert rates([wanted[i] for i in order]) == [rates(wanted)[i] for i in order]

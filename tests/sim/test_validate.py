@@ -39,7 +39,7 @@ def lines_of(name: str) -> int:
 
 
 def test_the_keys_of_the_contract(reference: dict[str, Any]) -> None:
-    assert {"kernels", "collectives", "steps", "ladders", "coverage", "schema_version"} <= set(reference)
+    assert {"kernels", "collectives", "steps", "ladders", "overlaps", "coverage", "schema_version"} <= set(reference)
     assert {"rows", "unpriced", "unscored", "median", "p90", "by_kind"} <= set(reference["kernels"])
     for kind in reference["kernels"]["by_kind"].values():
         assert set(kind) == {"rows", "median", "p90", "worst", "bias", "roofline_median"}
@@ -51,12 +51,13 @@ def test_the_keys_of_the_contract(reference: dict[str, Any]) -> None:
 
 
 def test_no_row_is_dropped_in_silence(reference: dict[str, Any]) -> None:
-    kernels, steps, ladders = (reference[name] for name in ("kernels", "steps", "ladders"))
+    kernels, steps, ladders, overlaps = (reference[name] for name in ("kernels", "steps", "ladders", "overlaps"))
     assert kernels["rows"] + kernels["unscored"] + len(kernels["unpriced"]) == lines_of("kernels")
     assert len(steps["rows"]) + len(steps["unpriced"]) == lines_of("steps")
     assert len(ladders["rows"]) + len(ladders["unpriced"]) == lines_of("ladders")
+    assert len(overlaps["rows"]) + len(overlaps["unpriced"]) == lines_of("overlaps")
     assert sum(kind["rows"] for kind in kernels["by_kind"].values()) == kernels["rows"]
-    for part in (kernels, steps, ladders):
+    for part in (kernels, steps, ladders, overlaps):
         assert all(item["row"] and item["reason"] for item in part["unpriced"])
 
 
@@ -152,3 +153,10 @@ def test_a_bad_file_is_one_line_with_its_place(tmp_path: Path, text: str, what: 
     with pytest.raises(ScenarioError) as refused:
         of_kernels(path)
     assert refused.value.messages == (f"{path}{what}",)
+
+
+def test_the_prefill_whose_all_reduces_are_fused_is_priced_within_its_bound(reference: dict[str, Any]) -> None:
+    (step,) = (row for row in reference["steps"]["rows"] if row["id"] == "qwen3_8b_prefill_a2_tp2")
+    assert step["measured_ms"] == 437.72
+    assert abs(step["error"]) <= 0.12
+    assert step["low_ms"] <= step["measured_ms"] <= step["high_ms"]

@@ -37,7 +37,9 @@ def kernel(op_type: str = "MatMulV2", shapes: str = "1,4096;4096,4096", *, hardw
     return replace(KernelRow("row", hardware, op_type, shapes, "DT_BF16;DT_BF16", 20.0, 0, False, True), **of)
 
 
-STEP = StepRow("step", "910b2", "Qwen3-0.6B", "decode", 2, 1, 500, 1, 1, 3.0, ("optimizations.graph=ge_graph",), True)
+STEP = StepRow(
+    "step", "910b2", "Qwen3-0.6B", "decode", 2, 1, 500, 1, 1, 1, 1, 3.0, ("optimizations.graph=ge_graph",), True
+)
 
 
 def test_an_error_is_predicted_over_measured_less_one() -> None:

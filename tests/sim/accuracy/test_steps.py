@@ -15,7 +15,7 @@ from sim.measured.files import StepRow
 from sim.predict import Case
 
 DECODE = StepRow(
-    "a step", "910b2", "Qwen3-0.6B", "decode", 300, 1, 500, 1, 1, 3.0, ("optimizations.weights=fp16",), True
+    "a step", "910b2", "Qwen3-0.6B", "decode", 300, 1, 500, 1, 1, 1, 1, 3.0, ("optimizations.weights=fp16",), True
 )
 PREFILL = replace(DECODE, phase="prefill", batch=4, query_len=4096, context=0)
 
@@ -34,6 +34,13 @@ def test_a_decode_row() -> None:
     assert (found.hardware.name, found.model.name) == ("atlas_a2_910b2", "Qwen3-0.6B")
 
 
+def test_a_row_of_many_cards_spreads_whole_experts_over_them() -> None:
+    row = replace(DECODE, model="GLM-4.5-Air", hardware="atlas_a3_die", batch=8, tp=8, dp=2, ep=16, cards=16)
+    model = case(replace(row, settings=("optimizations.graph=aclgraph",))).model
+    assert (model.tensor_parallel, model.data_parallel, model.expert_parallel) == (8, 2, True)
+    assert (model.experts and model.experts.held, model.ranks, model.cards) == (8, 16, 16)
+
+
 def test_a_prefill_row_is_one_chunk_however_long() -> None:
     batch = reported_batch(case(PREFILL).scenario)
     assert (batch.phase, batch.groups) == ("prefill", (Group(4, 4096, 0),))
@@ -50,6 +57,8 @@ def test_another_profile_takes_the_rows_place() -> None:
         ({"query_len": 0}, "batch, query_len or step_ms is not stated"),
         ({"step_ms": 0.0}, "batch, query_len or step_ms is not stated"),
         ({"phase": "serving"}, "phase 'serving' is not decode or prefill"),
+        ({"cards": 16, "tp": 8}, "16 cards are not 1 replicas of 8 ranks"),
+        ({"cards": 16, "tp": 8, "dp": 2, "ep": 4}, "experts spread over 4 of 16 cards are not modelled"),
         ({"query_len": 3}, "3 query tokens a request: speculative decoding is not modelled"),
         ({"model": "No-Such"}, "No-Such"),
         ({"hardware": "no_such"}, "no_such"),

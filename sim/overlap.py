@@ -1,0 +1,151 @@
+"""What running side by side gains: one after the other, at best, and as predicted.
+
+At best the longer of two things hides the shorter: max(a, b), each at its time alone. What the prediction takes beyond
+that is lost to the start-up of pieces, to waiting for one another, and to sharing HBM, cores and links. Waiting for
+other ranks would be there anyway and is left out of all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from scenarios.catalogue import work_of
+from scenarios.passes import collectives, prefetch
+from scenarios.passes.base import Pass, set_switch
+from scenarios.program import Op
+from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
+from scenarios.work import MatmulCollectiveShape
+from sim.kernel.matmul_all_reduce import cut, product_of
+from sim.kernel.price import price, program_of
+from sim.predict import Prediction
+from sim.predict import program_of as program_of_case
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """One overlap of the reported step, summed over all places where it happens; us.
+
+    first_us, second_us: the two sides alone. ideal_us: the greater of the two, place by place. predicted_us: from the
+    begin of the first to the end of the last, without waiting for other ranks. lost_us: predicted minus ideal.
+    """
+
+    switch: str
+    title: str
+    places: int
+    first: str
+    first_us: float
+    second: str
+    second_us: float
+    ideal_us: float
+    predicted_us: float
+
+    @property
+    def lost_us(self) -> float:
+        return self.predicted_us - self.ideal_us
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Ops of a layer that overlap, by name, and the time alone of each side, ns."""
+
+    names: frozenset[str]
+    first_ns: float
+    second_ns: float
+
+
+def overlaps(prediction: Prediction) -> tuple[Overlap, ...]:
+    """Each overlap that is on and takes place in the reported step."""
+    found = []
+    for item, first, second, places_of in (
+        (prefetch.PREFETCH, "kernels beside", "prefetch", _fetches),
+        (collectives.MATMUL_ALL_REDUCE, "matmul", "all-reduce", _fused),
+        (collectives.COMM_CHUNKS, "matmul", "collective", _chunks),
+    ):
+        places = list(places_of(prediction, item)) if item.is_on(prediction.case.scenario) else []
+        if places:
+            found.append(_summed(prediction, item, (first, second), places))
+    return tuple(found)
+
+
+def _summed(prediction: Prediction, item: Pass, sides: tuple[str, str], places: list[_Place]) -> Overlap:
+    layers = prediction.program.block("layers").repeat
+    alone = [(place.first_ns, place.second_ns) for place in places]
+    return Overlap(
+        switch=item.switch,
+        title=item.title,
+        places=len(places) * layers,
+        first=sides[0],
+        first_us=layers * sum(a for a, _ in alone) / 1000,
+        second=sides[1],
+        second_us=layers * sum(b for _, b in alone) / 1000,
+        ideal_us=layers * sum(max(pair) for pair in alone) / 1000,
+        predicted_us=_predicted_ns(prediction, places) / 1000,
+    )
+
+
+def _predicted_ns(prediction: Prediction, places: list[_Place]) -> int:
+    """From first begin to last end of each place in each layer, without the time in which the rank only waits."""
+    place_of = {name: i for i, place in enumerate(places) for name in place.names}
+    spans: dict[tuple[int, int], list[Span]] = {}
+    for span in prediction.timeline.spans:
+        if span.process in ("Ascend Hardware", "Communication") and span.name in place_of and span.layer >= 0:
+            spans.setdefault((place_of[span.name], span.layer), []).append(span)
+    busy = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.device_spans)
+    waits = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.spans if s.kind == "wait")
+    total = 0
+    for members in spans.values():
+        window = [(min(s.start_ns for s in members), max(s.end_ns for s in members))]
+        waiting = union_ns(_common(window, waits))
+        total += length_ns(window) - length_ns(waiting) + intersect_ns(waiting, busy)
+    return total
+
+
+def _common(window: list[tuple[int, int]], waits: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    (begin, end), = window  # fmt: skip
+    return ((max(begin, a), min(end, b)) for a, b in waits if a < end and b > begin)
+
+
+def _alone_ns(prediction: Prediction, op: Op) -> int:
+    return price(work_of(op), prediction.case.hardware).duration_ns
+
+
+def _layer(prediction: Prediction) -> tuple[Op, ...]:
+    return prediction.program.block("layers").ops
+
+
+def _fused(prediction: Prediction, _: Pass) -> Iterator[_Place]:
+    """Product and all-reduce of each fused kernel, uncut, moved by the same engine."""
+    hw = prediction.case.hardware
+    for op in _layer(prediction):
+        work = work_of(op)
+        if isinstance(work.shape, MatmulCollectiveShape):
+            product = product_of(work, work.shape)
+            whole = cut(product, work.shape, hw, program_of(product, hw), (work.shape.matmul.m,))
+            yield _Place(frozenset({op.name}), whole.product_ns, whole.reduction_ns)
+
+
+def _chunks(prediction: Prediction, item: Pass) -> Iterator[_Place]:
+    """Product and collective of each pair as they are without the switch."""
+    case = prediction.case
+    scenario = set_switch(case.scenario, item.switch, item.off[0])
+    whole = program_of_case(scenario, case.model, prediction.batch).block("layers").ops
+    pieces = [op.name for op in _layer(prediction) if op.attr("piece", -1) != -1]
+    for product, reduction in pairwise(whole):
+        stems = product.name, reduction.name
+        names = frozenset(name for name in pieces if name.rpartition(".")[0] in stems)
+        if product.kind in prefetch.PRODUCTS and names:
+            yield _Place(names, _alone_ns(prediction, product), _alone_ns(prediction, reduction))
+
+
+def _fetches(prediction: Prediction, _: Pass) -> Iterator[_Place]:
+    """The fetches of a layer, and the kernels of the main stream between them and the last product that waits."""
+    ops = _layer(prediction)
+    fetches = [i for i, op in enumerate(ops) if op.kind == "prefetch"]
+    waiting = [i for i, op in enumerate(ops) if any(wait.startswith("prefetched ") for wait in op.waits)]
+    if fetches and waiting:
+        beside = [op for op in ops[fetches[0] : waiting[-1]] if op.stream == 0]
+        fetched = [ops[i] for i in fetches]
+        times = [sum(_alone_ns(prediction, op) for op in side) for side in (beside, fetched)]
+        yield _Place(frozenset(op.name for op in (*beside, *fetched)), *times)

@@ -1,0 +1,166 @@
+"""What running side by side gains: the sides alone, the ideal, what is predicted; and cores that collectives hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scenarios.catalogue import work_of
+from scenarios.hf_config import load_model
+from scenarios.lowering.parallel import shard
+from scenarios.program import Op, Tensor
+from scenarios.schema import Scenario
+from sim import engine
+from sim.explain import diagnose
+from sim.hardware.profile import Hardware, load_hardware
+from sim.kernel.price import price
+from sim.overlap import Overlap, overlaps
+from sim.plan import KernelTime, Launch, Plan, Replay
+from sim.played import launches
+from sim.predict import Case, Prediction, predict
+from tests.scenarios.making import scenario, switched
+
+A2 = load_hardware("atlas_a2_910b2")
+PREFILL = scenario(
+    workload__phase="prefill", workload__batch=8, engine__tensor_parallel_size=8, model="Qwen3-8B",
+)  # fmt: skip
+
+
+def quiet(hw: Hardware, rank_skew_us: float = 0.0) -> Hardware:
+    """Without luck: ranks differ by when they begin, or not at all."""
+    return replace(
+        hw, host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=rank_skew_us),
+        kernel=replace(hw.kernel, jitter_sigma=0.0),
+    )  # fmt: skip
+
+
+def predicted(made: Scenario, hw: Hardware = A2) -> Prediction:
+    return predict(Case(made, shard(load_model(made.model), made.engine.tensor_parallel_size), hw))
+
+
+def only(made: Scenario, hw: Hardware = A2) -> Overlap:
+    (found,) = overlaps(predicted(made, hw))
+    return found
+
+
+def alone_us(made: Scenario, kind: str, hw: Hardware = A2) -> float:
+    """Time alone of the o and down products, or of their collectives, of all layers."""
+    ops = predicted(made, hw).program.block("layers").ops
+    names = ("o_proj", "down_proj")
+    chosen = [op for op in ops if op.kind == kind and op.name.split(".")[0] in names]
+    return 36 * sum(price(work_of(op), hw).duration_ns for op in chosen) / 1000
+
+
+# ---- the numbers ----
+
+
+def test_nothing_overlaps_where_nothing_is_on() -> None:
+    assert overlaps(predicted(PREFILL)) == ()
+
+
+def test_pieces_are_held_against_the_whole_product_and_collective() -> None:
+    it = only(switched(PREFILL, overlap__comm_chunks=8), quiet(A2))
+    assert (it.switch, it.places, it.first, it.second) == ("overlap.comm_chunks", 72, "matmul", "collective")
+    assert it.first_us == pytest.approx(alone_us(PREFILL, "matmul"))
+    assert it.second_us == pytest.approx(alone_us(PREFILL, "all_reduce"))
+    # Collectives are the longer of the two in o, and in down.
+    assert it.ideal_us == pytest.approx(it.second_us)
+    assert it.ideal_us < it.predicted_us < it.first_us + it.second_us
+    assert it.lost_us == it.predicted_us - it.ideal_us
+
+
+def test_a_fused_kernel_is_held_against_its_own_halves() -> None:
+    made = switched(PREFILL, fusion__matmul_all_reduce=True)
+    it = only(made)
+    kernels = [k.kernel for k in launches(predicted(made).plan) if k.kind == "matmul_all_reduce"]
+    assert it.predicted_us == pytest.approx(sum(k.duration_ns for k in kernels) / 1000)
+    assert it.first_us == pytest.approx(alone_us(PREFILL, "matmul"), rel=1e-4)  # each kernel is rounded to 1 ns
+    assert max(it.first_us, it.second_us) <= it.ideal_us < it.predicted_us < it.first_us + it.second_us
+
+
+def test_too_many_pieces_lose_more_than_they_hide() -> None:
+    lost = {n: only(switched(PREFILL, overlap__comm_chunks=n), quiet(A2)).lost_us for n in (2, 8, 64)}
+    assert lost[64] > lost[8]
+    assert lost[2] > lost[8]
+
+
+def test_waiting_for_ranks_that_begin_late_is_no_loss_of_the_overlap() -> None:
+    made = switched(PREFILL, overlap__comm_chunks=4)
+    together, late = quiet(A2), quiet(A2, rank_skew_us=5_000.0)
+    assert predicted(made, late).step.communication_wait_ns > 1_000_000
+    assert only(made, late).predicted_us == pytest.approx(only(made, together).predicted_us, rel=1e-3)
+
+
+def test_a_step_that_stays_whole_has_no_overlap() -> None:
+    decode = PREFILL.model_copy(update={"workload": PREFILL.workload.model_copy(update={"phase": "decode"})})
+    found = overlaps(predicted(switched(decode, overlap__comm_chunks=8)))
+    assert [it.places for it in found] == [72]  # 8 rows, 8 pieces
+    graph = switched(PREFILL, overlap__prefetch=True)
+    assert [it.switch for it in overlaps(predicted(graph))] == ["overlap.prefetch"]
+
+
+def test_a_prefetch_is_held_against_the_kernels_beside_it() -> None:
+    made = scenario(model="Qwen3-0.6B", optimizations__graph="ge_graph", optimizations__overlap__prefetch=True)
+    it = only(made)
+    fetched = [k.kernel for k in launches(predicted(made).plan) if k.kind == "prefetch"]
+    assert it.second_us == pytest.approx(sum(k.duration_ns for k in fetched) / 1000)
+    assert it.ideal_us >= max(it.first_us, it.second_us)
+    assert it.ideal_us < it.predicted_us
+
+
+# ---- the bottleneck ----
+
+
+def test_kernels_that_wait_for_their_own_collective_count_as_communication() -> None:
+    found = predicted(switched(PREFILL, fusion__matmul_all_reduce=True))
+    diagnosis = diagnose(found)
+    fused_us = sum(k.kernel.duration_ns for k in launches(found.plan) if k.kind == "matmul_all_reduce") / 1000
+    exposed_us = found.step.communication_not_overlapped_ns / 1000
+    assert diagnosis.limits["communication-bound"] == pytest.approx(fused_us + exposed_us)
+    assert diagnosis.name == "communication-bound"
+    assert "in kernels whose collective takes longer than their computing" in diagnosis.evidence
+
+
+# ---- contention ----
+
+
+def beside_an_all_reduce(kernel: KernelTime, op: str, hw: Hardware) -> float:
+    """How many times as long `kernel` takes beside a collective of two ranks that lasts longer than it."""
+    tensor = Tensor("x", (65536, 4096), "bf16")
+    share = replace(tensor, shape=(32768, 4096))
+    sides = {"all_reduce": (tensor, tensor), "reduce_scatter": (tensor, share), "all_gather": (share, tensor)}[op]
+    long = price(work_of(Op(op, op, sides[:1], sides[1:], (("ranks", 2),))), hw)
+    pair = [Launch(i, 0, f"k{i}", "add", "Add", it, stream=i) for i, it in enumerate((long, kernel))]
+    played = engine.times(Plan((Replay("graph", tuple(pair), 0, 0, 0),), False, 1))
+    return (played.kernels[1][1] - played.kernels[1][0]) / kernel.duration_ns
+
+
+def test_what_cores_a_collective_holds_slows_the_rest_by_mechanism() -> None:
+    """910B3 has 40 vector cores; HCCL takes 24 of them to reduce and 16 to gather. Measured there, averages of a run in
+    which not every kernel has a collective beside it: Add 2.73x, MatMulV3 1.83-1.99x."""
+    hw = load_hardware("atlas_a2_910b3")
+    x = Tensor("x", (8192, 4096), "bf16")
+    add = price(work_of(Op("add", "add", (x, x), (x,))), hw)
+    assert add.vector_share == 1.0
+    assert beside_an_all_reduce(add, "all_reduce", hw) == pytest.approx(40 / 16, rel=0.01)
+    assert beside_an_all_reduce(add, "reduce_scatter", hw) == pytest.approx(40 / 16, rel=0.01)
+    assert beside_an_all_reduce(add, "all_gather", hw) == pytest.approx(40 / 24, rel=0.01)
+    w, scale, rows = (
+        Tensor("w", (4096, 4096), "int8", "weight"),
+        Tensor("s", (4096,), "fp32"),
+        Tensor("r", (8192,), "fp32"),
+    )
+    xq = replace(x, dtype="int8")
+    mixed = price(work_of(Op("quant_matmul", "mm", (xq, w, scale, rows), (x,))), hw)
+    assert beside_an_all_reduce(mixed, "all_reduce", hw) == pytest.approx(40 / 16, rel=0.01)
+    # A product on cube cores alone shares nothing but HBM, which two ranks on one link hardly use.
+    cube = price(work_of(Op("matmul", "mm", (x, replace(w, dtype="bf16")), (x,))), hw)
+    assert beside_an_all_reduce(cube, "all_reduce", hw) == pytest.approx(1.0, rel=0.02)
+
+
+def test_copies_take_no_core_from_what_runs_beside_them() -> None:
+    hw = replace(A2, collective=replace(A2.collective, aiv_all_reduce_bytes=0))
+    x = Tensor("x", (8192, 4096), "bf16")
+    add = price(work_of(Op("add", "add", (x, x), (x,))), hw)
+    assert beside_an_all_reduce(add, "all_reduce", hw) < 1.1
