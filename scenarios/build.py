@@ -59,7 +59,13 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
         found.append(("workload.context_tokens", f"longer than the {model.max_position} positions of {model.name}"))
     if scenario.workload.expert_skew and not model.experts:
         found.append(("workload.expert_skew", f"has no effect: {model.name} has no experts"))
-    act, kv = activation_dtype(scenario, model), scenario.optimizations.kv.dtype
+    optimizations = scenario.optimizations
+    if model.sends_tokens and optimizations.graph != "eager" and not optimizations.fusion.moe_dispatch:
+        what = (
+            "an all-to-all needs to know on the host how much each rank sends, which a captured graph cannot wait for"
+        )
+        found.append(("optimizations.fusion.moe_dispatch", what))
+    act, kv = activation_dtype(scenario, model), optimizations.kv.dtype
     if kv not in ("auto", "int8") and kv != act:
         what = f"{kv} with {act} activations: the fused kernels take one type; use auto"
         found.append(("optimizations.kv.dtype", what))

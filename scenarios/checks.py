@@ -29,7 +29,7 @@ class Problem:
 def check(scenario: Scenario) -> list[Problem]:
     """All that is impossible or without effect in the scenario; empty where nothing is."""
     rules = (
-        _lengths, _batch, _chunks, _capture_sizes, _graph_prefill, _kv_cache, _prefix_sharing, _fusion,
+        _experts, _lengths, _batch, _chunks, _capture_sizes, _graph_prefill, _kv_cache, _prefix_sharing, _fusion,
     )  # fmt: skip
     return [problem for rule in rules for problem in rule(scenario)]
 
@@ -47,6 +47,12 @@ def is_given(scenario: Scenario, where: str) -> bool:
 def _written(scenario: Scenario, *fields: str) -> str:
     """Of the fields that meet in a problem, the first that the user wrote."""
     return next((field for field in fields if is_given(scenario, field)), fields[0])
+
+
+def _experts(scenario: Scenario) -> Iterator[Problem]:
+    engine, where = scenario.engine, "engine.all2all_backend"
+    if engine.all2all_backend != "alltoall" and not engine.enable_expert_parallel:
+        yield Problem(where, "has no effect without engine.enable_expert_parallel")
 
 
 def _lengths(scenario: Scenario) -> Iterator[Problem]:

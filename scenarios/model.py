@@ -37,6 +37,7 @@ class Experts:
     count: routed experts of a layer. held: those on this rank. top_k: experts of one token. intermediate: width of one
     expert (this rank's slice of it). shared: width of the expert that every token takes, 0 for none. dense_layers:
     leading layers with a plain MLP. score: how the router scores. scaled: the routed sum is multiplied by a constant.
+    gathered: ranks that hold whole experts see all tokens and sum up, instead of sending tokens to each other.
     """
 
     count: int
@@ -47,6 +48,7 @@ class Experts:
     dense_layers: int
     score: Score
     scaled: bool
+    gathered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,11 @@ class Model:
     def ranks(self) -> int:
         """Ranks that step together: a tensor-parallel group, or all groups where experts are spread over them."""
         return self.tensor_parallel * (self.data_parallel if self.expert_parallel else 1)
+
+    @property
+    def sends_tokens(self) -> bool:
+        """Whether each rank routes its own share of the tokens to the ranks of their experts."""
+        return self.expert_parallel and self.ranks > 1 and self.experts is not None and not self.experts.gathered
 
     @property
     def cards(self) -> int:

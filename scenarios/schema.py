@@ -62,6 +62,9 @@ class Engine(Part):
     """Replicas that share the requests."""
     enable_expert_parallel: Switch = False
     """Spread whole experts over the ranks instead of slicing each."""
+    all2all_backend: Literal["alltoall", "allgather_reducescatter"] = "alltoall"
+    """How tokens reach experts that other ranks hold: sent to them, or every rank sees all tokens and sums are reduced
+    (as vLLM-Ascend does on A2 below 16 cards). Matters with enable_expert_parallel."""
     sequence_parallel: Switch = False
     """Reduce-scatter and all-gather in place of all-reduce."""
     max_num_seqs: Batch = 256

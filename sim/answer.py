@@ -64,7 +64,8 @@ def case_of(loaded: Loaded) -> Case:
     engine = scenario.engine
 
     def spread(model: Model, degree: int) -> Model:
-        return shard(model, degree, engine.data_parallel_size, engine.enable_expert_parallel)
+        gathered = engine.all2all_backend == "allgather_reducescatter"
+        return shard(model, degree, engine.data_parallel_size, engine.enable_expert_parallel, gathered)
 
     for where, split, degree in (
         ("engine.tensor_parallel_size", spread, engine.tensor_parallel_size),

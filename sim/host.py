@@ -233,7 +233,8 @@ class _Builder:
         self._index += 1
         meets = kernel.link_share > 0
         # A transfer between stages is timed apart (`sim.pipeline`); here its ranks only start it together.
-        group = op.attr("ranks", 0) if meets and op.kind != "send_recv" else 0
+        # Ranks that lie apart, one of each replica, are taken to meet with all others: their neighbours meet anyway.
+        group = op.attr("ranks", 0) if meets and op.kind != "send_recv" and op.attr("stride", 1) == 1 else 0
         assert isinstance(group, int)
         among = group if group < self.conditions.ranks else 0
         return Launch(

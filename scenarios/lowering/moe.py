@@ -17,7 +17,7 @@ from scenarios.routing import Routing
 def share_of_tokens(step: Step) -> int:
     """Tokens that this rank routes: all of them, or its share where experts are spread over ranks."""
     model = step.model
-    return -(-step.tokens // model.tensor_parallel) if model.expert_parallel else step.tokens
+    return -(-step.tokens // model.tensor_parallel) if model.sends_tokens else step.tokens
 
 
 def routing(step: Step, experts: Experts) -> Routing:
@@ -42,11 +42,13 @@ def mixture(step: Step, experts: Experts) -> tuple[Op, ...]:
     chosen = "moe_out" if experts.shared or experts.scaled else "mlp_out"
     ops = [linear("router", x, "router_logits", experts.count), *_choose(experts, rows, act)]
     it = routing(step, experts)
-    if model.expert_parallel and model.ranks > 1:
+    choice = (rows, experts.top_k)
+    ids, weights = activation("expert_ids", choice, "int32"), activation("expert_weights", choice, "fp32")
+    if model.sends_tokens:
         ops += _exchanged(step, experts, it, x, chosen)
+    elif experts.gathered and model.data_parallel > 1:
+        ops += _gathered(step, experts, it, (x, ids, weights), chosen)
     else:
-        choice = (rows, experts.top_k)
-        ids, weights = activation("expert_ids", choice, "int32"), activation("expert_weights", choice, "fp32")
         ops += _one_by_one(experts, it, x, chosen, ids, weights)
     if experts.scaled:
         scaled = "moe_scaled" if experts.shared else "mlp_out"
@@ -136,4 +138,21 @@ def _exchanged(step: Step, experts: Experts, it: Routing, x: Tensor, out: str) -
         *_one_by_one(experts, it, received, "rows_done", order, None),
         Op("all_to_all", "exchange.return", (done,), (back,), group),
         Op("moe_finalize_routing", "exchange.unpermute", (back, weights), (activation(out, x.shape, x.dtype),)),
+    )
+
+
+def _gathered(
+    step: Step, experts: Experts, it: Routing, mine: tuple[Tensor, Tensor, Tensor], out: str
+) -> tuple[Op, ...]:
+    """Tokens, choices and weights of all replicas come to every rank; each adds up its experts' part, and the sums go
+    back to the replicas."""
+    replicas = step.model.data_parallel
+    group: tuple[tuple[str, Attr], ...] = (("ranks", replicas), ("stride", step.model.tensor_parallel))
+    all_of = [activation(f"all_{t.name}", (t.shape[0] * replicas, *t.shape[1:]), t.dtype) for t in mine]
+    x, ids, weights = all_of
+    partial = activation("moe_partial", x.shape, x.dtype)
+    return (
+        *(Op("all_gather", f"gather.{t.name}", (t,), (whole,), group) for t, whole in zip(mine, all_of, strict=True)),
+        *_one_by_one(experts, it, x, "moe_partial", ids, weights),
+        Op("reduce_scatter", "scatter.experts", (partial,), (activation(out, mine[0].shape, x.dtype),), group),
     )

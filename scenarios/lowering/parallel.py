@@ -24,12 +24,13 @@ GATHER_BEFORE = ("q_proj", "q_a_proj", "gate_proj", "router")
 _NORMS = ("input_norm", "post_attention_norm", "next_norm")
 
 
-def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = False) -> Model:
+def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = False, gathered: bool = False) -> Model:
     """What one rank holds of a model on `replicas` groups of `ranks` tensor-parallel ranks.
 
     KV heads are repeated where there are fewer than ranks; the latent rows of MLA are held by every rank. With
-    expert_parallel each of all ranks holds whole experts, and the shared expert whole; else each holds a slice of every
-    expert. Raises ScenarioError with the reason where the sizes do not divide.
+    expert_parallel each of all ranks holds whole experts, and the shared expert whole (a slice of it where tokens are
+    gathered instead of sent); else each holds a slice of every expert. Raises ScenarioError with the reason where the
+    sizes do not divide.
     """
     model = replace(model, data_parallel=replicas)
     if expert_parallel and not model.experts:
@@ -38,7 +39,7 @@ def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = F
     if problems:
         raise ScenarioError([f"{model.name}: {'; '.join(problems)}"])
     if model.experts:
-        model = replace(model, experts=_experts(model.experts, ranks, replicas, expert_parallel))
+        model = replace(model, experts=_experts(model.experts, ranks, replicas, expert_parallel, gathered))
     if ranks == 1:
         return replace(model, expert_parallel=expert_parallel)
     return replace(
@@ -72,9 +73,10 @@ def _mlp_problems(model: Model, ranks: int, replicas: int, expert_parallel: bool
         yield f"expert width {it.intermediate} does not divide by {ranks}: spread whole ones (enable_expert_parallel)"
 
 
-def _experts(it: Experts, ranks: int, replicas: int, spread: bool) -> Experts:
+def _experts(it: Experts, ranks: int, replicas: int, spread: bool, gathered: bool) -> Experts:
     if spread:
-        return replace(it, held=it.count // (ranks * replicas))
+        shared = it.shared // ranks if gathered else it.shared
+        return replace(it, held=it.count // (ranks * replicas), shared=shared, gathered=gathered)
     return replace(it, intermediate=it.intermediate // ranks, shared=it.shared // ranks)
 
 
@@ -103,7 +105,7 @@ def _summed(op: Op) -> str:
 def _is_spread(op: Op, block: Block, model: Model) -> bool:
     """Whether the op gives the finished MLP of a rank's own tokens: with whole experts spread over the ranks."""
     routed = any(o.name == "router" for o in block.ops)
-    return model.expert_parallel and routed and op.out.name == "mlp_out"
+    return model.sends_tokens and routed and op.out.name == "mlp_out"
 
 
 def _reduced(block: Block, model: Model) -> tuple[Op, ...]:
@@ -124,7 +126,7 @@ def _reduced(block: Block, model: Model) -> tuple[Op, ...]:
 
 def _scattered(block: Block, model: Model) -> tuple[Op, ...]:
     ranks = model.tensor_parallel
-    spread = model.expert_parallel and any(op.name == "router" for op in block.ops)
+    spread = model.sends_tokens and any(op.name == "router" for op in block.ops)
     out: list[Op] = []
     for op in block.ops:
         if op.name in GATHER_BEFORE and not (op.name == "router" and spread):

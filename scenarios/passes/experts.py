@@ -135,9 +135,9 @@ def _no_experts(model: Model) -> str | None:
 
 
 def _not_spread(model: Model) -> str | None:
-    if model.experts and model.expert_parallel and model.ranks > 1:
+    if model.sends_tokens:
         return None
-    return _no_experts(model) or "no experts are exchanged without engine.enable_expert_parallel over several ranks"
+    return _no_experts(model) or "no tokens are sent without engine.enable_expert_parallel over several ranks"
 
 
 MOE_ROUTING = Pass(

@@ -223,6 +223,7 @@ ACTS_ON = {
     "optimizations.overlap.micro_batches": "spread",
     "optimizations.overlap.shared_expert_stream": "shared expert",
     "engine.enable_expert_parallel": "spread",
+    "engine.all2all_backend": "spread",
 }
 
 
@@ -268,8 +269,9 @@ def case_of(tree: dict[str, Any]) -> Case:
     made = Scenario.model_validate(tree)
     engine = made.engine
     model = shard(
-        load_model(made.model), engine.tensor_parallel_size, engine.data_parallel_size, engine.enable_expert_parallel
-    )
+        load_model(made.model), engine.tensor_parallel_size, engine.data_parallel_size, engine.enable_expert_parallel,
+        engine.all2all_backend == "allgather_reducescatter",
+    )  # fmt: skip
     model = split_depth(model, engine.pipeline_parallel_size)
     return Case(made, model, load_hardware(made.hardware))
 

@@ -189,7 +189,6 @@ def test_all_problems_come_at_once() -> None:
         KV + "scale": "head",
     }
     assert [where for where, _ in problems(**fields)] == [
-        "engine.data_parallel_size",
         "workload.batch",
         "optimizations.kv.scale",
         "engine.sequence_parallel",

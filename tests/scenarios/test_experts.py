@@ -79,6 +79,29 @@ def test_sliced_experts_are_summed_over_the_ranks() -> None:
     assert [o.name for o in layer if o.kind == "all_reduce"] == ["o_proj.all_reduce", "experts.all_reduce"]
 
 
+def test_gathered_experts_see_all_tokens_and_sum_up() -> None:
+    made = scenario(
+        model="Qwen3-30B-A3B", workload__batch=4, engine__tensor_parallel_size=2, engine__data_parallel_size=2,
+        engine__enable_expert_parallel=True, engine__all2all_backend="allgather_reducescatter",
+    )  # fmt: skip
+    model = shard(load_model("Qwen3-30B-A3B"), 2, 2, True, True)
+    layer = build(made, model, decode_batch(made)).block("layers").ops
+    assert model.experts
+    assert model.experts.held == 32
+    links = [(o.name, o.inputs[0].shape, o.out.shape) for o in layer if work_of(o).unit == "link"]
+    assert links == [
+        ("o_proj.all_reduce", (4, 2048), (4, 2048)),
+        ("gather.mlp_in", (4, 2048), (8, 2048)),
+        ("gather.expert_ids", (4, 8), (8, 8)),
+        ("gather.expert_weights", (4, 8), (8, 8)),
+        ("scatter.experts", (8, 2048), (4, 2048)),
+        ("scatter.experts.all_reduce", (4, 2048), (4, 2048)),
+    ]
+    one = shard(load_model("DeepSeek-V2-Lite"), 2, 1, True, True)
+    assert one.experts
+    assert (one.experts.held, one.experts.shared) == (32, 1408)  # of the shared expert a slice
+
+
 def test_a_grouped_product_reads_the_weights_of_chosen_experts_only() -> None:
     made, _ = spread(8, 2)
     product = op(made, "experts.gate_up_proj")

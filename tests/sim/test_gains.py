@@ -47,7 +47,7 @@ SHIPPED_LIKE = [
         workload__batch=2, optimizations__weights="w8a8", optimizations__fusion__add_rms_norm_quant=True,
         optimizations__fusion__qkv_norm_rope_cache=True, optimizations__kv__dtype="int8",
         optimizations__weight_format="nz", optimizations__graph="npugraph_ex",
-        optimizations__overlap__prefetch=True,
+        optimizations__overlap__prefetch=True, optimizations__overlap__streams=2,
     ),
     bare(workload__batch=4),
 ]  # fmt: skip
