@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from scenarios.batches import captured_size
 from scenarios.errors import ScenarioError
 from scenarios.lowering.decoder import lower
-from scenarios.lowering.parallel import parallelize
+from scenarios.lowering.parallel import expanded, parallelize
 from scenarios.lowering.stages import cut
 from scenarios.lowering.step import Step
 from scenarios.model import Model
@@ -59,6 +59,8 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
         found.append(("workload.context_tokens", f"longer than the {model.max_position} positions of {model.name}"))
     if scenario.workload.expert_skew and not model.experts:
         found.append(("workload.expert_skew", f"has no effect: {model.name} has no experts"))
+    if scenario.engine.hccl_op_expansion_mode != "auto" and model.cards == 1:
+        found.append(("engine.hccl_op_expansion_mode", "has no effect: a card alone has no collectives"))
     optimizations = scenario.optimizations
     if model.sends_tokens and optimizations.graph != "eager" and not optimizations.fusion.moe_dispatch:
         what = (
@@ -117,6 +119,7 @@ def _rewritten(scenario: Scenario, model: Model, batch: Batch, rows: int, passes
     program = lower(step, scenario.workload.sampling)
     if ranks > 1:
         program = parallelize(program, model, scattered)
+    program = expanded(program, scenario.engine.hccl_op_expansion_mode)
     for done, item in enumerate(passes):
         if item.is_on(scenario) and not item.idle(model):
             context = Context(scenario, model, act, _parts(scenario, model, program.batch, rows, passes[:done]))

@@ -274,7 +274,9 @@ def collective(op: Op, kind: OpKind) -> Work:
     whole = max(t.bytes for t in (*op.inputs, *op.outputs))  # a send has no output, a receive no input
     ranks, first, stride = (_whole(op, key, default) for key, default in _GROUP)
     uneven = float(op.attr("imbalance", 1.0))  # type: ignore[arg-type]
-    shape = CollectiveShape(cast(Collective, kind.name), whole, ranks, first, stride, uneven)
+    shape = CollectiveShape(
+        cast(Collective, kind.name), whole, ranks, first, stride, uneven, str(op.attr("mode", "auto"))
+    )
     return Work(kind.unit, shape, 0, 0, 0, _bytes(op.inputs), _bytes(op.outputs), kind.name)
 
 

@@ -62,6 +62,9 @@ class Engine(Part):
     """Replicas that share the requests."""
     enable_expert_parallel: Switch = False
     """Spread whole experts over the ranks instead of slicing each."""
+    hccl_op_expansion_mode: Literal["auto", "AIV", "AI_CPU", "HOST"] = "auto"
+    """HCCL_OP_EXPANSION_MODE: who moves the bytes of a collective: vector cores, copies that the AI CPU launches, or
+    copies that the host launches. auto: vector cores wherever HCCL lets them, as inference engines set it."""
     all2all_backend: Literal["alltoall", "allgather_reducescatter"] = "alltoall"
     """How tokens reach experts that other ranks hold: sent to them, or every rank sees all tokens and sums are reduced
     (as vLLM-Ascend does on A2 below 16 cards). Matters with enable_expert_parallel."""

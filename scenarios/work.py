@@ -79,7 +79,7 @@ class CollectiveShape:
     one rank sends to all.
 
     The ranks are dies first, first + stride, and so on, numbered through the cluster. imbalance: bytes of the busiest
-    rank over the mean, of an all-to-all.
+    rank over the mean, of an all-to-all. mode: the expansion mode asked for.
     """
 
     op: Collective
@@ -88,6 +88,7 @@ class CollectiveShape:
     first: int = 0
     stride: int = 1
     imbalance: float = 1.0
+    mode: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)

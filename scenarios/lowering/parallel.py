@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from scenarios.catalogue import CATALOGUE
 from scenarios.errors import ScenarioError
 from scenarios.model import Experts, Model
 from scenarios.program import Block, Op, Program, Tensor
@@ -85,6 +86,18 @@ def parallelize(program: Program, model: Model, sequence_parallel: bool) -> Prog
     rewrite = _scattered if sequence_parallel else _reduced
     blocks = tuple(replace(b, ops=rewrite(b, model)) for b in program.blocks)
     return program.with_blocks(blocks, "tensor_parallel")
+
+
+def expanded(program: Program, mode: str) -> Program:
+    """`program` with its collectives asked to run in expansion mode `mode`; auto leaves the choice to HCCL."""
+    if mode == "auto":
+        return program
+
+    def asked(op: Op) -> Op:
+        collective = CATALOGUE[op.kind].unit == "link"
+        return replace(op, attrs=(*op.attrs, ("mode", mode))) if collective else op
+
+    return program.with_blocks(tuple(replace(b, ops=tuple(map(asked, b.ops))) for b in program.blocks))
 
 
 def collective(kind: str, name: str, inputs: Tensor, output: Tensor, ranks: int) -> Op:

@@ -20,7 +20,7 @@ def fuse_choice(program: Program, _: Context) -> Program:
     """Scores, choice and weights -> npu_moe_gating_top_k."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        run = [op for op in ops if op.name.startswith("router.")]
+        run = [op for op in ops if op.name.startswith("router.") and op.kind != "all_gather"]  # of its input
         if not run:
             return ops
         logits = run[0].inputs[0]

@@ -7,7 +7,7 @@ once for each part: what a small batch pays for it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from scenarios.catalogue import CATALOGUE
@@ -59,41 +59,85 @@ def take_turns(program: Program, context: Context) -> Program:
     if len(parts) == 1 or context.part is None:
         return program
     programs = [context.part(part) for part in parts]
-    blocks = tuple(
+    blocks = [
         replace(b, ops=_woven([part.block(b.name) for part in programs])) if b.is_layer else b for b in program.blocks
-    )
-    return program.with_blocks(blocks, "overlap.micro_batches")
+    ]
+    first = next(i for i, block in enumerate(blocks) if block.is_layer)
+    behind = next(i for i, block in enumerate(blocks) if i > first and not block.is_layer)
+    blocks[first - 1] = _recording(blocks[first - 1], _BEFORE)
+    blocks[behind] = _waiting(blocks[behind], tuple(f"part{part} through" for part in range(len(parts))))
+    return program.with_blocks(tuple(blocks), "overlap.micro_batches")
+
+
+#: Recorded when all that is before the layers is there.
+_BEFORE = "layers may begin"
+
+
+def _recording(block: Block, event: str) -> Block:
+    last = block.ops[-1]
+    return replace(block, ops=(*block.ops[:-1], replace(last, records=(*last.records, event))))
+
+
+def _waiting(block: Block, events: tuple[str, ...]) -> Block:
+    first = block.ops[0]
+    return replace(block, ops=(replace(first, waits=(*first.waits, *events)), *block.ops[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Ops of one part that follow one another: computing, or communicating with what little lies between."""
+
+    ops: tuple[Op, ...]
+    links: bool
 
 
 def _woven(layers: list[Block]) -> tuple[Op, ...]:
     """Part after part up to each one's next collective, then the next stretch of each."""
-    stretches = [_stretches(block.ops, part) for part, block in enumerate(layers)]
+    parts = [_on_streams(_stretches(block.ops), part) for part, block in enumerate(layers)]
     woven: list[Op] = []
-    for turn in range(max(map(len, stretches))):
-        for own in stretches:
+    for turn in range(max(map(len, parts))):
+        for own in parts:
             if turn < len(own):
                 woven += own[turn]
     return tuple(woven)
 
 
-def _stretches(ops: tuple[Op, ...], part: int) -> list[list[Op]]:
-    """The ops of one part, cut after each collective, which waits for what is before it and is waited for after it."""
-    found: list[list[Op]] = [[]]
-    waits: tuple[str, ...] = ()
+def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
+    """Alternately computing and communicating. Where only small kernels lie between two collectives (a norm between
+    reduce-scatter and all-gather), there is nothing to take turns for: they go with the collectives."""
+    found: list[_Stretch] = []
     for op in ops:
-        own = _of_part(op, part)
-        if CATALOGUE[op.kind].unit != "link":
-            found[-1].append(replace(own, waits=(*own.waits, *waits)))
-            waits = ()
-            continue
-        ready, done = f"{own.name} ready", f"{own.name} done"
-        if found[-1]:
-            last = found[-1][-1]
-            found[-1][-1] = replace(last, records=(*last.records, ready))
-            waits = (ready,)
-        found[-1].append(replace(own, stream=STREAM, waits=(*own.waits, *waits), records=(*own.records, done)))
+        links = CATALOGUE[op.kind].unit == "link"
+        if found and found[-1].links == links:
+            found[-1] = replace(found[-1], ops=(*found[-1].ops, op))
+        else:
+            found.append(_Stretch((op,), links))
+    wraps = found[0].links  # the layer after begins as this one does
+    joined: list[_Stretch] = []
+    for i, stretch in enumerate(found):
+        between = i > 0 and (i < len(found) - 1 or wraps)
+        links = stretch.links or (between and not any(CATALOGUE[op.kind].unit in ("cube", "mix") for op in stretch.ops))
+        if joined and joined[-1].links and links:
+            joined[-1] = replace(joined[-1], ops=(*joined[-1].ops, *stretch.ops))
+        else:
+            joined.append(_Stretch(stretch.ops, links))
+    return joined
+
+
+def _on_streams(stretches: list[_Stretch], part: int) -> list[list[Op]]:
+    """The stretches of one part with their events: each waits for the one before it, on the other stream."""
+    found: list[list[Op]] = []
+    waits: tuple[str, ...] = (_BEFORE,) if stretches[0].links else ()
+    for number, stretch in enumerate(stretches):
+        ops = [_of_part(op, part) for op in stretch.ops]
+        if stretch.links:
+            ops = [replace(op, stream=STREAM) for op in ops]
+        done = f"part{part} stretch {number}"
+        ops[0] = replace(ops[0], waits=(*ops[0].waits, *waits))
+        ends = (f"part{part} through",) if number == len(stretches) - 1 else (done,)
+        ops[-1] = replace(ops[-1], records=(*ops[-1].records, *ends))
         waits = (done,)
-        found.append([])
+        found.append(ops)
     return found
 
 

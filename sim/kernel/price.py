@@ -186,7 +186,7 @@ def _fixed(work: Work, shape: FixedShape, hw: Hardware) -> KernelTime:
 def _collective(work: Work, shape: CollectiveShape, hw: Hardware) -> KernelTime:
     """A collective whose ranks are all there; on vector cores where HCCL lets it, as inference engines ask for."""
     it = price_collective(
-        shape.op, shape.bytes, shape.ranks, hw, busy=True, first=shape.first, stride=shape.stride,
+        shape.op, shape.bytes, shape.ranks, hw, shape.mode, busy=True, first=shape.first, stride=shape.stride,
         imbalance=shape.imbalance,
     )  # fmt: skip
     duration = max(1, it.duration_ns)

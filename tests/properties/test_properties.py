@@ -224,6 +224,7 @@ ACTS_ON = {
     "optimizations.overlap.shared_expert_stream": "shared expert",
     "engine.enable_expert_parallel": "spread",
     "engine.all2all_backend": "spread",
+    "engine.hccl_op_expansion_mode": "spread",
 }
 
 

@@ -79,6 +79,27 @@ def test_sliced_experts_are_summed_over_the_ranks() -> None:
     assert [o.name for o in layer if o.kind == "all_reduce"] == ["o_proj.all_reduce", "experts.all_reduce"]
 
 
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("model", [EXPERTS, LATENT], ids=lambda m: m.name)
+def test_no_fusion_loses_a_collective(model: Model, spread: bool) -> None:
+    """All that ranks exchange is there before and after the passes, scattered over tokens or not."""
+    local = shard(model, 2, expert_parallel=spread)
+    for scattered in (False, True):
+        how = {
+            "workload__phase": "prefill", "workload__input_tokens": 1200, "engine__tensor_parallel_size": 2,
+            "engine__enable_expert_parallel": spread, "engine__sequence_parallel": scattered,
+        }  # fmt: skip
+        lowered, fused = program(bare(local, **how), local), program(scenario(**how), local)
+
+        def links(made: Program) -> list[tuple[str, str]]:
+            return [(b.name, o.name) for b in made.blocks for o in b.ops if work_of(o).unit == "link"]
+
+        sent = [name for _, name in links(lowered) if name in ("exchange.send", "exchange.return")]
+        assert len(sent) == (2 if spread else 0)
+        assert len(links(fused)) > 5  # embedding, two sums and their gathers a layer, head
+        assert links(fused) == links(lowered)
+
+
 def test_gathered_experts_see_all_tokens_and_sum_up() -> None:
     made = scenario(
         model="Qwen3-30B-A3B", workload__batch=4, engine__tensor_parallel_size=2, engine__data_parallel_size=2,
