@@ -23,7 +23,7 @@ _FAMILIES = (("matmul", "matrix products"), ("attention", "attention"), ("vector
 GAIN_SCENARIO = "qwen3_8b_910b2_eager"
 _SOURCE = "profiles of Qwen3-32B, DeepSeek-V3 (A3 die) and Qwen3-8B (910B2, A3 die)"
 
-_LADDERS = "Qwen3-8B, 0.6B and Reranker ladders on 910B2, MLP of Qwen2.5-0.5B on an A3 die"
+_LADDERS = "Qwen3-8B, 0.6B and Reranker on 910B2, an MLP on an A3 die, two MoE models on 910B3 pairs"
 _LINKS = "8 and 16 dies of A3, two cards of a 910B4-class chip"
 
 
@@ -46,7 +46,7 @@ def accuracy_rows() -> list[str]:
         ),
         (
             "whole steps of several cards",
-            "Qwen3-32B on 16 dies of A3, Qwen3-8B on two 910B2 cards",
+            "Qwen3-32B and DeepSeek-V3 on 16 dies of A3, Qwen3-8B on two 910B2 cards",
             [r.cards > 1 for r in steps],
         ),
     ):
