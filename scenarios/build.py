@@ -98,19 +98,18 @@ def build(scenario: Scenario, model: Model, batch: Batch, stage: int | None = No
     if mode != scenario.optimizations.graph:
         optimizations = scenario.optimizations.model_copy(update={"graph": mode})
         scenario = scenario.model_copy(update={"optimizations": optimizations})
-    program = _rewritten(scenario, model, batch, rows, PASSES)
-    return program if stage is None else cut(program, model, stage, _is_scattered(scenario, rows))
+    scattered = scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS
+    program = _rewritten(scenario, model, batch, rows, scattered, PASSES)
+    return program if stage is None else cut(program, model, stage, scattered)
 
 
-def _is_scattered(scenario: Scenario, rows: int) -> bool:
-    return scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS
-
-
-def _rewritten(scenario: Scenario, model: Model, batch: Batch, rows: int, passes: Sequence[Pass]) -> Program:
-    """`batch` lowered to `rows` rows, with those of `passes` that are on."""
+def _rewritten(
+    scenario: Scenario, model: Model, batch: Batch, rows: int, scattered: bool, passes: Sequence[Pass]
+) -> Program:
+    """`batch` lowered to `rows` rows, its tokens `scattered` over the ranks or not, with those of `passes` that are
+    on."""
     act = activation_dtype(scenario, model)
     ranks = model.tensor_parallel
-    scattered = _is_scattered(scenario, rows)
     if scenario.engine.sequence_parallel:
         rows = -(-rows // ranks) * ranks  # the engine pads whether or not this step is scattered
     step = Step(
@@ -122,17 +121,17 @@ def _rewritten(scenario: Scenario, model: Model, batch: Batch, rows: int, passes
     program = expanded(program, scenario.engine.hccl_op_expansion_mode)
     for done, item in enumerate(passes):
         if item.is_on(scenario) and not item.idle(model):
-            context = Context(scenario, model, act, _parts(scenario, model, program.batch, rows, passes[:done]))
+            context = Context(scenario, model, act, _parts(scenario, model, batch, rows, scattered, passes[:done]))
             program = item.rewrite(program, context)
     return program
 
 
 def _parts(
-    scenario: Scenario, model: Model, whole: Batch, rows: int, passes: Sequence[Pass]
+    scenario: Scenario, model: Model, whole: Batch, rows: int, scattered: bool, passes: Sequence[Pass]
 ) -> Callable[[Batch], Program]:
-    """How a part of `whole` is built; it has its share of the padding."""
+    """How a part of `whole` is built: with its share of the padding, and scattered as the whole is."""
 
     def part(batch: Batch) -> Program:
-        return _rewritten(scenario, model, batch, -(-rows * batch.tokens // whole.tokens), passes)
+        return _rewritten(scenario, model, batch, -(-rows * batch.tokens // whole.tokens), scattered, passes)
 
     return part

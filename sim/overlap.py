@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from scenarios.catalogue import work_of
-from scenarios.passes import collectives, prefetch
+from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass, set_switch
 from scenarios.program import Op
 from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
@@ -62,6 +62,9 @@ def overlaps(prediction: Prediction) -> tuple[Overlap, ...]:
         (prefetch.PREFETCH, "kernels beside", "prefetch", _fetches),
         (collectives.MATMUL_ALL_REDUCE, "matmul", "all-reduce", _fused),
         (collectives.COMM_CHUNKS, "matmul", "collective", _chunks),
+        (branches.SHARED_EXPERT, "routed experts", "shared expert", _shared_expert),
+        (branches.STREAMS, "query", "keys and values", _keys),
+        (micro_batches.MICRO_BATCHES, "computing of all parts", "their collectives", _parts),
     ):
         places = list(places_of(prediction, item)) if item.is_on(prediction.case.scenario) else []
         if places:
@@ -88,9 +91,10 @@ def _summed(prediction: Prediction, item: Pass, sides: tuple[str, str], places: 
 def _predicted_ns(prediction: Prediction, places: list[_Place]) -> int:
     """From first begin to last end of each place in each layer, without the time in which the rank only waits."""
     place_of = {name: i for i, place in enumerate(places) for name in place.names}
+    first = _first_of_layers(prediction)  # the same names occur in the dense layers before
     spans: dict[tuple[int, int], list[Span]] = {}
     for span in prediction.timeline.spans:
-        if span.process in ("Ascend Hardware", "Communication") and span.name in place_of and span.layer >= 0:
+        if span.process in ("Ascend Hardware", "Communication") and span.name in place_of and span.index >= first:
             spans.setdefault((place_of[span.name], span.layer), []).append(span)
     busy = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.device_spans)
     waits = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.spans if s.kind == "wait")
@@ -149,3 +153,45 @@ def _fetches(prediction: Prediction, _: Pass) -> Iterator[_Place]:
         fetched = [ops[i] for i in fetches]
         times = [sum(_alone_ns(prediction, op) for op in side) for side in (beside, fetched)]
         yield _Place(frozenset(op.name for op in (*beside, *fetched)), *times)
+
+
+def _first_of_layers(prediction: Prediction) -> int:
+    """Number of the first op of the layers that are counted."""
+    number = 0
+    for block in prediction.program.blocks:
+        if block.name == "layers":
+            break
+        number += len(block.ops) * block.repeat
+    return number
+
+
+def _shared_expert(prediction: Prediction, _: Pass) -> Iterator[_Place]:
+    return _branch(prediction, branches.SHARED_EXPERT_STREAM)
+
+
+def _keys(prediction: Prediction, _: Pass) -> Iterator[_Place]:
+    return _branch(prediction, branches.KEYS_STREAM)
+
+
+def _branch(prediction: Prediction, stream: int) -> Iterator[_Place]:
+    """What is on `stream`, and what the other streams run until an op waits for it."""
+    ops = _layer(prediction)
+    apart = [i for i, op in enumerate(ops) if op.stream == stream]
+    if not apart:
+        return
+    joins = next(i for i, op in enumerate(ops) if set(ops[apart[-1]].records) & set(op.waits))
+    sides = [op for op in ops[apart[0] : joins] if op.stream != stream], [ops[i] for i in apart]
+    times = [sum(_alone_ns(prediction, op) for op in side) for side in sides]
+    yield _Place(frozenset(op.name for side in sides for op in side), *times)
+
+
+def _parts(prediction: Prediction, _: Pass) -> Iterator[_Place]:
+    """What all parts of the batch compute, and what they communicate."""
+    ops = _layer(prediction)
+    sides = (
+        [op for op in ops if op.stream != micro_batches.STREAM],
+        [o for o in ops if o.stream == micro_batches.STREAM],
+    )
+    if sides[1]:
+        times = [sum(_alone_ns(prediction, op) for op in side) for side in sides]
+        yield _Place(frozenset(op.name for op in ops), *times)

@@ -8,6 +8,8 @@ from scenarios.model import Model
 from scenarios.passes.base import Context, Pass, in_layers, never
 from scenarios.program import Op, Program
 
+#: What one layer hands to the next.
+_CARRIED = {"normed", "normed_int8", "residual"}
 #: Streams of the branches.
 SHARED_EXPERT_STREAM, KEYS_STREAM = 3, 4
 
@@ -36,7 +38,8 @@ def split_keys(program: Program, _: Context) -> Program:
         query = {i for t in reader.inputs[:2] if t.role == "activation" for i in _makers(ops, t.name, at)}
         written = {t.name for t in reader.inputs if t.role == "kv_cache"}
         keys = {i for name in written for i in _makers(ops, name, at)} - query
-        branch = [i for i in sorted(keys) if ops[i].stream == 0]
+        # What reads the layer before stays where that layer ends.
+        branch = [i for i in sorted(keys) if ops[i].stream == 0 and not _CARRIED & {t.name for t in ops[i].inputs}]
         return _on_stream(ops, branch, KEYS_STREAM, "keys", reader)
 
     return in_layers(program, "overlap.streams", rewrite)

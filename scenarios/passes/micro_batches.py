@@ -65,7 +65,8 @@ def take_turns(program: Program, context: Context) -> Program:
     first = next(i for i, block in enumerate(blocks) if block.is_layer)
     behind = next(i for i, block in enumerate(blocks) if i > first and not block.is_layer)
     blocks[first - 1] = _recording(blocks[first - 1], _BEFORE)
-    blocks[behind] = _waiting(blocks[behind], tuple(f"part{part} through" for part in range(len(parts))))
+    through = {event for op in blocks[behind - 1].ops for event in op.records if " through on " in event}
+    blocks[behind] = _waiting(blocks[behind], tuple(sorted(through)))
     return program.with_blocks(tuple(blocks), "overlap.micro_batches")
 
 
@@ -125,18 +126,21 @@ def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
 
 
 def _on_streams(stretches: list[_Stretch], part: int) -> list[list[Op]]:
-    """The stretches of one part with their events: each waits for the one before it, on the other stream."""
+    """The stretches of one part with their events: each waits for all streams of the one before it."""
     found: list[list[Op]] = []
     waits: tuple[str, ...] = (_BEFORE,) if stretches[0].links else ()
     for number, stretch in enumerate(stretches):
         ops = [_of_part(op, part) for op in stretch.ops]
         if stretch.links:
             ops = [replace(op, stream=STREAM) for op in ops]
-        done = f"part{part} stretch {number}"
-        ops[0] = replace(ops[0], waits=(*ops[0].waits, *waits))
-        ends = (f"part{part} through",) if number == len(stretches) - 1 else (done,)
-        ops[-1] = replace(ops[-1], records=(*ops[-1].records, *ends))
-        waits = (done,)
+        ends = {op.stream: i for i, op in enumerate(ops)}
+        begins = {op.stream: i for i, op in reversed(list(enumerate(ops)))}
+        for i in begins.values():
+            ops[i] = replace(ops[i], waits=(*ops[i].waits, *waits))
+        through = "through" if number == len(stretches) - 1 else f"stretch {number}"
+        waits = tuple(f"part{part} {through} on {stream}" for stream in ends)
+        for i, event in zip(ends.values(), waits, strict=True):
+            ops[i] = replace(ops[i], records=(*ops[i].records, event))
         found.append(ops)
     return found
 

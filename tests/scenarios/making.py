@@ -172,6 +172,8 @@ def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = PHASES, model: Model = 
         optimizations__weights=weights,
         optimizations__weight_format=weight_format,
         optimizations__overlap__prefetch=prefetch,
+        optimizations__overlap__streams=draw(st.sampled_from([1, 1, 2])),
+        optimizations__overlap__shared_expert_stream=draw(st.booleans()) and "overlap.shared_expert_stream" not in idle,
     )
 
 
@@ -187,7 +189,14 @@ def cases(draw: st.DrawFn, phases: tuple[str, ...] = PHASES) -> Drawn:
 
 def faults(made: Program) -> list[str]:
     """Whatever is wrong with a program as a list of calls that hand tensors on; empty where nothing is."""
-    return [*_bad_names(made), *_bad_work(made), *_bad_reads(made), *_short_caches(made), *_dead_writes(made)]
+    return [
+        *_bad_names(made),
+        *_bad_work(made),
+        *_bad_reads(made),
+        *_short_caches(made),
+        *_dead_writes(made),
+        *races(made),
+    ]
 
 
 def _bad_names(made: Program) -> list[str]:
@@ -311,3 +320,36 @@ def _dead_writes(made: Program) -> list[str]:
         for one in ops
         if one.outputs and not read & {t.name for t in one.outputs}
     ]
+
+
+def races(made: Program) -> list[str]:
+    """Reads of what another stream writes, with no event that orders the two.
+
+    For each stream a clock says how far into every stream its ops can rely on; an event carries that of its record.
+    Micro-batches write rows of their own into one buffer: each reads what it has written itself.
+    """
+    found: list[str] = []
+    clocks: dict[int, dict[int, int]] = {}
+    recorded: dict[str, dict[int, int]] = {}
+    written: dict[tuple[str, str], tuple[int, int]] = {}
+    for issued in _two_layers(made):
+        one = issued.op
+        part = one.name.partition(".")[0] if one.name.startswith("part") else ""
+        clock = dict(clocks.get(one.stream, {}))
+        for event in one.waits:
+            for stream, place in recorded.get(event, {}).items():
+                clock[stream] = max(clock.get(stream, 0), place)
+        for tensor in one.inputs:
+            wrote = [at for (name, by), at in written.items() if name == tensor.name and by in (part, "")]
+            if not part:
+                wrote = [at for (name, _), at in written.items() if name == tensor.name]
+            for stream, place in wrote:
+                if tensor.role == "activation" and clock.get(stream, 0) < place:
+                    found.append(
+                        f"{one.name} on stream {one.stream} may outrun stream {stream}, which writes {tensor.name}"
+                    )
+        clock[one.stream] = clock.get(one.stream, 0) + 1
+        clocks[one.stream] = clock
+        written.update(((tensor.name, part), (one.stream, clock[one.stream])) for tensor in one.outputs)
+        recorded.update((event, clock) for event in one.records)
+    return found

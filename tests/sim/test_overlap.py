@@ -164,3 +164,47 @@ def test_copies_take_no_core_from_what_runs_beside_them() -> None:
     x = Tensor("x", (8192, 4096), "bf16")
     add = price(work_of(Op("add", "add", (x, x), (x,))), hw)
     assert beside_an_all_reduce(add, "all_reduce", hw) < 1.1
+
+
+# ---- branches and parts ----
+
+LITE = load_model("DeepSeek-V2-Lite")
+DECODE = scenario(
+    model="DeepSeek-V2-Lite", workload__batch=16, workload__input_tokens=512, optimizations__graph="aclgraph",
+    engine__tensor_parallel_size=2, engine__enable_expert_parallel=True,
+)  # fmt: skip
+
+
+def lite(made: Scenario) -> Prediction:
+    return predict(Case(made, shard(LITE, 2, expert_parallel=True), quiet(load_hardware("atlas_a3_die"))))
+
+
+def test_a_shared_expert_beside_the_routed_ones_takes_no_longer_than_after_them() -> None:
+    before, after = lite(DECODE), lite(switched(DECODE, overlap__shared_expert_stream=True))
+    (it,) = overlaps(after)
+    assert (it.switch, it.places) == ("overlap.shared_expert_stream", 26)
+    assert 0 < it.second_us < it.first_us == it.ideal_us
+    assert it.ideal_us < it.predicted_us < it.first_us + it.second_us
+    assert before.step.total_ns - it.second_us * 1000 < after.step.total_ns < before.step.total_ns
+
+
+def test_keys_beside_the_query_hide_the_shorter_branch() -> None:
+    fused = switched(DECODE, fusion__qkv_norm_rope_cache=True)
+    before, after = lite(fused), lite(switched(fused, overlap__streams=2))
+    (it,) = overlaps(after)
+    assert it.switch == "overlap.streams"
+    assert it.predicted_us < it.first_us + it.second_us
+    assert after.step.total_ns < before.step.total_ns
+
+
+def test_parts_that_take_turns_gain_in_a_prefill_and_lose_in_a_small_decode() -> None:
+    prefill = scenario(
+        model="DeepSeek-V2-Lite", workload__phase="prefill", workload__batch=2, workload__input_tokens=4096,
+        engine__tensor_parallel_size=2, engine__enable_expert_parallel=True,
+    )  # fmt: skip
+    for made, gains in ((prefill, True), (DECODE, False)):
+        before, after = lite(made), lite(switched(made, overlap__micro_batches=2))
+        (it,) = overlaps(after)
+        assert it.switch == "overlap.micro_batches"
+        assert it.ideal_us == max(it.first_us, it.second_us) <= it.predicted_us
+        assert (after.step.total_ns < before.step.total_ns) == gains
