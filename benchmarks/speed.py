@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 SEED, LARGE, RANKS = "qwen3_8b_decode", "llama_3_1_70b_w4a16_decode", "qwen3_32b_tp16_decode"
+EXPERTS = "deepseek_v3_ep16_decode"
 FORBIDDEN = ("torch", "torch_npu", "pandas", "scipy")
 
 
@@ -198,10 +199,11 @@ def rank_rows(repeats: int) -> Iterator[Row]:
     yield Row("  recurrence", "ms", [timed_ms(partial(ranks.total_ns, plans)) for _ in range(repeats)])
 
 
-#: A little over 30 ops a layer on 64 ranks, and three ways to issue them.
-MANY = (
-    "engine.tensor_parallel_size=64", "optimizations.fusion.add_rms_norm=false", "optimizations.fusion.rope=false",
-    "optimizations.fusion.swiglu=false",
+#: DeepSeek-V3 on 64 dies: whole experts spread over all of them (no two ranks are alike), and every expert sliced over
+#: them (ranks that are alike without luck, folded to one).
+SPREAD = ("engine.tensor_parallel_size=8", "engine.data_parallel_size=8")
+SLICED = (
+    "engine.tensor_parallel_size=64", "engine.data_parallel_size=1", "engine.enable_expert_parallel=false",
 )  # fmt: skip
 ISSUED = {
     "captured": ("optimizations.graph=aclgraph",),
@@ -211,10 +213,8 @@ ISSUED = {
 
 
 def many_rank_rows(repeats: int) -> Iterator[Row]:
-    """A step as large as DeepSeek's, from its program to its timeline: 61 layers on 64 ranks, and ranks folded to one.
-
-    The model is a dense one that is cut to as many layers. Each repeat has a seed, so luck, of its own.
-    """
+    """A step of DeepSeek-V3 on 64 ranks from its program to its timeline. Each repeat has a seed, so luck and experts,
+    of its own."""
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
     from scenarios.timeline import Timeline
@@ -227,24 +227,21 @@ def many_rank_rows(repeats: int) -> Iterator[Row]:
         plans = plans_of(case, reported_batch(case.scenario))
         return timeline(plans[0], engine.times_of_ranks(plans)[0])
 
+    def seeded(case: Case) -> Iterator[Case]:
+        for seed in range(repeats):
+            protocol = case.scenario.protocol.model_copy(update={"seed": seed})
+            yield case.with_scenario(case.scenario.model_copy(update={"protocol": protocol}))
+
     for issued, sets in ISSUED.items():
-        case = case_of(load_scenario(RANKS, (*MANY, *sets)))
-        case = replace(case, model=replace(case.model, layers=61))
-        seeded = [
-            case.with_scenario(case.scenario.model_copy(update={"protocol": protocol}))
-            for seed in range(repeats)
-            for protocol in (case.scenario.protocol.model_copy(update={"seed": seed}),)
-        ]
-        batch = reported_batch(case.scenario)
-        kernels = len(list(program_of(case.scenario, case.model, batch)))
-        name = f"64 ranks x 61 layers, SimPy, {kernels:,} kernels {issued}"
-        yield Row(name, "s", [timed_ms(partial(played, c)) / 1000 for c in seeded], 2)
-        hw = case.hardware
-        quiet = replace(
-            hw, host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=0.0), kernel=replace(hw.kernel, jitter_sigma=0.0)
-        )
-        folded = [timed_ms(partial(played, replace(c, hardware=quiet))) / 1000 for c in seeded]
-        yield Row("  folded", "s", folded, 0.2)
+        for spread, split in (("64 ranks", SPREAD), ("  folded", SLICED)):
+            case = case_of(load_scenario(EXPERTS, (*split, *sets)))
+            if split is SLICED:
+                hw = case.hardware
+                host = replace(hw.host, jitter_sigma=0.0, rank_skew_us=0.0)
+                case = replace(case, hardware=replace(hw, host=host, kernel=replace(hw.kernel, jitter_sigma=0.0)))
+            kernels = len(program_of(case.scenario, case.model, reported_batch(case.scenario)))
+            times = [timed_ms(partial(played, one)) / 1000 for one in seeded(case)]
+            yield Row(f"{spread}, DeepSeek-V3, {kernels:,} kernels {issued}", "s", times, 2 if split is SPREAD else 0.2)
 
 
 def file_rows(repeats: int) -> Iterator[Row]:

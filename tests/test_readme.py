@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sim.accuracy.table import accuracy_rows, gain_rows
+from sim.accuracy.table import accuracy_rows, dies_rows, gain_rows
 
 
 def test_the_accuracy_table_is_what_the_reference_set_gives(root: Path) -> None:
@@ -14,6 +14,10 @@ def test_the_accuracy_table_is_what_the_reference_set_gives(root: Path) -> None:
 
 def test_the_gain_table_is_what_the_scenario_gives(root: Path) -> None:
     assert "\n".join(gain_rows()) in (root / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_dies_is_what_the_scenario_gives(root: Path) -> None:
+    assert "\n".join(dies_rows()) in (root / "README.md").read_text(encoding="utf-8")
 
 
 def test_links_lead_to_files(root: Path) -> None:

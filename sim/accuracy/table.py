@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from scenarios.loader import load_scenario
 from sim.accuracy.collectives import price_collectives
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.score import Scored, errors, price_kernels, price_steps
-from sim.answer import answer
+from sim.answer import answer, case_of
 from sim.measured.files import read_collectives, read_kernels, read_steps
+from sim.predict import predict
 from sim.uncertainty import family_of
 from sim.validate import REFERENCE
 
@@ -21,6 +23,7 @@ HEAD = (
 )
 _FAMILIES = (("matmul", "matrix products"), ("attention", "attention"), ("vector", "vector, cache, sampling"))
 GAIN_SCENARIO = "qwen3_8b_910b2_eager"
+DIES_SCENARIO = "qwen3_8b_tp2_decode"
 _SOURCE = "profiles of Qwen3-32B, DeepSeek-V3 (A3 die) and Qwen3-8B (910B2, A3 die)"
 
 _LADDERS = "Qwen3-8B, 0.6B and Reranker on 910B2, an MLP on an A3 die, two MoE models on 910B3 pairs"
@@ -74,6 +77,24 @@ def gain_rows() -> list[str]:
     return lines
 
 
+def dies_rows() -> list[str]:
+    """A decode step of Qwen3-8B on 1, 2, 4 and 8 A3 dies, in BF16 and W8A8: what dies take off, and how they wait."""
+    lines = [
+        "| dies | BF16, ms | in collectives | of it waiting | W8A8, ms | in collectives | of it waiting |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for dies in (1, 2, 4, 8):
+        cells = []
+        for weights in ("bf16", "w8a8"):
+            sets = (f"engine.tensor_parallel_size={dies}", f"optimizations.weights={weights}")
+            found = predict(case_of(load_scenario(DIES_SCENARIO, sets)))
+            tpot, step = found.metrics["tpot_ms"], found.step
+            cells.append(f"{tpot.value:.1f} ({tpot.low:.1f}-{tpot.high:.1f})")
+            cells += [f"{ns / 1e6:.1f}" for ns in (step.communication_ns, step.communication_wait_ns)]
+        lines.append(f"| {dies} | {' | '.join(cells)} |")
+    return lines
+
+
 def _gain(gain: dict[str, Any]) -> str:
     if gain["verdict"] == "not applicable":
         return "-"
@@ -91,4 +112,4 @@ def _line(name: str, source: str, found: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join([*accuracy_rows(), "", *gain_rows()]))
+    print("\n".join([*accuracy_rows(), "", *gain_rows(), "", *dies_rows()]))
