@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from scenarios.passes.base import Context, Pass, in_block, never, replace_runs
 from scenarios.program import Op, Program, Tensor
 
@@ -18,6 +20,16 @@ def _packed(run: tuple[Op, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...],
     return x, tuple(packed), width
 
 
+def _cut(packed: str, parts: tuple[Tensor, ...]) -> tuple[Op, ...]:
+    """One slice for each of `parts`, which lie side by side in the last dimension of `packed`."""
+    ends = accumulate(part.shape[-1] for part in parts)
+    return tuple(
+        Op("slice", f"slice_{out.name}", (Tensor(packed, out.shape, out.dtype),), (out,),
+           (("start", end - out.shape[-1]),))
+        for out, end in zip(parts, ends, strict=True)
+    )  # fmt: skip
+
+
 def pack_qkv(program: Program, _: Context) -> Program:
     def make(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         found = _packed(run, "qkv_proj")
@@ -30,8 +42,7 @@ def pack_qkv(program: Program, _: Context) -> Program:
             # Slices of one row are contiguous: q, k and v are views, no kernel is needed.
             return (Op("matmul", "qkv_proj", (x, *weights), outs),)
         qkv = Tensor("qkv", (tokens, width), x.dtype)
-        slices = tuple(Op("slice", f"slice_{out.name}", (Tensor("qkv", out.shape, out.dtype),), (out,)) for out in outs)
-        return (Op("matmul", "qkv_proj", (x, *weights), (qkv,)), *slices)
+        return (Op("matmul", "qkv_proj", (x, *weights), (qkv,)), *_cut("qkv", outs))
 
     return in_block(program, "layers", "fusion.qkv", lambda ops: replace_runs(ops, ("matmul",) * 3, make))
 
@@ -44,11 +55,7 @@ def pack_gate_up(program: Program, _: Context) -> Program:
             return None
         x, weights, width = found
         packed = Tensor("gate_up", (x.shape[0], width), x.dtype)
-        slices = tuple(
-            Op("slice", f"slice_{op.out.name}", (Tensor("gate_up", op.out.shape, x.dtype),), (op.out,))
-            for op in (gate, up)
-        )
-        return (Op("matmul", "gate_up_proj", (x, *weights), (packed,)), *slices, silu)
+        return (Op("matmul", "gate_up_proj", (x, *weights), (packed,)), *_cut("gate_up", (gate.out, up.out)), silu)
 
     return in_block(
         program, "layers", "fusion.gate_up", lambda ops: replace_runs(ops, ("matmul", "matmul", "silu"), make)

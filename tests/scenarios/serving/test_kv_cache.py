@@ -1,4 +1,4 @@
-"""The allocators: small stories by hand, what fits, and a million random operations that lose or share no block wrongly."""
+"""The allocators: stories by hand, what fits, and a million random operations that lose or share no block wrongly."""
 
 from __future__ import annotations
 
