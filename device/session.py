@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -20,7 +20,7 @@ from scenarios.build import activation_dtype, build
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard
 from scenarios.model import Model
-from scenarios.program import Batch
+from scenarios.program import Batch, DType
 from scenarios.program import Group as Alike
 from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
@@ -53,6 +53,7 @@ class Session:
         dtypes = WIDE_DTYPES if self.options.wide else DTYPES
         self.place = Place(backend.device, dtypes, group)
         self.checkpoint = checkpoint
+        _refuse_overflow(scenario, self.shard, self.act, dtypes, backend)
         self.weights = Weights(
             checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device
         )  # fmt: skip
@@ -178,6 +179,22 @@ def calibrated(session: Session, prompts: Prompts) -> Session:
     run.prefill(prompts)
     session.cache.set_channel_scales(run.cache.tensors["k_cache"], run.cache.tensors["v_cache"])
     return session
+
+
+def _refuse_overflow(
+    scenario: Scenario, part: Model, act: DType, dtypes: Mapping[DType, torch.dtype], backend: Backend
+) -> None:
+    """Raise ScenarioError where weights and cache alone are more than the free memory."""
+    gib, element = 1 << 30, dtypes[act].itemsize
+    weights = (part.linear_weights + part.other_weights) * element  # while they are loaded they are whole
+    bits = 8 if scenario.optimizations.kv.dtype == "int8" else 8 * element
+    cache = part.kv_bytes_per_token(bits) * scenario.workload.batch * scenario.longest_request_tokens
+    free = backend.free_bytes()
+    if weights + cache > free:
+        raise ScenarioError(
+            [f"--backend {backend.name}: out of memory: weights of {weights / gib:.2f} GiB and a KV cache of "
+             f"{cache / gib:.2f} GiB, {free / gib:.2f} GiB are free; take a smaller model, batch or length"]
+        )  # fmt: skip
 
 
 def _pads(scenario: Scenario) -> bool:

@@ -10,7 +10,9 @@ from typing import Any
 from scenarios.errors import ScenarioError, printable
 from scenarios.loader import Loaded, folder_of, load_scenario, located
 from scenarios.lowering.parallel import shard
+from scenarios.measured import Predicted
 from scenarios.model import load_model
+from scenarios.timeline import COMPUTE
 from sim.explain import advise, diagnose
 from sim.gains import gains_of
 from sim.hardware.profile import HardwareError, load_hardware
@@ -69,6 +71,15 @@ def case_of(loaded: Loaded) -> Case:
     if found:
         raise ScenarioError([f"{located(loaded, where)}: {where}: {what}" for where, what in found])
     return case
+
+
+def predicted_of(prediction: Prediction) -> Predicted:
+    """The times of the reported step and of each of its ops; an op's waiting for ranks left out."""
+    times: dict[int, int] = {}
+    for span in prediction.timeline.spans:
+        if span.index >= 0 and span.kind != "wait" and span.process in (*COMPUTE, "Communication"):
+            times[span.index] = times.get(span.index, 0) + span.duration_ns
+    return Predicted(prediction.step.total_ns, times)
 
 
 def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float]]:

@@ -10,25 +10,29 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.files.atomic import write_text
-from sim.answer import Answer, answer, kernel_args
-
-BACKENDS = ("sim",)
-
-
-def require_backend(name: str) -> None:
-    """Raise ScenarioError where `name` is no backend of this version."""
-    if name not in BACKENDS:
-        raise ScenarioError([f"--backend: {quoted(name)} is not available; this version has: {', '.join(BACKENDS)}"])
+from scenarios.measured import Measure
+from sim.answer import Answer, answer, kernel_args, predicted_of
 
 
-def answered(scenario: str, sets: Sequence[str], json_file: Path | None, trace_file: Path | None) -> Answer:
-    """The answer for a scenario, written to the files asked for."""
+def answered(
+    scenario: str, sets: Sequence[str], json_file: Path | None, trace_file: Path | None, measure: Measure | None = None
+) -> Answer:
+    """The answer for a scenario, written to the files asked for.
+
+    measure: runs the step on a device too; the document gets a part `measured`, the trace a second set of lanes.
+    """
     found = answer(scenario, sets)
     _refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
+    timelines, args = [found.prediction.timeline], [kernel_args(found.prediction)]
+    if measure is not None:
+        measured = measure(found.loaded, predicted_of(found.prediction))
+        found.result["measured"] = measured.document
+        timelines.append(measured.timeline)
+        args.append({})
     if trace_file is not None:
         from scenarios.trace import write_trace
 
-        write_trace(trace_file, found.prediction.timeline, kernel_args(found.prediction))
+        write_trace(trace_file, timelines, args)
     if json_file is not None:
         write_text(json_file, to_json(found.result))
     return found

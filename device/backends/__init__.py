@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 
 if TYPE_CHECKING:
     from device.backends.base import Backend
+    from scenarios.measured import Measure
 
 
 def _cpu() -> Backend:
@@ -40,3 +42,11 @@ def choose(name: str) -> Backend:
         raise ScenarioError(
             [f"--backend {name}: torch is not installed; pip install 'ascend-whatif[device]'"]
         ) from None  # fmt: skip
+
+
+def measure_on(name: str) -> Measure:
+    """What measures a scenario's reported step on the backend called `name`. Raises ScenarioError as `choose`."""
+    backend = choose(name)
+    from device.answer import measured
+
+    return partial(measured, backend)

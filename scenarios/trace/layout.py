@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scenarios.timeline import Span, Timeline, union_ns
+from scenarios.timeline import COMPUTE, Span, Timeline, union_ns
 
 Value = str | int | float
 
@@ -28,10 +28,9 @@ KernelArgs = Mapping[int, Mapping[str, Value]]
 
 #: Process names and sort indices of torch_npu.
 LAYERS: dict[str, int] = {
-    "Python": 0, "CANN": 7, "Ascend Hardware": 13, "Communication": 15, "HBM": 17, "Overlap Analysis": 23,
+    "Python": 0, "CANN": 7, "Ascend Hardware": 13, "Device": 14, "Communication": 15, "HBM": 17, "Overlap Analysis": 23,
 }  # fmt: skip
 HOST = ("Python", "CANN")
-COMPUTE = ("Ascend Hardware", "AI CPU")
 OVERLAP_THREADS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
 
 #: The step itself, on the first thread of Python; msprof-analyze looks for this name.
