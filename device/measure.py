@@ -23,6 +23,7 @@ from scenarios.timeline import Process, Span, Timeline
 
 #: Runs before the first that counts; runs that count, at least and at most; time for them all.
 WARM_UP, LEAST_REPEATS, MOST_REPEATS, BUDGET_NS = 3, 5, 50, 10_000_000_000
+RANKS_REPEATS = 20
 #: Side of the square float32 product that serves as the reference kernel.
 REFERENCE_SIDE = 192
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
@@ -64,7 +65,7 @@ class Measurement:
 def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
     """Run `step` again and again; it writes the same values to the same places each time.
 
-    repeats: how often; 0 for as many as BUDGET_NS allows.
+    repeats: how often; 0 for as many as BUDGET_NS allows, or RANKS_REPEATS where several ranks must agree.
     """
     backend = bound.backend
     marked: list[list[tuple[int, int]]] = []
@@ -76,10 +77,10 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
             reference = _reference(backend)
             for _ in range(WARM_UP):
                 bound.run_marked(step)
-            count, started = repeats or MOST_REPEATS, perf_counter_ns()
-            for number in range(count):
-                over = perf_counter_ns() - started > BUDGET_NS and number >= LEAST_REPEATS
-                if over and not repeats:
+            repeats = repeats or (RANKS_REPEATS if step.group else 0)
+            started = perf_counter_ns()
+            for number in range(repeats or MOST_REPEATS):
+                if not repeats and number >= LEAST_REPEATS and perf_counter_ns() - started > BUDGET_NS:
                     break
                 lengths["reference"].append(_timed(backend, lambda: torch.mm(reference, reference)))
                 before = thread_time_ns()

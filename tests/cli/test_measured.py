@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,3 +126,35 @@ def test_what_the_cpu_lacks_is_refused_by_name(whatif: Callable[..., Any]) -> No
     assert done.status == 2
     expected = "--backend cpu: optimizations.weight_format: FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
     assert done.problems == [expected]
+
+
+# ---- tensor parallel ----
+
+PAIR = ("--set", "engine.tensor_parallel_size=2", *SMALL)
+
+
+@pytest.mark.slow
+def test_two_ranks_measure_what_two_ranks_predict(
+    whatif: Callable[..., Any], tmp_path: Path, made: dict[str, Any]
+) -> None:
+    done = whatif("run", TINY, "--backend", "cpu", "--json", tmp_path / "out.json", *PAIR)
+    assert (done.status, done.err) == (0, "")
+    result = json.loads((tmp_path / "out.json").read_text())
+    measured = result["measured"]
+    assert len(measured["ops"]) == result["kernel_count"]
+    assert sum(op["kind"] == "all_reduce" for op in measured["ops"]) == 1 + 2 * 4
+    assert measured["step"]["communication_us"] > 0
+    assert measured["next_ids"] == made["result"]["measured"]["next_ids"]
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_ranks_too(tmp_path: Path, root: Path, made: dict[str, Any]) -> None:
+    out = tmp_path / "out.json"
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "cli", "run",
+        TINY, "--backend", "cpu", "--json", str(out), *PAIR,
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=110)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Measured on cpu") == 1  # rank 0 speaks for all
+    assert json.loads(out.read_text())["measured"]["next_ids"] == made["result"]["measured"]["next_ids"]
