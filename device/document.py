@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from device.measure import WARM_UP, Measurement, Sample
+from device.measure import CAPTURED, WARM_UP, Measurement, Sample, name_of
 from scenarios.catalogue import op_type_of
 from scenarios.measured import Predicted
 from scenarios.timeline import step_time
@@ -16,7 +16,7 @@ from scenarios.timeline import step_time
 def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
     """Errors are predicted / measured - 1."""
     bound = measurement.bound
-    ops = [_op(measurement, place, predicted) for place in range(len(bound.calls))]
+    ops = [_op(measurement, place, predicted) for place in range(len(bound.units))]
     step = asdict(step_time(measurement.timeline))
     return {
         "kind": "measured",
@@ -40,16 +40,17 @@ def _sample(sample: Sample) -> dict[str, float]:
 
 
 def _op(measurement: Measurement, place: int, predicted: Predicted) -> dict[str, Any]:
-    call, sample = measurement.bound.calls[place], measurement.ops[place]
-    issued = call.issued
+    unit, sample = measurement.bound.units[place], measurement.units[place]
+    issued, count = unit.issued, len(unit.calls)
     return {
         "index": issued.index,
+        "ops": count,
         "layer": issued.layer,
         "block": issued.block.name,
-        "name": issued.op.name,
-        "kind": issued.op.kind,
-        "form": call.kernel.form,
-        "predicted_us": predicted.ops_ns[issued.index] / 1000,
+        "name": name_of(unit),
+        "kind": issued.op.kind if count == 1 else CAPTURED,
+        "form": unit.form,
+        "predicted_us": sum(predicted.ops_ns[call.issued.index] for call in unit.calls) / 1000,
         "measured_us": sample.median_ns / 1000,
         "low_us": sample.low_ns / 1000,
         "high_us": sample.high_ns / 1000,
@@ -59,8 +60,9 @@ def _op(measurement: Measurement, place: int, predicted: Predicted) -> dict[str,
 def _kernels(measurement: Measurement, ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ops of one kind and form together, the longest first."""
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for call, op in zip(measurement.bound.calls, ops, strict=True):
-        key = (op["kind"], op_type_of(call.issued.op), op["form"])
+    for unit, op in zip(measurement.bound.units, ops, strict=True):
+        op_type = CAPTURED if op["kind"] == CAPTURED else op_type_of(unit.issued.op)
+        key = (op["kind"], op_type, op["form"])
         row = rows.setdefault(
             key,
             dict(zip(("kind", "op_type", "form"), key, strict=True))

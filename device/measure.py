@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from device.backends.base import Backend
-from device.runner import Bound
+from device.runner import Bound, Unit
 from device.step import Step
 from scenarios.catalogue import op_type_of
 from scenarios.timeline import Process, Span, Timeline
@@ -26,6 +26,8 @@ WARM_UP, LEAST_REPEATS, MOST_REPEATS, BUDGET_NS = 3, 5, 50, 10_000_000_000
 RANKS_REPEATS = 20
 #: Side of the square float32 product that serves as the reference kernel.
 REFERENCE_SIDE = 192
+#: Kind of a span that stands for several ops.
+CAPTURED = "captured"
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 
 
@@ -45,14 +47,15 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured step. ops: of each op, in the order of the Program. timeline: the repeat whose length is the median.
+    """One measured step. units: of each op, in the order of the Program, or of the ops that were captured together.
+    timeline: the repeat whose length is the median.
 
     marked, unmarked: the step with and without marks around each op. reference: the fixed kernel in between.
     on_cpu_share: part of the unmarked steps in which this thread had a CPU; other programs, or a device, had the rest.
     """
 
     bound: Bound
-    ops: tuple[Sample, ...]
+    units: tuple[Sample, ...]
     timeline: Timeline
     marked: Sample
     unmarked: Sample
@@ -96,7 +99,7 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
     each = zip(*([end - start for start, end in spans] for spans in marked), strict=True)
     return Measurement(
         bound=bound,
-        ops=tuple(Sample.of(values) for values in each),
+        units=tuple(Sample.of(values) for values in each),
         timeline=timeline(bound, marked[middle], lengths["marked"][middle], step.group.rank if step.group else 0),
         marked=Sample.of(lengths["marked"]),
         unmarked=Sample.of(lengths["unmarked"]),
@@ -108,19 +111,26 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
 
 
 def timeline(bound: Bound, spans: Sequence[tuple[int, int]], length_ns: int, rank: int) -> Timeline:
-    """The spans of one run, ns from its start, one for each op of the Program."""
+    """The spans of one run, ns from its start: one for each op of the Program, or for what was captured together."""
     made = []
-    for call, (start, end) in zip(bound.calls, spans, strict=True):
-        issued = call.issued
+    for unit, (start, end) in zip(bound.units, spans, strict=True):
+        issued = unit.issued
         op = issued.op
         on_link = op.kind in COLLECTIVES
         process: Process = "Communication" if on_link else "Device"
         thread = "Group 0 Communication" if on_link else f"Stream {op.stream}"
+        kind, op_type = (op.kind, op_type_of(op)) if len(unit.calls) == 1 else (CAPTURED, CAPTURED)
+        args: tuple[tuple[str, str | int | float], ...] = (("form", unit.form), ("ops", len(unit.calls)))
         made.append(
-            Span(op.name, process, thread, start, end, op.kind, op_type_of(op), issued.index, issued.layer,
-                 args=(("form", call.kernel.form),))
-        )  # fmt: skip
+            Span(name_of(unit), process, thread, start, end, kind, op_type, issued.index, issued.layer, args=args)
+        )
     return Timeline(tuple(made), 0, length_ns, "MEASURED", rank, bound.backend.name.upper())
+
+
+def name_of(unit: Unit) -> str:
+    """The op's name; of a captured piece its first and its last."""
+    first, last = unit.calls[0].issued.op.name, unit.calls[-1].issued.op.name
+    return first if len(unit.calls) == 1 else f"{first} ... {last}"
 
 
 def _marked(bound: Bound, step: Step) -> tuple[list[tuple[int, int]], int]:

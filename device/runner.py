@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 
 from device.backends.base import Backend
 from device.kv_cache import KvTensors
-from device.operators.kernel import Inputs, Kernel, Outputs, fitted
+from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
 from device.operators.reference import REFERENCE
 from device.step import Step
 from device.weights import Weights
@@ -26,88 +27,130 @@ def reference(op: Op) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One op ready to run. operands: a tensor that stands for the whole run, or the name of a value of the step, with
-    the shape to read it by (None: as it is). results: names that its outputs go to, None for caches."""
+    """One op ready to run.
+
+    operands: a tensor that stands for the whole run, or the name of a value of the step, with the shape to read it by
+    (None: as it is). results: names that its outputs go to, None for caches. parts: the calls of an op that a graph
+    compiler made of several. is_alone: never captured together with others.
+    """
 
     issued: Issued
     kernel: Kernel
     operands: tuple[tuple[torch.Tensor | str, tuple[int, ...] | None], ...]
     results: tuple[str | None, ...]
+    parts: tuple[Call, ...] = ()
+    is_alone: bool = False
 
-    def run(self, step: Step) -> None:
-        values = step.values
-        inputs = [self._read(operand, shape, values) for operand, shape in self.operands]
-        self.put(self.kernel.compute(self.issued.op, inputs, step), values)
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Itself: what a captured piece has several of."""
+        return (self,)
+
+    @property
+    def form(self) -> Form:
+        return self.kernel.form
+
+    def alone(self) -> Call:
+        """This call, not to be captured."""
+        return replace(self, is_alone=True)
 
     def inputs(self, step: Step) -> list[torch.Tensor]:
         """The operands as the op reads them now."""
-        return [self._read(operand, shape, step.values) for operand, shape in self.operands]
+        values, found = step.values, []
+        for operand, shape in self.operands:
+            x = values[operand] if isinstance(operand, str) else operand
+            found.append(x if shape is None else fitted(x, shape))
+        return found
 
-    def put(self, outputs: Outputs, values: dict[str, torch.Tensor]) -> None:
+    def compute(self, inputs: list[torch.Tensor], step: Step) -> Outputs:
+        return self.kernel.compute(self.issued.op, inputs, step)
+
+    def put(self, outputs: Sequence[torch.Tensor], values: dict[str, torch.Tensor]) -> None:
         """Keep the outputs under their names."""
         for name, value in zip(self.results, outputs, strict=False):  # a backend may leave out what no op reads
             if name is not None:
                 values[name] = value
 
-    @staticmethod
-    def _read(
-        operand: torch.Tensor | str, shape: tuple[int, ...] | None, values: Mapping[str, torch.Tensor]
-    ) -> torch.Tensor:
-        found = values[operand] if isinstance(operand, str) else operand
-        return found if shape is None else fitted(found, shape)
+
+class Unit(Protocol):
+    """What is issued as one: a call, or the calls of a captured piece."""
+
+    @property
+    def issued(self) -> Issued: ...
+
+    @property
+    def calls(self) -> tuple[Call, ...]: ...
+
+    @property
+    def form(self) -> Form: ...
+
+    def inputs(self, step: Step) -> list[torch.Tensor]: ...
+
+    def compute(self, inputs: list[torch.Tensor], step: Step) -> Sequence[torch.Tensor]: ...
+
+    def put(self, outputs: Sequence[torch.Tensor], values: dict[str, torch.Tensor]) -> None: ...
 
 
 class Bound:
     """A Program bound to weights, a cache and the kernels of a backend: what can be run again and again.
 
-    Raises ValueError where an op waits for an event that no earlier op records.
+    calls: its ops in order. units: the same as they are issued, captured ones together. captures: pieces that other
+    Programs of the same backend have captured, and that this one adds to. Raises ValueError where an op waits for an
+    event that no earlier op records.
     """
 
     def __init__(
         self, program: Program, backend: Backend, weights: Weights, cache: KvTensors, act: DType,
-        choice: Choice | None = None,
+        choice: Choice | None = None, captures: dict[object, Any] | None = None,
     ) -> None:  # fmt: skip
         self.program, self.backend, self.act = program, backend, act
         self.weights, self.cache = weights, cache
         self._choice = choice or backend.kernel
         check_events(program)
         self.calls = tuple(self._call(issued) for issued in program)
+        self.units: tuple[Unit, ...] = self.calls
+        if program.graph != "eager" and choice is None:
+            from device.graphs import units
+
+            self.units = units(self.calls, backend.capture, {} if captures is None else captures)
 
     def run(self, step: Step) -> None:
-        """Run every op once, in order, on its stream."""
+        """Issue every op once, in order, on its stream."""
         events: dict[str, object] = {}
-        for call in self.calls:
-            op = call.issued.op
+        for unit in self.units:
+            op = unit.issued.op
             if self.backend.streams == 1:
-                call.run(step)
+                unit.put(unit.compute(unit.inputs(step), step), step.values)
                 continue
             with self.backend.stream(op.stream):
                 for name in op.waits:
                     self.backend.wait(events[name])
-                call.run(step)
+                unit.put(unit.compute(unit.inputs(step), step), step.values)
                 for name in op.records:
                     events[name] = self.backend.record()
 
     def run_marked(self, step: Step) -> list[tuple[object, object]]:
-        """As `run`, with a mark before and after each op; reading operands is the host's time, between the marks."""
+        """As `run` on one stream, with a mark before and after each unit; reading operands is the host's time, between
+        the marks."""
         mark, marks = self.backend.mark, []
-        for call in self.calls:
-            inputs = call.inputs(step)
+        for unit in self.units:
+            inputs = unit.inputs(step)
             start = mark()
-            outputs = call.kernel.compute(call.issued.op, inputs, step)
+            outputs = unit.compute(inputs, step)
             marks.append((start, mark()))
-            call.put(outputs, step.values)
+            unit.put(outputs, step.values)
         return marks
 
     def _call(self, issued: Issued) -> Call:
         op = issued.op
-        kernel = self._parts(issued) if op.parts else self._choice(op)
+        parts = tuple(self._call(Issued(issued.index, issued.layer, issued.block, part)) for part in op.parts)
+        kernel = _one_after_the_other(parts) if parts else self._choice(op)
         operands = []
         for tensor in op.inputs:
             plain = tensor.role in ("activation", "table") and not kernel.raw
             operands.append((self._operand(issued, tensor.name), tensor.shape if plain else None))
         results = tuple(None if t.role == "kv_cache" else t.name for t in op.outputs)
-        return Call(issued, kernel, tuple(operands), results)
+        return Call(issued, kernel, tuple(operands), results, parts)
 
     def _operand(self, issued: Issued, name: str) -> torch.Tensor | str:
         tensor = next(t for t in issued.op.inputs if t.name == name)
@@ -118,16 +161,16 @@ class Bound:
             return self.weights.get(tensor, issued.layer, self.act, width)
         return name
 
-    def _parts(self, issued: Issued) -> Kernel:
-        """An op that a graph compiler made of several: its parts, one after the other."""
-        calls = [self._call(Issued(issued.index, issued.layer, issued.block, part)) for part in issued.op.parts]
 
-        def compute(op: Op, _: Inputs, step: Step) -> Outputs:
-            for call in calls:
-                call.run(step)
-            return tuple(step.values[t.name] for t in op.outputs)
+def _one_after_the_other(parts: tuple[Call, ...]) -> Kernel:
+    """The kernel of an op that a graph compiler made of several."""
 
-        return Kernel(compute, "composed", raw=True)
+    def compute(op: Op, _: Inputs, step: Step) -> Outputs:
+        for call in parts:
+            call.put(call.compute(call.inputs(step), step), step.values)
+        return tuple(step.values[t.name] for t in op.outputs)
+
+    return Kernel(compute, "composed", raw=True)
 
 
 def check_events(program: Program) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -59,6 +59,7 @@ class Session:
         )  # fmt: skip
         self.cache = KvTensors(scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario))
         self._bound: dict[Batch, Bound] = {}
+        self.captures: dict[object, Any] = {}
 
     def bound(self, batch: Batch) -> Bound:
         """The Program of one step, ready to run; remembered."""
@@ -68,7 +69,7 @@ class Session:
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
             self._bound[batch] = Bound(
-                program, self.backend, self.weights, self.cache, self.act, self.options.choice
+                program, self.backend, self.weights, self.cache, self.act, self.options.choice, self.captures
             )  # fmt: skip
         return self._bound[batch]
 

@@ -1,12 +1,13 @@
 """What the runner asks of a device, whichever it is.
 
 A backend says what it is (`describe`), how it computes each op (`kernel`), what of a Program it cannot run (`lacks`),
-and gives streams, events, time marks and memory. Collectives are those of torch.distributed over `collectives`
+and gives streams, events, time marks, memory and capture. Collectives are those of torch.distributed over `collectives`
 (device/tensor_parallel.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -62,6 +63,9 @@ class Backend(Protocol):
 
     def mark(self) -> Any:
         """A point in time on the current stream."""
+
+    def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        """`body`, a function of tensors of fixed shapes, as one call."""
 
     def between_ns(self, start: Any, end: Any) -> int:
         """Nanoseconds between two marks, after `synchronize`."""

@@ -35,6 +35,9 @@ NEED_COMPILER = {
     "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache",
 }
 
+#: Shapes that one function may be compiled for; torch's own limit of 8 is for programs that should not have more.
+MOST_SHAPES = 256
+
 
 def compiler() -> str | None:
     """The C++ compiler that torch.compile would use, None where it or the headers of Python are missing."""
@@ -42,9 +45,14 @@ def compiler() -> str | None:
     return found if (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file() else None
 
 
-@cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` as one kernel, made at its first call for each shape."""
+    """`function` as one kernel, made at its first call for each shape; plain inside what is being compiled anyway."""
+    return function if torch.compiler.is_compiling() else _compiled(function)
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    torch._dynamo.config.recompile_limit = MOST_SHAPES
     made: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
     return made
 
@@ -155,8 +163,8 @@ class Cpu:
 
     def lacks(self, program: Program) -> list[str]:
         found: dict[str, str] = {}
-        if program.graph != "eager":
-            found["graph"] = f"{program.graph} is a graph of an NPU; set it to eager"
+        if program.graph != "eager" and compiler() is None:
+            found["graph"] = "torch.compile captures a step, and there is no C++ compiler for it; set it to eager"
         for op in (op for block in program.blocks for op in block.ops):
             if op.kind in NEED_COMPILER and compiler() is None:
                 what = f"torch has no {op.kind} kernel for a CPU, and there is no C++ compiler to make one"
@@ -193,6 +201,9 @@ class Cpu:
 
     def mark(self) -> int:
         return perf_counter_ns()
+
+    def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        return compiled(body)
 
     def between_ns(self, start: int, end: int) -> int:
         return end - start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from device.backends import choose
 from device.backends.cpu import NEED_COMPILER, compiler
@@ -33,3 +34,24 @@ def test_compiled_fusions_say_so() -> None:
     assert set(NEED_COMPILER) > {"add_rms_norm", "rope", "swiglu"}
     assert (forms["rms_norm"], forms["attention"], forms["matmul"]) == ("fused", "fused", "torch")
     assert choose("cpu").describe()["compiler"] == compiler()
+
+
+@pytest.mark.parametrize("graph", ["aclgraph", "ge_graph"])
+def test_a_captured_step_gives_the_same_tokens_and_is_captured_once(graph: str) -> None:
+    switches = {"fusion__qkv": True, "fusion__rms_norm": True, "fusion__attention": True, "graph": graph}
+    truth = run(plain(**switches), QWEN3, WIDE_REFERENCE)
+    at_work = session(plain(**switches), QWEN3, Options(wide=True))
+    tokens, logits = at_work.prefill(prompts())
+    found, captures = [logits], []
+    for step in range(4):
+        tokens, logits = at_work.decode(truth.tokens[step])
+        assert tokens == truth.tokens[step + 1]
+        found.append(logits)
+        captures.append(len(at_work.captures))
+    assert ((torch.stack(found) - truth.logits).norm() / truth.logits.norm()).item() < 1e-6
+    # embed, before and after attention in every layer; ge_graph takes the head and the sampling too
+    assert captures == [{"aclgraph": 3, "ge_graph": 5}[graph]] * 4
+    (bound,) = [b for batch, b in at_work._bound.items() if batch.phase == "decode" and batch.groups[0].context == 43]
+    assert [call.issued.index for unit in bound.units for call in unit.calls] == list(range(len(bound.program)))
+    alone = {unit.issued.op.kind for unit in bound.units if len(unit.calls) == 1 and unit.form != "compiled"}
+    assert "attention" in alone  # its lengths grow: it is never inside
