@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from device.kv_cache import KvTensors
 from device.measure import CAPTURED, WARM_UP, Measurement, Sample, name_of
 from scenarios.catalogue import op_type_of
 from scenarios.measured import Predicted
@@ -29,9 +30,19 @@ def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
         "warm_up": WARM_UP,
         "repeats": measurement.repeats,
         "next_ids": list(measurement.next_ids),
+        "memory": _memory(bound.cache),
         "kernels": _kernels(measurement, ops),
         "ops": ops,
         "errors": _errors(measurement, ops, predicted),
+    }
+
+
+def _memory(cache: KvTensors) -> dict[str, int]:
+    """The KV cache as it is: bytes of the tensors, tokens that requests have taken of it, and what they waste."""
+    return {
+        "kv_cache_bytes": cache.bytes,
+        "kv_taken_tokens": cache.taken_tokens,
+        "kv_wasted_tokens": cache.wasted_tokens,
     }
 
 

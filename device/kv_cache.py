@@ -62,6 +62,18 @@ class KvTensors:
         """Bytes of keys, values and scales of all layers."""
         return sum(t.numel() * t.element_size() for tensors in self.tensors.values() for t in tensors)
 
+    @property
+    def taken_tokens(self) -> int:
+        """Tokens of the cache that no other request can have: whole rows, or whole blocks."""
+        if isinstance(self.allocator, PagedCache):
+            return (self.allocator.blocks - self.allocator.free_blocks) * self.block_size
+        return (self.allocator.rows - self.allocator.free_rows) * self.allocator.row_tokens
+
+    @property
+    def wasted_tokens(self) -> int:
+        """Of these, the tokens that hold nothing."""
+        return self.allocator.wasted_tokens
+
     def get(self, name: str, layer: int) -> torch.Tensor:
         """The tensor `name` of one layer."""
         return self.tensors[name][layer]

@@ -72,6 +72,11 @@ class ContiguousCache:
         """Tokens that `request` holds."""
         return self._tokens[request]
 
+    @property
+    def wasted_tokens(self) -> int:
+        """Tokens of the rows that their requests do not fill."""
+        return len(self._row) * self.row_tokens - sum(self._tokens.values())
+
     def slot(self, request: Request, position: int) -> int:
         """Where the token at `position` lies, counted in tokens over the whole cache. Raises IndexError beyond it."""
         if not 0 <= position < self._tokens[request]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 
 from device.backends import choose
+from device.numerics import Run, generate
 from device.runner import reference
-from device.session import Options, Prompts, Session, calibrated
+from device.session import Options, Prompts, Session
 from device.weights import Checkpoint, RandomCheckpoint
 from scenarios.model import Model
 from scenarios.schema import Scenario
@@ -57,28 +58,12 @@ def session(made: Scenario, model: Model = QWEN3, options: Options | None = None
     return Session(made, model, choose("cpu"), RandomCheckpoint(model, 0), options=options)
 
 
-@dataclass(frozen=True)
-class Run:
-    """Greedy tokens [steps][requests] and logits [steps, requests, vocab]."""
-
-    tokens: list[list[int]]
-    logits: torch.Tensor
-
-
 def run(
     made: Scenario, model: Model = QWEN3, options: Options | None = None, steps: int = 4, forced: Run | None = None,
     given: Prompts | None = None,
 ) -> Run:  # fmt: skip
     """Prefill and `steps` decode steps; forced: on the tokens of another run, so that logits stay comparable."""
-    given = given or prompts()
-    at_work = calibrated(session(made, model, options), given)
-    tokens, logits = at_work.prefill(given)
-    all_tokens, all_logits = [tokens], [logits]
-    for step in range(steps):
-        tokens, logits = at_work.decode(forced.tokens[step] if forced else tokens)
-        all_tokens.append(tokens)
-        all_logits.append(logits)
-    return Run(all_tokens, torch.stack(all_logits))
+    return generate(session(made, model, options), given or prompts(), steps, forced.tokens if forced else None)
 
 
 def forward(model: Model, checkpoint: Checkpoint, tokens: list[int]) -> torch.Tensor:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 
 from device.backends import choose
+from device.numerics import Run, generate
 from device.session import Options, Session
 from device.step import Group
 from device.weights import RandomCheckpoint
 from scenarios.model import Model
 from scenarios.schema import Scenario
-from tests.device.making import Run
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,9 @@ class Case:
     forced: list[list[int]]
 
     def run(self, group: Group | None) -> Run:
-        at_work = Session(
-            self.scenario, self.model, choose("cpu"), RandomCheckpoint(self.model, 0), group, self.options
-        )
-        tokens, logits = at_work.prefill(self.prompts)
-        all_tokens, all_logits = [tokens], [logits]
-        for given in self.forced:
-            tokens, logits = at_work.decode(given)
-            all_tokens.append(tokens)
-            all_logits.append(logits)
-        return Run(all_tokens, torch.stack(all_logits))
+        weights = RandomCheckpoint(self.model, 0)
+        at_work = Session(self.scenario, self.model, choose("cpu"), weights, group, self.options)
+        return generate(at_work, self.prompts, len(self.forced), self.forced)
 
 
 @dataclass(frozen=True)
