@@ -126,7 +126,8 @@ def _files_of(folder: Path) -> dict[str, Path]:
 
 
 def checkpoint_of(name: str, beside: Path | None, model: Model, seed: int) -> Checkpoint:
-    """The checkpoint of a scenario's model: of its folder where that holds safetensors, else seeded random values.
+    """The checkpoint of a scenario's model: of its folder where that holds safetensors or one GGUF file, else seeded
+    random values.
 
     name: the scenario's `model`. beside: the folder that a relative path starts from. Raises ScenarioError where the
     folder's config asks for what the lowering does not compute (scaled rotary angles).
@@ -136,6 +137,13 @@ def checkpoint_of(name: str, beside: Path | None, model: Model, seed: int) -> Ch
         if folder.is_dir() and any(folder.glob("*.safetensors")):
             _refuse_scaled_angles(folder)
             return SafetensorsCheckpoint(folder)
+        if folder.is_dir() and (files := sorted(folder.glob("*.gguf"))):
+            from device.gguf_file import GgufCheckpoint
+
+            if len(files) > 1:
+                raise ScenarioError([f"{folder}: {len(files)} GGUF files; one is due, in one piece"])
+            _refuse_scaled_angles(folder)
+            return GgufCheckpoint(files[0])
     return RandomCheckpoint(model, seed)
 
 
@@ -186,6 +194,8 @@ class Weights:
         key = (name, layer, width)
         if key not in self._kept:
             value = self._whole(name, "weight", layer).to(self.stored[like])
+            if width == "int4" and value.shape[1] % 2:
+                raise ScenarioError([f"{name}: INT4 lies in pairs, and its rows have {value.shape[1]} elements"])
             integers, scale = quantise_rows(value, INT8_MAX if width == "int8" else INT4_MAX)
             self._kept[key] = (integers if width == "int8" else pack_int4(integers)).to(self.device)
             self._scales[key] = scale.squeeze(-1).to(self.device)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
 
+from device.backends.cpu import Cpu
 from device.runner import Bound, check_events, rows_of
 from device.session import Session, chunks
+from device.weights import RandomCheckpoint
 from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.program import Batch, Block, Group, Op, Program
@@ -110,3 +115,40 @@ def test_sampling_by_top_k_and_top_p_is_seeded_and_stays_among_the_likely() -> N
     chosen = torch.tensor(first.tokens[0])
     likely = first.logits[0].topk(50, -1).indices
     assert (likely == chosen[:, None]).any(-1).all()
+
+
+class TwoStreams(Cpu):
+    """A CPU that pretends to have a second stream and notes what is issued where."""
+
+    streams = 2
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self._current = 0
+
+    @contextmanager
+    def stream(self, number: int) -> Iterator[None]:  # type: ignore[override]
+        self._current = number
+        yield
+        self._current = 0
+
+    def record(self) -> str:  # type: ignore[override]
+        self.notes.append(f"record on {self._current}")
+        return f"event of {self._current}"
+
+    def wait(self, event: object) -> None:
+        self.notes.append(f"{self._current} waits for {event}")
+
+
+def test_streams_wait_for_each_other_as_the_program_says() -> None:
+    made = plain(**ALL_FUSED, overlap__prefetch=True)
+    backend = TwoStreams()
+    at_work = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), options=REFERENCE)
+    at_work.prefill(prompts())
+    # Each layer: the fetches start behind the packed projection, and each later product waits for its own.
+    layer = [
+        "record on 0",
+        *["1 waits for event of 0", "record on 1"] * 3,
+        *["0 waits for event of 1"] * 3,
+    ]
+    assert backend.notes == layer * QWEN3.layers
