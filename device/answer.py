@@ -66,6 +66,9 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted)
     torch.set_num_threads(THREADS)
     ranks = scenario.engine.tensor_parallel_size
+    if (stages := scenario.engine.pipeline_parallel_size) > 1:
+        what = f"engine.pipeline_parallel_size: {stages} stages are predicted, but only one is measured; set it to 1"
+        raise ScenarioError([f"--backend {backend.name}: {what}"])
     if under_torchrun():
         group = joined(backend.collectives, ranks)
         found = task(group)

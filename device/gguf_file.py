@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from scenarios.errors import ScenarioError, printable
@@ -87,7 +88,8 @@ class GgufCheckpoint:
         field = self._reader.fields.get(key)
         if field is None and default is None:
             raise ScenarioError([f"{self.file}: no field {key}"])
-        return default if field is None else field.contents()
+        found = default if field is None else field.contents()
+        return float(str(np.float32(found))) if isinstance(found, float) else found  # 1e-06, held in 32 bits
 
 
 def gguf_name(name: str) -> str:

@@ -33,6 +33,10 @@ COLLECTIVE_TIMEOUT_S, RUN_TIMEOUT_S = 60.0, 570.0
 #: How long the parent looks for the reason when one rank reports an error: another may have died.
 GRACE_S = 2.0
 
+#: torch 2.13 has renamed these two; the torch of older NPU releases has the old names only.
+_ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 
 class Ranks:
     """The group of this process in torch.distributed. The calls are the plain ones of torch; sums come in place."""
@@ -46,12 +50,12 @@ class Ranks:
 
     def all_gather(self, x: torch.Tensor) -> torch.Tensor:
         out = x.new_empty((self.ranks * x.shape[0], *x.shape[1:]))
-        dist.all_gather_into_tensor(out, x)
+        _ALL_GATHER(out, x)
         return out.view(self.ranks, *x.shape)
 
     def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
         out = x.new_empty((x.shape[0] // self.ranks, *x.shape[1:]))
-        dist.reduce_scatter_tensor(out, x)
+        _REDUCE_SCATTER(out, x)
         return out
 
 

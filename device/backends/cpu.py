@@ -165,17 +165,22 @@ class Cpu:
         found: dict[str, str] = {}
         if program.graph != "eager" and compiler() is None:
             found["graph"] = "torch.compile captures a step, and there is no C++ compiler for it; set it to eager"
-        for op in (op for block in program.blocks for op in block.ops):
+        ops = [op for block in program.blocks for whole in block.ops for op in (whole.parts or (whole,))]
+        for op in ops:
             if op.kind in NEED_COMPILER and compiler() is None:
                 what = f"torch has no {op.kind} kernel for a CPU, and there is no C++ compiler to make one"
                 found[NEED_COMPILER[op.kind]] = f"{what}; set it to false"
             if op.kind == "prefetch":
                 found["overlap.prefetch"] = "torch brings no weight into a CPU's cache ahead; set it to false"
             elif op.stream:
-                found["overlap.streams"] = f"{op.name} wants stream {op.stream}, a CPU has one; set it to 1"
+                found["overlap"] = f"{op.name} wants stream {op.stream}, and a CPU has one"
             if any(t.format == "nz" for t in op.inputs):
                 found["weight_format"] = "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
-        return [f"optimizations.{switch}: {why}" for switch, why in found.items()]
+        unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)
+        return [
+            *(f"optimizations.{switch}: {why}" for switch, why in found.items()),
+            *(f"model: its {kind} has no operator on a CPU in this version" for kind in unknown),
+        ]
 
     def free_bytes(self) -> int:
         try:

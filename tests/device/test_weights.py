@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import gguf
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from device.backends.base import DTYPES
+from device.gguf_file import GgufCheckpoint, gguf_name
 from device.operators.quant import unpack_int4
 from device.weights import Checkpoint, RandomCheckpoint, SafetensorsCheckpoint, Weights, checkpoint_of
 from scenarios.errors import ScenarioError
@@ -110,9 +112,8 @@ def test_quantised_weights_are_within_half_a_step() -> None:
 # ---- a Hugging Face folder ----
 
 
-def folder(path: Path, model: Model, shards: int = 1, **config: object) -> Path:
-    """`model` with random weights as Hugging Face lays it out."""
-    source = RandomCheckpoint(model, 5)
+def names_of(model: Model) -> list[str]:
+    """The Hugging Face names of all tensors of `model`."""
     names = ["model.embed_tokens.weight", "model.norm.weight"]
     if not model.tied_embeddings:
         names.append("lm_head.weight")
@@ -123,6 +124,12 @@ def folder(path: Path, model: Model, shards: int = 1, **config: object) -> Path:
         names += [f"{at}.self_attn.{n}_proj.weight" for n in "qkvo"]
         names += [f"{at}.self_attn.{n}_proj.bias" for n in "qkv" if model.qkv_bias]
         names += [f"{at}.self_attn.{n}_norm.weight" for n in "qk" if model.qk_norm]
+    return names
+
+
+def folder(path: Path, model: Model, shards: int = 1, **config: object) -> Path:
+    """`model` with random weights as Hugging Face lays it out."""
+    source, names = RandomCheckpoint(model, 5), names_of(model)
     path.mkdir(exist_ok=True)
     fields = {
         "model_type": model.model_type, "hidden_size": model.hidden, "intermediate_size": model.intermediate,
@@ -183,3 +190,67 @@ def test_bad_folders_are_refused_in_one_line(tmp_path: Path) -> None:
     assert "gone.safetensors is not there" in refusal()
     folder(at, QWEN2, rope_scaling={"rope_type": "llama3"})
     assert "rope_scaling of type llama3 is not computed here" in refusal()
+
+
+# ---- a GGUF file ----
+
+
+def gguf_folder(path: Path, model: Model, architecture: str) -> Path:
+    """`model` with random weights as llama.cpp's converter writes it, in float32, and its config beside it."""
+    source = RandomCheckpoint(model, 5)
+    path.mkdir()
+    writer = gguf.GGUFWriter(path / "model.gguf", architecture)
+    writer.add_embedding_length(model.hidden)
+    writer.add_feed_forward_length(model.intermediate)
+    writer.add_block_count(model.layers)
+    writer.add_head_count(model.heads)
+    writer.add_head_count_kv(model.kv_heads)
+    writer.add_key_length(model.head_dim)
+    writer.add_context_length(model.max_position)
+    writer.add_layer_norm_rms_eps(model.norm_eps)
+    writer.add_rope_freq_base(model.rope_theta)
+    for name in names_of(model):
+        value = source.tensor(name)
+        if architecture == "llama" and (".q_proj." in name or ".k_proj." in name):
+            heads = model.heads if ".q_proj." in name else model.kv_heads
+            value = value.view(heads, 2, -1, model.hidden).transpose(1, 2).reshape(value.shape)
+        writer.add_tensor(gguf_name(name), value.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    (path / "config.json").write_text(json.dumps(GgufCheckpoint(path / "model.gguf").config()))
+    return path
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_gguf_file_gives_its_own_tokens(tmp_path: Path, family: str) -> None:
+    model = replace(FAMILIES[family], dtype="bf16")
+    at = gguf_folder(tmp_path / "model", model, family)
+    read = load_model(str(at))
+    assert replace(read, name=model.name, model_type=model.model_type) == model
+    runs = []
+    for checkpoint in (checkpoint_of(str(at), None, read, 0), RandomCheckpoint(model, 5)):
+        at_work = session(plain(), read)
+        at_work.weights.checkpoint = checkpoint
+        runs.append(at_work.prefill(prompts())[1])
+    assert torch.equal(runs[0], runs[1])
+
+
+def test_bad_gguf_files_are_refused_in_one_line(tmp_path: Path) -> None:
+    at = gguf_folder(tmp_path / "model", QWEN2, "qwen2")
+    file = at / "model.gguf"
+    found = GgufCheckpoint(file)
+    with pytest.raises(ScenarioError, match=r"no tensor blk\.9\.attn_q\.weight"):
+        found.tensor("model.layers.9.self_attn.q_proj.weight")
+    whole = file.read_bytes()
+    for damaged in (b"", b"GGUF", whole[:200], b"x" * 1000):
+        file.write_bytes(damaged)
+        with pytest.raises(ScenarioError) as caught:
+            GgufCheckpoint(file)
+        (line,) = caught.value.messages
+        assert "\n" not in line
+    file.write_bytes(whole)
+    (at / "second.gguf").write_bytes(whole)
+    with pytest.raises(ScenarioError, match="2 GGUF files; one is due"):
+        checkpoint_of(str(at), None, QWEN2, 0)
