@@ -26,5 +26,9 @@ class Predicted:
     ops_ns: Mapping[int, int]
 
 
-#: Measures the reported step of a scenario.
-Measure = Callable[[Loaded, Predicted], Measured]
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Measures the reported step of a scenario. device: the kind of device, as a hardware profile names it."""
+
+    device: str
+    run: Callable[[Loaded, Predicted], Measured]

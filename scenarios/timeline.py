@@ -7,7 +7,7 @@ names them, so that habits and tools carry over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Process = Literal["Python", "CANN", "Ascend Hardware", "AI CPU", "Device", "HBM", "Communication", "Overlap Analysis"]
@@ -72,6 +72,14 @@ class Timeline:
     def device_spans(self) -> tuple[Span, ...]:
         """Kernels on streams and on the AI CPU, in order of start."""
         return tuple(s for s in self.spans if s.process in COMPUTE)
+
+
+def on_device(timeline: Timeline, device: str) -> Timeline:
+    """`timeline` as that of a `device`: what is no NPU has lanes of its own, which nobody takes for Ascend's."""
+    if device == timeline.device:
+        return timeline
+    spans = tuple(replace(s, process="Device") if s.process in COMPUTE else s for s in timeline.spans)
+    return replace(timeline, spans=spans, device=device)
 
 
 def union_ns(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -10,8 +10,10 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.files.atomic import write_text
+from scenarios.loader import located
 from scenarios.measured import Measure
 from sim.answer import Answer, answer, kernel_args, predicted_of
+from sim.hardware.profile import hardware_names, load_hardware
 
 
 def answered(
@@ -22,10 +24,12 @@ def answered(
     measure: runs the step on a device too; the document gets a part `measured`, the trace a second set of lanes.
     """
     found = answer(scenario, sets)
+    if measure is not None:
+        _refuse_another_device(found, measure.device)
     _refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
     timelines, args = [found.prediction.timeline], [kernel_args(found.prediction)]
     if measure is not None:
-        measured = measure(found.loaded, predicted_of(found.prediction))
+        measured = measure.run(found.loaded, predicted_of(found.prediction))
         found.result["measured"] = measured.document
         timelines.append(measured.timeline)
         args.append({})
@@ -36,6 +40,16 @@ def answered(
     if json_file is not None:
         write_text(json_file, to_json(found.result))
     return found
+
+
+def _refuse_another_device(found: Answer, device: str) -> None:
+    """Raise ScenarioError where the prediction is of one kind of device and the measurement would be of another."""
+    hardware = found.prediction.case.hardware
+    if hardware.profile.device != device:
+        known = [n for n in hardware_names() if load_hardware(n).profile.device == device]
+        hint = f"; set it to {known[0]}" if known else ""
+        what = f"{hardware.name} is a profile for {hardware.profile.device}, and --backend measures {device}{hint}"
+        raise ScenarioError([f"{located(found.loaded, 'hardware')}: hardware: {what}"])
 
 
 def compared(a: str, b: str, sets: Sequence[str], json_file: Path | None) -> dict[str, Any]:

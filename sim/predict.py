@@ -12,7 +12,7 @@ from scenarios.build import build, effective_graph, problems_of
 from scenarios.model import Model
 from scenarios.program import Batch, Program
 from scenarios.schema import Scenario
-from scenarios.timeline import StepTime, Timeline, step_time
+from scenarios.timeline import StepTime, Timeline, on_device, step_time
 from sim import engine, ranks, recurrence
 from sim.hardware.profile import Hardware
 from sim.host import Conditions, host_costs_ns, make_plan
@@ -106,7 +106,7 @@ def predict(case: Case) -> Prediction:
     program = program_of(case.scenario, case.model, batch)
     plans = plans_of(case, batch)
     played = engine.times_of_ranks(plans)
-    spans = timeline(plans[0], played[0])
+    spans = on_device(timeline(plans[0], played[0]), case.hardware.profile.device.upper())
     return Prediction(
         case=case,
         batch=batch,

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.measured import Measure
 
 if TYPE_CHECKING:
     from device.backends.base import Backend
-    from scenarios.measured import Measure
 
 
 def _cpu() -> Backend:
@@ -49,4 +49,4 @@ def measure_on(name: str) -> Measure:
     backend = choose(name)
     from device.answer import measured
 
-    return partial(measured, backend)
+    return Measure(name, partial(measured, backend))

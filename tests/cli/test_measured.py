@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -69,10 +70,11 @@ def test_the_measured_step_adds_up_and_says_where_it_was_measured(made: dict[str
 
 def test_the_trace_holds_both_as_neighbours(made: dict[str, Any]) -> None:
     predicted, measured = made["trace"]
-    assert (predicted.label, predicted.device) == ("SIMULATED", "NPU")
+    assert (predicted.label, predicted.device) == ("SIMULATED", "CPU")
     assert (measured.label, measured.device) == ("MEASURED", "CPU")
     assert [s.index for s in measured.spans] == list(range(len(measured.spans)))
     assert {s.process for s in measured.spans} == {"Device"}  # a CPU's spans never look like Ascend's
+    assert {s.process for s in predicted.device_spans} == {"Device"}
     by_index = {s.index: s.kind for s in predicted.device_spans}
     assert {s.index: s.kind for s in measured.spans} == by_index
 
@@ -107,6 +109,14 @@ def test_what_does_not_fit_is_refused_before_it_is_tried(
     assert (done.status, done.out) == (2, "")
     (line,) = done.problems
     assert line.startswith("--backend cpu: out of memory: weights of 0.01 GiB and a KV cache of 0.00 GiB")
+
+
+def test_a_prediction_for_ascend_is_not_laid_beside_a_cpu(whatif: Callable[..., Any]) -> None:
+    done = whatif("run", "qwen3_0_6b_decode", "--backend", "cpu")
+    (line,) = done.problems
+    assert (done.status, done.out) == (2, "")
+    said = "is a profile for npu, and --backend measures cpu; set it to cpu"
+    assert re.fullmatch(rf".*qwen3_0_6b_decode\.yaml:\d+:\d+: hardware: \w+ {said}", line)
 
 
 def test_an_allocation_that_fails_is_one_line(whatif: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,11 @@ import torch
 
 from device.backends import choose
 from device.backends.cpu import NEED_COMPILER, compiler
+from device.document import document
+from device.host_inputs import Requests
+from device.measure import measure
 from device.session import Options
+from scenarios.measured import Predicted
 from tests.device.making import ALL_FUSED, QWEN3, WIDE_REFERENCE, plain, prompts, run, session
 
 pytestmark = [
@@ -53,5 +57,11 @@ def test_a_captured_step_gives_the_same_tokens_and_is_captured_once(graph: str) 
     assert captures == [{"aclgraph": 3, "ge_graph": 5}[graph]] * 4
     (bound,) = [b for batch, b in at_work._bound.items() if batch.phase == "decode" and batch.groups[0].context == 43]
     assert [call.issued.index for unit in bound.units for call in unit.calls] == list(range(len(bound.program)))
+    last = Requests((0, 1, 2), (43, 43, 36), ((1,),) * 3)
+    made = document(
+        measure(*at_work.prepared("decode", last), repeats=1), Predicted(1, dict.fromkeys(range(999), 1000))
+    )
+    assert sum(op["ops"] for op in made["ops"]) == len(bound.program)
+    assert [op["predicted_us"] for op in made["ops"]] == [op["ops"] for op in made["ops"]]
     alone = {unit.issued.op.kind for unit in bound.units if len(unit.calls) == 1 and unit.form != "compiled"}
     assert "attention" in alone  # its lengths grow: it is never inside
