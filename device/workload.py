@@ -12,8 +12,12 @@ from scenarios.serving.kv_cache import PagedCache, shared_blocks
 
 
 def reported_step(session: Session) -> tuple[Phase, Requests]:
-    """The requests of the scenario's reported step, with what is before them already in the cache."""
+    """The requests of the scenario's reported step, with what is before them already in the cache.
+
+    Raises ScenarioError with all that the backend lacks for that step.
+    """
     batch = reported_batch(session.scenario)
+    session.bound(batch)
     alike = [(group.query, group.context) for group in batch.groups for _ in range(group.count)]
     prompts = seeded_prompts(session.scenario, session.model.vocab, [q + c for q, c in alike])
     common = _common_tokens(session.scenario, len(prompts))

@@ -12,6 +12,7 @@ from device.backends.cpu import Cpu
 from device.runner import Bound, check_events, rows_of
 from device.session import Session, chunks
 from device.weights import RandomCheckpoint
+from device.workload import reported_step
 from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.program import Batch, Block, Group, Op, Program
@@ -104,8 +105,11 @@ def test_without_a_compiler_fusions_that_torch_lacks_are_refused(monkeypatch: py
     monkeypatch.setattr("device.backends.cpu.compiler", lambda: None)
     with pytest.raises(ScenarioError) as caught:
         session(plain(**ALL_FUSED)).prefill(prompts())
-    switches = sorted(message.split(": ")[1] for message in caught.value.messages)
-    assert switches == [f"optimizations.fusion.{name}" for name in ("add_rms_norm", "rope", "swiglu")]
+    lacking = [f"optimizations.fusion.{name}" for name in ("add_rms_norm", "rope", "swiglu")]
+    assert sorted(message.split(": ")[1] for message in caught.value.messages) == lacking
+    with pytest.raises(ScenarioError) as caught:  # a graph too, although the prefill before it is eager
+        reported_step(session(plain(**ALL_FUSED, graph="ge_graph")))
+    assert sorted(message.split(": ")[1] for message in caught.value.messages) == [*lacking, "optimizations.graph"]
 
 
 def test_sampling_by_top_k_and_top_p_is_seeded_and_stays_among_the_likely() -> None:
