@@ -25,6 +25,9 @@ from scenarios.program import Group as Alike
 from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 
+#: Programs that a session keeps ready.
+MOST_BOUND = 64
+
 Phase = Literal["prefill", "decode", "mixed"]
 Prompts = Sequence[Sequence[int]]
 
@@ -62,12 +65,14 @@ class Session:
         self.captures: dict[object, Any] = {}
 
     def bound(self, batch: Batch) -> Bound:
-        """The Program of one step, ready to run; remembered."""
+        """The Program of one step, ready to run; the last ones are remembered."""
         if batch not in self._bound:
             program = build(self.scenario, self.shard, batch)
             lacking = [] if self.options.choice else self.backend.lacks(program)
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
+            while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token
+                del self._bound[next(iter(self._bound))]
             self._bound[batch] = Bound(
                 program, self.backend, self.weights, self.cache, self.act, self.options.choice, self.captures
             )  # fmt: skip
@@ -177,6 +182,7 @@ def calibrated(session: Session, prompts: Prompts) -> Session:
     optimizations = session.scenario.optimizations.model_copy(update={"kv": kv, "fusion": fusion})
     plain = session.scenario.model_copy(update={"optimizations": optimizations})
     run = Session(plain, session.model, session.backend, session.checkpoint, session.place.group, session.options)
+    run.weights = session.weights
     run.prefill(prompts)
     session.cache.set_channel_scales(run.cache.tensors["k_cache"], run.cache.tensors["v_cache"])
     return session
