@@ -49,10 +49,11 @@ class Task:
             phase, requests = reported_step(session)
             bound, step = session.prepared(phase, requests)
             found = measure(bound, step)
-        except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
+        except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
+            what = what_failed(error)
+            if what is None:
                 raise
-            raise ScenarioError([f"--backend {self.backend}: out of memory: {_first_line(error)}"]) from None
+            raise ScenarioError([f"--backend {self.backend}: {what}"]) from None
         return Measured(document(found, self.predicted), found.timeline)
 
 
@@ -80,10 +81,12 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     return on_ranks(task, ranks, backend.collectives)[0]
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether `error` says that an allocation failed; torch on a CPU has no type for it."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
-
-
-def _first_line(error: BaseException) -> str:
-    return printable(str(error).partition("\n")[0], 200)
+def what_failed(error: BaseException) -> str | None:
+    """What the machine could not do, in one line; None where `error` is a fault of this program."""
+    lines = [printable(line.strip(), 200) for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error):
+        return f"out of memory: {lines[0] if lines else 'take a smaller model, batch or length'}"
+    if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+        why = next((line for line in lines if "Error" in line), lines[0] if lines else "no reason given")
+        return f"torch.compile failed ({why}): check the C++ compiler, or set graph to eager and these fusions to false"
+    return None

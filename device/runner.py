@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -118,28 +119,35 @@ class Bound:
         """Issue every op once, in order, on its stream."""
         events: dict[str, object] = {}
         for unit in self.units:
-            op = unit.issued.op
-            if self.backend.streams == 1:
+            with self._in_turn(unit.issued.op, events):
                 unit.put(unit.compute(unit.inputs(step), step), step.values)
-                continue
-            with self.backend.stream(op.stream):
-                for name in op.waits:
-                    self.backend.wait(events[name])
-                unit.put(unit.compute(unit.inputs(step), step), step.values)
-                for name in op.records:
-                    events[name] = self.backend.record()
 
     def run_marked(self, step: Step) -> list[tuple[object, object]]:
-        """As `run` on one stream, with a mark before and after each unit; reading operands is the host's time, between
-        the marks."""
+        """As `run`, with a mark before and after each unit; reading operands is the host's time, between the marks."""
         mark, marks = self.backend.mark, []
+        events: dict[str, object] = {}
         for unit in self.units:
             inputs = unit.inputs(step)
-            start = mark()
-            outputs = unit.compute(inputs, step)
-            marks.append((start, mark()))
+            with self._in_turn(unit.issued.op, events):
+                start = mark()
+                outputs = unit.compute(inputs, step)
+                marks.append((start, mark()))
             unit.put(outputs, step.values)
         return marks
+
+    def _in_turn(self, op: Op, events: dict[str, object]) -> AbstractContextManager[None]:
+        """What is issued inside goes to the op's stream, behind the events that it waits for. One stream is in turn by
+        itself."""
+        return nullcontext() if self.backend.streams == 1 else self._ordered(op, events)
+
+    @contextmanager
+    def _ordered(self, op: Op, events: dict[str, object]) -> Iterator[None]:
+        with self.backend.stream(op.stream):
+            for name in op.waits:
+                self.backend.wait(events[name])
+            yield
+            for name in op.records:
+                events[name] = self.backend.record()
 
     def _call(self, issued: Issued) -> Call:
         op = issued.op

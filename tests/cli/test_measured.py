@@ -131,6 +131,18 @@ def test_an_allocation_that_fails_is_one_line(whatif: Callable[..., Any], monkey
     assert (done.status, done.out, done.problems) == (2, "", [expected])
 
 
+@pytest.mark.slow
+def test_a_compiler_that_fails_is_one_line(process: Callable[..., Any], tmp_path: Path, root: Path) -> None:
+    environment = {"CXX": "/bin/false", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    swiglu = ("--set", "optimizations.fusion.swiglu=true")
+    done = process("run", root / TINY, "--backend", "cpu", *SMALL, *swiglu, env=environment)
+    (line,) = done.stderr.decode().splitlines()
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert re.match(
+        r"--backend cpu: torch\.compile failed \(.*\): check the C\+\+ compiler, or set graph to eager", line
+    )
+
+
 def test_what_the_cpu_lacks_is_refused_by_name(whatif: Callable[..., Any]) -> None:
     done = whatif("run", TINY, "--backend", "cpu", "--set", "optimizations.weight_format=nz", *SMALL)
     assert done.status == 2
