@@ -50,18 +50,26 @@ def list_(
 def run(
     scenario: ScenarioFile,
     sets: Sets = None,
-    backend: Annotated[str, typer.Option(help="Who answers: sim predicts.")] = "sim",
+    backend: Annotated[
+        str, typer.Option(help="Who answers: sim predicts; cpu also runs the step and lays both side by side.")
+    ] = "sim",
     json: JsonOut = None,
     trace: TraceOut = None,
 ) -> None:
-    """Predict one scenario: step time, bottleneck, gains, memory."""
+    """Predict one scenario: step time, bottleneck, gains, memory. With a device as backend, measure it too."""
     from sim import outputs
     from sim.report import terminal
+    from sim.report.measured import print_measured
     from sim.report.run import print_run
 
-    outputs.require_backend(backend)
-    found = outputs.answered(scenario, sets or [], json, trace)
-    terminal.show(lambda console: print_run(console, found.result))
+    if backend == "sim":
+        found = outputs.answered(scenario, sets or [], json, trace)
+        terminal.show(lambda console: print_run(console, found.result))
+        return
+    from device.backends import measure_on
+
+    found = outputs.answered(scenario, sets or [], json, trace, measure_on(backend))
+    terminal.show(lambda console: print_measured(console, found.result))
 
 
 @app.command()

@@ -7,10 +7,12 @@ names them, so that habits and tools carry over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-Process = Literal["Python", "CANN", "Ascend Hardware", "AI CPU", "HBM", "Communication", "Overlap Analysis"]
+Process = Literal["Python", "CANN", "Ascend Hardware", "AI CPU", "Device", "HBM", "Communication", "Overlap Analysis"]
+#: Lanes of kernels: an NPU's streams and AI CPU, and the streams of a device that is no NPU.
+COMPUTE: tuple[Process, ...] = ("Ascend Hardware", "AI CPU", "Device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +56,30 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Spans of one step of one rank, and the step's own begin and end (the host's first call to the next step's)."""
+    """Spans of one step of one rank, and the step's own begin and end (the host's first call to the next step's).
+
+    device: what kind of device the rank has, NPU, CPU or CUDA.
+    """
 
     spans: tuple[Span, ...]
     start_ns: int
     end_ns: int
     label: Literal["SIMULATED", "MEASURED"] = "SIMULATED"
     rank: int = 0
+    device: str = "NPU"
 
     @property
     def device_spans(self) -> tuple[Span, ...]:
         """Kernels on streams and on the AI CPU, in order of start."""
-        return tuple(s for s in self.spans if s.process in ("Ascend Hardware", "AI CPU"))
+        return tuple(s for s in self.spans if s.process in COMPUTE)
+
+
+def on_device(timeline: Timeline, device: str) -> Timeline:
+    """`timeline` as that of a `device`: what is no NPU has lanes of its own, which nobody takes for Ascend's."""
+    if device == timeline.device:
+        return timeline
+    spans = tuple(replace(s, process="Device") if s.process in COMPUTE else s for s in timeline.spans)
+    return replace(timeline, spans=spans, device=device)
 
 
 def union_ns(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -105,7 +119,7 @@ def step_time(timeline: Timeline) -> StepTime:
     Computing is the union of kernels on cube, vector and AI CPU; communication the union of collectives; what both
     cover is overlapped; free is what neither covers between the step's begin and end (torch_npu's definition).
     """
-    computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process in ("Ascend Hardware", "AI CPU"))
+    computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process in COMPUTE)
     communication = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication")
     wait = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.kind == "wait")
     total = timeline.end_ns - timeline.start_ns

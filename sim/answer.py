@@ -12,7 +12,9 @@ from scenarios.hf_config import load_model
 from scenarios.loader import Loaded, folder_of, load_scenario, located
 from scenarios.lowering.parallel import shard
 from scenarios.lowering.stages import split_depth
+from scenarios.measured import Predicted
 from scenarios.model import Model
+from scenarios.timeline import COMPUTE
 from sim.explain import advise, diagnose
 from sim.gains import gains_of
 from sim.hardware.profile import HardwareError, load_hardware
@@ -80,6 +82,15 @@ def case_of(loaded: Loaded) -> Case:
     if found:
         raise ScenarioError([f"{located(loaded, where)}: {where}: {what}" for where, what in found])
     return case
+
+
+def predicted_of(prediction: Prediction) -> Predicted:
+    """The times of the reported step and of each of its ops; an op's waiting for ranks left out."""
+    times: dict[int, int] = {}
+    for span in prediction.timeline.spans:
+        if span.index >= 0 and span.kind != "wait" and span.process in (*COMPUTE, "Communication"):
+            times[span.index] = times.get(span.index, 0) + span.duration_ns
+    return Predicted(prediction.step.total_ns, times)
 
 
 def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float]]:

@@ -10,6 +10,7 @@ from scenarios.lowering.stages import stage_model
 from scenarios.model import Model
 from scenarios.program import DTYPE_BITS
 from scenarios.schema import KvCache, Scenario
+from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of, shared_blocks
 from sim.hardware.profile import Hardware
 
 GIB = 1 << 30
@@ -82,8 +83,8 @@ def reserved_tokens(scenario: Scenario, kv: KvCache) -> tuple[int, int]:
     used = scenario.request_tokens
     shared = 0
     if kv.prefix_sharing:
-        shared = kv.shared_prefix_tokens - kv.shared_prefix_tokens % kv.block_size  # only whole blocks can be shared
-    return -(-(used - shared) // kv.block_size) * kv.block_size, shared
+        shared = shared_blocks(kv.shared_prefix_tokens, kv.block_size) * kv.block_size
+    return blocks_of(used - shared, kv.block_size) * kv.block_size, shared
 
 
 def weight_bytes(scenario: Scenario, model: Model) -> int:
@@ -185,8 +186,11 @@ def _capacity(scenario: Scenario, model: Model, kv: KvCache, room: int) -> KvCap
     dtype = "int8" if kv.dtype == "int8" else activation_dtype(scenario, model)
     per_token = kv_bytes_per_token(scenario, model, dtype)
     tokens = room // per_token
-    if kv.layout == "paged":
-        tokens -= tokens % kv.block_size
     per_request, shared = reserved_tokens(scenario, kv)
-    requests = max(0, tokens - shared) // per_request if per_request else tokens
+    if kv.layout == "paged":
+        blocks = tokens // kv.block_size
+        tokens = blocks * kv.block_size
+        requests = PagedCache.most_requests(blocks, kv.block_size, scenario.request_tokens, shared)
+    else:
+        requests = ContiguousCache.most_requests(tokens, per_request)
     return KvCapacity(kv.layout, dtype, per_token, tokens, per_request, requests)

@@ -10,28 +10,46 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.files.atomic import write_text
-from sim.answer import Answer, answer, kernel_args
-
-BACKENDS = ("sim",)
-
-
-def require_backend(name: str) -> None:
-    """Raise ScenarioError where `name` is no backend of this version."""
-    if name not in BACKENDS:
-        raise ScenarioError([f"--backend: {quoted(name)} is not available; this version has: {', '.join(BACKENDS)}"])
+from scenarios.loader import located
+from scenarios.measured import Measure
+from sim.answer import Answer, answer, kernel_args, predicted_of
+from sim.hardware.profile import hardware_names, load_hardware
 
 
-def answered(scenario: str, sets: Sequence[str], json_file: Path | None, trace_file: Path | None) -> Answer:
-    """The answer for a scenario, written to the files asked for."""
+def answered(
+    scenario: str, sets: Sequence[str], json_file: Path | None, trace_file: Path | None, measure: Measure | None = None
+) -> Answer:
+    """The answer for a scenario, written to the files asked for.
+
+    measure: runs the step on a device too; the document gets a part `measured`, the trace a second set of lanes.
+    """
     found = answer(scenario, sets)
+    if measure is not None:
+        _refuse_another_device(found, measure.device)
     _refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
+    timelines, args = [found.prediction.timeline], [kernel_args(found.prediction)]
+    if measure is not None:
+        measured = measure.run(found.loaded, predicted_of(found.prediction))
+        found.result["measured"] = measured.document
+        timelines.append(measured.timeline)
+        args.append({})
     if trace_file is not None:
         from scenarios.trace import write_trace
 
-        write_trace(trace_file, found.prediction.timeline, kernel_args(found.prediction))
+        write_trace(trace_file, timelines, args)
     if json_file is not None:
         write_text(json_file, to_json(found.result))
     return found
+
+
+def _refuse_another_device(found: Answer, device: str) -> None:
+    """Raise ScenarioError where the prediction is of one kind of device and the measurement would be of another."""
+    hardware = found.prediction.case.hardware
+    if hardware.profile.device != device:
+        known = [n for n in hardware_names() if load_hardware(n).profile.device == device]
+        hint = f"; set it to {known[0]}" if known else ""
+        what = f"{hardware.name} is a profile for {hardware.profile.device}, and --backend measures {device}{hint}"
+        raise ScenarioError([f"{located(found.loaded, 'hardware')}: hardware: {what}"])
 
 
 def compared(a: str, b: str, sets: Sequence[str], json_file: Path | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from scenarios.build import build, effective_graph, problems_of
 from scenarios.model import Model
 from scenarios.program import Batch, Program
 from scenarios.schema import Scenario
-from scenarios.timeline import StepTime, Timeline, step_time
+from scenarios.timeline import StepTime, Timeline, on_device, step_time
 from sim import engine, ranks, recurrence
 from sim.collective.topology import levels_of
 from sim.hardware.profile import Hardware
@@ -105,14 +105,15 @@ def predict(case: Case) -> Prediction:
     refuse_overflow(case, memory)
     batch = reported_batch(case.scenario)
     it = _shown(case, batch)
+    played = on_device(it.timeline, case.hardware.profile.device.upper())
     return Prediction(
         case=case,
         batch=batch,
         graph=effective_graph(case.scenario, in_flight(case, batch)[0])[0],
         program=it.program,
         plan=it.plan,
-        timeline=it.timeline,
-        step=step_time(it.timeline),
+        timeline=played,
+        step=step_time(played),
         waits_ns=it.waits_ns,
         exposure=exposure_of(case, batch),
         metrics=_metrics(case, memory),

@@ -107,7 +107,7 @@ def test_imports_are_found_in_every_form(source: str, found: list[tuple[int, str
     assert list(imported_modules(source)) == found
 
 
-@pytest.mark.parametrize("module", ["scenarios", "sim", "device", "cli"])
+@pytest.mark.parametrize("module", ["scenarios", "sim", "device", "device.backends", "cli"])
 def test_importing_asks_for_nothing_heavy(module: str, root: Path) -> None:
     assert heavy_imports(f"import {module}", root) == []
 

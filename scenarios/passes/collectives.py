@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from scenarios.batches import reported_batch
-from scenarios.passes.base import Context, Pass, in_block, replace_runs
+from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 from scenarios.passes.prefetch import PRODUCTS
 from scenarios.pieces import row_pieces
 from scenarios.program import Attr, Op, Program, Tensor
@@ -27,7 +27,7 @@ def fuse_all_reduce(program: Program, _: Context) -> Program:
             ops = replace_runs(ops, (kind, "all_reduce"), _fuse)
         return ops
 
-    return in_block(program, "layers", "fusion.matmul_all_reduce", rewrite)
+    return in_layers(program, "fusion.matmul_all_reduce", rewrite)
 
 
 def _fuse(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
@@ -68,7 +68,7 @@ def cut_collectives(program: Program, context: Context) -> Program:
     def scattered(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         return tuple(part for op in ops for part in _own_share(op, pieces, ranks))
 
-    program = in_block(program, "layers", "overlap.comm_chunks", rewrite)
+    program = in_layers(program, "overlap.comm_chunks", rewrite)
     if not any(op.kind == "reduce_scatter" for op in program.block("embed").ops):
         return program
     blocks = tuple(replace(b, ops=scattered(b.ops)) if b.name != "sample" else b for b in program.blocks)

@@ -124,14 +124,15 @@ def fuse_qkv_norm_rope_cache(program: Program, context: Context) -> Program:
         tokens = qkv_proj.inputs[0].shape[0]
         qkv = Tensor("qkv", (tokens, qkv_proj.inputs[1].shape[0]), context.act)
         rope = next(op for op in between if op.kind == "rope")
-        gammas = tuple(op.inputs[1] for op in between if op.kind == "rms_norm")
+        norms = [op for op in between if op.kind == "rms_norm"]
+        gammas = tuple(op.inputs[1] for op in norms)
         writes = [op for op in between if op.kind == "kv_cache_write"]
         pools = tuple(t for op in writes for t in op.inputs if t.role == "kv_cache")
         slots = writes[0].inputs[-1]
         scales = tuple(t for op in between if op.kind == "static_quant" for t in op.inputs[1:])
         fused = Op(
             "qkv_norm_rope_cache", "qkv_norm_rope_cache",
-            (qkv, *gammas, *rope.inputs[2:], *scales, slots, *pools), (rope.out, *pools),
+            (qkv, *gammas, *rope.inputs[2:], *scales, slots, *pools), (rope.out, *pools), norms[0].attrs,
         )  # fmt: skip
         return (*ops[:start], replace(qkv_proj, outputs=(qkv,)), fused, *ops[end:])
 

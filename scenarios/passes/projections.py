@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
 from scenarios.program import Op, Program, Tensor
@@ -21,6 +22,16 @@ def _packed(run: tuple[Op, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...],
     return x, tuple(packed), width
 
 
+def _cut(packed: str, parts: tuple[Tensor, ...]) -> tuple[Op, ...]:
+    """One slice for each of `parts`, which lie side by side in the last dimension of `packed`."""
+    ends = accumulate(part.shape[-1] for part in parts)
+    return tuple(
+        Op("slice", f"slice_{out.name}", (Tensor(packed, out.shape, out.dtype),), (out,),
+           (("start", end - out.shape[-1]),))
+        for out, end in zip(parts, ends, strict=True)
+    )  # fmt: skip
+
+
 def pack_qkv(program: Program, _: Context) -> Program:
     """Three projections of grouped-query attention, or the two low-rank ones of MLA."""
 
@@ -34,9 +45,8 @@ def pack_qkv(program: Program, _: Context) -> Program:
         if tokens == 1:
             # Slices of one row are contiguous: q, k and v are views, no kernel is needed.
             return (Op("matmul", "qkv_proj", (x, *weights), outs),)
-        packed = Tensor("qkv", (tokens, width), x.dtype)
-        slices = tuple(Op("slice", f"slice_{out.name}", (Tensor("qkv", out.shape, out.dtype),), (out,)) for out in outs)
-        return (Op("matmul", "qkv_proj", (x, *weights), (packed,)), *slices)
+        qkv = Tensor("qkv", (tokens, width), x.dtype)
+        return (Op("matmul", "qkv_proj", (x, *weights), (qkv,)), *_cut("qkv", outs))
 
     def low_rank(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         """The parts of kv_a are cut from a product in any case; the query's part is one more."""
@@ -75,10 +85,8 @@ def pack_gate_up(program: Program, _: Context) -> Program:
         x, weights, width = found
         name = f"{prefix}gate_up"
         packed = Tensor(name, (x.shape[0], width), x.dtype)
-        slices = tuple(
-            Op("slice", f"slice_{op.out.name}", (Tensor(name, op.out.shape, x.dtype),), (op.out,)) for op in (gate, up)
-        )
-        return (replace(gate, name=f"{name}_proj", inputs=(x, *weights), outputs=(packed,)), *slices, silu)
+        cut = _cut(name, (gate.out, up.out))
+        return (replace(gate, name=f"{name}_proj", inputs=(x, *weights), outputs=(packed,)), *cut, silu)
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         ops = replace_runs(ops, ("matmul", "matmul", "silu"), make)

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scenarios.timeline import Span, Timeline, union_ns
+from scenarios.timeline import COMPUTE, Span, Timeline, union_ns
 
 Value = str | int | float
 
@@ -28,10 +28,9 @@ KernelArgs = Mapping[int, Mapping[str, Value]]
 
 #: Process names and sort indices of torch_npu.
 LAYERS: dict[str, int] = {
-    "Python": 0, "CANN": 7, "Ascend Hardware": 13, "Communication": 15, "HBM": 17, "Overlap Analysis": 23,
+    "Python": 0, "CANN": 7, "Ascend Hardware": 13, "Device": 14, "Communication": 15, "HBM": 17, "Overlap Analysis": 23,
 }  # fmt: skip
 HOST = ("Python", "CANN")
-COMPUTE = ("Ascend Hardware", "AI CPU")
 OVERLAP_THREADS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
 
 #: The step itself, on the first thread of Python; msprof-analyze looks for this name.
@@ -50,6 +49,7 @@ MAX_NS = 2**51
 Intervals = list[tuple[int, int]]
 
 _INSIGHT_NAME = re.compile(r"(trace_view|trace|msprof(_slice)?(_[0-9]{1,15}){1,4})\.json")
+_DEVICE = re.compile(r"[A-Z]{1,8}")
 _DIGITS = re.compile(r"([0-9]+)")
 
 
@@ -142,6 +142,8 @@ def check(timeline: Timeline) -> None:
     """Raise ValueError where `timeline` could not be drawn or read back."""
     if timeline.rank < 0:
         raise ValueError(f"rank {timeline.rank} is negative")
+    if not _DEVICE.fullmatch(timeline.device):
+        raise ValueError(f"device {timeline.device!r} is not one word of up to 8 capitals")
     if not 0 <= timeline.start_ns <= timeline.end_ns < MAX_NS:
         raise ValueError(f"the step lasts from {timeline.start_ns} to {timeline.end_ns} ns")
     count = len(timeline.spans)

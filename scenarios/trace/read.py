@@ -20,7 +20,7 @@ from scenarios.trace.layout import HOST, MAX_NS, SPAN_ARG, STEP_NAME, STEP_TID, 
 MAX_TRACE_BYTES = 512 * 2**20
 
 _TS = re.compile(r"([0-9]{1,16})\.([0-9]{3})")
-_LABELS = re.compile(r"NPU ([0-9]{1,9}) (SIMULATED|MEASURED)")
+_LABELS = re.compile(r"([A-Z]{1,8}) ([0-9]{1,9}) (SIMULATED|MEASURED)")
 _PROCESSES = frozenset(get_args(Process))
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class _Slot:
     processes: dict[int, str] = field(default_factory=dict)
     threads: dict[tuple[int, int], str] = field(default_factory=dict)
     spans: dict[int, Span] = field(default_factory=dict)
-    rank_and_label: tuple[int, str] | None = None
+    label: tuple[str, int, str] | None = None  # device, rank, SIMULATED or MEASURED
     step: tuple[int, int] | None = None
 
     def name(self, pid: int, event: dict[str, Any], where: str) -> None:
@@ -128,7 +128,7 @@ class _Slot:
         elif what == "thread_name":
             self.threads[pid, _get(event, "tid", int, where)] = _get(args, "name", str, where)
         elif what == "process_labels" and (found := _LABELS.fullmatch(_get(args, "labels", str, where))):
-            self.rank_and_label = int(found[1]), found[2]
+            self.label = found[1], int(found[2]), found[3]
 
     def slice(self, pid: int, event: dict[str, Any], where: str) -> None:
         """Take in an X event."""
@@ -169,17 +169,18 @@ class _Slot:
 
     def timeline(self, first: int) -> Timeline:
         """The timeline; `first` counts the spans of those before it, from which the file counts the launchers on."""
-        if self.step is None or self.rank_and_label is None:
+        if self.step is None or self.label is None:
             _fail(self.where, f"has no {STEP_NAME} or no label: the trace is not one of this tool")
         if sorted(self.spans) != list(range(len(self.spans))):
             _fail(self.where, f"lacks some of its {len(self.spans)} spans")
-        rank, label = self.rank_and_label
+        device, rank, label = self.label
         return Timeline(
             spans=tuple(self._launched(self.spans[i], first) for i in range(len(self.spans))),
             start_ns=self.step[0],
             end_ns=self.step[1],
             label="MEASURED" if label == "MEASURED" else "SIMULATED",
             rank=rank,
+            device=device,
         )
 
     def _launched(self, span: Span, first: int) -> Span:

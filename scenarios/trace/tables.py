@@ -7,8 +7,8 @@ import io
 import re
 from collections.abc import Iterable
 
-from scenarios.timeline import Span, Timeline, step_time
-from scenarios.trace.layout import COMPUTE, KernelArgs, Value, check, lanes_of, merged_args, us
+from scenarios.timeline import COMPUTE, Span, Timeline, step_time
+from scenarios.trace.layout import KernelArgs, Value, check, lanes_of, merged_args, us
 
 STEP_COLUMNS = (
     "Device_id", "Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Communication", "Free", "Stage",

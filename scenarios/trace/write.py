@@ -11,13 +11,12 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from scenarios.files.atomic import write_text
-from scenarios.timeline import Span, Timeline
+from scenarios.timeline import COMPUTE, Span, Timeline
 from scenarios.trace.layout import (
-    COMPUTE,
     HOST,
     LAYERS,
     OVERLAP_THREADS,
@@ -38,30 +37,38 @@ _STREAM = re.compile(r"Stream ([0-9]{1,9})")
 
 
 def write_trace(
-    path: str | os.PathLike[str], timelines: Timeline | Iterable[Timeline], kernel_args: KernelArgs | None = None
+    path: str | os.PathLike[str],
+    timelines: Timeline | Iterable[Timeline],
+    kernel_args: KernelArgs | Sequence[KernelArgs] | None = None,
 ) -> None:
     """Write the trace to `path`, whole or not at all. Raises OutputError, and ValueError as `trace_events`."""
     write_text(path, trace_text(timelines, kernel_args))
 
 
-def trace_text(timelines: Timeline | Iterable[Timeline], kernel_args: KernelArgs | None = None) -> str:
+def trace_text(
+    timelines: Timeline | Iterable[Timeline], kernel_args: KernelArgs | Sequence[KernelArgs] | None = None
+) -> str:
     """The whole trace file. Raises ValueError as `trace_events`."""
     return "[\n" + ",\n".join(trace_events(timelines, kernel_args)) + "\n]\n"
 
 
-def trace_events(timelines: Timeline | Iterable[Timeline], kernel_args: KernelArgs | None = None) -> Iterator[str]:
+def trace_events(
+    timelines: Timeline | Iterable[Timeline], kernel_args: KernelArgs | Sequence[KernelArgs] | None = None
+) -> Iterator[str]:
     """The events of a trace as JSON texts; the same timelines always give the same texts.
 
     Several timelines (ranks, or a prediction and its measurement) get a set of processes each. `kernel_args` adds
-    arguments to the device spans of an index; those that the span itself has win. "Overlap Analysis" and, where
-    `hbm_bytes` is known, the HBM counter are computed here. Raises ValueError for a timeline that has no trace: times
-    before 0, an end before its start, a name of the writer's own among the arguments, a number that JSON has not.
+    arguments to the device spans of an index, a sequence to those of each timeline; those that the span itself has
+    win. "Overlap Analysis" and, where `hbm_bytes` is known, the HBM counter are computed here. Raises ValueError for a
+    timeline that has no trace: times before 0, an end before its start, a name of the writer's own among the
+    arguments, a number that JSON has not.
     """
     texts = _Texts()
     spans_before = 0
     for slot, timeline in enumerate((timelines,) if isinstance(timelines, Timeline) else timelines):
         check(timeline)
-        yield from _Writer(timeline, slot, spans_before, kernel_args or {}, texts).events()
+        args = kernel_args[slot] if isinstance(kernel_args, Sequence) else kernel_args
+        yield from _Writer(timeline, slot, spans_before, args or {}, texts).events()
         spans_before += len(timeline.spans)
 
 
@@ -127,7 +134,7 @@ class _Writer:
         """What processes and threads are called, and their order from top to bottom."""
         for process in sorted(self.threads, key=LAYERS.__getitem__):
             pid = self.pid(process)
-            where = "CPU" if process in HOST else f"NPU {self.timeline.rank}"
+            where = "CPU" if process in HOST else f"{self.timeline.device} {self.timeline.rank}"
             yield _name("process_name", pid, 0, f'"name": "{process}"')
             yield _name("process_labels", pid, 0, f'"labels": "{where} {self.timeline.label}"')
             yield _name("process_sort_index", pid, 0, f'"sort_index": {self.slot * 32 + LAYERS[process]}')
@@ -158,7 +165,7 @@ class _Writer:
         """Where the span belongs and who launched it: with `span`, enough to read it back."""
         span, own = self.spans[i], ""
         launched_by = self.first + span.launched_by if span.launched_by >= 0 else None
-        if lane.process == "Ascend Hardware":
+        if lane.process in ("Ascend Hardware", "Device"):
             if span.process == "AI CPU" and "Task Type" not in self.args[i]:
                 own += '"Task Type": "AI_CPU", '
             if stream := _STREAM.fullmatch(span.thread):

@@ -122,7 +122,8 @@ def _head(result: dict[str, Any]) -> RenderableType:
         f"weights {scenario['optimizations']['weights']} · graph {graph}"
     )
     sources = ", ".join(f"{n} {source}" for source, n in result["provenance"]["sources"].items())
-    kind = f"predicted, no device was used; numbers behind it: {sources}"
+    device = "measured below" if "measured" in result else "no device was used"
+    kind = f"predicted, {device}; numbers behind it: {sources}"
     return Group(title, Text(facts, style="dim"), Text(kind, style="dim"), Text())
 
 

@@ -299,9 +299,11 @@ def test_a_device_that_refuses(refused: Callable[..., list[str]]) -> None:
 # The command line
 
 
-@pytest.mark.parametrize("backend", ["npu", "cuda", "cpu", "smi", ""])
-def test_a_backend_that_is_not_there(refused: Callable[..., list[str]], backend: str) -> None:
-    expected = f"--backend: '{backend}' is not available; this version has: sim"
+@pytest.mark.parametrize(
+    ("backend", "hint"), [("npu", ". Did you mean 'cpu'?"), ("mps", ""), ("smi", ". Did you mean 'sim'?"), ("", "")]
+)
+def test_a_backend_that_is_not_there(refused: Callable[..., list[str]], backend: str, hint: str) -> None:
+    expected = f"--backend: '{backend}' is not available; this version has: sim, cpu{hint}"
     assert refused("run", SEED, "--backend", backend) == [expected]
 
 

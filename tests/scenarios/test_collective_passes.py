@@ -14,7 +14,7 @@ from scenarios.passes.collectives import COMM_CHUNKS, MATMUL_ALL_REDUCE, STREAM,
 from scenarios.program import Op, Program, Tensor
 from scenarios.schema import Scenario
 from scenarios.work import CollectiveShape, MatmulCollectiveShape, MatmulShape
-from tests.scenarios.making import TINY, bare, cube_flops, faults, op, program, switched, weight_bytes
+from tests.scenarios.making import EXPERTS, TINY, bare, cube_flops, faults, kinds, op, program, switched, weight_bytes
 
 #: A rank that holds half of everything, o [16, 8] and down [16, 12]; two prompts of 20 tokens.
 HALF = shard(TINY, 2)
@@ -209,3 +209,16 @@ def test_what_is_off_changes_nothing() -> None:
     for item in (MATMUL_ALL_REDUCE, COMM_CHUNKS):
         assert not item.is_on(OFF)
         assert item.switch not in half(OFF).applied
+
+
+def test_dense_layers_before_those_of_experts_are_rewritten_too() -> None:
+    off = switched(bare(EXPERTS, workload__batch=8, workload__phase="prefill", workload__input_tokens=64,
+                        engine__tensor_parallel_size=2))  # fmt: skip
+    model = shard(EXPERTS, 2)
+    for switches in ({"fusion__matmul_all_reduce": True}, {"overlap__comm_chunks": 2}):
+        before, after = (kinds(program(made, model), "dense_layers") for made in (off, switched(off, **switches)))
+        assert before.count("all_reduce") == 2
+        if "overlap__comm_chunks" in switches:
+            assert after.count("all_reduce") == 4
+        else:
+            assert (after.count("all_reduce"), after.count("matmul_all_reduce")) == (0, 2)

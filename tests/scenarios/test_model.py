@@ -30,6 +30,8 @@ PUBLISHED = {
     "Qwen3-32B": 32_762_123_264,
     "Qwen3-4B": 4_022_468_096,
     "Qwen3-8B": 8_190_735_360,
+    # Nobody's but ours: 4 layers of 3 * 256 x 256 and 3 * 256 x 704, two tables of 4,096 x 256, nine norms of 256.
+    "Tiny-Llama": 5_048_576,
 }
 
 GOOD: dict[str, Any] = {
@@ -77,6 +79,7 @@ def test_what_the_families_differ_in() -> None:
         "Llama-3.1-70B": (False, False),
         "Llama-3.1-8B": (False, False),
         "Qwen2.5-0.5B": (False, True),
+        "Tiny-Llama": (False, False),
         "Qwen2.5-7B": (False, True),
         **dict.fromkeys([n for n in model_names() if n.startswith("Qwen3")], (True, False)),
     }

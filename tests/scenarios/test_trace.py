@@ -96,6 +96,7 @@ threads = st.sampled_from(
         ("Ascend Hardware", "Stream 10"),
         ("AI CPU", "Stream 2"),
         ("AI CPU", "AI CPU"),
+        ("Device", "Stream 0"),
         ("Communication", "Group 0 Communication"),
         ("Communication", "Plane 0"),
         ("HBM", "weights"),
@@ -128,7 +129,8 @@ def timelines(draw: st.DrawFn) -> Timeline:
             )
         )
     label, rank = draw(st.sampled_from(["SIMULATED", "MEASURED"])), draw(st.integers(0, 100))
-    return Timeline(tuple(spans), 0, 3_000, label, rank)  # type: ignore[arg-type]
+    device = draw(st.sampled_from(["NPU", "CPU", "CUDA"]))
+    return Timeline(tuple(spans), 0, 3_000, label, rank, device)  # type: ignore[arg-type]
 
 
 def ns(text: str) -> int:
@@ -292,6 +294,16 @@ def test_several_timelines_have_processes_and_arrow_numbers_of_their_own() -> No
         assert [e["args"]["connection_id"] for e in by_phase(events, "X") if e["name"] == name] == numbers
 
 
+def test_a_prediction_and_its_measurement_are_neighbours_with_arguments_of_their_own() -> None:
+    span = Span("q_proj", "Device", "Stream 0", 10, 20, "matmul", index=0)
+    predicted = Timeline((span,), 0, 30, device="CPU")
+    measured = replace(predicted, label="MEASURED")
+    events = [json.loads(event) for event in trace_events([predicted, measured], [{0: {"flops": 5}}, {}])]
+    labels = {e["args"]["labels"] for e in events if e["name"] == "process_labels"}
+    assert labels == {"CPU SIMULATED", "CPU MEASURED", "CPU 0 SIMULATED", "CPU 0 MEASURED"}
+    assert [e["args"].get("flops") for e in events if e["name"] == "q_proj"] == [5, None]
+
+
 # --- arrows ---
 
 
@@ -377,6 +389,7 @@ def test_hbm_counters_add_up_where_kernels_overlap() -> None:
         (of(Span("Free", "Overlap Analysis", "Free", 0, 1)), "is computed from the others"),
         (of(rank=-1), "rank -1 is negative"),
         (Timeline((), 5, 4), "the step lasts from 5 to 4 ns"),
+        (Timeline((), 0, 4, device="my gpu"), "device 'my gpu' is not one word of up to 8 capitals"),
         (of(device_span("k", 0, 1, args=(("ph", 1),))), "'ph' cannot be an argument"),
         (of(device_span("k", 0, 1, args=(("index", 1),))), "'index' cannot be an argument"),
         (of(device_span("k", 0, 1, args=(("v", math.nan),))), "nan cannot be an argument"),

@@ -14,7 +14,7 @@ from sim.kernel.programs import PROGRAM_OF
 
 NAMES = [
     "950pr", "atlas_a2_910b1", "atlas_a2_910b2", "atlas_a2_910b3", "atlas_a2_910b4", "atlas_a3_560t_die",
-    "atlas_a3_die", "atlas_a3_die_20", "generic",
+    "atlas_a3_die", "atlas_a3_die_20", "cpu", "generic",
 ]  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def test_chips_by_all_their_names(name: str, cores: int, clock_mhz: float, tflop
 @pytest.mark.parametrize("name", NAMES)
 def test_every_number_says_where_it_comes_from(name: str) -> None:
     numbers = load_hardware(name).profile.numbers()
-    assert len(numbers) > 150
+    assert len(numbers) > (150 if name != "cpu" else 75)  # a CPU has no kernel programs of its own
     assert all(len(number.origin) > 2 for number in numbers.values())
     assert all("fill in" not in number.origin for number in numbers.values())
 
@@ -56,6 +56,10 @@ def test_the_generic_profile_is_complete_and_claims_nothing() -> None:
     assert generic.extends is None
     assert set(generic.numbers()) == set(base.numbers())
     assert {n.source for n in generic.numbers().values()} == {"assumed"}
+
+
+def test_the_cpu_profile_claims_nothing() -> None:
+    assert {n.source for n in load_hardware("cpu").profile.numbers().values()} == {"assumed"}
 
 
 def test_programs_that_kinds_name_exist() -> None:

@@ -1,0 +1,52 @@
+"""The devices that can run a Program. Nothing heavy is imported before one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.measured import Measure
+
+if TYPE_CHECKING:
+    from device.backends.base import Backend
+
+
+def _cpu() -> Backend:
+    from device.backends.cpu import Cpu
+
+    return Cpu()
+
+
+#: Makers of backends by the name that `--backend` takes; each imports what it needs.
+BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": _cpu}
+
+
+def choose(name: str) -> Backend:
+    """The backend called `name`.
+
+    Raises ScenarioError, one line, where there is none, or where torch or the device is not there.
+    """
+    if name not in BACKENDS:
+        known = ["sim", *BACKENDS]
+        raise ScenarioError(
+            [f"--backend: {quoted(name)} is not available; this version has: {', '.join(known)}"
+             f"{did_you_mean(name, known)}"]
+        )  # fmt: skip
+    try:
+        return BACKENDS[name]()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "torch":
+            raise
+        raise ScenarioError(
+            [f"--backend {name}: torch is not installed; pip install 'ascend-whatif[device]'"]
+        ) from None  # fmt: skip
+
+
+def measure_on(name: str) -> Measure:
+    """What measures a scenario's reported step on the backend called `name`. Raises ScenarioError as `choose`."""
+    backend = choose(name)
+    from device.answer import measured
+
+    return Measure(name, partial(measured, backend))

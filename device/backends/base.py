@@ -1,0 +1,71 @@
+"""What the runner asks of a device, whichever it is.
+
+A backend says what it is (`describe`), how it computes each op (`kernel`), what of a Program it cannot run (`lacks`),
+and gives streams, events, time marks, memory and capture. Collectives are those of torch.distributed over `collectives`
+(device/tensor_parallel.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+
+from device.operators.kernel import Kernel
+from scenarios.program import DType, Op, Program
+
+#: How each type of a Program is held. INT4 lies packed two to a byte.
+DTYPES: dict[DType, torch.dtype] = {
+    "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8, "int4": torch.uint8,
+    "int32": torch.int32, "int64": torch.int64, "bool": torch.bool,
+}  # fmt: skip
+#: The same with 16-bit values held in float32: what a result would be without rounding to 16 bits.
+WIDE_DTYPES: dict[DType, torch.dtype] = {**DTYPES, "bf16": torch.float32, "fp16": torch.float32}
+
+
+class Backend(Protocol):
+    """One device that walks a Program.
+
+    name: as `--backend` spells it. streams: how many run side by side. collectives: the torch.distributed backend of
+    its ranks.
+    """
+
+    name: str
+    device: torch.device
+    streams: int
+    collectives: str
+
+    def describe(self) -> dict[str, str | int]:
+        """What a result must say of where it was measured: device, torch, threads."""
+
+    def kernel(self, op: Op) -> Kernel:
+        """How `op` is computed here. KeyError where it is not: `lacks` says so before a run."""
+
+    def lacks(self, program: Program) -> list[str]:
+        """What of `program` this backend cannot run, one line each: the switch, why, what to do."""
+
+    def free_bytes(self) -> int:
+        """Memory that an allocation may count on, bytes."""
+
+    def synchronize(self) -> None:
+        """Wait until all that was issued is done."""
+
+    def stream(self, number: int) -> AbstractContextManager[None]:
+        """What is issued inside goes to stream `number`; 0 is the main one."""
+
+    def record(self) -> Any:
+        """An event that is over when all that was issued before on the current stream is."""
+
+    def wait(self, event: Any) -> None:
+        """What is issued after on the current stream waits for `event`."""
+
+    def mark(self) -> Any:
+        """A point in time on the current stream."""
+
+    def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        """`body`, a function of tensors of fixed shapes, as one call."""
+
+    def between_ns(self, start: Any, end: Any) -> int:
+        """Nanoseconds between two marks, after `synchronize`."""

@@ -1,0 +1,99 @@
+"""A measurement beside its prediction as plain data: the `measured` part of a `run` document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from device.kv_cache import KvTensors
+from device.measure import CAPTURED, WARM_UP, Measurement, Sample, name_of
+from scenarios.catalogue import op_type_of
+from scenarios.measured import Predicted
+from scenarios.timeline import step_time
+
+
+def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
+    """Errors are predicted / measured - 1."""
+    bound = measurement.bound
+    ops = [_op(measurement, place, predicted) for place in range(len(bound.units))]
+    step = asdict(step_time(measurement.timeline))
+    return {
+        "kind": "measured",
+        **bound.backend.describe(),
+        "step": {key.removesuffix("_ns") + "_us": value / 1000 for key, value in step.items()},
+        "marked_step": _sample(measurement.marked),
+        "unmarked_step": _sample(measurement.unmarked),
+        "on_cpu_share": measurement.on_cpu_share,
+        "reference_kernel": _sample(measurement.reference),
+        "warm_up": WARM_UP,
+        "repeats": measurement.repeats,
+        "next_ids": list(measurement.next_ids),
+        "memory": _memory(bound.cache),
+        "kernels": _kernels(measurement, ops),
+        "ops": ops,
+        "errors": _errors(measurement, ops, predicted),
+    }
+
+
+def _memory(cache: KvTensors) -> dict[str, int]:
+    """The KV cache as it is: bytes of the tensors, tokens that requests have taken of it, and what they waste."""
+    return {
+        "kv_cache_bytes": cache.bytes,
+        "kv_taken_tokens": cache.taken_tokens,
+        "kv_wasted_tokens": cache.wasted_tokens,
+    }
+
+
+def _sample(sample: Sample) -> dict[str, float]:
+    return {"median_us": sample.median_ns / 1000, "low_us": sample.low_ns / 1000, "high_us": sample.high_ns / 1000}
+
+
+def _op(measurement: Measurement, place: int, predicted: Predicted) -> dict[str, Any]:
+    unit, sample = measurement.bound.units[place], measurement.units[place]
+    issued, count = unit.issued, len(unit.calls)
+    return {
+        "index": issued.index,
+        "ops": count,
+        "layer": issued.layer,
+        "block": issued.block.name,
+        "name": name_of(unit),
+        "kind": issued.op.kind if count == 1 else CAPTURED,
+        "form": unit.form,
+        "predicted_us": sum(predicted.ops_ns[call.issued.index] for call in unit.calls) / 1000,
+        "measured_us": sample.median_ns / 1000,
+        "low_us": sample.low_ns / 1000,
+        "high_us": sample.high_ns / 1000,
+    }
+
+
+def _kernels(measurement: Measurement, ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ops of one kind and form together, the longest first."""
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for unit, op in zip(measurement.bound.units, ops, strict=True):
+        op_type = CAPTURED if op["kind"] == CAPTURED else op_type_of(unit.issued.op)
+        key = (op["kind"], op_type, op["form"])
+        row = rows.setdefault(
+            key,
+            dict(zip(("kind", "op_type", "form"), key, strict=True))
+            | {"count": 0, "total_us": 0.0, "predicted_us": 0.0},
+        )
+        row["count"] += 1
+        row["total_us"] += op["measured_us"]
+        row["predicted_us"] += op["predicted_us"]
+    return sorted(rows.values(), key=lambda row: -row["total_us"])
+
+
+def _errors(measurement: Measurement, ops: list[dict[str, Any]], predicted: Predicted) -> dict[str, float]:
+    """Of the step and of its ops together (signed); of single ops the median and 90th percentile of the magnitude."""
+    each = [op["predicted_us"] / op["measured_us"] - 1 for op in ops if op["measured_us"] > 0]
+    measured = sum(op["measured_us"] for op in ops)
+    median, p90 = np.percentile(np.abs(each), (50, 90))
+    return {
+        "step": predicted.step_ns / measurement.unmarked.median_ns - 1,
+        "ops": sum(op["predicted_us"] for op in ops) / measured - 1,
+        "op_median": float(median),
+        "op_p90": float(p90),
+        "op_bias": float(np.median(each)),
+    }

@@ -1,0 +1,142 @@
+"""What the host gives a step: token ids, lengths, masks, tables. The Program's own preparation works on these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from device.kv_cache import KvTensors
+from device.runner import reads, rows_of
+from device.step import Group, Layout, Step
+from scenarios.model import Model
+from scenarios.program import DType, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Requests of one step: their numbers, the tokens of each that are in the cache, and its new ones."""
+
+    numbers: tuple[int, ...]
+    contexts: tuple[int, ...]
+    tokens: tuple[tuple[int, ...], ...]
+
+    @property
+    def queries(self) -> tuple[int, ...]:
+        return tuple(len(tokens) for tokens in self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step runs: the device, how it holds the Program's types, and this rank among the others."""
+
+    device: torch.device
+    dtypes: Mapping[DType, torch.dtype]
+    group: Group | None = None
+
+    @property
+    def rank(self) -> int:
+        return self.group.rank if self.group else 0
+
+    def numbers(self, values: Sequence[object], dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        """A tensor of `values` on the device."""
+        return torch.tensor(values, dtype=dtype, device=self.device)
+
+
+def step_of(
+    program: Program, requests: Requests, cache: KvTensors, model: Model, place: Place, act: DType, seed: int
+) -> Step:
+    """The step that `program` makes of `requests`, whose tokens the cache's allocator has placed already."""
+    layout = Layout(
+        requests.numbers, cache.rows(requests.numbers), requests.queries, requests.contexts, rows_of(program)
+    )
+    values = _tokens(layout, requests, place)
+    values |= _cache_places(layout, cache, place)
+    visible = _visible(layout, place)
+    values |= _mask(program, layout, visible, place, act)
+    values |= _tables(program, model, place, act)
+    values |= _sampling(program, layout, model, place, seed)
+    causal = layout.is_uniform and not layout.contexts[0] and layout.queries[0] > 1
+    start = place.rank * model.vocab if place.group else 0
+    return Step(layout, place.dtypes, values, visible, causal, start, place.group)
+
+
+def _tokens(layout: Layout, requests: Requests, place: Place) -> dict[str, torch.Tensor]:
+    padding = [0] * (layout.rows - layout.tokens)
+    pairs = list(zip(layout.contexts, layout.queries, strict=True))
+    ends = torch.tensor(layout.queries).cumsum(0) - 1
+    return {
+        "input_ids": place.numbers([*(t for tokens in requests.tokens for t in tokens), *padding]),
+        "positions": place.numbers([0] * layout.rows),
+        "token_context": place.numbers([*(c for c, q in pairs for _ in range(q)), *padding]),
+        "token_offset": place.numbers([*(i for _, q in pairs for i in range(q)), *padding]),
+        "lengths": place.numbers(layout.contexts),
+        "queries": place.numbers(layout.queries),
+        "last_index": ends.to(place.device),
+    }
+
+
+def _cache_places(layout: Layout, cache: KvTensors, place: Place) -> dict[str, torch.Tensor]:
+    """The slots of a contiguous cache; what a paged one's are found from. Padding goes to the spare place."""
+    spare = layout.rows - layout.tokens
+    if not cache.block_size:
+        slots = cache.slots(layout.requests, layout.contexts, layout.queries)
+        return {"slots": place.numbers([*slots, *[cache.spare_slot] * spare])}
+    tables = cache.block_table(layout.requests)
+    unused = [cache.spare_slot // cache.block_size] * cache.blocks_per_request
+    by_row = [table for table, q in zip(tables, layout.queries, strict=True) for _ in range(q)]
+    return {
+        "block_table": place.numbers(tables, torch.int32),
+        "token_blocks": place.numbers([*by_row, *[unused] * spare], torch.int32),
+        "block_size": torch.tensor(cache.block_size, dtype=torch.int32, device=place.device),
+    }
+
+
+def _visible(layout: Layout, place: Place) -> torch.Tensor | None:
+    """[requests, 1, queries, keys]: a query sees the keys up to its own. None where one query sees all there are."""
+    if layout.is_uniform and layout.queries[0] == 1:
+        return None
+    contexts = place.numbers(layout.contexts).view(-1, 1, 1, 1)
+    most = place.numbers(layout.queries).view(-1, 1, 1, 1) - 1
+    query = torch.arange(layout.longest_query, device=place.device).view(1, 1, -1, 1)
+    key = torch.arange(layout.longest_keys, device=place.device).view(1, 1, 1, -1)
+    return key <= contexts + torch.minimum(query, most)
+
+
+def _mask(
+    program: Program, layout: Layout, visible: torch.Tensor | None, place: Place, act: DType
+) -> dict[str, torch.Tensor]:
+    """The mask that unfused attention adds; where the preparation moves it on, its last column is still closed."""
+    shape = (len(layout.requests), 1, layout.longest_query)
+    keys = layout.longest_keys if reads(program, "mask") else 1
+    dtype = place.dtypes[act]
+    mask = torch.zeros((*shape, keys), dtype=dtype, device=place.device)
+    if visible is not None and keys > 1:
+        mask.masked_fill_(~visible, torch.finfo(dtype).min)
+    column = mask[..., -1].clone()
+    if any(op.name == "prepare.mask_column" for op in program.block("prepare").ops):
+        mask[..., -1] = torch.finfo(dtype).min
+    return {"mask": mask, "mask_column": column}
+
+
+def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[str, torch.Tensor]:
+    """Frequencies of the rotary embedding, theta^(-2i/dim), and its cosines and sines where they are looked up."""
+    half = torch.arange(0, model.head_dim, 2, dtype=torch.float32) / model.head_dim
+    frequencies = 1.0 / model.rope_theta**half
+    found = {"inv_freq": frequencies.to(place.device)}
+    if reads(program, "cos_table"):
+        angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * frequencies
+        angles = torch.cat((angles, angles), -1)
+        for name, table in (("cos_table", angles.cos()), ("sin_table", angles.sin())):
+            found[name] = table.to(place.dtypes[act]).to(place.device)
+    return found
+
+
+def _sampling(program: Program, layout: Layout, model: Model, place: Place, seed: int) -> dict[str, torch.Tensor]:
+    if not reads(program, "noise"):
+        return {}
+    requests = len(layout.requests)
+    random = torch.Generator().manual_seed(seed)
+    noise = torch.empty(requests, model.whole_vocab).exponential_(generator=random)
+    return {"temperature": torch.ones((requests, 1), device=place.device), "noise": noise.to(place.device)}

@@ -1,0 +1,207 @@
+"""What each optimisation does to the numbers: its logits and greedy tokens against the plain program's.
+
+The plain program (every switch off) runs in float32 by the reference operators; each switch runs on the same tokens, so
+that a first difference does not make all that follows differ. `python -m device.numerics` prints the table of
+docs/numerics.md, over scaled-down variants of the shipped models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from device.backends.base import Backend
+from device.runner import reference
+from device.session import Options, Prompts, Session, calibrated
+from device.weights import RandomCheckpoint
+from scenarios.build import problems_of
+from scenarios.errors import ScenarioError
+from scenarios.hf_config import load_model, model_names
+from scenarios.model import Model
+from scenarios.passes import PASSES
+from scenarios.passes.base import Pass, set_switch
+from scenarios.schema import Scenario
+
+Switches = dict[str, object]
+
+#: Variants that the list of passes does not name by itself, each with what it needs.
+VARIANTS: tuple[tuple[str, Switches], ...] = (
+    ("kv.scale=token", {"kv.dtype": "int8", "kv.scale": "token"}),
+    ("kv.scale=head", {"kv.dtype": "int8", "kv.scale": "head"}),
+    ("weights=w8a16", {"weights": "w8a16"}),
+    ("weights=w4a16", {"weights": "w4a16"}),
+    ("weights=w4a8", {"weights": "w4a8"}),
+    ("graph=aclgraph", {"graph": "aclgraph"}),
+    ("graph=npugraph_ex", {"graph": "npugraph_ex"}),
+)
+#: Of the small runs: prompt lengths and decode steps.
+LENGTHS, STEPS = (40, 40, 33), 6
+SIZES = {"batch": len(LENGTHS), "input_tokens": max(LENGTHS), "output_tokens": STEPS + 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One switch on one model in one precision, against the plain program.
+
+    greatest: difference of two logits. relative: norm of all differences over the norm of the plain logits.
+    first_other: (step, request) of the first greedy token that differs, None where all are equal. refused: why it
+    cannot run, and then nothing else.
+    """
+
+    model: str
+    switch: str
+    precision: str
+    greatest: float = 0.0
+    relative: float = 0.0
+    first_other: tuple[int, int] | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Greedy tokens [steps][requests] and logits [steps, requests, vocab]."""
+
+    tokens: list[list[int]]
+    logits: torch.Tensor
+
+
+def scaled_down(model: Model) -> Model:
+    """A variant of `model` of the same family and grouping that a test can run: 2 layers, 64 wide."""
+    shared = min(2, model.heads // model.kv_heads)
+    return replace(
+        model, name=f"{model.name} scaled down", hidden=64, intermediate=96, layers=2, heads=4, kv_heads=4 // shared,
+        head_dim=16, rotary_dim=0, vocab=320, max_position=512,
+    )  # fmt: skip
+
+
+def families() -> list[Model]:
+    """One scaled-down variant of each kind of dense model that ships."""
+    found: dict[object, Model] = {}
+    for model in map(load_model, model_names()):
+        if model.experts or model.latent:
+            continue
+        small = scaled_down(model)
+        key = replace(small, name="", rope_theta=0.0, norm_eps=1.0)
+        found.setdefault(key, small)
+    return list(found.values())
+
+
+def plain_scenario(model: Model) -> Scenario:
+    """Every optimisation off, on the small batch."""
+    made = Scenario.model_validate({"workload": SIZES})
+    for item in applicable(model):
+        made = set_switch(made, item.switch, item.off[0])
+    return set_switch(made, "weights", model.dtype)
+
+
+def applicable(model: Model) -> list[Pass]:
+    """The optimisations that have something to say about `model`."""
+    return [item for item in PASSES if not item.idle(model)]
+
+
+def switches(model: Model) -> Iterator[tuple[str, Switches]]:
+    """Each optimisation alone, with the switches that it cannot do without."""
+    for item in applicable(model):
+        yield f"{item.switch}={str(item.on).lower()}", {**_needs(item), item.switch: item.on}
+    for name, needed in VARIANTS:
+        yield name, {**({"fusion.attention": True} if "kv.dtype" in needed else {}), **needed}
+
+
+def _needs(item: Pass) -> Switches:
+    """What `item` needs, and what that needs in turn."""
+    found: Switches = {}
+    for switch, values in item.needs:
+        other = next(p for p in PASSES if p.switch == switch)
+        found |= {**_needs(other), switch: values[0]}
+    return found
+
+
+def generate(session: Session, prompts: Prompts, steps: int, forced: Sequence[Sequence[int]] | None = None) -> Run:
+    """Prefill and `steps` greedy decode steps; forced: on these tokens instead of its own."""
+    calibrated(session, prompts)
+    tokens, logits = session.prefill(prompts)
+    all_tokens, all_logits = [tokens], [logits]
+    for step in range(steps):
+        tokens, logits = session.decode(forced[step] if forced else tokens)
+        all_tokens.append(tokens)
+        all_logits.append(logits)
+    return Run(all_tokens, torch.stack(all_logits))
+
+
+def small_prompts(vocab: int, lengths: Sequence[int] = LENGTHS) -> list[list[int]]:
+    """Seeded prompts."""
+    random = torch.Generator().manual_seed(7)
+    return [torch.randint(vocab, (n,), generator=random).tolist() for n in lengths]
+
+
+def compare(
+    model: Model, name: str, wanted: Switches, precision: str, backend: Backend, truth: Run, choice_is_reference: bool
+) -> Row:
+    """One row: `wanted` on `model`, in fp32 or in the model's 16 bits."""
+    made = plain_scenario(model)
+    for switch, value in wanted.items():
+        made = set_switch(made, switch, value)
+    if problems := problems_of(made, model):
+        return Row(model.name, name, precision, refused=problems[0][1])
+    options = Options(precision == "fp32", reference if choice_is_reference else None)
+    try:
+        session = Session(made, model, backend, RandomCheckpoint(model, 0), None, options)
+        found = generate(session, small_prompts(model.vocab), STEPS, truth.tokens)
+    except ScenarioError as error:
+        return Row(model.name, name, precision, refused=error.messages[0])
+    difference = found.logits - truth.logits
+    other = (
+        (step, request)
+        for step, (mine, plain) in enumerate(zip(found.tokens, truth.tokens, strict=True))
+        for request, (a, b) in enumerate(zip(mine, plain, strict=True))
+        if a != b
+    )
+    relative = (difference.norm() / truth.logits.norm()).item()
+    return Row(model.name, name, precision, difference.abs().max().item(), relative, next(other, None))
+
+
+def truth_of(model: Model, backend: Backend) -> Run:
+    """The plain program in float32 by the reference operators."""
+    options = Options(True, reference)
+    session = Session(plain_scenario(model), model, backend, RandomCheckpoint(model, 0), None, options)
+    return generate(session, small_prompts(model.vocab), STEPS)
+
+
+def error_table(models: Iterable[Model], backend: Backend, choice_is_reference: bool = False) -> Iterator[Row]:
+    """All switches on `models`, in float32 and in the model's own 16 bits; `none` is the plain program itself."""
+    for model in models:
+        truth = truth_of(model, backend)
+        for name, wanted in (("none", {}), *switches(model)):
+            for precision in ("fp32", model.dtype):
+                yield compare(model, name, wanted, precision, backend, truth, choice_is_reference)
+
+
+def markdown(rows: Iterable[Row]) -> Iterator[str]:
+    """The rows as lines of a Markdown table."""
+    yield "| model | optimisation | precision | greatest error | relative error | greedy tokens |"
+    yield "|---|---|---|---:|---:|---|"
+    for row in rows:
+        if row.refused:
+            yield f"| {row.model} | {row.switch} | {row.precision} | | | refused: {row.refused} |"
+            continue
+        tokens = "equal"
+        if row.first_other is not None:
+            step, request = row.first_other
+            tokens = f"first other at step {step} of request {request}"
+        numbers = f"{row.greatest:.1e} | {row.relative:.1e}"
+        yield f"| {row.model} | {row.switch} | {row.precision} | {numbers} | {tokens} |"
+
+
+def main() -> None:
+    """Print the table for the CPU of this machine."""
+    from device.backends import choose
+
+    torch.set_num_threads(1)
+    for line in markdown(error_table(families(), choose("cpu"))):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Attention over a cache, fused and in pieces: q by request, the keys that are seen, softmax in float32."""
+
+from __future__ import annotations
+
+import torch
+
+from device.operators.kernel import Inputs, Kernel, Outputs
+from device.step import Layout, Step
+from scenarios.program import Op, Tensor
+
+
+def by_request(x: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """[rows, heads, dim] by token -> [requests, heads, longest query, dim]; shorter queries are padded by repeats of
+    their last token, whose results nobody reads."""
+    requests, longest = len(layout.requests), layout.longest_query
+    if len(set(layout.queries)) == 1:
+        return x[: layout.tokens].reshape(requests, longest, *x.shape[1:]).transpose(1, 2)
+    places, start = [], 0
+    for query in layout.queries:
+        places += [start + min(i, query - 1) for i in range(longest)]
+        start += query
+    rows = x[torch.tensor(places, device=x.device)]
+    return rows.reshape(requests, longest, *x.shape[1:]).transpose(1, 2)
+
+
+def by_token(x: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """The reverse: [requests, heads, longest query, dim] -> [rows, heads, dim]; rows beyond the tokens are zeros."""
+    requests, heads, longest, dim = x.shape
+    flat = x.transpose(1, 2)
+    if len(set(layout.queries)) == 1:
+        out = flat.reshape(requests * longest, heads, dim)
+    else:
+        out = torch.cat([flat[i, :query] for i, query in enumerate(layout.queries)])
+    if layout.rows == layout.tokens:
+        return out
+    padding = out.new_zeros((layout.rows - layout.tokens, heads, dim))
+    return torch.cat((out, padding))
+
+
+def cached(store: torch.Tensor, layout: Layout, table: torch.Tensor | None) -> torch.Tensor:
+    """What the requests have in a cache, [requests, longest keys, ...], through the block table where there is one.
+
+    store: [rows, tokens, ...] or [blocks, block size, ...]. What lies beyond a request's own length is whatever the
+    cache holds there: the mask hides it.
+    """
+    keys, requests = layout.longest_keys, len(layout.requests)
+    if table is not None:
+        blocks = table[:, : -(-keys // store.shape[1])].long()
+        return store[blocks].reshape(requests, -1, *store.shape[2:])[:, :keys]
+    if layout.first_rows:
+        return store[:requests, :keys]
+    return store[torch.tensor(layout.cache_rows, device=store.device), :keys]
+
+
+def dequantised(
+    store: torch.Tensor, scale: torch.Tensor, step: Step, table: torch.Tensor | None, dtype: torch.dtype
+) -> torch.Tensor:
+    """INT8 keys or values times their scale.
+
+    scale: [kv heads, 1, dim], a constant a channel; or [tokens of the cache, 1 or kv heads], kept beside the cache.
+    """
+    values = cached(store, step.layout, table).float()
+    if scale.ndim == 3:
+        return (values * scale.float().squeeze(1)).to(dtype)
+    by_place = scale.reshape(*store.shape[:2], scale.shape[-1])
+    return (values * cached(by_place, step.layout, table).unsqueeze(-1)).to(dtype)
+
+
+def keys_and_values(op: Op, inputs: Inputs, step: Step, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """What an attention op sees of the cache, each [requests, kv heads, longest keys, dim] in `dtype`.
+
+    inputs: query, key cache, value cache, then the block table of a paged cache, then the scales of an INT8 one.
+    """
+    rest = list(inputs[3:])
+    table = rest.pop(0) if op.attr("block_size") else None
+    found = []
+    for store in inputs[1:3]:
+        if rest:
+            found.append(dequantised(store, rest.pop(0), step, table, dtype).transpose(1, 2))
+        else:
+            found.append(cached(store, step.layout, table).transpose(1, 2))
+    return found[0], found[1]
+
+
+def heads_of(query: torch.Tensor, op: Op) -> torch.Tensor:
+    """The query as [rows, heads, dim]."""
+    heads, dim = op.attr("heads"), op.attr("head_dim")
+    assert isinstance(heads, int)
+    assert isinstance(dim, int)
+    return query.reshape(-1, heads, dim)
+
+
+def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """softmax(q k / sqrt(dim)) v, each step in float32, rounded at the end."""
+    query = heads_of(inputs[0], op)
+    q = by_request(query, step.layout).float()
+    k, v = (x.float() for x in keys_and_values(op, inputs, step, query.dtype))
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if step.visible is not None:
+        scores = scores.masked_fill(~step.visible, float("-inf"))
+    y = torch.softmax(scores, -1) @ v
+    return (by_token(y, step.layout).to(query.dtype).reshape(op.out.shape),)
+
+
+def _expand(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """K or V repeated over the heads that share it, copied: [requests, heads, longest keys, dim]."""
+    x = inputs[0]
+    if op.inputs[0].role == "kv_cache":
+        x = cached(x, step.layout, None).transpose(1, 2)
+    return (x.repeat_interleave(op.out.shape[1] // x.shape[1], 1),)
+
+
+def _block_gather(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    """[requests, kv heads, longest keys, dim], copied block by block out of the pool."""
+    store, table = inputs
+    return (cached(store, step.layout, table).transpose(1, 2).contiguous(),)
+
+
+def scores_or_values(op: Op) -> bool:
+    """Whether a batch_matmul makes scores (q k); else it weights values."""
+    return len(op.out.shape) == 4
+
+
+def operand_by_request(x: torch.Tensor, tensor: Tensor, step: Step) -> torch.Tensor:
+    """The query of a score product, which the Program keeps by token, as [requests, heads, queries, dim]."""
+    return by_request(x.reshape(x.shape[0], tensor.shape[1], tensor.shape[-1]), step.layout)
+
+
+def _batch_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    a, b = inputs
+    if scores_or_values(op):
+        y = operand_by_request(a, op.inputs[0], step).float() @ b.float().transpose(-1, -2)
+        return (y.to(a.dtype),)
+    return (by_token(a.float() @ b.float(), step.layout).to(a.dtype).reshape(op.out.shape),)
+
+
+KERNELS = {
+    "attention": Kernel(_attention, "composed", raw=True),
+    "expand": Kernel(_expand, raw=True),
+    "block_gather": Kernel(_block_gather, raw=True),
+    "batch_matmul": Kernel(_batch_matmul, raw=True),
+}

@@ -1,0 +1,129 @@
+"""Elementwise calls, copies and look-ups."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from device.operators.kernel import Inputs, Kernel, Outputs
+from device.step import Step
+from scenarios.program import Op
+
+
+def stretched(op: Op, inputs: Inputs) -> list[torch.Tensor]:
+    """The operands with dimensions added so that torch stretches the smaller one as the Program means it.
+
+    An activation of fewer dimensions has its leading ones in common with the output (positions over frequencies, the
+    angles of a token over its heads); a weight or table has its last ones in common, as torch takes it.
+    """
+    rank = len(op.out.shape)
+    out = []
+    for x, tensor in zip(inputs, op.inputs, strict=True):
+        if tensor.role == "activation" and x.ndim < rank:
+            x = x.view(*x.shape, *[1] * (rank - 1)) if x.ndim == 1 else x.unsqueeze(1)
+        out.append(x)
+    return out
+
+
+def add(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    a, b = stretched(op, inputs)
+    return (a + b,)
+
+
+def mul(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    a, b = stretched(op, inputs)
+    return (a * b,)
+
+
+def div(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    a, b = stretched(op, inputs)
+    return (a / b,)
+
+
+def scalar(op: Op) -> float:
+    """The scalar operand of an op."""
+    value = op.attr("value")
+    assert isinstance(value, int | float)
+    return value
+
+
+def adds(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    return (inputs[0] + scalar(op),)
+
+
+def muls(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    return (inputs[0] * scalar(op),)
+
+
+def power(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    return (inputs[0].pow(op.attr("exponent")),)
+
+
+def neg(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (-inputs[0],)
+
+
+def rsqrt(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (torch.rsqrt(inputs[0]),)
+
+
+def silu(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (F.silu(inputs[0]),)
+
+
+def cos(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (torch.cos(inputs[0]),)
+
+
+def sin(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (torch.sin(inputs[0]),)
+
+
+def cast(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (inputs[0].to(step.dtypes[op.out.dtype]),)
+
+
+def concat(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (torch.cat(tuple(inputs), -1),)
+
+
+def cut(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    """A copy of part of the last dimension, from attr start on."""
+    start = op.attr("start")
+    assert isinstance(start, int)
+    x = inputs[0].reshape(*op.out.shape[:-1], -1)
+    return (x.narrow(-1, start, op.out.shape[-1]).contiguous(),)
+
+
+def embedding(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """Rows of the table; with a split vocabulary zeros for tokens that other ranks hold, so that the sum is whole."""
+    table, ids = inputs
+    if step.group is None:
+        return (F.embedding(ids, table),)
+    local = ids - step.vocab_start
+    mine = (local >= 0) & (local < table.shape[0])
+    rows = F.embedding(torch.where(mine, local, 0), table)
+    return (torch.where(mine.unsqueeze(-1), rows, torch.zeros((), dtype=rows.dtype, device=rows.device)),)
+
+
+def index_select(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    table, rows = inputs
+    return (table[rows],)
+
+
+def swiglu(packed: torch.Tensor) -> torch.Tensor:
+    """[rows, 2 n] -> [rows, n]: silu of the first half times the second, in float32."""
+    gate, up = packed.float().chunk(2, -1)
+    return (F.silu(gate) * up).to(packed.dtype)
+
+
+def _swiglu(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (swiglu(inputs[0]),)
+
+
+KERNELS = {
+    "add": Kernel(add), "mul": Kernel(mul), "div": Kernel(div), "adds": Kernel(adds), "muls": Kernel(muls),
+    "pow": Kernel(power), "neg": Kernel(neg), "rsqrt": Kernel(rsqrt), "silu": Kernel(silu), "cos": Kernel(cos),
+    "sin": Kernel(sin), "cast": Kernel(cast), "concat": Kernel(concat), "slice": Kernel(cut, raw=True),
+    "embedding": Kernel(embedding), "index_select": Kernel(index_select), "swiglu": Kernel(_swiglu, "composed"),
+}  # fmt: skip

@@ -1,0 +1,22 @@
+"""The plain-torch reference of every kind: slow and clear, float32 where sums are made. Backends are held against it.
+
+`fused_elementwise`, which a graph compiler makes of several ops, has no row: the runner walks its parts. `prefetch`
+computes nothing.
+"""
+
+from __future__ import annotations
+
+from device.operators import attention, collectives, elementwise, kv, matmul, norms, prepare, quant, sampling
+from device.operators.kernel import Inputs, Kernel, Outputs
+from device.step import Step
+from scenarios.program import Op
+
+
+def _nothing(_: Op, __: Inputs, ___: Step) -> Outputs:
+    return ()
+
+
+REFERENCE: dict[str, Kernel] = {
+    **elementwise.KERNELS, **norms.KERNELS, **matmul.KERNELS, **attention.KERNELS, **kv.KERNELS, **sampling.KERNELS,
+    **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, "prefetch": Kernel(_nothing),
+}  # fmt: skip

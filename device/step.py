@@ -1,0 +1,83 @@
+"""What one step works on: which requests it serves, and what operators may look at beside their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from scenarios.program import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The requests of one step, in the order of their tokens.
+
+    requests: their numbers. cache_rows: their rows in a contiguous cache. queries: new tokens of each. contexts: tokens
+    of each in the cache before. rows: rows of the matrix products, at least all new tokens (a captured graph pads).
+    """
+
+    requests: tuple[int, ...]
+    cache_rows: tuple[int, ...]
+    queries: tuple[int, ...]
+    contexts: tuple[int, ...]
+    rows: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.queries)
+
+    @property
+    def longest_query(self) -> int:
+        return max(self.queries)
+
+    @property
+    def longest_keys(self) -> int:
+        return max(c + q for c, q in zip(self.contexts, self.queries, strict=True))
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all requests have as many new and as many cached tokens."""
+        return len(set(self.queries)) == len(set(self.contexts)) == 1
+
+    @property
+    def first_rows(self) -> bool:
+        """Whether the requests lie in the first rows of a contiguous cache, in order."""
+        return self.cache_rows == tuple(range(len(self.cache_rows)))
+
+
+class Group(Protocol):
+    """The ranks of a tensor-parallel group; every call waits until all have made it, or fails after a time-out."""
+
+    rank: int
+    ranks: int
+
+    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum of all ranks' `x`."""
+
+    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
+        """All ranks' `x` on top of each other, by rank: [ranks, *x.shape]."""
+
+    def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
+        """This rank's share, along the first dimension, of the sum of all ranks' `x`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an operator may look at beside its operands.
+
+    dtypes: how the Program's types are held. values: the activations, tables and host inputs by name; an operator
+    returns its outputs and writes here only what has no output of its own (the host's preparation). visible: which keys
+    each query sees, bool [requests, 1, queries, keys], None where all see all of theirs. causal: whether `visible` is
+    the plain triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary.
+    """
+
+    layout: Layout
+    dtypes: Mapping[DType, torch.dtype]
+    values: dict[str, torch.Tensor]
+    visible: torch.Tensor | None = None
+    causal: bool = False
+    vocab_start: int = 0
+    group: Group | None = None

@@ -1,0 +1,242 @@
+"""Weights for the tensors of a Program: found under their Hugging Face names, split over ranks, packed and quantised.
+
+A Program's weights are those of one rank after all passes: `qkv_proj.weight` is q, k and v of this rank on top of each
+other, perhaps in INT4. A checkpoint holds whole tensors under Hugging Face names; `Weights` makes one from the other,
+by the same rules as scenarios/lowering/parallel.py: outputs of q, k, v, gate, up and the LM head are split by rows,
+inputs of o and down by columns, the vocabulary by rows, padded with zeros.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+from zlib import crc32
+
+import torch
+
+from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
+from scenarios.errors import ScenarioError, printable
+from scenarios.model import Model
+from scenarios.program import DType, Tensor
+
+#: Packed projections and their parts, in order.
+PARTS = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+#: Where a layer's tensors stand in a Hugging Face model.
+IN_LAYER = {
+    "q_proj": "self_attn.q_proj", "k_proj": "self_attn.k_proj", "v_proj": "self_attn.v_proj",
+    "o_proj": "self_attn.o_proj", "q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm",
+    "gate_proj": "mlp.gate_proj", "up_proj": "mlp.up_proj", "down_proj": "mlp.down_proj",
+    "post_attention_norm": "post_attention_layernorm",
+}  # fmt: skip
+COLUMN_SPLIT = ("q_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head")
+KV_SPLIT = ("k_proj", "v_proj")
+ROW_SPLIT = ("o_proj", "down_proj")
+
+
+class Checkpoint(Protocol):
+    """Whole tensors by Hugging Face name."""
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """The tensor called `name`, in any floating type. Raises ScenarioError where there is none."""
+
+
+class RandomCheckpoint:
+    """Seeded values for any config, the same for every rank, layout and order of reading.
+
+    Matrices are normal with a spread that keeps activations near 1, norms are near 1, biases small.
+    """
+
+    def __init__(self, model: Model, seed: int) -> None:
+        self.model, self.seed = model, seed
+
+    def tensor(self, name: str) -> torch.Tensor:
+        shape = self._shape(name)
+        random = torch.Generator().manual_seed(crc32(f"{self.seed}/{name}".encode()))
+        values = torch.randn(shape, generator=random)
+        if "norm" in name:
+            return 1 + 0.1 * values
+        if name.endswith("bias"):
+            return 0.1 * values
+        return values if "embed" in name else values * shape[-1] ** -0.5
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        model = self.model
+        *_, layer, kind = name.split(".")
+        out, into = {
+            "q_proj": (model.q_size, model.hidden), "k_proj": (model.kv_size, model.hidden),
+            "v_proj": (model.kv_size, model.hidden), "o_proj": (model.hidden, model.q_size),
+            "gate_proj": (model.intermediate, model.hidden), "up_proj": (model.intermediate, model.hidden),
+            "down_proj": (model.hidden, model.intermediate), "embed_tokens": (model.vocab, model.hidden),
+            "lm_head": (model.vocab, model.hidden), "q_norm": (model.head_dim, 0), "k_norm": (model.head_dim, 0),
+        }.get(layer, (model.hidden, 0))  # fmt: skip
+        return (out, into) if into and kind == "weight" else (out,)
+
+
+class SafetensorsCheckpoint:
+    """A Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json names. Read-only, no
+    pickle."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            from safetensors import safe_open
+        except ModuleNotFoundError:
+            raise ScenarioError(
+                [f"{folder}: safetensors is not installed; pip install 'ascend-whatif[device]'"]
+            ) from None
+        self._open = safe_open
+        self._files = _files_of(folder)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        file = self._files.get(name)
+        if file is None:
+            raise ScenarioError([f"{self.folder}: no tensor {printable(name, 100)}"])
+        try:
+            with self._open(file, framework="pt") as opened:
+                found: torch.Tensor = opened.get_tensor(name)
+        except Exception as error:  # the library raises its own type for a file that is cut or forged
+            raise ScenarioError([f"{file}: cannot be read: {printable(str(error), 200)}"]) from None
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+
+def _files_of(folder: Path) -> dict[str, Path]:
+    """The file of each tensor."""
+    index = folder / "model.safetensors.index.json"
+    try:
+        if index.is_file():
+            named = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+            files = {str(name): folder / Path(str(file)).name for name, file in named.items()}
+            if missing := sorted({str(file) for file in files.values() if not file.is_file()}):
+                raise ScenarioError([f"{index}: {missing[0]} is not there"])
+            return files
+        from safetensors import safe_open
+
+        file = folder / "model.safetensors"
+        with safe_open(file, framework="pt") as opened:
+            return dict.fromkeys(opened.keys(), file)
+    except ScenarioError:
+        raise
+    except Exception as error:
+        raise ScenarioError([f"{folder}: no safetensors checkpoint: {printable(str(error), 200)}"]) from None
+
+
+def checkpoint_of(name: str, beside: Path | None, model: Model, seed: int) -> Checkpoint:
+    """The checkpoint of a scenario's model: of its folder where that holds safetensors or one GGUF file, else seeded
+    random values.
+
+    name: the scenario's `model`. beside: the folder that a relative path starts from. Raises ScenarioError where the
+    folder's config asks for what the lowering does not compute (scaled rotary angles).
+    """
+    for root in (beside, Path()):
+        folder = (root / name if root is not None else Path(name)).expanduser()
+        if folder.is_dir() and any(folder.glob("*.safetensors")):
+            _refuse_scaled_angles(folder)
+            return SafetensorsCheckpoint(folder)
+        if folder.is_dir() and (files := sorted(folder.glob("*.gguf"))):
+            from device.gguf_file import GgufCheckpoint
+
+            if len(files) > 1:
+                raise ScenarioError([f"{folder}: {len(files)} GGUF files; one is due, in one piece"])
+            _refuse_scaled_angles(folder)
+            return GgufCheckpoint(files[0])
+    return RandomCheckpoint(model, seed)
+
+
+def _refuse_scaled_angles(folder: Path) -> None:
+    config: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind != "default":
+        raise ScenarioError([f"{folder}/config.json: rope_scaling of type {printable(str(kind))} is not computed here"])
+
+
+class Weights:
+    """The weights of one rank's Program, made when they are first asked for and kept.
+
+    model: the whole model. shard: what one rank holds of it. dtypes: how the Program's types are held; values are
+    rounded to the type that the Program names before they are widened.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, model: Model, shard: Model, rank: int,
+        dtypes: Mapping[DType, torch.dtype], stored: Mapping[DType, torch.dtype], device: torch.device,
+    ) -> None:  # fmt: skip
+        self.checkpoint, self.model, self.shard, self.rank = checkpoint, model, shard, rank
+        self.dtypes, self.stored, self.device = dtypes, stored, device
+        self._kept: dict[tuple[str, int, DType], torch.Tensor] = {}
+        self._scales: dict[tuple[str, int, DType], torch.Tensor] = {}
+
+    def get(self, tensor: Tensor, layer: int, like: DType, width: DType | None = None) -> torch.Tensor:
+        """The weight that `tensor` names, of `layer`.
+
+        like: the 16-bit type of the program's weights. width: for a scale, the type of the weight that it belongs to.
+        """
+        name, _, kind = tensor.name.rpartition(".")
+        if kind == "scale":
+            assert width is not None
+            self._quantised(name, layer, like, width)
+            return self._scales[name, layer, width]
+        if tensor.dtype in ("int8", "int4"):
+            return self._quantised(name, layer, like, tensor.dtype)
+        key = (tensor.name, layer, tensor.dtype)
+        if key not in self._kept:
+            value = self._whole(name, kind, layer).to(self.stored[tensor.dtype]).to(self.dtypes[tensor.dtype])
+            self._kept[key] = self._checked(value.contiguous(), tensor).to(self.device)
+        return self._kept[key]
+
+    def _quantised(self, name: str, layer: int, like: DType, width: DType) -> torch.Tensor:
+        """Integers of `name`; its scales, one an output, are kept beside them."""
+        key = (name, layer, width)
+        if key not in self._kept:
+            value = self._whole(name, "weight", layer).to(self.stored[like])
+            if width == "int4" and value.shape[1] % 2:
+                raise ScenarioError([f"{name}: INT4 lies in pairs, and its rows have {value.shape[1]} elements"])
+            integers, scale = quantise_rows(value, INT8_MAX if width == "int8" else INT4_MAX)
+            self._kept[key] = (integers if width == "int8" else pack_int4(integers)).to(self.device)
+            self._scales[key] = scale.squeeze(-1).to(self.device)
+        return self._kept[key]
+
+    def _checked(self, value: torch.Tensor, tensor: Tensor) -> torch.Tensor:
+        if value.shape != tensor.shape:
+            raise ScenarioError(
+                [f"{tensor.name}: the checkpoint has shape {list(value.shape)}, the model {list(tensor.shape)}"]
+            )
+        return value
+
+    def _whole(self, name: str, kind: str, layer: int) -> torch.Tensor:
+        """This rank's part of `name` in the checkpoint's type; packed projections are put together."""
+        return torch.cat([self._part(part, kind, layer) for part in PARTS.get(name, (name,))])
+
+    def _part(self, name: str, kind: str, layer: int) -> torch.Tensor:
+        value = self.checkpoint.tensor(self._hugging_face(name, kind, layer))
+        ranks, rank, shard = self.shard.tensor_parallel, self.rank, self.shard
+        if ranks == 1:
+            return value
+        if name in ROW_SPLIT:
+            return value.chunk(ranks, 1)[rank]
+        if name in KV_SPLIT:
+            heads = value.shape[0] // shard.head_dim
+            first = rank * heads // ranks  # fewer heads than ranks: several ranks hold the same one
+            return value[first * shard.head_dim :][: shard.kv_size]
+        if name in COLUMN_SPLIT:
+            rows = -(-value.shape[0] // ranks)
+            mine = value[rank * rows : (rank + 1) * rows]
+            return torch.cat((mine, mine.new_zeros((rows - mine.shape[0], *mine.shape[1:]))))
+        return value
+
+    def _hugging_face(self, name: str, kind: str, layer: int) -> str:
+        if name == "embed_tokens" or (name == "lm_head" and self.model.tied_embeddings):
+            return "model.embed_tokens.weight"
+        if name == "lm_head":
+            return "lm_head.weight"
+        if name == "input_norm":
+            return "model.layers.0.input_layernorm.weight"
+        if name == "next_norm":
+            last = layer + 1 == self.model.layers
+            return "model.norm.weight" if last else f"model.layers.{layer + 1}.input_layernorm.weight"
+        return f"model.layers.{layer}.{IN_LAYER[name]}.{kind}"

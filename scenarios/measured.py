@@ -1,0 +1,34 @@
+"""What a device hands to whoever lays it beside a prediction: plain data and a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scenarios.loader import Loaded
+from scenarios.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """document: the `measured` part of a `run` document. timeline: one measured step, labelled so."""
+
+    document: dict[str, Any]
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What a measurement is laid beside: the step's length, and the time of each op by its place in the Program, ns."""
+
+    step_ns: int
+    ops_ns: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Measures the reported step of a scenario. device: the kind of device, as a hardware profile names it."""
+
+    device: str
+    run: Callable[[Loaded, Predicted], Measured]

@@ -1,0 +1,67 @@
+"""The measured step beside the predicted one, for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from sim.report.run import counted, ms, plain, print_run
+from sim.report.tables import Column, fitted
+
+
+def print_measured(console: Console, result: dict[str, Any]) -> None:
+    """The prediction; then what the device did, how far the two are apart, and every op of the step with both times."""
+    print_run(console, result)
+    measured = plain(result["measured"])
+    errors, steady = measured["errors"], measured["reference_kernel"]
+    console.print(Text.assemble((f"Measured on {measured['backend']}", "bold"), f"  {measured['device']}"))
+    threads, repeats = counted(measured["threads"], "thread"), counted(measured["repeats"], "repeat")
+    for line in (
+        f"  torch {measured['torch']}, {threads}; {repeats} after {measured['warm_up']} to warm up",
+        f"  step {_spread(measured['unmarked_step'])}; with a mark around each op {_spread(measured['marked_step'])}",
+        f"  a fixed kernel in between {_spread(steady)}: how steady the machine was",
+        f"  its thread had a CPU for {measured['on_cpu_share']:.0%} of the step; the rest went to other programs",
+        f"  predicted against measured: step {errors['step']:+.0%}, ops together {errors['ops']:+.0%}, one op "
+        f"{errors['op_median']:.0%} at the median and {errors['op_p90']:.0%} at the 90th percentile",
+    ):
+        console.print(Text(line, style="dim"))
+    console.print()
+    console.print(_kinds(measured["kernels"], console.width))
+    console.print(_ops(measured["ops"], console.width))
+
+
+def _spread(sample: dict[str, float]) -> str:
+    return f"{ms(sample['median_us'])} ms ({ms(sample['low_us'])}-{ms(sample['high_us'])})"
+
+
+def _ratio(predicted_us: float, measured_us: float) -> str:
+    return f"{predicted_us / measured_us - 1:+.0%}" if measured_us else ""
+
+
+def _kinds(rows: list[dict[str, Any]], width: int) -> Any:
+    columns = [
+        Column("kind", [row["kind"] for row in rows]),
+        Column("form", [row["form"] for row in rows], rank=1),
+        Column("count", [f"{row['count']:,}" for row in rows], right=True),
+        Column("predicted us", [f"{row['predicted_us']:,.1f}" for row in rows], right=True),
+        Column("measured us", [f"{row['total_us']:,.1f}" for row in rows], right=True),
+        Column("error", [_ratio(row["predicted_us"], row["total_us"]) for row in rows], right=True),
+    ]
+    return fitted("Kinds by measured time", columns, width)
+
+
+def _ops(rows: list[dict[str, Any]], width: int) -> Any:
+    """Every op of the Program, one a line."""
+    columns = [
+        Column("op", [str(row["index"]) for row in rows], right=True, rank=2),
+        Column("layer", [str(row["layer"]) if row["block"] == "layers" else "" for row in rows], right=True),
+        Column("name", [row["name"] for row in rows]),
+        Column("form", [row["form"] for row in rows], rank=1),
+        Column("predicted us", [f"{row['predicted_us']:,.1f}" for row in rows], right=True),
+        Column("measured us", [f"{row['measured_us']:,.1f}" for row in rows], right=True),
+        Column("10-90 %", [f"{row['low_us']:,.1f}-{row['high_us']:,.1f}" for row in rows], right=True, rank=3),
+        Column("error", [_ratio(row["predicted_us"], row["measured_us"]) for row in rows], right=True),
+    ]
+    return fitted(f"Ops in the order of the Program ({len(rows)})", columns, width)

@@ -1,0 +1,72 @@
+"""Whatever is switched on together, the step computes what the plain one does."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from device.backends import choose
+from device.session import Session, logits_of
+from device.weights import RandomCheckpoint
+from device.workload import reported_step
+from scenarios.build import problems_of
+from scenarios.model import Model
+from scenarios.passes import PASSES
+from scenarios.passes.base import set_switch
+from scenarios.schema import Scenario
+from tests.device.making import WIDE_REFERENCE
+from tests.scenarios.making import BIASED, PLAIN, TINY, scenarios
+
+#: What the drawn sizes become: small enough to run, and still alone, in one chunk and cut into several.
+BATCH = {1: 1, 2: 2, 3: 3, 8: 4, 300: 5}
+TOKENS = {1: 1, 7: 7, 100: 20, 3000: 45}
+
+
+@st.composite
+def small_scenarios(draw: st.DrawFn) -> Scenario:
+    drawn = draw(scenarios())
+    given_context = drawn.workload.context_tokens
+    workload = drawn.workload.model_copy(
+        update={
+            "batch": BATCH[drawn.workload.batch],
+            "input_tokens": TOKENS[drawn.workload.input_tokens],
+            "output_tokens": min(8, drawn.workload.output_tokens),
+            "context_tokens": given_context if given_context is None else min(given_context, 30),
+        }
+    )
+    engine = drawn.engine.model_copy(update={"max_num_batched_tokens": draw(st.sampled_from([16, 64]))})
+    return drawn.model_copy(update={"workload": workload, "engine": engine})
+
+
+def plainly(made: Scenario) -> Scenario:
+    """`made` with every optimisation off, in the same type of activations."""
+    wide = "fp16" if made.optimizations.weights == "fp16" or made.optimizations.kv.dtype == "fp16" else "bf16"
+    for item in PASSES:
+        if item.idle(TINY):
+            continue
+        made = set_switch(made, item.switch, item.off[0])
+    return set_switch(made, "weights", wide)
+
+
+def logits(made: Scenario, model: Model) -> torch.Tensor:
+    """Of the reported step, in float32."""
+    at_work = Session(made, model, choose("cpu"), RandomCheckpoint(model, 1), options=WIDE_REFERENCE)
+    phase, requests = reported_step(at_work)
+    return logits_of(at_work.run(phase, requests), model)
+
+
+@settings(max_examples=80)
+@given(made=small_scenarios(), model=st.sampled_from([TINY, PLAIN, BIASED]))
+def test_any_combination_computes_the_plain_step(made: Scenario, model: Model) -> None:
+    assume(not problems_of(made, model))
+    found, plain = logits(made, model), logits(plainly(made), model)
+    assert torch.isfinite(found).all()
+    relative = ((found - plain).norm() / plain.norm()).item()
+    optimizations = made.optimizations
+    if optimizations.weights in ("w4a16", "w4a8"):
+        assert relative < 1.0
+    elif optimizations.weights in ("w8a16", "w8a8") or optimizations.kv.dtype == "int8":
+        assert relative < 0.3  # rows of 16 elements, scales of channels that a prompt of one token has calibrated
+    else:
+        assert relative < 1e-5

@@ -1,0 +1,67 @@
+"""What torch.compile makes of the fusions for which torch has no CPU kernel: the same as the reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from device.backends import choose
+from device.backends.cpu import NEED_COMPILER, compiler
+from device.document import document
+from device.host_inputs import Requests
+from device.measure import measure
+from device.session import Options
+from scenarios.measured import Predicted
+from tests.device.making import ALL_FUSED, QWEN3, WIDE_REFERENCE, plain, prompts, run, session
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's compiler uses what torch deprecates
+    pytest.mark.skipif(compiler() is None, reason="no C++ compiler, or no headers of Python: nothing can be compiled"),
+]
+
+
+def test_compiled_fusions_equal_the_reference() -> None:
+    switches = {**ALL_FUSED, "kv__layout": "paged"}
+    truth = run(plain(**switches), QWEN3, WIDE_REFERENCE, steps=0)  # each shape takes seconds to compile: prefill only
+    found = run(plain(**switches), QWEN3, Options(wide=True), steps=0)
+    assert found.tokens == truth.tokens
+    assert ((found.logits - truth.logits).norm() / truth.logits.norm()).item() < 1e-6
+
+
+def test_compiled_fusions_say_so() -> None:
+    at_work = session(plain(**ALL_FUSED))
+    requests = at_work.admit(prompts())[0]
+    bound, _ = at_work.prepared("prefill", requests)
+    forms = {call.issued.op.kind: call.kernel.form for call in bound.calls}
+    assert {kind for kind, form in forms.items() if form == "compiled"} == {"add_rms_norm", "rope", "swiglu"}
+    assert set(NEED_COMPILER) > {"add_rms_norm", "rope", "swiglu"}
+    assert (forms["rms_norm"], forms["attention"], forms["matmul"]) == ("fused", "fused", "torch")
+    assert choose("cpu").describe()["compiler"] == compiler()
+
+
+@pytest.mark.parametrize("graph", [pytest.param("aclgraph", marks=pytest.mark.study), "ge_graph"])
+def test_a_captured_step_gives_the_same_tokens_and_is_captured_once(graph: str) -> None:
+    switches = {"fusion__qkv": True, "fusion__rms_norm": True, "fusion__attention": True, "graph": graph}
+    truth = run(plain(**switches), QWEN3, WIDE_REFERENCE)
+    at_work = session(plain(**switches), QWEN3, Options(wide=True))
+    tokens, logits = at_work.prefill(prompts())
+    found, captures = [logits], []
+    for step in range(4):
+        tokens, logits = at_work.decode(truth.tokens[step])
+        assert tokens == truth.tokens[step + 1]
+        found.append(logits)
+        captures.append(len(at_work.captures))
+    assert ((torch.stack(found) - truth.logits).norm() / truth.logits.norm()).item() < 1e-6
+    # embed, before and after attention in every layer; ge_graph takes the head and the sampling too
+    assert captures == [{"aclgraph": 3, "ge_graph": 5}[graph]] * 4
+    (bound,) = [b for batch, b in at_work._bound.items() if batch.phase == "decode" and batch.groups[0].context == 43]
+    assert [call.issued.index for unit in bound.units for call in unit.calls] == list(range(len(bound.program)))
+    last = Requests((0, 1, 2), (43, 43, 36), ((1,),) * 3)
+    made = document(
+        measure(*at_work.prepared("decode", last), repeats=1), Predicted(1, dict.fromkeys(range(999), 1000))
+    )
+    assert sum(op["ops"] for op in made["ops"]) == len(bound.program)
+    assert [op["predicted_us"] for op in made["ops"]] == [op["ops"] for op in made["ops"]]
+    alone = {unit.issued.op.kind for unit in bound.units if len(unit.calls) == 1 and unit.form != "compiled"}
+    assert "attention" in alone  # its lengths grow: it is never inside

@@ -1,0 +1,67 @@
+"""Measuring, on a clock that ticks when it is read: spans, medians and errors that can be counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from device.backends.cpu import Cpu
+from device.document import document
+from device.measure import Sample, measure, name_of
+from device.session import Session
+from device.weights import RandomCheckpoint
+from device.workload import reported_step
+from scenarios.measured import Predicted
+from tests.device.making import ALL_FUSED, QWEN3, REFERENCE, plain
+
+
+class Ticking(Cpu):
+    """Each mark is a microsecond after the one before."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def mark(self) -> int:
+        self.now_ns += 1000
+        return self.now_ns
+
+
+def test_a_sample_is_its_median_and_what_lies_around_it() -> None:
+    assert Sample.of([5.0, 1.0, 2.0, 3.0, 4.0]) == Sample(3.0, 1.4, 4.6)
+
+
+def test_spans_follow_the_program_on_the_clock() -> None:
+    at_work = Session(plain(**ALL_FUSED), QWEN3, Ticking(), RandomCheckpoint(QWEN3, 0), options=REFERENCE)
+    phase, requests = reported_step(at_work)
+    bound, step = at_work.prepared(phase, requests)
+    found = measure(bound, step, repeats=3)
+    count = len(bound.program)
+    assert [(s.start_ns, s.end_ns) for s in found.timeline.spans] == [
+        (1000 + 2000 * i, 2000 + 2000 * i) for i in range(count)
+    ]  # one mark opens the step, two enclose each op, one closes it
+    assert (found.timeline.end_ns, found.marked) == (
+        1000 + 2000 * count, Sample(1000 + 2000 * count, 1000 + 2000 * count, 1000 + 2000 * count)
+    )  # fmt: skip
+    assert {(s.median_ns, s.low_ns, s.high_ns) for s in found.units} == {(1000.0, 1000.0, 1000.0)}
+    assert (found.timeline.label, found.timeline.device, found.repeats) == ("MEASURED", "CPU", 3)
+    assert [(s.index, s.name, s.kind) for s in found.timeline.spans] == [
+        (i.index, i.op.name, i.op.kind) for i in bound.program
+    ]
+    assert [name_of(unit) for unit in bound.units] == [i.op.name for i in bound.program]
+
+    # Predicted: every op half of what the clock says, but for the first, which is twice.
+    predicted = Predicted(1000 * count, dict.fromkeys(range(count), 500) | {0: 2000})
+    made = document(found, predicted)
+    assert made["ops"][0]["predicted_us"] == 2.0
+    assert made["errors"]["ops"] == pytest.approx((2 + 0.5 * (count - 1)) / count - 1)
+    assert (made["errors"]["op_median"], made["errors"]["op_bias"]) == (0.5, -0.5)
+    assert made["step"]["free_us"] == pytest.approx(1 + count)
+    assert sum(row["total_us"] for row in made["kernels"]) == pytest.approx(count)
+
+
+def test_a_step_can_be_run_again_and_again() -> None:
+    """Every repeat writes the same values to the same places."""
+    at_work = Session(plain(**ALL_FUSED), QWEN3, Cpu(), RandomCheckpoint(QWEN3, 0), options=REFERENCE)
+    phase, requests = reported_step(at_work)
+    bound, step = at_work.prepared(phase, requests)
+    tokens = [measure(bound, step, repeats=1).next_ids for _ in range(3)]
+    assert tokens[0] == tokens[1] == tokens[2]

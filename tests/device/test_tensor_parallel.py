@@ -1,0 +1,139 @@
+"""Two gloo ranks give the tokens of one; what goes wrong in a rank is one line, in time, and leaves no process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+import torch
+
+from device.session import Options
+from device.tensor_parallel import on_ranks
+from scenarios.errors import ScenarioError
+from scenarios.schema import Scenario
+from tests.device import ranks
+from tests.device.making import ALL_FUSED, QWEN3, REFERENCE, WIDE_REFERENCE, Run, prompts
+from tests.device.ranks import Case, Cases
+from tests.scenarios.making import bare, switched
+
+LONG = {"workload__batch": 1, "workload__input_tokens": 1101, "workload__output_tokens": 8}
+WIDE_QWEN = replace(QWEN3, max_position=2048)
+
+
+def case(options: Options, model: object = QWEN3, sizes: dict[str, object] | None = None, **switches: object) -> Case:
+    """One rank's run; its tokens are what the ranks are given."""
+    sizes = sizes or {"workload__batch": 3, "workload__input_tokens": 40, "workload__output_tokens": 8}
+    made: Scenario = switched(bare(**sizes), **switches)
+    lengths = (1101,) if sizes is LONG else (40, 40, 33)
+    assert isinstance(model, type(QWEN3))
+    given = prompts(model.vocab, lengths)
+    alone = Case(made, model, options, given, [])
+    first = alone.run(None)
+    forced = [first.tokens[0]] * 3
+    return Case(made, model, options, given, forced)
+
+
+def parallel(one: Case, **engine: object) -> Case:
+    update = one.scenario.engine.model_copy(update={"tensor_parallel_size": 2, **engine})
+    return replace(one, scenario=one.scenario.model_copy(update={"engine": update}))
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, tuple[Run, Run]]:
+    """(one rank, two ranks) of each case."""
+    paged = {**ALL_FUSED, "kv__layout": "paged", "kv__block_size": 16}
+    single = {
+        "plain fp32": case(WIDE_REFERENCE),
+        "fused fp32": case(WIDE_REFERENCE, **paged),
+        "fused bf16": case(REFERENCE, **paged),
+        "odd vocabulary": case(WIDE_REFERENCE, replace(QWEN3, vocab=321, tied_embeddings=False)),
+        "one KV head for both": case(WIDE_REFERENCE, replace(QWEN3, kv_heads=1)),
+        "int8 cache": case(WIDE_REFERENCE, **ALL_FUSED, kv__dtype="int8", kv__scale="head"),
+        "scattered tokens": case(WIDE_REFERENCE, WIDE_QWEN, LONG, **ALL_FUSED),
+    }
+    double = {name: parallel(one) for name, one in single.items()}
+    double["scattered tokens"] = parallel(single["scattered tokens"], sequence_parallel=True)
+    answers = on_ranks(Cases(double), 2, "gloo", timeout_s=110)
+    assert answers[0] == answers[1]  # every rank has all logits and chooses the same tokens
+    made = {name: Run(tokens, torch.tensor(logits)) for name, (tokens, logits) in answers[0].items()}
+    return {name: (one.run(None), made[name]) for name, one in single.items()}
+
+
+NAMES = [
+    "plain fp32", "fused fp32", "odd vocabulary", "one KV head for both", "int8 cache", "scattered tokens",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_ranks_compute_what_one_does(runs: dict[str, tuple[Run, Run]], name: str) -> None:
+    one, two = runs[name]
+    relative = ((one.logits - two.logits).norm() / one.logits.norm()).item()
+    assert relative < (1e-3 if name == "int8 cache" else 1e-6)  # a last bit may move an integer of the cache
+    assert one.tokens == two.tokens
+
+
+def test_in_sixteen_bits_the_row_split_shows_its_rounding(runs: dict[str, tuple[Run, Run]]) -> None:
+    one, two = runs["fused bf16"]
+    relative = ((one.logits - two.logits).norm() / one.logits.norm()).item()
+    assert 0 < relative < 0.015  # partial sums are rounded before they are added
+
+
+def test_the_ranks_really_exchange(runs: dict[str, tuple[Run, Run]]) -> None:
+    one, two = runs["plain fp32"]
+    assert not torch.equal(one.logits, two.logits)  # sums in another order
+
+
+# ---- what goes wrong ----
+
+
+@pytest.mark.parametrize(
+    ("work", "line"),
+    [
+        (ranks.rank_1_dies, "rank 1 of 2 was ended by SIGKILL; the other ranks were stopped"),
+        (ranks.rank_1_fails, "rank 1 of 2 failed: ValueError: a shape that does not fit; the other ranks were stopped"),
+        (ranks.rank_1_never_comes, "rank 1 of 2 did not come to a collective in time; all ranks were stopped"),
+    ],
+)  # fmt: skip
+def test_a_rank_that_is_lost_is_one_line_and_no_process_is_left(work: Callable[..., None], line: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(ScenarioError) as caught:
+        on_ranks(work, 2, "gloo", timeout_s=60, collective_timeout_s=2)
+    (message,) = caught.value.messages
+    assert message == line
+    assert time.monotonic() - begun < 60
+    assert active_children() == []
+
+
+def test_ranks_end_when_their_parent_is_killed(root: Path, tmp_path: Path) -> None:
+    code = (
+        "from device.tensor_parallel import on_ranks\nfrom tests.device.ranks import process_id\n"
+        "if __name__ == '__main__':\n    on_ranks(process_id, 2, 'gloo')\n"
+    )
+    file = tmp_path / "parent_of_ranks.py"
+    file.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    parent = subprocess.Popen([sys.executable, file], stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    children = [int(parent.stdout.readline()) for _ in range(2)]
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and any(map(_runs, children)):
+        time.sleep(0.05)
+    assert not any(map(_runs, children))
+
+
+def _runs(process: int) -> bool:
+    """Whether a process is there and no zombie that nobody has buried yet."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
