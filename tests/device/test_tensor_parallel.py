@@ -102,12 +102,10 @@ def test_the_ranks_really_exchange(runs: dict[str, tuple[Run, Run]]) -> None:
     ],
 )  # fmt: skip
 def test_a_rank_that_is_lost_is_one_line_and_no_process_is_left(work: Callable[..., None], line: str) -> None:
-    begun = time.monotonic()
     with pytest.raises(ScenarioError) as caught:
         on_ranks(work, 2, "gloo", timeout_s=60, collective_timeout_s=2)
     (message,) = caught.value.messages
     assert message == line
-    assert time.monotonic() - begun < 60
     assert active_children() == []
 
 
