@@ -75,7 +75,7 @@ def units(calls: Sequence[Call], capture: Callable[[Body], Body], captures: Capt
         reads = tuple(read_first(flat))
         key = (tuple(call.issued.op for call in flat), reads, writes)
         if key not in captures:
-            captures[key] = capture(_body(flat, reads, writes))
+            captures[key] = capture(body_of(flat, reads, writes))
         constants = [x for call in flat for x, _ in call.operands if not isinstance(x, str)]
         made.append(Piece(tuple(run), captures[key], constants, reads, writes))
     return tuple(made)
@@ -128,7 +128,7 @@ def read_first(calls: Sequence[Call]) -> dict[str, None]:
     return found
 
 
-def _body(calls: Sequence[Call], reads: tuple[str, ...], writes: tuple[str, ...]) -> Body:
+def body_of(calls: Sequence[Call], reads: tuple[str, ...], writes: tuple[str, ...]) -> Body:
     """The calls as one function of tensors, without a trace of whose weights they are."""
     plans = []
     for call in calls:

@@ -77,6 +77,7 @@ class Npu:
         self._module, number = opened()
         self.device = torch.device("npu", number)
         self._npu.set_device(number)
+        self._npu.config.allow_internal_format = True  # FRACTAL_NZ weights; without it a cast to it is dropped
         self._side: dict[int, Any] = {}
         self._laid_out = LaidOut()
 
@@ -145,7 +146,7 @@ class Npu:
         return round(passed_ms * 1e6)
 
     def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        return npu_graphs.compiled("npugraph_ex", body)
+        return npu_graphs.ge_compiled(body)
 
     def profiler(self, folder: str) -> Any:
         """A torch_npu profiler that writes into `folder`, at level 1 with pipe utilisation."""

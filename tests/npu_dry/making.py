@@ -86,10 +86,10 @@ class On(Npu):
         return calls
 
 
-def scenario(model: Model, switches: dict[str, object], **workload: int) -> Scenario:
+def scenario(model: Model, switches: dict[str, object], batch: int = len(LENGTHS), ranks: int = 1) -> Scenario:
     """Every optimisation off but `switches`."""
-    sizes = {"batch": len(LENGTHS), "input_tokens": max(LENGTHS), "output_tokens": STEPS + 1, **workload}
-    made = Scenario.model_validate({"workload": sizes})
+    sizes = {"batch": batch, "input_tokens": max(LENGTHS), "output_tokens": STEPS + 1}
+    made = Scenario.model_validate({"workload": sizes, "engine": {"tensor_parallel_size": ranks}})
     for item in PASSES:
         made = set_switch(made, item.switch, item.off[0])
     made = set_switch(made, "weights", model.dtype)
@@ -98,10 +98,12 @@ def scenario(model: Model, switches: dict[str, object], **workload: int) -> Scen
     return made
 
 
-def session(backend: Npu, model: Model, switches: dict[str, object], plain: bool = False) -> Session:
+def session(
+    backend: Npu, model: Model, switches: dict[str, object], plain: bool = False, batch: int = len(LENGTHS)
+) -> Session:
     """plain: by the reference operators instead of the backend's calls."""
     options = Options(choice=reference) if plain else None
-    return Session(scenario(model, switches), model, backend, RandomCheckpoint(model, 0), options=options)
+    return Session(scenario(model, switches, batch), model, backend, RandomCheckpoint(model, 0), options=options)
 
 
 def run(made: Session, forced: Run | None = None, steps: int = STEPS) -> Run:

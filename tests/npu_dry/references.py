@@ -207,6 +207,23 @@ def mm_all_reduce_base(x1, x2, hcom, *, antiquant_scale=None, dequant_scale=None
     return (x1.double() @ w).to(x1.dtype)
 
 
+def into(kernel):
+    """The `.out` form of an attention call: into given tensors, with a workspace that nothing here needs."""
+
+    def written(query, key, value, *, workspace=None, out, **named):
+        for to, made in zip(out, kernel(query, key, value, **named), strict=True):
+            if to.numel() == made.numel():  # the second is empty where no statistics are asked for
+                to.copy_(made)
+        return tuple(out)
+
+    return written
+
+
+#: Of the calls that a capture makes in another form.
+OUT_KERNELS = {
+    "npu_fused_infer_attention_score.out": into(fused_infer_attention_score),
+    "npu_fused_infer_attention_score_v2.out": into(fused_infer_attention_score_v2),
+}
 KERNELS = {
     "npu_rms_norm": rms_norm,
     "npu_add_rms_norm": add_rms_norm,
@@ -235,5 +252,5 @@ def register():
     global _library
     if _library is None:
         _library = torch.library.Library("npu", "IMPL", "CPU")
-        for name, kernel in KERNELS.items():
+        for name, kernel in {**KERNELS, **OUT_KERNELS}.items():
             _library.impl(name, kernel)

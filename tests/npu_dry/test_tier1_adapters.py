@@ -112,6 +112,12 @@ REFUSED = {
         {**FUSED, **PAGED, "fusion.qkv_norm_rope_cache": True}, QWEN3, "decode", "fusion.qkv_norm_rope_cache: .*NZ"),
     "captured unfused attention": (
         {"graph": "aclgraph"}, QWEN3, "decode", "graph: a captured step cannot hold unfused attention"),
+    "contiguous cache in a compiled graph": (
+        {**FUSED, "graph": "npugraph_ex"},
+        QWEN3,
+        "decode",
+        "kv.layout: npugraph_ex would copy a contiguous cache",
+    ),
     "prefetch in a compiled graph": (
         {**FUSED, **PAGED, "graph": "npugraph_ex", "overlap.prefetch": True}, QWEN3, "decode",
         "overlap.prefetch: npugraph_ex issues"),

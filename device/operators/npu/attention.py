@@ -10,7 +10,6 @@ The lengths are lists of Python numbers, so a captured graph must be told the ne
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -29,10 +28,16 @@ TND_DIM = 128
 NO_MASK, CAUSAL = 0, 3
 
 
-@cache
+#: The mask of each device that has been asked for; a compiled graph finds it here, and so makes none of its own.
+_MASKS: dict[tuple[str, int | None], torch.Tensor] = {}
+
+
 def causal_mask(device: torch.device) -> torch.Tensor:
     """The compressed mask [2048, 2048] int8: 1 hides, above the diagonal."""
-    return torch.ones((MASK_SIDE, MASK_SIDE), dtype=torch.int8, device=device).triu(1)
+    key = device.type, device.index
+    if key not in _MASKS:
+        _MASKS[key] = torch.ones((MASK_SIDE, MASK_SIDE), dtype=torch.int8, device=device).triu(1)
+    return _MASKS[key]
 
 
 def takes_tnd(op: Op) -> bool:
@@ -42,10 +47,9 @@ def takes_tnd(op: Op) -> bool:
 
 def lengths(op: Op, layout: Layout) -> dict[str, list[int]]:
     """The arguments of `op`'s call that follow the step, by name."""
-    keys = [context + query for context, query in zip(layout.contexts, layout.queries, strict=True)]
+    keys = list(layout.keys)
     if takes_tnd(op):
-        ends = [sum(layout.queries[: i + 1]) for i in range(len(layout.queries))]
-        return {"actual_seq_qlen": ends, "actual_seq_kvlen": keys}
+        return {"actual_seq_qlen": list(layout.ends), "actual_seq_kvlen": keys}
     if layout.longest_query == 1:
         return {"actual_seq_lengths_kv": keys}
     return {"actual_seq_lengths": list(layout.queries), "actual_seq_lengths_kv": keys}
@@ -66,7 +70,7 @@ def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
 def _tnd(op: Op, query: torch.Tensor, inputs: Inputs, layout: Layout) -> torch.Tensor:
     key, value, table = inputs[1:4]
     y, _ = call(
-        "npu_fused_infer_attention_score_v2", query, key.flatten(2), value.flatten(2), **lengths(op, layout),
+        "npu_fused_infer_attention_score_v2", query, blocks(op, key), blocks(op, value), **lengths(op, layout),
         block_table=table, block_size=op.attr("block_size"), input_layout="TND", sparse_mode=CAUSAL,
         atten_mask=causal_mask(query.device), **_heads(op, "num_query_heads", "softmax_scale"),
     )  # fmt: skip
@@ -82,13 +86,13 @@ def _bsnd(op: Op, query: torch.Tensor, inputs: Inputs, step: Step) -> torch.Tens
         key, value = (x.transpose(1, 2).contiguous() for x in keys_and_values(op, inputs, step, query.dtype))
         table = None
     elif table is not None:
-        key, value = inputs[1].flatten(2), inputs[2].flatten(2)
+        key, value = blocks(op, inputs[1]), blocks(op, inputs[2])
     else:
         key, value = rows_of_requests(inputs[1], layout), rows_of_requests(inputs[2], layout)
     if table is not None:
         more |= {"block_table": table, "block_size": op.attr("block_size")}
     if rest and one_query:
-        mode, scales = _scales(op, rest, inputs[1], layout)
+        mode, scales = _scales(op, rest, inputs[1] if table is None else key, layout)
         more |= {"key_antiquant_scale": scales[0], "value_antiquant_scale": scales[1]}
         more |= {"key_antiquant_mode": mode, "value_antiquant_mode": mode}
     y, _ = call(
@@ -96,6 +100,15 @@ def _bsnd(op: Op, query: torch.Tensor, inputs: Inputs, step: Step) -> torch.Tens
         sparse_mode=NO_MASK if one_query else CAUSAL, **_heads(op, "num_heads", "scale"), **more,
     )  # fmt: skip
     return _tensor(y)
+
+
+def blocks(op: Op, store: torch.Tensor) -> torch.Tensor:
+    """A paged cache as [blocks, block size, heads x dim]; it is kept by head, or flat for a compiled graph."""
+    size, heads, dim = op.attr("block_size"), op.attr("kv_heads"), op.attr("head_dim")
+    assert isinstance(size, int)
+    assert isinstance(heads, int)
+    assert isinstance(dim, int)
+    return store.view(-1, size, heads * dim)
 
 
 def rows_of_requests(store: torch.Tensor, layout: Layout) -> torch.Tensor:

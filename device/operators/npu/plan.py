@@ -73,13 +73,16 @@ def _graph(program: Program) -> Iterator[tuple[str, str]]:
     if program.graph == "eager":
         return
     ops = [op for block in program.blocks if block.captured for op in block.ops]
-    if program.graph == "aclgraph" and any(op.kind in GROWING for op in ops):
+    if any(op.kind in GROWING for op in ops):
         yield "graph", "a captured step cannot hold unfused attention, whose shapes grow; set fusion.attention to true"
-    if program.graph != "aclgraph" and any(op.kind == "prefetch" for op in ops):
-        yield (
-            "overlap.prefetch",
-            f"{program.graph} issues compiled pieces on one stream; set it to false, or take aclgraph",
-        )
+    if program.graph == "aclgraph":
+        return
+    if any(op.kind == "prefetch" for op in ops):
+        what = f"{program.graph} issues compiled code on one stream; set it to false, or take aclgraph"
+        yield "overlap.prefetch", what
+    if any(op.kind == "attention" and not op.attr("block_size") for op in ops):
+        what = f"{program.graph} would copy a contiguous cache at each write; set it to paged, or take aclgraph"
+        yield "kv.layout", what
 
 
 def _rehearse(op: Op, step: Step) -> str | None:
