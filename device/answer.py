@@ -78,8 +78,9 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether `error` says that an allocation failed; torch on a CPU has no type for it."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+    """Whether `error` says that an allocation failed; torch on a CPU and torch_npu have no type for it."""
+    says = any(words in str(error) for words in ("allocate memory", "NPU out of memory"))
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or says
 
 
 def _first_line(error: BaseException) -> str:

@@ -95,6 +95,7 @@ class Npu:
         return {
             "backend": self.name,
             "device": f"{self._npu.get_device_name(self.device)}, {self._npu.device_count()} in this machine",
+            "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "torch_npu": self.version,
             "documented_cann": (pair.cann if pair else None) or "none for this torch_npu",

@@ -67,15 +67,16 @@ def eager(traced: Traced) -> Answer:
 
 def aclgraph(traced: Traced) -> Answer:
     variants = ("all fused, paged", "int8 channel", "prefetch")
-    return {variant: decode_steps(traced, variant, "aclgraph") for variant in variants}
+    found = {variant: decode_steps(traced, variant, "aclgraph") for variant in variants}
+    return {**found, "profile": profiled(traced), "host_read": host_read()}
 
 
 def npugraph_ex(traced: Traced) -> Answer:
     return {"all fused, paged": decode_steps(traced, "all fused, paged", "npugraph_ex", steps=4)}
 
 
-def host_read(traced: Traced) -> Answer:
-    """A host read inside a capture."""
+def host_read() -> str:
+    """What the runtime says to a host read inside a capture."""
     import torch
 
     x = torch.ones(2, device="npu")
@@ -84,12 +85,12 @@ def host_read(traced: Traced) -> Answer:
         with torch.npu.graph(graph):
             x.sum().item()
     except RuntimeError as error:
-        return {"error": str(error)}
-    return {"error": ""}
+        return str(error)
+    return ""
 
 
-def profiled(traced: Traced) -> Answer:
-    """A decode step under the backend's profiler."""
+def profiled(traced: Traced) -> list[str]:
+    """The files that the backend's profiler writes of a decode step."""
     from device.backends.npu import Npu
     from tests.npu_dry.making import QWEN3, VARIANTS, session, small_prompts
 
@@ -100,7 +101,7 @@ def profiled(traced: Traced) -> Answer:
     with backend.profiler(str(folder)) as profiler:
         made.decode(tokens)
         profiler.step()
-    return {"files": sorted({path.name for path in folder.rglob("*") if path.is_file()})}
+    return sorted({path.name for path in folder.rglob("*") if path.is_file()})
 
 
 def ranks(traced: Traced) -> Answer:
@@ -117,10 +118,12 @@ def ranks(traced: Traced) -> Answer:
 
     backend = Npu()
     group = joined(backend.collectives, 2)
-    made = scenario(QWEN3, {**FUSED, **PAGED}, ranks=2)
-    session = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
-    session.prefill(small_prompts(QWEN3.vocab, [8] * 3))
-    mark = traced(lambda: session.decode([1, 2, 3]))
+    marks: dict[str, list[int]] = {}
+    for graph in ("eager", "aclgraph"):
+        made = scenario(QWEN3, {**FUSED, **PAGED, "graph": graph}, ranks=2)
+        session = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
+        session.prefill(small_prompts(QWEN3.vocab, [8] * 3))
+        marks[graph] = traced(lambda session=session: session.decode([1, 2, 3]))
     program = next(bound.program for batch, bound in session._bound.items() if batch.phase == "decode")
     x, w = (Tensor("x", (3, 64), "bf16"), Tensor("w.weight", (32, 64), "bf16", "weight"))
     op = Op("matmul_all_reduce", "o_proj", (x, w), (Tensor("y", (3, 32), "bf16"),), (("ranks", 2),))
@@ -133,7 +136,8 @@ def ranks(traced: Traced) -> Answer:
         not group.rank
     ):  # it keeps the store, which the other may still need: nothing here makes them wait for each other
         store.wait(["done 1"])
-    return {"mark": mark, "fused": fused, "collectives": [i.op.kind for i in program if i.op.attr("ranks", 0)]}
+    collectives = [(i.op.kind, i.block.captured) for i in program if i.op.attr("ranks", 0)]
+    return {"marks": marks, "fused": fused, "collectives": collectives}
 
 
 def _three(session: Any) -> Any:

@@ -155,3 +155,11 @@ def test_without_a_device_the_backend_says_so_in_one_line() -> None:
         Npu()
     assert len(caught.value.messages) == 1
     assert not torch.npu.is_available()
+
+
+def test_a_rank_without_a_device_of_its_own_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.npu, "is_available", lambda: True)
+    monkeypatch.setattr(torch.npu, "device_count", lambda: 1)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(ScenarioError, match="rank 1 has no device of its own, there are 1; take fewer ranks"):
+        Npu()

@@ -19,6 +19,7 @@ OPERATORS = {
     "rsqrt": "Rsqrt", "pow": "PowTensorScalar", "reduce_mean": "Mean", "softmax": "Softmax", "concat": "Cat",
     "slice": "InplaceCopy", "cast": "InplaceCopy", "expand": "RepeatInterleaveIntWithDim",
 }  # fmt: skip
+HCCL = {"all_reduce": "AllReduce", "all_gather": "AllGather", "reduce_scatter": "ReduceScatter"}
 WRITES = ("ScatterNdUpdate", "ScatterPaKvCache")
 #: torch_npu's flag on which a captured attention waits, bytes; it allocates one for each itself.
 FLAG_BYTES = 32
@@ -100,6 +101,14 @@ def test_a_capture_neither_waits_for_the_device_nor_allocates(captured: Ran, var
     assert [call["bytes"] for call in inside if call["k"] == "malloc"] == [FLAG_BYTES] * len(waits)
 
 
+def test_prefetches_are_captured_on_their_stream(captured: Ran) -> None:
+    inside = captured.capture(captured.answer["prefetch"]["marks"])
+    prefetches = [call for call in inside if call["k"] == "cmo"]
+    main = {call["stream"] for call in inside if call["k"] == "op"}
+    assert len(prefetches) == 6
+    assert all(call["cap"] and call["stream"] not in main for call in prefetches)
+
+
 @pytest.mark.parametrize("variant", GRAPHS)
 def test_three_steps_are_one_capture_and_three_replays(captured: Ran, variant: str) -> None:
     first, *later = captured.answer[variant]["marks"]
@@ -169,24 +178,38 @@ def _no_large_copies(ran: Ran, found: dict[str, Any]) -> None:
     assert not [call for call in copies if max(prod(arg["shape"]) for arg in call["args"] if "shape" in arg) >= cache]
 
 
-def test_a_host_read_in_a_capture_is_refused_by_the_runtime(dry: Dry) -> None:
-    assert "107027" in dry("host_read").answer["error"]
+def test_a_host_read_in_a_capture_is_refused_by_the_runtime(captured: Ran) -> None:
+    assert "107027" in captured.answer["host_read"]
 
 
-def test_the_profiler_writes_its_host_side(dry: Dry) -> None:
-    files = dry("profiled").answer["files"]
-    assert {"profiler_info.json", "profiler_metadata.json"} & set(files) or any("profiler_info" in f for f in files)
+def test_the_profiler_writes_its_host_side(captured: Ran) -> None:
+    files = captured.answer["profile"]
+    assert any(name.startswith("profiler_info") for name in files), files
 
 
-def test_two_ranks_issue_the_same_collectives_in_the_order_of_the_program(dry: Dry) -> None:
-    hccl = {"all_reduce": "AllReduce", "all_gather": "AllGather", "reduce_scatter": "ReduceScatter"}
-    both = dry.ranks("ranks", 2)
+@pytest.fixture(scope="module")
+def ranks(dry: Dry) -> list[Ran]:
+    return dry.ranks("ranks", 2)
+
+
+def test_two_ranks_issue_the_same_collectives_in_the_order_of_the_program(ranks: list[Ran]) -> None:
     issued = []
-    for ran in both:
-        calls = [call for call in ran.between(*ran.answer["mark"]) if call["k"] == "hccl"]
+    for ran in ranks:
+        calls = [call for call in ran.between(*ran.answer["marks"]["eager"]) if call["k"] == "hccl"]
         issued.append([(call["name"], call["bytes"], call["ranks"]) for call in calls])
-        assert [call["name"] for call in calls] == [hccl[kind] for kind in ran.answer["collectives"]]
+        assert [call["name"] for call in calls] == [HCCL[kind] for kind, _ in ran.answer["collectives"]]
     assert issued[0] == issued[1] != []
-    fused = [[c["name"] for c in ran.between(*ran.answer["fused"]) if c["k"] == "op"] for ran in both]
-    assert fused[0] == fused[1]
-    assert [name for name in fused[0] if name.startswith("aclnnMatmulAllReduce")] == fused[0] != []
+
+
+def test_collectives_are_captured_with_the_step(ranks: list[Ran]) -> None:
+    for ran in ranks:
+        inside = [call for call in ran.capture([ran.answer["marks"]["aclgraph"]]) if call["k"] == "hccl"]
+        wanted = [HCCL[kind] for kind, captured in ran.answer["collectives"] if captured]
+        assert [call["name"] for call in inside] == wanted != []
+        assert all(call["cap"] for call in inside)
+
+
+def test_a_product_with_its_all_reduce_is_one_operator_on_both_ranks(ranks: list[Ran]) -> None:
+    issued = [[c["name"] for c in ran.between(*ran.answer["fused"]) if c["k"] == "op"] for ran in ranks]
+    assert issued[0] == issued[1]
+    assert [name.startswith("aclnnMatmulAllReduce") for name in issued[0]] == [True]
