@@ -18,7 +18,13 @@ TOO_OLD = Python 3.11 or newer is needed and $(PYTHON) is not that; name one: ma
 # code of the place that it came from.
 STALE := $(shell test "$$(cat $(VENV)/made_in 2>/dev/null)" = "$(CURDIR)" && $(BIN)/python -c '$(NEW_ENOUGH)' 2>/dev/null || echo stale)
 
-.PHONY: help env run test check format bench schema clean always
+# The NPU backend with no NPU has an environment of its own; torch_npu has wheels for these systems only.
+NPU_VENV := .venv-npu
+NPU := $(NPU_VENV)/stamp
+NPU_DRY := tests/npu_dry
+HAS_TORCH_NPU := $(shell uname -sm | grep -Eq '^Linux (x86_64|aarch64)$$' && echo yes)
+
+.PHONY: help env run test check npu format bench schema clean always
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -26,7 +32,7 @@ help: ## list the targets
 run: $(CORE) ## predict a scenario: SCENARIO=file.yaml ARGS="--set workload.batch=16"
 	$(BIN)/whatif run $(SCENARIO) $(ARGS)
 
-test: check ## lint, types and all tests
+test: check npu ## lint, types and all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 env: $(DEV) ## make the environment of the tests and stop there
@@ -35,6 +41,14 @@ check: $(DEV) ## lint and types only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+ifeq ($(HAS_TORCH_NPU),yes)
+npu: $(NPU) ## test the NPU backend with no NPU, against the real torch_npu
+	$(NPU_VENV)/bin/python -m pytest -c $(NPU_DRY)/pytest.ini --rootdir . --confcutdir $(NPU_DRY) $(NPU_DRY)
+else
+npu:
+	@echo "make npu: skipped: there is no torch_npu wheel for $$(uname -sm)"
+endif
 
 format: $(DEV) ## sort imports and format the code
 	$(BIN)/ruff check --fix .
@@ -48,7 +62,7 @@ schema: $(CORE) ## write scenarios/schema.json, from which editors complete
 	mv $(VENV)/schema.json scenarios/schema.json
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis artifacts
+	rm -rf $(VENV) $(NPU_VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 define make_venv
@@ -68,3 +82,9 @@ $(DEV): pyproject.toml $(if $(STALE),always)
 	$(if $(STALE),$(make_venv))
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $(CORE) $@
+
+$(NPU): $(NPU_DRY)/requirements.txt
+	@echo "Installing torch_npu and what its tests need into $(NPU_VENV): a minute or two, the first time ..."
+	@$(PYTHON) -m venv --clear $(NPU_VENV)
+	@$(NPU_VENV)/bin/python -m pip install -qq --disable-pip-version-check -r $(NPU_DRY)/requirements.txt
+	@touch $@

@@ -129,6 +129,21 @@ def validate(
 
 
 @app.command()
+def doctor(
+    backend: Annotated[
+        str, typer.Option(metavar="[cpu|cuda|npu]", help="The backend to examine this machine for.")
+    ] = "cpu",
+) -> None:
+    """Say whether this machine is fit for a backend, what is missing, and what only its hardware can show."""
+    from device.doctor import examined
+    from sim.report import terminal
+
+    text, passed = examined(backend)
+    terminal.write(text)
+    raise typer.Exit(0 if passed else 1)
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of a scenario file, for editors."""
     from scenarios.json_schema import schema_json

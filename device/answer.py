@@ -85,7 +85,9 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
 def what_failed(error: BaseException) -> str | None:
     """What the machine could not do, in one line; None where `error` is a fault of this program."""
     lines = [printable(line.strip(), 200) for line in str(error).splitlines() if line.strip()]
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error):
+    # torch on a CPU and torch_npu have no type for it.
+    says = any(words in str(error) for words in ("allocate memory", "NPU out of memory"))
+    if says or isinstance(error, MemoryError | torch.OutOfMemoryError):
         return f"out of memory: {lines[0] if lines else 'take a smaller model, batch or length'}"
     if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
         why = next((line for line in lines if "Error" in line), lines[0] if lines else "no reason given")

@@ -64,7 +64,7 @@ def units(calls: Sequence[Call], capture: Callable[[Body], Body], captures: Capt
     Pieces that differ only in their constants share one capture; `captures` keeps them from one Program to the next.
     """
     runs = list(_runs(calls))
-    needed = TAKEN | {name for run in runs for name in _read_first(run)}
+    needed = TAKEN | {name for run in runs for name in read_first(run)}
     made: list[Unit] = []
     for run in runs:
         if not _captured(run[0]):
@@ -72,10 +72,10 @@ def units(calls: Sequence[Call], capture: Callable[[Body], Body], captures: Capt
             continue
         flat = [part for call in run for part in (call.parts or (call,))]
         writes = tuple(dict.fromkeys(n for call in flat for n in call.results if n is not None and n in needed))
-        reads = tuple(_read_first(flat))
+        reads = tuple(read_first(flat))
         key = (tuple(call.issued.op for call in flat), reads, writes)
         if key not in captures:
-            captures[key] = capture(_body(flat, reads, writes))
+            captures[key] = capture(body_of(flat, reads, writes))
         constants = [x for call in flat for x, _ in call.operands if not isinstance(x, str)]
         made.append(Piece(tuple(run), captures[key], constants, reads, writes))
     return tuple(made)
@@ -117,7 +117,7 @@ def _same_layer(a: Call, b: Call) -> bool:
     return a.issued.block is b.issued.block and a.issued.layer == b.issued.layer
 
 
-def _read_first(calls: Sequence[Call]) -> dict[str, None]:
+def read_first(calls: Sequence[Call]) -> dict[str, None]:
     """Names that `calls` read before they write them, in order."""
     written: set[str] = set()
     found: dict[str, None] = {}
@@ -128,7 +128,7 @@ def _read_first(calls: Sequence[Call]) -> dict[str, None]:
     return found
 
 
-def _body(calls: Sequence[Call], reads: tuple[str, ...], writes: tuple[str, ...]) -> Body:
+def body_of(calls: Sequence[Call], reads: tuple[str, ...], writes: tuple[str, ...]) -> Body:
     """The calls as one function of tensors, without a trace of whose weights they are."""
     plans = []
     for call in calls:

@@ -1,12 +1,13 @@
 """What each optimisation does to the numbers: its logits and greedy tokens against the plain program's.
 
 The plain program (every switch off) runs in float32 by the reference operators; each switch runs on the same tokens, so
-that a first difference does not make all that follows differ. `python -m device.numerics` prints the table of
+that a first difference does not make all that follows differ. `python -m device.numerics [backend]` prints the table of
 docs/numerics.md, over scaled-down variants of the shipped models.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -67,22 +68,22 @@ class Run:
     logits: torch.Tensor
 
 
-def scaled_down(model: Model) -> Model:
+def scaled_down(model: Model, head_dim: int = 16) -> Model:
     """A variant of `model` of the same family and grouping that a test can run: 2 layers, 64 wide."""
     shared = min(2, model.heads // model.kv_heads)
     return replace(
         model, name=f"{model.name} scaled down", hidden=64, intermediate=96, layers=2, heads=4, kv_heads=4 // shared,
-        head_dim=16, rotary_dim=0, vocab=320, max_position=512,
+        head_dim=head_dim, rotary_dim=0, vocab=320, max_position=512,
     )  # fmt: skip
 
 
-def families() -> list[Model]:
+def families(head_dim: int = 16) -> list[Model]:
     """One scaled-down variant of each kind of dense model that ships."""
     found: dict[object, Model] = {}
     for model in map(load_model, model_names()):
         if model.experts or model.latent:
             continue
-        small = scaled_down(model)
+        small = scaled_down(model, head_dim)
         key = replace(small, name="", rope_theta=0.0, norm_eps=1.0)
         found.setdefault(key, small)
     return list(found.values())
@@ -195,11 +196,13 @@ def markdown(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the table for the CPU of this machine."""
+    """Print the table for the CPU of this machine, or for the backend that is named."""
     from device.backends import choose
 
     torch.set_num_threads(1)
-    for line in markdown(error_table(families(), choose("cpu"))):
+    name = sys.argv[1] if len(sys.argv) > 1 else "cpu"
+    head_dim = 128 if name == "npu" else 16  # NPUs rotate heads of 64 and 128 only
+    for line in markdown(error_table(families(head_dim), choose(name))):
         print(line)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from device.backends.base import Backend
+from device.backends.base import DTYPES, Backend
 from device.kv_cache import KvTensors
 from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
 from device.operators.reference import REFERENCE
@@ -106,21 +106,16 @@ class Bound:
     ) -> None:  # fmt: skip
         self.program, self.backend, self.act = program, backend, act
         self.weights, self.cache = weights, cache
-        self._choice = choice or backend.kernel
+        self._choice, self._is_plain = choice or backend.kernel, choice is not None
         check_events(program)
         self.calls = tuple(self._call(issued) for issued in program)
-        self.units: tuple[Unit, ...] = self.calls
+        self.units: Sequence[Unit] = self.calls
         if program.graph != "eager" and choice is None:
-            from device.graphs import units
-
-            self.units = units(self.calls, backend.capture, {} if captures is None else captures)
+            self.units = backend.units(program.graph, self.calls, {} if captures is None else captures)
 
     def run(self, step: Step) -> None:
         """Issue every op once, in order, on its stream."""
-        events: dict[str, object] = {}
-        for unit in self.units:
-            with self._in_turn(unit.issued.op, events):
-                unit.put(unit.compute(unit.inputs(step), step), step.values)
+        issue(self.backend, self.units, step)
 
     def run_marked(self, step: Step) -> list[tuple[object, object]]:
         """As `run`, with a mark before and after each unit; reading operands is the host's time, between the marks."""
@@ -128,26 +123,12 @@ class Bound:
         events: dict[str, object] = {}
         for unit in self.units:
             inputs = unit.inputs(step)
-            with self._in_turn(unit.issued.op, events):
+            with in_turn(self.backend, unit.issued.op, events):
                 start = mark()
                 outputs = unit.compute(inputs, step)
                 marks.append((start, mark()))
             unit.put(outputs, step.values)
         return marks
-
-    def _in_turn(self, op: Op, events: dict[str, object]) -> AbstractContextManager[None]:
-        """What is issued inside goes to the op's stream, behind the events that it waits for. One stream is in turn by
-        itself."""
-        return nullcontext() if self.backend.streams == 1 else self._ordered(op, events)
-
-    @contextmanager
-    def _ordered(self, op: Op, events: dict[str, object]) -> Iterator[None]:
-        with self.backend.stream(op.stream):
-            for name in op.waits:
-                self.backend.wait(events[name])
-            yield
-            for name in op.records:
-                events[name] = self.backend.record()
 
     def _call(self, issued: Issued) -> Call:
         op = issued.op
@@ -166,7 +147,8 @@ class Bound:
             return self.cache.get(name, issued.layer)
         if tensor.role == "weight":
             width = issued.op.inputs[1].dtype if name.endswith(".scale") else None
-            return self.weights.get(tensor, issued.layer, self.act, width)
+            value = self.weights.get(tensor, issued.layer, self.act, width)
+            return value if self._is_plain else self.backend.held(issued.op, tensor, value, DTYPES[self.act])
         return name
 
 
@@ -179,6 +161,30 @@ def _one_after_the_other(parts: tuple[Call, ...]) -> Kernel:
         return tuple(step.values[t.name] for t in op.outputs)
 
     return Kernel(compute, "composed", raw=True)
+
+
+def issue(backend: Backend, units: Sequence[Unit], step: Step) -> None:
+    """Issue `units` once, in order, each on its stream after the events that it waits for."""
+    events: dict[str, object] = {}
+    for unit in units:
+        with in_turn(backend, unit.issued.op, events):
+            unit.put(unit.compute(unit.inputs(step), step), step.values)
+
+
+def in_turn(backend: Backend, op: Op, events: dict[str, object]) -> AbstractContextManager[None]:
+    """What is issued inside goes to the op's stream, behind the events that it waits for. One stream is in turn by
+    itself."""
+    return nullcontext() if backend.streams == 1 else _ordered(backend, op, events)
+
+
+@contextmanager
+def _ordered(backend: Backend, op: Op, events: dict[str, object]) -> Iterator[None]:
+    with backend.stream(op.stream):
+        for name in op.waits:
+            backend.wait(events[name])
+        yield
+        for name in op.records:
+            events[name] = backend.record()
 
 
 def check_events(program: Program) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 import torch
@@ -34,8 +35,18 @@ class Layout:
         return max(self.queries)
 
     @property
+    def ends(self) -> tuple[int, ...]:
+        """Where the new tokens of each end, counted over all."""
+        return tuple(accumulate(self.queries))
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """Tokens of each in the cache after the step."""
+        return tuple(c + q for c, q in zip(self.contexts, self.queries, strict=True))
+
+    @property
     def longest_keys(self) -> int:
-        return max(c + q for c, q in zip(self.contexts, self.queries, strict=True))
+        return max(self.keys)
 
     @property
     def is_uniform(self) -> bool:

@@ -109,6 +109,11 @@ def on_ranks(
 def _meet(collectives: str, method: str, rank: int, ranks: int, timeout_s: float) -> None:
     if collectives == "gloo" and sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the ranks are on one machine
+    if collectives == "hccl":  # the backend of that name is torch_npu's, and each rank takes its device first
+        from device.backends.npu import opened
+
+        torch_npu, number = opened()
+        torch_npu.npu.set_device(number)
     timeout = timedelta(seconds=timeout_s)
     dist.init_process_group(collectives, init_method=method, rank=rank, world_size=ranks, timeout=timeout)
 
@@ -119,6 +124,7 @@ def _rank(
     """The life of one rank: meet, work, answer."""
     threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
     torch.set_num_threads(1)
+    os.environ["LOCAL_RANK"] = str(place[2])  # as torchrun says it: the ranks are on one machine
     try:
         _meet(*place)
         answer.send(("done", work(Ranks())))
@@ -127,7 +133,7 @@ def _rank(
     except Exception as error:
         line = printable(f"{type(error).__name__}: {error}".partition("\n")[0], 200)
         # What torch says of a collective that others have left is about them, not about this rank.
-        left_alone = isinstance(error, dist.DistError) or "gloo" in line.lower()
+        left_alone = isinstance(error, dist.DistError) or any(name in line.lower() for name in ("gloo", "hccl"))
         answer.send(("left alone", "") if left_alone else ("failed", f"failed: {line}"))
     answer.close()
     # Not destroy_process_group: where another rank has died it may wait for it.

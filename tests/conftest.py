@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+#: Has an environment and a process of its own: `make npu`.
+collect_ignore = ["npu_dry"]
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # A run of the tests gives the same result each time, on a busy machine too: fixed examples, no deadline, no verdict on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,8 +20,14 @@ def _cpu() -> Backend:
     return Cpu()
 
 
+def _npu() -> Backend:
+    from device.backends.npu import Npu
+
+    return Npu()
+
+
 #: Makers of backends by the name that `--backend` takes; each imports what it needs.
-BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": _cpu}
+BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": _cpu, "npu": _npu}
 
 
 def choose(name: str) -> Backend:
@@ -34,6 +41,8 @@ def choose(name: str) -> Backend:
             [f"--backend: {quoted(name)} is not available; this version has: {', '.join(known)}"
              f"{did_you_mean(name, known)}"]
         )  # fmt: skip
+    # An installed torch_npu is not loaded by `import torch` itself, which fails where CANN is not there.
+    os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
     try:
         return BACKENDS[name]()
     except ModuleNotFoundError as error:

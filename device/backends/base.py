@@ -7,14 +7,17 @@ and gives streams, events, time marks, memory and capture. Collectives are those
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from device.operators.kernel import Kernel
-from scenarios.program import DType, Op, Program
+from scenarios.program import DType, Op, Program, Tensor
+
+if TYPE_CHECKING:
+    from device.runner import Call, Unit
 
 #: How each type of a Program is held. INT4 lies packed two to a byte.
 DTYPES: dict[DType, torch.dtype] = {
@@ -45,6 +48,12 @@ class Backend(Protocol):
 
     def lacks(self, program: Program) -> list[str]:
         """What of `program` this backend cannot run, one line each: the switch, why, what to do."""
+
+    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
+        """`value`, the weight `tensor`, as this backend's kernel of `op` reads it. act: how 16-bit values are held."""
+
+    def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> Sequence[Unit]:
+        """`calls` as the graph mode issues them. captures: what earlier Programs of the session have captured."""
 
     def free_bytes(self) -> int:
         """Memory that an allocation may count on, bytes."""

@@ -10,12 +10,12 @@ import os
 import platform
 import shutil
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,10 @@ from device.operators import attention, elementwise, kv, norms, quant
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.reference import REFERENCE
 from device.step import Step
-from scenarios.program import Op, Program
+from scenarios.program import Op, Program, Tensor
+
+if TYPE_CHECKING:
+    from device.runner import Call, Unit
 
 #: Fused kinds for which torch has no CPU kernel, with the switch that asks for them.
 NEED_COMPILER = {
@@ -186,6 +189,14 @@ class Cpu:
             *(f"optimizations.{switch}: {why}" for switch, why in found.items()),
             *(f"model: its {kind} has no operator on a CPU in this version" for kind in unknown),
         ]
+
+    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
+        return value
+
+    def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
+        from device.graphs import units
+
+        return units(calls, self.capture, captures)
 
     def free_bytes(self) -> int:
         try:

@@ -16,8 +16,8 @@ Inputs = Sequence[torch.Tensor]
 Outputs = tuple[torch.Tensor, ...]
 Compute = Callable[[Op, Inputs, Step], Outputs]
 #: torch: one plain torch call. fused: one call of the backend that does the work of several. compiled: torch.compile's
-#: kernel. composed: several torch calls.
-Form = Literal["torch", "fused", "compiled", "composed"]
+#: kernel. composed: several torch calls. captured: the replay of a graph.
+Form = Literal["torch", "fused", "compiled", "composed", "captured"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,162 @@
+"""An Ascend NPU through torch_npu: its fused calls, streams and events, captured graphs, HCCL.
+
+docs/npu.md says what of this is held against the wheel without a device, and what only a device can show.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from device.backends import npu_graphs
+from device.backends.npu_weights import LaidOut
+from device.operators.kernel import Kernel
+from device.operators.npu.kernels import KERNELS
+from device.operators.npu.plan import lacking
+from device.operators.npu.versions import pair_of, wrong_pairing
+from device.operators.reference import REFERENCE
+from device.runner import Call, Unit
+from scenarios.errors import ScenarioError, printable
+from scenarios.program import Op, Program, Tensor
+
+#: Streams that a step may use: the main one, prefetch, collectives, and one to spare.
+STREAMS = 4
+DOCTOR = "`whatif doctor --backend npu` says what is missing"
+
+
+def torch_npu() -> Any:
+    """The module. Raises ScenarioError, one line, where it is absent, wants another torch or finds no CANN."""
+    try:
+        from importlib.metadata import PackageNotFoundError, version
+
+        found = version("torch-npu")
+    except PackageNotFoundError:
+        raise ScenarioError(
+            ["--backend npu: torch_npu is not installed; pip install 'ascend-whatif[npu]' on a machine with CANN"]
+        ) from None
+    if wrong := wrong_pairing(str(torch.__version__), found):
+        raise ScenarioError([f"--backend npu: {wrong}"])
+    try:
+        return importlib.import_module("torch_npu")
+    except ImportError as error:  # a library of CANN that the loader does not find
+        line = printable(str(error).partition("\n")[0], 120)
+        raise ScenarioError(
+            [f"--backend npu: CANN is not there ({line}); install it and source its set_env.sh; {DOCTOR}"]
+        ) from None
+
+
+def opened() -> tuple[Any, int]:
+    """(torch_npu, the number of this process's device). Raises ScenarioError, one line, where there is no device."""
+    module = torch_npu()
+    count = module.npu.device_count() if module.npu.is_available() else 0
+    if not count:
+        raise ScenarioError(
+            [f"--backend npu: no NPU is there; see npu-smi info and ASCEND_RT_VISIBLE_DEVICES; {DOCTOR}"]
+        )
+    number = int(os.environ.get("LOCAL_RANK", "0"))
+    if number >= count:
+        raise ScenarioError(
+            [f"--backend npu: rank {number} has no device of its own, there are {count}; take fewer ranks"]
+        )
+    return module, number
+
+
+class Npu:
+    """Device number LOCAL_RANK, or the first. Raises ScenarioError as `opened`."""
+
+    name = "npu"
+    streams = STREAMS
+    collectives = "hccl"
+
+    def __init__(self) -> None:
+        self._module, number = opened()
+        self.device = torch.device("npu", number)
+        self._npu.set_device(number)
+        self._npu.config.allow_internal_format = True  # FRACTAL_NZ weights; without it a cast to it is dropped
+        self._side: dict[int, Any] = {}
+        self._laid_out = LaidOut()
+
+    @property
+    def _npu(self) -> Any:
+        return self._module.npu
+
+    @property
+    def version(self) -> str:
+        """Of torch_npu."""
+        return str(self._module.__version__).partition("+")[0]
+
+    def describe(self) -> dict[str, str | int]:
+        pair = pair_of(self.version)
+        return {
+            "backend": self.name,
+            "device": f"{self._npu.get_device_name(self.device)}, {self._npu.device_count()} in this machine",
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "torch_npu": self.version,
+            "documented_cann": (pair.cann if pair else None) or "none for this torch_npu",
+            "task_queue_enable": os.environ.get("TASK_QUEUE_ENABLE", "1"),
+        }
+
+    def kernel(self, op: Op) -> Kernel:
+        return KERNELS.get(op.kind) or REFERENCE[op.kind]
+
+    def lacks(self, program: Program) -> list[str]:
+        return lacking(program, self.version)
+
+    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
+        return self._laid_out.get(op, tensor, value, act)
+
+    def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
+        return npu_graphs.units(self, graph, calls, captures)
+
+    def free_bytes(self) -> int:
+        free: int = self._npu.mem_get_info(self.device)[0]
+        return free
+
+    def synchronize(self) -> None:
+        self._npu.synchronize()
+
+    def stream(self, number: int) -> AbstractContextManager[None]:
+        if not number:  # the current one: in a capture that is the captured one
+            return nullcontext()
+        if number not in self._side:
+            self._side[number] = self._npu.Stream(self.device)
+        entered: AbstractContextManager[None] = self._npu.stream(self._side[number])
+        return entered
+
+    def record(self) -> Any:
+        event = self._npu.Event()
+        event.record()
+        return event
+
+    def wait(self, event: Any) -> None:
+        event.wait()
+
+    def mark(self) -> Any:
+        event = self._npu.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between_ns(self, start: Any, end: Any) -> int:
+        passed_ms: float = start.elapsed_time(end)
+        return round(passed_ms * 1e6)
+
+    def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        return npu_graphs.ge_compiled(body)
+
+    def profiler(self, folder: str) -> Any:
+        """A torch_npu profiler that writes into `folder`, at level 1 with pipe utilisation."""
+        made = self._module.profiler
+        config = made._ExperimentalConfig(
+            profiler_level=made.ProfilerLevel.Level1, aic_metrics=made.AiCMetrics.PipeUtilization,
+            data_simplification=False,
+        )  # fmt: skip
+        return made.profile(
+            activities=[made.ProfilerActivity.CPU, made.ProfilerActivity.NPU], record_shapes=True,
+            on_trace_ready=made.tensorboard_trace_handler(folder), experimental_config=config,
+        )  # fmt: skip

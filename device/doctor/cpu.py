@@ -1,0 +1,42 @@
+"""The CPU: torch, and a C++ compiler for the kernels that torch has not."""
+
+from __future__ import annotations
+
+from device.doctor.checks import Check, Trial, found, missing
+from device.doctor.machine import Machine
+
+TRIALS: tuple[Trial, ...] = (
+    Trial(
+        "Predicted beside measured on this CPU",
+        "whatif run tiny_llama_cpu --backend cpu",
+        "a table of ops with both times; the CPU's profile is assumed, so that they differ is no fault",
+    ),
+)
+
+
+def torch_of(machine: Machine) -> Check:
+    version = machine.package("torch")
+    if version is None:
+        return missing("torch", "not installed; pip install 'ascend-whatif[device]'")
+    return found("torch", version)
+
+
+def checks(machine: Machine) -> list[Check]:
+    made = [torch_of(machine)]
+    for name, code, remedy in (
+        ("imports", "import torch; print('torch computes', torch.ones(2).sum().item())", "reinstall torch"),
+        (
+            "compiler",
+            "from device.backends.cpu import compiler; c = compiler(); print(c); assert c",
+            "no C++ compiler with Python's headers: add_rms_norm, rope, swiglu and graphs are refused; install g++ and "
+            "python3-dev",
+        ),
+        (
+            "gloo",
+            "import torch.distributed as d; assert d.is_gloo_available(); print('ranks on one machine')",
+            "this torch has no gloo: one rank only",
+        ),
+    ):
+        passed, line = machine.python(code)
+        made.append(Check(name, passed, line if passed else remedy))
+    return made

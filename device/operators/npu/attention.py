@@ -1,0 +1,161 @@
+"""Attention over the cache: npu_fused_infer_attention_score and its second version.
+
+Paged 16-bit caches of head dimension 128 go to v2 in layout TND (tokens of all requests one after the other, causal by
+the compressed mask): its documentation names that case, that of v1 excludes it. All else goes to v1 in BSND, queries
+padded to the longest: other head dimensions, contiguous caches, INT8 caches in a decode step. INT8 caches of a step
+with several query tokens are dequantised first, which v1 does not take; the form says `composed` then.
+
+The lengths are lists of Python numbers, so a captured graph must be told the new ones of each step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from device.operators.attention import by_request, by_token, heads_of, keys_and_values, operand_by_request
+from device.operators.attention import scores_or_values as makes_scores
+from device.operators.kernel import Inputs, Kernel, Outputs
+from device.operators.npu.call import call
+from device.operators.npu.rules_attention import MASK_SIDE
+from device.step import Layout, Step
+from scenarios.program import Op
+
+#: Head dimension that v2 documents for TND.
+TND_DIM = 128
+#: sparse_mode: no mask, and the triangle that ends at the last key.
+NO_MASK, CAUSAL = 0, 3
+
+
+#: The mask of each device that has been asked for; a compiled graph finds it here, and so makes none of its own.
+_MASKS: dict[tuple[str, int | None], torch.Tensor] = {}
+
+
+def causal_mask(device: torch.device) -> torch.Tensor:
+    """The compressed mask [2048, 2048] int8: 1 hides, above the diagonal."""
+    key = device.type, device.index
+    if key not in _MASKS:
+        _MASKS[key] = torch.ones((MASK_SIDE, MASK_SIDE), dtype=torch.int8, device=device).triu(1)
+    return _MASKS[key]
+
+
+def takes_tnd(op: Op) -> bool:
+    """Whether an attention op goes to v2: a paged 16-bit cache of head dimension 128."""
+    return bool(op.attr("block_size")) and op.attr("head_dim") == TND_DIM and op.inputs[1].dtype != "int8"
+
+
+def lengths(op: Op, layout: Layout) -> dict[str, list[int]]:
+    """The arguments of `op`'s call that follow the step, by name."""
+    keys = list(layout.keys)
+    if takes_tnd(op):
+        return {"actual_seq_qlen": list(layout.ends), "actual_seq_kvlen": keys}
+    if layout.longest_query == 1:
+        return {"actual_seq_lengths_kv": keys}
+    return {"actual_seq_lengths": list(layout.queries), "actual_seq_lengths_kv": keys}
+
+
+def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    query, layout = heads_of(inputs[0], op), step.layout
+    if takes_tnd(op):
+        y = _tnd(op, query[: layout.tokens].contiguous(), inputs, layout)
+        if layout.rows > layout.tokens:
+            y = torch.cat((y, y.new_zeros((layout.rows - layout.tokens, *y.shape[1:]))))
+        return (y.reshape(op.out.shape),)
+    rows = by_request(query, layout).transpose(1, 2).contiguous()
+    y = _bsnd(op, rows, inputs, step).transpose(1, 2)
+    return (by_token(y, layout).reshape(op.out.shape),)
+
+
+def _tnd(op: Op, query: torch.Tensor, inputs: Inputs, layout: Layout) -> torch.Tensor:
+    key, value, table = inputs[1:4]
+    y, _ = call(
+        "npu_fused_infer_attention_score_v2", query, blocks(op, key), blocks(op, value), **lengths(op, layout),
+        block_table=table, block_size=op.attr("block_size"), input_layout="TND", sparse_mode=CAUSAL,
+        atten_mask=causal_mask(query.device), **_heads(op, "num_query_heads", "softmax_scale"),
+    )  # fmt: skip
+    return _tensor(y)
+
+
+def _bsnd(op: Op, query: torch.Tensor, inputs: Inputs, step: Step) -> torch.Tensor:
+    layout, one_query = step.layout, step.layout.longest_query == 1
+    rest = list(inputs[3:])
+    table = rest.pop(0) if op.attr("block_size") else None
+    more: dict[str, Any] = {} if one_query else {"atten_mask": causal_mask(query.device)}
+    if rest and not one_query:
+        key, value = (x.transpose(1, 2).contiguous() for x in keys_and_values(op, inputs, step, query.dtype))
+        table = None
+    elif table is not None:
+        key, value = blocks(op, inputs[1]), blocks(op, inputs[2])
+    else:
+        key, value = rows_of_requests(inputs[1], layout), rows_of_requests(inputs[2], layout)
+    if table is not None:
+        more |= {"block_table": table, "block_size": op.attr("block_size")}
+    if rest and one_query:
+        mode, scales = _scales(op, rest, inputs[1] if table is None else key, layout)
+        more |= {"key_antiquant_scale": scales[0], "value_antiquant_scale": scales[1]}
+        more |= {"key_antiquant_mode": mode, "value_antiquant_mode": mode}
+    y, _ = call(
+        "npu_fused_infer_attention_score", query, key, value, **lengths(op, layout), input_layout="BSND",
+        sparse_mode=NO_MASK if one_query else CAUSAL, **_heads(op, "num_heads", "scale"), **more,
+    )  # fmt: skip
+    return _tensor(y)
+
+
+def blocks(op: Op, store: torch.Tensor) -> torch.Tensor:
+    """A paged cache as [blocks, block size, heads x dim]; it is kept by head, or flat for a compiled graph."""
+    size, heads, dim = op.attr("block_size"), op.attr("kv_heads"), op.attr("head_dim")
+    assert isinstance(size, int)
+    assert isinstance(heads, int)
+    assert isinstance(dim, int)
+    return store.view(-1, size, heads * dim)
+
+
+def rows_of_requests(store: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """The rows of a contiguous cache that the requests have, whole: a view where they lie one after the other."""
+    rows = layout.cache_rows
+    if rows == tuple(range(rows[0], rows[0] + len(rows))):
+        return store[rows[0] : rows[0] + len(rows)]
+    return store[torch.tensor(rows, device=store.device)]
+
+
+def _scales(op: Op, scales: Inputs, store: torch.Tensor, layout: Layout) -> tuple[int, list[torch.Tensor]]:
+    """(antiquant mode, scales of keys and values as that mode has them).
+
+    Scales a head are kept token by token, the call wants them head by head: they are turned round for it.
+    """
+    if scales[0].ndim == 3:
+        return 0, [scale.reshape(1, *scale.shape[::2]) for scale in scales]
+    paged, by_head = bool(op.attr("block_size")), scales[0].shape[-1] > 1
+    found = []
+    for scale in scales:
+        by_place = scale.view(*store.shape[:2], scale.shape[-1])
+        by_place = by_place if paged else rows_of_requests(by_place, layout)
+        if by_head:
+            found.append(by_place.transpose(1, 2).contiguous())
+        else:
+            found.append(by_place.squeeze(-1) if paged else by_place.squeeze(-1).unsqueeze(0))
+    return (5 if paged else 3) if by_head else (4 if paged else 1), found
+
+
+def _heads(op: Op, heads: str, scale: str) -> dict[str, Any]:
+    dim = op.attr("head_dim")
+    assert isinstance(dim, int)
+    return {heads: op.attr("heads"), "num_key_value_heads": op.attr("kv_heads"), scale: dim**-0.5}
+
+
+def _tensor(x: Any) -> torch.Tensor:
+    assert isinstance(x, torch.Tensor)
+    return x
+
+
+def _batch_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """Scores and weighted values of unfused attention, by torch's own product."""
+    a, b = inputs
+    if makes_scores(op):
+        return (operand_by_request(a, op.inputs[0], step) @ b.transpose(-1, -2),)
+    return (by_token(a @ b, step.layout).reshape(op.out.shape),)
+
+
+FUSED, COMPOSED = Kernel(_attention, "fused", raw=True), Kernel(_attention, "composed", raw=True)
+KERNELS = {"attention": FUSED, "batch_matmul": Kernel(_batch_matmul, raw=True)}

@@ -1,0 +1,80 @@
+"""Products and quantisation. Weights come as `device/backends/npu_weights.py` lays them out."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from device.operators.kernel import Inputs, Kernel, Outputs
+from device.operators.npu.call import call
+from device.operators.quant import split
+from device.step import Step
+from scenarios.program import Op
+
+
+def _linear(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    return split(op, F.linear(*inputs))
+
+
+def _dynamic_quant(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    quantised, scale = call("npu_dynamic_quant", inputs[0])
+    return quantised.reshape(op.outputs[0].shape), scale.reshape(op.outputs[1].shape)
+
+
+def _static_quant(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    """By constants of the channels [heads, 1, dim], which lie one after the other in a token."""
+    x, scale = inputs
+    flat = x.reshape(-1, scale.numel())
+    # A division by scales in float16 is not offered: they go in float32 then.
+    divisors = scale.reshape(-1) if scale.dtype == torch.bfloat16 else scale.reshape(-1).float()
+    quantised = call("npu_quantize", flat, divisors, None, torch.qint8, -1, True)
+    return (quantised.reshape(op.out.shape),)
+
+
+def _quant_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """INT8 rows x INT8 weight [k, n], both scales applied by the call."""
+    x, w, scale, row_scale, *bias = inputs
+    y = call(
+        "npu_quant_matmul", x, w, scale, pertoken_scale=row_scale.reshape(-1),
+        bias=bias[0] if bias else None, output_dtype=step.dtypes[op.out.dtype],
+    )  # fmt: skip
+    return split(op, y)
+
+
+def _weight_quant_matmul(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    x, w, scale, *bias = inputs
+    return split(op, call("npu_weight_quant_batchmatmul", x, w, scale, bias=bias[0] if bias else None))
+
+
+def _matmul_all_reduce(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """A row-split product and the sum over the ranks in one call; the three kinds of product tell by their inputs."""
+    assert step.group is not None
+    x, w, *rest = inputs
+    group = hcom(step.group.rank)
+    if x.dtype == torch.int8:
+        scale, row_scale = rest
+        y = call("npu_mm_all_reduce_base", x, w, group, dequant_scale=scale, pertoken_scale=row_scale.reshape(-1))
+    elif w.dtype == torch.int8:
+        y = call("npu_mm_all_reduce_base", x, w, group, antiquant_scale=rest[0])
+    else:
+        y = call("npu_mm_all_reduce_base", x, w.t(), group, bias=rest[0] if rest else None)
+    return split(op, y)
+
+
+def hcom(rank: int) -> str:
+    """The name by which HCCL knows the group of all ranks."""
+    group = dist.group.WORLD
+    assert group is not None
+    name: str = group._get_backend(torch.device("npu")).get_hccl_comm_name(rank)
+    return name
+
+
+KERNELS = {
+    "matmul": Kernel(_linear),
+    "dynamic_quant": Kernel(_dynamic_quant, "fused"),
+    "static_quant": Kernel(_static_quant, "fused"),
+    "quant_matmul": Kernel(_quant_matmul, "fused"),
+    "weight_quant_matmul": Kernel(_weight_quant_matmul, "fused"),
+    "matmul_all_reduce": Kernel(_matmul_all_reduce, "fused"),
+}

@@ -1,0 +1,147 @@
+"""The rules of the two attention calls: heads, lengths, masks, blocks and the scales of an INT8 cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from device.operators.npu.needs import HALF, MOST_INNER, need, same_type, typed
+
+#: Heads of a query that may share one key.
+MOST_GROUP = 64
+#: Side of the compressed causal mask.
+MASK_SIDE = 2048
+
+
+def _heads(name: str, query: Any, heads: int, kv_heads: int, layout: str) -> int:
+    """Head dimension; Refused where the head counts and the query do not fit each other."""
+    need(0 < kv_heads <= heads, f"{name}: {kv_heads} key heads for {heads} query heads; both must be given")
+    need(heads % kv_heads == 0, f"{name}: {heads} query heads do not share {kv_heads} keys evenly")
+    need(heads // kv_heads <= MOST_GROUP, f"{name}: {heads // kv_heads} query heads share a key, at most {MOST_GROUP}")
+    need(layout in ("TND", "BSND"), f"{name}: layout {layout}; the adapter speaks TND and BSND")
+    rank = 3 if layout == "TND" else 4
+    need(len(query.shape) == rank, f"{name}: query has {len(query.shape)} dimensions, {layout} has {rank}")
+    need(query.shape[-2] == heads, f"{name}: query has {query.shape[-2]} heads, num_heads says {heads}")
+    dim: int = query.shape[-1]
+    need(dim <= 512 and dim % 16 == 0, f"{name}: head dimension {dim}; multiples of 16 up to 512 are taken")
+    return dim
+
+
+def _block(name: str, size: int, one_query: bool, is_int8: bool) -> None:
+    if one_query:
+        unit = 32 if is_int8 else 16
+        holds, takes = 0 < size <= 512 and size % unit == 0, f"multiples of {unit} up to 512"
+    else:
+        holds, takes = 128 <= size <= 512 and size % 128 == 0, "128, 256, 384 and 512 for more than one query token"
+    need(holds, f"{name}: blocks of {size} tokens; it takes {takes}")
+
+
+def _lengths(name: str, layout: str, query: Any, queries: Any, keys: Any, requests: int) -> None:
+    need(keys is not None, f"{name}: the key lengths are missing; without them it reads whole blocks or rows")
+    need(len(keys) == requests, f"{name}: {len(keys)} key lengths for {requests} requests")
+    need(min(keys) >= 0, f"{name}: a key length is negative")
+    if layout == "TND":
+        need(queries is not None, f"{name}: TND needs the query lengths, summed up")
+        need(len(queries) == requests, f"{name}: {len(queries)} query lengths for {requests} requests")
+        need(all(a <= b for a, b in pairwise(queries)), f"{name}: query lengths of TND are sums and never fall")
+        need(queries[-1] == query.shape[0], f"{name}: the queries end at {queries[-1]} of {query.shape[0]} rows")
+    elif queries is not None:
+        need(max(queries) <= query.shape[1], f"{name}: a query of {max(queries)} tokens in {query.shape[1]} rows")
+
+
+def _mask(name: str, mode: int, mask: Any, one_query: bool) -> None:
+    need(mode in (0, 3), f"{name}: sparse_mode {mode}; the adapter asks for 0 (one query) and 3 (causal)")
+    if mode == 3:
+        need(mask is not None, f"{name}: sparse_mode 3 needs the mask of {MASK_SIDE} x {MASK_SIDE}")
+        shape = list(mask.shape)
+        need(shape[-2:] == [MASK_SIDE] * 2, f"{name}: a mask of {shape}; sparse_mode 3 takes the compressed one")
+        typed(f"{name}: mask", mask, torch.int8, torch.uint8, torch.bool)
+    else:
+        need(one_query, f"{name}: several query tokens without a mask see what comes after them")
+
+
+def _cache(name: str, query: Any, key: Any, value: Any, heads: int, dim: int, table: Any, size: int) -> None:
+    need(key.shape == value.shape, f"{name}: keys are {list(key.shape)}, values {list(value.shape)}")
+    same_type(f"{name}: keys and values", key, value)
+    need(
+        key.dtype in (query.dtype, torch.int8),
+        f"{name}: keys are {str(key.dtype).removeprefix('torch.')}; they must be of the query's type or INT8",
+    )
+    if table is None:
+        need(list(key.shape[2:]) == [heads, dim], f"{name}: a token of the cache is {list(key.shape[2:])}")
+        return
+    typed(f"{name}: block_table", table, torch.int32)
+    need(len(key.shape) == 3, f"{name}: a paged cache has 3 dimensions (blocks, block size, heads x dim)")
+    need(key.shape[1] == size, f"{name}: block_size says {size}, a block of the cache has {key.shape[1]} tokens")
+    need(key.shape[2] == heads * dim, f"{name}: a token of the cache has {key.shape[2]} values, not {heads * dim}")
+    need(heads * dim <= MOST_INNER, f"{name}: {heads * dim} values a token in a block, at most {MOST_INNER}")
+
+
+def _covers(name: str, table: Any, size: int, keys: Sequence[int], requests: int) -> None:
+    need(table.shape[0] == requests, f"{name}: {table.shape[0]} rows in the block table for {requests} requests")
+    most = max(-(-length // size) for length in keys)
+    need(table.shape[1] >= most, f"{name}: {table.shape[1]} blocks a request in the table, {most} are needed")
+
+
+def fused_infer_attention_score(
+    query: Any, key: Any, value: Any, *, atten_mask: Any = None, actual_seq_lengths: Any = None,
+    actual_seq_lengths_kv: Any = None, key_antiquant_scale: Any = None, value_antiquant_scale: Any = None,
+    block_table: Any = None, num_heads: int = 1, scale: float = 1.0, input_layout: str = "BSH",
+    num_key_value_heads: int = 0, sparse_mode: int = 0, block_size: int = 0, key_antiquant_mode: int = 0,
+    value_antiquant_mode: int = 0,
+) -> None:  # fmt: skip
+    name = "npu_fused_infer_attention_score"
+    typed(f"{name}: query", query, *HALF)
+    dim = _heads(name, query, num_heads, num_key_value_heads, input_layout)
+    need(input_layout == "BSND", f"{name}: its documentation excludes blocks and INT8 in {input_layout}; v2 takes TND")
+    requests, one_query, is_int8 = query.shape[0], query.shape[1] == 1, key.dtype == torch.int8
+    _cache(name, query, key, value, num_key_value_heads, dim, block_table, block_size)
+    _lengths(name, input_layout, query, actual_seq_lengths, actual_seq_lengths_kv, requests)
+    if block_table is not None:
+        _block(name, block_size, one_query, is_int8)
+        _covers(name, block_table, block_size, actual_seq_lengths_kv, requests)
+    _mask(name, sparse_mode, atten_mask, one_query)
+    if not is_int8:
+        need(key_antiquant_scale is None, f"{name}: antiquant scales for keys that are not INT8")
+        return
+    need(one_query, f"{name}: INT8 keys with several query tokens of a request")
+    need(dim % 32 == 0, f"{name}: head dimension {dim}; INT8 takes multiples of 32")
+    need(key_antiquant_mode == value_antiquant_mode, f"{name}: keys and values are scaled in two ways")
+    for scale_of in (key_antiquant_scale, value_antiquant_scale):
+        _antiquant(name, scale_of, key_antiquant_mode, query, key, num_key_value_heads, dim)
+
+
+def _antiquant(name: str, scale: Any, mode: int, query: Any, key: Any, heads: int, dim: int) -> None:
+    """Modes: 0 a channel, 1 a token, 3 a token and head; 4 and 5 are 1 and 3 of a paged cache."""
+    places, size = key.shape[0], key.shape[1]
+    shapes = {
+        0: (1, heads, dim), 1: (1, places, size), 3: (places, heads, size), 4: (places, size), 5: (places, heads, size),
+    }  # fmt: skip
+    need(scale is not None, f"{name}: INT8 keys and values need their scales")
+    need(mode in shapes, f"{name}: antiquant mode {mode}; the adapter asks for {sorted(shapes)}")
+    need((mode in (4, 5)) == (len(key.shape) == 3) or mode == 0, f"{name}: antiquant mode {mode} for this layout")
+    need(tuple(scale.shape) == shapes[mode], f"{name}: scales of {list(scale.shape)}, mode {mode} has {shapes[mode]}")
+    typed(f"{name}: scales", scale, query.dtype if mode == 0 else torch.float32)
+
+
+def fused_infer_attention_score_v2(
+    query: Any, key: Any, value: Any, *, atten_mask: Any = None, actual_seq_qlen: Any = None,
+    actual_seq_kvlen: Any = None, block_table: Any = None, num_query_heads: int = 1, num_key_value_heads: int = 0,
+    softmax_scale: float = 1.0, input_layout: str = "BSH", sparse_mode: int = 0, block_size: int = 0,
+) -> None:  # fmt: skip
+    name = "npu_fused_infer_attention_score_v2"
+    typed(f"{name}: query", query, *HALF)
+    dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
+    need(input_layout == "TND" and dim == 128, f"{name}: {input_layout} with head dimension {dim}; TND takes 128")
+    need(block_table is not None, f"{name}: the adapter uses it for paged caches only")
+    need(key.dtype == query.dtype, f"{name}: keys of another type than the query")
+    requests = len(actual_seq_qlen or ())
+    _cache(name, query, key, value, num_key_value_heads, dim, block_table, block_size)
+    _lengths(name, input_layout, query, actual_seq_qlen, actual_seq_kvlen, requests)
+    one_query = query.shape[0] == requests
+    _block(name, block_size, one_query, is_int8=False)
+    _covers(name, block_table, block_size, actual_seq_kvlen, requests)
+    _mask(name, sparse_mode, atten_mask, one_query)

@@ -1,0 +1,160 @@
+"""`whatif doctor`: every check on machines made of files, where all is there and where one thing is missing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from device.doctor import BACKENDS, examined
+from device.doctor.machine import Machine
+from device.doctor.npu import checks
+from device.doctor.npu_trials import TRIALS
+from scenarios.build import problems_of
+from scenarios.errors import ScenarioError
+from scenarios.hf_config import load_model
+from scenarios.loader import load_scenario
+
+HOME = "/usr/local/Ascend/ascend-toolkit/latest"
+FILES = {
+    "/usr/local/Ascend/driver/version.info": "Version=25.5.1\nascendhal_version=7.35.23\n",
+    "/dev/davinci0": "",
+    "/dev/davinci1": "",
+    "/dev/davinci_manager": "",
+    f"{HOME}/version.cfg": "# version: 1.0\nruntime_running_version=[9.1.0]\n",
+    f"{HOME}/lib64/libhccl.so": "",
+    "/bin/npu-smi": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Made(Machine):
+    """A machine of files, with packages and an answer to the look for devices that a test gives."""
+
+    packages: dict[str, str] = field(default_factory=dict)
+    answer: tuple[bool, str] = (True, "2 devices")
+
+    def package(self, name: str) -> str | None:
+        return self.packages.get(name)
+
+    def python(self, code: str) -> tuple[bool, str]:
+        return self.answer
+
+
+PACKAGES = {"torch": "2.10.0+cpu", "torch-npu": "2.10.0.post4"}
+Maker = Callable[..., Made]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Maker:
+    def make(
+        without: str = "", files: dict[str, str] | None = None, packages: dict[str, str] | None = None,
+        answer: tuple[bool, str] = (True, "2 devices"), home: str = HOME,
+    ) -> Made:  # fmt: skip
+        for name, text in {**FILES, **(files or {})}.items():
+            if without and name.startswith(without):
+                continue
+            path = tmp_path / name.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+        environment = {"PATH": str(tmp_path / "bin"), **({"ASCEND_HOME_PATH": home} if home else {})}
+        return Made(tmp_path, environment, PACKAGES if packages is None else packages, answer)
+
+    return make
+
+
+def test_a_whole_machine_passes(machine: Maker) -> None:
+    text, passed = examined("npu", machine())
+    assert passed
+    assert text.startswith("doctor npu: 8 of 8 checks passed\n")
+    lines = text.splitlines()
+    for line in ("driver", "25.5.1"), ("devices", "2 in /dev"), ("CANN", f"9.1.0 in {HOME}"), ("HCCL", "libhccl.so"):
+        assert any(all(word in found for word in line) for found in lines)
+    assert "2.10.0.post4, documented with CANN 9.1.0" in text
+
+
+MISSING = {
+    "driver": ({"without": "/usr/local/Ascend/driver"}, "driver", "install the Ascend HDK driver"),
+    "old driver": (
+        {"files": {"/usr/local/Ascend/driver/version.info": "Version=24.1.0"}}, "driver", "captured graphs run out"),
+    "devices": ({"without": "/dev"}, "devices", "pass the NPUs into this container"),
+    "npu-smi": ({"without": "/bin"}, "npu-smi", "not on PATH"),
+    "CANN not sourced": ({"home": ""}, "CANN", "ASCEND_HOME_PATH is not set"),
+    "CANN gone": ({"home": "/opt/nowhere"}, "CANN", "/opt/nowhere, which is no folder"),
+    "CANN without version": ({"without": f"{HOME}/version"}, "CANN", "names no version"),
+    "torch": ({"packages": {"torch-npu": "2.10.0.post4"}}, "torch", "not installed"),
+    "torch_npu": ({"packages": {"torch": "2.10.0"}}, "torch_npu", "not installed; pip install"),
+    "another torch": (
+        {"packages": {**PACKAGES, "torch": "2.13.0"}}, "torch_npu",
+        "torch_npu 2.10.0.post4 wants torch 2.10.0, installed is 2.13.0; pip install torch==2.10.0"),
+    "no device seen": ({"answer": (False, "AssertionError")}, "torch sees them", "see npu-smi info"),
+    "CANN not loaded": (
+        {"answer": (False, "ImportError: libhccl.so: cannot open shared object file")}, "torch sees them",
+        "CANN is not found"),
+    "HCCL": ({"without": f"{HOME}/lib64"}, "HCCL", "no libhccl.so"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_what_is_missing_is_said_in_one_line_with_what_to_do(machine: Maker, case: str) -> None:
+    settings, name, wanted = MISSING[case]
+    made = machine(**settings)
+    found = next(check for check in checks(made) if check.name == name)
+    assert not found.passed
+    assert wanted in found.says
+    text, passed = examined("npu", made)
+    assert not passed
+    assert sum(line.startswith("  MISSING") for line in text.splitlines()) == sum(not c.passed for c in checks(made))
+
+
+def test_a_version_that_no_adapter_was_written_for_is_named(machine: Maker) -> None:
+    made = machine(packages={"torch": "2.9.0", "torch-npu": "2.9.0.post2"})
+    assert "not one of the versions that the adapters are written for" in examined("npu", made)[0]
+
+
+def test_an_import_that_never_ends_or_kills_its_process_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("device.doctor.machine.PATIENCE_S", 0.5)
+    assert Machine().python("import time; time.sleep(30)") == (False, "no answer within 0.5 s")
+    monkeypatch.undo()
+    assert Machine().python("import os; os.abort()") == (False, "ended with status -6")
+    assert Machine().python("raise ValueError('two\\nlines')") == (False, "lines")
+    assert Machine().python("print(1); print(2)") == (True, "2")
+
+
+def test_cpu_and_cuda_are_examined_too(machine: Maker) -> None:
+    assert examined("cpu", machine())[1]
+    assert not examined("cuda", machine())[1]
+    gpu = {"/proc/driver/nvidia/version": "NVRM version: 570.1\nGCC", "/dev/nvidia0": ""}
+    text, passed = examined("cuda", machine(files=gpu))
+    assert passed
+    assert "NVRM version: 570.1\n" in text
+
+
+def test_an_unknown_backend_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"'npus' cannot be examined; one of cpu, cuda, npu\. Did you mean 'npu'"):
+        examined("npus")
+
+
+@pytest.mark.parametrize("number", range(len(TRIALS)))
+def test_a_trial_is_ready_to_run(number: int) -> None:
+    """Its scenario ships, its switches exist, and the model can have them."""
+    words = shlex.split(TRIALS[number].command)
+    if "run" not in words:
+        assert words == ["python", "-m", "device.numerics", "npu"]
+        return
+    name = words[words.index("run") + 1]
+    sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+    scenario = load_scenario(name, sets).scenario
+    assert not problems_of(scenario, load_model(scenario.model))
+    assert {w for w in words if w.startswith("--")} <= {"--backend", "--set", "--json", "--nproc-per-node"}
+    assert TRIALS[number].expected
+
+
+def test_every_backend_has_a_doctor() -> None:
+    from device.backends import BACKENDS as DEVICES
+
+    assert set(DEVICES) <= set(BACKENDS)

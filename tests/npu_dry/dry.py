@@ -1,0 +1,172 @@
+"""A process on the dry runtime: `python -m tests.npu_dry.dry WHAT OUT`; each WHAT is a function below.
+
+OUT is a folder: trace.jsonl gets every call of the runtime, answer.json what the function returns. Marks in the answer
+are line numbers of the trace: what lies between two marks was issued between them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.npu_dry import stubs
+
+Answer = dict[str, Any]
+
+
+class Traced:
+    """Marks in the trace of this process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, work: Callable[[], object]) -> list[int]:
+        """[lines before, lines after] `work`."""
+        before = self.lines()
+        work()
+        return [before, self.lines()]
+
+    def lines(self) -> int:
+        return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
+
+
+def decode_steps(traced: Traced, variant: str, graph: str, steps: int = 3, batch: int = 4) -> Answer:
+    """Prefill, then `steps` decode steps of one marked piece each; the last bound Program in words."""
+    from device.backends.npu import Npu
+    from device.host_inputs import Requests
+    from device.session import batch_of
+    from tests.npu_dry.making import QWEN3, VARIANTS, session, small_prompts
+
+    made = session(Npu(), QWEN3, {**VARIANTS[variant], "graph": graph}, batch=batch)
+    made.prefill(small_prompts(QWEN3.vocab, [40] * batch))
+    marks, program = [], None
+    for _ in range(steps):
+        contexts = tuple(made.cache.allocator.tokens(n) for n in range(batch))
+        for number in range(batch):
+            made.cache.allocator.append(number)
+        requests = Requests(tuple(range(batch)), contexts, ((1,),) * batch)
+        bound, step = made.prepared("decode", requests)
+        marks.append(traced(lambda bound=bound, step=step: bound.run(step)))
+        program = made.bound(batch_of("decode", requests)).program
+    assert program is not None
+    ops = [
+        {"kind": i.op.kind, "block": i.block.name, "captured": i.block.captured, "stream": i.op.stream} for i in program
+    ]
+    cache = made.cache.tensors["k_cache"][0]
+    return {"marks": marks, "ops": ops, "cache_shape": list(cache.shape), "forms": [u.form for u in bound.units]}
+
+
+def eager(traced: Traced) -> Answer:
+    variants = ("plain", "all fused", "all fused, paged", "int8 channel", "w8a8", "prefetch")
+    return {variant: decode_steps(traced, variant, "eager", steps=1) for variant in variants}
+
+
+def aclgraph(traced: Traced) -> Answer:
+    variants = ("all fused, paged", "int8 channel", "prefetch")
+    found = {variant: decode_steps(traced, variant, "aclgraph") for variant in variants}
+    return {**found, "profile": profiled(traced), "host_read": host_read()}
+
+
+def npugraph_ex(traced: Traced) -> Answer:
+    return {"all fused, paged": decode_steps(traced, "all fused, paged", "npugraph_ex", steps=4)}
+
+
+def host_read() -> str:
+    """What the runtime says to a host read inside a capture."""
+    import torch
+
+    x = torch.ones(2, device="npu")
+    graph = torch.npu.NPUGraph()
+    try:
+        with torch.npu.graph(graph):
+            x.sum().item()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def profiled(traced: Traced) -> list[str]:
+    """The files that the backend's profiler writes of a decode step."""
+    from device.backends.npu import Npu
+    from tests.npu_dry.making import QWEN3, VARIANTS, session, small_prompts
+
+    backend = Npu()
+    made = session(backend, QWEN3, VARIANTS["all fused, paged"])
+    tokens, _ = made.prefill(small_prompts(QWEN3.vocab, [8] * 3))
+    folder = traced.path.parent / "profile"
+    with backend.profiler(str(folder)) as profiler:
+        made.decode(tokens)
+        profiler.step()
+    return sorted({path.name for path in folder.rglob("*") if path.is_file()})
+
+
+def ranks(traced: Traced) -> Answer:
+    """One of two ranks over the process group hccl, as torchrun starts it."""
+    import torch
+
+    from device.backends.npu import Npu
+    from device.operators.npu.quant import KERNELS
+    from device.session import Session
+    from device.tensor_parallel import joined
+    from device.weights import RandomCheckpoint
+    from scenarios.program import Op, Tensor
+    from tests.npu_dry.making import FUSED, PAGED, QWEN3, scenario, small_prompts
+
+    backend = Npu()
+    group = joined(backend.collectives, 2)
+    marks: dict[str, list[int]] = {}
+    for graph in ("eager", "aclgraph"):
+        made = scenario(QWEN3, {**FUSED, **PAGED, "graph": graph}, ranks=2)
+        session = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
+        session.prefill(small_prompts(QWEN3.vocab, [8] * 3))
+        marks[graph] = traced(lambda session=session: session.decode([1, 2, 3]))
+    program = next(bound.program for batch, bound in session._bound.items() if batch.phase == "decode")
+    x, w = (Tensor("x", (3, 64), "bf16"), Tensor("w.weight", (32, 64), "bf16", "weight"))
+    op = Op("matmul_all_reduce", "o_proj", (x, w), (Tensor("y", (3, 32), "bf16"),), (("ranks", 2),))
+    operands = [torch.ones(t.shape, dtype=torch.bfloat16, device="npu") for t in (x, w)]
+    step = session.prepared("decode", _three(session))[1]
+    fused = traced(lambda: KERNELS["matmul_all_reduce"].compute(op, operands, step))
+    store = torch.distributed.distributed_c10d._get_default_store()
+    store.set(f"done {group.rank}", "")
+    if (
+        not group.rank
+    ):  # it keeps the store, which the other may still need: nothing here makes them wait for each other
+        store.wait(["done 1"])
+    collectives = [(i.op.kind, i.block.captured) for i in program if i.op.attr("ranks", 0)]
+    return {"marks": marks, "fused": fused, "collectives": collectives}
+
+
+def _three(session: Any) -> Any:
+    from device.host_inputs import Requests
+
+    return Requests((0, 1, 2), tuple(session.cache.allocator.tokens(n) - 1 for n in range(3)), ((1,),) * 3)
+
+
+def numbers(traced: Traced) -> Answer:
+    """Tier 3: greedy tokens by the plain operators on the CPU, and through torch_npu eager, captured and replayed."""
+    from tests.npu_dry.numerics import tokens_by_way
+
+    return tokens_by_way()
+
+
+def main() -> None:
+    what, folder = sys.argv[1], Path(sys.argv[2])
+    os.environ["DRYCANN_TRACE"] = str(folder / "trace.jsonl")
+    # In program order: with a second host thread the trace would have the order of that thread.
+    os.environ["TASK_QUEUE_ENABLE"] = "0"
+    stubs.load(stubs.built("dry"))
+    import torch
+    import torch_npu
+
+    assert torch_npu is not None
+    torch.set_num_threads(1)
+    answer = globals()[what](Traced(folder / "trace.jsonl"))
+    (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

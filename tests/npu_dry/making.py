@@ -1,0 +1,110 @@
+"""Small models and scenarios for the NPU backend, and the backend on a device that is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from device.backends.npu import Npu
+from device.backends.npu_weights import LaidOut
+from device.numerics import Run, applicable, generate, small_prompts
+from device.runner import reference
+from device.session import Options, Session
+from device.weights import RandomCheckpoint
+from scenarios.model import Model
+from scenarios.passes.base import set_switch
+from scenarios.schema import Scenario
+
+#: Small, but with head dimensions that the fused calls take: 128 goes to attention in TND, 64 to BSND.
+QWEN3 = Model(
+    name="small-qwen3", model_type="qwen3", hidden=64, intermediate=96, layers=2, heads=4, kv_heads=2, head_dim=128,
+    vocab=320, max_position=512, norm_eps=1e-6, rope_theta=10_000.0, tied_embeddings=True, qk_norm=True,
+    qkv_bias=False, dtype="bf16",
+)  # fmt: skip
+QWEN2 = replace(QWEN3, name="small-qwen2", model_type="qwen2", qk_norm=False, qkv_bias=True, head_dim=64)
+LLAMA = replace(
+    QWEN3, name="small-llama", model_type="llama", qk_norm=False, tied_embeddings=False, kv_heads=4, dtype="fp16"
+)
+MODELS = {model.name: model for model in (QWEN3, QWEN2, LLAMA)}
+
+FUSED = {
+    f"fusion.{name}": True
+    for name in ("rms_norm", "add_rms_norm", "rope", "swiglu", "attention", "qkv", "gate_up")
+}  # fmt: skip
+PAGED: dict[str, object] = {"kv.layout": "paged", "kv.block_size": 128}
+INT8: dict[str, object] = {**FUSED, **PAGED, "kv.dtype": "int8"}
+#: What the tests run, each alone on top of the plain Program or of all fusions.
+VARIANTS: dict[str, dict[str, object]] = {
+    "plain": {},
+    **{switch: {switch: True} for switch in FUSED},
+    "paged unfused": PAGED,
+    "all fused": FUSED,
+    "all fused, paged": {**FUSED, **PAGED},
+    "int8 channel": INT8,
+    "int8 token": {**INT8, "kv.scale": "token"},
+    "int8 head": {**INT8, "kv.scale": "head"},
+    "int8 contiguous": {**INT8, "kv.layout": "contiguous"},
+    "int8 token contiguous": {**INT8, "kv.layout": "contiguous", "kv.scale": "token"},
+    "int8 head contiguous": {**INT8, "kv.layout": "contiguous", "kv.scale": "head"},
+    "w8a8": {**FUSED, **PAGED, "weights": "w8a8"},
+    "w8a8, norm and quantise": {**FUSED, **PAGED, "weights": "w8a8", "fusion.add_rms_norm_quant": True},
+    "w8a16": {**FUSED, **PAGED, "weights": "w8a16"},
+    "w4a16": {**FUSED, **PAGED, "weights": "w4a16"},
+    "nz": {**FUSED, **PAGED, "weight_format": "nz"},
+    "w8a8 nz": {**FUSED, **PAGED, "weights": "w8a8", "weight_format": "nz"},
+    "prefetch": {**FUSED, **PAGED, "overlap.prefetch": True},
+}
+LENGTHS, STEPS = (40, 40, 33), 4
+
+
+class On(Npu):
+    """The NPU backend on the device `meta` or `cpu`, where the calls have other kernels, and of one stream."""
+
+    streams = 1
+
+    def __init__(self, device: str, version: str = "2.13.0") -> None:
+        self.device = torch.device(device)
+        self._version, self._laid_out = version, LaidOut()
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def describe(self) -> dict[str, str | int]:
+        return {"backend": "npu adapters without an NPU"}
+
+    def free_bytes(self) -> int:
+        return 1 << 40
+
+    def synchronize(self) -> None:
+        """Nothing runs on."""
+
+    def units(self, graph: str, calls: Any, captures: Any) -> Any:
+        return calls
+
+
+def scenario(model: Model, switches: dict[str, object], batch: int = len(LENGTHS), ranks: int = 1) -> Scenario:
+    """Every optimisation off but `switches`."""
+    sizes = {"batch": batch, "input_tokens": max(LENGTHS), "output_tokens": STEPS + 1}
+    made = Scenario.model_validate({"workload": sizes, "engine": {"tensor_parallel_size": ranks}})
+    for item in applicable(model):
+        made = set_switch(made, item.switch, item.off[0])
+    made = set_switch(made, "weights", model.dtype)
+    for switch, value in switches.items():
+        made = set_switch(made, switch, value)
+    return made
+
+
+def session(
+    backend: Npu, model: Model, switches: dict[str, object], plain: bool = False, batch: int = len(LENGTHS)
+) -> Session:
+    """plain: by the reference operators instead of the backend's calls."""
+    options = Options(choice=reference) if plain else None
+    return Session(scenario(model, switches, batch), model, backend, RandomCheckpoint(model, 0), options=options)
+
+
+def run(made: Session, forced: Run | None = None, steps: int = STEPS) -> Run:
+    """Prefill and `steps` greedy decode steps."""
+    return generate(made, small_prompts(made.model.vocab, LENGTHS), steps, forced.tokens if forced else None)

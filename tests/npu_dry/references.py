@@ -1,0 +1,256 @@
+"""CPU kernels for the calls of torch_npu that the adapters make, written from torch_npu's documentation.
+
+They are independent of device/operators: what an adapter passes (layouts, lengths, masks, scales) is computed here as
+the documentation says, so a wrong argument gives a wrong number. `register` puts them under the real operators of the
+wheel, where torch.library.opcheck holds them against its schema and its meta kernel. Slow and plain.
+"""
+
+from __future__ import annotations
+
+import torch
+
+MODES = {0: "channel", 1: "token", 3: "head", 4: "token", 5: "head"}
+
+
+def rms_norm(x, gamma, epsilon=1e-6):
+    wide = x.double()
+    rstd = (wide.square().mean(-1, keepdim=True) + epsilon).rsqrt()
+    return (wide * rstd * gamma.double()).to(x.dtype), rstd.float()
+
+
+def add_rms_norm(x1, x2, gamma, epsilon=1e-6):
+    total = x1 + x2
+    y, rstd = rms_norm(total, gamma, epsilon)
+    return y, rstd, total
+
+
+def add_rms_norm_dynamic_quant(
+    x1, x2, gamma, *, smooth_scale1=None, smooth_scale2=None, beta=None, epsilon=1e-6, output_mask=None, y_dtype=None
+):
+    y, _, total = add_rms_norm(x1, x2, gamma, epsilon)
+    quantised, scale = dynamic_quant(y)
+    # The second output is masked out; these shapes are the meta kernel's, a device gives ().
+    return quantised, quantised.new_empty((0,)), total, scale, scale.new_empty((0,))
+
+
+def swiglu(x, dim=-1):
+    gate, up = x.double().chunk(2, dim)
+    return (gate * torch.sigmoid(gate) * up).to(x.dtype)
+
+
+def apply_rotary_pos_emb(query, key, cos, sin, layout="BSND", rotary_mode="half"):
+    def turned(x):
+        half = x.shape[-1] // 2
+        a, b = x.double()[..., :half], x.double()[..., half:]
+        return (x.double() * cos.double() + torch.cat((-b, a), -1) * sin.double()).to(x.dtype)
+
+    assert (layout, rotary_mode) in (("TND", "half"), ("BSND", "half"))
+    return turned(query), turned(key)
+
+
+def scatter_pa_kv_cache(
+    key, value, key_cache, value_cache, slots, *, compress_lens=None, compress_seq_offsets=None, seq_lens=None,
+    cache_mode="PA_NZ",
+):  # fmt: skip
+    assert cache_mode == "Norm"
+    for new, cache in ((key, key_cache), (value, value_cache)):
+        size = cache.shape[1]
+        for row, slot in enumerate(slots.tolist()):
+            cache[slot // size, slot % size] = new[row]
+
+
+def scatter_nd_update_(x, indices, updates):
+    assert indices.shape[-1] == 1
+    for row, place in enumerate(indices.flatten().tolist()):
+        x[place] = updates[row]
+    return x
+
+
+def dynamic_quant(x, *, smooth_scales=None, group_index=None, dst_type=None, quant_mode="pertoken", dst_type_max=0.0):
+    scale = (x.float().abs().amax(-1) / 127).clamp_min(1e-12)
+    return (x.float() / scale.unsqueeze(-1)).round().clamp(-128, 127).to(torch.int8), scale
+
+
+def quantize(x, scales, zero_points, dtype, axis=1, div_mode=True):
+    assert (div_mode, zero_points) == (True, None)
+    assert axis in (-1, x.ndim - 1)
+    return (x.float() / scales.float()).round().clamp(-128, 127).to(torch.int8)
+
+
+def quant_matmul(
+    x1, x2, scale, *, offset=None, pertoken_scale=None, bias=None, output_dtype=None, x1_dtype=None, x2_dtype=None,
+    pertoken_scale_dtype=None, scale_dtype=None, group_sizes=None, y_scale=None,
+):  # fmt: skip
+    y = x1.double() @ x2.double() * scale.double()
+    if pertoken_scale is not None:
+        y = y * pertoken_scale.double().unsqueeze(-1)
+    y = y if bias is None else y + bias.double()
+    return y.to(_scalar_type(output_dtype))
+
+
+def weight_quant_batchmatmul(
+    x, weight, antiquant_scale, antiquant_offset=None, quant_scale=None, quant_offset=None, bias=None,
+    antiquant_group_size=0, inner_precise=0, weight_dtype=None,
+):  # fmt: skip
+    w = unpacked(weight) if weight.dtype == torch.int32 else weight
+    y = x.double() @ (w.double() * antiquant_scale.double())
+    return (y if bias is None else y + bias.double()).to(x.dtype)
+
+
+def convert_weight_to_int4pack(weight, inner_k_tiles=0):
+    """int32 [k, n] of -8 to 7 -> [k, n / 8], the first of eight in the lowest bits."""
+    parts = (weight.to(torch.int64) & 15).unflatten(-1, (-1, 8))
+    packed = (parts << (4 * torch.arange(8))).sum(-1)
+    return torch.where(packed >= 1 << 31, packed - (1 << 32), packed).to(torch.int32)
+
+
+def unpacked(weight):
+    """The reverse."""
+    parts = (weight.to(torch.int64).unsqueeze(-1) >> (4 * torch.arange(8))) & 15
+    return torch.where(parts > 7, parts - 16, parts).flatten(-2)
+
+
+def format_cast(x, acl_format, *, customize_dtype=None, input_dtype=None):
+    """A private format is a device's business: the values are the same."""
+    return x.clone()
+
+
+def prefetch(weight, dependency, max_size, offset=0):
+    return None
+
+
+def _scalar_type(code):
+    """A ScalarType as the schema passes it, a number."""
+    table = {1: torch.int8, 3: torch.int32, 5: torch.float16, 6: torch.float32, 15: torch.bfloat16}
+    return code if isinstance(code, torch.dtype) else table[code]
+
+
+def fused_infer_attention_score(query, key, value, **named):
+    """Version 1, layout BSND."""
+    assert named["input_layout"] == "BSND"
+    rows, table, size = query.shape[1], named.get("block_table"), named.get("block_size", 0)
+    queries = named.get("actual_seq_lengths") or [rows] * query.shape[0]
+    scales = named.get("key_antiquant_scale"), named.get("value_antiquant_scale")
+    mode = named.get("key_antiquant_mode", 0)
+    out = torch.zeros_like(query)
+    for request, (rows_used, keys) in enumerate(zip(queries, named["actual_seq_lengths_kv"], strict=True)):
+        k, v = (
+            _of_request(store, scale, mode, request, keys, table, size, named["num_key_value_heads"])
+            for store, scale in zip((key, value), scales, strict=True)
+        )
+        mask = _mask(named.get("sparse_mode", 0), named.get("atten_mask"), rows_used, keys)
+        out[request, :rows_used] = _attend(query[request, :rows_used], k, v, named["scale"], mask)
+    return out, query.new_zeros(0, dtype=torch.float32)  # as the meta kernel; a device gives [1]
+
+
+def fused_infer_attention_score_v2(query, key, value, **named):
+    """Version 2, layout TND: query lengths are sums, key lengths are each request's own."""
+    assert named["input_layout"] == "TND"
+    out, start = torch.zeros_like(query), 0
+    pairs = zip(named["actual_seq_qlen"], named["actual_seq_kvlen"], strict=True)
+    for request, (end, keys) in enumerate(pairs):
+        k, v = (
+            _of_request(
+                s, None, 0, request, keys, named["block_table"], named["block_size"], named["num_key_value_heads"]
+            )
+            for s in (key, value)
+        )
+        mask = _mask(named["sparse_mode"], named.get("atten_mask"), end - start, keys)
+        out[start:end] = _attend(query[start:end], k, v, named["softmax_scale"], mask)
+        start = end
+    return out, query.new_zeros(0, dtype=torch.float32)  # as the meta kernel; a device gives [1]
+
+
+def _of_request(store, scale, mode, request, keys, table, size, heads):
+    """[keys, heads, dim] of one request in double, dequantised."""
+    if table is None:
+        found = store[request, :keys].double()
+        by_token = {
+            "token": lambda s: s[0, request, :keys, None, None],
+            "head": lambda s: s[request, :, :keys].T[..., None],
+        }
+    else:
+        blocks = table[request, : -(-keys // size)].long()
+        found = store[blocks].flatten(0, 1)[:keys].unflatten(-1, (heads, -1)).double()
+        by_token = {
+            "token": lambda s: s[blocks].flatten()[:keys, None, None],
+            "head": lambda s: s[blocks].transpose(1, 2).flatten(0, 1)[:keys, :, None],
+        }
+    if scale is None:
+        return found
+    return found * (scale[0] if MODES[mode] == "channel" else by_token[MODES[mode]](scale)).double()
+
+
+def _mask(mode, mask, queries, keys):
+    """What is hidden [queries, keys]. Mode 3: the triangle that ends at the last key, cut from the compressed mask."""
+    if mode == 0:
+        return torch.zeros(queries, keys, dtype=torch.bool)
+    assert mode == 3
+    assert torch.equal(mask.bool(), torch.ones(2048, 2048).triu(1).bool())
+    return torch.ones(queries, keys).triu(keys - queries + 1).bool()
+
+
+def _attend(q, k, v, scale, hidden):
+    """q [queries, heads, dim], k and v [keys, shared heads, dim]."""
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = torch.einsum("qhd,khd->hqk", q.double(), k) * scale
+    return torch.einsum("hqk,khd->qhd", scores.masked_fill(hidden, float("-inf")).softmax(-1), v).to(q.dtype)
+
+
+def mm_all_reduce_base(x1, x2, hcom, *, antiquant_scale=None, dequant_scale=None, pertoken_scale=None, **named):
+    """One rank's part: the sum over ranks is the group's business."""
+    if dequant_scale is not None:
+        y = x1.double() @ x2.double() * dequant_scale.double() * pertoken_scale.double().unsqueeze(-1)
+        return y.to(torch.bfloat16 if dequant_scale.dtype == torch.bfloat16 else torch.float16)
+    w = x2.double() if antiquant_scale is None else x2.double() * antiquant_scale.double()
+    return (x1.double() @ w).to(x1.dtype)
+
+
+def into(kernel):
+    """The `.out` form of an attention call: into given tensors, with a workspace that nothing here needs."""
+
+    def written(query, key, value, *, workspace=None, out, **named):
+        for to, made in zip(out, kernel(query, key, value, **named), strict=True):
+            if to.numel() == made.numel():  # the second is empty where no statistics are asked for
+                to.copy_(made)
+        return tuple(out)
+
+    return written
+
+
+#: Of the calls that a capture makes in another form.
+OUT_KERNELS = {
+    "npu_fused_infer_attention_score.out": into(fused_infer_attention_score),
+    "npu_fused_infer_attention_score_v2.out": into(fused_infer_attention_score_v2),
+}
+KERNELS = {
+    "npu_rms_norm": rms_norm,
+    "npu_add_rms_norm": add_rms_norm,
+    "npu_add_rms_norm_dynamic_quant": add_rms_norm_dynamic_quant,
+    "npu_swiglu": swiglu,
+    "npu_apply_rotary_pos_emb": apply_rotary_pos_emb,
+    "npu_scatter_pa_kv_cache": scatter_pa_kv_cache,
+    "npu_scatter_nd_update_": scatter_nd_update_,
+    "npu_dynamic_quant": dynamic_quant,
+    "npu_quantize": quantize,
+    "npu_quant_matmul": quant_matmul,
+    "npu_weight_quant_batchmatmul": weight_quant_batchmatmul,
+    "npu_convert_weight_to_int4pack": convert_weight_to_int4pack,
+    "npu_format_cast": format_cast,
+    "npu_prefetch": prefetch,
+    "npu_fused_infer_attention_score": fused_infer_attention_score,
+    "npu_fused_infer_attention_score_v2": fused_infer_attention_score_v2,
+    "npu_mm_all_reduce_base": mm_all_reduce_base,
+}
+
+_library = None
+
+
+def register():
+    """Put the kernels under the real operators, for CPU tensors."""
+    global _library
+    if _library is None:
+        _library = torch.library.Library("npu", "IMPL", "CPU")
+        for name, kernel in {**KERNELS, **OUT_KERNELS}.items():
+            _library.impl(name, kernel)

@@ -1,0 +1,77 @@
+"""torch_npu is installed, and something that it needs is not: one line each, from the real command and the real wheel.
+
+Here without the stand-ins: this is what a machine without CANN says.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from device.doctor.npu_trials import TRIALS
+from device.operators.npu.plan import lacking
+from scenarios.batches import reported_batch
+from scenarios.build import build
+from scenarios.hf_config import load_model
+from scenarios.loader import load_scenario
+from scenarios.lowering.parallel import shard
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def whatif(*arguments: str, first_on_path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    environment = {k: v for k, v in os.environ.items() if k != "TORCH_DEVICE_BACKEND_AUTOLOAD"}
+    if first_on_path:
+        environment["PYTHONPATH"] = str(first_on_path)
+    return subprocess.run(
+        [sys.executable, "cli.py", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90
+    )
+
+
+def test_without_cann_the_npu_backend_is_one_line() -> None:
+    done = whatif("run", "tiny_llama_cpu", "--backend", "npu")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("--backend npu: CANN is not there (lib")
+    assert "source its set_env.sh; `whatif doctor --backend npu`" in line
+
+
+def test_without_cann_the_cpu_backend_runs_beside_an_installed_torch_npu() -> None:
+    done = whatif("run", "tiny_llama_cpu", "--backend", "cpu")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_torch_npu_for_another_torch_is_one_line(tmp_path: Path) -> None:
+    info = tmp_path / "torch_npu-2.8.0.post4.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-npu\nVersion: 2.8.0.post4\n")
+    done = whatif("run", "tiny_llama_cpu", "--backend", "npu", first_on_path=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("--backend npu: torch_npu 2.8.0.post4 wants torch 2.8.0, installed is 2.13.0")
+
+
+def test_doctor_says_what_is_missing_and_ends_with_1() -> None:
+    done = whatif("doctor", "--backend", "npu")
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = [line.split(None, 1) for line in done.stdout.splitlines() if line.startswith(("  ok", "  MISSING"))]
+    assert [state for state, _ in lines] == ["MISSING"] * 4 + ["ok", "ok", "MISSING", "MISSING"]
+    assert any(rest.startswith("torch_npu        2.13.0, no CANN is documented for it") for _, rest in lines)
+    assert any(rest.startswith("torch sees them  CANN is not found (") for _, rest in lines)
+
+
+@pytest.mark.parametrize("number", range(1, len(TRIALS)))
+def test_a_trial_asks_for_nothing_that_is_refused(number: int) -> None:
+    """The whole-size Programs of the trials, rehearsed on the real meta kernels."""
+    words = shlex.split(TRIALS[number].command)
+    sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+    for phase in ("decode", "prefill"):
+        made = load_scenario(words[words.index("run") + 1], [*sets, f"workload.phase={phase}"]).scenario
+        part = shard(load_model(made.model), made.engine.tensor_parallel_size)
+        assert lacking(build(made, part, reported_batch(made)), "2.13.0") == []

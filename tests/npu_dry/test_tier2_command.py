@@ -1,0 +1,47 @@
+"""`whatif run --backend npu` from end to end on the dry runtime, alone and as two ranks under torchrun.
+
+The times are those of this host and the tokens are what lay in memory: only that all of it runs is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.npu_dry import stubs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def dry(*command: str, devices: int = 1) -> subprocess.CompletedProcess[str]:
+    """A command with the dry runtime where CANN would be."""
+    more = {"LD_LIBRARY_PATH": str(stubs.built("dry")), "DRYCANN_DEVICES": str(devices), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **more}
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90
+    )
+
+
+NPU = ("--set", "hardware=atlas_a2_910b2")
+RUN = ("run", "tiny_llama_cpu", "--backend", "npu", *NPU, "--set", "optimizations.graph=aclgraph")
+
+
+def test_a_captured_step_is_laid_beside_its_prediction(tmp_path: Path) -> None:
+    done = dry("cli.py", *RUN, "--json", str(tmp_path / "run.json"))
+    assert done.returncode == 0, done.stderr
+    measured = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["measured"]
+    assert (measured["backend"], measured["torch_npu"]) == ("npu", "2.13.0")
+    (step,) = (op for op in measured["ops"] if op["form"] == "captured")
+    assert step["ops"] > 60
+    assert step["predicted_us"] > 0 < step["measured_us"]
+
+
+def test_two_ranks_under_torchrun(tmp_path: Path) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29533", "cli.py")
+    more = ("--set", "engine.tensor_parallel_size=2", "--json", str(tmp_path / "run.json"))
+    done = dry(*torchrun, *RUN, *more, devices=2)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["measured"]["backend"] == "npu"

@@ -1,0 +1,215 @@
+"""What is issued to the device, call by call, on the dry runtime: no number is computed and no time is meant."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import pytest
+
+from tests.npu_dry.conftest import Dry, Ran
+
+#: The runtime's operator for each kind of op.
+OPERATORS = {
+    "embedding": "Embedding", "index_select": "Index", "rms_norm": "RmsNorm", "add_rms_norm": "AddRmsNorm",
+    "matmul": "Matmul", "batch_matmul": "Matmul", "quant_matmul": "QuantMatmulV5", "dynamic_quant": "DynamicQuantV2",
+    "static_quant": "Quantize", "rope": "ApplyRotaryPosEmbV2", "swiglu": "SwiGlu", "argmax": "ArgMax",
+    "mul": "Mul", "muls": "Muls", "add": "Add", "adds": "Adds", "neg": "Neg", "cos": "Cos", "sin": "Sin",
+    "silu": "Silu",
+    "rsqrt": "Rsqrt", "pow": "PowTensorScalar", "reduce_mean": "Mean", "softmax": "Softmax", "concat": "Cat",
+    "slice": "InplaceCopy", "cast": "InplaceCopy", "expand": "RepeatInterleaveIntWithDim",
+}  # fmt: skip
+HCCL = {"all_reduce": "AllReduce", "all_gather": "AllGather", "reduce_scatter": "ReduceScatter"}
+WRITES = ("ScatterNdUpdate", "ScatterPaKvCache")
+#: torch_npu's flag on which a captured attention waits, bytes; it allocates one for each itself.
+FLAG_BYTES = 32
+GRAPHS = ("all fused, paged", "int8 channel", "prefetch")
+
+
+def is_of(kind: str, name: str) -> bool:
+    """Whether the operator `name` is what an op of `kind` issues."""
+    name = name.removeprefix("aclnn")
+    if kind == "attention":
+        return name.startswith("FusedInferAttentionScoreV")
+    return name in WRITES if kind == "kv_cache_write" else name == OPERATORS[kind]
+
+
+def compare(ops: list[dict[str, Any]], names: list[str]) -> None:
+    """The operators are those of the ops, one each, in order."""
+    kinds = [op["kind"] for op in ops if op["kind"] != "prefetch"]
+    if kinds[-2:] == ["argmax", "cast"]:
+        kinds.pop()  # aclnnArgMax answers in int64 itself: its second kernel is the cast
+    wrong = [(kind, name) for kind, name in zip(kinds, names, strict=True) if not is_of(kind, name)]
+    assert not wrong
+
+
+@pytest.fixture(scope="module")
+def eager(dry: Dry) -> Ran:
+    return dry("eager")
+
+
+@pytest.fixture(scope="module")
+def captured(dry: Dry) -> Ran:
+    return dry("aclgraph")
+
+
+@pytest.mark.parametrize(
+    "variant", ["plain", "all fused", "all fused, paged", "int8 channel", "w8a8", "prefetch"]
+)  # fmt: skip
+def test_an_eager_step_issues_the_ops_of_the_program_in_order(eager: Ran, variant: str) -> None:
+    found = eager.answer[variant]
+    calls = eager.between(*found["marks"][0])
+    names = [call["name"] for call in calls if call["k"] == "op"]
+    ops = [op for op in found["ops"] if op["block"] != "prepare"]
+    compare(ops, names[names.index("aclnnEmbedding") :])
+    assert not [call for call in calls if call["k"] in ("sync_stream", "sync_device", "malloc")]
+
+
+def test_prefetches_run_on_their_own_stream_and_products_wait_for_them(eager: Ran) -> None:
+    found = eager.answer["prefetch"]
+    calls = eager.between(*found["marks"][0])
+    prefetches = [call for call in calls if call["k"] == "cmo"]
+    assert len(prefetches) == sum(op["kind"] == "prefetch" for op in found["ops"]) == 6
+    main = {call["stream"] for call in calls if call["k"] == "op"}
+    assert len(main) == 1
+    assert {call["stream"] for call in prefetches} & main == set()
+    recorded: set[int] = set()
+    waits = 0
+    for call in calls:
+        if call["k"] == "event_record":
+            recorded.add(call["event"])
+        elif call["k"] == "event_wait":
+            assert call["event"] in recorded  # nobody waits for what has not been recorded
+            waits += call["stream"] in main
+    assert waits == len(prefetches)
+
+
+@pytest.mark.parametrize("variant", GRAPHS)
+def test_a_capture_holds_the_captured_ops_in_order(captured: Ran, variant: str) -> None:
+    found = captured.answer[variant]
+    inside = captured.capture(found["marks"])
+    names = [call["name"] for call in inside if call["k"] == "op"]
+    compare([op for op in found["ops"] if op["captured"]], names)
+    assert found["forms"].count("captured") == 1
+
+
+@pytest.mark.parametrize("variant", GRAPHS)
+def test_a_capture_neither_waits_for_the_device_nor_allocates(captured: Ran, variant: str) -> None:
+    inside = captured.capture(captured.answer[variant]["marks"])
+    assert not [call for call in inside if call["k"] in ("sync_stream", "sync_device", "memcpy")]
+    waits = [call for call in inside if call["k"] == "value_wait"]
+    assert [call["bytes"] for call in inside if call["k"] == "malloc"] == [FLAG_BYTES] * len(waits)
+
+
+def test_prefetches_are_captured_on_their_stream(captured: Ran) -> None:
+    inside = captured.capture(captured.answer["prefetch"]["marks"])
+    prefetches = [call for call in inside if call["k"] == "cmo"]
+    main = {call["stream"] for call in inside if call["k"] == "op"}
+    assert len(prefetches) == 6
+    assert all(call["cap"] and call["stream"] not in main for call in prefetches)
+
+
+@pytest.mark.parametrize("variant", GRAPHS)
+def test_three_steps_are_one_capture_and_three_replays(captured: Ran, variant: str) -> None:
+    first, *later = captured.answer[variant]["marks"]
+    assert [sum(c["k"] == "capture_begin" for c in captured.between(*m)) for m in (first, *later)] == [1, 0, 0]
+    assert [sum(c["k"] == "replay" for c in captured.between(*m)) for m in (first, *later)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("variant", GRAPHS)
+def test_each_attention_gets_its_lengths_once_a_replay(captured: Ran, variant: str) -> None:
+    """One release for each wait and replay: a missing one would hang a device."""
+    found = captured.answer[variant]
+    waits = [call["addr"] for call in captured.capture(found["marks"]) if call["k"] == "value_wait"]
+    assert len(waits) == sum(op["kind"] == "attention" for op in found["ops"]) == 2
+    for number, mark in enumerate(found["marks"]):
+        calls = captured.between(*mark)
+        released = [c["addr"] for c in calls if c["k"] == "value_write" and not c["cap"] and c["value"] == 1]
+        assert released == waits
+        updates = [call for call in calls if call["k"] == "op" and call["upd"]]
+        keys = [[arg["ints"] for arg in call["args"] if "ints" in arg] for call in updates]
+        assert len(keys) == 2
+        assert all([41 + number] * 4 in ints for ints in keys)
+
+
+@pytest.mark.parametrize("variant", GRAPHS)
+def test_no_captured_copy_is_as_large_as_the_cache(captured: Ran, variant: str) -> None:
+    _no_large_copies(captured, captured.answer[variant])
+
+
+@pytest.fixture(scope="module")
+def compiled(dry: Dry) -> Ran:
+    return dry("npugraph_ex")
+
+
+def test_a_compiled_graph_copies_no_cache_and_makes_no_mask(compiled: Ran) -> None:
+    found = compiled.answer["all fused, paged"]
+    _no_large_copies(compiled, found)
+    calls = compiled.between(found["marks"][0][0], found["marks"][-1][1])
+    assert not [call for call in calls if call["k"] == "op" and call["cap"] and "Triu" in call["name"]]
+    assert found["forms"].count("compiled") == 1
+
+
+def test_a_compiled_graph_holds_the_captured_ops_in_order(compiled: Ran) -> None:
+    found = compiled.answer["all fused, paged"]
+    calls = compiled.between(*found["marks"][1])
+    last = max(place for place, call in enumerate(calls) if call["k"] == "capture_begin")
+    names = [call["name"] for call in calls[last:] if call["k"] == "op" and call["cap"]]
+    compare([op for op in found["ops"] if op["captured"]], names)
+
+
+def test_a_compiled_graph_serves_all_steps_from_the_third_on_with_their_lengths(compiled: Ran) -> None:
+    """The first is compiled as it is, the second with lengths that may change."""
+    marks = compiled.answer["all fused, paged"]["marks"]
+    steps = [compiled.between(*mark) for mark in marks]
+    assert [any(call["k"] == "capture_begin" for call in calls) for calls in steps] == [True, True, False, False]
+    for number, calls in enumerate(steps[2:], 2):
+        assert [call["k"] for call in calls].count("replay") == 1
+        assert [call["k"] for call in calls].count("upd_begin") == 2
+        ints = [arg["ints"] for call in calls if call["k"] == "op" for arg in call["args"] if "ints" in arg]
+        assert ints.count([41 + number] * 4) == 2
+
+
+def _no_large_copies(ran: Ran, found: dict[str, Any]) -> None:
+    cache = prod(found["cache_shape"])
+    inside = [call for call in ran.between(found["marks"][0][0], found["marks"][-1][1]) if call["k"] == "op"]
+    copies = [call for call in inside if call["cap"] and "Copy" in call["name"]]
+    assert copies  # there are copies, of slices, and the check below sees their shapes
+    assert not [call for call in copies if max(prod(arg["shape"]) for arg in call["args"] if "shape" in arg) >= cache]
+
+
+def test_a_host_read_in_a_capture_is_refused_by_the_runtime(captured: Ran) -> None:
+    assert "107027" in captured.answer["host_read"]
+
+
+def test_the_profiler_writes_its_host_side(captured: Ran) -> None:
+    files = captured.answer["profile"]
+    assert any(name.startswith("profiler_info") for name in files), files
+
+
+@pytest.fixture(scope="module")
+def ranks(dry: Dry) -> list[Ran]:
+    return dry.ranks("ranks", 2)
+
+
+def test_two_ranks_issue_the_same_collectives_in_the_order_of_the_program(ranks: list[Ran]) -> None:
+    issued = []
+    for ran in ranks:
+        calls = [call for call in ran.between(*ran.answer["marks"]["eager"]) if call["k"] == "hccl"]
+        issued.append([(call["name"], call["bytes"], call["ranks"]) for call in calls])
+        assert [call["name"] for call in calls] == [HCCL[kind] for kind, _ in ran.answer["collectives"]]
+    assert issued[0] == issued[1] != []
+
+
+def test_collectives_are_captured_with_the_step(ranks: list[Ran]) -> None:
+    for ran in ranks:
+        inside = [call for call in ran.capture([ran.answer["marks"]["aclgraph"]]) if call["k"] == "hccl"]
+        wanted = [HCCL[kind] for kind, captured in ran.answer["collectives"] if captured]
+        assert [call["name"] for call in inside] == wanted != []
+        assert all(call["cap"] for call in inside)
+
+
+def test_a_product_with_its_all_reduce_is_one_operator_on_both_ranks(ranks: list[Ran]) -> None:
+    issued = [[c["name"] for c in ran.between(*ran.answer["fused"]) if c["k"] == "op"] for ran in ranks]
+    assert issued[0] == issued[1]
+    assert [name.startswith("aclnnMatmulAllReduce") for name in issued[0]] == [True]
