@@ -44,7 +44,7 @@ check: $(DEV) ## lint and types only
 
 ifeq ($(HAS_TORCH_NPU),yes)
 npu: $(NPU) ## test the NPU backend with no NPU, against the real torch_npu
-	$(NPU_VENV)/bin/python -m pytest -c $(NPU_DRY)/pytest.ini --rootdir . --confcutdir $(NPU_DRY) $(NPU_DRY)
+	$(NPU_VENV)/bin/python -m pytest -c $(NPU_DRY)/pytest.ini --rootdir . --confcutdir $(NPU_DRY) -n $(JOBS) --dist loadfile $(NPU_DRY)
 else
 npu:
 	@echo "make npu: skipped: there is no torch_npu wheel for $$(uname -sm)"

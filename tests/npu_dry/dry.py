@@ -104,6 +104,11 @@ def profiled(traced: Traced) -> list[str]:
     return sorted({path.name for path in folder.rglob("*") if path.is_file()})
 
 
+def steps(traced: Traced) -> Answer:
+    """Decode steps by each way of issuing them, in one process: most of a process's time is its imports."""
+    return {"eager": eager(traced), "npugraph_ex": npugraph_ex(traced), "aclgraph": aclgraph(traced)}
+
+
 def ranks(traced: Traced) -> Answer:
     """One of two ranks over the process group hccl, as torchrun starts it."""
     import torch

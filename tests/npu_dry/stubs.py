@@ -49,7 +49,10 @@ def built(kind: str) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         _build(kind, partial)
-        partial.rename(folder)
+        try:
+            partial.rename(folder)
+        except OSError:  # another process has built the same in the meantime
+            shutil.rmtree(partial)
     return folder
 
 
