@@ -300,10 +300,10 @@ def test_a_device_that_refuses(refused: Callable[..., list[str]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "hint"), [("npu", ". Did you mean 'cpu'?"), ("mps", ""), ("smi", ". Did you mean 'sim'?"), ("", "")]
+    ("backend", "hint"), [("npus", ". Did you mean 'npu'?"), ("mps", ""), ("smi", ". Did you mean 'sim'?"), ("", "")]
 )
 def test_a_backend_that_is_not_there(refused: Callable[..., list[str]], backend: str, hint: str) -> None:
-    expected = f"--backend: '{backend}' is not available; this version has: sim, cpu{hint}"
+    expected = f"--backend: '{backend}' is not available; this version has: sim, cpu, npu{hint}"
     assert refused("run", SEED, "--backend", backend) == [expected]
 
 
