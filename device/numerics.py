@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from device.backends.base import Backend
-from device.runner import reference
+from device.operators.reference import reference
 from device.session import Options, Prompts, Session, calibrated
 from device.weights import RandomCheckpoint
 from scenarios.build import problems_of

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 
 from device.operators import attention, elementwise, kv, norms, quant
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.operators.reference import REFERENCE
+from device.operators.reference import REFERENCE, special
 from device.step import Step
 from scenarios.program import Op, Program
 
@@ -159,6 +159,8 @@ class Cpu:
         }
 
     def kernel(self, op: Op) -> Kernel:
+        if found := special(op):
+            return found
         if op.kind == "attention" and (op.attr("block_size") or op.inputs[1].dtype == "int8"):
             return COMPOSED_ATTENTION
         return KERNELS.get(op.kind) or REFERENCE[op.kind]
