@@ -6,6 +6,7 @@ layout, and puts what it computes where these rows lie in `attended`. Sums are m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -55,9 +56,13 @@ def latent_of(step: Step) -> Latent:
     return latent
 
 
+#: (q, k, v, the layout of their requests, the scale of the scores) -> what is attended.
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Layout, float], torch.Tensor]
+
+
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: Layout, scale: float) -> torch.Tensor:
     """softmax(q k scale) v in float32: all [requests, heads, longest, dim]."""
-    scores = q.float() @ k.float().transpose(-1, -2) * scale
+    scores = q.float() @ k.float().transpose(-1, -2) * scale  # one head of k and v may serve all of q
     return torch.softmax(scores.masked_fill(~visible_keys(layout, q.device), float("-inf")), -1) @ v.float()
 
 
@@ -83,7 +88,7 @@ def _transpose(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (inputs[0].transpose(0, 1).contiguous(),)
 
 
-def _absorbed(_: Op, inputs: Inputs, step: Step) -> Outputs:
+def absorbed(_: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:
     """The query, in latent terms and rotated, against the latent rows as they lie -> a latent row a head."""
     q_latent, q_rotated, latent_cache, rope_cache, *table = inputs
     part, it = part_of(step, True), latent_of(step)
@@ -91,7 +96,7 @@ def _absorbed(_: Op, inputs: Inputs, step: Step) -> Outputs:
     blocks = part_table(part, table)
     rows = cached(latent_cache, part.layout, blocks).transpose(1, 2)
     keys = torch.cat((rows, cached(rope_cache, part.layout, blocks).transpose(1, 2)), -1)
-    mixed = attend(query, keys, rows, part.layout, (it.nope_dim + it.rope_dim) ** -0.5)
+    mixed = by(query, keys, rows, part.layout, (it.nope_dim + it.rope_dim) ** -0.5)
     return (by_token(mixed, part.layout).to(q_latent.dtype),)
 
 
@@ -124,27 +129,27 @@ def _join_rows(op: Op, inputs: Inputs, step: Step) -> Outputs:
     return (torch.cat((old.flatten(1), new.flatten(1))).reshape(op.out.shape),)
 
 
-def _new_or_seen(op: Op, x: torch.Tensor, step: Step) -> torch.Tensor:
+def new_or_seen(op: Op, x: torch.Tensor, step: Step) -> torch.Tensor:
     """The latent rows that are unpacked: all that are seen, or the new ones of these requests where there are no
     others."""
     return x if op.inputs[0].name.endswith("_seen") else part_of(step, False).of(x)
 
 
 def _unpack(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w = _new_or_seen(op, inputs[0], step), inputs[1]
+    x, w = new_or_seen(op, inputs[0], step), inputs[1]
     return ((x.float() @ w.float().T).to(x.dtype),)
 
 
 def _repeat_rope(op: Op, inputs: Inputs, step: Step) -> Outputs:
     """The rotated part, one for all heads, copied for each."""
-    return (_new_or_seen(op, inputs[0], step).expand(op.out.shape).contiguous(),)
+    return (new_or_seen(op, inputs[0], step).expand(op.out.shape).contiguous(),)
 
 
 def _join_query(_: Op, inputs: Inputs, step: Step) -> Outputs:
     return (part_of(step, False).of(torch.cat(tuple(inputs), -1)),)
 
 
-def _prefill_attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
+def unpacked(op: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:
     """Full heads over unpacked keys: those from the cache lie before all new ones, each request by request."""
     query, keys, values = inputs
     part = part_of(step, False)
@@ -158,7 +163,7 @@ def _prefill_attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
         one = Layout((0,), (0,), (count,), (context,), count)
         q = query[news[i] - news[0] :][:count]
         q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, keys[places], values[places]))
-        out.append(by_token(attend(q, k, v, one, query.shape[-1] ** -0.5), one))
+        out.append(by_token(by(q, k, v, one, query.shape[-1] ** -0.5), one))
     return (placed(op, torch.cat(out).to(query.dtype), part, step),)
 
 
@@ -180,7 +185,7 @@ def _rotate(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (rotate(*inputs),)
 
 
-ABSORBED = Kernel(_absorbed, "composed", raw=True)
+ABSORBED = Kernel(absorbed, "composed", raw=True)
 KERNELS = {
     "transpose": Kernel(_transpose, raw=True),
     "transpose_batch_matmul": Kernel(_absorb_v, "composed", raw=True),
@@ -196,5 +201,5 @@ NAMED = {
     "kv_b_proj": Kernel(_unpack, raw=True),
     "k_pe.repeat": Kernel(_repeat_rope, raw=True),
     "q_join": Kernel(_join_query, raw=True),
-    "prefill_attention": Kernel(_prefill_attention, "composed", raw=True),
+    "prefill_attention": Kernel(unpacked, "composed", raw=True),
 }

@@ -62,7 +62,7 @@ def quantised(made: Scenario) -> bool:
     return made.optimizations.weights.startswith("w") or made.optimizations.kv.dtype == "int8"
 
 
-@settings(max_examples=120)
+@settings(max_examples=100)
 @given(small_cases())
 def test_any_combination_computes_the_plain_step(drawn: Drawn) -> None:
     made, model = drawn

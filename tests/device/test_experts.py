@@ -10,7 +10,7 @@ import torch
 from device.backends import choose
 from device.host_inputs import Requests
 from device.operators import experts
-from device.session import Session, logits_of
+from device.session import Options, Session, logits_of
 from device.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
 from scenarios.model import Experts, Model
@@ -125,6 +125,16 @@ def test_a_mixed_step_serves_decodes_and_chunks_in_any_order(model: Model, switc
     found = logits_of(step, model)
     true = torch.stack([forward(model, checkpoint, prompt)[-1] for prompt in given])
     assert relative(found, true) < 1e-5
+
+
+@pytest.mark.parametrize("weights", ["bf16", "w8a16", "w8a8", "w4a8"])
+@pytest.mark.parametrize("model", WITH_EXPERTS.values(), ids=WITH_EXPERTS)
+def test_the_forms_of_the_cpu_equal_the_reference_in_float32(model: Model, weights: str) -> None:
+    made = plain(model, fusion__moe_routing=True, fusion__gate_up=True, weights=weights)
+    true = run(made, model, WIDE_REFERENCE, steps=1)
+    found = run(made, model, Options(wide=True), steps=1, forced=true)
+    # A last bit may move an integer of the activations.
+    assert relative(found.logits, true.logits) < (0.02 if weights.endswith("a8") else 1e-5)
 
 
 def test_groups_limit_the_choice() -> None:
