@@ -1,8 +1,8 @@
 """Captured blocks: consecutive ops that a backend issues as one call.
 
 A captured block is cut where a graph of fixed shapes cannot follow: at attention, whose lengths grow with every step,
-and at collectives. So one capture serves all steps of a batch size, and all layers, which hand their own weights in
-(the PIECEWISE form of vLLM). What is between the cuts is one `Piece`.
+at collectives, and at experts, whose rows follow the router. So one capture serves all steps of a batch size, and all
+layers, which hand their own weights in (the PIECEWISE form of vLLM). What is between the cuts is one `Piece`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from device.step import Step
 from scenarios.program import Issued
 
 #: Kinds that see the cached tokens; from the first to the last of them a layer's shapes change with every step.
-OVER_THE_CACHE = ("attention", "expand", "block_gather", "batch_matmul")
+OVER_THE_CACHE = (
+    "attention", "expand", "block_gather", "batch_matmul", "transpose", "transpose_batch_matmul", "cache_read",
+)  # fmt: skip
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+#: Kinds whose work hangs on what the router has chosen.
+ROUTED = ("moe_init_routing", "grouped_matmul", "quant_grouped_matmul", "moe_finalize_routing")
 #: Values that the host takes from a step.
 TAKEN = frozenset({"next_ids", "logits", "logits32", "parameters"})
 
@@ -110,7 +114,7 @@ def _cut(calls: Sequence[Call]) -> Sequence[Call]:
 
 
 def _captured(call: Call) -> bool:
-    return call.issued.block.captured and not call.is_alone and call.issued.op.kind not in COLLECTIVES
+    return call.issued.block.captured and not call.is_alone and call.issued.op.kind not in (*COLLECTIVES, *ROUTED)
 
 
 def _same_layer(a: Call, b: Call) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from device.kv_cache import KvTensors
+from device.operators.attention import visible_keys
 from device.runner import reads, rows_of
 from device.step import Group, Layout, Step
 from scenarios.model import Model
@@ -59,7 +60,7 @@ def step_of(
     values |= _sampling(program, layout, model, place, seed)
     causal = layout.is_uniform and not layout.contexts[0] and layout.queries[0] > 1
     start = place.rank * model.vocab if place.group else 0
-    return Step(layout, place.dtypes, values, visible, causal, start, place.group)
+    return Step(layout, place.dtypes, values, model, visible, causal, start, place.group)
 
 
 def _tokens(layout: Layout, requests: Requests, place: Place) -> dict[str, torch.Tensor]:
@@ -94,14 +95,10 @@ def _cache_places(layout: Layout, cache: KvTensors, place: Place) -> dict[str, t
 
 
 def _visible(layout: Layout, place: Place) -> torch.Tensor | None:
-    """[requests, 1, queries, keys]: a query sees the keys up to its own. None where one query sees all there are."""
+    """Which keys each query sees; None where one query sees all there are."""
     if layout.is_uniform and layout.queries[0] == 1:
         return None
-    contexts = place.numbers(layout.contexts).view(-1, 1, 1, 1)
-    most = place.numbers(layout.queries).view(-1, 1, 1, 1) - 1
-    query = torch.arange(layout.longest_query, device=place.device).view(1, 1, -1, 1)
-    key = torch.arange(layout.longest_keys, device=place.device).view(1, 1, 1, -1)
-    return key <= contexts + torch.minimum(query, most)
+    return visible_keys(layout, place.device)
 
 
 def _mask(
@@ -122,7 +119,7 @@ def _mask(
 
 def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[str, torch.Tensor]:
     """Frequencies of the rotary embedding, theta^(-2i/dim), and its cosines and sines where they are looked up."""
-    half = torch.arange(0, model.head_dim, 2, dtype=torch.float32) / model.head_dim
+    half = torch.arange(0, model.rotated, 2, dtype=torch.float32) / model.rotated
     frequencies = 1.0 / model.rope_theta**half
     found = {"inv_freq": frequencies.to(place.device)}
     if reads(program, "cos_table"):

@@ -18,8 +18,9 @@ Tensors = list[torch.Tensor]
 class KvTensors:
     """Keys, values and scales of all layers, for `scenario.workload.batch` requests of the longest length.
 
-    Contiguous: [rows, tokens, kv heads, dim]. Paged: [blocks, block size, kv heads, dim]. Scales of INT8: a constant
-    [kv heads, 1, dim] of each layer (scale channel), or [tokens of the cache, 1 or kv heads] (token, head).
+    Contiguous: [rows, tokens, kv heads, dim]. Paged: [blocks, block size, kv heads, dim]. Of latent attention: latent
+    rows and their rotated parts, each as of one head. Scales of INT8: a constant [kv heads, 1, dim] of each layer
+    (scale channel), or [tokens of the cache, 1 or kv heads] (token, head).
     spare: one more row or block, to which the padding of a captured batch is written.
     """
 
@@ -40,11 +41,10 @@ class KvTensors:
             places, size = requests, longest
         self.spare_slot = places * size
         places += spare
-        shape = (places, size, shard.kv_heads, shard.head_dim)
         held = torch.int8 if self.scale else dtypes[act]
         self.tensors: dict[str, Tensors] = {
-            name: [torch.zeros(shape, dtype=held, device=device) for _ in range(shard.layers)]
-            for name in ("k_cache", "v_cache")
+            name: [torch.zeros((places, size, *row), dtype=held, device=device) for _ in range(shard.layers)]
+            for name, row in _rows(shard).items()
         }
         if self.scale:
             channel = self.scale == "channel"
@@ -105,3 +105,11 @@ class KvTensors:
             for scale, cache in zip(self.tensors[name], caches, strict=True):
                 most = cache.float().abs().amax((0, 1)).unsqueeze(1)
                 scale.copy_((most / INT8_MAX).clamp_min(SMALLEST_SCALE))
+
+
+def _rows(shard: Model) -> dict[str, tuple[int, int]]:
+    """What one layer keeps of a token, [heads, dim] of each cache."""
+    if it := shard.latent:
+        return {"latent_cache": (1, it.kv_rank), "rope_cache": (1, it.rope_dim)}
+    row = (shard.kv_heads, shard.head_dim)
+    return {"k_cache": row, "v_cache": row}

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import torch
 
 from device.backends.base import Backend
-from device.runner import reference
+from device.operators.reference import reference
 from device.session import Options, Prompts, Session, calibrated
 from device.weights import RandomCheckpoint
 from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
 from scenarios.hf_config import load_model, model_names
-from scenarios.model import Model
+from scenarios.model import Latent, Model
 from scenarios.passes import PASSES
 from scenarios.passes.base import Pass, set_switch
 from scenarios.schema import Scenario
@@ -69,20 +69,30 @@ class Run:
 
 
 def scaled_down(model: Model, head_dim: int = 16) -> Model:
-    """A variant of `model` of the same family and grouping that a test can run: 2 layers, 64 wide."""
+    """A variant of `model` of the same family and grouping that a test can run: 2 layers (3 where the first is dense),
+    64 wide, eight experts. head_dim: of grouped-query attention."""
     shared = min(2, model.heads // model.kv_heads)
+    latent, experts, dim = model.latent, model.experts, 8 if model.latent else head_dim
+    if latent:
+        latent = Latent(24 if latent.q_rank else 0, kv_rank=32, nope_dim=16, rope_dim=dim, v_dim=12)
+    if experts:
+        groups = min(4, experts.groups)
+        experts = replace(
+            experts, count=8, held=8, top_k=2, intermediate=32, shared=32 if experts.shared else 0,
+            dense_layers=min(1, experts.dense_layers), groups=groups, kept_groups=max(1, groups // 2),
+        )  # fmt: skip
     return replace(
-        model, name=f"{model.name} scaled down", hidden=64, intermediate=96, layers=2, heads=4, kv_heads=4 // shared,
-        head_dim=head_dim, rotary_dim=0, vocab=320, max_position=512,
+        model, name=f"{model.name} scaled down", hidden=64, intermediate=96,
+        layers=2 + (experts.dense_layers if experts else 0), heads=4, kv_heads=1 if latent else 4 // shared,
+        head_dim=dim, rotary_dim=dim * model.rotated // model.head_dim, vocab=320, max_position=512,
+        latent=latent, experts=experts,
     )  # fmt: skip
 
 
 def families(head_dim: int = 16) -> list[Model]:
-    """One scaled-down variant of each kind of dense model that ships."""
+    """One scaled-down variant of each kind of model that ships."""
     found: dict[object, Model] = {}
     for model in map(load_model, model_names()):
-        if model.experts or model.latent:
-            continue
         small = scaled_down(model, head_dim)
         key = replace(small, name="", rope_theta=0.0, norm_eps=1.0)
         found.setdefault(key, small)
@@ -90,10 +100,11 @@ def families(head_dim: int = 16) -> list[Model]:
 
 
 def plain_scenario(model: Model) -> Scenario:
-    """Every optimisation off, on the small batch."""
+    """Every optimisation off, on the small batch; experts run together in any case, for one by one they are refused."""
     made = Scenario.model_validate({"workload": SIZES})
     for item in applicable(model):
-        made = set_switch(made, item.switch, item.off[0])
+        together = item.switch == "fusion.grouped_matmul"
+        made = set_switch(made, item.switch, item.on if together else item.off[0])
     return set_switch(made, "weights", model.dtype)
 
 

@@ -12,18 +12,12 @@ import torch
 from device.backends.base import DTYPES, Backend
 from device.kv_cache import KvTensors
 from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
-from device.operators.reference import REFERENCE
 from device.step import Step
 from device.weights import Weights
 from scenarios.program import DType, Issued, Op, Program
 
 #: How an op is computed: the backend's own way, or the reference's.
 Choice = Callable[[Op], Kernel]
-
-
-def reference(op: Op) -> Kernel:
-    """The plain-torch way."""
-    return REFERENCE[op.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +101,7 @@ class Bound:
         self.program, self.backend, self.act = program, backend, act
         self.weights, self.cache = weights, cache
         self._choice, self._is_plain = choice or backend.kernel, choice is not None
+        self._dense = next((block.repeat for block in program.blocks if block.name == "dense_layers"), 0)
         check_events(program)
         self.calls = tuple(self._call(issued) for issued in program)
         self.units: Sequence[Unit] = self.calls
@@ -143,11 +138,12 @@ class Bound:
 
     def _operand(self, issued: Issued, name: str) -> torch.Tensor | str:
         tensor = next(t for t in issued.op.inputs if t.name == name)
+        layer = issued.layer + (self._dense if issued.block.name == "layers" else 0)
         if name in self.cache.tensors:
-            return self.cache.get(name, issued.layer)
+            return self.cache.get(name, layer)
         if tensor.role == "weight":
             width = issued.op.inputs[1].dtype if name.endswith(".scale") else None
-            value = self.weights.get(tensor, issued.layer, self.act, width)
+            value = self.weights.get(tensor, layer, self.act, width)
             return value if self._is_plain else self.backend.held(issued.op, tensor, value, DTYPES[self.act])
         return name
 

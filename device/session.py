@@ -51,7 +51,7 @@ class Session:
     ) -> None:  # fmt: skip
         self.scenario, self.model, self.backend = scenario, model, backend
         self.options = options or Options()
-        _refuse_model(model, backend)
+        _refuse_model(scenario, model, backend)
         self.shard = shard(model, group.ranks if group else 1)
         self.act = activation_dtype(scenario, model)
         dtypes = WIDE_DTYPES if self.options.wide else DTYPES
@@ -189,13 +189,21 @@ def calibrated(session: Session, prompts: Prompts) -> Session:
     return session
 
 
-def _refuse_model(model: Model, backend: Backend) -> None:
-    """Raise ScenarioError for a model that is predicted only."""
-    for part, what in ((model.experts, "a router and experts"), (model.latent, "latent attention (MLA)")):
-        if part is not None:
-            raise ScenarioError(
-                [f"--backend {backend.name}: model: {model.name} has {what}, which are predicted, but not yet measured"]
-            )
+def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
+    """Raise ScenarioError for what of a model is predicted only."""
+    fusion, found = scenario.optimizations.fusion, []
+    if model.experts and scenario.engine.enable_expert_parallel:
+        found.append(
+            "engine.enable_expert_parallel: spread experts are predicted, but not yet measured; set it to false"
+        )
+    elif model.experts and not fusion.grouped_matmul:
+        what = "one by one, only the experts of the predicted draw run, and a router chooses others; set it to true"
+        found.append(f"optimizations.fusion.grouped_matmul: {what}")
+    if fusion.qkv_norm_rope_cache and model.rotated != model.head_dim:
+        what = "heads that turn in part are predicted, but not yet measured; set it to false"
+        found.append(f"optimizations.fusion.qkv_norm_rope_cache: {what}")
+    if found:
+        raise ScenarioError([f"--backend {backend.name}: {line}" for line in found])
 
 
 def _refuse_overflow(

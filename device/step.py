@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 
+from scenarios.model import Model
 from scenarios.program import DType
 
 
@@ -80,14 +81,16 @@ class Step:
     """What an operator may look at beside its operands.
 
     dtypes: how the Program's types are held. values: the activations, tables and host inputs by name; an operator
-    returns its outputs and writes here only what has no output of its own (the host's preparation). visible: which keys
-    each query sees, bool [requests, 1, queries, keys], None where all see all of theirs. causal: whether `visible` is
-    the plain triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary.
+    returns its outputs and writes here only what has no output of its own (the host's preparation, who goes to which
+    expert). model: what this rank holds of it, None where shapes alone are rehearsed. visible: which keys each query
+    sees, bool [requests, 1, queries, keys], None where all see all of theirs. causal: whether `visible` is the plain
+    triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary.
     """
 
     layout: Layout
     dtypes: Mapping[DType, torch.dtype]
     values: dict[str, torch.Tensor]
+    model: Model | None
     visible: torch.Tensor | None = None
     causal: bool = False
     vocab_start: int = 0

@@ -16,21 +16,19 @@ from zlib import crc32
 
 import torch
 
+from device.hugging_face import name_of, shape_of
+from device.latent_weights import absorbed, in_halves
 from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
 from scenarios.errors import ScenarioError, printable
 from scenarios.model import Model
 from scenarios.program import DType, Tensor
 
 #: Packed projections and their parts, in order.
-PARTS = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
-#: Where a layer's tensors stand in a Hugging Face model.
-IN_LAYER = {
-    "q_proj": "self_attn.q_proj", "k_proj": "self_attn.k_proj", "v_proj": "self_attn.v_proj",
-    "o_proj": "self_attn.o_proj", "q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm",
-    "gate_proj": "mlp.gate_proj", "up_proj": "mlp.up_proj", "down_proj": "mlp.down_proj",
-    "post_attention_norm": "post_attention_layernorm",
+PARTS = {
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj"),
+    "qkv_a_proj": ("q_a_proj", "kv_a_proj"),
 }  # fmt: skip
-COLUMN_SPLIT = ("q_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head")
+COLUMN_SPLIT = ("q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head")
 KV_SPLIT = ("k_proj", "v_proj")
 ROW_SPLIT = ("o_proj", "down_proj")
 
@@ -52,7 +50,7 @@ class RandomCheckpoint:
         self.model, self.seed = model, seed
 
     def tensor(self, name: str) -> torch.Tensor:
-        shape = self._shape(name)
+        shape = shape_of(self.model, name)
         random = torch.Generator().manual_seed(crc32(f"{self.seed}/{name}".encode()))
         values = torch.randn(shape, generator=random)
         if "norm" in name:
@@ -60,18 +58,6 @@ class RandomCheckpoint:
         if name.endswith("bias"):
             return 0.1 * values
         return values if "embed" in name else values * shape[-1] ** -0.5
-
-    def _shape(self, name: str) -> tuple[int, ...]:
-        model = self.model
-        *_, layer, kind = name.split(".")
-        out, into = {
-            "q_proj": (model.q_size, model.hidden), "k_proj": (model.kv_size, model.hidden),
-            "v_proj": (model.kv_size, model.hidden), "o_proj": (model.hidden, model.q_size),
-            "gate_proj": (model.intermediate, model.hidden), "up_proj": (model.intermediate, model.hidden),
-            "down_proj": (model.hidden, model.intermediate), "embed_tokens": (model.vocab, model.hidden),
-            "lm_head": (model.vocab, model.hidden), "q_norm": (model.head_dim, 0), "k_norm": (model.head_dim, 0),
-        }.get(layer, (model.hidden, 0))  # fmt: skip
-        return (out, into) if into and kind == "weight" else (out,)
 
 
 class SafetensorsCheckpoint:
@@ -98,6 +84,8 @@ class SafetensorsCheckpoint:
                 found: torch.Tensor = opened.get_tensor(name)
         except Exception as error:  # the library raises its own type for a file that is cut or forged
             raise ScenarioError([f"{file}: cannot be read: {printable(str(error), 200)}"]) from None
+        if found.dtype.itemsize < 2:  # FP8 with scales beside it
+            raise ScenarioError([f"{file}: {printable(name, 100)} is quantised; a checkpoint in 16 bits is due"])
         return found
 
     def __contains__(self, name: str) -> bool:
@@ -194,8 +182,8 @@ class Weights:
         key = (name, layer, width)
         if key not in self._kept:
             value = self._whole(name, "weight", layer).to(self.stored[like])
-            if width == "int4" and value.shape[1] % 2:
-                raise ScenarioError([f"{name}: INT4 lies in pairs, and its rows have {value.shape[1]} elements"])
+            if width == "int4" and value.shape[-1] % 2:
+                raise ScenarioError([f"{name}: INT4 lies in pairs, and its rows have {value.shape[-1]} elements"])
             integers, scale = quantise_rows(value, INT8_MAX if width == "int8" else INT4_MAX)
             self._kept[key] = (integers if width == "int8" else pack_int4(integers)).to(self.device)
             self._scales[key] = scale.squeeze(-1).to(self.device)
@@ -209,11 +197,26 @@ class Weights:
         return value
 
     def _whole(self, name: str, kind: str, layer: int) -> torch.Tensor:
-        """This rank's part of `name` in the checkpoint's type; packed projections are put together."""
-        return torch.cat([self._part(part, kind, layer) for part in PARTS.get(name, (name,))])
+        """This rank's part of `name` in the checkpoint's type; packed projections are put together, experts stacked."""
+        prefix, dot, last = name.rpartition(".")
+        names = [f"{prefix}{dot}{part}" for part in PARTS.get(last, (last,))]
+        experts = self.model.experts
+        if prefix != "experts" or experts is None:
+            return torch.cat([self._part(part, kind, layer) for part in names])
+        numbered = ([part.replace("experts.", f"experts.{i}.") for part in names] for i in range(experts.count))
+        return torch.stack([torch.cat([self._part(part, kind, layer) for part in one]) for one in numbered])
 
     def _part(self, name: str, kind: str, layer: int) -> torch.Tensor:
-        value = self.checkpoint.tensor(self._hugging_face(name, kind, layer))
+        last, latent = name.rpartition(".")[2], self.model.latent
+        stored = "weight" if kind in ("k", "v") else kind
+        value = self.checkpoint.tensor(name_of(self.model, name, stored, layer))
+        if latent:
+            value = in_halves(last, value, latent)
+        value = self._mine(last, value)
+        return absorbed(kind, value, latent) if latent and kind != stored else value
+
+    def _mine(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """What this rank holds of `value`."""
         ranks, rank, shard = self.shard.tensor_parallel, self.rank, self.shard
         if ranks == 1:
             return value
@@ -228,15 +231,3 @@ class Weights:
             mine = value[rank * rows : (rank + 1) * rows]
             return torch.cat((mine, mine.new_zeros((rows - mine.shape[0], *mine.shape[1:]))))
         return value
-
-    def _hugging_face(self, name: str, kind: str, layer: int) -> str:
-        if name == "embed_tokens" or (name == "lm_head" and self.model.tied_embeddings):
-            return "model.embed_tokens.weight"
-        if name == "lm_head":
-            return "lm_head.weight"
-        if name == "input_norm":
-            return "model.layers.0.input_layernorm.weight"
-        if name == "next_norm":
-            last = layer + 1 == self.model.layers
-            return "model.norm.weight" if last else f"model.layers.{layer + 1}.input_layernorm.weight"
-        return f"model.layers.{layer}.{IN_LAYER[name]}.{kind}"

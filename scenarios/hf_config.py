@@ -223,7 +223,21 @@ def _experts(read: _Config, family: Family, layers: int) -> Experts:
     if not read.problems and dense >= layers:
         read.wrong(f"first_k_dense_replace {dense} leaves no layer of {layers} with experts")
     factor = read.number("routed_scaling_factor", 1.0)
-    return Experts(count, count, top_k, width, shared * width, dense, family.score, factor != 1.0)
+    normalised = read.flag("norm_topk_prob", family.score == "sigmoid")
+    groups, kept = _groups(read, count, top_k)
+    return Experts(
+        count, count, top_k, width, shared * width, dense, family.score, factor != 1.0,
+        factor=factor, normalised=normalised, groups=groups, kept_groups=kept,
+    )  # fmt: skip
+
+
+def _groups(read: _Config, count: int, top_k: int) -> tuple[int, int]:
+    """(groups of experts, those that a token chooses from)."""
+    groups = read.whole("n_group", 1, most=1 << 14)
+    kept = read.whole("topk_group", groups, most=1 << 14)
+    if not read.problems and (count % groups or kept > groups or kept * (count // groups) < top_k):
+        read.wrong(f"n_group {groups}, topk_group {kept}: {top_k} of {count} experts cannot be chosen from such groups")
+    return groups, kept
 
 
 def _refuse(read: _Config) -> None:

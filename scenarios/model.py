@@ -38,6 +38,8 @@ class Experts:
     expert (this rank's slice of it). shared: width of the expert that every token takes, 0 for none. dense_layers:
     leading layers with a plain MLP. score: how the router scores. scaled: the routed sum is multiplied by a constant.
     gathered: ranks that hold whole experts see all tokens and sum up, instead of sending tokens to each other.
+    What only a real router asks for: factor: that constant. normalised: the weights of a token's experts sum to 1.
+    groups, kept_groups: a token chooses among the experts of its best groups.
     """
 
     count: int
@@ -49,6 +51,10 @@ class Experts:
     score: Score
     scaled: bool
     gathered: bool = False
+    factor: float = 1.0
+    normalised: bool = True
+    groups: int = 1
+    kept_groups: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
-from device.operators import attention, elementwise, kv, norms, quant
+from device.operators import attention, elementwise, experts, kv, mla, norms, quant
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.operators.reference import REFERENCE
-from device.step import Step
+from device.operators.reference import REFERENCE, special
+from device.step import Layout, Step
 from scenarios.program import Op, Program, Tensor
 
 if TYPE_CHECKING:
@@ -100,6 +100,36 @@ def _weight_quant_matmul(op: Op, inputs: Inputs, _: Step) -> Outputs:
     return quant.split(op, F.linear(x, weight, *bias))
 
 
+def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    x, w, *scale = inputs
+
+    def product(part: torch.Tensor, expert: int, _: slice) -> torch.Tensor:
+        if not scale:
+            return F.linear(part, w[expert])
+        return F.linear(part, quant.integers(w[expert]).to(x.dtype) * scale[0][expert].unsqueeze(-1).to(x.dtype))
+
+    return experts.by_expert(op, x, step, product)
+
+
+def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    x, w, scale, row_scale = inputs
+
+    def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
+        integers = torch._int_mm(part, quant.integers(w[expert]).t())
+        return quant.scaled(integers, scale[expert], row_scale[rows], ())
+
+    return experts.by_expert(op, x, step, product)
+
+
+def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: Layout, scale: float) -> torch.Tensor:
+    mask = attention.visible_keys(layout, q.device)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
+
+
+def _kv_b_proj(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (F.linear(mla.new_or_seen(op, inputs[0], step), inputs[1]),)
+
+
 def _swiglu(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (compiled(elementwise.swiglu)(inputs[0]),)
 
@@ -131,6 +161,8 @@ KERNELS: dict[str, Kernel] = {
     "batch_matmul": Kernel(_batch_matmul, raw=True),
     "rms_norm": Kernel(_rms_norm, "fused"),
     "attention": Kernel(_attention, "fused", raw=True),
+    "grouped_matmul": Kernel(_grouped_matmul, "composed"),
+    "quant_grouped_matmul": Kernel(_quant_grouped_matmul, "composed"),
     "quant_matmul": Kernel(_quant_matmul, "composed"),
     "weight_quant_matmul": Kernel(_weight_quant_matmul, "composed"),
     "add_rms_norm": Kernel(partial(_normed, norms.add_rms_norm), "compiled"),
@@ -138,6 +170,12 @@ KERNELS: dict[str, Kernel] = {
     "rope": Kernel(_rope, "compiled"),
     "swiglu": Kernel(_swiglu, "compiled"),
     "qkv_norm_rope_cache": Kernel(_qkv_norm_rope_cache, "compiled", raw=True),
+}
+#: The same for ops that latent attention means in its own way, by name.
+NAMED = {
+    "attention": Kernel(partial(mla.absorbed, by=_attend), "composed", raw=True),
+    "prefill_attention": Kernel(partial(mla.unpacked, by=_attend), "composed", raw=True),
+    "kv_b_proj": Kernel(_kv_b_proj, raw=True),
 }
 #: torch's attention reads neither block tables nor INT8: blocks are gathered and dequantised before it.
 COMPOSED_ATTENTION = Kernel(_attention, "composed", raw=True)
@@ -162,6 +200,8 @@ class Cpu:
         }
 
     def kernel(self, op: Op) -> Kernel:
+        if found := special(op):
+            return NAMED.get(op.name, found)
         if op.kind == "attention" and (op.attr("block_size") or op.inputs[1].dtype == "int8"):
             return COMPOSED_ATTENTION
         return KERNELS.get(op.kind) or REFERENCE[op.kind]

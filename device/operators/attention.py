@@ -52,6 +52,15 @@ def cached(store: torch.Tensor, layout: Layout, table: torch.Tensor | None) -> t
     return store[torch.tensor(layout.cache_rows, device=store.device), :keys]
 
 
+def visible_keys(layout: Layout, device: torch.device) -> torch.Tensor:
+    """bool [requests, 1, queries, keys]: a query sees the keys up to its own."""
+    contexts = torch.tensor(layout.contexts, device=device).view(-1, 1, 1, 1)
+    most = torch.tensor(layout.queries, device=device).view(-1, 1, 1, 1) - 1
+    query = torch.arange(layout.longest_query, device=device).view(1, 1, -1, 1)
+    key = torch.arange(layout.longest_keys, device=device).view(1, 1, 1, -1)
+    return key <= contexts + torch.minimum(query, most)
+
+
 def dequantised(
     store: torch.Tensor, scale: torch.Tensor, step: Step, table: torch.Tensor | None, dtype: torch.dtype
 ) -> torch.Tensor:

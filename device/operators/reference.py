@@ -6,7 +6,19 @@ computes nothing.
 
 from __future__ import annotations
 
-from device.operators import attention, collectives, elementwise, kv, matmul, norms, prepare, quant, sampling
+from device.operators import (
+    attention,
+    collectives,
+    elementwise,
+    experts,
+    kv,
+    matmul,
+    mla,
+    norms,
+    prepare,
+    quant,
+    sampling,
+)
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Step
 from scenarios.program import Op
@@ -18,5 +30,18 @@ def _nothing(_: Op, __: Inputs, ___: Step) -> Outputs:
 
 REFERENCE: dict[str, Kernel] = {
     **elementwise.KERNELS, **norms.KERNELS, **matmul.KERNELS, **attention.KERNELS, **kv.KERNELS, **sampling.KERNELS,
-    **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, "prefetch": Kernel(_nothing),
+    **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, **experts.KERNELS, **mla.KERNELS,
+    "prefetch": Kernel(_nothing),
 }  # fmt: skip
+
+
+def special(op: Op) -> Kernel | None:
+    """The kernel of an op that routers or latent attention mean in their own way; None for all others."""
+    if op.kind == "attention" and op.attr("latent", False):
+        return mla.ABSORBED
+    return experts.NAMED.get(op.name) or mla.NAMED.get(op.name)
+
+
+def reference(op: Op) -> Kernel:
+    """The plain-torch way."""
+    return special(op) or REFERENCE[op.kind]

@@ -49,16 +49,18 @@ def _projections(step: Step, x: Tensor, it: Latent) -> tuple[Op, ...]:
         ops.append(linear("q_b_proj", activation("q_a_normed", low.shape, act), "q", model.q_size))
     return (
         *ops,
-        _cut("slice_q_nope", query, "q_nope", (*heads, it.nope_dim)),
-        _cut("slice_q_pe", query, "q_pe", (*heads, it.rope_dim)),
-        _cut("slice_kv_c", kv, "kv_c", (tokens, it.kv_rank)),
-        _cut("slice_k_pe", kv, "k_pe", (tokens, 1, it.rope_dim)),
+        _cut("slice_q_nope", query, "q_nope", (*heads, it.nope_dim), 0),
+        _cut("slice_q_pe", query, "q_pe", (*heads, it.rope_dim), it.nope_dim),
+        _cut("slice_kv_c", kv, "kv_c", (tokens, it.kv_rank), -it.row),
+        _cut("slice_k_pe", kv, "k_pe", (tokens, 1, it.rope_dim), -it.rope_dim),
     )
 
 
-def _cut(name: str, source: Tensor, out: str, shape: tuple[int, ...]) -> Op:
-    """A strided part of `source`, copied; reads only what it keeps."""
-    return Op("slice", name, (activation(source.name, shape, source.dtype),), (activation(out, shape, source.dtype),))
+def _cut(name: str, source: Tensor, out: str, shape: tuple[int, ...], start: int) -> Op:
+    """A strided part of `source`, copied; reads only what it keeps. start: of each row, from its end where negative
+    (the latent row is the last part of a packed product)."""
+    read, kept = activation(source.name, shape, source.dtype), activation(out, shape, source.dtype)
+    return Op("slice", name, (read,), (kept,), (("start", start),))
 
 
 def _caches(step: Step, it: Latent) -> tuple[Tensor, Tensor]:
@@ -153,8 +155,8 @@ def _unpacked(step: Step, it: Latent, groups: tuple[Group, ...]) -> tuple[Op, ..
     turned = activation("k_pe_all", (seen, model.heads, it.rope_dim), act)
     ops.append(linear("kv_b_proj", latent, "kv_b", model.heads * (it.nope_dim + it.v_dim)))
     ops += [
-        _cut("slice_k_nope", activation("kv_b", nope.shape, act), "k_nope", nope.shape),
-        _cut("slice_v", activation("kv_b", value.shape, act), "v_unpacked", value.shape),
+        _cut("slice_k_nope", activation("kv_b", nope.shape, act), "k_nope", nope.shape, 0),
+        _cut("slice_v", activation("kv_b", value.shape, act), "v_unpacked", value.shape, it.nope_dim),
         Op("expand", "k_pe.repeat", (part,), (turned,)),
         Op("concat", "k_join", (nope, turned), (key,)),
         Op("concat", "q_join", (

@@ -7,6 +7,8 @@ share of the tokens.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scenarios.lowering.primitives import activation, gated, linear, weight
 from scenarios.lowering.step import Step
 from scenarios.model import Experts
@@ -52,7 +54,8 @@ def mixture(step: Step, experts: Experts) -> tuple[Op, ...]:
         ops += _one_by_one(experts, it, x, chosen, ids, weights)
     if experts.scaled:
         scaled = "moe_scaled" if experts.shared else "mlp_out"
-        ops.append(_same("muls", "scale_routed", (activation("moe_out", x.shape, act),), scaled))
+        by = (("value", experts.factor),)
+        ops.append(replace(_same("muls", "scale_routed", (activation("moe_out", x.shape, act),), scaled), attrs=by))
     if experts.shared:
         ops += gated(x, "shared.", experts.shared, "shared_out")
         routed_out = activation("moe_scaled" if experts.scaled else "moe_out", x.shape, act)

@@ -56,7 +56,8 @@ def pack_qkv(program: Program, _: Context) -> Program:
         x, weights, width = found
         query = run[0].out
         product = Op("matmul", "qkv_a_proj", (x, *weights), (Tensor("qkv_a", (x.shape[0], width), x.dtype),))
-        return (product, Op("slice", "slice_q_a", (Tensor("qkv_a", query.shape, query.dtype),), (query,)))
+        part = Tensor("qkv_a", query.shape, query.dtype)
+        return (product, Op("slice", "slice_q_a", (part,), (query,), (("start", 0),)))
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         if any(op.name == "kv_a_proj" for op in ops):

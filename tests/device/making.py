@@ -1,18 +1,17 @@
-"""Scaled-down models of each shipped family, prompts, runs, and a forward pass that knows no Program."""
+"""Scaled-down models of each shipped family, prompts and runs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 
 from device.backends import choose
 from device.numerics import Run, generate
-from device.runner import reference
+from device.operators.reference import reference
 from device.session import Options, Prompts, Session
-from device.weights import Checkpoint, RandomCheckpoint
-from scenarios.model import Model
+from device.weights import RandomCheckpoint
+from scenarios.model import Experts, Latent, Model
 from scenarios.schema import Scenario
 from tests.scenarios.making import bare, switched
 
@@ -26,6 +25,25 @@ LLAMA = replace(
     QWEN3, name="tiny-llama", model_type="llama", qk_norm=False, tied_embeddings=False, heads=8, kv_heads=8, head_dim=8,
     dtype="fp16",
 )  # fmt: skip
+#: Behind one dense layer eight experts of which each token takes two; the other has a shared one, groups and MLA.
+QWEN3_MOE = replace(
+    QWEN3, name="tiny-qwen3-moe", model_type="qwen3_moe", layers=3, tied_embeddings=False,
+    experts=Experts(8, 8, 2, 32, 0, 1, "softmax", scaled=False),
+)  # fmt: skip
+GLM = replace(
+    QWEN3_MOE, name="tiny-glm", model_type="glm4_moe", qk_norm=False, qkv_bias=True, rotary_dim=8,
+    experts=Experts(8, 8, 2, 32, 32, 1, "sigmoid", scaled=False),
+)  # fmt: skip
+DEEPSEEK = replace(
+    QWEN3_MOE, name="tiny-deepseek", model_type="deepseek_v3", qk_norm=False, kv_heads=1, head_dim=8,
+    latent=Latent(q_rank=24, kv_rank=32, nope_dim=16, rope_dim=8, v_dim=12),
+    experts=Experts(8, 8, 2, 32, 48, 1, "sigmoid", scaled=True, factor=2.5, groups=4, kept_groups=2),
+)  # fmt: skip
+LITE = replace(
+    DEEPSEEK, name="tiny-lite", model_type="deepseek_v2", latent=Latent(0, 32, 16, 8, 12),
+    experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False),
+)  # fmt: skip
+WITH_EXPERTS = {"qwen3_moe": QWEN3_MOE, "glm": GLM, "deepseek": DEEPSEEK, "lite": LITE}
 FAMILIES = {"qwen3": QWEN3, "qwen2": QWEN2, "llama": LLAMA}
 
 #: Three requests of two lengths; all begin alike.
@@ -40,9 +58,11 @@ ALL_FUSED = dict.fromkeys(
 REFERENCE, WIDE_REFERENCE = Options(choice=reference), Options(wide=True, choice=reference)
 
 
-def plain(**switches: object) -> Scenario:
-    """Every optimisation off but those given: plain(fusion__rope=True)."""
-    return switched(bare(**SIZES), **switches)
+def plain(about: Model = QWEN3, **switches: object) -> Scenario:
+    """Every optimisation off but those given: plain(fusion__rope=True). Experts run together in any case: one by one
+    they are refused."""
+    together = {"fusion__grouped_matmul": True} if about.experts else {}
+    return switched(bare(about, **SIZES), **together, **switches)
 
 
 def prompts(vocab: int = QWEN3.vocab, lengths: tuple[int, ...] = LENGTHS) -> list[list[int]]:
@@ -64,44 +84,3 @@ def run(
 ) -> Run:  # fmt: skip
     """Prefill and `steps` decode steps; forced: on the tokens of another run, so that logits stay comparable."""
     return generate(session(made, model, options), given or prompts(), steps, forced.tokens if forced else None)
-
-
-def forward(model: Model, checkpoint: Checkpoint, tokens: list[int]) -> torch.Tensor:
-    """Logits [tokens, vocab] of one sequence, written from the architecture: no cache, no Program, float32."""
-
-    def weight(name: str) -> torch.Tensor:
-        return checkpoint.tensor(name).to(torch.float16 if model.dtype == "fp16" else torch.bfloat16).float()
-
-    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
-        return x / (x.pow(2).mean(-1, keepdim=True) + model.norm_eps).sqrt() * weight(f"{name}.weight")
-
-    def linear(x: torch.Tensor, name: str) -> torch.Tensor:
-        bias = model.qkv_bias and name[-6:] in ("q_proj", "k_proj", "v_proj")
-        return x @ weight(f"{name}.weight").T + (weight(f"{name}.bias") if bias else 0)
-
-    count, half = len(tokens), model.head_dim // 2
-    angle = torch.arange(count)[:, None] * model.rope_theta ** (-torch.arange(half) / half)[None]
-    turn = torch.polar(torch.ones_like(angle), angle)[:, None]
-
-    def rotated(x: torch.Tensor) -> torch.Tensor:
-        pairs = torch.complex(x[..., :half].contiguous(), x[..., half:].contiguous()) * turn
-        return torch.cat((pairs.real, pairs.imag), -1)
-
-    hidden = weight("model.embed_tokens.weight")[torch.tensor(tokens)]
-    for layer in range(model.layers):
-        at = f"model.layers.{layer}"
-        x = norm(hidden, f"{at}.input_layernorm")
-        q, k, v = (linear(x, f"{at}.self_attn.{p}_proj").view(count, -1, model.head_dim) for p in "qkv")
-        if model.qk_norm:
-            q, k = norm(q, f"{at}.self_attn.q_norm"), norm(k, f"{at}.self_attn.k_norm")
-        q, k = rotated(q), rotated(k)
-        seen = [h * model.kv_heads // model.heads for h in range(model.heads)]
-        scores = torch.einsum("qhd,khd->hqk", q, k[:, seen]) / model.head_dim**0.5
-        scores = scores.masked_fill(torch.ones(count, count).triu(1).bool(), float("-inf"))
-        mixed = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[:, seen]).reshape(count, -1)
-        hidden = hidden + linear(mixed, f"{at}.self_attn.o_proj")
-        x = norm(hidden, f"{at}.post_attention_layernorm")
-        gated = F.silu(linear(x, f"{at}.mlp.gate_proj")) * linear(x, f"{at}.mlp.up_proj")
-        hidden = hidden + linear(gated, f"{at}.mlp.down_proj")
-    head = "model.embed_tokens" if model.tied_embeddings else "lm_head"
-    return norm(hidden, "model.norm") @ weight(f"{head}.weight").T

@@ -16,7 +16,7 @@ from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 from tests.device.making import WIDE_REFERENCE
-from tests.scenarios.making import BIASED, PLAIN, TINY, scenarios
+from tests.scenarios.making import Drawn, cases
 
 #: What the drawn sizes become: small enough to run, and still alone, in one chunk and cut into several.
 BATCH = {1: 1, 2: 2, 3: 3, 8: 4, 300: 5}
@@ -24,8 +24,10 @@ TOKENS = {1: 1, 7: 7, 100: 20, 3000: 45}
 
 
 @st.composite
-def small_scenarios(draw: st.DrawFn) -> Scenario:
-    drawn = draw(scenarios())
+def small_cases(draw: st.DrawFn) -> Drawn:
+    drawn, model = draw(cases())
+    if model.experts:  # one by one they are refused
+        drawn = set_switch(drawn, "fusion.grouped_matmul", True)
     given_context = drawn.workload.context_tokens
     workload = drawn.workload.model_copy(
         update={
@@ -36,14 +38,14 @@ def small_scenarios(draw: st.DrawFn) -> Scenario:
         }
     )
     engine = drawn.engine.model_copy(update={"max_num_batched_tokens": draw(st.sampled_from([16, 64]))})
-    return drawn.model_copy(update={"workload": workload, "engine": engine})
+    return drawn.model_copy(update={"workload": workload, "engine": engine}), model
 
 
-def plainly(made: Scenario) -> Scenario:
+def plainly(made: Scenario, model: Model) -> Scenario:
     """`made` with every optimisation off, in the same type of activations."""
     wide = "fp16" if made.optimizations.weights == "fp16" or made.optimizations.kv.dtype == "fp16" else "bf16"
     for item in PASSES:
-        if item.idle(TINY):
+        if item.idle(model) or item.switch == "fusion.grouped_matmul":
             continue
         made = set_switch(made, item.switch, item.off[0])
     return set_switch(made, "weights", wide)
@@ -56,14 +58,21 @@ def logits(made: Scenario, model: Model) -> torch.Tensor:
     return logits_of(at_work.run(phase, requests), model)
 
 
-@settings(max_examples=80)
-@given(made=small_scenarios(), model=st.sampled_from([TINY, PLAIN, BIASED]))
-def test_any_combination_computes_the_plain_step(made: Scenario, model: Model) -> None:
+def quantised(made: Scenario) -> bool:
+    return made.optimizations.weights.startswith("w") or made.optimizations.kv.dtype == "int8"
+
+
+@settings(max_examples=100)
+@given(small_cases())
+def test_any_combination_computes_the_plain_step(drawn: Drawn) -> None:
+    made, model = drawn
     assume(not problems_of(made, model))
-    found, plain = logits(made, model), logits(plainly(made), model)
+    found, plain = logits(made, model), logits(plainly(made, model), model)
     assert torch.isfinite(found).all()
     relative = ((found - plain).norm() / plain.norm()).item()
     optimizations = made.optimizations
+    if model.experts and quantised(made):
+        return  # a near choice may fall on other experts, and then nothing bounds the difference
     if optimizations.weights in ("w4a16", "w4a8"):
         assert relative < 1.0
     elif optimizations.weights in ("w8a16", "w8a8") or optimizations.kv.dtype == "int8":

@@ -10,9 +10,11 @@ from device.backends.cpu import NEED_COMPILER, compiler
 from device.document import document
 from device.host_inputs import Requests
 from device.measure import measure
+from device.numerics import generate
 from device.session import Options
 from scenarios.measured import Predicted
-from tests.device.making import ALL_FUSED, QWEN3, WIDE_REFERENCE, plain, prompts, run, session
+from scenarios.model import Model
+from tests.device.making import ALL_FUSED, LITE, QWEN3, QWEN3_MOE, WIDE_REFERENCE, plain, prompts, run, session
 
 pytestmark = [
     pytest.mark.slow,
@@ -65,3 +67,15 @@ def test_a_captured_step_gives_the_same_tokens_and_is_captured_once(graph: str) 
     assert [op["predicted_us"] for op in made["ops"]] == [op["ops"] for op in made["ops"]]
     alone = {unit.issued.op.kind for unit in bound.units if len(unit.calls) == 1 and unit.form != "compiled"}
     assert "attention" in alone  # its lengths grow: it is never inside
+
+
+@pytest.mark.parametrize("model", [LITE, pytest.param(QWEN3_MOE, marks=pytest.mark.study)], ids=lambda m: m.name)
+def test_a_captured_step_pads_and_routes_its_own_tokens(model: Model) -> None:
+    switches = {"fusion__qkv": True, "fusion__rms_norm": True, "graph": "aclgraph"}
+    truth = run(plain(model), model, WIDE_REFERENCE, steps=2)
+    at_work = session(plain(model, **switches), model, Options(wide=True))
+    found = generate(at_work, prompts(), 2, truth.tokens)  # three requests, run as four rows
+    assert ((found.logits - truth.logits).norm() / truth.logits.norm()).item() < 1e-6
+    (bound, _) = (b for batch, b in at_work._bound.items() if batch.phase == "decode")
+    alone = {unit.issued.op.kind for unit in bound.units if len(unit.calls) == 1 and unit.form != "compiled"}
+    assert {"moe_init_routing", "grouped_matmul", "moe_finalize_routing"} <= alone  # their rows follow the router

@@ -11,6 +11,7 @@ import torch
 from device.session import Options
 from device.weights import RandomCheckpoint
 from scenarios.model import Model
+from tests.device.architecture import forward
 from tests.device.making import (
     ALL_FUSED,
     FAMILIES,
@@ -20,7 +21,6 @@ from tests.device.making import (
     REFERENCE,
     WIDE_REFERENCE,
     Run,
-    forward,
     plain,
     prompts,
     run,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from device.backends import choose
 from device.numerics import Row, error_table, families, markdown, scaled_down, switches
-from scenarios.hf_config import load_model
+from scenarios.hf_config import load_model, model_names
 from scenarios.passes import PASSES
 
 
@@ -13,7 +13,9 @@ def test_every_family_that_ships_has_a_small_variant() -> None:
     assert {(m.qk_norm, m.qkv_bias, m.tied_embeddings) for m in small} == {
         (m.qk_norm, m.qkv_bias, m.tied_embeddings) for name in small for m in [load_model(name.name.split()[0])]
     }
-    assert {m.model_type for m in small} == {"llama", "qwen2", "qwen3"}
+    assert {m.model_type for m in small} == {load_model(name).model_type for name in model_names()}
+    assert {m.model_type for m in small if m.experts} == {"deepseek_v2", "deepseek_v3", "glm4_moe", "qwen3_moe"}
+    assert {m.model_type for m in small if m.latent} == {"deepseek_v2", "deepseek_v3"}
     assert (scaled_down(load_model("Qwen3-8B")).heads, scaled_down(load_model("Qwen3-8B")).kv_heads) == (4, 2)
 
 

@@ -17,22 +17,30 @@ import torch
 from device.session import Options
 from device.tensor_parallel import on_ranks
 from scenarios.errors import ScenarioError
+from scenarios.model import Model
 from scenarios.schema import Scenario
 from tests.device import ranks
-from tests.device.making import ALL_FUSED, QWEN3, REFERENCE, WIDE_REFERENCE, Run, prompts
+from tests.device.making import ALL_FUSED, DEEPSEEK, QWEN3, QWEN3_MOE, REFERENCE, WIDE_REFERENCE, Run, prompts
 from tests.device.ranks import Case, Cases
 from tests.scenarios.making import bare, switched
 
 LONG = {"workload__batch": 1, "workload__input_tokens": 1101, "workload__output_tokens": 8}
+EXPERTS_FUSED = {
+    "fusion__gate_up": True,
+    "fusion__swiglu": True,
+    "fusion__moe_routing": True,
+    "fusion__attention": True,
+}
 WIDE_QWEN = replace(QWEN3, max_position=2048)
 
 
 def case(options: Options, model: object = QWEN3, sizes: dict[str, object] | None = None, **switches: object) -> Case:
     """One rank's run; its tokens are what the ranks are given."""
     sizes = sizes or {"workload__batch": 3, "workload__input_tokens": 40, "workload__output_tokens": 8}
-    made: Scenario = switched(bare(**sizes), **switches)
+    assert isinstance(model, Model)
+    together = {"fusion__grouped_matmul": True} if model.experts else {}
+    made: Scenario = switched(bare(model, **sizes), **together, **switches)
     lengths = (1101,) if sizes is LONG else (40, 40, 33)
-    assert isinstance(model, type(QWEN3))
     given = prompts(model.vocab, lengths)
     alone = Case(made, model, options, given, [])
     first = alone.run(None)
@@ -55,6 +63,8 @@ def runs() -> dict[str, tuple[Run, Run]]:
         "fused bf16": case(REFERENCE, **paged),
         "odd vocabulary": case(WIDE_REFERENCE, replace(QWEN3, vocab=321, tied_embeddings=False)),
         "one KV head for both": case(WIDE_REFERENCE, replace(QWEN3, kv_heads=1)),
+        "sliced experts": case(WIDE_REFERENCE, QWEN3_MOE, **EXPERTS_FUSED),
+        "sliced experts and heads of latent rows": case(WIDE_REFERENCE, DEEPSEEK, kv__layout="paged"),
         "int8 cache": case(WIDE_REFERENCE, **ALL_FUSED, kv__dtype="int8", kv__scale="head"),
         "scattered tokens": case(WIDE_REFERENCE, WIDE_QWEN, LONG, **ALL_FUSED),
     }
@@ -67,7 +77,8 @@ def runs() -> dict[str, tuple[Run, Run]]:
 
 
 NAMES = [
-    "plain fp32", "fused fp32", "odd vocabulary", "one KV head for both", "int8 cache", "scattered tokens",
+    "plain fp32", "fused fp32", "odd vocabulary", "one KV head for both", "sliced experts",
+    "sliced experts and heads of latent rows", "int8 cache", "scattered tokens",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import torch
 from device.backends.npu import Npu
 from device.backends.npu_weights import LaidOut
 from device.numerics import Run, applicable, generate, small_prompts
-from device.runner import reference
+from device.operators.reference import reference
 from device.session import Options, Session
 from device.weights import RandomCheckpoint
 from scenarios.model import Model

@@ -75,3 +75,13 @@ def test_a_trial_asks_for_nothing_that_is_refused(number: int) -> None:
         made = load_scenario(words[words.index("run") + 1], [*sets, f"workload.phase={phase}"]).scenario
         part = shard(load_model(made.model), made.engine.tensor_parallel_size)
         assert lacking(build(made, part, reported_batch(made)), "2.13.0") == []
+
+
+@pytest.mark.parametrize("name", ["qwen3_30b_a3b_decode", "deepseek_v3_ep16_decode"])
+def test_models_of_experts_are_refused_by_name(name: str) -> None:
+    scenario = load_scenario(name, ["engine.data_parallel_size=1", "engine.enable_expert_parallel=false"]).scenario
+    model = shard(load_model(scenario.model), scenario.engine.tensor_parallel_size)
+    found = lacking(build(scenario, model, reported_batch(scenario)), "2.13.0")
+    assert found == [
+        "model: routers, experts and latent attention (MLA) have no adapter for torch_npu here; predicted only"
+    ]

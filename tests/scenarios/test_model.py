@@ -278,7 +278,7 @@ LATENT = {
 
 def test_a_weight_count_with_experts_by_hand(tmp_path: Path) -> None:
     model = read(tmp_path, MIXED)
-    assert model.experts == Experts(8, 8, 2, 32, 0, 0, "softmax", False)
+    assert model.experts == Experts(8, 8, 2, 32, 0, 0, "softmax", False, normalised=False)
     # Every layer: attention, and eight experts of three matrices 64 x 32; the router stays in 16 bit.
     assert model.linear_weights == 2 * (2 * 64 * 64 + 2 * 64 * 16 + 8 * 3 * 64 * 32)
     plain = read(tmp_path, {**GOOD, "model_type": "qwen3"})
@@ -288,7 +288,7 @@ def test_a_weight_count_with_experts_by_hand(tmp_path: Path) -> None:
 def test_a_weight_count_with_latent_attention_by_hand(tmp_path: Path) -> None:
     model = read(tmp_path, LATENT)
     assert model.latent == Latent(24, 16, 8, 4, 8)
-    assert model.experts == Experts(8, 8, 2, 32, 32, 1, "sigmoid", True)
+    assert model.experts == Experts(8, 8, 2, 32, 32, 1, "sigmoid", True, factor=2.5)
     attention = 24 * (64 + 8 * 12) + 64 * (16 + 4) + 8 * 8 * 64  # q_a and q_b, kv_a, o
     assert model.linear_weights == 2 * attention + 3 * 64 * 160 + 3 * 64 * (8 * 32 + 32)
     absorbed = 8 * 16 * (8 + 8)  # W_UK and W_UV

@@ -12,11 +12,13 @@ from math import prod
 import torch
 
 from device.backends.base import DTYPES
+from device.operators import experts, mla
 from device.operators.npu.call import enforced
 from device.operators.npu.kernels import KERNELS
 from device.operators.npu.needs import Refused
 from device.operators.npu.rules import FUSED_RANKS
 from device.operators.npu.versions import lacks_call
+from device.operators.reference import special
 from device.step import Layout, Step
 from scenarios.catalogue import CATALOGUE
 from scenarios.errors import printable
@@ -33,6 +35,8 @@ SWITCHES = {
 }  # fmt: skip
 #: Fused kinds that stay in plain torch, in pieces: no switch asks for them, and their form says `composed`.
 COMPOSED = ("top_k_top_p",)
+#: Kinds of routers, experts and latent attention.
+PREDICTED_ONLY = (*experts.KERNELS, *mla.KERNELS)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 #: What a captured step cannot hold: shapes that follow the lengths.
 GROWING = ("expand", "block_gather", "batch_matmul")
@@ -41,8 +45,11 @@ GROWING = ("expand", "block_gather", "batch_matmul")
 def lacking(program: Program, torch_npu: str) -> list[str]:
     """One line for each switch that cannot be had: its name, why, what to do. torch_npu: the installed version."""
     found: dict[str, str] = {}
+    ops = tuple(dict.fromkeys(op for block in program.blocks for op in block.ops))
+    if any(special(op) or op.kind in PREDICTED_ONLY for op in ops):
+        return ["model: routers, experts and latent attention (MLA) have no adapter for torch_npu here; predicted only"]
     step = rehearsed_step(program)
-    for op in dict.fromkeys(op for block in program.blocks for op in block.ops):
+    for op in ops:
         switch = SWITCHES.get(op.kind, op.kind)
         if why := _refused(op, torch_npu) or _rehearse(op, step):
             found.setdefault(switch, why)
@@ -107,7 +114,7 @@ def rehearsed_step(program: Program) -> Step:
     numbers = tuple(range(len(pairs)))
     queries, contexts = (tuple(pair[i] for pair in pairs) for i in (0, 1))
     rows = next(op.inputs[1] for op in program.block("embed").ops if op.kind == "embedding").shape[0]
-    return Step(Layout(numbers, numbers, queries, contexts, rows), DTYPES, {})
+    return Step(Layout(numbers, numbers, queries, contexts, rows), DTYPES, {}, None)
 
 
 def standing_for(op: Op, tensor: Tensor) -> torch.Tensor:

@@ -1,0 +1,65 @@
+"""What Hugging Face calls the tensors of a Program, and how large they are in a model of its shape."""
+
+from __future__ import annotations
+
+from scenarios.model import Model
+
+#: Where a layer's tensors stand.
+IN_LAYER = {
+    "q_proj": "self_attn.q_proj", "k_proj": "self_attn.k_proj", "v_proj": "self_attn.v_proj",
+    "o_proj": "self_attn.o_proj", "q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm",
+    "q_a_proj": "self_attn.q_a_proj", "q_a_norm": "self_attn.q_a_layernorm", "q_b_proj": "self_attn.q_b_proj",
+    "kv_a_proj": "self_attn.kv_a_proj_with_mqa", "kv_a_norm": "self_attn.kv_a_layernorm",
+    "kv_b_proj": "self_attn.kv_b_proj", "gate_proj": "mlp.gate_proj", "up_proj": "mlp.up_proj",
+    "down_proj": "mlp.down_proj", "router": "mlp.gate", "post_attention_norm": "post_attention_layernorm",
+}  # fmt: skip
+
+
+def name_of(model: Model, name: str, kind: str, layer: int) -> str:
+    """The tensor `kind` (weight, bias) of what a Program calls `name` (`q_proj`, `experts.3.up_proj`,
+    `shared.up_proj`), of `layer`."""
+    if name == "embed_tokens" or (name == "lm_head" and model.tied_embeddings):
+        return "model.embed_tokens.weight"
+    if name == "lm_head":
+        return "lm_head.weight"
+    if name == "input_norm":
+        return "model.layers.0.input_layernorm.weight"
+    if name == "next_norm":
+        last = layer + 1 == model.layers
+        return "model.norm.weight" if last else f"model.layers.{layer + 1}.input_layernorm.weight"
+    at = f"model.layers.{layer}"
+    if name == "router" and kind == "bias":
+        return f"{at}.mlp.gate.e_score_correction_bias"
+    prefix, _, projection = name.rpartition(".")
+    if prefix:
+        return f"{at}.mlp.{'shared_experts' if prefix == 'shared' else prefix}.{projection}.{kind}"
+    return f"{at}.{IN_LAYER[name]}.{kind}"
+
+
+def shape_of(model: Model, name: str) -> tuple[int, ...]:
+    """The shape of the tensor called `name`."""
+    *_, layer, kind = name.split(".")
+    hidden, width = model.hidden, _mlp_width(model, name)
+    sizes = {
+        "q_proj": (model.q_size, hidden), "k_proj": (model.kv_size, hidden), "v_proj": (model.kv_size, hidden),
+        "o_proj": (hidden, model.attended), "gate_proj": (width, hidden), "up_proj": (width, hidden),
+        "down_proj": (hidden, width), "embed_tokens": (model.vocab, hidden), "lm_head": (model.vocab, hidden),
+        "q_norm": (model.head_dim, 0), "k_norm": (model.head_dim, 0),
+    }  # fmt: skip
+    if model.experts:
+        sizes["gate"] = (model.experts.count, hidden)
+    if it := model.latent:
+        sizes |= {
+            "q_a_proj": (it.q_rank, hidden), "q_b_proj": (model.q_size, it.q_rank), "q_a_layernorm": (it.q_rank, 0),
+            "kv_a_proj_with_mqa": (it.row, hidden), "kv_a_layernorm": (it.kv_rank, 0),
+            "kv_b_proj": (model.heads * (it.nope_dim + it.v_dim), it.kv_rank),
+        }  # fmt: skip
+    out, into = sizes.get(layer, (hidden, 0))
+    return (out, into) if into and kind == "weight" else (out,)
+
+
+def _mlp_width(model: Model, name: str) -> int:
+    """Of a routed expert, the shared one or the plain MLP."""
+    if model.experts and ".shared_experts." in name:
+        return model.experts.shared
+    return model.experts.intermediate if model.experts and ".experts." in name else model.intermediate

@@ -1,0 +1,159 @@
+"""Experts: who goes where, the products of all experts, and the way back.
+
+A Program draws how many tokens each expert has; here the router decides. `experts.permute` leaves what it decided among
+the values of the step, and the products and the way back take it from there: COUNTS, rows of each expert, and ORDER,
+the place of each sorted row among the choices (token by token). Padding chooses no expert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from device.operators.kernel import Inputs, Kernel, Outputs
+from device.operators.quant import exact_product, integers, scaled
+from device.step import Step
+from scenarios.model import Experts
+from scenarios.program import Op
+
+COUNTS, ORDER = "experts.counts", "experts.order"
+
+#: (rows of one expert, its number, where they lie) -> their product.
+Product = Callable[[torch.Tensor, int, slice], torch.Tensor]
+
+
+def experts_of(step: Step) -> Experts:
+    """The experts of the step's model."""
+    assert step.model is not None
+    assert step.model.experts is not None
+    return step.model.experts
+
+
+def in_kept_groups(scores: torch.Tensor, experts: Experts) -> torch.Tensor:
+    """Scores [rows, experts], -inf outside the best groups of each row. A group is as good as its best expert, or as
+    its best two together where a bias moves the choice (sigmoid), as DeepSeek V2 and V3 have it."""
+    if experts.groups == 1:
+        return scores
+    by_group = scores.unflatten(-1, (experts.groups, -1))
+    best = by_group.topk(min(2 if experts.score == "sigmoid" else 1, by_group.shape[-1]), -1).values.sum(-1)
+    kept = torch.zeros_like(best, dtype=torch.bool)
+    kept.scatter_(-1, best.topk(experts.kept_groups, -1).indices, True)
+    return by_group.masked_fill(~kept.unsqueeze(-1), float("-inf")).flatten(-2)
+
+
+def choose(scores: torch.Tensor, experts: Experts) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `top_k` best experts of each row: (their scores, their numbers in int32)."""
+    values, ids = in_kept_groups(scores, experts).topk(experts.top_k, -1)
+    return values, ids.to(torch.int32)
+
+
+def gate(logits: torch.Tensor, bias: Inputs, experts: Experts) -> tuple[torch.Tensor, torch.Tensor]:
+    """Router logits [rows, experts] -> (weights in float32, numbers) of each row's experts; a bias moves the choice and
+    not the weights."""
+    wide = logits.float()
+    scores = wide.sigmoid() if experts.score == "sigmoid" else wide.softmax(-1)
+    _, ids = choose(scores + bias[0] if bias else scores, experts)
+    weights = scores.gather(-1, ids.long())
+    return weights / weights.sum(-1, keepdim=True) if experts.normalised else weights, ids
+
+
+def _gating(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    logits, *bias = inputs
+    weights, ids = gate(logits, bias, experts_of(step))
+    return weights.to(logits.dtype), ids
+
+
+def _top_k(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    return choose(inputs[0], experts_of(step))
+
+
+def _gather(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    scores, ids = inputs
+    return (scores.gather(-1, ids.long()),)
+
+
+def _total(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    """What the weights are divided by. A Program divides in any case; a model that does not is divided by 1."""
+    total = inputs[0].sum(-1, keepdim=True)
+    return (total if experts_of(step).normalised else torch.ones_like(total),)
+
+
+def _sigmoid(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (torch.sigmoid(inputs[0]),)
+
+
+def _permute(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    """Rows [tokens x top_k, hidden] in the order of their experts."""
+    x, ids = inputs
+    chosen = ids[: step.layout.tokens].flatten().long()
+    order = chosen.argsort(stable=True)
+    step.values[COUNTS] = torch.bincount(chosen, minlength=experts_of(step).count)
+    step.values[ORDER] = order
+    return (x[order // ids.shape[-1]],)
+
+
+def _unpermute(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """The weighed sum of each token's rows, in float32; padding is zeros."""
+    rows, weights = inputs
+    by_choice = torch.empty_like(rows)
+    by_choice[step.values[ORDER]] = rows
+    tokens, top_k = step.layout.tokens, weights.shape[-1]
+    summed = (by_choice.view(tokens, top_k, -1).float() * weights[:tokens].float().unsqueeze(-1)).sum(1)
+    out = rows.new_zeros(op.out.shape)
+    out[:tokens] = summed.to(rows.dtype)
+    return (out,)
+
+
+def _stretches(step: Step) -> Iterator[tuple[int, slice]]:
+    """Each expert that was chosen, and where its rows lie."""
+    start = 0
+    for expert, count in enumerate(step.values[COUNTS].tolist()):
+        if count:
+            yield expert, slice(start, start + count)
+            start += count
+
+
+def by_expert(op: Op, x: torch.Tensor, step: Step, product: Product) -> Outputs:
+    """`product` of each expert's rows, on top of each other."""
+    out = x.new_empty(op.out.shape, dtype=step.dtypes[op.out.dtype])
+    for expert, rows in _stretches(step):
+        out[rows] = product(x[rows], expert, rows).to(out.dtype)
+    return (out,)
+
+
+def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """x [rows, k] x weights [experts, n, k], 16-bit or (with scales [experts, n]) unpacked from integers."""
+    x, w, *scale = inputs
+
+    def product(part: torch.Tensor, expert: int, _: slice) -> torch.Tensor:
+        weight = integers(w[expert]).float() * scale[0][expert].unsqueeze(-1) if scale else w[expert].float()
+        return part.float() @ weight.T
+
+    return by_expert(op, x, step, product)
+
+
+def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """INT8 rows with a scale each x INT8 or INT4 weights with scales [experts, n]."""
+    x, w, scale, row_scale = inputs
+
+    def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
+        return scaled(exact_product(part, integers(w[expert])), scale[expert], row_scale[rows], ())
+
+    return by_expert(op, x, step, product)
+
+
+KERNELS = {
+    "sigmoid": Kernel(_sigmoid),
+    "moe_gating_top_k": Kernel(_gating, "composed"),
+    "moe_init_routing": Kernel(_permute, "composed"),
+    "moe_finalize_routing": Kernel(_unpermute, "composed"),
+    "grouped_matmul": Kernel(_grouped_matmul, "composed"),
+    "quant_grouped_matmul": Kernel(_quant_grouped_matmul, "composed"),
+}
+#: Ops of a general kind that a router means in its own way, by name.
+NAMED = {
+    "router.top_k": Kernel(_top_k, "composed"),
+    "router.gather": Kernel(_gather),
+    "router.sum": Kernel(_total),
+}

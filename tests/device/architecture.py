@@ -1,0 +1,125 @@
+"""A forward pass written from the architectures, as papers and model cards have them: no cache, no Program, float32.
+
+Weights come under their Hugging Face names. Rotated pairs are complex numbers, MLA unpacks all keys and values, experts
+are summed token by token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from device.weights import Checkpoint
+from scenarios.model import Experts, Model
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A model with the weights of a checkpoint, rounded to the model's 16 bits."""
+
+    model: Model
+    checkpoint: Checkpoint
+
+    def weight(self, name: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+        rounded = torch.float16 if self.model.dtype == "fp16" else torch.bfloat16
+        return self.checkpoint.tensor(name).to(dtype or rounded).float()
+
+    def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return x / (x.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt() * self.weight(f"{name}.weight")
+
+    def linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        bias = self.model.qkv_bias and name[-6:] in ("q_proj", "k_proj", "v_proj")
+        return x @ self.weight(f"{name}.weight").T + (self.weight(f"{name}.bias") if bias else 0)
+
+    def turned(self, x: torch.Tensor, in_pairs: bool) -> torch.Tensor:
+        """x [tokens, heads, dim] rotated by its place: neighbours are a pair, or element i and i + dim / 2 are."""
+        half = x.shape[-1] // 2
+        angle = torch.arange(x.shape[0])[:, None] * self.model.rope_theta ** (-torch.arange(half) / half)[None]
+        turn = torch.polar(torch.ones_like(angle), angle)[:, None]
+        if in_pairs:
+            return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (half, 2)).contiguous()) * turn).flatten(-2)
+        pairs = torch.complex(x[..., :half].contiguous(), x[..., half:].contiguous()) * turn
+        return torch.cat((pairs.real, pairs.imag), -1)
+
+    def grouped(self, x: torch.Tensor, at: str) -> torch.Tensor:
+        """What grouped-query attention gives to its output projection."""
+        model, turning = self.model, self.model.rotated
+        q, k, v = (self.linear(x, f"{at}.{p}_proj").view(x.shape[0], -1, model.head_dim) for p in "qkv")
+        if model.qk_norm:
+            q, k = self.norm(q, f"{at}.q_norm"), self.norm(k, f"{at}.k_norm")
+        q, k = (torch.cat((self.turned(y[..., :turning], False), y[..., turning:]), -1) for y in (q, k))
+        seen = [h * model.kv_heads // model.heads for h in range(model.heads)]
+        return attended(q, k[:, seen], v[:, seen])
+
+    def latent(self, x: torch.Tensor, at: str) -> torch.Tensor:
+        """The same of latent attention."""
+        it, count = self.model.latent, x.shape[0]
+        assert it is not None
+        if it.q_rank:
+            query = self.linear(self.norm(x @ self.weight(f"{at}.q_a_proj.weight").T, f"{at}.q_a_layernorm"),
+                                f"{at}.q_b_proj")  # fmt: skip
+        else:
+            query = self.linear(x, f"{at}.q_proj")
+        q, q_pe = query.view(count, -1, it.nope_dim + it.rope_dim).split((it.nope_dim, it.rope_dim), -1)
+        low, k_pe = self.linear(x, f"{at}.kv_a_proj_with_mqa").split((it.kv_rank, it.rope_dim), -1)
+        unpacked = self.linear(self.norm(low, f"{at}.kv_a_layernorm"), f"{at}.kv_b_proj")
+        k, v = unpacked.view(count, -1, it.nope_dim + it.v_dim).split((it.nope_dim, it.v_dim), -1)
+        turned = self.turned(k_pe[:, None], True).expand(-1, k.shape[1], -1)
+        return attended(torch.cat((q, self.turned(q_pe, True)), -1), torch.cat((k, turned), -1), v)
+
+    def gated(self, x: torch.Tensor, at: str) -> torch.Tensor:
+        inner = F.silu(self.linear(x, f"{at}.gate_proj")) * self.linear(x, f"{at}.up_proj")
+        return self.linear(inner, f"{at}.down_proj")
+
+    def mixture(self, x: torch.Tensor, at: str, experts: Experts) -> torch.Tensor:
+        """The experts that each token chooses, weighed, and the one that every token takes."""
+        logits = self.linear(x, f"{at}.gate")
+        scores = logits.sigmoid() if experts.score == "sigmoid" else logits.softmax(-1)
+        rank = scores.clone()
+        if experts.score == "sigmoid":
+            rank += self.weight(f"{at}.gate.e_score_correction_bias", torch.float32)
+        out = torch.zeros_like(x)
+        for token in range(x.shape[0]):
+            chosen = best(rank[token].tolist(), experts)
+            weights = scores[token, chosen]
+            weights = (weights / weights.sum() if experts.normalised else weights) * experts.factor
+            for weight, expert in zip(weights, chosen, strict=True):
+                out[token] += weight * self.gated(x[token : token + 1], f"{at}.experts.{expert}")[0]
+        return out + self.gated(x, f"{at}.shared_experts") if experts.shared else out
+
+
+def best(rank: list[float], experts: Experts) -> list[int]:
+    """The chosen experts of one token: groups by their best two (sigmoid) or best one, then the best of those."""
+    size, most = experts.count // experts.groups, 2 if experts.score == "sigmoid" else 1
+    groups = [range(g * size, (g + 1) * size) for g in range(experts.groups)]
+    groups.sort(key=lambda group: -sum(sorted((rank[i] for i in group), reverse=True)[:most]))
+    open_ = [i for group in groups[: experts.kept_groups] for i in group]
+    return sorted(open_, key=lambda i: -rank[i])[: experts.top_k]
+
+
+def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Causal attention, all [tokens, heads, dim] -> [tokens, heads dim]."""
+    count = q.shape[0]
+    scores = torch.einsum("qhd,khd->hqk", q, k) / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(torch.ones(count, count).triu(1).bool(), float("-inf"))
+    return torch.einsum("hqk,khd->qhd", scores.softmax(-1), v).reshape(count, -1)
+
+
+def forward(model: Model, checkpoint: Checkpoint, tokens: list[int]) -> torch.Tensor:
+    """Logits [tokens, vocab] of one sequence."""
+    it = Architecture(model, checkpoint)
+    hidden = it.weight("model.embed_tokens.weight")[torch.tensor(tokens)]
+    for layer in range(model.layers):
+        at = f"model.layers.{layer}"
+        x = it.norm(hidden, f"{at}.input_layernorm")
+        mixed = (it.latent if model.latent else it.grouped)(x, f"{at}.self_attn")
+        hidden = hidden + it.linear(mixed, f"{at}.self_attn.o_proj")
+        x = it.norm(hidden, f"{at}.post_attention_layernorm")
+        if model.experts and layer >= model.dense_layers:
+            hidden = hidden + it.mixture(x, f"{at}.mlp", model.experts)
+        else:
+            hidden = hidden + it.gated(x, f"{at}.mlp")
+    head = "model.embed_tokens" if model.tied_embeddings else "lm_head"
+    return it.norm(hidden, "model.norm") @ it.weight(f"{head}.weight").T

@@ -1,0 +1,124 @@
+"""Experts and latent attention out of a Hugging Face folder: names, stacks, rotated pairs, absorbed projections."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from device.latent_weights import absorbed, in_halves
+from device.weights import RandomCheckpoint, SafetensorsCheckpoint, checkpoint_of
+from scenarios.errors import ScenarioError
+from scenarios.hf_config import load_model
+from scenarios.model import Latent, Model
+from tests.device.making import DEEPSEEK, WITH_EXPERTS, plain, prompts, session
+
+
+def names_of(model: Model) -> list[str]:
+    """The Hugging Face names of all tensors of a model with experts, as its modelling file has them."""
+    assert model.experts is not None
+    names = ["model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"]
+    for layer in range(model.layers):
+        at = f"model.layers.{layer}"
+        names += [f"{at}.{n}.weight" for n in ("input_layernorm", "post_attention_layernorm")]
+        names += [f"{at}.self_attn.{n}.weight" for n in attention_of(model)]
+        names += [f"{at}.self_attn.{n}_proj.bias" for n in "qkv" if model.qkv_bias]
+        mlps = ["mlp"]
+        if layer >= model.dense_layers:
+            mlps = [f"mlp.experts.{i}" for i in range(model.experts.count)]
+            mlps += ["mlp.shared_experts"] if model.experts.shared else []
+            names.append(f"{at}.mlp.gate.weight")
+            names += [f"{at}.mlp.gate.e_score_correction_bias"] if model.experts.score == "sigmoid" else []
+        names += [f"{at}.{mlp}.{n}_proj.weight" for mlp in mlps for n in ("gate", "up", "down")]
+    return names
+
+
+def attention_of(model: Model) -> list[str]:
+    if model.latent is None:
+        return [f"{n}_proj" for n in "qkvo"] + [f"{n}_norm" for n in "qk" if model.qk_norm]
+    query = ["q_a_proj", "q_a_layernorm", "q_b_proj"] if model.latent.q_rank else ["q_proj"]
+    return [*query, "kv_a_proj_with_mqa", "kv_a_layernorm", "kv_b_proj", "o_proj"]
+
+
+def folder(path: Path, model: Model) -> Path:
+    """`model` with random weights and the config.json of its family."""
+    it, latent = model.experts, model.latent
+    assert it is not None
+    path.mkdir()
+    fields: dict[str, object] = {
+        "model_type": model.model_type, "hidden_size": model.hidden, "intermediate_size": model.intermediate,
+        "num_hidden_layers": model.layers, "num_attention_heads": model.heads, "num_key_value_heads": model.kv_heads,
+        "head_dim": model.head_dim, "vocab_size": model.vocab, "max_position_embeddings": model.max_position,
+        "attention_bias": model.qkv_bias, "partial_rotary_factor": model.rotated / model.head_dim,
+        "num_experts" if model.model_type == "qwen3_moe" else "n_routed_experts": it.count,
+        "num_experts_per_tok": it.top_k, "moe_intermediate_size": it.intermediate,
+        "first_k_dense_replace": it.dense_layers, "routed_scaling_factor": it.factor, "norm_topk_prob": it.normalised,
+        "n_group": it.groups, "topk_group": it.kept_groups,
+    }  # fmt: skip
+    if it.shared:
+        fields["n_shared_experts"] = 1
+    if latent:
+        fields |= {
+            "q_lora_rank": latent.q_rank or None, "kv_lora_rank": latent.kv_rank, "qk_nope_head_dim": latent.nope_dim,
+            "qk_rope_head_dim": latent.rope_dim, "v_head_dim": latent.v_dim,
+        }  # fmt: skip
+    (path / "config.json").write_text(json.dumps(fields))
+    source = RandomCheckpoint(model, 5)
+    tensors = {name: source.tensor(name) for name in names_of(model)}
+    save_file(
+        {n: t if n.endswith("correction_bias") else t.to(torch.bfloat16) for n, t in tensors.items()},
+        path / "model.safetensors",
+    )
+    return path
+
+
+def with_shared_of_one_width(model: Model) -> Model:
+    """A config counts the shared expert in widths of a routed one."""
+    it = model.experts
+    assert it is not None
+    return replace(model, experts=replace(it, shared=it.intermediate if it.shared else 0))
+
+
+@pytest.mark.parametrize("model", WITH_EXPERTS.values(), ids=WITH_EXPERTS)
+def test_a_hugging_face_folder_gives_its_own_tokens(tmp_path: Path, model: Model) -> None:
+    model = with_shared_of_one_width(model)
+    at = folder(tmp_path / "model", model)
+    read = load_model(str(at))
+    assert read.experts == model.experts
+    assert read.latent == model.latent
+    found = checkpoint_of(str(at), None, read, 0)
+    assert isinstance(found, SafetensorsCheckpoint)
+    runs = []
+    for checkpoint in (found, RandomCheckpoint(read, 5)):
+        at_work = session(plain(read), read)
+        at_work.weights.checkpoint = checkpoint
+        runs.append(at_work.prefill(prompts()))
+    assert runs[0][0] == runs[1][0]
+    assert torch.equal(runs[0][1], runs[1][1])
+
+
+def test_rotated_pairs_become_halves() -> None:
+    it = Latent(q_rank=0, kv_rank=1, nope_dim=1, rope_dim=4, v_dim=1)
+    rows = torch.arange(10.0)[:, None]  # two heads of one plain and four rotated rows
+    assert in_halves("q_proj", rows, it).flatten().tolist() == [0, 1, 3, 2, 4, 5, 6, 8, 7, 9]
+    assert in_halves("kv_a_proj", rows[:5], it).flatten().tolist() == [0, 1, 3, 2, 4]
+    assert in_halves("o_proj", rows, it) is rows
+
+
+def test_kv_b_is_cut_into_what_attention_absorbs() -> None:
+    it = Latent(q_rank=0, kv_rank=3, nope_dim=2, rope_dim=2, v_dim=1)
+    whole = torch.arange(18.0).view(6, 3)  # two heads of two K rows and one V row
+    assert absorbed("k", whole, it).tolist() == [whole[:2].tolist(), whole[3:5].tolist()]
+    assert absorbed("v", whole, it).flatten(1).tolist() == [whole[2].tolist(), whole[5].tolist()]
+    assert absorbed("v", whole, it).shape == (2, 3, 1)
+
+
+def test_a_quantised_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
+    at = folder(tmp_path / "model", with_shared_of_one_width(DEEPSEEK))
+    save_file({"model.norm.weight": torch.ones(64).to(torch.float8_e4m3fn)}, at / "model.safetensors")
+    with pytest.raises(ScenarioError, match=r"model\.norm\.weight is quantised; a checkpoint in 16 bits is due"):
+        SafetensorsCheckpoint(at).tensor("model.norm.weight")

@@ -1,0 +1,167 @@
+"""Models with experts and latent attention: the plain program against the architecture, each switch against it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from device.backends import choose
+from device.host_inputs import Requests
+from device.operators import experts
+from device.session import Options, Session, logits_of
+from device.weights import RandomCheckpoint
+from scenarios.errors import ScenarioError
+from scenarios.model import Experts, Model
+from tests.device.architecture import best, forward
+from tests.device.making import (
+    DEEPSEEK,
+    GLM,
+    LITE,
+    QWEN3_MOE,
+    WIDE_REFERENCE,
+    WITH_EXPERTS,
+    Run,
+    plain,
+    prompts,
+    run,
+    session,
+)
+from tests.scenarios.making import switched
+
+FUSED: dict[str, object] = dict.fromkeys(
+    ("fusion__rms_norm", "fusion__add_rms_norm", "fusion__rope", "fusion__swiglu", "fusion__qkv", "fusion__gate_up",
+     "fusion__moe_routing"), True,
+)  # fmt: skip
+DEEP = {**FUSED, "kv__layout": "paged", "kv__block_size": 16, "fusion__qkv_norm_rope_cache": True}
+
+
+@cache
+def truth(model: Model) -> Run:
+    """The plain program in float32 by the reference operators."""
+    return run(plain(model), model, WIDE_REFERENCE)
+
+
+def relative(found: torch.Tensor, true: torch.Tensor) -> float:
+    return ((found - true).norm() / true.norm()).item()
+
+
+@pytest.mark.parametrize("model", WITH_EXPERTS.values(), ids=WITH_EXPERTS)
+def test_the_plain_program_computes_the_architecture(model: Model) -> None:
+    found = truth(model)
+    for number, prompt in enumerate(prompts()):
+        made = [step[number] for step in found.tokens]
+        logits = forward(model, RandomCheckpoint(model, 0), [*prompt, *made[:-1]])[len(prompt) - 1 :]
+        assert logits.argmax(-1).tolist() == made
+        assert relative(found.logits[:, number], logits) < 1e-5
+
+
+SWITCHES: dict[str, dict[str, object]] = {
+    "moe_routing": {"fusion__moe_routing": True},
+    "qkv": {"fusion__qkv": True},
+    "gate_up": {"fusion__gate_up": True},
+    "swiglu": {"fusion__swiglu": True},
+    "rope": {"fusion__rope": True},
+    "paged": {"kv__layout": "paged", "kv__block_size": 16},
+    "all fused": FUSED,
+    "ge_graph": {**FUSED, "graph": "ge_graph"},
+    "shared expert apart": {"overlap__shared_expert_stream": True},
+    "keys apart": {"overlap__streams": 2},
+}
+
+
+@pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES)
+@pytest.mark.parametrize("model", WITH_EXPERTS.values(), ids=WITH_EXPERTS)
+def test_a_switch_changes_nothing_but_rounding(model: Model, switches: dict[str, object]) -> None:
+    if "overlap__shared_expert_stream" in switches and not (model.experts and model.experts.shared):
+        pytest.skip("no shared expert")
+    true = truth(model)
+    found = run(plain(model, **switches), model, WIDE_REFERENCE, forced=true)
+    assert relative(found.logits, true.logits) < 1e-6
+    assert found.tokens == true.tokens
+
+
+@pytest.mark.parametrize("model", [QWEN3_MOE, DEEPSEEK, LITE], ids=lambda m: m.name)
+def test_norm_rotation_and_cache_write_in_one(model: Model) -> None:
+    attention = {} if model.latent else {"fusion__attention": True}
+    true = truth(model)
+    found = run(plain(model, **DEEP, **attention), model, WIDE_REFERENCE, forced=true)
+    assert relative(found.logits, true.logits) < 1e-6
+    assert found.tokens == true.tokens
+
+
+#: A near choice may go the other way, and then a token has another expert: more than in a dense model.
+@pytest.mark.parametrize(("weights", "most"), [("w8a16", 0.05), ("w8a8", 0.05), ("w4a16", 0.6), ("w4a8", 0.6)])
+@pytest.mark.parametrize("model", [QWEN3_MOE, LITE], ids=lambda m: m.name)
+def test_quantised_experts_cost_what_their_bits_say(model: Model, weights: str, most: float) -> None:
+    true = truth(model)
+    found = run(plain(model, **FUSED, weights=weights), model, WIDE_REFERENCE, forced=true)
+    assert most / 20 < relative(found.logits, true.logits) < most
+
+
+@pytest.mark.parametrize(
+    ("model", "switches"),
+    [(DEEPSEEK, {}), (DEEPSEEK, {"kv__layout": "paged"}), (DEEPSEEK, DEEP), (LITE, DEEP), (GLM, {})],
+    ids=["deepseek plain", "deepseek paged", "deepseek fused", "lite fused", "glm plain"],
+)  # fmt: skip
+def test_a_mixed_step_serves_decodes_and_chunks_in_any_order(model: Model, switches: dict[str, object]) -> None:
+    """Requests of one, three, 20 and 24 new tokens, some with a cache behind them, as one step and one by one."""
+    made = plain(model, **{**switches, "kv__block_size": 16})
+    made = made.model_copy(update={"workload": made.workload.model_copy(update={"batch": 5})})
+    given = prompts(lengths=(30, 24, 12, 40, 3))
+    contexts, numbers = (10, 0, 11, 17, 0), tuple(range(5))
+    checkpoint = RandomCheckpoint(model, 0)
+    at_work = Session(made, model, choose("cpu"), checkpoint, None, WIDE_REFERENCE)
+    for number, prompt in enumerate(given):
+        at_work.cache.allocator.allocate(number, len(prompt))
+    before = [n for n in numbers if contexts[n]]
+    at_work.run(
+        "prefill",
+        Requests(tuple(before), (0,) * len(before), tuple(tuple(given[n][: contexts[n]]) for n in before)),
+    )
+    new = tuple(tuple(prompt[context:]) for prompt, context in zip(given, contexts, strict=True))
+    step = at_work.run("mixed", Requests(numbers, contexts, new))
+    found = logits_of(step, model)
+    true = torch.stack([forward(model, checkpoint, prompt)[-1] for prompt in given])
+    assert relative(found, true) < 1e-5
+
+
+@pytest.mark.parametrize("weights", ["bf16", "w8a16", "w8a8", "w4a8"])
+@pytest.mark.parametrize("model", WITH_EXPERTS.values(), ids=WITH_EXPERTS)
+def test_the_forms_of_the_cpu_equal_the_reference_in_float32(model: Model, weights: str) -> None:
+    made = plain(model, fusion__moe_routing=True, fusion__gate_up=True, weights=weights)
+    true = run(made, model, WIDE_REFERENCE, steps=1)
+    found = run(made, model, Options(wide=True), steps=1, forced=true)
+    # A last bit may move an integer of the activations.
+    assert relative(found.logits, true.logits) < (0.02 if weights.endswith("a8") else 1e-5)
+
+
+def test_groups_limit_the_choice() -> None:
+    it = Experts(8, 8, 2, 32, 0, 0, "sigmoid", scaled=False, groups=4, kept_groups=1)
+    scores = torch.tensor([[0.9, 0.0, 0.5, 0.6, 0.1, 0.2, 0.3, 0.3]])
+    assert experts.choose(scores, it)[1].tolist() == [[3, 2]]  # 1.1 together beats the best alone
+    assert best(scores[0].tolist(), it) == [3, 2]
+    one = Experts(8, 8, 2, 32, 0, 0, "softmax", scaled=False, groups=4, kept_groups=1)
+    assert experts.choose(scores, one)[1].tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("model", "switches", "line"),
+    [
+        (QWEN3_MOE, {"fusion__grouped_matmul": False}, "optimizations.fusion.grouped_matmul: one by one"),
+        (GLM, {"fusion__qkv_norm_rope_cache": True}, "optimizations.fusion.qkv_norm_rope_cache: heads that turn"),
+    ],
+)  # fmt: skip
+def test_what_is_only_predicted_is_refused_by_name(model: Model, switches: dict[str, object], line: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        session(switched(plain(model), **switches), model)
+    (message,) = caught.value.messages
+    assert message.startswith(f"--backend cpu: {line}")
+
+
+def test_spread_experts_are_refused_by_name() -> None:
+    made = plain(QWEN3_MOE)
+    engine = made.engine.model_copy(update={"enable_expert_parallel": True})
+    with pytest.raises(ScenarioError, match=r"engine\.enable_expert_parallel: spread experts are predicted"):
+        session(made.model_copy(update={"engine": engine}), QWEN3_MOE)
