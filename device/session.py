@@ -199,9 +199,6 @@ def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
     elif model.experts and not fusion.grouped_matmul:
         what = "one by one, only the experts of the predicted draw run, and a router chooses others; set it to true"
         found.append(f"optimizations.fusion.grouped_matmul: {what}")
-    if fusion.qkv_norm_rope_cache and model.rotated != model.head_dim:
-        what = "heads that turn in part are predicted, but not yet measured; set it to false"
-        found.append(f"optimizations.fusion.qkv_norm_rope_cache: {what}")
     if found:
         raise ScenarioError([f"--backend {backend.name}: {line}" for line in found])
 

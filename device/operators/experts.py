@@ -73,10 +73,9 @@ def _gather(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (scores.gather(-1, ids.long()),)
 
 
-def _total(_: Op, inputs: Inputs, step: Step) -> Outputs:
-    """What the weights are divided by. A Program divides in any case; a model that does not is divided by 1."""
-    total = inputs[0].sum(-1, keepdim=True)
-    return (total if experts_of(step).normalised else torch.ones_like(total),)
+def _total(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    """What the weights are divided by."""
+    return (inputs[0].sum(-1, keepdim=True),)
 
 
 def _sigmoid(_: Op, inputs: Inputs, __: Step) -> Outputs:

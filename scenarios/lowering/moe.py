@@ -69,11 +69,12 @@ def _same(kind: str, name: str, inputs: tuple[Tensor, ...], out: str) -> Op:
 
 
 def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
-    """Scores -> the `top_k` experts of each token and their weights, which sum to 1."""
+    """Scores -> the `top_k` experts of each token and their weights, made to sum to 1 where the model wants that."""
     wide, few = (rows, experts.count), (rows, experts.top_k)
     logits, logits32 = activation("router_logits", wide, act), activation("router_logits32", wide, "fp32")
     scores, ids = activation("router_scores", wide, "fp32"), activation("expert_ids", few, "int32")
-    top, weights = activation("top_scores", few, "fp32"), activation("expert_weights", few, "fp32")
+    weights = activation("expert_weights", few, "fp32")
+    top = activation("top_scores", few, "fp32") if experts.normalised else weights
     total = activation("top_total", (rows, 1), "fp32")
     ops = [Op("cast", "router.cast", (logits,), (logits32,))]
     if experts.score == "softmax":
@@ -88,8 +89,9 @@ def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
             Op("sort", "router.top_k", (biased,), (activation("top_biased", few, "fp32"), ids), op_type="TopKV2")
         )
         ops.append(Op("index_select", "router.gather", (scores, ids), (top,), op_type="GatherElements"))
-    ops.append(Op("reduce_mean", "router.sum", (top,), (total,), op_type="ReduceSum"))
-    ops.append(Op("div", "router.normalise", (top, total), (weights,)))
+    if experts.normalised:
+        ops.append(Op("reduce_mean", "router.sum", (top,), (total,), op_type="ReduceSum"))
+        ops.append(Op("div", "router.normalise", (top, total), (weights,)))
     return tuple(ops)
 
 

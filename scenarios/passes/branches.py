@@ -35,7 +35,9 @@ def split_keys(program: Program, _: Context) -> Program:
         if at is None:
             return ops
         reader = ops[at]
-        query = {i for t in reader.inputs[:2] if t.role == "activation" for i in _makers(ops, t.name, at)}
+        # Whatever is read but through the cache: a fused RoPE stays with the query, with all that it reads.
+        later = {t.name for op in ops[at:] for t in op.inputs if t.role == "activation"}
+        query = {i for name in later for i in _makers(ops, name, at)}
         written = {t.name for t in reader.inputs if t.role == "kv_cache"}
         keys = {i for name in written for i in _makers(ops, name, at)} - query
         # What reads the layer before stays where that layer ends.

@@ -25,8 +25,9 @@ def fuse_choice(program: Program, _: Context) -> Program:
             return ops
         logits = run[0].inputs[0]
         bias = tuple(t for op in run for t in op.inputs if t.role == "weight")
-        ids = next(t for op in run for t in op.outputs if t.name == "expert_ids")
-        weights = run[-1].out
+        ids, weights = (
+            next(t for op in run for t in op.outputs if t.name == name) for name in ("expert_ids", "expert_weights")
+        )
         top = Tensor("top_weights", weights.shape, logits.dtype)
         # Experts are weighed in 32 bit: a cast follows, as engines issue it.
         made = (

@@ -167,6 +167,8 @@ def _has_norms_and_one_scale(context: Context) -> str | None:
         return None
     if not context.model.qk_norm:
         return f"{context.model.name} has no Q and K norm to fuse"
+    if context.model.rotated != context.model.head_dim:
+        return f"{context.model.name} turns part of each head, and the fused kernel turns whole ones"
     kv = context.scenario.optimizations.kv
     if kv.dtype == "int8" and kv.scale != "channel":
         return "the fused cache write takes only one INT8 scale a channel (kv.scale channel)"

@@ -36,6 +36,11 @@ LATENT = replace(
     PLAIN, name="latent", model_type="deepseek_v3", layers=3, kv_heads=1, head_dim=2, latent=Latent(6, 8, 4, 2, 4),
     experts=Experts(8, 8, 2, 12, 12, 1, "sigmoid", True),
 )  # fmt: skip
+#: Half of each normalised head turns; the weights of a token's experts are taken as the router scores them.
+PARTIAL = replace(
+    EXPERTS, name="partial", model_type="glm4_moe", rotary_dim=2, qkv_bias=True,
+    experts=Experts(8, 8, 2, 12, 12, 1, "softmax", False, normalised=False),
+)  # fmt: skip
 
 #: What a step is given from outside: by the host, or by an earlier step.
 STEP_INPUTS = {"input_ids", "positions", "lengths", "last_index", "mask", "temperature", "noise"}
@@ -183,7 +188,7 @@ Drawn = tuple[Scenario, Model]
 @st.composite
 def cases(draw: st.DrawFn, phases: tuple[str, ...] = PHASES) -> Drawn:
     """A scenario and a model that it is about."""
-    model = draw(st.sampled_from([TINY, PLAIN, BIASED, EXPERTS, LATENT]))
+    model = draw(st.sampled_from([TINY, PLAIN, BIASED, EXPERTS, LATENT, PARTIAL]))
     return draw(scenarios(phases, model)), model
 
 

@@ -14,7 +14,7 @@ from scenarios.model import Model
 from scenarios.op_work import placed
 from scenarios.program import Op, Program
 from scenarios.work import GroupedShape
-from tests.scenarios.making import EXPERTS, LATENT, TINY, bare, names, op, program, scenario, switched
+from tests.scenarios.making import EXPERTS, LATENT, PARTIAL, TINY, bare, names, op, program, scenario, switched
 
 DEEPSEEK = load_model("DeepSeek-V3")
 
@@ -219,3 +219,21 @@ def test_a_prefill_of_latent_attention_unpacks_what_it_sees() -> None:
         (100, 4, 6), (128, 4, 6), (100, 4, 4),
     )  # fmt: skip
     assert "absorb_k" not in by_name
+
+
+def test_weights_are_divided_by_their_sum_where_the_model_wants_that() -> None:
+    divided, taken = (
+        [n for n in names(program(switched(bare(model), fusion__grouped_matmul=True), model)) if "router." in n]
+        for model in (EXPERTS, PARTIAL)
+    )
+    assert divided == ["router.cast", "router.softmax", "router.top_k", "router.sum", "router.normalise"]
+    assert taken == ["router.cast", "router.softmax", "router.top_k"]
+
+
+def test_a_fused_cache_write_that_turns_whole_heads_is_refused_for_part_of_them() -> None:
+    made = switched(
+        bare(PARTIAL), fusion__qkv=True, fusion__rms_norm=True, fusion__rope=True, fusion__attention=True,
+        kv__layout="paged", fusion__qkv_norm_rope_cache=True,
+    )  # fmt: skip
+    what = "partial turns part of each head, and the fused kernel turns whole ones"
+    assert problems_of(made, PARTIAL) == [("optimizations.fusion.qkv_norm_rope_cache", what)]
