@@ -191,6 +191,7 @@ def _compiled_of(backend: Any, run: list[Call], needed: frozenset[str], captures
     key = ("npugraph_ex", tuple(_shape_of(call.issued.op) for call in run), writes)
     if key not in captures:
         causal_mask(backend.device)
+        _allow_results_in_place()
         held = [x for call in flat for x, _ in call.operands if not isinstance(x, str)]
         # One flat view of each cache: two that share memory would be copied back and forth for each write.
         views = {id(x): flat_cache(x) for x in held}
@@ -201,6 +202,14 @@ def _compiled_of(backend: Any, run: list[Call], needed: frozenset[str], captures
         )
     body, constants = captures[key]
     return Compiled(tuple(run), body, constants, reads, writes)
+
+
+def _allow_results_in_place() -> None:
+    """Let npu_apply_rotary_pos_emb return the tensors that it was given, which its schema does not say. torch warns of
+    that in compiled code, or raises where the environment has CI. Nothing here reads such a tensor afterwards."""
+    config: Any = importlib.import_module("torch._functorch.config")
+    if hasattr(config, "error_on_custom_op_aliasing"):  # not in all versions
+        config.error_on_custom_op_aliasing = False
 
 
 def flat_cache(x: torch.Tensor) -> torch.Tensor:
