@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from simpy import Environment, Event, Store
 
@@ -15,66 +16,73 @@ def tokens_ns(times: Sequence[Sequence[StageTime]], rounds: int, in_flight: int 
     A micro-batch of a later round is scheduled when its tokens of the round before are there; with `in_flight`, when
     as many micro-batches before it are done (a series that is run once).
     """
-    env = Environment()
-    stages, count = len(times[0]), len(times) * rounds
-    done = [env.event() for _ in range(count)]
-    inbox = [Store(env) for _ in range(stages)]  # announcements from the host of the stage before
-    posted = [[env.event() for _ in range(count)] for _ in range(stages)]
-    ready = [[env.event() for _ in range(count)] for _ in range(stages)]
-    gone = [[env.event() for _ in range(count)] for _ in range(stages)]
-    queue = [Store(env) for _ in range(stages)]  # what the host has begun, for its device
-    found: list[int] = []
+    pipeline = _Pipeline(times, len(times) * rounds)
+    pipeline.run(in_flight or len(times))
+    return pipeline.found
 
-    def scheduler():
-        lag = in_flight or len(times)
-        for number in range(count):
+
+class _Pipeline:
+    """`count` micro-batches through the stages of `times`, [micro-batch][stage]; found: when each is done."""
+
+    def __init__(self, times: Sequence[Sequence[StageTime]], count: int) -> None:
+        self.times, self.count, self.stages = times, count, len(times[0])
+        self.env = Environment()
+        self.found: list[int] = []
+        self.done = self._events()
+        self.inbox = [Store(self.env) for _ in range(self.stages)]  # announcements from the host of the stage before
+        self.queue = [Store(self.env) for _ in range(self.stages)]  # what the host has begun, for its device
+        self.posted = [self._events() for _ in range(self.stages)]
+        self.ready = [self._events() for _ in range(self.stages)]
+        self.gone = [self._events() for _ in range(self.stages)]
+
+    def run(self, lag: int) -> None:
+        self.env.process(self._scheduler(lag))
+        for stage in range(self.stages):
+            self.env.process(self._host(stage))
+            self.env.process(self._device(stage))
+        self.env.run()
+
+    def _events(self) -> list[Event]:
+        return [self.env.event() for _ in range(self.count)]
+
+    def _at(self, moment: int) -> Event:
+        return self.env.timeout(max(0, moment - self.env.now))
+
+    def _scheduler(self, lag: int) -> Iterator[Any]:
+        for number in range(self.count):
             if number >= lag:
-                yield done[number - lag]
-            inbox[0].put(number)
+                yield self.done[number - lag]
+            self.inbox[0].put(number)
 
-    def host(stage: int):
-        last = stage == stages - 1
-        for _ in range(count):
-            number = yield inbox[stage].get()
-            it = times[number % len(times)][stage]
-            queue[stage].put((number, env.now))
-            if it.rigid:
-                yield ready[stage][number]
-            else:
-                yield env.timeout(it.host_ns)
-            if last:
-                yield ready[stage][number]
-                found.append(env.now)
-                done[number].succeed()
+    def _host(self, stage: int) -> Iterator[Any]:
+        for _ in range(self.count):
+            number = yield self.inbox[stage].get()
+            it = self.times[number % len(self.times)][stage]
+            self.queue[stage].put((number, self.env.now))
+            yield self.ready[stage][number] if it.rigid else self.env.timeout(it.host_ns)
+            if stage == self.stages - 1:
+                yield self.ready[stage][number]
+                self.found.append(self.env.now)
+                self.done[number].succeed()
                 continue
-            inbox[stage + 1].put(number)
+            self.inbox[stage + 1].put(number)
             if it.rigid:
-                yield gone[stage][number]
+                yield self.gone[stage][number]
 
-    def at(moment: int) -> Event:
-        return env.timeout(max(0, moment - env.now))
-
-    def device(stage: int):
-        for _ in range(count):
-            number, begun = yield queue[stage].get()
-            it = times[number % len(times)][stage]
-            start = env.now  # the device is free, and waits for its host from here on
+    def _device(self, stage: int) -> Iterator[Any]:
+        for _ in range(self.count):
+            number, begun = yield self.queue[stage].get()
+            it = self.times[number % len(self.times)][stage]
+            start = self.env.now  # the device is free, and waits for its host from here on
             if stage:
-                yield at(begun + it.post_ns)
-                posted[stage][number].succeed()
-                yield ready[stage - 1][number]
-                yield env.timeout(it.transfer_ns)
-                gone[stage - 1][number].succeed()
-                start = env.now
-            yield at(max(begun + it.alone_ns, start + it.queued_ns))
-            ready[stage][number].succeed()
-            if stage < stages - 1:
-                yield posted[stage + 1][number]
-                yield gone[stage][number]
-
-    env.process(scheduler())
-    for stage in range(stages):
-        env.process(host(stage))
-        env.process(device(stage))
-    env.run()
-    return found
+                yield self._at(begun + it.post_ns)
+                self.posted[stage][number].succeed()
+                yield self.ready[stage - 1][number]
+                yield self.env.timeout(it.transfer_ns)
+                self.gone[stage - 1][number].succeed()
+                start = self.env.now
+            yield self._at(max(begun + it.alone_ns, start + it.queued_ns))
+            self.ready[stage][number].succeed()
+            if stage < self.stages - 1:
+                yield self.posted[stage + 1][number]
+                yield self.gone[stage][number]
