@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from device.graphs import TAKEN, Body, body_of, read_first
+from device.graphs import TAKEN, Body, Piece, body_of, read_first
 from device.graphs import units as pieces
 from device.operators.kernel import Form
 from device.operators.npu.attention import causal_mask, lengths
@@ -153,33 +153,15 @@ class Known(Layout):
         return self.known_keys
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Calls that torch.compile has made one function of; the constants are their weights and flat caches."""
+class Compiled(Piece):
+    """Calls that torch.compile has made one function of, which is given symbols in the place of the lengths."""
 
-    calls: tuple[Call, ...]
-    body: Body
-    constants: list[torch.Tensor]
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    form: Form = "compiled"
-
-    @property
-    def issued(self) -> Issued:
-        """Its first op."""
-        return self.calls[0].issued
-
-    def inputs(self, step: Step) -> list[torch.Tensor]:
-        """The values that it reads now."""
-        return [step.values[name] for name in self.reads]
+    __slots__ = ()
 
     def compute(self, inputs: list[torch.Tensor], step: Step) -> list[torch.Tensor]:
         layout = step.layout
         known = Known(layout.requests, layout.cache_rows, layout.queries, layout.contexts, layout.rows, layout.keys)
         return self.body(self.constants, inputs, replace(step, layout=known))
-
-    def put(self, outputs: Sequence[torch.Tensor], values: dict[str, torch.Tensor]) -> None:
-        values.update(zip(self.writes, outputs, strict=True))
 
 
 def _compiled_of(backend: Any, run: list[Call], needed: frozenset[str], captures: dict[object, Any]) -> Unit:
