@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from device.doctor.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +32,10 @@ def found(name: str, what: str) -> Check:
 
 def missing(name: str, what: str) -> Check:
     return Check(name, False, what)
+
+
+def probed(machine: Machine, probes: Iterable[tuple[str, str, str]]) -> Iterator[Check]:
+    """One check for each (name, Python code that prints what it finds or fails, what to do where it fails)."""
+    for name, code, remedy in probes:
+        passed, line = machine.python(code)
+        yield Check(name, passed, line if passed else remedy)

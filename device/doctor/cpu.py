@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from device.doctor.checks import Check, Trial, found, missing
+from device.doctor.checks import Check, Trial, found, missing, probed
 from device.doctor.machine import Machine
 
 TRIALS: tuple[Trial, ...] = (
@@ -23,7 +23,7 @@ def torch_of(machine: Machine) -> Check:
 
 def checks(machine: Machine) -> list[Check]:
     made = [torch_of(machine)]
-    for name, code, remedy in (
+    probes = (
         ("imports", "import torch; print('torch computes', torch.ones(2).sum().item())", "reinstall torch"),
         (
             "compiler",
@@ -36,7 +36,5 @@ def checks(machine: Machine) -> list[Check]:
             "import torch.distributed as d; assert d.is_gloo_available(); print('ranks on one machine')",
             "this torch has no gloo: one rank only",
         ),
-    ):
-        passed, line = machine.python(code)
-        made.append(Check(name, passed, line if passed else remedy))
-    return made
+    )
+    return [*made, *probed(machine, probes)]

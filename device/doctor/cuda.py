@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from device.doctor.checks import Check, Trial, found, missing
+from device.doctor.checks import Check, Trial, found, missing, probed
 from device.doctor.cpu import torch_of
 from device.doctor.machine import Machine
 
@@ -19,8 +19,9 @@ def checks(machine: Machine) -> list[Check]:
         if devices
         else missing("devices", "no /dev/nvidia*; pass the GPU into this container, or take --backend cpu"),
         torch_of(machine),
+        missing("backend", "this version has no CUDA backend yet; take --backend cpu"),
     ]
-    for name, code, remedy in (
+    probes = (
         (
             "torch sees them",
             "import torch; n = torch.cuda.device_count(); print(n, torch.version.cuda); assert n",
@@ -31,7 +32,5 @@ def checks(machine: Machine) -> list[Check]:
             "import torch.distributed as d; assert d.is_nccl_available(); print('available')",
             "this torch has no NCCL: one rank only",
         ),
-    ):
-        passed, line = machine.python(code)
-        made.append(Check(name, passed, line if passed else remedy))
-    return made
+    )
+    return [*made, *probed(machine, probes)]

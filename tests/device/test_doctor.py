@@ -130,7 +130,8 @@ def test_cpu_and_cuda_are_examined_too(machine: Maker) -> None:
     assert not examined("cuda", machine())[1]
     gpu = {"/proc/driver/nvidia/version": "NVRM version: 570.1\nGCC", "/dev/nvidia0": ""}
     text, passed = examined("cuda", machine(files=gpu))
-    assert passed
+    assert not passed
+    assert [line.split()[1] for line in text.splitlines() if "MISSING" in line] == ["backend"]  # the GPU is fit
     assert "NVRM version: 570.1\n" in text
 
 
