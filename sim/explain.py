@@ -212,9 +212,12 @@ def _verdict(
     elif name == "communication-bound":
         return name, _communication_evidence(prediction)
     elif name == "cube-bound":
+        peak_tflops = prediction.case.hardware.chip.cube_flops_per_ns / 1000
+        prefix, per_tera = ("T", 1) if peak_tflops >= 10 else ("G", 1000)  # a CPU's core has tens of GFLOPS
+        flops, rate = sum(r.flops for r in rows) * per_tera / 1e12, top.tflops * per_tera
         detail = (
-            f"{sum(r.flops for r in rows) / 1e12:.2f} Tflop at {top.tflops:.0f} TFLOPS in {top.op_type}, of "
-            f"{prediction.case.hardware.chip.cube_flops_per_ns / 1000:.0f} at peak"
+            f"{flops:.2f} {prefix}flop at {rate:.0f} {prefix}FLOPS in {top.op_type}, of "
+            f"{peak_tflops * per_tera:.0f} at peak"
         )
     else:
         detail = _vector_detail([r for r in rows if _limit(r.kind, r.bound) == "vector-bound"])
