@@ -159,8 +159,8 @@ def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) ->
     notes = [f"given {', '.join(switch for switch, _ in needed)}"] if needed else []
     notes += ["without it does not fit memory"] if steps.too_large(without_it) else []
     notes += ["does not fit memory"] if steps.too_large(with_it) else []
-    verdict = _verdict(ratio, low, high)
-    return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, verdict, "; ".join(notes))
+    found = verdict(ratio, low, high)
+    return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, found, "; ".join(notes))
 
 
 def with_needs(item: Pass, scenario: Scenario) -> Scenario:
@@ -179,7 +179,8 @@ def without(item: Pass, scenario: Scenario, model: Model) -> Scenario:
     return scenario
 
 
-def _verdict(ratio: float, low: float, high: float) -> Verdict:
+def verdict(ratio: float, low: float, high: float) -> Verdict:
+    """What a ratio and its interval let one say."""
     if max(abs(r - 1) for r in (ratio, low, high)) < NO_EFFECT:
         return "no effect"
     if low > 1:

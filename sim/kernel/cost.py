@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
+from sim.kernel.tiles import Tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Cost:
     head_ns: before and beside the work (launch, instruction fetch, synchronisation). body_ns: the work. cores: cores
     started (cube cores, or vector cores of a vector kernel). compute_ns, memory_ns: what the computing and the moving
     alone would take: the greater is the bound. hbm_bytes: traffic to HBM. beside_ns: work of the vector cores beside
-    the cube.
+    the cube. tiles, tile: what passes the fullest core of a vector kernel, one like the other.
     """
 
     head_ns: float
@@ -25,6 +26,8 @@ class Cost:
     memory_ns: float
     hbm_bytes: float
     beside_ns: float = 0.0
+    tiles: int = 0
+    tile: Tile | None = None
 
     @property
     def total_ns(self) -> float:

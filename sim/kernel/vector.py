@@ -96,5 +96,6 @@ def layout_cost(work: Work, hw: Hardware, program: Program, layout: Layout, repe
     lanes = hw.chip.vector_bytes / 4
     compute = work.vector_ops * each * kernel.register_cycles * cycle_ns / lanes + layout.elements * program.element_ns
     tiles = max(1, ceil((reads + writes) * each / (hw.chip.ub_bytes / 2)), ceil(work.pieces / 2 * each))
-    body = uniform_ns(tiles, Tile(round(load / tiles), round(compute / tiles), round(store / tiles)), program.buffers)
-    return Cost(head, float(body), cores, compute, max(load, store), split.hbm)
+    tile = Tile(round(load / tiles), round(compute / tiles), round(store / tiles))
+    body = uniform_ns(tiles, tile, program.buffers)
+    return Cost(head, float(body), cores, compute, max(load, store), split.hbm, tiles=tiles, tile=tile)

@@ -1,0 +1,43 @@
+"""A scenario from a few settings, for lessons that no file describes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from scenarios.batches import reported_batch
+from scenarios.errors import ScenarioError
+from scenarios.loader import load_text
+from scenarios.program import Program
+from sim.answer import case_of
+from sim.predict import Case, program_of
+
+
+def case(*sets: str) -> Case:
+    """The default scenario with `sets`, checked. Raises ScenarioError as `whatif run --set` would."""
+    return _case(tuple(sets))
+
+
+@lru_cache(maxsize=128)
+def _case(sets: Sequence[str]) -> Case:
+    return case_of(load_text("{}\n", "lesson", sets))
+
+
+def program(case: Case) -> Program:
+    """The Program of the case's reported step."""
+    return program_of(case.scenario, case.model, reported_batch(case.scenario))
+
+
+def step_of_tokens(model: str, hardware: str, tokens: int, *sets: str) -> Case:
+    """An eager forward step of one prompt of `tokens` tokens: the shapes of a decode step of as many requests, but for
+    attention."""
+    return case(
+        f"model={model}", f"hardware={hardware}", "workload.phase=prefill", f"workload.input_tokens={tokens}",
+        "workload.output_tokens=1", f"engine.max_num_batched_tokens={max(tokens, 16)}", *sets,
+    )  # fmt: skip
+
+
+def why(error: ScenarioError) -> str:
+    """The first problem of a refused lesson, without the setting that it stands in: a lesson has no file."""
+    text = error.messages[0]
+    return text.partition(": ")[2] if text.startswith("--set ") else text
