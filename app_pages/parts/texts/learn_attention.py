@@ -1,0 +1,71 @@
+"""Texts of the lesson: attention with online softmax."""
+
+from app_pages.parts.texts import Table
+
+TEXTS: Table = {
+    "title": ("Attention in tiles", "分块的 Attention"),
+    "claim": (
+        "A fused attention kernel never holds the whole matrix of scores: tiles of keys pass through the core, and a "
+        "running maximum and sum keep the softmax exact.",
+        "融合的 Attention 不需要把整个分数矩阵装入 UB：key 分块流过计算核，用滑动的最大值与和保持 softmax 精确。",
+    ),
+    "tokens": ("Prompt, tokens", "提示长度（token）"),
+    "tile": ("Tile, keys", "分块（key 数）"),
+    "rows": ("Queries in a tile", "块内 query 数"),
+    "precision": ("Precision", "精度"),
+    "unfused": ("several kernels", "多个 kernel"),
+    "fused": ("one kernel", "一个 kernel"),
+    "forms_chart": ("Attention of one layer: bytes moved and time", "一层 Attention：搬运字节与时间"),
+    "forms_alt": (
+        "Two bars: unfused attention moves {unfused} and takes {unfused_time}, fused {fused} and {fused_time}.",
+        "两组条形：未融合搬运 {unfused}、耗时 {unfused_time}；融合后 {fused}、{fused_time}。",
+    ),
+    "moved": ("Bytes moved", "搬运字节"),
+    "time": ("Time", "时间"),
+    "room_chart": ("What must be on chip at once", "片上同时需要的空间"),
+    "room_alt": (
+        "Bars on a logarithmic axis: the whole scores of one head {whole}, one tile {tile}, against UB {ub} and L1 {l1}.",
+        "对数坐标：一个头的完整分数 {whole}，一个分块 {tile}，对照 UB {ub} 与 L1 {l1}。",
+    ),
+    "whole_scores": ("scores of one head, whole", "一个头的完整分数"),
+    "one_tile": ("one tile with its keys and values", "一个分块及其 K、V"),
+    "ub": ("UB of a vector core", "vector 核的 UB"),
+    "l1": ("L1 of a cube core", "cube 核的 L1"),
+    "fits": ("A tile fits the UB.", "一个分块装得进 UB。"),
+    "fits_not": (
+        "This tile does not fit the UB: a smaller one is needed, or half of it waits in L1.",
+        "这个分块装不进 UB：需要更小的分块，或让一半留在 L1。",
+    ),
+    "online_chart": ("Tile by tile: running maximum, and the error if one stopped there", "逐块：滑动最大值，以及若在此停止的误差"),
+    "online_alt": (
+        "Line over {tiles} tiles: the running maximum rises to {maximum}; the error falls to {error} with the last tile.",
+        "共 {tiles} 块：滑动最大值升至 {maximum}；误差到最后一块降为 {error}。",
+    ),
+    "keys_seen": ("Keys seen", "已处理的 key"),
+    "maximum": ("Running maximum", "滑动最大值"),
+    "error": ("Error so far", "当前误差"),
+    "rescaled": ("Maximum rose", "最大值上升"),
+    "online_note": (
+        "Computed for real on {rows} random queries and {keys} keys: {rescaled} times a new maximum rescaled what was "
+        "summed before. Error against float64: {online} in tiles, {whole} when all scores are written in {precision} in "
+        "between.",
+        "真实计算：{rows} 个随机 query、{keys} 个 key；新的最大值使已累加部分重缩放 {rescaled} 次。"
+        "相对 float64 的误差：分块 {online}，分数以 {precision} 写回时 {whole}。",
+    ),
+    "answer": (
+        "{tokens} tokens: one kernel moves {bytes_ratio} fewer bytes than {kernels} and is {time_ratio} faster; the largest "
+        "tensor in between, {peak}, is never written.",
+        "{tokens} 个 token：一个 kernel 比 {kernels} 个少搬 {bytes_ratio}，快 {time_ratio}；中间最大的张量（{peak}）从未写出。",
+    ),
+    "flops_note": (
+        "The unfused form multiplies the whole square, the fused one only what the causal mask lets through: here fusion "
+        "also skips arithmetic, which the formula does not need.",
+        "未融合时计算整个方阵，融合后只算因果掩码允许的部分：这里确实省了运算，但公式本来就不需要它们。",
+    ),
+    "question": ("Must the whole attention matrix fit on chip?", "必须把整个注意力矩阵装入片上吗？"),
+    "try": (
+        "Double the prompt: bytes of the unfused form grow fourfold, of the fused one twofold.\n"
+        "Shrink the tile: the result stays, only more tiles pass.",
+        "把提示加倍：未融合的字节变为四倍，融合后两倍。\n缩小分块：结果不变，只是块数增加。",
+    ),
+}

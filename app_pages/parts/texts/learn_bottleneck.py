@@ -1,0 +1,63 @@
+"""Texts of the lesson: find the bottleneck first."""
+
+from app_pages.parts.texts import Table
+
+TEXTS: Table = {
+    "title": ("Find the bottleneck first", "先确定瓶颈"),
+    "claim": (
+        "One model meets five different walls: host, memory, compute, communication, capacity. An optimisation helps only "
+        "where its wall is the one you stand at.",
+        "同一个模型会撞上五种不同的墙：Host 下发、访存、算力、通信、容量。只有针对眼前这堵墙的优化才有用。",
+    ),
+    "chart": ("Where kernel time goes, by what limits the kernels", "各类瓶颈占用的 kernel 时间"),
+    "chart_alt": (
+        "Bars for {count} deployments of {model}: kernel time split by what limits it, and idle time of the device.",
+        "{model} 的 {count} 种部署：kernel 时间按受限原因划分，并标出设备空闲。",
+    ),
+    "idle": ("device idle", "设备空闲"),
+    "situation": ("Deployment", "部署"),
+    "step": ("Step", "单步耗时"),
+    "bottleneck": ("Bottleneck", "瓶颈"),
+    "evidence": ("Evidence", "依据"),
+    "remedy": ("What to try", "可以尝试"),
+    "does_not_fit": ("does not fit", "放不下"),
+    "remedy_host-bound": (
+        "Graph mode, or fewer and larger kernels: both cut what the host must issue.",
+        "图模式，或更少更大的 kernel：两者都减少 Host 需要下发的次数。",
+    ),
+    "remedy_HBM-bound": (
+        "Read fewer bytes: quantised weights or cache; share one read among more requests.",
+        "少搬一点：量化权重或 KV；让更多请求共用一次读取。",
+    ),
+    "remedy_cube-bound": (
+        "Lower precision for the products, or more cards: launches and round trips no longer matter.",
+        "降低矩阵乘精度，或增加卡数：此时下发与往返已不重要。",
+    ),
+    "remedy_vector-bound": (
+        "Fuse small kernels: most of their time is the start of their cores.",
+        "融合小算子：它们的时间大多花在各核启动上。",
+    ),
+    "remedy_communication-bound": (
+        "Fewer or smaller collectives, or hide them behind products.",
+        "减少或缩小集合通信，或用矩阵乘把它掩盖起来。",
+    ),
+    "remedy_capacity-bound": (
+        "Page or quantise the cache, quantise weights, or split the model over cards.",
+        "KV 分页或量化、权重量化，或把模型切到多卡。",
+    ),
+    "remedy_bubble-bound": (
+        "More micro-batches in flight, or stages of equal length.",
+        "更多微批次同时在途，或让各阶段等长。",
+    ),
+    "answer": (
+        "{model} on {hardware}: {distinct} different bottlenecks in {count} deployments, and the step ranges from "
+        "{fastest} to {slowest}.",
+        "{model} 在 {hardware} 上：{count} 种部署出现 {distinct} 种不同瓶颈，单步从 {fastest} 到 {slowest}。",
+    ),
+    "question": ("Which of the five walls does my deployment stand at?", "我的部署撞上了哪一堵墙？"),
+    "try": (
+        "Open the eager deployment in the lab and switch on graph mode: the bottleneck moves from the host to HBM.\n"
+        "Then raise the batch: the bytes of the weights are shared, those of the cache are not.",
+        "在实验台打开 eager 部署并切换到图模式：瓶颈从 Host 移到 HBM。\n再增大 batch：权重字节被共享，KV 字节不会。",
+    ),
+}

@@ -1,0 +1,52 @@
+"""Texts of the lesson: DP, TP, PP, SP and EP side by side."""
+
+from app_pages.parts.texts import Table
+
+TEXTS: Table = {
+    "title": ("DP, TP, PP, SP, EP side by side", "DP、TP、PP、SP、EP 对比"),
+    "claim": (
+        "Each splits something else: requests, layers' width, depth, the sequence, experts. None is better: latency, "
+        "throughput, memory and communication pull in different directions.",
+        "各自切分不同对象：请求、层内宽度、深度、序列、专家。没有绝对更好：时延、吞吐、显存与通信方向不同。",
+    ),
+    "model": ("Model", "模型"),
+    "hardware": ("Chip", "芯片"),
+    "cards": ("Cards", "卡数"),
+    "requests": ("Requests in all", "总请求数"),
+    "splits_DP": ("requests", "请求"),
+    "splits_TP": ("width of each layer", "层内宽度"),
+    "splits_TP+SP": ("width, and the sequence in between", "层内宽度，其间切序列"),
+    "splits_PP": ("depth", "深度"),
+    "splits_EP": ("experts", "专家"),
+    "way": ("Way", "方式"),
+    "splits": ("Splits", "切分对象"),
+    "tpot": ("TPOT, ms", "TPOT，ms"),
+    "ttft": ("TTFT, ms", "TTFT，ms"),
+    "throughput": ("Output tokens/s, all cards", "输出 token/s（全部卡）"),
+    "communication": ("In collectives, ms", "集合通信，ms"),
+    "wait": ("Of it waiting, ms", "其中等待，ms"),
+    "bubble": ("Bubble", "气泡"),
+    "memory": ("Memory of a card", "每卡显存"),
+    "weights": ("weights", "权重"),
+    "kv": ("KV cache", "KV"),
+    "other": ("other", "其他"),
+    "time_chart": ("Time per output token, and throughput of all cards", "每 token 时间与全部卡的吞吐"),
+    "time_alt": (
+        "Points for {count} ways: time per output token against throughput; {fastest} answers fastest, {most} gives most.",
+        "{count} 种方式：每 token 时间与吞吐；{fastest} 最快，{most} 吞吐最高。",
+    ),
+    "memory_chart": ("Memory of one card", "单卡显存"),
+    "memory_alt": ("Bars: weights, KV cache and the rest on one card, against {usable} usable.", "单卡权重、KV 及其余，对照可用 {usable}。"),
+    "refused": ("Not possible here", "此处不可行"),
+    "answer": (
+        "{requests} requests on {cards} cards of {hardware}: {fastest} has the shortest TPOT ({tpot}), {most} the highest "
+        "throughput ({throughput} tokens/s).",
+        "{hardware} 的 {cards} 张卡、{requests} 个请求：{fastest} 的 TPOT 最短（{tpot}），{most} 吞吐最高（{throughput} token/s）。",
+    ),
+    "question": ("Which way of using more cards fits my goal?", "用更多卡的哪种方式符合我的目标？"),
+    "try": (
+        "Take a model that does not fit one card: DP drops out, since each replica holds all weights.\n"
+        "Take a model with experts and compare TP with EP.",
+        "选一个单卡放不下的模型：DP 不可行，因为每个副本保存全部权重。\n选一个 MoE 模型，对比 TP 与 EP。",
+    ),
+}
