@@ -3,12 +3,14 @@
 PYTHON ?= python3
 SCENARIO ?= scenarios/qwen3_8b_decode.yaml
 ARGS ?=
+PORT ?= 8501
 JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-# A stamp is newer than pyproject.toml while its part of the environment is up to date: core runs, dev tests too.
+# A stamp is newer than pyproject.toml while its part of the environment is up to date: core runs, app shows, dev tests.
 CORE := $(VENV)/core.stamp
+APP := $(VENV)/app.stamp
 DEV := $(VENV)/dev.stamp
 
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
@@ -24,13 +26,16 @@ NPU := $(NPU_VENV)/stamp
 NPU_DRY := tests/npu_dry
 HAS_TORCH_NPU := $(shell uname -sm | grep -Eq '^Linux (x86_64|aarch64)$$' && echo yes)
 
-.PHONY: help env run test check npu format bench schema clean always
+.PHONY: help env run app test check npu format bench schema clean always
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: $(CORE) ## predict a scenario: SCENARIO=file.yaml ARGS="--set workload.batch=16"
 	$(BIN)/whatif run $(SCENARIO) $(ARGS)
+
+app: $(APP) ## the what-if lab in your browser: PORT=8501
+	$(BIN)/whatif app --port $(PORT)
 
 test: check npu ## lint, types and all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
@@ -77,11 +82,17 @@ $(CORE): pyproject.toml $(if $(STALE),always)
 	@$(PIP_INSTALL) -e .
 	@touch $@
 
+$(APP): pyproject.toml $(if $(STALE),always)
+	@echo "Installing the project and its lab into $(VENV): some seconds, the first time ..."
+	$(if $(STALE),$(make_venv))
+	@$(PIP_INSTALL) -e '.[app]'
+	@touch $(CORE) $@
+
 $(DEV): pyproject.toml $(if $(STALE),always)
 	@echo "Installing the project and the tools of its tests into $(VENV): under a minute, the first time ..."
 	$(if $(STALE),$(make_venv))
 	@$(PIP_INSTALL) -e '.[dev]'
-	@touch $(CORE) $@
+	@touch $(CORE) $(APP) $@
 
 $(NPU): $(NPU_DRY)/requirements.txt
 	@echo "Installing torch_npu and what its tests need into $(NPU_VENV): a minute or two, the first time ..."

@@ -143,6 +143,16 @@ def doctor(
     raise typer.Exit(0 if passed else 1)
 
 
+@app.command("app")
+def app_(
+    port: Annotated[int, typer.Option(metavar="N", help="The port on 127.0.0.1 that it listens on.")] = 8501,
+) -> None:
+    """Open the what-if lab: a page on this machine in which every switch of a scenario can be flipped."""
+    from app_pages.parts.server import start
+
+    start(port)
+
+
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of a scenario file, for editors."""

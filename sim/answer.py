@@ -16,11 +16,11 @@ from scenarios.measured import Predicted
 from scenarios.model import Model
 from scenarios.timeline import COMPUTE
 from sim.explain import advise, diagnose
-from sim.gains import gains_of
+from sim.gains import Progress, gains_of
 from sim.hardware.profile import HardwareError, load_hardware
 from sim.played import launches
 from sim.predict import Case, Prediction, check, predict
-from sim.result import run_result
+from sim.result import run_result, step_result, what_if_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,28 @@ def answer(path: str | Path, sets: Sequence[str] = ()) -> Answer:
     prediction = predict(case_of(loaded))
     gains = gains_of(prediction.case)
     diagnosis = diagnose(prediction)
-    result = run_result(prediction, diagnosis, gains, advise(prediction, gains), printable(loaded.name, 200))
-    return Answer(loaded, prediction, result)
+    return Answer(
+        loaded, prediction, run_result(prediction, diagnosis, gains, advise(prediction, gains), _name(loaded))
+    )
+
+
+def first_answer(loaded: Loaded) -> Answer:
+    """The answer without its what-ifs: a tenth of the time. Raises ScenarioError as `answer` does."""
+    prediction = predict(case_of(loaded))
+    return Answer(loaded, prediction, step_result(prediction, diagnose(prediction), _name(loaded)))
+
+
+def what_ifs(first: Answer, progress: Progress = lambda share: None) -> dict[str, Any]:
+    """What `first_answer` left out: gains, waterfall and advice.
+
+    progress: told the share that is done, 0 to 1, between what-ifs; what it raises stops them.
+    """
+    gains = gains_of(first.prediction.case, progress)
+    return what_if_result(gains, advise(first.prediction, gains))
+
+
+def _name(loaded: Loaded) -> str:
+    return printable(loaded.name, 200)
 
 
 def case_of(loaded: Loaded) -> Case:
@@ -94,7 +114,8 @@ def predicted_of(prediction: Prediction) -> Predicted:
 
 
 def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float]]:
-    """What a trace shows of each kernel beside its time: shapes, types, bytes, flops, cores and what bounds it."""
+    """What a trace shows of each kernel beside its time: shapes, types, bytes, flops, cores, what bounds it, and the
+    time that peak compute and peak HBM would allow over the time taken."""
     args: dict[int, dict[str, str | int | float]] = {}
     for issued, launch in zip(prediction.program, launches(prediction.plan), strict=True):
         op, kernel = issued.op, launch.kernel
@@ -108,5 +129,6 @@ def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float
             "hbm_bytes": kernel.hbm_bytes,
             "flops": kernel.flops,
             "bound": kernel.bound,
+            "roofline_share": round(kernel.roofline_ns / max(1, kernel.duration_ns), 3),
         }
     return args

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,9 @@ from sim.predict import Case, exposure_of, forbidden, step_ns
 from sim.uncertainty import Exposure, ratio_interval
 
 Verdict = Literal["gain", "loss", "not distinguishable", "no effect", "not applicable"]
+
+#: Told the share of the work that is done, 0 to 1.
+Progress = Callable[[float], None]
 
 #: A change smaller than this share of the step is no effect.
 NO_EFFECT = 1e-4
@@ -80,8 +84,11 @@ def on_value(item: Pass, scenario: Scenario) -> object:
     return item.on if value in item.off else value
 
 
-def gains_of(case: Case) -> Gains:
-    """Every optimisation alone and in the waterfall, on the scenario's reported step."""
+def gains_of(case: Case, progress: Progress = lambda share: None) -> Gains:
+    """Every optimisation alone and in the waterfall, on the scenario's reported step.
+
+    progress: told the share that is done, 0 to 1, after each what-if; what it raises stops the search.
+    """
     steps = _Steps(case)
     scenario_ns = steps.value(case.scenario)
     chain = all_off(case.scenario, case.model)
@@ -90,7 +97,8 @@ def gains_of(case: Case) -> Gains:
     passes = passes_for(case.model)
     on = [p for p in passes if p.is_on(case.scenario)]
     off = [p for p in passes if not p.is_on(case.scenario)]
-    for item in on + off:
+    for done, item in enumerate(on + off):
+        progress(done / (2 * len(passes)))
         tried = set_switch(chain, item.switch, on_value(item, case.scenario))
         if steps.invalid(tried):
             waterfall[item.switch] = 0.0
@@ -99,8 +107,11 @@ def gains_of(case: Case) -> Gains:
         after = steps.value(chain)
         waterfall[item.switch] = (before - after) / 1000
         before = after
-    gains = tuple(_gain(item, case.scenario, steps, waterfall[item.switch]) for item in passes)
-    return Gains(baseline_ns / 1000, scenario_ns / 1000, before / 1000, gains)
+    gains: list[Gain] = []
+    for item in passes:
+        progress((len(passes) + len(gains)) / (2 * len(passes)))
+        gains.append(_gain(item, case.scenario, steps, waterfall[item.switch]))
+    return Gains(baseline_ns / 1000, scenario_ns / 1000, before / 1000, tuple(gains))
 
 
 class _Steps:

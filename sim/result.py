@@ -9,6 +9,7 @@ from typing import Any
 from sim import __version__
 from sim.explain import Advice, Diagnosis
 from sim.gains import Gains
+from sim.hardware.profile import Hardware
 from sim.overlap import Overlap, overlaps
 from sim.predict import Metric, Prediction
 from sim.stages import Pipeline
@@ -20,6 +21,32 @@ def run_result(
     prediction: Prediction, diagnosis: Diagnosis, gains: Gains, advice: tuple[Advice, ...], name: str
 ) -> dict[str, Any]:
     """The `run` document. Times as their key's suffix says; shares and ratios are plain fractions."""
+    return {
+        **_about_step(prediction, diagnosis, name),
+        **what_if_result(gains, advice),
+        **_about_room(prediction),
+    }
+
+
+def step_result(prediction: Prediction, diagnosis: Diagnosis, name: str) -> dict[str, Any]:
+    """The `run` document without its what-ifs, which take ten times as long."""
+    return {**_about_step(prediction, diagnosis, name), **_about_room(prediction)}
+
+
+def what_if_result(gains: Gains, advice: tuple[Advice, ...]) -> dict[str, Any]:
+    """The part of the `run` document that asks what other switches would do."""
+    return {
+        "gains": [{"pass": g.switch, **{k: v for k, v in asdict(g).items() if k != "switch"}} for g in gains.gains],
+        "waterfall": {
+            "baseline_us": gains.baseline_us,
+            "scenario_us": gains.scenario_us,
+            "target_us": gains.target_us,
+        },
+        "advice": [asdict(a) for a in advice],
+    }
+
+
+def _about_step(prediction: Prediction, diagnosis: Diagnosis, name: str) -> dict[str, Any]:
     case = prediction.case
     return {
         "schema_version": SCHEMA_VERSION,
@@ -37,6 +64,7 @@ def run_result(
         "metrics": {k: _metric(m) for k, m in prediction.metrics.items()},
         "step": _step(prediction),
         "kernels": [asdict(row) for row in diagnosis.kernels],
+        "roofs": roofs_of(case.hardware),
         "kernel_count": diagnosis.kernel_count,
         "launches": diagnosis.host_launches,
         "hbm_bytes": diagnosis.hbm_bytes,
@@ -47,16 +75,26 @@ def run_result(
         "busy": asdict(diagnosis.busy),
         "bottleneck": {"name": diagnosis.name, "evidence": diagnosis.evidence, "limits_us": diagnosis.limits},
         "overlaps": [_overlap(it) for it in overlaps(prediction)],
-        "gains": [{"pass": g.switch, **{k: v for k, v in asdict(g).items() if k != "switch"}} for g in gains.gains],
-        "waterfall": {
-            "baseline_us": gains.baseline_us,
-            "scenario_us": gains.scenario_us,
-            "target_us": gains.target_us,
-        },
-        "advice": [asdict(a) for a in advice],
+    }
+
+
+def _about_room(prediction: Prediction) -> dict[str, Any]:
+    return {
         "memory": _memory(prediction),
         "capacity": _capacity(prediction),
         "cold_start": asdict(prediction.cold_start),
+    }
+
+
+def roofs_of(hardware: Hardware) -> dict[str, float]:
+    """The roofs that kernels lie under: HBM on paper and as kernels sustain it, GB/s; the cube on 16-bit and INT8
+    inputs, TFLOPS."""
+    cube = hardware.chip.cube_flops_per_ns / 1000
+    return {
+        "hbm_peak_gbps": hardware.memory.hbm_peak_gbps,
+        "hbm_sustained_gbps": hardware.memory.hbm_gbps,
+        "cube_tflops": cube,
+        "cube_int8_tflops": 2 * cube,
     }
 
 

@@ -1,0 +1,37 @@
+"""The what-if lab (`whatif app`): language, navigation, and the page that is asked for. No logic."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app_pages.parts import state
+from app_pages.parts.texts import LANGUAGES, speaker
+from app_pages.parts.texts.common import TEXTS
+
+#: The pages in the order of the menu: file, and its icon. Titles are in the texts, under the page's name.
+PAGES = {"lab": ":material/tune:"}
+
+
+def _choose_language() -> None:
+    state.write({"lang": st.session_state["lang"]})
+
+
+def main() -> None:
+    st.set_page_config(page_title="Ascend What-If", page_icon=":material/speed:", layout="wide")
+    language = state.language()
+    say = speaker(TEXTS, language)
+    pages = [
+        st.Page(f"app_pages/{name}.py", title=say(name), icon=icon, default=name == "lab", help=say(f"{name}_help"))
+        for name, icon in PAGES.items()
+    ]
+    chosen = st.navigation(pages, position="top")
+    with st.sidebar:
+        st.session_state["lang"] = language
+        st.segmented_control(
+            say("language"), list(LANGUAGES), key="lang", required=True, format_func=lambda it: LANGUAGES[it],
+            on_change=_choose_language, label_visibility="collapsed", width="stretch",
+        )  # fmt: skip
+    chosen.run()
+
+
+main()

@@ -1,0 +1,50 @@
+"""The lab: one scenario, its switches beside it, and at once what they do to the step."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app_pages.parts import answers, sidebar, state
+from app_pages.parts.lab import files, gains, head, pictures
+from app_pages.parts.lab.view import View, pinned
+from app_pages.parts.page import quiet
+from app_pages.parts.texts import speaker
+from app_pages.parts.texts.lab import TEXTS
+from scenarios.errors import ScenarioError
+
+
+def main() -> None:
+    state.arrive("lab")
+    language = state.language()
+    say = speaker(TEXTS, language)
+    question = state.question_of(st.query_params.to_dict())
+    refused: dict[str, str] = {}
+    found = None
+    try:
+        found = answers.first(question)
+    except ScenarioError as error:
+        refused = head.by_field(error)
+    with st.sidebar:
+        sidebar.settings(question, language, refused)
+    if found is None:
+        head.refusal(refused, say)
+        return
+    st.session_state["kept:good"] = question
+    view = View(question, found, pinned(), language, say)
+    head.title(view)
+    head.numbers(view)
+    head.bottleneck(view)
+    quiet(files.provenance(view))
+    charts = pictures.timelines(view)
+    wide, narrow = st.columns([3, 2], gap="large")
+    with narrow:
+        charts += [*pictures.composition(view), *pictures.memory(view), *pictures.roofline(view)]
+    with wide:
+        later = st.container()
+    pictures.kernels(view)
+    files.files(view, charts)
+    with later:
+        gains.gains(view)
+
+
+main()

@@ -1,0 +1,89 @@
+"""What the pages ask of the model, remembered: the newest answers, each under the validated scenario that it is for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from app_pages.parts.state import Question
+from scenarios.loader import Loaded, load_scenario
+from scenarios.trace import trace_text
+from sim.answer import Answer, first_answer, kernel_args, what_ifs
+from sim.gains import Progress
+from sim.outputs import to_json
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """The newest `most` values, by key. Sessions share it; a value is made once or, in a race, twice alike."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of `key`; `make` makes it where it is not remembered. What `make` raises is not remembered."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = make()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+        return value
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+#: An answer with the timeline of thousands of spans takes some megabytes.
+ANSWERS: Remembered[Answer] = Remembered(24)
+WHAT_IFS: Remembered[dict[str, Any]] = Remembered(200)
+
+
+@lru_cache(maxsize=256)
+def loaded(question: Question) -> Loaded:
+    """The scenario that is asked about. Raises ScenarioError."""
+    asked = question.checked()
+    return load_scenario(asked.scenario, asked.pairs)
+
+
+def key_of(scenario: Loaded) -> tuple[str, str]:
+    """The name, and the validated scenario in canonical form."""
+    return scenario.name, scenario.scenario.model_dump_json()
+
+
+def first(question: Question) -> Answer:
+    """The step, without what-ifs. Raises ScenarioError."""
+    scenario = loaded(question)
+    return ANSWERS.get(key_of(scenario), lambda: first_answer(scenario))
+
+
+def gains(question: Question, progress: Progress) -> dict[str, Any]:
+    """The what-ifs of a question that `first` answers. What `progress` raises stops them."""
+    return WHAT_IFS.get(key_of(loaded(question)), lambda: what_ifs(first(question), progress))
+
+
+def json_text(question: Question) -> str:
+    """The whole answer as `whatif run --json` writes it."""
+    found = first(question)
+    keys = {**found.result, **gains(question, lambda share: None)}
+    order = [key for key in keys if key not in ROOM]
+    return to_json({key: keys[key] for key in [*order, *ROOM]})
+
+
+#: The parts of a document that stand after its what-ifs.
+ROOM = ("memory", "capacity", "cold_start")
+
+
+def trace(question: Question) -> str:
+    """The step as a Chrome trace."""
+    found = first(question).prediction
+    return trace_text([found.timeline], [kernel_args(found)])

@@ -1,0 +1,32 @@
+"""The lab with Perfetto beside it: `streamlit run` serves the `app` of this file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from app_pages.parts import perfetto
+
+
+async def trace(request: Request) -> Response:
+    """A kept trace, for Perfetto on the same page."""
+    text = perfetto.kept(request.path_params["digest"])
+    if text is None:
+        return PlainTextResponse("no such trace", status_code=404)
+    return Response(text, media_type="application/json")
+
+
+def routes() -> list[BaseRoute]:
+    """What is served beside the lab."""
+    found = perfetto.folder()
+    if found is None:
+        return []
+    return [Route("/trace/{digest}.json", trace), Mount("/perfetto", StaticFiles(directory=found, html=True))]
+
+
+app = st.App(Path(__file__).parents[2] / "app.py", routes=routes())

@@ -1,0 +1,61 @@
+"""The roofline: each kind of kernel as a point under what memory and cores allow; both axes logarithmic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app_pages.parts.charts.base import Chart, Row, Spec, axis, by_class
+
+#: Flops a byte at which the picture begins and ends where no kernel lies further out.
+LEFT, RIGHT = 0.05, 2000.0
+
+
+def roofline(
+    name: str,
+    points: Sequence[Row],
+    roofs: Mapping[str, float],
+    labels: Mapping[str, str],
+    say: Mapping[str, str],
+    alt: str,
+) -> Chart:
+    """points: {name, kind, count, us, share, intensity, tflops, roofline}. roofs: the `roofs` of a document. say: words
+    (intensity, rate, name, count, time, share, roofline, peak, sustained)."""
+    data = [{**point, "class": labels[point["kind"]]} for point in points]
+    left = min([LEFT, *(point["intensity"] / 2 for point in points)])
+    right = max([RIGHT, *(point["intensity"] * 2 for point in points)])
+    lines = _roof(say["peak"], roofs["hbm_peak_gbps"], roofs["cube_tflops"], left, right)
+    lines += _roof(say["sustained"], roofs["hbm_sustained_gbps"], roofs["cube_tflops"], left, right)
+    x: Spec = {"field": "intensity", "type": "quantitative", "axis": axis(say["intensity"], format="~g"),
+               "scale": {"type": "log", "domain": [left, right], "nice": False}}  # fmt: skip
+    y: Spec = {"field": "tflops", "type": "quantitative", "axis": axis(say["rate"], format="~g", tickCount=5),
+               "scale": {"type": "log", "nice": True}}  # fmt: skip
+    tooltip = [
+        {"field": "name", "title": say["name"]},
+        {"field": "count", "title": say["count"], "type": "quantitative", "format": ","},
+        {"field": "us", "title": say["time"], "type": "quantitative", "format": ",.1f"},
+        {"field": "share", "title": say["share"], "type": "quantitative", "format": ".1%"},
+        {"field": "intensity", "title": say["intensity"], "type": "quantitative", "format": ",.2f"},
+        {"field": "tflops", "title": say["rate"], "type": "quantitative", "format": ",.3f"},
+        {"field": "roofline", "title": say["roofline"], "type": "quantitative", "format": ".0%"},
+    ]
+    spec: Spec = {
+        "height": 320,
+        "layer": [
+            {"data": {"values": lines}, "mark": {"type": "line", "color": "#8a939e", "strokeWidth": 1.5},
+             "encoding": {"x": x, "y": y, "strokeDash": {"field": "roof", "type": "nominal", "sort": None,
+                          "legend": {"orient": "bottom", "title": None, "direction": "horizontal"}}}},
+            {"mark": {"type": "circle", "opacity": 0.85, "stroke": "#ffffff", "strokeWidth": 0.6},
+             "encoding": {"x": x, "y": y, "color": by_class(labels, [p["kind"] for p in points]),
+                          "size": {"field": "share", "type": "quantitative", "legend": None,
+                                   "scale": {"domain": [0, 1], "range": [40, 900]}},
+                          "tooltip": tooltip}},
+        ],
+    }  # fmt: skip
+    return Chart(name, data, spec, alt, {"roofs": lines})
+
+
+def _roof(label: str, gbps: float, tflops: float, left: float, right: float) -> list[dict[str, Any]]:
+    """The line along which the memory allows more the more is done with each byte, and the cores then end it."""
+    corner = tflops * 1000 / gbps
+    return [{"roof": label, "intensity": at, "tflops": min(tflops, at * gbps / 1000)} for at in (left, corner, right)]

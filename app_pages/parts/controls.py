@@ -1,0 +1,120 @@
+"""The switches and sliders of the lab: one row for each field of a scenario that has a widget, grouped as the reader
+looks for them. What a field may be is read off the schema, and every value goes through it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel
+
+from scenarios.hf_config import model_names
+from scenarios.schema import Fusion, Scenario
+from sim.hardware.profile import hardware_names
+
+Widget = Literal["toggle", "choice", "list", "steps"]
+
+POWERS = tuple(1 << n for n in range(9))
+BATCHES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+LENGTHS = tuple(1 << n for n in range(4, 18))
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """One widget. field: the dotted field that it sets. options: what it offers beside the value that it has."""
+
+    field: str
+    widget: Widget
+    options: tuple[Any, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The widget's key in the session."""
+        return f"lab:{self.field}"
+
+    def offered(self, value: object) -> list[Any]:
+        """The options, `value` among them: in order where they are numbers."""
+        if value in self.options:
+            return list(self.options)
+        if self.widget == "steps":
+            return sorted({*self.options, value})
+        return [value, *self.options]
+
+
+def _literal(field: str) -> tuple[Any, ...]:
+    """The words that the schema allows in a dotted field."""
+    part: type[BaseModel] = Scenario
+    *path, last = field.split(".")
+    for name in path:
+        annotation = part.model_fields[name].annotation
+        assert isinstance(annotation, type)
+        part = annotation
+    return get_args(part.model_fields[last].annotation)
+
+
+def _choice(field: str) -> Control:
+    return Control(field, "choice", _literal(field))
+
+
+def _toggle(field: str) -> Control:
+    return Control(field, "toggle")
+
+
+def _steps(field: str, options: Sequence[int]) -> Control:
+    return Control(field, "steps", tuple(options))
+
+
+#: Groups in the order of the side bar. The first is always open.
+GROUPS: dict[str, tuple[Control, ...]] = {
+    "workload": (
+        Control("model", "list", tuple(model_names())),
+        Control("hardware", "list", tuple(hardware_names())),
+        _choice("workload.phase"),
+        _steps("workload.batch", BATCHES),
+        _steps("workload.input_tokens", LENGTHS),
+        _steps("workload.output_tokens", LENGTHS[:10]),
+    ),
+    "issue": (
+        _choice("optimizations.graph"),
+        _toggle("optimizations.graph_prefill"),
+        Control("engine.task_queue_enable", "choice", (0, 1, 2)),
+        _choice("protocol.synchronize"),
+    ),
+    "fusion": tuple(_toggle(f"optimizations.fusion.{name}") for name in Fusion.model_fields),
+    "kv": (
+        _choice("optimizations.kv.layout"),
+        _choice("optimizations.kv.dtype"),
+        _choice("optimizations.kv.scale"),
+        _steps("optimizations.kv.block_size", (16, 32, 64, 128, 256, 512, 1024)),
+        _toggle("optimizations.kv.prefix_sharing"),
+        _steps("optimizations.kv.shared_prefix_tokens", (0, *LENGTHS)),
+    ),
+    "weights": (
+        Control("optimizations.weights", "list", _literal("optimizations.weights")),
+        _choice("optimizations.weight_format"),
+    ),
+    "parallel": (
+        _steps("engine.tensor_parallel_size", POWERS[:6]),
+        _steps("engine.pipeline_parallel_size", POWERS[:4]),
+        _steps("engine.data_parallel_size", POWERS[:6]),
+        _toggle("engine.enable_expert_parallel"),
+        _toggle("engine.sequence_parallel"),
+        _choice("engine.hccl_op_expansion_mode"),
+        Control("engine.all2all_backend", "list", _literal("engine.all2all_backend")),
+    ),
+    "overlap": (
+        _steps("optimizations.overlap.streams", (1, 2)),
+        _steps("optimizations.overlap.micro_batches", (1, 2, 4, 8)),
+        _steps("optimizations.overlap.comm_chunks", (1, 2, 4, 8, 16)),
+        _toggle("optimizations.overlap.prefetch"),
+        _toggle("optimizations.overlap.shared_expert_stream"),
+    ),
+    "scheduler": (
+        _steps("engine.max_num_seqs", (*POWERS, 512, 1024)),
+        _steps("engine.max_num_batched_tokens", LENGTHS[4:]),
+        _choice("workload.sampling"),
+    ),
+}
+
+CONTROLS: tuple[Control, ...] = tuple(control for group in GROUPS.values() for control in group)

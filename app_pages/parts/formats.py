@@ -1,0 +1,49 @@
+"""Numbers as the lab shows them: as many digits as help, thousands apart, and the unit with them."""
+
+from __future__ import annotations
+
+GIB, MIB = 1 << 30, 1 << 20
+#: What a typesetter puts for minus, between a number and its unit, and between the ends of an interval.
+MINUS, THIN, DASH = "−", "\u2009", "–"
+
+
+def number(value: float) -> str:
+    """Three to four significant digits: 0.403, 14.70, 152.3, 2,771."""
+    size = abs(value)
+    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3
+    return f"{value:,.{digits}f}".replace("-", MINUS)
+
+
+def whole(value: float) -> str:
+    return f"{value:,.0f}".replace("-", MINUS)
+
+
+def ms(us: float) -> str:
+    """Microseconds as milliseconds."""
+    return f"{number(us / 1000)}{THIN}ms"
+
+
+def time(us: float) -> str:
+    """Microseconds, or milliseconds where there are many."""
+    return ms(us) if abs(us) >= 1000 else f"{number(us)}{THIN}µs"
+
+
+def size(count_bytes: float) -> str:
+    """Bytes as GiB, or MiB where that says more."""
+    if count_bytes >= GIB / 10:
+        return f"{count_bytes / GIB:,.1f}{THIN}GiB"
+    return f"{count_bytes / MIB:,.1f}{THIN}MiB" if count_bytes >= MIB / 10 else f"{count_bytes:,.0f}{THIN}B"
+
+
+def percent(share: float, signed: bool = False) -> str:
+    """A share as percent, with a decimal below 10 %."""
+    digits = 1 if 0 < abs(share) < 0.0995 else 0
+    return f"{share * 100:{'+' if signed else ''}.{digits}f}{THIN}%".replace("-", MINUS)
+
+
+def ratio(value: float) -> str:
+    return f"{value:.2f}×"
+
+
+def interval(low: str, high: str) -> str:
+    return f"{low}{DASH}{high}"

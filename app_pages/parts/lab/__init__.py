@@ -1,0 +1,1 @@
+"""The parts of the lab's page, from top to bottom."""

@@ -1,0 +1,58 @@
+"""What a reader takes away: scenario, answer, trace, the data of each chart; and where the numbers are from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app_pages.parts import answers, perfetto
+from app_pages.parts.charts import Chart, csv_text
+from app_pages.parts.lab.view import View
+from app_pages.parts.page import quiet
+from scenarios.resolved import resolved_yaml
+
+
+def files(view: View, charts: Sequence[Chart]) -> None:
+    """The command that asks the same, and the files."""
+    say, name = view.say, view.result["scenario"]["name"]
+    with st.expander(say("download")):
+        st.code(view.question.command, language="bash", wrap_lines=True)
+        with st.container(horizontal=True):
+            _file(
+                say("download_yaml"),
+                f"{name}.yaml",
+                "text/yaml",
+                lambda: resolved_yaml(view.answer.prediction.case.scenario),
+            )
+            _file(say("download_json"), f"{name}.json", "application/json", lambda: answers.json_text(view.question))
+            _file(say("download_trace"), f"{name}.trace.json", "application/json", lambda: answers.trace(view.question))
+            for chart in charts:
+                _chart_file(view, name, chart)
+        quiet(say("download_png"))
+    if perfetto.folder() is not None:
+        opened = st.expander(say("perfetto"), on_change="rerun", key="group:perfetto")
+        if opened.open:
+            with opened:
+                digest = perfetto.keep(answers.trace(view.question))
+                st.iframe(perfetto.address(_origin(), digest), height=620, alt=say("perfetto_open"))
+
+
+def _origin() -> str:
+    return st.context.url.split("/", 3)[0] + "//" + st.context.url.split("/", 3)[2] if st.context.url else ""
+
+
+def _chart_file(view: View, name: str, chart: Chart) -> None:
+    label = view.say("download_csv", chart=view.say(f"file_{chart.name}"))
+    _file(label, f"{name}.{chart.name}.csv", "text/csv", lambda: csv_text(chart.rows))
+
+
+def _file(label: str, name: str, mime: str, data: object) -> None:
+    st.download_button(label, data, name, mime, on_click="ignore", key=f"file:{name}", icon=":material/download:")  # type: ignore[arg-type]
+
+
+def provenance(view: View) -> str:
+    """Predicted, and from which kinds of numbers."""
+    found = view.result["provenance"]["sources"]
+    sources = ", ".join(view.say(f"source_{source}", n=found[source]) for source in found)
+    return view.say("provenance", sources=sources)

@@ -1,0 +1,120 @@
+"""What each optimisation gains: drawn after all else, since it asks the model some fifty times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app_pages.parts import answers, formats, sidebar
+from app_pages.parts.charts import Chart, bars
+from app_pages.parts.lab.view import View
+from app_pages.parts.page import quiet, section, show
+from app_pages.parts.state import Question
+from app_pages.parts.texts import speaker
+from app_pages.parts.texts.fields import LABELS
+
+#: Advice that is rounded away is none; and no more than a reader takes in.
+WORTH_TRYING, MOST_ADVICE = 1.005, 5
+
+
+@st.fragment
+def gains(view: View) -> None:
+    """The waterfall, what to try, and the table of every switch alone."""
+    say = view.say
+    section(say("gains"), say("gains_note"))
+    bar = st.empty()
+    # Each telling of progress is a place where the reader's next change stops this.
+    found = answers.gains(view.question, lambda share: _progress(bar, share, say("gains_wait")))
+    bar.empty()
+    show(waterfall(view, found))
+    _advice(view, found)
+    with st.expander(say("gains_table")):
+        _table(view, found)
+
+
+def _progress(bar: Any, share: float, text: str) -> None:
+    bar.progress(share, text)
+
+
+def switch_label(view: View, switch: str, value: str) -> str:
+    """A switch as its widget has it, with the value meant where it is no plain on."""
+    label = speaker(LABELS, view.language)(f"optimizations.{switch}")
+    return label if value == "true" else f"{label}: {value}"
+
+
+def waterfall(view: View, found: dict[str, Any]) -> Chart:
+    """The picture of the gains; those that move nothing are left out."""
+    say, fall = view.say, found["waterfall"]
+    order = sorted(found["gains"], key=lambda g: g["state"] == "off")
+    bare = 1e-4 * fall["baseline_us"]
+    shown = [
+        {"label": switch_label(view, g["pass"], g["value"]), "state": g["state"], "waterfall_us": g["waterfall_us"],
+         "note": f"{g['alone_ratio']:.3f}× ({g['low']:.3f}–{g['high']:.3f}), {_verdict(view, g)}"}
+        for g in order if abs(g["waterfall_us"]) > bare
+    ]  # fmt: skip
+    totals = (fall["baseline_us"], fall["scenario_us"], fall["target_us"])
+    words = {key: say(f"gain_{key}") for key in ("none", "here", "all", "step", "change", "now")}
+    alt = say(
+        "gains_alt", **{k: formats.number(us / 1000) for k, us in zip(("none", "here", "all"), totals, strict=True)}
+    )
+    return bars.waterfall("gains", shown, totals, words, alt)
+
+
+def _verdict(view: View, gain: dict[str, Any]) -> str:
+    return view.say("verdict_" + gain["verdict"].replace(" ", "_"))
+
+
+def _advice(view: View, found: dict[str, Any]) -> None:
+    say = view.say
+    st.markdown(f"**{say('try')}**")
+    worth = [item for item in found["advice"] if item["ratio"] >= WORTH_TRYING][:MOST_ADVICE]
+    if not worth:
+        quiet(say("try_nothing"))
+    for n, item in enumerate(worth):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{formats.ratio(item['ratio'])}**", width=70)
+            st.markdown(_in_words(view, item["settings"]), width="stretch")
+            st.button(say("try_do"), key=f"try:{n}", on_click=_apply, args=(view.question, tuple(item["settings"])))
+
+
+def _in_words(view: View, settings: list[str]) -> str:
+    pairs = [pair.removeprefix("optimizations.").partition("=") for pair in settings]
+    label = speaker(LABELS, view.language)
+    words = []
+    for (field, _, value), pair in zip(pairs, settings, strict=True):
+        name = label(pair.partition("=")[0]) if pair.partition("=")[0] in LABELS else field
+        words.append(name if value == "true" else f"{name}: {say_off(view, value)}")
+    return ", ".join(words)
+
+
+def say_off(view: View, value: str) -> str:
+    return view.say("state_off") if value == "false" else value
+
+
+def _apply(question: Question, settings: tuple[str, ...]) -> None:
+    pairs = {key: value for key, _, value in (pair.partition("=") for pair in settings)}
+    sidebar.ask(Question(question.scenario, tuple(sorted({**dict(question.sets), **pairs}.items()))))
+
+
+def _table(view: View, found: dict[str, Any]) -> None:
+    say, all_gains = view.say, found["gains"]
+    applies = [g["verdict"] != "not applicable" for g in all_gains]
+    columns = {
+        say("col_switch"): [switch_label(view, g["pass"], g["value"]) for g in all_gains],
+        say("col_now"): [say(f"state_{g['state']}") for g in all_gains],
+        say("col_alone"): [g["alone_ratio"] if ok else None for g, ok in zip(all_gains, applies, strict=True)],
+        say("col_low"): [g["low"] if ok else None for g, ok in zip(all_gains, applies, strict=True)],
+        say("col_high"): [g["high"] if ok else None for g, ok in zip(all_gains, applies, strict=True)],
+        say("col_verdict"): [_verdict(view, g) for g in all_gains],
+        say("col_change"): [-g["waterfall_us"] / 1000 for g in all_gains],
+        say("col_why"): [g["reason"] for g in all_gains],
+    }
+    number = st.column_config.NumberColumn
+    st.dataframe(
+        columns, hide_index=True, alt=say("gains_table"),
+        column_config={
+            **{say(key): number(format="%.3f×") for key in ("col_alone", "col_low", "col_high")},
+            say("col_change"): number(format="%+.3f"),
+        },
+    )  # fmt: skip

@@ -1,0 +1,134 @@
+"""The top of the lab: what is asked, the numbers of a request and their change from the baseline, the bottleneck."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from app_pages.parts import formats, sidebar, state
+from app_pages.parts.controls import CONTROLS
+from app_pages.parts.lab.view import BASELINE, View
+from app_pages.parts.page import Figure, figures, quiet, sentence
+from app_pages.parts.state import Question
+from app_pages.parts.texts import Say
+from app_pages.parts.verdict import verdict
+from scenarios.errors import ScenarioError
+
+#: A change smaller than this share is none.
+SAME = 5e-4
+#: Key of what is wrong with no field that has a widget.
+ELSEWHERE = ""
+
+
+def by_field(error: ScenarioError) -> dict[str, str]:
+    """What is wrong, by the field that it is said of; all else under ELSEWHERE."""
+    found: dict[str, str] = {}
+    for message in error.messages:
+        named = [c.field for c in CONTROLS if f" {c.field}: " in f" {message}"]
+        field = max(named, key=len, default=ELSEWHERE)
+        what = message.rpartition(f"{field}: ")[2] if field else message
+        found[field] = f"{found[field]}; {what}" if field in found else what
+    return found
+
+
+def refusal(refused: Mapping[str, str], say: Say) -> None:
+    """In place of the numbers: why there are none, and the way back."""
+    st.subheader(say("refused"), anchor=False)
+    for field, what in refused.items():
+        st.error(f"`{field}` {what}" if field else what)
+    quiet(say("refused_note"))
+    good = st.session_state.get("kept:good")
+    if good is not None:
+        st.button(say("undo"), icon=":material/undo:", on_click=sidebar.ask, args=(good,))
+
+
+def title(view: View) -> None:
+    """The scenario's name, what it is, and what can be done with it."""
+    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    result, say = view.result, view.say
+    with left:
+        st.header(result["scenario"]["name"], anchor=False)
+        batch = result["batch"]
+        quiet(
+            say(
+                "subject",
+                model=result["scenario"]["model"],
+                hardware=result["hardware"],
+                phase=say(f"phase_{batch['phase']}"),
+                requests=formats.whole(batch["requests"]),
+                tokens=formats.whole(batch["tokens"]),
+                graph=result["graph"],
+            )
+        )
+    with right, st.container(horizontal=True, horizontal_alignment="right"):
+        if view.question.sets:
+            st.button(
+                say("reset"), icon=":material/restart_alt:", type="tertiary",
+                on_click=sidebar.ask, args=(Question(view.question.scenario),),
+            )  # fmt: skip
+        if view.baseline is not None:
+            st.button(say("unpin"), icon=":material/keep_off:", type="tertiary", on_click=_pin, args=(None,))
+        st.button(
+            say("pin"), icon=":material/keep:", key="pin", on_click=_pin, args=(view.question.packed(),),
+            disabled=st.query_params.get(BASELINE) == view.question.packed(),
+        )  # fmt: skip
+
+
+def _pin(packed: str | None) -> None:
+    state.write({BASELINE: packed})
+
+
+def numbers(view: View) -> None:
+    """TPOT, TTFT, tokens a second and memory, each with its interval and its change from the baseline."""
+    say, metrics, memory = view.say, view.result["metrics"], view.result["memory"]
+    shown = [
+        _figure(view, "tpot_ms", say("tpot"), "ms", smaller=True),
+        _figure(view, "ttft_ms", say("ttft"), "ms", smaller=True),
+        _figure(view, "output_throughput", say("throughput"), say("tokens_s"), smaller=False),
+    ]
+    total = metrics["peak_memory_bytes"]["value"]
+    before = view.baseline.result["metrics"]["peak_memory_bytes"]["value"] if view.baseline else None
+    delta, good = _delta(say, total, before, smaller=True)
+    shown.append(
+        Figure(
+            say("memory"), f"{total / formats.GIB:,.1f}", "GiB",
+            say("of_usable", usable=formats.size(memory["usable_bytes"])), delta, good,
+        )
+    )  # fmt: skip
+    figures(shown)
+    if view.baseline is not None:
+        quiet(say("pinned", name=view.baseline.result["scenario"]["name"]) + _settings_of(view.baseline))
+
+
+def _settings_of(baseline: object) -> str:
+    return ""
+
+
+def _figure(view: View, key: str, label: str, unit: str, *, smaller: bool) -> Figure:
+    metric = view.result["metrics"][key]
+    before = view.baseline.result["metrics"][key]["value"] if view.baseline else None
+    delta, good = _delta(view.say, metric["value"], before, smaller=smaller)
+    ends = ""
+    if metric["low"] != metric["high"]:
+        ends = view.say(
+            "interval", ends=formats.interval(formats.number(metric["low"]), formats.number(metric["high"]))
+        )
+    return Figure(label, formats.number(metric["value"]), unit, ends, delta, good)
+
+
+def _delta(say: Say, value: float, before: float | None, *, smaller: bool) -> tuple[str, bool | None]:
+    """The change in words, and whether it is good; smaller: whether less is better."""
+    if before is None:
+        return "", None
+    if not before or abs(value / before - 1) < SAME:
+        return say("same"), None
+    change = value / before - 1
+    arrow = "↑" if change > 0 else "↓"
+    factor = before / value if smaller else value / before
+    return f"{arrow} {formats.percent(change, signed=True)} · {formats.ratio(factor)}", (change < 0) == smaller
+
+
+def bottleneck(view: View) -> None:
+    """The bottleneck in one sentence."""
+    sentence(*verdict(view.result, view.language))

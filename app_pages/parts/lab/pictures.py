@@ -1,0 +1,180 @@
+"""The pictures of the lab that follow from the step alone: timeline, composition, memory, roofline, kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app_pages.parts import formats, rows
+from app_pages.parts.charts import Chart, bars
+from app_pages.parts.charts import roofline as roofs
+from app_pages.parts.charts.timeline import timeline
+from app_pages.parts.lab.view import View
+from app_pages.parts.page import quiet, section, show
+from app_pages.parts.palette import CLASSES, class_of
+from sim.answer import kernel_args
+
+MEMORY = ("weights", "kv_cache", "activations", "graph_pool", "hccl_buffers", "runtime")
+MEMORY_COLOURS = ("#0072b2", "#cc79a7", "#56b4e9", "#7b6bb0", "#b59b00", "#8a939e")
+FREE = "#d9dde1"
+ENGINES = ("python_thread", "launch_thread", "cube", "vector", "hbm", "ai_cpu")
+#: The layer that is shown at first: neither the first nor the last, which are not like the others.
+FIRST_LAYER = 1
+
+
+def timelines(view: View) -> list[Chart]:
+    """The whole step, and below it one layer kernel by kernel; the charts that were drawn."""
+    say, it = view.say, view.answer.prediction.timeline
+    section(say("timeline"), say("timeline_note"))
+    layers = rows.layers_of(it)
+    args = kernel_args(view.answer.prediction)
+    slot = st.container()
+    layer = layers[min(FIRST_LAYER, len(layers) - 1)] if layers else None
+    if len(layers) > 1:
+        if st.session_state.get("lab:layer") not in layers:
+            st.session_state["lab:layer"] = layer
+        layer = st.select_slider(say("layer_note"), layers, key="lab:layer")
+    drawn = [_whole(view, layer, args)]
+    with slot:
+        show(drawn[0])
+    if layer is not None:
+        drawn.append(_layer(view, layer, args))
+        show(drawn[1])
+    return drawn
+
+
+def _whole(view: View, layer: int | None, args: rows.Args) -> Chart:
+    it, step = view.answer.prediction.timeline, view.result["step"]
+    total = step["total_us"]
+    shaded = None
+    if layer is not None:
+        start, end = rows.layer_window(it, layer)
+        shaded = (start / 1000, end / 1000)
+    lanes = rows.lanes_of(it.spans)
+    alt = view.say(
+        "timeline_alt", ms=formats.number(total / 1000), lanes=len(lanes), kernels=view.result["kernel_count"],
+        computing=formats.percent(step["computing_us"] / total),
+        comm=formats.percent(step["communication_not_overlapped_us"] / total),
+        free=formats.percent(step["free_us"] / total),
+    )  # fmt: skip
+    return timeline(
+        "timeline", rows.whole(it, args), lanes, view.classes, view.hovers, alt, span_us=(0.0, total), shaded_us=shaded
+    )
+
+
+def _layer(view: View, layer: int, args: rows.Args) -> Chart:
+    it = view.answer.prediction.timeline
+    start, end = rows.layer_window(it, layer)
+    found = rows.window(it, start, end, args)
+    alt = view.say("layer_alt", layer=layer, us=formats.number((end - start) / 1000))
+    return timeline(
+        "layer", found, rows.lanes_of(it.spans), view.classes, view.hovers, alt,
+        span_us=(start / 1000, end / 1000), legend=False,
+    )  # fmt: skip
+
+
+def composition(view: View) -> list[Chart]:
+    """Computing, communication and free time of the step."""
+    say, step = view.say, view.result["step"]
+    section(say("composition"))
+    wait = min(step["communication_wait_us"], step["communication_not_overlapped_us"])
+    found = (
+        ("computing", step["computing_us"] - step["overlapped_us"], CLASSES["matmul"]),
+        ("hidden", step["overlapped_us"], CLASSES["norm"]),
+        ("communication", step["communication_not_overlapped_us"] - wait, CLASSES["communication"]),
+        ("wait", wait, CLASSES["wait"]),
+        ("free", step["free_us"], FREE),
+    )
+    total = step["total_us"]
+    parts = [
+        {"part": f"{say(f'part_{name}')} {formats.ms(us)}", "value": us / 1000, "colour": colour,
+         "shown": f"{formats.ms(us)}, {formats.percent(us / total)}"}
+        for name, us, colour in found if us > 0
+    ]  # fmt: skip
+    alt = say("composition_alt", ms=formats.number(total / 1000), parts=", ".join(p["part"] for p in parts))
+    chart = bars.stacked("composition", parts, "ms", alt)
+    show(chart)
+    busy = view.result["busy"]
+    quiet(f"{say('busy')}: " + " · ".join(f"{say(f'busy_{e}')} {formats.percent(busy[e])}" for e in ENGINES if busy[e]))
+    return [chart]
+
+
+def memory(view: View) -> list[Chart]:
+    """What the step holds of the memory, part by part, against what it may use."""
+    say, held, capacity = view.say, view.result["memory"], view.result["capacity"]
+    section(say("memory_bar"))
+    found: list[dict[str, Any]] = [
+        {"part": f"{say(f'mem_{name}')} {formats.size(held[f'{name}_bytes'])}", "colour": colour,
+         "value": held[f"{name}_bytes"] / formats.GIB, "shown": formats.size(held[f"{name}_bytes"])}
+        for name, colour in zip(MEMORY, MEMORY_COLOURS, strict=True) if held[f"{name}_bytes"]
+    ]  # fmt: skip
+    free = max(0, held["capacity_bytes"] - held["total_bytes"])
+    parts = ", ".join(p["part"] for p in found)
+    found.append({"part": f"{say('mem_free')} {formats.size(free)}", "value": free / formats.GIB, "colour": FREE,
+                  "shown": formats.size(free)})  # fmt: skip
+    usable = say("memory_limit", usable=formats.size(held["usable_bytes"]))
+    alt = say("memory_alt", total=formats.size(held["total_bytes"]), parts=parts, free=formats.size(free))
+    chart = bars.stacked("memory", found, "GiB", alt, (held["usable_bytes"] / formats.GIB, usable))
+    show(chart)
+    quiet(
+        say(
+            "memory_note",
+            tokens=formats.whole(capacity["kv_tokens"]),
+            requests=formats.whole(capacity["max_concurrent_requests"]),
+        )
+    )
+    return [chart]
+
+
+def roofline(view: View) -> list[Chart]:
+    """Each kind of kernel under what memory and cores allow."""
+    say, roof, kernels = view.say, view.result["roofs"], view.result["kernels"]
+    section(say("roofline"), say("roofline_note"))
+    points = [
+        {"name": row["op_type"], "kind": class_of(row["kind"]), "count": row["count"], "us": row["total_us"],
+         "share": row["share"], "intensity": row["flops"] / row["hbm_bytes"], "tflops": row["tflops"],
+         "roofline": row["roofline_share"]}
+        for row in kernels if row["flops"] and row["hbm_bytes"] and row["tflops"]
+    ]  # fmt: skip
+    words = {key: say(f"roof_{key}") for key in ("intensity", "rate", "name", "count", "time", "share", "roofline")}
+    rate = f"{roof['hbm_peak_gbps'] / 1000:.2f}{formats.THIN}TB/s"
+    words["peak"] = say("roof_peak", hbm=rate, cube=f"{roof['cube_tflops']:.0f}{formats.THIN}TFLOPS")
+    words["sustained"] = say("roof_sustained", hbm=f"{roof['hbm_sustained_gbps'] / 1000:.2f}{formats.THIN}TB/s")
+    top = max(points, key=lambda p: p["us"], default=None)
+    if top is None:
+        return []
+    alt = say(
+        "roofline_alt", count=len(points), top=top["name"], share=formats.percent(top["share"]),
+        roofline=formats.percent(top["roofline"]),
+    )  # fmt: skip
+    chart = roofs.roofline("roofline", points, roof, view.classes, words, alt)
+    show(chart)
+    return [chart]
+
+
+def kernels(view: View) -> None:
+    """The table behind the pictures."""
+    say = view.say
+    with st.expander(say("kernels")):
+        found = view.result["kernels"]
+        columns = {
+            say("kernel_type"): [row["op_type"] for row in found],
+            say("kernel_count"): [row["count"] for row in found],
+            say("kernel_total"): [row["total_us"] for row in found],
+            say("kernel_each"): [row["total_us"] / row["count"] for row in found],
+            say("kernel_share"): [100 * row["share"] for row in found],
+            say("kernel_bound"): [row["bound"] for row in found],
+            say("kernel_rate"): [row["gbps"] for row in found],
+            say("kernel_tflops"): [row["tflops"] for row in found],
+            say("kernel_roofline"): [100 * row["roofline_share"] for row in found],
+        }
+        number = st.column_config.NumberColumn
+        st.dataframe(
+            columns, hide_index=True, alt=say("kernels"),
+            column_config={
+                say("kernel_total"): number(format="%.1f"), say("kernel_each"): number(format="%.2f"),
+                say("kernel_share"): number(format="%.1f %%"), say("kernel_rate"): number(format="%.0f"),
+                say("kernel_tflops"): number(format="%.1f"), say("kernel_roofline"): number(format="%.0f %%"),
+            },
+        )  # fmt: skip

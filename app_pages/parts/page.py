@@ -1,0 +1,85 @@
+"""The small pieces that pages are made of: a chart with its words, a title with its note, numbers in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import pyarrow as pa
+import streamlit as st
+
+from app_pages.parts.charts import Chart, Row
+
+STYLE = """<style>
+.wi-row{display:grid;grid-template-columns:repeat(auto-fit,minmax(11.5rem,1fr));gap:.25rem 2rem;margin:.25rem 0 .5rem}
+.wi-cell{padding:.1rem 0 .1rem .9rem;border-left:2px solid color-mix(in srgb,currentColor 14%,transparent)}
+.wi-cell.lead{border-left-color:#0f8f80}
+.wi-label{font-size:.82rem;opacity:.66;letter-spacing:.01em}
+.wi-value{font-size:1.85rem;font-weight:600;line-height:1.25;font-variant-numeric:tabular-nums;white-space:nowrap}
+.wi-value small{font-size:1rem;font-weight:400;opacity:.7;margin-left:.25rem}
+.wi-sub{font-size:.82rem;opacity:.66;font-variant-numeric:tabular-nums;white-space:nowrap}
+.wi-delta{font-size:.86rem;font-variant-numeric:tabular-nums;min-height:1.3em;white-space:nowrap}
+.wi-good{color:#0b8a66}.wi-bad{color:#c9570a}.wi-same{opacity:.6}
+.wi-say{font-size:1.05rem;line-height:1.5;max-width:72rem;margin:.35rem 0 .2rem}
+.wi-say b{font-weight:600}
+.wi-quiet{font-size:.86rem;opacity:.68;line-height:1.5}
+.wi-quiet code{font-size:.82rem}
+</style>"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a row. low_high: its interval, or nothing. delta: its change, and whether that is good (None: it is
+    neither)."""
+
+    label: str
+    value: str
+    unit: str
+    low_high: str = ""
+    delta: str = ""
+    good: bool | None = None
+
+
+def figures(shown: Sequence[Figure]) -> None:
+    """Numbers beside each other, the first one leading."""
+    st.html(STYLE + f'<div class="wi-row">{"".join(_cell(figure, not n) for n, figure in enumerate(shown))}</div>')
+
+
+def _cell(figure: Figure, lead: bool) -> str:
+    tone = {True: "wi-good", False: "wi-bad", None: "wi-same"}[figure.good]
+    return (
+        f'<div class="wi-cell{" lead" if lead else ""}" role="group" aria-label="{escape(figure.label)}">'
+        f'<div class="wi-label">{escape(figure.label)}</div>'
+        f'<div class="wi-value">{escape(figure.value)}<small>{escape(figure.unit)}</small></div>'
+        f'<div class="wi-sub">{escape(figure.low_high) or "&nbsp;"}</div>'
+        f'<div class="wi-delta {tone}">{escape(figure.delta) or "&nbsp;"}</div></div>'
+    )
+
+
+def sentence(lead: str, rest: str) -> None:
+    """A sentence that is read before all else: its first words carry it."""
+    st.html(f'{STYLE}<div class="wi-say"><b>{escape(lead)}</b> {escape(rest)}</div>')
+
+
+def quiet(text: str) -> None:
+    """What is true of all that is shown, in small type."""
+    st.html(f'{STYLE}<div class="wi-quiet">{escape(text)}</div>')
+
+
+def section(title: str, note: str = "") -> None:
+    """The title of a part of the page, and one line about it."""
+    st.subheader(title, anchor=False)
+    if note:
+        quiet(note)
+
+
+def show(chart: Chart) -> None:
+    """Draw a chart. Its key keeps the reader's zoom when only its data change."""
+    st.vega_lite_chart(_frame(chart.rows), chart.spec, width="stretch", key=f"chart:{chart.name}", alt=chart.alt)
+
+
+def _frame(rows: Iterable[Row]) -> pa.Table:
+    """Rows as columns, which travel to the browser in binary form."""
+    made = list(rows)
+    return pa.table({key: [row[key] for row in made] for key in (made[0] if made else {})})

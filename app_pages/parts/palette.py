@@ -1,0 +1,73 @@
+"""Colours of the lab: one for each class of work, the same in every chart, scenario and theme.
+
+Okabe and Ito's set, which readers with any of the common colour blindnesses tell apart, on white and on near-black.
+"""
+
+from __future__ import annotations
+
+from scenarios.catalogue import CATALOGUE
+
+#: What draws the eye: the scenario as it stands, the selected, the gain.
+ACCENT = "#0f766e"
+GOOD, BAD, NEUTRAL = "#009e73", "#d55e00", "#8a939e"
+
+#: Classes of work in the order of legends, each with its colour.
+CLASSES = {
+    "matmul": "#0072b2",
+    "attention": "#d55e00",
+    "norm": "#009e73",
+    "vector": "#56b4e9",
+    "cache": "#cc79a7",
+    "experts": "#e69f00",
+    "communication": "#b59b00",
+    "wait": "#b9bec6",
+    "graph": "#7b6bb0",
+    "host": "#6b7784",
+    "launch": "#a3adb8",
+    "ai_cpu": "#4d4d4d",
+}
+
+#: The class of a kernel kind whose unit does not tell it.
+_BY_KIND = {
+    "attention": "attention",
+    "softmax": "attention",
+    "rms_norm": "norm",
+    "add_rms_norm": "norm",
+    "add_rms_norm_dynamic_quant": "norm",
+    "reduce_mean": "norm",
+    "pow": "norm",
+    "rsqrt": "norm",
+    "kv_cache_write": "cache",
+    "qkv_norm_rope_cache": "cache",
+    "kv_norm_rope_cache": "cache",
+    "cache_read": "cache",
+    "block_gather": "cache",
+    "moe_gating_top_k": "experts",
+    "moe_init_routing": "experts",
+    "moe_re_routing": "experts",
+    "moe_finalize_routing": "experts",
+    "moe_dispatch": "experts",
+    "moe_combine": "experts",
+    "prefetch": "cache",
+    "graph_parameters": "graph",
+}
+_BY_UNIT = {"cube": "matmul", "mix": "matmul", "vector": "vector", "link": "communication", "ai_cpu": "ai_cpu",
+            "copy": "cache"}  # fmt: skip
+#: Spans that are no kernels, by their kind.
+_SPANS = {"wait": "wait", "transfer": "communication", "replay": "graph", "update": "graph", "synchronize": "wait",
+          "host": "host"}  # fmt: skip
+
+
+def class_of(kind: str, process: str = "") -> str:
+    """The class of a span or kernel of `kind` on a lane of `process`."""
+    if process in ("Python", "CANN") and kind not in ("synchronize", "replay", "update"):
+        return "host" if process == "Python" else "launch"
+    if kind in _SPANS:
+        return _SPANS[kind]
+    if kind in _BY_KIND:
+        return _BY_KIND[kind]
+    if process == "AI CPU":
+        return "ai_cpu"
+    if process == "Communication":
+        return "communication"
+    return _BY_UNIT[CATALOGUE[kind].unit] if kind in CATALOGUE else "vector"

