@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import streamlit as st
 
 from app_pages.parts import state
-from app_pages.parts.texts import LANGUAGES, speaker
+from app_pages.parts.texts import LANGUAGES, learn, speaker
 from app_pages.parts.texts.common import TEXTS
 
 #: The pages in the order of the menu: file, and its icon. Titles are in the texts, under the page's name.
 PAGES = {"lab": ":material/tune:"}
+#: The lessons: one for each claim that the lab teaches.
+LESSONS = {
+    "bottleneck": ":material/troubleshoot:",
+    "fusion": ":material/merge:",
+    "attention": ":material/grid_on:",
+    "graph": ":material/replay:",
+    "kv": ":material/view_module:",
+    "tensor_parallel": ":material/call_split:",
+    "overlap": ":material/layers:",
+    "parallelism": ":material/account_tree:",
+    "experiment": ":material/science:",
+}
 
 
 def _choose_language() -> None:
@@ -24,7 +38,13 @@ def main() -> None:
         st.Page(f"app_pages/{name}.py", title=say(name), icon=icon, default=name == "lab", help=say(f"{name}_help"))
         for name, icon in PAGES.items()
     ]
-    chosen = st.navigation(pages, position="top")
+    titles = {name: speaker(import_module(f"app_pages.parts.texts.learn_{name}").TEXTS, language) for name in LESSONS}
+    lessons = [
+        st.Page(f"app_pages/learn/{name}.py", title=titles[name]("title"), icon=icon, url_path=f"learn_{name}",
+                help=titles[name]("question"))
+        for name, icon in LESSONS.items()
+    ]  # fmt: skip
+    chosen = st.navigation({"": pages, speaker(learn.TEXTS, language)("section"): lessons}, position="top")
     with st.sidebar:
         st.session_state["lang"] = language
         st.segmented_control(

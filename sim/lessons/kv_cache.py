@@ -38,7 +38,8 @@ class Traffic:
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The cache at one moment. cells: of each block (or of each piece of a row, as large as a block) the requests that
-    hold it and how full it is, as (owner or -1, holders, share filled). running, waiting: requests."""
+    hold it and how full it is, as (owner or -1, holders, share filled), `row_cells` to a row. running, waiting:
+    requests."""
 
     cells: tuple[tuple[int, int, float], ...]
     running: int
@@ -46,6 +47,7 @@ class Frame:
     used_tokens: int
     reserved_tokens: int
     finished: int
+    row_cells: int
 
 
 def play(
@@ -141,7 +143,8 @@ class _Stream:
         cells = self._paged_cells() if self.is_paged else self._row_cells()
         reserved = sum(1 for owner, _, _ in cells if owner >= 0) * self.block
         waiting = min(len(self.waiting), MOST_WAITING)
-        return Frame(tuple(cells), len(self.running), waiting, used, reserved, self.finished)
+        row = 16 if self.is_paged else self.row_tokens // self.block
+        return Frame(tuple(cells), len(self.running), waiting, used, reserved, self.finished, row)
 
     def _paged_cells(self) -> list[tuple[int, int, float]]:
         cells = [(-1, 0, 0.0)] * self.paged.blocks

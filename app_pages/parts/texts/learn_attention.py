@@ -27,6 +27,9 @@ TEXTS: Table = {
         "Bars on a logarithmic axis: the whole scores of one head {whole}, one tile {tile}, against UB {ub} and L1 {l1}.",
         "对数坐标：一个头的完整分数 {whole}，一个分块 {tile}，对照 UB {ub} 与 L1 {l1}。",
     ),
+    "relative": ("relative to several kernels", "相对多个 kernel"),
+    "needed": ("needed", "需要"),
+    "there": ("on chip", "片上"),
     "whole_scores": ("scores of one head, whole", "一个头的完整分数"),
     "one_tile": ("one tile with its keys and values", "一个分块及其 K、V"),
     "ub": ("UB of a vector core", "vector 核的 UB"),
@@ -36,7 +39,10 @@ TEXTS: Table = {
         "This tile does not fit the UB: a smaller one is needed, or half of it waits in L1.",
         "这个分块装不进 UB：需要更小的分块，或让一半留在 L1。",
     ),
-    "online_chart": ("Tile by tile: running maximum, and the error if one stopped there", "逐块：滑动最大值，以及若在此停止的误差"),
+    "online_chart": (
+        "Tile by tile: running maximum, and the error if one stopped there",
+        "逐块：滑动最大值，以及若在此停止的误差",
+    ),
     "online_alt": (
         "Line over {tiles} tiles: the running maximum rises to {maximum}; the error falls to {error} with the last tile.",
         "共 {tiles} 块：滑动最大值升至 {maximum}；误差到最后一块降为 {error}。",

@@ -14,21 +14,21 @@ TEXTS: Table = {
     "input": ("Context, tokens", "上下文（token）"),
     "step1": ("1  Fix the setting", "1  固定设置"),
     "step1_text": (
-        "{model} on {hardware}, {batch} requests, {input} tokens each, bf16 weights, greedy; every optimisation off.",
-        "{model} 于 {hardware}，{batch} 个请求，各 {input} token，bf16 权重，贪心采样；所有优化关闭。",
+        "{model} on {hardware}, batch {batch}, {input} tokens each, bf16 weights, greedy; every optimisation off.",
+        "{model} 于 {hardware}，batch {batch}，各 {input} token，bf16 权重，贪心采样；所有优化关闭。",
     ),
     "step2": ("2  Warm up", "2  预热"),
     "step2_text": (
-        "A prediction is always warm. On a device the first runs do not count: `whatif experiment` shows how long they drift.",
-        "预测总是热的。在设备上最初几次不计：`whatif experiment` 会显示漂移多久。",
+        "A prediction is always warm. On a device the first runs do not count: whatif experiment shows how long they drift.",
+        "预测总是热的。在设备上最初几次不计：whatif experiment 会显示漂移多久。",
     ),
     "step3": ("3  Find the bottleneck", "3  定位瓶颈"),
     "step4": ("4  Change one factor at a time", "4  一次只改一个因素"),
     "step5": ("5  Check the output", "5  检查输出"),
     "step5_text": (
         "A prediction has no output. The fusion and tensor-parallel lessons compute the rounding for real, and "
-        "`whatif experiment --backend cpu` compares tokens and logits.",
-        "预测没有输出。融合与张量并行两课真实计算了舍入；`whatif experiment --backend cpu` 会比较 token 与 logits。",
+        "whatif experiment --backend cpu compares tokens and logits.",
+        "预测没有输出。融合与张量并行两课真实计算了舍入；whatif experiment --backend cpu 会比较 token 与 logits。",
     ),
     "step6": ("6  Compare, together too", "6  比较，也比较组合"),
     "step6_text": (
@@ -36,7 +36,10 @@ TEXTS: Table = {
         "单项相乘应为 {product}；一起打开得到 {together}。{why}",
     ),
     "less": ("Some of them save the same time.", "其中一些节省的是同一段时间。"),
-    "more": ("They help each other: one removes what hid the other's gain.", "它们互相促进：一个消除了掩盖另一个收益的因素。"),
+    "more": (
+        "They help each other: one removes what hid the other's gain.",
+        "它们互相促进：一个消除了掩盖另一个收益的因素。",
+    ),
     "same": ("They act on different parts of the step.", "它们作用于单步的不同部分。"),
     "step7": ("7  Cold start and other shapes", "7  冷启动与其他 shape"),
     "step7_text": (
@@ -70,7 +73,7 @@ TEXTS: Table = {
     "question": ("How do I know that it was this change, and not another?", "怎么知道是这一项改动带来的，而不是别的？"),
     "try": (
         "Choose RMSNorm fusion and graph mode: each alone saves launches, together they save them once.\n"
-        "Run it for real: `whatif experiment tiny_llama_cpu --backend cpu`.",
-        "选择 RMSNorm 融合与图模式：单独都节省下发，一起只能省一次。\n真实运行：`whatif experiment tiny_llama_cpu --backend cpu`。",
+        "Run it for real: whatif experiment tiny_llama_cpu --backend cpu",
+        "选择 RMSNorm 融合与图模式：单独都节省下发，一起只能省一次。\n真实运行：whatif experiment tiny_llama_cpu --backend cpu",
     ),
 }

@@ -29,7 +29,10 @@ TEXTS: Table = {
     ),
     "read": ("read", "读"),
     "write": ("write", "写"),
-    "lanes_chart": ("Inside the kernels: one core's load, compute and store lanes", "kernel 内部：一个核的搬入、计算、搬出"),
+    "lanes_chart": (
+        "Inside the kernels: one core's load, compute and store lanes",
+        "kernel 内部：一个核的搬入、计算、搬出",
+    ),
     "lanes_alt": (
         "Timeline of one core: lanes MTE2 (load), vector and MTE3 (store), tile by tile, for {form}.",
         "一个核的时间线：{form} 的 MTE2（搬入）、vector、MTE3（搬出），逐块。",

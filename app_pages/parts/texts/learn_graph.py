@@ -36,17 +36,16 @@ TEXTS: Table = {
     "graph_step": ("Graph step", "图模式单步"),
     "gain": ("Gain", "收益"),
     "idle": ("Device idle, eager", "设备空闲（eager）"),
-    "cold": ("First run", "首次运行"),
     "answer_gain": (
-        "At {batch} requests the host needs {host} for {launches} calls and the kernels {kernels}: the graph makes the step "
+        "Batch {batch}: the host needs {host} for {launches} calls and the kernels {kernels}: the graph makes the step "
         "{ratio} faster. Capture and compilation take {cold}, paid back after {steps} steps.",
-        "{batch} 个请求时，Host 下发 {launches} 次需 {host}，kernel 需 {kernels}：图模式使单步快 {ratio}。"
+        "batch {batch}：Host 下发 {launches} 次需 {host}，kernel 需 {kernels}：图模式使单步快 {ratio}。"
         "捕获与编译耗时 {cold}，{steps} 步后收回。",
     ),
     "answer_none": (
-        "At {batch} requests the kernels take {kernels}, longer than the host's {host}: there is hardly anything left for a "
+        "Batch {batch}: the kernels take {kernels}, longer than the host's {host}: there is hardly anything left for a "
         "graph to save ({ratio}).",
-        "{batch} 个请求时 kernel 需 {kernels}，比 Host 的 {host} 更久：图模式几乎无可节省（{ratio}）。",
+        "batch {batch}：kernel 需 {kernels}，比 Host 的 {host} 更久：图模式几乎无可节省（{ratio}）。",
     ),
     "never": ("never", "永不"),
     "question": ("Is my device waiting for its host?", "我的设备是在等 Host 吗？"),

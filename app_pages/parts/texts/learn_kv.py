@@ -33,7 +33,10 @@ TEXTS: Table = {
     "running": ("Running", "运行中"),
     "filled_share": ("Reserved room that holds tokens", "已占空间中有效的部分"),
     "steps": ("Steps", "步数"),
-    "capacity": ("What {hardware} holds of {model}, {tokens} tokens a request", "{hardware} 可容纳的 {model} 请求（每个 {tokens} token）"),
+    "capacity": (
+        "What {hardware} holds of {model}, {tokens} tokens a request",
+        "{hardware} 可容纳的 {model} 请求（每个 {tokens} token）",
+    ),
     "capacity_alt": (
         "Bars: requests at once with a contiguous or paged cache in 16 bits and INT8.",
         "连续或分页、16 位或 INT8 缓存可同时容纳的请求数。",
@@ -44,7 +47,10 @@ TEXTS: Table = {
     "token_bytes": ("Bytes of a token", "每 token 字节"),
     "kv_tokens": ("Tokens that fit", "可容纳 token"),
     "most_requests": ("Requests at once", "同时请求"),
-    "int8": ("INT8, computed for real: error of attention's output by what one scale covers", "INT8 真实计算：按一个 scale 覆盖的范围，Attention 输出误差"),
+    "int8": (
+        "INT8, computed for real: error of attention's output by what one scale covers",
+        "INT8 真实计算：按一个 scale 覆盖的范围，Attention 输出误差",
+    ),
     "int8_alt": (
         "Bars: largest error of attention's output with one scale a channel {channel}, a token {token}, a head {head}.",
         "Attention 输出最大误差：每通道一个 scale {channel}，每 token {token}，每头 {head}。",
@@ -64,7 +70,10 @@ TEXTS: Table = {
         "{bytes} either way, and {int8} in INT8.",
         "{block} token 的块最多同时运行 {paged} 个请求，整行只有 {contiguous} 个；每个 token 都是 {bytes}，INT8 为 {int8}。",
     ),
-    "question": ("Will paging let me serve more requests, and does it make a step faster?", "分页能让我服务更多请求吗？会让单步更快吗？"),
+    "question": (
+        "Will paging let me serve more requests, and does it make a step faster?",
+        "分页能让我服务更多请求吗？会让单步更快吗？",
+    ),
     "try": (
         "Give the requests a common prefix: shared blocks are held once, counted by their holders.\n"
         "Make blocks larger: less of a table, more waste in each last block.",

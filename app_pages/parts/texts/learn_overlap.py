@@ -29,13 +29,16 @@ TEXTS: Table = {
     "case_good": ("{pieces} pieces, {tokens} tokens", "{pieces} 片，{tokens} token"),
     "case_few": ("few tokens: {tokens}", "token 太少：{tokens}"),
     "case_sync": ("host waits after each op", "Host 每个算子后等待"),
-    "case_streams": ("two streams that want the same HBM (decode)", "两条 stream 争用同一 HBM（decode）"),
+    "case_streams": ("two streams, one HBM (decode)", "两条 stream 争 HBM"),
     "answer": (
         "{tokens} tokens on {ranks} cards: {serial} one after the other, {found} in {pieces} pieces, {ideal} if hiding were "
         "perfect; {lost} are lost to start-up and to sharing cores and HBM.",
         "{ranks} 张卡、{tokens} token：依次 {serial}，{pieces} 片 {found}，完全掩盖 {ideal}；启动与争用损失 {lost}。",
     ),
-    "question": ("Will a second stream help here, and how far from perfect is it?", "第二条 stream 在这里有用吗？离理想还差多少？"),
+    "question": (
+        "Will a second stream help here, and how far from perfect is it?",
+        "第二条 stream 在这里有用吗？离理想还差多少？",
+    ),
     "try": (
         "Take fewer tokens: pieces become so small that their start-up outweighs what they hide.\n"
         "Compare with the fused kernel: it hides without a second stream.",

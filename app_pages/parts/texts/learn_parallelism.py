@@ -22,7 +22,7 @@ TEXTS: Table = {
     "splits": ("Splits", "切分对象"),
     "tpot": ("TPOT, ms", "TPOT，ms"),
     "ttft": ("TTFT, ms", "TTFT，ms"),
-    "throughput": ("Output tokens/s, all cards", "输出 token/s（全部卡）"),
+    "throughput": ("Tokens/s, all cards", "token/s（全部卡）"),
     "communication": ("In collectives, ms", "集合通信，ms"),
     "wait": ("Of it waiting, ms", "其中等待，ms"),
     "bubble": ("Bubble", "气泡"),
@@ -30,13 +30,16 @@ TEXTS: Table = {
     "weights": ("weights", "权重"),
     "kv": ("KV cache", "KV"),
     "other": ("other", "其他"),
-    "time_chart": ("Time per output token, and throughput of all cards", "每 token 时间与全部卡的吞吐"),
-    "time_alt": (
-        "Points for {count} ways: time per output token against throughput; {fastest} answers fastest, {most} gives most.",
-        "{count} 种方式：每 token 时间与吞吐；{fastest} 最快，{most} 吞吐最高。",
+    "tpot_alt": (
+        "Bars with intervals: TPOT of {count} ways; {fastest} is the fastest.",
+        "{count} 种方式的 TPOT 及区间；{fastest} 最快。",
     ),
+    "throughput_alt": ("Bars: tokens/s of {count} ways; {most} gives most.", "{count} 种方式的 token/s；{most} 最高。"),
     "memory_chart": ("Memory of one card", "单卡显存"),
-    "memory_alt": ("Bars: weights, KV cache and the rest on one card, against {usable} usable.", "单卡权重、KV 及其余，对照可用 {usable}。"),
+    "memory_alt": (
+        "Bars: weights, KV cache and the rest on one card, against {usable} usable.",
+        "单卡权重、KV 及其余，对照可用 {usable}。",
+    ),
     "refused": ("Not possible here", "此处不可行"),
     "answer": (
         "{requests} requests on {cards} cards of {hardware}: {fastest} has the shortest TPOT ({tpot}), {most} the highest "

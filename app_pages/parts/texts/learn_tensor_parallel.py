@@ -15,7 +15,10 @@ TEXTS: Table = {
     "ranks": ("Ranks", "卡数"),
     "precision": ("Precision", "精度"),
     "k": ("K, summed over", "归约维 K"),
-    "picture": ("The same product on {ranks} ranks, small enough to check by hand", "{ranks} 张卡上的同一个乘积，小到可以手算"),
+    "picture": (
+        "The same product on {ranks} ranks, small enough to check by hand",
+        "{ranks} 张卡上的同一个乘积，小到可以手算",
+    ),
     "picture_alt": (
         "Matrices X, W and the parts of Y; colours say which rank holds them. {how}",
         "矩阵 X、W 与 Y 的各部分；颜色表示所在的卡。{how}",
@@ -29,7 +32,10 @@ TEXTS: Table = {
     "collective": ("Collective", "集合通信"),
     "all_gather": ("all-gather, or none if the next layer takes slices", "all-gather；若下一层直接消费分片则不需要"),
     "all_reduce": ("all-reduce", "all-reduce"),
-    "rounding_chart": ("At real size: error against float64, by number of ranks", "真实规模：相对 float64 的误差随卡数变化"),
+    "rounding_chart": (
+        "At real size: error against float64, by number of ranks",
+        "真实规模：相对 float64 的误差随卡数变化",
+    ),
     "rounding_alt": (
         "Points for 1 to {most} ranks: a column split keeps {columns} whatever the ranks, a row split {rows} at {most}.",
         "1 到 {most} 张卡：列切分始终 {columns}，行切分在 {most} 卡时为 {rows}。",

@@ -1,0 +1,113 @@
+"""Plain bars and lines of the lessons: one row a mark, series told apart by colour and by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app_pages.parts.charts.base import Chart, Row, Spec, axis
+from app_pages.parts.palette import ACCENT
+
+BAR, GAP = 20, 12
+#: What a picture needs beside its marks, pixels: the numbers of its axis, their title, a row of its legend.
+NUMBERS, TITLE, LEGEND = 30, 24, 30
+#: Room behind the longest bar for its number, as a factor of the bar.
+ROOM = 1.18
+
+
+def _colour(colours: Mapping[str, str]) -> Spec:
+    spec: Spec = {
+        "field": "series", "type": "nominal", "sort": None,
+        "scale": {"domain": list(colours), "range": list(colours.values())}, "legend": None,
+    }  # fmt: skip
+    if len(colours) > 1:
+        spec["legend"] = {"orient": "top", "title": None, "direction": "horizontal", "symbolType": "square",
+                          "symbolOpacity": 1, "symbolStrokeWidth": 0, "columns": 0, "offset": 6,
+                          "labelLimit": 300}  # fmt: skip
+    return spec
+
+
+def bars(
+    name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str], *, title: str | None = None,
+    stacked: bool = False, grouped: bool = True, log: bool = False, limit: float | None = None,
+) -> Chart:  # fmt: skip
+    """Horizontal bars. rows: {label, series, value, shown}; labels from top to bottom in their order; `low` and `high`
+    draw an interval. stacked: series of a label behind each other; grouped: below each other; neither: one bar a label,
+    coloured by its series. limit: a line to compare with."""
+    drawn = [{**row, "order": list(colours).index(row["series"])} for row in rows]
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    deep = 1 if stacked or not grouped else max(1, len(colours))
+    x: Spec = {"field": "value", "type": "quantitative", "axis": axis(title, tickCount=5),
+               "scale": _extent(rows, stacked, log), "stack": "zero" if stacked else None}  # fmt: skip
+    y: Spec = {"field": "label", "type": "nominal", "sort": labels,
+               "axis": axis(None, grid=False, labelLimit=240, labelOverlap=False)}  # fmt: skip
+    shift: Spec = {} if deep == 1 else {"yOffset": {"field": "series", "sort": list(colours)}}
+    tip = [{"field": "label", "title": " "}, {"field": "series", "title": " "}, {"field": "shown", "title": " "}]
+    layers: list[Spec] = [
+        {"mark": {"type": "bar", "height": BAR - 5},
+         "encoding": {"x": x, "y": y, **shift, "color": _colour(colours), "tooltip": tip,
+                      "order": {"field": "order", "type": "quantitative"}}}
+    ]  # fmt: skip
+    if rows and "low" in rows[0]:
+        layers.append(
+            {"mark": {"type": "rule", "strokeWidth": 1.5, "color": "#5d6872"},
+             "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, **shift}}
+        )  # fmt: skip
+    if not stacked:
+        end = "high" if rows and "high" in rows[0] else "value"
+        layers.append(
+            {"mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
+             "encoding": {"x": {**x, "field": end}, "y": y, **shift, "text": {"field": "shown"}}}
+        )  # fmt: skip
+    if limit is not None:
+        layers.append(
+            {"data": {"values": [{"at": limit}]},
+             "mark": {"type": "rule", "strokeDash": [4, 3], "color": "#5d6872"},
+             "encoding": {"x": {"field": "at", "type": "quantitative"}}}
+        )  # fmt: skip
+    height = len(labels) * (BAR * deep + GAP) + NUMBERS + (TITLE if title else 0) + (LEGEND if len(colours) > 1 else 0)
+    return Chart(name, drawn, {"layer": layers, "height": height}, alt)
+
+
+def _extent(rows: Sequence[Row], stacked: bool, log: bool) -> Spec:
+    """The axis with room for the number behind the longest bar."""
+    if stacked:
+        return {"zero": True}
+    ends = [row.get("high", row["value"]) for row in rows] or [1.0]
+    if log:
+        return {"type": "log", "nice": False, "domain": [min(ends) / 4, max(ends) * 8]}
+    return {"domain": [0, ROOM * max(ends)], "nice": False}
+
+
+def lines(
+    name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str], *, x_title: str, y_title: str | None,
+    x_log: bool = False, y_log: bool = False, zero: bool = True, now: float | None = None, height: int = 260,
+) -> Chart:  # fmt: skip
+    """Lines over a quantity. rows: {x, series, value, shown}; `low` and `high` draw a band. zero: whether the axis starts
+    there. now: where the reader is."""
+    values = sorted({row["x"] for row in rows})
+    few = x_log and len(values) < 12
+    ticks: dict[str, Any] = {"values": values, "format": ",d"} if few else {"format": "~s"}
+    x: Spec = {"field": "x", "type": "quantitative", "axis": axis(x_title, **ticks),
+               "scale": {"type": "log", "base": 2, "nice": False} if x_log else {"zero": False, "nice": False}}  # fmt: skip
+    y: Spec = {"field": "value", "type": "quantitative", "axis": axis(y_title, tickCount=4 if y_log else 6),
+               "scale": {"type": "log"} if y_log else {"zero": zero}}  # fmt: skip
+    colour = _colour(colours)
+    tip = [{"field": "x", "title": x_title}, {"field": "series", "title": " "}, {"field": "shown", "title": " "}]
+    layers: list[Spec] = []
+    if now is not None:
+        layers.append(
+            {"data": {"values": [{"x": now}]}, "encoding": {"x": x},
+             "mark": {"type": "rule", "color": ACCENT, "strokeWidth": 2, "opacity": 0.5}}
+        )  # fmt: skip
+    if rows and "low" in rows[0]:
+        layers.append(
+            {"mark": {"type": "area", "opacity": 0.14},
+             "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}}
+        )  # fmt: skip
+    layers.append({"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": colour}})
+    layers.append(
+        {"mark": {"type": "point", "filled": True, "size": 46 if len(values) < 40 else 8, "opacity": 1},
+         "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip}}
+    )  # fmt: skip
+    return Chart(name, rows, {"layer": layers, "height": height}, alt)
