@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
-from app_pages.parts import state
+from app_pages.parts import page, state
 from app_pages.parts.texts import LANGUAGES, speaker
 from app_pages.parts.texts.common import TEXTS
 
+#: Drawn here and not fetched: the lab asks nothing of other machines.
+ICON = Path(__file__).parent / "app_pages" / "icon.svg"
 #: The pages in the order of the menu: file, and its icon. Titles are in the texts, under the page's name.
 PAGES = {"lab": ":material/tune:"}
 
@@ -17,7 +21,7 @@ def _choose_language() -> None:
 
 
 def main() -> None:
-    st.set_page_config(page_title="Ascend What-If", page_icon=":material/speed:", layout="wide")
+    st.set_page_config(page_title="Ascend What-If", page_icon=ICON, layout="wide")
     language = state.language()
     say = speaker(TEXTS, language)
     pages = [
@@ -31,6 +35,7 @@ def main() -> None:
             say("language"), list(LANGUAGES), key="lang", required=True, format_func=lambda it: LANGUAGES[it],
             on_change=_choose_language, label_visibility="collapsed", width="stretch",
         )  # fmt: skip
+    page.style()
     chosen.run()
 
 
