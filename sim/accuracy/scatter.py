@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from math import ceil, floor, log10
 
+from sim.accuracy.families import by_family
 from sim.accuracy.score import Scored
 
 SIZE, MARGIN = 640, 64
@@ -21,8 +22,7 @@ COLOURS = {
 
 def scatter_svg(kernels: Sequence[Scored], collectives: Sequence[Scored], steps: Sequence[Scored]) -> str:
     """The picture; the diagonal is a perfect prediction, the dashed lines are 20 % off."""
-    points = [(_family(r.kind), r) for r in kernels]
-    points += [("collectives", r) for r in collectives] + [("whole steps", r) for r in steps]
+    points = by_family(kernels, collectives, steps)
     values = [v for _, r in points for v in (r.measured_us, r.predicted_us)] or [1.0, 10.0]
     low, high = floor(log10(min(values))), max(ceil(log10(max(values))), floor(log10(min(values))) + 1)
 
@@ -71,10 +71,3 @@ def scatter_svg(kernels: Sequence[Scored], collectives: Sequence[Scored], steps:
 
 def _label(us: float) -> str:
     return f"{us:g} us" if us < 1_000 else f"{us / 1000:g} ms" if us < 1e6 else f"{us / 1e6:g} s"
-
-
-def _family(op_type: str) -> str:
-    name = op_type.lower()
-    if "matmul" in name or "gemm" in name:
-        return "matrix products"
-    return "attention" if "attention" in name or "mla" in name else "vector and cache"
