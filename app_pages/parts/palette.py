@@ -29,6 +29,15 @@ CLASSES = {
     "ai_cpu": "#4d4d4d",
 }
 
+#: Families of compared rows, as `sim.accuracy.families` has them.
+FAMILIES = {
+    "matrix products": CLASSES["matmul"],
+    "attention": CLASSES["attention"],
+    "vector and cache": CLASSES["vector"],
+    "collectives": CLASSES["experts"],
+    "whole steps": CLASSES["cache"],
+}
+
 #: The class of a kernel kind whose unit does not tell it.
 _BY_KIND = {
     "attention": "attention",
