@@ -85,17 +85,20 @@ def explain(scenario: ScenarioFile, sets: Sets = None, json: JsonOut = None) -> 
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="A scenario, or a result written with --json.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="A scenario, a result of --json, a trace, or a profile.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one; FILE#2 is the second timeline of a file.")],
     sets: Sets = None,
     json: JsonOut = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw both timelines, one above the other.")
+    ] = None,
 ) -> None:
-    """Lay two scenarios side by side; --set applies to both."""
+    """Lay two steps side by side, predicted or measured; --set applies to scenarios."""
     from sim import outputs
     from sim.report import terminal
     from sim.report.compare import print_compare
 
-    found = outputs.compared(a, b, sets or [], json)
+    found = outputs.compared(a, b, sets or [], json, plot)
     terminal.show(lambda console: print_compare(console, found))
 
 
