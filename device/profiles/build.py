@@ -1,0 +1,82 @@
+"""Rows of a profile gathered part by part, then put in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from device.profiles.files import LIMITS, fail
+from scenarios.profile.table import COLUMN_TYPES, NO_ROW, Events, Int64, Lane
+
+
+class Texts(dict[str, int]):
+    """Each text once, by number; the first is "". Refuses a file whose texts take more than the limit."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__({"": 0})
+        self._path, self._chars = path, 0
+
+    def __missing__(self, text: str) -> int:
+        self._chars += len(text) + 64
+        if self._chars > LIMITS.text_bytes:
+            fail(self._path, f"its names and shapes take more than {LIMITS.text_bytes // 2**20} MiB")
+        number = self[text] = len(self)
+        return number
+
+    def tuple(self) -> tuple[str, ...]:
+        """The texts in order of their numbers."""
+        return tuple(self)
+
+
+class Columns:
+    """Columns of `Events` that grow. Missing columns of a part are 0, `launched_by` is NO_ROW."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._parts: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in COLUMN_TYPES}
+        self.count = 0
+
+    def add(self, **columns: Any) -> None:
+        """Append rows; one of the columns must be `start_ns`."""
+        count = len(columns["start_ns"])
+        self.count += count
+        if self.count > LIMITS.events:
+            fail(self._path, f"holds more than {LIMITS.events:,} events; profile fewer steps")
+        for name, kind in COLUMN_TYPES.items():
+            part = columns.get(name)
+            if part is None:
+                fill = NO_ROW if name == "launched_by" else 0
+                self._parts[name].append(np.broadcast_to(np.asarray(fill, dtype=kind), (count,)))
+            else:
+                self._parts[name].append(np.asarray(part, dtype=kind))
+
+    def take(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The columns as they came, each part freed as it is joined."""
+        joined = {}
+        for name, kind in COLUMN_TYPES.items():
+            joined[name] = np.concatenate([np.empty(0, dtype=kind), *self._parts[name]])
+            self._parts[name] = []
+        return joined
+
+
+def ordered(columns: Mapping[str, np.ndarray[Any, Any]]) -> tuple[Events, Int64]:
+    """The rows in order of start, longer ones first among equals; and where each old row went."""
+    order = np.lexsort((-columns["duration_ns"], columns["start_ns"]))
+    went = np.empty(len(order), dtype=np.int64)
+    went[order] = np.arange(len(order))
+    sorted_columns = {name: column[order] for name, column in columns.items()}
+    launched = sorted_columns["launched_by"]
+    known = launched != NO_ROW
+    launched[known] = went[launched[known]]
+    return Events(**sorted_columns), went
+
+
+class Lanes(dict[Lane, int]):
+    """Each lane once, by number."""
+
+    def __missing__(self, lane: Lane) -> int:
+        number = self[lane] = len(self)
+        return number
