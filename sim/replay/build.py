@@ -21,7 +21,7 @@ from statistics import median_low
 
 from scenarios.timeline import Timeline
 from sim.replay.draft import Draft, Ends
-from sim.replay.graph import Edge, Graph, Task, edges, ordered, renumbered
+from sim.replay.graph import Edge, Graph, Task, callers, edges, ordered, renumbered
 from sim.replay.tasks import RankTasks
 
 #: A delay on a stream that is longer than this, ns, and than three usual gaps, has a cause on another stream.
@@ -48,6 +48,7 @@ def build(timelines: Sequence[Timeline]) -> Graph:
         tuple(draft.starts_ns[n] for n in order),
         {place[n]: parts for n, parts in draft.attached.items()},
         tuple(timelines),
+        callers(tasks),
         tuple(dict.fromkeys(notes)),
         launch_ns,
         gap_ns,
@@ -81,7 +82,9 @@ class _Connect:
             else:
                 # A thread that dequeues is idle until there is something; of its own it needs no time between.
                 queued = draft.edge(before, number, "thread", 0)
-                handed = draft.edge(launcher, number, "launch", self.launch_ns)
+                handed = draft.edge(launcher, number, "launch", None)
+                if draft.free_ns(queued) > draft.free_ns(handed):  # the thread was busy: the call lay in its queue
+                    handed = handed._replace(lag_ns=0)
                 draft.connect(number, [queued, handed])
             before = number
 

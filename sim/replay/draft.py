@@ -39,10 +39,6 @@ class Draft:
         """When what the edge waits for happened."""
         return self.end_ns(edge.source) if edge.at_end else self.starts_ns[edge.source]
 
-    def ready_ns(self, edge: Edge) -> int:
-        """When the edge would let its target begin."""
-        return self.free_ns(edge) + edge.lag_ns
-
     def edge(self, source: int, target: int, why: Why, usual_ns: int | None) -> Edge:
         """An edge with all of its slack as lag, or with the usual lag where that is less; from the source's begin
         where the target does not wait for its end."""
@@ -58,10 +54,20 @@ class Draft:
         A lag that would make it later is cut down; an edge whose cause came later than the task is left out.
         """
         at = self.starts_ns[target]
-        kept = [e._replace(lag_ns=min(e.lag_ns, at - self.free_ns(e))) for e in wanted if self.free_ns(e) <= at]
-        if kept and all(self.ready_ns(e) != at for e in kept):
-            latest = max(range(len(kept)), key=lambda n: (self.free_ns(kept[n]), n))
-            kept[latest] = kept[latest]._replace(lag_ns=at - self.free_ns(kept[latest]))
+        kept: list[Edge] = []
+        latest = -1
+        latest_ns, exact = 0, False
+        for edge in wanted:
+            free = self.free_ns(edge)
+            if free > at:
+                continue
+            lag = min(edge.lag_ns, at - free)
+            exact = exact or free + lag == at
+            if latest < 0 or free >= latest_ns:
+                latest, latest_ns = len(kept), free
+            kept.append(edge if lag == edge.lag_ns else Edge(edge.source, edge.at_end, lag, edge.why))
+        if kept and not exact:
+            kept[latest] = kept[latest]._replace(lag_ns=at - latest_ns)
         self.tasks[target] = self.tasks[target]._replace(after=tuple(kept))
 
 

@@ -53,14 +53,15 @@ class Graph:
 
     tasks: causes before effects; `Task.rank` is the place in `timelines`, which are as measured. starts_ns: when each
     began as measured. attached: the spans that move with a task (parts of a collective, calls between two launches).
-    notes: what was inferred or assumed in rebuilding. launch_ns, gap_ns: the usual time from a call's return to its
-    kernel, and between two kernels of a stream that does not wait for the host.
+    callers: see `callers`. notes: what was inferred or assumed in rebuilding. launch_ns, gap_ns: the usual time from a
+    call's return to its kernel, and between two kernels of a stream that does not wait for the host.
     """
 
     tasks: tuple[Task, ...]
     starts_ns: tuple[int, ...]
     attached: dict[int, tuple[int, ...]]
     timelines: tuple[Timeline, ...]
+    callers: tuple[int, ...]
     notes: tuple[str, ...]
     launch_ns: int
     gap_ns: int
@@ -102,10 +103,17 @@ def renumbered(tasks: Sequence[Task], order: Sequence[int]) -> tuple[Task, ...]:
         place[old] = new
     return tuple(
         tasks[old]._replace(
-            after=tuple(e._replace(source=place[e.source]) for e in tasks[old].after if place[e.source] < new)
+            after=tuple(Edge(place[e.source], *e[1:]) for e in tasks[old].after if place[e.source] < new)
         )
         for new, old in enumerate(order)
     )
+
+
+def callers(tasks: Sequence[Task]) -> tuple[int, ...]:
+    """For each task the call that launched it or handed it over, -1 where the profile does not say."""
+    called = ("host", "synchronise")
+    call = {(t.rank, t.number): n for n, t in enumerate(tasks) if t.number >= 0 and t.what in called}
+    return tuple(call.get((t.rank, t.span.launched_by), -1) if t.span is not None else -1 for t in tasks)
 
 
 def edges(tasks: Iterable[Task], why: Why) -> int:

@@ -91,6 +91,8 @@ def _own(task: Task, span: Span, moved: int, at: int, until: int) -> Span:
         return replace(span, start_ns=begin, end_ns=at)
     if task.what == "transfer":  # the whole collective, its wait in front of the transfer
         return replace(span, start_ns=begin, end_ns=until)
+    if task.what == "host":  # a call that holds others is a task only up to the first of them
+        return replace(span, start_ns=at, end_ns=at + span.duration_ns)
     return replace(span, start_ns=at, end_ns=until)
 
 
