@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from device.profiles.build import Texts
+from device.profiles.build import FactTable, Texts
 from device.profiles.csv_tables import known, table_rows, us_cell, whole_cell
 from device.profiles.files import LIMITS, fail
-from scenarios.profile.table import Int64
+from scenarios.profile.table import Int32, Int64
 
 NEEDED = ("Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)")
 #: As msprof's op_summary_*.csv calls the same columns; and two that were renamed since.
@@ -58,7 +58,16 @@ class KernelDetails:
         return np.array(values)
 
     def starts(self) -> Int64:
+        """Starts, ns."""
         return np.array(self.start_ns, dtype=np.int64)
+
+    def facts(self, facts: FactTable, texts: Texts) -> Int32:
+        """The number of the facts of each row."""
+        nothing = texts[""]
+        rows = zip(
+            self.op_type, self.task_type, self.shapes, self.dtypes, self.output_shapes, self.block_dim, strict=True
+        )
+        return np.fromiter((facts[*row[:5], nothing, row[5]] for row in rows), dtype=np.int32, count=len(self))
 
 
 def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED) -> KernelDetails:

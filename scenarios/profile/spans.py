@@ -106,7 +106,7 @@ def _args(profile: Profile, row: int) -> Iterator[tuple[str, str | int | float]]
     ):  # fmt: skip
         if text := profile.text(row, column):
             yield key, text
-    if cores := int(profile.events.block_dim[row]):
+    if cores := int(profile.events.facts.block_dim[profile.events.fact[row]]):
         yield "Block Dim", cores
 
 
