@@ -128,6 +128,29 @@ def validate(
     raise typer.Exit(1 if found.broken else 0)
 
 
+@app.command("import")
+def import_(
+    profile: Annotated[
+        Path,
+        typer.Argument(metavar="PROFILE", help="A profiler's folder (one rank, or several), or its trace or table."),
+    ],
+    json: JsonOut = None,
+    trace: TraceOut = None,
+    hardware: Annotated[
+        str, typer.Option(metavar="NAME", help="The chip it was measured on: gives each kernel its roofline position.")
+    ] = "",
+    step: Annotated[str, typer.Option(metavar="ID", help="Which step; by default the one of median length.")] = "",
+) -> None:
+    """Read a profile of torch_npu, msprof or PyTorch: where the time went, who waited, what to try."""
+    from device.profiles import read_profiles
+    from sim.imported.outputs import imported
+    from sim.report import terminal
+    from sim.report.imported import print_import
+
+    found = imported(read_profiles(profile), hardware, step, str(profile), json, trace)
+    terminal.show(lambda console: print_import(console, found))
+
+
 @app.command()
 def doctor(
     backend: Annotated[

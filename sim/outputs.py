@@ -26,7 +26,7 @@ def answered(
     found = answer(scenario, sets)
     if measure is not None:
         _refuse_another_device(found, measure.device)
-    _refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
+    refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
     timelines, args = [found.prediction.timeline], [kernel_args(found.prediction)]
     if measure is not None:
         measured = measure.run(found.loaded, predicted_of(found.prediction))
@@ -56,7 +56,7 @@ def compared(a: str, b: str, sets: Sequence[str], json_file: Path | None) -> dic
     """The comparison of two scenarios or result files, written where asked for."""
     from sim.compare import compare_results
 
-    _refuse_overwriting((a, b), {"--json": json_file})
+    refuse_overwriting((a, b), {"--json": json_file})
     result = compare_results(_result(a, sets), _result(b, sets))
     if json_file is not None:
         write_text(json_file, to_json(result))
@@ -77,7 +77,7 @@ def _result(given: str, sets: Sequence[str]) -> dict[str, Any]:
     return read_result(given)
 
 
-def _refuse_overwriting(inputs: Iterable[str], outputs: Mapping[str, Path | None]) -> None:
+def refuse_overwriting(inputs: Iterable[str], outputs: Mapping[str, Path | None]) -> None:
     """Raise ScenarioError where a result would replace the file it comes from, or another result."""
     taken = {os.path.realpath(name): f"the input {printable(name, 200)}" for name in inputs}
     problems: list[str] = []

@@ -24,7 +24,7 @@ class Limits:
     ratio: unpacked over packed bytes of a .gz; JSON of a profiler packs 10 to 20 times.
     """
 
-    events: int = 5_000_000
+    events: int = 3_000_000
     file_bytes: int = 10 * GIB
     unpacked_bytes: int = 4 * GIB
     ratio: int = 200

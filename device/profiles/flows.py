@@ -60,11 +60,13 @@ class Flows:
         self._ns.append(all_ns_of_us(self._times))
         self._times = []
 
-    def resolve(self, columns: Mapping[str, Any], keys: Int32, threads: Sequence[ThreadOf]) -> Int32:
-        """`launched_by` for each row. keys: the number of each row's thread in `threads`."""
+    def resolve(self, columns: Mapping[str, Any], keys: Int32, threads: Sequence[ThreadOf]) -> tuple[Int32, Int32]:
+        """`launched_by` and `issued_after_ns` for each row. keys: the number of each row's thread in `threads`."""
         self._flush()
         rows = _Rows(columns, keys, threads)
         launched = np.full(len(keys), NO_ROW, dtype=np.int32)
+        after = np.zeros(len(keys), dtype=np.int32)
+        start = columns["start_ns"]
         category, key, thread, head, ns = self._columns()
         for code in range(len(ARROWS)):
             tails, heads = (np.flatnonzero((category == code) & (head == is_head)) for is_head in (0, 1))
@@ -78,11 +80,12 @@ class Flows:
             targets = rows.beginning(thread[heads], ns[heads])
             sources = rows.around(thread[tails], ns[tails])
             ok = (targets != NO_ROW) & (sources != NO_ROW) & (targets != sources)
-            targets, sources = targets[ok], sources[ok]
+            targets, sources, issued = targets[ok], sources[ok], ns[tails[ok]]
             new = launched[targets] == NO_ROW
             launched[targets[new]] = sources[new]
+            after[targets[new]] = np.clip(issued[new] - start[sources[new]], 0, 2**31 - 1)
         rows.enclose(launched)
-        return launched
+        return launched, after
 
     def _columns(self) -> tuple[Any, ...]:
         return (
@@ -154,7 +157,8 @@ class _Rows:
         """The rows of some threads in order of start, the longer first; marks of steps are left out."""
         rows = np.concatenate([self.order[self.bounds[n] : self.bounds[n + 1]] for n in numbers])
         rows = rows[self.kind[rows] != Kind.STEP]
-        return rows[np.lexsort((-self.duration[rows], self.start[rows]))]
+        ordered: Int32 = rows[np.lexsort((-self.duration[rows], self.start[rows]))]
+        return ordered
 
     def _innermost(self, numbers: Sequence[int], ns: Int64) -> Int32:
         """The last row of these threads that begins at or before `ns` and does not end before it."""

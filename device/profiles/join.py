@@ -16,9 +16,7 @@ from scenarios.profile.table import FACTS, Events, Kind
 MATCHED = 0.9
 
 
-def joined(
-    events: Events, details: KernelDetails | None, texts: Texts, facts: FactTable
-) -> tuple[Events, list[str]]:
+def joined(events: Events, details: KernelDetails | None, texts: Texts, facts: FactTable) -> tuple[Events, list[str]]:
     """The events with what kernel_details.csv knows of them, and notes on what does not fit.
 
     Rows are matched by start and name. Where the table is missing, op types follow from the names.

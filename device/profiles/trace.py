@@ -150,7 +150,7 @@ def _fact(trace: Trace, args: Args) -> int:
     texts = trace.texts
     # A collective says how many elements of which type.
     shapes, dtypes = (args.count, args.data_type) if args.data_type is not None else (None, None)
-    words = (args.collective, task, shapes, dtypes, None, args.group)
+    words = (args.collective, task, shapes, dtypes, None, args.group, None)
     return trace.facts[*(texts[text_of(word)] for word in words), 0]
 
 
@@ -200,7 +200,7 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
     del cats, keep
     found = tuple(lanes)
     of = [ThreadOf(t.tid, found[n].process if n >= 0 else "") for t, n in zip(threads, lane_of.tolist(), strict=True)]
-    columns["launched_by"] = trace.flows.resolve(columns, key, of)
+    columns["launched_by"], columns["issued_after_ns"] = trace.flows.resolve(columns, key, of)
     return columns, found
 
 

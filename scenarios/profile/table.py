@@ -58,7 +58,7 @@ class Lane:
 
 
 #: The columns of `Facts`: what is known of a kernel or collective, the same for many of them.
-FACTS = ("op_type", "task_type", "shapes", "dtypes", "output_shapes", "group", "block_dim")
+FACTS = ("op_type", "task_type", "shapes", "dtypes", "output_shapes", "group", "pipe", "block_dim")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +68,7 @@ class Facts:
     All but block_dim are texts (an index into `Profile.texts`, 0 is ""). op_type: as kernel_details.csv has it.
     task_type: the engine as the profiler names it (AI_CORE, MIX_AIC, ...). shapes, dtypes: of the inputs, as
     kernel_details.csv spells them; of a collective its elements and their type. group: the communication group.
+    pipe: the pipe of the cores that was busy the longest (mac, mte2, vec, ...), where the profiler measured pipes.
     block_dim: cores, 0 where unknown.
     """
 
@@ -77,6 +78,7 @@ class Facts:
     dtypes: Int32
     output_shapes: Int32
     group: Int32
+    pipe: Int32
     block_dim: Int32
 
 
@@ -87,6 +89,7 @@ COLUMN_TYPES: dict[str, type[np.signedinteger[Any]]] = {
     "start_ns": np.int64,
     "duration_ns": np.int64,
     "launched_by": np.int32,
+    "issued_after_ns": np.int32,
     "name": np.int32,
     "fact": np.int32,
 }
@@ -97,7 +100,8 @@ class Events:
     """Rows in order of start (then the longer first). Columns have one length.
 
     lane: index into `Profile.lanes`. launched_by: the row of the host call that issued this one; of a dequeued call,
-    the call that enqueued it; NO_ROW where unknown. name: index into `Profile.texts`. fact: row of `facts`, whose
+    the call that enqueued it; NO_ROW where unknown. issued_after_ns: how long after the begin of that call it was
+    issued (a call may issue several kernels). name: index into `Profile.texts`. fact: row of `facts`, whose
     columns are here too, spread over the events (`events.op_type`).
     """
 
@@ -106,6 +110,7 @@ class Events:
     start_ns: Int64
     duration_ns: Int64
     launched_by: Int32
+    issued_after_ns: Int32
     name: Int32
     fact: Int32
     facts: Facts
@@ -116,6 +121,10 @@ class Events:
     @property
     def end_ns(self) -> Int64:
         return self.start_ns + self.duration_ns
+
+    def end_ns_of(self, row: int) -> int:
+        """The end of one row."""
+        return int(self.start_ns[row]) + int(self.duration_ns[row])
 
     @property
     def op_type(self) -> Int32:
@@ -140,6 +149,10 @@ class Events:
     @property
     def group(self) -> Int32:
         return self.facts.group[self.fact]
+
+    @property
+    def pipe(self) -> Int32:
+        return self.facts.pipe[self.fact]
 
     @property
     def block_dim(self) -> Int32:
