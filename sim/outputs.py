@@ -29,7 +29,7 @@ def answered(
     found = answer(scenario, sets)
     if measure is not None:
         _refuse_another_device(found, measure.device)
-    _refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
+    refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
     timelines, args = [found.prediction.timeline], [kernel_args(found.prediction)]
     if measure is not None:
         measured = measure.run(found.loaded, predicted_of(found.prediction))
@@ -75,7 +75,7 @@ def compared(
     first, second = side(a, sets, read_profile), side(b, sets, read_profile)
     if sets and "scenario" not in (first.kind, second.kind):
         raise ScenarioError(["--set: neither A nor B is a scenario, so there is nothing to set"])
-    _refuse_overwriting((a, b, *first.sources, *second.sources), {"--json": json_file, "--plot": plot_file})
+    refuse_overwriting((a, b, *first.sources, *second.sources), {"--json": json_file, "--plot": plot_file})
     result = compare_sides(first, second)
     if plot_file is not None:
         from sim.compare.picture import picture
@@ -97,7 +97,7 @@ def to_json(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _refuse_overwriting(inputs: Iterable[str], outputs: Mapping[str, Path | None]) -> None:
+def refuse_overwriting(inputs: Iterable[str], outputs: Mapping[str, Path | None]) -> None:
     """Raise ScenarioError where a result would replace the file it comes from, or another result."""
     taken = {os.path.realpath(name): f"the input {printable(name, 200)}" for name in inputs}
     problems: list[str] = []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from device.profiles.files import LIMITS, fail
-from scenarios.profile.table import COLUMN_TYPES, NO_ROW, Events, Int64, Lane
+from scenarios.profile.table import COLUMN_TYPES, FACTS, NO_ROW, Events, Facts, Lane
 
 
 class Texts(dict[str, int]):
@@ -29,6 +28,24 @@ class Texts(dict[str, int]):
     def tuple(self) -> tuple[str, ...]:
         """The texts in order of their numbers."""
         return tuple(self)
+
+
+class FactTable(dict[tuple[int, ...], int]):
+    """Each combination of FACTS once, by number; number 0 knows nothing."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__({(0,) * len(FACTS): 0})
+        self._path = path
+
+    def __missing__(self, fact: tuple[int, ...]) -> int:
+        if len(self) >= LIMITS.facts:
+            fail(self._path, f"has more than {LIMITS.facts:,} different kernels; profile fewer steps")
+        number = self[fact] = len(self)
+        return number
+
+    def facts(self) -> Facts:
+        """The combinations as columns."""
+        return Facts(*np.array(list(self), dtype=np.int32).T.copy())
 
 
 class Columns:
@@ -57,21 +74,21 @@ class Columns:
         """The columns as they came, each part freed as it is joined."""
         joined = {}
         for name, kind in COLUMN_TYPES.items():
-            joined[name] = np.concatenate([np.empty(0, dtype=kind), *self._parts[name]])
-            self._parts[name] = []
+            joined[name] = np.concatenate([np.empty(0, dtype=kind), *self._parts.pop(name)])
         return joined
 
 
-def ordered(columns: Mapping[str, np.ndarray[Any, Any]]) -> tuple[Events, Int64]:
-    """The rows in order of start, longer ones first among equals; and where each old row went."""
-    order = np.lexsort((-columns["duration_ns"], columns["start_ns"]))
-    went = np.empty(len(order), dtype=np.int64)
-    went[order] = np.arange(len(order))
-    sorted_columns = {name: column[order] for name, column in columns.items()}
-    launched = sorted_columns["launched_by"]
+def ordered(columns: dict[str, np.ndarray[Any, Any]], facts: Facts) -> Events:
+    """The rows in order of start, longer ones first among equals. `columns` is used up."""
+    order = np.lexsort((-columns["duration_ns"], columns["start_ns"])).astype(np.int32)
+    went = np.empty(len(order), dtype=np.int32)
+    went[order] = np.arange(len(order), dtype=np.int32)
+    for name in COLUMN_TYPES:  # one after the other: a whole second table would be the most memory that a reader takes
+        columns[name] = columns[name][order]
+    launched = columns["launched_by"]
     known = launched != NO_ROW
     launched[known] = went[launched[known]]
-    return Events(**sorted_columns), went
+    return Events(**columns, facts=facts)
 
 
 class Lanes(dict[Lane, int]):

@@ -24,11 +24,12 @@ class Limits:
     ratio: unpacked over packed bytes of a .gz; JSON of a profiler packs 10 to 20 times.
     """
 
-    events: int = 5_000_000
+    events: int = 3_000_000
     file_bytes: int = 10 * GIB
     unpacked_bytes: int = 4 * GIB
     ratio: int = 200
     text_bytes: int = 48 * 2**20
+    facts: int = 500_000
     csv_rows: int = 5_000_000
     cell_chars: int = 1 << 20
     ranks: int = 1024

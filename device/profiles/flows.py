@@ -8,7 +8,8 @@ arrow's ends are places, (pid, tid, ts): the head begins exactly at its slice, t
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -16,13 +17,22 @@ import numpy as np
 
 from device.profiles.json_events import Event
 from device.profiles.times import all_ns_of_us
-from scenarios.profile.table import NO_ROW, Int32, Int64, Kind, Lane
+from scenarios.profile.table import NO_ROW, Int32, Int64, Kind
 
 #: Categories of arrows that say who launched what; of two that lead to one row the first here counts.
 ARROWS = ("HostToDevice", "ac2g", "async_task_queue", "async_npu")
 
+HOST = ("Python", "CANN")
 #: How deep calls nest at most between a call and the one that encloses it.
 _MAX_DEPTH = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadOf:
+    """What the search needs of a thread: its number in the system, and the process of its lane, "" for none."""
+
+    tid: int | str
+    process: str
 
 
 class Flows:
@@ -50,18 +60,13 @@ class Flows:
         self._ns.append(all_ns_of_us(self._times))
         self._times = []
 
-    def resolve(
-        self,
-        columns: Mapping[str, Any],
-        keys: Int32,
-        threads: Sequence[tuple[int | str, int | str]],
-        lanes: Sequence[Lane],
-        lane_of: Int32,
-    ) -> Int32:
-        """`launched_by` for each row. keys: the thread number of each row. lane_of: the lane of a thread, or -1."""
+    def resolve(self, columns: Mapping[str, Any], keys: Int32, threads: Sequence[ThreadOf]) -> tuple[Int32, Int32]:
+        """`launched_by` and `issued_after_ns` for each row. keys: the number of each row's thread in `threads`."""
         self._flush()
-        rows = _Rows(columns, keys, threads, lanes)
+        rows = _Rows(columns, keys, threads)
         launched = np.full(len(keys), NO_ROW, dtype=np.int32)
+        after = np.zeros(len(keys), dtype=np.int32)
+        start = columns["start_ns"]
         category, key, thread, head, ns = self._columns()
         for code in range(len(ARROWS)):
             tails, heads = (np.flatnonzero((category == code) & (head == is_head)) for is_head in (0, 1))
@@ -75,11 +80,12 @@ class Flows:
             targets = rows.beginning(thread[heads], ns[heads])
             sources = rows.around(thread[tails], ns[tails])
             ok = (targets != NO_ROW) & (sources != NO_ROW) & (targets != sources)
-            targets, sources = targets[ok], sources[ok]
+            targets, sources, issued = targets[ok], sources[ok], ns[tails[ok]]
             new = launched[targets] == NO_ROW
             launched[targets[new]] = sources[new]
+            after[targets[new]] = np.clip(issued[new] - start[sources[new]], 0, 2**31 - 1)
         rows.enclose(launched)
-        return launched
+        return launched, after
 
     def _columns(self) -> tuple[Any, ...]:
         return (
@@ -103,94 +109,78 @@ def _number(given: int | str | None) -> int:
 
 
 class _Rows:
-    """Finds rows by place. Host rows are found by thread and the time inside them, all rows by their begin."""
+    """Finds rows by place: thread by thread, so that no second table of all rows is made."""
 
-    def __init__(
-        self,
-        columns: Mapping[str, Any],
-        keys: Int32,
-        threads: Sequence[tuple[int | str, int | str]],
-        lanes: Sequence[Lane],
-    ) -> None:
-        self.start, self.end = columns["start_ns"], columns["start_ns"] + columns["duration_ns"]
-        self.keys = keys
-        self.order = np.lexsort((-columns["duration_ns"], self.start, keys))
-        self.kind = columns["kind"]
-        host = np.asarray([lane.process in ("Python", "CANN") for lane in lanes] or [False])
-        python = np.asarray([lane.process == "Python" for lane in lanes] or [False])
-        self.host, self.python = host[columns["lane"]], python[columns["lane"]]
+    def __init__(self, columns: Mapping[str, Any], keys: Int32, threads: Sequence[ThreadOf]) -> None:
+        self.start, self.duration, self.kind = columns["start_ns"], columns["duration_ns"], columns["kind"]
+        self.order = np.argsort(keys, kind="stable").astype(np.int32)
+        self.bounds = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=len(threads)))))
+        self.threads = threads
         # Threads of one tid are one thread to the system, though CANN's calls have a process of their own.
-        tids: dict[int | str, int] = {}
-        self.tid = np.asarray([tids.setdefault(tid, len(tids)) for _, tid in threads] or [0], dtype=np.int32)
+        self.python: dict[int | str, list[int]] = {}
+        for number, thread in enumerate(threads):
+            if thread.process == "Python":
+                self.python.setdefault(thread.tid, []).append(number)
 
     def beginning(self, thread: Int32, ns: Int64) -> Int32:
-        """The device row of `thread` that begins at `ns`, NO_ROW where there is none."""
-        device = self.order[~self.host[self.order]]
-        at = _pair_search(self.keys[device], self.start[device], thread, ns)
-        ok = at < len(device)
+        """The row of `thread` that begins at `ns` (the longest of several), NO_ROW where there is none."""
         found = np.full(len(ns), NO_ROW, dtype=np.int32)
-        row = device[at[ok]]
-        exact = (self.keys[row] == thread[ok]) & (self.start[row] == ns[ok])
-        found[np.flatnonzero(ok)[exact]] = row[exact]
-        rest = np.flatnonzero(found == NO_ROW)
-        if len(rest):  # a head on the host: what was dequeued
-            host = self.order[self.host[self.order]]
-            at = _pair_search(self.keys[host], self.start[host], thread[rest], ns[rest])
-            ok = at < len(host)
-            row = host[at[ok]]
-            exact = (self.keys[row] == thread[rest][ok]) & (self.start[row] == ns[rest][ok])
-            found[rest[np.flatnonzero(ok)[exact]]] = row[exact]
+        for number, here in _parts(thread):
+            rows = self._rows([number])
+            at = np.searchsorted(self.start[rows], ns[here])
+            ok = at < len(rows)
+            row = rows[at[ok]]
+            exact = self.start[row] == ns[here[ok]]
+            found[here[ok][exact]] = row[exact]
         return found
 
     def around(self, thread: Int32, ns: Int64) -> Int32:
         """The innermost host row of `thread` that `ns` lies in; of its tid in Python where its own thread has none."""
-        host = self.order[self.host[self.order]]
-        found = self._innermost(host, self.keys[host], thread, ns)
-        rest = np.flatnonzero(found == NO_ROW)
-        if len(rest):
-            python = self._by_tid()
-            found[rest] = self._innermost(python, self.tid[self.keys[python]], self.tid[thread[rest]], ns[rest])
+        found = np.full(len(ns), NO_ROW, dtype=np.int32)
+        for number, here in _parts(thread):
+            own = [number] if self.threads[number].process in HOST else []
+            found[here] = self._innermost(own, ns[here])
+            rest = here[found[here] == NO_ROW]
+            if len(rest):
+                found[rest] = self._innermost(self.python.get(self.threads[number].tid, []), ns[rest])
         return found
 
     def enclose(self, launched: Int32) -> None:
         """Give CANN's calls that nobody launched the call of Python that encloses them on the same thread."""
-        cann = np.flatnonzero(self.host & ~self.python & (launched == NO_ROW))
-        if len(cann):
-            python = self._by_tid()
-            launched[cann] = self._innermost(
-                python, self.tid[self.keys[python]], self.tid[self.keys[cann]], self.start[cann]
-            )
+        for number, thread in enumerate(self.threads):
+            if thread.process == "CANN" and thread.tid in self.python:
+                rows = self.order[self.bounds[number] : self.bounds[number + 1]]
+                rows = rows[launched[rows] == NO_ROW]
+                launched[rows] = self._innermost(self.python[thread.tid], self.start[rows])
 
-    def _by_tid(self) -> Any:
-        python = np.flatnonzero(self.python & (self.kind == Kind.HOST))
-        return python[np.lexsort((-(self.end - self.start)[python], self.start[python], self.tid[self.keys[python]]))]
+    def _rows(self, numbers: Sequence[int]) -> Int32:
+        """The rows of some threads in order of start, the longer first; marks of steps are left out."""
+        rows = np.concatenate([self.order[self.bounds[n] : self.bounds[n + 1]] for n in numbers])
+        rows = rows[self.kind[rows] != Kind.STEP]
+        ordered: Int32 = rows[np.lexsort((-self.duration[rows], self.start[rows]))]
+        return ordered
 
-    def _innermost(self, rows: Any, of: Any, thread: Any, ns: Int64) -> Int32:
-        """The last of `rows` (in order of `of`, then start) that begins at or before `ns` and ends after it."""
+    def _innermost(self, numbers: Sequence[int], ns: Int64) -> Int32:
+        """The last row of these threads that begins at or before `ns` and does not end before it."""
         found = np.full(len(ns), NO_ROW, dtype=np.int32)
-        at = _pair_search(of, self.start[rows], thread, ns, right=True) - 1
-        open_ = np.arange(len(ns))
+        if not numbers or not len(ns):
+            return found
+        rows = self._rows(numbers)
+        ends = self.start[rows] + self.duration[rows]
+        at = np.searchsorted(self.start[rows], ns, side="right") - 1
+        still = np.arange(len(ns))
         for _ in range(_MAX_DEPTH):
-            keep = at >= 0
-            keep[keep] = of[at[keep]] == thread[open_[keep]]
-            at, open_ = at[keep], open_[keep]
+            still, at = still[at >= 0], at[at >= 0]
             if not len(at):
                 break
-            inside = self.end[rows[at]] >= ns[open_]
-            found[open_[inside]] = rows[at[inside]]
-            at, open_ = at[~inside] - 1, open_[~inside]
+            inside = ends[at] >= ns[still]
+            found[still[inside]] = rows[at[inside]]
+            still, at = still[~inside], at[~inside] - 1
         return found
 
 
-def _pair_search(first: Any, second: Int64, want_first: Any, want_second: Int64, right: bool = False) -> Any:
-    """`searchsorted` in rows that are in order of (first, second)."""
-    begins = np.searchsorted(first, want_first, side="left")
-    ends = np.searchsorted(first, want_first, side="right")
-    low, high = begins.copy(), ends.copy()
-    while (open_ := low < high).any():
-        middle = (low + high) // 2
-        at = np.minimum(middle, len(second) - 1)
-        below = open_ & ((second[at] <= want_second) if right else (second[at] < want_second))
-        above = open_ & ~below
-        low[below], high[above] = middle[below] + 1, middle[above]
-    return low
+def _parts(thread: Int32) -> Iterator[tuple[int, Any]]:
+    """Each thread with the places where it stands."""
+    order = np.argsort(thread, kind="stable")
+    numbers, begins = np.unique(thread[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(order, begins[1:]), strict=True) if len(numbers) else ()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from device.profiles.build import Texts
-from device.profiles.csv_tables import known, table_rows, us_cell, whole_cell
+from device.profiles.build import FactTable, Texts
+from device.profiles.csv_tables import UNKNOWN, known, table_rows, us_cell, whole_cell
 from device.profiles.files import LIMITS, fail
-from scenarios.profile.table import Int64
+from scenarios.profile.table import Int32, Int64
 
 NEEDED = ("Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)")
 #: As msprof's op_summary_*.csv calls the same columns; and two that were renamed since.
@@ -24,9 +25,16 @@ RENAMED = {
 OPTIONAL = (
     "Step Id", "Device_id", "Stream ID", "Block Dim", "Input Shapes", "Input Data Types", "Output Shapes",
 )  # fmt: skip
+#: Time that the cores' pipes were busy, where `aic_metrics` is PipeUtilization; older msprof writes one set for all.
+PIPES = {
+    f"{core}{pipe}_time(us)": pipe
+    for core in ("aic_", "aiv_", "")
+    for pipe in ("mac", "mte1", "mte2", "mte3", "fixpipe", "vec", "scalar")
+    if (core, pipe) != ("aic_", "scalar")  # a cube core's scalar unit issues and waits for all the others
+}
 #: Accelerator Core of collectives, in old and in new versions.
 COLLECTIVE_CORES = ("HCCL", "COMMUNICATION")
-#: Kernels in the list of a graph compiler that never ran on the device.
+#: Where the table does not say on which stream.
 NO_STREAM = -1
 
 
@@ -45,6 +53,7 @@ class KernelDetails:
     shapes: array[int] = field(default_factory=lambda: array("i"))
     dtypes: array[int] = field(default_factory=lambda: array("i"))
     output_shapes: array[int] = field(default_factory=lambda: array("i"))
+    pipe: array[int] = field(default_factory=lambda: array("i"))
     step: array[int] = field(default_factory=lambda: array("i"))
     collective: array[int] = field(default_factory=lambda: array("b"))
     devices: dict[str, int] = field(default_factory=dict)
@@ -58,13 +67,23 @@ class KernelDetails:
         return np.array(values)
 
     def starts(self) -> Int64:
+        """Starts, ns."""
         return np.array(self.start_ns, dtype=np.int64)
+
+    def facts(self, facts: FactTable, texts: Texts) -> Int32:
+        """The number of the facts of each row."""
+        nothing = texts[""]
+        rows = zip(
+            self.op_type, self.task_type, self.shapes, self.dtypes, self.output_shapes, self.pipe, self.block_dim,
+            strict=True,
+        )  # fmt: skip
+        return np.fromiter((facts[*row[:5], nothing, *row[5:]] for row in rows), dtype=np.int32, count=len(self))
 
 
 def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED) -> KernelDetails:
     """All rows. Raises ProfileError with file and line for what is missing, no time, or of another form."""
     found = KernelDetails(path)
-    for line, row in table_rows(path, needed, OPTIONAL, RENAMED):
+    for line, row in table_rows(path, needed, (*OPTIONAL, *PIPES), RENAMED):
         if len(found) >= LIMITS.events:
             fail(path, f"holds more than {LIMITS.events:,} kernels; profile fewer steps")
         core, name = known(row["Accelerator Core"]), known(row["Name"])
@@ -80,6 +99,7 @@ def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED
         found.shapes.append(texts[known(row.get("Input Shapes", ""))])
         found.dtypes.append(texts[known(row.get("Input Data Types", ""))])
         found.output_shapes.append(texts[known(row.get("Output Shapes", ""))])
+        found.pipe.append(texts[_busiest(row)])
         found.step.append(texts[known(row.get("Step Id", ""))])
         found.collective.append(collective)
         device = known(row.get("Device_id", ""))
@@ -87,6 +107,18 @@ def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED
     if not len(found):
         fail(path, "holds no kernels")
     return found
+
+
+def _busiest(row: dict[str, str]) -> str:
+    """The pipe that was busy the longest, "" where none was measured."""
+    times: dict[str, float] = {}
+    for column, pipe in PIPES.items():
+        cell = row.get(column, "")
+        if cell and cell not in UNKNOWN:
+            with suppress(ValueError):
+                times[pipe] = max(times.get(pipe, 0.0), float(cell))
+    longest = max(times, key=lambda pipe: times[pipe], default="")
+    return longest if times.get(longest, 0.0) > 0 else ""
 
 
 def op_type_of(name: str) -> str:

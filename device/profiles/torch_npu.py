@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from device.profiles.build import Columns, Lanes, Texts, ordered
+from device.profiles.build import Columns, FactTable, Lanes, Texts, ordered
 from device.profiles.files import fail
-from device.profiles.kernel_details import KernelDetails, op_type_of, read_kernel_details
-from device.profiles.torch_npu_files import Communicated, read_communication, read_info, read_reported
+from device.profiles.join import communicate, joined
+from device.profiles.kernel_details import KernelDetails, read_kernel_details
+from device.profiles.torch_npu_files import read_communication, read_info, read_reported
 from device.profiles.torch_npu_steps import steps_of_ids, steps_of_marks
 from device.profiles.trace import Thread, placed, read_trace_events
 from scenarios.profile.table import Events, Kind, Lane, Profile
@@ -27,8 +27,6 @@ _COPIES = frozenset({"SDMA_SQE", "PCIE_DMA_SQE", "MEMCPY_ASYNC", "MEMCPY"})
 _TRANSFERS = frozenset({"SDMA", "RDMA", "Memcpy", "Reduce_Inline", "Inter_Processor_Reduce", "RDMASend", "UB_DMA"})
 _WAITS = frozenset({"Notify Wait", "Notify_Wait", "NOTIFY_WAIT_SQE"})
 _STREAM = re.compile(r"Stream ([0-9]{1,9})")
-#: From this share of the kernels in kernel_details.csv found in the trace on, the table says what a kernel is.
-MATCHED = 0.9
 
 
 def read_torch_npu(folder: Path) -> Profile:
@@ -50,18 +48,20 @@ def read_torch_npu(folder: Path) -> Profile:
     if _has(output, "trace_view.json"):
         trace = read_trace_events(output / "trace_view.json", texts)
         columns, lanes = placed(trace, place, classify)
-        dropped = dict(trace.dropped)
+        facts, dropped = trace.facts, dict(trace.dropped)
         del trace
-        events, _ = ordered(columns)
-        notes += _join(events, details, texts, lanes)
+        events = ordered(columns, facts.facts())
+        del columns
+        events, told = joined(events, details, texts, facts)
+        notes += told
         steps = steps_of_marks(events, texts.tuple())
     elif details is not None:
         notes.append("trace_view.json is missing: kernels and collectives only, no host calls and no launches")
-        events, lanes = _of_details(output, details, texts)
+        events, lanes, facts = _of_details(output, details, texts)
         steps = steps_of_ids(events, details, texts.tuple())
     else:
         fail(output, "has neither trace_view.json nor kernel_details.csv")
-    waits = _communicated(events, communicated, texts)
+    events, waits = communicate(events, communicated, texts, facts)
     device = reported[0].device if reported else 0
     return Profile(
         source=str(folder),
@@ -127,60 +127,9 @@ def classify(lane: Lane, name: str, task_type: str, category: str) -> Kind:
     return Kind.EVENT_WAIT if "EVENT_WAIT" in task or name == "EVENT_WAIT" else Kind.TASK
 
 
-def _join(events: Events, details: KernelDetails | None, texts: Texts, lanes: tuple[Lane, ...]) -> list[str]:
-    """Write what kernel_details.csv knows into the rows of the trace; notes on what does not fit."""
-    device = events.rows(Kind.KERNEL, Kind.COLLECTIVE, Kind.TASK)
-    _types_of_names(events, texts, device)
-    if details is None:
-        return ["kernel_details.csv is missing: no shapes and no data types"]
-    starts, names = details.starts(), details.column("name")
-    order = np.lexsort((names, starts))
-    at = _find(starts[order], names[order], events.start_ns[device], events.name[device])
-    matched, rows = device[at >= 0], order[at[at >= 0]]
-    for name in ("op_type", "task_type", "shapes", "dtypes", "output_shapes", "block_dim"):
-        column, values = getattr(events, name), details.column(name)[rows]
-        column[matched] = np.where(values != 0, values, column[matched])
-    kernels = matched[details.column("collective")[rows] == 0]
-    listed = int((details.column("collective") == 0).sum())
-    notes = []
-    if len(kernels) < listed:
-        notes.append(
-            f"{listed - len(kernels):,} of {listed:,} kernels of kernel_details.csv are not in trace_view.json"
-        )
-    if listed and len(kernels) >= MATCHED * listed:
-        events.kind[kernels] = Kind.KERNEL
-        others = np.setdiff1d(events.rows(Kind.KERNEL), kernels)
-        events.kind[others] = Kind.TASK
-        if len(others):
-            notes.append(f"{len(others):,} tasks of cores are no kernels to kernel_details.csv and count as neither")
-    return notes
-
-
-def _types_of_names(events: Events, texts: Texts, rows: Any) -> None:
-    """Op types from the names, which is all that level 0 has."""
-    words = texts.tuple()
-    for number in np.unique(events.name[rows]).tolist():
-        op_type = texts[op_type_of(words[number])]
-        events.op_type[rows[events.name[rows] == number]] = op_type
-
-
-def _find(starts: Any, names: Any, want_starts: Any, want_names: Any) -> Any:
-    """The place of each (start, name) among sorted ones, -1 where it is not."""
-    found = np.full(len(want_starts), -1, dtype=np.int64)
-    if not len(starts):
-        return found
-    at = np.searchsorted(starts, want_starts)
-    for _ in range(8):  # kernels that start in one nanosecond: on as many streams at most
-        here = np.minimum(at, len(starts) - 1)
-        same = (found < 0) & (starts[here] == want_starts) & (names[here] == want_names)
-        found[same] = here[same]
-        at = at + 1
-    return found
-
-
-def _of_details(output: Path, details: KernelDetails, texts: Texts) -> tuple[Events, tuple[Lane, ...]]:
+def _of_details(output: Path, details: KernelDetails, texts: Texts) -> tuple[Events, tuple[Lane, ...], FactTable]:
     """Events of kernel_details.csv alone."""
-    lanes, columns = Lanes(), Columns(output)
+    lanes, columns, facts = Lanes(), Columns(output), FactTable(output)
     collective = details.column("collective") != 0
     streams = details.column("stream")
     lane = np.empty(len(details), dtype=np.int32)
@@ -190,35 +139,6 @@ def _of_details(output: Path, details: KernelDetails, texts: Texts) -> tuple[Eve
     if collective.any():
         lane[collective] = lanes[Lane("Communication", "Communication")]
     kinds = np.where(collective, np.int8(Kind.COLLECTIVE), np.int8(Kind.KERNEL))
-    shared = (
-        "start_ns",
-        "duration_ns",
-        "block_dim",
-        "name",
-        "op_type",
-        "task_type",
-        "shapes",
-        "dtypes",
-        "output_shapes",
-    )
-    columns.add(kind=kinds, lane=lane, **{name: details.column(name) for name in shared})
-    events, _ = ordered(columns.take())
-    return events, tuple(lanes)
-
-
-def _communicated(events: Events, communicated: tuple[Communicated, ...], texts: Texts) -> dict[int, int]:
-    """Groups into the rows of collectives; what communication.json says each waited, by row."""
-    rows = events.rows(Kind.COLLECTIVE)
-    by_name: dict[int, list[int]] = {}
-    for row in rows.tolist():
-        by_name.setdefault(int(events.name[row]), []).append(row)
-    waits: dict[int, int] = {}
-    for said in communicated:
-        there = by_name.get(texts.get(said.name, -1), [])
-        if not there:
-            continue
-        # The file keeps a quarter of a microsecond of a start, being a double.
-        row = min(there, key=lambda r: abs(int(events.start_ns[r]) - said.start_ns))
-        events.group[row] = texts[said.group]
-        waits[row] = said.wait_ns
-    return waits
+    shared = {name: details.column(name) for name in ("start_ns", "duration_ns", "name")}
+    columns.add(kind=kinds, lane=lane, fact=details.facts(facts, texts), **shared)
+    return ordered(columns.take(), facts.facts()), tuple(lanes), facts

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from device.profiles.build import Columns, Lanes, Texts
+from device.profiles.build import Columns, FactTable, Lanes, Texts
 from device.profiles.files import fail
-from device.profiles.flows import ARROWS, Flows
+from device.profiles.flows import ARROWS, Flows, ThreadOf
 from device.profiles.json_events import Args, Event, slabs, text_of
 from device.profiles.times import NotATime, all_ns_of_us, ns_of_us_numbers
 from scenarios.errors import printable
@@ -26,6 +26,9 @@ from scenarios.profile.table import Kind, Lane
 DROPPED_CATEGORIES = ("python_function",)
 #: pid and tid of a slice, as the file has them.
 Key = tuple[int | str, int | str]
+
+#: Rows that are looked at one by one at a time.
+CHUNK = 1 << 17
 
 _NO_ARGS = Args()
 
@@ -52,10 +55,10 @@ class Trace:
 
     path: Path
     texts: Texts
+    facts: FactTable
     columns: Columns
     keys: dict[Key, int] = field(default_factory=dict)
     cats: list[np.ndarray[Any, Any]] = field(default_factory=list)
-    correlations: list[np.ndarray[Any, Any]] = field(default_factory=list)
     process_names: dict[int | str, str] = field(default_factory=dict)
     process_labels: dict[int | str, str] = field(default_factory=dict)
     thread_names: dict[Key, str] = field(default_factory=dict)
@@ -82,7 +85,7 @@ def read_trace_events(path: Path, texts: Texts) -> Trace:
 
     Raises ProfileError, one line, for what is no trace, a time that is none, or more than the limits allow.
     """
-    trace = Trace(path, texts, Columns(path))
+    trace = Trace(path, texts, FactTable(path), Columns(path))
     for events in slabs(path):
         _take(trace, events)
         trace.number += len(events)
@@ -129,27 +132,26 @@ def _name(trace: Trace, event: Event) -> None:
 
 def _add(trace: Trace, slices: list[Event]) -> None:
     texts = trace.texts
-    args = [event.args or _NO_ARGS for event in slices]
     trace.columns.add(
         start_ns=_times(trace, slices),
         duration_ns=_durations(trace, slices),
         lane=[trace.key((event.pid, event.tid)) for event in slices],
         name=[texts[event.name] for event in slices],
-        task_type=[texts[text_of(a.task_type or a.direction)] for a in args],
-        op_type=[texts[text_of(a.collective)] for a in args],
-        shapes=[texts[_shapes(a)] for a in args],
-        dtypes=[texts[text_of(a.data_type or a.dtypes)] for a in args],
-        group=[texts[text_of(a.group)] for a in args],
+        fact=[0 if event.args is None else _fact(trace, event.args) for event in slices],
     )
     trace.cats.append(np.asarray([texts[event.cat] for event in slices], dtype=np.int32))
-    trace.correlations.append(
-        np.asarray([a.correlation if type(a.correlation) is int else -1 for a in args], dtype=np.int64)
-    )
 
 
-def _shapes(args: Args) -> str:
-    """The elements of a collective where they are said; the shapes of a host call are its own and left out."""
-    return text_of(args.count) if args.data_type is not None else ""
+def _fact(trace: Trace, args: Args) -> int:
+    """The number of what the arguments say of a device's event; what they say of a host call is left out."""
+    task = args.task_type or args.direction
+    if task is None and args.data_type is None and args.group is None:
+        return 0
+    texts = trace.texts
+    # A collective says how many elements of which type.
+    shapes, dtypes = (args.count, args.data_type) if args.data_type is not None else (None, None)
+    words = (args.collective, task, shapes, dtypes, None, args.group, None)
+    return trace.facts[*(texts[text_of(word)] for word in words), 0]
 
 
 def _times(trace: Trace, slices: list[Event]) -> Any:
@@ -184,24 +186,39 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
         if lane is not None:
             lane_of[number] = lanes[lane]
     columns = trace.columns.take()
-    cats, correlations = (np.concatenate(parts) for parts in (trace.cats, trace.correlations))
+    cats = np.concatenate(trace.cats)
+    trace.cats = []
     key = columns["lane"]
     keep = lane_of[key] >= 0
-    for number, count in Counter(key[~keep].tolist()).items():
-        trace.dropped[threads[number].process or "nameless process"] += count
-    columns = {name: column[keep] for name, column in columns.items()}
+    for number, count in zip(*np.unique(key[~keep], return_counts=True), strict=True):
+        trace.dropped[threads[number].process or "nameless process"] += int(count)
+    for name in columns:
+        columns[name] = columns[name][keep]
     key, cats = key[keep], cats[keep]
     columns["lane"] = lane_of[key]
     columns["kind"] = _kinds(trace, tuple(lanes), columns, cats, classify)
-    trace.correlations = [correlations[keep]]
-    columns["launched_by"] = trace.flows.resolve(columns, key, tuple(trace.keys), tuple(lanes), lane_of)
-    return columns, tuple(lanes)
+    del cats, keep
+    found = tuple(lanes)
+    of = [ThreadOf(t.tid, found[n].process if n >= 0 else "") for t, n in zip(threads, lane_of.tolist(), strict=True)]
+    columns["launched_by"], columns["issued_after_ns"] = trace.flows.resolve(columns, key, of)
+    return columns, found
 
 
 def _kinds(trace: Trace, lanes: tuple[Lane, ...], columns: Any, cats: Any, classify: Classifier) -> Any:
     """The kind of each row, worked out once for each combination of lane, name, task type and category."""
     texts = trace.texts.tuple()
-    combined = np.stack([columns["lane"], columns["name"], columns["task_type"], cats])
-    found, which = np.unique(combined, axis=1, return_inverse=True)
-    kinds = [classify(lanes[lane], texts[name], texts[task], texts[cat]) for lane, name, task, cat in found.T.tolist()]
-    return np.asarray(kinds, dtype=np.int8)[which.reshape(-1)]
+    tasks = trace.facts.facts().task_type
+    kinds = np.empty(len(cats), dtype=np.int8)
+    known: dict[tuple[int, ...], Kind] = {}
+    for begin in range(0, len(cats), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        parts = (columns["lane"][part], columns["name"][part], tasks[columns["fact"][part]], cats[part])
+        found = []
+        for row in zip(*(values.tolist() for values in parts), strict=True):
+            kind = known.get(row)
+            if kind is None:
+                lane, name, task, cat = row
+                kind = known[row] = classify(lanes[lane], texts[name], texts[task], texts[cat])
+            found.append(kind)
+        kinds[part] = found
+    return kinds

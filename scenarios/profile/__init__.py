@@ -2,12 +2,24 @@
 
 from scenarios.profile.spans import timeline_of
 from scenarios.profile.steps import step_time_of
-from scenarios.profile.table import COLUMN_TYPES, NO_ROW, Events, Kind, Lane, Profile, ProfileSet, ReportedStep, Step
+from scenarios.profile.table import (
+    COLUMN_TYPES,
+    NO_ROW,
+    Events,
+    Facts,
+    Kind,
+    Lane,
+    Profile,
+    ProfileSet,
+    ReportedStep,
+    Step,
+)
 
 __all__ = [
     "COLUMN_TYPES",
     "NO_ROW",
     "Events",
+    "Facts",
     "Kind",
     "Lane",
     "Profile",

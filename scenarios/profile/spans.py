@@ -102,11 +102,11 @@ def _span(profile: Profile, row: int, origin: int, place: dict[int, int]) -> Spa
 def _args(profile: Profile, row: int) -> Iterator[tuple[str, str | int | float]]:
     for key, column in (
         ("Task Type", "task_type"), ("Input Shapes", "shapes"), ("Input Data Types", "dtypes"),
-        ("Output Shapes", "output_shapes"), ("Group", "group"),
+        ("Output Shapes", "output_shapes"), ("Group", "group"), ("Busiest Pipe", "pipe"),
     ):  # fmt: skip
         if text := profile.text(row, column):
             yield key, text
-    if cores := int(profile.events.block_dim[row]):
+    if cores := int(profile.events.facts.block_dim[profile.events.fact[row]]):
         yield "Block Dim", cores
 
 

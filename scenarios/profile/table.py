@@ -57,32 +57,52 @@ class Lane:
     source: str = ""
 
 
-#: The columns of `Events` and their types. All but the first five are texts: an index into `Profile.texts`, 0 is "".
+#: The columns of `Facts`: what is known of a kernel or collective, the same for many of them.
+FACTS = ("op_type", "task_type", "shapes", "dtypes", "output_shapes", "group", "pipe", "block_dim")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """What is known of kernels and collectives, one row a combination; row 0 knows nothing.
+
+    All but block_dim are texts (an index into `Profile.texts`, 0 is ""). op_type: as kernel_details.csv has it.
+    task_type: the engine as the profiler names it (AI_CORE, MIX_AIC, ...). shapes, dtypes: of the inputs, as
+    kernel_details.csv spells them; of a collective its elements and their type. group: the communication group.
+    pipe: the pipe of the cores that was busy the longest (mac, mte2, vec, ...), where the profiler measured pipes.
+    block_dim: cores, 0 where unknown.
+    """
+
+    op_type: Int32
+    task_type: Int32
+    shapes: Int32
+    dtypes: Int32
+    output_shapes: Int32
+    group: Int32
+    pipe: Int32
+    block_dim: Int32
+
+
+#: The columns of `Events` and their types.
 COLUMN_TYPES: dict[str, type[np.signedinteger[Any]]] = {
     "kind": np.int8,
     "lane": np.int32,
     "start_ns": np.int64,
     "duration_ns": np.int64,
     "launched_by": np.int32,
-    "block_dim": np.int32,
+    "issued_after_ns": np.int32,
     "name": np.int32,
-    "op_type": np.int32,
-    "task_type": np.int32,
-    "shapes": np.int32,
-    "dtypes": np.int32,
-    "output_shapes": np.int32,
-    "group": np.int32,
+    "fact": np.int32,
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """Rows in order of start (then of the file). Columns have one length.
+    """Rows in order of start (then the longer first). Columns have one length.
 
     lane: index into `Profile.lanes`. launched_by: the row of the host call that issued this one; of a dequeued call,
-    the call that enqueued it; NO_ROW where unknown. block_dim: cores, 0 where unknown. task_type: the engine as the
-    profiler names it (AI_CORE, MIX_AIC, ...). shapes, dtypes: of the inputs, as kernel_details.csv spells them.
-    group: the communication group of a collective.
+    the call that enqueued it; NO_ROW where unknown. issued_after_ns: how long after the begin of that call it was
+    issued (a call may issue several kernels). name: index into `Profile.texts`. fact: row of `facts`, whose
+    columns are here too, spread over the events (`events.op_type`).
     """
 
     kind: NDArray[np.int8]
@@ -90,14 +110,10 @@ class Events:
     start_ns: Int64
     duration_ns: Int64
     launched_by: Int32
-    block_dim: Int32
+    issued_after_ns: Int32
     name: Int32
-    op_type: Int32
-    task_type: Int32
-    shapes: Int32
-    dtypes: Int32
-    output_shapes: Int32
-    group: Int32
+    fact: Int32
+    facts: Facts
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -106,17 +122,53 @@ class Events:
     def end_ns(self) -> Int64:
         return self.start_ns + self.duration_ns
 
+    def end_ns_of(self, row: int) -> int:
+        """The end of one row."""
+        return int(self.start_ns[row]) + int(self.duration_ns[row])
+
+    @property
+    def op_type(self) -> Int32:
+        return self.facts.op_type[self.fact]
+
+    @property
+    def task_type(self) -> Int32:
+        return self.facts.task_type[self.fact]
+
+    @property
+    def shapes(self) -> Int32:
+        return self.facts.shapes[self.fact]
+
+    @property
+    def dtypes(self) -> Int32:
+        return self.facts.dtypes[self.fact]
+
+    @property
+    def output_shapes(self) -> Int32:
+        return self.facts.output_shapes[self.fact]
+
+    @property
+    def group(self) -> Int32:
+        return self.facts.group[self.fact]
+
+    @property
+    def pipe(self) -> Int32:
+        return self.facts.pipe[self.fact]
+
+    @property
+    def block_dim(self) -> Int32:
+        return self.facts.block_dim[self.fact]
+
     def rows(self, *kinds: Kind) -> NDArray[np.intp]:
         """The rows of these kinds, in order of start."""
-        return np.flatnonzero(np.isin(self.kind, [int(k) for k in kinds]))
+        wanted = np.zeros(len(Kind), dtype=bool)
+        wanted[list(kinds)] = True
+        return np.flatnonzero(wanted[self.kind])
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step. start_ns, end_ns: the device's window, in which what starts belongs to the step. host_start_ns,
     host_end_ns: the host's mark around it; the device's window where the file has no mark.
-
-    launched: whether the window follows from what the host launched inside its mark (else it is the mark itself).
     """
 
     id: str
@@ -165,8 +217,11 @@ class Profile:
     notes: tuple[str, ...]
 
     def text(self, row: int, column: str = "name") -> str:
-        """The text of `column` in `row`."""
-        return self.texts[int(getattr(self.events, column)[row])]
+        """The text of `column` (`name`, or one of `Facts`) in `row`."""
+        if column == "name":
+            return self.texts[int(self.events.name[row])]
+        facts: Int32 = getattr(self.events.facts, column)
+        return self.texts[int(facts[self.events.fact[row]])]
 
     def process(self, row: int) -> Process:
         """The process of the lane of `row`."""

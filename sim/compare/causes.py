@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from scenarios.timeline import COMPUTE, Span, Timeline, union_ns
+from scenarios.timeline import Span, Timeline, union_ns
+from scenarios.timeline import is_kernel as on_stream
 from scenarios.trace.layout import minus
 from sim.compare.classes import TRANSFER, WAIT, family_of, is_kernel
 
@@ -24,7 +25,7 @@ Intervals = list[tuple[int, int]]
 def causes_ns(timeline: Timeline) -> dict[str, int]:
     """Nanoseconds by cause; they sum to the length of the step. What lies outside the step is left out."""
     inside = [(timeline.start_ns, timeline.end_ns)]
-    computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process in COMPUTE)
+    computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if on_stream(s))
     communication = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication")
     waiting = union_ns(
         (s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.kind == "wait"
@@ -42,9 +43,7 @@ def causes_ns(timeline: Timeline) -> dict[str, int]:
 def _computing(timeline: Timeline) -> dict[str, int]:
     times: dict[str, int] = {}
     busy_until = timeline.start_ns
-    for span in sorted(
-        (s for s in timeline.spans if s.process in COMPUTE), key=lambda s: (s.start_ns, s.end_ns, s.name)
-    ):
+    for span in sorted((s for s in timeline.spans if on_stream(s)), key=lambda s: (s.start_ns, s.end_ns, s.name)):
         end = min(span.end_ns, timeline.end_ns)
         if end > busy_until:
             family = family_of(span)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from scenarios.timeline import COMPUTE, Span
+from scenarios.timeline import QUEUED, Span
+from scenarios.timeline import is_kernel as on_stream
 
 MATMUL, ATTENTION, NORM, CACHE, ELEMENTWISE, COPY, AI_CPU, TRANSFER, WAIT, COLLECTIVE, HOST = (
     "matrix products", "attention", "norms", "KV cache", "other vector", "copies", "AI CPU", "transfer",
@@ -33,12 +34,14 @@ def op_type_of(span: Span) -> str:
 
 def is_collective(span: Span) -> bool:
     """A whole collective; planes hold its pieces, and waiting is part of it."""
-    return span.process == "Communication" and span.kind != "wait" and not span.thread.startswith("Plane")
+    if span.process != "Communication" or span.kind == "wait" or span.kind in QUEUED:
+        return False
+    return not span.thread.startswith("Plane")
 
 
 def is_kernel(span: Span) -> bool:
     """A kernel on a stream or the AI CPU, or a whole collective."""
-    return span.process in COMPUTE or is_collective(span)
+    return on_stream(span) or is_collective(span)
 
 
 def family_of(span: Span) -> str:
@@ -49,6 +52,8 @@ def family_of(span: Span) -> str:
         return WAIT if span.kind == "wait" else TRANSFER if span.thread.startswith("Plane") else COLLECTIVE
     if span.process == "AI CPU":
         return AI_CPU
+    if span.kind == "copy":
+        return COPY
     return family_of_type(op_type_of(span))
 
 

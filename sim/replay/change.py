@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from sim.compare.classes import op_type_of
 from sim.replay.graph import Edge, Graph, Task
+
+_POINT_TO_POINT = re.compile(r"send|recv|receive", re.I)
 
 
 class Change:
@@ -90,8 +93,22 @@ class Change:
 
     def _gone(self, number: int, edge: Callable[[Edge], Edge]) -> None:
         task = self.tasks[number]
-        after = tuple(edge(e) for e in task.after if e.why != "launch" or not task.on_device)
+        after = tuple(edge(e) for e in task.after if not task.on_device or not self._dropped(number, e))
         self.tasks[number] = task._replace(duration_ns=0, after=after, gone=True)
+
+    def _dropped(self, number: int, edge: Edge) -> bool:
+        """Whether a task that is left out no longer waits for it: its call, and the other ranks of a collective.
+
+        What one rank sends, another needs all the same.
+        """
+        if edge.why == "meet":
+            return self.tasks[edge.source].rank != self.tasks[number].rank and not self.carries(number)
+        return edge.why == "launch"
+
+    def carries(self, number: int) -> bool:
+        """Whether a collective is point to point: its wait is for data, and no balance of ranks saves it."""
+        span = self.tasks[number].span
+        return span is not None and bool(_POINT_TO_POINT.search(span.name))
 
     def _spare_calls(self, call: int | None) -> None:
         """Leave a call out of which nothing is left, and the call that handed it over."""

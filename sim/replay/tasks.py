@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from scenarios.timeline import COMPUTE, QUEUED, Span, Timeline, length_ns, union_ns
+from scenarios.timeline import COMPUTE, Span, Timeline, length_ns, union_ns
 from scenarios.trace.layout import HOST
 from sim.compare.classes import is_collective
 from sim.replay.draft import Draft
@@ -129,7 +129,7 @@ def _is_task(span: Span) -> bool:
     """A task of a stream, or a whole collective."""
     if span.process in COMPUTE:
         return span.kind not in _PARTS
-    return is_collective(span) and span.kind not in QUEUED
+    return is_collective(span)
 
 
 def _when(span: Span) -> int:
