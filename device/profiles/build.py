@@ -78,6 +78,32 @@ class Columns:
         return joined
 
 
+class Batch:
+    """Rows that come one by one, handed to `Columns` in parts, so that few of them are Python objects at a time."""
+
+    SIZE = 1 << 16
+
+    def __init__(self, columns: Columns, *names: str) -> None:
+        self._columns, self._names, self._rows = columns, names, list[tuple[int, ...]]()
+
+    @property
+    def next_row(self) -> int:
+        """The number that the next row gets."""
+        return self._columns.count + len(self._rows)
+
+    def row(self, *values: int) -> None:
+        """Take in a row: a value for each of the names."""
+        self._rows.append(values)
+        if len(self._rows) == self.SIZE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over what is left."""
+        if self._rows:
+            self._columns.add(**dict(zip(self._names, zip(*self._rows, strict=True), strict=True)))
+            self._rows.clear()
+
+
 def ordered(columns: dict[str, np.ndarray[Any, Any]], facts: Facts) -> Events:
     """The rows in order of start, longer ones first among equals. `columns` is used up."""
     order = np.lexsort((-columns["duration_ns"], columns["start_ns"])).astype(np.int32)

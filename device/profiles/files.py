@@ -21,7 +21,8 @@ GIB = 1 << 30
 class Limits:
     """What a profile may be at most. Beyond it a file is refused, never cut.
 
-    ratio: unpacked over packed bytes of a .gz; JSON of a profiler packs 10 to 20 times.
+    events: kept of one rank; all_events: of all ranks together. ratio: unpacked over packed bytes of a .gz; JSON of a
+    profiler packs 10 to 20 times.
     """
 
     events: int = 3_000_000
@@ -30,6 +31,7 @@ class Limits:
     ratio: int = 200
     text_bytes: int = 48 * 2**20
     facts: int = 500_000
+    all_events: int = 20_000_000
     csv_rows: int = 5_000_000
     cell_chars: int = 1 << 20
     ranks: int = 1024

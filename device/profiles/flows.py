@@ -108,6 +108,13 @@ def _number(given: int | str | None) -> int:
     return int.from_bytes(blake2b(str(given).encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
 
 
+def enclosing(columns: Mapping[str, Any], keys: Int32, threads: Sequence[ThreadOf], launched: Int32) -> Int32:
+    """`launched`, completed: CANN's calls that nobody launched get the call of Python that encloses them."""
+    completed = launched.copy()
+    _Rows(columns, keys, threads).enclose(completed)
+    return completed
+
+
 class _Rows:
     """Finds rows by place: thread by thread, so that no second table of all rows is made."""
 

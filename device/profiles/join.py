@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +24,13 @@ def joined(events: Events, details: KernelDetails | None, texts: Texts, facts: F
     """
     device = events.rows(Kind.KERNEL, Kind.COLLECTIVE, Kind.TASK)
     if details is None:
-        _types_of_names(events, device, texts, facts)
-        return replace(events, facts=facts.facts()), ["kernel_details.csv is missing: no shapes and no data types"]
+        said = ["kernel_details.csv is missing: no shapes and no data types"]
+        return with_types(events, texts, facts, op_type_of), said
     starts, names = details.starts(), details.column("name")
     order = np.lexsort((names, starts))
     at = _find(starts[order], names[order], events.start_ns[device], events.name[device])
     matched, rows = device[at >= 0], order[at[at >= 0]]
-    _types_of_names(events, device[at < 0], texts, facts)
+    _types_of_names(events, device[at < 0], texts, facts, op_type_of)
     _merge(events, matched, details.facts(facts, texts)[rows], facts)
     collective = details.column("collective") != 0
     kernels, listed = matched[~collective[rows]], int((~collective).sum())
@@ -56,7 +57,13 @@ def _merge(events: Events, rows: Any, told: Any, facts: FactTable) -> None:
     events.fact[rows] = np.asarray(merged, dtype=np.int32)[which.reshape(-1)]
 
 
-def _types_of_names(events: Events, rows: Any, texts: Texts, facts: FactTable) -> None:
+def with_types(events: Events, texts: Texts, facts: FactTable, type_of: Callable[[str], str]) -> Events:
+    """The events with op types from the names of kernels and collectives."""
+    _types_of_names(events, events.rows(Kind.KERNEL, Kind.COLLECTIVE, Kind.TASK), texts, facts, type_of)
+    return replace(events, facts=facts.facts())
+
+
+def _types_of_names(events: Events, rows: Any, texts: Texts, facts: FactTable, type_of: Callable[[str], str]) -> None:
     """Op types from the names, for `rows` whose facts have none."""
     if not len(rows):
         return
@@ -65,7 +72,7 @@ def _types_of_names(events: Events, rows: Any, texts: Texts, facts: FactTable) -
     named = []
     for own, name in pairs.T.tolist():
         fact = known[own]
-        named.append(facts[(fact[0] or texts[op_type_of(words[name])], *fact[1:])])
+        named.append(facts[(fact[0] or texts[type_of(words[name])], *fact[1:])])
     events.fact[rows] = np.asarray(named, dtype=np.int32)[which.reshape(-1)]
 
 

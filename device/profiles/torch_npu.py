@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from device.profiles.kernel_details import KernelDetails, read_kernel_details
 from device.profiles.torch_npu_files import read_communication, read_info, read_reported
 from device.profiles.torch_npu_steps import steps_of_ids, steps_of_marks
 from device.profiles.trace import Thread, placed, read_trace_events
-from scenarios.profile.table import Events, Kind, Lane, Profile
+from scenarios.profile.table import Events, Kind, Lane, Profile, Step
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 #: Task types that count as computing (msprof lists them among the kernels).
@@ -79,6 +80,51 @@ def read_torch_npu(folder: Path) -> Profile:
         dropped=dropped,
         notes=tuple(notes),
     )
+
+
+def read_trace_view(path: Path) -> Profile:
+    """The profile of a trace_view.json alone: no shapes, no reported step times.
+
+    An array of events without a device of torch_npu is read as a trace of PyTorch.
+    """
+    texts = Texts(path)
+    trace = read_trace_events(path, texts)
+    if "Ascend Hardware" not in trace.process_names.values():
+        from device.profiles.pytorch import profile_of_trace
+
+        return profile_of_trace(path, trace)
+    columns, lanes = placed(trace, place, classify)
+    facts, dropped = trace.facts, dict(trace.dropped)
+    del trace
+    events = ordered(columns, facts.facts())
+    events, notes = joined(events, None, texts, facts)
+    notes.append("step_trace_time.csv is missing")
+    return _alone(path, texts, lanes, events, steps_of_marks(events, texts.tuple()), dropped, notes)
+
+
+def read_op_summary(path: Path) -> Profile:
+    """The profile of msprof's op_summary_*.csv (or a kernel_details.csv alone): kernels and collectives of a device."""
+    texts = Texts(path)
+    details = read_kernel_details(path, texts)
+    devices = [device for device in details.devices if device]
+    if len(devices) > 1:
+        fail(path, f"mixes the kernels of devices {', '.join(sorted(devices)[:8])}; one device a file")
+    events, lanes, _ = _of_details(path, details, texts)
+    notes = ["a table of kernels alone: no host calls, no launches, no reported step times"]
+    profile = _alone(path, texts, lanes, events, steps_of_ids(events, details, texts.tuple()), {}, notes)
+    rank = int(devices[0]) if devices and devices[0].isdigit() and len(devices[0]) < 7 else 0
+    return replace(profile, kind="msprof", rank=rank)
+
+
+def _alone(
+    path: Path, texts: Texts, lanes: tuple[Lane, ...], events: Events, steps: tuple[Step, ...],
+    dropped: dict[str, int], notes: list[str],
+) -> Profile:  # fmt: skip
+    """The profile of one file that nothing lies beside."""
+    return Profile(
+        source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=lanes, events=events,
+        steps=steps, reported=(), metadata={}, groups={}, collective_waits_ns={}, dropped=dropped, notes=tuple(notes),
+    )  # fmt: skip
 
 
 def _has(output: Path, name: str) -> bool:

@@ -157,7 +157,11 @@ def read_info(folder: Path) -> Info:
                 metadata[key] = printable(value, 40)
     path = folder / "profiler_metadata.json"
     if path.is_file():
-        groups = _groups(_object(path, MAX_INFO_BYTES).get("parallel_group_info"))
+        document = _object(path, MAX_INFO_BYTES)
+        groups = _groups(document.get("parallel_group_info"))
+        args = document.get("distributed_args")
+        if isinstance(args, dict) and isinstance(size := args.get("world_size"), str):
+            metadata["world_size"] = printable(size, 12)
     return Info(rank, metadata, groups, tuple(_newer(metadata.get("torch_npu", ""))))
 
 

@@ -22,8 +22,9 @@ from device.profiles.times import NotATime, all_ns_of_us, ns_of_us_numbers
 from scenarios.errors import printable
 from scenarios.profile.table import Kind, Lane
 
-#: Categories that are left out: a Python frame for each call of a function would be most of a profile with stacks.
-DROPPED_CATEGORIES = ("python_function",)
+#: Categories that are left out: a Python frame for each call of a function would be most of a profile with stacks; the
+#: others lie over what they repeat.
+DROPPED_CATEGORIES = ("python_function", "gpu_user_annotation", "overhead", "Trace")
 #: pid and tid of a slice, as the file has them.
 Key = tuple[int | str, int | str]
 
@@ -111,9 +112,12 @@ def _take(trace: Trace, events: Sequence[Event]) -> None:
             trace.dropped["counters" if phase == "C" else f"phase {printable(phase, 8)}"] += 1
     kept = [event for event in slices if event.cat not in DROPPED_CATEGORIES]
     # The mark of a step is a frame of Python in some versions.
-    kept += [e for e in slices if e.cat in DROPPED_CATEGORIES and e.name.startswith("ProfilerStep")]
     if len(slices) > len(kept):
-        trace.dropped["python_function"] += len(slices) - len(kept)
+        left = [event for event in slices if event.cat in DROPPED_CATEGORIES]
+        marks = [e for e in left if e.cat == "python_function" and e.name.startswith("ProfilerStep")]
+        trace.dropped.update(event.cat for event in left)
+        trace.dropped["python_function"] -= len(marks)
+        kept += marks
     if kept:
         _add(trace, kept)
 

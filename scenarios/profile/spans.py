@@ -40,13 +40,13 @@ def timeline_of(profile: Profile, step: Step, tasks: bool = False) -> Timeline:
     spans = [_span(profile, int(row), origin, place) for row in rows]
     spans += _waits(profile, step, origin)
     counted = rows[np.isin(events.kind[rows], (int(Kind.KERNEL), int(Kind.COLLECTIVE)))]
-    first = int(events.start_ns[counted].min()) if len(counted) else step.start_ns
+    first = int(events.start_ns[counted].min()) if len(counted) and not step.whole else step.start_ns
     last = int(events.end_ns[counted].max()) if len(counted) else first
     return Timeline(
         spans=tuple(spans),
         start_ns=first - origin,
-        end_ns=_end_ns(profile, step, last) - origin,
-        label="MEASURED",
+        end_ns=(step.end_ns if step.whole else _end_ns(profile, step, last)) - origin,
+        label=profile.label,
         rank=profile.rank,
         device=profile.device,
     )
@@ -87,7 +87,8 @@ def _span(profile: Profile, row: int, origin: int, place: dict[int, int]) -> Spa
     kind = Kind(int(events.kind[row]))
     return Span(
         name=profile.text(row),
-        process=lane.process,
+        # NCCL's kernels lie on streams of the device; whole collectives are communication wherever they lie.
+        process="Communication" if kind == Kind.COLLECTIVE else lane.process,
         thread=lane.thread,
         start_ns=start,
         end_ns=start + int(events.duration_ns[row]),
@@ -118,6 +119,6 @@ def _waits(profile: Profile, step: Step, origin: int) -> Iterator[Span]:
         if step.start_ns <= start < step.end_ns:
             at = int(np.searchsorted(events.start_ns[rows], start, side="right")) - 1
             row = int(rows[max(0, at)])
-            lane = profile.lanes[int(events.lane[row])]
+            thread = profile.lanes[int(events.lane[row])].thread
             name = f"wait of {profile.text(row)}"
-            yield Span(name, lane.process, lane.thread, int(start) - origin, int(end) - origin, "wait", index=row)
+            yield Span(name, "Communication", thread, int(start) - origin, int(end) - origin, "wait", index=row)

@@ -80,7 +80,8 @@ def step_times(events: Events, steps: Sequence[Step], waiting: Intervals) -> lis
     """The time of each step, as step_trace_time.csv has it: total = computing + communication not overlapped + free."""
     sums = [_by_step(lane, steps) for lane in (*overlap_lanes(events), waiting)]
     times = []
-    for computing, communication, exposed, free, wait in zip(*sums, strict=True):
+    for step, (computing, communication, exposed, between, wait) in zip(steps, zip(*sums, strict=True), strict=True):
+        free = step.end_ns - step.start_ns - computing - exposed if step.whole else between
         times.append(
             StepTime(
                 total_ns=computing + exposed + free,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,7 +168,9 @@ class Events:
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step. start_ns, end_ns: the device's window, in which what starts belongs to the step. host_start_ns,
-    host_end_ns: the host's mark around it; the device's window where the file has no mark.
+    host_end_ns: the host's mark around it; the device's window where the file has no mark. whole: whether the device's
+    idle time before its first task and behind its last belongs to the step, as in this tool's own; torch_npu counts
+    only what lies between tasks.
     """
 
     id: str
@@ -176,6 +178,7 @@ class Step:
     end_ns: int
     host_start_ns: int
     host_end_ns: int
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,7 @@ class Profile:
     texts: what the columns of texts refer to; the first is "". kind: which profiler wrote it. metadata: versions,
     level, device, as far as the files say. collective_waits_ns: what communication.json says each collective waited,
     by row. dropped: how many entries of a kind were left out (`python_function`: 1282). notes: what is partial or was
-    doubted, one line each.
+    doubted, one line each. label: SIMULATED where the file is a prediction's own trace.
     """
 
     source: str
@@ -215,6 +218,7 @@ class Profile:
     collective_waits_ns: Mapping[int, int]
     dropped: Mapping[str, int]
     notes: tuple[str, ...]
+    label: Literal["MEASURED", "SIMULATED"] = "MEASURED"
 
     def text(self, row: int, column: str = "name") -> str:
         """The text of `column` (`name`, or one of `Facts`) in `row`."""

@@ -122,6 +122,7 @@ def _profile(profile: Profile, name: str) -> dict[str, Any]:
         "name": printable(name or profile.source, 200),
         "kind": profile.kind,
         "device": profile.device,
+        "label": profile.label,
         "events": len(profile.events),
         "metadata": dict(profile.metadata),
     }
@@ -133,7 +134,7 @@ def _provenance(hardware: Hardware | None, found: Found) -> dict[str, Any]:
     for kernel in found.kernels:
         sources[kernel.bound_source] = sources.get(kernel.bound_source, 0) + kernel.count
     return {
-        "kind": "measured",
+        "kind": "measured" if found.profile.label == "MEASURED" else "predicted",
         "bounds": dict(sorted(sources.items())),
         "roofline": None if hardware is None else hardware.profile.worst_source(),
         "tool_version": __version__,

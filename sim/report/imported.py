@@ -23,6 +23,10 @@ _PARTS = (
     ("communication_not_overlapped_us", "communication", "magenta", "▓"),
     ("free_us", "free", "yellow", "░"),
 )
+_ORIGIN = {
+    "MEASURED": "measured, as the profiler wrote it",
+    "SIMULATED": "PREDICTED by this tool: no device was measured",
+}
 _ROWS = (
     ("total_us", "step"), ("computing_us", "computing"), ("communication_us", "communication"),
     ("communication_not_overlapped_us", "communication not overlapped"), ("overlapped_us", "overlapped"),
@@ -51,7 +55,7 @@ def _head(result: dict[str, Any]) -> RenderableType:
     return Group(
         Text.assemble(("\n" + profile["name"], "bold")),
         Text(" · ".join(filter(None, (facts, f"{step}{steps} of rank {result['rank']}", versions))), style="dim"),
-        Text("measured, as the profiler wrote it; rooflines and prices are the model's", style="dim"),
+        Text(f"{_ORIGIN[profile['label']]}; rooflines and prices are the model's", style="dim"),
         Text(),
     )
 
@@ -128,7 +132,8 @@ def _gaps(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
     known = gaps["host_late_us"] + gaps["queued_us"]
     title = (
         f"Idle device: {counted(gaps['count'], 'gap')}, {ms(gaps['total_us'])} ms; "
-        f"host late {ms(gaps['host_late_us'])}, already queued {ms(gaps['queued_us'])}, unknown {ms(gaps['unknown_us'])}"
+        f"host late {ms(gaps['host_late_us'])}, already queued {ms(gaps['queued_us'])}, "
+        f"unknown {ms(gaps['unknown_us'])}"
     )
     if not known:
         yield Text.assemble((title, "bold"), "\n")
