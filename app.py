@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 import streamlit as st
 
-from app_pages.parts import state
+from app_pages.parts import page, state
 from app_pages.parts.texts import LANGUAGES, learn, speaker
 from app_pages.parts.texts.common import TEXTS
 
+#: Drawn here and not fetched: the lab asks nothing of other machines.
+ICON = Path(__file__).parent / "app_pages" / "icon.svg"
 #: The pages in the order of the menu: file, and its icon. Titles are in the texts, under the page's name.
-PAGES = {"lab": ":material/tune:"}
+PAGES = {"lab": ":material/tune:", "calibration": ":material/scatter_plot:"}
 #: The lessons: one for each claim that the lab teaches.
 LESSONS = {
     "bottleneck": ":material/troubleshoot:",
@@ -31,7 +34,7 @@ def _choose_language() -> None:
 
 
 def main() -> None:
-    st.set_page_config(page_title="Ascend What-If", page_icon=":material/speed:", layout="wide")
+    st.set_page_config(page_title="Ascend What-If", page_icon=ICON, layout="wide")
     language = state.language()
     say = speaker(TEXTS, language)
     pages = [
@@ -51,6 +54,7 @@ def main() -> None:
             say("language"), list(LANGUAGES), key="lang", required=True, format_func=lambda it: LANGUAGES[it],
             on_change=_choose_language, label_visibility="collapsed", width="stretch",
         )  # fmt: skip
+    page.style()
     chosen.run()
 
 

@@ -85,17 +85,22 @@ def explain(scenario: ScenarioFile, sets: Sets = None, json: JsonOut = None) -> 
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="A scenario, or a result written with --json.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="A scenario, a result of --json, a trace, or a profile.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one; FILE#2 is the second timeline of a file.")],
     sets: Sets = None,
     json: JsonOut = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw both timelines, one above the other.")
+    ] = None,
 ) -> None:
-    """Lay two scenarios side by side; --set applies to both."""
+    """Lay two steps side by side, predicted or measured; --set applies to scenarios."""
+    from device.profiles import read_profiles
     from sim import outputs
+    from sim.imported.timelines import timelines_of
     from sim.report import terminal
     from sim.report.compare import print_compare
 
-    found = outputs.compared(a, b, sets or [], json)
+    found = outputs.compared(a, b, sets or [], json, plot, lambda path: timelines_of(read_profiles(path)))
     terminal.show(lambda console: print_compare(console, found))
 
 
@@ -126,6 +131,37 @@ def validate(
     found = validated(kernels, steps, ladders, hardware, bounds, json, plot, collectives, overlaps)
     terminal.show(lambda console: print_validation(console, found.result, found.broken))
     raise typer.Exit(1 if found.broken else 0)
+
+
+@app.command("import")
+def import_(
+    profile: Annotated[
+        Path,
+        typer.Argument(metavar="PROFILE", help="A profiler's folder (one rank, or several), or its trace or table."),
+    ],
+    json: JsonOut = None,
+    trace: TraceOut = None,
+    hardware: Annotated[
+        str, typer.Option(metavar="NAME", help="The chip it was measured on: gives each kernel its roofline position.")
+    ] = "",
+    step: Annotated[str, typer.Option(metavar="ID", help="Which step; by default the one of median length.")] = "",
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--what-if",
+            metavar="NAME[:ARGS]",
+            help="Replay the step with a change: fuse:add_rms_norm. Repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Read a profile of torch_npu, msprof or PyTorch: where the time went, who waited, what to try."""
+    from device.profiles import read_profiles
+    from sim.imported.outputs import imported
+    from sim.report import terminal
+    from sim.report.imported import print_import
+
+    found = imported(read_profiles(profile), hardware, step, str(profile), json, trace, what_if or [])
+    terminal.show(lambda console: print_import(console, found))
 
 
 @app.command()

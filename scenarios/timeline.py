@@ -13,6 +13,8 @@ from typing import Literal
 Process = Literal["Python", "CANN", "Ascend Hardware", "AI CPU", "Device", "HBM", "Communication", "Overlap Analysis"]
 #: Lanes of kernels: an NPU's streams and AI CPU, and the streams of a device that is no NPU.
 COMPUTE: tuple[Process, ...] = ("Ascend Hardware", "AI CPU", "Device")
+#: `Span.kind` of what lies on a stream and is no kernel: copies, marks and waits between streams, parts of collectives.
+QUEUED = frozenset({"copy", "event_record", "event_wait", "task", "transfer", "notify_wait"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Timeline:
     @property
     def device_spans(self) -> tuple[Span, ...]:
         """Kernels on streams and on the AI CPU, in order of start."""
-        return tuple(s for s in self.spans if s.process in COMPUTE)
+        return tuple(s for s in self.spans if is_kernel(s))
 
 
 def on_device(timeline: Timeline, device: str) -> Timeline:
@@ -113,13 +115,18 @@ def intersect_ns(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> int:
     return total
 
 
+def is_kernel(span: Span) -> bool:
+    """Whether the span is a kernel, which is what counts as computing."""
+    return span.process in COMPUTE and span.kind not in QUEUED
+
+
 def step_time(timeline: Timeline) -> StepTime:
     """Computing, communication, overlap and free time of a step, from its spans.
 
     Computing is the union of kernels on cube, vector and AI CPU; communication the union of collectives; what both
     cover is overlapped; free is what neither covers between the step's begin and end (torch_npu's definition).
     """
-    computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process in COMPUTE)
+    computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if is_kernel(s))
     communication = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication")
     wait = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.kind == "wait")
     total = timeline.end_ns - timeline.start_ns

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.files.atomic import write_text
@@ -14,6 +14,9 @@ from scenarios.loader import located
 from scenarios.measured import Measure
 from sim.answer import Answer, answer, kernel_args, predicted_of
 from sim.hardware.profile import hardware_names, load_hardware
+
+if TYPE_CHECKING:
+    from sim.compare.sides import ReadProfile
 
 
 def answered(
@@ -26,7 +29,7 @@ def answered(
     found = answer(scenario, sets)
     if measure is not None:
         _refuse_another_device(found, measure.device)
-    _refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
+    refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
     timelines, args = [found.prediction.timeline], [kernel_args(found.prediction)]
     if measure is not None:
         measured = measure.run(found.loaded, predicted_of(found.prediction))
@@ -52,15 +55,41 @@ def _refuse_another_device(found: Answer, device: str) -> None:
         raise ScenarioError([f"{located(found.loaded, 'hardware')}: hardware: {what}"])
 
 
-def compared(a: str, b: str, sets: Sequence[str], json_file: Path | None) -> dict[str, Any]:
-    """The comparison of two scenarios or result files, written where asked for."""
-    from sim.compare import compare_results
+def compared(
+    a: str,
+    b: str,
+    sets: Sequence[str],
+    json_file: Path | None,
+    plot_file: Path | None = None,
+    read_profile: ReadProfile | None = None,
+) -> dict[str, Any]:
+    """The comparison of two scenarios, results, traces or profiles, written and drawn where asked for.
 
-    _refuse_overwriting((a, b), {"--json": json_file})
-    result = compare_results(_result(a, sets), _result(b, sets))
+    read_profile: reads profiles and the traces of other tools. Raises ScenarioError, also for settings that would
+    change nothing and for a picture of what has no timeline.
+    """
+    from sim.compare.document import compare_sides
+    from sim.compare.sides import side
+
+    _refuse_picture(plot_file)
+    first, second = side(a, sets, read_profile), side(b, sets, read_profile)
+    if sets and "scenario" not in (first.kind, second.kind):
+        raise ScenarioError(["--set: neither A nor B is a scenario, so there is nothing to set"])
+    refuse_overwriting((a, b, *first.sources, *second.sources), {"--json": json_file, "--plot": plot_file})
+    result = compare_sides(first, second)
+    if plot_file is not None:
+        from sim.compare.picture import picture
+
+        write_text(plot_file, picture(first, second, result))
     if json_file is not None:
         write_text(json_file, to_json(result))
     return result
+
+
+def _refuse_picture(plot_file: Path | None) -> None:
+    if plot_file is not None and plot_file.suffix.lower() != ".svg":
+        name = printable(str(plot_file), 200)
+        raise ScenarioError([f"--plot: {name}: the picture is SVG: name a file that ends in .svg"])
 
 
 def to_json(document: dict[str, Any]) -> str:
@@ -68,16 +97,7 @@ def to_json(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _result(given: str, sets: Sequence[str]) -> dict[str, Any]:
-    """A `run` document: read from a .json file, or predicted."""
-    if not given.endswith(".json"):
-        return answer(given, sets).result
-    from sim.result_file import read_result
-
-    return read_result(given)
-
-
-def _refuse_overwriting(inputs: Iterable[str], outputs: Mapping[str, Path | None]) -> None:
+def refuse_overwriting(inputs: Iterable[str], outputs: Mapping[str, Path | None]) -> None:
     """Raise ScenarioError where a result would replace the file it comes from, or another result."""
     taken = {os.path.realpath(name): f"the input {printable(name, 200)}" for name in inputs}
     problems: list[str] = []

@@ -11,6 +11,7 @@ from typing import Any
 from scenarios.errors import ScenarioError
 from scenarios.files.atomic import write_text
 from sim.accuracy.collectives import by_operation, price_collectives
+from sim.accuracy.families import by_family
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.overlaps import overlaps_result, price_overlaps, read_overlaps
 from sim.accuracy.scatter import scatter_svg
@@ -36,10 +37,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The document, and the bounds that it broke, one line each."""
+    """The document, the bounds that it broke, one line each, and the scored rows that it sums up, by family."""
 
     result: dict[str, Any]
     broken: tuple[str, ...]
+    points: tuple[tuple[str, Scored], ...] = ()
 
 
 def validated(
@@ -84,11 +86,10 @@ def validated(
     }
     if json_file:
         write_text(json_file, to_json(result))
+    scored = [_scored(rows) for rows, _ in (priced_kernels, priced_collectives, priced_steps)]
     if plot_file:
-        write_text(
-            plot_file, scatter_svg(*(_scored(rows) for rows, _ in (priced_kernels, priced_collectives, priced_steps)))
-        )
-    return Validation(result, tuple(_broken(result, bounds)))
+        write_text(plot_file, scatter_svg(*scored))
+    return Validation(result, tuple(_broken(result, bounds)), tuple(by_family(*scored)))
 
 
 def _refuse(bounds: Bounds, plot_file: Path | None) -> None:

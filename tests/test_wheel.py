@@ -17,7 +17,7 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("wheel")]
 
 SHIPPED = ["sim", "device", "scenarios", "cli.py", "app.py", "app_pages"]
-CORE_DEPENDENCIES = {"simpy", "numpy", "pydantic", "pyyaml", "typer", "rich"}
+CORE_DEPENDENCIES = {"simpy", "numpy", "pydantic", "pyyaml", "typer", "rich", "msgspec", "ijson"}
 
 
 def run(*command: str | Path, cwd: Path = Path("/")) -> subprocess.CompletedProcess[str]:

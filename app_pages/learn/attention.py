@@ -53,7 +53,11 @@ def _forms(it: Lesson, unfused: attention.Form, fused: attention.Form) -> None:
         fused=formats.size(fused.moved_bytes), fused_time=formats.time(fused.device_us),
     )  # fmt: skip
     colours = dict(zip(names, (CLASSES["wait"], CLASSES["attention"]), strict=True))
-    draw(it.say("forms_chart"), bars("attention-forms", rows, alt, colours, title=it.say("relative")), it.say("flops_note"))
+    draw(
+        it.say("forms_chart"),
+        bars("attention-forms", rows, alt, colours, title=it.say("relative")),
+        it.say("flops_note"),
+    )
 
 
 def _room(it: Lesson, hardware: str, tokens: int) -> None:

@@ -60,7 +60,11 @@ def _numbers(it: Lesson, eager: Point, replayed: Point) -> None:
     back = replayed.break_even_steps
     later = formats.whole(back) if back is not None else it.say("never")
     if ratio > HARDLY:
-        conclude(it.say("answer_gain", **numbers, cold=f"{formats.number(replayed.cold_ms / 1000)}{formats.THIN}s", steps=later))
+        conclude(
+            it.say(
+                "answer_gain", **numbers, cold=f"{formats.number(replayed.cold_ms / 1000)}{formats.THIN}s", steps=later
+            )
+        )
     else:
         conclude(it.say("answer_none", **numbers))
     figures(

@@ -8,8 +8,8 @@ import streamlit as st
 
 from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars, lines
-from app_pages.parts.lesson import Lesson, conclude, draw, labelled, lesson, model_and_chip, steps
-from app_pages.parts.palette import ACCENT, CLASSES
+from app_pages.parts.lesson import Lesson, draw, lesson, model_and_chip, steps
+from app_pages.parts.palette import CLASSES
 from app_pages.parts.texts.learn_overlap import TEXTS
 from sim.lessons import overlap
 from sim.lessons.overlap import Side
@@ -40,7 +40,9 @@ def body(it: Lesson) -> None:
     serial, ideal, found = (value or 0.0 for value in (side.serial_ms, side.ideal_ms, side.found_ms))
     alt = it.say("chart_alt", most=PIECES[-1], serial=formats.ms(1000 * serial), ideal=formats.ms(1000 * ideal),
                  best=formats.ms(1000 * min(lanes[it.say("found")].values())))  # fmt: skip
-    chart = lines("overlap", rows, alt, colours, x_title=it.say("pieces"), y_title=it.say("step_ms"), x_log=True, zero=False)
+    chart = lines(
+        "overlap", rows, alt, colours, x_title=it.say("pieces"), y_title=it.say("step_ms"), x_log=True, zero=False
+    )
     draw(it.say("chart"), chart)
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app_pages.parts import state
 from app_pages.parts.charts import Chart
-from app_pages.parts.page import quiet, show
+from app_pages.parts.page import quiet, section, show
 from app_pages.parts.texts import Language, Say, Table, learn, speaker, verdicts
 from scenarios.errors import ScenarioError
 from scenarios.hf_config import model_names
@@ -105,7 +105,8 @@ def labelled(it: Lesson, hardware: str, computed: bool = False) -> None:
 
 def draw(title: str, chart: Chart, note: str = "") -> None:
     """A chart under its title, and what to see in it."""
-    st.html(f'<h2 class="wi-h">{escape(title)}</h2>')
+    if title:
+        section(title)
     show(chart)
     if note:
         quiet(note)

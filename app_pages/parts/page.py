@@ -23,6 +23,8 @@ STYLE = """<style>
 .wi-good{color:#0b8a66}.wi-bad{color:#c9570a}.wi-same{opacity:.6}
 .wi-say{font-size:1.05rem;line-height:1.5;max-width:72rem;margin:.35rem 0 .2rem}
 .wi-say b{font-weight:600}
+.wi-h{font-size:1.12rem;font-weight:600;line-height:1.4;margin:.9rem 0 .1rem;padding:0}
+.wi-h1{font-size:1.6rem;font-weight:600;line-height:1.3;margin:0;padding:0}
 .wi-quiet{font-size:.86rem;opacity:.68;line-height:1.5}
 .wi-quiet code{font-size:.82rem}
 </style>"""
@@ -43,7 +45,7 @@ class Figure:
 
 def figures(shown: Sequence[Figure]) -> None:
     """Numbers beside each other, the first one leading."""
-    st.html(STYLE + f'<div class="wi-row">{"".join(_cell(figure, not n) for n, figure in enumerate(shown))}</div>')
+    st.html(f'<div class="wi-row">{"".join(_cell(figure, not n) for n, figure in enumerate(shown))}</div>')
 
 
 def _cell(figure: Figure, lead: bool) -> str:
@@ -59,19 +61,28 @@ def _cell(figure: Figure, lead: bool) -> str:
 
 def sentence(lead: str, rest: str) -> None:
     """A sentence that is read before all else: its first words carry it."""
-    st.html(f'{STYLE}<div class="wi-say"><b>{escape(lead)}</b> {escape(rest)}</div>')
+    st.html(f'<div class="wi-say"><b>{escape(lead)}</b> {escape(rest)}</div>')
 
 
 def quiet(text: str) -> None:
     """What is true of all that is shown, in small type."""
-    st.html(f'{STYLE}<div class="wi-quiet">{escape(text)}</div>')
+    st.html(f'<div class="wi-quiet">{escape(text)}</div>')
 
 
-def section(title: str, note: str = "") -> None:
+def title(text: str, note: str) -> None:
+    """The title of the page, and what it is about."""
+    st.html(f'<h1 class="wi-h1">{escape(text)}</h1><div class="wi-quiet">{escape(note)}</div>')
+
+
+def section(text: str, note: str = "") -> None:
     """The title of a part of the page, and one line about it."""
-    st.subheader(title, anchor=False)
-    if note:
-        quiet(note)
+    below = f'<div class="wi-quiet">{escape(note)}</div>' if note else ""
+    st.html(f'<h2 class="wi-h">{escape(text)}</h2>{below}')
+
+
+def style() -> None:
+    """How the pieces of this file look; called once a run, before the page."""
+    st.html(STYLE)
 
 
 def show(chart: Chart) -> None:

@@ -10,6 +10,8 @@ from scenarios.catalogue import CATALOGUE
 #: What draws the eye: the scenario as it stands, the selected, the gain.
 ACCENT = "#0f766e"
 GOOD, BAD, NEUTRAL = "#009e73", "#d55e00", "#8a939e"
+#: Where nothing happens: seen through, on either ground.
+IDLE = "rgba(138,147,158,0.35)"
 
 #: Classes of work in the order of legends, each with its colour.
 CLASSES = {
@@ -20,11 +22,20 @@ CLASSES = {
     "cache": "#cc79a7",
     "experts": "#e69f00",
     "communication": "#b59b00",
-    "wait": "#b9bec6",
+    "wait": IDLE,
     "graph": "#7b6bb0",
     "host": "#6b7784",
     "launch": "#a3adb8",
     "ai_cpu": "#4d4d4d",
+}
+
+#: Families of compared rows, as `sim.accuracy.families` has them.
+FAMILIES = {
+    "matrix products": CLASSES["matmul"],
+    "attention": CLASSES["attention"],
+    "vector and cache": CLASSES["vector"],
+    "collectives": CLASSES["experts"],
+    "whole steps": CLASSES["cache"],
 }
 
 #: The class of a kernel kind whose unit does not tell it.

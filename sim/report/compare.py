@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from sim.report.compare_timelines import notes_part, op_types_part, timeline_parts
 from sim.report.overlap import overlap_lines
 from sim.report.run import bar_pair, counted, plain, size
 from sim.report.tables import Column, fitted
@@ -22,11 +23,24 @@ def print_compare(console: Console, result: dict[str, Any]) -> None:
     """Draw a `compare` document."""
     shown, width = plain(result), console.width
     console.print(Text(f"\n{shown['sentence']}\n", style="bold"))
-    for part in (_settings, _metrics, _causes):
-        console.print(part(shown, width))
+    for part in _parts(shown, width):
+        console.print(part)
     for side in "ab":
         for line in overlap_lines(shown["overlaps"][side]):
             console.print(Text(f"{shown[side]['name']}: {line}"))
+    for note in notes_part(shown.get("notes", [])):
+        console.print(note)
+
+
+def _parts(shown: dict[str, Any], width: int) -> list[Any]:
+    """Two documents, two timelines, or one of each."""
+    documents = bool(shown["metrics"])
+    parts = [_settings(shown, width), _metrics(shown, width), _causes(shown, width)] if documents else []
+    if "timelines" in shown:
+        parts += timeline_parts(shown, width)[1 if documents else 0 :]
+    if "op_types" in shown:
+        parts += [_causes(shown, width), op_types_part(shown, width)]
+    return parts
 
 
 def _settings(result: dict[str, Any], width: int) -> Any:

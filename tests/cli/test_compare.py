@@ -6,8 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+
+from scenarios.trace import read_trace, write_trace
 
 WhatIf = Callable[..., Any]
 AnswerFile = Callable[..., Path]
@@ -63,6 +66,10 @@ def test_scenarios_are_predicted_with_the_settings_laid_on_both(compare: Compare
     document, _ = compare(SEED, EAGER, "--set", "workload.batch=4")
     assert "workload.batch" not in {row["setting"] for row in document["settings"]}
     expected, _ = compare(answer_file(SEED, "workload.batch=4"), answer_file(EAGER, "workload.batch=4"))
+    timelines = document.pop("timelines")  # which a result does not hold
+    for side in "ab":
+        assert (document[side].pop("kind"), expected[side].pop("kind")) == ("scenario", "result")
+        assert timelines[side]["step_us"] == document["step"]["total_us"][side]
     assert document == expected
 
 
@@ -92,3 +99,99 @@ def test_overlaps_of_both_sides_stand_below_the_causes(whatif: WhatIf, compare: 
     assert document["overlaps"]["a"] == []
     assert [it["pass"] for it in document["overlaps"]["b"]] == ["overlap.comm_chunks"]
     assert "overlap.comm_chunks: ideal" in shown
+
+
+@pytest.fixture(scope="session")
+def trace_file(whatif: WhatIf, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`trace_file(scenario, *settings)`: what `whatif run --trace` writes."""
+    folder = tmp_path_factory.mktemp("traces")
+    known: dict[tuple[str, ...], Path] = {}
+
+    def get(scenario: str, *settings: str) -> Path:
+        key = (scenario, *settings)
+        if key not in known:
+            known[key] = folder / f"{len(known)}.json"
+            options = [part for pair in settings for part in ("--set", pair)]
+            done = whatif("run", scenario, "--trace", known[key], *options)
+            assert (done.status, done.err) == (0, "")
+        return known[key]
+
+    return get
+
+
+def test_a_trace_is_compared_as_the_scenario_it_was_written_of(
+    compare: Compare, trace_file: Callable[..., Path]
+) -> None:
+    document, shown = compare(trace_file(EAGER), EAGER)
+    assert all(row["ratio"] in (1, None) for row in document["step"].values())
+    assert all(row["a_us"] == row["b_us"] for row in document["timelines"]["causes"])
+    kernels = document["timelines"]["kernels"]
+    assert kernels["paired"] == kernels["same_shapes"] == document["counts"]["kernel_count"]["a"]
+    assert not kernels["replaced"] + kernels["only_in_a"] + kernels["only_in_b"]
+    assert "Kernels that both have take equally long" in shown
+
+
+def test_of_a_fused_pattern_both_forms_are_told(compare: Compare, trace_file: Callable[..., Path]) -> None:
+    document, shown = compare(trace_file(EAGER), trace_file(EAGER, "optimizations.fusion.add_rms_norm=true"))
+    [row] = document["timelines"]["kernels"]["replaced"]
+    assert (row["b"], row["count"]) == ("AddRmsNorm", 72)
+    assert row["a"] == "Add, Cast, Pows, ReduceMean, Adds, Rsqrt, Mul, Cast, Mul"
+    assert "1.21x faster, most of it device idle, host late" in shown
+
+
+def test_a_result_and_a_trace_are_compared_by_op_type(
+    compare: Compare, answer_file: AnswerFile, trace_file: Callable[..., Path]
+) -> None:
+    document, shown = compare(answer_file(EAGER), trace_file(EAGER))
+    assert "timelines" not in document
+    assert all(row["a_count"] == row["b_count"] for row in document["op_types"])
+    assert all(row["a_us"] == pytest.approx(row["b_us"]) for row in document["op_types"] + document["causes"])
+    assert "By op type only" in shown
+
+
+def test_the_picture_is_svg_and_the_same_each_time(
+    whatif: WhatIf, tmp_path: Path, trace_file: Callable[..., Path]
+) -> None:
+    pictures = []
+    for number in range(2):
+        file = tmp_path / f"{number}.svg"
+        done = whatif("compare", trace_file(EAGER), SEED, "--plot", file)
+        assert (done.status, done.err) == (0, "")
+        pictures.append(file.read_text(encoding="utf-8"))
+    assert pictures[0] == pictures[1]
+    words = "".join(ElementTree.fromstring(pictures[0]).itertext())
+    assert "B: qwen3_8b_decode" in words
+    assert "NPU Stream 0" in words
+    assert "device idle, host late" in words
+
+
+def test_what_cannot_be_drawn_set_or_chosen_is_refused(
+    whatif: WhatIf, tmp_path: Path, answer_file: AnswerFile, trace_file: Callable[..., Path]
+) -> None:
+    result, trace = answer_file(SEED), trace_file(EAGER)
+
+    def refused(*arguments: object) -> str:
+        done = whatif("compare", *arguments)
+        assert (done.status, done.out) == (2, "")
+        [line] = done.problems
+        return str(line)
+
+    assert refused(result, trace, "--plot", tmp_path / "x.svg").endswith("a result has no timeline to draw")
+    assert "name a file that ends in .svg" in refused(trace, trace, "--plot", tmp_path / "x.png")
+    assert "there is nothing to set" in refused(result, trace, "--set", "workload.batch=4")
+    assert "would overwrite the input" in refused(trace, SEED, "--json", trace)
+    assert refused(f"{trace}#2", SEED).endswith("holds 1 timelines: #1 simulated, rank 0")
+    assert refused(f"{trace}#0", SEED).endswith("timelines count from 1")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_timeline_of_a_file_is_chosen_by_its_number(
+    compare: Compare, tmp_path: Path, trace_file: Callable[..., Path]
+) -> None:
+    both = tmp_path / "both.json"
+    write_trace(both, [read_trace(trace_file(name))[0] for name in (SEED, EAGER)])
+    document, shown = compare(f"{both}#2", f"{both}#1")
+    assert [document[side]["name"] for side in "ab"] == ["both.json#2", "both.json#1"]
+    assert document["step"]["total_us"]["ratio"] == pytest.approx(14.7009 / 66.7577, rel=1e-4)
+    _, shown = compare(both, EAGER)
+    assert "both.json: the first of 2 timelines; name another as" in shown

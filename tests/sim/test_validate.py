@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from scenarios.errors import ScenarioError
+from sim.accuracy.families import FAMILIES
 from sim.validate import REFERENCE, Bounds, Validation, validated
 
 KERNELS = "hardware,op_type,input_shapes,dtype,mean_us,scored\n"
@@ -29,8 +31,24 @@ def of_kernels(path: Path, bounds: Bounds = NO_BOUNDS) -> Validation:
 
 
 @pytest.fixture(scope="module")
-def reference() -> dict[str, Any]:
-    return validated(None, None, None, "", NO_BOUNDS).result
+def validation() -> Validation:
+    return validated(None, None, None, "", NO_BOUNDS)
+
+
+@pytest.fixture(scope="module")
+def reference(validation: Validation) -> dict[str, Any]:
+    return validation.result
+
+
+def test_every_scored_row_is_a_point_of_its_family(validation: Validation) -> None:
+    points, result = validation.points, validation.result
+    count = {name: sum(family == name for family, _ in points) for name in FAMILIES}
+    assert count["collectives"] == result["collectives"]["rows"]
+    assert count["whole steps"] == result["steps"]["scored"]
+    assert len(points) - count["collectives"] - count["whole steps"] == result["kernels"]["rows"]
+    assert all(count.values())
+    errors = [abs(row.error) for family, row in points if family not in ("collectives", "whole steps")]
+    assert median(errors) == pytest.approx(result["kernels"]["median"])
 
 
 def lines_of(name: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app_pages.parts.charts.base import Chart, Row, Spec, axis
+from app_pages.parts.charts.base import LEGEND, NUMBERS, Chart, Row, Spec, axis
 from app_pages.parts.palette import ACCENT, BAD, GOOD, NEUTRAL
 
 ROW = 24
@@ -32,8 +32,11 @@ def waterfall(
         at = after
     rows += [] if here_shown else [_total(say["here"], totals[1])]
     rows.append(_total(say["all"], totals[2]))
-    x: Spec = {"field": "low", "type": "quantitative", "axis": axis("ms"), "scale": {"zero": True}}
-    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": axis(None, grid=False, labelLimit=230)}
+    # Room for the number behind the longest bar.
+    widest = 1.25 * max(row["high"] for row in rows)
+    x: Spec = {"field": "low", "type": "quantitative", "axis": axis(unit="ms", tickCount=6),
+               "scale": {"domain": [0, widest], "nice": False}}  # fmt: skip
+    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": axis(grid=False, labelLimit=230)}
     color: Spec = {"field": "sort", "type": "nominal", "legend": None,
                    "scale": {"domain": ["total", "gain", "loss"], "range": [NEUTRAL, GOOD, BAD]}}  # fmt: skip
     tooltip = [
@@ -42,11 +45,11 @@ def waterfall(
         {"field": "note", "title": say["now"]},
     ]
     spec: Spec = {
-        "height": ROW * len(rows),
+        "height": ROW * len(rows) + NUMBERS,
         "layer": [
             {"mark": {"type": "bar", "height": ROW - 10},
              "encoding": {"x": x, "x2": {"field": "high"}, "y": y, "color": color, "tooltip": tooltip}},
-            {"mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12},
+            {"mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
              "encoding": {"x": {**x, "field": "high"}, "y": y, "text": {"field": "end"}}},
         ],
     }  # fmt: skip
@@ -68,13 +71,14 @@ def stacked(name: str, parts: Sequence[Row], unit: str, alt: str, limit: tuple[f
     colour: Spec = {
         "field": "part", "type": "nominal", "sort": None,
         "scale": {"domain": [p["part"] for p in parts], "range": [p["colour"] for p in parts]},
-        "legend": {"orient": "bottom", "title": None, "direction": "horizontal", "columns": 3, "symbolType": "square",
-                   "labelLimit": 220},
+        "legend": {"orient": "bottom", "title": None, "direction": "horizontal", "columns": 2, "symbolType": "square",
+                   "symbolStrokeWidth": 0, "labelLimit": 260, "rowPadding": 4},
     }  # fmt: skip
     bar: Spec = {
         "mark": {"type": "bar", "height": 26},
         "encoding": {
-            "x": {"field": "value", "type": "quantitative", "axis": axis(unit), "stack": "zero"},
+            "x": {"field": "value", "type": "quantitative", "axis": axis(unit=unit, tickCount=6), "stack": "zero",
+                  "scale": {"domain": [0, sum(p["value"] for p in parts) or 1], "nice": False}},
             "y": {"field": "row", "type": "nominal", "axis": None},
             "color": colour,
             "order": {"field": "order", "type": "quantitative"},
@@ -88,4 +92,5 @@ def stacked(name: str, parts: Sequence[Row], unit: str, alt: str, limit: tuple[f
              "mark": {"type": "rule", "color": ACCENT, "strokeWidth": 2},
              "encoding": {"x": {"field": "at", "type": "quantitative"}, "tooltip": {"field": "label"}}}
         )  # fmt: skip
-    return Chart(name, rows, {"height": 44, "layer": layers}, alt)
+    height = 34 + NUMBERS + 20 + LEGEND * ((len(parts) + 1) // 2)
+    return Chart(name, rows, {"height": height, "layer": layers}, alt)

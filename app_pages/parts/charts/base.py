@@ -53,10 +53,17 @@ def by_class(labels: Mapping[str, str], present: Sequence[str], legend: bool = T
     }
     if legend:
         spec["legend"] = {"orient": "top", "title": None, "direction": "horizontal", "symbolType": "square",
-                          "columns": 0, "offset": 8, "labelLimit": 160}  # fmt: skip
+                          "symbolStrokeWidth": 0, "columns": 0, "offset": 6, "labelLimit": 160}  # fmt: skip
     return spec
 
 
-def axis(title: str | None, **more: Any) -> Spec:
-    """An axis with few, quiet lines."""
-    return {"title": title, "grid": True, "tickCount": 8, "domain": False, "ticks": False, "labelPadding": 6, **more}
+def axis(title: str | None = None, unit: str = "", **more: Any) -> Spec:
+    """An axis with few, quiet lines. unit: follows each of its numbers."""
+    spec: Spec = {"title": title, "grid": True, "domain": False, "ticks": False, "labelPadding": 6, **more}
+    if unit:
+        spec["labelExpr"] = f"datum.label + ' {unit}'"
+    return spec
+
+
+#: What a picture needs beside its marks, pixels: the numbers of its time axis, the title of one, a row of its legend.
+NUMBERS, TITLE, LEGEND = 30, 22, 26

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app_pages.parts.charts.base import Chart, Row, Spec, axis
+from app_pages.parts.charts.base import NUMBERS, Chart, Row, Spec, axis
 from app_pages.parts.palette import CLASSES
 
 LANES = ("start", "MTE2", "VECTOR", "MTE3")
@@ -18,7 +18,7 @@ def core_lanes(name: str, rows: Sequence[Row], alt: str, words: dict[str, str], 
         "mark": {"type": "bar", "height": 15, "stroke": "white", "strokeWidth": 0.4, "clip": True},
         "params": [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}, "bind": "scales"}],
         "encoding": {
-            "x": {"field": "start", "type": "quantitative", "axis": axis("µs", format="~f"),
+            "x": {"field": "start", "type": "quantitative", "axis": axis(unit="µs", format="~f"),
                   "scale": {"domain": [0, end_us], "nice": False}},
             "x2": {"field": "end"},
             "y": {"field": "lane", "type": "nominal", "sort": [words[lane] for lane in LANES],
@@ -27,6 +27,6 @@ def core_lanes(name: str, rows: Sequence[Row], alt: str, words: dict[str, str], 
             "tooltip": [{"field": "kernel", "title": " "}, {"field": "lane", "title": " "},
                         {"field": "us", "title": "µs", "type": "quantitative", "format": ",.3f"}],
         },
-        "height": 26 * len(LANES) + 56,
+        "height": 26 * len(LANES) + NUMBERS,
     }  # fmt: skip
     return Chart(name, drawn, spec, alt)

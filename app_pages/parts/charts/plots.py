@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app_pages.parts.charts.base import Chart, Row, Spec, axis
+from app_pages.parts.charts.base import LEGEND, NUMBERS, TITLE, Chart, Row, Spec, axis
 from app_pages.parts.palette import ACCENT
 
 BAR, GAP = 20, 12
-#: What a picture needs beside its marks, pixels: the numbers of its axis, their title, a row of its legend.
-NUMBERS, TITLE, LEGEND = 30, 24, 30
 #: Room behind the longest bar for its number, as a factor of the bar.
 ROOM = 1.18
 

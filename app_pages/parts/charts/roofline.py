@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil, floor, log10
 from typing import Any
 
 from app_pages.parts.charts.base import Chart, Row, Spec, axis, by_class
@@ -20,16 +21,16 @@ def roofline(
     alt: str,
 ) -> Chart:
     """points: {name, kind, count, us, share, intensity, tflops, roofline}. roofs: the `roofs` of a document. say: words
-    (intensity, rate, name, count, time, share, roofline, peak, sustained)."""
+    (intensity, rate, name, count, time, share, roofline, peak, sustained, cube)."""
     data = [{**point, "class": labels[point["kind"]]} for point in points]
     left = min([LEFT, *(point["intensity"] / 2 for point in points)])
     right = max([RIGHT, *(point["intensity"] * 2 for point in points)])
     lines = _roof(say["peak"], roofs["hbm_peak_gbps"], roofs["cube_tflops"], left, right)
     lines += _roof(say["sustained"], roofs["hbm_sustained_gbps"], roofs["cube_tflops"], left, right)
-    x: Spec = {"field": "intensity", "type": "quantitative", "axis": axis(say["intensity"], format="~g"),
-               "scale": {"type": "log", "domain": [left, right], "nice": False}}  # fmt: skip
-    y: Spec = {"field": "tflops", "type": "quantitative", "axis": axis(say["rate"], format="~g", tickCount=5),
-               "scale": {"type": "log", "nice": True}}  # fmt: skip
+    low = min([0.05, *(point["tflops"] for point in points)])
+    high = roofs["cube_tflops"] * 2
+    x = _log("intensity", say["intensity"], left, right)
+    y = _log("tflops", say["rate"], low / 2, high)
     tooltip = [
         {"field": "name", "title": say["name"]},
         {"field": "count", "title": say["count"], "type": "quantitative", "format": ","},
@@ -40,11 +41,14 @@ def roofline(
         {"field": "roofline", "title": say["roofline"], "type": "quantitative", "format": ".0%"},
     ]
     spec: Spec = {
-        "height": 320,
+        "height": 400,
         "layer": [
             {"data": {"values": lines}, "mark": {"type": "line", "color": "#8a939e", "strokeWidth": 1.5},
-             "encoding": {"x": x, "y": y, "strokeDash": {"field": "roof", "type": "nominal", "sort": None,
-                          "legend": {"orient": "bottom", "title": None, "direction": "horizontal"}}}},
+             "encoding": {"x": x, "y": y, "strokeDash": {"field": "roof", "type": "nominal", "sort": None, "legend": {
+                 "orient": "bottom", "title": None, "columns": 1, "labelLimit": 0, "symbolSize": 400}}}},
+            {"data": {"values": [{**lines[2], "label": say["cube"]}]},
+             "mark": {"type": "text", "align": "right", "dy": -9, "color": "#8a939e"},
+             "encoding": {"x": x, "y": y, "text": {"field": "label"}}},
             {"mark": {"type": "circle", "opacity": 0.85, "stroke": "#ffffff", "strokeWidth": 0.6},
              "encoding": {"x": x, "y": y, "color": by_class(labels, [p["kind"] for p in points]),
                           "size": {"field": "share", "type": "quantitative", "legend": None,
@@ -53,6 +57,20 @@ def roofline(
         ],
     }  # fmt: skip
     return Chart(name, data, spec, alt, {"roofs": lines})
+
+
+def _log(field: str, title: str, low: float, high: float) -> Spec:
+    return {
+        "field": field,
+        "type": "quantitative",
+        "axis": axis(title, format="~g", values=_powers(low, high)),
+        "scale": {"type": "log", "domain": [low, high], "nice": False},
+    }
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """The powers of ten from low to high."""
+    return [10.0**n for n in range(ceil(log10(low)), floor(log10(high)) + 1)]
 
 
 def _roof(label: str, gbps: float, tflops: float, left: float, right: float) -> list[dict[str, Any]]:

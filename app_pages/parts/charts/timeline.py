@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app_pages.parts.charts.base import Chart, Row, Spec, axis, by_class
+from app_pages.parts.charts.base import LEGEND, NUMBERS, Chart, Row, Spec, axis, by_class
 from app_pages.parts.formats import size
 
 LANE = 26
@@ -37,11 +37,11 @@ def timeline(
         "mark": {"type": "bar", "height": LANE - 8, "cornerRadius": 0, "clip": True},
         "params": [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}, "bind": "scales"}],
         "encoding": {
-            "x": {"field": "start", "type": "quantitative", "axis": axis(unit, format="~f"),
+            "x": {"field": "start", "type": "quantitative", "axis": axis(unit=unit, format="~f", tickCount=10),
                   "scale": {"domain": [span_us[0] / scale, span_us[1] / scale], "nice": False, "zero": False}},
             "x2": {"field": "end"},
             "y": {"field": "lane", "type": "nominal", "sort": list(lanes), "scale": {"domain": list(lanes)},
-                  "axis": axis(None, grid=False, tickCount=None, labelLimit=140)},
+                  "axis": axis(grid=False, labelLimit=140)},
             "color": by_class(labels, present, legend),
             "opacity": {"field": "busy", "type": "quantitative", "legend": None,
                         "scale": {"domain": [0, 1], "range": [0.25, 1]}},
@@ -51,7 +51,7 @@ def timeline(
     layers: list[Spec] = [bars]
     if shaded_us is not None:
         layers.insert(0, _shade(shaded_us[0] / scale, shaded_us[1] / scale))
-    spec: Spec = {"layer": layers, "height": LANE * len(lanes) + 4}
+    spec: Spec = {"layer": layers, "height": LANE * len(lanes) + NUMBERS + (LEGEND if legend else 0)}
     return Chart(name, data, spec, alt)
 
 

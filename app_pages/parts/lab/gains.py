@@ -11,7 +11,7 @@ from app_pages.parts.charts import Chart, bars
 from app_pages.parts.lab.view import View
 from app_pages.parts.page import quiet, section, show
 from app_pages.parts.state import Question
-from app_pages.parts.texts import speaker
+from app_pages.parts.texts import passes, speaker
 from app_pages.parts.texts.fields import LABELS
 
 #: Advice that is rounded away is none; and no more than a reader takes in.
@@ -38,9 +38,8 @@ def _progress(bar: Any, share: float, text: str) -> None:
 
 
 def switch_label(view: View, switch: str, value: str) -> str:
-    """A switch as its widget has it, with the value meant where it is no plain on."""
-    label = speaker(LABELS, view.language)(f"optimizations.{switch}")
-    return label if value == "true" else f"{label}: {value}"
+    """An optimisation by name, with the value meant where it is no plain on."""
+    return speaker(passes.TEXTS, view.language)(switch, value=value)
 
 
 def waterfall(view: View, found: dict[str, Any]) -> Chart:
@@ -72,24 +71,25 @@ def _advice(view: View, found: dict[str, Any]) -> None:
     if not worth:
         quiet(say("try_nothing"))
     for n, item in enumerate(worth):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"**{formats.ratio(item['ratio'])}**", width=70)
-            st.markdown(_in_words(view, item["settings"]), width="stretch")
-            st.button(say("try_do"), key=f"try:{n}", on_click=_apply, args=(view.question, tuple(item["settings"])))
+        factor, words, button = st.columns([2, 9, 3], vertical_alignment="center")
+        factor.markdown(f"**{formats.ratio(item['ratio'])}**")
+        words.markdown(_in_words(view, item["settings"]))
+        button.button(
+            say("try_do"), key=f"try:{n}", on_click=_apply, args=(view.question, tuple(item["settings"])),
+            width="stretch",
+        )  # fmt: skip
 
 
 def _in_words(view: View, settings: list[str]) -> str:
-    pairs = [pair.removeprefix("optimizations.").partition("=") for pair in settings]
-    label = speaker(LABELS, view.language)
     words = []
-    for (field, _, value), pair in zip(pairs, settings, strict=True):
-        name = label(pair.partition("=")[0]) if pair.partition("=")[0] in LABELS else field
-        words.append(name if value == "true" else f"{name}: {say_off(view, value)}")
+    for field, _, value in (pair.partition("=") for pair in settings):
+        switch = field.removeprefix("optimizations.")
+        if switch in passes.TEXTS:
+            name = switch_label(view, switch, value)
+            words.append(view.say("try_without", name=name) if value == "false" else name)
+        else:
+            words.append(f"{speaker(LABELS, view.language)(field)}: {value}")
     return ", ".join(words)
-
-
-def say_off(view: View, value: str) -> str:
-    return view.say("state_off") if value == "false" else value
 
 
 def _apply(question: Question, settings: tuple[str, ...]) -> None:

@@ -9,7 +9,8 @@ import streamlit as st
 from app_pages.parts import formats, sidebar, state
 from app_pages.parts.controls import CONTROLS
 from app_pages.parts.lab.view import BASELINE, View
-from app_pages.parts.page import Figure, figures, quiet, sentence
+from app_pages.parts.page import Figure, figures, quiet, section, sentence
+from app_pages.parts.page import title as page_title
 from app_pages.parts.state import Question
 from app_pages.parts.texts import Say
 from app_pages.parts.verdict import verdict
@@ -34,7 +35,7 @@ def by_field(error: ScenarioError) -> dict[str, str]:
 
 def refusal(refused: Mapping[str, str], say: Say) -> None:
     """In place of the numbers: why there are none, and the way back."""
-    st.subheader(say("refused"), anchor=False)
+    section(say("refused"))
     for field, what in refused.items():
         st.error(f"`{field}` {what}" if field else what)
     quiet(say("refused_note"))
@@ -48,9 +49,9 @@ def title(view: View) -> None:
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     result, say = view.result, view.say
     with left:
-        st.header(result["scenario"]["name"], anchor=False)
         batch = result["batch"]
-        quiet(
+        page_title(
+            result["scenario"]["name"],
             say(
                 "subject",
                 model=result["scenario"]["model"],
@@ -59,7 +60,7 @@ def title(view: View) -> None:
                 requests=formats.whole(batch["requests"]),
                 tokens=formats.whole(batch["tokens"]),
                 graph=result["graph"],
-            )
+            ),
         )
     with right, st.container(horizontal=True, horizontal_alignment="right"):
         if view.question.sets:
@@ -98,11 +99,7 @@ def numbers(view: View) -> None:
     )  # fmt: skip
     figures(shown)
     if view.baseline is not None:
-        quiet(say("pinned", name=view.baseline.result["scenario"]["name"]) + _settings_of(view.baseline))
-
-
-def _settings_of(baseline: object) -> str:
-    return ""
+        quiet(say("pinned", name=view.baseline.result["scenario"]["name"]))
 
 
 def _figure(view: View, key: str, label: str, unit: str, *, smaller: bool) -> Figure:

@@ -12,12 +12,11 @@ from app_pages.parts.charts import roofline as roofs
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import View
 from app_pages.parts.page import quiet, section, show
-from app_pages.parts.palette import CLASSES, class_of
+from app_pages.parts.palette import CLASSES, IDLE, class_of
 from sim.answer import kernel_args
 
 MEMORY = ("weights", "kv_cache", "activations", "graph_pool", "hccl_buffers", "runtime")
 MEMORY_COLOURS = ("#0072b2", "#cc79a7", "#56b4e9", "#7b6bb0", "#b59b00", "#8a939e")
-FREE = "#d9dde1"
 ENGINES = ("python_thread", "launch_thread", "cube", "vector", "hbm", "ai_cpu")
 #: The layer that is shown at first: neither the first nor the last, which are not like the others.
 FIRST_LAYER = 1
@@ -84,7 +83,7 @@ def composition(view: View) -> list[Chart]:
         ("hidden", step["overlapped_us"], CLASSES["norm"]),
         ("communication", step["communication_not_overlapped_us"] - wait, CLASSES["communication"]),
         ("wait", wait, CLASSES["wait"]),
-        ("free", step["free_us"], FREE),
+        ("free", step["free_us"], IDLE),
     )
     total = step["total_us"]
     parts = [
@@ -111,7 +110,7 @@ def memory(view: View) -> list[Chart]:
     ]  # fmt: skip
     free = max(0, held["capacity_bytes"] - held["total_bytes"])
     parts = ", ".join(p["part"] for p in found)
-    found.append({"part": f"{say('mem_free')} {formats.size(free)}", "value": free / formats.GIB, "colour": FREE,
+    found.append({"part": f"{say('mem_free')} {formats.size(free)}", "value": free / formats.GIB, "colour": IDLE,
                   "shown": formats.size(free)})  # fmt: skip
     usable = say("memory_limit", usable=formats.size(held["usable_bytes"]))
     alt = say("memory_alt", total=formats.size(held["total_bytes"]), parts=parts, free=formats.size(free))
@@ -138,8 +137,8 @@ def roofline(view: View) -> list[Chart]:
         for row in kernels if row["flops"] and row["hbm_bytes"] and row["tflops"]
     ]  # fmt: skip
     words = {key: say(f"roof_{key}") for key in ("intensity", "rate", "name", "count", "time", "share", "roofline")}
-    rate = f"{roof['hbm_peak_gbps'] / 1000:.2f}{formats.THIN}TB/s"
-    words["peak"] = say("roof_peak", hbm=rate, cube=f"{roof['cube_tflops']:.0f}{formats.THIN}TFLOPS")
+    words["peak"] = say("roof_peak", hbm=f"{roof['hbm_peak_gbps'] / 1000:.2f}{formats.THIN}TB/s")
+    words["cube"] = say("roof_cube", cube=f"{roof['cube_tflops']:.0f}{formats.THIN}TFLOPS")
     words["sustained"] = say("roof_sustained", hbm=f"{roof['hbm_sustained_gbps'] / 1000:.2f}{formats.THIN}TB/s")
     top = max(points, key=lambda p: p["us"], default=None)
     if top is None:

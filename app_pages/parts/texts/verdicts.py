@@ -6,13 +6,13 @@ Braces are filled by `parts.verdict`.
 from app_pages.parts.texts import Table
 
 TEXTS: Table = {
-    "host-bound": ("Host-bound:", "主机受限："),
-    "HBM-bound": ("HBM-bound:", "HBM 带宽受限："),
-    "cube-bound": ("Cube-bound:", "Cube 算力受限："),
-    "vector-bound": ("Vector-bound:", "向量核受限："),
-    "communication-bound": ("Communication-bound:", "通信受限："),
-    "bubble-bound": ("Bubble-bound:", "流水线气泡受限："),
-    "capacity-bound": ("Capacity-bound:", "容量受限："),
+    "host-bound": ("Host-bound.", "主机受限。"),
+    "HBM-bound": ("HBM-bound.", "HBM 带宽受限。"),
+    "cube-bound": ("Cube-bound.", "Cube 算力受限。"),
+    "vector-bound": ("Vector-bound.", "向量核受限。"),
+    "communication-bound": ("Communication-bound.", "通信受限。"),
+    "bubble-bound": ("Bubble-bound.", "流水线气泡受限。"),
+    "capacity-bound": ("Capacity-bound.", "容量受限。"),
 }
 
 EVIDENCE_ZH = {

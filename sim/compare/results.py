@@ -26,13 +26,13 @@ def compare_results(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         "b": {"name": names[1], "hardware": b["hardware"], "bottleneck": b["bottleneck"]["name"]},
         "settings": _settings(a["scenario"], b["scenario"]),
         "metrics": {
-            key: _pair(a["metrics"][key]["value"], b["metrics"][key]["value"])
+            key: pair_of(a["metrics"][key]["value"], b["metrics"][key]["value"])
             for key in a["metrics"]
             if key in b["metrics"]
         },
-        "step": {key: _pair(a["step"][key], b["step"][key]) for key in a["step"] if key in b["step"]},
+        "step": {key: pair_of(a["step"][key], b["step"][key]) for key in a["step"] if key in b["step"]},
         "counts": {
-            key: _pair(a[key], b[key]) for key in ("kernel_count", "launches", "hbm_bytes", "global_memory_bytes")
+            key: pair_of(a[key], b[key]) for key in ("kernel_count", "launches", "hbm_bytes", "global_memory_bytes")
         },
         "causes": _causes(a, b),
         "overlaps": {"a": a.get("overlaps", []), "b": b.get("overlaps", [])},
@@ -45,7 +45,8 @@ def _names(a: dict[str, Any], b: dict[str, Any]) -> tuple[str, str]:
     return (first, second) if first != second else (f"{first} (A)", f"{second} (B)")
 
 
-def _pair(a: float, b: float) -> dict[str, float | None]:
+def pair_of(a: float, b: float) -> dict[str, float | None]:
+    """Both values and B / A, None where that is no number."""
     ratio = b / a if a else math.inf
     return {"a": a, "b": b, "ratio": ratio if math.isfinite(ratio) else None}
 
@@ -85,11 +86,19 @@ def _causes(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(causes, key=lambda c: (-abs(c["b_us"] - c["a_us"]), c["cause"]))
 
 
+def change_of(a_us: float, b_us: float) -> str:
+    """How a step of B is to one of A, in words."""
+    if not a_us or not b_us:
+        return "as fast" if a_us == b_us else "one of them is empty"
+    ratio = a_us / b_us
+    if abs(ratio - 1) < AS_FAST:
+        return "as fast"
+    return f"{ratio:.2f}x faster" if ratio > 1 else f"{1 / ratio:.2f}x slower"
+
+
 def _sentence(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> str:
     ratio = a["step"]["total_us"] / b["step"]["total_us"]
-    change = f"{ratio:.2f}x faster" if ratio > 1 else f"{1 / ratio:.2f}x slower"
-    if abs(ratio - 1) < AS_FAST:
-        change = "as fast"
+    change = change_of(a["step"]["total_us"], b["step"]["total_us"])
     # The cause must pull in the direction of the change: what shrinks does not make a step slower.
     moved = {c["cause"]: c["b_us"] - c["a_us"] for c in _causes(a, b)}
     most = (min if ratio > 1 else max)(moved, key=moved.__getitem__, default="")

@@ -1,0 +1,133 @@
+"""How far predictions are off, row by row, and where every number of a hardware profile comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app_pages.parts import answers, formats, state
+from app_pages.parts.charts import Chart, csv_text
+from app_pages.parts.charts.scatter import intervals, scatter
+from app_pages.parts.page import Figure, figures, quiet, section, show, title
+from app_pages.parts.palette import FAMILIES
+from app_pages.parts.texts import Say, speaker
+from app_pages.parts.texts.calibration import TEXTS
+from sim.hardware.profile import SOURCES, hardware_names, load_hardware
+from sim.validate import Validation
+
+WORDS = ("measured", "predicted", "error", "interval", "row", "roofline")
+
+
+def main() -> None:
+    state.arrive("calibration")
+    say = speaker(TEXTS, state.language())
+    title(say("title"), say("about"))
+    with st.spinner(say("running")):
+        found = answers.validation()
+    _summary(found.result, say)
+    words = {word: say(f"word_{word}") for word in WORDS}
+    section(say("scatter"), say("scatter_note"))
+    _drawn(_scatter(found, words, say), say)
+    section(say("steps_title"), say("steps_note"))
+    _drawn(_steps(found, words, say), say)
+    section(say("by_kind"))
+    _by_kind(found.result, say)
+    _provenance(say)
+
+
+def _drawn(chart: Chart, say: Say) -> None:
+    show(chart)
+    st.download_button(
+        say("download"), lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
+        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
+    )  # fmt: skip
+
+
+def _summary(result: dict[str, Any], say: Say) -> None:
+    shown = [
+        Figure(
+            say(name), f"{100 * result[name]['median']:.1f}", "%",
+            say("rows_p90", rows=_scored(result, name), p90=formats.percent(result[name]["p90"])),
+            say("roofline_median", share=formats.percent(result[name]["roofline_median"])),
+        )
+        for name in ("kernels", "collectives", "steps")
+    ]  # fmt: skip
+    ladders = result["ladders"]
+    signs = say("signs", right=ladders["signs_right"], asked=ladders["signs_asked"])
+    shown.append(Figure(say("gains"), f"{ladders['median_points']:.1f}", say("points"), signs))
+    figures(shown)
+    covered = result["coverage"]
+    quiet(say("coverage", **{name: formats.percent(covered[name]) for name in ("kernels", "collectives", "steps")}))
+
+
+def _scored(result: dict[str, Any], name: str) -> int:
+    return int(result[name]["scored"] if name == "steps" else result[name]["rows"])
+
+
+def _scatter(found: Validation, words: dict[str, str], say: Say) -> Chart:
+    points = [
+        {"family": say(f"family_{family}"), "label": row.label, "measured_us": row.measured_us,
+         "predicted_us": row.predicted_us, "low_us": row.low_us, "high_us": row.high_us, "error": row.error,
+         "roofline_error": row.roofline_error}
+        for family, row in found.points
+    ]  # fmt: skip
+    colours = {say(f"family_{family}"): colour for family, colour in FAMILIES.items()}
+    alt = say("scatter_alt", count=len(points), median=formats.percent(found.result["kernels"]["median"]))
+    return scatter("scatter", points, colours, words, alt)
+
+
+def _steps(found: Validation, words: dict[str, str], say: Say) -> Chart:
+    rows = [
+        {"label": row["id"], "measured": row["measured_ms"], "predicted": row["predicted_ms"], "low": row["low_ms"],
+         "high": row["high_ms"], "scored": row["scored"]}
+        for row in sorted(found.result["steps"]["rows"], key=lambda row: row["measured_ms"])
+    ]  # fmt: skip
+    return intervals("steps", rows, words, say("steps_alt", count=len(rows)))
+
+
+def _by_kind(result: dict[str, Any], say: Say) -> None:
+    found = sorted(
+        [*result["kernels"]["by_kind"].items(), *result["collectives"]["by_kind"].items()],
+        key=lambda item: (-item[1]["rows"], item[0]),
+    )
+    columns: dict[str, list[Any]] = {
+        say("kind"): [kind for kind, _ in found],
+        say("rows"): [v["rows"] for _, v in found],
+    }
+    shares = {"median": "median", "p90": "p90", "worst": "worst", "bias": "bias", "roofline": "roofline_median"}
+    columns |= {say(word): [100 * v[key] for _, v in found] for word, key in shares.items()}
+    percent = st.column_config.NumberColumn(format="%.1f %%")
+    st.dataframe(columns, hide_index=True, column_config={say(word): percent for word in shares}, alt=say("by_kind"))
+
+
+@st.fragment
+def _provenance(say: Say) -> None:
+    section(say("provenance"))
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    name = left.selectbox(say("profile"), hardware_names(), key="calibration:profile")
+    only = right.pills(
+        say("only"), SOURCES, selection_mode="multi", key="calibration:only", format_func=lambda it: say(f"source_{it}")
+    )
+    if name not in hardware_names():
+        return
+    numbers = load_hardware(name).profile.numbers()
+    counts = {source: sum(n.source == source for n in numbers.values()) for source in SOURCES}
+    sources = ", ".join(f"{say(f'source_{source}')} {count}" for source, count in counts.items() if count)
+    quiet(say("provenance_note", n=len(numbers), name=name, sources=sources))
+    shown = {key: number for key, number in numbers.items() if not only or number.source in only}
+    st.dataframe(
+        {
+            say("number"): list(shown),
+            say("value"): [float(n.value) for n in shown.values()],
+            say("low"): [n.low for n in shown.values()],
+            say("high"): [n.high for n in shown.values()],
+            say("source"): [say(f"source_{n.source}") for n in shown.values()],
+            say("origin"): [n.origin for n in shown.values()],
+        },
+        hide_index=True, height=520, alt=say("provenance"),
+        column_config={say("origin"): st.column_config.TextColumn(width="large")},
+    )  # fmt: skip
+
+
+main()

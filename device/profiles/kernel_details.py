@@ -1,0 +1,133 @@
+"""kernel_details.csv: what torch_npu knows of each kernel and each collective."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from device.profiles.build import FactTable, Texts
+from device.profiles.csv_tables import UNKNOWN, known, table_rows, us_cell, whole_cell
+from device.profiles.files import LIMITS, fail
+from scenarios.profile.table import Int32, Int64
+
+NEEDED = ("Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)")
+#: As msprof's op_summary_*.csv calls the same columns; and two that were renamed since.
+RENAMED = {
+    "Op Name": "Name", "OP Type": "Type", "Task Type": "Accelerator Core", "Task Start Time(us)": "Start Time(us)",
+    "Task Duration(us)": "Duration(us)", "Block Num": "Block Dim",
+}  # fmt: skip
+OPTIONAL = (
+    "Step Id", "Device_id", "Stream ID", "Block Dim", "Input Shapes", "Input Data Types", "Output Shapes",
+)  # fmt: skip
+#: Time that the cores' pipes were busy, where `aic_metrics` is PipeUtilization; older msprof writes one set for all.
+PIPES = {
+    f"{core}{pipe}_time(us)": pipe
+    for core in ("aic_", "aiv_", "")
+    for pipe in ("mac", "mte1", "mte2", "mte3", "fixpipe", "vec", "scalar")
+    if (core, pipe) != ("aic_", "scalar")  # a cube core's scalar unit issues and waits for all the others
+}
+#: Accelerator Core of collectives, in old and in new versions.
+COLLECTIVE_CORES = ("HCCL", "COMMUNICATION")
+#: Where the table does not say on which stream.
+NO_STREAM = -1
+
+
+@dataclass(slots=True)
+class KernelDetails:
+    """The rows as columns. texts by number; step: number of the step's id, or of ""; stream: NO_STREAM unknown."""
+
+    path: Path
+    start_ns: array[int] = field(default_factory=lambda: array("q"))
+    duration_ns: array[int] = field(default_factory=lambda: array("q"))
+    stream: array[int] = field(default_factory=lambda: array("q"))
+    block_dim: array[int] = field(default_factory=lambda: array("i"))
+    name: array[int] = field(default_factory=lambda: array("i"))
+    op_type: array[int] = field(default_factory=lambda: array("i"))
+    task_type: array[int] = field(default_factory=lambda: array("i"))
+    shapes: array[int] = field(default_factory=lambda: array("i"))
+    dtypes: array[int] = field(default_factory=lambda: array("i"))
+    output_shapes: array[int] = field(default_factory=lambda: array("i"))
+    pipe: array[int] = field(default_factory=lambda: array("i"))
+    step: array[int] = field(default_factory=lambda: array("i"))
+    collective: array[int] = field(default_factory=lambda: array("b"))
+    devices: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def column(self, name: str) -> np.ndarray[Any, Any]:
+        """A column as numpy."""
+        values: array[int] = getattr(self, name)
+        return np.array(values)
+
+    def starts(self) -> Int64:
+        """Starts, ns."""
+        return np.array(self.start_ns, dtype=np.int64)
+
+    def facts(self, facts: FactTable, texts: Texts) -> Int32:
+        """The number of the facts of each row."""
+        nothing = texts[""]
+        rows = zip(
+            self.op_type, self.task_type, self.shapes, self.dtypes, self.output_shapes, self.pipe, self.block_dim,
+            strict=True,
+        )  # fmt: skip
+        return np.fromiter((facts[*row[:5], nothing, *row[5:]] for row in rows), dtype=np.int32, count=len(self))
+
+
+def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED) -> KernelDetails:
+    """All rows. Raises ProfileError with file and line for what is missing, no time, or of another form."""
+    found = KernelDetails(path)
+    for line, row in table_rows(path, needed, (*OPTIONAL, *PIPES), RENAMED):
+        if len(found) >= LIMITS.events:
+            fail(path, f"holds more than {LIMITS.events:,} kernels; profile fewer steps")
+        core, name = known(row["Accelerator Core"]), known(row["Name"])
+        collective = core in COLLECTIVE_CORES or (not core and name.startswith("hcom_"))
+        found.start_ns.append(us_cell(path, line, row, "Start Time(us)"))
+        found.duration_ns.append(us_cell(path, line, row, "Duration(us)"))
+        stream = known(row.get("Stream ID", ""))
+        found.stream.append(whole_cell(stream) if stream else NO_STREAM)
+        found.block_dim.append(whole_cell(row.get("Block Dim", "")))
+        found.name.append(texts[name])
+        found.op_type.append(texts[known(row["Type"]) or op_type_of(name)])
+        found.task_type.append(texts[core])
+        found.shapes.append(texts[known(row.get("Input Shapes", ""))])
+        found.dtypes.append(texts[known(row.get("Input Data Types", ""))])
+        found.output_shapes.append(texts[known(row.get("Output Shapes", ""))])
+        found.pipe.append(texts[_busiest(row)])
+        found.step.append(texts[known(row.get("Step Id", ""))])
+        found.collective.append(collective)
+        device = known(row.get("Device_id", ""))
+        found.devices[device] = found.devices.get(device, 0) + 1
+    if not len(found):
+        fail(path, "holds no kernels")
+    return found
+
+
+def _busiest(row: dict[str, str]) -> str:
+    """The pipe that was busy the longest, "" where none was measured."""
+    times: dict[str, float] = {}
+    for column, pipe in PIPES.items():
+        cell = row.get(column, "")
+        if cell and cell not in UNKNOWN:
+            with suppress(ValueError):
+                times[pipe] = max(times.get(pipe, 0.0), float(cell))
+    longest = max(times, key=lambda pipe: times[pipe], default="")
+    return longest if times.get(longest, 0.0) > 0 else ""
+
+
+def op_type_of(name: str) -> str:
+    """The op type in the name of a kernel: `aclnnInplaceRelu_Relu_Relu` is Relu, `trans_TransData_0` TransData,
+    `Conv2D1` Conv2D, `hcom_allReduce__271_0_1` hcom_allReduce_."""
+    if name.startswith("hcom_"):
+        return "_".join(name.split("_")[:2]) + "_"
+    parts = [part for part in name.rsplit("/", 1)[-1].split("_") if part]
+    while len(parts) > 1 and parts[-1].isdigit():
+        parts.pop()
+    last = parts[-1] if parts else name
+    return last.rstrip("0123456789") or last if name.startswith(last) else last

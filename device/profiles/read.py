@@ -1,0 +1,65 @@
+"""The profiles of a path, whatever wrote them: one rank or all ranks of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+from device.profiles.database import read_database
+from device.profiles.files import LIMITS, fail
+from device.profiles.find import Form, Source, sources
+from device.profiles.own import read_own
+from device.profiles.pytorch import read_pytorch
+from device.profiles.torch_npu import read_op_summary, read_torch_npu, read_trace_view
+from scenarios.profile.table import Profile, ProfileSet
+
+_READERS: dict[Form, Callable[[Path], list[Profile]]] = {
+    "torch_npu": lambda path: [read_torch_npu(path)],
+    "trace_view": lambda path: [read_trace_view(path)],
+    "database": read_database,
+    "op_summary": lambda path: [read_op_summary(path)],
+    "pytorch": lambda path: [read_pytorch(path)],
+    "own": read_own,
+}
+
+
+def read_profiles(path: str | Path) -> ProfileSet:
+    """The profiles of `path`: a folder of one rank, a folder of several ranks, or a file.
+
+    Raises ProfileError, one line, for a path that holds no profile, for ranks that are there twice, and for ranks that
+    are not of one run: different profilers, or different sizes of the world.
+    """
+    profiles: list[Profile] = []
+    events = 0
+    for source in sources(Path(path)):
+        for profile in _read(source):
+            events += len(profile.events)
+            if events > LIMITS.all_events:
+                fail(path, f"its ranks hold more than {LIMITS.all_events:,} events; import fewer of them")
+            profiles.append(profile)
+    profiles.sort(key=lambda profile: profile.rank)
+    for one, other in pairwise(profiles):
+        _same_run(Path(path), one, other)
+    return ProfileSet(tuple(profiles))
+
+
+def _read(source: Source) -> list[Profile]:
+    found = []
+    for profile in _READERS[source.form](source.path):
+        if not profile.steps:
+            fail(source.path, "holds no kernels of a device")
+        found.append(profile)
+    return found
+
+
+def _same_run(path: Path, one: Profile, other: Profile) -> None:
+    """Raise ProfileError where two profiles cannot be two ranks of one run."""
+    if one.rank == other.rank:
+        fail(path, f"rank {one.rank} is there twice: {one.source} and {other.source}; name one of them")
+    if one.kind != other.kind or one.label != other.label:
+        fail(path, f"mixes a profile of {one.kind} ({one.source}) with one of {other.kind} ({other.source})")
+    sizes = [profile.metadata.get("world_size", "") for profile in (one, other)]
+    if all(sizes) and sizes[0] != sizes[1]:
+        what = f"{one.source} has {sizes[0]} ranks, {other.source} {sizes[1]}"
+        fail(path, f"mixes the ranks of two runs: {what}")

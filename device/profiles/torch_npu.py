@@ -1,0 +1,190 @@
+"""One rank's `*_ascend_pt` folder: trace_view.json where there is one, and the tables beside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from device.profiles.build import Columns, FactTable, Lanes, Texts, ordered
+from device.profiles.files import fail
+from device.profiles.join import communicate, joined
+from device.profiles.kernel_details import KernelDetails, read_kernel_details
+from device.profiles.torch_npu_files import read_communication, read_info, read_reported
+from device.profiles.torch_npu_steps import steps_of_ids, steps_of_marks
+from device.profiles.trace import Thread, placed, read_trace_events
+from scenarios.profile.table import Events, Kind, Lane, Profile, Step
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+#: Task types that count as computing (msprof lists them among the kernels).
+KERNEL_TASKS = frozenset(
+    {"AI_CORE", "AI_VECTOR_CORE", "AI_CPU", "MIX_AIC", "MIX_AIV", "DSA_SQE", "DVPP", "KERNEL_AICORE", "KERNEL_AIVEC"}
+    | {"KERNEL_AICPU", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV", "AICORE", "AIVEC", "AICPU", "AIV_SQE", "FUSION"}
+)
+_COPIES = frozenset({"SDMA_SQE", "PCIE_DMA_SQE", "MEMCPY_ASYNC", "MEMCPY"})
+#: Tasks of collectives, on planes or, at level 0, on the device's streams.
+_TRANSFERS = frozenset({"SDMA", "RDMA", "Memcpy", "Reduce_Inline", "Inter_Processor_Reduce", "RDMASend", "UB_DMA"})
+_WAITS = frozenset({"Notify Wait", "Notify_Wait", "NOTIFY_WAIT_SQE"})
+_STREAM = re.compile(r"Stream ([0-9]{1,9})")
+
+
+def read_torch_npu(folder: Path) -> Profile:
+    """The profile of one rank. `folder`: `*_ascend_pt`, or its ASCEND_PROFILER_OUTPUT.
+
+    Raises ProfileError, one line, for a file that is broken or a folder that has neither trace_view.json nor
+    kernel_details.csv.
+    """
+    output = folder if folder.name == OUTPUT else folder / OUTPUT
+    above = output.parent
+    texts = Texts(output)
+    info = read_info(above)
+    notes = list(info.notes)
+    details = read_kernel_details(output / "kernel_details.csv", texts) if _has(output, "kernel_details.csv") else None
+    reported = read_reported(output / "step_trace_time.csv") if _has(output, "step_trace_time.csv") else ()
+    communicated = read_communication(output / "communication.json") if _has(output, "communication.json") else ()
+    notes += [f"{name} is missing" for name in ("step_trace_time.csv",) if not _has(output, name)]
+    dropped: dict[str, int] = {}
+    if _has(output, "trace_view.json"):
+        trace = read_trace_events(output / "trace_view.json", texts)
+        columns, lanes = placed(trace, place, classify)
+        facts, dropped = trace.facts, dict(trace.dropped)
+        del trace
+        events = ordered(columns, facts.facts())
+        del columns
+        events, told = joined(events, details, texts, facts)
+        notes += told
+        steps = steps_of_marks(events, texts.tuple())
+    elif details is not None:
+        notes.append("trace_view.json is missing: kernels and collectives only, no host calls and no launches")
+        events, lanes, facts = _of_details(output, details, texts)
+        steps = steps_of_ids(events, details, texts.tuple())
+    else:
+        fail(output, "has neither trace_view.json nor kernel_details.csv")
+    events, waits = communicate(events, communicated, texts, facts)
+    device = reported[0].device if reported else 0
+    return Profile(
+        source=str(folder),
+        kind="torch_npu",
+        rank=info.rank if info.rank is not None else _rank_of_name(above.name, device),
+        device="NPU",
+        texts=texts.tuple(),
+        lanes=lanes,
+        events=events,
+        steps=steps,
+        reported=reported,
+        metadata=info.metadata,
+        groups=info.groups,
+        collective_waits_ns=waits,
+        dropped=dropped,
+        notes=tuple(notes),
+    )
+
+
+def read_trace_view(path: Path) -> Profile:
+    """The profile of a trace_view.json alone: no shapes, no reported step times.
+
+    An array of events without a device of torch_npu is read as a trace of PyTorch.
+    """
+    texts = Texts(path)
+    trace = read_trace_events(path, texts)
+    if "Ascend Hardware" not in trace.process_names.values():
+        from device.profiles.pytorch import profile_of_trace
+
+        return profile_of_trace(path, trace)
+    columns, lanes = placed(trace, place, classify)
+    facts, dropped = trace.facts, dict(trace.dropped)
+    del trace
+    events = ordered(columns, facts.facts())
+    events, notes = joined(events, None, texts, facts)
+    notes.append("step_trace_time.csv is missing")
+    return _alone(path, texts, lanes, events, steps_of_marks(events, texts.tuple()), dropped, notes)
+
+
+def read_op_summary(path: Path) -> Profile:
+    """The profile of msprof's op_summary_*.csv (or a kernel_details.csv alone): kernels and collectives of a device."""
+    texts = Texts(path)
+    details = read_kernel_details(path, texts)
+    devices = [device for device in details.devices if device]
+    if len(devices) > 1:
+        fail(path, f"mixes the kernels of devices {', '.join(sorted(devices)[:8])}; one device a file")
+    events, lanes, _ = _of_details(path, details, texts)
+    notes = ["a table of kernels alone: no host calls, no launches, no reported step times"]
+    profile = _alone(path, texts, lanes, events, steps_of_ids(events, details, texts.tuple()), {}, notes)
+    rank = int(devices[0]) if devices and devices[0].isdigit() and len(devices[0]) < 7 else 0
+    return replace(profile, kind="msprof", rank=rank)
+
+
+def _alone(
+    path: Path, texts: Texts, lanes: tuple[Lane, ...], events: Events, steps: tuple[Step, ...],
+    dropped: dict[str, int], notes: list[str],
+) -> Profile:  # fmt: skip
+    """The profile of one file that nothing lies beside."""
+    return Profile(
+        source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=lanes, events=events,
+        steps=steps, reported=(), metadata={}, groups={}, collective_waits_ns={}, dropped=dropped, notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _has(output: Path, name: str) -> bool:
+    return (output / name).exists() or (output / name).is_symlink()
+
+
+def _rank_of_name(name: str, device: int) -> int:
+    """`rank_3_ascend_pt` and `rank3_ascend_pt` are rank 3; else the device's number stands for it."""
+    match = re.match(r"rank_?([0-9]{1,6})(?![0-9])", name)
+    return int(match[1]) if match else device
+
+
+def place(thread: Thread) -> Lane | None:
+    """The lane of a thread of torch_npu's trace; None for counters and what is computed from the others."""
+    source = f"{thread.process}/{thread.name or thread.tid}"
+    if thread.process in ("Python", "CANN"):
+        return Lane(
+            "Python" if thread.process == "Python" else "CANN", thread.name or f"Thread {thread.tid}", -1, source
+        )
+    if thread.process in ("HCCL", "Communication"):
+        return Lane("Communication", thread.name or f"Thread {thread.tid}", -1, source)
+    if thread.process == "Ascend Hardware":
+        match = _STREAM.fullmatch(thread.name)
+        stream = int(match[1]) if match else thread.tid if isinstance(thread.tid, int) else -1
+        return Lane("Ascend Hardware", thread.name or f"Stream {thread.tid}", stream, source)
+    return None
+
+
+def classify(lane: Lane, name: str, task_type: str, category: str) -> Kind:
+    """What an event of torch_npu's trace is."""
+    if lane.process in ("Python", "CANN"):
+        return Kind.STEP if name.startswith("ProfilerStep#") else Kind.HOST
+    if lane.process == "Communication" and not lane.thread.startswith("Plane"):
+        return Kind.COLLECTIVE
+    task = name if lane.process == "Communication" else task_type
+    if task in KERNEL_TASKS:
+        return Kind.KERNEL
+    if task in _WAITS:
+        return Kind.WAIT
+    if task in _COPIES or name.startswith("MEMCPY"):
+        return Kind.COPY
+    if task in _TRANSFERS:
+        return Kind.TRANSFER
+    if "EVENT_RECORD" in task or name == "EVENT_RECORD":
+        return Kind.RECORD
+    return Kind.EVENT_WAIT if "EVENT_WAIT" in task or name == "EVENT_WAIT" else Kind.TASK
+
+
+def _of_details(output: Path, details: KernelDetails, texts: Texts) -> tuple[Events, tuple[Lane, ...], FactTable]:
+    """Events of kernel_details.csv alone."""
+    lanes, columns, facts = Lanes(), Columns(output), FactTable(output)
+    collective = details.column("collective") != 0
+    streams = details.column("stream")
+    lane = np.empty(len(details), dtype=np.int32)
+    for stream in np.unique(streams[~collective]).tolist():
+        name = f"Stream {stream}" if stream >= 0 else "Stream unknown"
+        lane[~collective & (streams == stream)] = lanes[Lane("Ascend Hardware", name, stream)]
+    if collective.any():
+        lane[collective] = lanes[Lane("Communication", "Communication")]
+    kinds = np.where(collective, np.int8(Kind.COLLECTIVE), np.int8(Kind.KERNEL))
+    shared = {name: details.column(name) for name in ("start_ns", "duration_ns", "name")}
+    columns.add(kind=kinds, lane=lane, fact=details.facts(facts, texts), **shared)
+    return ordered(columns.take(), facts.facts()), tuple(lanes), facts

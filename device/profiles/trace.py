@@ -1,0 +1,228 @@
+"""A Chrome trace of a profiler as rows: slices, who is called what, and the arrows between them.
+
+The names of processes and threads may stand behind their slices, so rows are gathered under (pid, tid) and get their
+lanes at the end. What a row is follows from its process and its arguments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from device.profiles.build import Columns, FactTable, Lanes, Texts
+from device.profiles.files import fail
+from device.profiles.flows import ARROWS, Flows, ThreadOf
+from device.profiles.json_events import Args, Event, slabs, text_of
+from device.profiles.times import NotATime, all_ns_of_us, ns_of_us_numbers
+from scenarios.errors import printable
+from scenarios.profile.table import Kind, Lane
+
+#: Categories that are left out: a Python frame for each call of a function would be most of a profile with stacks; the
+#: others lie over what they repeat.
+DROPPED_CATEGORIES = ("python_function", "gpu_user_annotation", "overhead", "Trace")
+#: pid and tid of a slice, as the file has them.
+Key = tuple[int | str, int | str]
+
+#: Rows that are looked at one by one at a time.
+CHUNK = 1 << 17
+
+_NO_ARGS = Args()
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread of the file: pid, tid, what its process and it are called and labelled."""
+
+    pid: int | str
+    tid: int | str
+    process: str
+    name: str
+    labels: str
+
+
+#: What a thread is for us (None: left out), and what each of its rows is.
+Placer = Callable[[Thread], Lane | None]
+Classifier = Callable[[Lane, str, str, str], Kind]
+
+
+@dataclass(slots=True)
+class Trace:
+    """What was gathered of a file."""
+
+    path: Path
+    texts: Texts
+    facts: FactTable
+    columns: Columns
+    keys: dict[Key, int] = field(default_factory=dict)
+    cats: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    process_names: dict[int | str, str] = field(default_factory=dict)
+    process_labels: dict[int | str, str] = field(default_factory=dict)
+    thread_names: dict[Key, str] = field(default_factory=dict)
+    flows: Flows = field(default_factory=Flows)
+    dropped: Counter[str] = field(default_factory=Counter)
+    number: int = 0
+
+    def key(self, key: Key) -> int:
+        return self.keys.setdefault(key, len(self.keys))
+
+    def threads(self) -> list[Thread]:
+        """The threads in order of their numbers."""
+        return [
+            Thread(
+                pid, tid, self.process_names.get(pid, ""), self.thread_names.get((pid, tid), ""),
+                self.process_labels.get(pid, ""),
+            )
+            for pid, tid in self.keys
+        ]  # fmt: skip
+
+
+def read_trace_events(path: Path, texts: Texts) -> Trace:
+    """All slices, names and arrows of a trace. Column `lane` holds the numbers of (pid, tid); `kind` is 0.
+
+    Raises ProfileError, one line, for what is no trace, a time that is none, or more than the limits allow.
+    """
+    trace = Trace(path, texts, FactTable(path), Columns(path))
+    for events in slabs(path):
+        _take(trace, events)
+        trace.number += len(events)
+    if not trace.columns.count:
+        fail(path, "holds no slices (events of phase X)")
+    return trace
+
+
+def _take(trace: Trace, events: Sequence[Event]) -> None:
+    slices: list[Event] = []
+    for event in events:
+        phase = event.ph
+        if phase == "X":
+            slices.append(event)
+        elif phase in ("s", "f", "t"):
+            if event.cat in ARROWS:
+                trace.flows.add(event, trace.key((event.pid, event.tid)))
+            else:
+                trace.dropped[f"{event.cat or event.name} arrows"] += 1
+        elif phase == "M":
+            _name(trace, event)
+        else:
+            trace.dropped["counters" if phase == "C" else f"phase {printable(phase, 8)}"] += 1
+    kept = [event for event in slices if event.cat not in DROPPED_CATEGORIES]
+    # The mark of a step is a frame of Python in some versions.
+    if len(slices) > len(kept):
+        left = [event for event in slices if event.cat in DROPPED_CATEGORIES]
+        marks = [e for e in left if e.cat == "python_function" and e.name.startswith("ProfilerStep")]
+        trace.dropped.update(event.cat for event in left)
+        trace.dropped["python_function"] -= len(marks)
+        kept += marks
+    if kept:
+        _add(trace, kept)
+
+
+def _name(trace: Trace, event: Event) -> None:
+    args = event.args or _NO_ARGS
+    if len(trace.process_names) + len(trace.thread_names) > 1_000_000:
+        fail(trace.path, "names more than 1,000,000 processes and threads")
+    if event.name == "process_name":
+        trace.process_names[event.pid] = text_of(args.name)
+    elif event.name == "process_labels":
+        trace.process_labels[event.pid] = text_of(args.labels)
+    elif event.name == "thread_name":
+        trace.thread_names[event.pid, event.tid] = text_of(args.name)
+
+
+def _add(trace: Trace, slices: list[Event]) -> None:
+    texts = trace.texts
+    trace.columns.add(
+        start_ns=_times(trace, slices),
+        duration_ns=_durations(trace, slices),
+        lane=[trace.key((event.pid, event.tid)) for event in slices],
+        name=[texts[event.name] for event in slices],
+        fact=[0 if event.args is None else _fact(trace, event.args) for event in slices],
+    )
+    trace.cats.append(np.asarray([texts[event.cat] for event in slices], dtype=np.int32))
+
+
+def _fact(trace: Trace, args: Args) -> int:
+    """The number of what the arguments say of a device's event; what they say of a host call is left out."""
+    task = args.task_type or args.direction
+    if task is None and args.data_type is None and args.group is None:
+        return 0
+    texts = trace.texts
+    # A collective says how many elements of which type.
+    shapes, dtypes = (args.count, args.data_type) if args.data_type is not None else (None, None)
+    words = (args.collective, task, shapes, dtypes, None, args.group, None)
+    return trace.facts[*(texts[text_of(word)] for word in words), 0]
+
+
+def _times(trace: Trace, slices: list[Event]) -> Any:
+    try:
+        return all_ns_of_us([event.ts for event in slices])
+    except NotATime as error:
+        event = slices[error.args[1]]
+        fail(trace.path, f"{_where(trace, event)}: ts {error.args[0]}")
+
+
+def _durations(trace: Trace, slices: list[Event]) -> Any:
+    try:
+        return ns_of_us_numbers([0.0 if event.dur is None else event.dur for event in slices])
+    except NotATime as error:
+        event = slices[error.args[1]]
+        fail(trace.path, f"{_where(trace, event)}: dur {error.args[0]}")
+
+
+def _where(trace: Trace, event: Event) -> str:
+    return f"'{printable(event.name)}' at {printable(event.ts or 'no time', 30)}, behind event {trace.number}"
+
+
+def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str, Any], tuple[Lane, ...]]:
+    """The columns of the rows on lanes that are kept, with `lane`, `kind` and `launched_by`; and the lanes.
+
+    Rows of lanes that `place` leaves out are counted in `trace.dropped`.
+    """
+    lanes, threads = Lanes(), trace.threads()
+    lane_of = np.full(len(threads), -1, dtype=np.int32)
+    for number, thread in enumerate(threads):
+        lane = place(thread)
+        if lane is not None:
+            lane_of[number] = lanes[lane]
+    columns = trace.columns.take()
+    cats = np.concatenate(trace.cats)
+    trace.cats = []
+    key = columns["lane"]
+    keep = lane_of[key] >= 0
+    for number, count in zip(*np.unique(key[~keep], return_counts=True), strict=True):
+        trace.dropped[threads[number].process or "nameless process"] += int(count)
+    for name in columns:
+        columns[name] = columns[name][keep]
+    key, cats = key[keep], cats[keep]
+    columns["lane"] = lane_of[key]
+    columns["kind"] = _kinds(trace, tuple(lanes), columns, cats, classify)
+    del cats, keep
+    found = tuple(lanes)
+    of = [ThreadOf(t.tid, found[n].process if n >= 0 else "") for t, n in zip(threads, lane_of.tolist(), strict=True)]
+    columns["launched_by"], columns["issued_after_ns"] = trace.flows.resolve(columns, key, of)
+    return columns, found
+
+
+def _kinds(trace: Trace, lanes: tuple[Lane, ...], columns: Any, cats: Any, classify: Classifier) -> Any:
+    """The kind of each row, worked out once for each combination of lane, name, task type and category."""
+    texts = trace.texts.tuple()
+    tasks = trace.facts.facts().task_type
+    kinds = np.empty(len(cats), dtype=np.int8)
+    known: dict[tuple[int, ...], Kind] = {}
+    for begin in range(0, len(cats), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        parts = (columns["lane"][part], columns["name"][part], tasks[columns["fact"][part]], cats[part])
+        found = []
+        for row in zip(*(values.tolist() for values in parts), strict=True):
+            kind = known.get(row)
+            if kind is None:
+                lane, name, task, cat = row
+                kind = known[row] = classify(lanes[lane], texts[name], texts[task], texts[cat])
+            found.append(kind)
+        kinds[part] = found
+    return kinds

@@ -1,0 +1,127 @@
+"""How torch_npu splits a step into computing, communication, overlap and free time, from the events of a profile.
+
+Its lanes "Overlap Analysis" cover the whole profile: computing is the union of kernels, communication the union of
+collectives, free what lies between the first and the last of them and belongs to neither. A piece of such a lane
+counts for the first step in whose window it starts, and counts there as a whole. Copies, waits between streams and
+the tasks of a collective are neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scenarios.profile.table import Events, Int64, Kind, Profile, Step
+from scenarios.timeline import StepTime
+
+#: Disjoint intervals in order: starts and ends.
+Intervals = tuple[Int64, Int64]
+
+
+def merged(start_ns: Int64, end_ns: Int64) -> Intervals:
+    """The union of intervals [start, end) as disjoint ones in order; empty intervals vanish."""
+    keep = end_ns > start_ns
+    start_ns, end_ns = start_ns[keep], end_ns[keep]
+    if not len(start_ns):
+        return start_ns, end_ns
+    order = np.argsort(start_ns, kind="stable")
+    start_ns, reach = start_ns[order], np.maximum.accumulate(end_ns[order])
+    first = np.concatenate(([True], start_ns[1:] > reach[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return start_ns[first], reach[last]
+
+
+def minus(a: Intervals, b: Intervals) -> Intervals:
+    """What of `a` is not in `b`; both disjoint and in order, as `merged` gives them."""
+    edges = np.unique(np.concatenate((*a, *b)))
+    if len(edges) < 2:
+        return edges[:0], edges[:0]
+    left, right = edges[:-1], edges[1:]
+    keep = _inside(left, a) & ~_inside(left, b)
+    # Not merged again: `a` cut at the borders of `b` only differs from `a` cut at its own by nothing.
+    return merged(left[keep], right[keep])
+
+
+def _inside(points: Int64, intervals: Intervals) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Whether each point lies in one of the disjoint intervals."""
+    starts, ends = intervals
+    at = np.searchsorted(starts, points, side="right") - 1
+    found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = np.zeros(len(points), dtype=bool)
+    held = at >= 0
+    found[held] = points[held] < ends[at[held]]
+    return found
+
+
+def length(intervals: Intervals) -> int:
+    """Total length, ns."""
+    return int((intervals[1] - intervals[0]).sum())
+
+
+def overlap_lanes(events: Events) -> tuple[Intervals, Intervals, Intervals, Intervals]:
+    """torch_npu's four lanes over the whole profile: Computing, Communication, Communication(Not Overlapped), Free."""
+    computing, communication = (_union(events, kind) for kind in (Kind.KERNEL, Kind.COLLECTIVE))
+    busy = merged(np.concatenate((computing[0], communication[0])), np.concatenate((computing[1], communication[1])))
+    free = busy[1][:-1], busy[0][1:]
+    return computing, communication, minus(communication, computing), free
+
+
+def _union(events: Events, kind: Kind) -> Intervals:
+    rows = events.rows(kind)
+    return merged(events.start_ns[rows], events.end_ns[rows])
+
+
+def step_time_of(profile: Profile, step: Step) -> StepTime:
+    """The time of one step of `profile`. Waiting is as `waiting` has it."""
+    return step_times(profile.events, profile.steps, waiting_lanes(profile))[profile.steps.index(step)]
+
+
+def step_times(events: Events, steps: Sequence[Step], waiting: Intervals) -> list[StepTime]:
+    """The time of each step, as step_trace_time.csv has it: total = computing + communication not overlapped + free."""
+    sums = [_by_step(lane, steps) for lane in (*overlap_lanes(events), waiting)]
+    times = []
+    for step, (computing, communication, exposed, between, wait) in zip(steps, zip(*sums, strict=True), strict=True):
+        free = step.end_ns - step.start_ns - computing - exposed if step.whole else between
+        times.append(
+            StepTime(
+                total_ns=computing + exposed + free,
+                computing_ns=computing,
+                communication_ns=communication,
+                communication_not_overlapped_ns=exposed,
+                communication_wait_ns=wait,
+                overlapped_ns=communication - exposed,
+                free_ns=free,
+            )
+        )
+    return times
+
+
+def _by_step(lane: Intervals, steps: Sequence[Step]) -> list[int]:
+    """The length of the intervals that start in each step's window; the first window that holds a start has it."""
+    starts, ends = lane
+    free = np.ones(len(starts), dtype=bool)
+    sums = []
+    for step in steps:
+        here = free & (starts >= step.start_ns) & (starts < step.end_ns)
+        sums.append(int((ends[here] - starts[here]).sum()))
+        free &= ~here
+    return sums
+
+
+def waiting_lanes(profile: Profile) -> Intervals:
+    """When collectives wait and move nothing.
+
+    Where the profile has the tasks of its collectives: some plane waits, none transfers, and the time lies in a
+    collective. Where it has not: the end of each collective less what communication.json says it waited is taken for
+    its transfer, so the wait stands at its beginning.
+    """
+    events = profile.events
+    collectives = _union(events, Kind.COLLECTIVE)
+    waits, transfers = (_union(events, kind) for kind in (Kind.WAIT, Kind.TRANSFER))
+    if len(waits[0]) or len(transfers[0]):
+        alone = minus(waits, transfers)
+        return minus(alone, minus(alone, collectives))
+    rows = np.fromiter(profile.collective_waits_ns, dtype=np.int64, count=len(profile.collective_waits_ns))
+    waited = np.fromiter(profile.collective_waits_ns.values(), dtype=np.int64, count=len(rows))
+    starts = events.start_ns[rows]
+    return merged(starts, starts + np.minimum(waited, events.duration_ns[rows]))

@@ -1,0 +1,62 @@
+"""What kind of work a span is, by the names that profilers give: the families of tables, colours and what-ifs."""
+
+from __future__ import annotations
+
+import re
+
+from scenarios.timeline import QUEUED, Span
+from scenarios.timeline import is_kernel as on_stream
+
+MATMUL, ATTENTION, NORM, CACHE, ELEMENTWISE, COPY, AI_CPU, TRANSFER, WAIT, COLLECTIVE, HOST = (
+    "matrix products", "attention", "norms", "KV cache", "other vector", "copies", "AI CPU", "transfer",
+    "waiting for other ranks", "collectives", "host",
+)  # fmt: skip
+
+#: Families of kernels by parts of their op type, in order; what matches none is `ELEMENTWISE`.
+_FAMILIES = (
+    (re.compile(r"matmul|gemm|conv|\bffn|cijk|cublas|addmm", re.I), MATMUL),
+    (re.compile(r"attention|\bmla|ringmla|flash_?fwd|fmha|sdpa", re.I), ATTENTION),
+    (re.compile(r"^(hcom|hccl|nccl|gloo|c10d)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", re.I), COLLECTIVE),
+    (re.compile(r"norm", re.I), NORM),
+    (re.compile(r"cache|kv_", re.I), CACHE),
+    (re.compile(r"memcpy|memset|tensormove|viewcopy|transdata|transpose|^copy", re.I), COPY),
+)
+
+_NUMBERED = re.compile(r"(_\d+)+$")
+
+
+def op_type_of(span: Span) -> str:
+    """The op type, or what the name says of it: `hcom_allReduce__271_0_1` is `hcom_allReduce`."""
+    if span.op_type and span.op_type != "N/A":
+        return span.op_type
+    return _NUMBERED.sub("", span.name).rstrip("_") or span.name
+
+
+def is_collective(span: Span) -> bool:
+    """A whole collective; planes hold its pieces, and waiting is part of it."""
+    if span.process != "Communication" or span.kind == "wait" or span.kind in QUEUED:
+        return False
+    return not span.thread.startswith("Plane")
+
+
+def is_kernel(span: Span) -> bool:
+    """A kernel on a stream or the AI CPU, or a whole collective."""
+    return on_stream(span) or is_collective(span)
+
+
+def family_of(span: Span) -> str:
+    """The family of a span of any lane."""
+    if span.process in ("Python", "CANN"):
+        return HOST
+    if span.process == "Communication":
+        return WAIT if span.kind == "wait" else TRANSFER if span.thread.startswith("Plane") else COLLECTIVE
+    if span.process == "AI CPU":
+        return AI_CPU
+    if span.kind == "copy":
+        return COPY
+    return family_of_type(op_type_of(span))
+
+
+def family_of_type(op_type: str) -> str:
+    """The family of a kernel on a stream."""
+    return next((family for pattern, family in _FAMILIES if pattern.search(op_type)), ELEMENTWISE)

@@ -1,0 +1,180 @@
+"""An imported profile as plain data, with the keys of the command contract: what `import --json` writes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from scenarios.errors import ScenarioError, printable
+from scenarios.profile import Profile, ProfileSet, ReportedStep, Step, step_time_of
+from scenarios.timeline import StepTime
+from sim import __version__
+from sim.hardware.profile import Hardware
+from sim.imported.advice import advise_step
+from sim.imported.diagnosis import Found, diagnose_step
+from sim.imported.ranks import Waits, waits_of
+from sim.result import SCHEMA_VERSION
+
+#: Differences beyond this share of the reported step are told as such.
+RECONCILED = 0.001
+#: Longest lists of the document.
+MOST_CALLS, MOST_COLLECTIVES, MOST_KERNELS = 50, 100, 1000
+
+
+def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str = "", name: str = "") -> dict[str, Any]:
+    """The `import` document of the first rank's step and of all ranks beside it.
+
+    step_id: which step; by default that of the median length of the first rank. Raises ScenarioError where the
+    profiles hold no such step.
+    """
+    first = profiles.profiles[0]
+    step = chosen_step(first, step_id)
+    steps = [same_step(profile, step) for profile in profiles.profiles]
+    waits = waits_of(profiles.profiles, steps)
+    found = [diagnose_step(p, s, waits, hardware) for p, s in zip(profiles.profiles, steps, strict=True)]
+    main = found[0]
+    reported = reported_of(first, step)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "profile": _profile(first, name),
+        "hardware": hardware.name if hardware is not None else None,
+        "provenance": _provenance(hardware, main),
+        "rank": first.rank,
+        "step_id": step.id,
+        "steps": [{"id": s.id, **step_us(step_time_of(first, s))} for s in first.steps],
+        "step": step_us(main.time),
+        "reported_step": _reported_us(reported),
+        "reconciliation": reconciliation(main.time, reported),
+        "bottleneck": {"name": main.name, "evidence": main.evidence, "limits_us": main.limits_us},
+        "kernels": [asdict(kernel) for kernel in main.kernels[:MOST_KERNELS]],
+        "kernel_count": main.kernel_count,
+        "collective_count": main.collective_count,
+        "launches": main.launches,
+        "host_gaps": _gaps(main),
+        "ranks": [_rank(f, waits) for f in found],
+        "collectives": [asdict(c) for c in waits.collectives[:MOST_COLLECTIVES]],
+        "waited_for_us": {str(rank): us for rank, us in waits.waited_for_us.items()},
+        "clocks_differ_us": waits.clocks_differ_us,
+        "advice": [asdict(item) for item in advise_step(main, waits)],
+        "notes": list(dict.fromkeys([*profiles.notes, *first.notes, *_notes_of_ranks(profiles)])),
+        "dropped": dict(sorted(first.dropped.items())),
+    }
+
+
+def chosen_step(profile: Profile, step_id: str) -> Step:
+    """The step called `step_id`, or the one of median length. Raises ScenarioError where there is none."""
+    if not profile.steps:
+        raise ScenarioError([f"{printable(profile.source, 200)}: holds no kernels, so no step"])
+    if step_id:
+        for step in profile.steps:
+            if step.id == step_id:
+                return step
+        known = ", ".join(printable(step.id, 20) or "(no name)" for step in profile.steps[:20])
+        raise ScenarioError([f"--step: '{printable(step_id, 40)}' is not a step of this profile; it has {known}"])
+    ordered = sorted(profile.steps, key=lambda step: step_time_of(profile, step).total_ns)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def same_step(profile: Profile, step: Step) -> Step:
+    """The step of another rank with the same id, else its own chosen one."""
+    return next((s for s in profile.steps if s.id == step.id), None) or chosen_step(profile, "")
+
+
+def reported_of(profile: Profile, step: Step) -> ReportedStep | None:
+    """What step_trace_time.csv reports for a step, None where it does not."""
+    return next((r for r in profile.reported if r.step == step.id), None)
+
+
+def step_us(time: StepTime) -> dict[str, float]:
+    """The keys of the contract, us."""
+    return {key.removesuffix("_ns") + "_us": value / 1000 for key, value in asdict(time).items()}
+
+
+def _reported_us(reported: ReportedStep | None) -> dict[str, float] | None:
+    if reported is None:
+        return None
+    # The file does not report waiting, and total is the sum of its parts.
+    times = {key: value for key, value in step_us(reported.time).items() if key != "communication_wait_us"}
+    extra = {"stage_us": reported.stage_ns, "bubble_us": reported.bubble_ns, "preparing_us": reported.preparing_ns}
+    return {**times, **{key: ns / 1000 for key, ns in extra.items()}}
+
+
+def reconciliation(time: StepTime, reported: ReportedStep | None) -> dict[str, Any] | None:
+    """How far the recomputed step is from the reported one: each part's difference in us and as a share of the reported
+    part (of the step, where the file reports none of it)."""
+    if reported is None:
+        return None
+    total = max(1, reported.time.total_ns)
+    parts = {}
+    for key, mine in asdict(time).items():
+        if key != "communication_wait_ns":
+            theirs = getattr(reported.time, key)
+            parts[key.removesuffix("_ns") + "_us"] = {
+                "us": (mine - theirs) / 1000,
+                "share": (mine - theirs) / (theirs or total),
+            }
+    worst = max(abs(part["share"]) for part in parts.values())
+    return {"parts": parts, "worst_share": worst, "reconciled": worst <= RECONCILED}
+
+
+def _profile(profile: Profile, name: str) -> dict[str, Any]:
+    return {
+        "name": printable(name or profile.source, 200),
+        "kind": profile.kind,
+        "device": profile.device,
+        "label": profile.label,
+        "events": len(profile.events),
+        "metadata": dict(profile.metadata),
+    }
+
+
+def _provenance(hardware: Hardware | None, found: Found) -> dict[str, Any]:
+    """Times are measured; what the model adds to them (rooflines, prices) is predicted, and says so by its key."""
+    sources: dict[str, int] = {}
+    for kernel in found.kernels:
+        sources[kernel.bound_source] = sources.get(kernel.bound_source, 0) + kernel.count
+    return {
+        "kind": "measured" if found.profile.label == "MEASURED" else "predicted",
+        "bounds": dict(sorted(sources.items())),
+        "roofline": None if hardware is None else hardware.profile.worst_source(),
+        "tool_version": __version__,
+    }
+
+
+def _gaps(found: Found) -> dict[str, Any]:
+    gaps = found.gaps
+    return {
+        "count": gaps.count,
+        "total_us": gaps.total_us,
+        "host_late_us": gaps.late_us,
+        "queued_us": gaps.queued_us,
+        "unknown_us": gaps.unknown_us,
+        "calls": [asdict(call) for call in gaps.calls[:MOST_CALLS]],
+    }
+
+
+def _rank(found: Found, waits: Waits) -> dict[str, Any]:
+    mine = next(rank for rank in waits.by_rank if rank.rank == found.profile.rank)
+    reported = reported_of(found.profile, found.step)
+    return {
+        "rank": found.profile.rank,
+        "source": printable(found.profile.source, 200),
+        "step_id": found.step.id,
+        "step": step_us(found.time),
+        "reported_step": _reported_us(reported),
+        "reconciliation": reconciliation(found.time, reported),
+        "bottleneck": {"name": found.name, "evidence": found.evidence},
+        "kernel_count": found.kernel_count,
+        "collectives": mine.collectives,
+        "matched_collectives": mine.matched,
+        "wait_us": mine.wait_us if mine.matched else found.time.communication_wait_ns / 1000,
+        "came_last": mine.last,
+        "notes": list(found.profile.notes),
+    }
+
+
+def _notes_of_ranks(profiles: ProfileSet) -> list[str]:
+    said = []
+    for profile in profiles.profiles[1:]:
+        said += [f"rank {profile.rank}: {note}" for note in profile.notes if note not in profiles.profiles[0].notes]
+    return said

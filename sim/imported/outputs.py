@@ -1,0 +1,47 @@
+"""What `whatif import` writes: the diagnosis as JSON, the step's timelines as a trace, both whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scenarios.errors import ScenarioError, printable
+from scenarios.files.atomic import write_text
+from scenarios.profile import ProfileSet, timeline_of
+from sim.hardware.profile import load_hardware
+from sim.imported.document import chosen_step, import_result, same_step
+from sim.imported.replayed import replayed
+from sim.outputs import refuse_overwriting, to_json
+
+
+def imported(
+    profiles: ProfileSet,
+    hardware: str,
+    step_id: str,
+    name: str,
+    json_file: Path | None,
+    trace_file: Path | None,
+    what_ifs: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The `import` document of `profiles`, written to the files asked for.
+
+    hardware: a profile's name, "" for none. name: what the user called the profile. what_ifs: `NAME[:ARGS]`; the trace
+    then holds the measured steps and behind them the changed ones. Raises ScenarioError, one line.
+    """
+    chip = load_hardware(hardware) if hardware else None
+    refuse_overwriting([name, *(p.source for p in profiles.profiles)], {"--json": json_file, "--trace": trace_file})
+    result = import_result(profiles, chip, step_id, name)
+    result["what_if"], both = replayed(profiles, step_id, what_ifs, chip)
+    if trace_file is not None:
+        from scenarios.trace import write_trace
+
+        step = chosen_step(profiles.profiles[0], step_id)
+        try:
+            timelines = both or [timeline_of(p, same_step(p, step), tasks=True) for p in profiles.profiles]
+            write_trace(trace_file, timelines)
+        except ValueError as error:
+            raise ScenarioError([f"--trace {printable(str(trace_file), 200)}: {error}"]) from None
+    if json_file is not None:
+        write_text(json_file, to_json(result))
+    return result

@@ -1,0 +1,48 @@
+"""What-ifs on an imported profile: the part `what_if` of an `import` document, and the timelines behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from scenarios.profile import ProfileSet
+from scenarios.timeline import Timeline
+from sim.hardware.profile import Hardware
+from sim.imported.timelines import CLOCKS, timelines_of
+from sim.replay.whatif import asked, what_if
+
+#: A step with more spans is replayed only where a what-if is asked for: a list of all of them takes a minute.
+LISTED_SPANS = 100_000
+
+
+def replayed(
+    profiles: ProfileSet, step_id: str, wanted: Sequence[str], hardware: Hardware | None
+) -> tuple[dict[str, Any], list[Timeline]]:
+    """(`what_if` document, measured timelines and behind them the changed ones, where what-ifs were asked for).
+
+    wanted: `NAME[:ARGS]`; none for all that apply. Raises ScenarioError for a what-if that is none.
+    """
+    for text in wanted:
+        asked(text)  # what is wrong with the words is said before the work
+    timelines, notes = timelines_of(profiles, step_id, tasks=True)
+    if any(note.startswith(CLOCKS[:20]) for note in notes):
+        timelines = timelines[:1]
+    spans = sum(len(timeline.spans) for timeline in timelines)
+    if spans > LISTED_SPANS and not wanted:
+        return _nothing([*notes, f"{spans:,} spans: ask for a what-if by name, --what-if NAME"]), []
+    try:
+        found = what_if(timelines, wanted, hardware)
+    except ValueError as error:
+        return _nothing([*notes, str(error)]), []
+    document = {
+        "asked": list(wanted),
+        "replay": found.replay,
+        "ranks": [timeline.rank for timeline in timelines],
+        "rows": found.rows,
+        "notes": [*notes, *found.replay["notes"]],
+    }
+    return document, [*timelines, *found.changed] if wanted else []
+
+
+def _nothing(notes: list[str]) -> dict[str, Any]:
+    return {"asked": [], "replay": None, "ranks": [], "rows": [], "notes": notes}

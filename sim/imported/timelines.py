@@ -1,0 +1,48 @@
+"""The steps of an imported profile as timelines on one clock, for comparisons and replays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scenarios.errors import ScenarioError, printable
+from scenarios.profile import Profile, ProfileSet, Step, timeline_of
+from scenarios.timeline import Timeline
+from sim.imported.document import chosen_step, same_step
+from sim.imported.ranks import waits_of
+
+#: What is said where ranks cannot be laid on one clock.
+CLOCKS = "the ranks' clocks differ by {:.1f} ms, so each is taken alone"
+
+
+def timelines_of(profiles: ProfileSet, step_id: str = "", tasks: bool = False) -> tuple[list[Timeline], list[str]]:
+    """One step of every rank, from the begin of the earliest; and what has to be said.
+
+    tasks: as `timeline_of` has it. Ranks whose clocks differ all begin at 0. Raises ScenarioError where there is no
+    such step or it has too many spans.
+    """
+    first = profiles.profiles[0]
+    step = chosen_step(first, step_id)
+    steps = [same_step(profile, step) for profile in profiles.profiles]
+    try:
+        made = [timeline_of(p, s, tasks) for p, s in zip(profiles.profiles, steps, strict=True)]
+    except ValueError as error:
+        raise ScenarioError([f"{printable(first.source, 200)}: {error}"]) from None
+    notes = [f"step {step.id} of {len(first.steps)}"] if len(first.steps) > 1 else []
+    waits = waits_of(profiles.profiles, steps)
+    if not waits.same_clock:
+        return made, [*notes, CLOCKS.format(waits.clocks_differ_us / 1000)]
+    origins = [_origin_ns(p, s, t) for p, s, t in zip(profiles.profiles, steps, made, strict=True)]
+    return [_later(t, origin - min(origins)) for t, origin in zip(made, origins, strict=True)], notes
+
+
+def _origin_ns(profile: Profile, step: Step, timeline: Timeline) -> int:
+    """What 0 of a timeline is on the profile's clock."""
+    known = next((span for span in timeline.spans if span.index >= 0 and span.kind != "wait"), None)
+    return int(profile.events.start_ns[known.index]) - known.start_ns if known else step.start_ns
+
+
+def _later(timeline: Timeline, ns: int) -> Timeline:
+    if not ns:
+        return timeline
+    spans = tuple(replace(s, start_ns=s.start_ns + ns, end_ns=s.end_ns + ns) for s in timeline.spans)
+    return replace(timeline, spans=spans, start_ns=timeline.start_ns + ns, end_ns=timeline.end_ns + ns)

@@ -1,0 +1,1 @@
+"""The what-ifs: each changes a graph as one optimisation would, and says what it assumes."""

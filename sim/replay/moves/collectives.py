@@ -1,0 +1,60 @@
+"""Collectives: left out, shrunk, or met by ranks that arrive together."""
+
+from __future__ import annotations
+
+from sim.replay.change import Change
+from sim.replay.graph import Graph
+from sim.replay.moves.base import Asked, Changed, Lean
+from sim.replay.moves.scale import of_subject
+
+
+def remove_collectives(graph: Graph, asked: Asked, end: Lean) -> Changed:
+    """Leave collectives out with their waiting and their calls: the bound of everything that hides or shortens them."""
+    change = Change(graph)
+    numbers = _transfers(change, asked.subject)
+    change.leave_out([*numbers, *map(change.arrival, numbers)])
+    change.made = len(numbers)
+    assumed = (
+        f"{change.made:,} collectives take no time at all, waiting included: no optimisation of them gains more",
+        f"{change.saved_calls:,} calls of the host are saved; what one rank sends, another still waits for",
+    )
+    return Changed(change.finished(), change.made, assumed)
+
+
+def shrink_collectives(graph: Graph, asked: Asked, end: Lean) -> Changed:
+    """Multiply the transfer of collectives by `factor`; waiting stays."""
+    factor = asked.number("factor", 0.5)
+    change = Change(graph)
+    for number in _transfers(change, asked.subject):
+        change.lasts(number, round(change.tasks[number].duration_ns * factor))
+        change.made += 1
+    assumed = (f"{change.made:,} collectives transfer in {factor:g} of their time; waiting for other ranks stays",)
+    return Changed(change.finished(), change.made, assumed)
+
+
+def no_waits(graph: Graph, asked: Asked, end: Lean) -> Changed:
+    """Let every collective begin when this rank arrives: what balanced ranks and steady hosts could gain at most.
+
+    Transfers point to point stay: they wait for data.
+    """
+    change = Change(graph)
+    for number in _transfers(change, asked.subject):
+        if change.carries(number):
+            continue
+        task = change.tasks[number]
+        # With several ranks its own arrival is the one right in front of it on its lane.
+        own = [e for e in task.after if change.tasks[e.source].rank == task.rank]
+        after = tuple(e._replace(lag_ns=0) for e in own)
+        if after != task.after:
+            change.tasks[number] = task._replace(after=after)
+            change.made += 1
+    assumed = (f"{change.made:,} collectives find all other ranks waiting already; sends and receives stay",)
+    return Changed(change.finished(), change.made, assumed)
+
+
+def _transfers(change: Change, subject: str) -> list[int]:
+    return [
+        number
+        for number, task in enumerate(change.tasks)
+        if task.what == "transfer" and task.span is not None and of_subject(task.span, subject)
+    ]

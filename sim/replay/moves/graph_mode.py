@@ -1,0 +1,121 @@
+"""remove_host_gaps: the step as a captured graph, launched by one call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scenarios.timeline import Span
+from sim.hardware.profile import load_hardware
+from sim.replay.change import Change
+from sim.replay.graph import Edge, Graph
+from sim.replay.moves.base import Asked, Changed, Lean, lean
+
+#: The gap between kernels of a captured graph where one is doubted, ns.
+WORSE_GAP_NS = 1_200
+
+
+def remove_host_gaps(graph: Graph, asked: Asked, end: Lean) -> Changed:
+    """One launch for all that the host launched op by op between two waits for the device.
+
+    launch_us: the call and the start of the graph. gap_us: between two nodes of it. Both from the hardware named, or
+    from `generic`. Gaps of the profile that are shorter stay.
+    """
+    hw = asked.hardware or load_hardware("generic")
+    usual_us = (hw.host.input_copy_us + hw.host.model_execute_us) + hw.graph.start_us
+    launch_ns = round(1000 * asked.number("launch_us", usual_us))
+    if "gap_us" in asked.options:
+        gap_ns = round(1000 * asked.options["gap_us"])
+    else:
+        node, replay = round(hw.graph.node_gap_ns), round(hw.graph.replay_node_gap_ns)
+        gap_ns = round(lean(end, replay, node, max(WORSE_GAP_NS, replay)))
+    change = Change(graph)
+    launches = _launch_once(change, launch_ns)
+    cut = _close_gaps(change, gap_ns)
+    change.made = change.saved_calls or cut
+    source = f"{hw.name}'s" if not asked.options else "as asked for"
+    if not change.saved_calls:
+        once = f"the profile has no calls: all of what streams idle beyond {gap_ns / 1000:g} us is taken for the host's"
+        return Changed(change.finished(), change.made, (f"{once} ({source})",))
+    assumed = (
+        f"{launches} launch{'es' if launches != 1 else ''} of a graph, {launch_ns / 1000:g} us each, instead of "
+        f"{change.saved_calls:,} calls; at most {gap_ns / 1000:g} us between two nodes ({source})",
+        "a wait of the host for the device ends a graph; what the host does before it and after it stays",
+        "lengths that attention kernels take from the host are inputs of the graph: no updates of parameters",
+    )
+    return Changed(change.finished(), change.made, assumed)
+
+
+def _launch_once(change: Change, launch_ns: int) -> int:
+    """Leave all calls out but the first of each segment of a thread, which launches the segment; how many there are."""
+    segments: dict[tuple[int, str, int], int] = {}
+    drained: dict[tuple[int, str], int] = {}
+    segment_of: dict[int, tuple[int, str, int]] = {}
+    for number, task in enumerate(change.tasks):
+        thread = (task.rank, task.lane)
+        if task.what == "synchronise":
+            drained[thread] = drained.get(thread, 0) + 1
+        elif task.what == "host":
+            segment_of[number] = (*thread, drained.get(thread, 0))
+    roots: dict[tuple[int, str, int], list[int]] = {}
+    for number, task in enumerate(change.tasks):
+        root = change.root(number) if task.on_device else None
+        if root is not None and root in segment_of:
+            roots.setdefault(segment_of[root], []).append(number)
+    for key, launched in roots.items():
+        calls = {change.root(number) for number in launched}
+        if len(calls) < 2:
+            continue  # one call: a graph already, or a single kernel
+        first = min(call for call in calls if call is not None)
+        segments[key] = first
+        for number in launched:
+            _relaunch(change, number, first)
+        _leave_calls_out(change, launched, first)
+        last = max(call for call in calls if call is not None)
+        for number in range(first + 1, last + 1):  # what launches nothing, but lies between those that do
+            if segment_of.get(number) == key and change.tasks[number].span and not change.tasks[number].gone:
+                change.spare_call(number)
+        call = change.tasks[first]
+        assert call.span is not None
+        change.tasks[first] = call._replace(duration_ns=launch_ns, span=_as_launch(call.span, launch_ns), gone=False)
+    return len(segments)
+
+
+def _relaunch(change: Change, number: int, call: int) -> None:
+    """Let a kernel wait for another call; of a collective the arrival does."""
+    place = change.arrival(number)
+    task = change.tasks[place]
+    after = tuple(e for e in task.after if e.why != "launch")
+    if call < place:
+        after = (*after, Edge(call, True, min([0, *(e.lag_ns for e in task.after if e.why == "launch")]), "launch"))
+    change.tasks[place] = task._replace(after=after)
+
+
+def _leave_calls_out(change: Change, launched: list[int], first: int) -> None:
+    for number in launched:
+        call = change.caller(number)
+        while call is not None:
+            if call != first and not change.tasks[call].gone and change.tasks[call].what == "host":
+                change.spare_call(call)
+            call = change.caller(call)
+
+
+def _close_gaps(change: Change, gap_ns: int) -> int:
+    """Give the tasks of a stream the gap of a graph, where the profile's own was not shorter; how many were longer."""
+    cut = 0
+    starts, tasks = change.graph.starts_ns, change.graph.tasks
+    for number, task in enumerate(change.tasks):
+        if not task.on_device or task.gone:
+            continue
+        after = []
+        for edge in task.after:
+            if edge.why == "queue" and edge.at_end and tasks[edge.source].on_device:
+                own = starts[number] - starts[edge.source] - tasks[edge.source].duration_ns
+                cut += own > gap_ns
+                edge = edge._replace(lag_ns=max(0, min(own, gap_ns)))
+            after.append(edge)
+        change.tasks[number] = task._replace(after=tuple(after))
+    return cut
+
+
+def _as_launch(span: Span, launch_ns: int) -> Span:
+    return replace(span, name="graph launch", end_ns=span.start_ns + launch_ns, kind="replay", op_type="")

@@ -1,0 +1,107 @@
+"""One forward pass over a graph: when each task begins, and the timeline that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scenarios.timeline import Span, Timeline
+from sim.replay.graph import Graph, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """starts_ns, ends_ns: of each task. makespan_ns: from the first rank's begin to the last one's end."""
+
+    starts_ns: tuple[int, ...]
+    ends_ns: tuple[int, ...]
+    makespan_ns: int
+
+
+def play(graph: Graph) -> Replayed:
+    """Every task as early as what it waits for allows; integer nanoseconds, O(tasks + edges).
+
+    The lags of `graph` are such that the graph of a profile replays to the profile's own times.
+    """
+    starts: list[int] = []
+    ends: list[int] = []
+    first: int | None = None
+    last = 0
+    for task in graph.tasks:
+        at = None
+        for source, at_end, lag_ns, _ in task.after:
+            ready = (ends if at_end else starts)[source] + lag_ns
+            if at is None or ready > at:
+                at = ready
+        if at is None:
+            at = 0
+        starts.append(at)
+        ends.append(at + task.duration_ns)
+        if task.what == "first":
+            first = at if first is None else min(first, at)
+        elif task.what == "end":
+            last = max(last, at)
+    return Replayed(tuple(starts), tuple(ends), last - (first or 0))
+
+
+def timelines(graph: Graph, played: Replayed) -> tuple[Timeline, ...]:
+    """The timelines of a replay, one for each rank: what is gone is left out, what is attached moves along.
+
+    Launches still point to their calls. A call or part without a task of its own keeps its distance to the task it is
+    attached to, within the collective that it is a part of.
+    """
+    of_rank: list[list[int]] = [[] for _ in graph.timelines]
+    for place, task in enumerate(graph.tasks):
+        of_rank[task.rank].append(place)
+    return tuple(_timeline(graph, played, rank, places) for rank, places in enumerate(of_rank))
+
+
+def _timeline(graph: Graph, played: Replayed, rank: int, places: Sequence[int]) -> Timeline:
+    measured = graph.timelines[rank]
+    begin, end = measured.start_ns, measured.end_ns
+    placed: list[tuple[Span, int]] = []  # a span with its old number
+    for place in places:
+        task, at, until = graph.tasks[place], played.starts_ns[place], played.ends_ns[place]
+        if task.what == "first":
+            begin = at
+        elif task.what == "end":
+            end = at
+        if task.gone:
+            continue
+        moved = at - graph.starts_ns[place]
+        low = at
+        if task.span is not None:
+            own = _own(task, task.span, moved, at, until)
+            low = own.start_ns
+            placed.append((own, task.number))
+        for number in graph.attached.get(place, ()):
+            part = _part(measured.spans[number], task, moved, low, at, until)
+            if part is not None:
+                placed.append((part, number))
+    placed.sort(key=lambda it: (it[0].start_ns, it[0].end_ns, it[1]))
+    went = {number: new for new, (_, number) in enumerate(placed) if number >= 0}
+    spans = tuple(replace(span, launched_by=went.get(span.launched_by, -1)) for span, _ in placed)
+    return replace(measured, spans=spans, start_ns=min(begin, end), end_ns=end)
+
+
+def _own(task: Task, span: Span, moved: int, at: int, until: int) -> Span:
+    """A task's own span with the task's new times; that of a wait ends where the task is."""
+    begin = max(0, min(span.start_ns + moved, at))
+    if task.what in ("synchronise", "wait"):
+        return replace(span, start_ns=begin, end_ns=at)
+    if task.what == "transfer":  # the whole collective, its wait in front of the transfer
+        return replace(span, start_ns=begin, end_ns=until)
+    if task.what == "host":  # a call that holds others is a task only up to the first of them
+        return replace(span, start_ns=at, end_ns=at + span.duration_ns)
+    return replace(span, start_ns=at, end_ns=until)
+
+
+def _part(span: Span, task: Task, moved: int, low: int, at: int, until: int) -> Span | None:
+    """An attached span; of a collective that no longer waits the waiting is left out."""
+    begin, end = max(0, span.start_ns + moved), max(0, span.end_ns + moved)
+    if task.what != "transfer":
+        return replace(span, start_ns=begin, end_ns=end)
+    if span.kind in ("wait", "notify_wait") and low == at:
+        return None
+    begin, end = max(low, begin), min(until, end)
+    return replace(span, start_ns=begin, end_ns=end) if end > begin or span.duration_ns == 0 else None

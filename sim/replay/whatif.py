@@ -1,0 +1,173 @@
+"""What-ifs by name: those asked for, or all that apply, each alone and one after the other, ranked by gain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scenarios.errors import ScenarioError, printable, quoted
+from scenarios.timeline import Timeline
+from sim.compare import classes
+from sim.gains import NO_EFFECT
+from sim.hardware.profile import Hardware
+from sim.replay.build import build
+from sim.replay.graph import Graph
+from sim.replay.moves.base import Asked, Changed, Lean, Move, refuse_word
+from sim.replay.moves.collectives import no_waits, remove_collectives, shrink_collectives
+from sim.replay.moves.fuse import fuse
+from sim.replay.moves.graph_mode import remove_host_gaps
+from sim.replay.moves.scale import quantise, scale
+from sim.replay.moves.second_stream import second_stream
+from sim.replay.patterns import PATTERNS
+from sim.replay.play import play, timelines
+
+_FAMILIES = (
+    classes.MATMUL, classes.ATTENTION, classes.NORM, classes.CACHE, classes.ELEMENTWISE, classes.COPY,
+    classes.COLLECTIVE,
+)  # fmt: skip
+#: Names without a space, which a shell needs no quotes for.
+FAMILY = {name.replace(" ", "_").lower(): name for name in _FAMILIES}
+
+MOVES = {
+    move.name: move
+    for move in (
+        Move("remove_host_gaps", "the step as a captured graph", remove_host_gaps, (), ("launch_us", "gap_us"), True),
+        Move("fuse", "primitives become one kernel", fuse, tuple(p.name for p in PATTERNS), (), True),
+        Move("quantise", "INT8 matrix products", quantise, (), ("factor",), True),
+        Move("scale", "kernels of a family, faster or slower", scale, tuple(FAMILY), ("factor",)),
+        Move("no_waits", "no waiting for other ranks", no_waits),
+        Move("shrink_collectives", "transfers take part of their time", shrink_collectives, (), ("factor",)),
+        Move("remove_collectives", "no collectives: the bound of hiding them", remove_collectives),
+        Move("second_stream", "a family on a stream of its own", second_stream, tuple(FAMILY)),
+    )
+}
+#: What is tried where nothing is asked for.
+TRIED = (
+    "remove_host_gaps", *(f"fuse:{p.name}" for p in PATTERNS), "quantise", "no_waits", "shrink_collectives",
+    "remove_collectives", "second_stream:kv_cache",
+)  # fmt: skip
+
+
+def asked(text: str, hardware: Hardware | None = None) -> Asked:
+    """`NAME`, `NAME:SUBJECT`, `NAME:key=value,...` or both. Raises ScenarioError with the nearest name."""
+    where = f"--what-if {printable(text)}"
+    name, _, rest = text.partition(":")
+    if name not in MOVES:
+        raise refuse_word(where, name, tuple(MOVES))
+    move, subject, options = MOVES[name], "", {}
+    for part in filter(None, (piece.strip() for piece in rest.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            if not move.subjects:
+                raise ScenarioError([f"{where}: {name} takes no {quoted(part)}"])
+            if part not in move.subjects and not (move.name in ("scale", "second_stream") and part[:1].isupper()):
+                raise refuse_word(where, part, move.subjects)
+            subject = FAMILY.get(part, part)
+        elif key not in move.options:
+            raise refuse_word(where, key, move.options or ("no option",))
+        else:
+            options[key] = _number(where, key, value)
+    return Asked(name, subject, options, hardware)
+
+
+def _number(where: str, key: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 1e9:
+        raise ScenarioError([f"{where}: {key} is {quoted(value)}, not a number of 0 or more"])
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What came of the what-ifs: the rows of the table as plain data, and the timelines with all of those asked for.
+
+    replay: how well the unchanged graph replays.
+    """
+
+    rows: list[dict[str, Any]]
+    replay: dict[str, Any]
+    changed: tuple[Timeline, ...]
+
+
+def what_if(measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: Hardware | None = None) -> WhatIf:
+    """Replay measured steps with the what-ifs asked for, or with each that applies, the largest gain first.
+
+    Ratios are the measured makespan over the changed one: above 1 it helps; low and high are the ends of what was
+    assumed. waterfall_us: what it takes off when they are applied one after the other, in the order of the rows.
+    Raises ScenarioError for a name that is none, ValueError for timelines without kernels.
+    """
+    graph = build(measured)
+    before_ns = play(graph).makespan_ns
+    todo = [asked(text, hardware) for text in wanted or TRIED]
+    found = [(it, _row(graph, it, before_ns)) for it in todo]
+    if not wanted:
+        found = [(it, row) for it, row in found if row["made"]]
+        found.sort(key=lambda pair: (-pair[1]["alone_ratio"], pair[1]["what_if"]))
+    chain, chain_ns = graph, before_ns
+    for it, row in found:
+        changed = MOVES[it.name].apply(chain, it, "value")
+        after_ns = play(changed.graph).makespan_ns
+        row["waterfall_us"] = (chain_ns - after_ns) / 1000
+        chain, chain_ns = changed.graph, after_ns
+    return WhatIf([row for _, row in found], _replay(graph, before_ns), timelines(chain, play(chain)))
+
+
+def _row(graph: Graph, it: Asked, before_ns: int) -> dict[str, Any]:
+    apply = MOVES[it.name].apply
+    value = apply(graph, it, "value")
+    after_ns = play(value.graph).makespan_ns
+    ratios = sorted(_ratio(before_ns, _makespan(graph, it, value, end, after_ns)) for end in ("better", "worse"))
+    ratio = _ratio(before_ns, after_ns)
+    low, high = min(ratio, ratios[0]), max(ratio, ratios[1])
+    return {
+        "what_if": it.name + (f":{it.subject}" if it.subject else ""),
+        "title": MOVES[it.name].title,
+        "made": value.made,
+        "predicted_us": after_ns / 1000,
+        "alone_ratio": ratio,
+        "low": low,
+        "high": high,
+        "waterfall_us": 0.0,
+        "verdict": _verdict(value.made, ratio, low, high),
+        "assumed": list(value.assumed) if value.made else [],
+    }
+
+
+def _makespan(graph: Graph, it: Asked, value: Changed, end: Lean, value_ns: int) -> int:
+    """With the other end of what is assumed; nothing to play where nothing was changed, or there is one end."""
+    if not value.made or not MOVES[it.name].ends:
+        return value_ns
+    return play(MOVES[it.name].apply(graph, it, end).graph).makespan_ns
+
+
+def _ratio(before_ns: int, after_ns: int) -> float:
+    return before_ns / max(1, after_ns)
+
+
+def _verdict(made: int, ratio: float, low: float, high: float) -> str:
+    """As the gains of a prediction have it."""
+    if not made:
+        return "not applicable"
+    if max(abs(r - 1) for r in (ratio, low, high)) < NO_EFFECT:
+        return "no effect"
+    if low > 1:
+        return "gain"
+    return "loss" if high < 1 else "not distinguishable"
+
+
+def _replay(graph: Graph, replayed_ns: int) -> dict[str, Any]:
+    measured_ns = max(t.end_ns for t in graph.timelines) - min(t.start_ns for t in graph.timelines)
+    return {
+        "measured_us": measured_ns / 1000,
+        "replayed_us": replayed_ns / 1000,
+        "error": replayed_ns / measured_ns - 1 if measured_ns else 0.0,
+        "tasks": len(graph.tasks),
+        "usual_launch_us": graph.launch_ns / 1000,
+        "usual_gap_us": graph.gap_ns / 1000,
+        "notes": list(graph.notes),
+    }

@@ -1,0 +1,55 @@
+"""The what-ifs on a measured step on a terminal, in the form of the other tables of gains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from sim.report.run import bar_pair, ms
+from sim.report.tables import Column, fitted
+
+VERDICT_STYLE = {"gain": "green", "loss": "red"}
+
+
+def what_if_parts(result: dict[str, Any], width: int) -> Iterator[RenderableType]:
+    """The table, what each row assumed, and how the unchanged step replays."""
+    it = result["what_if"]
+    rows, replay = it["rows"], it["replay"]
+    if replay is None:
+        yield Text("What if: " + "; ".join(it["notes"]), style="dim")
+        return
+    widest = max((abs(row["waterfall_us"]) for row in rows), default=0.0) or 1.0
+    columns = [
+        Column("what if", [row["what_if"] for row in rows]),
+        Column("places", [f"{row['made']:,}" for row in rows], right=True, rank=2),
+        Column("alone", [f"{row['alone_ratio']:.3f}x" if row["made"] else "-" for row in rows], right=True),
+        Column("interval", [_interval(row) for row in rows], rank=3),
+        Column("verdict", [Text(row["verdict"], style=VERDICT_STYLE.get(row["verdict"], "dim")) for row in rows]),
+        Column("step ms", [ms(row["predicted_us"]) for row in rows], right=True),
+        Column("change ms", [ms(-row["waterfall_us"], signed=True) for row in rows], right=True),
+        Column("", [bar_pair(-row["waterfall_us"] / widest, width) for row in rows], rank=1),
+    ]
+    left = (replay["measured_us"] - sum(row["waterfall_us"] for row in rows)) / 1000
+    title = f"What if: measured {ms(replay['measured_us'])} ms, with all of these {left:,.3f} ms"
+    error = f"replayed unchanged: {ms(replay['replayed_us'])} ms ({replay['error']:+.2%} of what was measured)"
+    notes = [f"{error}, {replay['tasks']:,} tasks", *it["notes"]]
+    notes.append(
+        "alone: measured step / replayed step with it; the interval has the ends of what it assumes. change: of the "
+        "step, when they are applied from top to bottom."
+    )
+    yield fitted(title if rows else "What if: nothing known applies here", columns if rows else [], width, notes)
+    lines = [
+        Padding(Text(f"{row['what_if']}: {'; '.join(row['assumed'])}", style="dim"), (0, 0, 0, 2))
+        for row in rows
+        if row["assumed"]
+    ]
+    if lines:
+        yield Group(Text("Assumed", style="bold"), *lines, Text())
+
+
+def _interval(row: dict[str, Any]) -> str:
+    return f"{row['low']:.3f}-{row['high']:.3f}" if row["made"] else ""
