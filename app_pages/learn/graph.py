@@ -14,6 +14,7 @@ from app_pages.parts.lesson import Lesson, choice, conclude, draw, labelled, les
 from app_pages.parts.page import Figure, figures
 from app_pages.parts.palette import ACCENT, CLASSES
 from app_pages.parts.texts.learn_graph import TEXTS
+from scenarios.timeline import Timeline
 from sim.lessons import graph
 from sim.lessons.graph import GRAPHS, Point
 from sim.predict import Case
@@ -46,8 +47,10 @@ def body(it: Lesson) -> None:
     eager, replayed = (_point(case) for case in cases)
     _numbers(it, eager, replayed)
     labelled(it, hardware)
-    for name, case, point in zip(("eager", "graph"), cases, (eager, replayed), strict=True):
-        _timeline(it, name, case, point)
+    windows = [graph.window(case, LAYERS) for case in cases]
+    longest_us = max(w.end_ns - w.start_ns for w in windows) / 1000  # one scale for both: what is saved is seen
+    for name, window, point in zip(("eager", "graph"), windows, (eager, replayed), strict=True):
+        _timeline(it, name, window, point, longest_us)
     _curve(it, model, hardware, mode, context, batch)
 
 
@@ -82,8 +85,7 @@ def _step(label: str, point: Point) -> Figure:
                   formats.interval(formats.number(point.low_ms), formats.number(point.high_ms)))  # fmt: skip
 
 
-def _timeline(it: Lesson, name: str, case: Case, point: Point) -> None:
-    window = graph.window(case, LAYERS)
+def _timeline(it: Lesson, name: str, window: Timeline, point: Point, longest_us: float) -> None:
     drawn = rows.window(window, window.start_ns, window.end_ns + 1, {})
     for mark in drawn:
         mark["start"] -= window.start_ns / 1000
@@ -92,7 +94,7 @@ def _timeline(it: Lesson, name: str, case: Case, point: Point) -> None:
                  idle=formats.percent(point.idle_share))  # fmt: skip
     chart = timeline(
         f"graph-{name}", drawn, rows.lanes_of(window.spans), class_words(it.language), hover_words(it.language), alt,
-        span_us=(0.0, (window.end_ns - window.start_ns) / 1000), legend=name == "eager",
+        span_us=(0.0, longest_us), legend=name == "eager",
     )  # fmt: skip
     draw(it.say(f"timeline_{name}"), chart)
 

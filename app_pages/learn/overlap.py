@@ -8,8 +8,8 @@ import streamlit as st
 
 from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars, lines
-from app_pages.parts.lesson import Lesson, draw, lesson, model_and_chip, steps
-from app_pages.parts.palette import CLASSES
+from app_pages.parts.lesson import Lesson, conclude, draw, labelled, lesson, model_and_chip, steps
+from app_pages.parts.palette import ACCENT, CLASSES
 from app_pages.parts.texts.learn_overlap import TEXTS
 from sim.lessons import overlap
 from sim.lessons.overlap import Side
@@ -38,8 +38,32 @@ def body(it: Lesson) -> None:
     best = min(cut, key=lambda n: sides[n].found_ms or 0.0)
     side = sides[best]
     serial, ideal, found = (value or 0.0 for value in (side.serial_ms, side.ideal_ms, side.found_ms))
-    alt = it.say("chart_alt", most=PIECES[-1], serial=formats.ms(1000 * serial), ideal=formats.ms(1000 * ideal),
-                 best=formats.ms(1000 * min(lanes[it.say("found")].values())))  # fmt: skip
+    shown = {"serial": serial, "ideal": ideal, "found": found, "lost": found - ideal}
+    times = {name: formats.ms(1000 * value) for name, value in shown.items()}
+    conclude(it.say("answer", tokens=formats.whole(tokens), ranks=ranks, pieces=best, **times))
+    labelled(it, hardware)
+    left, right = st.columns(2, gap="large")
+    with left:
+        _curve(it, sides, serial, ideal)
+    with right:
+        _spoilers(it, model, hardware, ranks, tokens, best)
+
+
+def _curve(it: Lesson, sides: dict[int, Side], serial: float, ideal: float) -> None:
+    lanes = {
+        it.say("serial"): dict.fromkeys(sides, serial),
+        it.say("found"): {n: side.found_ms if side.found_ms is not None else serial for n, side in sides.items()},
+        it.say("ideal"): dict.fromkeys(sides, ideal),
+    }
+    rows = [
+        {"x": n, "series": name, "value": value, "shown": formats.ms(1000 * value)}
+        for name, values in lanes.items() for n, value in values.items()
+    ]  # fmt: skip
+    colours = dict(zip(lanes, (CLASSES["wait"], ACCENT, CLASSES["matmul"]), strict=True))
+    alt = it.say(
+        "chart_alt", most=PIECES[-1], serial=formats.ms(1000 * serial), ideal=formats.ms(1000 * ideal),
+        best=formats.ms(1000 * min(lanes[it.say("found")].values())),
+    )  # fmt: skip
     chart = lines(
         "overlap", rows, alt, colours, x_title=it.say("pieces"), y_title=it.say("step_ms"), x_log=True, zero=False
     )

@@ -14,6 +14,7 @@ COLOURS = {"start": "#b9bec6", "MTE2": CLASSES["vector"], "VECTOR": CLASSES["nor
 def core_lanes(name: str, rows: Sequence[Row], alt: str, words: dict[str, str], end_us: float) -> Chart:
     """rows: {lane, kernel, tile, start, end}, us. words: names of the lanes. end_us: of the axis."""
     drawn = [{**row, "colour": COLOURS[row["lane"]], "lane": words[row["lane"]]} for row in rows]
+    order = [words[lane] for lane in LANES]
     spec: Spec = {
         "mark": {"type": "bar", "height": 15, "stroke": "white", "strokeWidth": 0.4, "clip": True},
         "params": [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}, "bind": "scales"}],
@@ -21,8 +22,8 @@ def core_lanes(name: str, rows: Sequence[Row], alt: str, words: dict[str, str], 
             "x": {"field": "start", "type": "quantitative", "axis": axis(unit="µs", format="~f"),
                   "scale": {"domain": [0, end_us], "nice": False}},
             "x2": {"field": "end"},
-            "y": {"field": "lane", "type": "nominal", "sort": [words[lane] for lane in LANES],
-                  "scale": {"domain": [words[lane] for lane in LANES]}, "axis": axis(None, grid=False, labelLimit=200, labelOverlap=False)},
+            "y": {"field": "lane", "type": "nominal", "sort": order,
+                  "scale": {"domain": order}, "axis": axis(None, grid=False, labelLimit=200, labelOverlap=False)},
             "color": {"field": "colour", "type": "nominal", "scale": None},
             "tooltip": [{"field": "kernel", "title": " "}, {"field": "lane", "title": " "},
                         {"field": "us", "title": "µs", "type": "quantitative", "format": ",.3f"}],

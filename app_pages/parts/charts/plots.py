@@ -10,7 +10,7 @@ from app_pages.parts.palette import ACCENT
 
 BAR, GAP = 20, 12
 #: Room behind the longest bar for its number, as a factor of the bar.
-ROOM = 1.18
+ROOM = 1.25
 
 
 def _colour(colours: Mapping[str, str]) -> Spec:
@@ -81,13 +81,13 @@ def lines(
     name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str], *, x_title: str, y_title: str | None,
     x_log: bool = False, y_log: bool = False, zero: bool = True, now: float | None = None, height: int = 260,
 ) -> Chart:  # fmt: skip
-    """Lines over a quantity. rows: {x, series, value, shown}; `low` and `high` draw a band. zero: whether the axis starts
-    there. now: where the reader is."""
+    """Lines over a quantity. rows: {x, series, value, shown}; `low` and `high` draw a band. zero: whether the axis
+    starts there. now: where the reader is."""
     values = sorted({row["x"] for row in rows})
     few = x_log and len(values) < 12
     ticks: dict[str, Any] = {"values": values, "format": ",d"} if few else {"format": "~s"}
     x: Spec = {"field": "x", "type": "quantitative", "axis": axis(x_title, **ticks),
-               "scale": {"type": "log", "base": 2, "nice": False} if x_log else {"zero": False, "nice": False}}  # fmt: skip
+               "scale": {"nice": False, **({"type": "log", "base": 2} if x_log else {"zero": False})}}  # fmt: skip
     y: Spec = {"field": "value", "type": "quantitative", "axis": axis(y_title, tickCount=4 if y_log else 6),
                "scale": {"type": "log"} if y_log else {"zero": zero}}  # fmt: skip
     colour = _colour(colours)
