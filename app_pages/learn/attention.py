@@ -8,7 +8,7 @@ from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars, lines
 from app_pages.parts.lesson import Lesson, choice, conclude, draw, labelled, lesson, model_and_chip, steps
 from app_pages.parts.page import quiet
-from app_pages.parts.palette import CLASSES
+from app_pages.parts.palette import CLASSES, NEUTRAL
 from app_pages.parts.texts.learn_attention import TEXTS
 from sim.lessons import attention
 from sim.lessons.rounding import Precision
@@ -52,7 +52,7 @@ def _forms(it: Lesson, unfused: attention.Form, fused: attention.Form) -> None:
         "forms_alt", unfused=formats.size(unfused.moved_bytes), unfused_time=formats.time(unfused.device_us),
         fused=formats.size(fused.moved_bytes), fused_time=formats.time(fused.device_us),
     )  # fmt: skip
-    colours = dict(zip(names, (CLASSES["wait"], CLASSES["attention"]), strict=True))
+    colours = dict(zip(names, (NEUTRAL, CLASSES["attention"]), strict=True))
     draw(
         it.say("forms_chart"),
         bars("attention-forms", rows, alt, colours, title=it.say("relative")),
@@ -78,7 +78,7 @@ def _room(it: Lesson, hardware: str, tokens: int) -> None:
         "room_alt", whole=formats.size(room.scores_bytes), tile=formats.size(room.tile_bytes),
         ub=formats.size(room.ub_bytes), l1=formats.size(room.l1_bytes),
     )  # fmt: skip
-    colours = {needed: CLASSES["attention"], there: CLASSES["wait"]}
+    colours = {needed: CLASSES["attention"], there: NEUTRAL}
     fits = room.tile_bytes <= room.ub_bytes
     draw(
         it.say("room_chart"), bars("attention-room", rows, alt, colours, title="KiB", log=True, grouped=False),

@@ -7,13 +7,13 @@ import streamlit as st
 from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars
 from app_pages.parts.lesson import Lesson, bottleneck_name, conclude, draw, labelled, lesson, model_and_chip
-from app_pages.parts.palette import CLASSES
+from app_pages.parts.palette import CLASSES, NEUTRAL
 from app_pages.parts.texts.learn_bottleneck import TEXTS
 from sim.lessons.bottlenecks import Situation, situations
 
 COLOURS = {
     "host-bound": CLASSES["host"], "HBM-bound": CLASSES["vector"], "cube-bound": CLASSES["matmul"],
-    "vector-bound": CLASSES["norm"], "communication-bound": CLASSES["communication"], "idle": "#d9dde1",
+    "vector-bound": CLASSES["norm"], "communication-bound": CLASSES["communication"], "idle": NEUTRAL,
 }  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def _shapes(it: Lesson, found: Experiment) -> None:
     ]  # fmt: skip
     batches = ", ".join(str(s.batch) for s in found.shapes)
     chart = bars("experiment-shapes", rows, it.say("shapes_alt", batches=batches),
-                 {before: CLASSES["wait"], after: CLASSES["norm"]}, title=it.say("step_ms"))  # fmt: skip
+                 {before: NEUTRAL, after: CLASSES["norm"]}, title=it.say("step_ms"))  # fmt: skip
     draw(f"{it.say('shapes_chart')} ({it.say('requests')})", chart)
 
 

@@ -11,7 +11,7 @@ from app_pages.parts.charts.maps import blocks
 from app_pages.parts.charts.plots import bars, lines
 from app_pages.parts.lesson import Lesson, conclude, draw, labelled, lesson, model_and_chip, steps
 from app_pages.parts.page import Figure, figures
-from app_pages.parts.palette import CLASSES
+from app_pages.parts.palette import CLASSES, NEUTRAL
 from app_pages.parts.texts.learn_kv import TEXTS
 from sim.lessons import kv_cache
 from sim.lessons.kv_cache import Frame, Layout, Traffic
@@ -41,7 +41,7 @@ def body(it: Lesson) -> None:
     most = {layout: max(f.running for f in frames) for layout, frames in found.items()}
     conclude(
         it.say("answer", block=block, paged=most["paged"], contiguous=most["contiguous"],
-               bytes=_kib(held[0].token_bytes), int8=_kib(held[1].token_bytes))
+               bytes=formats.size(held[0].token_bytes), int8=formats.size(held[1].token_bytes))
     )  # fmt: skip
     figures([_figure(it, layout, frames) for layout, frames in found.items()])
     labelled(it, hardware, computed=True)
@@ -56,10 +56,6 @@ def body(it: Lesson) -> None:
         _capacity(it, model, hardware, held)
     with right:
         _int8(it)
-
-
-def _kib(count: int) -> str:
-    return f"{formats.number(count / 1024)}{formats.THIN}KiB"
 
 
 def _figure(it: Lesson, layout: str, frames: tuple[Frame, ...]) -> Figure:
@@ -86,7 +82,7 @@ def _curve(it: Lesson, found: dict[Layout, tuple[Frame, ...]], most: dict[Layout
         for layout, frames in found.items() for n, frame in enumerate(frames) if n % 5 == 0
     ]  # fmt: skip
     alt = it.say("curve_alt", **most, **{f"{layout}_steps": formats.whole(len(f)) for layout, f in found.items()})
-    colours = dict(zip((it.say(layout) for layout in LAYOUTS), (CLASSES["wait"], CLASSES["cache"]), strict=True))
+    colours = dict(zip((it.say(layout) for layout in LAYOUTS), (NEUTRAL, CLASSES["cache"]), strict=True))
     chart = lines("kv-curve", marks, alt, colours, x_title=it.say("moment"), y_title=it.say("running"), now=moment,
                   height=200)  # fmt: skip
     draw(it.say("curve"), chart)

@@ -9,7 +9,7 @@ import streamlit as st
 from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars, lines
 from app_pages.parts.lesson import Lesson, conclude, draw, labelled, lesson, model_and_chip, steps
-from app_pages.parts.palette import ACCENT, CLASSES
+from app_pages.parts.palette import ACCENT, CLASSES, NEUTRAL
 from app_pages.parts.texts.learn_overlap import TEXTS
 from sim.lessons import overlap
 from sim.lessons.overlap import Side
@@ -59,7 +59,7 @@ def _curve(it: Lesson, sides: dict[int, Side], serial: float, ideal: float) -> N
         {"x": n, "series": name, "value": value, "shown": formats.ms(1000 * value)}
         for name, values in lanes.items() for n, value in values.items()
     ]  # fmt: skip
-    colours = dict(zip(lanes, (CLASSES["wait"], ACCENT, CLASSES["matmul"]), strict=True))
+    colours = dict(zip(lanes, (NEUTRAL, ACCENT, CLASSES["matmul"]), strict=True))
     alt = it.say(
         "chart_alt", most=PIECES[-1], serial=formats.ms(1000 * serial), ideal=formats.ms(1000 * ideal),
         best=formats.ms(1000 * min(lanes[it.say("found")].values())),

@@ -10,7 +10,7 @@ from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars
 from app_pages.parts.lesson import Lesson, conclude, draw, labelled, lesson, model_and_chip, steps
 from app_pages.parts.page import quiet
-from app_pages.parts.palette import CLASSES
+from app_pages.parts.palette import CLASSES, NEUTRAL
 from app_pages.parts.texts.learn_parallelism import TEXTS
 from sim.lessons import parallelism
 from sim.lessons.parallelism import Way
@@ -70,7 +70,7 @@ def _throughput(it: Lesson, possible: list[Way], most: Way) -> None:
 
 
 def _memory(it: Lesson, possible: list[Way]) -> None:
-    parts = {it.say("weights"): CLASSES["matmul"], it.say("kv"): CLASSES["cache"], it.say("other"): CLASSES["wait"]}
+    parts = {it.say("weights"): CLASSES["matmul"], it.say("kv"): CLASSES["cache"], it.say("other"): NEUTRAL}
     rows = []
     for w in possible:
         rest = w.total_bytes - w.weights_bytes - w.kv_bytes

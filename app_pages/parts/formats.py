@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-GIB, MIB = 1 << 30, 1 << 20
+GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 #: What a typesetter puts for minus, between a number and its unit, and between the ends of an interval.
 MINUS, THIN, DASH = "−", "\u2009", "–"
 
@@ -29,10 +29,11 @@ def time(us: float) -> str:
 
 
 def size(count_bytes: float) -> str:
-    """Bytes as GiB, or MiB where that says more."""
-    if count_bytes >= GIB / 10:
-        return f"{count_bytes / GIB:,.1f}{THIN}GiB"
-    return f"{count_bytes / MIB:,.1f}{THIN}MiB" if count_bytes >= MIB / 10 else f"{count_bytes:,.0f}{THIN}B"
+    """Bytes as GiB, MiB or KiB, whichever says most."""
+    for unit, least, name in ((GIB, GIB / 10, "GiB"), (MIB, MIB, "MiB"), (KIB, KIB, "KiB")):
+        if count_bytes >= least:
+            return f"{count_bytes / unit:,.1f}{THIN}{name}"
+    return f"{count_bytes:,.0f}{THIN}B"
 
 
 def percent(share: float, signed: bool = False) -> str:

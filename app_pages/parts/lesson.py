@@ -95,7 +95,7 @@ def model_and_chip(it: Lesson, model: str = MODEL, hardware: str = HARDWARE) -> 
 
 def bottleneck_name(it: Lesson, name: str) -> str:
     """A bottleneck's name in the reader's language."""
-    return speaker(verdicts.TEXTS, it.language)(name).rstrip(":：")
+    return speaker(verdicts.TEXTS, it.language)(name).rstrip(":：.。")
 
 
 def labelled(it: Lesson, hardware: str, computed: bool = False) -> None:

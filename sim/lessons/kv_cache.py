@@ -143,7 +143,7 @@ class _Stream:
         cells = self._paged_cells() if self.is_paged else self._row_cells()
         reserved = sum(1 for owner, _, _ in cells if owner >= 0) * self.block
         waiting = min(len(self.waiting), MOST_WAITING)
-        row = 16 if self.is_paged else self.row_tokens // self.block
+        row = 8 if self.is_paged else self.row_tokens // self.block
         return Frame(tuple(cells), len(self.running), waiting, used, reserved, self.finished, row)
 
     def _paged_cells(self) -> list[tuple[int, int, float]]:

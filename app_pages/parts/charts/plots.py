@@ -85,7 +85,7 @@ def lines(
     starts there. now: where the reader is."""
     values = sorted({row["x"] for row in rows})
     few = x_log and len(values) < 12
-    ticks: dict[str, Any] = {"values": values, "format": ",d"} if few else {"format": "~s"}
+    ticks: dict[str, Any] = {"values": values, "format": ",d"} if few else {"format": "~s", "tickCount": 8}
     x: Spec = {"field": "x", "type": "quantitative", "axis": axis(x_title, **ticks),
                "scale": {"nice": False, **({"type": "log", "base": 2} if x_log else {"zero": False})}}  # fmt: skip
     y: Spec = {"field": "value", "type": "quantitative", "axis": axis(y_title, tickCount=4 if y_log else 6),
