@@ -13,7 +13,7 @@ from app_pages.parts.texts.common import TEXTS
 #: Drawn here and not fetched: the lab asks nothing of other machines.
 ICON = Path(__file__).parent / "app_pages" / "icon.svg"
 #: The pages in the order of the menu: file, and its icon. Titles are in the texts, under the page's name.
-PAGES = {"lab": ":material/tune:", "calibration": ":material/scatter_plot:"}
+PAGES = {"lab": ":material/tune:", "compare": ":material/compare_arrows:", "calibration": ":material/scatter_plot:"}
 
 
 def _choose_language() -> None:
@@ -29,13 +29,13 @@ def main() -> None:
         for name, icon in PAGES.items()
     ]
     chosen = st.navigation(pages, position="top")
-    with st.sidebar:
+    page.style()
+    with st.container(horizontal=True, horizontal_alignment="right"):
         st.session_state["lang"] = language
         st.segmented_control(
             say("language"), list(LANGUAGES), key="lang", required=True, format_func=lambda it: LANGUAGES[it],
-            on_change=_choose_language, label_visibility="collapsed", width="stretch",
+            on_change=_choose_language, label_visibility="collapsed",
         )  # fmt: skip
-    page.style()
     chosen.run()
 
 
