@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import streamlit as st
 
 from app_pages.parts import page, state
+from app_pages.parts.lessons import LESSONS
 from app_pages.parts.texts import LANGUAGES, learn, speaker
 from app_pages.parts.texts.common import TEXTS
 
 #: Drawn here and not fetched: the lab asks nothing of other machines.
 ICON = Path(__file__).parent / "app_pages" / "icon.svg"
 #: The pages in the order of the menu: file, and its icon. Titles are in the texts, under the page's name.
-PAGES = {"lab": ":material/tune:", "calibration": ":material/scatter_plot:"}
-#: The lessons: one for each claim that the lab teaches.
-LESSONS = {
-    "bottleneck": ":material/troubleshoot:",
-    "fusion": ":material/merge:",
-    "attention": ":material/grid_on:",
-    "graph": ":material/replay:",
-    "kv": ":material/view_module:",
-    "tensor_parallel": ":material/call_split:",
-    "overlap": ":material/layers:",
-    "parallelism": ":material/account_tree:",
-    "experiment": ":material/science:",
-}
+PAGES = {"lab": ":material/tune:", "compare": ":material/compare_arrows:", "calibration": ":material/scatter_plot:"}
 
 
 def _choose_language() -> None:
@@ -41,20 +29,21 @@ def main() -> None:
         st.Page(f"app_pages/{name}.py", title=say(name), icon=icon, default=name == "lab", help=say(f"{name}_help"))
         for name, icon in PAGES.items()
     ]
-    titles = {name: speaker(import_module(f"app_pages.parts.texts.learn_{name}").TEXTS, language) for name in LESSONS}
-    lessons = [
-        st.Page(f"app_pages/learn/{name}.py", title=titles[name]("title"), icon=icon, url_path=f"learn_{name}",
-                help=titles[name]("question"))
-        for name, icon in LESSONS.items()
-    ]  # fmt: skip
+    lessons = []
+    for name, (icon, texts) in LESSONS.items():
+        said = speaker(texts, language)
+        lessons.append(
+            st.Page(f"app_pages/learn/{name}.py", title=said("title"), icon=icon, url_path=f"learn_{name}",
+                    help=said("question"))
+        )  # fmt: skip
     chosen = st.navigation({"": pages, speaker(learn.TEXTS, language)("section"): lessons}, position="top")
-    with st.sidebar:
+    page.style()
+    with st.container(horizontal=True, horizontal_alignment="right"):
         st.session_state["lang"] = language
         st.segmented_control(
             say("language"), list(LANGUAGES), key="lang", required=True, format_func=lambda it: LANGUAGES[it],
-            on_change=_choose_language, label_visibility="collapsed", width="stretch",
+            on_change=_choose_language, label_visibility="collapsed",
         )  # fmt: skip
-    page.style()
     chosen.run()
 
 

@@ -16,6 +16,8 @@ from app_pages.parts.texts.calibration import TEXTS
 from sim.hardware.profile import SOURCES, hardware_names, load_hardware
 from sim.validate import Validation
 
+#: The profile of the scenario that the lab opens with.
+FIRST_PROFILE = "atlas_a3_die_20"
 WORDS = ("measured", "predicted", "error", "interval", "row", "roofline")
 
 
@@ -101,11 +103,17 @@ def _by_kind(result: dict[str, Any], say: Say) -> None:
     st.dataframe(columns, hide_index=True, column_config={say(word): percent for word in shares}, alt=say("by_kind"))
 
 
+def _ends(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:,g}{formats.DASH}{high:,g}"
+
+
 @st.fragment
 def _provenance(say: Say) -> None:
     section(say("provenance"))
     left, right = st.columns([2, 3], vertical_alignment="bottom")
-    name = left.selectbox(say("profile"), hardware_names(), key="calibration:profile")
+    name = left.selectbox(
+        say("profile"), hardware_names(), hardware_names().index(FIRST_PROFILE), key="calibration:profile"
+    )
     only = right.pills(
         say("only"), SOURCES, selection_mode="multi", key="calibration:only", format_func=lambda it: say(f"source_{it}")
     )
@@ -120,8 +128,7 @@ def _provenance(say: Say) -> None:
         {
             say("number"): list(shown),
             say("value"): [float(n.value) for n in shown.values()],
-            say("low"): [n.low for n in shown.values()],
-            say("high"): [n.high for n in shown.values()],
+            say("interval"): [_ends(n.low, n.high) for n in shown.values()],
             say("source"): [say(f"source_{n.source}") for n in shown.values()],
             say("origin"): [n.origin for n in shown.values()],
         },

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app_pages.parts import answers, sidebar, state
 from app_pages.parts.lab import files, gains, head, pictures
-from app_pages.parts.lab.view import View, pinned
+from app_pages.parts.lab.view import BASELINE, View, pinned
 from app_pages.parts.page import quiet
 from app_pages.parts.texts import speaker
 from app_pages.parts.texts.lab import TEXTS
@@ -14,7 +14,7 @@ from scenarios.errors import ScenarioError
 
 
 def main() -> None:
-    state.arrive("lab")
+    state.arrive("lab", lambda key: state.is_question(key) or key == BASELINE)
     language = state.language()
     say = speaker(TEXTS, language)
     question = state.question_of(st.query_params.to_dict())

@@ -69,6 +69,27 @@ _SPANS = {"wait": "wait", "transfer": "communication", "replay": "graph", "updat
           "host": "host"}  # fmt: skip
 
 
+#: Classes of the families that `sim.compare.classes` finds in other profilers' names.
+BY_FAMILY = {
+    "matrix products": "matmul",
+    "attention": "attention",
+    "norms": "norm",
+    "KV cache": "cache",
+    "other vector": "vector",
+    "copies": "cache",
+    "AI CPU": "ai_cpu",
+    "transfer": "communication",
+    "waiting for other ranks": "wait",
+    "collectives": "communication",
+    "host": "host",
+}
+
+
+def known(kind: str, process: str) -> bool:
+    """Whether `class_of` knows the kind, or the lane tells all."""
+    return kind in CATALOGUE or kind in _SPANS or process in ("Python", "CANN")
+
+
 def class_of(kind: str, process: str = "") -> str:
     """The class of a span or kernel of `kind` on a lane of `process`."""
     if process in ("Python", "CANN") and kind not in ("synchronize", "replay", "update"):

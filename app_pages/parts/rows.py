@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from app_pages.parts.palette import class_of
+from app_pages.parts.palette import BY_FAMILY, class_of, known
 from scenarios.timeline import Span, Timeline
+from sim.compare.classes import family_of
 
 #: Spans beyond this many are merged where they are too narrow to see.
 MOST_SPANS = 1500
@@ -21,17 +22,17 @@ Args = Mapping[int, Mapping[str, Any]]
 def lane_of(span: Span) -> str:
     """The lane as torch_npu's profiler names it, without what it has in common with all others."""
     if span.process == "Python":
-        return "Host · Python"
+        return f"Host · {span.thread}"
     if span.process == "CANN":
-        return "Host · launch"
+        return f"CANN · {span.thread}"
     if span.process == "Communication":
-        return span.thread.replace("Group 0 Communication", "HCCL").replace("Plane", "HCCL · plane")
+        return f"HCCL · {span.thread.replace(' Communication', '').lower()}"
     if span.process == "AI CPU":
         return "AI CPU"
     return span.thread
 
 
-_ORDER = ("Host · Python", "Host · launch", "Stream", "AI CPU", "HCCL", "HCCL · plane")
+_ORDER = ("Host", "CANN", "Stream", "AI CPU", "HCCL", "HCCL · plane")
 
 
 def lanes_of(spans: Iterable[Span]) -> list[str]:
@@ -43,14 +44,21 @@ def lanes_of(spans: Iterable[Span]) -> list[str]:
     return sorted({lane_of(span) for span in spans}, key=place)
 
 
+def _class(span: Span) -> str:
+    """The class of a span: by its kind where it is one of ours, else by the name that another profiler gave it."""
+    return class_of(span.kind, span.process) if known(span.kind, span.process) else BY_FAMILY[family_of(span)]
+
+
 def span_row(span: Span, lane: str, args: Args) -> dict[str, Any]:
     """One span with all that a reader may ask of it. Times in us from the begin of the step."""
-    more = args.get(span.index, {}) if span.process not in ("Python", "CANN") and span.kind != "wait" else {}
+    more: Mapping[str, Any] = {}
+    if span.process not in ("Python", "CANN") and span.kind != "wait":
+        more = args.get(span.index) or dict(span.args)
     return {
         "lane": lane,
         "start": span.start_ns / 1000,
         "end": span.end_ns / 1000,
-        "kind": class_of(span.kind, span.process),
+        "kind": _class(span),
         "name": span.op_type or span.name,
         "op": span.name,
         "us": span.duration_ns / 1000,
@@ -96,7 +104,7 @@ def _merged(members: Sequence[Span], lane: str, args: Args) -> dict[str, Any]:
     start, end = members[0].start_ns, max(s.end_ns for s in members)
     by_class: dict[str, int] = {}
     for s in members:
-        name = class_of(s.kind, s.process)
+        name = _class(s)
         by_class[name] = by_class.get(name, 0) + s.duration_ns
     busy = sum(by_class.values())
     most = max(members, key=lambda s: s.duration_ns)

@@ -142,7 +142,7 @@ def _change() -> None:
 
 def ask(question: Question, redraw: bool = True) -> None:
     """Put a question into the URL, in a callback. redraw: set all widgets to it."""
-    dropped = {key: None for key in st.query_params if "." in key or key in ("scenario", "model", "hardware")}
+    dropped = {key: None for key in st.query_params if state.is_question(key)}
     state.write({**dropped, **question.params})
     if redraw:
         st.session_state.pop(SHOWN, None)

@@ -7,7 +7,7 @@ which moves all defaults, would leave steps between that nobody chose.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import parse_qsl, urlencode
@@ -22,6 +22,7 @@ from scenarios.schema import Scenario
 from sim.hardware.profile import hardware_names
 
 FIRST_SCENARIO = "qwen3_8b_decode"
+PREFIX = "set."
 #: Longest value that is read from a URL.
 MAX_VALUE = 200
 
@@ -43,7 +44,7 @@ class Question:
     def params(self) -> dict[str, str]:
         """As the URL has it; nothing for the scenario that the lab opens with."""
         named = {} if self.scenario == FIRST_SCENARIO else {"scenario": self.scenario}
-        return {**named, **dict(self.sets)}
+        return {**named, **{param_of(field): value for field, value in self.sets}}
 
     @property
     def command(self) -> str:
@@ -52,7 +53,7 @@ class Question:
 
     def packed(self) -> str:
         """In one parameter."""
-        return urlencode({"scenario": self.scenario, **dict(self.sets)})
+        return urlencode({"scenario": self.scenario, **self.params})
 
     def checked(self) -> Question:
         """Itself. Raises ScenarioError where it names what does not ship: no link reads files of this machine."""
@@ -67,9 +68,19 @@ class Question:
         return self
 
 
+def param_of(field: str) -> str:
+    """The parameter of a field: its dotted name; one without a dot, which other pages may use, gets one."""
+    return field if "." in field else f"{PREFIX}{field}"
+
+
+def is_question(param: str) -> bool:
+    """Whether a parameter of the URL belongs to a question."""
+    return param == "scenario" or "." in param
+
+
 def question_of(params: Mapping[str, str]) -> Question:
     """The question in the parameters of a URL: `scenario`, and every parameter that is named like a field."""
-    sets = {key: value[:MAX_VALUE] for key, value in params.items() if "." in key or key in ("model", "hardware")}
+    sets = {key.removeprefix(PREFIX): value[:MAX_VALUE] for key, value in params.items() if "." in key}
     return Question(params.get("scenario", FIRST_SCENARIO)[:MAX_VALUE], tuple(sorted(sets.items())))
 
 
@@ -104,17 +115,21 @@ def language() -> Language:
 def write(params: Mapping[str, str | None]) -> None:
     """Change parameters of the URL, None removes; one step of the browser's history, none where nothing changes."""
     before = st.query_params.to_dict()
-    after = {key: value for key, value in {**before, **params}.items() if value is not None}
-    if after != before:
-        st.query_params.from_dict(after)
+    if any(value is None and key in before for key, value in params.items()):
+        st.query_params.from_dict({key: value for key, value in {**before, **params}.items() if value is not None})
+        return
+    changed = {key: value for key, value in params.items() if value is not None and before.get(key) != value}
+    if changed:
+        st.query_params.update(changed)
 
 
-def arrive(page: str) -> None:
-    """Called first by each page: what it was asked when the reader left it is asked again; a link that asks wins."""
+def arrive(page: str, mine: Callable[[str], bool] = lambda key: False) -> None:
+    """Called first by each page. What a page was asked when the reader left it is asked again when he comes back by the
+    menu; a link that asks something wins. mine: whether a parameter of the URL is the page's own."""
     kept = st.session_state.setdefault("kept:params", {})
-    params = {key: value for key, value in st.query_params.to_dict().items() if key != "lang"}
+    params = {key: value for key, value in st.query_params.to_dict().items() if mine(key)}
     if st.session_state.get("kept:page") not in (None, page) and not params and kept.get(page):
-        write(kept[page])
         params = kept[page]
+        write(params)
     st.session_state["kept:page"] = page
     kept[page] = params

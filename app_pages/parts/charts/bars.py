@@ -94,3 +94,39 @@ def stacked(name: str, parts: Sequence[Row], unit: str, alt: str, limit: tuple[f
         )  # fmt: skip
     height = 34 + NUMBERS + 20 + LEGEND * ((len(parts) + 1) // 2)
     return Chart(name, rows, {"height": height, "layer": layers}, alt)
+
+
+def differences(name: str, rows: Sequence[Row], word: str, alt: str) -> Chart:
+    """Bars to the left and right of zero, ms. rows: {label, change, a, b}; less is better. word: what the rows are."""
+    data = [
+        {**row, "sort": "loss" if row["change"] > 0 else "gain", "end": f"{row['change']:+,.3f}".replace("-", "−"),
+         "zero": 0.0}
+        for row in rows
+    ]  # fmt: skip
+    # Room on either side for the number at the end of a bar.
+    least, most = min(0.0, *(row["change"] for row in rows)), max(0.0, *(row["change"] for row in rows))
+    low, high = least - 0.16 * (most - least), most + 0.16 * (most - least)
+    x: Spec = {"field": "change", "type": "quantitative", "axis": axis(unit="ms", tickCount=8),
+               "scale": {"domain": [low, high], "nice": False}}  # fmt: skip
+    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": axis(grid=False, labelLimit=230)}
+    tooltip: list[Spec] = [
+        {"field": "label", "title": word},
+        {"field": "a", "title": "A, ms", "type": "quantitative", "format": ",.3f"},
+        {"field": "b", "title": "B, ms", "type": "quantitative", "format": ",.3f"},
+        {"field": "change", "title": "B − A, ms", "type": "quantitative", "format": "+,.3f"},
+    ]
+    color: Spec = {"field": "sort", "type": "nominal", "legend": None,
+                   "scale": {"domain": ["gain", "loss"], "range": [GOOD, BAD]}}  # fmt: skip
+    text: Spec = {"type": "text", "fontSize": 12, "color": "#7d8791"}
+    spec: Spec = {
+        "height": ROW * len(data) + NUMBERS,
+        "layer": [
+            {"mark": {"type": "bar", "height": ROW - 10},
+             "encoding": {"x": x, "x2": {"field": "zero"}, "y": y, "color": color, "tooltip": tooltip}},
+            {"mark": {**text, "align": "left", "dx": 6}, "transform": [{"filter": "datum.change > 0"}],
+             "encoding": {"x": x, "y": y, "text": {"field": "end"}}},
+            {"mark": {**text, "align": "right", "dx": -6}, "transform": [{"filter": "datum.change <= 0"}],
+             "encoding": {"x": x, "y": y, "text": {"field": "end"}}},
+        ],
+    }  # fmt: skip
+    return Chart(name, data, spec, alt)

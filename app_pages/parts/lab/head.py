@@ -9,9 +9,9 @@ import streamlit as st
 from app_pages.parts import formats, sidebar, state
 from app_pages.parts.controls import CONTROLS
 from app_pages.parts.lab.view import BASELINE, View
-from app_pages.parts.page import Figure, figures, quiet, section, sentence
+from app_pages.parts.page import Figure, figures, quiet, sentence
 from app_pages.parts.page import title as page_title
-from app_pages.parts.state import Question
+from app_pages.parts.state import Question, unpacked
 from app_pages.parts.texts import Say
 from app_pages.parts.verdict import verdict
 from scenarios.errors import ScenarioError
@@ -35,10 +35,9 @@ def by_field(error: ScenarioError) -> dict[str, str]:
 
 def refusal(refused: Mapping[str, str], say: Say) -> None:
     """In place of the numbers: why there are none, and the way back."""
-    section(say("refused"))
+    page_title(say("refused"), say("refused_note"))
     for field, what in refused.items():
         st.error(f"`{field}` {what}" if field else what)
-    quiet(say("refused_note"))
     good = st.session_state.get("kept:good")
     if good is not None:
         st.button(say("undo"), icon=":material/undo:", on_click=sidebar.ask, args=(good,))
@@ -46,34 +45,39 @@ def refusal(refused: Mapping[str, str], say: Say) -> None:
 
 def title(view: View) -> None:
     """The scenario's name, what it is, and what can be done with it."""
+    result, say, batch = view.result, view.say, view.result["batch"]
+    subject = say(
+        "subject", model=result["scenario"]["model"], hardware=result["hardware"], phase=say(f"phase_{batch['phase']}"),
+        requests=formats.whole(batch["requests"]), tokens=formats.whole(batch["tokens"]), graph=result["graph"],
+    )  # fmt: skip
     left, right = st.columns([3, 2], vertical_alignment="bottom")
-    result, say = view.result, view.say
     with left:
-        batch = result["batch"]
-        page_title(
-            result["scenario"]["name"],
-            say(
-                "subject",
-                model=result["scenario"]["model"],
-                hardware=result["hardware"],
-                phase=say(f"phase_{batch['phase']}"),
-                requests=formats.whole(batch["requests"]),
-                tokens=formats.whole(batch["tokens"]),
-                graph=result["graph"],
-            ),
-        )
+        page_title(result["scenario"]["name"], subject)
     with right, st.container(horizontal=True, horizontal_alignment="right"):
-        if view.question.sets:
-            st.button(
-                say("reset"), icon=":material/restart_alt:", type="tertiary",
-                on_click=sidebar.ask, args=(Question(view.question.scenario),),
-            )  # fmt: skip
-        if view.baseline is not None:
-            st.button(say("unpin"), icon=":material/keep_off:", type="tertiary", on_click=_pin, args=(None,))
+        _buttons(view)
+
+
+def _buttons(view: View) -> None:
+    say, packed = view.say, view.question.packed()
+    if view.question.sets:
         st.button(
-            say("pin"), icon=":material/keep:", key="pin", on_click=_pin, args=(view.question.packed(),),
-            disabled=st.query_params.get(BASELINE) == view.question.packed(),
+            say("reset"), icon=":material/restart_alt:", type="tertiary", key="reset",
+            on_click=sidebar.ask, args=(Question(view.question.scenario),),
         )  # fmt: skip
+    if view.baseline is not None:
+        if st.button(say("against"), icon=":material/compare_arrows:", type="tertiary", key="against"):
+            st.switch_page("app_pages/compare.py", query_params=_sides(view.question))
+        st.button(say("unpin"), icon=":material/keep_off:", type="tertiary", key="unpin", on_click=_pin, args=(None,))
+    pinned = st.query_params.get(BASELINE) == packed
+    st.button(say("pin"), icon=":material/keep:", key="pin", on_click=_pin, args=(packed,), disabled=pinned)
+
+
+def _sides(question: Question) -> dict[str, str]:
+    """The parameters of the compare page: the baseline as A, the question as B."""
+    baseline = unpacked(st.query_params[BASELINE])
+    params = {"lang": st.query_params.get("lang", ""), "a": baseline.scenario, "a_set": " ".join(baseline.pairs),
+              "b": question.scenario, "b_set": " ".join(question.pairs)}  # fmt: skip
+    return {key: value for key, value in params.items() if value}
 
 
 def _pin(packed: str | None) -> None:

@@ -1,0 +1,214 @@
+"""Two steps side by side: scenarios, results, traces or profiles, on one time axis, and where their difference lies."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import streamlit as st
+
+from app_pages.parts import formats, rows, sides, state
+from app_pages.parts.charts import Chart, csv_text
+from app_pages.parts.charts.bars import differences
+from app_pages.parts.charts.timeline import timeline
+from app_pages.parts.compare_tables import tables
+from app_pages.parts.lab.view import class_words, hover_words
+from app_pages.parts.page import Figure, figures, quiet, section, sentence, show, title
+from app_pages.parts.state import Question
+from app_pages.parts.texts import Language, Say, speaker
+from app_pages.parts.texts.compare import TEXTS
+from scenarios.errors import ScenarioError
+from scenarios.loader import shipped_names
+from sim.compare import AS_FAST
+from sim.compare.sides import Side
+
+Which = Literal["a", "b"]
+#: What the page opens with: the same model as a loop of Python issues it, and as one graph.
+EAGER = "qwen3_8b_910b2_eager"
+FIRST: dict[str, str] = {"a": EAGER, "b": EAGER, "b_set": "optimizations.graph=ge_graph"}
+PARAMS = ("a", "a_set", "b", "b_set")
+SHOWN = "kept:compare"
+
+
+def main() -> None:
+    state.arrive("compare", PARAMS.__contains__)
+    language = state.language()
+    say = speaker(TEXTS, language)
+    title(say("title"), say("about"))
+    _follow_url()
+    left, right = st.columns(2, gap="large")
+    with left:
+        a = _side("a", say)
+    with right:
+        b = _side("b", say)
+    if a is None or b is None:
+        return
+    try:
+        found = sides.compared(a, b)
+    except ScenarioError as error:
+        st.error("\n".join(error.messages))
+        return
+    _numbers(found, a, b, say)
+    _timelines(a, b, language, say)
+    _causes(found, say)
+    tables(found, say)
+    for note in found["notes"]:
+        quiet(note)
+
+
+def _follow_url() -> None:
+    """Set the widgets to what the URL asks, where it asks something else than they show."""
+    params = st.query_params.to_dict()
+    given = {key: value for key, value in params.items() if key in PARAMS}
+    wanted = given or FIRST
+    if st.session_state.get(SHOWN) != wanted or "compare:a" not in st.session_state:
+        for key in ("a", "b"):
+            st.session_state[f"compare:{key}"] = wanted.get(key, state.FIRST_SCENARIO)
+            st.session_state[f"compare:{key}_set"] = wanted.get(f"{key}_set", "")
+        st.session_state[SHOWN] = wanted
+
+
+def _change() -> None:
+    values = {key: st.session_state.get(f"compare:{key}", "") for key in PARAMS}
+    wanted = {key: value for key, value in values.items() if value}
+    st.session_state[SHOWN] = wanted
+    state.write({**dict.fromkeys(values), **wanted})
+
+
+def _side(which: Which, say: Say) -> Side | None:
+    """The widgets of A or B, and what they choose; None where there is nothing yet, or a message says why."""
+    name = which.upper()
+    kinds = ("scenario", "file")
+    kind = st.segmented_control(
+        say("from", side=name), kinds, default="scenario", key=f"compare:{which}_from", required=True,
+        format_func=lambda it: say(f"from_{it}"),
+    )  # fmt: skip
+    try:
+        if kind == "file":
+            return _uploaded(which, say)
+        return _asked(which, say)
+    except ScenarioError as error:
+        st.error(f"{say('wrong', side=name)}: " + "; ".join(error.messages))
+        return None
+
+
+def _uploaded(which: Which, say: Say) -> Side | None:
+    given = st.file_uploader(
+        say("file"), list(sides.ENDINGS), key=f"compare:{which}_file", help=say("file_help"),
+        max_upload_size=sides.MAX_MB,
+    )  # fmt: skip
+    if given is None:
+        quiet(say("file_wait", side=which.upper()))
+        return None
+    return sides.uploaded(given.name, given.getvalue())
+
+
+def _asked(which: Which, say: Say) -> Side:
+    names = shipped_names()
+    chosen = st.session_state[f"compare:{which}"]
+    offered = names if chosen in names else [chosen, *names]
+    scenario = st.selectbox(say("scenario"), offered, key=f"compare:{which}", on_change=_change)
+    settings = st.text_input(
+        say("settings"), key=f"compare:{which}_set", on_change=_change, help=say("settings_help"),
+        placeholder="workload.batch=8", max_chars=1000,
+    )  # fmt: skip
+    return sides.asked(question_of(str(scenario), settings or ""))
+
+
+def question_of(scenario: str, settings: str) -> Question:
+    """The question with settings as the text has them, each as `--set` takes it. Raises ScenarioError."""
+    pairs = [pair.partition("=") for pair in settings.split()]
+    for field, equals, value in pairs:
+        if not (field and equals and value):
+            raise ScenarioError([f"{field}: must be key=value, such as workload.batch=4"])
+    return Question(scenario, tuple((field, value) for field, _, value in pairs))
+
+
+def _step_us(side: Side) -> float:
+    if side.timeline is not None:
+        return (side.timeline.end_ns - side.timeline.start_ns) / 1000
+    assert side.result is not None
+    return float(side.result["step"]["total_us"])
+
+
+def _kind(side: Side, say: Say) -> str:
+    measured = side.timeline is not None and side.timeline.label == "MEASURED"
+    return say("measured" if measured else "predicted")
+
+
+def _numbers(found: dict[str, Any], a: Side, b: Side, say: Say) -> None:
+    first, second = _step_us(a), _step_us(b)
+    ratio = first / second
+    same = abs(ratio - 1) < AS_FAST
+    words = say("as_fast") if same else say("faster" if ratio > 1 else "slower")
+    figures(
+        [
+            Figure(say("step_of", side="A"), formats.number(first / 1000), "ms", f"{a.name} · {_kind(a, say)}"),
+            Figure(say("step_of", side="B"), formats.number(second / 1000), "ms", f"{b.name} · {_kind(b, say)}"),
+            Figure(say("ratio"), formats.ratio(max(ratio, 1 / ratio)), words),
+        ]
+    )
+    lead = say("sentence", a=formats.time(first), b=formats.time(second))
+    moved = [(row["cause"], row["b_us"] - row["a_us"]) for row in causes_of(found)]
+    most = (min if ratio > 1 else max)(moved, key=lambda it: it[1], default=None)
+    rest = ""
+    if most is not None and not same:
+        rest = say("sentence_cause", cause=_cause(most[0], say), delta=_signed(most[1]))
+    sentence(lead, rest)
+
+
+def _signed(us: float) -> str:
+    return ("+" if us > 0 else "") + formats.time(us)
+
+
+def causes_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Time by cause: of the timelines where there are two, else of what both know."""
+    rows_: list[dict[str, Any]] = found["timelines"]["causes"] if "timelines" in found else found["causes"]
+    return rows_
+
+
+def _cause(cause: str, say: Say) -> str:
+    return say(f"cause_{cause}") if f"cause_{cause}" in TEXTS else cause
+
+
+def _timelines(a: Side, b: Side, language: Language, say: Say) -> None:
+    section(say("timelines"), say("timelines_note"))
+    if a.timeline is None or b.timeline is None:
+        quiet(say("no_timelines"))
+        return
+    found: list[dict[str, Any]] = []
+    lanes: list[str] = []
+    for name, side in (("A", a.timeline), ("B", b.timeline)):
+        found += [{**row, "lane": f"{name} · {row['lane']}"} for row in rows.whole(side, {})]
+        # A lane without a name keeps the two apart.
+        lanes += [*([""] if lanes else []), *(f"{name} · {lane}" for lane in rows.lanes_of(side.spans))]
+    longest = max(_step_us(a), _step_us(b))
+    alt = say("timelines_alt", a=formats.number(_step_us(a) / 1000), b=formats.number(_step_us(b) / 1000))
+    _drawn(
+        timeline("timelines", found, lanes, class_words(language), hover_words(language), alt, span_us=(0.0, longest)),
+        say,
+    )
+
+
+def _drawn(chart: Chart, say: Say) -> None:
+    show(chart)
+    st.download_button(
+        say("download"), lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
+        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
+    )  # fmt: skip
+
+
+def _causes(found: dict[str, Any], say: Say) -> None:
+    section(say("causes"), say("causes_note"))
+    moved = [
+        {"label": _cause(row["cause"], say), "change": (row["b_us"] - row["a_us"]) / 1000, "a": row["a_us"] / 1000,
+         "b": row["b_us"] / 1000}
+        for row in causes_of(found) if row["b_us"] != row["a_us"]
+    ]  # fmt: skip
+    if not moved:
+        quiet(say("as_fast"))
+        return
+    parts = ", ".join(f"{row['label']} {_signed(row['change'] * 1000)}" for row in moved[:5])
+    _drawn(differences("causes", moved, say("cause"), say("causes_alt", parts=parts)), say)
+
+
+main()

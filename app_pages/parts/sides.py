@@ -1,0 +1,58 @@
+"""What the compare page lays side by side: a scenario as asked, or a file that the reader uploads."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from app_pages.parts import answers
+from app_pages.parts.answers import Remembered
+from app_pages.parts.state import Question
+from device.profiles import read_profiles
+from scenarios.errors import ScenarioError, printable
+from sim.answer import kernel_args
+from sim.compare.document import compare_sides
+from sim.compare.sides import Side, side, with_args
+from sim.imported.timelines import timelines_of
+
+#: Endings that a compared file may have, and the largest one, MB.
+ENDINGS = ("json", "gz", "csv", "db")
+MAX_MB = 200
+
+_ASKED: Remembered[Side] = Remembered(16)
+#: A timeline of an uploaded profile may have hundreds of thousands of spans.
+_UPLOADED: Remembered[Side] = Remembered(4)
+
+
+def asked(question: Question) -> Side:
+    """A scenario's step. Raises ScenarioError."""
+    found = answers.first(question)
+
+    def make() -> Side:
+        timeline = with_args(found.prediction.timeline, kernel_args(found.prediction))
+        return Side(found.result["scenario"]["name"], "scenario", found.result, timeline, ())
+
+    return _ASKED.get(answers.key_of(found.loaded), make)
+
+
+def uploaded(name: str, data: bytes) -> Side:
+    """A result of `run --json`, a trace, or a profile in one file. Raises ScenarioError in the file's own name."""
+    return _UPLOADED.get((name, sha256(data).hexdigest()), lambda: _read(printable(os.path.basename(name), 100), data))
+
+
+def _read(name: str, data: bytes) -> Side:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / name.replace("/", "_").lstrip(".")
+        path.write_bytes(data)
+        try:
+            return side(str(path), (), lambda it: timelines_of(read_profiles(it)))
+        except ScenarioError as error:
+            raise ScenarioError([message.replace(f"{folder}{os.sep}", "") for message in error.messages]) from None
+
+
+def compared(a: Side, b: Side) -> dict[str, Any]:
+    """The `compare` document of both."""
+    return compare_sides(a, b)
