@@ -15,6 +15,7 @@ from app_pages.parts.texts import Language, Say, Table, learn, speaker, verdicts
 from scenarios.errors import ScenarioError
 from scenarios.hf_config import model_names
 from sim.hardware.profile import hardware_names, load_hardware
+from sim.lessons.cases import why
 
 MODEL, HARDWARE = "Qwen3-8B", "atlas_a2_910b2"
 STYLE = """<style>
@@ -47,7 +48,7 @@ def lesson(name: str, table: Table, body: Callable[[Lesson], None]) -> None:
     try:
         body(it)
     except ScenarioError as error:
-        st.error(it.common("refused", why=error.messages[0]))
+        st.error(it.common("refused", why=why(error)))
     tries = "".join(f"<li>{escape(line)}</li>" for line in it.say("try").splitlines())
     st.html(
         f'<div class="wi-end"><h3>{escape(it.common("question"))}</h3><p>{escape(it.say("question"))}</p>'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app_pages.parts.texts import (
     Table,
     learn_attention,
-    learn_bottleneck,
+    learn_bottlenecks,
     learn_experiment,
     learn_fusion,
     learn_graph,
@@ -17,7 +17,7 @@ from app_pages.parts.texts import (
 
 #: Icon and texts by the name of the page's file in app_pages/learn/.
 LESSONS: dict[str, tuple[str, Table]] = {
-    "bottleneck": (":material/troubleshoot:", learn_bottleneck.TEXTS),
+    "bottlenecks": (":material/troubleshoot:", learn_bottlenecks.TEXTS),
     "fusion": (":material/merge:", learn_fusion.TEXTS),
     "attention": (":material/grid_on:", learn_attention.TEXTS),
     "graph": (":material/replay:", learn_graph.TEXTS),

@@ -8,7 +8,7 @@ from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars
 from app_pages.parts.lesson import Lesson, bottleneck_name, conclude, draw, labelled, lesson, model_and_chip
 from app_pages.parts.palette import CLASSES, NEUTRAL
-from app_pages.parts.texts.learn_bottleneck import TEXTS
+from app_pages.parts.texts.learn_bottlenecks import TEXTS
 from sim.lessons.bottlenecks import Situation, situations
 
 COLOURS = {
@@ -20,21 +20,25 @@ COLOURS = {
 def body(it: Lesson) -> None:
     model, hardware = model_and_chip(it)
     found = situations(model, hardware)
-    fitting = [s for s in found if s.limits_us]
+    if fitting := [s for s in found if s.limits_us]:
+        _chart(it, model, hardware, found, fitting)
+    _table(it, found)
+
+
+def _chart(it: Lesson, model: str, hardware: str, found: list[Situation], fitting: list[Situation]) -> None:
+    times = [1000 * s.step_ms for s in fitting]
     conclude(
         it.say(
             "answer", model=model, hardware=hardware, distinct=len({s.bottleneck for s in found}), count=len(found),
-            fastest=formats.ms(1000 * min(s.step_ms for s in fitting)),
-            slowest=formats.ms(1000 * max(s.step_ms for s in fitting)),
+            fastest=formats.ms(min(times)), slowest=formats.ms(max(times)),
         )
     )  # fmt: skip
     labelled(it, hardware)
     words = {name: it.say("idle") if name == "idle" else bottleneck_name(it, name) for name in COLOURS}
     rows = [mark for s in fitting for mark in _parts(it, s, words)]
     colours = {words[name]: colour for name, colour in COLOURS.items() if any(r["series"] == words[name] for r in rows)}
-    draw(it.say("chart"), bars("bottleneck", rows, it.say("chart_alt", count=len(fitting), model=model), colours,
-                               title="%", stacked=True))  # fmt: skip
-    _table(it, found)
+    alt = it.say("chart_alt", count=len(fitting), model=model)
+    draw(it.say("chart"), bars("bottlenecks", rows, alt, colours, title="%", stacked=True))
 
 
 def _parts(it: Lesson, found: Situation, words: dict[str, str]) -> list[dict[str, object]]:
@@ -61,4 +65,4 @@ def _table(it: Lesson, found: list[Situation]) -> None:
     st.table(columns)
 
 
-lesson("bottleneck", TEXTS, body)
+lesson("bottlenecks", TEXTS, body)

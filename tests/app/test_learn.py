@@ -1,0 +1,97 @@
+"""Each lesson as a page without a browser: it opens in both languages and follows its controls."""
+
+from __future__ import annotations
+
+import string
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("streamlit", reason="the lab needs streamlit: pip install 'ascend-whatif[app]'")
+
+from streamlit.testing.v1 import AppTest
+
+from app_pages.parts.lessons import LESSONS
+from app_pages.parts.texts import LANGUAGES, Language, learn, speaker
+
+TIMEOUT_S = 60
+PAGES = Path(__file__).parents[2] / "app_pages" / "learn"
+
+
+def opened(name: str, **params: str) -> AppTest:
+    page = AppTest.from_file(str(PAGES / f"{name}.py"), default_timeout=TIMEOUT_S)
+    for key, value in params.items():
+        page.query_params[key] = value
+    return page.run()
+
+
+@pytest.mark.parametrize("language", list(LANGUAGES))
+@pytest.mark.parametrize("name", list(LESSONS))
+def test_a_lesson_opens_with_its_claim_its_numbers_and_its_question(name: str, language: Language) -> None:
+    page = opened(name, lang=language)
+    assert not page.exception
+    assert not page.error
+    say = speaker(LESSONS[name][1], language)
+    text = unescape(" ".join(_said(page)))
+    for key in ("title", "claim", "question"):
+        assert say(key) in text
+    assert speaker(learn.TEXTS, language)("try") in text
+    assert len(page.get("vega_lite_chart") or page.get("arrow_vega_lite_chart")) >= 1
+
+
+@pytest.mark.parametrize(("name", "key", "value"), [
+    ("fusion", "tokens", 1024),
+    ("attention", "tile", 32),
+    ("graph", "batch", 64),
+    ("kv", "shared", 256),
+    ("tensor_parallel", "ranks", 8),
+    ("overlap", "tokens", 256),
+    ("parallelism", "cards", 2),
+    ("experiment", "batch", 16),
+])  # fmt: skip
+def test_a_slider_changes_what_the_lesson_says(name: str, key: str, value: int) -> None:
+    page = opened(name, lang="en")
+    before = _said(page)
+    page.select_slider(key=key).set_value(value).run()
+    assert not page.exception
+    assert _said(page) != before
+
+
+def _said(page: AppTest) -> list[str]:
+    return [str(html.proto.body) for html in page.get("html")]
+
+
+def test_a_link_opens_where_it_was_made() -> None:
+    page = opened("graph", lang="en", batch="64", graph="aclgraph")
+    assert page.select_slider(key="batch").value == 64
+    assert any("Batch 64" in text for text in _said(page))
+
+
+def test_what_is_refused_is_said_and_the_controls_stay() -> None:
+    page = opened("bottlenecks", lang="en", model="DeepSeek-V3")
+    assert not page.exception
+    page = opened("graph", lang="en", model="DeepSeek-V3")
+    assert not page.exception
+    assert "does not fit" in page.error[0].value
+    assert page.select_slider(key="batch").value == 1
+
+
+def test_ways_that_are_not_possible_say_why() -> None:
+    page = opened("parallelism", lang="en")
+    assert any("no experts" in text for text in _said(page))
+
+
+def test_no_factor_is_said_so() -> None:
+    page = opened("experiment", lang="en")
+    page.multiselect(key="factors").set_value([]).run()
+    assert not page.exception
+    assert page.info[0].value == "Choose at least one factor."
+
+
+@pytest.mark.parametrize("name", list(LESSONS))
+def test_both_languages_say_everything_with_the_same_values(name: str) -> None:
+    for key, both in LESSONS[name][1].items():
+        english, chinese = ({field for _, field, _, _ in string.Formatter().parse(text) if field} for text in both)
+        assert all(both), key
+        assert english == chinese, key
