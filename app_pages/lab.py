@@ -27,7 +27,7 @@ def main() -> None:
     with st.sidebar:
         sidebar.settings(question, language, refused)
     if found is None:
-        head.refusal(refused, say)
+        head.refusal(question, refused, language, say)
         return
     st.session_state["kept:good"] = question
     view = View(question, found, pinned(), language, say)

@@ -47,6 +47,7 @@ TEXTS: Table = {
     "command": ("On the command line", "对应的命令行"),
     "refused": ("This combination is refused", "此组合不被接受"),
     "refused_note": ("The numbers return when it is changed.", "修改后数字会恢复。"),
+    "put_back": ("Put back: {field}", "还原：{field}"),
     "undo": ("Undo the last change", "撤销上次修改"),
     "timeline": ("Timeline", "时间线"),
     "timeline_note": (
