@@ -12,9 +12,12 @@ from app_pages.parts.texts import speaker
 from app_pages.parts.texts.lab import TEXTS
 from scenarios.errors import ScenarioError
 
+#: Parameters of the URL that say how the answer is looked at.
+VIEWS = (BASELINE, pictures.LAYER, pictures.RANKS)
+
 
 def main() -> None:
-    state.arrive("lab", lambda key: state.is_question(key) or key == BASELINE)
+    state.arrive("lab", lambda key: state.is_question(key) or key in VIEWS)
     language = state.language()
     say = speaker(TEXTS, language)
     question = state.question_of(st.query_params.to_dict())

@@ -186,10 +186,8 @@ def test_what_a_scenarios_own_file_sets_can_be_put_back(lab: Open) -> None:
 @pytest.mark.parametrize(
     "scenario",
     [
-        "qwen3_8b_decode",
         "qwen3_8b_910b2_eager",
         "qwen3_8b_tp2_decode",
-        "qwen3_8b_prefill",
         "llama_3_1_70b_tp4_pp2_decode",
         "tiny_llama_cpu",
     ],
@@ -211,3 +209,22 @@ def test_the_language_goes_into_the_url_and_stays(lab: Open) -> None:
     at.select_slider(key="lab:workload.batch").set_value(8).run()
     assert "时间线" in html(at)
     assert "lang" in at.query_params
+
+
+@pytest.mark.usefixtures("quick_gains")
+def test_the_layer_and_the_ranks_that_are_looked_at_are_in_the_url(lab: Open) -> None:
+    at = lab(scenario="qwen3_8b_tp2_decode", layer="7")
+    assert at.select_slider(key="lab:layer").value == 7
+    at.toggle(key="lab:ranks").set_value(True).run()
+    at.select_slider(key="lab:layer").set_value(3).run()
+    assert not at.exception
+    params = {key: str(at.query_params[key]) for key in ("layer", "ranks")}
+    assert "3" in params["layer"]
+    assert "all" in params["ranks"]
+    assert asked(at) == Question("qwen3_8b_tp2_decode")
+
+
+@pytest.mark.usefixtures("quick_gains")
+@pytest.mark.parametrize("layer", ["-1", "999", "x", "1e9", "²"])
+def test_a_layer_that_is_none_is_the_first_choice(lab: Open, layer: str) -> None:
+    assert lab(scenario=SMALL, layer=layer).select_slider(key="lab:layer").value == 1

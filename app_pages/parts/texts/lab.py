@@ -60,6 +60,8 @@ TEXTS: Table = {
         "Timeline of the step: {ms} ms, {lanes} lanes, {kernels} kernels; computing {computing}, communication {comm}, free {free}",
         "单步时间线：{ms} ms，{lanes} 条泳道，{kernels} 个算子；计算 {computing}，通信 {comm}，空闲 {free}",
     ),
+    "all_ranks": ("Collectives of every rank", "显示每张卡的集合通信"),
+    "rank": ("rank", "卡"),
     "layer_alt": ("Timeline of layer {layer}: {us} µs", "第 {layer} 层的时间线：{us} µs"),
     "gains": ("What each optimisation gains", "每项优化的收益"),
     "gains_note": (
