@@ -12,9 +12,12 @@ from app_pages.parts.texts import speaker
 from app_pages.parts.texts.lab import TEXTS
 from scenarios.errors import ScenarioError
 
+#: Parameters of the URL that say how the answer is looked at.
+VIEWS = (BASELINE, pictures.LAYER, pictures.RANKS)
+
 
 def main() -> None:
-    state.arrive("lab", lambda key: state.is_question(key) or key == BASELINE)
+    state.arrive("lab", lambda key: state.is_question(key) or key in VIEWS)
     language = state.language()
     say = speaker(TEXTS, language)
     question = state.question_of(st.query_params.to_dict())
@@ -27,7 +30,7 @@ def main() -> None:
     with st.sidebar:
         sidebar.settings(question, language, refused)
     if found is None:
-        head.refusal(refused, say)
+        head.refusal(question, refused, language, say)
         return
     st.session_state["kept:good"] = question
     view = View(question, found, pinned(), language, say)

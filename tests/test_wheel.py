@@ -78,7 +78,7 @@ def test_wheel_asks_for_the_core_dependencies_only(wheel: Path) -> None:
 
 def test_installed_command_helps_and_lists_from_the_root_folder(clean_bin: Path) -> None:
     helped = run(clean_bin / "whatif", "--help").stdout
-    for command in ("run", "compare", "explain", "list", "schema"):
+    for command in ("run", "compare", "explain", "list", "app", "schema"):
         assert re.search(rf"\b{command}\b", helped), f"--help does not name {command}"
     assert "qwen3_8b_decode" in run(clean_bin / "whatif", "list").stdout
 
@@ -89,3 +89,17 @@ def test_installed_command_predicts_its_own_scenario_from_the_root_folder(clean_
     answer = tmp_path / "answer.json"
     run(clean_bin / "whatif", "run", f"{where}/qwen3_8b_decode.yaml", "--json", answer)
     assert json.loads(answer.read_text(encoding="utf-8"))["step"]["total_us"] > 0
+
+
+def test_installed_command_says_what_the_lab_needs(clean_bin: Path) -> None:
+    command = [str(clean_bin / "whatif"), "app"]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "app: streamlit is not installed; pip install 'ascend-whatif[app]'\n"
+
+
+def test_installed_lab_finds_its_pages(clean_bin: Path) -> None:
+    code = "from app_pages.parts import server as s; print(s.SCRIPT.is_file(), dict(s.FLAGS)['theme.base'])"
+    shown, theme = run(clean_bin / "python", "-c", code).stdout.split()
+    assert shown == "True"
+    assert Path(theme).is_file()

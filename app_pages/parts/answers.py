@@ -10,10 +10,12 @@ from typing import Any, Generic, TypeVar
 
 from app_pages.parts.state import Question
 from scenarios.loader import Loaded, load_scenario
+from scenarios.timeline import Timeline
 from scenarios.trace import trace_text
 from sim.answer import Answer, first_answer, kernel_args, what_ifs
 from sim.gains import Progress
 from sim.outputs import to_json
+from sim.rank_timelines import timelines_of_ranks
 from sim.validate import Bounds, Validation, validated
 
 T = TypeVar("T")
@@ -46,6 +48,7 @@ class Remembered(Generic[T]):
 
 #: An answer with the timeline of thousands of spans takes some megabytes.
 ANSWERS: Remembered[Answer] = Remembered(24)
+RANKS: Remembered[list[Timeline]] = Remembered(4)
 WHAT_IFS: Remembered[dict[str, Any]] = Remembered(200)
 
 
@@ -70,6 +73,11 @@ def first(question: Question) -> Answer:
 def gains(question: Question, progress: Progress) -> dict[str, Any]:
     """The what-ifs of a question that `first` answers. What `progress` raises stops them."""
     return WHAT_IFS.get(key_of(loaded(question)), lambda: what_ifs(first(question), progress))
+
+
+def ranks(question: Question) -> list[Timeline]:
+    """The step of every rank, rank 0 first."""
+    return RANKS.get(key_of(loaded(question)), lambda: timelines_of_ranks(first(question).prediction))
 
 
 @lru_cache(maxsize=1)

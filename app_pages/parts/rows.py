@@ -79,6 +79,12 @@ def window(timeline: Timeline, start_ns: int, end_ns: int, args: Args) -> list[d
     return [span_row(span, lane_of(span), args) for span in inside[:MOST_IN_WINDOW]]
 
 
+def transfers(timeline: Timeline, start_ns: int, end_ns: int) -> list[dict[str, Any]]:
+    """Waiting and transfer of the collectives in [start_ns, end_ns)."""
+    pieces = (s for s in timeline.spans if s.process == "Communication" and s.kind in ("wait", "transfer"))
+    return [span_row(s, lane_of(s), {}) for s in pieces if s.end_ns > start_ns and s.start_ns < end_ns]
+
+
 def whole(timeline: Timeline, args: Args) -> list[dict[str, Any]]:
     """The whole step. Where there are many spans, those that are too narrow to see are merged: one piece of their lane,
     of the class that fills most of it, and the share of it that is busy."""

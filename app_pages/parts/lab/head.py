@@ -12,7 +12,8 @@ from app_pages.parts.lab.view import BASELINE, View
 from app_pages.parts.page import Figure, figures, quiet, sentence
 from app_pages.parts.page import title as page_title
 from app_pages.parts.state import Question, unpacked
-from app_pages.parts.texts import Say
+from app_pages.parts.texts import Language, Say, speaker
+from app_pages.parts.texts.fields import LABELS
 from app_pages.parts.verdict import verdict
 from scenarios.errors import ScenarioError
 
@@ -33,14 +34,28 @@ def by_field(error: ScenarioError) -> dict[str, str]:
     return found
 
 
-def refusal(refused: Mapping[str, str], say: Say) -> None:
-    """In place of the numbers: why there are none, and the way back."""
+def refusal(question: Question, refused: Mapping[str, str], language: Language, say: Say) -> None:
+    """In place of the numbers: why there are none, and the ways back."""
     page_title(say("refused"), say("refused_note"))
+    label = speaker(LABELS, language)
     for field, what in refused.items():
-        st.error(f"`{field}` {what}" if field else what)
+        st.error(f"**{label(field)}**  \n`{field}` {what}" if field else what)
+        if field:
+            st.button(
+                say("put_back", field=label(field)), key=f"back:{field}", icon=":material/undo:",
+                on_click=_put_back, args=(question, field),
+            )  # fmt: skip
     good = st.session_state.get("kept:good")
     if good is not None:
-        st.button(say("undo"), icon=":material/undo:", on_click=sidebar.ask, args=(good,))
+        st.button(say("undo"), icon=":material/history:", key="undo", on_click=sidebar.ask, args=(good,))
+
+
+def _put_back(question: Question, field: str) -> None:
+    """Take a setting back; where the scenario's own file sets the field, put it at its default."""
+    sets = dict(question.sets)
+    if sets.pop(field, None) is None:
+        sets[field] = "null"
+    sidebar.ask(Question(question.scenario, tuple(sorted(sets.items()))))
 
 
 def title(view: View) -> None:
@@ -103,7 +118,8 @@ def numbers(view: View) -> None:
     )  # fmt: skip
     figures(shown)
     if view.baseline is not None:
-        quiet(say("pinned", name=view.baseline.result["scenario"]["name"]))
+        pinned = unpacked(st.query_params[BASELINE])
+        quiet(say("pinned", name=" ".join((pinned.scenario, *pinned.pairs))))
 
 
 def _figure(view: View, key: str, label: str, unit: str, *, smaller: bool) -> Figure:

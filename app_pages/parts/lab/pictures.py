@@ -6,13 +6,14 @@ from typing import Any
 
 import streamlit as st
 
-from app_pages.parts import formats, rows
+from app_pages.parts import answers, formats, rows, state
 from app_pages.parts.charts import Chart, bars
 from app_pages.parts.charts import roofline as roofs
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import View
 from app_pages.parts.page import quiet, section, show
 from app_pages.parts.palette import CLASSES, IDLE, class_of
+from app_pages.parts.texts import Say
 from sim.answer import kernel_args
 
 MEMORY = ("weights", "kv_cache", "activations", "graph_pool", "hccl_buffers", "runtime")
@@ -20,6 +21,8 @@ MEMORY_COLOURS = ("#0072b2", "#cc79a7", "#56b4e9", "#7b6bb0", "#b59b00", "#8a939
 ENGINES = ("python_thread", "launch_thread", "cube", "vector", "hbm", "ai_cpu")
 #: The layer that is shown at first: neither the first nor the last, which are not like the others.
 FIRST_LAYER = 1
+#: The parameters of the URL for what is looked at.
+LAYER, RANKS = "layer", "ranks"
 
 
 def timelines(view: View) -> list[Chart]:
@@ -29,18 +32,46 @@ def timelines(view: View) -> list[Chart]:
     layers = rows.layers_of(it)
     args = kernel_args(view.answer.prediction)
     slot = st.container()
-    layer = layers[min(FIRST_LAYER, len(layers) - 1)] if layers else None
-    if len(layers) > 1:
-        if st.session_state.get("lab:layer") not in layers:
-            st.session_state["lab:layer"] = layer
-        layer = st.select_slider(say("layer_note"), layers, key="lab:layer")
+    layer = _chosen_layer(layers, say)
     drawn = [_whole(view, layer, args)]
     with slot:
         show(drawn[0])
     if layer is not None:
-        drawn.append(_layer(view, layer, args))
+        drawn.append(_layer(view, layer, args, _all_ranks(view)))
         show(drawn[1])
     return drawn
+
+
+def _chosen_layer(layers: list[int], say: Say) -> int | None:
+    """The layer that is looked at, which the URL keeps; None where no kernel says its layer."""
+    if not layers:
+        return None
+    asked = st.query_params.get(LAYER, "")
+    first = layers[min(FIRST_LAYER, len(layers) - 1)]
+    layer = int(asked) if asked.isdecimal() and int(asked) in layers else first
+    if len(layers) == 1:
+        return layer
+    st.session_state["lab:layer"] = layer
+    chosen = st.select_slider(say("layer_note"), layers, key="lab:layer", on_change=_keep_layer)
+    assert isinstance(chosen, int)
+    return chosen
+
+
+def _keep_layer() -> None:
+    state.write({LAYER: str(st.session_state["lab:layer"])})
+
+
+def _all_ranks(view: View) -> bool:
+    """Whether the reader wants to see every rank's collectives, which the URL keeps."""
+    prediction = view.answer.prediction
+    if prediction.pipeline is not None or not prediction.step.communication_ns:
+        return False
+    st.session_state["lab:ranks"] = st.query_params.get(RANKS) == "all"
+    return st.toggle(view.say("all_ranks"), key="lab:ranks", on_change=_keep_ranks)
+
+
+def _keep_ranks() -> None:
+    state.write({RANKS: "all" if st.session_state["lab:ranks"] else None})
 
 
 def _whole(view: View, layer: int | None, args: rows.Args) -> Chart:
@@ -62,14 +93,18 @@ def _whole(view: View, layer: int | None, args: rows.Args) -> Chart:
     )
 
 
-def _layer(view: View, layer: int, args: rows.Args) -> Chart:
+def _layer(view: View, layer: int, args: rows.Args, all_ranks: bool) -> Chart:
     it = view.answer.prediction.timeline
     start, end = rows.layer_window(it, layer)
-    found = rows.window(it, start, end, args)
+    found, lanes = rows.window(it, start, end, args), rows.lanes_of(it.spans)
+    if all_ranks:
+        for other in answers.ranks(view.question)[1:]:
+            lane = f"HCCL · {view.say('rank')} {other.rank}"
+            found += [{**row, "lane": lane} for row in rows.transfers(other, start, end)]
+            lanes.append(lane)
     alt = view.say("layer_alt", layer=layer, us=formats.number((end - start) / 1000))
     return timeline(
-        "layer", found, rows.lanes_of(it.spans), view.classes, view.hovers, alt,
-        span_us=(start / 1000, end / 1000), legend=False,
+        "layer", found, lanes, view.classes, view.hovers, alt, span_us=(start / 1000, end / 1000), legend=False,
     )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ TEXTS: Table = {
     "command": ("On the command line", "对应的命令行"),
     "refused": ("This combination is refused", "此组合不被接受"),
     "refused_note": ("The numbers return when it is changed.", "修改后数字会恢复。"),
+    "put_back": ("Put back: {field}", "还原：{field}"),
     "undo": ("Undo the last change", "撤销上次修改"),
     "timeline": ("Timeline", "时间线"),
     "timeline_note": (
@@ -59,6 +60,8 @@ TEXTS: Table = {
         "Timeline of the step: {ms} ms, {lanes} lanes, {kernels} kernels; computing {computing}, communication {comm}, free {free}",
         "单步时间线：{ms} ms，{lanes} 条泳道，{kernels} 个算子；计算 {computing}，通信 {comm}，空闲 {free}",
     ),
+    "all_ranks": ("Collectives of every rank", "显示每张卡的集合通信"),
+    "rank": ("rank", "卡"),
     "layer_alt": ("Timeline of layer {layer}: {us} µs", "第 {layer} 层的时间线：{us} µs"),
     "gains": ("What each optimisation gains", "每项优化的收益"),
     "gains_note": (

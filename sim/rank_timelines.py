@@ -1,0 +1,27 @@
+"""The reported step of every rank that steps together, for whoever wants to see who waits for whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scenarios.timeline import Timeline, on_device
+from sim import engine
+from sim.played import timeline
+from sim.predict import Prediction, plans_of
+
+
+def timelines_of_ranks(prediction: Prediction) -> list[Timeline]:
+    """The step of `prediction` on each rank that was played, rank 0 first, on one clock.
+
+    One timeline where all ranks are alike; also of a model in stages, whose step is that of its first stage.
+    """
+    if prediction.pipeline is not None:
+        return [prediction.timeline]
+    case = prediction.case
+    plans = plans_of(case, prediction.batch)
+    device = case.hardware.profile.device.upper()
+    found = [
+        replace(on_device(timeline(plan, played), device), rank=rank)
+        for rank, (plan, played) in enumerate(zip(plans, engine.times_of_ranks(plans), strict=True))
+    ]
+    return found if len(found) > 1 else [prediction.timeline]

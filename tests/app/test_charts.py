@@ -1,0 +1,187 @@
+"""Charts as data: what is drawn is what was given, nothing is lost, and every picture has its words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app_pages.parts import rows
+from app_pages.parts.charts import csv_text
+from app_pages.parts.charts.bars import differences, stacked, waterfall
+from app_pages.parts.charts.roofline import roofline
+from app_pages.parts.charts.scatter import intervals, scatter
+from app_pages.parts.charts.timeline import timeline
+from app_pages.parts.lab.view import class_words, hover_words
+from app_pages.parts.texts import common
+from scenarios.loader import load_scenario
+from scenarios.timeline import Span, Timeline
+from sim.answer import first_answer, kernel_args
+
+WORDS = {word: word for word in ("none", "here", "all", "step", "change", "now")}
+
+
+def step(spans: int, length_ns: int = 1_000_000) -> Timeline:
+    """Kernels of 10 ns, evenly spread over a stream, and one of a tenth of the step."""
+    every = length_ns // spans
+    small = [
+        Span(f"op{n}", "Ascend Hardware", "Stream 0", n * every, n * every + 10, "add", "Add", n, n % 4)
+        for n in range(spans)
+    ]
+    large = Span("big", "Ascend Hardware", "Stream 1", 0, length_ns // 10, "matmul", "MatMulV2", spans, 0)
+    return Timeline((*small, large), 0, length_ns)
+
+
+def test_a_short_timeline_is_drawn_span_by_span() -> None:
+    it = step(100)
+    found = rows.whole(it, {3: {"Input Shapes": "1,4096", "bytes": 8192, "flops": 7, "roofline_share": 0.5}})
+    assert len(found) == 101
+    third = found[3]
+    assert (third["start"], third["end"], third["us"]) == (30.0, 30.01, 0.01)
+    assert (third["shapes"], third["bytes"], third["flops"], third["roofline"]) == ("1,4096", 8192, 7, 0.5)
+
+
+def test_a_long_timeline_is_merged_and_loses_no_time() -> None:
+    it = step(20_000)
+    found = rows.whole(it, {})
+    assert len(found) <= rows.PIECES + 2
+    assert sum(row["spans"] for row in found) == 20_001
+    assert sum(row["us"] for row in found) == pytest.approx(20_000 * 0.01 + 100)
+    assert all(0 < row["busy"] <= 1 for row in found)
+    assert max(row["end"] for row in found) <= 1000
+
+
+def test_a_window_holds_what_lies_in_it_and_is_bounded() -> None:
+    it = step(100)
+    found = rows.window(it, 100_000, 200_000, {})
+    assert [row["op"] for row in found] == [f"op{n}" for n in range(10, 20)]
+    assert len(rows.window(step(9000), 0, 1_000_000, {})) == rows.MOST_IN_WINDOW
+
+
+def test_lanes_go_from_the_host_down_to_the_links() -> None:
+    def span(process: Any, thread: str) -> Span:
+        return Span("x", process, thread, 0, 1)
+
+    spans = [
+        span("Communication", "Plane 0"), span("AI CPU", "AI CPU"), span("Communication", "Group 0 Communication"),
+        span("Ascend Hardware", "Stream 0"), span("CANN", "launch"), span("Python", "Python"),
+        span("Device", "Stream 1"),
+    ]  # fmt: skip
+    assert rows.lanes_of(spans) == [
+        "Host · Python", "CANN · launch", "Stream 0", "Stream 1", "AI CPU", "HCCL · group 0", "HCCL · plane 0",
+    ]  # fmt: skip
+
+
+def test_spans_of_other_profilers_get_the_class_of_their_name() -> None:
+    def kind(name: str, process: Any = "Ascend Hardware") -> str:
+        return str(rows.span_row(Span(name, process, "Stream 2", 0, 1, "", name), "", {})["kind"])
+
+    assert kind("aclnnMatmul_MatMulV3") == "matmul"
+    assert kind("FusedInferAttentionScore") == "attention"
+    assert kind("SomethingNew") == "vector"
+    assert kind("aten::add", "Python") == "host"
+
+
+def test_the_layer_of_a_window() -> None:
+    it = step(100)
+    assert rows.layers_of(it) == [0, 1, 2, 3]
+    start, end = rows.layer_window(it, 1)
+    assert start <= 10_000 < 970_010 <= end
+    assert rows.layer_window(it, 9) == (0, 1_000_000)
+
+
+@pytest.mark.parametrize("name", ["qwen3_8b_decode", "qwen3_8b_tp2_decode", "qwen3_8b_910b2_eager", "tiny_llama_cpu"])
+def test_a_predicted_timeline_is_drawn_whole(name: str) -> None:
+    found = first_answer(load_scenario(name)).prediction
+    drawn = rows.whole(found.timeline, kernel_args(found))
+    lanes = rows.lanes_of(found.timeline.spans)
+    total = (found.timeline.end_ns - found.timeline.start_ns) / 1000
+    chart = timeline("t", drawn, lanes, class_words("en"), hover_words("en"), "alt", span_us=(0, total))
+    assert len(chart.rows) <= max(rows.MOST_SPANS, len(lanes) * (rows.PIECES + 50))
+    assert {row["lane"] for row in chart.rows} == set(lanes)
+    assert sum(row["us"] for row in drawn) == pytest.approx(sum(s.duration_ns for s in found.timeline.spans) / 1000)
+    bars = chart.spec["layer"][0]
+    assert bars["encoding"]["y"]["sort"] == lanes
+    assert set(hover_words("en")) == set(common.HOVERS)
+
+
+def test_the_waterfall_walks_from_none_over_here_to_all() -> None:
+    gains = [
+        {"label": "a", "state": "on", "waterfall_us": 3000.0, "note": ""},
+        {"label": "b", "state": "off", "waterfall_us": -500.0, "note": ""},
+    ]
+    chart = waterfall("g", gains, (10_000.0, 7_000.0, 7_500.0), WORDS, "alt")
+    assert [(row["label"], row["low"], row["high"], row["sort"]) for row in chart.rows] == [
+        ("none", 0.0, 10.0, "total"),
+        ("a", 7.0, 10.0, "gain"),
+        ("here", 0.0, 7.0, "total"),
+        ("b", 7.0, 7.5, "loss"),
+        ("all", 0.0, 7.5, "total"),
+    ]
+
+
+def test_the_waterfall_shows_here_where_all_is_on() -> None:
+    chart = waterfall("g", [], (10.0, 10.0, 10.0), WORDS, "alt")
+    assert [row["label"] for row in chart.rows] == ["none", "here", "all"]
+
+
+def test_stacked_parts_keep_their_order_and_fill_the_axis() -> None:
+    parts = [
+        {"part": "a", "value": 3.0, "colour": "#000000", "shown": ""},
+        {"part": "b", "value": 1.0, "colour": "#111111", "shown": ""},
+    ]
+    chart = stacked("s", parts, "ms", "alt", (2.0, "limit"))
+    bar, rule = chart.spec["layer"]
+    assert bar["encoding"]["x"]["scale"]["domain"] == [0, 4.0]
+    assert [row["order"] for row in chart.rows] == [0, 1]
+    assert rule["data"]["values"] == [{"at": 2.0, "label": "limit"}]
+
+
+def test_differences_leave_room_on_the_side_that_has_bars() -> None:
+    chart = differences("d", [{"label": "x", "change": -4.0, "a": 5.0, "b": 1.0}], "cause", "alt")
+    low, high = chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert low < -4
+    assert 0 < high < 1
+
+
+def test_the_roof_bends_where_memory_and_cores_meet() -> None:
+    words = {
+        w: w for w in ("intensity", "rate", "name", "count", "time", "share", "roofline", "peak", "sustained", "cube")
+    }
+    roofs = {"hbm_peak_gbps": 1800.0, "hbm_sustained_gbps": 1500.0, "cube_tflops": 300.0, "cube_int8_tflops": 600.0}
+    point = {
+        "name": "MatMulV2",
+        "kind": "matmul",
+        "count": 3,
+        "us": 9.0,
+        "share": 0.5,
+        "intensity": 10.0,
+        "tflops": 15.0,
+        "roofline": 0.8,
+    }
+    chart = roofline("r", [point], roofs, class_words("zh"), words, "alt")
+    corners = [row for row in chart.extra["roofs"] if row["tflops"] == 300.0]
+    assert {round(row["intensity"], 1) for row in corners} == {166.7, 200.0, 2000.0}
+    assert chart.rows[0]["class"] == "矩阵乘"
+
+
+def test_scatter_and_intervals_say_the_interval_in_words() -> None:
+    words = {w: w for w in ("measured", "predicted", "error", "interval", "row", "roofline")}
+    point = {
+        "family": "f",
+        "label": "l",
+        "measured_us": 10.0,
+        "predicted_us": 11.0,
+        "low_us": 9.0,
+        "high_us": 13.5,
+        "error": 0.1,
+        "roofline_error": -0.2,
+    }
+    assert scatter("s", [point], {"f": "#000000"}, words, "alt").rows[0]["interval"] == "9.00–13.50"
+    row = {"label": "l", "measured": 10.0, "predicted": 11.0, "low": 9.0, "high": 13.5, "scored": True}
+    assert intervals("i", [row], words, "alt").rows[0]["error"] == pytest.approx(0.1)
+
+
+def test_csv_has_every_column_and_runs_no_formula() -> None:
+    text = csv_text([{"a": 1, "b": "=1+1"}, {"a": -2.5, "c": "x,y"}, {"b": "-risky"}])
+    assert text == "a,b,c\n1,'=1+1,\n-2.5,,\"x,y\"\n,'-risky,\n"

@@ -1,0 +1,135 @@
+"""The compare page without a browser: scenarios, results and traces side by side, and what is no file of ours."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app_pages.parts import answers, formats, sides
+from app_pages.parts.state import Question
+from scenarios.errors import ScenarioError
+from sim.outputs import to_json
+
+Open = Callable[..., Any]
+
+SMALL, OTHER = "tiny_llama_cpu", "qwen3_0_6b_decode"
+
+
+def html(at: Any) -> str:
+    return "\n".join(item.value for item in at.get("html"))
+
+
+def values(at: Any) -> list[str]:
+    return re.findall(r'class="wi-value">([^<]*)<', html(at))
+
+
+def step_ms(name: str, *sets: tuple[str, str]) -> float:
+    return float(answers.first(Question(name, sets)).result["step"]["total_us"]) / 1000
+
+
+def upload(at: Any, side: str, name: str, data: bytes) -> Any:
+    kind = next(it for it in at.get("button_group") if it.key == f"compare:{side}_from")
+    kind.set_value(["file"] if isinstance(kind.value, list) else "file").run()
+    at.get("file_uploader")[0].upload(name, data).run()
+    assert not at.exception, [it.value for it in at.exception]
+    return at
+
+
+def test_two_scenarios_are_laid_side_by_side(lab: Open) -> None:
+    at = lab("compare", a=OTHER, b=OTHER, b_set="optimizations.graph=eager workload.batch=2")
+    a = step_ms(OTHER)
+    b = step_ms(OTHER, ("optimizations.graph", "eager"), ("workload.batch", "2"))
+    assert values(at) == [formats.number(a), formats.number(b), formats.ratio(max(a / b, b / a))]
+    assert "slower" in html(at)
+    assert len(at.get("vega_lite_chart")) == 2
+    assert {it.label for it in at.expander} == {
+        "What is set differently", "Metrics", "Time by lane", "Kernels, paired by op and shape",
+    }  # fmt: skip
+
+
+def test_what_is_chosen_goes_into_the_url(lab: Open) -> None:
+    at = lab("compare")
+    at.selectbox(key="compare:a").set_value(OTHER).run()
+    at.text_input(key="compare:b_set").set_value("workload.batch=4").run()
+    assert not at.exception
+    found = {key: at.query_params[key] for key in at.query_params}
+    assert {key: value[0] if isinstance(value, list) else value for key, value in found.items()} == {
+        "a": OTHER, "b": "qwen3_8b_910b2_eager", "b_set": "workload.batch=4",
+    }  # fmt: skip
+
+
+def test_the_same_twice_differs_in_nothing(lab: Open) -> None:
+    at = lab("compare", a=SMALL, b=SMALL, lang="zh")
+    assert "一样快" in html(at)
+    assert values(at)[2] == "1.00×"
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"a": "/etc/passwd"}, "does not ship"),
+        ({"a": SMALL, "a_set": "workload.batch"}, "key=value"),
+        ({"a": SMALL, "a_set": "workload.batch=0"}, "at least 1"),
+        ({"a": SMALL, "a_set": "set.hardware=/tmp/x.yaml"}, "set"),
+        ({"a": SMALL, "a_set": "hardware=/tmp/x.yaml"}, "does not ship"),
+    ],
+)
+def test_what_is_refused_is_told_for_its_side(lab: Open, params: dict[str, str], told: str) -> None:
+    at = lab("compare", b=OTHER, **params)
+    assert [it.value for it in at.error if it.value.startswith("A is refused")]
+    assert any(told in it.value for it in at.error), [it.value for it in at.error]
+
+
+def test_a_result_is_compared_without_a_timeline(lab: Open) -> None:
+    at = lab("compare", a=SMALL, b=SMALL)
+    result = to_json(answers.first(Question(SMALL, (("workload.batch", "2"),))).result)
+    upload(at, "b", "saved.json", result.encode())
+    assert values(at)[:2] == [formats.number(step_ms(SMALL)), formats.number(step_ms(SMALL, ("workload.batch", "2")))]
+    assert "no timeline to draw" in html(at)
+
+
+def test_a_trace_is_compared_with_the_scenario_that_it_is_of(lab: Open) -> None:
+    at = lab("compare", a=SMALL, b=SMALL)
+    upload(at, "b", "step.trace.json", answers.trace(Question(SMALL)).encode())
+    assert values(at)[2] == "1.00×"
+    assert len(at.get("vega_lite_chart")) == 1  # nothing differs, so only the timelines
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("empty.json", b""),
+        ("list.json", b"[1, 2]"),
+        ("cut.json", b'[{"ph": "X", "ts": "1.0'),
+        ("text.csv", b"a,b\n1,2\n"),
+        ("no.db", b"not a database"),
+        ("../../etc/escape.json", b"{}"),
+    ],
+)
+def test_a_file_that_is_none_of_ours_is_told_in_its_own_name(lab: Open, name: str, data: bytes) -> None:
+    at = upload(lab("compare", a=SMALL, b=SMALL), "b", name, data)
+    [error] = at.error
+    assert error.value.startswith("B is refused")
+    assert Path(name).name in error.value
+    assert "/tmp" not in error.value
+
+
+def test_an_upload_is_read_once_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    data = answers.trace(Question(SMALL)).encode()
+    assert sides.uploaded("t.json", data) is sides.uploaded("t.json", data)
+    with pytest.raises(ScenarioError):
+        sides.uploaded("u.json", json.dumps({"x": 1}).encode())
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_span_of_an_uploaded_trace_has_a_lane_and_a_class(lab: Open) -> None:
+    side = sides.uploaded("t.json", answers.trace(Question(OTHER)).encode())
+    assert side.timeline is not None
+    assert side.timeline.label == "SIMULATED"

