@@ -23,7 +23,7 @@ def compare_timelines(a: Timeline, b: Timeline) -> dict[str, Any]:
         "kernels": {
             "paired": len(paired.pairs),
             "same_shapes": sum(x.what == y.what for x, y in paired.pairs),
-            "other_lane": paired.moved,
+            "elsewhere": paired.moved,
             "changed": _changed(paired.pairs),
             "replaced": _replaced(paired.replaced),
             "only_in_a": _only(kernel for it in paired.replaced if not it.b for kernel in it.a),

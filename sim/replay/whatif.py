@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable, quoted
@@ -114,7 +114,8 @@ def what_if(measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: 
         after_ns = play(changed.graph).makespan_ns
         row["waterfall_us"] = (chain_ns - after_ns) / 1000
         chain, chain_ns = changed.graph, after_ns
-    return WhatIf([row for _, row in found], _replay(graph, before_ns), timelines(chain, play(chain)))
+    after = tuple(replace(t, label="SIMULATED") for t in timelines(chain, play(chain)))
+    return WhatIf([row for _, row in found], _replay(graph, before_ns), after)
 
 
 def _row(graph: Graph, it: Asked, before_ns: int) -> dict[str, Any]:

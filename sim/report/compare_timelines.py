@@ -96,7 +96,7 @@ def _kernels(kernels: dict[str, Any], width: int) -> Any:
     notes = []
     if rest:
         notes.append(f"and {counted(len(rest), 'more kind')}: {_sum(rest):+,.1f} us")
-    other = f", {kernels['other_lane']:,} on another lane" if kernels["other_lane"] else ""
+    other = f", {kernels['elsewhere']:,} on another lane or at another place" if kernels["elsewhere"] else ""
     notes.append(
         f"{counted(kernels['paired'], 'kernel')} paired, {kernels['same_shapes']:,} of them alike "
         f"in op type and shapes{other}"

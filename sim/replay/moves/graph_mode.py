@@ -86,8 +86,13 @@ def _relaunch(change: Change, number: int, call: int) -> None:
     task = change.tasks[place]
     after = tuple(e for e in task.after if e.why != "launch")
     if call < place:
-        after = (*after, Edge(call, True, min([0, *(e.lag_ns for e in task.after if e.why == "launch")]), "launch"))
+        lag_ns = min([change.graph.launch_ns, *(e.lag_ns for e in task.after if e.why == "launch")])
+        after = (*after, Edge(call, True, lag_ns, "launch"))
     change.tasks[place] = task._replace(after=after)
+    launched = change.tasks[number]
+    if launched.span is not None:
+        span = replace(launched.span, launched_by=change.tasks[call].number)
+        change.tasks[number] = launched._replace(span=span)
 
 
 def _leave_calls_out(change: Change, launched: list[int], first: int) -> None:

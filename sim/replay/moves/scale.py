@@ -80,7 +80,8 @@ def _assumed(made: int, priced: int, calls: int, factor: float, asked: Asked) ->
 
 def _quantisable(span: Span) -> bool:
     """A product in 16 bits, but not the one that makes logits."""
-    if family_of(span) != MATMUL or "quant" in op_type_of(span).lower():
+    name = op_type_of(span).lower()
+    if family_of(span) != MATMUL or "quant" in name or not ("matmul" in name or "gemm" in name):
         return False
     return max(input_of(span, 1), default=0) < _VOCABULARY
 
