@@ -11,8 +11,8 @@ from sim.hardware.profile import Hardware
 from sim.imported.timelines import CLOCKS, timelines_of
 from sim.replay.whatif import asked, what_if
 
-#: A step with more spans is replayed only where a what-if is asked for: a list of all of them takes a minute.
-LISTED_SPANS = 100_000
+#: A step with more spans is replayed only where a what-if is asked for: a list of all takes long.
+LISTED_SPANS = 50_000
 
 
 def replayed(

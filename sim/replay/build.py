@@ -49,12 +49,17 @@ def build(timelines: Sequence[Timeline]) -> Graph:
         )
     if not any(rank.task_of for rank in ranks):
         notes.append("no launches in the profile: what streams idle between kernels is taken for the host's")
+    called_by = callers(tasks)
+    launched: dict[int, list[int]] = {}
+    for number, caller in enumerate(called_by):
+        launched.setdefault(caller, []).append(number)
     return Graph(
         tasks,
         tuple(draft.starts_ns[n] for n in order),
         {place[n]: parts for n, parts in draft.attached.items()},
         tuple(timelines),
-        callers(tasks),
+        called_by,
+        launched,
         tuple(dict.fromkeys(notes)),
         launch_ns,
         gap_ns,

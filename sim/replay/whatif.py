@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from scenarios.errors import ScenarioError, printable, quoted
 from scenarios.timeline import Timeline
@@ -84,7 +84,8 @@ def _number(where: str, key: str, value: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What came of the what-ifs: the rows of the table as plain data, and the timelines with all of those asked for.
+    """What came of the what-ifs: the rows of the table as plain data, and the timelines with all of those asked for
+    (none where none was).
 
     replay: how well the unchanged graph replays.
     """
@@ -103,24 +104,34 @@ def what_if(measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: 
     """
     graph = build(measured)
     before_ns = play(graph).makespan_ns
-    todo = [asked(text, hardware) for text in wanted or TRIED]
-    found = [(it, _row(graph, it, before_ns)) for it in todo]
+    found = [_alone(graph, asked(text, hardware), before_ns) for text in wanted or TRIED]
     if not wanted:
-        found = [(it, row) for it, row in found if row["made"]]
-        found.sort(key=lambda pair: (-pair[1]["alone_ratio"], pair[1]["what_if"]))
+        found = [it for it in found if it.changed.made]
+        found.sort(key=lambda it: (-it.row["alone_ratio"], it.row["what_if"]))
     chain, chain_ns = graph, before_ns
-    for it, row in found:
-        changed = MOVES[it.name].apply(chain, it, "value")
+    for number, it in enumerate(found):
+        changed = MOVES[it.asked.name].apply(chain, it.asked, "value") if number else it.changed
         after_ns = play(changed.graph).makespan_ns
-        row["waterfall_us"] = (chain_ns - after_ns) / 1000
+        it.row["waterfall_us"] = (chain_ns - after_ns) / 1000
         chain, chain_ns = changed.graph, after_ns
-    after = tuple(replace(t, label="SIMULATED") for t in timelines(chain, play(chain)))
-    return WhatIf([row for _, row in found], _replay(graph, before_ns), after)
+    after = tuple(replace(t, label="SIMULATED") for t in timelines(chain, play(chain))) if wanted else ()
+    return WhatIf([it.row for it in found], _replay(graph, before_ns), after)
 
 
-def _row(graph: Graph, it: Asked, before_ns: int) -> dict[str, Any]:
-    apply = MOVES[it.name].apply
-    value = apply(graph, it, "value")
+class _Alone(NamedTuple):
+    """One what-if on the measured step."""
+
+    asked: Asked
+    changed: Changed
+    row: dict[str, Any]
+
+
+def _alone(graph: Graph, it: Asked, before_ns: int) -> _Alone:
+    value = MOVES[it.name].apply(graph, it, "value")
+    return _Alone(it, value, _row(graph, it, value, before_ns))
+
+
+def _row(graph: Graph, it: Asked, value: Changed, before_ns: int) -> dict[str, Any]:
     after_ns = play(value.graph).makespan_ns
     ratios = sorted(_ratio(before_ns, _makespan(graph, it, value, end, after_ns)) for end in ("better", "worse"))
     ratio = _ratio(before_ns, after_ns)
