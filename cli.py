@@ -147,7 +147,7 @@ def import_(
     from sim.report import terminal
     from sim.report.imported import print_import
 
-    found = imported(read_profiles(profile), hardware, step, str(profile), json, trace)
+    found = imported(read_profiles(profile), hardware, step, profile, json, trace)
     terminal.show(lambda console: print_import(console, found))
 
 
