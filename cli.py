@@ -131,7 +131,7 @@ def validate(
 @app.command("import")
 def import_(
     profile: Annotated[
-        Path,
+        str,
         typer.Argument(metavar="PROFILE", help="A profiler's folder (one rank, or several), or its trace or table."),
     ],
     json: JsonOut = None,
