@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ from sim.hardware.profile import load_hardware
 from sim.imported.document import chosen_step, import_result, same_step
 from sim.imported.replayed import replayed
 from sim.outputs import refuse_overwriting, to_json
+
+
+def _files(source: str) -> list[str]:
+    """The files that a profile was read from."""
+    return [os.path.join(source, name) for name in os.listdir(source)] if os.path.isdir(source) else [source]
 
 
 def imported(
@@ -30,7 +36,8 @@ def imported(
     then holds the measured steps and behind them the changed ones. Raises ScenarioError, one line.
     """
     chip = load_hardware(hardware) if hardware else None
-    refuse_overwriting([name, *(p.source for p in profiles.profiles)], {"--json": json_file, "--trace": trace_file})
+    inputs = [name, *(file for profile in profiles.profiles for file in _files(profile.source))]
+    refuse_overwriting(inputs, {"--json": json_file, "--trace": trace_file})
     result = import_result(profiles, chip, step_id, name)
     result["what_if"], both = replayed(profiles, step_id, what_ifs, chip)
     if trace_file is not None:
