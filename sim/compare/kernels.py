@@ -31,6 +31,10 @@ class Kernel:
     def what(self) -> tuple[str, str]:
         return self.op_type, self.shapes
 
+    def is_like(self, other: Kernel) -> bool:
+        """Whether op types are alike, and shapes where both have them."""
+        return self.op_type == other.op_type and (self.shapes == other.shapes or not self.shapes or not other.shapes)
+
 
 @dataclass(frozen=True, slots=True)
 class Replaced:

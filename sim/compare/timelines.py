@@ -22,7 +22,7 @@ def compare_timelines(a: Timeline, b: Timeline) -> dict[str, Any]:
         "lanes": _lanes(a, b, paired),
         "kernels": {
             "paired": len(paired.pairs),
-            "same_shapes": sum(x.what == y.what for x, y in paired.pairs),
+            "same_shapes": sum(x.is_like(y) for x, y in paired.pairs),
             "elsewhere": paired.moved,
             "changed": _changed(paired.pairs),
             "replaced": _replaced(paired.replaced),

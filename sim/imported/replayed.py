@@ -37,6 +37,7 @@ def replayed(
     document = {
         "asked": list(wanted),
         "replay": found.replay,
+        "kind": "measured" if timelines[0].label == "MEASURED" else "predicted",
         "ranks": [timeline.rank for timeline in timelines],
         "rows": found.rows,
         "notes": [*notes, *found.replay["notes"]],

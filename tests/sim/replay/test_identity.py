@@ -109,6 +109,16 @@ def test_two_ranks_meet_in_a_collective() -> None:
     assert "1 collectives begin when the last of the ranks here arrives" in graph.notes
 
 
+def test_collectives_that_overlap_on_one_lane_keep_their_times() -> None:
+    """Of two groups on one lane, the first of which begins for good when the other has long begun."""
+    early, late = "hcom_allReduce__1_0_1", "hcom_allGather__2_0_1"
+    ranks = [
+        step(kernel(0, 5), collective(5, 90, early), collective(6, 20, late), kernel(95, 99)),
+        step(kernel(0, 5), collective(80, 90, early), kernel(95, 99), rank=1),
+    ]
+    same_as_measured(ranks)
+
+
 def test_collectives_of_one_name_that_do_not_overlap_are_not_one() -> None:
     ranks = [step(kernel(0, 5), collective(5, 9)), step(kernel(0, 5), collective(500, 600), rank=1)]
     same_as_measured(ranks)
