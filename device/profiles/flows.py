@@ -7,7 +7,6 @@ arrow's ends are places, (pid, tid, ts): the head begins exactly at its slice, t
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -22,6 +21,7 @@ from scenarios.profile.table import NO_ROW, Int32, Int64, Kind
 #: Categories of arrows that say who launched what; of two that lead to one row the first here counts.
 ARROWS = ("HostToDevice", "ac2g", "async_task_queue", "async_npu")
 
+_CODES = {name: code for code, name in enumerate(ARROWS)}
 HOST = ("Python", "CANN")
 #: How deep calls nest at most between a call and the one that encloses it.
 _MAX_DEPTH = 512
@@ -39,30 +39,29 @@ class Flows:
     """Tails and heads as they come, matched by category and id at the end."""
 
     def __init__(self) -> None:
-        self._category, self._key, self._thread = array("b"), array("q"), array("i")
-        self._head = array("b")
-        self._times: list[str] = []
-        self._ns: list[Int64] = []
+        self._parts: dict[str, list[np.ndarray[Any, Any]]] = {
+            name: [] for name in ("code", "key", "thread", "head", "ns")
+        }
 
-    def add(self, event: Event, thread: int) -> None:
-        """Take in an event of phase s or f; `thread` is the number of its (pid, tid)."""
-        if event.ph == "t" or not event.ts:
+    def add(self, events: Sequence[Event], threads: Sequence[int]) -> None:
+        """Take in events of phase s and f in categories of ARROWS; `threads` are the numbers of their (pid, tid).
+
+        Raises NotATime for a time that is none.
+        """
+        if not events:
             return
-        self._category.append(ARROWS.index(event.cat))
-        self._key.append(_number(event.id))
-        self._thread.append(thread)
-        self._head.append(event.ph == "f")
-        self._times.append(event.ts)
-        if len(self._times) >= 1 << 16:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._ns.append(all_ns_of_us(self._times))
-        self._times = []
+        columns: tuple[tuple[str, Any, Any], ...] = (
+            ("code", [_CODES[event.cat] for event in events], np.int8),
+            ("key", [_number(event.id) for event in events], np.int64),
+            ("thread", threads, np.int32),
+            ("head", [event.ph == "f" for event in events], np.int8),
+            ("ns", all_ns_of_us([event.ts for event in events]), np.int64),
+        )
+        for name, values, kind in columns:
+            self._parts[name].append(np.asarray(values, dtype=kind))
 
     def resolve(self, columns: Mapping[str, Any], keys: Int32, threads: Sequence[ThreadOf]) -> tuple[Int32, Int32]:
         """`launched_by` and `issued_after_ns` for each row. keys: the number of each row's thread in `threads`."""
-        self._flush()
         rows = _Rows(columns, keys, threads)
         launched = np.full(len(keys), NO_ROW, dtype=np.int32)
         after = np.zeros(len(keys), dtype=np.int32)
@@ -72,11 +71,7 @@ class Flows:
             tails, heads = (np.flatnonzero((category == code) & (head == is_head)) for is_head in (0, 1))
             if not len(tails) or not len(heads):
                 continue
-            order = tails[np.argsort(key[tails], kind="stable")]
-            at = np.searchsorted(key[order], key[heads])
-            at[at == len(order)] = 0
-            same = key[order[at]] == key[heads]
-            heads, tails = heads[same], order[at[same]]
+            heads, tails = _paired(key, ns, heads, tails)
             targets = rows.beginning(thread[heads], ns[heads])
             sources = rows.around(thread[tails], ns[tails])
             ok = (targets != NO_ROW) & (sources != NO_ROW) & (targets != sources)
@@ -88,23 +83,31 @@ class Flows:
         return launched, after
 
     def _columns(self) -> tuple[Any, ...]:
-        return (
-            np.frombuffer(self._category, dtype=np.int8) if self._category else np.empty(0, np.int8),
-            np.frombuffer(self._key, dtype=np.int64) if self._key else np.empty(0, np.int64),
-            np.frombuffer(self._thread, dtype=np.int32) if self._thread else np.empty(0, np.int32),
-            np.frombuffer(self._head, dtype=np.int8) if self._head else np.empty(0, np.int8),
-            np.concatenate([np.empty(0, np.int64), *self._ns]),
-        )
+        parts = self._parts
+        self._parts = {name: [] for name in parts}
+        return tuple(np.concatenate(parts[name]) if parts[name] else np.empty(0, np.int64) for name in parts)
+
+
+def _paired(key: Int64, ns: Int64, heads: Any, tails: Any) -> tuple[Any, Any]:
+    """Each head with its tail: of the same id; where an id comes back, the last tail that is not behind the head."""
+    tails = tails[np.lexsort((ns[tails], key[tails]))]
+    keys = key[tails]
+    first, end = (np.searchsorted(keys, key[heads], side=side) for side in ("left", "right"))
+    there = end > first
+    heads, first, end = heads[there], first[there], end[there]
+    at = first.copy()
+    for i in np.flatnonzero(end - first > 1).tolist():
+        of_id = ns[tails[first[i] : end[i]]]
+        at[i] = first[i] + max(0, int(np.searchsorted(of_id, ns[heads[i]], side="right")) - 1)
+    return heads, tails[at]
 
 
 def _number(given: int | str | None) -> int:
     """An id as a number of 63 bits: itself where it fits, else a digest."""
-    try:
-        number = int(given) if given is not None else 0
-    except ValueError:
-        number = -1
-    if 0 <= number < 2**63:
-        return number
+    if type(given) is str:
+        given = int(given) if given.isdecimal() and len(given) < 20 else given
+    if type(given) is int and 0 <= given < 2**63:
+        return given
     return int.from_bytes(blake2b(str(given).encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
 
 

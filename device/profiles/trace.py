@@ -96,24 +96,27 @@ def read_trace_events(path: Path, texts: Texts) -> Trace:
 
 
 def _take(trace: Trace, events: Sequence[Event]) -> None:
-    slices: list[Event] = []
-    for event in events:
-        phase = event.ph
-        if phase == "X":
-            slices.append(event)
-        elif phase in ("s", "f", "t"):
-            if event.cat in ARROWS:
-                trace.flows.add(event, trace.key((event.pid, event.tid)))
-            else:
-                trace.dropped[f"{event.cat or event.name} arrows"] += 1
-        elif phase == "M":
+    slices = [event for event in events if event.ph == "X"]
+    others = [event for event in events if event.ph != "X" and event.ph != "C"]
+    arrows = [event for event in others if event.ph in ("s", "f") and event.cat in ARROWS]
+    try:
+        trace.flows.add(arrows, [trace.key((event.pid, event.tid)) for event in arrows])
+    except NotATime as error:
+        fail(trace.path, f"{_where(trace, arrows[error.args[1]])}: ts {error.args[0]}")
+    if counters := len(events) - len(slices) - len(others):
+        trace.dropped["counters"] += counters
+    for event in others if len(arrows) < len(others) else ():
+        if event.ph == "M":
             _name(trace, event)
+        elif event.ph in ("s", "f", "t"):
+            if event.cat not in ARROWS:
+                trace.dropped[f"{event.cat or event.name} arrows"] += 1
         else:
-            trace.dropped["counters" if phase == "C" else f"phase {printable(phase, 8)}"] += 1
+            trace.dropped[f"phase {printable(event.ph, 8)}"] += 1
     kept = [event for event in slices if event.cat not in DROPPED_CATEGORIES]
-    # The mark of a step is a frame of Python in some versions.
     if len(slices) > len(kept):
         left = [event for event in slices if event.cat in DROPPED_CATEGORIES]
+        # The mark of a step is a frame of Python in some versions.
         marks = [e for e in left if e.cat == "python_function" and e.name.startswith("ProfilerStep")]
         trace.dropped.update(event.cat for event in left)
         trace.dropped["python_function"] -= len(marks)
