@@ -11,7 +11,7 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.files.atomic import write_text
 from scenarios.profile import ProfileSet, timeline_of
 from sim.hardware.profile import load_hardware
-from sim.imported.document import chosen_step, import_result, same_step
+from sim.imported.document import import_result, steps_of_ranks
 from sim.imported.replayed import replayed
 from sim.outputs import refuse_overwriting, to_json
 
@@ -43,10 +43,10 @@ def imported(
     if trace_file is not None:
         from scenarios.trace import write_trace
 
-        step = chosen_step(profiles.profiles[0], step_id)
+        steps = steps_of_ranks(profiles, step_id)
         try:
-            timelines = both or [timeline_of(p, same_step(p, step), tasks=True) for p in profiles.profiles]
-            write_trace(trace_file, timelines)
+            pairs = zip(profiles.profiles, steps, strict=True)
+            write_trace(trace_file, both or [timeline_of(p, s, tasks=True) for p, s in pairs])
         except ValueError as error:
             raise ScenarioError([f"--trace {printable(str(trace_file), 200)}: {error}"]) from None
     if json_file is not None:

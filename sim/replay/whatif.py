@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from scenarios.errors import ScenarioError, printable, quoted
+from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.timeline import Timeline
 from sim.compare import classes
 from sim.gains import NO_EFFECT
@@ -36,11 +36,13 @@ MOVES = {
         Move("remove_host_gaps", "the step as a captured graph", remove_host_gaps, (), ("launch_us", "gap_us"), True),
         Move("fuse", "primitives become one kernel", fuse, tuple(p.name for p in PATTERNS), (), True),
         Move("quantise", "INT8 matrix products", quantise, (), ("factor",), True),
-        Move("scale", "kernels of a family, faster or slower", scale, tuple(FAMILY), ("factor",)),
-        Move("no_waits", "no waiting for other ranks", no_waits),
-        Move("shrink_collectives", "transfers take part of their time", shrink_collectives, (), ("factor",)),
-        Move("remove_collectives", "no collectives: the bound of hiding them", remove_collectives),
-        Move("second_stream", "a family on a stream of its own", second_stream, tuple(FAMILY)),
+        Move("scale", "kernels of a family, faster or slower", scale, tuple(FAMILY), ("factor",), named=True),
+        Move("no_waits", "no waiting for other ranks", no_waits, named=True),
+        Move(
+            "shrink_collectives", "transfers take part of their time", shrink_collectives, (), ("factor",), named=True
+        ),
+        Move("remove_collectives", "no collectives: the bound of hiding them", remove_collectives, named=True),
+        Move("second_stream", "a family on a stream of its own", second_stream, tuple(FAMILY), named=True),
     )
 }
 #: What is tried where nothing is asked for.
@@ -60,9 +62,9 @@ def asked(text: str, hardware: Hardware | None = None) -> Asked:
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
         key, equals, value = part.partition("=")
         if not equals:
-            if not move.subjects:
+            if not move.subjects and not move.named:
                 raise ScenarioError([f"{where}: {name} takes no {quoted(part)}"])
-            if part not in move.subjects and not (move.name in ("scale", "second_stream") and part[:1].isupper()):
+            if part not in move.subjects and not move.named:
                 raise refuse_word(where, part, move.subjects)
             subject = FAMILY.get(part, part)
         elif key not in move.options:
@@ -100,11 +102,13 @@ def what_if(measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: 
 
     Ratios are the measured makespan over the changed one: above 1 it helps; low and high are the ends of what was
     assumed. waterfall_us: what it takes off when they are applied one after the other, in the order of the rows.
-    Raises ScenarioError for a name that is none, ValueError for timelines without kernels.
+    Raises ScenarioError for a name that is none or that no kernel has, ValueError for timelines without kernels.
     """
+    todo = [asked(text, hardware) for text in wanted or TRIED]
+    _refuse_unknown(measured, todo)
     graph = build(measured)
     before_ns = play(graph).makespan_ns
-    found = [_alone(graph, asked(text, hardware), before_ns) for text in wanted or TRIED]
+    found = [_alone(graph, it, before_ns) for it in todo]
     if not wanted:
         found = [it for it in found if it.changed.made]
         found.sort(key=lambda it: (-it.row["alone_ratio"], it.row["what_if"]))
@@ -116,6 +120,18 @@ def what_if(measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: 
         chain, chain_ns = changed.graph, after_ns
     after = tuple(replace(t, label="SIMULATED") for t in timelines(chain, play(chain))) if wanted else ()
     return WhatIf([it.row for it in found], _replay(graph, before_ns), after)
+
+
+def _refuse_unknown(measured: Sequence[Timeline], todo: Sequence[Asked]) -> None:
+    """Raise ScenarioError for a family or op type that no kernel of the step has."""
+    here = {classes.op_type_of(span) for t in measured for span in t.spans if classes.is_kernel(span)}
+    here |= {classes.operation_of(op_type) for op_type in here}
+    lower = {word.lower() for word in here}
+    for it in todo:
+        if MOVES[it.name].named and it.subject and it.subject not in _FAMILIES and it.subject.lower() not in lower:
+            hint = did_you_mean(it.subject, [*FAMILY, *sorted(here)])
+            what = "neither a family nor an op type of this step"
+            raise ScenarioError([f"--what-if {it.name}: {quoted(it.subject)} is {what}{hint}"])
 
 
 class _Alone(NamedTuple):

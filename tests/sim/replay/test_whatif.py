@@ -10,7 +10,7 @@ from scenarios.errors import ScenarioError
 from scenarios.timeline import Timeline
 from sim.compare.classes import MATMUL
 from sim.replay.whatif import asked, what_if
-from tests.sim.replay.steps import as_set, call, kernel, step
+from tests.sim.replay.steps import as_set, call, collective, kernel, step
 
 
 def measured() -> Timeline:
@@ -33,12 +33,11 @@ def test_a_what_if_has_a_name_a_subject_and_options() -> None:
     [
         ("fuze", "--what-if fuze: 'fuze' is not one of remove_host_gaps, fuse,"),
         ("fuse:add_rmsnorm", "Did you mean 'add_rms_norm'?"),
-        ("scale:atention", "Did you mean 'attention'?"),
         ("quantise:factor=x", "--what-if quantise:factor=x: factor is 'x', not a number of 0 or more"),
         ("quantise:factor=-1", "not a number of 0 or more"),
         ("quantise:factor=nan", "not a number of 0 or more"),
         ("quantise:fator=1", "Did you mean 'factor'?"),
-        ("no_waits:1", "no_waits takes no '1'"),
+        ("quantise:matmul", "quantise takes no 'matmul'"),
         ("", "'' is not one of"),
     ],
 )
@@ -47,6 +46,19 @@ def test_what_is_no_what_if_is_refused_in_a_line(text: str, line: str) -> None:
         asked(text)
     [message] = refused.value.messages
     assert line in message
+
+
+def test_a_family_or_op_type_that_no_kernel_has_is_refused_with_the_nearest() -> None:
+    for text, nearest in (("scale:MatMulV3", "MatMulV2"), ("scale:matrix_product", "matrix_products")):
+        with pytest.raises(ScenarioError, match=f"Did you mean '{nearest}'"):
+            what_if([measured()], [text])
+
+
+def test_a_collective_is_chosen_by_what_it_does() -> None:
+    reduced = collective(11, 61, "hcom_allReduce__1_0_1", by=0)
+    both = step(call(0, 1), kernel(1, 11, by=0), reduced, collective(61, 91, "hcom_allGather__1_1_1", by=0))
+    [row] = what_if([both], ["remove_collectives:allreduce"]).rows
+    assert (row["made"], row["predicted_us"]) == (1, 0.041)
 
 
 def test_without_a_wish_all_that_apply_are_listed_by_gain() -> None:
