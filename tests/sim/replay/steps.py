@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import strategies as st
@@ -82,6 +83,12 @@ def steps(draw: st.DrawFn) -> Timeline:
     if all(span.process in ("Python", "CANN") for span in spans):
         spans.append(kernel(python, python + 3))
     return step(*spans, end=max(s.end_ns for s in spans) + draw(size))
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[Timeline]:
+    """Two or three ranks that meet in some of their collectives, or would if they were not already through."""
+    return [replace(draw(steps()), rank=rank) for rank in range(draw(st.integers(2, 3)))]
 
 
 def violations(timeline: Timeline) -> list[str]:

@@ -14,7 +14,7 @@ from sim.imported.timelines import timelines_of
 from sim.replay.build import build
 from sim.replay.graph import Task
 from sim.replay.play import play, timelines
-from tests.sim.replay.steps import as_set, call, collective, kernel, step, steps, synchronize, violations, wait
+from tests.sim.replay.steps import as_set, call, collective, kernel, runs, step, steps, synchronize, violations, wait
 
 
 def same_as_measured(measured: list[Timeline]) -> None:
@@ -37,6 +37,11 @@ def same_as_measured(measured: list[Timeline]) -> None:
 def test_any_step_replays_to_its_own_times(measured: Timeline) -> None:
     assert violations(measured) == []
     same_as_measured([measured])
+
+
+@given(runs())
+def test_any_ranks_replay_to_their_own_times(measured: list[Timeline]) -> None:
+    same_as_measured(measured)
 
 
 @given(steps())
