@@ -136,7 +136,7 @@ def validate(
 @app.command("import")
 def import_(
     profile: Annotated[
-        Path,
+        str,
         typer.Argument(metavar="PROFILE", help="A profiler's folder (one rank, or several), or its trace or table."),
     ],
     json: JsonOut = None,
@@ -160,7 +160,7 @@ def import_(
     from sim.report import terminal
     from sim.report.imported import print_import
 
-    found = imported(read_profiles(profile), hardware, step, str(profile), json, trace, what_if or [])
+    found = imported(read_profiles(profile), hardware, step, profile, json, trace, what_if or [])
     terminal.show(lambda console: print_import(console, found))
 
 

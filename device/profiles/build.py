@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from device.profiles.files import LIMITS, fail
+from device.profiles.files import LIMITS, ProfileError, fail
 from scenarios.profile.table import COLUMN_TYPES, FACTS, NO_ROW, Events, Facts, Lane
+
+#: Threads and streams of a profile: their numbers are 16 bits wide.
+MAX_THREADS = 32_000
 
 
 class Texts(dict[str, int]):
@@ -48,34 +51,65 @@ class FactTable(dict[tuple[int, ...], int]):
         return Facts(*np.array(list(self), dtype=np.int32).T.copy())
 
 
+class Grown:
+    """A column that grows in place: no list of parts, so joining them takes no second copy."""
+
+    def __init__(self, kind: Any) -> None:
+        self._values = np.empty(0, dtype=kind)
+        self._used = 0
+
+    def extend(self, values: Any) -> None:
+        """Append values."""
+        end = self._used + len(values)
+        if end > len(self._values):
+            # The memory of a large array moves to where there is room; nothing else refers to it.
+            self._values.resize(max(4096, end, len(self._values) * 5 // 4), refcheck=False)
+        self._values[self._used : end] = values
+        self._used = end
+
+    def take(self) -> np.ndarray[Any, Any]:
+        """The values; the column is empty then."""
+        values, self._values = self._values, np.empty(0, dtype=self._values.dtype)
+        values.resize(self._used, refcheck=False)
+        self._used = 0
+        return values
+
+
 class Columns:
-    """Columns of `Events` that grow. Missing columns of a part are 0, `launched_by` is NO_ROW."""
+    """Columns of `Events` that grow. A column that no part has is 0, `launched_by` is NO_ROW."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._parts: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in COLUMN_TYPES}
+        self._columns: dict[str, Grown] = {}
         self.count = 0
 
     def add(self, **columns: Any) -> None:
         """Append rows; one of the columns must be `start_ns`."""
-        count = len(columns["start_ns"])
+        before, count = self.count, len(columns["start_ns"])
         self.count += count
         if self.count > LIMITS.events:
             fail(self._path, f"holds more than {LIMITS.events:,} events; profile fewer steps")
-        for name, kind in COLUMN_TYPES.items():
-            part = columns.get(name)
-            if part is None:
-                fill = NO_ROW if name == "launched_by" else 0
-                self._parts[name].append(np.broadcast_to(np.asarray(fill, dtype=kind), (count,)))
-            else:
-                self._parts[name].append(np.asarray(part, dtype=kind))
+        for name, values in columns.items():
+            if name not in self._columns:
+                self._columns[name] = Grown(COLUMN_TYPES[name])
+                self._columns[name].extend(_missing(name, before))
+            self._columns[name].extend(values)
+        for name in self._columns.keys() - columns.keys():
+            self._columns[name].extend(_missing(name, count))
 
     def take(self) -> dict[str, np.ndarray[Any, Any]]:
-        """The columns as they came, each part freed as it is joined."""
-        joined = {}
-        for name, kind in COLUMN_TYPES.items():
-            joined[name] = np.concatenate([np.empty(0, dtype=kind), *self._parts.pop(name)])
-        return joined
+        """The columns as they came, those that no part had among them as one value that stands for all."""
+        taken = {}
+        for name in COLUMN_TYPES:
+            column = self._columns.pop(name, None)
+            taken[name] = column.take() if column is not None else _missing(name, self.count)
+        return taken
+
+
+def _missing(name: str, count: int) -> np.ndarray[Any, Any]:
+    """`count` values of a column that a part does not have."""
+    fill = np.asarray(NO_ROW if name == "launched_by" else 0, dtype=COLUMN_TYPES[name])
+    return np.broadcast_to(fill, (count,))
 
 
 class Batch:
@@ -121,5 +155,7 @@ class Lanes(dict[Lane, int]):
     """Each lane once, by number."""
 
     def __missing__(self, lane: Lane) -> int:
+        if len(self) >= MAX_THREADS:
+            raise ProfileError([f"the profile has more than {MAX_THREADS:,} threads and streams"])
         number = self[lane] = len(self)
         return number

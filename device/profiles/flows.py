@@ -7,7 +7,6 @@ arrow's ends are places, (pid, tid, ts): the head begins exactly at its slice, t
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from device.profiles.build import Grown
 from device.profiles.json_events import Event
 from device.profiles.times import all_ns_of_us
 from scenarios.profile.table import NO_ROW, Int32, Int64, Kind
@@ -22,7 +22,14 @@ from scenarios.profile.table import NO_ROW, Int32, Int64, Kind
 #: Categories of arrows that say who launched what; of two that lead to one row the first here counts.
 ARROWS = ("HostToDevice", "ac2g", "async_task_queue", "async_npu")
 
+_CODES = {name: code for code, name in enumerate(ARROWS)}
 HOST = ("Python", "CANN")
+_END = {"code": np.int8, "key": np.int64, "thread": np.int16, "head": np.bool_, "ns": np.int64}
+_PAIR = {
+    "code": np.int8, "tail_thread": np.int16, "tail_ns": np.int64, "head_thread": np.int16, "head_ns": np.int64,
+}  # fmt: skip
+#: Threads up to which each one's rows are looked up by a pass over all rows, which needs no order of them.
+_FEW_THREADS = 64
 #: How deep calls nest at most between a call and the one that encloses it.
 _MAX_DEPTH = 512
 
@@ -36,75 +43,114 @@ class ThreadOf:
 
 
 class Flows:
-    """Tails and heads as they come, matched by category and id at the end."""
+    """Arrows as they come. Ends that meet in one slab are kept as pairs, the others until all are there."""
 
     def __init__(self) -> None:
-        self._category, self._key, self._thread = array("b"), array("q"), array("i")
-        self._head = array("b")
-        self._times: list[str] = []
-        self._ns: list[Int64] = []
+        self._pairs = _Table(_PAIR)
+        self._ends = _Table(_END)
 
-    def add(self, event: Event, thread: int) -> None:
-        """Take in an event of phase s or f; `thread` is the number of its (pid, tid)."""
-        if event.ph == "t" or not event.ts:
+    def add(self, events: Sequence[Event], threads: Sequence[int]) -> None:
+        """Take in events of phase s and f in categories of ARROWS; `threads` are the numbers of their (pid, tid).
+
+        Raises NotATime for a time that is none.
+        """
+        if not events:
             return
-        self._category.append(ARROWS.index(event.cat))
-        self._key.append(_number(event.id))
-        self._thread.append(thread)
-        self._head.append(event.ph == "f")
-        self._times.append(event.ts)
-        if len(self._times) >= 1 << 16:
-            self._flush()
+        ends: dict[str, Any] = {
+            "code": np.array([_CODES[event.cat] for event in events], dtype=np.int8),
+            "key": np.array([_number(event.id) for event in events], dtype=np.int64),
+            "thread": np.array(threads, dtype=np.int16),
+            "head": np.array([event.ph == "f" for event in events], dtype=np.bool_),
+            "ns": all_ns_of_us([event.ts for event in events]),
+        }
+        tails, heads = _met(ends["code"], ends["key"], ends["head"])
+        self._pairs.add(_pair(ends, tails, heads))
+        rest = np.ones(len(events), dtype=np.bool_)
+        rest[tails] = rest[heads] = False
+        self._ends.add({name: column[rest] for name, column in ends.items()})
 
-    def _flush(self) -> None:
-        self._ns.append(all_ns_of_us(self._times))
-        self._times = []
-
-    def resolve(self, columns: Mapping[str, Any], keys: Int32, threads: Sequence[ThreadOf]) -> tuple[Int32, Int32]:
+    def resolve(self, columns: Mapping[str, Any], keys: Any, threads: Sequence[ThreadOf]) -> tuple[Int32, Int32]:
         """`launched_by` and `issued_after_ns` for each row. keys: the number of each row's thread in `threads`."""
-        self._flush()
+        self._pair_the_rest()
+        pairs = self._pairs.take()
         rows = _Rows(columns, keys, threads)
         launched = np.full(len(keys), NO_ROW, dtype=np.int32)
         after = np.zeros(len(keys), dtype=np.int32)
         start = columns["start_ns"]
-        category, key, thread, head, ns = self._columns()
         for code in range(len(ARROWS)):
-            tails, heads = (np.flatnonzero((category == code) & (head == is_head)) for is_head in (0, 1))
-            if not len(tails) or not len(heads):
-                continue
-            order = tails[np.argsort(key[tails], kind="stable")]
-            at = np.searchsorted(key[order], key[heads])
-            at[at == len(order)] = 0
-            same = key[order[at]] == key[heads]
-            heads, tails = heads[same], order[at[same]]
-            targets = rows.beginning(thread[heads], ns[heads])
-            sources = rows.around(thread[tails], ns[tails])
+            here = pairs["code"] == code
+            issued = pairs["tail_ns"][here]
+            targets = rows.beginning(pairs["head_thread"][here], pairs["head_ns"][here])
+            sources = rows.around(pairs["tail_thread"][here], issued)
             ok = (targets != NO_ROW) & (sources != NO_ROW) & (targets != sources)
-            targets, sources, issued = targets[ok], sources[ok], ns[tails[ok]]
-            new = launched[targets] == NO_ROW
-            launched[targets[new]] = sources[new]
-            after[targets[new]] = np.clip(issued[new] - start[sources[new]], 0, 2**31 - 1)
+            ok[ok] = launched[targets[ok]] == NO_ROW
+            targets, sources, issued = targets[ok], sources[ok], issued[ok]
+            launched[targets] = sources
+            after[targets] = np.clip(issued - start[sources], 0, 2**31 - 1)
         rows.enclose(launched)
         return launched, after
 
-    def _columns(self) -> tuple[Any, ...]:
-        return (
-            np.frombuffer(self._category, dtype=np.int8) if self._category else np.empty(0, np.int8),
-            np.frombuffer(self._key, dtype=np.int64) if self._key else np.empty(0, np.int64),
-            np.frombuffer(self._thread, dtype=np.int32) if self._thread else np.empty(0, np.int32),
-            np.frombuffer(self._head, dtype=np.int8) if self._head else np.empty(0, np.int8),
-            np.concatenate([np.empty(0, np.int64), *self._ns]),
-        )
+    def _pair_the_rest(self) -> None:
+        """Each head that is left with its tail: of the same id; where an id comes back, the last that is not behind."""
+        ends = self._ends.take()
+        code, key, ns = ends["code"], ends["key"], ends["ns"]
+        for number in range(len(ARROWS)):
+            tails, heads = (np.flatnonzero((code == number) & (ends["head"] == is_head)) for is_head in (False, True))
+            tails = tails[np.lexsort((ns[tails], key[tails]))]
+            first, end = (np.searchsorted(key[tails], key[heads], side=side) for side in ("left", "right"))
+            there = end > first
+            heads, first, end = heads[there], first[there], end[there]
+            at = first.copy()
+            for i in np.flatnonzero(end - first > 1).tolist():
+                of_id = ns[tails[first[i] : end[i]]]
+                at[i] = first[i] + max(0, int(np.searchsorted(of_id, ns[heads[i]], side="right")) - 1)
+            self._pairs.add(_pair(ends, tails[at], heads))
+
+
+class _Table:
+    """Columns that grow together."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self._columns = {name: Grown(kind) for name, kind in columns.items()}
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        for name, values in columns.items():
+            self._columns[name].extend(values)
+
+    def take(self) -> dict[str, Any]:
+        """The columns as they came; the table is empty then."""
+        return {name: column.take() for name, column in self._columns.items()}
+
+
+def _pair(ends: Mapping[str, Any], tails: Any, heads: Any) -> dict[str, Any]:
+    return {
+        "code": ends["code"][heads],
+        "tail_thread": ends["thread"][tails],
+        "tail_ns": ends["ns"][tails],
+        "head_thread": ends["thread"][heads],
+        "head_ns": ends["ns"][heads],
+    }
+
+
+def _met(code: Any, key: Any, head: Any) -> tuple[Any, Any]:
+    """The places of tails and heads of ids that have one of each here, pair by pair."""
+    order = np.lexsort((head, key, code))
+    same = (key[order][1:] == key[order][:-1]) & (code[order][1:] == code[order][:-1])
+    alone = same.copy()  # neither the one before nor the one behind is of this id too
+    alone[1:] &= ~same[:-1]
+    alone[:-1] &= ~same[1:]
+    first = np.flatnonzero(alone)
+    tails, heads = order[first], order[first + 1]
+    both = ~head[tails] & head[heads]
+    return tails[both], heads[both]
 
 
 def _number(given: int | str | None) -> int:
     """An id as a number of 63 bits: itself where it fits, else a digest."""
-    try:
-        number = int(given) if given is not None else 0
-    except ValueError:
-        number = -1
-    if 0 <= number < 2**63:
-        return number
+    if type(given) is str:
+        given = int(given) if given.isdecimal() and len(given) < 20 else given
+    if type(given) is int and 0 <= given < 2**63:
+        return given
     return int.from_bytes(blake2b(str(given).encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
 
 
@@ -118,10 +164,14 @@ def enclosing(columns: Mapping[str, Any], keys: Int32, threads: Sequence[ThreadO
 class _Rows:
     """Finds rows by place: thread by thread, so that no second table of all rows is made."""
 
-    def __init__(self, columns: Mapping[str, Any], keys: Int32, threads: Sequence[ThreadOf]) -> None:
+    def __init__(self, columns: Mapping[str, Any], keys: Any, threads: Sequence[ThreadOf]) -> None:
         self.start, self.duration, self.kind = columns["start_ns"], columns["duration_ns"], columns["kind"]
-        self.order = np.argsort(keys, kind="stable").astype(np.int32)
-        self.bounds = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=len(threads)))))
+        self.keys = keys
+        self.order: Int32 | None = None
+        self.bounds: Any = None
+        if len(threads) > _FEW_THREADS:
+            self.order = np.argsort(keys, kind="stable").astype(np.int32)
+            self.bounds = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=len(threads)))))
         self.threads = threads
         # Threads of one tid are one thread to the system, though CANN's calls have a process of their own.
         self.python: dict[int | str, list[int]] = {}
@@ -129,7 +179,7 @@ class _Rows:
             if thread.process == "Python":
                 self.python.setdefault(thread.tid, []).append(number)
 
-    def beginning(self, thread: Int32, ns: Int64) -> Int32:
+    def beginning(self, thread: Any, ns: Int64) -> Int32:
         """The row of `thread` that begins at `ns` (the longest of several), NO_ROW where there is none."""
         found = np.full(len(ns), NO_ROW, dtype=np.int32)
         for number, here in _parts(thread):
@@ -141,7 +191,7 @@ class _Rows:
             found[here[ok][exact]] = row[exact]
         return found
 
-    def around(self, thread: Int32, ns: Int64) -> Int32:
+    def around(self, thread: Any, ns: Int64) -> Int32:
         """The innermost host row of `thread` that `ns` lies in; of its tid in Python where its own thread has none."""
         found = np.full(len(ns), NO_ROW, dtype=np.int32)
         for number, here in _parts(thread):
@@ -156,15 +206,25 @@ class _Rows:
         """Give CANN's calls that nobody launched the call of Python that encloses them on the same thread."""
         for number, thread in enumerate(self.threads):
             if thread.process == "CANN" and thread.tid in self.python:
-                rows = self.order[self.bounds[number] : self.bounds[number + 1]]
+                rows = self._of(number)
                 rows = rows[launched[rows] == NO_ROW]
                 launched[rows] = self._innermost(self.python[thread.tid], self.start[rows])
 
+    def _of(self, number: int) -> Int32:
+        """The rows of a thread, as they lie."""
+        if self.order is None or self.bounds is None:
+            found: Int32 = np.flatnonzero(self.keys == number).astype(np.int32)
+            return found
+        return self.order[self.bounds[number] : self.bounds[number + 1]]
+
     def _rows(self, numbers: Sequence[int]) -> Int32:
         """The rows of some threads in order of start, the longer first; marks of steps are left out."""
-        rows = np.concatenate([self.order[self.bounds[n] : self.bounds[n + 1]] for n in numbers])
+        rows = np.concatenate([self._of(number) for number in numbers])
         rows = rows[self.kind[rows] != Kind.STEP]
-        ordered: Int32 = rows[np.lexsort((-self.duration[rows], self.start[rows]))]
+        starts = self.start[rows]
+        if (starts[1:] > starts[:-1]).all():  # a thread's calls mostly stand in the file as they were made
+            return rows
+        ordered: Int32 = rows[np.lexsort((-self.duration[rows], starts))]
         return ordered
 
     def _innermost(self, numbers: Sequence[int], ns: Int64) -> Int32:
@@ -186,7 +246,7 @@ class _Rows:
         return found
 
 
-def _parts(thread: Int32) -> Iterator[tuple[int, Any]]:
+def _parts(thread: Any) -> Iterator[tuple[int, Any]]:
     """Each thread with the places where it stands."""
     order = np.argsort(thread, kind="stable")
     numbers, begins = np.unique(thread[order], return_index=True)

@@ -88,6 +88,11 @@ def slabs(path: Path) -> Iterator[list[Event]]:
             given += len(events)
     except OtherForm:
         yield from _slow_slabs(path, given)
+        return
+    except RecursionError:
+        fail(path, f"an event behind event {given} is nested too deeply")
+    if not given:
+        fail(path, "holds no events")
 
 
 def _cut_slabs(path: Path) -> Iterator[list[Event]]:

@@ -130,4 +130,8 @@ def op_type_of(name: str) -> str:
     while len(parts) > 1 and parts[-1].isdigit():
         parts.pop()
     last = parts[-1] if parts else name
-    return last.rstrip("0123456789") or last if name.startswith(last) else last
+    if last != name:
+        return last
+    # A graph numbers its nodes; V3 is a version of the operator.
+    plain = last.rstrip("0123456789")
+    return last if not plain or plain.endswith("V") else plain

@@ -31,12 +31,12 @@ _STREAM = re.compile(r"Stream ([0-9]{1,9})")
 
 
 def read_torch_npu(folder: Path) -> Profile:
-    """The profile of one rank. `folder`: `*_ascend_pt`, or its ASCEND_PROFILER_OUTPUT.
+    """The profile of one rank. `folder`: `*_ascend_pt`, or the folder of its files.
 
     Raises ProfileError, one line, for a file that is broken or a folder that has neither trace_view.json nor
     kernel_details.csv.
     """
-    output = folder if folder.name == OUTPUT else folder / OUTPUT
+    output = folder / OUTPUT if (folder / OUTPUT).is_dir() else folder
     above = output.parent
     texts = Texts(output)
     info = read_info(above)
@@ -178,7 +178,7 @@ def _of_details(output: Path, details: KernelDetails, texts: Texts) -> tuple[Eve
     lanes, columns, facts = Lanes(), Columns(output), FactTable(output)
     collective = details.column("collective") != 0
     streams = details.column("stream")
-    lane = np.empty(len(details), dtype=np.int32)
+    lane = np.empty(len(details), dtype=np.int16)
     for stream in np.unique(streams[~collective]).tolist():
         name = f"Stream {stream}" if stream >= 0 else "Stream unknown"
         lane[~collective & (streams == stream)] = lanes[Lane("Ascend Hardware", name, stream)]

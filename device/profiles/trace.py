@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from device.profiles.build import Columns, FactTable, Lanes, Texts
+from device.profiles.build import MAX_THREADS, Columns, FactTable, Grown, Lanes, Texts
 from device.profiles.files import fail
 from device.profiles.flows import ARROWS, Flows, ThreadOf
 from device.profiles.json_events import Args, Event, slabs, text_of
@@ -29,7 +29,7 @@ DROPPED_CATEGORIES = ("python_function", "gpu_user_annotation", "overhead", "Tra
 Key = tuple[int | str, int | str]
 
 #: Rows that are looked at one by one at a time.
-CHUNK = 1 << 17
+CHUNK = 1 << 14
 
 _NO_ARGS = Args()
 
@@ -59,7 +59,8 @@ class Trace:
     facts: FactTable
     columns: Columns
     keys: dict[Key, int] = field(default_factory=dict)
-    cats: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    cats: Grown = field(default_factory=lambda: Grown(np.int16))
+    categories: dict[str, int] = field(default_factory=dict)
     process_names: dict[int | str, str] = field(default_factory=dict)
     process_labels: dict[int | str, str] = field(default_factory=dict)
     thread_names: dict[Key, str] = field(default_factory=dict)
@@ -68,7 +69,12 @@ class Trace:
     number: int = 0
 
     def key(self, key: Key) -> int:
-        return self.keys.setdefault(key, len(self.keys))
+        number = self.keys.get(key)
+        if number is None:
+            if len(self.keys) >= MAX_THREADS:
+                fail(self.path, f"has more than {MAX_THREADS:,} threads and streams")
+            number = self.keys[key] = len(self.keys)
+        return number
 
     def threads(self) -> list[Thread]:
         """The threads in order of their numbers."""
@@ -96,24 +102,27 @@ def read_trace_events(path: Path, texts: Texts) -> Trace:
 
 
 def _take(trace: Trace, events: Sequence[Event]) -> None:
-    slices: list[Event] = []
-    for event in events:
-        phase = event.ph
-        if phase == "X":
-            slices.append(event)
-        elif phase in ("s", "f", "t"):
-            if event.cat in ARROWS:
-                trace.flows.add(event, trace.key((event.pid, event.tid)))
-            else:
-                trace.dropped[f"{event.cat or event.name} arrows"] += 1
-        elif phase == "M":
+    slices = [event for event in events if event.ph == "X"]
+    others = [event for event in events if event.ph != "X" and event.ph != "C"]
+    arrows = [event for event in others if event.ph in ("s", "f") and event.cat in ARROWS]
+    try:
+        trace.flows.add(arrows, [trace.key((event.pid, event.tid)) for event in arrows])
+    except NotATime as error:
+        fail(trace.path, f"{_where(trace, arrows[error.args[1]])}: ts {error.args[0]}")
+    if counters := len(events) - len(slices) - len(others):
+        trace.dropped["counters"] += counters
+    for event in others if len(arrows) < len(others) else ():
+        if event.ph == "M":
             _name(trace, event)
+        elif event.ph in ("s", "f", "t"):
+            if event.cat not in ARROWS:
+                trace.dropped[f"{event.cat or event.name} arrows"] += 1
         else:
-            trace.dropped["counters" if phase == "C" else f"phase {printable(phase, 8)}"] += 1
+            trace.dropped[f"phase {printable(event.ph, 8)}"] += 1
     kept = [event for event in slices if event.cat not in DROPPED_CATEGORIES]
-    # The mark of a step is a frame of Python in some versions.
     if len(slices) > len(kept):
         left = [event for event in slices if event.cat in DROPPED_CATEGORIES]
+        # The mark of a step is a frame of Python in some versions.
         marks = [e for e in left if e.cat == "python_function" and e.name.startswith("ProfilerStep")]
         trace.dropped.update(event.cat for event in left)
         trace.dropped["python_function"] -= len(marks)
@@ -143,7 +152,10 @@ def _add(trace: Trace, slices: list[Event]) -> None:
         name=[texts[event.name] for event in slices],
         fact=[0 if event.args is None else _fact(trace, event.args) for event in slices],
     )
-    trace.cats.append(np.asarray([texts[event.cat] for event in slices], dtype=np.int32))
+    categories = trace.categories
+    trace.cats.extend([categories.setdefault(event.cat, len(categories)) for event in slices])
+    if len(categories) > MAX_THREADS:
+        fail(trace.path, f"has more than {MAX_THREADS:,} categories of events")
 
 
 def _fact(trace: Trace, args: Args) -> int:
@@ -184,21 +196,21 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
     Rows of lanes that `place` leaves out are counted in `trace.dropped`.
     """
     lanes, threads = Lanes(), trace.threads()
-    lane_of = np.full(len(threads), -1, dtype=np.int32)
+    lane_of = np.full(len(threads), -1, dtype=np.int16)
     for number, thread in enumerate(threads):
         lane = place(thread)
         if lane is not None:
             lane_of[number] = lanes[lane]
     columns = trace.columns.take()
-    cats = np.concatenate(trace.cats)
-    trace.cats = []
+    cats = trace.cats.take()
     key = columns["lane"]
     keep = lane_of[key] >= 0
-    for number, count in zip(*np.unique(key[~keep], return_counts=True), strict=True):
-        trace.dropped[threads[number].process or "nameless process"] += int(count)
-    for name in columns:
-        columns[name] = columns[name][keep]
-    key, cats = key[keep], cats[keep]
+    if not keep.all():
+        for number, count in zip(*np.unique(key[~keep], return_counts=True), strict=True):
+            trace.dropped[threads[number].process or "nameless process"] += int(count)
+        for name in columns:
+            columns[name] = columns[name][keep]
+        key, cats = key[keep], cats[keep]
     columns["lane"] = lane_of[key]
     columns["kind"] = _kinds(trace, tuple(lanes), columns, cats, classify)
     del cats, keep
@@ -211,7 +223,7 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
 def _kinds(trace: Trace, lanes: tuple[Lane, ...], columns: Any, cats: Any, classify: Classifier) -> Any:
     """The kind of each row, worked out once for each combination of lane, name, task type and category."""
     texts = trace.texts.tuple()
-    tasks = trace.facts.facts().task_type
+    tasks, categories = trace.facts.facts().task_type, list(trace.categories)
     kinds = np.empty(len(cats), dtype=np.int8)
     known: dict[tuple[int, ...], Kind] = {}
     for begin in range(0, len(cats), CHUNK):
@@ -222,7 +234,7 @@ def _kinds(trace: Trace, lanes: tuple[Lane, ...], columns: Any, cats: Any, class
             kind = known.get(row)
             if kind is None:
                 lane, name, task, cat = row
-                kind = known[row] = classify(lanes[lane], texts[name], texts[task], texts[cat])
+                kind = known[row] = classify(lanes[lane], texts[name], texts[task], categories[cat])
             found.append(kind)
         kinds[part] = found
     return kinds

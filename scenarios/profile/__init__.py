@@ -1,7 +1,7 @@
 """Imported profiles: what other profilers measured, as columns, and as the timelines that predictions have."""
 
 from scenarios.profile.spans import timeline_of
-from scenarios.profile.steps import step_time_of
+from scenarios.profile.steps import step_time_of, step_times_of
 from scenarios.profile.table import (
     COLUMN_TYPES,
     NO_ROW,
@@ -27,5 +27,6 @@ __all__ = [
     "ReportedStep",
     "Step",
     "step_time_of",
+    "step_times_of",
     "timeline_of",
 ]

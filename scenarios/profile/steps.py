@@ -72,8 +72,13 @@ def _union(events: Events, kind: Kind) -> Intervals:
 
 
 def step_time_of(profile: Profile, step: Step) -> StepTime:
-    """The time of one step of `profile`. Waiting is as `waiting` has it."""
-    return step_times(profile.events, profile.steps, waiting_lanes(profile))[profile.steps.index(step)]
+    """The time of one step of `profile`; of many, `step_times_of` works them out together."""
+    return step_times_of(profile)[profile.steps.index(step)]
+
+
+def step_times_of(profile: Profile) -> list[StepTime]:
+    """The time of each step of `profile`. Waiting is as `waiting_lanes` has it."""
+    return step_times(profile.events, profile.steps, waiting_lanes(profile))
 
 
 def step_times(events: Events, steps: Sequence[Step], waiting: Intervals) -> list[StepTime]:
@@ -99,13 +104,21 @@ def step_times(events: Events, steps: Sequence[Step], waiting: Intervals) -> lis
 def _by_step(lane: Intervals, steps: Sequence[Step]) -> list[int]:
     """The length of the intervals that start in each step's window; the first window that holds a start has it."""
     starts, ends = lane
-    free = np.ones(len(starts), dtype=bool)
-    sums = []
-    for step in steps:
-        here = free & (starts >= step.start_ns) & (starts < step.end_ns)
-        sums.append(int((ends[here] - starts[here]).sum()))
+    begins = np.array([step.start_ns for step in steps], dtype=np.int64)
+    until = np.array([step.end_ns for step in steps], dtype=np.int64)
+    if (np.diff(begins) >= 0).all() and (np.diff(until) >= 0).all():
+        at = np.searchsorted(until, starts, side="right")
+        held = at < len(steps)
+        held[held] = begins[at[held]] <= starts[held]
+        sums = np.zeros(len(steps), dtype=np.int64)
+        np.add.at(sums, at[held], (ends - starts)[held])
+        return [int(total) for total in sums]
+    free, found = np.ones(len(starts), dtype=bool), []
+    for begin, end in zip(begins, until, strict=True):
+        here = free & (starts >= begin) & (starts < end)
+        found.append(int((ends[here] - starts[here]).sum()))
         free &= ~here
-    return sums
+    return found
 
 
 def waiting_lanes(profile: Profile) -> Intervals:

@@ -85,7 +85,7 @@ class Facts:
 #: The columns of `Events` and their types.
 COLUMN_TYPES: dict[str, type[np.signedinteger[Any]]] = {
     "kind": np.int8,
-    "lane": np.int32,
+    "lane": np.int16,
     "start_ns": np.int64,
     "duration_ns": np.int64,
     "launched_by": np.int32,
@@ -106,7 +106,7 @@ class Events:
     """
 
     kind: NDArray[np.int8]
-    lane: Int32
+    lane: NDArray[np.int16]
     start_ns: Int64
     duration_ns: Int64
     launched_by: Int32

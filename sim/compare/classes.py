@@ -7,9 +7,9 @@ import re
 from scenarios.timeline import QUEUED, Span
 from scenarios.timeline import is_kernel as on_stream
 
-MATMUL, ATTENTION, NORM, CACHE, ELEMENTWISE, COPY, AI_CPU, TRANSFER, WAIT, COLLECTIVE, HOST = (
+MATMUL, ATTENTION, NORM, CACHE, ELEMENTWISE, COPY, AI_CPU, TRANSFER, WAIT, COLLECTIVE, HOST, QUEUE = (
     "matrix products", "attention", "norms", "KV cache", "other vector", "copies", "AI CPU", "transfer",
-    "waiting for other ranks", "collectives", "host",
+    "waiting for other ranks", "collectives", "host", "waits of a stream",
 )  # fmt: skip
 
 #: Families of kernels by parts of their op type, in order; what matches none is `ELEMENTWISE`.
@@ -22,6 +22,10 @@ _FAMILIES = (
     (re.compile(r"memcpy|memset|tensormove|viewcopy|transdata|transpose|^copy", re.I), COPY),
 )
 
+#: The operation in the names that libraries give a collective.
+_OPERATION = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|send_?recv|send|recv|reduce", re.I
+)
 _NUMBERED = re.compile(r"(_\d+)+$")
 
 
@@ -49,12 +53,20 @@ def family_of(span: Span) -> str:
     if span.process in ("Python", "CANN"):
         return HOST
     if span.process == "Communication":
-        return WAIT if span.kind == "wait" else TRANSFER if span.thread.startswith("Plane") else COLLECTIVE
+        if span.kind in ("wait", "notify_wait"):
+            return WAIT
+        return TRANSFER if span.thread.startswith("Plane") else COLLECTIVE
     if span.process == "AI CPU":
         return AI_CPU
-    if span.kind == "copy":
-        return COPY
+    if span.kind in QUEUED:
+        return COPY if span.kind == "copy" else QUEUE
     return family_of_type(op_type_of(span))
+
+
+def operation_of(op_type: str) -> str:
+    """What a collective does, whatever library names it: hcom_allReduce_ and all_reduce are `allreduce`."""
+    found = _OPERATION.search(op_type)
+    return found[0].replace("_", "").lower() if found else op_type
 
 
 def family_of_type(op_type: str) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from scenarios.timeline import Span, Timeline
 from sim.compare.align import Pairs, align
-from sim.compare.classes import ATTENTION, COLLECTIVE, MATMUL, NORM, family_of, is_kernel, op_type_of
+from sim.compare.classes import ATTENTION, COLLECTIVE, MATMUL, NORM, family_of, is_kernel, op_type_of, operation_of
 
 #: Kernels of these families are the same work under another name: MatMulV2 and MatMulV3.
-_RENAMED = (MATMUL, ATTENTION, NORM, COLLECTIVE)
+_RENAMED = (MATMUL, ATTENTION, NORM)
 #: So many unpaired kernels in a row are still one replacement; more are just missing.
 LONGEST_REPLACED = 64
 
@@ -31,6 +31,10 @@ class Kernel:
     def what(self) -> tuple[str, str]:
         return self.op_type, self.shapes
 
+    def is_like(self, other: Kernel) -> bool:
+        """Whether op types are alike, and shapes where both have them."""
+        return self.op_type == other.op_type and (self.shapes == other.shapes or not self.shapes or not other.shapes)
+
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
@@ -44,7 +48,8 @@ class Replaced:
 class Paired:
     """All kernels of both: each is in one pair, or in one replacement.
 
-    lanes: which lane of A is which of B. moved: how many pairs lie on lanes that are not each other's.
+    lanes: which lane of A is which of B. moved: how many pairs lie on lanes that are not each other's, or at places
+    that are not.
     """
 
     pairs: tuple[tuple[Kernel, Kernel], ...]
@@ -76,12 +81,14 @@ def pair(a: Timeline, b: Timeline) -> Paired:
     lanes = _lanes(of_a, of_b)
     pairs: list[tuple[Kernel, Kernel]] = []
     gaps: list[Replaced] = []
-    for lane_a, lane_b in lanes:
+    lane_of_gap: list[int] = []
+    for number, (lane_a, lane_b) in enumerate(lanes):
         here_a, here_b = of_a.get(lane_a, []), of_b.get(lane_b, [])
         found = _aligned(here_a, here_b)
         pairs += [(here_a[i], here_b[j]) for i, j in found]
         gaps += _gaps(here_a, here_b, found)
-    moved, replaced = _across(gaps)
+        lane_of_gap += [number] * (len(gaps) - len(lane_of_gap))
+    moved, replaced = _across(gaps, lane_of_gap)
     return Paired((*pairs, *moved), tuple(replaced), tuple(lanes), len(moved))
 
 
@@ -121,6 +128,8 @@ def _aligned(a: Sequence[Kernel], b: Sequence[Kernel]) -> Pairs:
 
 
 def _work(kernel: Kernel) -> str:
+    if kernel.family == COLLECTIVE:
+        return operation_of(kernel.op_type)
     return kernel.family if kernel.family in _RENAMED else kernel.op_type
 
 
@@ -158,29 +167,30 @@ def _gaps(a: Sequence[Kernel], b: Sequence[Kernel], pairs: Pairs) -> list[Replac
     return gaps
 
 
-def _across(gaps: Sequence[Replaced]) -> tuple[list[tuple[Kernel, Kernel]], list[Replaced]]:
-    """Pairs of kernels that went to another lane, and what is left of the gaps, long ones split into kernels."""
+def _across(gaps: Sequence[Replaced], lanes: Sequence[int]) -> tuple[list[tuple[Kernel, Kernel]], list[Replaced]]:
+    """Pairs of kernels that went to another lane or place, and what is left of the gaps, long ones split into kernels.
+
+    lanes: the pair of lanes of each gap. Within one, only what stands alone goes with what stands alone: in the place
+    of others a kernel is part of a replacement.
+    """
     waiting: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for number, gap in enumerate(gaps):
-        for place, kernel in enumerate(gap.b):
-            waiting.setdefault(kernel.what, []).append((number, place))
-    for places in waiting.values():
-        places.reverse()
-    lanes_of_gap = [({k.lane for k in gap.a}, {k.lane for k in gap.b}) for gap in gaps]
+    for number in reversed(range(len(gaps))):
+        for place in reversed(range(len(gaps[number].b))):
+            waiting.setdefault(gaps[number].b[place].what, []).append((number, place))
     moved: list[tuple[Kernel, Kernel]] = []
     gone_a: set[tuple[int, int]] = set()
     gone_b: set[tuple[int, int]] = set()
     for number, gap in enumerate(gaps):
         for place, kernel in enumerate(gap.a):
-            places = waiting.get(kernel.what, [])
+            places = waiting.get(kernel.what)
             if not places:
                 continue
             other, at = places[-1]
-            partner = gaps[other].b[at]
-            if other == number or (lanes_of_gap[other][0] and kernel.lane in lanes_of_gap[other][0]):
-                continue  # of the same pair of lanes: there the order says that they are not each other's
+            alone = not gap.b and not gaps[other].a
+            if lanes[other] == lanes[number] and not alone:
+                continue
             places.pop()
-            moved.append((kernel, partner))
+            moved.append((kernel, gaps[other].b[at]))
             gone_a.add((number, place))
             gone_b.add((other, at))
     left = []

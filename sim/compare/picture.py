@@ -34,6 +34,7 @@ COLOURS = {
     classes.WAIT: "#f3d3e3",
     classes.HOST: svg.GREY,
     "host waits": svg.LIGHT,
+    classes.QUEUE: "#dedede",
 }
 
 
@@ -100,7 +101,7 @@ def _timeline(title: str, timeline: Timeline, axis: _Axis, y: float) -> tuple[li
     for name, spans in lanes:
         parts.append(svg.box(LEFT, y, length * axis.scale, LANE, "#f6f6f6"))
         parts.append(svg.text(LEFT - 8, y + LANE / 2 + 4, _short(name, 28), "end"))
-        parts += _spans(spans, timeline.start_ns, axis, y)
+        parts += _spans(spans, timeline.start_ns, timeline.end_ns, axis, y)
         y += LANE + GAP
     end = axis.x(length)
     parts.append(svg.path(f"M{end:.1f} {top - 4:.1f}V{y:.1f}", svg.DARK))
@@ -119,7 +120,8 @@ def _lanes(timeline: Timeline) -> tuple[list[tuple[str, list[Span]]], int]:
     drawn = 0
     for process, most in sorted(MOST_LANES.items(), key=lambda item: _ORDER.index(item[0])):
         own = [(thread, spans) for (p, thread), spans in lanes.items() if p == process]
-        busiest = sorted(own, key=lambda it: -sum(s.duration_ns for s in it[1]))[:most]
+        # Whole collectives before their planes, then the busiest.
+        busiest = sorted(own, key=lambda it: (it[0].startswith("Plane"), -sum(s.duration_ns for s in it[1])))[:most]
         for thread, spans in own:
             if any(thread == kept for kept, _ in busiest):
                 name = process if process == thread else f"{process} {thread}"
@@ -131,12 +133,13 @@ def _lanes(timeline: Timeline) -> tuple[list[tuple[str, list[Span]]], int]:
 _ORDER = ("Python", "CANN", "Ascend Hardware", "Device", "AI CPU", "Communication")
 
 
-def _spans(spans: Sequence[Span], start_ns: int, axis: _Axis, y: float) -> Iterator[str]:
+def _spans(spans: Sequence[Span], start_ns: int, end_ns: int, axis: _Axis, y: float) -> Iterator[str]:
     """Wide spans one by one, outer ones first; narrow ones together, by what most of their pixel is."""
     narrow: dict[int, dict[str, float]] = {}
     for span in sorted(spans, key=lambda s: (s.start_ns, -s.end_ns)):
-        begin, width = axis.x(span.start_ns - start_ns), span.duration_ns * axis.scale
-        if begin > WIDTH or width <= 0:
+        first, last = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
+        begin, width = axis.x(first - start_ns), (last - first) * axis.scale
+        if width <= 0:  # of no length, or outside the step
             continue
         family = _family(span)
         if width >= NARROW:

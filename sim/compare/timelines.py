@@ -22,8 +22,8 @@ def compare_timelines(a: Timeline, b: Timeline) -> dict[str, Any]:
         "lanes": _lanes(a, b, paired),
         "kernels": {
             "paired": len(paired.pairs),
-            "same_shapes": sum(x.what == y.what for x, y in paired.pairs),
-            "other_lane": paired.moved,
+            "same_shapes": sum(x.is_like(y) for x, y in paired.pairs),
+            "elsewhere": paired.moved,
             "changed": _changed(paired.pairs),
             "replaced": _replaced(paired.replaced),
             "only_in_a": _only(kernel for it in paired.replaced if not it.b for kernel in it.a),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from scenarios.profile import Kind, Profile, Step, step_time_of
+from scenarios.profile import Kind, Profile, Step
 from scenarios.timeline import StepTime
 from sim.explain import Bottleneck
 from sim.hardware.profile import Hardware
@@ -33,9 +33,8 @@ class Found:
     collective_count: int
 
 
-def diagnose_step(profile: Profile, step: Step, waits: Waits, hardware: Hardware | None) -> Found:
-    """Name the bottleneck of one rank's step."""
-    time = step_time_of(profile, step)
+def diagnose_step(profile: Profile, step: Step, time: StepTime, waits: Waits, hardware: Hardware | None) -> Found:
+    """Name the bottleneck of one rank's step, whose time is `time`."""
     kernels = kernels_of(profile, step, time.total_ns, hardware)
     gaps = gaps_of(profile, step)
     limits = _limits_us(time, kernels, gaps)

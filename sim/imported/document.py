@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.profile import Profile, ProfileSet, ReportedStep, Step, step_time_of
+from scenarios.profile import Profile, ProfileSet, ReportedStep, Step, step_times_of
 from scenarios.timeline import StepTime
 from sim import __version__
 from sim.hardware.profile import Hardware
@@ -18,7 +19,7 @@ from sim.result import SCHEMA_VERSION
 #: Differences beyond this share of the reported step are told as such.
 RECONCILED = 0.001
 #: Longest lists of the document.
-MOST_CALLS, MOST_COLLECTIVES, MOST_KERNELS = 50, 100, 1000
+MOST_CALLS, MOST_COLLECTIVES, MOST_KERNELS, MOST_STEPS = 50, 100, 1000, 1000
 
 
 def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str = "", name: str = "") -> dict[str, Any]:
@@ -28,10 +29,16 @@ def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str 
     profiles hold no such step.
     """
     first = profiles.profiles[0]
-    step = chosen_step(first, step_id)
-    steps = [same_step(profile, step) for profile in profiles.profiles]
+    times = [step_times_of(profile) for profile in profiles.profiles]
+    at = [chosen_step(first, times[0], step_id)]
+    step = first.steps[at[0]]
+    at += [_same_step(p, t, step.id) for p, t in zip(profiles.profiles[1:], times[1:], strict=True)]
+    steps = [profile.steps[i] for profile, i in zip(profiles.profiles, at, strict=True)]
     waits = waits_of(profiles.profiles, steps)
-    found = [diagnose_step(p, s, waits, hardware) for p, s in zip(profiles.profiles, steps, strict=True)]
+    found = [
+        diagnose_step(profile, one, all_times[i], waits, hardware)
+        for profile, one, all_times, i in zip(profiles.profiles, steps, times, at, strict=True)
+    ]
     main = found[0]
     reported = reported_of(first, step)
     return {
@@ -41,7 +48,8 @@ def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str 
         "provenance": _provenance(hardware, main),
         "rank": first.rank,
         "step_id": step.id,
-        "steps": [{"id": s.id, **step_us(step_time_of(first, s))} for s in first.steps],
+        "steps": [{"id": s.id, **step_us(time)} for s, time in zip(first.steps, times[0], strict=True)][:MOST_STEPS],
+        "step_count": len(first.steps),
         "step": step_us(main.time),
         "reported_step": _reported_us(reported),
         "reconciliation": reconciliation(main.time, reported),
@@ -61,23 +69,33 @@ def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str 
     }
 
 
-def chosen_step(profile: Profile, step_id: str) -> Step:
-    """The step called `step_id`, or the one of median length. Raises ScenarioError where there is none."""
+def chosen_step(profile: Profile, times: Sequence[StepTime], step_id: str) -> int:
+    """The place of the step called `step_id`, or of the one of median length. times: of the profile's steps.
+
+    Raises ScenarioError where there is none.
+    """
     if not profile.steps:
         raise ScenarioError([f"{printable(profile.source, 200)}: holds no kernels, so no step"])
-    if step_id:
-        for step in profile.steps:
-            if step.id == step_id:
-                return step
-        known = ", ".join(printable(step.id, 20) or "(no name)" for step in profile.steps[:20])
+    ids = [step.id for step in profile.steps]
+    if step_id and step_id not in ids:
+        known = ", ".join(printable(name, 20) or "(no name)" for name in ids[:20])
         raise ScenarioError([f"--step: '{printable(step_id, 40)}' is not a step of this profile; it has {known}"])
-    ordered = sorted(profile.steps, key=lambda step: step_time_of(profile, step).total_ns)
-    return ordered[(len(ordered) - 1) // 2]
+    if step_id:
+        return ids.index(step_id)
+    return sorted(range(len(times)), key=lambda i: times[i].total_ns)[(len(times) - 1) // 2]
 
 
-def same_step(profile: Profile, step: Step) -> Step:
-    """The step of another rank with the same id, else its own chosen one."""
-    return next((s for s in profile.steps if s.id == step.id), None) or chosen_step(profile, "")
+def steps_of_ranks(profiles: ProfileSet, step_id: str) -> list[Step]:
+    """The step of each rank that `import_result` tells about: of the first as `chosen_step`, of the others the same."""
+    first, *others = profiles.profiles
+    step = first.steps[chosen_step(first, step_times_of(first), step_id)]
+    return [step, *(p.steps[_same_step(p, step_times_of(p), step.id)] for p in others)]
+
+
+def _same_step(profile: Profile, times: Sequence[StepTime], step_id: str) -> int:
+    """The place of another rank's step with this id, else of its own median one."""
+    ids = [step.id for step in profile.steps]
+    return ids.index(step_id) if step_id in ids else chosen_step(profile, times, "")
 
 
 def reported_of(profile: Profile, step: Step) -> ReportedStep | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,14 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.files.atomic import write_text
 from scenarios.profile import ProfileSet, timeline_of
 from sim.hardware.profile import load_hardware
-from sim.imported.document import chosen_step, import_result, same_step
+from sim.imported.document import import_result, steps_of_ranks
 from sim.imported.replayed import replayed
 from sim.outputs import refuse_overwriting, to_json
+
+
+def _files(source: str) -> list[str]:
+    """The files that a profile was read from."""
+    return [os.path.join(source, name) for name in os.listdir(source)] if os.path.isdir(source) else [source]
 
 
 def imported(
@@ -30,16 +36,17 @@ def imported(
     then holds the measured steps and behind them the changed ones. Raises ScenarioError, one line.
     """
     chip = load_hardware(hardware) if hardware else None
-    refuse_overwriting([name, *(p.source for p in profiles.profiles)], {"--json": json_file, "--trace": trace_file})
+    inputs = [name, *(file for profile in profiles.profiles for file in _files(profile.source))]
+    refuse_overwriting(inputs, {"--json": json_file, "--trace": trace_file})
     result = import_result(profiles, chip, step_id, name)
     result["what_if"], both = replayed(profiles, step_id, what_ifs, chip)
     if trace_file is not None:
         from scenarios.trace import write_trace
 
-        step = chosen_step(profiles.profiles[0], step_id)
+        steps = steps_of_ranks(profiles, step_id)
         try:
-            timelines = both or [timeline_of(p, same_step(p, step), tasks=True) for p in profiles.profiles]
-            write_trace(trace_file, timelines)
+            pairs = zip(profiles.profiles, steps, strict=True)
+            write_trace(trace_file, both or [timeline_of(p, s, tasks=True) for p, s in pairs])
         except ValueError as error:
             raise ScenarioError([f"--trace {printable(str(trace_file), 200)}: {error}"]) from None
     if json_file is not None:

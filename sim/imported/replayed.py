@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from scenarios.profile import ProfileSet
+from scenarios.profile.spans import rows_of
 from scenarios.timeline import Timeline
 from sim.hardware.profile import Hardware
+from sim.imported.document import steps_of_ranks
 from sim.imported.timelines import CLOCKS, timelines_of
 from sim.replay.whatif import asked, what_if
 
-#: A step with more spans is replayed only where a what-if is asked for: a list of all of them takes a minute.
-LISTED_SPANS = 100_000
+#: A step with more spans is replayed only where a what-if is asked for: a list of all takes long.
+LISTED_SPANS = 50_000
 
 
 def replayed(
@@ -24,12 +26,13 @@ def replayed(
     """
     for text in wanted:
         asked(text)  # what is wrong with the words is said before the work
+    steps = steps_of_ranks(profiles, step_id)
+    spans = sum(len(rows_of(p, s, True)) for p, s in zip(profiles.profiles, steps, strict=True))
+    if spans > LISTED_SPANS and not wanted:
+        return _nothing([f"{spans:,} spans in the step: ask for a what-if by name, --what-if NAME"]), []
     timelines, notes = timelines_of(profiles, step_id, tasks=True)
     if any(note.startswith(CLOCKS[:20]) for note in notes):
         timelines = timelines[:1]
-    spans = sum(len(timeline.spans) for timeline in timelines)
-    if spans > LISTED_SPANS and not wanted:
-        return _nothing([*notes, f"{spans:,} spans: ask for a what-if by name, --what-if NAME"]), []
     try:
         found = what_if(timelines, wanted, hardware)
     except ValueError as error:
@@ -37,6 +40,7 @@ def replayed(
     document = {
         "asked": list(wanted),
         "replay": found.replay,
+        "kind": "measured" if timelines[0].label == "MEASURED" else "predicted",
         "ranks": [timeline.rank for timeline in timelines],
         "rows": found.rows,
         "notes": [*notes, *found.replay["notes"]],
@@ -45,4 +49,4 @@ def replayed(
 
 
 def _nothing(notes: list[str]) -> dict[str, Any]:
-    return {"asked": [], "replay": None, "ranks": [], "rows": [], "notes": notes}
+    return {"asked": [], "replay": None, "kind": "measured", "ranks": [], "rows": [], "notes": notes}

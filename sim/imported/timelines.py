@@ -7,7 +7,7 @@ from dataclasses import replace
 from scenarios.errors import ScenarioError, printable
 from scenarios.profile import Profile, ProfileSet, Step, timeline_of
 from scenarios.timeline import Timeline
-from sim.imported.document import chosen_step, same_step
+from sim.imported.document import steps_of_ranks
 from sim.imported.ranks import waits_of
 
 #: What is said where ranks cannot be laid on one clock.
@@ -21,13 +21,12 @@ def timelines_of(profiles: ProfileSet, step_id: str = "", tasks: bool = False) -
     such step or it has too many spans.
     """
     first = profiles.profiles[0]
-    step = chosen_step(first, step_id)
-    steps = [same_step(profile, step) for profile in profiles.profiles]
+    steps = steps_of_ranks(profiles, step_id)
     try:
         made = [timeline_of(p, s, tasks) for p, s in zip(profiles.profiles, steps, strict=True)]
     except ValueError as error:
         raise ScenarioError([f"{printable(first.source, 200)}: {error}"]) from None
-    notes = [f"step {step.id} of {len(first.steps)}"] if len(first.steps) > 1 else []
+    notes = [f"step {steps[0].id} of {len(first.steps)}"] if len(first.steps) > 1 else []
     waits = waits_of(profiles.profiles, steps)
     if not waits.same_clock:
         return made, [*notes, CLOCKS.format(waits.clocks_differ_us / 1000)]

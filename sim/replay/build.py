@@ -5,6 +5,7 @@ say is read off the times, and the graph's notes say how often:
 
 - A task that begins later than its stream and its launch explain waits for the task of another stream that ended last
   before it (`inferred`).
+- A thread of the host that idles for long while another one works waits for that one (`inferred`).
 - A collective waits for the kernel that ended last before it, and the first kernel of a stream after it waits for it;
   so does a stream's wait for the last task that ended elsewhere.
 - A call named synchronise waits for what the device had finished before it returned.
@@ -15,6 +16,7 @@ usually takes, never more than would move it; so the unchanged graph replays to 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median_low
@@ -24,6 +26,8 @@ from sim.replay.draft import Draft, Ends
 from sim.replay.graph import Edge, Graph, Task, callers, edges, ordered, renumbered
 from sim.replay.tasks import RankTasks
 
+#: A thread that idles longer than this, ns, while another one works, waits for it.
+HANDED_OVER_NS = 200_000
 #: A delay on a stream that is longer than this, ns, and than three usual gaps, has a cause on another stream.
 UNEXPLAINED_NS = 10_000
 
@@ -40,15 +44,22 @@ def build(timelines: Sequence[Timeline]) -> Graph:
     place = {old: new for new, old in enumerate(order)}
     tasks = renumbered(draft.tasks, order)
     if inferred := edges(tasks, "inferred"):
-        notes.append(f"{inferred:,} waits between streams are not in the profile and were read off the times")
+        notes.append(
+            f"{inferred:,} waits between streams or threads are not in the profile and were read off the times"
+        )
     if not any(rank.task_of for rank in ranks):
         notes.append("no launches in the profile: what streams idle between kernels is taken for the host's")
+    called_by = callers(tasks)
+    launched: dict[int, list[int]] = {}
+    for number, caller in enumerate(called_by):
+        launched.setdefault(caller, []).append(number)
     return Graph(
         tasks,
         tuple(draft.starts_ns[n] for n in order),
         {place[n]: parts for n, parts in draft.attached.items()},
         tuple(timelines),
-        callers(tasks),
+        called_by,
+        launched,
         tuple(dict.fromkeys(notes)),
         launch_ns,
         gap_ns,
@@ -62,6 +73,7 @@ class _Connect:
         self.rank, self.draft, self.launch_ns, self.gap_ns = rank, draft, launch_ns, gap_ns
         self.late_ns = max(UNEXPLAINED_NS, 3 * gap_ns)
         self.ends = Ends(draft, rank.lanes)
+        self.calls = Ends(draft, {name: own for name, own in rank.threads.items() if not self._dequeues(own)})
         self.notes: list[str] = []
         for thread in rank.threads.values():
             self._thread(thread)
@@ -69,6 +81,14 @@ class _Connect:
         if overlapping:
             self.notes.append(f"{overlapping:,} tasks begin before the one ahead of them on their stream has ended")
         self._marks()
+
+    def _dequeues(self, thread: Sequence[int]) -> bool:
+        """Whether a thread only works off what another one hands it."""
+        tasks = self.draft.tasks
+        handed = [
+            n for n in thread if (launcher := self.rank.launcher(tasks[n])) and tasks[launcher].lane != tasks[n].lane
+        ]
+        return 2 * len(handed) > len(thread)
 
     def _thread(self, thread: Sequence[int]) -> None:
         draft, before = self.draft, self.rank.begin
@@ -78,7 +98,7 @@ class _Connect:
             if task.what == "synchronise":
                 self._drain(number, before)
             elif launcher is None or draft.tasks[launcher].lane == task.lane or draft.slack_ns(launcher, number) < 0:
-                draft.connect(number, [draft.edge(before, number, "thread", None)])
+                draft.connect(number, self._own_work(before, number))
             else:
                 # A thread that dequeues is idle until there is something; of its own it needs no time between.
                 queued = draft.edge(before, number, "thread", 0)
@@ -87,6 +107,19 @@ class _Connect:
                     handed = handed._replace(lag_ns=0)
                 draft.connect(number, [queued, handed])
             before = number
+
+    def _own_work(self, before: int, number: int) -> list[Edge]:
+        """A call after the one before it on its thread: the time between is the thread's work, unless it is long and
+        another thread had calls in it. Then the thread waited for that one: autograd's for Python's, and back."""
+        draft = self.draft
+        since, at = draft.end_ns(before), draft.starts_ns[number]
+        other = self.calls.before(at, draft.tasks[number].lane) if at - since > HANDED_OVER_NS else None
+        if other is None or draft.starts_ns[other] <= since:
+            return [draft.edge(before, number, "thread", None)]
+        lane = self.rank.threads[draft.tasks[other].lane]
+        first = lane[bisect_right(lane, since, key=lambda n: draft.starts_ns[n])]
+        until = draft.starts_ns[first] - since
+        return [draft.edge(before, number, "thread", until), draft.edge(other, number, "inferred", None)]
 
     def _drain(self, number: int, entry: int) -> None:
         """The end of a synchronise: after the last tasks of the device that had ended by then, if it waited at all."""
@@ -153,11 +186,13 @@ class _Connect:
 
 def _usual(ranks: Sequence[RankTasks], draft: Draft) -> tuple[int, int]:
     """The median time from a call to its kernel where the stream was free, and between two kernels of a stream where
-    the call had returned before: what an edge takes when nothing else is waited for, ns."""
+    the call had returned before and nothing ended elsewhere in between: what an edge takes when nothing else is waited
+    for, ns."""
     launches: list[int] = []
     gaps: list[int] = []
     for rank in ranks:
-        for lane in rank.lanes.values():
+        ends = Ends(draft, rank.lanes)
+        for name, lane in rank.lanes.items():
             for before, number in pairwise(lane):
                 launcher = rank.launcher(draft.tasks[number]) if draft.tasks[number].what == "kernel" else None
                 gap = draft.slack_ns(before, number)
@@ -167,7 +202,9 @@ def _usual(ranks: Sequence[RankTasks], draft: Draft) -> tuple[int, int]:
                 if 0 <= launch < gap:
                     launches.append(launch)
                 elif launch >= gap:
-                    gaps.append(gap)
+                    other = ends.before(draft.starts_ns[number], name)
+                    if other is None or draft.end_ns(other) <= draft.end_ns(before):
+                        gaps.append(gap)
     return (median_low(launches) if launches else 0, median_low(gaps) if gaps else 0)
 
 

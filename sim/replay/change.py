@@ -22,7 +22,6 @@ class Change:
         self.graph = graph
         self.tasks = list(graph.tasks)
         self.made = self.saved_calls = 0
-        self._launched: dict[int, list[int]] | None = None
 
     def finished(self) -> Graph:
         """The changed graph."""
@@ -35,11 +34,7 @@ class Change:
 
     def launched(self, call: int) -> list[int]:
         """The tasks that a call launched or handed over."""
-        if self._launched is None:
-            self._launched = {}
-            for number, caller in enumerate(self.graph.callers):
-                self._launched.setdefault(caller, []).append(number)
-        return self._launched.get(call, [])
+        return self.graph.launched.get(call, [])
 
     def arrival(self, number: int) -> int:
         """The task at which a collective arrives; of any other task itself."""

@@ -11,11 +11,12 @@ from sim.replay.graph import Edge, Task, Why
 
 @dataclass(slots=True)
 class Draft:
-    """tasks and starts_ns: by number. attached: spans that move with a task."""
+    """tasks and starts_ns: by number. attached: spans that move with a task. begins: the begin of each rank."""
 
     tasks: list[Task] = field(default_factory=list)
     starts_ns: list[int] = field(default_factory=list)
     attached: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    begins: list[int] = field(default_factory=list)
 
     def add(self, task: Task, start_ns: int) -> int:
         """Append a task and return its number."""
@@ -51,7 +52,8 @@ class Draft:
     def connect(self, target: int, wanted: Sequence[Edge]) -> None:
         """Give a task its edges, and the one that is free last the lag that makes the task begin as measured.
 
-        A lag that would make it later is cut down; an edge whose cause came later than the task is left out.
+        A lag that would make it later is cut down; an edge whose cause came later than the task is left out. One that
+        has none left waits for the begin of its rank.
         """
         at = self.starts_ns[target]
         kept: list[Edge] = []
@@ -66,7 +68,10 @@ class Draft:
             if latest < 0 or free >= latest_ns:
                 latest, latest_ns = len(kept), free
             kept.append(edge if lag == edge.lag_ns else Edge(edge.source, edge.at_end, lag, edge.why))
-        if kept and not exact:
+        if not kept:
+            begin = self.begins[self.tasks[target].rank]
+            kept = [Edge(begin, False, at - self.starts_ns[begin], "mark")]
+        elif not exact:
             kept[latest] = kept[latest]._replace(lag_ns=at - latest_ns)
         self.tasks[target] = self.tasks[target]._replace(after=tuple(kept))
 

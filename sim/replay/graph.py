@@ -53,8 +53,9 @@ class Graph:
 
     tasks: causes before effects; `Task.rank` is the place in `timelines`, which are as measured. starts_ns: when each
     began as measured. attached: the spans that move with a task (parts of a collective, calls between two launches).
-    callers: see `callers`. notes: what was inferred or assumed in rebuilding. launch_ns, gap_ns: the usual time from a
-    call's return to its kernel, and between two kernels of a stream that does not wait for the host.
+    callers: see `callers`; launched: the other way round. notes: what was inferred or assumed in rebuilding. launch_ns,
+    gap_ns: the usual time from a call's return to its kernel, and between two kernels of a stream that does not wait
+    for the host.
     """
 
     tasks: tuple[Task, ...]
@@ -62,6 +63,7 @@ class Graph:
     attached: dict[int, tuple[int, ...]]
     timelines: tuple[Timeline, ...]
     callers: tuple[int, ...]
+    launched: dict[int, list[int]]
     notes: tuple[str, ...]
     launch_ns: int
     gap_ns: int

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scenarios.timeline import Timeline
 from scenarios.trace.layout import HOST
@@ -43,6 +44,7 @@ def calls_of(timeline: Timeline) -> dict[str, list[Call]]:
     return {thread: _in_turn(timeline, thread, numbers) for thread, numbers in threads.items()}
 
 
+@lru_cache(maxsize=1024)
 def thread_of(process: str, thread: str) -> str:
     """The thread that a lane of the host is; Python's and CANN's lanes of one system thread are one."""
     return thread if _SYSTEM_THREAD.fullmatch(thread) else f"{process} {thread}"

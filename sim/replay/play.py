@@ -69,13 +69,17 @@ def _timeline(graph: Graph, played: Replayed, rank: int, places: Sequence[int]) 
         if task.gone:
             continue
         moved = at - graph.starts_ns[place]
-        low = at
+        low, spared = at, False
         if task.span is not None:
-            own = _own(task, task.span, moved, at, until)
+            own = _own(graph, played, place, task.span, moved)
             low = own.start_ns
+            spared = low == at and task.span.start_ns < graph.starts_ns[place]
             placed.append((own, task.number))
         for number in graph.attached.get(place, ()):
-            part = _part(measured.spans[number], task, moved, low, at, until)
+            span = measured.spans[number]
+            if spared and span.kind in ("wait", "notify_wait"):
+                continue  # a collective that no longer waits
+            part = _part(span, task, moved, low, until)
             if part is not None:
                 placed.append((part, number))
     placed.sort(key=lambda it: (it[0].start_ns, it[0].end_ns, it[1]))
@@ -84,24 +88,27 @@ def _timeline(graph: Graph, played: Replayed, rank: int, places: Sequence[int]) 
     return replace(measured, spans=spans, start_ns=min(begin, end), end_ns=end)
 
 
-def _own(task: Task, span: Span, moved: int, at: int, until: int) -> Span:
-    """A task's own span with the task's new times; that of a wait ends where the task is."""
-    begin = max(0, min(span.start_ns + moved, at))
-    if task.what in ("synchronise", "wait"):
-        return replace(span, start_ns=begin, end_ns=at)
-    if task.what == "transfer":  # the whole collective, its wait in front of the transfer
-        return replace(span, start_ns=begin, end_ns=until)
+def _own(graph: Graph, played: Replayed, place: int, span: Span, moved: int) -> Span:
+    """A task's own span with the task's new times. A wait begins where what it follows let it, and ends with the task:
+    the host's wait with its call, a collective with its arrival, a stream's wait behind the task before it."""
+    task, at, until = graph.tasks[place], played.starts_ns[place], played.ends_ns[place]
     if task.what == "host":  # a call that holds others is a task only up to the first of them
         return replace(span, start_ns=at, end_ns=at + span.duration_ns)
-    return replace(span, start_ns=at, end_ns=until)
+    if task.what == "kernel":
+        return replace(span, start_ns=at, end_ns=until)
+    begin = at
+    for source, _, _, why in task.after:
+        if why == "thread" or (why == "meet" and graph.tasks[source].rank == task.rank):
+            begin = played.starts_ns[source]
+        elif why == "queue":
+            begin = max(span.start_ns + moved, played.ends_ns[source])
+    return replace(span, start_ns=max(0, min(begin, at)), end_ns=max(at, until))
 
 
-def _part(span: Span, task: Task, moved: int, low: int, at: int, until: int) -> Span | None:
-    """An attached span; of a collective that no longer waits the waiting is left out."""
+def _part(span: Span, task: Task, moved: int, low: int, until: int) -> Span | None:
+    """An attached span; of a collective what lies within it."""
     begin, end = max(0, span.start_ns + moved), max(0, span.end_ns + moved)
     if task.what != "transfer":
         return replace(span, start_ns=begin, end_ns=end)
-    if span.kind in ("wait", "notify_wait") and low == at:
-        return None
     begin, end = max(low, begin), min(until, end)
     return replace(span, start_ns=begin, end_ns=end) if end > begin or span.duration_ns == 0 else None

@@ -29,18 +29,27 @@ class Times:
 
 def dtypes_of(span: Span) -> str:
     """Data types of the inputs as the profiler prints them, or in our own names; empty where unknown."""
-    found = next((str(value) for key, value in span.args if key == "Input Data Types"), "")
+    return _spelt(next((str(value) for key, value in span.args if key == "Input Data Types"), ""))
+
+
+@lru_cache(maxsize=4096)
+def _spelt(found: str) -> str:
     names = {"bf16": "DT_BF16", "fp16": "FLOAT16", "fp32": "FLOAT", "int8": "INT8", "int32": "INT32", "int64": "INT64"}
     return ";".join(names.get(part.strip(), part) for part in found.split(";"))
 
 
 def input_of(span: Span, index: int = 0) -> Shape:
     """The shape of an input, () where it is unknown."""
+    shapes = _parsed(shapes_of(span))
+    return shapes[index] if index < len(shapes) else ()
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> tuple[Shape, ...]:
     try:
-        shapes = parse_shapes(shapes_of(span))
+        return parse_shapes(text)
     except Unpriced:
         return ()
-    return shapes[index] if index < len(shapes) else ()
 
 
 def priced_ns(hardware: Hardware, op_type: str, shapes: Sequence[Shape], dtypes: str) -> int | None:
@@ -70,10 +79,7 @@ def moved_bytes(span: Span) -> int:
 
 @lru_cache(maxsize=4096)
 def _moved_bytes(shapes_text: str, dtypes: str) -> int:
-    try:
-        shapes = parse_shapes(shapes_text)
-    except Unpriced:
-        return 0
+    shapes = _parsed(shapes_text)
     row = Row("", shapes, parse_dtypes(dtypes))
     each = [row.bytes(n) for n in range(len(shapes))]
     return sum(each) + max(each, default=0)

@@ -38,6 +38,7 @@ class RankTasks:
         device.sort(key=lambda n: (_when(self.spans[n]), self.spans[n].end_ns, n))
         zero = min([self.timeline.start_ns, *(span.start_ns for span in self.spans)])
         self.begin = draft.add(Task("begin", rank, "", 0, ()), min(0, zero))
+        draft.begins.append(self.begin)
         for calls in calls_of(timeline).values():
             for call in calls:
                 self._add_call(call)

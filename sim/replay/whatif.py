@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from scenarios.errors import ScenarioError, printable, quoted
+from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.timeline import Timeline
 from sim.compare import classes
 from sim.gains import NO_EFFECT
@@ -36,11 +36,13 @@ MOVES = {
         Move("remove_host_gaps", "the step as a captured graph", remove_host_gaps, (), ("launch_us", "gap_us"), True),
         Move("fuse", "primitives become one kernel", fuse, tuple(p.name for p in PATTERNS), (), True),
         Move("quantise", "INT8 matrix products", quantise, (), ("factor",), True),
-        Move("scale", "kernels of a family, faster or slower", scale, tuple(FAMILY), ("factor",)),
-        Move("no_waits", "no waiting for other ranks", no_waits),
-        Move("shrink_collectives", "transfers take part of their time", shrink_collectives, (), ("factor",)),
-        Move("remove_collectives", "no collectives: the bound of hiding them", remove_collectives),
-        Move("second_stream", "a family on a stream of its own", second_stream, tuple(FAMILY)),
+        Move("scale", "kernels of a family, faster or slower", scale, tuple(FAMILY), ("factor",), named=True),
+        Move("no_waits", "no waiting for other ranks", no_waits, named=True),
+        Move(
+            "shrink_collectives", "transfers take part of their time", shrink_collectives, (), ("factor",), named=True
+        ),
+        Move("remove_collectives", "no collectives: the bound of hiding them", remove_collectives, named=True),
+        Move("second_stream", "a family on a stream of its own", second_stream, tuple(FAMILY), named=True),
     )
 }
 #: What is tried where nothing is asked for.
@@ -60,9 +62,9 @@ def asked(text: str, hardware: Hardware | None = None) -> Asked:
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
         key, equals, value = part.partition("=")
         if not equals:
-            if not move.subjects:
+            if not move.subjects and not move.named:
                 raise ScenarioError([f"{where}: {name} takes no {quoted(part)}"])
-            if part not in move.subjects and not (move.name in ("scale", "second_stream") and part[:1].isupper()):
+            if part not in move.subjects and not move.named:
                 raise refuse_word(where, part, move.subjects)
             subject = FAMILY.get(part, part)
         elif key not in move.options:
@@ -84,7 +86,8 @@ def _number(where: str, key: str, value: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What came of the what-ifs: the rows of the table as plain data, and the timelines with all of those asked for.
+    """What came of the what-ifs: the rows of the table as plain data, and the timelines with all of those asked for
+    (none where none was).
 
     replay: how well the unchanged graph replays.
     """
@@ -99,27 +102,52 @@ def what_if(measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: 
 
     Ratios are the measured makespan over the changed one: above 1 it helps; low and high are the ends of what was
     assumed. waterfall_us: what it takes off when they are applied one after the other, in the order of the rows.
-    Raises ScenarioError for a name that is none, ValueError for timelines without kernels.
+    Raises ScenarioError for a name that is none or that no kernel has, ValueError for timelines without kernels.
     """
+    todo = [asked(text, hardware) for text in wanted or TRIED]
+    _refuse_unknown(measured, todo)
     graph = build(measured)
     before_ns = play(graph).makespan_ns
-    todo = [asked(text, hardware) for text in wanted or TRIED]
-    found = [(it, _row(graph, it, before_ns)) for it in todo]
+    found = [_alone(graph, it, before_ns) for it in todo]
     if not wanted:
-        found = [(it, row) for it, row in found if row["made"]]
-        found.sort(key=lambda pair: (-pair[1]["alone_ratio"], pair[1]["what_if"]))
+        found = [it for it in found if it.changed.made]
+        found.sort(key=lambda it: (-it.row["alone_ratio"], it.row["what_if"]))
     chain, chain_ns = graph, before_ns
-    for it, row in found:
-        changed = MOVES[it.name].apply(chain, it, "value")
+    for number, it in enumerate(found):
+        changed = MOVES[it.asked.name].apply(chain, it.asked, "value") if number else it.changed
         after_ns = play(changed.graph).makespan_ns
-        row["waterfall_us"] = (chain_ns - after_ns) / 1000
+        it.row["waterfall_us"] = (chain_ns - after_ns) / 1000
         chain, chain_ns = changed.graph, after_ns
-    return WhatIf([row for _, row in found], _replay(graph, before_ns), timelines(chain, play(chain)))
+    after = tuple(replace(t, label="SIMULATED") for t in timelines(chain, play(chain))) if wanted else ()
+    return WhatIf([it.row for it in found], _replay(graph, before_ns), after)
 
 
-def _row(graph: Graph, it: Asked, before_ns: int) -> dict[str, Any]:
-    apply = MOVES[it.name].apply
-    value = apply(graph, it, "value")
+def _refuse_unknown(measured: Sequence[Timeline], todo: Sequence[Asked]) -> None:
+    """Raise ScenarioError for a family or op type that no kernel of the step has."""
+    here = {classes.op_type_of(span) for t in measured for span in t.spans if classes.is_kernel(span)}
+    here |= {classes.operation_of(op_type) for op_type in here}
+    lower = {word.lower() for word in here}
+    for it in todo:
+        if MOVES[it.name].named and it.subject and it.subject not in _FAMILIES and it.subject.lower() not in lower:
+            hint = did_you_mean(it.subject, [*FAMILY, *sorted(here)])
+            what = "neither a family nor an op type of this step"
+            raise ScenarioError([f"--what-if {it.name}: {quoted(it.subject)} is {what}{hint}"])
+
+
+class _Alone(NamedTuple):
+    """One what-if on the measured step."""
+
+    asked: Asked
+    changed: Changed
+    row: dict[str, Any]
+
+
+def _alone(graph: Graph, it: Asked, before_ns: int) -> _Alone:
+    value = MOVES[it.name].apply(graph, it, "value")
+    return _Alone(it, value, _row(graph, it, value, before_ns))
+
+
+def _row(graph: Graph, it: Asked, value: Changed, before_ns: int) -> dict[str, Any]:
     after_ns = play(value.graph).makespan_ns
     ratios = sorted(_ratio(before_ns, _makespan(graph, it, value, end, after_ns)) for end in ("better", "worse"))
     ratio = _ratio(before_ns, after_ns)

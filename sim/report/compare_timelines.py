@@ -96,7 +96,7 @@ def _kernels(kernels: dict[str, Any], width: int) -> Any:
     notes = []
     if rest:
         notes.append(f"and {counted(len(rest), 'more kind')}: {_sum(rest):+,.1f} us")
-    other = f", {kernels['other_lane']:,} on another lane" if kernels["other_lane"] else ""
+    other = f", {kernels['elsewhere']:,} on another lane or at another place" if kernels["elsewhere"] else ""
     notes.append(
         f"{counted(kernels['paired'], 'kernel')} paired, {kernels['same_shapes']:,} of them alike "
         f"in op type and shapes{other}"
@@ -107,7 +107,7 @@ def _kernels(kernels: dict[str, Any], width: int) -> Any:
 
 def _shapes(row: dict[str, Any]) -> str:
     a, b = _cut(row["shapes_a"]), _cut(row["shapes_b"])
-    return a if a == b else f"{_cut(a, SHAPE_WIDTH // 2)} | {_cut(b, SHAPE_WIDTH // 2)}"
+    return (a or b) if a == b or not a or not b else f"{_cut(a, SHAPE_WIDTH // 2)} | {_cut(b, SHAPE_WIDTH // 2)}"
 
 
 def _cut(text: str, most: int = SHAPE_WIDTH) -> str:

@@ -34,11 +34,11 @@ def what_if_parts(result: dict[str, Any], width: int) -> Iterator[RenderableType
         Column("", [bar_pair(-row["waterfall_us"] / widest, width) for row in rows], rank=1),
     ]
     left = (replay["measured_us"] - sum(row["waterfall_us"] for row in rows)) / 1000
-    title = f"What if: measured {ms(replay['measured_us'])} ms, with all of these {left:,.3f} ms"
-    error = f"replayed unchanged: {ms(replay['replayed_us'])} ms ({replay['error']:+.2%} of what was measured)"
+    title = f"What if: {it['kind']} {ms(replay['measured_us'])} ms, with all of these {left:,.3f} ms"
+    error = f"replayed unchanged: {ms(replay['replayed_us'])} ms ({replay['error']:+.2%} of what was {it['kind']})"
     notes = [f"{error}, {replay['tasks']:,} tasks", *it["notes"]]
     notes.append(
-        "alone: measured step / replayed step with it; the interval has the ends of what it assumes. change: of the "
+        "alone: step as it is / replayed with it; the interval has the ends of what it assumes. change: of the "
         "step, when they are applied from top to bottom."
     )
     yield fitted(title if rows else "What if: nothing known applies here", columns if rows else [], width, notes)

@@ -67,10 +67,8 @@ def whatif() -> Callable[..., Done]:
     return call
 
 
-@pytest.fixture(scope="session")
-def answer_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`answer_file(scenario, *settings)`: what `whatif run --json` writes; predicted once, and not to be changed."""
-    folder = tmp_path_factory.mktemp("answers")
+def kept(folder: Path, option: str) -> Callable[..., Path]:
+    """`get(scenario, *settings)`: what `whatif run` writes with `option`; predicted once, and not to be changed."""
     known: dict[tuple[str, ...], Path] = {}
 
     def get(scenario: str, *settings: str) -> Path:
@@ -78,11 +76,23 @@ def answer_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
         if key not in known:
             known[key] = folder / f"{len(known)}.json"
             options = [part for pair in settings for part in ("--set", pair)]
-            done = call("run", scenario, "--json", known[key], *options)
+            done = call("run", scenario, option, known[key], *options)
             assert (done.status, done.err) == (0, "")
         return known[key]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def answer_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`answer_file(scenario, *settings)`: the file that `--json` writes."""
+    return kept(tmp_path_factory.mktemp("answers"), "--json")
+
+
+@pytest.fixture(scope="session")
+def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`trace_file(scenario, *settings)`: the file that `--trace` writes."""
+    return kept(tmp_path_factory.mktemp("traces"), "--trace")
 
 
 @pytest.fixture(scope="session")

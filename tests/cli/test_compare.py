@@ -101,24 +101,6 @@ def test_overlaps_of_both_sides_stand_below_the_causes(whatif: WhatIf, compare: 
     assert "overlap.comm_chunks: ideal" in shown
 
 
-@pytest.fixture(scope="session")
-def trace_file(whatif: WhatIf, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`trace_file(scenario, *settings)`: what `whatif run --trace` writes."""
-    folder = tmp_path_factory.mktemp("traces")
-    known: dict[tuple[str, ...], Path] = {}
-
-    def get(scenario: str, *settings: str) -> Path:
-        key = (scenario, *settings)
-        if key not in known:
-            known[key] = folder / f"{len(known)}.json"
-            options = [part for pair in settings for part in ("--set", pair)]
-            done = whatif("run", scenario, "--trace", known[key], *options)
-            assert (done.status, done.err) == (0, "")
-        return known[key]
-
-    return get
-
-
 def test_a_trace_is_compared_as_the_scenario_it_was_written_of(
     compare: Compare, trace_file: Callable[..., Path]
 ) -> None:

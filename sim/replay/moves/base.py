@@ -46,8 +46,8 @@ Apply = Callable[[Graph, Asked, Lean], Changed]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A kind of what-if. subjects: what may follow its colon, () for nothing. options: keys it takes. ends: whether
-    what it assumes has a better and a worse end."""
+    """A kind of what-if. subjects: what may follow its colon, () for nothing; named: or any op type of the step.
+    options: keys it takes. ends: whether what it assumes has a better and a worse end."""
 
     name: str
     title: str
@@ -55,6 +55,7 @@ class Move:
     subjects: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     ends: bool = False
+    named: bool = False
 
 
 def lean(lean_: Lean, value: float, better: float, worse: float) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from scenarios.timeline import Span
 from sim.hardware.profile import load_hardware
 from sim.replay.change import Change
-from sim.replay.graph import Edge, Graph
+from sim.replay.graph import Edge, Graph, Task
 from sim.replay.moves.base import Asked, Changed, Lean, lean
+from sim.replay.play import play
 
 #: The gap between kernels of a captured graph where one is doubted, ns.
 WORSE_GAP_NS = 1_200
@@ -32,6 +34,7 @@ def remove_host_gaps(graph: Graph, asked: Asked, end: Lean) -> Changed:
     launches = _launch_once(change, launch_ns)
     cut = _close_gaps(change, gap_ns)
     change.made = change.saved_calls or cut
+    waits = _waits(change, end) if change.saved_calls else ()
     source = f"{hw.name}'s" if not asked.options else "as asked for"
     if not change.saved_calls:
         once = f"the profile has no calls: all of what streams idle beyond {gap_ns / 1000:g} us is taken for the host's"
@@ -41,6 +44,7 @@ def remove_host_gaps(graph: Graph, asked: Asked, end: Lean) -> Changed:
         f"{change.saved_calls:,} calls; at most {gap_ns / 1000:g} us between two nodes ({source})",
         "a wait of the host for the device ends a graph; what the host does before it and after it stays",
         "lengths that attention kernels take from the host are inputs of the graph: no updates of parameters",
+        *waits,
     )
     return Changed(change.finished(), change.made, assumed)
 
@@ -86,8 +90,13 @@ def _relaunch(change: Change, number: int, call: int) -> None:
     task = change.tasks[place]
     after = tuple(e for e in task.after if e.why != "launch")
     if call < place:
-        after = (*after, Edge(call, True, min([0, *(e.lag_ns for e in task.after if e.why == "launch")]), "launch"))
+        lag_ns = min([change.graph.launch_ns, *(e.lag_ns for e in task.after if e.why == "launch")])
+        after = (*after, Edge(call, True, lag_ns, "launch"))
     change.tasks[place] = task._replace(after=after)
+    launched = change.tasks[number]
+    if launched.span is not None:
+        span = replace(launched.span, launched_by=change.tasks[call].number)
+        change.tasks[number] = launched._replace(span=span)
 
 
 def _leave_calls_out(change: Change, launched: list[int], first: int) -> None:
@@ -119,3 +128,34 @@ def _close_gaps(change: Change, gap_ns: int) -> int:
 
 def _as_launch(span: Span, launch_ns: int) -> Span:
     return replace(span, name="graph launch", end_ns=span.start_ns + launch_ns, kind="replay", op_type="")
+
+
+def _waits(change: Change, end: Lean) -> tuple[str, ...]:
+    """Shrink the waiting for ranks that are not here: they are late as their hosts jitter, and change as this one does.
+
+    It shrinks as the rest of the step does; at best it vanishes, at worst it stays.
+    """
+    waiting = [
+        n for n, task in enumerate(change.tasks) if task.what == "transfer" and any(e.lag_ns for e in task.after)
+    ]
+    if not waiting:
+        return ()
+    before, after = (
+        play(_waited(tasks, change, waiting, 0.0)).makespan_ns for tasks in (change.graph.tasks, change.tasks)
+    )
+    share = lean(end, after / max(1, before), 0.0, 1.0)
+    change.tasks = list(_waited(change.tasks, change, waiting, min(1.0, share)).tasks)
+    return (
+        f"waiting for other ranks takes {min(1.0, share):.2f} of its time, as the rest of the step does: their hosts "
+        "launch graphs too (at best none is left, at worst all of it)",
+    )
+
+
+def _waited(tasks: Sequence[Task], change: Change, waiting: list[int], share: float) -> Graph:
+    """The graph with all waiting for ranks that are not here times `share`."""
+    changed = list(tasks)
+    for number in waiting:
+        task = changed[number]
+        after = tuple(e._replace(lag_ns=round(e.lag_ns * share)) if e.why == "meet" else e for e in task.after)
+        changed[number] = task._replace(after=after)
+    return replace(change.graph, tasks=tuple(changed))

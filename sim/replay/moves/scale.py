@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from scenarios.timeline import Span
-from sim.compare.classes import MATMUL, family_of, op_type_of
+from sim.compare.classes import MATMUL, family_of, op_type_of, operation_of
 from sim.hardware.profile import Hardware
 from sim.measured.row import Shape
 from sim.replay.change import Change
@@ -80,7 +80,8 @@ def _assumed(made: int, priced: int, calls: int, factor: float, asked: Asked) ->
 
 def _quantisable(span: Span) -> bool:
     """A product in 16 bits, but not the one that makes logits."""
-    if family_of(span) != MATMUL or "quant" in op_type_of(span).lower():
+    name = op_type_of(span).lower()
+    if family_of(span) != MATMUL or "quant" in name or not ("matmul" in name or "gemm" in name):
         return False
     return max(input_of(span, 1), default=0) < _VOCABULARY
 
@@ -100,8 +101,10 @@ def _calls(change: Change, number: int, hardware: Hardware | None, quantises: bo
 
 
 def of_subject(span: Span, subject: str) -> bool:
-    """Whether a kernel is of the family or of the op type named; all are where none is named."""
-    return subject in ("", family_of(span)) or subject.lower() == op_type_of(span).lower()
+    """Whether a kernel is of the family or of the op type named (of a collective, what it does); all are where none is
+    named."""
+    op_type = op_type_of(span)
+    return subject in ("", family_of(span)) or subject.lower() in (op_type.lower(), operation_of(op_type))
 
 
 def _priced(hardware: Hardware, span: Span) -> tuple[float, int]:

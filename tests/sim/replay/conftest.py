@@ -1,0 +1,28 @@
+"""Predictions as steps to replay, as `--trace` writes them: with the shapes of kernels and nothing of the Program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from scenarios.loader import load_scenario
+from scenarios.timeline import Timeline
+from sim.answer import case_of, kernel_args
+from sim.compare.sides import with_args
+from sim.predict import predict
+
+
+@pytest.fixture(scope="session")
+def predicted() -> Callable[..., Timeline]:
+    """`predicted(scenario, *settings)`: its timeline, predicted once."""
+    known: dict[tuple[str, ...], Timeline] = {}
+
+    def get(scenario: str, *settings: str) -> Timeline:
+        key = (scenario, *settings)
+        if key not in known:
+            prediction = predict(case_of(load_scenario(scenario, settings)))
+            known[key] = with_args(prediction.timeline, kernel_args(prediction))
+        return known[key]
+
+    return get
