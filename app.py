@@ -14,7 +14,12 @@ from app_pages.parts.texts.common import TEXTS
 #: Drawn here and not fetched: the lab asks nothing of other machines.
 ICON = Path(__file__).parent / "app_pages" / "icon.svg"
 #: The pages in the order of the menu: file, and its icon. Titles are in the texts, under the page's name.
-PAGES = {"lab": ":material/tune:", "compare": ":material/compare_arrows:", "calibration": ":material/scatter_plot:"}
+PAGES = {
+    "lab": ":material/tune:",
+    "compare": ":material/compare_arrows:",
+    "profile": ":material/query_stats:",
+    "calibration": ":material/scatter_plot:",
+}
 
 
 def _choose_language() -> None:

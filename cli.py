@@ -182,11 +182,14 @@ def doctor(
 @app.command("app")
 def app_(
     port: Annotated[int, typer.Option(metavar="N", help="The port on 127.0.0.1 that it listens on.")] = 8501,
+    profiles: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Offer the profiles in this folder on the profile page.")
+    ] = None,
 ) -> None:
     """Open the what-if lab: a page on this machine in which every switch of a scenario can be flipped."""
     from app_pages.parts.server import start
 
-    start(port)
+    start(port, profiles)
 
 
 @app.command()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
 from pathlib import Path
 
-from scenarios.errors import ScenarioError
+from scenarios.errors import ScenarioError, printable
 
 PAGES = Path(__file__).parents[1]
 SCRIPT = PAGES.parent / "app.py"
 #: The lab with Perfetto beside it, where the package that brings it is installed.
 WITH_PERFETTO = PAGES / "parts" / "asgi.py"
+
+#: The environment variable with the folder whose profiles the profile page offers.
+FOLDER = "WHATIF_PROFILES"
 
 #: Loopback only, nothing sent home, no files watched, uploads bounded, no developer's menu, no traceback on a page.
 FLAGS: tuple[tuple[str, str], ...] = (
@@ -29,11 +33,15 @@ FLAGS: tuple[tuple[str, str], ...] = (
 )
 
 
-def start(port: int) -> None:
-    """Serve the lab on 127.0.0.1:`port` until it is interrupted.
+def start(port: int, profiles: Path | None = None) -> None:
+    """Serve the lab on 127.0.0.1:`port` until it is interrupted. profiles: the folder that the profile page offers.
 
-    Raises ScenarioError where streamlit is not installed or the port is taken.
+    Raises ScenarioError where streamlit is not installed, the port is taken or the folder is none.
     """
+    if profiles is not None:
+        if not profiles.is_dir():
+            raise ScenarioError([f"--profiles {printable(str(profiles), 200)}: is no folder"])
+        os.environ[FOLDER] = str(profiles.resolve())
     if importlib.util.find_spec("streamlit") is None:
         raise ScenarioError(["app: streamlit is not installed; pip install 'ascend-whatif[app]'"])
     refuse_taken(port)

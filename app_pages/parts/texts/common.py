@@ -9,6 +9,8 @@ TEXTS: Table = {
     "lab_help": ("Flip a switch and see what it does to the step.", "拨动一个开关，看它如何改变一步的耗时。"),
     "compare": ("Compare", "对比"),
     "compare_help": ("Two scenarios or results on one time axis.", "把两个场景或结果放在同一条时间轴上。"),
+    "profile": ("Profile", "性能数据"),
+    "profile_help": ("Read a measured profile: diagnosis, timeline, what-ifs.", "读取测得的性能数据：诊断、时间线、假如。"),
     "calibration": ("Calibration", "校准"),
     "calibration_help": ("How far predictions are off, and where every number comes from.", "预测误差有多大，每个数字来自哪里。"),
     "class_matmul": ("matrix product", "矩阵乘"),

@@ -1,0 +1,148 @@
+"""Profiles that the profile page shows: files that the reader uploads, or a folder below the one that the server names.
+
+What was read is remembered by its content; of an upload nothing stays on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from app_pages.parts.answers import Remembered
+from app_pages.parts.server import FOLDER
+from device.profiles import read_profiles
+from device.profiles.find import sources
+from scenarios.errors import ScenarioError, printable
+from scenarios.profile import ProfileSet
+from scenarios.timeline import Timeline
+from sim.hardware.profile import load_hardware
+from sim.imported.document import import_result
+from sim.imported.replayed import replayed
+from sim.imported.timelines import timelines_of
+
+#: Endings of files that may be uploaded, all together at most MAX_MB; more goes through `whatif import`.
+ENDINGS, MAX_MB, MOST_FILES = ("json", "gz", "csv", "db"), 200, 64
+#: Profiles that the page offers of it.
+MOST_OFFERED = 200
+
+_READ: Remembered[ProfileSet] = Remembered(3)
+_SHOWN: Remembered[Shown] = Remembered(12)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One step of a profile. result: the `import` document with its what-ifs. timelines: of each rank; changed: of the
+    first rank after the chosen what-if, None where none is chosen."""
+
+    result: dict[str, Any]
+    timelines: tuple[Timeline, ...]
+    changed: Timeline | None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A profile that can be read, under a key that changes with its content."""
+
+    key: tuple[Any, ...]
+    name: str
+    files: tuple[tuple[str, bytes], ...] = ()
+    path: Path | None = None
+
+
+def uploaded(files: Sequence[tuple[str, bytes]]) -> Given:
+    """The files of one rank's folder, or one file. Raises ScenarioError where they are too many, too large or alike."""
+    if len(files) > MOST_FILES:
+        raise ScenarioError([f"{len(files)} files: at most {MOST_FILES} make one profile"])
+    if sum(len(data) for _, data in files) > MAX_MB * 1_000_000:
+        raise ScenarioError(
+            [f"more than {MAX_MB} MB: give the folder to whatif import, or start whatif app --profiles"]
+        )
+    named = tuple((_plain(name), data) for name, data in files)
+    names = [name for name, _ in named]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ScenarioError([f"{printable(twice)}: there are two files of that name; upload one rank's folder"])
+    digest = sha256(b"".join(sha256(name.encode() + data).digest() for name, data in sorted(named))).hexdigest()
+    return Given((digest,), ", ".join(names), named)
+
+
+def _plain(name: str) -> str:
+    """The name alone: what is uploaded is never written elsewhere than where it is put."""
+    return os.path.basename(name.replace("\\", "/")).replace("\0", "").lstrip(".") or "file"
+
+
+def offered() -> dict[str, Path]:
+    """The profiles below the server's folder, by their place in it; none where the server names no folder."""
+    top = os.environ.get(FOLDER, "")
+    if not top:
+        return {}
+    root = Path(top).resolve()
+    try:
+        found = sources(root)
+    except ScenarioError:
+        return {}
+    folders: dict[str, Path] = {}
+    for source in found[:MOST_OFFERED]:
+        folder = source.path if source.path.is_file() else source.path.parent.parent
+        # A job's ranks lie beside each other: they are read together.
+        place = folder.resolve()
+        if place.is_relative_to(root):
+            folders.setdefault(str(place.relative_to(root)), place)
+    return dict(sorted(folders.items()))
+
+
+def placed(name: str) -> Given:
+    """The profile at `name` below the server's folder. Raises ScenarioError where there is none."""
+    path = offered().get(name)
+    if path is None:
+        raise ScenarioError([f"{printable(name)}: the server offers no such profile"])
+    changed = [(f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(path.rglob("*")) if f.is_file()]
+    return Given((str(path), *changed), name, path=path)
+
+
+def read(given: Given) -> ProfileSet:
+    """The profile's ranks. Raises ScenarioError in the file's own name."""
+    return _READ.get(given.key, lambda: _read(given))
+
+
+def _read(given: Given) -> ProfileSet:
+    if given.path is not None:
+        return read_profiles(str(given.path))
+    with TemporaryDirectory() as folder:
+        for name, data in given.files:
+            (Path(folder) / name).write_bytes(data)
+        path = folder if len(given.files) > 1 else os.path.join(folder, given.files[0][0])
+        try:
+            return read_profiles(path)
+        except ScenarioError as error:
+            raise ScenarioError([line.replace(f"{folder}{os.sep}", "") for line in error.messages]) from None
+
+
+def steps_of(given: Given) -> list[str]:
+    """Names of the first rank's steps."""
+    return [step.id for step in read(given).profiles[0].steps]
+
+
+def shown(given: Given, step: str, hardware: str, what_if: str) -> Shown:
+    """One step with its diagnosis and what-ifs. step: "" for the one of median length; hardware: "" for none;
+    what_if: "" for none, else as `whatif import --what-if` takes it. Raises ScenarioError."""
+    return _SHOWN.get((given.key, step, hardware, what_if), lambda: _shown(given, step, hardware, what_if))
+
+
+def _shown(given: Given, step: str, hardware: str, what_if: str) -> Shown:
+    profiles = read(given)
+    chip = load_hardware(hardware) if hardware else None
+    result = import_result(profiles, chip, step, given.name)
+    result["what_if"], _ = replayed(profiles, step, (), chip)
+    timelines, notes = timelines_of(profiles, step)
+    result["notes"] += [note for note in notes if note not in result["notes"]]
+    changed = None
+    if what_if:
+        document, both = replayed(profiles, step, (what_if,), chip)
+        result["chosen"] = document["rows"]
+        changed = both[len(both) // 2] if both else None
+    return Shown(result, tuple(timelines), changed)

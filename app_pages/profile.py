@@ -1,0 +1,252 @@
+"""A profile that somebody measured: where its time goes, who is waited for, and what a change would do to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app_pages.parts import formats, profiles, rows, state
+from app_pages.parts.charts import Chart, bars, csv_text
+from app_pages.parts.charts.timeline import timeline
+from app_pages.parts.lab.view import class_words, hover_words
+from app_pages.parts.page import Figure, figures, quiet, section, sentence, show, title
+from app_pages.parts.palette import CLASSES
+from app_pages.parts.profiles import Given, Shown
+from app_pages.parts.texts import Language, Say, speaker
+from app_pages.parts.texts import verdicts as verdict_texts
+from app_pages.parts.texts.profile import TEXTS
+from scenarios.errors import ScenarioError
+from scenarios.timeline import Timeline
+from sim.hardware.profile import hardware_names
+from sim.outputs import to_json
+
+#: Rows of the tables.
+MOST = 30
+FREE = "#8a939e"
+
+
+def main() -> None:
+    state.arrive("profile")
+    language = state.language()
+    say = speaker(TEXTS, language)
+    title(say("title"), say("about"))
+    try:
+        given = _given(say)
+        if given is None:
+            quiet(say("waiting"))
+            return
+        found = _chosen(given, say)
+    except ScenarioError as error:
+        st.error("\n".join(error.messages))
+        return
+    _numbers(found, say)
+    _bottleneck(found, language, say)
+    for note in found.result["notes"]:
+        quiet(note)
+    _timelines(found, language, say)
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        _what_ifs(found, say)
+    with right:
+        _composition(found, say)
+        _gaps(found, say)
+    _ranks(found, say)
+    _kernels(found, say)
+    st.download_button(
+        say("json"), lambda: to_json(found.result), "import.json", "application/json", on_click="ignore",
+        icon=":material/download:",
+    )  # fmt: skip
+
+
+def _given(say: Say) -> Given | None:
+    """The profile that the reader names, None where there is none yet."""
+    offered = list(profiles.offered())
+    if offered:
+        chosen = st.selectbox(
+            say("place"), offered, index=None, key="profile", bind="query-params", help=say("place_help")
+        )  # fmt: skip
+        if chosen:
+            return profiles.placed(chosen)
+    files = st.file_uploader(
+        say("files"), list(profiles.ENDINGS), accept_multiple_files=True, key="profile:files",
+        help=say("files_help"), max_upload_size=profiles.MAX_MB,
+    )  # fmt: skip
+    return profiles.uploaded([(file.name, file.getvalue()) for file in files]) if files else None
+
+
+def _chosen(given: Given, say: Say) -> Shown:
+    """The step as the widgets ask for it."""
+    steps = profiles.steps_of(given)
+    with st.container(horizontal=True):
+        step = ""
+        if len(steps) > 1:
+            step = st.selectbox(say("step"), ["", *steps], key="step", bind="query-params",
+                                format_func=lambda it: it or say("median"))  # fmt: skip
+        hardware = st.selectbox(say("hardware"), ["", *hardware_names()], key="hardware", bind="query-params",
+                                format_func=lambda it: it or say("none"), help=say("hardware_help"))  # fmt: skip
+        plain = profiles.shown(given, step or "", hardware or "", "")
+        names = [row["what_if"] for row in plain.result["what_if"]["rows"]]
+        what_if = st.selectbox(say("what_if"), ["", *names], key="what_if", bind="query-params",
+                               format_func=lambda it: it or say("none"), help=say("what_if_help"))  # fmt: skip
+    return profiles.shown(given, step or "", hardware or "", what_if or "") if what_if else plain
+
+
+def _numbers(found: Shown, say: Say) -> None:
+    step, reported = found.result["step"], found.result["reported_step"]
+    shown = []
+    for key in ("total", "computing", "communication_not_overlapped", "free"):
+        us = step[f"{key}_us"]
+        share = "" if key == "total" else formats.percent(us / step["total_us"])
+        said = "" if reported is None else say("reported", ms=formats.number(reported[f"{key}_us"] / 1000))
+        shown.append(Figure(say(key), formats.number(us / 1000), "ms", share, said))
+    figures(shown)
+    made = found.result["profile"]
+    kind = say("measured") if made["label"] == "MEASURED" else say("predicted")
+    told = [
+        kind,
+        made["kind"],
+        f"{say('ranks')} {len(found.result['ranks'])}",
+        f"{say('step')} {found.result['step_id']}",
+    ]
+    check = found.result["reconciliation"]
+    if check is not None:
+        told.append(say("reconciled" if check["reconciled"] else "not_reconciled",
+                        share=f"{100 * check['worst_share']:.4f}{formats.THIN}%"))  # fmt: skip
+    quiet(" · ".join(told))
+
+
+def _bottleneck(found: Shown, language: Language, say: Say) -> None:
+    verdict = found.result["bottleneck"]
+    words = speaker(verdict_texts.TEXTS, language)
+    lead = words(verdict["name"]) if verdict["name"] in verdict_texts.TEXTS else verdict["name"]
+    sentence(lead, f"{verdict['evidence']}.")
+    for item in found.result["advice"][:3]:
+        quiet(f"{say('try')}: {item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})")
+
+
+def _timelines(found: Shown, language: Language, say: Say) -> None:
+    section(say("timeline"), say("timeline_note"))
+    drawn: list[tuple[str, Timeline]] = [(f"{say('rank')} {it.rank}", it) for it in found.timelines]
+    if found.changed is not None:
+        drawn.insert(1, (say("after"), found.changed))
+    several = len(drawn) > 1
+    marks: list[dict[str, Any]] = []
+    lanes: list[str] = []
+    for name, it in drawn[:9]:
+        begin_us = it.start_ns / 1000
+        for row in rows.whole(it, {}):
+            lane = f"{name} · {row['lane']}" if several else row["lane"]
+            marks.append({**row, "lane": lane, "start": row["start"] - begin_us, "end": row["end"] - begin_us})
+        lanes += [""] * bool(lanes) + [f"{name} · {lane}" if several else lane for lane in rows.lanes_of(it.spans)]
+    longest = max((it.end_ns - it.start_ns) / 1000 for _, it in drawn)
+    alt = say("timeline_alt", ranks=len(found.timelines), ms=formats.number(longest / 1000))
+    words = class_words(language), hover_words(language)
+    _drawn(timeline("profile", marks, lanes, *words, alt, span_us=(0.0, longest)), say)
+
+
+def _drawn(chart: Chart, say: Say) -> None:
+    show(chart)
+    st.download_button(
+        say("csv"), lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
+        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
+    )  # fmt: skip
+
+
+def _what_ifs(found: Shown, say: Say) -> None:
+    section(say("what_ifs"), say("what_ifs_note"))
+    replay = found.result["what_if"]["replay"]
+    for note in found.result["what_if"]["notes"]:
+        quiet(note)
+    made = found.result["what_if"]["rows"]
+    if replay is None or not made:
+        quiet(say("no_what_ifs"))
+        return
+    quiet(say("replayed", error=formats.percent(replay["error"], signed=True), tasks=formats.whole(replay["tasks"])))
+    st.table(
+        {
+            say("what_if"): [row["what_if"] for row in made],
+            say("what"): [row["title"] for row in made],
+            say("places"): [row["made"] for row in made],
+            say("gain"): [formats.ratio(row["alone_ratio"]) for row in made],
+            say("interval"): [formats.interval(f"{row['low']:.2f}", f"{row['high']:.2f}") for row in made],
+            say("after"): [formats.time(row["predicted_us"]) for row in made],
+        }
+    )
+    chosen = found.result.get("chosen", [])
+    with st.expander(say("assumed"), expanded=bool(chosen)):
+        for row in chosen or made:
+            for line in row["assumed"]:
+                quiet(f"{row['what_if']}: {line}")
+
+
+def _composition(found: Shown, say: Say) -> None:
+    section(say("composition"))
+    step = found.result["step"]
+    wait = min(step["communication_wait_us"], step["communication_not_overlapped_us"])
+    parts = (
+        ("computing", step["computing_us"] - step["overlapped_us"], CLASSES["matmul"]),
+        ("overlapped", step["overlapped_us"], CLASSES["norm"]),
+        ("communication", step["communication_not_overlapped_us"] - wait, CLASSES["communication"]),
+        ("wait", wait, CLASSES["wait"]),
+        ("free", step["free_us"], FREE),
+    )
+    marks = [
+        {"part": f"{say(name)} {formats.time(us)}", "value": us / 1000, "colour": colour, "shown": formats.time(us)}
+        for name, us, colour in parts if us > 0
+    ]  # fmt: skip
+    alt = say("composition_alt", parts=", ".join(mark["part"] for mark in marks))
+    show(bars.stacked("profile-composition", marks, "ms", alt))
+
+
+def _gaps(found: Shown, say: Say) -> None:
+    gaps = found.result["host_gaps"]
+    section(say("gaps"))
+    quiet(say("gaps_note", count=formats.whole(gaps["count"]), late=formats.time(gaps["host_late_us"]),
+              queued=formats.time(gaps["queued_us"]), unknown=formats.time(gaps["unknown_us"])))  # fmt: skip
+    if gaps["calls"]:
+        calls = gaps["calls"][:8]
+        st.table({say("call"): [c["name"][:60] for c in calls], say("gap_count"): [c["gaps"] for c in calls],
+                  say("late"): [formats.time(c["late_us"]) for c in calls]})  # fmt: skip
+
+
+def _ranks(found: Shown, say: Say) -> None:
+    made = found.result["ranks"]
+    if len(made) < 2:
+        return
+    section(say("ranks_title"), say("ranks_note"))
+    st.table(
+        {
+            say("rank"): [str(r["rank"]) for r in made],
+            say("total"): [formats.time(r["step"]["total_us"]) for r in made],
+            say("computing"): [formats.time(r["step"]["computing_us"]) for r in made],
+            say("communication_not_overlapped"): [
+                formats.time(r["step"]["communication_not_overlapped_us"]) for r in made
+            ],
+            say("wait"): [formats.time(r["wait_us"]) for r in made],
+            say("last"): [f"{r['came_last']} / {r['matched_collectives']}" for r in made],
+        }
+    )
+
+
+def _kernels(found: Shown, say: Say) -> None:
+    made = found.result["kernels"][:MOST]
+    section(say("kernels"))
+    number = st.column_config.NumberColumn
+    columns = {
+        say("op_type"): [k["op_type"] for k in made],
+        say("shapes"): [k["shapes"][:80] for k in made],
+        say("count"): [k["count"] for k in made],
+        say("time"): [k["total_us"] for k in made],
+        say("share"): [100 * k["share"] for k in made],
+        say("bound"): [f"{k['bound']} ({k['bound_source']})" for k in made],
+        say("roofline"): [None if k["roofline_share"] is None else 100 * k["roofline_share"] for k in made],
+    }
+    st.dataframe(
+        columns, hide_index=True, alt=say("kernels"),
+        column_config={say("time"): number(format="%.1f"), say("share"): number(format="%.1f %%"),
+                       say("roofline"): number(format="%.0f %%")},
+    )  # fmt: skip
+
+
+main()

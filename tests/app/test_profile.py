@@ -1,0 +1,120 @@
+"""The profile page without a browser: an upload is diagnosed and replayed, and what is no profile is one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app_pages.parts import profiles
+from scenarios.errors import ScenarioError
+from scenarios.loader import load_scenario
+from scenarios.trace import trace_text
+from sim.answer import first_answer, kernel_args
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def trace() -> bytes:
+    """A step of ours as a trace: eager, so that a graph would gain."""
+    found = first_answer(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
+    return trace_text([found.timeline], [kernel_args(found)]).encode()
+
+
+def html(at: Any) -> str:
+    return "\n".join(item.value for item in at.get("html"))
+
+
+def evidence(trace: bytes) -> str:
+    found = profiles.shown(profiles.uploaded([("trace.json", trace)]), "", "", "").result
+    return str(found["bottleneck"]["evidence"])
+
+
+def upload(at: Any, *files: tuple[str, bytes]) -> Any:
+    for name, data in files:
+        at.get("file_uploader")[0].upload(name, data)
+    at.run()
+    assert not at.exception, [it.value for it in at.exception]
+    return at
+
+
+def test_an_upload_is_diagnosed(lab: Open, trace: bytes) -> None:
+    at = upload(lab("profile", lang="en"), ("trace.json", trace))
+    assert not at.error
+    values = re.findall(r'class="wi-value">([^<]*)<', html(at))
+    assert len(values) == 4
+    assert evidence(trace) in unescape(html(at))
+    assert "predicted" in html(at)  # it is a trace of ours, and is not taken for a measurement
+    assert len(at.get("vega_lite_chart")) == 2
+    assert "remove_host_gaps" in at.selectbox(key="what_if").options
+
+
+def test_a_what_if_draws_the_step_that_it_makes(lab: Open, trace: bytes) -> None:
+    at = upload(lab("profile", lang="en"), ("trace.json", trace))
+    at.selectbox(key="what_if").set_value("remove_host_gaps").run()
+    assert not at.exception
+    given = profiles.uploaded([("trace.json", trace)])
+    found = profiles.shown(given, "", "", "remove_host_gaps")
+    assert found.changed is not None
+    before, after = (it.end_ns - it.start_ns for it in (found.timelines[0], found.changed))
+    assert after < before / 1.5
+    (row,) = found.result["chosen"]
+    assert all(line in unescape(html(at)) for line in row["assumed"])
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("trace.json", b"", "is empty"),
+        ("notes.csv", b"a,b\n1,2\n", "notes.csv"),
+        ("trace.json", b'[{"ph": "X", "name": "a', "trace.json"),
+        ("x.db", b"no database", "x.db"),
+    ],
+)
+def test_what_is_no_profile_is_one_line(lab: Open, name: str, data: bytes, said: str) -> None:
+    at = upload(lab("profile", lang="en"), (name, data))
+    assert said in at.error[0].value
+    assert "/tmp" not in at.error[0].value
+    assert len(at.error) == 1
+
+
+def test_names_of_uploads_cannot_leave_their_folder() -> None:
+    given = profiles.uploaded([("../../etc/x.json", b"{}"), ("a\\b\\y.json", b"{}")])
+    assert [name for name, _ in given.files] == ["x.json", "y.json"]
+    with pytest.raises(ScenarioError, match="two files of that name"):
+        profiles.uploaded([("a/x.json", b"1"), ("b/x.json", b"2")])
+    with pytest.raises(ScenarioError, match="at most 64"):
+        profiles.uploaded([(f"{n}.json", b"") for n in range(65)])
+
+
+def test_only_the_servers_folder_is_offered(
+    lab: Open, trace: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert profiles.offered() == {}
+    folder = tmp_path / "job" / "rank"
+    folder.mkdir(parents=True)
+    (folder / "trace.json").write_bytes(trace)
+    monkeypatch.setenv(profiles.FOLDER, str(tmp_path))
+    (name,) = profiles.offered()
+    at = lab("profile", lang="en", profile=name)
+    assert not at.error
+    assert evidence(trace) in unescape(html(at))
+    with pytest.raises(ScenarioError, match="offers no such profile"):
+        profiles.placed("../elsewhere")
+
+
+def test_the_same_upload_is_read_once(trace: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = profiles.read(profiles.uploaded([("trace.json", trace)]))
+    monkeypatch.setattr(profiles, "_read", lambda given: pytest.fail("read again"))
+    assert profiles.read(profiles.uploaded([("trace.json", trace)])) is first
+
+
+def test_the_document_of_a_profile_can_be_kept(trace: bytes) -> None:
+    found = profiles.shown(profiles.uploaded([("trace.json", trace)]), "", "", "").result
+    assert json.loads(json.dumps(found))["step"] == found["step"]
