@@ -1,6 +1,8 @@
 """The lab against its bounds: a cold first page, and from a slider's key to the redrawn number and timeline.
 
-Needs a Chromium. `python benchmarks/app.py`; ends with 1 where a bound is broken. Other work on the machine counts.
+    python benchmarks/app.py
+
+Needs a Chromium. Nothing here fails a build: the machine, and whatever else runs on it, decides the numbers.
 """
 
 from __future__ import annotations
@@ -82,11 +84,11 @@ def redraws(page: Any) -> list[float]:
     return found
 
 
-def main() -> int:
+def main() -> None:
     program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if program is None:
         print(f"no Chromium on this machine ({', '.join(BROWSERS)}): nothing was measured")
-        return 0
+        return
     from playwright.sync_api import sync_playwright
 
     with lab() as address, sync_playwright() as driver:
@@ -96,10 +98,10 @@ def main() -> int:
         moves = redraws(page)
         browser.close()
     median = statistics.median(moves)
-    print(f"first page, cold      {cold:6.2f} s   bound {FIRST_PAGE_S} s")
-    print(f"slider to redrawn     {median:6.2f} s   bound {REDRAW_S} s   ({min(moves):.2f} to {max(moves):.2f})")
-    return int(cold > FIRST_PAGE_S or median > REDRAW_S)
+    for name, seconds, bound in (("first page, cold", cold, FIRST_PAGE_S), ("slider to redrawn", median, REDRAW_S)):
+        print(f"{name:20} {seconds:6.2f} s   bound {bound} s   {'PASS' if seconds < bound else 'over'}")
+    print(f"redraws from {min(moves):.2f} to {max(moves):.2f} s")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

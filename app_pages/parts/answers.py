@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from app_pages.parts.state import Question
 from scenarios.loader import Loaded, load_scenario
@@ -16,7 +16,9 @@ from sim.answer import Answer, first_answer, kernel_args, what_ifs
 from sim.gains import Progress
 from sim.outputs import to_json
 from sim.rank_timelines import timelines_of_ranks
-from sim.validate import Bounds, Validation, validated
+
+if TYPE_CHECKING:
+    from sim.validate import Validation
 
 T = TypeVar("T")
 
@@ -83,6 +85,8 @@ def ranks(question: Question) -> list[Timeline]:
 @lru_cache(maxsize=1)
 def validation() -> Validation:
     """Every measured row that ships, predicted: some seconds, once a process."""
+    from sim.validate import Bounds, validated
+
     return validated(None, None, None, "", Bounds())
 
 

@@ -9,8 +9,20 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from app_pages.parts import perfetto
+
+
+class Offline(StaticFiles):
+    """Files whose scripts may ask nothing of other machines: Perfetto's page would, for its makers' own use."""
+
+    POLICY = "default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval'"
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["Content-Security-Policy"] = self.POLICY
+        return response
 
 
 async def trace(request: Request) -> Response:
@@ -26,7 +38,7 @@ def routes() -> list[BaseRoute]:
     found = perfetto.folder()
     if found is None:
         return []
-    return [Route("/trace/{digest}.json", trace), Mount("/perfetto", StaticFiles(directory=found, html=True))]
+    return [Route("/trace/{digest}.json", trace), Mount("/perfetto", Offline(directory=found, html=True))]
 
 
 app = st.App(Path(__file__).parents[2] / "app.py", routes=routes())

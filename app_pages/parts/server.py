@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import socket
+import threading
 from pathlib import Path
 
 from scenarios.errors import ScenarioError, printable
@@ -47,7 +49,18 @@ def start(port: int, profiles: Path | None = None) -> None:
     refuse_taken(port)
     from streamlit.web.cli import main
 
+    threading.Thread(target=prepare, daemon=True).start()
     main(command(port), prog_name="streamlit")
+
+
+def prepare() -> None:
+    """Have what the first page needs before it is asked for: its modules, and the answer that it opens with."""
+    for module in ("pandas", "pyarrow", "app_pages.parts.lab.gains", "app_pages.parts.lab.files"):
+        importlib.import_module(module)
+    from app_pages.parts import answers
+    from app_pages.parts.state import Question
+
+    answers.first(Question())
 
 
 def command(port: int) -> list[str]:

@@ -99,3 +99,13 @@ def test_perfetto_and_its_traces_are_served_beside_the_lab() -> None:
     from app_pages.parts import asgi
 
     assert [route.path for route in asgi.routes()] == ["/trace/{digest}.json", "/perfetto"]  # type: ignore[attr-defined]
+
+
+def test_the_first_page_is_prepared_before_it_is_asked_for() -> None:
+    from app_pages.parts import answers
+    from app_pages.parts.state import Question
+
+    server.prepare()
+    known = len(answers.ANSWERS)
+    assert answers.first(Question()).result["scenario"]["name"] == "qwen3_8b_decode"
+    assert len(answers.ANSWERS) == known

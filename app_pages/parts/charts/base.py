@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 from app_pages.parts.palette import CLASSES
@@ -53,7 +54,8 @@ def by_class(labels: Mapping[str, str], present: Sequence[str], legend: bool = T
     }
     if legend:
         spec["legend"] = {"orient": "top", "title": None, "direction": "horizontal", "symbolType": "square",
-                          "symbolStrokeWidth": 0, "columns": 0, "offset": 6, "labelLimit": 160}  # fmt: skip
+                          "symbolStrokeWidth": 0, "columns": LEGEND_COLUMNS, "offset": 6, "rowPadding": 4,
+                          "labelLimit": 160}  # fmt: skip
     return spec
 
 
@@ -66,4 +68,11 @@ def axis(title: str | None = None, unit: str = "", **more: Any) -> Spec:
 
 
 #: What a picture needs beside its marks, pixels: the numbers of its time axis, the title of one, a row of its legend.
-NUMBERS, TITLE, LEGEND = 30, 22, 26
+NUMBERS, LEGEND = 30, 24
+#: Classes in one row of a legend: as many as a narrow page has room for.
+LEGEND_COLUMNS = 7
+
+
+def legend_height(present: Sequence[str]) -> int:
+    """Pixels that the legend of the classes takes."""
+    return LEGEND * ceil(len(set(present)) / LEGEND_COLUMNS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app_pages.parts.charts.base import LEGEND, NUMBERS, Chart, Row, Spec, axis, by_class
+from app_pages.parts.charts.base import NUMBERS, Chart, Row, Spec, axis, by_class, legend_height
 from app_pages.parts.formats import size
 
 LANE = 26
@@ -51,7 +51,7 @@ def timeline(
     layers: list[Spec] = [bars]
     if shaded_us is not None:
         layers.insert(0, _shade(shaded_us[0] / scale, shaded_us[1] / scale))
-    spec: Spec = {"layer": layers, "height": LANE * len(lanes) + NUMBERS + (LEGEND if legend else 0)}
+    spec: Spec = {"layer": layers, "height": LANE * len(lanes) + NUMBERS + (legend_height(present) if legend else 0)}
     return Chart(name, data, spec, alt)
 
 

@@ -28,7 +28,7 @@ def files(view: View, charts: Sequence[Chart]) -> None:
             _file(say("download_json"), f"{name}.json", "application/json", lambda: answers.json_text(view.question))
             _file(say("download_trace"), f"{name}.trace.json", "application/json", lambda: answers.trace(view.question))
             for chart in charts:
-                _chart_file(view, name, chart)
+                chart_file(view, chart)
         quiet(say("download_png"))
     if perfetto.folder() is not None:
         opened = st.expander(say("perfetto"), on_change="rerun", key="group:perfetto")
@@ -42,7 +42,9 @@ def _origin() -> str:
     return st.context.url.split("/", 3)[0] + "//" + st.context.url.split("/", 3)[2] if st.context.url else ""
 
 
-def _chart_file(view: View, name: str, chart: Chart) -> None:
+def chart_file(view: View, chart: Chart) -> None:
+    """The button that saves the data of a chart."""
+    name = view.result["scenario"]["name"]
     label = view.say("download_csv", chart=view.say(f"file_{chart.name}"))
     _file(label, f"{name}.{chart.name}.csv", "text/csv", lambda: csv_text(chart.rows))
 

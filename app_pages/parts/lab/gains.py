@@ -8,6 +8,7 @@ import streamlit as st
 
 from app_pages.parts import answers, formats, sidebar
 from app_pages.parts.charts import Chart, bars
+from app_pages.parts.lab.files import chart_file
 from app_pages.parts.lab.view import View
 from app_pages.parts.page import quiet, section, show
 from app_pages.parts.state import Question
@@ -27,10 +28,12 @@ def gains(view: View) -> None:
     # Each telling of progress is a place where the reader's next change stops this.
     found = answers.gains(view.question, lambda share: _progress(bar, share, say("gains_wait")))
     bar.empty()
-    show(waterfall(view, found))
+    picture = waterfall(view, found)
+    show(picture)
     _advice(view, found)
     with st.expander(say("gains_table")):
         _table(view, found)
+        chart_file(view, picture)
 
 
 def _progress(bar: Any, share: float, text: str) -> None:

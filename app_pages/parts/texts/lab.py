@@ -35,8 +35,8 @@ TEXTS: Table = {
     "download_trace": ("Timeline, Chrome trace", "时间线 Chrome trace"),
     "download_csv": ("{chart}, CSV", "{chart} CSV"),
     "download_png": (
-        "A chart's own menu saves it as PNG or SVG.",
-        "图表自带的菜单可保存为 PNG 或 SVG。",
+        "The buttons above a chart show its data and save it as PNG.",
+        "图表上方的按钮可查看数据并保存为 PNG。",
     ),
     "file_timeline": ("Timeline", "时间线"),
     "file_layer": ("Layer", "单层"),
