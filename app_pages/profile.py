@@ -42,8 +42,8 @@ def main() -> None:
         return
     _numbers(found, say)
     _bottleneck(found, language, say)
-    for note in found.result["notes"]:
-        quiet(note)
+    if found.result["notes"]:
+        quiet(" · ".join(found.result["notes"]))
     _timelines(found, language, say)
     left, right = st.columns([3, 2], gap="large")
     with left:
@@ -121,8 +121,12 @@ def _bottleneck(found: Shown, language: Language, say: Say) -> None:
     words = speaker(verdict_texts.TEXTS, language)
     lead = words(verdict["name"]) if verdict["name"] in verdict_texts.TEXTS else verdict["name"]
     sentence(lead, f"{verdict['evidence']}.")
-    for item in found.result["advice"][:3]:
-        quiet(f"{say('try')}: {item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})")
+    tries = [
+        f"{item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})"
+        for item in found.result["advice"][:3]
+    ]
+    if tries:
+        quiet(f"{say('try')}: " + " · ".join(tries))
 
 
 def _timelines(found: Shown, language: Language, say: Say) -> None:
@@ -156,13 +160,13 @@ def _drawn(chart: Chart, say: Say) -> None:
 def _what_ifs(found: Shown, say: Say) -> None:
     section(say("what_ifs"), say("what_ifs_note"))
     replay = found.result["what_if"]["replay"]
-    for note in found.result["what_if"]["notes"]:
-        quiet(note)
+    told = list(found.result["what_if"]["notes"])
     made = found.result["what_if"]["rows"]
     if replay is None or not made:
-        quiet(say("no_what_ifs"))
+        quiet(" · ".join([*told, say("no_what_ifs")]))
         return
-    quiet(say("replayed", error=formats.percent(replay["error"], signed=True), tasks=formats.whole(replay["tasks"])))
+    error = formats.percent(replay["error"], signed=True)
+    quiet(" · ".join([say("replayed", error=error, tasks=formats.whole(replay["tasks"])), *told]))
     st.table(
         {
             say("what_if"): [row["what_if"] for row in made],
@@ -176,8 +180,7 @@ def _what_ifs(found: Shown, say: Say) -> None:
     chosen = found.result.get("chosen", [])
     with st.expander(say("assumed"), expanded=bool(chosen)):
         for row in chosen or made:
-            for line in row["assumed"]:
-                quiet(f"{row['what_if']}: {line}")
+            quiet(f"{row['what_if']}: {'; '.join(row['assumed'])}")
 
 
 def _composition(found: Shown, say: Say) -> None:

@@ -82,6 +82,7 @@ BY_FAMILY = {
     "waiting for other ranks": "wait",
     "collectives": "communication",
     "host": "host",
+    "waits of a stream": "wait",
 }
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from app_pages.parts import profiles
+from app_pages.parts.palette import BY_FAMILY, CLASSES
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
 from sim.answer import first_answer, kernel_args
+from sim.compare import classes
 
 Open = Callable[..., Any]
 
@@ -66,6 +68,12 @@ def test_a_what_if_draws_the_step_that_it_makes(lab: Open, trace: bytes) -> None
     assert after < before / 1.5
     (row,) = found.result["chosen"]
     assert all(line in unescape(html(at)) for line in row["assumed"])
+
+
+def test_every_family_of_foreign_spans_has_a_colour() -> None:
+    families = {value for name, value in vars(classes).items() if name.isupper() and isinstance(value, str)}
+    assert families == set(BY_FAMILY)
+    assert set(BY_FAMILY.values()) <= set(CLASSES)
 
 
 @pytest.mark.parametrize(
