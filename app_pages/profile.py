@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -121,10 +122,8 @@ def _bottleneck(found: Shown, language: Language, say: Say) -> None:
     words = speaker(verdict_texts.TEXTS, language)
     lead = words(verdict["name"]) if verdict["name"] in verdict_texts.TEXTS else verdict["name"]
     sentence(lead, f"{verdict['evidence']}.")
-    tries = [
-        f"{item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})"
-        for item in found.result["advice"][:3]
-    ]
+    most = found.result["advice"][:3]
+    tries = [f"{item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})" for item in most]
     if tries:
         quiet(f"{say('try')}: " + " · ".join(tries))
 
@@ -133,7 +132,7 @@ def _timelines(found: Shown, language: Language, say: Say) -> None:
     section(say("timeline"), say("timeline_note"))
     drawn: list[tuple[str, Timeline]] = [(f"{say('rank')} {it.rank}", it) for it in found.timelines]
     if found.changed is not None:
-        drawn.insert(1, (say("after"), found.changed))
+        drawn.insert(1, (say("after"), _alike(found.changed, found.timelines[0])))
     several = len(drawn) > 1
     marks: list[dict[str, Any]] = []
     lanes: list[str] = []
@@ -147,6 +146,12 @@ def _timelines(found: Shown, language: Language, say: Say) -> None:
     alt = say("timeline_alt", ranks=len(found.timelines), ms=formats.number(longest / 1000))
     words = class_words(language), hover_words(language)
     _drawn(timeline("profile", marks, lanes, *words, alt, span_us=(0.0, longest)), say)
+
+
+def _alike(changed: Timeline, measured: Timeline) -> Timeline:
+    """The lanes that the measured step is drawn with: a replay also knows the parts of collectives."""
+    lanes = {(span.process, span.thread) for span in measured.spans}
+    return replace(changed, spans=tuple(span for span in changed.spans if (span.process, span.thread) in lanes))
 
 
 def _drawn(chart: Chart, say: Say) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app_pages.parts.charts.base import LEGEND, NUMBERS, TITLE, Chart, Row, Spec, axis
+from app_pages.parts.charts.base import LEGEND, NUMBERS, Chart, Row, Spec, axis
 from app_pages.parts.palette import ACCENT
 
 BAR, GAP = 20, 12
+#: What the title of an axis takes, pixels.
+TITLE = 22
 #: Room behind the longest bar for its number, as a factor of the bar.
 ROOM = 1.25
 
