@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 
@@ -83,6 +84,14 @@ def section(text: str, note: str = "") -> None:
 def style() -> None:
     """How the pieces of this file look; called once a run, before the page."""
     st.html(STYLE)
+
+
+@contextmanager
+def unfolded(label: str, name: str) -> Iterator[bool]:
+    """A part that is folded away at first; gives whether it is open, so that what is not seen is not made."""
+    folded = st.expander(label, key=f"group:{name}", on_change="rerun")
+    with folded:
+        yield bool(folded.open)
 
 
 def show(chart: Chart) -> None:

@@ -36,13 +36,15 @@ def quick_gains(some_gains: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def lab(root: Path) -> Iterator[Open]:
-    """Opens the lab with parameters of the URL, on a page of app_pages/; the run page."""
+    """Opens the lab with parameters of the URL, on a page of app_pages/, with a group of widgets unfolded."""
     from streamlit.testing.v1 import AppTest
 
-    def opened(page: str = "", **params: str) -> Any:
+    def opened(page: str = "", unfold: str = "", **params: str) -> Any:
         at = AppTest.from_file(str(root / "app.py"), default_timeout=60)
         for key, value in params.items():
             at.query_params[key] = value
+        if unfold:
+            at.session_state[f"group:{unfold}"] = True
         at.run()
         if page:
             at.switch_page(f"app_pages/{page}.py")

@@ -83,7 +83,7 @@ def test_the_gains_are_the_models(lab: Open) -> None:
 @pytest.mark.usefixtures("quick_gains")
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_switch_does_what_its_setting_does(lab: Open, group: str) -> None:
-    at = lab(scenario=SMALL)
+    at = lab(scenario=SMALL, unfold=group)
     before = values(at)
     for control in GROUPS[group]:
         value = widget(at, control).value
@@ -228,3 +228,34 @@ def test_the_layer_and_the_ranks_that_are_looked_at_are_in_the_url(lab: Open) ->
 @pytest.mark.parametrize("layer", ["-1", "999", "x", "1e9", "²"])
 def test_a_layer_that_is_none_is_the_first_choice(lab: Open, layer: str) -> None:
     assert lab(scenario=SMALL, layer=layer).select_slider(key="lab:layer").value == 1
+
+
+@pytest.mark.usefixtures("quick_gains")
+def test_a_group_that_is_folded_away_keeps_what_was_set_in_it(lab: Open) -> None:
+    at = lab(**{"scenario": SMALL, "optimizations.fusion.rope": "false"})
+    assert "lab:optimizations.fusion.rope" not in [it.key for it in at.toggle]
+    at.select_slider(key="lab:workload.batch").set_value(8).run()
+    assert dict(asked(at).sets)["optimizations.fusion.rope"] == "false"
+    at.session_state["group:fusion"] = True
+    at.run()
+    assert at.toggle(key="lab:optimizations.fusion.rope").value is False
+    assert at.toggle(key="lab:optimizations.fusion.qkv").value is True
+
+
+@pytest.mark.usefixtures("quick_gains")
+def test_a_group_with_something_refused_in_it_is_unfolded(lab: Open) -> None:
+    at = lab(**{"engine.tensor_parallel_size": "3"})
+    assert "lab:engine.tensor_parallel_size" in [it.key for it in at.select_slider]
+
+
+@pytest.mark.usefixtures("quick_gains")
+@pytest.mark.parametrize("part", ["gains", "kernels", "download", "perfetto"])
+def test_every_part_that_is_folded_away_opens(lab: Open, part: str) -> None:
+    at = lab(scenario=SMALL, unfold=part, **{"workload.batch": "8"})
+    found = {
+        "gains": lambda: at.dataframe[0].value["switch"],
+        "kernels": lambda: at.dataframe[0].value["op type"],
+        "download": lambda: [at.code[0].value] * (at.code[0].value == asked(at).command),
+        "perfetto": lambda: at.get("iframe"),
+    }[part]()
+    assert len(found) > 0

@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import streamlit as st
 
 from app_pages.parts import answers, perfetto
 from app_pages.parts.charts import Chart, csv_text
 from app_pages.parts.lab.view import View
-from app_pages.parts.page import quiet
+from app_pages.parts.page import quiet, unfolded
 from scenarios.resolved import resolved_yaml
 
 
 def files(view: View, charts: Sequence[Chart]) -> None:
     """The command that asks the same, and the files."""
-    say, name = view.say, view.result["scenario"]["name"]
-    with st.expander(say("download")):
-        st.code(view.question.command, language="bash", wrap_lines=True)
-        with st.container(horizontal=True):
-            _file(
-                say("download_yaml"),
-                f"{name}.yaml",
-                "text/yaml",
-                lambda: resolved_yaml(view.answer.prediction.case.scenario),
-            )
-            _file(say("download_json"), f"{name}.json", "application/json", lambda: answers.json_text(view.question))
-            _file(say("download_trace"), f"{name}.trace.json", "application/json", lambda: answers.trace(view.question))
-            for chart in charts:
-                chart_file(view, chart)
-        quiet(say("download_png"))
+    say = view.say
+    with unfolded(say("download"), "download") as open_:
+        if open_:
+            _files(view, charts)
     if perfetto.folder() is not None:
-        opened = st.expander(say("perfetto"), on_change="rerun", key="group:perfetto")
-        if opened.open:
-            with opened:
+        with unfolded(say("perfetto"), "perfetto") as open_:
+            if open_:
                 digest = perfetto.keep(answers.trace(view.question))
                 st.iframe(perfetto.address(_origin(), digest), height=620, alt=say("perfetto_open"))
 
 
+def _files(view: View, charts: Sequence[Chart]) -> None:
+    say, name, scenario = view.say, view.result["scenario"]["name"], view.answer.prediction.case.scenario
+    st.code(view.question.command, language="bash", wrap_lines=True)
+    with st.container(horizontal=True):
+        _file(say("download_yaml"), f"{name}.yaml", "text/yaml", lambda: resolved_yaml(scenario))
+        _file(say("download_json"), f"{name}.json", "application/json", lambda: answers.json_text(view.question))
+        _file(say("download_trace"), f"{name}.trace.json", "application/json", lambda: answers.trace(view.question))
+        for chart in charts:
+            chart_file(view, chart)
+    quiet(say("download_png"))
+
+
 def _origin() -> str:
-    return st.context.url.split("/", 3)[0] + "//" + st.context.url.split("/", 3)[2] if st.context.url else ""
+    """Scheme and host of the lab as the reader's browser has them."""
+    found = urlsplit(st.context.url or "")
+    return f"{found.scheme}://{found.netloc}"
 
 
 def chart_file(view: View, chart: Chart) -> None:

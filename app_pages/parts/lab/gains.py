@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import streamlit as st
@@ -10,7 +11,7 @@ from app_pages.parts import answers, formats, sidebar
 from app_pages.parts.charts import Chart, bars
 from app_pages.parts.lab.files import chart_file
 from app_pages.parts.lab.view import View
-from app_pages.parts.page import quiet, section, show
+from app_pages.parts.page import quiet, section, show, unfolded
 from app_pages.parts.state import Question
 from app_pages.parts.texts import passes, speaker
 from app_pages.parts.texts.fields import LABELS
@@ -24,20 +25,37 @@ def gains(view: View) -> None:
     """The waterfall, what to try, and the table of every switch alone."""
     say = view.say
     section(say("gains"), say("gains_note"))
-    bar = st.empty()
-    # Each telling of progress is a place where the reader's next change stops this.
-    found = answers.gains(view.question, lambda share: _progress(bar, share, say("gains_wait")))
-    bar.empty()
+    # Each telling is a place where the reader's next change stops the search.
+    progress = _Progress(say("gains_wait"))
+    found = answers.gains(view.question, progress)
+    progress.done()
     picture = waterfall(view, found)
     show(picture)
     _advice(view, found)
-    with st.expander(say("gains_table")):
-        _table(view, found)
-        chart_file(view, picture)
+    with unfolded(say("gains_table"), "gains") as open_:
+        if open_:
+            _table(view, found)
+            chart_file(view, picture)
 
 
-def _progress(bar: Any, share: float, text: str) -> None:
-    bar.progress(share, text)
+class _Progress:
+    """Tells how far the what-ifs are: a few times a second, since each telling redraws a part of the page."""
+
+    EVERY_S = 0.25
+
+    def __init__(self, text: str) -> None:
+        self._slot = st.empty()
+        self._text = text
+        self._told_s = monotonic()
+
+    def __call__(self, share: float) -> None:
+        if monotonic() - self._told_s >= self.EVERY_S:
+            self._slot.progress(share, self._text)
+            self._told_s = monotonic()
+
+    def done(self) -> None:
+        """Leave nothing behind."""
+        self._slot.empty()
 
 
 def switch_label(view: View, switch: str, value: str) -> str:

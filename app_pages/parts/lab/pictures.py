@@ -11,7 +11,7 @@ from app_pages.parts.charts import Chart, bars
 from app_pages.parts.charts import roofline as roofs
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import View
-from app_pages.parts.page import quiet, section, show
+from app_pages.parts.page import quiet, section, show, unfolded
 from app_pages.parts.palette import CLASSES, IDLE, class_of
 from app_pages.parts.texts import Say
 from sim.answer import kernel_args
@@ -190,7 +190,9 @@ def roofline(view: View) -> list[Chart]:
 def kernels(view: View) -> None:
     """The table behind the pictures."""
     say = view.say
-    with st.expander(say("kernels")):
+    with unfolded(say("kernels"), "kernels") as open_:
+        if not open_:
+            return
         found = view.result["kernels"]
         columns = {
             say("kernel_type"): [row["op_type"] for row in found],
