@@ -50,6 +50,6 @@ def differs_from_op_statistic(path: Path, events: Events, texts: tuple[str, ...]
     if not worst or abs(off[worst]) <= SHARE * total:
         return []
     return [
-        f"op_statistic.csv has {said.get(worst, 0) / 1000:,.1f} us of {printable(worst, 40)}, the kernels have "
-        f"{mine.get(worst, 0.0) / 1000:,.1f}"
+        f"op_statistic.csv has {said.get(worst, 0) / 1000:,.3f} us of {printable(worst, 40)}, the kernels have "
+        f"{mine.get(worst, 0.0) / 1000:,.3f}"
     ]
