@@ -56,7 +56,7 @@ class Flows:
             return
         ends: dict[str, Any] = {
             "code": np.array([_CODES[event.cat] for event in events], dtype=np.int8),
-            "key": np.array([_number(event.id) for event in events], dtype=np.int64),
+            "key": _numbers([event.id for event in events]),
             "thread": np.array(threads, dtype=np.int16),
             "head": np.array([event.ph == "f" for event in events], dtype=np.bool_),
             "ns": all_ns_of_us([event.ts for event in events]),
@@ -141,6 +141,17 @@ def _met(code: Any, key: Any, head: Any) -> tuple[Any, Any]:
     tails, heads = order[first], order[first + 1]
     both = ~head[tails] & head[heads]
     return tails[both], heads[both]
+
+
+def _numbers(ids: Sequence[int | str | None]) -> Int64:
+    """Ids as numbers; mostly all of them are digits of a number that fits."""
+    try:
+        numbers = np.array([int(given) for given in ids], dtype=np.int64)  # type: ignore[arg-type]
+        if (numbers >= 0).all():
+            return numbers
+    except (TypeError, ValueError, OverflowError):
+        pass
+    return np.array([_number(given) for given in ids], dtype=np.int64)
 
 
 def _number(given: int | str | None) -> int:

@@ -112,8 +112,6 @@ def read_op_summary(path: Path) -> Profile:
     texts = Texts(path)
     details = read_kernel_details(path, texts)
     devices = [device for device in details.devices if device]
-    if len(devices) > 1:
-        fail(path, f"mixes the kernels of devices {', '.join(sorted(devices)[:8])}; one device a file")
     events, lanes, _ = _of_details(path, details, texts)
     notes = ["a table of kernels alone: no host calls, no launches, no reported step times"]
     profile = _alone(path, texts, lanes, events, steps_of_ids(events, details, texts.tuple()), {}, notes)

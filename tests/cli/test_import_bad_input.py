@@ -188,6 +188,14 @@ def test_devices_mixed_in_one_table(whatif: Whatif, tmp_path: Path) -> None:
     refused(whatif, path, "mixes the kernels of devices 0, 1")
 
 
+def test_devices_mixed_in_one_trace(whatif: Whatif, output: Path) -> None:
+    path = output / "trace_view.json"
+    events = json.loads(path.read_text(encoding="utf-8"))
+    other = [{**event, "pid": 999} for event in events if event["pid"] == making.DEVICE]
+    path.write_text(json.dumps(events + other), encoding="utf-8")
+    refused(whatif, output, "trace_view.json", "mixes the kernels of 2 devices (NPU 0, NPU 0)")
+
+
 def test_a_newer_version_is_read_and_said_to_be_newer(whatif: Whatif, output: Path) -> None:
     spoil(output.parent / "profiler_info_0.json", '"2.7.1"', '"9.1.0"')
     done = whatif("import", output.parent)
