@@ -12,6 +12,7 @@ from device.profiles.build import Columns, FactTable, Lanes, Texts, ordered
 from device.profiles.files import fail
 from device.profiles.join import communicate, joined
 from device.profiles.kernel_details import KernelDetails, read_kernel_details
+from device.profiles.statistics import differs_from_op_statistic, read_api_statistic
 from device.profiles.torch_npu_files import read_communication, read_info, read_reported
 from device.profiles.torch_npu_steps import steps_of_ids, steps_of_marks
 from device.profiles.trace import Thread, placed, read_trace_events
@@ -63,6 +64,9 @@ def read_torch_npu(folder: Path) -> Profile:
     else:
         fail(output, "has neither trace_view.json nor kernel_details.csv")
     events, waits = communicate(events, communicated, texts, facts)
+    if _has(output, "op_statistic.csv"):
+        notes += differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
+    apis = read_api_statistic(output / "api_statistic.csv") if _has(output, "api_statistic.csv") else ()
     device = reported[0].device if reported else 0
     return Profile(
         source=str(folder),
@@ -79,6 +83,7 @@ def read_torch_npu(folder: Path) -> Profile:
         collective_waits_ns=waits,
         dropped=dropped,
         notes=tuple(notes),
+        host_apis=apis,
     )
 
 
@@ -107,8 +112,6 @@ def read_op_summary(path: Path) -> Profile:
     texts = Texts(path)
     details = read_kernel_details(path, texts)
     devices = [device for device in details.devices if device]
-    if len(devices) > 1:
-        fail(path, f"mixes the kernels of devices {', '.join(sorted(devices)[:8])}; one device a file")
     events, lanes, _ = _of_details(path, details, texts)
     notes = ["a table of kernels alone: no host calls, no launches, no reported step times"]
     profile = _alone(path, texts, lanes, events, steps_of_ids(events, details, texts.tuple()), {}, notes)
