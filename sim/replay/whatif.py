@@ -80,7 +80,7 @@ def _number(where: str, key: str, value: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number <= 1e9:
-        raise ScenarioError([f"{where}: {key} is {quoted(value)}, not a number of 0 or more"])
+        raise ScenarioError([f"{where}: {key} is {quoted(value)}, not a number from 0 to 1e9"])
     return number
 
 

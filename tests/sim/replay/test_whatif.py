@@ -33,9 +33,9 @@ def test_a_what_if_has_a_name_a_subject_and_options() -> None:
     [
         ("fuze", "--what-if fuze: 'fuze' is not one of remove_host_gaps, fuse,"),
         ("fuse:add_rmsnorm", "Did you mean 'add_rms_norm'?"),
-        ("quantise:factor=x", "--what-if quantise:factor=x: factor is 'x', not a number of 0 or more"),
-        ("quantise:factor=-1", "not a number of 0 or more"),
-        ("quantise:factor=nan", "not a number of 0 or more"),
+        ("quantise:factor=x", "--what-if quantise:factor=x: factor is 'x', not a number from 0 to 1e9"),
+        ("quantise:factor=-1", "not a number from 0 to 1e9"),
+        ("quantise:factor=nan", "not a number from 0 to 1e9"),
         ("quantise:fator=1", "Did you mean 'factor'?"),
         ("quantise:matmul", "quantise takes no 'matmul'"),
         ("", "'' is not one of"),
