@@ -80,6 +80,15 @@ def test_the_waterfall_sums_to_the_changed_step() -> None:
     assert changed.label == "SIMULATED"
 
 
+def test_a_bound_that_nobody_asked_for_is_not_applied() -> None:
+    spans = [call(0, 1), kernel(1, 11, "MatMulV2", 0), collective(11, 61, by=0), kernel(61, 71, "Mul", 0)]
+    listed = {row["what_if"]: row["waterfall_us"] for row in what_if([step(*spans)]).rows}
+    assert listed["remove_collectives"] is listed["shrink_collectives"] is None
+    assert listed["quantise"] == 0.004
+    [row] = what_if([step(*spans)], ["remove_collectives"]).rows
+    assert row["waterfall_us"] == 0.05
+
+
 def test_what_finds_nothing_says_so() -> None:
     [row] = what_if([measured()], ["fuse:rope"]).rows
     assert (row["made"], row["verdict"], row["alone_ratio"], row["assumed"]) == (0, "not applicable", 1.0, [])
