@@ -113,6 +113,7 @@ class _Table:
         self._columns = {name: Grown(kind) for name, kind in columns.items()}
 
     def add(self, columns: Mapping[str, Any]) -> None:
+        """Append rows."""
         for name, values in columns.items():
             self._columns[name].extend(values)
 

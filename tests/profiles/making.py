@@ -298,15 +298,18 @@ def database(path: Path, steps: Sequence[int] = (7, 8)) -> Path:
             add("TASK", ns(begin, n), ns(begin + took, n), 0, 100 * n + 50, task, word("NOTIFY_WAIT_SQE"), 4)
             add("COMMUNICATION_TASK_INFO", task, word(kind))
         add("TASK", ns(600, n), ns(620, n), 0, 100 * n + 70, 100 * n + 70, word("MEMCPY_ASYNC"), 2)
+    tables["STRING_IDS"] = ("id, value", [(number, text) for text, number in words.items()])
+    _write_tables(path, tables)
+    return path
+
+
+def _write_tables(path: Path, tables: Mapping[str, tuple[str, list[tuple[Any, ...]]]]) -> None:
     connection = sqlite3.connect(path)
     for table, (columns, rows) in tables.items():
         connection.execute(f"CREATE TABLE {table} ({columns})")
         connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns.split(',')))})", rows)
-    connection.execute("CREATE TABLE STRING_IDS (id INTEGER PRIMARY KEY, value TEXT)")
-    connection.executemany("INSERT INTO STRING_IDS VALUES (?, ?)", [(n, text) for text, n in words.items()])
     connection.commit()
     connection.close()
-    return path
 
 
 def pytorch_text(steps: Sequence[int] = (7, 8), rank: int = 1) -> str:
