@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.profiles.making import torch_npu
+
 SURFACES = {"cli", "app", "app_pages"}
 TORCH = {"torch", "torch_npu", "torchair"}
 FORBIDDEN = {
@@ -107,7 +109,7 @@ def test_imports_are_found_in_every_form(source: str, found: list[tuple[int, str
     assert list(imported_modules(source)) == found
 
 
-@pytest.mark.parametrize("module", ["scenarios", "sim", "device", "device.backends", "cli"])
+@pytest.mark.parametrize("module", ["scenarios", "sim", "device", "device.backends", "device.profiles", "cli"])
 def test_importing_asks_for_nothing_heavy(module: str, root: Path) -> None:
     assert heavy_imports(f"import {module}", root) == []
 
@@ -115,6 +117,18 @@ def test_importing_asks_for_nothing_heavy(module: str, root: Path) -> None:
 def test_predicting_a_scenario_asks_for_nothing_heavy(root: Path) -> None:
     run = "import cli; sys.argv = ['whatif', 'run', 'scenarios/qwen3_8b_decode.yaml']; cli.main()"
     assert heavy_imports(run, root) == []
+
+
+def test_importing_a_profile_asks_for_nothing_heavy(root: Path, tmp_path: Path) -> None:
+    top = torch_npu(tmp_path)
+    run = f"import cli; sys.argv = ['whatif', 'import', {str(top)!r}, '--hardware', '910b2']; cli.main()"
+    assert heavy_imports(run, root) == []
+
+
+@pytest.mark.parametrize("needed", ["msgspec", "ijson"])
+def test_only_importing_a_profile_needs_the_readers_of_traces(needed: str, root: Path) -> None:
+    run = "import cli; sys.argv = ['whatif', 'run', 'scenarios/qwen3_8b_decode.yaml']; cli.main()"
+    assert heavy_imports(run, root, [needed]) == []
 
 
 @pytest.mark.parametrize(("scenario", "needed"), [("qwen3_8b_decode", False), ("qwen3_8b_tp2_decode", True)])

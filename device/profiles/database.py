@@ -107,7 +107,7 @@ def _opened(path: Path) -> Iterator[_Database]:
             yield _Database(path, connection)
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         fail(path, f"is no readable SQLite database: {printable(str(error), 80)}")
 
 

@@ -35,7 +35,7 @@ def reported_beside(path: Path) -> tuple[ReportedStep, ...]:
                 rows = _rows(candidate, connection)
             finally:
                 connection.close()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             fail(candidate, f"is no readable SQLite database: {printable(str(error), 80)}")
         if rows:
             return rows

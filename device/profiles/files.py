@@ -30,7 +30,7 @@ class Limits:
     unpacked_bytes: int = 4 * GIB
     ratio: int = 200
     text_bytes: int = 48 * 2**20
-    facts: int = 500_000
+    facts: int = 200_000
     all_events: int = 20_000_000
     csv_rows: int = 5_000_000
     cell_chars: int = 1 << 20

@@ -25,9 +25,7 @@ ARROWS = ("HostToDevice", "ac2g", "async_task_queue", "async_npu")
 _CODES = {name: code for code, name in enumerate(ARROWS)}
 HOST = ("Python", "CANN")
 _END = {"code": np.int8, "key": np.int64, "thread": np.int16, "head": np.bool_, "ns": np.int64}
-_PAIR = {
-    "code": np.int8, "tail_thread": np.int16, "tail_ns": np.int64, "head_thread": np.int16, "head_ns": np.int64,
-}  # fmt: skip
+_PAIR = {"tail_thread": np.int16, "tail_ns": np.int64, "head_thread": np.int16, "head_ns": np.int64}
 #: Threads up to which each one's rows are looked up by a pass over all rows, which needs no order of them.
 _FEW_THREADS = 64
 #: How deep calls nest at most between a call and the one that encloses it.
@@ -46,7 +44,7 @@ class Flows:
     """Arrows as they come. Ends that meet in one slab are kept as pairs, the others until all are there."""
 
     def __init__(self) -> None:
-        self._pairs = _Table(_PAIR)
+        self._pairs = tuple(_Table(_PAIR) for _ in ARROWS)  # one a category, so that each can be freed by itself
         self._ends = _Table(_END)
 
     def add(self, events: Sequence[Event], threads: Sequence[int]) -> None:
@@ -58,13 +56,15 @@ class Flows:
             return
         ends: dict[str, Any] = {
             "code": np.array([_CODES[event.cat] for event in events], dtype=np.int8),
-            "key": np.array([_number(event.id) for event in events], dtype=np.int64),
+            "key": _numbers([event.id for event in events]),
             "thread": np.array(threads, dtype=np.int16),
             "head": np.array([event.ph == "f" for event in events], dtype=np.bool_),
             "ns": all_ns_of_us([event.ts for event in events]),
         }
         tails, heads = _met(ends["code"], ends["key"], ends["head"])
-        self._pairs.add(_pair(ends, tails, heads))
+        for code, table in enumerate(self._pairs):
+            here = ends["code"][heads] == code
+            table.add(_pair(ends, tails[here], heads[here]))
         rest = np.ones(len(events), dtype=np.bool_)
         rest[tails] = rest[heads] = False
         self._ends.add({name: column[rest] for name, column in ends.items()})
@@ -72,16 +72,15 @@ class Flows:
     def resolve(self, columns: Mapping[str, Any], keys: Any, threads: Sequence[ThreadOf]) -> tuple[Int32, Int32]:
         """`launched_by` and `issued_after_ns` for each row. keys: the number of each row's thread in `threads`."""
         self._pair_the_rest()
-        pairs = self._pairs.take()
         rows = _Rows(columns, keys, threads)
         launched = np.full(len(keys), NO_ROW, dtype=np.int32)
         after = np.zeros(len(keys), dtype=np.int32)
         start = columns["start_ns"]
-        for code in range(len(ARROWS)):
-            here = pairs["code"] == code
-            issued = pairs["tail_ns"][here]
-            targets = rows.beginning(pairs["head_thread"][here], pairs["head_ns"][here])
-            sources = rows.around(pairs["tail_thread"][here], issued)
+        for table in self._pairs:
+            pairs = table.take()
+            issued = pairs["tail_ns"]
+            targets = rows.beginning(pairs.pop("head_thread"), pairs.pop("head_ns"))
+            sources = rows.around(pairs.pop("tail_thread"), issued)
             ok = (targets != NO_ROW) & (sources != NO_ROW) & (targets != sources)
             ok[ok] = launched[targets[ok]] == NO_ROW
             targets, sources, issued = targets[ok], sources[ok], issued[ok]
@@ -104,7 +103,7 @@ class Flows:
             for i in np.flatnonzero(end - first > 1).tolist():
                 of_id = ns[tails[first[i] : end[i]]]
                 at[i] = first[i] + max(0, int(np.searchsorted(of_id, ns[heads[i]], side="right")) - 1)
-            self._pairs.add(_pair(ends, tails[at], heads))
+            self._pairs[number].add(_pair(ends, tails[at], heads))
 
 
 class _Table:
@@ -114,6 +113,7 @@ class _Table:
         self._columns = {name: Grown(kind) for name, kind in columns.items()}
 
     def add(self, columns: Mapping[str, Any]) -> None:
+        """Append rows."""
         for name, values in columns.items():
             self._columns[name].extend(values)
 
@@ -124,7 +124,6 @@ class _Table:
 
 def _pair(ends: Mapping[str, Any], tails: Any, heads: Any) -> dict[str, Any]:
     return {
-        "code": ends["code"][heads],
         "tail_thread": ends["thread"][tails],
         "tail_ns": ends["ns"][tails],
         "head_thread": ends["thread"][heads],
@@ -143,6 +142,17 @@ def _met(code: Any, key: Any, head: Any) -> tuple[Any, Any]:
     tails, heads = order[first], order[first + 1]
     both = ~head[tails] & head[heads]
     return tails[both], heads[both]
+
+
+def _numbers(ids: Sequence[int | str | None]) -> Int64:
+    """Ids as numbers; mostly all of them are digits of a number that fits."""
+    try:
+        numbers = np.array([int(given) for given in ids], dtype=np.int64)  # type: ignore[arg-type]
+        if (numbers >= 0).all():
+            return numbers
+    except (TypeError, ValueError, OverflowError):
+        pass
+    return np.array([_number(given) for given in ids], dtype=np.int64)
 
 
 def _number(given: int | str | None) -> int:
@@ -215,7 +225,8 @@ class _Rows:
         if self.order is None or self.bounds is None:
             found: Int32 = np.flatnonzero(self.keys == number).astype(np.int32)
             return found
-        return self.order[self.bounds[number] : self.bounds[number + 1]]
+        within: Int32 = self.order[self.bounds[number] : self.bounds[number + 1]]
+        return within
 
     def _rows(self, numbers: Sequence[int]) -> Int32:
         """The rows of some threads in order of start, the longer first; marks of steps are left out."""
@@ -223,9 +234,10 @@ class _Rows:
         rows = rows[self.kind[rows] != Kind.STEP]
         starts = self.start[rows]
         if (starts[1:] > starts[:-1]).all():  # a thread's calls mostly stand in the file as they were made
-            return rows
-        ordered: Int32 = rows[np.lexsort((-self.duration[rows], starts))]
-        return ordered
+            in_order: Int32 = rows
+        else:
+            in_order = rows[np.lexsort((-self.duration[rows], starts))]
+        return in_order
 
     def _innermost(self, numbers: Sequence[int], ns: Int64) -> Int32:
         """The last row of these threads that begins at or before `ns` and does not end before it."""

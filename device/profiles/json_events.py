@@ -20,7 +20,7 @@ import msgspec
 from device.profiles.files import LIMITS, Readable, fail, opened
 from scenarios.errors import printable
 
-SLAB_BYTES = 1 << 20
+SLAB_BYTES = 1 << 19
 #: One event may be this long (call stacks); a longer one is refused.
 MAX_EVENT_BYTES = 16 * 2**20
 

@@ -106,6 +106,9 @@ def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED
         found.devices[device] = found.devices.get(device, 0) + 1
     if not len(found):
         fail(path, "holds no kernels")
+    devices = [device for device in found.devices if device]
+    if len(devices) > 1:
+        fail(path, f"mixes the kernels of devices {', '.join(sorted(devices)[:8])}; one device a file")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,10 @@ from device.profiles.build import Columns, FactTable, Lanes, Texts, ordered
 from device.profiles.files import fail
 from device.profiles.join import communicate, joined
 from device.profiles.kernel_details import KernelDetails, read_kernel_details
+from device.profiles.statistics import differs_from_op_statistic, read_api_statistic
 from device.profiles.torch_npu_files import read_communication, read_info, read_reported
 from device.profiles.torch_npu_steps import steps_of_ids, steps_of_marks
-from device.profiles.trace import Thread, placed, read_trace_events
+from device.profiles.trace import Thread, Trace, placed, read_trace_events
 from scenarios.profile.table import Events, Kind, Lane, Profile, Step
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -37,32 +38,17 @@ def read_torch_npu(folder: Path) -> Profile:
     kernel_details.csv.
     """
     output = folder / OUTPUT if (folder / OUTPUT).is_dir() else folder
-    above = output.parent
-    texts = Texts(output)
-    info = read_info(above)
-    notes = list(info.notes)
-    details = read_kernel_details(output / "kernel_details.csv", texts) if _has(output, "kernel_details.csv") else None
+    above = output.parent if output.name == OUTPUT else output
+    texts, info = Texts(output), read_info(above)
     reported = read_reported(output / "step_trace_time.csv") if _has(output, "step_trace_time.csv") else ()
     communicated = read_communication(output / "communication.json") if _has(output, "communication.json") else ()
-    notes += [f"{name} is missing" for name in ("step_trace_time.csv",) if not _has(output, name)]
-    dropped: dict[str, int] = {}
-    if _has(output, "trace_view.json"):
-        trace = read_trace_events(output / "trace_view.json", texts)
-        columns, lanes = placed(trace, place, classify)
-        facts, dropped = trace.facts, dict(trace.dropped)
-        del trace
-        events = ordered(columns, facts.facts())
-        del columns
-        events, told = joined(events, details, texts, facts)
-        notes += told
-        steps = steps_of_marks(events, texts.tuple())
-    elif details is not None:
-        notes.append("trace_view.json is missing: kernels and collectives only, no host calls and no launches")
-        events, lanes, facts = _of_details(output, details, texts)
-        steps = steps_of_ids(events, details, texts.tuple())
-    else:
-        fail(output, "has neither trace_view.json nor kernel_details.csv")
-    events, waits = communicate(events, communicated, texts, facts)
+    rows = _rows(output, texts)
+    events, waits = communicate(rows.events, communicated, texts, rows.facts)
+    notes = [*info.notes, *rows.notes]
+    if not _has(output, "step_trace_time.csv"):
+        notes.append("step_trace_time.csv is missing")
+    if _has(output, "op_statistic.csv"):
+        notes += differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
     device = reported[0].device if reported else 0
     return Profile(
         source=str(folder),
@@ -70,16 +56,48 @@ def read_torch_npu(folder: Path) -> Profile:
         rank=info.rank if info.rank is not None else _rank_of_name(above.name, device),
         device="NPU",
         texts=texts.tuple(),
-        lanes=lanes,
+        lanes=rows.lanes,
         events=events,
-        steps=steps,
+        steps=rows.steps,
         reported=reported,
         metadata=info.metadata,
         groups=info.groups,
         collective_waits_ns=waits,
-        dropped=dropped,
+        dropped=rows.dropped,
         notes=tuple(notes),
+        host_apis=read_api_statistic(output / "api_statistic.csv") if _has(output, "api_statistic.csv") else (),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The events of a rank's trace and table of kernels."""
+
+    events: Events
+    lanes: tuple[Lane, ...]
+    facts: FactTable
+    steps: tuple[Step, ...]
+    dropped: dict[str, int]
+    notes: list[str]
+
+
+def _rows(output: Path, texts: Texts) -> _Rows:
+    """The rows of trace_view.json with what kernel_details.csv knows of them, or of the table alone."""
+    details = read_kernel_details(output / "kernel_details.csv", texts) if _has(output, "kernel_details.csv") else None
+    if _has(output, "trace_view.json"):
+        return _of_trace(read_trace_events(output / "trace_view.json", texts), details)
+    if details is None:
+        fail(output, "has neither trace_view.json nor kernel_details.csv")
+    events, lanes, facts = _of_details(output, details, texts)
+    note = "trace_view.json is missing: kernels and collectives only, no host calls and no launches"
+    return _Rows(events, lanes, facts, steps_of_ids(events, details, texts.tuple()), {}, [note])
+
+
+def _of_trace(trace: Trace, details: KernelDetails | None) -> _Rows:
+    columns, lanes = placed(trace, place, classify)
+    texts, facts, dropped = trace.texts, trace.facts, dict(trace.dropped)
+    events, notes = joined(ordered(columns, facts.facts()), details, texts, facts)
+    return _Rows(events, lanes, facts, steps_of_marks(events, texts.tuple()), dropped, notes)
 
 
 def read_trace_view(path: Path) -> Profile:
@@ -93,37 +111,29 @@ def read_trace_view(path: Path) -> Profile:
         from device.profiles.pytorch import profile_of_trace
 
         return profile_of_trace(path, trace)
-    columns, lanes = placed(trace, place, classify)
-    facts, dropped = trace.facts, dict(trace.dropped)
-    del trace
-    events = ordered(columns, facts.facts())
-    events, notes = joined(events, None, texts, facts)
-    notes.append("step_trace_time.csv is missing")
-    return _alone(path, texts, lanes, events, steps_of_marks(events, texts.tuple()), dropped, notes)
+    rows = _of_trace(trace, None)
+    return _alone(path, texts, rows, (*rows.notes, "step_trace_time.csv is missing"))
 
 
 def read_op_summary(path: Path) -> Profile:
     """The profile of msprof's op_summary_*.csv (or a kernel_details.csv alone): kernels and collectives of a device."""
     texts = Texts(path)
     details = read_kernel_details(path, texts)
-    devices = [device for device in details.devices if device]
-    if len(devices) > 1:
-        fail(path, f"mixes the kernels of devices {', '.join(sorted(devices)[:8])}; one device a file")
-    events, lanes, _ = _of_details(path, details, texts)
-    notes = ["a table of kernels alone: no host calls, no launches, no reported step times"]
-    profile = _alone(path, texts, lanes, events, steps_of_ids(events, details, texts.tuple()), {}, notes)
-    rank = int(devices[0]) if devices and devices[0].isdigit() and len(devices[0]) < 7 else 0
-    return replace(profile, kind="msprof", rank=rank)
+    events, lanes, facts = _of_details(path, details, texts)
+    rows = _Rows(events, lanes, facts, steps_of_ids(events, details, texts.tuple()), {}, [])
+    profile = _alone(
+        path, texts, rows, ("a table of kernels alone: no host calls, no launches, no reported step times",)
+    )
+    device = next((name for name in details.devices if name.isdigit() and len(name) < 7), "0")
+    return replace(profile, kind="msprof", rank=int(device))
 
 
-def _alone(
-    path: Path, texts: Texts, lanes: tuple[Lane, ...], events: Events, steps: tuple[Step, ...],
-    dropped: dict[str, int], notes: list[str],
-) -> Profile:  # fmt: skip
+def _alone(path: Path, texts: Texts, rows: _Rows, notes: tuple[str, ...]) -> Profile:
     """The profile of one file that nothing lies beside."""
     return Profile(
-        source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=lanes, events=events,
-        steps=steps, reported=(), metadata={}, groups={}, collective_waits_ns={}, dropped=dropped, notes=tuple(notes),
+        source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=rows.lanes,
+        events=rows.events, steps=rows.steps, reported=(), metadata={}, groups={}, collective_waits_ns={},
+        dropped=rows.dropped, notes=notes,
     )  # fmt: skip
 
 

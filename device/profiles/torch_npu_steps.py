@@ -23,12 +23,16 @@ def steps_of_marks(events: Events, texts: tuple[str, ...]) -> tuple[Step, ...]:
     if not len(marks):
         return (whole(events),)
     issued = _issued_ns(events, device)
+    order = np.argsort(issued, kind="stable")
+    issued, device = issued[order], device[order]
     steps = []
     for mark in marks.tolist():
-        begin, end = int(events.start_ns[mark]), int(events.end_ns[mark])
-        mine = device[(issued >= begin) & (issued <= end)]
+        begin, end = int(events.start_ns[mark]), events.end_ns_of(mark)
+        first, last = np.searchsorted(issued, begin, side="left"), np.searchsorted(issued, end, side="right")
+        mine = device[first:last]
         start_ns = int(events.start_ns[mine].min()) if len(mine) else begin
-        end_ns = max(int(events.end_ns[mine].max()), end) if len(mine) else end
+        ends = events.start_ns[mine] + events.duration_ns[mine]
+        end_ns = max(int(ends.max()), end) if len(mine) else end
         steps.append(Step(texts[int(events.name[mark])].partition("#")[2], start_ns, end_ns, begin, end))
     return tuple(steps)
 

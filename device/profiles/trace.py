@@ -21,6 +21,7 @@ from device.profiles.json_events import Args, Event, slabs, text_of
 from device.profiles.times import NotATime, all_ns_of_us, ns_of_us_numbers
 from scenarios.errors import printable
 from scenarios.profile.table import Kind, Lane
+from scenarios.timeline import COMPUTE
 
 #: Categories that are left out: a Python frame for each call of a function would be most of a profile with stacks; the
 #: others lie over what they repeat.
@@ -50,6 +51,20 @@ Placer = Callable[[Thread], Lane | None]
 Classifier = Callable[[Lane, str, str, str], Kind]
 
 
+class Keys(dict[Key, int]):
+    """Each thread once, by number."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def __missing__(self, key: Key) -> int:
+        if len(self) >= MAX_THREADS:
+            fail(self._path, f"has more than {MAX_THREADS:,} threads and streams")
+        number = self[key] = len(self)
+        return number
+
+
 @dataclass(slots=True)
 class Trace:
     """What was gathered of a file."""
@@ -58,23 +73,16 @@ class Trace:
     texts: Texts
     facts: FactTable
     columns: Columns
-    keys: dict[Key, int] = field(default_factory=dict)
+    keys: Keys
     cats: Grown = field(default_factory=lambda: Grown(np.int16))
     categories: dict[str, int] = field(default_factory=dict)
+    said: dict[tuple[Any, ...], int] = field(default_factory=dict)  # what arguments said, as a number of `facts`
     process_names: dict[int | str, str] = field(default_factory=dict)
     process_labels: dict[int | str, str] = field(default_factory=dict)
     thread_names: dict[Key, str] = field(default_factory=dict)
     flows: Flows = field(default_factory=Flows)
     dropped: Counter[str] = field(default_factory=Counter)
     number: int = 0
-
-    def key(self, key: Key) -> int:
-        number = self.keys.get(key)
-        if number is None:
-            if len(self.keys) >= MAX_THREADS:
-                fail(self.path, f"has more than {MAX_THREADS:,} threads and streams")
-            number = self.keys[key] = len(self.keys)
-        return number
 
     def threads(self) -> list[Thread]:
         """The threads in order of their numbers."""
@@ -92,7 +100,7 @@ def read_trace_events(path: Path, texts: Texts) -> Trace:
 
     Raises ProfileError, one line, for what is no trace, a time that is none, or more than the limits allow.
     """
-    trace = Trace(path, texts, FactTable(path), Columns(path))
+    trace = Trace(path, texts, FactTable(path), Columns(path), Keys(path))
     for events in slabs(path):
         _take(trace, events)
         trace.number += len(events)
@@ -102,11 +110,12 @@ def read_trace_events(path: Path, texts: Texts) -> Trace:
 
 
 def _take(trace: Trace, events: Sequence[Event]) -> None:
+    keys = trace.keys
     slices = [event for event in events if event.ph == "X"]
     others = [event for event in events if event.ph != "X" and event.ph != "C"]
     arrows = [event for event in others if event.ph in ("s", "f") and event.cat in ARROWS]
     try:
-        trace.flows.add(arrows, [trace.key((event.pid, event.tid)) for event in arrows])
+        trace.flows.add(arrows, [keys[event.pid, event.tid] for event in arrows])
     except NotATime as error:
         fail(trace.path, f"{_where(trace, arrows[error.args[1]])}: ts {error.args[0]}")
     if counters := len(events) - len(slices) - len(others):
@@ -121,12 +130,7 @@ def _take(trace: Trace, events: Sequence[Event]) -> None:
             trace.dropped[f"phase {printable(event.ph, 8)}"] += 1
     kept = [event for event in slices if event.cat not in DROPPED_CATEGORIES]
     if len(slices) > len(kept):
-        left = [event for event in slices if event.cat in DROPPED_CATEGORIES]
-        # The mark of a step is a frame of Python in some versions.
-        marks = [e for e in left if e.cat == "python_function" and e.name.startswith("ProfilerStep")]
-        trace.dropped.update(event.cat for event in left)
-        trace.dropped["python_function"] -= len(marks)
-        kept += marks
+        trace.dropped.update(event.cat for event in slices if event.cat in DROPPED_CATEGORIES)
     if kept:
         _add(trace, kept)
 
@@ -144,13 +148,18 @@ def _name(trace: Trace, event: Event) -> None:
 
 
 def _add(trace: Trace, slices: list[Event]) -> None:
-    texts = trace.texts
+    texts, keys = trace.texts, trace.keys
     trace.columns.add(
         start_ns=_times(trace, slices),
         duration_ns=_durations(trace, slices),
-        lane=[trace.key((event.pid, event.tid)) for event in slices],
+        lane=[keys[event.pid, event.tid] for event in slices],
         name=[texts[event.name] for event in slices],
-        fact=[0 if event.args is None else _fact(trace, event.args) for event in slices],
+        fact=[
+            _fact(trace, args)
+            if (args := event.args) is not None and (args.task_type or args.data_type or args.direction or args.group)
+            else 0
+            for event in slices
+        ],
     )
     categories = trace.categories
     trace.cats.extend([categories.setdefault(event.cat, len(categories)) for event in slices])
@@ -160,14 +169,22 @@ def _add(trace: Trace, slices: list[Event]) -> None:
 
 def _fact(trace: Trace, args: Args) -> int:
     """The number of what the arguments say of a device's event; what they say of a host call is left out."""
-    task = args.task_type or args.direction
-    if task is None and args.data_type is None and args.group is None:
-        return 0
-    texts = trace.texts
+    said = (args.collective, args.task_type or args.direction, args.count, args.data_type, args.group)
+    try:
+        number = trace.said.get(said)
+    except TypeError:  # a list or an object among them
+        return _new_fact(trace, said)
+    if number is None:
+        number = trace.said[said] = _new_fact(trace, said)
+    return number
+
+
+def _new_fact(trace: Trace, said: tuple[Any, ...]) -> int:
+    collective, task, count, data_type, group = said
     # A collective says how many elements of which type.
-    shapes, dtypes = (args.count, args.data_type) if args.data_type is not None else (None, None)
-    words = (args.collective, task, shapes, dtypes, None, args.group, None)
-    return trace.facts[*(texts[text_of(word)] for word in words), 0]
+    shapes, dtypes = (count, data_type) if data_type is not None else (None, None)
+    words = (collective, task, shapes, dtypes, None, group, None)
+    return trace.facts[*(trace.texts[text_of(word)] for word in words), 0]
 
 
 def _times(trace: Trace, slices: list[Event]) -> Any:
@@ -193,7 +210,8 @@ def _where(trace: Trace, event: Event) -> str:
 def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str, Any], tuple[Lane, ...]]:
     """The columns of the rows on lanes that are kept, with `lane`, `kind` and `launched_by`; and the lanes.
 
-    Rows of lanes that `place` leaves out are counted in `trace.dropped`.
+    Rows of lanes that `place` leaves out are counted in `trace.dropped`. Raises ProfileError where kernels of several
+    devices lie in the file.
     """
     lanes, threads = Lanes(), trace.threads()
     lane_of = np.full(len(threads), -1, dtype=np.int16)
@@ -211,6 +229,7 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
         for name in columns:
             columns[name] = columns[name][keep]
         key, cats = key[keep], cats[keep]
+    _one_device(trace, key, threads, lane_of, tuple(lanes))
     columns["lane"] = lane_of[key]
     columns["kind"] = _kinds(trace, tuple(lanes), columns, cats, classify)
     del cats, keep
@@ -218,6 +237,15 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
     of = [ThreadOf(t.tid, found[n].process if n >= 0 else "") for t, n in zip(threads, lane_of.tolist(), strict=True)]
     columns["launched_by"], columns["issued_after_ns"] = trace.flows.resolve(columns, key, of)
     return columns, found
+
+
+def _one_device(trace: Trace, key: Any, threads: Sequence[Thread], lane_of: Any, lanes: tuple[Lane, ...]) -> None:
+    """Raise ProfileError where the rows on streams are of several processes, which are a device each."""
+    used = [threads[number] for number in np.unique(key).tolist()]
+    of_device = {t.pid: t.labels for t in used if lanes[lane_of[trace.keys[t.pid, t.tid]]].process in COMPUTE}
+    if len(of_device) > 1:
+        names = ", ".join(printable(label or str(pid), 20) for pid, label in list(of_device.items())[:8])
+        fail(trace.path, f"mixes the kernels of {len(of_device)} devices ({names}); one device a file")
 
 
 def _kinds(trace: Trace, lanes: tuple[Lane, ...], columns: Any, cats: Any, classify: Classifier) -> Any:

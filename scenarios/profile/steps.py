@@ -25,8 +25,10 @@ def merged(start_ns: Int64, end_ns: Int64) -> Intervals:
     start_ns, end_ns = start_ns[keep], end_ns[keep]
     if not len(start_ns):
         return start_ns, end_ns
-    order = np.argsort(start_ns, kind="stable")
-    start_ns, reach = start_ns[order], np.maximum.accumulate(end_ns[order])
+    if (start_ns[1:] < start_ns[:-1]).any():
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, end_ns = start_ns[order], end_ns[order]
+    reach = np.maximum.accumulate(end_ns)
     first = np.concatenate(([True], start_ns[1:] > reach[:-1]))
     last = np.concatenate((first[1:], [True]))
     return start_ns[first], reach[last]
@@ -34,9 +36,14 @@ def merged(start_ns: Int64, end_ns: Int64) -> Intervals:
 
 def minus(a: Intervals, b: Intervals) -> Intervals:
     """What of `a` is not in `b`; both disjoint and in order, as `merged` gives them."""
+    if not len(a[0]):
+        return a
+    # Only what meets an interval of `a` can cut it.
+    at = np.searchsorted(a[1], b[0], side="right")
+    meets = at < len(a[0])
+    meets[meets] = a[0][at[meets]] < b[1][meets]
+    b = b[0][meets], b[1][meets]
     edges = np.unique(np.concatenate((*a, *b)))
-    if len(edges) < 2:
-        return edges[:0], edges[:0]
     left, right = edges[:-1], edges[1:]
     keep = _inside(left, a) & ~_inside(left, b)
     # Not merged again: `a` cut at the borders of `b` only differs from `a` cut at its own by nothing.

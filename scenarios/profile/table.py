@@ -194,6 +194,16 @@ class ReportedStep:
     preparing_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class HostApi:
+    """A row of api_statistic.csv: how often and how long in all the host was in one call, on all of its threads."""
+
+    level: str
+    name: str
+    count: int
+    total_ns: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
     """What one rank's profiler wrote.
@@ -201,7 +211,7 @@ class Profile:
     texts: what the columns of texts refer to; the first is "". kind: which profiler wrote it. metadata: versions,
     level, device, as far as the files say. collective_waits_ns: what communication.json says each collective waited,
     by row. dropped: how many entries of a kind were left out (`python_function`: 1282). notes: what is partial or was
-    doubted, one line each. label: SIMULATED where the file is a prediction's own trace.
+    doubted, one line each. host_apis: the longest first. label: SIMULATED where the file is a prediction's own trace.
     """
 
     source: str
@@ -219,6 +229,7 @@ class Profile:
     dropped: Mapping[str, int]
     notes: tuple[str, ...]
     label: Literal["MEASURED", "SIMULATED"] = "MEASURED"
+    host_apis: tuple[HostApi, ...] = ()
 
     def text(self, row: int, column: str = "name") -> str:
         """The text of `column` (`name`, or one of `Facts`) in `row`."""

@@ -123,7 +123,7 @@ def _chosen(file: str, number: int, timelines: Sequence[Timeline], notes: Sequen
     """The timeline of that number; without one the first, with a note of what else there is."""
     shown = printable(file, 200)
     if number > len(timelines):
-        raise ScenarioError([f"{shown}#{number}: holds {len(timelines)} timelines: {_listed(timelines)}"])
+        raise ScenarioError([f"{shown}#{number}: there is no such timeline, only {_listed(timelines)}"])
     chosen = timelines[max(0, number - 1)]
     if not number and len(timelines) > 1:
         notes = [

@@ -75,7 +75,7 @@ def _evidence(
 ) -> str:  # fmt: skip
     total, free = max(1, time.total_ns), time.free_ns / max(1, time.total_ns)
     if name == "host-bound":
-        return _host_evidence(time, gaps, free)
+        return _host_evidence(profile, time, gaps, free)
     if name == "communication-bound":
         return _communication_evidence(profile, time, waits)
     mine = [kernel for kernel in kernels if kernel.limit == name]
@@ -85,8 +85,8 @@ def _evidence(
     said = (
         "by the profiler's pipe counters" if sources == {"measured"}
         else "by the model's price of their shapes" if sources == {"predicted"}
-        else "by their engine alone, since the profile has no pipe counters" if sources == {"assumed"}
-        else "by pipe counters, prices and engines"
+        else "by their op types alone, since the profile has no pipe counters" if sources == {"assumed"}
+        else "by pipe counters, prices and op types"
     )  # fmt: skip
     detail = (
         f"most of it in {top.op_type} ({top.total_us / 1000:.2f} ms in {_times(top.count)}){_reached(top, hardware)}"
@@ -109,12 +109,14 @@ def _reached(kernel: MeasuredKernel, hardware: Hardware | None) -> str:
     return f", at {kernel.gbps / 1000:.2f} of {hardware.memory.hbm_peak_gbps / 1000:.2f} TB/s"
 
 
-def _host_evidence(time: StepTime, gaps: Gaps, free: float) -> str:
+def _host_evidence(profile: Profile, time: StepTime, gaps: Gaps, free: float) -> str:
     total_ms, free_ms = time.total_ns / 1e6, time.free_ns / 1e6
     idle = f"the device is idle for {free:.0%} of the step ({free_ms:.2f} of {total_ms:.2f} ms)"
     busy = f"the kernels need only {time.computing_ns / 1e6:.2f} ms"
     if not gaps.launches_known:
-        return f"{idle}; {busy}. The profile has no host calls, so that the host was late is inferred, not seen"
+        waits = [api for api in profile.host_apis if "Synchronize" in api.name][:1]
+        waited = "".join(f"; the host waits {api.total_ns / 1e6:.2f} ms in {api.name}" for api in waits)
+        return f"{idle}; {busy}{waited}. The profile has no launches, so that the host was late is inferred, not seen"
     longest = ", ".join(f"{call.name} ({call.late_us / 1000:.2f} ms)" for call in gaps.calls[:3])
     return f"{idle}; in {gaps.late_us / 1000:.2f} ms of it the host had not launched yet, most in {longest}; {busy}"
 

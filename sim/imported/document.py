@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.profile import Profile, ProfileSet, ReportedStep, Step, step_times_of
+from scenarios.profile import HostApi, Profile, ProfileSet, ReportedStep, Step, step_times_of
 from scenarios.timeline import StepTime
 from sim import __version__
 from sim.hardware.profile import Hardware
@@ -59,6 +59,7 @@ def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str 
         "collective_count": main.collective_count,
         "launches": main.launches,
         "host_gaps": _gaps(main),
+        "host_apis": [_api(api) for api in first.host_apis[:MOST_CALLS]],
         "ranks": [_rank(f, waits) for f in found],
         "collectives": [asdict(c) for c in waits.collectives[:MOST_COLLECTIVES]],
         "waited_for_us": {str(rank): us for rank, us in waits.waited_for_us.items()},
@@ -169,6 +170,10 @@ def _gaps(found: Found) -> dict[str, Any]:
         "unknown_us": gaps.unknown_us,
         "calls": [asdict(call) for call in gaps.calls[:MOST_CALLS]],
     }
+
+
+def _api(api: HostApi) -> dict[str, Any]:
+    return {"level": api.level, "name": api.name, "count": api.count, "total_us": api.total_ns / 1000}
 
 
 def _rank(found: Found, waits: Waits) -> dict[str, Any]:

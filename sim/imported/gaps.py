@@ -62,8 +62,9 @@ def gaps_of(profile: Profile, step: Step) -> Gaps:
     late = np.where(known, np.clip(np.minimum(launched_ns, ends) - starts, 0, None), 0)
     lengths = ends - starts
     calls: dict[str, list[int]] = {}
+    threads: dict[int, NDArray[np.intp]] = {}
     for row, ns in zip(launch[known & (late > 0)].tolist(), late[known & (late > 0)].tolist(), strict=True):
-        counted = calls.setdefault(call_name(profile, row), [0, 0])
+        counted = calls.setdefault(_call_name(profile, row, threads), [0, 0])
         counted[0] += 1
         counted[1] += ns
     named = [HostCall(name, count, ns / 1000) for name, (count, ns) in calls.items()]
@@ -77,8 +78,11 @@ def gaps_of(profile: Profile, step: Step) -> Gaps:
     )
 
 
-def call_name(profile: Profile, row: int) -> str:
-    """What a person knows the launching call `row` by: the operator of torch around it, else what was dequeued."""
+def _call_name(profile: Profile, row: int, threads: dict[int, NDArray[np.intp]]) -> str:
+    """What a person knows the launching call `row` by: the operator of torch around it, else what was dequeued.
+
+    threads: the rows of each thread that was looked at so far.
+    """
     events, names = profile.events, []
     for _ in range(8):
         names.append(profile.text(row))
@@ -86,7 +90,7 @@ def call_name(profile: Profile, row: int) -> str:
         if above == NO_ROW:
             break
         row = above
-    around = _operator(profile, row)
+    around = _operator(profile, row, threads)
     if around is not None:
         return around
     for name in names:
@@ -95,12 +99,15 @@ def call_name(profile: Profile, row: int) -> str:
     return names[-1]
 
 
-def _operator(profile: Profile, row: int) -> str | None:
+def _operator(profile: Profile, row: int, threads: dict[int, NDArray[np.intp]]) -> str | None:
     """The outermost operator of torch on the thread of `row` that is open when it starts, None where there is none."""
     events = profile.events
     if profile.process(row) != "Python":
         return None
-    rows = _thread(profile, int(events.lane[row]))
+    lane = int(events.lane[row])
+    if lane not in threads:
+        threads[lane] = np.flatnonzero((events.lane == lane) & (events.kind == Kind.HOST))
+    rows = threads[lane]
     at = int(np.searchsorted(events.start_ns[rows], events.start_ns[row], side="right"))
     found = None
     for other in rows[max(0, at - 64) : at][::-1].tolist():
@@ -108,8 +115,3 @@ def _operator(profile: Profile, row: int) -> str | None:
         if events.end_ns_of(other) >= events.start_ns[row] and not name.startswith(_QUEUE):
             found = name
     return found
-
-
-def _thread(profile: Profile, lane: int) -> NDArray[np.intp]:
-    events = profile.events
-    return np.flatnonzero((events.lane == lane) & (events.kind == Kind.HOST))

@@ -186,8 +186,8 @@ class _Connect:
 
 def _usual(ranks: Sequence[RankTasks], draft: Draft) -> tuple[int, int]:
     """The median time from a call to its kernel where the stream was free, and between two kernels of a stream where
-    the call had returned before and nothing ended elsewhere in between: what an edge takes when nothing else is waited
-    for, ns."""
+    the call had returned before; not where something else ended in between. It is what an edge takes when nothing else
+    is waited for, ns."""
     launches: list[int] = []
     gaps: list[int] = []
     for rank in ranks:
@@ -199,12 +199,13 @@ def _usual(ranks: Sequence[RankTasks], draft: Draft) -> tuple[int, int]:
                 if launcher is None or gap < 0:
                     continue
                 launch = draft.slack_ns(launcher, number)
+                other = ends.before(draft.starts_ns[number], name)
+                if other is not None and draft.end_ns(other) > max(draft.end_ns(before), draft.end_ns(launcher)):
+                    continue  # it may have waited for that
                 if 0 <= launch < gap:
                     launches.append(launch)
                 elif launch >= gap:
-                    other = ends.before(draft.starts_ns[number], name)
-                    if other is None or draft.end_ns(other) <= draft.end_ns(before):
-                        gaps.append(gap)
+                    gaps.append(gap)
     return (median_low(launches) if launches else 0, median_low(gaps) if gaps else 0)
 
 

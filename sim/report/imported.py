@@ -137,6 +137,7 @@ def _gaps(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
     )
     if not known:
         yield Text.assemble((title, "bold"), "\n")
+        yield from _apis(result, width)
         return
     columns = [
         Column("the host was late with", [call["name"] for call in calls]),
@@ -144,6 +145,19 @@ def _gaps(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
         Column("late ms", [ms(call["late_us"]) for call in calls], right=True),
     ]
     yield fitted(title, columns, width)
+
+
+def _apis(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
+    """Where the host spent its time, where nobody knows what it launched."""
+    apis = result["host_apis"][:TOP_CALLS]
+    if not apis:
+        return
+    columns = [
+        Column("host call", [f"{api['level']} {api['name']}" for api in apis]),
+        Column("count", [f"{api['count']:,}" for api in apis], right=True),
+        Column("total ms", [ms(api["total_us"]) for api in apis], right=True),
+    ]
+    yield fitted("Host calls by time, all threads (api_statistic.csv)", columns, width)
 
 
 def _ranks(result: dict[str, Any], width: int) -> Iterable[RenderableType]:

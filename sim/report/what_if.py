@@ -22,7 +22,8 @@ def what_if_parts(result: dict[str, Any], width: int) -> Iterator[RenderableType
     if replay is None:
         yield Text("What if: " + "; ".join(it["notes"]), style="dim")
         return
-    widest = max((abs(row["waterfall_us"]) for row in rows), default=0.0) or 1.0
+    changes = [row["waterfall_us"] or 0.0 for row in rows]
+    widest = max(map(abs, changes), default=0.0) or 1.0
     columns = [
         Column("what if", [row["what_if"] for row in rows]),
         Column("places", [f"{row['made']:,}" for row in rows], right=True, rank=2),
@@ -30,16 +31,16 @@ def what_if_parts(result: dict[str, Any], width: int) -> Iterator[RenderableType
         Column("interval", [_interval(row) for row in rows], rank=3),
         Column("verdict", [Text(row["verdict"], style=VERDICT_STYLE.get(row["verdict"], "dim")) for row in rows]),
         Column("step ms", [ms(row["predicted_us"]) for row in rows], right=True),
-        Column("change ms", [ms(-row["waterfall_us"], signed=True) for row in rows], right=True),
-        Column("", [bar_pair(-row["waterfall_us"] / widest, width) for row in rows], rank=1),
+        Column("change ms", [_change(row) for row in rows], right=True),
+        Column("", [bar_pair(-us / widest, width) for us in changes], rank=1),
     ]
-    left = (replay["measured_us"] - sum(row["waterfall_us"] for row in rows)) / 1000
-    title = f"What if: {it['kind']} {ms(replay['measured_us'])} ms, with all of these {left:,.3f} ms"
+    left = (replay["measured_us"] - sum(changes)) / 1000
+    title = f"What if: {it['kind']} {ms(replay['measured_us'])} ms, with all that are applied {left:,.3f} ms"
     error = f"replayed unchanged: {ms(replay['replayed_us'])} ms ({replay['error']:+.2%} of what was {it['kind']})"
     notes = [f"{error}, {replay['tasks']:,} tasks", *it["notes"]]
     notes.append(
         "alone: step as it is / replayed with it; the interval has the ends of what it assumes. change: of the "
-        "step, when they are applied from top to bottom."
+        "step, when they are applied from top to bottom; a bound, which nothing does just so, is not."
     )
     yield fitted(title if rows else "What if: nothing known applies here", columns if rows else [], width, notes)
     lines = [
@@ -49,6 +50,10 @@ def what_if_parts(result: dict[str, Any], width: int) -> Iterator[RenderableType
     ]
     if lines:
         yield Group(Text("Assumed", style="bold"), *lines, Text())
+
+
+def _change(row: dict[str, Any]) -> str:
+    return "bound" if row["waterfall_us"] is None else ms(-row["waterfall_us"], signed=True)
 
 
 def _interval(row: dict[str, Any]) -> str:

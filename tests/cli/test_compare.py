@@ -162,7 +162,7 @@ def test_what_cannot_be_drawn_set_or_chosen_is_refused(
     assert "name a file that ends in .svg" in refused(trace, trace, "--plot", tmp_path / "x.png")
     assert "there is nothing to set" in refused(result, trace, "--set", "workload.batch=4")
     assert "would overwrite the input" in refused(trace, SEED, "--json", trace)
-    assert refused(f"{trace}#2", SEED).endswith("holds 1 timelines: #1 simulated, rank 0")
+    assert refused(f"{trace}#2", SEED).endswith("there is no such timeline, only #1 simulated, rank 0")
     assert refused(f"{trace}#0", SEED).endswith("timelines count from 1")
     assert not list(tmp_path.iterdir())
 

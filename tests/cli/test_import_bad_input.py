@@ -140,6 +140,9 @@ def test_times_and_types_of_a_trace(whatif: Whatif, output: Path, old: str, new:
         ("step_trace_time.csv", ",250.0,", ",N/A,", "step_trace_time.csv:2: Computing: 'N/A' is not a number"),
         ("communication.json", '"Elapse Time(ms)": 0.15', '"Elapse Time(ms)": -0.15', "(ms): -0.15 is negative"),
         ("communication.json", '"Elapse Time(ms)": 0.15', '"Elapse Time(ms)": NaN', "NaN is no JSON number"),
+        ("api_statistic.csv", "400.5", "-1", "api_statistic.csv:3: Time(us): -1 is negative"),
+        ("api_statistic.csv", "API Name", "Call", "api_statistic.csv:1: has no column 'API Name'"),
+        ("op_statistic.csv", "100.0", "nan", "op_statistic.csv:3: Total Time(us): nan is not a finite number"),
         ("communication.json", '{"step7"', '["step7"', "communication.json:1:"),
         ("communication.json", '"Wait Time(ms)": 0.1', '"Wait Time(ms)": "a"', "Wait Time(ms)"),
     ],
@@ -183,6 +186,14 @@ def test_devices_mixed_in_one_table(whatif: Whatif, tmp_path: Path) -> None:
     path = making.op_summary(tmp_path / "op_summary_1.csv")
     spoil(path, "\n0,", "\n1,")
     refused(whatif, path, "mixes the kernels of devices 0, 1")
+
+
+def test_devices_mixed_in_one_trace(whatif: Whatif, output: Path) -> None:
+    path = output / "trace_view.json"
+    events = json.loads(path.read_text(encoding="utf-8"))
+    other = [{**event, "pid": 999} for event in events if event["pid"] == making.DEVICE]
+    path.write_text(json.dumps(events + other), encoding="utf-8")
+    refused(whatif, output, "trace_view.json", "mixes the kernels of 2 devices (NPU 0, NPU 0)")
 
 
 def test_a_newer_version_is_read_and_said_to_be_newer(whatif: Whatif, output: Path) -> None:

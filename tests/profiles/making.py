@@ -38,6 +38,11 @@ COPY = (600, 20, 96)
 STEP_TIME = {"computing": 250, "exposed": 100, "overlapped": 50, "communication": 150}
 FREE_BEFORE_NEXT, FREE_OF_LAST = 650, 100
 
+API_STATISTIC: list[dict[str, object]] = [
+    {"Device_id": "host", "Level": "node", "API Name": "launch", "Time(us)": 10.0, "Count": 5},
+    {"Device_id": "host", "Level": "acl", "API Name": "aclrtSynchronizeStream", "Time(us)": 400.5, "Count": 2},
+]
+
 PYTHON, CANN, DEVICE, HCCL, OVERLAP, FREQUENCY = 4242, 4_344_032, 4_344_224, 4_344_288, 4_344_544, 4_344_256
 
 
@@ -65,6 +70,8 @@ def torch_npu(
     write_csv(output / "step_trace_time.csv", step_trace_time(rank, steps, late_us))
     if level:
         write_json(output / "communication.json", communication(steps, shift_us, late_us))
+        write_csv(output / "op_statistic.csv", op_statistic(len(steps)))
+        write_csv(output / "api_statistic.csv", API_STATISTIC)
     return top
 
 
@@ -123,6 +130,13 @@ def step_trace_time(rank: int, steps: Sequence[int], late: float = 0) -> list[di
             }
         )  # fmt: skip
     return rows
+
+
+def op_statistic(steps: int) -> list[dict[str, object]]:
+    return [
+        {"Device_id": 0, "OP Type": k[1], "Core Type": k[2], "Count": steps, "Total Time(us)": float(steps * k[4])}
+        for k in KERNELS
+    ]
 
 
 def communication(steps: Sequence[int], shift: float = 0, late: float = 0) -> dict[str, Any]:
@@ -284,15 +298,18 @@ def database(path: Path, steps: Sequence[int] = (7, 8)) -> Path:
             add("TASK", ns(begin, n), ns(begin + took, n), 0, 100 * n + 50, task, word("NOTIFY_WAIT_SQE"), 4)
             add("COMMUNICATION_TASK_INFO", task, word(kind))
         add("TASK", ns(600, n), ns(620, n), 0, 100 * n + 70, 100 * n + 70, word("MEMCPY_ASYNC"), 2)
+    tables["STRING_IDS"] = ("id, value", [(number, text) for text, number in words.items()])
+    _write_tables(path, tables)
+    return path
+
+
+def _write_tables(path: Path, tables: Mapping[str, tuple[str, list[tuple[Any, ...]]]]) -> None:
     connection = sqlite3.connect(path)
     for table, (columns, rows) in tables.items():
         connection.execute(f"CREATE TABLE {table} ({columns})")
         connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns.split(',')))})", rows)
-    connection.execute("CREATE TABLE STRING_IDS (id INTEGER PRIMARY KEY, value TEXT)")
-    connection.executemany("INSERT INTO STRING_IDS VALUES (?, ?)", [(n, text) for text, n in words.items()])
     connection.commit()
     connection.close()
-    return path
 
 
 def pytorch_text(steps: Sequence[int] = (7, 8), rank: int = 1) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device.profiles import ProfileError, json_events
@@ -36,6 +36,7 @@ def expected(events: list[dict[str, Any]]) -> list[tuple[str, str, str, Any]]:
     return [(e["ph"], e["name"], e["ts"], e.get("dur")) for e in events]
 
 
+@settings(max_examples=60)
 @given(events=EVENTS, indent=st.sampled_from([None, 1]), slab=st.sampled_from([17, 64, 1 << 20]), wrapped=st.booleans())
 def test_any_form_gives_the_events_of_a_plain_parser(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], indent: int | None, slab: int, wrapped: bool

@@ -132,3 +132,14 @@ def test_events_come_in_order_of_start_and_launchers_point_at_rows(tmp_path: Pat
     assert (np.diff(events.start_ns) >= 0).all()
     known = events.launched_by[events.launched_by != NO_ROW]
     assert (events.kind[known] == Kind.HOST).all()
+
+
+def test_sums_of_the_profiler_are_held_against_the_kernels(tmp_path: Path) -> None:
+    top = making.torch_npu(tmp_path, steps=(7,))
+    profile = one(top)
+    assert [(api.name, api.count, api.total_ns) for api in profile.host_apis] == [
+        ("aclrtSynchronizeStream", 2, 400_500), ("launch", 5, 10_000),
+    ]  # fmt: skip
+    table = top / "ASCEND_PROFILER_OUTPUT" / "op_statistic.csv"
+    table.write_text(table.read_text().replace("RmsNorm,AI_VECTOR_CORE,1,100.0", "RmsNorm,AI_VECTOR_CORE,1,150.0"))
+    assert one(top).notes == ("op_statistic.csv has 150.000 us of RmsNorm, the kernels have 100.000",)

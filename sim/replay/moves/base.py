@@ -47,7 +47,9 @@ Apply = Callable[[Graph, Asked, Lean], Changed]
 @dataclass(frozen=True, slots=True)
 class Move:
     """A kind of what-if. subjects: what may follow its colon, () for nothing; named: or any op type of the step.
-    options: keys it takes. ends: whether what it assumes has a better and a worse end."""
+    options: keys it takes. ends: whether what it assumes has a better and a worse end. bound: whether it only bounds
+    what others gain, since nothing does just that.
+    """
 
     name: str
     title: str
@@ -56,6 +58,7 @@ class Move:
     options: tuple[str, ...] = ()
     ends: bool = False
     named: bool = False
+    bound: bool = False
 
 
 def lean(lean_: Lean, value: float, better: float, worse: float) -> float:

@@ -135,20 +135,39 @@ def _waits(change: Change, end: Lean) -> tuple[str, ...]:
 
     It shrinks as the rest of the step does; at best it vanishes, at worst it stays.
     """
-    waiting = [
-        n for n, task in enumerate(change.tasks) if task.what == "transfer" and any(e.lag_ns for e in task.after)
-    ]
+    waiting, longer = _jitter(change)
+    kept = (
+        f"{longer:,} waits longer than this rank's own time since the collective before stay: no jitter explains them"
+    )
     if not waiting:
-        return ()
-    before, after = (
-        play(_waited(tasks, change, waiting, 0.0)).makespan_ns for tasks in (change.graph.tasks, change.tasks)
+        return (kept,) if longer else ()
+    was, now = (_waited(tasks, change, waiting, 0.0) for tasks in (change.graph.tasks, change.tasks))
+    share = min(1.0, lean(end, play(now).makespan_ns / max(1, play(was).makespan_ns), 0.0, 1.0))
+    change.tasks = list(_waited(change.tasks, change, waiting, share).tasks)
+    shrunk = (
+        f"waiting for other ranks takes {share:.2f} of its time, as the rest of the step does: their hosts launch "
+        "graphs too (at best none is left, at worst all of it)"
     )
-    share = lean(end, after / max(1, before), 0.0, 1.0)
-    change.tasks = list(_waited(change.tasks, change, waiting, min(1.0, share)).tasks)
-    return (
-        f"waiting for other ranks takes {min(1.0, share):.2f} of its time, as the rest of the step does: their hosts "
-        "launch graphs too (at best none is left, at worst all of it)",
-    )
+    return (shrunk, kept) if longer else (shrunk,)
+
+
+def _jitter(change: Change) -> tuple[list[int], int]:
+    """Collectives whose wait the jitter of other hosts may explain, and how many wait for longer than that.
+
+    Ranks that do the same are not later than all their work in the step so far, which is this one's too.
+    """
+    waiting: list[int] = []
+    longer = 0
+    starts = change.graph.starts_ns
+    for number, task in enumerate(change.graph.tasks):
+        if task.what != "transfer":
+            continue
+        wait_ns = max((e.lag_ns for e in task.after if e.why == "meet"), default=0)
+        if 0 < wait_ns <= starts[change.arrival(number)]:
+            waiting.append(number)
+        else:
+            longer += wait_ns > 0
+    return waiting, longer
 
 
 def _waited(tasks: Sequence[Task], change: Change, waiting: list[int], share: float) -> Graph:

@@ -33,9 +33,9 @@ def test_a_what_if_has_a_name_a_subject_and_options() -> None:
     [
         ("fuze", "--what-if fuze: 'fuze' is not one of remove_host_gaps, fuse,"),
         ("fuse:add_rmsnorm", "Did you mean 'add_rms_norm'?"),
-        ("quantise:factor=x", "--what-if quantise:factor=x: factor is 'x', not a number of 0 or more"),
-        ("quantise:factor=-1", "not a number of 0 or more"),
-        ("quantise:factor=nan", "not a number of 0 or more"),
+        ("quantise:factor=x", "--what-if quantise:factor=x: factor is 'x', not a number from 0 to 1e9"),
+        ("quantise:factor=-1", "not a number from 0 to 1e9"),
+        ("quantise:factor=nan", "not a number from 0 to 1e9"),
         ("quantise:fator=1", "Did you mean 'factor'?"),
         ("quantise:matmul", "quantise takes no 'matmul'"),
         ("", "'' is not one of"),
@@ -78,6 +78,15 @@ def test_the_waterfall_sums_to_the_changed_step() -> None:
     [changed] = found.changed
     assert total == pytest.approx(found.replay["measured_us"] - changed.end_ns / 1000)
     assert changed.label == "SIMULATED"
+
+
+def test_a_bound_that_nobody_asked_for_is_not_applied() -> None:
+    spans = [call(0, 1), kernel(1, 11, "MatMulV2", 0), collective(11, 61, by=0), kernel(61, 71, "Mul", 0)]
+    listed = {row["what_if"]: row["waterfall_us"] for row in what_if([step(*spans)]).rows}
+    assert listed["remove_collectives"] is listed["shrink_collectives"] is None
+    assert listed["quantise"] == 0.004
+    [row] = what_if([step(*spans)], ["remove_collectives"]).rows
+    assert row["waterfall_us"] == 0.05
 
 
 def test_what_finds_nothing_says_so() -> None:

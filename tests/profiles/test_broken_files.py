@@ -1,0 +1,73 @@
+"""Files broken at random: read, or refused in one line; never a traceback, never half an answer."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from device.profiles import read_profiles
+from scenarios.errors import ScenarioError
+from sim.imported.outputs import imported
+from tests.profiles import making
+
+WORDS = (
+    b"-1", b"NaN", b"null", b"{}", b"[]", b'"x"', b"1e400", b"9" * 23, b"", b"\xff", b"\0", b",", b'"', b"}", b"true",
+    b"-0", b"1.5", b"N/A",
+)  # fmt: skip
+MAKERS: dict[str, Callable[[Path], Path]] = {
+    "torch_npu": lambda folder: making.torch_npu(folder),
+    "level0": lambda folder: making.torch_npu(folder, level=0),
+    "tables": lambda folder: making.torch_npu(folder, trace=False),
+    "database": lambda folder: making.database(folder / "ascend_pytorch_profiler_0.db"),
+    "pytorch": lambda folder: making.pytorch(folder / "a.pt.trace.json"),
+    "gzip": lambda folder: making.pytorch(folder / "a.pt.trace.json.gz"),
+    "msprof": lambda folder: making.op_summary(folder / "op_summary_1.csv"),
+}
+
+
+def broken(data: bytes, luck: random.Random) -> bytes:
+    """The bytes with one to five of them changed, cut out, put in, or cut off."""
+    found = bytearray(data)
+    for _ in range(luck.choice((1, 1, 2, 5))):
+        at = luck.randrange(len(found) + 1)
+        how = luck.randrange(5)
+        if how == 0 and at < len(found):
+            found[at] = luck.randrange(256)
+        elif how == 1:
+            del found[at : at + luck.choice((1, 3, 50))]
+        elif how == 2:
+            found[at:at] = luck.choice(WORDS)
+        elif how == 3:  # the next number becomes something else
+            begin = next((i for i in range(at, len(found)) if chr(found[i]).isdigit()), at)
+            end = next((i for i in range(begin, len(found)) if found[i] not in b"0123456789."), len(found))
+            found[begin:end] = luck.choice(WORDS)
+        elif luck.random() < 0.3:
+            del found[at:]
+    return bytes(found)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_broken_files_are_read_or_refused_in_one_line(tmp_path: Path, kind: str) -> None:
+    luck = random.Random(f"broken {kind}")
+    good = tmp_path / "good"
+    good.mkdir()
+    MAKERS[kind](good)
+    refused = 0
+    for number in range(25):
+        folder = tmp_path / str(number)
+        shutil.copytree(good, folder)
+        file = luck.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
+        file.write_bytes(broken(file.read_bytes(), luck))
+        out = tmp_path / f"{number}.json"
+        try:
+            imported(read_profiles(folder), "910b2", "", str(folder), out, None)
+        except ScenarioError as error:
+            refused += 1
+            [line] = error.messages
+            assert "\n" not in line
+            assert not out.exists()
+    assert refused > 3
