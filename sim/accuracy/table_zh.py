@@ -1,4 +1,4 @@
-"""The README's tables in Chinese: the same computed rows with other words. `python -m sim.accuracy.table_zh` prints them."""
+"""The README's tables in Chinese: the same computed rows with other words. `python -m sim.accuracy.table_zh` prints."""
 
 from __future__ import annotations
 
