@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from app_pages.parts.palette import BY_FAMILY, class_of, known
@@ -123,17 +124,17 @@ def _merged(members: Sequence[Span], lane: str, args: Args) -> dict[str, Any]:
     return row
 
 
-def layers_of(timeline: Timeline) -> list[int]:
-    """The layers whose kernels the timeline shows, in order."""
-    return sorted({s.layer for s in timeline.device_spans if s.layer >= 0})
+def layers_of(timeline: Timeline) -> list[tuple[int, int]]:
+    """From the first to the last kernel of each layer in the order of the program, with a twelfth more on either side;
+    ns. The numbers that spans have begin again with each kind of layer, as in a model whose first layers are dense."""
+    kernels = sorted((s for s in timeline.device_spans if s.layer >= 0), key=lambda s: s.index)
+    runs = [list(members) for _, members in groupby(kernels, key=lambda s: s.layer)]
+    if len(runs) > 1 and runs[-1][0].layer == 0:
+        runs.pop()  # what follows the layers: the head, and the choice of a token
+    return [_around(timeline, members) for members in runs]
 
 
-def layer_window(timeline: Timeline, layer: int) -> tuple[int, int]:
-    """From the first to the last kernel of a layer, with a twelfth more on either side; ns. The whole step where the
-    layer has none."""
-    spans = [s for s in timeline.device_spans if s.layer == layer]
-    if not spans:
-        return timeline.start_ns, timeline.end_ns
-    start, end = min(s.start_ns for s in spans), max(s.end_ns for s in spans)
+def _around(timeline: Timeline, kernels: Sequence[Span]) -> tuple[int, int]:
+    start, end = min(s.start_ns for s in kernels), max(s.end_ns for s in kernels)
     margin = (end - start) // 12
     return max(timeline.start_ns, start - margin), min(timeline.end_ns, end + margin)

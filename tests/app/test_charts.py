@@ -82,12 +82,23 @@ def test_spans_of_other_profilers_get_the_class_of_their_name() -> None:
     assert kind("aten::add", "Python") == "host"
 
 
-def test_the_layer_of_a_window() -> None:
-    it = step(100)
-    assert rows.layers_of(it) == [0, 1, 2, 3]
-    start, end = rows.layer_window(it, 1)
-    assert start <= 10_000 < 970_010 <= end
-    assert rows.layer_window(it, 9) == (0, 1_000_000)
+def test_layers_are_counted_on_where_their_numbers_begin_again() -> None:
+    numbers = [0, 0, 1, 0, 1, 2, 0]  # two dense layers, three with experts, and what follows them
+    spans = [
+        Span("k", "Ascend Hardware", "Stream 0", 1200 * n, 1200 * n + 600, "add", "Add", n, layer)
+        for n, layer in enumerate(numbers)
+    ]
+    found = rows.layers_of(Timeline(tuple(reversed(spans)), 0, 9000))
+    assert found == [(0, 1950), (2350, 3050), (3550, 4250), (4750, 5450), (5950, 6650)]
+    assert rows.layers_of(Timeline(tuple(spans[:1]), 0, 9000)) == [(0, 650)]
+    assert rows.layers_of(Timeline((), 0, 9000)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"), [("qwen3_8b_decode", 36), ("qwen3_8b_910b2_eager", 36), ("deepseek_v3_ep16_decode", 61)]
+)
+def test_a_model_has_its_layers(name: str, layers: int) -> None:
+    assert len(rows.layers_of(first_answer(load_scenario(name)).prediction.timeline)) == layers
 
 
 @pytest.mark.parametrize("name", ["qwen3_8b_decode", "qwen3_8b_tp2_decode", "qwen3_8b_910b2_eager", "tiny_llama_cpu"])

@@ -32,27 +32,27 @@ def timelines(view: View) -> list[Chart]:
     layers = rows.layers_of(it)
     args = kernel_args(view.answer.prediction)
     slot = st.container()
-    layer = _chosen_layer(layers, say)
-    drawn = [_whole(view, layer, args)]
+    layer = _chosen_layer(len(layers), say)
+    window_ns = None if layer is None else layers[layer]
+    drawn = [_whole(view, window_ns, args)]
     with slot:
         show(drawn[0])
-    if layer is not None:
-        drawn.append(_layer(view, layer, args, _all_ranks(view)))
+    if layer is not None and window_ns is not None:
+        drawn.append(_layer(view, layer, window_ns, args))
         show(drawn[1])
     return drawn
 
 
-def _chosen_layer(layers: list[int], say: Say) -> int | None:
+def _chosen_layer(count: int, say: Say) -> int | None:
     """The layer that is looked at, which the URL keeps; None where no kernel says its layer."""
-    if not layers:
+    if not count:
         return None
     asked = st.query_params.get(LAYER, "")
-    first = layers[min(FIRST_LAYER, len(layers) - 1)]
-    layer = int(asked) if asked.isdecimal() and int(asked) in layers else first
-    if len(layers) == 1:
+    layer = int(asked) if asked.isdecimal() and int(asked) < count else min(FIRST_LAYER, count - 1)
+    if count == 1:
         return layer
     st.session_state["lab:layer"] = layer
-    chosen = st.select_slider(say("layer_note"), layers, key="lab:layer", on_change=_keep_layer)
+    chosen = st.select_slider(say("layer_note"), range(count), key="lab:layer", on_change=_keep_layer)
     assert isinstance(chosen, int)
     return chosen
 
@@ -74,13 +74,10 @@ def _keep_ranks() -> None:
     state.write({RANKS: "all" if st.session_state["lab:ranks"] else None})
 
 
-def _whole(view: View, layer: int | None, args: rows.Args) -> Chart:
+def _whole(view: View, window_ns: tuple[int, int] | None, args: rows.Args) -> Chart:
     it, step = view.answer.prediction.timeline, view.result["step"]
     total = step["total_us"]
-    shaded = None
-    if layer is not None:
-        start, end = rows.layer_window(it, layer)
-        shaded = (start / 1000, end / 1000)
+    shaded = None if window_ns is None else (window_ns[0] / 1000, window_ns[1] / 1000)
     lanes = rows.lanes_of(it.spans)
     alt = view.say(
         "timeline_alt", ms=formats.number(total / 1000), lanes=len(lanes), kernels=view.result["kernel_count"],
@@ -93,11 +90,11 @@ def _whole(view: View, layer: int | None, args: rows.Args) -> Chart:
     )
 
 
-def _layer(view: View, layer: int, args: rows.Args, all_ranks: bool) -> Chart:
+def _layer(view: View, layer: int, window_ns: tuple[int, int], args: rows.Args) -> Chart:
     it = view.answer.prediction.timeline
-    start, end = rows.layer_window(it, layer)
+    start, end = window_ns
     found, lanes = rows.window(it, start, end, args), rows.lanes_of(it.spans)
-    if all_ranks:
+    if _all_ranks(view):
         for other in answers.ranks(view.question)[1:]:
             lane = f"HCCL · {view.say('rank')} {other.rank}"
             found += [{**row, "lane": lane} for row in rows.transfers(other, start, end)]
