@@ -24,6 +24,7 @@ ADDED = {
     "batch",
     "kernel_count",
     "global_memory_bytes",
+    "roofs",
     "busy",
     "waterfall",
     "advice",
