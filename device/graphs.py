@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from device.operators.experts import follows_router
 from device.operators.kernel import Form, fitted
 from device.runner import Call, Unit
 from device.step import Step
@@ -114,7 +115,9 @@ def _cut(calls: Sequence[Call]) -> Sequence[Call]:
 
 
 def _captured(call: Call) -> bool:
-    return call.issued.block.captured and not call.is_alone and call.issued.op.kind not in (*COLLECTIVES, *ROUTED)
+    op = call.issued.op
+    routed = op.kind in ROUTED or any(map(follows_router, (*op.inputs, *op.outputs)))
+    return call.issued.block.captured and not call.is_alone and not routed and op.kind not in COLLECTIVES
 
 
 def _same_layer(a: Call, b: Call) -> bool:

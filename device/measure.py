@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from device.backends.base import Backend
+from device.operators.one_by_one import chosen_by_layer
 from device.runner import Bound, Unit
 from device.step import Step
 from scenarios.catalogue import op_type_of
@@ -52,6 +53,7 @@ class Measurement:
 
     marked, unmarked: the step with and without marks around each op. reference: the fixed kernel in between.
     on_cpu_share: part of the unmarked steps in which this thread had a CPU; other programs, or a device, had the rest.
+    chosen: where experts run one by one, those that the router chose in each layer of them.
     """
 
     bound: Bound
@@ -63,6 +65,7 @@ class Measurement:
     on_cpu_share: float
     repeats: int
     next_ids: tuple[int, ...]
+    chosen: tuple[int, ...] = ()
 
 
 def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
@@ -107,6 +110,7 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
         on_cpu_share=on_cpu_ns / sum(lengths["unmarked"]),
         repeats=len(marked),
         next_ids=tuple(step.values["next_ids"].tolist()),
+        chosen=tuple(map(len, chosen_by_layer(step))),
     )
 
 

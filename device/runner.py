@@ -11,6 +11,8 @@ import torch
 
 from device.backends.base import DTYPES, Backend
 from device.kv_cache import KvTensors
+from device.operators import one_by_one
+from device.operators.experts import follows_router
 from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
 from device.step import Step
 from device.weights import Weights
@@ -102,6 +104,7 @@ class Bound:
         self.weights, self.cache = weights, cache
         self._choice, self._is_plain = choice or backend.kernel, choice is not None
         self._dense = next((block.repeat for block in program.blocks if block.name == "dense_layers"), 0)
+        self._places = {id(block): one_by_one.Places(block.ops) for block in program.blocks}
         check_events(program)
         self.calls = tuple(self._call(issued) for issued in program)
         self.units: Sequence[Unit] = self.calls
@@ -129,9 +132,11 @@ class Bound:
         op = issued.op
         parts = tuple(self._call(Issued(issued.index, issued.layer, issued.block, part)) for part in op.parts)
         kernel = _one_after_the_other(parts) if parts else self._choice(op)
+        if not parts and (place := self._places[id(issued.block)].of(op, issued.layer)):
+            kernel = one_by_one.kernel(op, place, kernel)
         operands = []
         for tensor in op.inputs:
-            plain = tensor.role in ("activation", "table") and not kernel.raw
+            plain = tensor.role in ("activation", "table") and not kernel.raw and not follows_router(tensor)
             operands.append((self._operand(issued, tensor.name), tensor.shape if plain else None))
         results = tuple(None if t.role == "kv_cache" else t.name for t in op.outputs)
         return Call(issued, kernel, tuple(operands), results, parts)
@@ -142,6 +147,7 @@ class Bound:
         if name in self.cache.tensors:
             return self.cache.get(name, layer)
         if tensor.role == "weight":
+            tensor = one_by_one.stacked(tensor, self.weights.shard.experts)
             width = issued.op.inputs[1].dtype if name.endswith(".scale") else None
             value = self.weights.get(tensor, layer, self.act, width)
             return value if self._is_plain else self.backend.held(issued.op, tensor, value, DTYPES[self.act])

@@ -25,6 +25,8 @@ from scenarios.program import Group as Alike
 from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 
+#: Backends that run experts one by one: plain torch calls whose shapes the host learns from the device.
+ONE_BY_ONE = ("cpu", "cuda")
 #: Programs that a session keeps ready.
 MOST_BOUND = 64
 
@@ -51,7 +53,8 @@ class Session:
     ) -> None:  # fmt: skip
         self.scenario, self.model, self.backend = scenario, model, backend
         self.options = options or Options()
-        _refuse_model(scenario, model, backend)
+        if self.options.choice is None:
+            _refuse_model(scenario, model, backend)
         self.shard = shard(model, group.ranks if group else 1)
         self.act = activation_dtype(scenario, model)
         dtypes = WIDE_DTYPES if self.options.wide else DTYPES
@@ -191,13 +194,13 @@ def calibrated(session: Session, prompts: Prompts) -> Session:
 
 def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
     """Raise ScenarioError for what of a model is predicted only."""
-    fusion, found = scenario.optimizations.fusion, []
+    found = []
     if model.experts and scenario.engine.enable_expert_parallel:
         found.append(
             "engine.enable_expert_parallel: spread experts are predicted, but not yet measured; set it to false"
         )
-    elif model.experts and not fusion.grouped_matmul:
-        what = "one by one, only the experts of the predicted draw run, and a router chooses others; set it to true"
+    elif model.experts and not scenario.optimizations.fusion.grouped_matmul and backend.name not in ONE_BY_ONE:
+        what = f"experts one by one have no adapters on {backend.name}; set it to true"
         found.append(f"optimizations.fusion.grouped_matmul: {what}")
     if found:
         raise ScenarioError([f"--backend {backend.name}: {line}" for line in found])

@@ -84,7 +84,9 @@ class Step:
     returns its outputs and writes here only what has no output of its own (the host's preparation, who goes to which
     expert). model: what this rank holds of it, None where shapes alone are rehearsed. visible: which keys each query
     sees, bool [requests, 1, queries, keys], None where all see all of theirs. causal: whether `visible` is the plain
-    triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary.
+    triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary. group: the tensor-parallel
+    ranks. everyone: all ranks that step together and share whole experts, those of the replicas of attention too.
+    replicas: of these, the ranks in the same place of each replica. Each None where this rank is alone in it.
     """
 
     layout: Layout
@@ -95,3 +97,5 @@ class Step:
     causal: bool = False
     vocab_start: int = 0
     group: Group | None = None
+    everyone: Group | None = None
+    replicas: Group | None = None

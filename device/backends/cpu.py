@@ -50,15 +50,16 @@ def compiler() -> str | None:
     return found if (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file() else None
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` as one kernel, made at its first call for each shape; plain inside what is being compiled anyway."""
-    return function if torch.compiler.is_compiling() else _compiled(function)
+def compiled(function: Callable[..., Any], dynamic: bool = False) -> Callable[..., Any]:
+    """`function` as one kernel, made at its first call for each shape (dynamic: one for any number of rows); plain
+    inside what is being compiled anyway."""
+    return function if torch.compiler.is_compiling() else _compiled(function, dynamic)
 
 
 @cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compiled(function: Callable[..., Any], dynamic: bool) -> Callable[..., Any]:
     torch._dynamo.config.recompile_limit = MOST_SHAPES
-    made: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
+    made: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=dynamic)
     return made
 
 
@@ -130,8 +131,8 @@ def _kv_b_proj(op: Op, inputs: Inputs, step: Step) -> Outputs:
     return (F.linear(mla.new_or_seen(op, inputs[0], step), inputs[1]),)
 
 
-def _swiglu(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    return (compiled(elementwise.swiglu)(inputs[0]),)
+def _swiglu(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    return (compiled(elementwise.swiglu, experts.follows_router(op.inputs[0]))(inputs[0]),)
 
 
 def _rotate_both(

@@ -59,10 +59,8 @@ REFERENCE, WIDE_REFERENCE = Options(choice=reference), Options(wide=True, choice
 
 
 def plain(about: Model = QWEN3, **switches: object) -> Scenario:
-    """Every optimisation off but those given: plain(fusion__rope=True). Experts run together in any case: one by one
-    they are refused."""
-    together = {"fusion__grouped_matmul": True} if about.experts else {}
-    return switched(bare(about, **SIZES), **together, **switches)
+    """Every optimisation off but those given: plain(fusion__rope=True). Experts run one by one."""
+    return switched(bare(about, **SIZES), **switches)
 
 
 def prompts(vocab: int = QWEN3.vocab, lengths: tuple[int, ...] = LENGTHS) -> list[list[int]]:
