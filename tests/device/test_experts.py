@@ -163,7 +163,7 @@ def test_groups_limit_the_choice() -> None:
 
 @pytest.mark.parametrize("skew", [0.0, 20.0], ids=["as many or fewer", "more than were drawn"])
 def test_whoever_the_router_chooses_runs_in_the_places_of_the_draw(skew: float) -> None:
-    """A draw of great skew falls on the same two experts each time, and the router chooses more: places take several."""
+    """A draw of great skew falls on the same two experts each time, and the router chooses more: places take some."""
     made = plain(QWEN3_MOE)
     made = made.model_copy(update={"workload": made.workload.model_copy(update={"expert_skew": skew})})
     true = run(plain(QWEN3_MOE), QWEN3_MOE, WIDE_REFERENCE)

@@ -39,8 +39,7 @@ def case(options: Options, model: object = QWEN3, sizes: dict[str, object] | Non
     """One rank's run; its tokens are what the ranks are given."""
     sizes = sizes or {"workload__batch": 3, "workload__input_tokens": 40, "workload__output_tokens": 8}
     assert isinstance(model, Model)
-    together = {"fusion__grouped_matmul": True} if model.experts else {}
-    made: Scenario = switched(bare(model, **sizes), **together, **switches)
+    made: Scenario = switched(bare(model, **sizes), **switches)
     lengths = (1101,) if sizes is LONG else (40, 40, 33)
     given = prompts(model.vocab, lengths)
     alone = Case(made, model, options, given, [])
