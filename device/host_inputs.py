@@ -9,6 +9,7 @@ import torch
 
 from device.kv_cache import KvTensors
 from device.operators.attention import visible_keys
+from device.rotary import angle_scale, frequencies
 from device.runner import reads, rows_of
 from device.step import Group, Layout, Step
 from scenarios.model import Model
@@ -118,14 +119,13 @@ def _mask(
 
 
 def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[str, torch.Tensor]:
-    """Frequencies of the rotary embedding, theta^(-2i/dim), and its cosines and sines where they are looked up."""
-    half = torch.arange(0, model.rotated, 2, dtype=torch.float32) / model.rotated
-    frequencies = 1.0 / model.rope_theta**half
-    found = {"inv_freq": frequencies.to(place.device)}
+    """Frequencies of the rotary embedding, and its cosines and sines where they are looked up."""
+    each = frequencies(model)
+    found = {"inv_freq": each.to(place.device)}
     if reads(program, "cos_table"):
-        angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * frequencies
-        angles = torch.cat((angles, angles), -1)
-        for name, table in (("cos_table", angles.cos()), ("sin_table", angles.sin())):
+        angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * each
+        angles, scale = torch.cat((angles, angles), -1), angle_scale(model)
+        for name, table in (("cos_table", angles.cos() * scale), ("sin_table", angles.sin() * scale)):
             found[name] = table.to(place.dtypes[act]).to(place.device)
     return found
 

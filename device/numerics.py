@@ -94,7 +94,7 @@ def families(head_dim: int = 16) -> list[Model]:
     found: dict[object, Model] = {}
     for model in map(load_model, model_names()):
         small = scaled_down(model, head_dim)
-        key = replace(small, name="", rope_theta=0.0, norm_eps=1.0)
+        key = replace(small, name="", rope_theta=0.0, norm_eps=1.0, rope_scaling=None)
         found.setdefault(key, small)
     return list(found.values())
 

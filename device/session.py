@@ -13,6 +13,7 @@ from device.backends.base import DTYPES, WIDE_DTYPES, Backend
 from device.host_inputs import Place, Requests, step_of
 from device.kv_cache import KvTensors
 from device.operators.kernel import fitted
+from device.rotary import refuse_scaling
 from device.runner import Bound, Choice
 from device.step import Group, Step
 from device.weights import Checkpoint, Weights
@@ -53,6 +54,7 @@ class Session:
     ) -> None:  # fmt: skip
         self.scenario, self.model, self.backend = scenario, model, backend
         self.options = options or Options()
+        refuse_scaling(model)
         if self.options.choice is None:
             _refuse_model(scenario, model, backend)
         self.shard = shard(model, group.ranks if group else 1)

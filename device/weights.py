@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from zlib import crc32
 
 import torch
@@ -117,30 +117,19 @@ def checkpoint_of(name: str, beside: Path | None, model: Model, seed: int) -> Ch
     """The checkpoint of a scenario's model: of its folder where that holds safetensors or one GGUF file, else seeded
     random values.
 
-    name: the scenario's `model`. beside: the folder that a relative path starts from. Raises ScenarioError where the
-    folder's config asks for what the lowering does not compute (scaled rotary angles).
+    name: the scenario's `model`. beside: the folder that a relative path starts from.
     """
     for root in (beside, Path()):
         folder = (root / name if root is not None else Path(name)).expanduser()
         if folder.is_dir() and any(folder.glob("*.safetensors")):
-            _refuse_scaled_angles(folder)
             return SafetensorsCheckpoint(folder)
         if folder.is_dir() and (files := sorted(folder.glob("*.gguf"))):
             from device.gguf_file import GgufCheckpoint
 
             if len(files) > 1:
                 raise ScenarioError([f"{folder}: {len(files)} GGUF files; one is due, in one piece"])
-            _refuse_scaled_angles(folder)
             return GgufCheckpoint(files[0])
     return RandomCheckpoint(model, seed)
-
-
-def _refuse_scaled_angles(folder: Path) -> None:
-    config: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind != "default":
-        raise ScenarioError([f"{folder}/config.json: rope_scaling of type {printable(str(kind))} is not computed here"])
 
 
 class Weights:

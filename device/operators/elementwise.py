@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
+from device.rotary import angle_scale
 from device.step import Step
 from scenarios.program import Op
 
@@ -71,12 +72,18 @@ def silu(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (F.silu(inputs[0]),)
 
 
-def cos(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    return (torch.cos(inputs[0]),)
+def cos(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (_grown(torch.cos(inputs[0]), step),)
 
 
-def sin(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    return (torch.sin(inputs[0]),)
+def sin(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (_grown(torch.sin(inputs[0]), step),)
+
+
+def _grown(x: torch.Tensor, step: Step) -> torch.Tensor:
+    """Of rotary angles, which alone have cosines and sines in a Program."""
+    scale = angle_scale(step.model) if step.model else 1.0
+    return x if scale == 1.0 else x * scale
 
 
 def cast(op: Op, inputs: Inputs, step: Step) -> Outputs:
