@@ -31,6 +31,7 @@ def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
         "warm_up": WARM_UP,
         "repeats": measurement.repeats,
         "next_ids": list(measurement.next_ids),
+        "weights": bound.weights.checkpoint.origin,
         "memory": _memory(bound.cache),
         **_experts(measurement),
         "kernels": _kernels(measurement, ops),

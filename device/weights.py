@@ -16,6 +16,7 @@ from zlib import crc32
 
 import torch
 
+from device.block_scales import BLOCK, FP8, Block, block_of, dequantised
 from device.hugging_face import name_of, shape_of
 from device.latent_weights import absorbed, in_halves
 from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
@@ -39,6 +40,10 @@ class Checkpoint(Protocol):
     def tensor(self, name: str) -> torch.Tensor:
         """The tensor called `name`, in any floating type. Raises ScenarioError where there is none."""
 
+    @property
+    def origin(self) -> str:
+        """What these values are, for who reads a measurement; after they have been read."""
+
 
 class RandomCheckpoint:
     """Seeded values for any config, the same for every rank, layout and order of reading.
@@ -59,6 +64,10 @@ class RandomCheckpoint:
             return 0.1 * values
         return values if "embed" in name else values * shape[-1] ** -0.5
 
+    @property
+    def origin(self) -> str:
+        return f"random values of seed {self.seed}"
+
 
 class SafetensorsCheckpoint:
     """A Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json names. Read-only, no
@@ -74,8 +83,28 @@ class SafetensorsCheckpoint:
             ) from None
         self._open = safe_open
         self._files = _files_of(folder)
+        self._block: Block | None = None
 
     def tensor(self, name: str) -> torch.Tensor:
+        found, file = self._stored(name)
+        if found.dtype in FP8:
+            return self._from_fp8(name, found, file)
+        if found.dtype.itemsize < 2 or not found.is_floating_point():
+            what = (
+                f"{printable(name, 100)} is quantised; a checkpoint in 16 bits, or in FP8 with a scale a block, is due"
+            )
+            raise ScenarioError([f"{file}: {what}"])
+        return found
+
+    @property
+    def origin(self) -> str:
+        """FP8 is said where it was read."""
+        rows, columns = self._block or BLOCK
+        fp8 = f"; FP8 in blocks of {rows} x {columns}, read as bf16" if self._block else ""
+        return f"safetensors of {printable(self.folder.resolve().name)}{fp8}"
+
+    def _stored(self, name: str) -> tuple[torch.Tensor, Path]:
+        """A tensor as it lies in its file, and the file."""
         file = self._files.get(name)
         if file is None:
             raise ScenarioError([f"{self.folder}: no tensor {printable(name, 100)}"])
@@ -84,9 +113,17 @@ class SafetensorsCheckpoint:
                 found: torch.Tensor = opened.get_tensor(name)
         except Exception as error:  # the library raises its own type for a file that is cut or forged
             raise ScenarioError([f"{file}: cannot be read: {printable(str(error), 200)}"]) from None
-        if found.dtype.itemsize < 2:  # FP8 with scales beside it
-            raise ScenarioError([f"{file}: {printable(name, 100)} is quantised; a checkpoint in 16 bits is due"])
-        return found
+        return found, file
+
+    def _from_fp8(self, name: str, values: torch.Tensor, file: Path) -> torch.Tensor:
+        self._block = self._block or block_of(self.folder / "config.json")
+        if f"{name}_scale_inv" not in self._files:
+            raise ScenarioError([f"{file}: {printable(name, 100)} is FP8 without {printable(name, 100)}_scale_inv"])
+        scale, beside = self._stored(f"{name}_scale_inv")
+        try:
+            return dequantised(printable(name, 100), values, scale, self._block)
+        except ScenarioError as error:
+            raise ScenarioError([f"{beside}: {line}" for line in error.messages]) from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._files

@@ -24,6 +24,8 @@ from device.operators import attention, elementwise, experts, kv, mla, norms, qu
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.reference import REFERENCE, special
 from device.step import Layout, Step
+from scenarios.passes import branches, collectives, micro_batches, prefetch
+from scenarios.passes.base import Pass
 from scenarios.program import Op, Program, Tensor
 
 if TYPE_CHECKING:
@@ -39,6 +41,25 @@ NEED_COMPILER = {
 }
 #: Kinds of which a CPU has no one kernel at all: products that torch cannot join with what comes behind them.
 NOT_ONE_KERNEL = {"ffn": "fusion.ffn", "matmul_all_reduce": "fusion.matmul_all_reduce"}
+
+#: The optimisation that puts work on a stream, by the stream; collectives have theirs from either of two.
+STREAMS = {
+    prefetch.STREAM: prefetch.PREFETCH, collectives.STREAM: collectives.COMM_CHUNKS,
+    branches.SHARED_EXPERT_STREAM: branches.SHARED_EXPERT, branches.KEYS_STREAM: branches.STREAMS,
+}  # fmt: skip
+
+
+def stream_switch(program: Program, op: Op) -> Pass:
+    """The optimisation that has put `op` on its stream."""
+    if micro_batches.MICRO_BATCHES.switch in program.applied and op.stream == micro_batches.STREAM:
+        return micro_batches.MICRO_BATCHES
+    return STREAMS[op.stream]
+
+
+def off(item: Pass) -> str:
+    """The value that switches an optimisation off, as a scenario spells it."""
+    return str(item.off[0]).lower()
+
 
 #: Shapes that one function may be compiled for; torch's own limit of 8 is for programs that should not have more.
 MOST_SHAPES = 256
@@ -222,7 +243,9 @@ class Cpu:
             if op.kind == "prefetch":
                 found["overlap.prefetch"] = "torch brings no weight into a CPU's cache ahead; set it to false"
             elif op.stream:
-                found["overlap"] = f"{op.name} wants stream {op.stream}, and a CPU has one"
+                switch = stream_switch(program, op)
+                what = f"{op.name} wants stream {op.stream}, and a CPU has one"
+                found.setdefault(switch.switch, f"{what}; set optimizations.{switch.switch} to {off(switch)}")
             if any(t.format == "nz" for t in op.inputs):
                 found["weight_format"] = "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
         unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)

@@ -27,6 +27,7 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
         f"{errors['op_median']:.0%} at the median and {errors['op_p90']:.0%} at the 90th percentile",
     ):
         console.print(Text(line, style="dim"))
+    console.print(Text(f"  weights: {measured['weights']}", style="dim"))
     if experts := measured.get("experts"):
         least, most = min(experts["chosen"]), max(experts["chosen"])
         chosen = str(least) if least == most else f"{least} to {most}"
