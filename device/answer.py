@@ -10,6 +10,7 @@ import torch
 from device.backends.base import Backend
 from device.document import document
 from device.measure import measure
+from device.ranks import groups_of
 from device.session import Session
 from device.step import Group
 from device.tensor_parallel import joined, on_ranks, under_torchrun
@@ -19,7 +20,8 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.hf_config import load_model
 from scenarios.loader import Loaded, folder_of
 from scenarios.measured import Measured, Predicted
-from scenarios.schema import Scenario
+from scenarios.model import Model
+from scenarios.schema import Engine, Scenario
 
 #: Threads that torch computes with: more of them spin against each other on a machine that is not theirs alone.
 THREADS = 1
@@ -45,7 +47,9 @@ class Task:
         model = load_model(self.scenario.model, self.beside)
         try:
             checkpoint = checkpoint_of(self.scenario.model, self.beside, model, self.scenario.protocol.seed)
-            session = Session(self.scenario, model, backend, checkpoint, group)
+            engine = self.scenario.engine
+            groups = groups_of(group, engine.tensor_parallel_size, 1, replicas_of(engine, model))
+            session = Session(self.scenario, model, backend, checkpoint, groups)
             phase, requests = reported_step(session)
             bound, step = session.prepared(phase, requests)
             found = measure(bound, step)
@@ -54,7 +58,15 @@ class Task:
             if what is None:
                 raise
             raise ScenarioError([f"--backend {self.backend}: {what}"]) from None
-        return Measured(document(found, self.predicted), found.timeline)
+        told = document(found, self.predicted) | {"ranks": self._ranks(model)}
+        return Measured(told, found.timeline)
+
+    def _ranks(self, model: Model) -> dict[str, int]:
+        """How many ranks the scenario has, and how many were measured: replicas that never meet are one for all."""
+        engine = self.scenario.engine
+        measured = engine.tensor_parallel_size * replicas_of(engine, model)
+        whole = engine.tensor_parallel_size * engine.pipeline_parallel_size * engine.data_parallel_size
+        return {"in_scenario": whole, "measured": measured}
 
 
 def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured:
@@ -66,11 +78,11 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     scenario = loaded.scenario
     task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted)
     torch.set_num_threads(THREADS)
-    ranks = scenario.engine.tensor_parallel_size
-    for field, parts in (("pipeline_parallel_size", "stages"), ("data_parallel_size", "groups")):
-        if (number := getattr(scenario.engine, field)) > 1:
-            what = f"engine.{field}: {number} {parts} are predicted, but only one is measured; set it to 1"
-            raise ScenarioError([f"--backend {backend.name}: {what}"])
+    model = load_model(scenario.model, task.beside)
+    ranks = scenario.engine.tensor_parallel_size * replicas_of(scenario.engine, model)
+    if (number := scenario.engine.pipeline_parallel_size) > 1:
+        what = f"engine.pipeline_parallel_size: {number} stages are predicted, but only one is measured; set it to 1"
+        raise ScenarioError([f"--backend {backend.name}: {what}"])
     if under_torchrun():
         group = joined(backend.collectives, ranks)
         found = task(group)
@@ -80,6 +92,11 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     if ranks == 1:
         return task(None)
     return on_ranks(task, ranks, backend.collectives)[0]
+
+
+def replicas_of(engine: Engine, model: Model) -> int:
+    """Replicas of attention that step together, for they share experts; others never meet, and one is measured."""
+    return engine.data_parallel_size if engine.enable_expert_parallel and model.experts else 1
 
 
 def what_failed(error: BaseException) -> str | None:

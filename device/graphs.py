@@ -16,13 +16,14 @@ from device.operators.experts import follows_router
 from device.operators.kernel import Form, fitted
 from device.runner import Call, Unit
 from device.step import Step
+from scenarios.catalogue import CATALOGUE
 from scenarios.program import Issued
 
 #: Kinds that see the cached tokens; from the first to the last of them a layer's shapes change with every step.
 OVER_THE_CACHE = (
     "attention", "expand", "block_gather", "batch_matmul", "transpose", "transpose_batch_matmul", "cache_read",
 )  # fmt: skip
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+COLLECTIVES = tuple(name for name, kind in CATALOGUE.items() if kind.unit == "link")
 #: Kinds whose work hangs on what the router has chosen.
 ROUTED = ("moe_init_routing", "grouped_matmul", "quant_grouped_matmul", "moe_finalize_routing")
 #: Values that the host takes from a step.

@@ -11,7 +11,7 @@ from device.kv_cache import KvTensors
 from device.operators.attention import visible_keys
 from device.rotary import angle_scale, frequencies
 from device.runner import reads, rows_of
-from device.step import Group, Layout, Step
+from device.step import ALONE, Groups, Layout, Step
 from scenarios.model import Model
 from scenarios.program import DType, Program
 
@@ -35,11 +35,12 @@ class Place:
 
     device: torch.device
     dtypes: Mapping[DType, torch.dtype]
-    group: Group | None = None
+    groups: Groups = ALONE
 
     @property
     def rank(self) -> int:
-        return self.group.rank if self.group else 0
+        """Among the ranks that share each layer."""
+        return self.groups.tensor.rank if self.groups.tensor else 0
 
     def numbers(self, values: Sequence[object], dtype: torch.dtype = torch.int64) -> torch.Tensor:
         """A tensor of `values` on the device."""
@@ -60,8 +61,8 @@ def step_of(
     values |= _tables(program, model, place, act)
     values |= _sampling(program, layout, model, place, seed)
     causal = layout.is_uniform and not layout.contexts[0] and layout.queries[0] > 1
-    start = place.rank * model.vocab if place.group else 0
-    return Step(layout, place.dtypes, values, model, visible, causal, start, place.group)
+    start = place.rank * model.vocab
+    return Step(layout, place.dtypes, values, model, visible, causal, start, place.groups)
 
 
 def _tokens(layout: Layout, requests: Requests, place: Place) -> dict[str, torch.Tensor]:

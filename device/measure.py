@@ -19,7 +19,7 @@ from device.backends.base import Backend
 from device.operators.one_by_one import chosen_by_layer
 from device.runner import Bound, Unit
 from device.step import Step
-from scenarios.catalogue import op_type_of
+from scenarios.catalogue import CATALOGUE, op_type_of
 from scenarios.timeline import Process, Span, Timeline
 
 #: Runs before the first that counts; runs that count, at least and at most; time for them all.
@@ -29,7 +29,7 @@ RANKS_REPEATS = 20
 REFERENCE_SIDE = 192
 #: Kind of a span that stands for several ops.
 CAPTURED = "captured"
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+COLLECTIVES = tuple(name for name, kind in CATALOGUE.items() if kind.unit == "link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
             reference = _reference(backend)
             for _ in range(WARM_UP):
                 bound.run_marked(step)
-            repeats = repeats or (RANKS_REPEATS if step.group else 0)
+            repeats = repeats or (RANKS_REPEATS if step.groups.are_several else 0)
             started = perf_counter_ns()
             for number in range(repeats or MOST_REPEATS):
                 if not repeats and number >= LEAST_REPEATS and perf_counter_ns() - started > BUDGET_NS:
@@ -103,7 +103,7 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
     return Measurement(
         bound=bound,
         units=tuple(Sample.of(values) for values in each),
-        timeline=timeline(bound, marked[middle], lengths["marked"][middle], step.group.rank if step.group else 0),
+        timeline=timeline(bound, marked[middle], lengths["marked"][middle], step.groups.rank),
         marked=Sample.of(lengths["marked"]),
         unmarked=Sample.of(lengths["unmarked"]),
         reference=Sample.of(lengths["reference"]),

@@ -134,12 +134,24 @@ class Bound:
         kernel = _one_after_the_other(parts) if parts else self._choice(op)
         if not parts and (place := self._places[id(issued.block)].of(op, issued.layer)):
             kernel = one_by_one.kernel(op, place, kernel)
+        shares = self._shares(op)
+        if shares:
+            kernel = _on_share(kernel, shares)
         operands = []
         for tensor in op.inputs:
             plain = tensor.role in ("activation", "table") and not kernel.raw and not follows_router(tensor)
-            operands.append((self._operand(issued, tensor.name), tensor.shape if plain else None))
+            whole = plain and tensor.name not in shares
+            operands.append((self._operand(issued, tensor.name), tensor.shape if whole else None))
         results = tuple(None if t.role == "kv_cache" else t.name for t in op.outputs)
         return Call(issued, kernel, tuple(operands), results, parts)
+
+    def _shares(self, op: Op) -> frozenset[str]:
+        """Operands of which `op` reads this rank's share of the tokens: where whole experts are spread, each rank
+        routes its own."""
+        if not self.weights.shard.sends_tokens:
+            return frozenset()
+        rows = rows_of(self.program)
+        return frozenset(t.name for t in op.inputs if t.name.startswith("mlp_in") and t.shape[0] < rows)
 
     def _operand(self, issued: Issued, name: str) -> torch.Tensor | str:
         tensor = next(t for t in issued.op.inputs if t.name == name)
@@ -152,6 +164,30 @@ class Bound:
             value = self.weights.get(tensor, layer, self.act, width)
             return value if self._is_plain else self.backend.held(issued.op, tensor, value, DTYPES[self.act])
         return name
+
+
+def _on_share(kernel: Kernel, shares: frozenset[str]) -> Kernel:
+    """`kernel` on this rank's rows of the operands `shares`."""
+
+    def compute(op: Op, inputs: Inputs, step: Step) -> Outputs:
+        own = [
+            own_rows(x, tensor.shape, step) if tensor.name in shares else x
+            for x, tensor in zip(inputs, op.inputs, strict=True)
+        ]
+        return kernel.compute(op, own, step)
+
+    return replace(kernel, compute=compute)
+
+
+def own_rows(x: torch.Tensor, shape: tuple[int, ...], step: Step) -> torch.Tensor:
+    """This rank's share of the rows of `x`, with zeros where they do not divide by the ranks; `x` where it is its share
+    already."""
+    if x.shape[0] == shape[0]:
+        return fitted(x, shape)
+    start = step.group.rank * shape[0] if step.group else 0
+    mine = x[start : start + shape[0]]
+    padding = shape[0] - mine.shape[0]
+    return torch.cat((mine, mine.new_zeros((padding, *mine.shape[1:])))) if padding else mine
 
 
 def _one_after_the_other(parts: tuple[Call, ...]) -> Kernel:

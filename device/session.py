@@ -15,7 +15,7 @@ from device.kv_cache import KvTensors
 from device.operators.kernel import fitted
 from device.rotary import refuse_scaling
 from device.runner import Bound, Choice
-from device.step import Group, Step
+from device.step import Group, Groups, Step
 from device.weights import Checkpoint, Weights
 from scenarios.build import activation_dtype, build
 from scenarios.errors import ScenarioError
@@ -23,11 +23,12 @@ from scenarios.lowering.parallel import shard
 from scenarios.model import Model
 from scenarios.program import Batch, DType
 from scenarios.program import Group as Alike
-from scenarios.schema import Scenario
+from scenarios.schema import Engine, Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 
-#: Backends that run experts one by one: plain torch calls whose shapes the host learns from the device.
-ONE_BY_ONE = ("cpu", "cuda")
+#: Backends that run experts one by one, or spread over ranks: plain torch calls, whose shapes the host reads from the
+#: device in between.
+HOST_READS = ("cpu", "cuda")
 #: Programs that a session keeps ready.
 MOST_BOUND = 64
 
@@ -49,22 +50,24 @@ class Session:
     asks for, or where it does not fit the memory."""
 
     def __init__(
-        self, scenario: Scenario, model: Model, backend: Backend, checkpoint: Checkpoint, group: Group | None = None,
-        options: Options | None = None,
+        self, scenario: Scenario, model: Model, backend: Backend, checkpoint: Checkpoint,
+        group: Group | Groups | None = None, options: Options | None = None,
     ) -> None:  # fmt: skip
         self.scenario, self.model, self.backend = scenario, model, backend
         self.options = options or Options()
         refuse_scaling(model)
         if self.options.choice is None:
             _refuse_model(scenario, model, backend)
-        self.shard = shard(model, group.ranks if group else 1)
+        groups = Groups.of(group)
+        self.shard = shard_of(scenario.engine, model, groups)
         self.act = activation_dtype(scenario, model)
         dtypes = WIDE_DTYPES if self.options.wide else DTYPES
-        self.place = Place(backend.device, dtypes, group)
+        self.place = Place(backend.device, dtypes, groups)
         self.checkpoint = checkpoint
         _refuse_overflow(scenario, self.shard, self.act, dtypes, backend)
         self.weights = Weights(
-            checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device
+            checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device,
+            groups.everyone.rank if groups.everyone else 0,
         )  # fmt: skip
         self.cache = KvTensors(scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario))
         self._bound: dict[Batch, Bound] = {}
@@ -187,25 +190,33 @@ def calibrated(session: Session, prompts: Prompts) -> Session:
     fusion = session.scenario.optimizations.fusion.model_copy(update={"qkv_norm_rope_cache": False})
     optimizations = session.scenario.optimizations.model_copy(update={"kv": kv, "fusion": fusion})
     plain = session.scenario.model_copy(update={"optimizations": optimizations})
-    run = Session(plain, session.model, session.backend, session.checkpoint, session.place.group, session.options)
+    run = Session(plain, session.model, session.backend, session.checkpoint, session.place.groups, session.options)
     run.weights = session.weights
     run.prefill(prompts)
     session.cache.set_channel_scales(run.cache.tensors["k_cache"], run.cache.tensors["v_cache"])
     return session
 
 
+def shard_of(engine: Engine, model: Model, groups: Groups) -> Model:
+    """What this rank holds of `model`: of its replica, and of the experts that the replicas share."""
+    ranks = groups.tensor.ranks if groups.tensor else 1
+    spread = engine.enable_expert_parallel and model.experts is not None
+    replicas = groups.replicas.ranks if groups.replicas and spread else 1
+    return shard(model, ranks, replicas, spread, engine.all2all_backend == "allgather_reducescatter")
+
+
 def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
-    """Raise ScenarioError for what of a model is predicted only."""
-    found = []
-    if model.experts and scenario.engine.enable_expert_parallel:
-        found.append(
-            "engine.enable_expert_parallel: spread experts are predicted, but not yet measured; set it to false"
-        )
-    elif model.experts and not scenario.optimizations.fusion.grouped_matmul and backend.name not in ONE_BY_ONE:
-        what = f"experts one by one have no adapters on {backend.name}; set it to true"
+    """Raise ScenarioError for what of a model this backend has never run."""
+    if not model.experts or backend.name in HOST_READS:
+        return
+    found, name = [], backend.name
+    if scenario.engine.enable_expert_parallel:
+        found.append(f"engine.enable_expert_parallel: spread experts are not measured on {name}; set it to false")
+    if not scenario.optimizations.fusion.grouped_matmul:
+        what = f"experts one by one have no adapters on {name}; set it to true"
         found.append(f"optimizations.fusion.grouped_matmul: {what}")
     if found:
-        raise ScenarioError([f"--backend {backend.name}: {line}" for line in found])
+        raise ScenarioError([f"--backend {name}: {line}" for line in found])
 
 
 def _refuse_overflow(

@@ -172,15 +172,18 @@ def checkpoint_of(name: str, beside: Path | None, model: Model, seed: int) -> Ch
 class Weights:
     """The weights of one rank's Program, made when they are first asked for and kept.
 
-    model: the whole model. shard: what one rank holds of it. dtypes: how the Program's types are held; values are
+    model: the whole model. shard: what one rank holds of it. expert_rank: its number among those that whole experts are
+    spread over, in order. dtypes: how the Program's types are held; values are
     rounded to the type that the Program names before they are widened.
     """
 
     def __init__(
         self, checkpoint: Checkpoint, model: Model, shard: Model, rank: int,
         dtypes: Mapping[DType, torch.dtype], stored: Mapping[DType, torch.dtype], device: torch.device,
+        expert_rank: int = 0,
     ) -> None:  # fmt: skip
         self.checkpoint, self.model, self.shard, self.rank = checkpoint, model, shard, rank
+        self.expert_rank = expert_rank
         self.dtypes, self.stored, self.device = dtypes, stored, device
         self._kept: dict[tuple[str, int, DType], torch.Tensor] = {}
         self._scales: dict[tuple[str, int, DType], torch.Tensor] = {}
@@ -229,7 +232,9 @@ class Weights:
         experts = self.model.experts
         if prefix != "experts" or experts is None:
             return torch.cat([self._part(part, kind, layer) for part in names])
-        numbered = ([part.replace("experts.", f"experts.{i}.") for part in names] for i in range(experts.count))
+        held = self.shard.experts.held if self.shard.experts else experts.count
+        first = self.expert_rank * held if self.shard.expert_parallel else 0
+        numbered = ([part.replace("experts.", f"experts.{i}.") for part in names] for i in range(first, first + held))
         return torch.stack([torch.cat([self._part(part, kind, layer) for part in one]) for one in numbered])
 
     def _part(self, name: str, kind: str, layer: int) -> torch.Tensor:
@@ -238,8 +243,17 @@ class Weights:
         value = self.checkpoint.tensor(name_of(self.model, name, stored, layer))
         if latent:
             value = in_halves(last, value, latent)
-        value = self._mine(last, value)
+        if not self._is_whole(name):
+            value = self._mine(last, value)
         return absorbed(kind, value, latent) if latent and kind != stored else value
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether a rank holds all of `name` where experts are spread: the routed ones, and the shared one unless its
+        sum is reduced with theirs."""
+        experts = self.shard.experts
+        if not self.shard.expert_parallel or experts is None:
+            return False
+        return name.startswith("experts.") or (name.startswith("shared.") and not experts.gathered)
 
     def _mine(self, name: str, value: torch.Tensor) -> torch.Tensor:
         """What this rank holds of `value`."""

@@ -39,8 +39,11 @@ NEED_COMPILER = {
     "swiglu": "fusion.swiglu",
     "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache",
 }
-#: Kinds of which a CPU has no one kernel at all: products that torch cannot join with what comes behind them.
-NOT_ONE_KERNEL = {"ffn": "fusion.ffn", "matmul_all_reduce": "fusion.matmul_all_reduce"}
+#: Kinds of which a CPU has no one kernel at all: torch cannot join them with what comes behind or before.
+NOT_ONE_KERNEL = {
+    "ffn": "fusion.ffn", "matmul_all_reduce": "fusion.matmul_all_reduce", "moe_dispatch": "fusion.moe_dispatch",
+    "moe_combine": "fusion.moe_dispatch",
+}  # fmt: skip
 
 #: The optimisation that puts work on a stream, by the stream; collectives have theirs from either of two.
 STREAMS = {
@@ -239,7 +242,7 @@ class Cpu:
                 found[NEED_COMPILER[op.kind]] = f"{what}; set it to false"
             if op.kind in NOT_ONE_KERNEL:
                 what = f"torch has no {op.kind} kernel for a CPU, nor can torch.compile make one"
-                found[NOT_ONE_KERNEL[op.kind]] = f"{what}; set it to false"
+                found.setdefault(NOT_ONE_KERNEL[op.kind], f"{what}; set it to false")
             if op.kind == "prefetch":
                 found["overlap.prefetch"] = "torch brings no weight into a CPU's cache ahead; set it to false"
             elif op.stream:

@@ -1,4 +1,4 @@
-"""What tensor-parallel ranks exchange."""
+"""What ranks exchange: those that share a layer, those in the same place of each replica, all that share experts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scenarios.program import Op
 
 
 def _group(op: Op, step: Step) -> Group:
-    group = step.group
+    group = step.groups.replicas if op.attr("stride", False) else step.group
     if group is None or group.ranks != op.attr("ranks"):
         raise ValueError(f"{op.name} wants {op.attr('ranks')} ranks, there are {group.ranks if group else 1}")
     return group

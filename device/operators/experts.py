@@ -42,8 +42,8 @@ def follows_router(tensor: Tensor) -> bool:
 
 def first_held(step: Step) -> int:
     """The first expert of this rank: all ranks that step together share whole ones in order."""
-    spread = step.model is not None and step.model.expert_parallel and step.everyone is not None
-    return step.everyone.rank * experts_of(step).held if spread and step.everyone else 0
+    everyone = step.groups.everyone if step.model is not None and step.model.expert_parallel else None
+    return everyone.rank * experts_of(step).held if everyone else 0
 
 
 def real_rows(step: Step, rows: int, device: torch.device) -> torch.Tensor:
@@ -109,7 +109,7 @@ def _sigmoid(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (torch.sigmoid(inputs[0]),)
 
 
-def _permute(op: Op, inputs: Inputs, step: Step) -> Outputs:
+def sorted_rows(op: Op, inputs: Inputs, step: Step) -> torch.Tensor:
     """Rows [choices of this rank's experts, hidden] in the order of the experts; of all experts where the rows are to
     be sent to their ranks."""
     x, ids = inputs
@@ -121,10 +121,13 @@ def _permute(op: Op, inputs: Inputs, step: Step) -> Outputs:
     mine = (chosen >= 0) & (chosen < held)
     chosen, choices = chosen[mine], choices[mine]
     order = choices[chosen.argsort(stable=True)]
-    counts = torch.bincount(chosen, minlength=held)
-    step.values[SENT if is_sent(op) else COUNTS] = counts
+    step.values[SENT if is_sent(op) else COUNTS] = torch.bincount(chosen, minlength=held)
     step.values[ORDER] = order
-    return (x[order // top_k],)
+    return x[order // top_k]
+
+
+def _permute(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (sorted_rows(op, inputs, step),)
 
 
 def is_sent(op: Op) -> bool:
@@ -132,14 +135,18 @@ def is_sent(op: Op) -> bool:
     return op.name.startswith("exchange.")
 
 
-def _unpermute(op: Op, inputs: Inputs, step: Step) -> Outputs:
+def weighed_sum(rows: torch.Tensor, weights: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
     """The weighed sum of each token's rows, in float32; padding is zeros, and so is what other ranks' experts add."""
-    rows, weights = inputs
     tokens, top_k = weights.shape
     by_choice = rows.new_zeros((tokens * top_k, rows.shape[-1]))
-    by_choice[step.values[ORDER]] = rows
+    by_choice[order] = rows
     summed = (by_choice.view(tokens, top_k, -1).float() * weights.float().unsqueeze(-1)).sum(1)
-    return (summed.to(rows.dtype),)
+    return summed.to(rows.dtype)
+
+
+def _unpermute(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    rows, weights = inputs
+    return (weighed_sum(rows, weights, step.values[ORDER]),)
 
 
 def _stretches(step: Step) -> Iterator[tuple[int, slice]]:
