@@ -211,5 +211,6 @@ def test_what_was_never_tried_on_a_backend_is_refused_by_name() -> None:
         Session(made, QWEN3_MOE, Elsewhere(), RandomCheckpoint(QWEN3_MOE, 0))
     assert caught.value.messages == (
         "--backend npu: engine.enable_expert_parallel: spread experts are not measured on npu; set it to false",
-        "--backend npu: optimizations.fusion.grouped_matmul: experts one by one have no adapters on npu; set it to true",
+        "--backend npu: optimizations.fusion.grouped_matmul: experts one by one have no adapters on npu; "
+        "set it to true",
     )
