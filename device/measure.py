@@ -11,15 +11,19 @@ import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns, thread_time_ns
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from device.backends.base import Backend
+from device.kv_cache import KvTensors
 from device.operators.one_by_one import chosen_by_layer
-from device.runner import Bound, Unit
+from device.runner import Unit
 from device.step import Step
+from device.weights import Weights
 from scenarios.catalogue import CATALOGUE, op_type_of
+from scenarios.program import Program
 from scenarios.timeline import Process, Span, Timeline
 
 #: Runs before the first that counts; runs that count, at least and at most; time for them all.
@@ -46,6 +50,31 @@ class Sample:
         return cls(median, low, high)
 
 
+class Runs(Protocol):
+    """What can be measured: a bound Program, or the rounds of a pipeline stage (`device.pipeline`)."""
+
+    @property
+    def backend(self) -> Backend: ...
+
+    @property
+    def units(self) -> Sequence[Unit]: ...
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def weights(self) -> Weights: ...
+
+    @property
+    def cache(self) -> KvTensors: ...
+
+    def run(self, step: Step) -> None: ...
+
+    def run_marked(self, step: Step) -> list[tuple[object, object]]: ...
+
+    def next_ids(self, step: Step) -> list[int]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One measured step. units: of each op, in the order of the Program, or of the ops that were captured together.
@@ -56,7 +85,7 @@ class Measurement:
     chosen: where experts run one by one, those that the router chose in each layer of them.
     """
 
-    bound: Bound
+    bound: Runs
     units: tuple[Sample, ...]
     timeline: Timeline
     marked: Sample
@@ -68,7 +97,7 @@ class Measurement:
     chosen: tuple[int, ...] = ()
 
 
-def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
+def measure(bound: Runs, step: Step, repeats: int = 0) -> Measurement:
     """Run `step` again and again; it writes the same values to the same places each time.
 
     repeats: how often; 0 for as many as BUDGET_NS allows, or RANKS_REPEATS where several ranks must agree.
@@ -109,12 +138,12 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
         reference=Sample.of(lengths["reference"]),
         on_cpu_share=on_cpu_ns / sum(lengths["unmarked"]),
         repeats=len(marked),
-        next_ids=tuple(step.values["next_ids"].tolist()),
+        next_ids=tuple(bound.next_ids(step)),
         chosen=tuple(map(len, chosen_by_layer(step))),
     )
 
 
-def timeline(bound: Bound, spans: Sequence[tuple[int, int]], length_ns: int, rank: int) -> Timeline:
+def timeline(bound: Runs, spans: Sequence[tuple[int, int]], length_ns: int, rank: int) -> Timeline:
     """The spans of one run, ns from its start: one for each op of the Program, or for what was captured together."""
     made = []
     for unit, (start, end) in zip(bound.units, spans, strict=True):
@@ -137,7 +166,7 @@ def name_of(unit: Unit) -> str:
     return first if len(unit.calls) == 1 else f"{first} ... {last}"
 
 
-def _marked(bound: Bound, step: Step) -> tuple[list[tuple[int, int]], int]:
+def _marked(bound: Runs, step: Step) -> tuple[list[tuple[int, int]], int]:
     """(start and end of each op, length of the step), ns from the step's start."""
     backend = bound.backend
     backend.synchronize()

@@ -6,6 +6,7 @@ Ranks are numbered replica by replica, in each stage by stage, in each the ranks
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -27,6 +28,7 @@ class Ranks:
         self._group = None if members is None else dist.new_group(list(members))
         self.members = tuple(range(dist.get_world_size()) if members is None else members)
         self.ranks = len(self.members)
+        self._posted: list[Any] = []  # what is still on its way
         me = dist.get_rank()
         self.rank = self.members.index(me) if me in self.members else -1
 
@@ -51,6 +53,10 @@ class Ranks:
 
     def send(self, x: torch.Tensor, to: int) -> None:
         dist.send(x.contiguous(), self.members[to], group=self._group)
+
+    def post(self, x: torch.Tensor, to: int) -> None:
+        work = dist.isend(x.contiguous(), self.members[to], group=self._group)
+        self._posted = [it for it in self._posted if not it.is_completed()] + [work]
 
     def receive(self, x: torch.Tensor, sender: int) -> torch.Tensor:
         dist.recv(x, self.members[sender], group=self._group)

@@ -20,6 +20,7 @@ from device.weights import Checkpoint, Weights
 from scenarios.build import activation_dtype, build
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard
+from scenarios.lowering.stages import layers_of_stages, split_depth, stage_model
 from scenarios.model import Model
 from scenarios.program import Batch, DType
 from scenarios.program import Group as Alike
@@ -59,7 +60,10 @@ class Session:
         if self.options.choice is None:
             _refuse_model(scenario, model, backend)
         groups = Groups.of(group)
-        self.shard = shard_of(scenario.engine, model, groups)
+        stages = scenario.engine.pipeline_parallel_size
+        self._whole = split_depth(shard_of(scenario.engine, model, groups), stages)
+        self._stage = groups.stage if stages > 1 else None
+        self.shard = self._whole if self._stage is None else stage_model(self._whole, self._stage)
         self.act = activation_dtype(scenario, model)
         dtypes = WIDE_DTYPES if self.options.wide else DTYPES
         self.place = Place(backend.device, dtypes, groups)
@@ -76,14 +80,16 @@ class Session:
     def bound(self, batch: Batch) -> Bound:
         """The Program of one step, ready to run; the last ones are remembered."""
         if batch not in self._bound:
-            program = build(self.scenario, self.shard, batch)
+            program = build(self.scenario, self._whole, batch, self._stage)
+            first = sum(layers_of_stages(self._whole.layers, self._whole.pipeline_parallel)[: self._stage or 0])
             lacking = [] if self.options.choice else self.backend.lacks(program)
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
             while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token
                 del self._bound[next(iter(self._bound))]
             self._bound[batch] = Bound(
-                program, self.backend, self.weights, self.cache, self.act, self.options.choice, self.captures
+                program, self.backend, self.weights, self.cache, self.act, self.options.choice, self.captures,
+                first,
             )  # fmt: skip
         return self._bound[batch]
 
@@ -123,7 +129,7 @@ class Session:
         tokens = [0] * len(prompts)
         for requests in self.admit(prompts):
             step = self.run("prefill", requests)
-            chosen, scores = step.values["next_ids"].tolist(), logits_of(step, self.model)
+            chosen, scores = self._answer(step)
             for row, number in enumerate(requests.numbers):  # a request in several chunks keeps its last
                 tokens[number], logits[number] = chosen[row], scores[row]
         return tokens, logits
@@ -135,7 +141,19 @@ class Session:
         for number in numbers:
             self.cache.allocator.append(number)
         step = self.run("decode", Requests(numbers, contexts, tuple((t,) for t in tokens)))
-        return step.values["next_ids"].tolist(), logits_of(step, self.model)
+        return self._answer(step)
+
+    def _answer(self, step: Step) -> tuple[list[int], torch.Tensor]:
+        """The tokens that a step has chosen, and its logits; from the last stage to all of a pipeline."""
+        groups = self.place.groups
+        if self._stage is None or groups.line is None:
+            return step.values["next_ids"].tolist(), logits_of(step, self.model)
+        requests = len(step.layout.requests)
+        ids = torch.zeros(requests, dtype=torch.int64, device=self.place.device)
+        logits = torch.zeros((requests, self.model.vocab), device=self.place.device)
+        if self.shard.has_head and not self.place.rank:
+            ids, logits = step.values["next_ids"].clone(), logits_of(step, self.model).clone()
+        return groups.line.all_reduce(ids).tolist(), groups.line.all_reduce(logits)
 
     def _common(self, prompts: Prompts, number: int) -> int:
         """Tokens that request `number` takes from the first one: whole blocks, and never its last token."""

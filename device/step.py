@@ -81,6 +81,9 @@ class Group(Protocol):
     def send(self, x: torch.Tensor, to: int) -> None:
         """`x` to one rank, which receives it."""
 
+    def post(self, x: torch.Tensor, to: int) -> None:
+        """As `send`, without waiting for who receives it."""
+
     def receive(self, x: torch.Tensor, sender: int) -> torch.Tensor:
         """What one rank sends, written into `x`."""
 
@@ -109,7 +112,7 @@ class Groups:
     @property
     def rank(self) -> int:
         """This rank's number among all that it steps with."""
-        widest = self.everyone or self.tensor
+        widest = self.line or self.everyone or self.tensor
         return widest.rank if widest else 0
 
     @classmethod

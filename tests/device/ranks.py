@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from device.answer import Task
 from device.backends import choose
 from device.host_inputs import Requests
 from device.numerics import Run, generate
@@ -32,7 +33,7 @@ class Case:
     prompts: list[list[int]]
     forced: list[list[int]]
 
-    def run(self, group: Group | None) -> Run:
+    def run(self, group: Group | Groups | None) -> Run:
         weights = RandomCheckpoint(self.model, 0)
         at_work = Session(self.scenario, self.model, choose("cpu"), weights, group, self.options)
         return generate(at_work, self.prompts, len(self.forced), self.forced)
@@ -99,6 +100,25 @@ class SpreadCases:
                 known[sizes] = groups_of(world, case.tensor, 1, case.replicas)
             run, seen = case.run(known[sizes])
             found[name] = (run.tokens, run.logits.tolist(), seen)
+        return found
+
+
+@dataclass(frozen=True)
+class StageCases:
+    """Runs on two stages of `tensor` ranks in one set of processes, and one measurement: on each rank."""
+
+    cases: dict[str, Case]
+    tensor: int
+    measure: Task | None = None
+
+    def __call__(self, world: Group) -> dict[str, object]:
+        groups = groups_of(world, self.tensor, 2)
+        found: dict[str, object] = {}
+        for name, case in self.cases.items():
+            run = case.run(groups)
+            found[name] = (run.tokens, run.logits.tolist())
+        if self.measure is not None:
+            found["measured"] = self.measure(world).document
         return found
 
 
