@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from device.backends.base import Backend
 from device.document import document
-from device.measure import measure
+from device.measure import Measurement, measure
+from device.pipeline import rounds
+from device.ranks import groups_of
 from device.session import Session
-from device.step import Group
+from device.step import Group, Groups
 from device.tensor_parallel import joined, on_ranks, under_torchrun
 from device.weights import checkpoint_of
 from device.workload import reported_step
+from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, printable
 from scenarios.hf_config import load_model
 from scenarios.loader import Loaded, folder_of
 from scenarios.measured import Measured, Predicted
-from scenarios.schema import Scenario
+from scenarios.model import Model
+from scenarios.schema import Engine, Scenario
 
 #: Threads that torch computes with: more of them spin against each other on a machine that is not theirs alone.
 THREADS = 1
@@ -45,16 +50,44 @@ class Task:
         model = load_model(self.scenario.model, self.beside)
         try:
             checkpoint = checkpoint_of(self.scenario.model, self.beside, model, self.scenario.protocol.seed)
-            session = Session(self.scenario, model, backend, checkpoint, group)
+            engine = self.scenario.engine
+            groups = groups_of(
+                group, engine.tensor_parallel_size, engine.pipeline_parallel_size, replicas_of(engine, model)
+            )
+            session = Session(self.scenario, model, backend, checkpoint, groups)
             phase, requests = reported_step(session)
-            bound, step = session.prepared(phase, requests)
-            found = measure(bound, step)
+            if engine.pipeline_parallel_size > 1:
+                pipe = rounds(session, requests)
+                found = measure(pipe, pipe.parts[0].step)
+            else:
+                found = measure(*session.prepared(phase, requests))
+            stages = _by_stage(found, groups, session.place.device)
         except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
             what = what_failed(error)
             if what is None:
                 raise
             raise ScenarioError([f"--backend {self.backend}: {what}"]) from None
-        return Measured(document(found, self.predicted), found.timeline)
+        if groups.stage:  # the prediction tells the ops of the first stage
+            return Measured(stages, found.timeline)
+        told = document(found, self.predicted) | {"ranks": self._ranks(model)} | stages
+        return Measured(told, found.timeline)
+
+    def _ranks(self, model: Model) -> dict[str, int]:
+        """How many ranks the scenario has, and how many were measured: replicas that never meet are one for all."""
+        engine = self.scenario.engine
+        whole = engine.tensor_parallel_size * engine.pipeline_parallel_size * engine.data_parallel_size
+        return {"in_scenario": whole, "measured": ranks_of(engine, model)}
+
+
+def _by_stage(found: Measurement, groups: Groups, device: torch.device) -> dict[str, Any]:
+    """The round of each pipeline stage, as its first rank has measured it."""
+    if groups.line is None:
+        return {}
+    sample = found.unmarked
+    mine = torch.tensor([sample.median_ns, sample.low_ns, sample.high_ns], dtype=torch.float64, device=device)
+    every = groups.line.all_gather(mine)[:: groups.tensor.ranks if groups.tensor else 1] / 1000
+    names = ("median_us", "low_us", "high_us")
+    return {"stages": [dict(zip(names, row, strict=True)) for row in every.tolist()]}
 
 
 def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured:
@@ -66,11 +99,11 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     scenario = loaded.scenario
     task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted)
     torch.set_num_threads(THREADS)
-    ranks = scenario.engine.tensor_parallel_size
-    for field, parts in (("pipeline_parallel_size", "stages"), ("data_parallel_size", "groups")):
-        if (number := getattr(scenario.engine, field)) > 1:
-            what = f"engine.{field}: {number} {parts} are predicted, but only one is measured; set it to 1"
-            raise ScenarioError([f"--backend {backend.name}: {what}"])
+    if scenario.engine.pipeline_parallel_size > 1 and reported_batch(scenario).phase == "prefill":
+        what = "a prefill's stages are predicted from empty to empty, and only a steady round is measured"
+        where = "engine.pipeline_parallel_size"
+        raise ScenarioError([f"--backend {backend.name}: {where}: {what}; set it to 1, or workload.phase to decode"])
+    ranks = ranks_of(scenario.engine, load_model(scenario.model, task.beside))
     if under_torchrun():
         group = joined(backend.collectives, ranks)
         found = task(group)
@@ -80,6 +113,16 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     if ranks == 1:
         return task(None)
     return on_ranks(task, ranks, backend.collectives)[0]
+
+
+def replicas_of(engine: Engine, model: Model) -> int:
+    """Replicas of attention that step together, for they share experts; others never meet, and one is measured."""
+    return engine.data_parallel_size if engine.enable_expert_parallel and model.experts else 1
+
+
+def ranks_of(engine: Engine, model: Model) -> int:
+    """Ranks that are measured."""
+    return engine.tensor_parallel_size * engine.pipeline_parallel_size * replicas_of(engine, model)
 
 
 def what_failed(error: BaseException) -> str | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from device.kv_cache import KvTensors
 from device.measure import CAPTURED, WARM_UP, Measurement, Sample, name_of
+from device.operators.one_by_one import Places
 from scenarios.catalogue import op_type_of
 from scenarios.measured import Predicted
 from scenarios.timeline import step_time
@@ -30,11 +31,21 @@ def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
         "warm_up": WARM_UP,
         "repeats": measurement.repeats,
         "next_ids": list(measurement.next_ids),
+        "weights": bound.weights.checkpoint.origin,
         "memory": _memory(bound.cache),
+        **_experts(measurement),
         "kernels": _kernels(measurement, ops),
         "ops": ops,
         "errors": _errors(measurement, ops, predicted),
     }
+
+
+def _experts(measurement: Measurement) -> dict[str, Any]:
+    """Of experts one by one: how many the Program drew, and how many the router chose in each layer."""
+    if not measurement.chosen:
+        return {}
+    block = measurement.bound.program.block("layers")
+    return {"experts": {"drawn": Places(block.ops).count, "chosen": list(measurement.chosen)}}
 
 
 def _memory(cache: KvTensors) -> dict[str, int]:

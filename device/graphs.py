@@ -12,16 +12,18 @@ from dataclasses import dataclass
 
 import torch
 
+from device.operators.experts import follows_router
 from device.operators.kernel import Form, fitted
 from device.runner import Call, Unit
 from device.step import Step
+from scenarios.catalogue import CATALOGUE
 from scenarios.program import Issued
 
 #: Kinds that see the cached tokens; from the first to the last of them a layer's shapes change with every step.
 OVER_THE_CACHE = (
     "attention", "expand", "block_gather", "batch_matmul", "transpose", "transpose_batch_matmul", "cache_read",
 )  # fmt: skip
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+COLLECTIVES = tuple(name for name, kind in CATALOGUE.items() if kind.unit == "link")
 #: Kinds whose work hangs on what the router has chosen.
 ROUTED = ("moe_init_routing", "grouped_matmul", "quant_grouped_matmul", "moe_finalize_routing")
 #: Values that the host takes from a step.
@@ -114,7 +116,9 @@ def _cut(calls: Sequence[Call]) -> Sequence[Call]:
 
 
 def _captured(call: Call) -> bool:
-    return call.issued.block.captured and not call.is_alone and call.issued.op.kind not in (*COLLECTIVES, *ROUTED)
+    op = call.issued.op
+    routed = op.kind in ROUTED or any(map(follows_router, (*op.inputs, *op.outputs)))
+    return call.issued.block.captured and not call.is_alone and not routed and op.kind not in COLLECTIVES
 
 
 def _same_layer(a: Call, b: Call) -> bool:

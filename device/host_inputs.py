@@ -9,8 +9,9 @@ import torch
 
 from device.kv_cache import KvTensors
 from device.operators.attention import visible_keys
+from device.rotary import angle_scale, frequencies
 from device.runner import reads, rows_of
-from device.step import Group, Layout, Step
+from device.step import ALONE, Groups, Layout, Step
 from scenarios.model import Model
 from scenarios.program import DType, Program
 
@@ -34,11 +35,12 @@ class Place:
 
     device: torch.device
     dtypes: Mapping[DType, torch.dtype]
-    group: Group | None = None
+    groups: Groups = ALONE
 
     @property
     def rank(self) -> int:
-        return self.group.rank if self.group else 0
+        """Among the ranks that share each layer."""
+        return self.groups.tensor.rank if self.groups.tensor else 0
 
     def numbers(self, values: Sequence[object], dtype: torch.dtype = torch.int64) -> torch.Tensor:
         """A tensor of `values` on the device."""
@@ -59,8 +61,8 @@ def step_of(
     values |= _tables(program, model, place, act)
     values |= _sampling(program, layout, model, place, seed)
     causal = layout.is_uniform and not layout.contexts[0] and layout.queries[0] > 1
-    start = place.rank * model.vocab if place.group else 0
-    return Step(layout, place.dtypes, values, model, visible, causal, start, place.group)
+    start = place.rank * model.vocab
+    return Step(layout, place.dtypes, values, model, visible, causal, start, place.groups)
 
 
 def _tokens(layout: Layout, requests: Requests, place: Place) -> dict[str, torch.Tensor]:
@@ -118,14 +120,13 @@ def _mask(
 
 
 def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[str, torch.Tensor]:
-    """Frequencies of the rotary embedding, theta^(-2i/dim), and its cosines and sines where they are looked up."""
-    half = torch.arange(0, model.rotated, 2, dtype=torch.float32) / model.rotated
-    frequencies = 1.0 / model.rope_theta**half
-    found = {"inv_freq": frequencies.to(place.device)}
+    """Frequencies of the rotary embedding, and its cosines and sines where they are looked up."""
+    each = frequencies(model)
+    found = {"inv_freq": each.to(place.device)}
     if reads(program, "cos_table"):
-        angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * frequencies
-        angles = torch.cat((angles, angles), -1)
-        for name, table in (("cos_table", angles.cos()), ("sin_table", angles.sin())):
+        angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * each
+        angles, scale = torch.cat((angles, angles), -1), angle_scale(model)
+        for name, table in (("cos_table", angles.cos() * scale), ("sin_table", angles.sin() * scale)):
             found[name] = table.to(place.dtypes[act]).to(place.device)
     return found
 

@@ -11,14 +11,19 @@ import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns, thread_time_ns
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from device.backends.base import Backend
-from device.runner import Bound, Unit
+from device.kv_cache import KvTensors
+from device.operators.one_by_one import chosen_by_layer
+from device.runner import Unit
 from device.step import Step
-from scenarios.catalogue import op_type_of
+from device.weights import Weights
+from scenarios.catalogue import CATALOGUE, op_type_of
+from scenarios.program import Program
 from scenarios.timeline import Process, Span, Timeline
 
 #: Runs before the first that counts; runs that count, at least and at most; time for them all.
@@ -28,7 +33,7 @@ RANKS_REPEATS = 20
 REFERENCE_SIDE = 192
 #: Kind of a span that stands for several ops.
 CAPTURED = "captured"
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+COLLECTIVES = tuple(name for name, kind in CATALOGUE.items() if kind.unit == "link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,31 @@ class Sample:
         return cls(median, low, high)
 
 
+class Runs(Protocol):
+    """What can be measured: a bound Program, or the rounds of a pipeline stage (`device.pipeline`)."""
+
+    @property
+    def backend(self) -> Backend: ...
+
+    @property
+    def units(self) -> Sequence[Unit]: ...
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def weights(self) -> Weights: ...
+
+    @property
+    def cache(self) -> KvTensors: ...
+
+    def run(self, step: Step) -> None: ...
+
+    def run_marked(self, step: Step) -> list[tuple[object, object]]: ...
+
+    def next_ids(self, step: Step) -> list[int]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One measured step. units: of each op, in the order of the Program, or of the ops that were captured together.
@@ -52,9 +82,10 @@ class Measurement:
 
     marked, unmarked: the step with and without marks around each op. reference: the fixed kernel in between.
     on_cpu_share: part of the unmarked steps in which this thread had a CPU; other programs, or a device, had the rest.
+    chosen: where experts run one by one, those that the router chose in each layer of them.
     """
 
-    bound: Bound
+    bound: Runs
     units: tuple[Sample, ...]
     timeline: Timeline
     marked: Sample
@@ -63,9 +94,10 @@ class Measurement:
     on_cpu_share: float
     repeats: int
     next_ids: tuple[int, ...]
+    chosen: tuple[int, ...] = ()
 
 
-def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
+def measure(bound: Runs, step: Step, repeats: int = 0) -> Measurement:
     """Run `step` again and again; it writes the same values to the same places each time.
 
     repeats: how often; 0 for as many as BUDGET_NS allows, or RANKS_REPEATS where several ranks must agree.
@@ -80,7 +112,7 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
             reference = _reference(backend)
             for _ in range(WARM_UP):
                 bound.run_marked(step)
-            repeats = repeats or (RANKS_REPEATS if step.group else 0)
+            repeats = repeats or (RANKS_REPEATS if step.groups.are_several else 0)
             started = perf_counter_ns()
             for number in range(repeats or MOST_REPEATS):
                 if not repeats and number >= LEAST_REPEATS and perf_counter_ns() - started > BUDGET_NS:
@@ -100,17 +132,18 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
     return Measurement(
         bound=bound,
         units=tuple(Sample.of(values) for values in each),
-        timeline=timeline(bound, marked[middle], lengths["marked"][middle], step.group.rank if step.group else 0),
+        timeline=timeline(bound, marked[middle], lengths["marked"][middle], step.groups.rank),
         marked=Sample.of(lengths["marked"]),
         unmarked=Sample.of(lengths["unmarked"]),
         reference=Sample.of(lengths["reference"]),
         on_cpu_share=on_cpu_ns / sum(lengths["unmarked"]),
         repeats=len(marked),
-        next_ids=tuple(step.values["next_ids"].tolist()),
+        next_ids=tuple(bound.next_ids(step)),
+        chosen=tuple(map(len, chosen_by_layer(step))),
     )
 
 
-def timeline(bound: Bound, spans: Sequence[tuple[int, int]], length_ns: int, rank: int) -> Timeline:
+def timeline(bound: Runs, spans: Sequence[tuple[int, int]], length_ns: int, rank: int) -> Timeline:
     """The spans of one run, ns from its start: one for each op of the Program, or for what was captured together."""
     made = []
     for unit, (start, end) in zip(bound.units, spans, strict=True):
@@ -133,7 +166,7 @@ def name_of(unit: Unit) -> str:
     return first if len(unit.calls) == 1 else f"{first} ... {last}"
 
 
-def _marked(bound: Bound, step: Step) -> tuple[list[tuple[int, int]], int]:
+def _marked(bound: Runs, step: Step) -> tuple[list[tuple[int, int]], int]:
     """(start and end of each op, length of the step), ns from the step's start."""
     backend = bound.backend
     backend.synchronize()

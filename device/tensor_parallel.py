@@ -1,4 +1,4 @@
-"""Tensor-parallel ranks as processes of this machine: they meet, exchange, answer, and none outlives the run.
+"""Ranks as processes of this machine: they meet, exchange, answer, and none outlives the run.
 
 Everything waits with a limit. A rank that dies takes the others with it, and the parent says which one it was; a parent
 that dies takes its ranks with it, for each watches a pipe that only the parent holds open.
@@ -23,6 +23,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
+from device.ranks import Ranks
 from device.step import Group
 from scenarios.errors import ScenarioError, printable
 
@@ -32,31 +33,6 @@ T = TypeVar("T")
 COLLECTIVE_TIMEOUT_S, RUN_TIMEOUT_S = 60.0, 570.0
 #: How long the parent looks for the reason when one rank reports an error: another may have died.
 GRACE_S = 2.0
-
-#: torch 2.13 has renamed these two; the torch of older NPU releases has the old names only.
-_ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-
-
-class Ranks:
-    """The group of this process in torch.distributed. The calls are the plain ones of torch; sums come in place."""
-
-    def __init__(self) -> None:
-        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
-
-    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
-        dist.all_reduce(x)
-        return x
-
-    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
-        out = x.new_empty((self.ranks * x.shape[0], *x.shape[1:]))
-        _ALL_GATHER(out, x)
-        return out.view(self.ranks, *x.shape)
-
-    def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
-        out = x.new_empty((x.shape[0] // self.ranks, *x.shape[1:]))
-        _REDUCE_SCATTER(out, x)
-        return out
 
 
 def under_torchrun() -> bool:
@@ -68,7 +44,7 @@ def joined(collectives: str, ranks: int) -> Group:
     """The group that torchrun's environment describes. Raises ScenarioError where its size is not `ranks`."""
     world = int(os.environ["WORLD_SIZE"])
     if world != ranks:
-        raise ScenarioError([f"engine.tensor_parallel_size is {ranks}, torchrun has started {world} processes"])
+        raise ScenarioError([f"the scenario has {ranks} ranks, torchrun has started {world} processes"])
     _meet(collectives, "env://", int(os.environ["RANK"]), ranks, COLLECTIVE_TIMEOUT_S)
     return Ranks()
 

@@ -24,6 +24,8 @@ from device.operators import attention, elementwise, experts, kv, mla, norms, qu
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.reference import REFERENCE, special
 from device.step import Layout, Step
+from scenarios.passes import branches, collectives, micro_batches, prefetch
+from scenarios.passes.base import Pass
 from scenarios.program import Op, Program, Tensor
 
 if TYPE_CHECKING:
@@ -37,8 +39,30 @@ NEED_COMPILER = {
     "swiglu": "fusion.swiglu",
     "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache",
 }
-#: Kinds of which a CPU has no one kernel at all: products that torch cannot join with what comes behind them.
-NOT_ONE_KERNEL = {"ffn": "fusion.ffn", "matmul_all_reduce": "fusion.matmul_all_reduce"}
+#: Kinds of which a CPU has no one kernel at all: torch cannot join them with what comes behind or before.
+NOT_ONE_KERNEL = {
+    "ffn": "fusion.ffn", "matmul_all_reduce": "fusion.matmul_all_reduce", "moe_dispatch": "fusion.moe_dispatch",
+    "moe_combine": "fusion.moe_dispatch",
+}  # fmt: skip
+
+#: The optimisation that puts work on a stream, by the stream; collectives have theirs from either of two.
+STREAMS = {
+    prefetch.STREAM: prefetch.PREFETCH, collectives.STREAM: collectives.COMM_CHUNKS,
+    branches.SHARED_EXPERT_STREAM: branches.SHARED_EXPERT, branches.KEYS_STREAM: branches.STREAMS,
+}  # fmt: skip
+
+
+def stream_switch(program: Program, op: Op) -> Pass:
+    """The optimisation that has put `op` on its stream."""
+    if micro_batches.MICRO_BATCHES.switch in program.applied and op.stream == micro_batches.STREAM:
+        return micro_batches.MICRO_BATCHES
+    return STREAMS[op.stream]
+
+
+def off(item: Pass) -> str:
+    """The value that switches an optimisation off, as a scenario spells it."""
+    return str(item.off[0]).lower()
+
 
 #: Shapes that one function may be compiled for; torch's own limit of 8 is for programs that should not have more.
 MOST_SHAPES = 256
@@ -50,15 +74,16 @@ def compiler() -> str | None:
     return found if (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file() else None
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` as one kernel, made at its first call for each shape; plain inside what is being compiled anyway."""
-    return function if torch.compiler.is_compiling() else _compiled(function)
+def compiled(function: Callable[..., Any], dynamic: bool = False) -> Callable[..., Any]:
+    """`function` as one kernel, made at its first call for each shape (dynamic: one for any number of rows); plain
+    inside what is being compiled anyway."""
+    return function if torch.compiler.is_compiling() else _compiled(function, dynamic)
 
 
 @cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compiled(function: Callable[..., Any], dynamic: bool) -> Callable[..., Any]:
     torch._dynamo.config.recompile_limit = MOST_SHAPES
-    made: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
+    made: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=dynamic)
     return made
 
 
@@ -130,8 +155,8 @@ def _kv_b_proj(op: Op, inputs: Inputs, step: Step) -> Outputs:
     return (F.linear(mla.new_or_seen(op, inputs[0], step), inputs[1]),)
 
 
-def _swiglu(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    return (compiled(elementwise.swiglu)(inputs[0]),)
+def _swiglu(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    return (compiled(elementwise.swiglu, experts.follows_router(op.inputs[0]))(inputs[0]),)
 
 
 def _rotate_both(
@@ -217,11 +242,13 @@ class Cpu:
                 found[NEED_COMPILER[op.kind]] = f"{what}; set it to false"
             if op.kind in NOT_ONE_KERNEL:
                 what = f"torch has no {op.kind} kernel for a CPU, nor can torch.compile make one"
-                found[NOT_ONE_KERNEL[op.kind]] = f"{what}; set it to false"
+                found.setdefault(NOT_ONE_KERNEL[op.kind], f"{what}; set it to false")
             if op.kind == "prefetch":
                 found["overlap.prefetch"] = "torch brings no weight into a CPU's cache ahead; set it to false"
             elif op.stream:
-                found["overlap"] = f"{op.name} wants stream {op.stream}, and a CPU has one"
+                switch = stream_switch(program, op)
+                what = f"{op.name} wants stream {op.stream}, and a CPU has one"
+                found.setdefault(switch.switch, f"{what}; set optimizations.{switch.switch} to {off(switch)}")
             if any(t.format == "nz" for t in op.inputs):
                 found["weight_format"] = "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
         unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)

@@ -16,6 +16,7 @@ from device.operators.attention import by_request, by_token, cached, visible_key
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.kv import put
 from device.operators.norms import rms_norm, rotate
+from device.rotary import latent_scale
 from device.step import Layout, Step
 from scenarios.lowering.mla import DECODE_QUERY
 from scenarios.model import Latent
@@ -56,6 +57,12 @@ def latent_of(step: Step) -> Latent:
     return step.model.latent
 
 
+def scale_of(step: Step) -> float:
+    """Of the scores."""
+    assert step.model is not None
+    return latent_scale(step.model)
+
+
 #: (q, k, v, the layout of their requests, the scale of the scores) -> what is attended.
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Layout, float], torch.Tensor]
 
@@ -91,12 +98,12 @@ def _transpose(_: Op, inputs: Inputs, __: Step) -> Outputs:
 def absorbed(_: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:
     """The query, in latent terms and rotated, against the latent rows as they lie -> a latent row a head."""
     q_latent, q_rotated, latent_cache, rope_cache, *table = inputs
-    part, it = part_of(step, True), latent_of(step)
+    part = part_of(step, True)
     query = by_request(torch.cat((q_latent, part.of(q_rotated)), -1), part.layout)
     blocks = part_table(part, table)
     rows = cached(latent_cache, part.layout, blocks).transpose(1, 2)
     keys = torch.cat((rows, cached(rope_cache, part.layout, blocks).transpose(1, 2)), -1)
-    mixed = by(query, keys, rows, part.layout, (it.nope_dim + it.rope_dim) ** -0.5)
+    mixed = by(query, keys, rows, part.layout, scale_of(step))
     return (by_token(mixed, part.layout).to(q_latent.dtype),)
 
 
@@ -163,7 +170,7 @@ def unpacked(op: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs
         one = Layout((0,), (0,), (count,), (context,), count)
         q = query[news[i] - news[0] :][:count]
         q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, keys[places], values[places]))
-        out.append(by_token(by(q, k, v, one, query.shape[-1] ** -0.5), one))
+        out.append(by_token(by(q, k, v, one, scale_of(step)), one))
     return (placed(op, torch.cat(out).to(query.dtype), part, step),)
 
 

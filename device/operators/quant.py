@@ -79,7 +79,8 @@ def split(op: Op, y: torch.Tensor) -> Outputs:
 
 def _dynamic_quant(op: Op, inputs: Inputs, _: Step) -> Outputs:
     quantised, scale = quantise_rows(inputs[0])
-    return quantised.reshape(op.outputs[0].shape), scale.reshape(op.outputs[1].shape)
+    values, scales = op.outputs  # rows that follow a router are as many as it has chosen
+    return quantised.reshape(-1, *values.shape[1:]), scale.reshape(-1, *scales.shape[1:])
 
 
 def _static_quant(_: Op, inputs: Inputs, __: Step) -> Outputs:

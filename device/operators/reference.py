@@ -10,6 +10,7 @@ from device.operators import (
     attention,
     collectives,
     elementwise,
+    exchange,
     experts,
     kv,
     matmul,
@@ -30,7 +31,7 @@ def _nothing(_: Op, __: Inputs, ___: Step) -> Outputs:
 
 REFERENCE: dict[str, Kernel] = {
     **elementwise.KERNELS, **norms.KERNELS, **matmul.KERNELS, **attention.KERNELS, **kv.KERNELS, **sampling.KERNELS,
-    **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, **experts.KERNELS, **mla.KERNELS,
+    **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, **experts.KERNELS, **exchange.KERNELS, **mla.KERNELS,
     "prefetch": Kernel(_nothing),
 }  # fmt: skip
 

@@ -27,6 +27,18 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
         f"{errors['op_median']:.0%} at the median and {errors['op_p90']:.0%} at the 90th percentile",
     ):
         console.print(Text(line, style="dim"))
+    console.print(Text(f"  weights: {measured['weights']}", style="dim"))
+    if stages := measured.get("stages"):
+        rounds = ", ".join(_spread(stage) for stage in stages)
+        console.print(Text(f"  the round on each stage: {rounds}", style="dim"))
+    if measured["ranks"]["measured"] < measured["ranks"]["in_scenario"]:
+        line = "  {measured} of {in_scenario} ranks measured: replicas that share nothing are one for all"
+        console.print(Text(line.format(**measured["ranks"]), style="dim"))
+    if experts := measured.get("experts"):
+        least, most = min(experts["chosen"]), max(experts["chosen"])
+        chosen = str(least) if least == most else f"{least} to {most}"
+        line = f"  experts one by one: {experts['drawn']} drawn for the prediction, {chosen} chosen in a layer"
+        console.print(Text(line, style="dim"))
     console.print()
     console.print(_kinds(measured["kernels"], console.width))
     console.print(_ops(measured["ops"], console.width))

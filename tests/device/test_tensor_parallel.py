@@ -29,6 +29,7 @@ EXPERTS_FUSED = {
     "fusion__gate_up": True,
     "fusion__swiglu": True,
     "fusion__moe_routing": True,
+    "fusion__grouped_matmul": True,
     "fusion__attention": True,
 }
 WIDE_QWEN = replace(QWEN3, max_position=2048)
@@ -38,8 +39,7 @@ def case(options: Options, model: object = QWEN3, sizes: dict[str, object] | Non
     """One rank's run; its tokens are what the ranks are given."""
     sizes = sizes or {"workload__batch": 3, "workload__input_tokens": 40, "workload__output_tokens": 8}
     assert isinstance(model, Model)
-    together = {"fusion__grouped_matmul": True} if model.experts else {}
-    made: Scenario = switched(bare(model, **sizes), **together, **switches)
+    made: Scenario = switched(bare(model, **sizes), **switches)
     lengths = (1101,) if sizes is LONG else (40, 40, 33)
     given = prompts(model.vocab, lengths)
     alone = Case(made, model, options, given, [])
@@ -64,7 +64,7 @@ def runs() -> dict[str, tuple[Run, Run]]:
         "odd vocabulary": case(WIDE_REFERENCE, replace(QWEN3, vocab=321, tied_embeddings=False)),
         "one KV head for both": case(WIDE_REFERENCE, replace(QWEN3, kv_heads=1)),
         "sliced experts": case(WIDE_REFERENCE, QWEN3_MOE, **EXPERTS_FUSED),
-        "sliced experts and heads of latent rows": case(WIDE_REFERENCE, DEEPSEEK, kv__layout="paged"),
+        "sliced experts one by one and heads of latent rows": case(WIDE_REFERENCE, DEEPSEEK, kv__layout="paged"),
         "int8 cache": case(WIDE_REFERENCE, **ALL_FUSED, kv__dtype="int8", kv__scale="head"),
         "scattered tokens": case(WIDE_REFERENCE, WIDE_QWEN, LONG, **ALL_FUSED),
     }
@@ -78,7 +78,7 @@ def runs() -> dict[str, tuple[Run, Run]]:
 
 NAMES = [
     "plain fp32", "fused fp32", "odd vocabulary", "one KV head for both", "sliced experts",
-    "sliced experts and heads of latent rows", "int8 cache", "scattered tokens",
+    "sliced experts one by one and heads of latent rows", "int8 cache", "scattered tokens",
 ]  # fmt: skip
 
 
