@@ -42,7 +42,13 @@ class Place:
 
     def numbers(self, values: Sequence[object], dtype: torch.dtype = torch.int64) -> torch.Tensor:
         """A tensor of `values` on the device."""
-        return torch.tensor(values, dtype=dtype, device=self.device)
+        return self.moved(torch.tensor(values, dtype=dtype))
+
+    def moved(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor of the host on the device; to a GPU from pinned memory, so that the host need not wait."""
+        if self.device.type == "cuda":
+            return value.pin_memory().to(self.device, non_blocking=True)
+        return value.to(self.device)
 
 
 def step_of(
@@ -74,7 +80,7 @@ def _tokens(layout: Layout, requests: Requests, place: Place) -> dict[str, torch
         "token_offset": place.numbers([*(i for _, q in pairs for i in range(q)), *padding]),
         "lengths": place.numbers(layout.contexts),
         "queries": place.numbers(layout.queries),
-        "last_index": ends.to(place.device),
+        "last_index": place.moved(ends),
     }
 
 
@@ -90,7 +96,7 @@ def _cache_places(layout: Layout, cache: KvTensors, place: Place) -> dict[str, t
     return {
         "block_table": place.numbers(tables, torch.int32),
         "token_blocks": place.numbers([*by_row, *[unused] * spare], torch.int32),
-        "block_size": torch.tensor(cache.block_size, dtype=torch.int32, device=place.device),
+        "block_size": place.moved(torch.tensor(cache.block_size, dtype=torch.int32)),
     }
 
 
@@ -121,12 +127,12 @@ def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[st
     """Frequencies of the rotary embedding, theta^(-2i/dim), and its cosines and sines where they are looked up."""
     half = torch.arange(0, model.rotated, 2, dtype=torch.float32) / model.rotated
     frequencies = 1.0 / model.rope_theta**half
-    found = {"inv_freq": frequencies.to(place.device)}
+    found = {"inv_freq": place.moved(frequencies)}
     if reads(program, "cos_table"):
         angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * frequencies
         angles = torch.cat((angles, angles), -1)
         for name, table in (("cos_table", angles.cos()), ("sin_table", angles.sin())):
-            found[name] = table.to(place.dtypes[act]).to(place.device)
+            found[name] = place.moved(table.to(place.dtypes[act]))
     return found
 
 
@@ -136,4 +142,4 @@ def _sampling(program: Program, layout: Layout, model: Model, place: Place, seed
     requests = len(layout.requests)
     random = torch.Generator().manual_seed(seed)
     noise = torch.empty(requests, model.whole_vocab).exponential_(generator=random)
-    return {"temperature": torch.ones((requests, 1), device=place.device), "noise": noise.to(place.device)}
+    return {"temperature": torch.ones((requests, 1), device=place.device), "noise": place.moved(noise)}

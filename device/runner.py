@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ from device.backends.base import DTYPES, Backend
 from device.kv_cache import KvTensors
 from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
 from device.step import Step
+from device.turns import Turns
 from device.weights import Weights
 from scenarios.program import DType, Issued, Op, Program
 
@@ -115,14 +115,17 @@ class Bound:
     def run_marked(self, step: Step) -> list[tuple[object, object]]:
         """As `run`, with a mark before and after each unit; reading operands is the host's time, between the marks."""
         mark, marks = self.backend.mark, []
-        events: dict[str, object] = {}
+        turns = Turns(self.backend, self.units)
         for unit in self.units:
-            inputs = unit.inputs(step)
-            with in_turn(self.backend, unit.issued.op, events):
+            with turns.of(unit):
+                inputs = unit.inputs(step)
                 start = mark()
                 outputs = unit.compute(inputs, step)
                 marks.append((start, mark()))
+                turns.read(unit, step.values)
             unit.put(outputs, step.values)
+            turns.made(unit)
+        turns.end()
         return marks
 
     def _call(self, issued: Issued) -> Call:
@@ -161,26 +164,14 @@ def _one_after_the_other(parts: tuple[Call, ...]) -> Kernel:
 
 def issue(backend: Backend, units: Sequence[Unit], step: Step) -> None:
     """Issue `units` once, in order, each on its stream after the events that it waits for."""
-    events: dict[str, object] = {}
+    turns = Turns(backend, units)
     for unit in units:
-        with in_turn(backend, unit.issued.op, events):
-            unit.put(unit.compute(unit.inputs(step), step), step.values)
-
-
-def in_turn(backend: Backend, op: Op, events: dict[str, object]) -> AbstractContextManager[None]:
-    """What is issued inside goes to the op's stream, behind the events that it waits for. One stream is in turn by
-    itself."""
-    return nullcontext() if backend.streams == 1 else _ordered(backend, op, events)
-
-
-@contextmanager
-def _ordered(backend: Backend, op: Op, events: dict[str, object]) -> Iterator[None]:
-    with backend.stream(op.stream):
-        for name in op.waits:
-            backend.wait(events[name])
-        yield
-        for name in op.records:
-            events[name] = backend.record()
+        with turns.of(unit):
+            outputs = unit.compute(unit.inputs(step), step)
+            turns.read(unit, step.values)
+        unit.put(outputs, step.values)
+        turns.made(unit)
+    turns.end()
 
 
 def check_events(program: Program) -> None:

@@ -142,7 +142,8 @@ class Session:
 
 def logits_of(step: Step, model: Model) -> torch.Tensor:
     """[requests, vocab] in float32, without the padding of batch and vocabulary."""
-    return fitted(step.values["logits"], (len(step.layout.requests), model.vocab)).float()
+    found = fitted(step.values["logits"], (len(step.layout.requests), model.vocab))
+    return found.to(torch.float32, copy=True)  # of its own: a captured graph writes the next step's over them
 
 
 def batch_of(phase: Phase, requests: Requests) -> Batch:
