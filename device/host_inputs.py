@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from device.kv_cache import KvTensors
 from device.operators.attention import visible_keys
+from device.parts import batches
 from device.runner import reads, rows_of
 from device.step import Group, Layout, Step
 from scenarios.model import Model
@@ -64,9 +65,28 @@ def step_of(
     values |= _mask(program, layout, visible, place, act)
     values |= _tables(program, model, place, act)
     values |= _sampling(program, layout, model, place, seed)
-    causal = layout.is_uniform and not layout.contexts[0] and layout.queries[0] > 1
     start = place.rank * model.vocab if place.group else 0
-    return Step(layout, place.dtypes, values, model, visible, causal, start, place.group)
+    whole = Step(layout, place.dtypes, values, model, visible, _causal(layout), start, place.group)
+    parts = (replace(whole, layout=part, visible=_visible(part, place), causal=_causal(part))
+             for part in _part_layouts(program, layout))  # fmt: skip
+    return replace(whole, parts=tuple(parts))
+
+
+def _causal(layout: Layout) -> bool:
+    """Whether what is seen is the plain triangle."""
+    return layout.is_uniform and not layout.contexts[0] and layout.queries[0] > 1
+
+
+def _part_layouts(program: Program, layout: Layout) -> Iterator[Layout]:
+    """The layouts of the micro-batches of `program`, request by request in their order; a prompt that is cut stays in
+    its row of the cache."""
+    first = 0
+    for batch in batches(program):
+        pairs = [(group.query, group.context) for group in batch.groups for _ in range(group.count)]
+        of = slice(first, first + len(pairs))
+        first += len(pairs) if len(layout.requests) > 1 else 0
+        queries, contexts = (tuple(pair[i] for pair in pairs) for i in (0, 1))
+        yield Layout(layout.requests[of], layout.cache_rows[of], queries, contexts, batch.tokens)
 
 
 def _tokens(layout: Layout, requests: Requests, place: Place) -> dict[str, torch.Tensor]:

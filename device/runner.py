@@ -11,6 +11,7 @@ import torch
 from device.backends.base import DTYPES, Backend
 from device.kv_cache import KvTensors
 from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
+from device.parts import windowed, windows
 from device.step import Step
 from device.turns import Turns
 from device.weights import Weights
@@ -102,6 +103,7 @@ class Bound:
         self.weights, self.cache = weights, cache
         self._choice, self._is_plain = choice or backend.kernel, choice is not None
         self._dense = next((block.repeat for block in program.blocks if block.name == "dense_layers"), 0)
+        self._windows = {block.name: windows(block) for block in program.blocks}
         check_events(program)
         self.calls = tuple(self._call(issued) for issued in program)
         self.units: Sequence[Unit] = self.calls
@@ -132,12 +134,16 @@ class Bound:
         op = issued.op
         parts = tuple(self._call(Issued(issued.index, issued.layer, issued.block, part)) for part in op.parts)
         kernel = _one_after_the_other(parts) if parts else self._choice(op)
+        window = self._windows[issued.block.name].get(op.name)
+        if window is not None:
+            kernel = windowed(kernel, op, window)
         operands = []
         for tensor in op.inputs:
             plain = tensor.role in ("activation", "table") and not kernel.raw
             operands.append((self._operand(issued, tensor.name), tensor.shape if plain else None))
         results = tuple(None if t.role == "kv_cache" else t.name for t in op.outputs)
-        return Call(issued, kernel, tuple(operands), results, parts)
+        # What writes some rows of a value finds it among the values of the step, which a captured piece has not.
+        return Call(issued, kernel, tuple(operands), results, parts, bool(window and window.writes))
 
     def _operand(self, issued: Issued, name: str) -> torch.Tensor | str:
         tensor = next(t for t in issued.op.inputs if t.name == name)

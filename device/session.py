@@ -13,6 +13,7 @@ from device.backends.base import DTYPES, WIDE_DTYPES, Backend
 from device.host_inputs import Place, Requests, step_of
 from device.kv_cache import KvTensors
 from device.operators.kernel import fitted
+from device.parts import problems
 from device.runner import Bound, Choice
 from device.step import Group, Step
 from device.weights import Checkpoint, Weights
@@ -69,7 +70,7 @@ class Session:
         """The Program of one step, ready to run; the last ones are remembered."""
         if batch not in self._bound:
             program = build(self.scenario, self.shard, batch)
-            lacking = [] if self.options.choice else self.backend.lacks(program)
+            lacking = problems(program) + ([] if self.options.choice else self.backend.lacks(program))
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
             while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token

@@ -84,7 +84,8 @@ class Step:
     returns its outputs and writes here only what has no output of its own (the host's preparation, who goes to which
     expert). model: what this rank holds of it, None where shapes alone are rehearsed. visible: which keys each query
     sees, bool [requests, 1, queries, keys], None where all see all of theirs. causal: whether `visible` is the plain
-    triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary.
+    triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary. parts: of a batch that is
+    cut into micro-batches, what each of them looks at.
     """
 
     layout: Layout
@@ -95,3 +96,4 @@ class Step:
     causal: bool = False
     vocab_start: int = 0
     group: Group | None = None
+    parts: tuple[Step, ...] = ()

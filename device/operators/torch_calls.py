@@ -17,6 +17,14 @@ def _linear(op: Op, inputs: Inputs, _: Step) -> Outputs:
     return quant.split(op, F.linear(*inputs))
 
 
+def _linear_into(_: Op, inputs: Inputs, __: Step, out: torch.Tensor) -> None:
+    x, w, *bias = inputs
+    if bias:
+        torch.addmm(bias[0], x, w.t(), out=out)
+    else:
+        torch.mm(x, w.t(), out=out)
+
+
 def _batch_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
     a, b = inputs
     if attention.scores_or_values(op):
@@ -84,7 +92,7 @@ def _kv_b_proj(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 #: What stands over the reference on every device of torch's own.
 KERNELS: dict[str, Kernel] = {
-    "matmul": Kernel(_linear),
+    "matmul": Kernel(_linear, into=_linear_into),
     "batch_matmul": Kernel(_batch_matmul, raw=True),
     "rms_norm": Kernel(_rms_norm, "fused"),
     "attention": Kernel(_attention, "fused", raw=True),
