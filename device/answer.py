@@ -26,6 +26,8 @@ from scenarios.measured import Measured, Predicted
 from scenarios.model import Model
 from scenarios.schema import Engine, Scenario
 
+#: What an error says where memory has run out and torch has no type for it.
+OUT_OF_MEMORY = ("allocate memory", "NPU out of memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 #: Threads that torch computes with: more of them spin against each other on a machine that is not theirs alone.
 THREADS = 1
 
@@ -104,6 +106,11 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
         where = "engine.pipeline_parallel_size"
         raise ScenarioError([f"--backend {backend.name}: {where}: {what}; set it to 1, or workload.phase to decode"])
     ranks = ranks_of(scenario.engine, load_model(scenario.model, task.beside))
+    if backend.devices is not None and ranks > backend.devices and not under_torchrun():
+        fields = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+        where = ", ".join(f"engine.{field}" for field in fields if getattr(scenario.engine, field) > 1)
+        what = f"{where}: {ranks} ranks want a device each, there are {backend.devices}"
+        raise ScenarioError([f"--backend {backend.name}: {what}; take fewer ranks"])
     if under_torchrun():
         group = joined(backend.collectives, ranks)
         found = task(group)
@@ -128,11 +135,15 @@ def ranks_of(engine: Engine, model: Model) -> int:
 def what_failed(error: BaseException) -> str | None:
     """What the machine could not do, in one line; None where `error` is a fault of this program."""
     lines = [printable(line.strip(), 200) for line in str(error).splitlines() if line.strip()]
-    # torch on a CPU and torch_npu have no type for it.
-    says = any(words in str(error) for words in ("allocate memory", "NPU out of memory"))
+    # torch on a CPU and torch_npu have no type for it; libraries of a GPU have words of their own.
+    says = any(words in str(error) for words in OUT_OF_MEMORY)
     if says or isinstance(error, MemoryError | torch.OutOfMemoryError):
         return f"out of memory: {lines[0] if lines else 'take a smaller model, batch or length'}"
     if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
         why = next((line for line in lines if "Error" in line), lines[0] if lines else "no reason given")
         return f"torch.compile failed ({why}): check the C++ compiler, or set graph to eager and these fusions to false"
+    if "No available kernel" in str(error):
+        return "no fused attention kernel of this GPU takes this shape and type; set fusion.attention to false"
+    if any(words in str(error) for words in ("CUDA error", "CUBLAS_STATUS", "CUDNN_STATUS", "device-side assert")):
+        return f"the GPU failed ({lines[0]}): see nvidia-smi and dmesg; CUDA_LAUNCH_BLOCKING=1 says which call it was"
     return None

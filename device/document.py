@@ -83,7 +83,7 @@ def _kernels(measurement: Measurement, ops: list[dict[str, Any]]) -> list[dict[s
     """Ops of one kind and form together, the longest first."""
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for unit, op in zip(measurement.bound.units, ops, strict=True):
-        op_type = CAPTURED if op["kind"] == CAPTURED else op_type_of(unit.issued.op)
+        op_type = CAPTURED if op["kind"] == CAPTURED else op_type_of(unit.issued.op, measurement.bound.backend.name)
         key = (op["kind"], op_type, op["form"])
         row = rows.setdefault(
             key,

@@ -2,7 +2,9 @@
 
 A captured block is cut where a graph of fixed shapes cannot follow: at attention, whose lengths grow with every step,
 at collectives, and at experts, whose rows follow the router. So one capture serves all steps of a batch size, and all
-layers, which hand their own weights in (the PIECEWISE form of vLLM). What is between the cuts is one `Piece`.
+layers, which hand their own weights in (the PIECEWISE form of vLLM). What is between the cuts is one `Piece`. What runs
+on a side stream is issued by itself, and a piece lies between two events: it waits before its first op, records behind
+its last.
 """
 
 from __future__ import annotations
@@ -91,11 +93,12 @@ def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
     """Longest runs of one layer that are captured together, and what is not captured one by one."""
     run: list[Call] = []
     for call in _cut(calls):
-        if run and not (_captured(call) and _same_layer(run[-1], call)):
+        op = call.issued.op
+        if run and (op.waits or not (_captured(call) and _same_layer(run[-1], call))):
             yield run
             run = []
         run.append(call)
-        if not _captured(call):
+        if op.records or not _captured(call):
             yield run
             run = []
     if run:
@@ -118,7 +121,8 @@ def _cut(calls: Sequence[Call]) -> Sequence[Call]:
 def _captured(call: Call) -> bool:
     op = call.issued.op
     routed = op.kind in ROUTED or any(map(follows_router, (*op.inputs, *op.outputs)))
-    return call.issued.block.captured and not call.is_alone and not routed and op.kind not in COLLECTIVES
+    alone = call.is_alone or op.stream or routed or op.kind in COLLECTIVES
+    return call.issued.block.captured and not alone
 
 
 def _same_layer(a: Call, b: Call) -> bool:

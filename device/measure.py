@@ -152,7 +152,7 @@ def timeline(bound: Runs, spans: Sequence[tuple[int, int]], length_ns: int, rank
         on_link = op.kind in COLLECTIVES
         process: Process = "Communication" if on_link else "Device"
         thread = "Group 0 Communication" if on_link else f"Stream {op.stream}"
-        kind, op_type = (op.kind, op_type_of(op)) if len(unit.calls) == 1 else (CAPTURED, CAPTURED)
+        kind, op_type = (op.kind, op_type_of(op, bound.backend.name)) if len(unit.calls) == 1 else (CAPTURED, CAPTURED)
         args: tuple[tuple[str, str | int | float], ...] = (("form", unit.form), ("ops", len(unit.calls)))
         made.append(
             Span(name_of(unit), process, thread, start, end, kind, op_type, issued.index, issued.layer, args=args)

@@ -102,6 +102,7 @@ class Rounds:
         ids = step.values.get("next_ids")
         if line is None or ids is None:
             return
+        ids = ids.clone()  # a captured graph writes the next micro-batch's over them, which may be before they are sent
         self._returned[number] = ids
         if step.groups.stage:
             line.post(ids, _place(step))

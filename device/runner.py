@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,7 +13,9 @@ from device.kv_cache import KvTensors
 from device.operators import one_by_one
 from device.operators.experts import follows_router
 from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
+from device.parts import windowed, windows
 from device.step import Step
+from device.turns import Turns
 from device.weights import Weights
 from scenarios.lowering.stages import CARRIED
 from scenarios.program import Block, DType, Issued, Op, Program
@@ -108,6 +109,7 @@ class Bound:
         self._first_layer, self._before = first_layer, _layers_before(program)
         self._places = {id(block): one_by_one.Places(block.ops) for block in program.blocks}
         self._routed_before = _layers_before(program, lambda block: self._places[id(block)].count > 0)
+        self._windows = {id(block): windows(block) for block in program.blocks}
         check_events(program)
         self.calls = tuple(self._call(issued) for issued in program)
         self.units: Sequence[Unit] = self.calls
@@ -126,14 +128,17 @@ class Bound:
     def run_marked(self, step: Step) -> list[tuple[object, object]]:
         """As `run`, with a mark before and after each unit; reading operands is the host's time, between the marks."""
         mark, marks = self.backend.mark, []
-        events: dict[str, object] = {}
+        turns = Turns(self.backend, self.units)
         for unit in self.units:
-            inputs = unit.inputs(step)
-            with in_turn(self.backend, unit.issued.op, events):
+            with turns.of(unit):
+                inputs = unit.inputs(step)
                 start = mark()
                 outputs = unit.compute(inputs, step)
                 marks.append((start, mark()))
+                turns.read(unit, step.values)
             unit.put(outputs, step.values)
+            turns.made(unit)
+        turns.end()
         return marks
 
     def _call(self, issued: Issued) -> Call:
@@ -143,7 +148,10 @@ class Bound:
         layer = issued.layer + self._routed_before[id(issued.block)]
         if not parts and (place := self._places[id(issued.block)].of(op, layer)):
             kernel = one_by_one.kernel(op, place, kernel)
-        shares = self._shares(op)
+        window = self._windows[id(issued.block)].get(op.name)
+        if window is not None:
+            kernel = windowed(kernel, op, window)
+        shares = frozenset() if window else self._shares(op)
         if shares:
             kernel = _on_share(kernel, shares)
         operands = []
@@ -152,7 +160,8 @@ class Bound:
             whole = plain and tensor.name not in shares
             operands.append((self._operand(issued, tensor.name), tensor.shape if whole else None))
         results = tuple(None if t.role == "kv_cache" else t.name for t in op.outputs)
-        return Call(issued, kernel, tuple(operands), results, parts)
+        # What writes some rows of a value finds it among the values of the step, which a captured piece has not.
+        return Call(issued, kernel, tuple(operands), results, parts, bool(window and window.writes))
 
     def _shares(self, op: Op) -> frozenset[str]:
         """Operands of which `op` reads this rank's share of the tokens: where whole experts are spread, each rank
@@ -222,26 +231,14 @@ def _one_after_the_other(parts: tuple[Call, ...]) -> Kernel:
 
 def issue(backend: Backend, units: Sequence[Unit], step: Step) -> None:
     """Issue `units` once, in order, each on its stream after the events that it waits for."""
-    events: dict[str, object] = {}
+    turns = Turns(backend, units)
     for unit in units:
-        with in_turn(backend, unit.issued.op, events):
-            unit.put(unit.compute(unit.inputs(step), step), step.values)
-
-
-def in_turn(backend: Backend, op: Op, events: dict[str, object]) -> AbstractContextManager[None]:
-    """What is issued inside goes to the op's stream, behind the events that it waits for. One stream is in turn by
-    itself."""
-    return nullcontext() if backend.streams == 1 else _ordered(backend, op, events)
-
-
-@contextmanager
-def _ordered(backend: Backend, op: Op, events: dict[str, object]) -> Iterator[None]:
-    with backend.stream(op.stream):
-        for name in op.waits:
-            backend.wait(events[name])
-        yield
-        for name in op.records:
-            events[name] = backend.record()
+        with turns.of(unit):
+            outputs = unit.compute(unit.inputs(step), step)
+            turns.read(unit, step.values)
+        unit.put(outputs, step.values)
+        turns.made(unit)
+    turns.end()
 
 
 def check_events(program: Program) -> None:

@@ -13,6 +13,7 @@ from device.backends.base import DTYPES, WIDE_DTYPES, Backend
 from device.host_inputs import Place, Requests, step_of
 from device.kv_cache import KvTensors
 from device.operators.kernel import fitted
+from device.parts import problems
 from device.rotary import refuse_scaling
 from device.runner import Bound, Choice
 from device.step import Group, Groups, Step
@@ -82,7 +83,7 @@ class Session:
         if batch not in self._bound:
             program = build(self.scenario, self._whole, batch, self._stage)
             first = sum(layers_of_stages(self._whole.layers, self._whole.pipeline_parallel)[: self._stage or 0])
-            lacking = [] if self.options.choice else self.backend.lacks(program)
+            lacking = problems(program) + ([] if self.options.choice else self.backend.lacks(program))
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
             while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token
@@ -168,7 +169,8 @@ class Session:
 
 def logits_of(step: Step, model: Model) -> torch.Tensor:
     """[requests, vocab] in float32, without the padding of batch and vocabulary."""
-    return fitted(step.values["logits"], (len(step.layout.requests), model.vocab)).float()
+    found = fitted(step.values["logits"], (len(step.layout.requests), model.vocab))
+    return found.to(torch.float32, copy=True)  # of its own: a captured graph writes the next step's over them
 
 
 def batch_of(phase: Phase, requests: Requests) -> Batch:

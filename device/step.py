@@ -134,6 +134,7 @@ class Step:
     expert). model: what this rank holds of it, None where shapes alone are rehearsed. visible: which keys each query
     sees, bool [requests, 1, queries, keys], None where all see all of theirs. causal: whether `visible` is the plain
     triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary. groups: whom it steps with.
+    parts: of a batch that is cut into micro-batches, what each of them looks at.
     """
 
     layout: Layout
@@ -144,6 +145,7 @@ class Step:
     causal: bool = False
     vocab_start: int = 0
     groups: Groups = ALONE
+    parts: tuple[Step, ...] = ()
 
     @property
     def group(self) -> Group | None:

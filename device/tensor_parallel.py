@@ -86,10 +86,14 @@ def _meet(collectives: str, method: str, rank: int, ranks: int, timeout_s: float
     if collectives == "gloo" and sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the ranks are on one machine
     if collectives == "hccl":  # the backend of that name is torch_npu's, and each rank takes its device first
-        from device.backends.npu import opened
+        from device.backends import npu
 
-        torch_npu, number = opened()
+        torch_npu, number = npu.opened()
         torch_npu.npu.set_device(number)
+    if collectives == "nccl":
+        from device.backends import cuda
+
+        torch.cuda.set_device(cuda.opened())
     timeout = timedelta(seconds=timeout_s)
     dist.init_process_group(collectives, init_method=method, rank=rank, world_size=ranks, timeout=timeout)
 
@@ -109,7 +113,7 @@ def _rank(
     except Exception as error:
         line = printable(f"{type(error).__name__}: {error}".partition("\n")[0], 200)
         # What torch says of a collective that others have left is about them, not about this rank.
-        left_alone = isinstance(error, dist.DistError) or any(name in line.lower() for name in ("gloo", "hccl"))
+        left_alone = isinstance(error, dist.DistError) or any(name in line.lower() for name in ("gloo", "hccl", "nccl"))
         answer.send(("left alone", "") if left_alone else ("failed", f"failed: {line}"))
     answer.close()
     # Not destroy_process_group: where another rank has died it may wait for it.

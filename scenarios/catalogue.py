@@ -21,9 +21,9 @@ def work_of(op: Op) -> Work:
     return kind.work(op, kind)
 
 
-def op_type_of(op: Op) -> str:
-    """The name the profiler prints for `op`."""
-    return op.op_type or CATALOGUE[op.kind].op_type
+def op_type_of(op: Op, device: str = "npu") -> str:
+    """The name that CANN's profiler prints for `op`; its kind on a device that is no NPU."""
+    return (op.op_type or CATALOGUE[op.kind].op_type) if device == "npu" else op.kind
 
 
 def _table(*kinds: OpKind) -> dict[str, OpKind]:

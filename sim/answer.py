@@ -21,6 +21,7 @@ from sim.hardware.profile import HardwareError, load_hardware
 from sim.played import launches
 from sim.predict import Case, Prediction, check, predict
 from sim.result import run_result
+from sim.words import spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,11 @@ def predicted_of(prediction: Prediction) -> Predicted:
 def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float]]:
     """What a trace shows of each kernel beside its time: shapes, types, bytes, flops, cores and what bounds it."""
     args: dict[int, dict[str, str | int | float]] = {}
+    device = prediction.case.hardware.profile.device
     for issued, launch in zip(prediction.program, launches(prediction.plan), strict=True):
         op, kernel = issued.op, launch.kernel
         args[launch.index] = {
-            "Task Type": kernel.accelerator,
+            **({"Task Type": kernel.accelerator} if device == "npu" else {}),  # cores that only an NPU has
             "Input Shapes": ";".join(",".join(map(str, t.shape)) for t in op.inputs),
             "Input Data Types": ";".join(t.dtype for t in op.inputs),
             "Output Shapes": ";".join(",".join(map(str, t.shape)) for t in op.outputs),
@@ -107,6 +109,6 @@ def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float
             "bytes": kernel.gm_bytes,
             "hbm_bytes": kernel.hbm_bytes,
             "flops": kernel.flops,
-            "bound": kernel.bound,
+            "bound": spoken(kernel.bound, device),
         }
     return args

@@ -159,7 +159,11 @@ class _Builder:
             nominal = self.nominal(op, block.repeat, self.conditions.rank, twin)
             luck = self._luck(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
             costs = host_costs_ns(op, self.hw, queue)
-            priced.append(_Priced(op, op_type_of(op), nominal[0], *costs, luck, self._kernels(op, nominal)))
+            priced.append(
+                _Priced(
+                    op, op_type_of(op, self.hw.profile.device), nominal[0], *costs, luck, self._kernels(op, nominal)
+                )
+            )
         self.blocks.append((block, priced))
         return priced
 

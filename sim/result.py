@@ -25,6 +25,7 @@ def run_result(
         "schema_version": SCHEMA_VERSION,
         "scenario": {"name": name, **case.scenario.model_dump(mode="json")},
         "hardware": case.hardware.name,
+        "device": case.hardware.profile.device,
         "provenance": _provenance(prediction),
         "seed": case.scenario.protocol.seed,
         "graph": prediction.graph,

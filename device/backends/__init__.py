@@ -26,8 +26,14 @@ def _npu() -> Backend:
     return Npu()
 
 
+def _cuda() -> Backend:
+    from device.backends.cuda import Cuda
+
+    return Cuda()
+
+
 #: Makers of backends by the name that `--backend` takes; each imports what it needs.
-BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": _cpu, "npu": _npu}
+BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": _cpu, "cuda": _cuda, "npu": _npu}
 
 
 def choose(name: str) -> Backend:

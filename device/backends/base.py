@@ -7,7 +7,7 @@ and gives streams, events, time marks, memory and capture. Collectives are those
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,14 +31,18 @@ WIDE_DTYPES: dict[DType, torch.dtype] = {**DTYPES, "bf16": torch.float32, "fp16"
 class Backend(Protocol):
     """One device that walks a Program.
 
-    name: as `--backend` spells it. streams: how many run side by side. collectives: the torch.distributed backend of
-    its ranks.
+    name: as `--backend` spells it. streams: how many run side by side. devices: how many ranks have a device each,
+    None where they share one. collectives: the torch.distributed backend of its ranks.
     """
 
     name: str
     device: torch.device
     streams: int
+
     collectives: str
+
+    @property
+    def devices(self) -> int | None: ...
 
     def describe(self) -> dict[str, str | int]:
         """What a result must say of where it was measured: device, torch, threads."""
@@ -70,11 +74,11 @@ class Backend(Protocol):
     def wait(self, event: Any) -> None:
         """What is issued after on the current stream waits for `event`."""
 
+    def keep(self, x: torch.Tensor) -> None:
+        """The memory of `x` goes to nobody else before what was issued until now on the current stream is done."""
+
     def mark(self) -> Any:
         """A point in time on the current stream."""
-
-    def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        """`body`, a function of tensors of fixed shapes, as one call."""
 
     def between_ns(self, start: Any, end: Any) -> int:
         """Nanoseconds between two marks, after `synchronize`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -90,6 +90,11 @@ class Npu:
         """Of torch_npu."""
         return str(self._module.__version__).partition("+")[0]
 
+    @property
+    def devices(self) -> int:
+        count: int = self._npu.device_count()
+        return count
+
     def describe(self) -> dict[str, str | int]:
         pair = pair_of(self.version)
         return {
@@ -137,6 +142,9 @@ class Npu:
     def wait(self, event: Any) -> None:
         event.wait()
 
+    def keep(self, x: torch.Tensor) -> None:
+        x.record_stream(self._npu.current_stream())
+
     def mark(self) -> Any:
         event = self._npu.Event(enable_timing=True)
         event.record()
@@ -145,9 +153,6 @@ class Npu:
     def between_ns(self, start: Any, end: Any) -> int:
         passed_ms: float = start.elapsed_time(end)
         return round(passed_ms * 1e6)
-
-    def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        return npu_graphs.ge_compiled(body)
 
     def profiler(self, folder: str) -> Any:
         """A torch_npu profiler that writes into `folder`, at level 1 with pipe utilisation."""

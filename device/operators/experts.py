@@ -22,7 +22,7 @@ from scenarios.program import Op, Tensor
 COUNTS, ORDER, SENT = "experts.counts", "experts.order", "experts.sent"
 
 #: Activations with a row for each choice: their rows are as many as the router makes them, not as the Program drew.
-_FOLLOWERS = re.compile(r"expert\d+\.|experts\.|expert_rows|expert_results|rows_|row_experts")
+_FOLLOWERS = re.compile(r"(?:part\d+\.)?(?:expert\d+\.|experts\.|expert_rows|expert_results|rows_|row_experts)")
 
 #: (rows of one expert, its number, where they lie) -> their product.
 Product = Callable[[torch.Tensor, int, slice], torch.Tensor]
@@ -118,10 +118,12 @@ def sorted_rows(op: Op, inputs: Inputs, step: Step) -> torch.Tensor:
     rows = real_rows(step, ids.shape[0], ids.device)
     choices = (rows.unsqueeze(1) * top_k + torch.arange(top_k, device=ids.device)).flatten()
     chosen = ids.flatten()[choices].long() - first
-    mine = (chosen >= 0) & (chosen < held)
-    chosen, choices = chosen[mine], choices[mine]
+    if held < experts_of(step).count:  # a mask lets the host wait for the device
+        mine = (chosen >= 0) & (chosen < held)
+        chosen, choices = chosen[mine], choices[mine]
     order = choices[chosen.argsort(stable=True)]
-    step.values[SENT if is_sent(op) else COUNTS] = torch.bincount(chosen, minlength=held)
+    counts = chosen.new_zeros(held).scatter_add_(0, chosen, torch.ones_like(chosen))  # bincount lets the host wait
+    step.values[SENT if is_sent(op) else COUNTS] = counts
     step.values[ORDER] = order
     return x[order // top_k]
 

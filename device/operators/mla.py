@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import torch
 
-from device.operators.attention import by_request, by_token, cached, visible_keys
+from device.operators.attention import by_request, by_token, cached, numbers, visible_keys
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.kv import put
 from device.operators.norms import rms_norm, rotate
@@ -33,7 +33,7 @@ class Part:
 
     def of(self, x: torch.Tensor) -> torch.Tensor:
         """These rows of `x`."""
-        return x[torch.tensor(self.rows, device=x.device)]
+        return x[numbers(self.rows, x.device)]
 
 
 def part_of(step: Step, absorbed: bool) -> Part:
@@ -80,7 +80,7 @@ def placed(op: Op, values: torch.Tensor, part: Part, step: Step) -> torch.Tensor
     apart = not absorbed and len(part.requests) < len(step.layout.requests)
     flat = values.flatten(1)
     whole = step.values[op.out.name] if apart else flat.new_zeros((step.layout.rows, flat.shape[-1]))
-    whole[torch.tensor(part.rows, device=flat.device)] = flat
+    whole[numbers(part.rows, flat.device)] = flat
     return whole
 
 
@@ -109,7 +109,7 @@ def absorbed(_: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:
 
 def part_table(part: Part, table: Inputs) -> torch.Tensor | None:
     """The block table of these requests, None where the cache is not paged."""
-    return table[0][torch.tensor(part.requests, device=table[0].device)] if table else None
+    return table[0][numbers(part.requests, table[0].device)] if table else None
 
 
 def _absorb_v(op: Op, inputs: Inputs, step: Step) -> Outputs:
@@ -166,7 +166,7 @@ def unpacked(op: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs
     out = []
     for i, (context, count) in enumerate(zip(layout.contexts, layout.queries, strict=True)):
         own = [*range(olds[i], olds[i + 1]), *range(news[i], news[i + 1])]
-        places = torch.tensor(own, device=keys.device)
+        places = numbers(tuple(own), keys.device)
         one = Layout((0,), (0,), (count,), (context,), count)
         q = query[news[i] - news[0] :][:count]
         q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, keys[places], values[places]))

@@ -20,8 +20,8 @@ from device.step import Step
 from scenarios.model import Experts
 from scenarios.program import Op, Tensor
 
-#: Ops of one expert's place: `expert3.gate_proj`, `quant_expert3.x`.
-_NAME = re.compile(r"(?:quant_)?(expert\d+)\..+")
+#: Ops of one expert's place: `expert3.gate_proj`, `quant_expert3.x`; of a micro-batch `part0.expert3.gate_proj`.
+_NAME = re.compile(r"(?:part\d+\.)?(?:quant_)?(expert\d+)\..+")
 #: Kinds that read a weight.
 PRODUCTS = ("matmul", "quant_matmul", "weight_quant_matmul")
 

@@ -6,6 +6,8 @@ computes nothing.
 
 from __future__ import annotations
 
+import re
+
 from device.operators import (
     attention,
     collectives,
@@ -40,7 +42,8 @@ def special(op: Op) -> Kernel | None:
     """The kernel of an op that routers or latent attention mean in their own way; None for all others."""
     if op.kind == "attention" and op.attr("latent", False):
         return mla.ABSORBED
-    return experts.NAMED.get(op.name) or mla.NAMED.get(op.name)
+    name = re.sub(r"^part\d+\.", "", op.name)  # of a micro-batch
+    return experts.NAMED.get(name) or mla.NAMED.get(name)
 
 
 def reference(op: Op) -> Kernel:

@@ -32,10 +32,11 @@ class Case:
     options: Options
     prompts: list[list[int]]
     forced: list[list[int]]
+    backend: str = "cpu"
 
     def run(self, group: Group | Groups | None) -> Run:
         weights = RandomCheckpoint(self.model, 0)
-        at_work = Session(self.scenario, self.model, choose("cpu"), weights, group, self.options)
+        at_work = Session(self.scenario, self.model, choose(self.backend), weights, group, self.options)
         return generate(at_work, self.prompts, len(self.forced), self.forced)
 
 
@@ -127,6 +128,14 @@ def rank_1_dies(group: Group) -> None:
     if group.rank:
         os.kill(os.getpid(), signal.SIGKILL)
     group.all_reduce(torch.ones(1))
+
+
+def rank_1_dies_on_a_gpu(group: Group) -> None:
+    """The same over NCCL: the other waits for the device, not for the call."""
+    if group.rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+    group.all_reduce(torch.ones(1, device="cuda"))
+    torch.cuda.synchronize()
 
 
 def rank_1_never_comes(group: Group) -> None:

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from device.backends import choose
-from device.backends.cpu import NEED_COMPILER, compiler
+from device.backends.cpu import compiler
 from device.document import document
 from device.host_inputs import Requests
 from device.measure import measure
 from device.numerics import generate
+from device.operators.compiled import NEED_COMPILER
 from device.session import Options
 from scenarios.measured import Predicted
 from scenarios.model import Model

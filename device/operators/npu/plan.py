@@ -84,9 +84,11 @@ def _graph(program: Program) -> Iterator[tuple[str, str]]:
         yield "graph", "a captured step cannot hold unfused attention, whose shapes grow; set fusion.attention to true"
     if program.graph == "aclgraph":
         return
-    if any(op.kind == "prefetch" for op in ops):
-        what = f"{program.graph} issues compiled code on one stream; set it to false, or take aclgraph"
-        yield "overlap.prefetch", what
+    for op in ops:
+        if op.stream:
+            switch = "overlap.prefetch" if op.kind == "prefetch" else "overlap"
+            what = f"{program.graph} issues compiled code on one stream; switch it off, or take aclgraph"
+            yield switch, what
     if any(op.kind == "attention" and not op.attr("block_size") for op in ops):
         what = f"{program.graph} would copy a contiguous cache at each write; set it to paged, or take aclgraph"
         yield "kv.layout", what
