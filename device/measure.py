@@ -121,22 +121,32 @@ def _take(taken: _Repeats, bound: Bound, step: Step, repeats: int) -> None:
 def _measurement(taken: _Repeats, bound: Bound, step: Step) -> Measurement:
     middle = sorted(range(len(taken.spans)), key=lambda i: taken.marked_ns[i])[len(taken.spans) // 2]
     references = [it.busy_ns for it in taken.references]
-    # A rank that waits for another has no processor meanwhile: what collectives take is no other program's time.
-    waited = [sum(ns for unit, ns in zip(bound.units, busy, strict=True) if _meets(unit)) for busy in taken.busy]
-    steps = [it.busy_ns + ns for it, ns in zip(taken.unmarked, waited, strict=True)]
+    steady = tuple(
+        _steady(unit, list(ns), references) for unit, ns in zip(bound.units, zip(*taken.busy, strict=True), strict=True)
+    )
+    # A rank that waits for another has no processor meanwhile, so its own clock leaves collectives out.
+    exchanged = sum(sample.median_ns for unit, sample in zip(bound.units, steady, strict=True) if _meets(unit))
+    steps = [ns + exchanged for ns in steadied([it.busy_ns for it in taken.unmarked], references)]
     each = zip(*([end - start for start, end in spans] for spans in taken.spans), strict=True)
     return Measurement(
         bound=bound,
         units=tuple(Sample.of(values) for values in each),
-        steady_units=tuple(Sample.of(steadied(ns, references)) for ns in zip(*taken.busy, strict=True)),
+        steady_units=steady,
         timeline=timeline(bound, taken.spans[middle], taken.marked_ns[middle], step.group.rank if step.group else 0),
         marked=Sample.of(taken.marked_ns),
         unmarked=Sample.of([it.wall_ns for it in taken.unmarked]),
-        steady_steps_ns=tuple(steadied(steps, references)),
+        steady_steps_ns=tuple(steps),
         reference=Sample.of(references),
         on_cpu_share=sum(it.busy_ns for it in taken.unmarked) / sum(it.wall_ns for it in taken.unmarked),
         next_ids=tuple(step.values["next_ids"].tolist()),
     )
+
+
+def _steady(unit: Unit, values: Sequence[float], references: Sequence[float]) -> Sample:
+    """A unit at one speed of the machine. Of a collective the wall clock counts, and it hangs on whether all ranks have
+    a CPU: what it takes by itself is its quickest decile."""
+    found = Sample.of(steadied(values, references))
+    return Sample(found.low_ns, found.low_ns, found.median_ns) if _meets(unit) else found
 
 
 def _meets(unit: Unit) -> bool:

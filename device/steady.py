@@ -21,8 +21,11 @@ import torch
 
 from device.backends.base import Backend
 
-#: Side of the square float32 product; float32 elements that are copied (4 MiB); additions of SMALL elements.
-REFERENCE_SIDE, COPIED, CALLS, SMALL = 192, 1 << 20, 64, 64
+#: Side of the square float32 product; float32 elements that are copied (2 MiB); additions of SMALL elements.
+REFERENCE_SIDE, COPIED, CALLS, SMALL = 192, 1 << 19, 64, 64
+#: Each run copies other memory, 64 MiB in turn: whatever ran before, it has left the caches. (Copies that stay in the
+#: last cache swing by a quarter with its other users, and a step that is measured beside them does not.)
+RING = 32
 #: References around a repeat whose median is the machine's speed then: one alone is noisier than what it corrects.
 WINDOW = 5
 
@@ -57,16 +60,17 @@ class Reference:
 
         self._backend = backend
         self._side, self._product = made(REFERENCE_SIDE, REFERENCE_SIDE), made(REFERENCE_SIDE, REFERENCE_SIDE)
-        self._from, self._to = made(COPIED), made(COPIED)
+        self._memory, self._turn = torch.ones(RING, COPIED, device=backend.device), 0
         self._small, self._sum = made(SMALL), made(SMALL)
 
     def timed(self) -> Timed:
         """Run it once."""
+        self._turn = (self._turn + 1) % RING
         return timed(self._backend, self._run)
 
     def _run(self) -> None:
         torch.mm(self._side, self._side, out=self._product)
-        self._to.copy_(self._from)
+        self._memory[self._turn].copy_(self._memory[self._turn - 1])
         for _ in range(CALLS):
             torch.add(self._small, self._small, out=self._sum)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.measured import Measure
+from scenarios.timings import Timings
 
 if TYPE_CHECKING:
     from device.backends.base import Backend
@@ -25,6 +27,9 @@ def _npu() -> Backend:
 
     return Npu()
 
+
+#: Takes the file of the rows, seconds to spend, whether to take a whole file as it is, and whom to tell.
+Bench = Callable[[Path, float, bool, Callable[[str], None]], Timings]
 
 #: Makers of backends by the name that `--backend` takes; each imports what it needs.
 BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": _cpu, "npu": _npu}
@@ -51,6 +56,14 @@ def choose(name: str) -> Backend:
         raise ScenarioError(
             [f"--backend {name}: torch is not installed; pip install 'ascend-whatif[device]'"]
         ) from None  # fmt: skip
+
+
+def bench_on(name: str) -> Bench:
+    """What runs the microbenchmarks of the backend called `name`. Raises ScenarioError as `choose`."""
+    backend = choose(name)
+    from device.microbench.bench import benched
+
+    return partial(benched, backend)
 
 
 def measure_on(name: str) -> Measure:

@@ -45,4 +45,4 @@ def test_the_reference_always_does_the_same() -> None:
     one.timed()
     other.timed()
     assert torch.equal(one._product, other._product)
-    assert torch.equal(one._to, other._from)
+    assert torch.equal(one._memory, other._memory)
