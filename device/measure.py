@@ -51,8 +51,9 @@ class Measurement:
 
     marked, unmarked: the step with and without marks around each op. steady_units, steady_steps_ns: of each unit, and
     of each repeat of the unmarked step, without other programs' time and at the speed of the machine at which the
-    reference takes its median. reference: the fixed kernel in between, without other programs' time. on_cpu_share: part
-    of the unmarked steps in which this thread had a CPU; other programs, other ranks or a device had the rest.
+    reference takes its median. between: what a marked step takes beside its units. reference: the
+    fixed kernel in between, without other programs' time. on_cpu_share: part of the unmarked steps in which this thread
+    had a CPU; other programs, other ranks or a device had the rest.
     """
 
     bound: Bound
@@ -62,6 +63,7 @@ class Measurement:
     marked: Sample
     unmarked: Sample
     steady_steps_ns: tuple[float, ...]
+    between: Sample
     reference: Sample
     on_cpu_share: float
     next_ids: tuple[int, ...]
@@ -85,6 +87,7 @@ class _Repeats:
     marked_ns: list[int] = field(default_factory=list)
     spans: list[list[tuple[int, int]]] = field(default_factory=list)
     busy: list[list[int]] = field(default_factory=list)
+    marked_busy_ns: list[int] = field(default_factory=list)
 
 
 def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
@@ -127,6 +130,7 @@ def _measurement(taken: _Repeats, bound: Bound, step: Step) -> Measurement:
     # A rank that waits for another has no processor meanwhile, so its own clock leaves collectives out.
     exchanged = sum(sample.median_ns for unit, sample in zip(bound.units, steady, strict=True) if _meets(unit))
     steps = [ns + exchanged for ns in steadied([it.busy_ns for it in taken.unmarked], references)]
+    between = [whole - sum(units) for whole, units in zip(taken.marked_busy_ns, taken.busy, strict=True)]
     each = zip(*([end - start for start, end in spans] for spans in taken.spans), strict=True)
     return Measurement(
         bound=bound,
@@ -136,6 +140,7 @@ def _measurement(taken: _Repeats, bound: Bound, step: Step) -> Measurement:
         marked=Sample.of(taken.marked_ns),
         unmarked=Sample.of([it.wall_ns for it in taken.unmarked]),
         steady_steps_ns=tuple(steps),
+        between=Sample.of(steadied(between, references)),
         reference=Sample.of(references),
         on_cpu_share=sum(it.busy_ns for it in taken.unmarked) / sum(it.wall_ns for it in taken.unmarked),
         next_ids=tuple(step.values["next_ids"].tolist()),
@@ -186,6 +191,7 @@ def _marked(taken: _Repeats, bound: Bound, step: Step) -> None:
     backend.synchronize()
     taken.spans.append([(backend.between_ns(begin, start), backend.between_ns(begin, end)) for start, end in marks])
     taken.marked_ns.append(backend.between_ns(begin, finish))
+    taken.marked_busy_ns.append(backend.busy_ns(begin, finish))
     taken.busy.append(
         [
             backend.between_ns(*mark) if _meets(unit) else backend.busy_ns(*mark)
