@@ -29,6 +29,7 @@ def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
         "marked_step": _sample(measurement.marked),
         "unmarked_step": _sample(measurement.unmarked),
         "steady_step": _sample(measurement.steady, speed),
+        "steady_steps_us": [ns * speed / 1000 for ns in measurement.steady_steps_ns],
         "on_cpu_share": measurement.on_cpu_share,
         "reference_kernel": _sample(measurement.reference),
         "scaled_by": speed,

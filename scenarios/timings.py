@@ -34,8 +34,8 @@ class Timing:
     captured piece. median, low, high: microseconds without other programs' time, at the speed of the machine at which
     its reference kernel took reference_us; low and high are the 10th and 90th percentile. raw_us: the median by the
     wall clock. count: equal calls in one step. values: numbers that belong to its kind (of a copy its `bytes`; of a
-    step its `units`, its compiled `pieces`, its `layers`, and in microseconds what the host takes beside each unit and a
-    mark, `host_us` and `mark_us`).
+    step its `units`, its compiled `pieces`, its `layers`, and in microseconds what the host takes beside each unit and
+    a mark, `host_us` and `mark_us`).
     """
 
     kind: str
