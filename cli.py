@@ -144,8 +144,9 @@ def calibrate(
     from sim.report import terminal
     from sim.report.calibration import print_calibration
 
+    bench = bench_on(backend)
     rows, base = ready(backend, out, hardware)
-    timings = bench_on(backend)(rows, budget_s, resume, terminal.progress)
+    timings = bench(rows, budget_s, resume, terminal.progress)
     terminal.progress("fitting")
     found = write_profile(out, timings, base)
     terminal.progress("")

@@ -9,7 +9,7 @@ import torch
 
 from device.backends.base import Backend
 from device.document import document
-from device.measure import measure
+from device.measure import BUDGET_NS, measure
 from device.session import Session
 from device.step import Group
 from device.tensor_parallel import joined, on_ranks, under_torchrun
@@ -29,13 +29,15 @@ THREADS = 1
 class Task:
     """The reported step of a scenario, to be measured by each of its ranks.
 
-    beside: the folder that a relative path of the model starts from.
+    beside: the folder that a relative path of the model starts from. budget_ns: after which no repeat is begun, where
+    one rank measures alone.
     """
 
     backend: str
     scenario: Scenario
     beside: Path
     predicted: Predicted
+    budget_ns: int = BUDGET_NS
 
     def __call__(self, group: Group | None) -> Measured:
         """Run the step on this process's rank. Raises ScenarioError where memory runs out."""
@@ -48,7 +50,7 @@ class Task:
             session = Session(self.scenario, model, backend, checkpoint, group)
             phase, requests = reported_step(session)
             bound, step = session.prepared(phase, requests)
-            found = measure(bound, step)
+            found = measure(bound, step, budget_ns=self.budget_ns)
         except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
             what = what_failed(error)
             if what is None:
@@ -57,14 +59,14 @@ class Task:
         return Measured(document(found, self.predicted), found.timeline)
 
 
-def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured:
+def measured(backend: Backend, loaded: Loaded, predicted: Predicted, budget_ns: int = BUDGET_NS) -> Measured:
     """Run the reported step of a scenario on `backend` and lay it beside its prediction: rank 0's where there are more.
 
     Under torchrun this process is one of the ranks, and those above 0 end here; else the ranks are started here. Raises
     ScenarioError, one line, where the backend lacks what the scenario asks for, memory runs out or a rank is lost.
     """
     scenario = loaded.scenario
-    task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted)
+    task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted, budget_ns)
     torch.set_num_threads(THREADS)
     ranks = scenario.engine.tensor_parallel_size
     for field, parts in (("pipeline_parallel_size", "stages"), ("data_parallel_size", "groups")):

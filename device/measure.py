@@ -90,31 +90,31 @@ class _Repeats:
     marked_busy_ns: list[int] = field(default_factory=list)
 
 
-def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
+def measure(bound: Bound, step: Step, repeats: int = 0, budget_ns: int = BUDGET_NS) -> Measurement:
     """Run `step` again and again; it writes the same values to the same places each time.
 
-    repeats: how often; 0 for as many as BUDGET_NS allows, or RANKS_REPEATS where several ranks must agree.
+    repeats: how often; 0 for as many as budget_ns allows, or RANKS_REPEATS where several ranks must agree.
     """
     taken, collecting = _Repeats(), gc.isenabled()
     gc.disable()
     try:
         with torch.inference_mode():
-            _take(taken, bound, step, repeats or (RANKS_REPEATS if step.group else 0))
+            _take(taken, bound, step, repeats or (RANKS_REPEATS if step.group else 0), budget_ns)
     finally:
         if collecting:
             gc.enable()
     return _measurement(taken, bound, step)
 
 
-def _take(taken: _Repeats, bound: Bound, step: Step, repeats: int) -> None:
-    """Fill `taken`. repeats: 0 for as many as BUDGET_NS allows."""
+def _take(taken: _Repeats, bound: Bound, step: Step, repeats: int, budget_ns: int) -> None:
+    """Fill `taken`. repeats: 0 for as many as budget_ns allows."""
     backend, reference = bound.backend, Reference(bound.backend)
     for _ in range(WARM_UP):
         reference.timed()
         bound.run_marked(step)
     started = perf_counter_ns()
     for number in range(repeats or MOST_REPEATS):
-        if not repeats and number >= LEAST_REPEATS and perf_counter_ns() - started > BUDGET_NS:
+        if not repeats and number >= LEAST_REPEATS and perf_counter_ns() - started > budget_ns:
             break
         taken.references.append(reference.timed())
         taken.unmarked.append(timed(backend, lambda: bound.run(step)))

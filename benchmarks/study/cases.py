@@ -11,7 +11,7 @@ from pathlib import Path
 MODELS: dict[str, dict[str, int]] = {
     "256 wide, 4 layers": {"hidden": 256, "intermediate": 704, "layers": 4, "heads": 8, "kv_heads": 4, "vocab": 4096},
     "384 wide, 3 layers": {"hidden": 384, "intermediate": 1024, "layers": 3, "heads": 6, "kv_heads": 2, "vocab": 5000},
-    "640 wide, 2 layers": {"hidden": 640, "intermediate": 1792, "layers": 2, "heads": 10, "kv_heads": 5, "vocab": 8000},
+    "640 wide, 2 layers": {"hidden": 640, "intermediate": 1792, "layers": 2, "heads": 10, "kv_heads": 2, "vocab": 8000},
 }
 
 #: Every optimisation off: what a variant is laid on.
@@ -19,7 +19,7 @@ PLAIN = (
     "engine.task_queue_enable=0", "protocol.synchronize=op", "optimizations.graph=eager",
     *(f"optimizations.fusion.{name}=false" for name in
       ("rms_norm", "add_rms_norm", "rope", "swiglu", "attention", "qkv", "gate_up")),
-    "optimizations.kv.layout=contiguous", "optimizations.kv.block_size=32",
+    "optimizations.kv.layout=contiguous",
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("fusion.attention", _on("attention")),
     Variant("fusion.qkv", (*PACKED,), _on("rms_norm", "attention", "gate_up")),
     Variant("fusion.gate_up", (*PACKED,), _on("rms_norm", "attention", "qkv")),
-    Variant("kv.layout=paged", (*PACKED, "optimizations.kv.layout=paged"), PACKED),
+    Variant("kv.layout=paged", (*PACKED, "optimizations.kv.layout=paged", "optimizations.kv.block_size=32"), PACKED),
     Variant("kv.dtype=int8", (*PACKED, "optimizations.kv.dtype=int8"), PACKED),
     Variant("weights=w8a8", (*PACKED, "optimizations.weights=w8a8"), PACKED),
     Variant("weights=w8a16", (*PACKED, "optimizations.weights=w8a16"), PACKED),

@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+#: Longest that one step is measured in one round, seconds.
+BUDGET_S = 2.5
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
@@ -42,7 +44,7 @@ def studied(
     results: dict[Run, Result] = {}
     with TemporaryDirectory() as folder:
         models = write_models(Path(folder))
-        measure = measure_on("cpu")
+        measure = measure_on("cpu", BUDGET_S)
         for number in range(rounds):
             for run in runs(tuple(bases), tuple(variants), ranks):
                 say(f"round {number + 1}/{rounds}: {run.base.name} {' '.join(run.settings)}")

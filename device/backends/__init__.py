@@ -66,9 +66,10 @@ def bench_on(name: str) -> Bench:
     return partial(benched, backend)
 
 
-def measure_on(name: str) -> Measure:
-    """What measures a scenario's reported step on the backend called `name`. Raises ScenarioError as `choose`."""
+def measure_on(name: str, budget_s: float = 10.0) -> Measure:
+    """What measures a scenario's reported step on the backend called `name`, for so many seconds at most. Raises
+    ScenarioError as `choose`."""
     backend = choose(name)
     from device.answer import measured
 
-    return Measure(name, partial(measured, backend))
+    return Measure(name, partial(measured, backend, budget_ns=round(1e9 * budget_s)))

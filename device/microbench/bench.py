@@ -45,8 +45,8 @@ class Task:
 def benched(backend: Backend, rows: Path, budget_s: float, resume: bool, say: Say) -> Timings:
     """The microbenchmarks of `backend`, kept in the file `rows`.
 
-    rows: a part that an earlier run has left there is gone on with. budget_s: no benchmark is begun after so many
-    seconds, nor one that would probably end after them. resume: take what is in `rows` where it is whole, instead of
+    rows: a part that an earlier run has left there is gone on with. budget_s: but for the first, no benchmark is begun
+    that would probably end after so many seconds. resume: take what is in `rows` where it is whole, instead of
     measuring anew. say: told what is going on. Raises ScenarioError where `rows` cannot be written, or is of another
     machine or plan.
     """
@@ -63,8 +63,7 @@ def benched(backend: Backend, rows: Path, budget_s: float, resume: bool, say: Sa
         if task.name in state.done:
             continue
         each = spent / units if units else FIRST_GUESS_S
-        spare = 0.0 if state.rows else budget_s  # a budget that is too small for anything still gets one
-        if monotonic() - started + task.cost * each > budget_s + spare:
+        if state.done and monotonic() - started + task.cost * each > budget_s:
             state = replace(
                 state, refused=(*state.refused, (task.name, f"left out: over the budget of {budget_s:g} s"))
             )
@@ -82,15 +81,14 @@ def benched(backend: Backend, rows: Path, budget_s: float, resume: bool, say: Sa
 
 
 def tasks_of(backend: Backend, plan: tuple[Trial, ...]) -> tuple[Task, ...]:
-    """Memory first, then collectives, then the Programs: those that compile are last but for what leans on them."""
-    ordered = sorted(plan, key=lambda trial: trial.cost)
+    """Memory first, then collectives, then the Programs, then those that compile nothing once more."""
     ranks = partial(timed_links, backend.name, backend.collectives, RANKS)
     return (
         Task("memory by size, wait and event", lambda: list(timed_memory(backend))),
         Task(f"collectives on {RANKS} ranks", ranks, 10),
-        *(Task(trial.name, partial(timed_trial, backend, trial), trial.cost) for trial in ordered),
+        *(Task(trial.name, partial(timed_trial, backend, trial), trial.cost) for trial in plan),
         # Once more, minutes later: what a neighbour did to a trial the first time he will not do to it again.
-        *(Task(f"{trial.name}{AGAIN}", partial(_again, backend, trial)) for trial in ordered if trial.cost == 1),
+        *(Task(f"{trial.name}{AGAIN}", partial(_again, backend, trial)) for trial in plan if trial.cost == 1),
     )
 
 
@@ -130,15 +128,16 @@ def _begun(rows: Path, about: Mapping[str, str | int], plan: str, resume: bool, 
     if old.complete and not resume:
         return new
     shown = printable(str(rows), 200)
-    for key in ("backend", "device", "torch", "threads", "capability"):
+    # A whole file may be fitted on another machine; a part can only go on where it was begun.
+    for key in ("backend",) if old.complete else ("backend", "device", "torch", "threads", "capability"):
         if old.about.get(key) != about.get(key):
             what = f"holds a part of another calibration ({key} {old.about.get(key)}, here {about.get(key)})"
             raise ScenarioError([f"{shown}: {what}; delete it or choose another --out"])
+    if old.complete:
+        return old
     if old.plan != plan:
         raise ScenarioError([f"{shown}: holds a part of another version's plan; delete it or choose another --out"])
     say(f"{len(old.done)} benchmarks are in {shown} already")
-    if old.complete:
-        return old
     left_out = tuple(pair for pair in old.refused if pair[0] in old.done)
     return replace(old, refused=left_out)
 

@@ -18,7 +18,7 @@ from scenarios.program import Op, Tensor
 from scenarios.timings import Timing
 
 #: Repeats of each size, of which the first WARM_UP do not count.
-REPEATS, WARM_UP = 40, 5
+REPEATS, WARM_UP = 25, 3
 #: Rows of what is exchanged.
 ROWS = 8
 

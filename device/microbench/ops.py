@@ -22,7 +22,7 @@ from scenarios.program import Op
 from scenarios.timings import CAPTURED, STEP, Timing
 
 #: Repeats of one trial, and how long they may take together, so that a large step is not run more often than it needs.
-LEAST, MOST, TRIAL_NS = 5, 15, 600_000_000
+LEAST, MOST, TRIAL_NS = 5, 11, 400_000_000
 
 
 def timed_trial(backend: Backend, trial: Trial) -> list[Timing]:

@@ -13,7 +13,7 @@ from scenarios.model import Model
 from scenarios.schema import Scenario
 
 #: Tensor-parallel ranks that meet for collectives, and the bytes of their tensors.
-RANKS, LINK_BYTES = 2, (1 << 8, 1 << 11, 1 << 13, 1 << 15, 1 << 17, 1 << 19, 1 << 21)
+RANKS, LINK_BYTES = 2, (1 << 8, 1 << 12, 1 << 15, 1 << 18, 1 << 21)
 #: Bytes that a copy reads, over the levels of a CPU's caches or into a device's memory.
 COPY_BYTES = tuple(1 << n for n in range(12, 28))
 
@@ -57,20 +57,20 @@ def trials() -> tuple[Trial, ...]:
     """All trials, those from which most is learnt first: a budget may cut the list short."""
     made = [_decode("fused", *case, fusion=FUSED) for case in DECODES]
     made += [_prefill("fused", *case, fusion=FUSED) for case in PREFILLS]
-    for switches in _CACHES:
-        name = ".".join(str(value) for value in switches.values())
-        made += [_decode(name, *case, fusion=PACKED, kv=switches) for case in DECODES[1::2]]
-        made += [_prefill(name, *case, fusion=PACKED, kv=switches) for case in PREFILLS[1::2]]
+    for case in (DECODES[4], DECODES[12], DECODES[14]):
+        made.append(_decode("graph", *case, fusion=PACKED, graph="ge_graph", cost=16))
+    made += [_decode("compiled", *case, fusion=COMPILED, cost=8) for case in (DECODES[3], DECODES[7], DECODES[12])]
+    made += [_prefill("compiled", *case, fusion=COMPILED, cost=8) for case in (PREFILLS[3], PREFILLS[7])]
     for weights in ("w8a8", "w8a16"):
         made += [_decode(weights, *case, fusion=PACKED, weights=weights) for case in DECODES[1::2]]
         made += [_prefill(weights, *case, fusion=PACKED, weights=weights) for case in PREFILLS[::2]]
+    for switches in _CACHES:
+        name = ".".join(str(value) for value in switches.values())
+        made += [_decode(name, *case, fusion=PACKED, kv=switches) for case in DECODES[1::3]]
+        made += [_prefill(name, *case, fusion=PACKED, kv=switches) for case in PREFILLS[1::2]]
     made += [_decode("plain", *case, fusion={}) for case in DECODES[::2]]
     made += [_prefill("plain", *case, fusion={}) for case in PREFILLS[1::2]]
     made += [_decode("w4a16", *case, fusion=PACKED, weights="w4a16") for case in DECODES[4::6]]
-    made += [_decode("compiled", *case, fusion=COMPILED, cost=8) for case in (DECODES[3], DECODES[7], DECODES[12])]
-    for case in (DECODES[4], DECODES[12], DECODES[14]):
-        made.append(_decode("graph", *case, fusion=PACKED, graph="ge_graph", cost=16))
-    made += [_prefill("compiled", *case, fusion=COMPILED, cost=8) for case in (PREFILLS[3], PREFILLS[7])]
     made += [_decode("sampled", *case, fusion=FUSED, sampling="top_k_top_p") for case in (DECODES[3], DECODES[13])]
     return tuple(made)
 

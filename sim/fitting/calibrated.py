@@ -138,13 +138,13 @@ _UNTOLD = "not identified by the rows, which other effects explain as well: left
 def _programs(timings: Timings, reference: float, hw: Hardware, draws: int) -> tuple[tuple[Fit, ...], dict[str, str]]:
     """The fit of each program that has enough shapes, and those that have not."""
     fits, unknown = [], {}
-    for program, samples in sorted(samples_of(timings, reference).items()):
+    for program, samples in sorted(samples_of(timings, reference, hw).items()):
         shapes = len({sample.shape for sample in samples})
         if shapes < LEAST_SHAPES:
             unknown[f"programs.{program}"] = f"only {shapes} shapes were timed, {LEAST_SHAPES} are needed"
             continue
-        fit = fit_program(program, samples, hw, draws)
-        fits.append(held_out(fit, hw))
+        fit = fit_program(program, samples, draws)
+        fits.append(held_out(fit))
         unknown |= {f"programs.{program}.{effect}": _UNTOLD for effect in fit.unknown}
     return tuple(fits), unknown
 

@@ -8,7 +8,6 @@ number is invented for it. scipy is imported only when a fit runs (the extra `fi
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scenarios.catalogue import work_of
 from scenarios.errors import ScenarioError
 from scenarios.timings import NO_OPS, Timing, Timings
 from scenarios.work import FixedShape, Work
@@ -39,23 +39,49 @@ WIDEST = 6.0
 #: ... and if it makes up at least this part of some row's time; a smaller one is noise of the others.
 LEAST_PART = 0.05
 
+#: When a fit is good enough: coefficients are never known to a thousandth.
+TOLERANCES = {"ftol": 1e-5, "xtol": 1e-5, "gtol": 1e-5}
+#: Least time, so that a logarithm exists.
+TINY_US = 1e-9
+
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One op that was timed: its time at the profile's speed, the shape that it is held out with, its trial."""
+    """One op that was timed: its time at the profile's speed, the shape that it is held out with, its trial.
+
+    features: what each coefficient is multiplied by, so that the sum is microseconds. floor_us: what moving its bytes
+    takes at least.
+    """
 
     work: Work
     us: float
     shape: str
     trial: str
+    features: tuple[float, float, float, float]
+    floor_us: float
 
-    @property
-    def features(self) -> tuple[float, float, float, float]:
-        """What each coefficient is multiplied by, so that the sum is microseconds."""
-        it = effects(self.work)
-        return 1.0, float(it.rows), it.elements / 1000, it.macs / 1000
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Samples as arrays: features [rows, coefficients], and a value a row in microseconds."""
+
+    features: Vector
+    measured_us: Vector
+    floor_us: Vector
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Rows:
+        return cls(
+            np.array([s.features for s in samples]),
+            np.array([s.us for s in samples]),
+            np.array([s.floor_us for s in samples]),
+        )
+
+    def picked(self, places: NDArray[np.int64]) -> Rows:
+        """The rows at `places`, in that order, some of them perhaps again."""
+        return Rows(self.features[places], self.measured_us[places], self.floor_us[places])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,133 +123,129 @@ def at_speed(row: Timing, reference: float) -> float:
     return row.median_us * reference / row.reference_us
 
 
-def samples_of(timings: Timings, reference: float) -> dict[str, list[Sample]]:
-    """The rows of single calls by the program that prices them."""
+def samples_of(timings: Timings, reference: float, hw: Hardware) -> dict[str, list[Sample]]:
+    """The rows of single calls by the program that prices them. hw: says what moving bytes takes."""
     found: dict[str, list[Sample]] = {}
     for row in timings.rows:
         if row.kind in NO_OPS or len(row.ops) != 1 or row.kind != row.op.kind:
             continue
-        sample = sample_of(row, reference)
-        if sample.work.unit != "link" and not isinstance(sample.work.shape, FixedShape):
-            found.setdefault(names_of(sample.work)[0], []).append(sample)
+        work = work_of(row.op)
+        if work.unit == "link" or isinstance(work.shape, FixedShape):
+            continue
+        it = effects(work)
+        features = (1.0, float(it.rows), it.elements / 1000, it.macs / 1000)
+        floor_us = stream_ns(work, hw, resident=True) / 1000
+        sample = Sample(work, at_speed(row, reference), repr(work.shape), row.trial, features, floor_us)
+        found.setdefault(names_of(work)[0], []).append(sample)
     return found
 
 
-def sample_of(row: Timing, reference: float) -> Sample:
-    from scenarios.catalogue import work_of
-
-    work = work_of(row.op)
-    return Sample(work, at_speed(row, reference), repr(work.shape), row.trial)
-
-
-def fit_program(program: str, samples: Sequence[Sample], hw: Hardware, draws: int = DRAWS) -> Fit:
+def fit_program(program: str, samples: Sequence[Sample], draws: int = DRAWS) -> Fit:
     """The coefficients of one program, those effects left out that its rows do not identify.
 
-    hw: gives what moving the bytes takes at least. Raises ScenarioError where scipy is missing.
+    Raises ScenarioError where scipy is missing.
     """
-    kept = [
-        c
-        for c, column in zip(COEFFICIENTS, _matrix(samples).T, strict=True)
-        if len(set(column)) > 1 or c == COEFFICIENTS[0]
-    ]
-    unknown = [c for c in COEFFICIENTS if c not in kept and _matrix(samples)[:, COEFFICIENTS.index(c)].any()]
-    values, spans = solve(samples, kept, hw), bootstrap(samples, kept, hw, draws)
-    while len(kept) > 1 and (doubtful := _doubtful(samples, values, spans)):
-        worst = min(doubtful, key=lambda c: _misfit(samples, [k for k in kept if k != c], hw))
+    rows, groups = Rows.of(samples), _by_shape(samples)
+    columns = dict(zip(COEFFICIENTS, rows.features.T, strict=True))
+    kept = [c for c, column in columns.items() if len(set(column)) > 1 or c == COEFFICIENTS[0]]
+    unknown = [c for c, column in columns.items() if c not in kept and column.any()]
+    values = solve(rows, kept)
+    while len(kept) > 1 and (doubtful := _doubtful(rows, values, bootstrap(rows, groups, values, draws // 3))):
+        worst = min(doubtful, key=lambda c: _misfit(rows, [k for k in kept if k != c]))
         kept.remove(worst)
         unknown.append(worst)
-        values, spans = solve(samples, kept, hw), bootstrap(samples, kept, hw, draws)
-    return Fit(program, values, spans, tuple(unknown), tuple(samples))
+        values = solve(rows, kept)
+    return Fit(program, values, bootstrap(rows, groups, values, draws), tuple(unknown), tuple(samples))
 
 
-def held_out(fit: Fit, hw: Hardware) -> Fit:
+def held_out(fit: Fit) -> Fit:
     """`fit` with the errors of its samples, each predicted by a fit that has not seen its shape."""
-    shapes = sorted({sample.shape for sample in fit.samples})
-    folds = min(FOLDS, len(shapes))
-    errors = dict.fromkeys(range(len(fit.samples)), 0.0)
+    rows, groups = Rows.of(fit.samples), _by_shape(fit.samples)
+    folds = min(FOLDS, len(groups))
+    errors = np.zeros(len(fit.samples))
     for fold in range(folds if folds > 1 else 0):
-        out = set(shapes[fold::folds])
-        seen = [sample for sample in fit.samples if sample.shape not in out]
-        values = solve(seen, list(fit.values), hw)
-        for place, sample in enumerate(fit.samples):
-            if sample.shape in out:
-                errors[place] = log(predicted_us(sample, values, hw) / sample.us)
-    return replace(fit, errors=tuple(errors.values()))
+        out = np.concatenate(groups[fold::folds])
+        seen = np.setdiff1d(np.arange(len(errors)), out)
+        left = rows.picked(out)
+        errors[out] = np.log(predicted_us(left, solve(rows.picked(seen), list(fit.values))) / left.measured_us)
+    return replace(fit, errors=tuple(float(e) for e in errors))
 
 
-def predicted_us(sample: Sample, values: Mapping[str, float], hw: Hardware) -> float:
-    """The time of one sample with these coefficients."""
-    call, *body = (values.get(c, 0.0) * f for c, f in zip(COEFFICIENTS, sample.features, strict=True))
-    return max(1e-9, call + max(sum(body), stream_ns(sample.work, hw, resident=True) / 1000))
+def predicted_us(rows: Rows, values: Mapping[str, float]) -> Vector:
+    """The times of `rows` with these coefficients."""
+    call, *body = (values.get(c, 0.0) for c in COEFFICIENTS)
+    return np.asarray(np.maximum(call + np.maximum(rows.features[:, 1:] @ np.array(body), rows.floor_us), TINY_US))
 
 
-def solve(samples: Sequence[Sample], kept: Sequence[str], hw: Hardware) -> dict[str, float]:
-    """The coefficients `kept` that fit `samples` best, each at least 0."""
-    features = _matrix(samples)[:, [COEFFICIENTS.index(c) for c in kept]]
-    measured = np.array([sample.us for sample in samples])
-    floor = np.array([stream_ns(sample.work, hw, resident=True) / 1000 for sample in samples])
-    has_call = kept[0] == COEFFICIENTS[0]
-    scale = _scales(features, measured)
+def solve(rows: Rows, kept: Sequence[str], start: Mapping[str, float] | None = None) -> dict[str, float]:
+    """The coefficients `kept` that fit `rows` best, each at least 0. start: where to look first."""
+    places = [COEFFICIENTS.index(c) for c in kept]
+    scale = np.array([_scale(rows.features[:, place], rows.measured_us) for place in places])
+    features = rows.features[:, places] * scale
+    is_body = np.array([place > 0 for place in places])
 
-    def predicted(x: Vector) -> Vector:
-        call = features[:, 0] * x[0] if has_call else np.zeros(len(measured))
-        body = features[:, 1:] @ x[1:] if has_call else features @ x
-        return np.asarray(np.maximum(call + np.maximum(body, floor), 1e-9))
+    def body(y: Vector) -> Vector:
+        return np.asarray(features[:, is_body] @ y[is_body])
+
+    def predicted(y: Vector) -> Vector:
+        call = features[:, ~is_body] @ y[~is_body]
+        return np.asarray(np.maximum(call + np.maximum(body(y), rows.floor_us), TINY_US))
 
     def objective(y: Vector) -> Vector:
-        return np.asarray(np.log(predicted(y * scale) / measured))
+        return np.asarray(np.log(predicted(y) / rows.measured_us))
 
-    start = np.full(len(kept), 1.0 / len(kept))
-    found = scipy().least_squares(objective, start, bounds=(0, np.inf), loss="soft_l1", f_scale=ROBUST, max_nfev=100)
+    def slope(y: Vector) -> Vector:
+        counts = np.where(is_body, (body(y) >= rows.floor_us)[:, np.newaxis], True)
+        return np.asarray(features * counts / predicted(y)[:, np.newaxis])
+
+    first = np.array([start[c] for c in kept]) / scale if start else np.full(len(kept), 1.0 / len(kept))
+    found = scipy().least_squares(
+        objective, first, slope, bounds=(0, np.inf), loss="soft_l1", f_scale=ROBUST, max_nfev=60, **TOLERANCES
+    )
     return {c: float(v) for c, v in zip(kept, found.x * scale, strict=True)}
 
 
 def bootstrap(
-    samples: Sequence[Sample], kept: Sequence[str], hw: Hardware, draws: int
+    rows: Rows, groups: Sequence[NDArray[np.int64]], values: Mapping[str, float], draws: int
 ) -> dict[str, tuple[float, float]]:
-    """5th and 95th percentile of each coefficient over fits to shapes drawn with replacement."""
-    by_shape: dict[str, list[Sample]] = {}
-    for sample in samples:
-        by_shape.setdefault(sample.shape, []).append(sample)
-    shapes, generator = sorted(by_shape), random.Random(0)
-    fits = []
-    for _ in range(draws):
-        fits.append(solve([s for shape in generator.choices(shapes, k=len(shapes)) for s in by_shape[shape]], kept, hw))
+    """5th and 95th percentile of each coefficient over fits to shapes drawn with replacement; values: of all shapes."""
+    kept = list(values)
+    generator = np.random.default_rng(0)
+    drawn = (generator.choice(len(groups), len(groups)) for _ in range(draws))
+    fits = [solve(rows.picked(np.concatenate([groups[i] for i in chosen])), kept, values) for chosen in drawn]
     ordered = {c: sorted(fit[c] for fit in fits) for c in kept}
     cut = int(0.05 * draws)
     return {c: (values[cut], values[-1 - cut]) for c, values in ordered.items()}
 
 
-def _doubtful(
-    samples: Sequence[Sample], values: Mapping[str, float], spans: Mapping[str, tuple[float, float]]
-) -> list[str]:
+def _by_shape(samples: Sequence[Sample]) -> list[NDArray[np.int64]]:
+    """Places of the samples of each shape, shapes in order."""
+    found: dict[str, list[int]] = {}
+    for place, sample in enumerate(samples):
+        found.setdefault(sample.shape, []).append(place)
+    return [np.array(found[shape]) for shape in sorted(found)]
+
+
+def _doubtful(rows: Rows, values: Mapping[str, float], spans: Mapping[str, tuple[float, float]]) -> list[str]:
     """The effects that the rows do not identify: their interval is too wide, or they hardly matter anywhere."""
     found = []
     for c, (low, high) in spans.items():
-        part = max(values[c] * s.features[COEFFICIENTS.index(c)] / s.us for s in samples)
+        part = float(np.max(values[c] * rows.features[:, COEFFICIENTS.index(c)] / rows.measured_us))
         if part < LEAST_PART or low <= 0 or high > WIDEST * low:
             found.append(c)
     return found
 
 
-def _misfit(samples: Sequence[Sample], kept: Sequence[str], hw: Hardware) -> float:
+def _misfit(rows: Rows, kept: Sequence[str]) -> float:
     """Mean magnitude of log(predicted / measured) with the effects `kept` alone."""
-    values = solve(samples, kept, hw)
-    return sum(abs(log(predicted_us(s, values, hw) / s.us)) for s in samples) / len(samples)
+    return float(np.mean(np.abs(np.log(predicted_us(rows, solve(rows, kept)) / rows.measured_us))))
 
 
-def _matrix(samples: Sequence[Sample]) -> Vector:
-    return np.array([sample.features for sample in samples])
-
-
-def _scales(features: Vector, measured: Vector) -> Vector:
-    """For each coefficient about the most that it can be: what would make up the whole time of a row that is nearly all
-    its effect."""
-    scales = []
-    for column in features.T:
-        rows = column > 0
-        scales.append(float(np.percentile(measured[rows] / column[rows], 10)) if rows.any() else 1.0)
-    return np.array(scales)
+def _scale(column: Vector, measured_us: Vector) -> float:
+    """About the most that a coefficient can be: what would make up the whole time of a row that is nearly all its
+    effect."""
+    having = column > 0
+    return float(np.percentile(measured_us[having] / column[having], 10)) if having.any() else 1.0
 
 
 def family_sigmas(fits: Sequence[Fit]) -> dict[str, float]:

@@ -39,7 +39,7 @@ def print_calibration(console: Console, found: Calibrated, timings: Timings, out
         Column("coefficients", [_told(fit.values) for fit in fits], rank=1),
     ]
     console.print(fitted("Programs, errors with whole shapes held out", columns, console.width))
-    console.print(Text(f"{out} is written; take it: --set hardware={out}"))
+    console.print(Text(f"{out} is written; take it: --set hardware={out}"), soft_wrap=True)
 
 
 def _told(values: dict[str, float]) -> str:

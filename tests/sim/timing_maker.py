@@ -59,7 +59,13 @@ def timings(hw: Hardware, noise: float = 0.02, plan: Sequence[Trial] | None = No
                 us = price(work_of(issued.op), hw, False, True).duration_ns / 1000
                 rows.append(_row(issued.op.kind, trial.name, (issued.op,), us * random.lognormvariate(0, noise), drift))
         step = _row(STEP, trial.name, (), 1.0, drift)
-        values = {"units": 50.0, "pieces": 0.0, "layers": 1.0, "host_us": drift * (HOST_US + 1.0), "mark_us": drift * 0.5}
+        values = {
+            "units": 50.0,
+            "pieces": 0.0,
+            "layers": 1.0,
+            "host_us": drift * (HOST_US + 1.0),
+            "mark_us": drift * 0.5,
+        }
         rows.append(replace(step, values=values))
     for size in COPY_BYTES:
         rate = 60 if size <= 1 << 19 else 40 if size <= 16 << 20 else 10

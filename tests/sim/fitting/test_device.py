@@ -21,7 +21,7 @@ BASE = load_hardware("cpu")
 
 @pytest.fixture(scope="module")
 def found() -> Calibrated:
-    return calibrated(timings(machine()), BASE, draws=20)
+    return calibrated(timings(machine()), BASE, draws=12)
 
 
 @pytest.mark.parametrize("program", ["matmul", "attention", "rms_norm", "add", "mul", "silu"])
@@ -62,16 +62,16 @@ def test_what_no_row_speaks_of_is_said_and_stays_assumed(found: Calibrated) -> N
 def test_an_effect_that_the_rows_cannot_tell_is_left_out_and_not_invented() -> None:
     """Of norms over rows of one length, rows and elements are the same thing."""
     made = timings(machine())
-    samples = samples_of(made, reference_us(made))["rms_norm"]
+    samples = samples_of(made, reference_us(made), BASE)["rms_norm"]
     alike = [s for s in samples if s.work.shape.cols == 320]  # type: ignore[union-attr]
-    fit = fit_program("rms_norm", alike, BASE, draws=20)
+    fit = fit_program("rms_norm", alike, draws=20)
     assert set(fit.unknown) & {"row_us", "element_ns"}
     assert len(fit.values) == 2
 
 
 def test_held_out_shapes_are_predicted_as_well_as_their_noise_allows() -> None:
     made = timings(machine(), noise=0.02)
-    fit = held_out(fit_program("matmul", samples_of(made, reference_us(made))["matmul"], BASE, draws=10), BASE)
+    fit = held_out(fit_program("matmul", samples_of(made, reference_us(made), BASE)["matmul"], draws=10))
     errors = sorted(abs(e) for e in fit.errors)
     assert len(errors) == len(fit.samples)
     assert errors[int(0.9 * len(errors))] < 0.08
@@ -80,7 +80,7 @@ def test_held_out_shapes_are_predicted_as_well_as_their_noise_allows() -> None:
 def test_the_machines_drift_is_not_taken_for_the_ops_own() -> None:
     """Trials at different speeds of the machine, each with its reference, are one machine."""
     made = timings(machine(), noise=1e-6)
-    steady = samples_of(made, REFERENCE_US)["silu"]
+    steady = samples_of(made, REFERENCE_US, BASE)["silu"]
     by_shape: dict[str, set[float]] = {}
     for sample in steady:
         by_shape.setdefault(sample.shape, set()).add(round(sample.us, 3))
@@ -89,17 +89,19 @@ def test_the_machines_drift_is_not_taken_for_the_ops_own() -> None:
 
 def test_the_profile_that_is_written_prices_as_the_fit_does(tmp_path: Path) -> None:
     out = tmp_path / "mine.yaml"
-    found = write_profile(out, timings(machine(), plan=plain_trials()[:20]), BASE)
+    found = write_profile(out, timings(machine(), plan=plain_trials()[:8]), BASE)
     hw = load_hardware(str(out))
     assert (hw.name, hw.profile.device) == ("mine", "cpu")
     assert hw.programs["matmul"].mac_ns == pytest.approx(found.numbers["programs.matmul.mac_ns"].value, rel=0.01)
     numbers = hw.profile.numbers()
     assert {n.source for n in numbers.values()} == {"spec", "fitted", "measured", "assumed"}
-    assert all("2026-01-01" in n.origin and "torch 2.13.0" in n.origin for n in numbers.values() if n.source == "fitted")
+    assert all(
+        "2026-01-01" in n.origin and "torch 2.13.0" in n.origin for n in numbers.values() if n.source == "fitted"
+    )
     assert hw.profile.reference_us is not None
     assert numbers["programs.rms_norm.element_ns"].low is not None
     before = out.read_bytes()
-    write_profile(out, timings(machine(), plan=plain_trials()[:20]), BASE)
+    write_profile(out, timings(machine(), plan=plain_trials()[:8]), BASE)
     assert out.read_bytes() == before  # the same rows, the same bytes
 
 
