@@ -229,6 +229,8 @@ class _Builder:
         gap_ns = graph.mix_gap_ns if mixed or self._mixed_before else graph.node_gap_ns
         if captured and self._program.graph != "ge_graph":
             gap_ns = max(gap_ns, graph.replay_node_gap_ns)
+        if self._on_cpu and not captured:  # a call begins when it is made; only compiled code is entered and left
+            gap_ns = 0.0
         if op.stream == 0:
             self._mixed_before = mixed
         if op.waits:

@@ -17,8 +17,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-#: Longest that one step is measured in one round, seconds.
-BUDGET_S = 2.5
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
@@ -32,19 +30,25 @@ from scenarios.loader import load_text  # noqa: E402
 from sim.answer import case_of, predicted_of  # noqa: E402
 from sim.predict import predict  # noqa: E402
 
+#: Longest that one step is measured in one round, seconds.
+BUDGET_S = 2.5
+
 
 def studied(
     profile: Path, bases: Sequence[Base], variants: Sequence[Variant], rounds: int, say: Callable[[str], None],
-    ranks: bool = True,
+    ranks: bool = True, budget_s: float = BUDGET_S,
 ) -> tuple[dict[Run, Result], list[str]]:  # fmt: skip
-    """Predict and measure everything; what was refused, with its reason, comes beside it."""
+    """Predict and measure everything; what was refused, with its reason, comes beside it.
+
+    ranks: run steps on two ranks too. budget_s: longest that one step is measured in one round.
+    """
     from device.backends import measure_on
 
     refused: list[str] = []
     results: dict[Run, Result] = {}
     with TemporaryDirectory() as folder:
         models = write_models(Path(folder))
-        measure = measure_on("cpu", BUDGET_S)
+        measure = measure_on("cpu", budget_s)
         for number in range(rounds):
             for run in runs(tuple(bases), tuple(variants), ranks):
                 say(f"round {number + 1}/{rounds}: {run.base.name} {' '.join(run.settings)}")
