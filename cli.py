@@ -129,6 +129,31 @@ def validate(
 
 
 @app.command()
+def calibrate(
+    backend: Annotated[str, typer.Option(metavar="[cpu|cuda|npu]", help="The device to calibrate.")],
+    out: Annotated[Path, typer.Option(metavar="PROFILE.yaml", help="The hardware profile to write.")],
+    hardware: Annotated[
+        str, typer.Option(metavar="NAME", help="The profile that numbers without a measurement are taken from.")
+    ] = "",
+    budget_s: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Begin no benchmark after this.")] = 240,
+    resume: Annotated[bool, typer.Option("--resume", help="Fit to the rows that an earlier run has left.")] = False,
+) -> None:
+    """Measure this machine with microbenchmarks and fit a hardware profile to them."""
+    from device.backends import bench_on
+    from sim.fitting.profile_file import ready, write_profile
+    from sim.report import terminal
+    from sim.report.calibration import print_calibration
+
+    bench = bench_on(backend)
+    rows, base = ready(backend, out, hardware)
+    timings = bench(rows, budget_s, resume, terminal.progress)
+    terminal.progress("fitting")
+    found = write_profile(out, timings, base)
+    terminal.progress("")
+    terminal.show(lambda console: print_calibration(console, found, timings, str(out)))
+
+
+@app.command()
 def doctor(
     backend: Annotated[
         str, typer.Option(metavar="[cpu|cuda|npu]", help="The backend to examine this machine for.")

@@ -10,7 +10,7 @@ import torch
 
 from device.backends.base import Backend
 from device.document import document
-from device.measure import Measurement, measure
+from device.measure import BUDGET_NS, Measurement, measure
 from device.pipeline import rounds
 from device.ranks import groups_of
 from device.session import Session
@@ -36,13 +36,15 @@ THREADS = 1
 class Task:
     """The reported step of a scenario, to be measured by each of its ranks.
 
-    beside: the folder that a relative path of the model starts from.
+    beside: the folder that a relative path of the model starts from. budget_ns: after which no repeat is begun, where
+    one rank measures alone.
     """
 
     backend: str
     scenario: Scenario
     beside: Path
     predicted: Predicted
+    budget_ns: int = BUDGET_NS
 
     def __call__(self, group: Group | None) -> Measured:
         """Run the step on this process's rank. Raises ScenarioError where memory runs out."""
@@ -60,9 +62,9 @@ class Task:
             phase, requests = reported_step(session)
             if engine.pipeline_parallel_size > 1:
                 pipe = rounds(session, requests)
-                found = measure(pipe, pipe.parts[0].step)
+                found = measure(pipe, pipe.parts[0].step, budget_ns=self.budget_ns)
             else:
-                found = measure(*session.prepared(phase, requests))
+                found = measure(*session.prepared(phase, requests), budget_ns=self.budget_ns)
             stages = _by_stage(found, groups, session.place.device)
         except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
             what = what_failed(error)
@@ -92,14 +94,14 @@ def _by_stage(found: Measurement, groups: Groups, device: torch.device) -> dict[
     return {"stages": [dict(zip(names, row, strict=True)) for row in every.tolist()]}
 
 
-def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured:
+def measured(backend: Backend, loaded: Loaded, predicted: Predicted, budget_ns: int = BUDGET_NS) -> Measured:
     """Run the reported step of a scenario on `backend` and lay it beside its prediction: rank 0's where there are more.
 
     Under torchrun this process is one of the ranks, and those above 0 end here; else the ranks are started here. Raises
     ScenarioError, one line, where the backend lacks what the scenario asks for, memory runs out or a rank is lost.
     """
     scenario = loaded.scenario
-    task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted)
+    task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted, budget_ns)
     torch.set_num_threads(THREADS)
     if scenario.engine.pipeline_parallel_size > 1 and reported_batch(scenario).phase == "prefill":
         what = "a prefill's stages are predicted from empty to empty, and only a steady round is measured"

@@ -91,7 +91,8 @@ def predicted_of(prediction: Prediction) -> Predicted:
     for span in prediction.timeline.spans:
         if span.index >= 0 and span.kind != "wait" and span.process in (*COMPUTE, "Communication"):
             times[span.index] = times.get(span.index, 0) + span.duration_ns
-    return Predicted(prediction.step.total_ns, times)
+    reference = prediction.case.hardware.profile.reference_us
+    return Predicted(prediction.step.total_ns, times, 1000 * float(reference.value) if reference else 0.0)
 
 
 def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float]]:

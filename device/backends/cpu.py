@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -144,11 +144,18 @@ class Cpu:
     def keep(self, x: torch.Tensor) -> None:
         """What has read it has ended."""
 
-    def mark(self) -> int:
-        return perf_counter_ns()
+    def mark(self) -> tuple[int, int]:
+        """(wall clock, this thread's own clock), ns."""
+        return perf_counter_ns(), thread_time_ns()
 
-    def between_ns(self, start: int, end: int) -> int:
-        return end - start
+    def between_ns(self, start: tuple[int, int], end: tuple[int, int]) -> int:
+        return end[0] - start[0]
+
+    def busy_ns(self, start: tuple[int, int], end: tuple[int, int]) -> int:
+        return end[1] - start[1]
+
+    def own_ns(self) -> int:
+        return thread_time_ns()
 
 
 def _processor() -> str:

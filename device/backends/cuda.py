@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -156,6 +157,12 @@ class Cuda:
     def between_ns(self, start: Any, end: Any) -> int:
         passed_ms: float = start.elapsed_time(end)
         return round(passed_ms * 1e6)
+
+    def busy_ns(self, start: Any, end: Any) -> int:
+        return self.between_ns(start, end)
+
+    def own_ns(self) -> int:
+        return perf_counter_ns()
 
 
 def _lacking(op: Op) -> list[tuple[str, str]]:

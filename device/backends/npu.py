@@ -9,6 +9,7 @@ import importlib
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -153,6 +154,12 @@ class Npu:
     def between_ns(self, start: Any, end: Any) -> int:
         passed_ms: float = start.elapsed_time(end)
         return round(passed_ms * 1e6)
+
+    def busy_ns(self, start: Any, end: Any) -> int:
+        return self.between_ns(start, end)
+
+    def own_ns(self) -> int:
+        return perf_counter_ns()
 
     def profiler(self, folder: str) -> Any:
         """A torch_npu profiler that writes into `folder`, at level 1 with pipe utilisation."""
