@@ -63,6 +63,7 @@ def studied(
                 result.raw_us.append(found["unmarked_step"]["median_us"])
                 result.steady_us.append(found["steady_step"]["median_us"])
                 results[run] = result
+                say(f"  {result.error:+.0%}: {result.predicted_us:,.0f} us for {result.steady_us[-1]:,.0f}")
     return results, refused
 
 
@@ -78,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--profile", type=Path, help="a calibrated profile; by default one is made first")
     parser.add_argument("--rounds", type=int, default=2, help="how often everything is measured")
+    parser.add_argument("--budget-s", type=float, default=BUDGET_S, help="longest for one step in one round")
     parser.add_argument("--out", type=Path, help="the page to write (default: print it)")
     parser.add_argument("--json", type=Path, help="write the numbers as JSON")
     parser.add_argument("--comments", type=Path, help="what a person says of the run, put under the summary")
@@ -88,7 +90,7 @@ def main() -> None:
 
     with TemporaryDirectory() as folder:
         profile = options.profile or _calibrated(Path(folder) / "profile.yaml", say)
-        results, refused = studied(profile, BASES, VARIANTS, options.rounds, say)
+        results, refused = studied(profile, BASES, VARIANTS, options.rounds, say, True, options.budget_s)
     gains = gains_of(results, BASES, VARIANTS)
     comments = options.comments.read_text() if options.comments else ""
     page = markdown(results, gains, refused, about_of(options.rounds), comments)

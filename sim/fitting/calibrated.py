@@ -19,6 +19,7 @@ from scenarios.errors import ScenarioError
 from scenarios.timings import CAPTURED, COPY, STEP, SYNCHRONIZE, Timing, Timings
 from scenarios.work import CollectiveShape, FixedShape, FlatShape, RowsShape
 from sim.collective.price import price_collective
+from sim.fitting.ascend import fit_blocks
 from sim.fitting.device import (
     DRAWS,
     LEAST_SHAPES,
@@ -70,16 +71,19 @@ class Calibrated:
 
 
 def calibrated(timings: Timings, base: Hardware, draws: int = DRAWS) -> Calibrated:
-    """The numbers of a CPU's profile that `timings` give. base: what the others are taken from.
+    """The numbers of a profile that `timings` give. base: what the others are taken from.
 
-    Raises ScenarioError where scipy is missing, or where there is no row to fit to.
+    Raises ScenarioError where scipy is missing, where the base is for another device, or where there is no row to fit
+    to.
     """
     scipy()
-    if base.profile.device != "cpu" or timings.backend != "cpu":
+    if base.profile.device != timings.backend:
         what = f"the rows are of {timings.backend}, the base profile {base.name} is for {base.profile.device}"
-        raise ScenarioError([f"calibrate: {what}; profiles are fitted for cpu"])
+        raise ScenarioError([f"calibrate: {what}"])
     reference = reference_us(timings)
     numbers = {"reference_us": _measured([row.reference_us for row in timings.rows], "the reference kernel")}
+    if base.profile.device != "cpu":
+        return _of_accelerator(timings, base, reference, numbers, draws)
     numbers |= dict(_chip(timings)) | dict(_memory(timings, reference))
     hw = with_numbers(base, numbers)
     fits, unknown = _programs(timings, reference, hw, draws)
@@ -92,8 +96,25 @@ def calibrated(timings: Timings, base: Hardware, draws: int = DRAWS) -> Calibrat
     return Calibrated(numbers, unknown | _untold(numbers), fits, with_numbers(base, numbers))
 
 
+def _of_accelerator(
+    timings: Timings, base: Hardware, reference: float, numbers: dict[str, Found], draws: int
+) -> Calibrated:
+    """The kernels of a device that has cores of its own, and how wrong they are; all else is the base's."""
+    fits = fit_blocks(timings, base, reference, draws)
+    unknown: dict[str, str] = {}
+    for fit in fits:
+        how = f"{len(fit.samples)} rows of {fit.shapes} shapes, with the prior of `sim.calibrate`"
+        for name, value in fit.values.items():
+            numbers[name] = Found(value, *_around(value, fit.intervals[name]), "fitted", how)
+        unknown |= dict.fromkeys(fit.unknown, "its interval is wider than a factor of 6: the base's number stays")
+    for name, sigma in family_sigmas(fits).items():
+        numbers[name] = Found(sigma, sigma, sigma, "measured", "held-out shapes, such that 90 % lie inside")
+    unknown |= {"host": "an accelerator's host is not calibrated by kernels", "collective": "not timed"}
+    return Calibrated(numbers, unknown, fits, with_numbers(base, numbers))
+
+
 def with_numbers(hw: Hardware, numbers: Mapping[str, Found]) -> Hardware:
-    """`hw` with these numbers; a program named here has no other effects than these."""
+    """`hw` with these numbers in it."""
     sections: dict[str, dict[str, float]] = {}
     programs: dict[str, dict[str, float]] = {}
     fixed = dict(hw.fixed_us)
@@ -106,7 +127,10 @@ def with_numbers(hw: Hardware, numbers: Mapping[str, Found]) -> Hardware:
             case [section, field]:
                 sections.setdefault(section, {})[field] = found.value
     parts: dict[str, Any] = {s: replace(getattr(hw, s), **values) for s, values in sections.items()}
-    made: dict[str, Any] = {name: Program(**values) for name, values in programs.items()}  # type: ignore[arg-type]
+    made: dict[str, Any] = {
+        name: replace(hw.programs.get(name, Program()), **values)  # type: ignore[arg-type]
+        for name, values in programs.items()
+    }
     return replace(hw, programs={**hw.programs, **made}, fixed_us=fixed, **parts)
 
 

@@ -38,6 +38,8 @@ DRAWS, FOLDS = 40, 5
 WIDEST = 6.0
 #: ... and if it makes up at least this part of some row's time; a smaller one is noise of the others.
 LEAST_PART = 0.05
+#: ... and if at least this part of its column is no sum of the others.
+LEAST_OWN = 0.05
 
 #: When a fit is good enough: coefficients are never known to a thousandth.
 TOLERANCES = {"ftol": 1e-5, "xtol": 1e-5, "gtol": 1e-5}
@@ -231,9 +233,19 @@ def _doubtful(rows: Rows, values: Mapping[str, float], spans: Mapping[str, tuple
     found = []
     for c, (low, high) in spans.items():
         part = float(np.max(values[c] * rows.features[:, COEFFICIENTS.index(c)] / rows.measured_us))
-        if part < LEAST_PART or low <= 0 or high > WIDEST * low:
+        if part < LEAST_PART or low <= 0 or high > WIDEST * low or _own(rows, c, list(values)) < LEAST_OWN:
             found.append(c)
     return found
+
+
+def _own(rows: Rows, effect: str, kept: Sequence[str]) -> float:
+    """Part of an effect's column, relative to the rows' times, that no sum of the other columns makes up. Where there
+    is none, a fit may split the two as it likes, and every draw of a bootstrap will split them alike."""
+    relative = rows.features / rows.measured_us[:, np.newaxis]
+    column = relative[:, COEFFICIENTS.index(effect)]
+    others = relative[:, [COEFFICIENTS.index(c) for c in kept if c != effect]]
+    left = column - others @ np.linalg.lstsq(others, column, rcond=None)[0] if others.size else column
+    return float(np.linalg.norm(left) / max(1e-300, float(np.linalg.norm(column))))
 
 
 def _misfit(rows: Rows, kept: Sequence[str]) -> float:

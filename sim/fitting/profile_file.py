@@ -78,7 +78,7 @@ def profile_text(found: Calibrated, timings: Timings, name: str) -> Iterator[str
 
 
 def _programs(found: Calibrated, origin: str) -> Iterator[str]:
-    """All programs; of one that was fitted nothing of the base is left."""
+    """All programs: those of the base, and those that were fitted, number by number."""
     made: dict[str, dict[str, Found]] = {}
     for name, number in found.numbers.items():
         if name.startswith("programs."):
@@ -88,13 +88,12 @@ def _programs(found: Calibrated, origin: str) -> Iterator[str]:
     yield "\nprograms:\n"
     for program in sorted({*made, *base}):
         yield f"  {program}:\n"
-        if program in made:
-            for effect, number in made[program].items():
-                yield f"    {effect}: {_number(number, origin)}\n"
-            continue
         for field in fields(Program):
-            if (number := getattr(base[program], field.name)) is not None:
-                yield f"    {field.name}: {_kept(number)}\n"
+            fitted, kept = made.get(program, {}).get(field.name), getattr(base.get(program), field.name, None)
+            if fitted is not None:
+                yield f"    {field.name}: {_number(fitted, origin)}\n"
+            elif kept is not None:
+                yield f"    {field.name}: {_kept(kept)}\n"
 
 
 def _either(found: Found | None, number: Number, origin: str, whole: bool = False) -> str:

@@ -140,3 +140,26 @@ def test_a_base_for_another_device_is_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(ScenarioError, match="is a folder"):
         ready("cpu", tmp_path, "")
+
+
+# ---- an accelerator ----
+
+
+def test_an_npus_own_numbers_are_found_from_its_rows(tmp_path: Path) -> None:
+    base = load_hardware("atlas_a2_910b2")
+    norm = base.programs["rms_norm_short"]
+    slower = replace(norm, row_us=2 * norm.row_us, fixed_us=1.5 * norm.fixed_us)
+    true = replace(base, programs={**base.programs, "rms_norm_short": slower})
+    plan = [trial for trial in plain_trials() if "fused" in trial.name]
+    made = timings(true, noise=0.01, plan=plan)
+    norms = tuple(row for row in made.rows if row.kind in ("rms_norm", STEP))
+    made = replace(made, rows=norms, about={**made.about, "backend": "npu"})
+    out = tmp_path / "npu.yaml"
+    found = write_profile(out, made, base)
+    hw = load_hardware(str(out))
+    assert [fit.program for fit in found.fits] == ["rms_norm"]
+    errors = sorted(abs(e) for e in found.fits[0].errors)
+    assert errors[len(errors) // 2] < 0.05
+    assert hw.programs["rms_norm_short"].grain == norm.grain  # what was not fitted is the base's
+    assert hw.programs["matmul"] == base.programs["matmul"]
+    assert found.unknown["host"] == "an accelerator's host is not calibrated by kernels"
