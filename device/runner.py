@@ -14,7 +14,7 @@ from device.kv_cache import KvTensors
 from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
 from device.step import Step
 from device.weights import Weights
-from scenarios.program import DType, Issued, Op, Program
+from scenarios.program import DType, Issued, Op, Program, Tensor
 
 #: How an op is computed: the backend's own way, or the reference's.
 Choice = Callable[[Op], Kernel]
@@ -143,8 +143,12 @@ class Bound:
             return self.cache.get(name, layer)
         if tensor.role == "weight":
             width = issued.op.inputs[1].dtype if name.endswith(".scale") else None
-            value = self.weights.get(tensor, layer, self.act, width)
-            return value if self._is_plain else self.backend.held(issued.op, tensor, value, DTYPES[self.act])
+
+            def weight(other: Tensor) -> torch.Tensor:
+                return self.weights.get(other, layer, self.act, width)
+
+            value = weight(tensor)
+            return value if self._is_plain else self.backend.held(issued.op, tensor, value, DTYPES[self.act], weight)
         return name
 
 

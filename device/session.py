@@ -59,7 +59,8 @@ class Session:
         self.checkpoint = checkpoint
         _refuse_overflow(scenario, self.shard, self.act, dtypes, backend)
         self.weights = Weights(
-            checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device
+            checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device,
+            in_pairs=scenario.optimizations.fusion.qkv_norm_rope_cache,
         )  # fmt: skip
         self.cache = KvTensors(scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario))
         self._bound: dict[Batch, Bound] = {}
@@ -69,7 +70,7 @@ class Session:
         """The Program of one step, ready to run; the last ones are remembered."""
         if batch not in self._bound:
             program = build(self.scenario, self.shard, batch)
-            lacking = [] if self.options.choice else self.backend.lacks(program)
+            lacking = [] if self.options.choice else self.backend.lacks(program, self.shard)
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
             while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token

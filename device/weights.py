@@ -147,13 +147,16 @@ class Weights:
     """The weights of one rank's Program, made when they are first asked for and kept.
 
     model: the whole model. shard: what one rank holds of it. dtypes: how the Program's types are held; values are
-    rounded to the type that the Program names before they are widened.
+    rounded to the type that the Program names before they are widened. in_pairs: the Program rotates latent attention's
+    pairs as they lie in a checkpoint, not in halves.
     """
 
     def __init__(
         self, checkpoint: Checkpoint, model: Model, shard: Model, rank: int,
         dtypes: Mapping[DType, torch.dtype], stored: Mapping[DType, torch.dtype], device: torch.device,
+        in_pairs: bool = False,
     ) -> None:  # fmt: skip
+        self.in_pairs = in_pairs
         self.checkpoint, self.model, self.shard, self.rank = checkpoint, model, shard, rank
         self.dtypes, self.stored, self.device = dtypes, stored, device
         self._kept: dict[tuple[str, int, DType], torch.Tensor] = {}
@@ -210,7 +213,7 @@ class Weights:
         last, latent = name.rpartition(".")[2], self.model.latent
         stored = "weight" if kind in ("k", "v") else kind
         value = self.checkpoint.tensor(name_of(self.model, name, stored, layer))
-        if latent:
+        if latent and not self.in_pairs:
             value = in_halves(last, value, latent)
         value = self._mine(last, value)
         return absorbed(kind, value, latent) if latent and kind != stored else value

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from device.operators.kernel import Kernel
+from scenarios.model import Model
 from scenarios.program import DType, Op, Program, Tensor
 
 if TYPE_CHECKING:
@@ -46,11 +47,15 @@ class Backend(Protocol):
     def kernel(self, op: Op) -> Kernel:
         """How `op` is computed here. KeyError where it is not: `lacks` says so before a run."""
 
-    def lacks(self, program: Program) -> list[str]:
-        """What of `program` this backend cannot run, one line each: the switch, why, what to do."""
+    def lacks(self, program: Program, model: Model) -> list[str]:
+        """What of `program` this backend cannot run, one line each: the switch, why, what to do. model: what one rank
+        holds of it."""
 
-    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
-        """`value`, the weight `tensor`, as this backend's kernel of `op` reads it. act: how 16-bit values are held."""
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
+        """`value`, the weight `tensor`, as this backend's kernel of `op` reads it. act: how 16-bit values are held.
+        beside: gives the other weights of `op`, as the Program keeps them."""
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> Sequence[Unit]:
         """`calls` as the graph mode issues them. captures: what earlier Programs of the session have captured."""

@@ -24,6 +24,7 @@ from device.operators import attention, elementwise, experts, kv, mla, norms, qu
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.reference import REFERENCE, special
 from device.step import Layout, Step
+from scenarios.model import Model
 from scenarios.program import Op, Program, Tensor
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class Cpu:
             return COMPOSED_ATTENTION
         return KERNELS.get(op.kind) or REFERENCE[op.kind]
 
-    def lacks(self, program: Program) -> list[str]:
+    def lacks(self, program: Program, model: Model) -> list[str]:
         found: dict[str, str] = {}
         if program.graph != "eager" and compiler() is None:
             found["graph"] = "torch.compile captures a step, and there is no C++ compiler for it; set it to eager"
@@ -222,7 +223,7 @@ class Cpu:
                 found["overlap.prefetch"] = "torch brings no weight into a CPU's cache ahead; set it to false"
             elif op.stream:
                 found["overlap"] = f"{op.name} wants stream {op.stream}, and a CPU has one"
-            if any(t.format == "nz" for t in op.inputs):
+            if any(t.format == "nz" and t.role == "weight" for t in op.inputs):  # blocks of a cache lie its own way
                 found["weight_format"] = "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
         unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)
         return [
@@ -230,7 +231,9 @@ class Cpu:
             *(f"model: its {kind} has no operator on a CPU in this version" for kind in unknown),
         ]
 
-    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
         return value
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:

@@ -16,12 +16,13 @@ import torch
 from device.backends import npu_graphs
 from device.backends.npu_weights import LaidOut
 from device.operators.kernel import Kernel
-from device.operators.npu.kernels import KERNELS
+from device.operators.npu.kernels import kernel_of
 from device.operators.npu.plan import lacking
 from device.operators.npu.versions import pair_of, wrong_pairing
 from device.operators.reference import REFERENCE
 from device.runner import Call, Unit
 from scenarios.errors import ScenarioError, printable
+from scenarios.model import Model
 from scenarios.program import Op, Program, Tensor
 
 #: Streams that a step may use: the main one, prefetch, collectives, and one to spare.
@@ -103,13 +104,15 @@ class Npu:
         }
 
     def kernel(self, op: Op) -> Kernel:
-        return KERNELS.get(op.kind) or REFERENCE[op.kind]
+        return kernel_of(op) or REFERENCE[op.kind]
 
-    def lacks(self, program: Program) -> list[str]:
-        return lacking(program, self.version)
+    def lacks(self, program: Program, model: Model) -> list[str]:
+        return lacking(program, model, self.version)
 
-    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
-        return self._laid_out.get(op, tensor, value, act)
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
+        return self._laid_out.get(op, tensor, value, act, beside)
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
         return npu_graphs.units(self, graph, calls, captures)
