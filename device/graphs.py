@@ -114,7 +114,9 @@ def _cut(calls: Sequence[Call]) -> Sequence[Call]:
 
 
 def _captured(call: Call) -> bool:
-    return call.issued.block.captured and not call.is_alone and call.issued.op.kind not in (*COLLECTIVES, *ROUTED)
+    op = call.issued.op
+    by_expert = op.kind in ROUTED or bool(op.attr("held", 0))
+    return call.issued.block.captured and not call.is_alone and op.kind not in COLLECTIVES and not by_expert
 
 
 def _same_layer(a: Call, b: Call) -> bool:

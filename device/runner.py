@@ -142,10 +142,11 @@ class Bound:
         if name in self.cache.tensors:
             return self.cache.get(name, layer)
         if tensor.role == "weight":
-            width = issued.op.inputs[1].dtype if name.endswith(".scale") else None
+            whole = f"{name.removesuffix('.scale')}.weight"
+            width: DType | None = next((t.dtype for t in issued.op.inputs if t.name == whole), "int8")
 
             def weight(other: Tensor) -> torch.Tensor:
-                return self.weights.get(other, layer, self.act, width)
+                return self.weights.get(other, layer, self.act, width if other.name.endswith(".scale") else None)
 
             value = weight(tensor)
             return value if self._is_plain else self.backend.held(issued.op, tensor, value, DTYPES[self.act], weight)

@@ -37,6 +37,7 @@ NEED_COMPILER = {
     "rope": "fusion.rope",
     "swiglu": "fusion.swiglu",
     "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache",
+    "dequant_swiglu_quant": "fusion.swiglu_quant",
 }
 #: Kinds of which a CPU has no one kernel at all: products that torch cannot join with what comes behind them.
 NOT_ONE_KERNEL = {"ffn": "fusion.ffn", "matmul_all_reduce": "fusion.matmul_all_reduce"}
@@ -90,8 +91,11 @@ def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _quant_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, scale, row_scale, *bias = inputs
+    x, w, scale, *rest = inputs
     product = torch._int_mm(x, quant.integers(w).t())
+    if not rest:  # bare sums
+        return (product,)
+    row_scale, *bias = rest
     return quant.split(op, quant.scaled(product, scale, row_scale, bias).to(step.dtypes[op.out.dtype]))
 
 
@@ -113,10 +117,13 @@ def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, scale, row_scale = inputs
+    x, w, *scales = inputs
 
     def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
         integers = torch._int_mm(part, quant.integers(w[expert]).t())
+        if not scales:
+            return integers
+        scale, row_scale = scales
         return quant.scaled(integers, scale[expert], row_scale[rows], ())
 
     return experts.by_expert(op, x, step, product)
@@ -151,6 +158,12 @@ def _normed(function: Callable[..., Outputs], op: Op, inputs: Inputs, _: Step) -
     return made
 
 
+def _dequant_swiglu_quant(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    sums, scale, row_scale = inputs
+    quantised, found = compiled(quant.dequant_swiglu_quant)(sums, quant.scale_by_row(scale, step), row_scale)
+    return quantised, found.reshape(op.outputs[1].shape)
+
+
 def _qkv_norm_rope_cache(op: Op, inputs: Inputs, _: Step) -> Outputs:
     made: Outputs = compiled(kv.norm_rope_cache)(list(inputs), op.out.shape[1], norms.eps_of(op))
     return made
@@ -170,6 +183,7 @@ KERNELS: dict[str, Kernel] = {
     "add_rms_norm_dynamic_quant": Kernel(partial(_normed, norms.add_rms_norm_dynamic_quant), "compiled"),
     "rope": Kernel(_rope, "compiled"),
     "swiglu": Kernel(_swiglu, "compiled"),
+    "dequant_swiglu_quant": Kernel(_dequant_swiglu_quant, "compiled"),
     "qkv_norm_rope_cache": Kernel(_qkv_norm_rope_cache, "compiled", raw=True),
 }
 #: The same for ops that latent attention means in its own way, by name.

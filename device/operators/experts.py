@@ -13,11 +13,11 @@ import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import exact_product, integers, scaled
-from device.step import Step
+from device.step import COUNTS, Step
 from scenarios.model import Experts
 from scenarios.program import Op
 
-COUNTS, ORDER = "experts.counts", "experts.order"
+ORDER = "experts.order"
 
 #: (rows of one expert, its number, where they lie) -> their product.
 Product = Callable[[torch.Tensor, int, slice], torch.Tensor]
@@ -133,10 +133,14 @@ def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """INT8 rows with a scale each x INT8 or INT4 weights with scales [experts, n]."""
-    x, w, scale, row_scale = inputs
+    """INT8 rows with a scale each x INT8 or INT4 weights with scales [experts, n]; bare sums where they are scaled
+    elsewhere."""
+    x, w, *scales = inputs
 
     def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
+        if not scales:
+            return exact_product(part, integers(w[expert]))
+        scale, row_scale = scales
         return scaled(exact_product(part, integers(w[expert])), scale[expert], row_scale[rows], ())
 
     return by_expert(op, x, step, product)

@@ -14,7 +14,7 @@ CALL_OF = {
     "grouped_matmul": "npu_grouped_matmul", "quant_grouped_matmul": "npu_grouped_matmul",
     "transpose_batch_matmul": "npu_transpose_batchmatmul", "cache_read": "npu_gather_pa_kv_cache",
     "kv_norm_rope_cache": "npu_kv_rmsnorm_rope_cache_v2", "interleave_rope": "npu_interleave_rope",
-    "qkv_norm_rope_cache": "npu_qkv_rms_norm_rope_cache",
+    "qkv_norm_rope_cache": "npu_qkv_rms_norm_rope_cache", "dequant_swiglu_quant": "npu_dequant_swiglu_quant",
 }  # fmt: skip
 V1, V2 = "npu_fused_infer_attention_score", "npu_fused_infer_attention_score_v2"
 

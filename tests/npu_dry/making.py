@@ -47,6 +47,8 @@ LITE = replace(
     experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False),
 )  # fmt: skip
 DEEPEST = replace(QWEN3_MOE, hidden=256, intermediate=256, heads=2, kv_heads=1)
+#: npu_dequant_swiglu_quant takes groups of multiples of 64 columns.
+WIDE_GATE = replace(QWEN3_MOE, name="small-moe-64", experts=Experts(8, 8, 2, 64, 0, 1, "softmax", scaled=False))
 WITH_EXPERTS = {model.name: model for model in (QWEN3_MOE, GLM, DEEPSEEK, LITE)}
 #: Query and key heads that INT8 blocks in FRACTAL_NZ are read for.
 WIDE = replace(QWEN3, name="small-qwen3-10-1", heads=10, kv_heads=1)
@@ -74,6 +76,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "int8 head contiguous": {**INT8, "kv.layout": "contiguous", "kv.scale": "head"},
     "w8a8": {**FUSED, **PAGED, "weights": "w8a8"},
     "w8a8, norm and quantise": {**FUSED, **PAGED, "weights": "w8a8", "fusion.add_rms_norm_quant": True},
+    "w8a8, gate and quantise": {**FUSED, **PAGED, "weights": "w8a8", "fusion.swiglu_quant": True},
     "w8a16": {**FUSED, **PAGED, "weights": "w8a16"},
     "w4a16": {**FUSED, **PAGED, "weights": "w4a16"},
     "nz": {**FUSED, **PAGED, "weight_format": "nz"},
@@ -99,6 +102,7 @@ LATENT_VARIANTS: dict[str, dict[str, object]] = {
 }
 #: Cases of their own: (model, switches).
 SPECIAL: dict[str, tuple[Model, dict[str, object]]] = {
+    "experts w8a8, gate and quantise": (WIDE_GATE, {**ROUTED, "weights": "w8a8", "fusion.swiglu_quant": True}),
     "ffn": (LLAMA, {**FUSED, **PAGED, "fusion.ffn": True}),
     "qkv, norms, rope and cache": (WIDE, {**INT8, "fusion.qkv_norm_rope_cache": True}),
     "w4a8": (DEEP, {**FUSED, **PAGED, "weights": "w4a8"}),

@@ -100,8 +100,7 @@ def test_experts_spread_over_ranks_are_refused_by_name() -> None:
     scenario = load_scenario("deepseek_v3_ep16_decode", []).scenario
     engine = scenario.engine
     model = shard(
-        load_model(scenario.model), engine.tensor_parallel_size, data_parallel=engine.data_parallel_size,
-        expert_parallel=True,
-    )  # fmt: skip
+        load_model(scenario.model), engine.tensor_parallel_size, engine.data_parallel_size, expert_parallel=True
+    )
     found = lacking(build(scenario, model, reported_batch(scenario)), model, "2.13.0")
     assert any("tokens between ranks are predicted, but not measured" in line for line in found)

@@ -13,12 +13,11 @@ import torch
 from device.operators.experts import experts_of
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
-from device.step import Step
+from device.step import COUNTS, Step
 from scenarios.program import Op
 
-#: Values of the step that the permutation leaves: rows of each expert, and where each choice's row lies (token by
-#: token).
-COUNTS, PLACES = "experts.counts", "experts.places"
+#: The value of the step that the permutation leaves beside the counts: where each choice's row lies, token by token.
+PLACES = "experts.places"
 #: Arguments of the calls, by their documented numbers: counts instead of sums, places by token and choice, groups of
 #: rows, one tensor out; the choice's scores by sigmoid, groups as good as their best two.
 COUNTED, BY_CHOICE, GROUPS_OF_ROWS, ONE_TENSOR, SIGMOID, BEST_TWO = 1, 0, 0, 2, 1, 1
@@ -84,8 +83,11 @@ def _grouped_matmul(_: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, scale, row_scale = inputs
+    x, w, *scales = inputs
     out = step.dtypes[op.out.dtype]
+    if not scales:  # bare sums
+        return _grouped(x, w, step, output_dtype=out)
+    scale, row_scale = scales
     return _grouped(x, w, step, scale=[scale], per_token_scale=[row_scale.reshape(-1)], output_dtype=out)
 
 

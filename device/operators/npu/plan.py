@@ -14,14 +14,14 @@ import torch
 from device.backends.base import DTYPES
 from device.backends.npu_weights import how_of
 from device.operators.npu.call import enforced
-from device.operators.npu.experts import COUNTS, PLACES
+from device.operators.npu.experts import PLACES
 from device.operators.npu.kernels import kernel_of
 from device.operators.npu.needs import Refused
 from device.operators.npu.quant import with_offset
 from device.operators.npu.rules import FUSED_RANKS, INT4_GROUP
 from device.operators.npu.versions import lacks_call
 from device.operators.reference import special
-from device.step import Layout, Step
+from device.step import COUNTS, Layout, Step
 from scenarios.catalogue import CATALOGUE
 from scenarios.errors import printable
 from scenarios.model import Model
@@ -34,7 +34,8 @@ SWITCHES = {
     "add_rms_norm_dynamic_quant": "fusion.add_rms_norm_quant", "quant_matmul": "weights",
     "weight_quant_matmul": "weights", "dynamic_quant": "weights", "static_quant": "kv.dtype",
     "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache", "matmul_all_reduce": "fusion.matmul_all_reduce",
-    "prefetch": "overlap.prefetch", "ffn": "fusion.ffn", "moe_gating_top_k": "fusion.moe_routing",
+    "prefetch": "overlap.prefetch", "dequant_swiglu_quant": "fusion.swiglu_quant",
+    "ffn": "fusion.ffn", "moe_gating_top_k": "fusion.moe_routing",
     "moe_init_routing": "fusion.grouped_matmul", "moe_finalize_routing": "fusion.grouped_matmul",
     "grouped_matmul": "fusion.grouped_matmul", "quant_grouped_matmul": "weights",
     "kv_norm_rope_cache": "fusion.qkv_norm_rope_cache", "interleave_rope": "fusion.qkv_norm_rope_cache",

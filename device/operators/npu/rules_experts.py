@@ -123,7 +123,10 @@ def _quantised(
     name: str, rows: Any, w: Any, scale: Any, per_token: Any, output_dtype: Any, scales: tuple[int, int]
 ) -> None:  # fmt: skip
     typed(f"{name}: weights beside INT8 rows", w, torch.int8)
-    need(output_dtype in HALF, f"{name}: output_dtype must be given: float16 or bfloat16")
+    if output_dtype == torch.int32:
+        need(scale is None and per_token is None, f"{name}: bare sums come without scales")
+        return
+    need(output_dtype in HALF, f"{name}: output_dtype must be given: float16, bfloat16 or int32")
     need(scale is not None and per_token is not None, f"{name}: INT8 rows need scale and per_token_scale")
     typed(f"{name}: scale", scale[0], torch.bfloat16 if output_dtype == torch.bfloat16 else torch.float32)
     need(tuple(scale[0].shape) == scales, f"{name}: scale of {list(scale[0].shape)}, not {list(scales)}")
