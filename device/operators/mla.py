@@ -7,7 +7,7 @@ layout, and puts what it computes where these rows lie in `attended`. Sums are m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -47,6 +47,8 @@ def part_of(step: Step, absorbed: bool) -> Part:
     requests = tuple(i for i, query in enumerate(whole.queries) if (query <= DECODE_QUERY) == absorbed)
     starts = [0, *accumulate(whole.queries)]
     rows = tuple(row for i in requests for row in range(starts[i], starts[i + 1]))
+    if len(requests) == len(whole.queries):  # as it is: a compiled step knows its lengths
+        return Part(replace(whole, rows=len(rows)), requests, rows)
 
     def mine(values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(values[i] for i in requests)

@@ -18,6 +18,21 @@ from tests.npu_dry import stubs
 Answer = dict[str, Any]
 
 
+#: What is run op by op, captured, and compiled: names of the cases of making.py.
+PLAIN = ("plain", "all fused", "all fused, paged", "int8 channel", "w8a8", "prefetch", "keys beside")
+EAGER = (
+    *(f"small-qwen3, {name}" for name in (*PLAIN, "w8a8, gate and quantise")), "small-qwen3-moe, experts, all fused",
+    "small-glm, shared beside", "small-deepseek, latent write", "small-lite, grouped", "ffn", "w4a8",
+    "experts w8a8, gate and quantise", "qkv, norms, rope and cache",
+)  # fmt: skip
+CAPTURED = (
+    *(f"small-qwen3, {name}" for name in ("all fused, paged", "int8 channel", "prefetch", "keys beside")),
+    "small-qwen3-moe, experts, all fused", "small-glm, shared beside", "small-deepseek, latent write",
+    "small-lite, shared beside", "qkv, norms, rope and cache",
+)  # fmt: skip
+COMPILED = ("small-qwen3, all fused, paged", "small-deepseek, experts, all fused")
+
+
 class Traced:
     """Marks in the trace of this process."""
 
@@ -34,15 +49,16 @@ class Traced:
         return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
 
 
-def decode_steps(traced: Traced, variant: str, graph: str, steps: int = 3, batch: int = 4) -> Answer:
+def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: int = 4) -> Answer:
     """Prefill, then `steps` decode steps of one marked piece each; the last bound Program in words."""
     from device.backends.npu import Npu
     from device.host_inputs import Requests
     from device.session import batch_of
-    from tests.npu_dry.making import QWEN3, VARIANTS, session, small_prompts
+    from tests.npu_dry.making import CASES, session, small_prompts
 
-    made = session(Npu(), QWEN3, {**VARIANTS[variant], "graph": graph}, batch=batch)
-    made.prefill(small_prompts(QWEN3.vocab, [40] * batch))
+    model, switches = CASES[case]
+    made = session(Npu(), model, {**switches, "graph": graph}, batch=batch)
+    made.prefill(small_prompts(model.vocab, [40] * batch))
     marks, program = [], None
     for _ in range(steps):
         contexts = tuple(made.cache.allocator.tokens(n) for n in range(batch))
@@ -54,25 +70,25 @@ def decode_steps(traced: Traced, variant: str, graph: str, steps: int = 3, batch
         program = made.bound(batch_of("decode", requests)).program
     assert program is not None
     ops = [
-        {"kind": i.op.kind, "block": i.block.name, "captured": i.block.captured, "stream": i.op.stream} for i in program
-    ]
-    cache = made.cache.tensors["k_cache"][0]
+        {"kind": i.op.kind, "block": i.block.name, "captured": i.block.captured, "stream": i.op.stream,
+         "waits": i.op.waits, "records": i.op.records, "inputs": len(i.op.inputs), "name": i.op.name}
+        for i in program
+    ]  # fmt: skip
+    cache = next(iter(made.cache.tensors.values()))[0]
     return {"marks": marks, "ops": ops, "cache_shape": list(cache.shape), "forms": [u.form for u in bound.units]}
 
 
 def eager(traced: Traced) -> Answer:
-    variants = ("plain", "all fused", "all fused, paged", "int8 channel", "w8a8", "prefetch")
-    return {variant: decode_steps(traced, variant, "eager", steps=1) for variant in variants}
+    return {case: decode_steps(traced, case, "eager", steps=1) for case in EAGER}
 
 
 def aclgraph(traced: Traced) -> Answer:
-    variants = ("all fused, paged", "int8 channel", "prefetch")
-    found = {variant: decode_steps(traced, variant, "aclgraph") for variant in variants}
+    found = {case: decode_steps(traced, case, "aclgraph") for case in CAPTURED}
     return {**found, "profile": profiled(traced), "host_read": host_read()}
 
 
 def npugraph_ex(traced: Traced) -> Answer:
-    return {"all fused, paged": decode_steps(traced, "all fused, paged", "npugraph_ex", steps=4)}
+    return {case: decode_steps(traced, case, "npugraph_ex", steps=4) for case in COMPILED}
 
 
 def host_read() -> str:
