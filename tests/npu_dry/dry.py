@@ -69,13 +69,23 @@ def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: i
         marks.append(traced(lambda bound=bound, step=step: bound.run(step)))
         program = made.bound(batch_of("decode", requests)).program
     assert program is not None
+    divided = model.experts is not None and model.experts.score == "softmax" and model.experts.normalised
+    packed = any(i.op.name == "qkv_a_proj" for i in program)
     ops = [
         {"kind": i.op.kind, "block": i.block.name, "captured": i.block.captured, "stream": i.op.stream,
-         "waits": i.op.waits, "records": i.op.records, "inputs": len(i.op.inputs), "name": i.op.name}
+         "name": i.op.name, "reads": _names(i, i.op.inputs), "writes": _names(i, i.op.outputs),
+         "sigmoid": len(i.op.inputs) > 1, "divided": divided, "packed": packed}
         for i in program
     ]  # fmt: skip
     cache = next(iter(made.cache.tensors.values()))[0]
     return {"marks": marks, "ops": ops, "cache_shape": list(cache.shape), "forms": [u.form for u in bound.units]}
+
+
+def _names(issued: Any, tensors: Any) -> list[str]:
+    """The values that an op reads or writes: activations by name, what the cache holds by layer."""
+    held = f"{issued.block.name}.{issued.layer}."
+    kept = [t for t in tensors if t.role in ("activation", "kv_cache")]
+    return [t.name if t.role == "activation" else held + t.name for t in kept]
 
 
 def eager(traced: Traced) -> Answer:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.npu_dry.conftest import Dry, Ran
-from tests.npu_dry.dry import CAPTURED, EAGER
+from tests.npu_dry.dry import CAPTURED, COMPILED, EAGER
 from tests.npu_dry.issued import compare
+from tests.npu_dry.order import broken
 
 HCCL = {"all_reduce": "AllReduce", "all_gather": "AllGather", "reduce_scatter": "ReduceScatter"}
 #: torch_npu's flag on which a captured attention waits, bytes; it allocates one for each itself.
@@ -69,6 +70,29 @@ def test_a_capture_holds_the_captured_ops_in_order(captured: Ran, case: str) -> 
     assert found["forms"].count("captured") == 1
 
 
+SIDE = ("small-qwen3, prefetch", "small-qwen3, keys beside", "small-glm, shared beside", "small-lite, shared beside")
+
+
+@pytest.mark.parametrize("case", SIDE)
+def test_streams_are_captured_in_an_order_that_nothing_can_break(captured: Ran, case: str) -> None:
+    found = captured.answer[case]
+    ops = [op for op in found["ops"] if op["captured"]]
+    inside = captured.capture(found["marks"])
+    assert len({call["stream"] for call in inside if call["k"] in ("op", "cmo")}) == 2
+    assert broken(ops, inside) == []
+
+
+@pytest.mark.parametrize("case", [case for case in EAGER if case in SIDE])
+def test_streams_run_in_an_order_that_nothing_can_break(eager: Ran, case: str) -> None:
+    found = eager.answer[case]
+    calls = eager.between(*found["marks"][0])
+    start = next(i for i, call in enumerate(calls) if call.get("name") == "aclnnEmbedding")
+    ops = [op for op in found["ops"] if op["block"] != "prepare"]
+    assert broken(ops[:-1], calls[start:]) == []  # the last is aclnnArgMax's own cast
+    blind = [call for call in calls[start:] if call["k"] != "event_wait"]
+    assert broken(ops[:-1], blind) or "prefetch" in case  # without its waits a stream may outrun the other
+
+
 @pytest.mark.parametrize("case", CAPTURED)
 def test_a_capture_neither_waits_for_the_device_nor_allocates(captured: Ran, case: str) -> None:
     inside = captured.capture(captured.answer[case]["marks"])
@@ -118,25 +142,28 @@ def compiled(steps: Ran) -> Ran:
     return Ran(steps.answer["npugraph_ex"], steps.trace)
 
 
-def test_a_compiled_graph_copies_no_cache_and_makes_no_mask(compiled: Ran) -> None:
-    found = compiled.answer["all fused, paged"]
+@pytest.mark.parametrize("case", COMPILED)
+def test_a_compiled_graph_copies_no_cache_and_makes_no_mask(compiled: Ran, case: str) -> None:
+    found = compiled.answer[case]
     _no_large_copies(compiled, found)
     calls = compiled.between(found["marks"][0][0], found["marks"][-1][1])
     assert not [call for call in calls if call["k"] == "op" and call["cap"] and "Triu" in call["name"]]
     assert found["forms"].count("compiled") == 1
 
 
-def test_a_compiled_graph_holds_the_captured_ops_in_order(compiled: Ran) -> None:
-    found = compiled.answer["all fused, paged"]
+@pytest.mark.parametrize("case", COMPILED)
+def test_a_compiled_graph_holds_the_captured_ops_in_order(compiled: Ran, case: str) -> None:
+    found = compiled.answer[case]
     calls = compiled.between(*found["marks"][1])
     last = max(place for place, call in enumerate(calls) if call["k"] == "capture_begin")
     names = [call["name"] for call in calls[last:] if call["k"] == "op" and call["cap"]]
     compare([op for op in found["ops"] if op["captured"]], names)
 
 
-def test_a_compiled_graph_serves_all_steps_from_the_third_on_with_their_lengths(compiled: Ran) -> None:
+@pytest.mark.parametrize("case", COMPILED)
+def test_a_compiled_graph_serves_all_steps_from_the_third_on_with_their_lengths(compiled: Ran, case: str) -> None:
     """The first is compiled as it is, the second with lengths that may change."""
-    marks = compiled.answer["all fused, paged"]["marks"]
+    marks = compiled.answer[case]["marks"]
     steps = [compiled.between(*mark) for mark in marks]
     assert [any(call["k"] == "capture_begin" for call in calls) for calls in steps] == [True, True, False, False]
     for number, calls in enumerate(steps[2:], 2):
