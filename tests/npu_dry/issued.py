@@ -7,7 +7,8 @@ from typing import Any
 #: The runtime's operator for each kind of op.
 OPERATORS = {
     "embedding": "Embedding", "index_select": "Index", "rms_norm": "RmsNorm", "add_rms_norm": "AddRmsNorm",
-    "matmul": "Matmul|Addmm", "batch_matmul": "Matmul", "quant_matmul": "QuantMatmulV5", "dynamic_quant": "DynamicQuantV2",
+    "matmul": "Matmul|Addmm", "batch_matmul": "Matmul", "quant_matmul": "QuantMatmulV5",
+    "dynamic_quant": "DynamicQuantV2",
     "static_quant": "Quantize", "rope": "ApplyRotaryPosEmbV2", "swiglu": "SwiGlu", "argmax": "ArgMax",
     "mul": "Mul", "muls": "Muls", "add": "Add", "adds": "Adds", "neg": "Neg", "cos": "Cos", "sin": "Sin",
     "silu": "Silu", "sigmoid": "Sigmoid", "div": "Div",
