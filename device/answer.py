@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import torch
 from device.backends.base import Backend
 from device.document import document
 from device.measure import measure
+from device.runner import Bound
 from device.session import Session
-from device.step import Group
+from device.step import Group, Step
 from device.tensor_parallel import joined, on_ranks, under_torchrun
 from device.weights import checkpoint_of
 from device.workload import reported_step
 from scenarios.errors import ScenarioError, printable
+from scenarios.files.folder import whole_folder
 from scenarios.hf_config import load_model
 from scenarios.loader import Loaded, folder_of
 from scenarios.measured import Measured, Predicted
@@ -23,19 +26,22 @@ from scenarios.schema import Scenario
 
 #: Threads that torch computes with: more of them spin against each other on a machine that is not theirs alone.
 THREADS = 1
+#: Steps that a profile holds, after those of the measurement.
+PROFILED_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """The reported step of a scenario, to be measured by each of its ranks.
 
-    beside: the folder that a relative path of the model starts from.
+    beside: the folder that a relative path of the model starts from. profile: the folder for a profiler's files.
     """
 
     backend: str
     scenario: Scenario
     beside: Path
     predicted: Predicted
+    profile: Path | None = None
 
     def __call__(self, group: Group | None) -> Measured:
         """Run the step on this process's rank. Raises ScenarioError where memory runs out."""
@@ -49,6 +55,8 @@ class Task:
             phase, requests = reported_step(session)
             bound, step = session.prepared(phase, requests)
             found = measure(bound, step)
+            if self.profile is not None:
+                profiled(bound, step, self.profile)
         except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
             what = what_failed(error)
             if what is None:
@@ -57,14 +65,41 @@ class Task:
         return Measured(document(found, self.predicted), found.timeline)
 
 
-def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured:
+def profiled(bound: Bound, step: Step, folder: Path) -> None:
+    """The step some times more under the backend's profiler, which writes into `folder`; all ranks come to its end."""
+    backend, group = bound.backend, step.group
+    rank = group.rank if group else 0
+    with torch.inference_mode(), backend.profiler(folder, rank, PROFILED_STEPS) as profiler:
+        for _ in range(1 + PROFILED_STEPS):
+            bound.run(step)
+            backend.synchronize()
+            profiler.step()
+    if group is not None:  # the first rank renames the folder when all have written
+        group.all_reduce(torch.zeros(1, device=backend.device))
+        backend.synchronize()
+
+
+def measured(backend: Backend, loaded: Loaded, predicted: Predicted, profile: Path | None = None) -> Measured:
     """Run the reported step of a scenario on `backend` and lay it beside its prediction: rank 0's where there are more.
 
-    Under torchrun this process is one of the ranks, and those above 0 end here; else the ranks are started here. Raises
-    ScenarioError, one line, where the backend lacks what the scenario asks for, memory runs out or a rank is lost.
+    Under torchrun this process is one of the ranks, and those above 0 end here; else the ranks are started here.
+    profile: a new folder for a profiler's files, there whole or not at all. Raises ScenarioError, one line, where the
+    backend lacks what the scenario asks for, memory runs out or a rank is lost.
     """
-    scenario = loaded.scenario
-    task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted)
+    if profile is None:
+        return _measured(Task(backend.name, loaded.scenario, folder_of(loaded, "model"), predicted), backend)
+    # Ranks that torchrun has started fill one folder, of a name that all of them know.
+    named = os.environ["MASTER_PORT"] if under_torchrun() else str(os.getpid())
+    if under_torchrun() and os.environ["RANK"] != "0":
+        partial = Path(os.path.abspath(profile)).with_name(f".whatif-{named}.partial")
+        return _measured(Task(backend.name, loaded.scenario, folder_of(loaded, "model"), predicted, partial), backend)
+    with whole_folder(profile, named) as partial:
+        task = Task(backend.name, loaded.scenario, folder_of(loaded, "model"), predicted, partial)
+        return _measured(task, backend)
+
+
+def _measured(task: Task, backend: Backend) -> Measured:
+    scenario = task.scenario
     torch.set_num_threads(THREADS)
     ranks = scenario.engine.tensor_parallel_size
     for field, parts in (("pipeline_parallel_size", "stages"), ("data_parallel_size", "groups")):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.files.folder import refuse_folder
 from scenarios.measured import Measure
 
 if TYPE_CHECKING:
@@ -53,9 +55,12 @@ def choose(name: str) -> Backend:
         ) from None  # fmt: skip
 
 
-def measure_on(name: str) -> Measure:
-    """What measures a scenario's reported step on the backend called `name`. Raises ScenarioError as `choose`."""
+def measure_on(name: str, profile: Path | None = None) -> Measure:
+    """What measures a scenario's reported step on the backend called `name`. profile: a new folder for the files of the
+    backend's profiler. Raises ScenarioError as `choose`, and where that folder cannot be made."""
+    if profile is not None:
+        refuse_folder("--profile", profile)
     backend = choose(name)
     from device.answer import measured
 
-    return Measure(name, partial(measured, backend))
+    return Measure(name, partial(measured, backend, profile=profile), profile)

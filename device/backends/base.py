@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -27,6 +28,13 @@ DTYPES: dict[DType, torch.dtype] = {
 }  # fmt: skip
 #: The same with 16-bit values held in float32: what a result would be without rounding to 16 bits.
 WIDE_DTYPES: dict[DType, torch.dtype] = {**DTYPES, "bf16": torch.float32, "fp16": torch.float32}
+
+
+class Profiler(Protocol):
+    """What a backend's profiler is told."""
+
+    def step(self) -> None:
+        """One step is over."""
 
 
 class Backend(Protocol):
@@ -80,6 +88,10 @@ class Backend(Protocol):
 
     def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
         """`body`, a function of tensors of fixed shapes, as one call."""
+
+    def profiler(self, folder: Path, rank: int, steps: int) -> AbstractContextManager[Profiler]:
+        """A profiler that lets one step pass to warm up, records `steps` and writes them into `folder` under the name
+        of `rank`."""
 
     def between_ns(self, start: Any, end: Any) -> int:
         """Nanoseconds between two marks, after `synchronize`."""

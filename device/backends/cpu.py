@@ -283,6 +283,16 @@ class Cpu:
     def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
         return compiled(body)
 
+    def profiler(self, folder: Path, rank: int, steps: int) -> Any:
+        """torch's own: a Chrome trace a rank."""
+        from torch.profiler import ProfilerActivity, profile, schedule
+
+        def write(made: Any) -> None:
+            made.export_chrome_trace(str(folder / f"rank{rank}.pt.trace.json"))
+
+        plan = schedule(wait=0, warmup=1, active=steps, repeat=1)
+        return profile(activities=[ProfilerActivity.CPU], schedule=plan, record_shapes=True, on_trace_ready=write)
+
     def between_ns(self, start: int, end: int) -> int:
         return end - start
 

@@ -9,6 +9,7 @@ import importlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -152,8 +153,8 @@ class Npu:
     def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
         return npu_graphs.ge_compiled(body)
 
-    def profiler(self, folder: str) -> Any:
-        """A torch_npu profiler that writes into `folder`, at level 1 with pipe utilisation."""
+    def profiler(self, folder: Path, rank: int, steps: int) -> Any:
+        """torch_npu's own, at level 1 with pipe utilisation: it writes one *_ascend_pt a rank."""
         made = self._module.profiler
         config = made._ExperimentalConfig(
             profiler_level=made.ProfilerLevel.Level1, aic_metrics=made.AiCMetrics.PipeUtilization,
@@ -161,5 +162,6 @@ class Npu:
         )  # fmt: skip
         return made.profile(
             activities=[made.ProfilerActivity.CPU, made.ProfilerActivity.NPU], record_shapes=True,
-            on_trace_ready=made.tensorboard_trace_handler(folder), experimental_config=config,
+            schedule=made.schedule(wait=0, warmup=1, active=steps, repeat=1),
+            on_trace_ready=made.tensorboard_trace_handler(str(folder), f"rank{rank}"), experimental_config=config,
         )  # fmt: skip

@@ -124,9 +124,10 @@ def profiled(traced: Traced) -> list[str]:
     made = session(backend, QWEN3, VARIANTS["all fused, paged"])
     tokens, _ = made.prefill(small_prompts(QWEN3.vocab, [8] * 3))
     folder = traced.path.parent / "profile"
-    with backend.profiler(str(folder)) as profiler:
-        made.decode(tokens)
-        profiler.step()
+    with backend.profiler(folder, 0, 1) as profiler:
+        for _ in range(2):
+            tokens, _ = made.decode(tokens)
+            profiler.step()
     return sorted({path.name for path in folder.rglob("*") if path.is_file()})
 
 
