@@ -12,6 +12,7 @@ import torch
 from device.backends.base import DTYPES, Backend
 from device.kv_cache import KvTensors
 from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
+from device.row_pieces import Rows, rows_of_pieces
 from device.step import Step
 from device.weights import Weights
 from scenarios.program import DType, Issued, Op, Program, Tensor
@@ -26,7 +27,7 @@ class Call:
 
     operands: a tensor that stands for the whole run, or the name of a value of the step, with the shape to read it by
     (None: as it is). results: names that its outputs go to, None for caches. parts: the calls of an op that a graph
-    compiler made of several. is_alone: never captured together with others.
+    compiler made of several. is_alone: never captured together with others. rows: of an op that is a piece of one.
     """
 
     issued: Issued
@@ -35,6 +36,7 @@ class Call:
     results: tuple[str | None, ...]
     parts: tuple[Call, ...] = ()
     is_alone: bool = False
+    rows: Rows | None = None
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -52,8 +54,10 @@ class Call:
     def inputs(self, step: Step) -> list[torch.Tensor]:
         """The operands as the op reads them now."""
         values, found = step.values, []
-        for operand, shape in self.operands:
+        for place, (operand, shape) in enumerate(self.operands):
             x = values[operand] if isinstance(operand, str) else operand
+            if self.rows is not None and isinstance(operand, str) and shape is not None:
+                x = self.rows.of(x, place, shape[0])
             found.append(x if shape is None else fitted(x, shape))
         return found
 
@@ -62,6 +66,9 @@ class Call:
 
     def put(self, outputs: Sequence[torch.Tensor], values: dict[str, torch.Tensor]) -> None:
         """Keep the outputs under their names."""
+        if self.rows is not None:
+            self.rows.put(outputs, self.results, values)
+            return
         for name, value in zip(self.results, outputs, strict=False):  # a backend may leave out what no op reads
             if name is not None:
                 values[name] = value
@@ -102,6 +109,7 @@ class Bound:
         self.weights, self.cache = weights, cache
         self._choice, self._is_plain = choice or backend.kernel, choice is not None
         self._dense = next((block.repeat for block in program.blocks if block.name == "dense_layers"), 0)
+        self._rows = {id(block): rows_of_pieces(block) for block in program.blocks}
         check_events(program)
         self.calls = tuple(self._call(issued) for issued in program)
         self.units: Sequence[Unit] = self.calls
@@ -122,7 +130,7 @@ class Bound:
                 start = mark()
                 outputs = unit.compute(inputs, step)
                 marks.append((start, mark()))
-            unit.put(outputs, step.values)
+                unit.put(outputs, step.values)
         return marks
 
     def _call(self, issued: Issued) -> Call:
@@ -134,7 +142,9 @@ class Bound:
             plain = tensor.role in ("activation", "table") and not kernel.raw
             operands.append((self._operand(issued, tensor.name), tensor.shape if plain else None))
         results = tuple(None if t.role == "kv_cache" else t.name for t in op.outputs)
-        return Call(issued, kernel, tuple(operands), results, parts)
+        place = next((i for i, one in enumerate(issued.block.ops) if one is op), None)
+        rows = None if place is None else self._rows[id(issued.block)].get(place)
+        return Call(issued, kernel, tuple(operands), results, parts, rows=rows)
 
     def _operand(self, issued: Issued, name: str) -> torch.Tensor | str:
         tensor = next(t for t in issued.op.inputs if t.name == name)

@@ -151,7 +151,7 @@ def test_a_trial_is_ready_to_run(number: int) -> None:
     sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     scenario = load_scenario(name, sets).scenario
     assert not problems_of(scenario, load_model(scenario.model))
-    assert {w for w in words if w.startswith("--")} <= {"--backend", "--set", "--json", "--nproc-per-node"}
+    assert {w for w in words if w.startswith("--")} <= {"--backend", "--set", "--json", "--profile", "--nproc-per-node"}
     assert TRIALS[number].expected
 
 

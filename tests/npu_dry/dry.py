@@ -132,8 +132,8 @@ def profiled(traced: Traced) -> list[str]:
 
 
 def steps(traced: Traced) -> Answer:
-    """Decode steps by each way of issuing them, in one process: most of a process's time is its imports."""
-    return {"eager": eager(traced), "npugraph_ex": npugraph_ex(traced), "aclgraph": aclgraph(traced)}
+    """Decode steps op by op and captured, in one process: most of a process's time is its imports."""
+    return {"eager": eager(traced), "aclgraph": aclgraph(traced)}
 
 
 def ranks(traced: Traced) -> Answer:
@@ -156,6 +156,11 @@ def ranks(traced: Traced) -> Answer:
         session = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
         session.prefill(small_prompts(QWEN3.vocab, [8] * 3))
         marks[graph] = traced(lambda session=session: session.decode([1, 2, 3]))
+    for graph in ("eager", "aclgraph"):  # products and their sums in two pieces
+        made = scenario(QWEN3, {**FUSED, **PAGED, "graph": graph, "overlap.comm_chunks": 2}, ranks=2)
+        cut = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
+        cut.prefill(small_prompts(QWEN3.vocab, [8] * 3))
+        marks[f"pieces {graph}"] = traced(lambda session=cut: session.decode([1, 2, 3]))
     program = next(bound.program for batch, bound in session._bound.items() if batch.phase == "decode")
     x, w = (Tensor("x", (3, 64), "bf16"), Tensor("w.weight", (32, 64), "bf16", "weight"))
     op = Op("matmul_all_reduce", "o_proj", (x, w), (Tensor("y", (3, 32), "bf16"),), (("ranks", 2),))

@@ -44,20 +44,32 @@ def broken(ops: Calls, calls: Calls) -> list[str]:
 def _before(ops: Calls, calls: Calls) -> list[set[int]]:
     """Of each op the places of all ops that are over when it starts."""
     owners = [place for place, op in enumerate(ops) for _ in (operators_of(op) or ["cmo"])]
+    issued = [at for at, call in enumerate(calls) if call["k"] in ISSUED][: len(owners)]
+    assert len(issued) == len(owners)
+    owner = dict(zip(issued, owners, strict=True))
+    over = over_before(calls)
+    before: list[set[int]] = [set() for _ in ops]
+    for at, place in owner.items():
+        before[place] |= {owner[other] for other in over[at] if other in owner}
+    return before
+
+
+#: What a stream is given to do.
+ISSUED = ("op", "cmo", "hccl")
+
+
+def over_before(calls: Calls) -> dict[int, set[int]]:
+    """Of each call that a stream is given the places of all such calls that are over when it starts."""
     clocks: dict[int, set[int]] = {}
     events: dict[int, set[int]] = {}
-    before: list[set[int]] = [set() for _ in ops]
-    at = 0
-    for call in calls:
+    over: dict[int, set[int]] = {}
+    for at, call in enumerate(calls):
         clock = clocks.setdefault(call.get("stream", -1), set())
-        match call["k"]:
-            case "event_record":
-                events[call["event"]] = set(clock)
-            case "event_wait":
-                clock |= events.get(call["event"], set())
-            case "op" | "cmo" | "hccl" if at < len(owners):
-                before[owners[at]] |= clock
-                clock.add(owners[at])
-                at += 1
-    assert at == len(owners), (at, len(owners))
-    return before
+        if call["k"] == "event_record":
+            events[call["event"]] = set(clock)
+        elif call["k"] == "event_wait":
+            clock |= events.get(call["event"], set())
+        elif call["k"] in ISSUED:
+            over[at] = set(clock)
+            clock.add(at)
+    return over

@@ -10,7 +10,7 @@ import pytest
 from tests.npu_dry.conftest import Dry, Ran
 from tests.npu_dry.dry import CAPTURED, COMPILED, EAGER
 from tests.npu_dry.issued import compare
-from tests.npu_dry.order import broken
+from tests.npu_dry.order import broken, over_before
 
 HCCL = {"all_reduce": "AllReduce", "all_gather": "AllGather", "reduce_scatter": "ReduceScatter"}
 #: torch_npu's flag on which a captured attention waits, bytes; it allocates one for each itself.
@@ -138,8 +138,8 @@ def test_no_captured_copy_is_as_large_as_the_cache(captured: Ran, case: str) -> 
 
 
 @pytest.fixture(scope="module")
-def compiled(steps: Ran) -> Ran:
-    return Ran(steps.answer["npugraph_ex"], steps.trace)
+def compiled(dry: Dry) -> Ran:
+    return dry("npugraph_ex")
 
 
 @pytest.mark.parametrize("case", COMPILED)
@@ -210,6 +210,26 @@ def test_collectives_are_captured_with_the_step(ranks: list[Ran]) -> None:
         wanted = [HCCL[kind] for kind, captured in ran.answer["collectives"] if captured]
         assert [call["name"] for call in inside] == wanted != []
         assert all(call["cap"] for call in inside)
+
+
+@pytest.mark.parametrize("graph", ["eager", "aclgraph"])
+def test_a_piece_is_summed_up_beside_the_product_of_the_next(ranks: list[Ran], graph: str) -> None:
+    for ran in ranks:
+        marks = ran.answer["marks"][f"pieces {graph}"]
+        calls = ran.between(*marks) if graph == "eager" else ran.capture([marks])
+        over = over_before(calls)
+        sums = [at for at in over if calls[at]["k"] == "hccl" and calls[at]["name"] == "AllReduce"]
+        products = [at for at in over if "Matmul" in calls[at].get("name", "")]
+        norms = [at for at in over if "AddRmsNorm" in calls[at].get("name", "")]
+        pairs = [(sums[i], sums[i + 1]) for i in range(len(sums) % 2, len(sums), 2)]  # one may be the embedding's
+        assert len(pairs) == 2 * 2  # of each layer that behind attention and that of the MLP
+        for first, second in pairs:
+            between = [at for at in products if first < at < second]
+            assert len(between) == 1
+            assert first not in over[between[0]]  # the product does not wait for the sum
+            assert between[0] in over[second]  # its own sum waits for it
+            behind = next(at for at in norms if at > second)
+            assert {first, second} <= over[behind]  # and what reads them waits for both
 
 
 def test_a_product_with_its_all_reduce_is_one_operator_on_both_ranks(ranks: list[Ran]) -> None:

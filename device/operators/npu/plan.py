@@ -64,6 +64,8 @@ def lacking(program: Program, model: Model, torch_npu: str) -> list[str]:
     found: dict[str, str] = {}
     ops = tuple(dict.fromkeys(op for block in program.blocks for op in block.ops))
     step = rehearsed_step(program, model)
+    if any(op.name.startswith("part") and op.name[4:5].isdigit() for op in ops):
+        found["overlap.micro_batches"] = "a step has one set of requests here, and a micro-batch its own; set it to 1"
     for op in ops:
         switch = SWITCHES.get(op.kind, op.kind)
         if why := _refused(op, model, torch_npu) or _rehearse(op, step):
