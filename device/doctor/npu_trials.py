@@ -70,7 +70,7 @@ TRIALS = (
     ),
     Trial(
         "The feed-forward layer in one call: its gate is the first half",
-        "whatif run qwen2_5_0_5b_prefill_ffn --backend npu --json npu_ffn.json",
+        "whatif run qwen2_5_0_5b_prefill_ffn --backend npu --set optimizations.kv.layout=paged --json npu_ffn.json",
         "form `fused` for ffn; next_ids as with --set optimizations.fusion.ffn=false",
     ),
     Trial(
