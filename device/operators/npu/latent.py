@@ -38,9 +38,10 @@ def _absorbed(op: Op, inputs: Inputs, step: Step) -> Outputs:
     more = {} if one_query else {"atten_mask": causal_mask(q_latent.device)}
     y, _ = call(
         "npu_fused_infer_attention_score_v2", q_latent[: len(part.rows)], rows, rows,
-        query_rope=part.of(q_rotated).contiguous(), key_rope=turned, **lengths(part.layout), block_table=part_table(part, [table]), block_size=size,
-        num_query_heads=op.attr("heads"), num_key_value_heads=1, input_layout="TND",
-        softmax_scale=(it.nope_dim + it.rope_dim) ** -0.5, sparse_mode=NO_MASK if one_query else CAUSAL, **more,
+        query_rope=part.of(q_rotated).contiguous(), key_rope=turned, **lengths(part.layout),
+        block_table=part_table(part, [table]), block_size=size, num_query_heads=op.attr("heads"),
+        num_key_value_heads=1, input_layout="TND", softmax_scale=(it.nope_dim + it.rope_dim) ** -0.5,
+        sparse_mode=NO_MASK if one_query else CAUSAL, **more,
     )  # fmt: skip
     return (y,)
 
