@@ -19,7 +19,9 @@ from device.operators.npu.call import enforced
 from device.operators.npu.kernels import KERNELS
 from device.operators.npu.rules import RULES
 from device.session import Phase, batch_of
+from scenarios.build import build
 from scenarios.errors import ScenarioError
+from scenarios.lowering.parallel import shard
 from scenarios.model import Model
 from tests.npu_dry.expected import CALL_OF, V1, V2, calls_of
 from tests.npu_dry.making import (
@@ -36,6 +38,7 @@ from tests.npu_dry.making import (
     ROUTED,
     On,
     run,
+    scenario,
     session,
 )
 
@@ -112,9 +115,10 @@ def test_all_adapters_have_been_called() -> None:
     """A kind of the table that no variant asks for would be untested."""
     kinds: set[str] = set()
     for model, switches in CASES.values():
-        made = session(On("cpu"), model, switches)
+        made = scenario(model, switches)
         for phase, requests in steps_of(model):
-            kinds |= {issued.op.kind for issued in made.bound(batch_of(phase, requests)).program}
+            program = build(made, shard(model, 1), batch_of(phase, requests))
+            kinds |= {op.kind for block in program.blocks for op in block.ops}
     assert set(KERNELS) - kinds == {"matmul_all_reduce"}  # needs ranks: tier 2
     reached = {*CALL_OF.values(), "npu_scatter_pa_kv_cache", "npu_scatter_nd_update_", "npu_mm_all_reduce_base"}
     assert set(RULES) - reached == {V1, V2, "npu_moe_gating_top_k", "npu_moe_gating_top_k_softmax"}
