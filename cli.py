@@ -55,6 +55,9 @@ def run(
     ] = "sim",
     json: JsonOut = None,
     trace: TraceOut = None,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With a device: a new folder for its profiler's files.")
+    ] = None,
 ) -> None:
     """Predict one scenario: step time, bottleneck, gains, memory. With a device as backend, measure it too."""
     from sim import outputs
@@ -63,12 +66,14 @@ def run(
     from sim.report.run import print_run
 
     if backend == "sim":
+        if profile is not None:
+            raise ScenarioError(["--profile: sim runs nothing; take --backend cpu or npu, or --trace for a prediction"])
         found = outputs.answered(scenario, sets or [], json, trace)
         terminal.show(lambda console: print_run(console, found.result))
         return
     from device.backends import measure_on
 
-    found = outputs.answered(scenario, sets or [], json, trace, measure_on(backend))
+    found = outputs.answered(scenario, sets or [], json, trace, measure_on(backend, profile))
     terminal.show(lambda console: print_measured(console, found.result))
 
 

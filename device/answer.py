@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,17 @@ import torch
 
 from device.backends.base import Backend
 from device.document import document
-from device.measure import BUDGET_NS, Measurement, measure
+from device.measure import BUDGET_NS, Measurement, Runs, measure
 from device.pipeline import rounds
 from device.ranks import groups_of
 from device.session import Session
-from device.step import Group, Groups
+from device.step import Group, Groups, Step
 from device.tensor_parallel import joined, on_ranks, under_torchrun
 from device.weights import checkpoint_of
 from device.workload import reported_step
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, printable
+from scenarios.files.folder import whole_folder
 from scenarios.hf_config import load_model
 from scenarios.loader import Loaded, folder_of
 from scenarios.measured import Measured, Predicted
@@ -30,6 +32,8 @@ from scenarios.schema import Engine, Scenario
 OUT_OF_MEMORY = ("allocate memory", "NPU out of memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 #: Threads that torch computes with: more of them spin against each other on a machine that is not theirs alone.
 THREADS = 1
+#: Steps that a profile holds, after those of the measurement.
+PROFILED_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class Task:
     """The reported step of a scenario, to be measured by each of its ranks.
 
     beside: the folder that a relative path of the model starts from. budget_ns: after which no repeat is begun, where
-    one rank measures alone.
+    one rank measures alone. profile: the folder for a profiler's files.
     """
 
     backend: str
@@ -45,6 +49,7 @@ class Task:
     beside: Path
     predicted: Predicted
     budget_ns: int = BUDGET_NS
+    profile: Path | None = None
 
     def __call__(self, group: Group | None) -> Measured:
         """Run the step on this process's rank. Raises ScenarioError where memory runs out."""
@@ -60,12 +65,16 @@ class Task:
             )
             session = Session(self.scenario, model, backend, checkpoint, groups)
             phase, requests = reported_step(session)
+            runs: Runs
             if engine.pipeline_parallel_size > 1:
                 pipe = rounds(session, requests)
-                found = measure(pipe, pipe.parts[0].step, budget_ns=self.budget_ns)
+                runs, step = pipe, pipe.parts[0].step
             else:
-                found = measure(*session.prepared(phase, requests), budget_ns=self.budget_ns)
+                runs, step = session.prepared(phase, requests)
+            found = measure(runs, step, budget_ns=self.budget_ns)
             stages = _by_stage(found, groups, session.place.device)
+            if self.profile is not None:
+                profiled(runs, step, self.profile, group)
         except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
             what = what_failed(error)
             if what is None:
@@ -94,14 +103,45 @@ def _by_stage(found: Measurement, groups: Groups, device: torch.device) -> dict[
     return {"stages": [dict(zip(names, row, strict=True)) for row in every.tolist()]}
 
 
-def measured(backend: Backend, loaded: Loaded, predicted: Predicted, budget_ns: int = BUDGET_NS) -> Measured:
+def profiled(runs: Runs, step: Step, folder: Path, everyone: Group | None) -> None:
+    """The step some times more under the backend's profiler, which writes into `folder`; all ranks come to its end."""
+    backend = runs.backend
+    with (
+        torch.inference_mode(),
+        backend.profiler(folder, everyone.rank if everyone else 0, PROFILED_STEPS) as profiler,
+    ):
+        for _ in range(1 + PROFILED_STEPS):
+            runs.run(step)
+            backend.synchronize()
+            profiler.step()
+    if everyone is not None:  # the first rank renames the folder when all have written
+        everyone.all_reduce(torch.zeros(1, device=backend.device))
+        backend.synchronize()
+
+
+def measured(
+    backend: Backend, loaded: Loaded, predicted: Predicted, budget_ns: int = BUDGET_NS, profile: Path | None = None
+) -> Measured:
     """Run the reported step of a scenario on `backend` and lay it beside its prediction: rank 0's where there are more.
 
-    Under torchrun this process is one of the ranks, and those above 0 end here; else the ranks are started here. Raises
-    ScenarioError, one line, where the backend lacks what the scenario asks for, memory runs out or a rank is lost.
+    Under torchrun this process is one of the ranks, and those above 0 end here; else the ranks are started here.
+    profile: a new folder for a profiler's files, there whole or not at all. Raises ScenarioError, one line, where the
+    backend lacks what the scenario asks for, memory runs out or a rank is lost.
     """
-    scenario = loaded.scenario
-    task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted, budget_ns)
+    task = Task(backend.name, loaded.scenario, folder_of(loaded, "model"), predicted, budget_ns)
+    if profile is None:
+        return _measured(task, backend)
+    # Ranks that torchrun has started fill one folder, of a name that all of them know.
+    named = os.environ["MASTER_PORT"] if under_torchrun() else str(os.getpid())
+    if under_torchrun() and os.environ["RANK"] != "0":
+        partial = Path(os.path.abspath(profile)).with_name(f".whatif-{named}.partial")
+        return _measured(replace(task, profile=partial), backend)
+    with whole_folder(profile, named) as partial:
+        return _measured(replace(task, profile=partial), backend)
+
+
+def _measured(task: Task, backend: Backend) -> Measured:
+    scenario = task.scenario
     torch.set_num_threads(THREADS)
     if scenario.engine.pipeline_parallel_size > 1 and reported_batch(scenario).phase == "prefill":
         what = "a prefill's stages are predicted from empty to empty, and only a steady round is measured"

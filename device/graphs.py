@@ -120,7 +120,7 @@ def _cut(calls: Sequence[Call]) -> Sequence[Call]:
 
 def _captured(call: Call) -> bool:
     op = call.issued.op
-    routed = op.kind in ROUTED or any(map(follows_router, (*op.inputs, *op.outputs)))
+    routed = op.kind in ROUTED or op.attr("held", 0) or any(map(follows_router, (*op.inputs, *op.outputs)))
     alone = call.is_alone or op.stream or routed or op.kind in COLLECTIVES
     return call.issued.block.captured and not alone
 

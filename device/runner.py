@@ -18,7 +18,7 @@ from device.step import Step
 from device.turns import Turns
 from device.weights import Weights
 from scenarios.lowering.stages import CARRIED
-from scenarios.program import Block, DType, Issued, Op, Program
+from scenarios.program import Block, DType, Issued, Op, Program, Tensor
 
 #: How an op is computed: the backend's own way, or the reference's.
 Choice = Callable[[Op], Kernel]
@@ -178,10 +178,16 @@ class Bound:
         if name in self.cache.tensors:
             return self.cache.get(name, layer)
         if tensor.role == "weight":
-            tensor = one_by_one.stacked(tensor, self.weights.shard.experts)
-            width = issued.op.inputs[1].dtype if name.endswith(".scale") else None
-            value = self.weights.get(tensor, self._first_layer + layer, self.act, width)
-            return value if self._is_plain else self.backend.held(issued.op, tensor, value, DTYPES[self.act])
+            whole = f"{name.removesuffix('.scale')}.weight"
+            width: DType | None = next((t.dtype for t in issued.op.inputs if t.name == whole), "int8")
+
+            def weight(other: Tensor) -> torch.Tensor:
+                stacked = one_by_one.stacked(other, self.weights.shard.experts)
+                own = width if other.name.endswith(".scale") else None
+                return self.weights.get(stacked, self._first_layer + layer, self.act, own)
+
+            value = weight(tensor)
+            return value if self._is_plain else self.backend.held(issued.op, tensor, value, DTYPES[self.act], weight)
         return name
 
 

@@ -28,8 +28,8 @@ from scenarios.program import Group as Alike
 from scenarios.schema import Engine, Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 
-#: Backends that run experts one by one, or spread over ranks: plain torch calls, whose shapes the host reads from the
-#: device in between.
+#: Backends that run experts one by one or spread over ranks, and pipeline stages: plain torch calls, whose shapes the
+#: host reads from the device in between.
 HOST_READS = ("cpu", "cuda")
 #: Programs that a session keeps ready.
 MOST_BOUND = 64
@@ -72,7 +72,7 @@ class Session:
         _refuse_overflow(scenario, self.shard, self.act, dtypes, backend)
         self.weights = Weights(
             checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device,
-            groups.everyone.rank if groups.everyone else 0,
+            groups.everyone.rank if groups.everyone else 0, scenario.optimizations.fusion.qkv_norm_rope_cache,
         )  # fmt: skip
         self.cache = KvTensors(scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario))
         self._bound: dict[Batch, Bound] = {}
@@ -83,7 +83,7 @@ class Session:
         if batch not in self._bound:
             program = build(self.scenario, self._whole, batch, self._stage)
             first = sum(layers_of_stages(self._whole.layers, self._whole.pipeline_parallel)[: self._stage or 0])
-            lacking = problems(program) + ([] if self.options.choice else self.backend.lacks(program))
+            lacking = problems(program) + ([] if self.options.choice else self.backend.lacks(program, self.shard))
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
             while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token
@@ -226,13 +226,16 @@ def shard_of(engine: Engine, model: Model, groups: Groups) -> Model:
 
 
 def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
-    """Raise ScenarioError for what of a model this backend has never run."""
-    if not model.experts or backend.name in HOST_READS:
+    """Raise ScenarioError for what this backend has never run: of a model, and of a model spread over ranks."""
+    name = backend.name
+    if name in HOST_READS:
         return
-    found, name = [], backend.name
-    if scenario.engine.enable_expert_parallel:
+    found = []
+    if scenario.engine.pipeline_parallel_size > 1:
+        found.append(f"engine.pipeline_parallel_size: stages are not measured on {name}; set it to 1")
+    if model.experts and scenario.engine.enable_expert_parallel:
         found.append(f"engine.enable_expert_parallel: spread experts are not measured on {name}; set it to false")
-    if not scenario.optimizations.fusion.grouped_matmul:
+    if model.experts and not scenario.optimizations.fusion.grouped_matmul:
         what = f"experts one by one have no adapters on {name}; set it to true"
         found.append(f"optimizations.fusion.grouped_matmul: {what}")
     if found:

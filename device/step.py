@@ -12,6 +12,9 @@ import torch
 from scenarios.model import Model
 from scenarios.program import DType
 
+#: The value of a step that a router leaves: rows of each expert.
+COUNTS = "experts.counts"
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

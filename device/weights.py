@@ -173,15 +173,17 @@ class Weights:
     """The weights of one rank's Program, made when they are first asked for and kept.
 
     model: the whole model. shard: what one rank holds of it. expert_rank: its number among those that whole experts are
-    spread over, in order. dtypes: how the Program's types are held; values are
-    rounded to the type that the Program names before they are widened.
+    spread over, in order. dtypes: how the Program's types are held; values are rounded to the type that the Program
+    names before they are widened. in_pairs: the Program rotates latent attention's pairs as they lie in a checkpoint,
+    not in halves.
     """
 
     def __init__(
         self, checkpoint: Checkpoint, model: Model, shard: Model, rank: int,
         dtypes: Mapping[DType, torch.dtype], stored: Mapping[DType, torch.dtype], device: torch.device,
-        expert_rank: int = 0,
+        expert_rank: int = 0, in_pairs: bool = False,
     ) -> None:  # fmt: skip
+        self.in_pairs = in_pairs
         self.checkpoint, self.model, self.shard, self.rank = checkpoint, model, shard, rank
         self.expert_rank = expert_rank
         self.dtypes, self.stored, self.device = dtypes, stored, device
@@ -241,7 +243,7 @@ class Weights:
         last, latent = name.rpartition(".")[2], self.model.latent
         stored = "weight" if kind in ("k", "v") else kind
         value = self.checkpoint.tensor(name_of(self.model, name, stored, layer))
-        if latent:
+        if latent and not self.in_pairs:
             value = in_halves(last, value, latent)
         if not self._is_whole(name):
             value = self._mine(last, value)

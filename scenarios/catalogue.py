@@ -119,6 +119,15 @@ CATALOGUE: dict[str, OpKind] = _table(
     ),
     OpKind("swiglu", "SwiGlu", "vector", of.swiglu, "npu", ops_per_element=5, api="torch_npu.npu_swiglu"),
     OpKind(
+        "dequant_swiglu_quant",
+        "DequantSwigluQuant",
+        "vector",
+        of.dequant_swiglu_quant,
+        "npu",
+        ops_per_element=11,
+        api="torch_npu.npu_dequant_swiglu_quant",
+    ),
+    OpKind(
         "kv_cache_write",
         "ScatterNdUpdate",
         "vector",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from scenarios.loader import Loaded
@@ -33,7 +34,9 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Measures the reported step of a scenario. device: the kind of device, as a hardware profile names it."""
+    """Measures the reported step of a scenario. device: the kind of device, as a hardware profile names it. profile:
+    the folder that a profiler's files go to, if any."""
 
     device: str
     run: Callable[[Loaded, Predicted], Measured]
+    profile: Path | None = None

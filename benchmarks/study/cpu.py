@@ -48,7 +48,7 @@ def studied(
     results: dict[Run, Result] = {}
     with TemporaryDirectory() as folder:
         models = write_models(Path(folder))
-        measure = measure_on("cpu", budget_s)
+        measure = measure_on("cpu", budget_s=budget_s)
         for number in range(rounds):
             for run in runs(tuple(bases), tuple(variants), ranks):
                 say(f"round {number + 1}/{rounds}: {run.base.name} {' '.join(run.settings)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.files.folder import refuse_folder
 from scenarios.measured import Measure
 from scenarios.timings import Timings
 
@@ -72,10 +73,13 @@ def bench_on(name: str) -> Bench:
     return partial(benched, backend)
 
 
-def measure_on(name: str, budget_s: float = 10.0) -> Measure:
-    """What measures a scenario's reported step on the backend called `name`, for so many seconds at most. Raises
-    ScenarioError as `choose`."""
+def measure_on(name: str, profile: Path | None = None, budget_s: float = 10.0) -> Measure:
+    """What measures a scenario's reported step on the backend called `name`, for so many seconds at most. profile: a
+    new folder for the files of the backend's profiler. Raises ScenarioError as `choose`, and where that folder cannot
+    be made."""
+    if profile is not None:
+        refuse_folder("--profile", profile)
     backend = choose(name)
     from device.answer import measured
 
-    return Measure(name, partial(measured, backend, budget_ns=round(1e9 * budget_s)))
+    return Measure(name, partial(measured, backend, budget_ns=round(1e9 * budget_s), profile=profile), profile)

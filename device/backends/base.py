@@ -7,13 +7,15 @@ and gives streams, events, time marks, memory and capture. Collectives are those
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from device.operators.kernel import Kernel
+from scenarios.model import Model
 from scenarios.program import DType, Op, Program, Tensor
 
 if TYPE_CHECKING:
@@ -26,6 +28,13 @@ DTYPES: dict[DType, torch.dtype] = {
 }  # fmt: skip
 #: The same with 16-bit values held in float32: what a result would be without rounding to 16 bits.
 WIDE_DTYPES: dict[DType, torch.dtype] = {**DTYPES, "bf16": torch.float32, "fp16": torch.float32}
+
+
+class Profiler(Protocol):
+    """What a backend's profiler is told."""
+
+    def step(self) -> None:
+        """One step is over."""
 
 
 class Backend(Protocol):
@@ -50,11 +59,15 @@ class Backend(Protocol):
     def kernel(self, op: Op) -> Kernel:
         """How `op` is computed here. KeyError where it is not: `lacks` says so before a run."""
 
-    def lacks(self, program: Program) -> list[str]:
-        """What of `program` this backend cannot run, one line each: the switch, why, what to do."""
+    def lacks(self, program: Program, model: Model) -> list[str]:
+        """What of `program` this backend cannot run, one line each: the switch, why, what to do. model: what one rank
+        holds of it."""
 
-    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
-        """`value`, the weight `tensor`, as this backend's kernel of `op` reads it. act: how 16-bit values are held."""
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
+        """`value`, the weight `tensor`, as this backend's kernel of `op` reads it. act: how 16-bit values are held.
+        beside: gives the other weights of `op`, as the Program keeps them."""
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> Sequence[Unit]:
         """`calls` as the graph mode issues them. captures: what earlier Programs of the session have captured."""
@@ -79,6 +92,10 @@ class Backend(Protocol):
 
     def mark(self) -> Any:
         """A point in time on the current stream."""
+
+    def profiler(self, folder: Path, rank: int, steps: int) -> AbstractContextManager[Profiler]:
+        """A profiler that lets one step pass to warm up, records `steps` and writes them into `folder` under the name
+        of `rank`."""
 
     def between_ns(self, start: Any, end: Any) -> int:
         """Nanoseconds between two marks, after `synchronize`."""

@@ -10,7 +10,7 @@ import os
 import platform
 import shutil
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from time import perf_counter_ns, thread_time_ns
@@ -23,6 +23,7 @@ from device.operators.compiled import KERNELS as COMPILED
 from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL, compiled
 from device.operators.kernel import Kernel
 from device.operators.reference import REFERENCE, special
+from scenarios.model import Model
 from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass
 from scenarios.program import Op, Program, Tensor
@@ -85,7 +86,7 @@ class Cpu:
             return torch_calls.COMPOSED_ATTENTION
         return KERNELS.get(op.kind) or REFERENCE[op.kind]
 
-    def lacks(self, program: Program) -> list[str]:
+    def lacks(self, program: Program, model: Model) -> list[str]:
         found: dict[str, str] = {}
         if program.graph != "eager" and compiler() is None:
             found["graph"] = "torch.compile captures a step, and there is no C++ compiler for it; set it to eager"
@@ -103,7 +104,7 @@ class Cpu:
                 switch = stream_switch(program, op)
                 what = f"{op.name} wants stream {op.stream}, and a CPU has one"
                 found.setdefault(switch.switch, f"{what}; set optimizations.{switch.switch} to {off(switch)}")
-            if any(t.format == "nz" for t in op.inputs):
+            if any(t.format == "nz" and t.role == "weight" for t in op.inputs):  # blocks of a cache lie its own way
                 found["weight_format"] = "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
         unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)
         return [
@@ -111,7 +112,9 @@ class Cpu:
             *(f"model: its {kind} has no operator on a CPU in this version" for kind in unknown),
         ]
 
-    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
         return value
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
@@ -156,6 +159,11 @@ class Cpu:
 
     def own_ns(self) -> int:
         return thread_time_ns()
+
+    def profiler(self, folder: Path, rank: int, steps: int) -> Any:
+        from device.backends.profiler import torch_profiler
+
+        return torch_profiler(folder, rank, steps, on_gpu=False)
 
 
 def _processor() -> str:

@@ -6,9 +6,10 @@ docs/cuda.md says what of this is tested without a GPU, and what only one can sh
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
@@ -17,10 +18,12 @@ import torch
 from device.backends import cuda_graphs
 from device.operators import cuda
 from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL
+from device.operators.experts import follows_router
 from device.operators.kernel import Kernel
 from device.operators.reference import REFERENCE, special
 from device.runner import Call, Unit
 from scenarios.errors import ScenarioError, printable
+from scenarios.model import Model
 from scenarios.program import Op, Program, Tensor
 
 #: Streams that a step may use: the main one, prefetch, collectives, the shared expert, keys.
@@ -100,7 +103,7 @@ class Cuda:
             return cuda.GROUPED
         return cuda.KERNELS.get(op.kind) or REFERENCE[op.kind]
 
-    def lacks(self, program: Program) -> list[str]:
+    def lacks(self, program: Program, model: Model) -> list[str]:
         found: dict[str, str] = {}
         if program.graph not in ("eager", *cuda_graphs.MODES):
             modes = "aclgraph (CUDA graphs) or ge_graph (torch.compile and CUDA graphs)"
@@ -117,7 +120,9 @@ class Cuda:
             *(f"model: its {kind} has no operator on a GPU in this version" for kind in unknown),
         ]
 
-    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
         return value
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
@@ -164,6 +169,11 @@ class Cuda:
     def own_ns(self) -> int:
         return perf_counter_ns()
 
+    def profiler(self, folder: Path, rank: int, steps: int) -> Any:
+        from device.backends.profiler import torch_profiler
+
+        return torch_profiler(folder, rank, steps, on_gpu=True)
+
 
 def _lacking(op: Op) -> list[tuple[str, str]]:
     """The switches without which `op` would not be there, each with why a GPU cannot run it."""
@@ -176,9 +186,10 @@ def _lacking(op: Op) -> list[tuple[str, str]]:
         found.append((NOT_ONE_KERNEL[op.kind], f"{what}; set it to false"))
     if op.kind == "prefetch":
         found.append(("overlap.prefetch", "torch brings no weight into a GPU's L2 ahead; set it to false"))
-    if op.kind == "quant_matmul" and (problem := cuda.int8_problem(op)):
+    by_router = op.kind == "quant_grouped_matmul" or (op.kind == "quant_matmul" and follows_router(op.inputs[0]))
+    if op.kind == "quant_matmul" and not by_router and (problem := cuda.int8_problem(op)):
         found.append(("weights", problem))
-    if op.kind == "quant_grouped_matmul":
+    if by_router:
         what = "an expert may have fewer rows than torch._int_mm multiplies on a GPU"
         found.append(("weights", f"{what}, and only the router knows; take bf16 or w8a16"))
     dim = op.attr("head_dim", 0)
@@ -186,6 +197,6 @@ def _lacking(op: Op) -> list[tuple[str, str]]:
     if op.kind == "attention" and special(op) is None and dim % cuda.HEAD_MULTIPLE:
         what = f"fused attention reads heads of multiples of {cuda.HEAD_MULTIPLE}, these are {dim} wide"
         found.append(("fusion.attention", f"{what}; set it to false"))
-    if any(t.format == "nz" for t in op.inputs):
+    if any(t.format == "nz" and t.role == "weight" for t in op.inputs):  # blocks of a cache lie its own way
         found.append(("weight_format", "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"))
     return found

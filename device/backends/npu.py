@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
@@ -17,12 +18,13 @@ import torch
 from device.backends import npu_graphs
 from device.backends.npu_weights import LaidOut
 from device.operators.kernel import Kernel
-from device.operators.npu.kernels import KERNELS
+from device.operators.npu.kernels import kernel_of
 from device.operators.npu.plan import lacking
 from device.operators.npu.versions import pair_of, wrong_pairing
 from device.operators.reference import REFERENCE
 from device.runner import Call, Unit
 from scenarios.errors import ScenarioError, printable
+from scenarios.model import Model
 from scenarios.program import Op, Program, Tensor
 
 #: Streams that a step may use: the main one, prefetch, collectives, and one to spare.
@@ -109,13 +111,15 @@ class Npu:
         }
 
     def kernel(self, op: Op) -> Kernel:
-        return KERNELS.get(op.kind) or REFERENCE[op.kind]
+        return kernel_of(op) or REFERENCE[op.kind]
 
-    def lacks(self, program: Program) -> list[str]:
-        return lacking(program, self.version)
+    def lacks(self, program: Program, model: Model) -> list[str]:
+        return lacking(program, model, self.version)
 
-    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
-        return self._laid_out.get(op, tensor, value, act)
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
+        return self._laid_out.get(op, tensor, value, act, beside)
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
         return npu_graphs.units(self, graph, calls, captures)
@@ -161,8 +165,8 @@ class Npu:
     def own_ns(self) -> int:
         return perf_counter_ns()
 
-    def profiler(self, folder: str) -> Any:
-        """A torch_npu profiler that writes into `folder`, at level 1 with pipe utilisation."""
+    def profiler(self, folder: Path, rank: int, steps: int) -> Any:
+        """torch_npu's own, at level 1 with pipe utilisation: it writes one *_ascend_pt a rank."""
         made = self._module.profiler
         config = made._ExperimentalConfig(
             profiler_level=made.ProfilerLevel.Level1, aic_metrics=made.AiCMetrics.PipeUtilization,
@@ -170,5 +174,6 @@ class Npu:
         )  # fmt: skip
         return made.profile(
             activities=[made.ProfilerActivity.CPU, made.ProfilerActivity.NPU], record_shapes=True,
-            on_trace_ready=made.tensorboard_trace_handler(folder), experimental_config=config,
+            schedule=made.schedule(wait=0, warmup=1, active=steps, repeat=1),
+            on_trace_ready=made.tensorboard_trace_handler(str(folder), f"rank{rank}"), experimental_config=config,
         )  # fmt: skip

@@ -26,6 +26,6 @@ def refusals(backend: Backend) -> Iterator[tuple[str, str]]:
             program = build(scenario, S, reported_batch(scenario))
         except ScenarioError:  # needs another type of value, or more than one rank
             continue
-        for line in backend.lacks(program):
+        for line in backend.lacks(program, S):
             if line.startswith(f"optimizations.{item.switch}:"):
                 yield item.switch, line

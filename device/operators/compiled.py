@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from device.operators import elementwise, kv, norms
+from device.operators import elementwise, kv, norms, quant
 from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Step
@@ -21,6 +21,7 @@ NEED_COMPILER = {
     "rope": "fusion.rope",
     "swiglu": "fusion.swiglu",
     "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache",
+    "dequant_swiglu_quant": "fusion.swiglu_quant",
 }
 #: Kinds of which there is no one kernel at all: torch cannot join them with what comes behind or before.
 NOT_ONE_KERNEL = {
@@ -49,6 +50,12 @@ def _swiglu(op: Op, inputs: Inputs, _: Step) -> Outputs:
     return (compiled(elementwise.swiglu, follows_router(op.inputs[0]))(inputs[0]),)
 
 
+def _dequant_swiglu_quant(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    sums, scale, row_scale = inputs
+    fused = compiled(quant.dequant_swiglu_quant, follows_router(op.inputs[0]))
+    return quant.by_row(op, *fused(sums, quant.scale_by_row(scale, step), row_scale))
+
+
 def _rotate_both(
     q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -75,5 +82,6 @@ KERNELS: dict[str, Kernel] = {
     "add_rms_norm_dynamic_quant": Kernel(partial(_normed, norms.add_rms_norm_dynamic_quant), "compiled"),
     "rope": Kernel(_rope, "compiled"),
     "swiglu": Kernel(_swiglu, "compiled"),
+    "dequant_swiglu_quant": Kernel(_dequant_swiglu_quant, "compiled"),
     "qkv_norm_rope_cache": Kernel(_qkv_norm_rope_cache, "compiled", raw=True),
 }

@@ -12,10 +12,10 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from device.operators import attention, experts, mla, torch_calls
+from device.operators import attention, mla, torch_calls
 from device.operators.compiled import KERNELS as COMPILED
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.step import Layout, Step
+from device.step import COUNTS, Layout, Step
 from scenarios.program import Op
 
 #: torch._int_mm goes to cuBLASLt: more rows than this, and both other dimensions multiples of that.
@@ -99,7 +99,7 @@ def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
     x, w, *scale = inputs
     if scale or x.dtype != torch.bfloat16:
         return torch_calls.KERNELS["grouped_matmul"].compute(op, inputs, step)
-    ends = step.values[experts.COUNTS].cumsum(0).to(torch.int32)
+    ends = step.values[COUNTS].cumsum(0).to(torch.int32)
     return (F.grouped_mm(x, w.transpose(-2, -1), offs=ends),)
 
 

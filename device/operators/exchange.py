@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 
 from device.operators import experts
-from device.operators.experts import COUNTS, ORDER, SENT, experts_of
+from device.operators.experts import ORDER, SENT, experts_of
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import quantise_rows
-from device.step import Group, Step
+from device.step import COUNTS, Group, Step
 from scenarios.program import Op
 
 INCOMING, SORTED = "experts.incoming", "experts.sorted"

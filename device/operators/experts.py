@@ -15,11 +15,11 @@ import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import exact_product, integers, scaled
-from device.step import Step
+from device.step import COUNTS, Step
 from scenarios.model import Experts
 from scenarios.program import Op, Tensor
 
-COUNTS, ORDER, SENT = "experts.counts", "experts.order", "experts.sent"
+ORDER, SENT = "experts.order", "experts.sent"
 
 #: Activations with a row for each choice: their rows are as many as the router makes them, not as the Program drew.
 _FOLLOWERS = re.compile(r"(?:part\d+\.)?(?:expert\d+\.|experts\.|expert_rows|expert_results|rows_|row_experts)")
@@ -180,10 +180,14 @@ def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """INT8 rows with a scale each x INT8 or INT4 weights with scales [experts, n]."""
-    x, w, scale, row_scale = inputs
+    """INT8 rows with a scale each x INT8 or INT4 weights with scales [experts, n]; bare sums where they are scaled
+    elsewhere."""
+    x, w, *scales = inputs
 
     def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
+        if not scales:
+            return exact_product(part, integers(w[expert]))
+        scale, row_scale = scales
         return scaled(exact_product(part, integers(w[expert])), scale[expert], row_scale[rows], ())
 
     return by_expert(op, x, step, product)

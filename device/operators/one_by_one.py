@@ -23,7 +23,7 @@ from scenarios.program import Op, Tensor
 #: Ops of one expert's place: `expert3.gate_proj`, `quant_expert3.x`; of a micro-batch `part0.expert3.gate_proj`.
 _NAME = re.compile(r"(?:part\d+\.)?(?:quant_)?(expert\d+)\..+")
 #: Kinds that read a weight.
-PRODUCTS = ("matmul", "quant_matmul", "weight_quant_matmul")
+WEIGHED = ("matmul", "quant_matmul", "weight_quant_matmul", "dequant_swiglu_quant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def kernel(op: Op, place: Place, plain: Kernel) -> Kernel:
         return Kernel(lambda _, inputs, step: _find(place, inputs, step), "composed", raw=True)
     if last == "add":
         return Kernel(lambda op, inputs, step: _add(place, op, inputs, step), raw=True)
-    if op.kind in PRODUCTS:
+    if op.kind in WEIGHED:
         return Kernel(lambda op, inputs, step: _product(place, op, inputs, step, plain), "composed", raw=True)
     return plain
 
@@ -138,7 +138,7 @@ def _product(place: Place, op: Op, inputs: Inputs, step: Step, plain: Kernel) ->
         parts.append(plain.compute(op, [x[rows], *own], step))
         start += count
     if not parts:
-        return tuple(x.new_zeros((0, t.shape[-1]), dtype=step.dtypes[t.dtype]) for t in op.outputs)
+        return tuple(x.new_zeros((0, *t.shape[1:]), dtype=step.dtypes[t.dtype]) for t in op.outputs)
     return tuple(torch.cat(outputs) for outputs in zip(*parts, strict=True))
 
 

@@ -54,8 +54,11 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: Layout, sc
 
 
 def _quant_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, scale, row_scale, *bias = inputs
+    x, w, scale, *rest = inputs
     product = torch._int_mm(x, quant.integers(w).t())
+    if not rest:  # bare sums
+        return (product,)
+    row_scale, *bias = rest
     return quant.split(op, quant.scaled(product, scale, row_scale, bias).to(step.dtypes[op.out.dtype]))
 
 
@@ -77,10 +80,13 @@ def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, scale, row_scale = inputs
+    x, w, *scales = inputs
 
     def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
         integers = torch._int_mm(part, quant.integers(w[expert]).t())
+        if not scales:  # bare sums
+            return integers
+        scale, row_scale = scales
         return quant.scaled(integers, scale[expert], row_scale[rows], ())
 
     return experts.by_expert(op, x, step, product)

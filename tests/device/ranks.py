@@ -14,10 +14,10 @@ from device.backends import choose
 from device.host_inputs import Requests
 from device.numerics import Run, generate
 from device.operators.exchange import INCOMING
-from device.operators.experts import COUNTS, SENT
+from device.operators.experts import SENT
 from device.ranks import groups_of
 from device.session import Options, Phase, Session
-from device.step import Group, Groups, Step
+from device.step import COUNTS, Group, Groups, Step
 from device.weights import RandomCheckpoint
 from scenarios.model import Model
 from scenarios.schema import Scenario

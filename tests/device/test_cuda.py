@@ -87,7 +87,7 @@ def test_every_switch_stays_near_the_plain_operators_or_is_refused_by_name(name:
 def test_replayed_graphs_give_the_tokens_of_the_eager_step(name: str, graph: str) -> None:
     model = MODELS[name]
     fused = {k: v for k, v in ALL_FUSED.items() if not model.latent or k not in ("fusion__qkv", "fusion__rope")}
-    eager = plain(model, **fused, **PAGED)
+    eager = plain(model, **fused, **PAGED, fusion__grouped_matmul=bool(model.experts))
     truth = run(eager, model)
     found = run(switched(eager, graph=graph), model, forced=truth)
     if graph == "aclgraph":  # the same calls: the same bits, but for a batch that is padded to another product
@@ -126,7 +126,7 @@ def test_a_measured_step_has_a_time_for_every_unit() -> None:
 
 @pytest.mark.parametrize(
     ("model", "switch"),
-    [(QWEN3, {"overlap__streams": 2}), (GLM, {"overlap__shared_expert_stream": True, "fusion__moe_routing": True})],
+    [(QWEN3, {"overlap__streams": 2}), (GLM, {"overlap__shared_expert_stream": True, "fusion__moe_routing": True, "fusion__grouped_matmul": True})],
     ids=["keys", "shared expert"],
 )  # fmt: skip
 @pytest.mark.parametrize("graph", ["eager", "aclgraph"])

@@ -16,6 +16,7 @@ from tests.device.making import ALL_FUSED, DEEPSEEK, LITE, QWEN3, QWEN3_MOE, pla
 from tests.scenarios.making import switched
 
 PAGED = {"kv__layout": "paged", "kv__block_size": 16}
+TOGETHER = {"fusion__moe_routing": True, "fusion__grouped_matmul": True}
 
 
 @pytest.mark.parametrize("graph", ["aclgraph", "ge_graph"])
@@ -55,7 +56,7 @@ def test_each_layer_reads_its_own_weights_and_no_input_of_an_earlier_step(monkey
 
 def test_what_must_stay_outside_is_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu.stand_in(monkeypatch)
-    made = gpu.session(gpu.On("cpu"), plain(DEEPSEEK, graph="ge_graph", fusion__moe_routing=True), DEEPSEEK, Options())
+    made = gpu.session(gpu.On("cpu"), plain(DEEPSEEK, graph="ge_graph", **TOGETHER), DEEPSEEK, Options())
     tokens, _ = made.prefill(prompts())
     made.decode(tokens)
     bound = next(bound for batch, bound in made._bound.items() if batch.phase == "decode")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from device.operators import cuda
+from device.operators.compiled import NOT_ONE_KERNEL
 from device.operators.reference import REFERENCE
 from scenarios.build import build
 from scenarios.catalogue import CATALOGUE
@@ -45,8 +46,8 @@ def cases() -> list[tuple[str, str]]:
 
 def scenario(variant: str, model: Model) -> Any:
     made = dict(VARIANTS[variant])
-    if model.experts:
-        made["fusion__moe_routing"] = variant != "plain"
+    if model.experts:  # the plain variant runs them one by one
+        made |= {"fusion__moe_routing": variant != "plain", "fusion__grouped_matmul": variant != "plain"}
     if model.latent:
         made = {k: v for k, v in made.items() if k not in ("fusion__qkv", "fusion__rope")}
     if model.dtype == "fp16":
@@ -84,7 +85,7 @@ def test_w8a8_multiplies_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu.not_compiled(monkeypatch)
     made = plain(QWEN3, **ALL_FUSED, weights="w8a8")
     batch = Batch("prefill", (Group(3, 40, 0),))
-    assert gpu.On("cpu").lacks(build(made, QWEN3, batch)) == []
+    assert gpu.On("cpu").lacks(build(made, QWEN3, batch), QWEN3) == []
     truth = gpu.run(gpu.On("cpu"), made, QWEN3, plain=True, steps=0)
     found = gpu.run(gpu.On("cpu"), made, QWEN3, steps=0, forced=truth)
     assert ((found.logits - truth.logits).norm() / truth.logits.norm()).item() < 1e-3
@@ -133,18 +134,16 @@ def test_forms_say_what_a_kernel_is() -> None:
     assert forms(plain(FAMILIES["llama"], **ALL_FUSED), FAMILIES["llama"], ragged)["attention"] == "fused"
     experts = scenario("fused", QWEN3_MOE)
     assert forms(experts, QWEN3_MOE, alike)["grouped_matmul"] == "fused"
-    w8a16 = {"fusion__moe_routing": True, "weights": "w8a16"}
+    w8a16 = {"fusion__moe_routing": True, "fusion__grouped_matmul": True, "weights": "w8a16"}
     assert forms(plain(QWEN3_MOE, **w8a16), QWEN3_MOE, alike)["grouped_matmul"] == "composed"
 
 
 def test_every_kind_has_a_kernel_or_is_refused_by_name() -> None:
     """What a Program may ask for and no scenario of these models does is found by name too."""
-    exchanges = {"moe_dispatch", "moe_combine", "all_to_all", "send_recv", "moe_re_routing"}  # parallel forms: refused
     merged = {"fused_elementwise"}  # walked part by part
-    elsewhere = {"index_add", "split"}  # experts one by one are refused; nothing is lowered to a split
-    assert set(CATALOGUE) - set(REFERENCE) == exchanges | merged | elsewhere
-    for name in exchanges:
-        assert name not in cuda.KERNELS
+    elsewhere = {"split"}  # nothing is lowered to one
+    assert set(CATALOGUE) - set(REFERENCE) == merged | elsewhere
+    assert not set(NOT_ONE_KERNEL) & set(cuda.KERNELS)
 
 
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
@@ -161,26 +160,28 @@ def test_what_a_gpu_lacks_is_refused_by_name(name: str, monkeypatch: pytest.Monk
     switches, line = REFUSED[name]
     monkeypatch.setattr("device.backends.cuda.triton", lambda: True)
     program = build(plain(QWEN3, **switches), QWEN3, Batch("decode", (Group(3, 1, 40),)))
-    (found,) = gpu.On("cpu").lacks(program)
+    (found,) = gpu.On("cpu").lacks(program, QWEN3)
     assert found.startswith(f"optimizations.{line}")
 
 
 def test_shapes_that_the_int8_product_does_not_take_are_refused() -> None:
     odd = replace(QWEN3, intermediate=100)
     program = build(plain(odd, weights="w8a8"), odd, Batch("prefill", (Group(3, 40, 0),)))
-    (found,) = gpu.On("cpu").lacks(program)
+    (found,) = gpu.On("cpu").lacks(program, odd)
     assert "torch._int_mm wants multiples of 8 on a GPU, gate_proj is 64 x 100; take bf16 or w8a16" in found
-    moe = build(
-        plain(QWEN3_MOE, weights="w8a8", fusion__moe_routing=True), QWEN3_MOE, Batch("prefill", (Group(3, 40, 0),))
-    )
-    (found,) = gpu.On("cpu").lacks(moe)
+    together = plain(QWEN3_MOE, weights="w8a8", fusion__moe_routing=True, fusion__grouped_matmul=True)
+    moe = build(together, QWEN3_MOE, Batch("prefill", (Group(3, 40, 0),)))
+    (found,) = gpu.On("cpu").lacks(moe, QWEN3_MOE)
+    assert "only the router knows" in found
+    apart = build(plain(QWEN3_MOE, weights="w8a8"), QWEN3_MOE, Batch("prefill", (Group(30, 40, 0),)))
+    (found,) = gpu.On("cpu").lacks(apart, QWEN3_MOE)
     assert "only the router knows" in found
 
 
 def test_without_triton_what_it_would_make_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("device.backends.cuda.triton", lambda: False)
     program = build(plain(QWEN3, **ALL_FUSED, graph="ge_graph"), QWEN3, Batch("decode", (Group(3, 1, 40),)))
-    found = gpu.On("cpu").lacks(program)
+    found = gpu.On("cpu").lacks(program, QWEN3)
     assert sorted(line.split(":")[0].removeprefix("optimizations.") for line in found) == [
         "fusion.add_rms_norm", "fusion.rope", "fusion.swiglu", "graph",
     ]  # fmt: skip
@@ -190,5 +191,5 @@ def test_without_triton_what_it_would_make_is_refused(monkeypatch: pytest.Monkey
 def test_a_head_that_no_fused_kernel_reads_is_refused() -> None:
     odd = replace(QWEN3, head_dim=12, rotary_dim=12)
     program = build(plain(odd, fusion__attention=True), odd, Batch("decode", (Group(3, 1, 40),)))
-    (found,) = gpu.On("cpu").lacks(program)
+    (found,) = gpu.On("cpu").lacks(program, odd)
     assert "heads of multiples of 8, these are 12 wide" in found

@@ -144,7 +144,7 @@ def watched(name: str, monkeypatch: pytest.MonkeyPatch, ledger: Ledger) -> tuple
     gpu.not_compiled(monkeypatch)
     monkeypatch.setattr(Replayed, "compute", lambda self, inputs, step: self.body(self.constants, inputs, step))
     if model.experts:
-        switches = {**switches, "fusion__moe_routing": True}
+        switches = {**switches, "fusion__moe_routing": True, "fusion__grouped_matmul": True}
     made = plain(model, **{**ALL_FUSED, **switches})
     engine = made.engine.model_copy(update={"tensor_parallel_size": ranks})
     workload = made.workload.model_copy(update={"batch": 4})

@@ -160,7 +160,8 @@ def test_a_trial_is_ready_to_run(trial: Trial) -> None:
     sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     scenario = load_scenario(name, sets).scenario
     assert not problems_of(scenario, load_model(scenario.model))
-    assert {w for w in words if w.startswith("--")} <= {"--backend", "--set", "--json", "--trace", "--nproc-per-node"}
+    options = {"--backend", "--set", "--json", "--trace", "--profile", "--nproc-per-node"}
+    assert {w for w in words if w.startswith("--")} <= options
     assert trial.expected
 
 
