@@ -26,7 +26,7 @@ NPU := $(NPU_VENV)/stamp
 NPU_DRY := tests/npu_dry
 HAS_TORCH_NPU := $(shell uname -sm | grep -Eq '^Linux (x86_64|aarch64)$$' && echo yes)
 
-.PHONY: help env run app test check npu format bench schema clean always
+.PHONY: help env run app test check npu format bench study schema clean always
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,9 @@ format: $(DEV) ## sort imports and format the code
 
 bench: $(DEV) ## time and memory against their bounds: each script of benchmarks/
 	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+study: $(DEV) ## calibrate this CPU, predict what that never ran, measure it: writes docs/study_cpu.md; 10 minutes or more
+	$(BIN)/python benchmarks/study/cpu.py --out docs/study_cpu.md --comments benchmarks/study/comments.md
 
 schema: $(CORE) ## write scenarios/schema.json, from which editors complete
 	$(BIN)/whatif schema > $(VENV)/schema.json

@@ -55,6 +55,9 @@ def run(
     ] = "sim",
     json: JsonOut = None,
     trace: TraceOut = None,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With a device: a new folder for its profiler's files.")
+    ] = None,
 ) -> None:
     """Predict one scenario: step time, bottleneck, gains, memory. With a device as backend, measure it too."""
     from sim import outputs
@@ -63,12 +66,14 @@ def run(
     from sim.report.run import print_run
 
     if backend == "sim":
+        if profile is not None:
+            raise ScenarioError(["--profile: sim runs nothing; take --backend cpu or npu, or --trace for a prediction"])
         found = outputs.answered(scenario, sets or [], json, trace)
         terminal.show(lambda console: print_run(console, found.result))
         return
     from device.backends import measure_on
 
-    found = outputs.answered(scenario, sets or [], json, trace, measure_on(backend))
+    found = outputs.answered(scenario, sets or [], json, trace, measure_on(backend, profile))
     terminal.show(lambda console: print_measured(console, found.result))
 
 
@@ -162,6 +167,31 @@ def import_(
 
     found = imported(read_profiles(profile), hardware, step, profile, json, trace, what_if or [])
     terminal.show(lambda console: print_import(console, found))
+
+
+@app.command()
+def calibrate(
+    backend: Annotated[str, typer.Option(metavar="[cpu|cuda|npu]", help="The device to calibrate.")],
+    out: Annotated[Path, typer.Option(metavar="PROFILE.yaml", help="The hardware profile to write.")],
+    hardware: Annotated[
+        str, typer.Option(metavar="NAME", help="The profile that numbers without a measurement are taken from.")
+    ] = "",
+    budget_s: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Begin no benchmark after this.")] = 240,
+    resume: Annotated[bool, typer.Option("--resume", help="Fit to the rows that an earlier run has left.")] = False,
+) -> None:
+    """Measure this machine with microbenchmarks and fit a hardware profile to them."""
+    from device.backends import bench_on
+    from sim.fitting.profile_file import ready, write_profile
+    from sim.report import terminal
+    from sim.report.calibration import print_calibration
+
+    bench = bench_on(backend)
+    rows, base = ready(backend, out, hardware)
+    timings = bench(rows, budget_s, resume, terminal.progress)
+    terminal.progress("fitting")
+    found = write_profile(out, timings, base)
+    terminal.progress("")
+    terminal.show(lambda console: print_calibration(console, found, timings, str(out)))
 
 
 @app.command()

@@ -50,6 +50,11 @@ class GgufCheckpoint:
             known = ", ".join(ARCHITECTURES)
             raise ScenarioError([f"{file}: architecture {printable(self.architecture)} is not read; known: {known}"])
 
+    @property
+    def origin(self) -> str:
+        """Which file these values are from."""
+        return f"{printable(self.file.name)}, dequantised to float32"
+
     def config(self) -> dict[str, Any]:
         """The model as a Hugging Face config.json says it."""
 

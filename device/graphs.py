@@ -2,7 +2,9 @@
 
 A captured block is cut where a graph of fixed shapes cannot follow: at attention, whose lengths grow with every step,
 at collectives, and at experts, whose rows follow the router. So one capture serves all steps of a batch size, and all
-layers, which hand their own weights in (the PIECEWISE form of vLLM). What is between the cuts is one `Piece`.
+layers, which hand their own weights in (the PIECEWISE form of vLLM). What is between the cuts is one `Piece`. What runs
+on a side stream is issued by itself, and a piece lies between two events: it waits before its first op, records behind
+its last.
 """
 
 from __future__ import annotations
@@ -12,16 +14,18 @@ from dataclasses import dataclass
 
 import torch
 
+from device.operators.experts import follows_router
 from device.operators.kernel import Form, fitted
 from device.runner import Call, Unit
 from device.step import Step
+from scenarios.catalogue import CATALOGUE
 from scenarios.program import Issued
 
 #: Kinds that see the cached tokens; from the first to the last of them a layer's shapes change with every step.
 OVER_THE_CACHE = (
     "attention", "expand", "block_gather", "batch_matmul", "transpose", "transpose_batch_matmul", "cache_read",
 )  # fmt: skip
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+COLLECTIVES = tuple(name for name, kind in CATALOGUE.items() if kind.unit == "link")
 #: Kinds whose work hangs on what the router has chosen.
 ROUTED = ("moe_init_routing", "grouped_matmul", "quant_grouped_matmul", "moe_finalize_routing")
 #: Values that the host takes from a step.
@@ -89,11 +93,12 @@ def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
     """Longest runs of one layer that are captured together, and what is not captured one by one."""
     run: list[Call] = []
     for call in _cut(calls):
-        if run and not (_captured(call) and _same_layer(run[-1], call)):
+        op = call.issued.op
+        if run and (op.waits or not (_captured(call) and _same_layer(run[-1], call))):
             yield run
             run = []
         run.append(call)
-        if not _captured(call):
+        if op.records or not _captured(call):
             yield run
             run = []
     if run:
@@ -114,7 +119,10 @@ def _cut(calls: Sequence[Call]) -> Sequence[Call]:
 
 
 def _captured(call: Call) -> bool:
-    return call.issued.block.captured and not call.is_alone and call.issued.op.kind not in (*COLLECTIVES, *ROUTED)
+    op = call.issued.op
+    routed = op.kind in ROUTED or op.attr("held", 0) or any(map(follows_router, (*op.inputs, *op.outputs)))
+    alone = call.is_alone or op.stream or routed or op.kind in COLLECTIVES
+    return call.issued.block.captured and not alone
 
 
 def _same_layer(a: Call, b: Call) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from device.kv_cache import KvTensors
 from device.operators.attention import visible_keys
+from device.parts import batches
+from device.rotary import angle_scale, frequencies
 from device.runner import reads, rows_of
-from device.step import Group, Layout, Step
+from device.step import ALONE, Groups, Layout, Step
 from scenarios.model import Model
 from scenarios.program import DType, Program
 
@@ -34,15 +36,22 @@ class Place:
 
     device: torch.device
     dtypes: Mapping[DType, torch.dtype]
-    group: Group | None = None
+    groups: Groups = ALONE
 
     @property
     def rank(self) -> int:
-        return self.group.rank if self.group else 0
+        """Among the ranks that share each layer."""
+        return self.groups.tensor.rank if self.groups.tensor else 0
 
     def numbers(self, values: Sequence[object], dtype: torch.dtype = torch.int64) -> torch.Tensor:
         """A tensor of `values` on the device."""
-        return torch.tensor(values, dtype=dtype, device=self.device)
+        return self.moved(torch.tensor(values, dtype=dtype))
+
+    def moved(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor of the host on the device; to a GPU from pinned memory, so that the host need not wait."""
+        if self.device.type == "cuda":
+            return value.pin_memory().to(self.device, non_blocking=True)
+        return value.to(self.device)
 
 
 def step_of(
@@ -58,9 +67,28 @@ def step_of(
     values |= _mask(program, layout, visible, place, act)
     values |= _tables(program, model, place, act)
     values |= _sampling(program, layout, model, place, seed)
-    causal = layout.is_uniform and not layout.contexts[0] and layout.queries[0] > 1
-    start = place.rank * model.vocab if place.group else 0
-    return Step(layout, place.dtypes, values, model, visible, causal, start, place.group)
+    start = place.rank * model.vocab
+    whole = Step(layout, place.dtypes, values, model, visible, _causal(layout), start, place.groups)
+    parts = (replace(whole, layout=part, visible=_visible(part, place), causal=_causal(part))
+             for part in _part_layouts(program, layout))  # fmt: skip
+    return replace(whole, parts=tuple(parts))
+
+
+def _causal(layout: Layout) -> bool:
+    """Whether what is seen is the plain triangle."""
+    return layout.is_uniform and not layout.contexts[0] and layout.queries[0] > 1
+
+
+def _part_layouts(program: Program, layout: Layout) -> Iterator[Layout]:
+    """The layouts of the micro-batches of `program`, request by request in their order; a prompt that is cut stays in
+    its row of the cache."""
+    first = 0
+    for batch in batches(program):
+        pairs = [(group.query, group.context) for group in batch.groups for _ in range(group.count)]
+        of = slice(first, first + len(pairs))
+        first += len(pairs) if len(layout.requests) > 1 else 0
+        queries, contexts = (tuple(pair[i] for pair in pairs) for i in (0, 1))
+        yield Layout(layout.requests[of], layout.cache_rows[of], queries, contexts, batch.tokens)
 
 
 def _tokens(layout: Layout, requests: Requests, place: Place) -> dict[str, torch.Tensor]:
@@ -74,7 +102,7 @@ def _tokens(layout: Layout, requests: Requests, place: Place) -> dict[str, torch
         "token_offset": place.numbers([*(i for _, q in pairs for i in range(q)), *padding]),
         "lengths": place.numbers(layout.contexts),
         "queries": place.numbers(layout.queries),
-        "last_index": ends.to(place.device),
+        "last_index": place.moved(ends),
     }
 
 
@@ -90,7 +118,7 @@ def _cache_places(layout: Layout, cache: KvTensors, place: Place) -> dict[str, t
     return {
         "block_table": place.numbers(tables, torch.int32),
         "token_blocks": place.numbers([*by_row, *[unused] * spare], torch.int32),
-        "block_size": torch.tensor(cache.block_size, dtype=torch.int32, device=place.device),
+        "block_size": place.moved(torch.tensor(cache.block_size, dtype=torch.int32)),
     }
 
 
@@ -118,15 +146,14 @@ def _mask(
 
 
 def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[str, torch.Tensor]:
-    """Frequencies of the rotary embedding, theta^(-2i/dim), and its cosines and sines where they are looked up."""
-    half = torch.arange(0, model.rotated, 2, dtype=torch.float32) / model.rotated
-    frequencies = 1.0 / model.rope_theta**half
-    found = {"inv_freq": frequencies.to(place.device)}
+    """Frequencies of the rotary embedding, and its cosines and sines where they are looked up."""
+    each = frequencies(model)
+    found = {"inv_freq": place.moved(each)}
     if reads(program, "cos_table"):
-        angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * frequencies
-        angles = torch.cat((angles, angles), -1)
-        for name, table in (("cos_table", angles.cos()), ("sin_table", angles.sin())):
-            found[name] = table.to(place.dtypes[act]).to(place.device)
+        angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * each
+        angles, scale = torch.cat((angles, angles), -1), angle_scale(model)
+        for name, table in (("cos_table", angles.cos() * scale), ("sin_table", angles.sin() * scale)):
+            found[name] = place.moved(table.to(place.dtypes[act]))
     return found
 
 
@@ -136,4 +163,4 @@ def _sampling(program: Program, layout: Layout, model: Model, place: Place, seed
     requests = len(layout.requests)
     random = torch.Generator().manual_seed(seed)
     noise = torch.empty(requests, model.whole_vocab).exponential_(generator=random)
-    return {"temperature": torch.ones((requests, 1), device=place.device), "noise": noise.to(place.device)}
+    return {"temperature": torch.ones((requests, 1), device=place.device), "noise": place.moved(noise)}

@@ -9,7 +9,8 @@ from scenarios.model import Latent
 
 def in_halves(name: str, value: torch.Tensor, it: Latent) -> torch.Tensor:
     """`value` [rows, k] with the rows of rotated dimensions in halves: a DeepSeek checkpoint has them in pairs, and the
-    rotation of a Program is that of halves. Query and key are reordered alike, so their product stays."""
+    rotation of a Program is that of halves, but where one fused call rotates pairs. Query and key are reordered alike,
+    so their product stays."""
     if name in ("q_proj", "q_b_proj"):
         heads = value.unflatten(0, (-1, it.nope_dim + it.rope_dim))
         still, turning = heads.split((it.nope_dim, it.rope_dim), 1)

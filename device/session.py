@@ -13,18 +13,24 @@ from device.backends.base import DTYPES, WIDE_DTYPES, Backend
 from device.host_inputs import Place, Requests, step_of
 from device.kv_cache import KvTensors
 from device.operators.kernel import fitted
+from device.parts import problems
+from device.rotary import refuse_scaling
 from device.runner import Bound, Choice
-from device.step import Group, Step
+from device.step import Group, Groups, Step
 from device.weights import Checkpoint, Weights
 from scenarios.build import activation_dtype, build
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard
+from scenarios.lowering.stages import layers_of_stages, split_depth, stage_model
 from scenarios.model import Model
 from scenarios.program import Batch, DType
 from scenarios.program import Group as Alike
-from scenarios.schema import Scenario
+from scenarios.schema import Engine, Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 
+#: Backends that run experts one by one or spread over ranks, and pipeline stages: plain torch calls, whose shapes the
+#: host reads from the device in between.
+HOST_READS = ("cpu", "cuda")
 #: Programs that a session keeps ready.
 MOST_BOUND = 64
 
@@ -46,20 +52,27 @@ class Session:
     asks for, or where it does not fit the memory."""
 
     def __init__(
-        self, scenario: Scenario, model: Model, backend: Backend, checkpoint: Checkpoint, group: Group | None = None,
-        options: Options | None = None,
+        self, scenario: Scenario, model: Model, backend: Backend, checkpoint: Checkpoint,
+        group: Group | Groups | None = None, options: Options | None = None,
     ) -> None:  # fmt: skip
         self.scenario, self.model, self.backend = scenario, model, backend
         self.options = options or Options()
-        _refuse_model(scenario, model, backend)
-        self.shard = shard(model, group.ranks if group else 1)
+        refuse_scaling(model)
+        if self.options.choice is None:
+            _refuse_model(scenario, model, backend)
+        groups = Groups.of(group)
+        stages = scenario.engine.pipeline_parallel_size
+        self._whole = split_depth(shard_of(scenario.engine, model, groups), stages)
+        self._stage = groups.stage if stages > 1 else None
+        self.shard = self._whole if self._stage is None else stage_model(self._whole, self._stage)
         self.act = activation_dtype(scenario, model)
         dtypes = WIDE_DTYPES if self.options.wide else DTYPES
-        self.place = Place(backend.device, dtypes, group)
+        self.place = Place(backend.device, dtypes, groups)
         self.checkpoint = checkpoint
         _refuse_overflow(scenario, self.shard, self.act, dtypes, backend)
         self.weights = Weights(
-            checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device
+            checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device,
+            groups.everyone.rank if groups.everyone else 0, scenario.optimizations.fusion.qkv_norm_rope_cache,
         )  # fmt: skip
         self.cache = KvTensors(scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario))
         self._bound: dict[Batch, Bound] = {}
@@ -68,14 +81,16 @@ class Session:
     def bound(self, batch: Batch) -> Bound:
         """The Program of one step, ready to run; the last ones are remembered."""
         if batch not in self._bound:
-            program = build(self.scenario, self.shard, batch)
-            lacking = [] if self.options.choice else self.backend.lacks(program)
+            program = build(self.scenario, self._whole, batch, self._stage)
+            first = sum(layers_of_stages(self._whole.layers, self._whole.pipeline_parallel)[: self._stage or 0])
+            lacking = problems(program) + ([] if self.options.choice else self.backend.lacks(program, self.shard))
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
             while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token
                 del self._bound[next(iter(self._bound))]
             self._bound[batch] = Bound(
-                program, self.backend, self.weights, self.cache, self.act, self.options.choice, self.captures
+                program, self.backend, self.weights, self.cache, self.act, self.options.choice, self.captures,
+                first,
             )  # fmt: skip
         return self._bound[batch]
 
@@ -115,7 +130,7 @@ class Session:
         tokens = [0] * len(prompts)
         for requests in self.admit(prompts):
             step = self.run("prefill", requests)
-            chosen, scores = step.values["next_ids"].tolist(), logits_of(step, self.model)
+            chosen, scores = self._answer(step)
             for row, number in enumerate(requests.numbers):  # a request in several chunks keeps its last
                 tokens[number], logits[number] = chosen[row], scores[row]
         return tokens, logits
@@ -127,7 +142,19 @@ class Session:
         for number in numbers:
             self.cache.allocator.append(number)
         step = self.run("decode", Requests(numbers, contexts, tuple((t,) for t in tokens)))
-        return step.values["next_ids"].tolist(), logits_of(step, self.model)
+        return self._answer(step)
+
+    def _answer(self, step: Step) -> tuple[list[int], torch.Tensor]:
+        """The tokens that a step has chosen, and its logits; from the last stage to all of a pipeline."""
+        groups = self.place.groups
+        if self._stage is None or groups.line is None:
+            return step.values["next_ids"].tolist(), logits_of(step, self.model)
+        requests = len(step.layout.requests)
+        ids = torch.zeros(requests, dtype=torch.int64, device=self.place.device)
+        logits = torch.zeros((requests, self.model.vocab), device=self.place.device)
+        if self.shard.has_head and not self.place.rank:
+            ids, logits = step.values["next_ids"].clone(), logits_of(step, self.model).clone()
+        return groups.line.all_reduce(ids).tolist(), groups.line.all_reduce(logits)
 
     def _common(self, prompts: Prompts, number: int) -> int:
         """Tokens that request `number` takes from the first one: whole blocks, and never its last token."""
@@ -142,7 +169,8 @@ class Session:
 
 def logits_of(step: Step, model: Model) -> torch.Tensor:
     """[requests, vocab] in float32, without the padding of batch and vocabulary."""
-    return fitted(step.values["logits"], (len(step.layout.requests), model.vocab)).float()
+    found = fitted(step.values["logits"], (len(step.layout.requests), model.vocab))
+    return found.to(torch.float32, copy=True)  # of its own: a captured graph writes the next step's over them
 
 
 def batch_of(phase: Phase, requests: Requests) -> Batch:
@@ -182,25 +210,36 @@ def calibrated(session: Session, prompts: Prompts) -> Session:
     fusion = session.scenario.optimizations.fusion.model_copy(update={"qkv_norm_rope_cache": False})
     optimizations = session.scenario.optimizations.model_copy(update={"kv": kv, "fusion": fusion})
     plain = session.scenario.model_copy(update={"optimizations": optimizations})
-    run = Session(plain, session.model, session.backend, session.checkpoint, session.place.group, session.options)
+    run = Session(plain, session.model, session.backend, session.checkpoint, session.place.groups, session.options)
     run.weights = session.weights
     run.prefill(prompts)
     session.cache.set_channel_scales(run.cache.tensors["k_cache"], run.cache.tensors["v_cache"])
     return session
 
 
+def shard_of(engine: Engine, model: Model, groups: Groups) -> Model:
+    """What this rank holds of `model`: of its replica, and of the experts that the replicas share."""
+    ranks = groups.tensor.ranks if groups.tensor else 1
+    spread = engine.enable_expert_parallel and model.experts is not None
+    replicas = groups.replicas.ranks if groups.replicas and spread else 1
+    return shard(model, ranks, replicas, spread, engine.all2all_backend == "allgather_reducescatter")
+
+
 def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
-    """Raise ScenarioError for what of a model is predicted only."""
-    fusion, found = scenario.optimizations.fusion, []
+    """Raise ScenarioError for what this backend has never run: of a model, and of a model spread over ranks."""
+    name = backend.name
+    if name in HOST_READS:
+        return
+    found = []
+    if scenario.engine.pipeline_parallel_size > 1:
+        found.append(f"engine.pipeline_parallel_size: stages are not measured on {name}; set it to 1")
     if model.experts and scenario.engine.enable_expert_parallel:
-        found.append(
-            "engine.enable_expert_parallel: spread experts are predicted, but not yet measured; set it to false"
-        )
-    elif model.experts and not fusion.grouped_matmul:
-        what = "one by one, only the experts of the predicted draw run, and a router chooses others; set it to true"
+        found.append(f"engine.enable_expert_parallel: spread experts are not measured on {name}; set it to false")
+    if model.experts and not scenario.optimizations.fusion.grouped_matmul:
+        what = f"experts one by one have no adapters on {name}; set it to true"
         found.append(f"optimizations.fusion.grouped_matmul: {what}")
     if found:
-        raise ScenarioError([f"--backend {backend.name}: {line}" for line in found])
+        raise ScenarioError([f"--backend {name}: {line}" for line in found])
 
 
 def _refuse_overflow(

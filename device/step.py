@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
@@ -11,6 +11,9 @@ import torch
 
 from scenarios.model import Model
 from scenarios.program import DType
+
+#: The value of a step that a router leaves: rows of each expert.
+COUNTS = "experts.counts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Layout:
 
 
 class Group(Protocol):
-    """The ranks of a tensor-parallel group; every call waits until all have made it, or fails after a time-out."""
+    """Ranks that exchange; every call waits until all have made it, or fails after a time-out."""
 
     rank: int
     ranks: int
@@ -75,6 +78,55 @@ class Group(Protocol):
     def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
         """This rank's share, along the first dimension, of the sum of all ranks' `x`."""
 
+    def all_to_all(self, x: torch.Tensor, sent: Sequence[int], received: Sequence[int]) -> torch.Tensor:
+        """`sent` rows of `x` to each rank in turn; `received` rows of each, on top of each other."""
+
+    def send(self, x: torch.Tensor, to: int) -> None:
+        """`x` to one rank, which receives it."""
+
+    def post(self, x: torch.Tensor, to: int) -> None:
+        """As `send`, without waiting for who receives it."""
+
+    def receive(self, x: torch.Tensor, sender: int) -> torch.Tensor:
+        """What one rank sends, written into `x`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of one rank, None where it would be alone in one.
+
+    tensor: the ranks that share each of its layers. replicas: those in its place of each replica of attention that
+    steps with it. everyone: all of both, over which whole experts are spread. line: all ranks of its pipeline, stage by
+    stage. stage, replica: its own numbers.
+    """
+
+    tensor: Group | None = None
+    replicas: Group | None = None
+    everyone: Group | None = None
+    line: Group | None = None
+    stage: int = 0
+    replica: int = 0
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is anybody to wait for."""
+        return any((self.tensor, self.everyone, self.line))
+
+    @property
+    def rank(self) -> int:
+        """This rank's number among all that it steps with."""
+        widest = self.line or self.everyone or self.tensor
+        return widest.rank if widest else 0
+
+    @classmethod
+    def of(cls, group: Group | Groups | None) -> Groups:
+        """A tensor-parallel group alone as groups; groups as they are."""
+        return group if isinstance(group, Groups) else cls(group, None, group)
+
+
+#: A rank that steps with nobody.
+ALONE = Groups()
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -84,7 +136,8 @@ class Step:
     returns its outputs and writes here only what has no output of its own (the host's preparation, who goes to which
     expert). model: what this rank holds of it, None where shapes alone are rehearsed. visible: which keys each query
     sees, bool [requests, 1, queries, keys], None where all see all of theirs. causal: whether `visible` is the plain
-    triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary.
+    triangle of a prefill. vocab_start: first token of this rank's share of the vocabulary. groups: whom it steps with.
+    parts: of a batch that is cut into micro-batches, what each of them looks at.
     """
 
     layout: Layout
@@ -94,4 +147,10 @@ class Step:
     visible: torch.Tensor | None = None
     causal: bool = False
     vocab_start: int = 0
-    group: Group | None = None
+    groups: Groups = ALONE
+    parts: tuple[Step, ...] = ()
+
+    @property
+    def group(self) -> Group | None:
+        """The ranks that share each layer."""
+        return self.groups.tensor

@@ -1,4 +1,4 @@
-"""Tensor-parallel ranks as processes of this machine: they meet, exchange, answer, and none outlives the run.
+"""Ranks as processes of this machine: they meet, exchange, answer, and none outlives the run.
 
 Everything waits with a limit. A rank that dies takes the others with it, and the parent says which one it was; a parent
 that dies takes its ranks with it, for each watches a pipe that only the parent holds open.
@@ -23,6 +23,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
+from device.ranks import Ranks
 from device.step import Group
 from scenarios.errors import ScenarioError, printable
 
@@ -32,31 +33,6 @@ T = TypeVar("T")
 COLLECTIVE_TIMEOUT_S, RUN_TIMEOUT_S = 60.0, 570.0
 #: How long the parent looks for the reason when one rank reports an error: another may have died.
 GRACE_S = 2.0
-
-#: torch 2.13 has renamed these two; the torch of older NPU releases has the old names only.
-_ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-
-
-class Ranks:
-    """The group of this process in torch.distributed. The calls are the plain ones of torch; sums come in place."""
-
-    def __init__(self) -> None:
-        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
-
-    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
-        dist.all_reduce(x)
-        return x
-
-    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
-        out = x.new_empty((self.ranks * x.shape[0], *x.shape[1:]))
-        _ALL_GATHER(out, x)
-        return out.view(self.ranks, *x.shape)
-
-    def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
-        out = x.new_empty((x.shape[0] // self.ranks, *x.shape[1:]))
-        _REDUCE_SCATTER(out, x)
-        return out
 
 
 def under_torchrun() -> bool:
@@ -68,7 +44,7 @@ def joined(collectives: str, ranks: int) -> Group:
     """The group that torchrun's environment describes. Raises ScenarioError where its size is not `ranks`."""
     world = int(os.environ["WORLD_SIZE"])
     if world != ranks:
-        raise ScenarioError([f"engine.tensor_parallel_size is {ranks}, torchrun has started {world} processes"])
+        raise ScenarioError([f"the scenario has {ranks} ranks, torchrun has started {world} processes"])
     _meet(collectives, "env://", int(os.environ["RANK"]), ranks, COLLECTIVE_TIMEOUT_S)
     return Ranks()
 
@@ -110,10 +86,14 @@ def _meet(collectives: str, method: str, rank: int, ranks: int, timeout_s: float
     if collectives == "gloo" and sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the ranks are on one machine
     if collectives == "hccl":  # the backend of that name is torch_npu's, and each rank takes its device first
-        from device.backends.npu import opened
+        from device.backends import npu
 
-        torch_npu, number = opened()
+        torch_npu, number = npu.opened()
         torch_npu.npu.set_device(number)
+    if collectives == "nccl":
+        from device.backends import cuda
+
+        torch.cuda.set_device(cuda.opened())
     timeout = timedelta(seconds=timeout_s)
     dist.init_process_group(collectives, init_method=method, rank=rank, world_size=ranks, timeout=timeout)
 
@@ -133,7 +113,7 @@ def _rank(
     except Exception as error:
         line = printable(f"{type(error).__name__}: {error}".partition("\n")[0], 200)
         # What torch says of a collective that others have left is about them, not about this rank.
-        left_alone = isinstance(error, dist.DistError) or any(name in line.lower() for name in ("gloo", "hccl"))
+        left_alone = isinstance(error, dist.DistError) or any(name in line.lower() for name in ("gloo", "hccl", "nccl"))
         answer.send(("left alone", "") if left_alone else ("failed", f"failed: {line}"))
     answer.close()
     # Not destroy_process_group: where another rank has died it may wait for it.

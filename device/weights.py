@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from zlib import crc32
 
 import torch
 
+from device.block_scales import BLOCK, FP8, Block, block_of, dequantised
 from device.hugging_face import name_of, shape_of
 from device.latent_weights import absorbed, in_halves
 from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
@@ -39,6 +40,10 @@ class Checkpoint(Protocol):
     def tensor(self, name: str) -> torch.Tensor:
         """The tensor called `name`, in any floating type. Raises ScenarioError where there is none."""
 
+    @property
+    def origin(self) -> str:
+        """What these values are, for who reads a measurement; after they have been read."""
+
 
 class RandomCheckpoint:
     """Seeded values for any config, the same for every rank, layout and order of reading.
@@ -59,6 +64,10 @@ class RandomCheckpoint:
             return 0.1 * values
         return values if "embed" in name else values * shape[-1] ** -0.5
 
+    @property
+    def origin(self) -> str:
+        return f"random values of seed {self.seed}"
+
 
 class SafetensorsCheckpoint:
     """A Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json names. Read-only, no
@@ -74,8 +83,28 @@ class SafetensorsCheckpoint:
             ) from None
         self._open = safe_open
         self._files = _files_of(folder)
+        self._block: Block | None = None
 
     def tensor(self, name: str) -> torch.Tensor:
+        found, file = self._stored(name)
+        if found.dtype in FP8:
+            return self._from_fp8(name, found, file)
+        if found.dtype.itemsize < 2 or not found.is_floating_point():
+            what = (
+                f"{printable(name, 100)} is quantised; a checkpoint in 16 bits, or in FP8 with a scale a block, is due"
+            )
+            raise ScenarioError([f"{file}: {what}"])
+        return found
+
+    @property
+    def origin(self) -> str:
+        """FP8 is said where it was read."""
+        rows, columns = self._block or BLOCK
+        fp8 = f"; FP8 in blocks of {rows} x {columns}, read as bf16" if self._block else ""
+        return f"safetensors of {printable(self.folder.resolve().name)}{fp8}"
+
+    def _stored(self, name: str) -> tuple[torch.Tensor, Path]:
+        """A tensor as it lies in its file, and the file."""
         file = self._files.get(name)
         if file is None:
             raise ScenarioError([f"{self.folder}: no tensor {printable(name, 100)}"])
@@ -84,9 +113,17 @@ class SafetensorsCheckpoint:
                 found: torch.Tensor = opened.get_tensor(name)
         except Exception as error:  # the library raises its own type for a file that is cut or forged
             raise ScenarioError([f"{file}: cannot be read: {printable(str(error), 200)}"]) from None
-        if found.dtype.itemsize < 2:  # FP8 with scales beside it
-            raise ScenarioError([f"{file}: {printable(name, 100)} is quantised; a checkpoint in 16 bits is due"])
-        return found
+        return found, file
+
+    def _from_fp8(self, name: str, values: torch.Tensor, file: Path) -> torch.Tensor:
+        self._block = self._block or block_of(self.folder / "config.json")
+        if f"{name}_scale_inv" not in self._files:
+            raise ScenarioError([f"{file}: {printable(name, 100)} is FP8 without {printable(name, 100)}_scale_inv"])
+        scale, beside = self._stored(f"{name}_scale_inv")
+        try:
+            return dequantised(printable(name, 100), values, scale, self._block)
+        except ScenarioError as error:
+            raise ScenarioError([f"{beside}: {line}" for line in error.messages]) from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._files
@@ -117,44 +154,38 @@ def checkpoint_of(name: str, beside: Path | None, model: Model, seed: int) -> Ch
     """The checkpoint of a scenario's model: of its folder where that holds safetensors or one GGUF file, else seeded
     random values.
 
-    name: the scenario's `model`. beside: the folder that a relative path starts from. Raises ScenarioError where the
-    folder's config asks for what the lowering does not compute (scaled rotary angles).
+    name: the scenario's `model`. beside: the folder that a relative path starts from.
     """
     for root in (beside, Path()):
         folder = (root / name if root is not None else Path(name)).expanduser()
         if folder.is_dir() and any(folder.glob("*.safetensors")):
-            _refuse_scaled_angles(folder)
             return SafetensorsCheckpoint(folder)
         if folder.is_dir() and (files := sorted(folder.glob("*.gguf"))):
             from device.gguf_file import GgufCheckpoint
 
             if len(files) > 1:
                 raise ScenarioError([f"{folder}: {len(files)} GGUF files; one is due, in one piece"])
-            _refuse_scaled_angles(folder)
             return GgufCheckpoint(files[0])
     return RandomCheckpoint(model, seed)
-
-
-def _refuse_scaled_angles(folder: Path) -> None:
-    config: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind != "default":
-        raise ScenarioError([f"{folder}/config.json: rope_scaling of type {printable(str(kind))} is not computed here"])
 
 
 class Weights:
     """The weights of one rank's Program, made when they are first asked for and kept.
 
-    model: the whole model. shard: what one rank holds of it. dtypes: how the Program's types are held; values are
-    rounded to the type that the Program names before they are widened.
+    model: the whole model. shard: what one rank holds of it. expert_rank: its number among those that whole experts are
+    spread over, in order. dtypes: how the Program's types are held; values are rounded to the type that the Program
+    names before they are widened. in_pairs: the Program rotates latent attention's pairs as they lie in a checkpoint,
+    not in halves.
     """
 
     def __init__(
         self, checkpoint: Checkpoint, model: Model, shard: Model, rank: int,
         dtypes: Mapping[DType, torch.dtype], stored: Mapping[DType, torch.dtype], device: torch.device,
+        expert_rank: int = 0, in_pairs: bool = False,
     ) -> None:  # fmt: skip
+        self.in_pairs = in_pairs
         self.checkpoint, self.model, self.shard, self.rank = checkpoint, model, shard, rank
+        self.expert_rank = expert_rank
         self.dtypes, self.stored, self.device = dtypes, stored, device
         self._kept: dict[tuple[str, int, DType], torch.Tensor] = {}
         self._scales: dict[tuple[str, int, DType], torch.Tensor] = {}
@@ -203,17 +234,28 @@ class Weights:
         experts = self.model.experts
         if prefix != "experts" or experts is None:
             return torch.cat([self._part(part, kind, layer) for part in names])
-        numbered = ([part.replace("experts.", f"experts.{i}.") for part in names] for i in range(experts.count))
+        held = self.shard.experts.held if self.shard.experts else experts.count
+        first = self.expert_rank * held if self.shard.expert_parallel else 0
+        numbered = ([part.replace("experts.", f"experts.{i}.") for part in names] for i in range(first, first + held))
         return torch.stack([torch.cat([self._part(part, kind, layer) for part in one]) for one in numbered])
 
     def _part(self, name: str, kind: str, layer: int) -> torch.Tensor:
         last, latent = name.rpartition(".")[2], self.model.latent
         stored = "weight" if kind in ("k", "v") else kind
         value = self.checkpoint.tensor(name_of(self.model, name, stored, layer))
-        if latent:
+        if latent and not self.in_pairs:
             value = in_halves(last, value, latent)
-        value = self._mine(last, value)
+        if not self._is_whole(name):
+            value = self._mine(last, value)
         return absorbed(kind, value, latent) if latent and kind != stored else value
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether a rank holds all of `name` where experts are spread: the routed ones, and the shared one unless its
+        sum is reduced with theirs."""
+        experts = self.shard.experts
+        if not self.shard.expert_parallel or experts is None:
+            return False
+        return name.startswith("experts.") or (name.startswith("shared.") and not experts.gathered)
 
     def _mine(self, name: str, value: torch.Tensor) -> torch.Tensor:
         """What this rank holds of `value`."""

@@ -19,7 +19,8 @@ def reported_step(session: Session) -> tuple[Phase, Requests]:
     batch = reported_batch(session.scenario)
     session.bound(batch)
     alike = [(group.query, group.context) for group in batch.groups for _ in range(group.count)]
-    prompts = seeded_prompts(session.scenario, session.model.vocab, [q + c for q, c in alike])
+    seed = session.scenario.protocol.seed + session.place.groups.replica  # each replica has requests of its own
+    prompts = seeded_prompts(session.scenario, session.model.vocab, [q + c for q, c in alike], seed)
     common = _common_tokens(session.scenario, len(prompts))
     starts = []
     for number, prompt in enumerate(prompts):
@@ -40,9 +41,9 @@ def reported_step(session: Session) -> tuple[Phase, Requests]:
     return batch.phase, Requests(tuple(range(len(prompts))), tuple(context for _, context in alike), tokens)
 
 
-def seeded_prompts(scenario: Scenario, vocab: int, lengths: list[int]) -> list[list[int]]:
-    """Random tokens by the scenario's seed; those of a shared prefix are the same for all."""
-    random = torch.Generator().manual_seed(scenario.protocol.seed)
+def seeded_prompts(scenario: Scenario, vocab: int, lengths: list[int], seed: int) -> list[list[int]]:
+    """Random tokens by `seed`; those of a shared prefix are the same for all."""
+    random = torch.Generator().manual_seed(seed)
     common = torch.randint(vocab, (_common_tokens(scenario, len(lengths)),), generator=random).tolist()
     return [(common + torch.randint(vocab, (n,), generator=random).tolist())[:n] for n in lengths]
 

@@ -21,9 +21,9 @@ def work_of(op: Op) -> Work:
     return kind.work(op, kind)
 
 
-def op_type_of(op: Op) -> str:
-    """The name the profiler prints for `op`."""
-    return op.op_type or CATALOGUE[op.kind].op_type
+def op_type_of(op: Op, device: str = "npu") -> str:
+    """The name that CANN's profiler prints for `op`; its kind on a device that is no NPU."""
+    return (op.op_type or CATALOGUE[op.kind].op_type) if device == "npu" else op.kind
 
 
 def _table(*kinds: OpKind) -> dict[str, OpKind]:
@@ -118,6 +118,15 @@ CATALOGUE: dict[str, OpKind] = _table(
         api="torch_npu.npu_apply_rotary_pos_emb",
     ),
     OpKind("swiglu", "SwiGlu", "vector", of.swiglu, "npu", ops_per_element=5, api="torch_npu.npu_swiglu"),
+    OpKind(
+        "dequant_swiglu_quant",
+        "DequantSwigluQuant",
+        "vector",
+        of.dequant_swiglu_quant,
+        "npu",
+        ops_per_element=11,
+        api="torch_npu.npu_dequant_swiglu_quant",
+    ),
     OpKind(
         "kv_cache_write",
         "ScatterNdUpdate",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, shown
-from scenarios.model import Experts, Latent, Model, Score
+from scenarios.model import Experts, Latent, Model, RopeScaling, Score
 from scenarios.program import DType
 
 SHIPPED = Path(__file__).parent / "models"
@@ -104,11 +104,13 @@ def _read(path: Path, name: str) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Config:
-    """A config.json that is read field by field; what is wrong with it gathers in `problems`."""
+    """A config.json that is read field by field; what is wrong with it gathers in `problems`. inside: the mapping that
+    the fields are in, with its dot."""
 
     path: Path
     fields: dict[str, Any]
     problems: list[str]
+    inside: str = ""
 
     def whole(self, key: str, default: int | None = None, most: int = 1 << 24, least: int = 1) -> int:
         value = self.fields.get(key, default)
@@ -119,8 +121,11 @@ class _Config:
             return max(1, least)
         return value
 
-    def number(self, key: str, default: float) -> float:
+    def number(self, key: str, default: float, or_none: bool = False) -> float:
+        """The number under `key`; or_none: it may also be zero or null, which is `default`."""
         value = self.fields.get(key, default)
+        if or_none and not value and not isinstance(value, bool):
+            return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
             self.wrong(f"{key}: must be a positive number, got {shown(value)}")
             return default
@@ -134,7 +139,7 @@ class _Config:
         return value
 
     def wrong(self, what: str) -> None:
-        self.problems.append(f"{self.path}: {what}")
+        self.problems.append(f"{self.path}: {self.inside}{what}")
 
 
 def _family(path: Path, config: dict[str, Any]) -> Family:
@@ -154,6 +159,7 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
     hidden, heads = read.whole("hidden_size"), read.whole("num_attention_heads")
     layers = read.whole("num_hidden_layers", most=1024)
     latent = _latent(read) if family.latent else None
+    rope = _rope(read)
     kv_heads, head_dim = (1, latent.rope_dim) if latent else _heads(read, hidden, heads)
     model = Model(
         name=name,
@@ -167,12 +173,13 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
         vocab=read.whole("vocab_size"),
         max_position=read.whole("max_position_embeddings", 1 << 20),
         norm_eps=read.number("rms_norm_eps", 1e-6),
-        rope_theta=read.number("rope_theta", 10_000.0),
+        rope_theta=rope.number("rope_theta", read.number("rope_theta", 10_000.0)),
         tied_embeddings=read.flag("tie_word_embeddings", False),
         qk_norm=read.flag("use_qk_norm", False) if family.qk_norm is None else family.qk_norm,
         qkv_bias=read.flag("attention_bias", family.bias),
         dtype=_TORCH_DTYPE.get(str(config.get("dtype", config.get("torch_dtype", "bfloat16"))), "bf16"),
         rotary_dim=0 if latent else _rotary(read, head_dim),
+        rope_scaling=_rope_scaling(read, rope),
         latent=latent,
         experts=_experts(read, family, layers) if family.experts else None,
     )
@@ -200,6 +207,44 @@ def _rotary(read: _Config, head_dim: int) -> int:
     if not read.problems and (not 2 <= rotary <= head_dim or rotary % 2):
         read.wrong(f"partial_rotary_factor: {share:g} of head_dim {head_dim} is no even number of dimensions")
     return rotary
+
+
+def _rope(read: _Config) -> _Config:
+    """What the config says of its rotary angles: `rope_scaling`, or `rope_parameters` as newer configs have it."""
+    key = "rope_scaling" if read.fields.get("rope_scaling") is not None else "rope_parameters"
+    fields = read.fields.get(key)
+    if fields is not None and not isinstance(fields, dict):
+        read.wrong(f"{key}: must be a mapping, got {shown(fields)}")
+    return replace(read, fields=fields if isinstance(fields, dict) else {}, inside=f"{key}.")
+
+
+def _rope_scaling(read: _Config, rope: _Config) -> RopeScaling | None:
+    """The scaling of rotary angles, None where there is none. A kind that is not computed is kept by its name."""
+    kind = rope.fields.get("rope_type", rope.fields.get("type", "default"))
+    if not isinstance(kind, str):
+        rope.wrong(f"rope_type: must be a name, got {shown(kind)}")
+    if not isinstance(kind, str) or kind == "default":
+        return None
+    if kind not in ("linear", "llama3", "yarn"):
+        return RopeScaling(kind)
+    if "factor" not in rope.fields:
+        rope.wrong(f"factor: is due for {kind}")
+    positions = read.fields.get("max_position_embeddings", 1)
+    scaling = RopeScaling(
+        kind, rope.number("factor", 1.0),
+        rope.whole("original_max_position_embeddings", positions if isinstance(positions, int) else 1),
+        rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0),
+        rope.number("beta_fast", 32.0, or_none=True), rope.number("beta_slow", 1.0, or_none=True),
+        rope.flag("truncate", True),
+        rope.number("mscale", 1.0, or_none=True), rope.number("mscale_all_dim", 0.0, or_none=True),
+        rope.number("attention_factor", 0.0, or_none=True) or None,
+    )  # fmt: skip
+    if not read.problems and (scaling.low_factor >= scaling.high_factor or scaling.beta_slow >= scaling.beta_fast):
+        rope.wrong("low_freq_factor must be below high_freq_factor, and beta_slow below beta_fast")
+    theta = rope.fields.get("rope_theta", read.fields.get("rope_theta", 10_000.0))
+    if not read.problems and kind == "yarn" and theta <= 1:
+        rope.wrong(f"yarn needs a rope_theta above 1, got {shown(theta)}")
+    return scaling
 
 
 def _latent(read: _Config) -> Latent:

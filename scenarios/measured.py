@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from scenarios.loader import Loaded
@@ -20,15 +21,22 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What a measurement is laid beside: the step's length, and the time of each op by its place in the Program, ns."""
+    """What a measurement is laid beside: the step's length, and the time of each op by its place in the Program, ns.
+
+    reference_ns: what the reference kernel (`device.steady`) took when the hardware profile was measured; 0 where it
+    does not say.
+    """
 
     step_ns: int
     ops_ns: Mapping[int, int]
+    reference_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Measures the reported step of a scenario. device: the kind of device, as a hardware profile names it."""
+    """Measures the reported step of a scenario. device: the kind of device, as a hardware profile names it. profile:
+    the folder that a profiler's files go to, if any."""
 
     device: str
     run: Callable[[Loaded, Predicted], Measured]
+    profile: Path | None = None

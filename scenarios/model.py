@@ -31,6 +31,30 @@ class Latent:
 
 
 @dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """How rotary angles are changed for contexts longer than a model was first trained on (`rope_scaling`).
+
+    kind: linear, llama3 or yarn; any other is named and not computed. factor: of the context's length.
+    original_positions: those of the first training. low_factor, high_factor: of llama3, the wavelengths between which
+    frequencies change over, as parts of those positions. beta_fast, beta_slow: the same of yarn, in turns over them.
+    truncated: yarn changes over between whole dimensions. mscale, mscale_all_dim: yarn's growth of cosines and sines,
+    and of DeepSeek's scores. attention_factor: of cosines and sines where the config gives it itself.
+    """
+
+    kind: str
+    factor: float = 1.0
+    original_positions: int = 0
+    low_factor: float = 1.0
+    high_factor: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncated: bool = True
+    mscale: float = 1.0
+    mscale_all_dim: float = 0.0
+    attention_factor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Experts:
     """The MLP as a mixture of experts.
 
@@ -64,7 +88,8 @@ class Model:
     Of a model split over `tensor_parallel` ranks, heads, kv_heads, intermediate and vocab are those of one rank;
     full_vocab is the whole vocabulary (0 where it is vocab). One that runs in `pipeline_parallel` stages has all its
     layers here; has_embedding and has_head say what one stage holds beside its own (`scenarios.lowering.stages`).
-    rotary_dim: dimensions of a head that turn (0: all). latent: with it kv_heads is 1 and head_dim the rotated part.
+    rotary_dim: dimensions of a head that turn (0: all). rope_scaling: how their angles are scaled, None for not.
+    latent: with it kv_heads is 1 and head_dim the rotated part.
     experts: those of all but the leading dense layers. data_parallel: replicas of attention; expert_parallel: whether
     whole experts are spread over all ranks of all replicas, which then step together.
     """
@@ -91,6 +116,7 @@ class Model:
     has_embedding: bool = True
     has_head: bool = True
     rotary_dim: int = 0
+    rope_scaling: RopeScaling | None = None
     latent: Latent | None = None
     experts: Experts | None = None
     data_parallel: int = 1

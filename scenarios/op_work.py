@@ -111,6 +111,14 @@ def swiglu(op: Op, kind: OpKind) -> Work:
     )
 
 
+def dequant_swiglu_quant(op: Op, kind: OpKind) -> Work:
+    """INT32 sums [rows, 2 n], scales of the weight and of the rows -> INT8 [rows, n] and a scale a row. Its program is
+    that of SwiGLU, as measured rows of this kernel are priced."""
+    cold, warm = _split_reads(op.inputs)
+    work = swiglu(op, kind)
+    return replace(work, cold_read_bytes=cold, warm_read_bytes=warm, write_bytes=_bytes(op.outputs), program="swiglu")
+
+
 def rope(op: Op, kind: OpKind) -> Work:
     """Query and key of one token are rotated together: a row is a token."""
     cold, warm = _split_reads(op.inputs)

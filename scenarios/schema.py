@@ -114,6 +114,8 @@ class Fusion(Part):
     """Row-split matmul and its all-reduce -> npu_mm_all_reduce_base."""
     add_rms_norm_quant: Switch = False
     """Residual add, RMSNorm and dynamic quantisation -> npu_add_rms_norm_dynamic_quant (with w8a8 or w4a8)."""
+    swiglu_quant: Switch = False
+    """Dequantisation of the gate's sums, SwiGLU and dynamic quantisation -> npu_dequant_swiglu_quant (with w8a8)."""
     ffn: Switch = False
     """Gate and up projection, SwiGLU and down projection -> npu_ffn (float16 only)."""
 

@@ -80,7 +80,13 @@ def on_device(timeline: Timeline, device: str) -> Timeline:
     """`timeline` as that of a `device`: what is no NPU has lanes of its own, which nobody takes for Ascend's."""
     if device == timeline.device:
         return timeline
-    spans = tuple(replace(s, process="Device") if s.process in COMPUTE else s for s in timeline.spans)
+    # What an AI CPU does there, the stream itself does on other devices.
+    spans = tuple(
+        replace(s, process="Device", thread="Stream 0" if s.process == "AI CPU" else s.thread)
+        if s.process in COMPUTE
+        else s
+        for s in timeline.spans
+    )
     return replace(timeline, spans=spans, device=device)
 
 

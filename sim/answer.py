@@ -21,6 +21,7 @@ from sim.hardware.profile import HardwareError, load_hardware
 from sim.played import launches
 from sim.predict import Case, Prediction, check, predict
 from sim.result import run_result, step_result, what_if_result
+from sim.words import spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +111,19 @@ def predicted_of(prediction: Prediction) -> Predicted:
     for span in prediction.timeline.spans:
         if span.index >= 0 and span.kind != "wait" and span.process in (*COMPUTE, "Communication"):
             times[span.index] = times.get(span.index, 0) + span.duration_ns
-    return Predicted(prediction.step.total_ns, times)
+    reference = prediction.case.hardware.profile.reference_us
+    return Predicted(prediction.step.total_ns, times, 1000 * float(reference.value) if reference else 0.0)
 
 
 def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float]]:
     """What a trace shows of each kernel beside its time: shapes, types, bytes, flops, cores, what bounds it, and the
     time that peak compute and peak HBM would allow over the time taken."""
     args: dict[int, dict[str, str | int | float]] = {}
+    device = prediction.case.hardware.profile.device
     for issued, launch in zip(prediction.program, launches(prediction.plan), strict=True):
         op, kernel = issued.op, launch.kernel
         args[launch.index] = {
-            "Task Type": kernel.accelerator,
+            **({"Task Type": kernel.accelerator} if device == "npu" else {}),  # cores that only an NPU has
             "Input Shapes": ";".join(",".join(map(str, t.shape)) for t in op.inputs),
             "Input Data Types": ";".join(t.dtype for t in op.inputs),
             "Output Shapes": ";".join(",".join(map(str, t.shape)) for t in op.outputs),
@@ -128,7 +131,7 @@ def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float
             "bytes": kernel.gm_bytes,
             "hbm_bytes": kernel.hbm_bytes,
             "flops": kernel.flops,
-            "bound": kernel.bound,
+            "bound": spoken(kernel.bound, device),
             "roofline_share": round(kernel.roofline_ns / max(1, kernel.duration_ns), 3),
         }
     return args

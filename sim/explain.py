@@ -17,6 +17,7 @@ from sim.plan import Bound, Issue, Launch, Replay
 from sim.played import launches
 from sim.predict import Prediction, check, step_ns
 from sim.stages import Pipeline
+from sim.words import spoken
 
 Bottleneck = Literal[
     "host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "bubble-bound", "capacity-bound"
@@ -119,7 +120,7 @@ def diagnose(prediction: Prediction) -> Diagnosis:
     calls = sum(isinstance(step, Issue | Replay) for step in prediction.plan.steps)
     name, evidence = _verdict(prediction, limits, rows, calls, busy)
     return Diagnosis(
-        name, evidence, limits, busy, rows, calls, len(kernels),
+        name, spoken(evidence, prediction.case.hardware.profile.device), limits, busy, rows, calls, len(kernels),
         sum(k.kernel.hbm_bytes for k in kernels), sum(k.kernel.gm_bytes for k in kernels),
     )  # fmt: skip
 

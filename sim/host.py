@@ -124,6 +124,8 @@ class _Builder:
         self._index = 0
         self._recorded: dict[str, int] = {}
         self._mixed_before = False
+        self._on_cpu = hw.profile.device == "cpu"
+        self._resident = self._on_cpu and _fits_last_cache(program, hw)
 
     def plan(self) -> Plan:
         threaded = self.conditions.task_queue_enable > 0
@@ -156,22 +158,30 @@ class _Builder:
         for kind, op in zip(before, block.ops, strict=False):
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
             twin = kind == op.kind == "rms_norm"
-            nominal = self.nominal(op, block.repeat, self.conditions.rank, twin)
+            nominal = self.nominal(op, block.repeat, self.conditions.rank, twin, block.captured)
             luck = self._luck(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
             costs = host_costs_ns(op, self.hw, queue)
-            priced.append(_Priced(op, op_type_of(op), nominal[0], *costs, luck, self._kernels(op, nominal)))
+            priced.append(
+                _Priced(
+                    op, op_type_of(op, self.hw.profile.device), nominal[0], *costs, luck, self._kernels(op, nominal)
+                )
+            )
         self.blocks.append((block, priced))
         return priced
 
     def _luck(self, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
         return jitter(self.conditions.seed, named(name, self.conditions.rank), repeat, sigma)
 
-    def nominal(self, op: Op, repeat: int, rank: int, twin: bool = False) -> tuple[KernelTime, ...]:
+    def nominal(
+        self, op: Op, repeat: int, rank: int, twin: bool = False, captured: bool = False
+    ) -> tuple[KernelTime, ...]:
         """The kernel in each repetition, before luck: one and the same, but where tokens choose their experts."""
-        scale = self.conditions.device_scale
+        scale, cpu = self.conditions.device_scale, self._on_cpu
         if not CATALOGUE[op.kind].routed:
-            return (scaled(price(work_of(op), self.hw, twin), scale),) * repeat
-        return tuple(scaled(price(work_of(placed(op, n, rank)), self.hw), scale) for n in range(repeat))
+            return (scaled(price(work_of(op), self.hw, twin, self._resident, cpu and captured), scale),) * repeat
+        return tuple(
+            scaled(price(work_of(placed(op, n, rank)), self.hw, False, self._resident), scale) for n in range(repeat)
+        )
 
     def _kernels(self, op: Op, nominal: tuple[KernelTime, ...]) -> tuple[KernelTime, ...]:
         """The kernel's time in each repetition, with the rank's luck where others wait for it."""
@@ -223,6 +233,8 @@ class _Builder:
         gap_ns = graph.mix_gap_ns if mixed or self._mixed_before else graph.node_gap_ns
         if captured and self._program.graph != "ge_graph":
             gap_ns = max(gap_ns, graph.replay_node_gap_ns)
+        if self._on_cpu and not captured:  # a call begins when it is made; only compiled code is entered and left
+            gap_ns = 0.0
         if op.stream == 0:
             self._mixed_before = mixed
         if op.waits:
@@ -282,6 +294,12 @@ class _Builder:
         call_ns = self._ns(hw.host.model_execute_us * 1000)
         yield Replay(self._program.graph, tuple(launches), call_ns, 0, round(hw.graph.start_us * 1000))
         yield from updates
+
+
+def _fits_last_cache(program: Program, hw: Hardware) -> bool:
+    """Whether the weights and caches that one step reads stay in the last cache until the next."""
+    cold = sum(block.repeat * work_of(op).cold_read_bytes for block in program.blocks for op in block.ops)
+    return cold <= hw.memory.l2_resident_share * hw.chip.l2_bytes
 
 
 def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:

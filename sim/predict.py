@@ -13,7 +13,7 @@ from scenarios.program import Batch, Program
 from scenarios.schema import Scenario
 from scenarios.timeline import StepTime, Timeline, on_device, step_time
 from sim import engine, ranks, recurrence
-from sim.collective.topology import levels_of
+from sim.device_limits import limits
 from sim.hardware.profile import Hardware
 from sim.host import Conditions, host_costs_ns, make_plans
 from sim.memory import Memory, memory_of, memory_of_stages
@@ -380,15 +380,7 @@ def _compiled_prefills(scenario: Scenario) -> list[Batch]:
 
 def forbidden(case: Case) -> list[tuple[str, str]]:
     """What forbids this case whatever the memory, as (field, what) pairs."""
-    found = problems_of(case.scenario, case.model)
-    levels = levels_of(case.model.tensor_parallel, case.hardware.collective)
-    if case.scenario.optimizations.fusion.matmul_all_reduce and levels and levels[-1].tier == "roce":
-        what = (
-            f"npu_mm_all_reduce_base needs ranks that HCCS joins; on {case.hardware.name} "
-            f"{case.model.tensor_parallel} of them are joined by RoCE"
-        )
-        found.append(("optimizations.fusion.matmul_all_reduce", what))
-    return found
+    return [*problems_of(case.scenario, case.model), *limits(case.scenario, case.hardware)]
 
 
 def check(case: Case) -> list[tuple[str, str]]:

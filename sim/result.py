@@ -52,6 +52,7 @@ def _about_step(prediction: Prediction, diagnosis: Diagnosis, name: str) -> dict
         "schema_version": SCHEMA_VERSION,
         "scenario": {"name": name, **case.scenario.model_dump(mode="json")},
         "hardware": case.hardware.name,
+        "device": case.hardware.profile.device,
         "provenance": _provenance(prediction),
         "seed": case.scenario.protocol.seed,
         "graph": prediction.graph,

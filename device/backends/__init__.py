@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.files.folder import refuse_folder
 from scenarios.measured import Measure
+from scenarios.timings import Timings
 
 if TYPE_CHECKING:
     from device.backends.base import Backend
@@ -26,8 +29,17 @@ def _npu() -> Backend:
     return Npu()
 
 
+def _cuda() -> Backend:
+    from device.backends.cuda import Cuda
+
+    return Cuda()
+
+
+#: Takes the file of the rows, seconds to spend, whether to take a whole file as it is, and whom to tell.
+Bench = Callable[[Path, float, bool, Callable[[str], None]], Timings]
+
 #: Makers of backends by the name that `--backend` takes; each imports what it needs.
-BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": _cpu, "npu": _npu}
+BACKENDS: dict[str, Callable[[], Backend]] = {"cpu": _cpu, "cuda": _cuda, "npu": _npu}
 
 
 def choose(name: str) -> Backend:
@@ -53,9 +65,21 @@ def choose(name: str) -> Backend:
         ) from None  # fmt: skip
 
 
-def measure_on(name: str) -> Measure:
-    """What measures a scenario's reported step on the backend called `name`. Raises ScenarioError as `choose`."""
+def bench_on(name: str) -> Bench:
+    """What runs the microbenchmarks of the backend called `name`. Raises ScenarioError as `choose`."""
+    backend = choose(name)
+    from device.microbench.bench import benched
+
+    return partial(benched, backend)
+
+
+def measure_on(name: str, profile: Path | None = None, budget_s: float = 10.0) -> Measure:
+    """What measures a scenario's reported step on the backend called `name`, for so many seconds at most. profile: a
+    new folder for the files of the backend's profiler. Raises ScenarioError as `choose`, and where that folder cannot
+    be made."""
+    if profile is not None:
+        refuse_folder("--profile", profile)
     backend = choose(name)
     from device.answer import measured
 
-    return Measure(name, partial(measured, backend))
+    return Measure(name, partial(measured, backend, budget_ns=round(1e9 * budget_s), profile=profile), profile)

@@ -12,36 +12,42 @@ import shutil
 import sysconfig
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache, partial
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 
-from device.operators import attention, elementwise, experts, kv, mla, norms, quant
-from device.operators.kernel import Inputs, Kernel, Outputs
+from device.operators import torch_calls
+from device.operators.compiled import KERNELS as COMPILED
+from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL, compiled
+from device.operators.kernel import Kernel
 from device.operators.reference import REFERENCE, special
-from device.step import Layout, Step
+from scenarios.model import Model
+from scenarios.passes import branches, collectives, micro_batches, prefetch
+from scenarios.passes.base import Pass
 from scenarios.program import Op, Program, Tensor
 
 if TYPE_CHECKING:
     from device.runner import Call, Unit
 
-#: Fused kinds for which torch has no CPU kernel, with the switch that asks for them.
-NEED_COMPILER = {
-    "add_rms_norm": "fusion.add_rms_norm",
-    "add_rms_norm_dynamic_quant": "fusion.add_rms_norm_quant",
-    "rope": "fusion.rope",
-    "swiglu": "fusion.swiglu",
-    "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache",
-}
-#: Kinds of which a CPU has no one kernel at all: products that torch cannot join with what comes behind them.
-NOT_ONE_KERNEL = {"ffn": "fusion.ffn", "matmul_all_reduce": "fusion.matmul_all_reduce"}
+#: The optimisation that puts work on a stream, by the stream; collectives have theirs from either of two.
+STREAMS = {
+    prefetch.STREAM: prefetch.PREFETCH, collectives.STREAM: collectives.COMM_CHUNKS,
+    branches.SHARED_EXPERT_STREAM: branches.SHARED_EXPERT, branches.KEYS_STREAM: branches.STREAMS,
+}  # fmt: skip
 
-#: Shapes that one function may be compiled for; torch's own limit of 8 is for programs that should not have more.
-MOST_SHAPES = 256
+
+def stream_switch(program: Program, op: Op) -> Pass:
+    """The optimisation that has put `op` on its stream."""
+    if micro_batches.MICRO_BATCHES.switch in program.applied and op.stream == micro_batches.STREAM:
+        return micro_batches.MICRO_BATCHES
+    return STREAMS[op.stream]
+
+
+def off(item: Pass) -> str:
+    """The value that switches an optimisation off, as a scenario spells it."""
+    return str(item.off[0]).lower()
 
 
 def compiler() -> str | None:
@@ -50,135 +56,8 @@ def compiler() -> str | None:
     return found if (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file() else None
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` as one kernel, made at its first call for each shape; plain inside what is being compiled anyway."""
-    return function if torch.compiler.is_compiling() else _compiled(function)
-
-
-@cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    torch._dynamo.config.recompile_limit = MOST_SHAPES
-    made: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
-    return made
-
-
-def _linear(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    return quant.split(op, F.linear(*inputs))
-
-
-def _batch_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    a, b = inputs
-    if attention.scores_or_values(op):
-        return (attention.operand_by_request(a, op.inputs[0], step) @ b.transpose(-1, -2),)
-    return (attention.by_token(a @ b, step.layout).reshape(op.out.shape),)
-
-
-def _rms_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    """Without the statistics: torch keeps them to itself, and no op of a Program reads them."""
-    x, gamma = inputs
-    return (F.rms_norm(x, gamma.shape, gamma, norms.eps_of(op)),)
-
-
-def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    query = attention.heads_of(inputs[0], op)
-    q = attention.by_request(query, step.layout)
-    k, v = attention.keys_and_values(op, inputs, step, query.dtype)
-    mask = None if step.causal else step.visible
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=step.causal, enable_gqa=True)
-    return (attention.by_token(y, step.layout).reshape(op.out.shape),)
-
-
-def _quant_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, scale, row_scale, *bias = inputs
-    product = torch._int_mm(x, quant.integers(w).t())
-    return quant.split(op, quant.scaled(product, scale, row_scale, bias).to(step.dtypes[op.out.dtype]))
-
-
-def _weight_quant_matmul(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    x, w, scale, *bias = inputs
-    weight = quant.integers(w).to(x.dtype) * scale.unsqueeze(-1).to(x.dtype)
-    return quant.split(op, F.linear(x, weight, *bias))
-
-
-def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, *scale = inputs
-
-    def product(part: torch.Tensor, expert: int, _: slice) -> torch.Tensor:
-        if not scale:
-            return F.linear(part, w[expert])
-        return F.linear(part, quant.integers(w[expert]).to(x.dtype) * scale[0][expert].unsqueeze(-1).to(x.dtype))
-
-    return experts.by_expert(op, x, step, product)
-
-
-def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, scale, row_scale = inputs
-
-    def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
-        integers = torch._int_mm(part, quant.integers(w[expert]).t())
-        return quant.scaled(integers, scale[expert], row_scale[rows], ())
-
-    return experts.by_expert(op, x, step, product)
-
-
-def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: Layout, scale: float) -> torch.Tensor:
-    mask = attention.visible_keys(layout, q.device)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
-
-
-def _kv_b_proj(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    return (F.linear(mla.new_or_seen(op, inputs[0], step), inputs[1]),)
-
-
-def _swiglu(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    return (compiled(elementwise.swiglu)(inputs[0]),)
-
-
-def _rotate_both(
-    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return norms.rotate(q, cos, sin), norms.rotate(k, cos, sin)
-
-
-def _rope(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    made: Outputs = compiled(_rotate_both)(*inputs)
-    return made
-
-
-def _normed(function: Callable[..., Outputs], op: Op, inputs: Inputs, _: Step) -> Outputs:
-    made: Outputs = compiled(function)(*inputs, norms.eps_of(op))
-    return made
-
-
-def _qkv_norm_rope_cache(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    made: Outputs = compiled(kv.norm_rope_cache)(list(inputs), op.out.shape[1], norms.eps_of(op))
-    return made
-
-
 #: What stands over the reference on a CPU.
-KERNELS: dict[str, Kernel] = {
-    "matmul": Kernel(_linear),
-    "batch_matmul": Kernel(_batch_matmul, raw=True),
-    "rms_norm": Kernel(_rms_norm, "fused"),
-    "attention": Kernel(_attention, "fused", raw=True),
-    "grouped_matmul": Kernel(_grouped_matmul, "composed"),
-    "quant_grouped_matmul": Kernel(_quant_grouped_matmul, "composed"),
-    "quant_matmul": Kernel(_quant_matmul, "composed"),
-    "weight_quant_matmul": Kernel(_weight_quant_matmul, "composed"),
-    "add_rms_norm": Kernel(partial(_normed, norms.add_rms_norm), "compiled"),
-    "add_rms_norm_dynamic_quant": Kernel(partial(_normed, norms.add_rms_norm_dynamic_quant), "compiled"),
-    "rope": Kernel(_rope, "compiled"),
-    "swiglu": Kernel(_swiglu, "compiled"),
-    "qkv_norm_rope_cache": Kernel(_qkv_norm_rope_cache, "compiled", raw=True),
-}
-#: The same for ops that latent attention means in its own way, by name.
-NAMED = {
-    "attention": Kernel(partial(mla.absorbed, by=_attend), "composed", raw=True),
-    "prefill_attention": Kernel(partial(mla.unpacked, by=_attend), "composed", raw=True),
-    "kv_b_proj": Kernel(_kv_b_proj, raw=True),
-}
-#: torch's attention reads neither block tables nor INT8: blocks are gathered and dequantised before it.
-COMPOSED_ATTENTION = Kernel(_attention, "composed", raw=True)
+KERNELS: dict[str, Kernel] = {**torch_calls.KERNELS, **COMPILED}
 
 
 class Cpu:
@@ -188,6 +67,7 @@ class Cpu:
     device = torch.device("cpu")
     streams = 1
     collectives = "gloo"
+    devices = None
 
     def describe(self) -> dict[str, str | int]:
         return {
@@ -201,12 +81,12 @@ class Cpu:
 
     def kernel(self, op: Op) -> Kernel:
         if found := special(op):
-            return NAMED.get(op.name, found)
+            return torch_calls.NAMED.get(op.name, found)
         if op.kind == "attention" and (op.attr("block_size") or op.inputs[1].dtype == "int8"):
-            return COMPOSED_ATTENTION
+            return torch_calls.COMPOSED_ATTENTION
         return KERNELS.get(op.kind) or REFERENCE[op.kind]
 
-    def lacks(self, program: Program) -> list[str]:
+    def lacks(self, program: Program, model: Model) -> list[str]:
         found: dict[str, str] = {}
         if program.graph != "eager" and compiler() is None:
             found["graph"] = "torch.compile captures a step, and there is no C++ compiler for it; set it to eager"
@@ -217,12 +97,14 @@ class Cpu:
                 found[NEED_COMPILER[op.kind]] = f"{what}; set it to false"
             if op.kind in NOT_ONE_KERNEL:
                 what = f"torch has no {op.kind} kernel for a CPU, nor can torch.compile make one"
-                found[NOT_ONE_KERNEL[op.kind]] = f"{what}; set it to false"
+                found.setdefault(NOT_ONE_KERNEL[op.kind], f"{what}; set it to false")
             if op.kind == "prefetch":
                 found["overlap.prefetch"] = "torch brings no weight into a CPU's cache ahead; set it to false"
             elif op.stream:
-                found["overlap"] = f"{op.name} wants stream {op.stream}, and a CPU has one"
-            if any(t.format == "nz" for t in op.inputs):
+                switch = stream_switch(program, op)
+                what = f"{op.name} wants stream {op.stream}, and a CPU has one"
+                found.setdefault(switch.switch, f"{what}; set optimizations.{switch.switch} to {off(switch)}")
+            if any(t.format == "nz" and t.role == "weight" for t in op.inputs):  # blocks of a cache lie its own way
                 found["weight_format"] = "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
         unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)
         return [
@@ -230,13 +112,15 @@ class Cpu:
             *(f"model: its {kind} has no operator on a CPU in this version" for kind in unknown),
         ]
 
-    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
         return value
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
         from device.graphs import units
 
-        return units(calls, self.capture, captures)
+        return units(calls, compiled, captures)
 
     def free_bytes(self) -> int:
         try:
@@ -260,14 +144,26 @@ class Cpu:
     def wait(self, event: None) -> None:
         """It is over."""
 
-    def mark(self) -> int:
-        return perf_counter_ns()
+    def keep(self, x: torch.Tensor) -> None:
+        """What has read it has ended."""
 
-    def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        return compiled(body)
+    def mark(self) -> tuple[int, int]:
+        """(wall clock, this thread's own clock), ns."""
+        return perf_counter_ns(), thread_time_ns()
 
-    def between_ns(self, start: int, end: int) -> int:
-        return end - start
+    def between_ns(self, start: tuple[int, int], end: tuple[int, int]) -> int:
+        return end[0] - start[0]
+
+    def busy_ns(self, start: tuple[int, int], end: tuple[int, int]) -> int:
+        return end[1] - start[1]
+
+    def own_ns(self) -> int:
+        return thread_time_ns()
+
+    def profiler(self, folder: Path, rank: int, steps: int) -> Any:
+        from device.backends.profiler import torch_profiler
+
+        return torch_profiler(folder, rank, steps, on_gpu=False)
 
 
 def _processor() -> str:

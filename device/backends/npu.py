@@ -9,6 +9,8 @@ import importlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -16,12 +18,13 @@ import torch
 from device.backends import npu_graphs
 from device.backends.npu_weights import LaidOut
 from device.operators.kernel import Kernel
-from device.operators.npu.kernels import KERNELS
+from device.operators.npu.kernels import kernel_of
 from device.operators.npu.plan import lacking
 from device.operators.npu.versions import pair_of, wrong_pairing
 from device.operators.reference import REFERENCE
 from device.runner import Call, Unit
 from scenarios.errors import ScenarioError, printable
+from scenarios.model import Model
 from scenarios.program import Op, Program, Tensor
 
 #: Streams that a step may use: the main one, prefetch, collectives, and one to spare.
@@ -90,6 +93,11 @@ class Npu:
         """Of torch_npu."""
         return str(self._module.__version__).partition("+")[0]
 
+    @property
+    def devices(self) -> int:
+        count: int = self._npu.device_count()
+        return count
+
     def describe(self) -> dict[str, str | int]:
         pair = pair_of(self.version)
         return {
@@ -103,13 +111,15 @@ class Npu:
         }
 
     def kernel(self, op: Op) -> Kernel:
-        return KERNELS.get(op.kind) or REFERENCE[op.kind]
+        return kernel_of(op) or REFERENCE[op.kind]
 
-    def lacks(self, program: Program) -> list[str]:
-        return lacking(program, self.version)
+    def lacks(self, program: Program, model: Model) -> list[str]:
+        return lacking(program, model, self.version)
 
-    def held(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
-        return self._laid_out.get(op, tensor, value, act)
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
+        return self._laid_out.get(op, tensor, value, act, beside)
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
         return npu_graphs.units(self, graph, calls, captures)
@@ -137,6 +147,9 @@ class Npu:
     def wait(self, event: Any) -> None:
         event.wait()
 
+    def keep(self, x: torch.Tensor) -> None:
+        x.record_stream(self._npu.current_stream())
+
     def mark(self) -> Any:
         event = self._npu.Event(enable_timing=True)
         event.record()
@@ -146,11 +159,14 @@ class Npu:
         passed_ms: float = start.elapsed_time(end)
         return round(passed_ms * 1e6)
 
-    def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
-        return npu_graphs.ge_compiled(body)
+    def busy_ns(self, start: Any, end: Any) -> int:
+        return self.between_ns(start, end)
 
-    def profiler(self, folder: str) -> Any:
-        """A torch_npu profiler that writes into `folder`, at level 1 with pipe utilisation."""
+    def own_ns(self) -> int:
+        return perf_counter_ns()
+
+    def profiler(self, folder: Path, rank: int, steps: int) -> Any:
+        """torch_npu's own, at level 1 with pipe utilisation: it writes one *_ascend_pt a rank."""
         made = self._module.profiler
         config = made._ExperimentalConfig(
             profiler_level=made.ProfilerLevel.Level1, aic_metrics=made.AiCMetrics.PipeUtilization,
@@ -158,5 +174,6 @@ class Npu:
         )  # fmt: skip
         return made.profile(
             activities=[made.ProfilerActivity.CPU, made.ProfilerActivity.NPU], record_shapes=True,
-            on_trace_ready=made.tensorboard_trace_handler(folder), experimental_config=config,
+            schedule=made.schedule(wait=0, warmup=1, active=steps, repeat=1),
+            on_trace_ready=made.tensorboard_trace_handler(str(folder), f"rank{rank}"), experimental_config=config,
         )  # fmt: skip

@@ -1,20 +1,29 @@
 """Weights as torch_npu's products read them; made once, when a Program is bound.
 
-INT8 and INT4 weights are read as [inputs, outputs]; the Program keeps [outputs, inputs]. INT4 goes eight to an int32.
-FRACTAL_NZ is format 29 of npu_format_cast. The scale of a weight whose activations stay in 16 bits has their type.
+Quantised weights, those of experts and of npu_ffn are read as [.., inputs, outputs]; the Program keeps [.., outputs,
+inputs]. INT4 goes eight to an int32. FRACTAL_NZ is format 29 of npu_format_cast. Scales have the type that their call
+wants; those of INT4 weights beside INT8 rows carry what the call adds for the shift of its half bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from device.operators.npu.quant import with_offset
+from device.operators.npu.rules import INT4_GROUP
 from device.operators.quant import unpack_int4
-from scenarios.program import DTYPE_BITS, Op, Tensor
+from scenarios.program import Op, Tensor
+
+#: Gives another weight of the same op.
+Beside = Callable[[Tensor], torch.Tensor]
 
 FRACTAL_NZ = 29
 #: The products whose weights and scales are laid out anew.
-QUANTISED = ("quant_matmul", "weight_quant_matmul", "matmul_all_reduce")
+QUANTISED = ("quant_matmul", "weight_quant_matmul", "matmul_all_reduce", "grouped_matmul", "quant_grouped_matmul")
+GROUPED = ("grouped_matmul", "quant_grouped_matmul")
 
 
 class LaidOut:
@@ -23,36 +32,80 @@ class LaidOut:
     def __init__(self) -> None:
         self._made: dict[str, WeakTensorKeyDictionary] = {}
 
-    def get(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
-        """`value`, the weight `tensor` of `op`, as the call of `op` reads it. act: the type of its activations."""
-        how = self._how(op, tensor, act)
+    def get(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Beside) -> torch.Tensor:
+        """`value`, the weight `tensor` of `op`, as the call of `op` reads it. act: the type of its activations. beside:
+        gives the other weights of `op`, as the Program keeps them."""
+        how = how_of(op, tensor, act)
         if not how:
             return value
         made = self._made.setdefault(how, WeakTensorKeyDictionary())
         if value not in made:
-            made[value] = _laid_out(how, value, act)
+            made[value] = (
+                _int4_scale(value, beside(op.inputs[1])) if how == "int4 scale" else _laid_out(how, value, act)
+            )
         found: torch.Tensor = made[value]
         return found
 
-    def _how(self, op: Op, tensor: Tensor, act: torch.dtype) -> str:
-        if op.kind in QUANTISED and tensor.name.endswith((".scale", ".bias")):
-            wide_rows = op.inputs[0].dtype == "int8"
-            if tensor.name.endswith(".scale"):
-                return "" if wide_rows else f"scale {act}"
-            return "bias float32" if act == torch.bfloat16 and op.kind == "weight_quant_matmul" else ""
-        bits = DTYPE_BITS[tensor.dtype]
-        width = {8: "int8", 4: "int4"}.get(bits, "")
-        return f"{width} {tensor.format}" if width or tensor.format == "nz" else ""
+
+def how_of(op: Op, tensor: Tensor, act: torch.dtype) -> str:
+    """In words what becomes of the weight `tensor` of `op`; empty where it stays as it is."""
+    part = tensor.name.rpartition(".")[2]
+    if op.kind in QUANTISED and part in ("scale", "bias"):
+        return _of_scale(op, part, act)
+    if op.kind == "moe_gating_top_k":
+        return "as activations"
+    turned = "turned " if tensor.dtype in ("int8", "int4") or op.kind in (*GROUPED, "ffn") else ""
+    many = "experts " if op.kind in GROUPED else ""
+    packed = "int4 " if tensor.dtype == "int4" else ""
+    whole = "whole " if op.kind == "ffn" else ""
+    return f"{turned}{many}{packed}{whole}{'nz' if tensor.format == 'nz' else ''}".strip()
+
+
+def _of_scale(op: Op, part: str, act: torch.dtype) -> str:
+    int8_rows = op.inputs[0].dtype == "int8"
+    if part == "bias":
+        return "float32" if act == torch.bfloat16 and op.kind == "weight_quant_matmul" else ""
+    if op.kind == "quant_matmul" and op.inputs[1].dtype == "int4":
+        return "int4 scale"
+    if op.kind == "quant_grouped_matmul":
+        return "as activations" if act == torch.bfloat16 else ""
+    return "" if int8_rows else "as activations"
 
 
 def _laid_out(how: str, value: torch.Tensor, act: torch.dtype) -> torch.Tensor:
-    if how.startswith("scale"):
+    if how == "as activations":
         return value.to(act)
-    if how.startswith("bias"):
+    if how == "float32":
         return value.float()
-    if how.startswith("int8"):
-        value = value.t().contiguous() if how.endswith("nz") else value.t()
-    if how.startswith("int4"):
-        wide = unpack_int4(value).t().contiguous().to(torch.int32)
-        value = torch.ops.npu.npu_convert_weight_to_int4pack(wide)
-    return torch.ops.npu.npu_format_cast(value, FRACTAL_NZ) if how.endswith("nz") else value
+    words = how.split()
+    if "int4" in words:
+        value = _packed(value, "experts" in words)
+    elif "turned" in words:
+        value = value.mT.contiguous() if "nz" in words or "whole" in words else value.mT
+    return torch.ops.npu.npu_format_cast(value, FRACTAL_NZ) if "nz" in words else value
+
+
+def _packed(value: torch.Tensor, of_experts: bool) -> torch.Tensor:
+    """INT4 of the Program's packing [.., n, k / 2] -> [.., k, n / 8] in int32. The call that packs takes two
+    dimensions; three go through npu_quantize, as npu_grouped_matmul's documentation has it."""
+    wide = unpack_int4(value).mT.contiguous()
+    one = torch.ones(1, dtype=torch.float32, device=value.device)
+    packed: torch.Tensor = (
+        torch.ops.npu.npu_quantize(wide.float(), one, None, torch.quint4x2, -1, False)
+        if of_experts
+        else torch.ops.npu.npu_convert_weight_to_int4pack(wide.to(torch.int32))
+    )
+    return packed
+
+
+def _int4_scale(scale: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Scales [n] -> [k / 256, n] in the call's own type, with the offset that belongs to them beside them.
+
+    The call multiplies half bytes: x = 16 high + (low - 8), so it misses 8 x the sum of each column, which its offset
+    adds.
+    """
+    integers = unpack_int4(weight)
+    groups = integers.shape[-1] // INT4_GROUP
+    many = scale.float().repeat(groups)
+    made = torch.ops.npu.npu_trans_quant_param(many).view(groups, -1)
+    return with_offset(made, 8 * integers.sum(-1).float() * scale.float())

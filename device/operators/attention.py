@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Layout, Step
 from scenarios.program import Op, Tensor
+
+
+@lru_cache(maxsize=256)
+def numbers(values: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """`values` on the device, made once: all layers of a step ask for the same ones, and a copy from the host's pages
+    lets the host wait for the device."""
+    return torch.tensor(values, device=device)
 
 
 def by_request(x: torch.Tensor, layout: Layout) -> torch.Tensor:
@@ -19,7 +28,7 @@ def by_request(x: torch.Tensor, layout: Layout) -> torch.Tensor:
     for query in layout.queries:
         places += [start + min(i, query - 1) for i in range(longest)]
         start += query
-    rows = x[torch.tensor(places, device=x.device)]
+    rows = x[numbers(tuple(places), x.device)]
     return rows.reshape(requests, longest, *x.shape[1:]).transpose(1, 2)
 
 
@@ -49,13 +58,13 @@ def cached(store: torch.Tensor, layout: Layout, table: torch.Tensor | None) -> t
         return store[blocks].reshape(requests, -1, *store.shape[2:])[:, :keys]
     if layout.first_rows:
         return store[:requests, :keys]
-    return store[torch.tensor(layout.cache_rows, device=store.device), :keys]
+    return store[numbers(layout.cache_rows, store.device), :keys]
 
 
 def visible_keys(layout: Layout, device: torch.device) -> torch.Tensor:
     """bool [requests, 1, queries, keys]: a query sees the keys up to its own."""
-    contexts = torch.tensor(layout.contexts, device=device).view(-1, 1, 1, 1)
-    most = torch.tensor(layout.queries, device=device).view(-1, 1, 1, 1) - 1
+    contexts = numbers(layout.contexts, device).view(-1, 1, 1, 1)
+    most = numbers(layout.queries, device).view(-1, 1, 1, 1) - 1
     query = torch.arange(layout.longest_query, device=device).view(1, 1, -1, 1)
     key = torch.arange(layout.longest_keys, device=device).view(1, 1, 1, -1)
     return key <= contexts + torch.minimum(query, most)

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
+from device.rotary import angle_scale
 from device.step import Step
 from scenarios.program import Op
 
@@ -71,12 +72,18 @@ def silu(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (F.silu(inputs[0]),)
 
 
-def cos(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    return (torch.cos(inputs[0]),)
+def cos(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (_grown(torch.cos(inputs[0]), step),)
 
 
-def sin(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    return (torch.sin(inputs[0]),)
+def sin(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (_grown(torch.sin(inputs[0]), step),)
+
+
+def _grown(x: torch.Tensor, step: Step) -> torch.Tensor:
+    """Of rotary angles, which alone have cosines and sines in a Program."""
+    scale = angle_scale(step.model) if step.model else 1.0
+    return x if scale == 1.0 else x * scale
 
 
 def cast(op: Op, inputs: Inputs, step: Step) -> Outputs:
@@ -91,7 +98,7 @@ def cut(op: Op, inputs: Inputs, _: Step) -> Outputs:
     """A copy of part of the last dimension, from attr start on."""
     start = op.attr("start")
     assert isinstance(start, int)
-    x = inputs[0].reshape(*op.out.shape[:-1], -1)
+    x = inputs[0] if inputs[0].ndim == len(op.out.shape) else inputs[0].reshape(*op.out.shape[:-1], -1)
     return (x.narrow(-1, start, op.out.shape[-1]).contiguous(),)
 
 
@@ -111,6 +118,13 @@ def index_select(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (table[rows],)
 
 
+def index_add(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """Rows added to those of a sum that `index` names; a sum of zeros where none is given."""
+    rows, index, *before = inputs
+    total = before[0] if before else rows.new_zeros(op.out.shape, dtype=step.dtypes[op.out.dtype])
+    return (total.index_add(0, index, rows.to(total.dtype)),)
+
+
 def swiglu(packed: torch.Tensor) -> torch.Tensor:
     """[rows, 2 n] -> [rows, n]: silu of the first half times the second, in float32."""
     gate, up = packed.float().chunk(2, -1)
@@ -126,4 +140,5 @@ KERNELS = {
     "pow": Kernel(power), "neg": Kernel(neg), "rsqrt": Kernel(rsqrt), "silu": Kernel(silu), "cos": Kernel(cos),
     "sin": Kernel(sin), "cast": Kernel(cast), "concat": Kernel(concat), "slice": Kernel(cut, raw=True),
     "embedding": Kernel(embedding), "index_select": Kernel(index_select), "swiglu": Kernel(_swiglu, "composed"),
+    "index_add": Kernel(index_add),
 }  # fmt: skip

@@ -1,23 +1,28 @@
 """Experts: who goes where, the products of all experts, and the way back.
 
 A Program draws how many tokens each expert has; here the router decides. `experts.permute` leaves what it decided among
-the values of the step, and the products and the way back take it from there: COUNTS, rows of each expert, and ORDER,
-the place of each sorted row among the choices (token by token). Padding chooses no expert.
+the values of the step, and the products and the way back take it from there: COUNTS, rows of each expert of this rank,
+and ORDER, the place of each sorted row among the choices (token by token). Padding chooses no expert. What ranks send
+each other is in `device.operators.exchange`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import exact_product, integers, scaled
-from device.step import Step
+from device.step import COUNTS, Step
 from scenarios.model import Experts
-from scenarios.program import Op
+from scenarios.program import Op, Tensor
 
-COUNTS, ORDER = "experts.counts", "experts.order"
+ORDER, SENT = "experts.order", "experts.sent"
+
+#: Activations with a row for each choice: their rows are as many as the router makes them, not as the Program drew.
+_FOLLOWERS = re.compile(r"(?:part\d+\.)?(?:expert\d+\.|experts\.|expert_rows|expert_results|rows_|row_experts)")
 
 #: (rows of one expert, its number, where they lie) -> their product.
 Product = Callable[[torch.Tensor, int, slice], torch.Tensor]
@@ -28,6 +33,28 @@ def experts_of(step: Step) -> Experts:
     assert step.model is not None
     assert step.model.experts is not None
     return step.model.experts
+
+
+def follows_router(tensor: Tensor) -> bool:
+    """Whether the router decides how many rows `tensor` has."""
+    return tensor.role == "activation" and _FOLLOWERS.match(tensor.name) is not None
+
+
+def first_held(step: Step) -> int:
+    """The first expert of this rank: all ranks that step together share whole ones in order."""
+    everyone = step.groups.everyone if step.model is not None and step.model.expert_parallel else None
+    return everyone.rank * experts_of(step).held if everyone else 0
+
+
+def real_rows(step: Step, rows: int, device: torch.device) -> torch.Tensor:
+    """Of `rows` rows those that are tokens and no padding: of the whole step, of this rank's share of it, or of all
+    replicas on top of each other."""
+    tokens, whole = step.layout.tokens, step.layout.rows
+    if rows < whole:
+        start = step.group.rank * rows if step.group else 0
+        return torch.arange(max(0, min(tokens - start, rows)), device=device)
+    starts = torch.arange(0, rows, whole, device=device).unsqueeze(1)
+    return (starts + torch.arange(tokens, device=device)).flatten()
 
 
 def in_kept_groups(scores: torch.Tensor, experts: Experts) -> torch.Tensor:
@@ -82,26 +109,46 @@ def _sigmoid(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (torch.sigmoid(inputs[0]),)
 
 
-def _permute(_: Op, inputs: Inputs, step: Step) -> Outputs:
-    """Rows [tokens x top_k, hidden] in the order of their experts."""
+def sorted_rows(op: Op, inputs: Inputs, step: Step) -> torch.Tensor:
+    """Rows [choices of this rank's experts, hidden] in the order of the experts; of all experts where the rows are to
+    be sent to their ranks."""
     x, ids = inputs
-    chosen = ids[: step.layout.tokens].flatten().long()
-    order = chosen.argsort(stable=True)
-    step.values[COUNTS] = torch.bincount(chosen, minlength=experts_of(step).count)
+    first, held = (0, experts_of(step).count) if is_sent(op) else (first_held(step), experts_of(step).held)
+    top_k = ids.shape[-1]
+    rows = real_rows(step, ids.shape[0], ids.device)
+    choices = (rows.unsqueeze(1) * top_k + torch.arange(top_k, device=ids.device)).flatten()
+    chosen = ids.flatten()[choices].long() - first
+    if held < experts_of(step).count:  # a mask lets the host wait for the device
+        mine = (chosen >= 0) & (chosen < held)
+        chosen, choices = chosen[mine], choices[mine]
+    order = choices[chosen.argsort(stable=True)]
+    counts = chosen.new_zeros(held).scatter_add_(0, chosen, torch.ones_like(chosen))  # bincount lets the host wait
+    step.values[SENT if is_sent(op) else COUNTS] = counts
     step.values[ORDER] = order
-    return (x[order // ids.shape[-1]],)
+    return x[order // top_k]
 
 
-def _unpermute(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """The weighed sum of each token's rows, in float32; padding is zeros."""
+def _permute(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (sorted_rows(op, inputs, step),)
+
+
+def is_sent(op: Op) -> bool:
+    """Whether `op` works on the rows that go to the ranks of their experts, and not on those of this rank's experts."""
+    return op.name.startswith("exchange.")
+
+
+def weighed_sum(rows: torch.Tensor, weights: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """The weighed sum of each token's rows, in float32; padding is zeros, and so is what other ranks' experts add."""
+    tokens, top_k = weights.shape
+    by_choice = rows.new_zeros((tokens * top_k, rows.shape[-1]))
+    by_choice[order] = rows
+    summed = (by_choice.view(tokens, top_k, -1).float() * weights.float().unsqueeze(-1)).sum(1)
+    return summed.to(rows.dtype)
+
+
+def _unpermute(_: Op, inputs: Inputs, step: Step) -> Outputs:
     rows, weights = inputs
-    by_choice = torch.empty_like(rows)
-    by_choice[step.values[ORDER]] = rows
-    tokens, top_k = step.layout.tokens, weights.shape[-1]
-    summed = (by_choice.view(tokens, top_k, -1).float() * weights[:tokens].float().unsqueeze(-1)).sum(1)
-    out = rows.new_zeros(op.out.shape)
-    out[:tokens] = summed.to(rows.dtype)
-    return (out,)
+    return (weighed_sum(rows, weights, step.values[ORDER]),)
 
 
 def _stretches(step: Step) -> Iterator[tuple[int, slice]]:
@@ -115,7 +162,7 @@ def _stretches(step: Step) -> Iterator[tuple[int, slice]]:
 
 def by_expert(op: Op, x: torch.Tensor, step: Step, product: Product) -> Outputs:
     """`product` of each expert's rows, on top of each other."""
-    out = x.new_empty(op.out.shape, dtype=step.dtypes[op.out.dtype])
+    out = x.new_empty((x.shape[0], *op.out.shape[1:]), dtype=step.dtypes[op.out.dtype])
     for expert, rows in _stretches(step):
         out[rows] = product(x[rows], expert, rows).to(out.dtype)
     return (out,)
@@ -133,10 +180,14 @@ def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """INT8 rows with a scale each x INT8 or INT4 weights with scales [experts, n]."""
-    x, w, scale, row_scale = inputs
+    """INT8 rows with a scale each x INT8 or INT4 weights with scales [experts, n]; bare sums where they are scaled
+    elsewhere."""
+    x, w, *scales = inputs
 
     def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
+        if not scales:
+            return exact_product(part, integers(w[expert]))
+        scale, row_scale = scales
         return scaled(exact_product(part, integers(w[expert])), scale[expert], row_scale[rows], ())
 
     return by_expert(op, x, step, product)

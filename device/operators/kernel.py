@@ -22,11 +22,13 @@ Form = Literal["torch", "fused", "compiled", "composed", "captured"]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """How a backend computes one kind. raw: reads its operands as they are stored, not with the declared shapes."""
+    """How a backend computes one kind. raw: reads its operands as they are stored, not with the declared shapes. into:
+    computes the one result into memory that is given, where it can."""
 
     compute: Compute
     form: Form = "torch"
     raw: bool = False
+    into: Callable[[Op, Inputs, Step, torch.Tensor], None] | None = None
 
 
 def fitted(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:

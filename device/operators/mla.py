@@ -7,15 +7,16 @@ layout, and puts what it computes where these rows lie in `attended`. Sums are m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
 
-from device.operators.attention import by_request, by_token, cached, visible_keys
+from device.operators.attention import by_request, by_token, cached, numbers, visible_keys
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.kv import put
 from device.operators.norms import rms_norm, rotate
+from device.rotary import latent_scale
 from device.step import Layout, Step
 from scenarios.lowering.mla import DECODE_QUERY
 from scenarios.model import Latent
@@ -30,9 +31,15 @@ class Part:
     requests: tuple[int, ...]
     rows: tuple[int, ...]
 
+    @property
+    def run(self) -> slice | None:
+        """The rows as one run, None where others lie between them."""
+        first, count = self.rows[0], len(self.rows)
+        return slice(first, first + count) if self.rows == tuple(range(first, first + count)) else None
+
     def of(self, x: torch.Tensor) -> torch.Tensor:
-        """These rows of `x`."""
-        return x[torch.tensor(self.rows, device=x.device)]
+        """These rows of `x`: a view where they are one run, so that a captured step takes nothing from the host."""
+        return x[numbers(self.rows, x.device) if self.run is None else self.run]
 
 
 def part_of(step: Step, absorbed: bool) -> Part:
@@ -41,6 +48,8 @@ def part_of(step: Step, absorbed: bool) -> Part:
     requests = tuple(i for i, query in enumerate(whole.queries) if (query <= DECODE_QUERY) == absorbed)
     starts = [0, *accumulate(whole.queries)]
     rows = tuple(row for i in requests for row in range(starts[i], starts[i + 1]))
+    if len(requests) == len(whole.queries):  # as it is: a compiled step knows its lengths
+        return Part(replace(whole, rows=len(rows)), requests, rows)
 
     def mine(values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(values[i] for i in requests)
@@ -56,6 +65,12 @@ def latent_of(step: Step) -> Latent:
     return step.model.latent
 
 
+def scale_of(step: Step) -> float:
+    """Of the scores."""
+    assert step.model is not None
+    return latent_scale(step.model)
+
+
 #: (q, k, v, the layout of their requests, the scale of the scores) -> what is attended.
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Layout, float], torch.Tensor]
 
@@ -69,11 +84,12 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: Layout, sc
 def placed(op: Op, values: torch.Tensor, part: Part, step: Step) -> torch.Tensor:
     """`attended` [rows, heads v_dim] with `values` in the rows of `part`. The absorbed way comes first and clears what
     the layer before has left."""
+    flat, rows = values.flatten(1), step.layout.rows
+    if len(part.requests) == len(step.layout.requests):  # no others: what is missing is padding
+        return flat if rows == len(flat) else torch.cat((flat, flat.new_zeros((rows - len(flat), flat.shape[-1]))))
     absorbed = part.layout.longest_query <= DECODE_QUERY
-    apart = not absorbed and len(part.requests) < len(step.layout.requests)
-    flat = values.flatten(1)
-    whole = step.values[op.out.name] if apart else flat.new_zeros((step.layout.rows, flat.shape[-1]))
-    whole[torch.tensor(part.rows, device=flat.device)] = flat
+    whole = flat.new_zeros((rows, flat.shape[-1])) if absorbed else step.values[op.out.name]
+    whole[numbers(part.rows, flat.device) if part.run is None else part.run] = flat
     return whole
 
 
@@ -91,18 +107,20 @@ def _transpose(_: Op, inputs: Inputs, __: Step) -> Outputs:
 def absorbed(_: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:
     """The query, in latent terms and rotated, against the latent rows as they lie -> a latent row a head."""
     q_latent, q_rotated, latent_cache, rope_cache, *table = inputs
-    part, it = part_of(step, True), latent_of(step)
+    part = part_of(step, True)
     query = by_request(torch.cat((q_latent, part.of(q_rotated)), -1), part.layout)
     blocks = part_table(part, table)
     rows = cached(latent_cache, part.layout, blocks).transpose(1, 2)
     keys = torch.cat((rows, cached(rope_cache, part.layout, blocks).transpose(1, 2)), -1)
-    mixed = by(query, keys, rows, part.layout, (it.nope_dim + it.rope_dim) ** -0.5)
+    mixed = by(query, keys, rows, part.layout, scale_of(step))
     return (by_token(mixed, part.layout).to(q_latent.dtype),)
 
 
 def part_table(part: Part, table: Inputs) -> torch.Tensor | None:
     """The block table of these requests, None where the cache is not paged."""
-    return table[0][torch.tensor(part.requests, device=table[0].device)] if table else None
+    if not table or part.requests == tuple(range(table[0].shape[0])):
+        return table[0] if table else None
+    return table[0][numbers(part.requests, table[0].device)]
 
 
 def _absorb_v(op: Op, inputs: Inputs, step: Step) -> Outputs:
@@ -149,21 +167,27 @@ def _join_query(_: Op, inputs: Inputs, step: Step) -> Outputs:
     return (part_of(step, False).of(torch.cat(tuple(inputs), -1)),)
 
 
-def unpacked(op: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:
-    """Full heads over unpacked keys: those from the cache lie before all new ones, each request by request."""
-    query, keys, values = inputs
-    part = part_of(step, False)
-    layout = part.layout
+def own_keys(layout: Layout) -> list[list[int]]:
+    """Where the keys of each request lie: those from the cache before all new ones, each request by request."""
     olds, news = [0, *accumulate(layout.contexts)], [sum(layout.contexts)]
     news += [news[0] + end for end in accumulate(layout.queries)]
+    return [
+        [*range(olds[i], olds[i + 1]), *range(news[i], news[i + 1])] for i in range(len(layout.requests))
+    ]  # fmt: skip
+
+
+def unpacked(op: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:
+    """Full heads over unpacked keys."""
+    query, keys, values = inputs
+    part = part_of(step, False)
+    layout, start = part.layout, 0
     out = []
-    for i, (context, count) in enumerate(zip(layout.contexts, layout.queries, strict=True)):
-        own = [*range(olds[i], olds[i + 1]), *range(news[i], news[i + 1])]
-        places = torch.tensor(own, device=keys.device)
+    for own, context, count in zip(own_keys(layout), layout.contexts, layout.queries, strict=True):
+        places = numbers(tuple(own), keys.device)
         one = Layout((0,), (0,), (count,), (context,), count)
-        q = query[news[i] - news[0] :][:count]
+        q, start = query[start:][:count], start + count
         q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, keys[places], values[places]))
-        out.append(by_token(by(q, k, v, one, query.shape[-1] ** -0.5), one))
+        out.append(by_token(by(q, k, v, one, scale_of(step)), one))
     return (placed(op, torch.cat(out).to(query.dtype), part, step),)
 
 
@@ -175,15 +199,20 @@ def _kv_norm_rope_cache(op: Op, inputs: Inputs, step: Step) -> Outputs:
     assert step.model is not None
     latent, turning = packed[:, -it.row :].split((it.kv_rank, it.rope_dim), -1)
     row = rms_norm(latent, gamma, step.model.norm_eps)[0]
-    turned = rotate(turning.unsqueeze(1), cos, sin)
+    turned = rotate_pairs(turning.unsqueeze(1), cos, sin)
     found = {"kv_normed": row, "k_rotated": turned}
     pools = put(latent_pool, row, slots), put(rope_pool, turned.flatten(1), slots)
     return (*pools, *(found[t.name] for t in op.outputs[2:]))
 
 
+def rotate_pairs(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Neighbours of `x` are a pair, as in a checkpoint; the result has the first of all pairs in its lower half. So do
+    the fused calls; in unfused ones the weights are reordered instead (device/latent_weights.py)."""
+    return rotate(torch.cat((x[..., 0::2], x[..., 1::2]), -1), cos, sin)
+
+
 def _rotate(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    """By halves: `device.latent_weights` has put the pairs of a checkpoint there."""
-    return (rotate(*inputs),)
+    return (rotate_pairs(*inputs),)
 
 
 ABSORBED = Kernel(absorbed, "composed", raw=True)

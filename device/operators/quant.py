@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.step import Step
+from device.step import COUNTS, Step
 from scenarios.program import Op
 
 #: Greatest magnitude; the range is symmetric.
@@ -58,8 +59,31 @@ def scaled(product: torch.Tensor, scale: torch.Tensor, row_scale: torch.Tensor, 
     return y + bias[0].float() if bias else y
 
 
+def dequant_swiglu_quant(
+    sums: torch.Tensor, scale: torch.Tensor, row_scale: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Integer sums [rows, 2 n], scales [2 n] or [rows, 2 n] of the weight and [rows] of the rows -> (INT8 rows of the
+    gated values, one float32 scale a row)."""
+    gate, up = scaled(sums, scale, row_scale, ()).chunk(2, -1)
+    return quantise_rows(F.silu(gate) * up)
+
+
+def scale_by_row(scale: torch.Tensor, step: Step) -> torch.Tensor:
+    """Scales [experts, n] -> those of each row's expert [rows, n]; scales [n] as they are."""
+    return scale if scale.ndim == 1 else scale.repeat_interleave(step.values[COUNTS], 0)
+
+
+def _dequant_swiglu_quant(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    sums, scale, row_scale = inputs
+    return by_row(op, *dequant_swiglu_quant(sums, scale_by_row(scale, step), row_scale))
+
+
 def _quant_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, scale, row_scale, *bias = inputs
+    """Bare sums where they are scaled elsewhere."""
+    x, w, scale, *rest = inputs
+    if not rest:
+        return (exact_product(x, integers(w)).to(torch.int32),)
+    row_scale, *bias = rest
     y = scaled(exact_product(x, integers(w)), scale, row_scale, bias)
     return split(op, y.to(step.dtypes[op.out.dtype]))
 
@@ -77,9 +101,15 @@ def split(op: Op, y: torch.Tensor) -> Outputs:
     return tuple(y.split([t.shape[-1] for t in op.outputs], -1))
 
 
+def by_row(op: Op, quantised: torch.Tensor, scale: torch.Tensor) -> Outputs:
+    """Quantised rows and their scales in the shapes of `op`, but for the rows: those that follow a router are as many
+    as it has chosen."""
+    values, scales = op.outputs
+    return quantised.reshape(-1, *values.shape[1:]), scale.reshape(-1, *scales.shape[1:])
+
+
 def _dynamic_quant(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    quantised, scale = quantise_rows(inputs[0])
-    return quantised.reshape(op.outputs[0].shape), scale.reshape(op.outputs[1].shape)
+    return by_row(op, *quantise_rows(inputs[0]))
 
 
 def _static_quant(_: Op, inputs: Inputs, __: Step) -> Outputs:
@@ -91,5 +121,6 @@ KERNELS = {
     "dynamic_quant": Kernel(_dynamic_quant, "composed"),
     "static_quant": Kernel(_static_quant, "composed"),
     "quant_matmul": Kernel(_quant_matmul, "composed"),
+    "dequant_swiglu_quant": Kernel(_dequant_swiglu_quant, "composed"),
     "weight_quant_matmul": Kernel(_weight_quant_matmul, "composed"),
 }

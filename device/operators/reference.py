@@ -6,10 +6,13 @@ computes nothing.
 
 from __future__ import annotations
 
+import re
+
 from device.operators import (
     attention,
     collectives,
     elementwise,
+    exchange,
     experts,
     kv,
     matmul,
@@ -30,7 +33,7 @@ def _nothing(_: Op, __: Inputs, ___: Step) -> Outputs:
 
 REFERENCE: dict[str, Kernel] = {
     **elementwise.KERNELS, **norms.KERNELS, **matmul.KERNELS, **attention.KERNELS, **kv.KERNELS, **sampling.KERNELS,
-    **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, **experts.KERNELS, **mla.KERNELS,
+    **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, **experts.KERNELS, **exchange.KERNELS, **mla.KERNELS,
     "prefetch": Kernel(_nothing),
 }  # fmt: skip
 
@@ -39,7 +42,8 @@ def special(op: Op) -> Kernel | None:
     """The kernel of an op that routers or latent attention mean in their own way; None for all others."""
     if op.kind == "attention" and op.attr("latent", False):
         return mla.ABSORBED
-    return experts.NAMED.get(op.name) or mla.NAMED.get(op.name)
+    name = re.sub(r"^part\d+\.", "", op.name)  # of a micro-batch
+    return experts.NAMED.get(name) or mla.NAMED.get(name)
 
 
 def reference(op: Op) -> Kernel:

@@ -104,7 +104,8 @@ def _one_by_one(
     Who chose whom is that of the first layer: a repeated block can be unrolled in one way only.
     """
     ops: list[Op] = []
-    busy = [(expert, load) for expert, load in enumerate(it.loads(0)) if load]
+    # A rank whose experts nobody chose there still makes a sum, and has tokens in other layers: one expert, one row.
+    busy = [(expert, load) for expert, load in enumerate(it.loads(0)) if load] or [(0, 1)]
     for expert, load in busy:
         prefix = f"expert{expert}."
         picked = activation(f"{prefix}x", (load, x.shape[1]), x.dtype)

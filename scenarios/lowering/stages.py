@@ -23,6 +23,8 @@ from scenarios.program import Block, Op, Program, Tensor
 
 #: Blocks in which a stage meets its neighbours.
 TRANSFERS = ("receive", "send")
+#: The block that ends the last layer of the stage before.
+CARRIED = "carry"
 #: Blocks behind the layers.
 _HEAD = ("head", "sample")
 #: Ops of the embedding block that only the first stage runs; the rest (rotary angles, graph parameters) all need.
@@ -76,7 +78,7 @@ def cut(program: Program, model: Model, stage: int, scattered: bool) -> Program:
     blocks.append(program.block("prepare"))
     blocks.append(program.block("embed") if first else _without_embedding(program.block("embed")))
     if not first:
-        blocks.append(Block("carry", before.ops[_boundary(before) :], captured=before.captured))
+        blocks.append(Block(CARRIED, before.ops[_boundary(before) :], captured=before.captured))
     if last:
         blocks += [*mine, *(block for block in program.blocks if block.name in _HEAD)]
     else:

@@ -35,6 +35,7 @@ PASSES: tuple[Pass, ...] = (
     kv.QKV_NORM_ROPE_CACHE,
     weights.WEIGHTS,
     norms.ADD_RMS_NORM_QUANT,
+    elementwise.SWIGLU_QUANT,
     weights.WEIGHT_FORMAT,
     ffn.FFN,
     prefetch.PREFETCH,

@@ -127,14 +127,24 @@ def fuse_qkv_norm_rope_cache(program: Program, context: Context) -> Program:
         norms = [op for op in between if op.kind == "rms_norm"]
         gammas = tuple(op.inputs[1] for op in norms)
         writes = [op for op in between if op.kind == "kv_cache_write"]
-        pools = tuple(t for op in writes for t in op.inputs if t.role == "kv_cache")
+        held = tuple(t for op in writes for t in op.inputs if t.role == "kv_cache")
+        # The call leaves FRACTAL_NZ blocks, which attention has to read as such.
+        pools = tuple(replace(t, format="nz") for t in held)
         slots = writes[0].inputs[-1]
         scales = tuple(t for op in between if op.kind == "static_quant" for t in op.inputs[1:])
         fused = Op(
             "qkv_norm_rope_cache", "qkv_norm_rope_cache",
             (qkv, *gammas, *rope.inputs[2:], *scales, slots, *pools), (rope.out, *pools), norms[0].attrs,
         )  # fmt: skip
-        return (*ops[:start], replace(qkv_proj, outputs=(qkv,)), fused, *ops[end:])
+        attention = ops[end]
+        read = tuple(replace(t, format="nz") if t in held else t for t in attention.inputs)
+        return (
+            *ops[:start],
+            replace(qkv_proj, outputs=(qkv,)),
+            fused,
+            replace(attention, inputs=read),
+            *ops[end + 1 :],
+        )
 
     return in_layers(program, "fusion.qkv_norm_rope_cache", rewrite)
 

@@ -18,7 +18,7 @@ from scenarios.program import Batch, Block, Group, Op, Program, Tensor
 #: The stream of the collectives.
 STREAM = 2
 #: Buffers of all tokens, of which each part has its rows: what the layers hand on, and the tables of the positions.
-_SHARED = ("normed", "residual", "cos", "sin")
+SHARED = ("normed", "residual", "cos", "sin")
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
@@ -149,7 +149,7 @@ def _of_part(op: Op, part: int) -> Op:
     """`op` under names of its part."""
 
     def own(tensor: Tensor) -> Tensor:
-        if tensor.role != "activation" or tensor.name in _SHARED:
+        if tensor.role != "activation" or tensor.name in SHARED:
             return tensor
         return replace(tensor, name=f"part{part}.{tensor.name}")
 

@@ -185,7 +185,9 @@ class _Writer:
         return own
 
     def _arrows(self) -> Iterator[str]:
-        """From who launched to what was launched, in torch_npu's categories; both ends lie inside their slices."""
+        """From who launched to what was launched, in the categories of torch_npu, or of torch where it is no NPU; both
+        ends lie inside their slices."""
+        to_device = ("async_npu", "torch_to_npu") if self.timeline.device == "NPU" else ("ac2g", "ac2g")
         for i, span in enumerate(self.spans):
             source, number = span.launched_by, self.first + i
             if source < 0:
@@ -196,7 +198,7 @@ class _Writer:
             yield from self._arrow(source, i, "HostToDevice", f"HostToDevice{number}", f'"{number}"')
             operator = self._python_ancestor(source)
             if operator >= 0:
-                yield from self._arrow(operator, i, "async_npu", "torch_to_npu", str(number))
+                yield from self._arrow(operator, i, *to_device, str(number))
 
     def _python_ancestor(self, i: int) -> int:
         """The Python span that `i` is or goes back to, -1 where there is none. Bounded, should launches form a ring."""

@@ -89,12 +89,14 @@ ProgramPart = _schema("ProgramPart", Program, optional=True)
 
 
 class Profile(_Part):
-    """One hardware YAML file after `extends:`. device: what kind of device it describes."""
+    """One hardware YAML file after `extends:`. device: what kind of device it describes. reference_us: what the
+    reference kernel of the microbenchmarks (`device.steady`) took when it was measured, where it was."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     description: Annotated[str, Field(max_length=2000)] = ""
     extends: str | None = None
     device: Literal["npu", "cpu", "cuda"] = "npu"
+    reference_us: Number | None = None
     chip: _schema("ChipPart", Chip)  # type: ignore[valid-type]
     memory: _schema("MemoryPart", Memory)  # type: ignore[valid-type]
     kernel: _schema("KernelPart", Kernel)  # type: ignore[valid-type]

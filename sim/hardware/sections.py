@@ -99,13 +99,15 @@ class Program:
     and set-up, once. row_us: each row (or attention task) on a core. element_ns: each element (attention: each score;
     quantised matmul: each dequantised element) on a core, beyond the counted vector operations. grain: fewest elements
     that a core is started for; 0 where a core takes whole rows. buffers: tiles in flight on a core, 2 (double
-    buffering) or 1. cores_per_row: cores that share one row; 0 counts as 1.
+    buffering) or 1. cores_per_row: cores that share one row; 0 counts as 1. On a CPU only fixed_us, row_us, element_ns
+    and mac_ns count, each for what `sim.kernel.cpu.effects` says; mac_ns: each multiply-add.
     """
 
     code_us: float = 0.0
     fixed_us: float = 0.0
     row_us: float = 0.0
     element_ns: float = 0.0
+    mac_ns: float = 0.0
     grain: int = 0
     buffers: int = 2
     cores_per_row: int = 0

@@ -51,7 +51,8 @@ def _rows_ns(shape: ExchangeShape, hw: Hardware, program: str, ops: int, read: i
     work = Work(
         "vector", RowsShape(rows, shape.hidden), 0, ops * elements, 0, read * elements, written * elements, program
     )
-    return vector_cost(work, hw, hw.programs[program], repeat=False, resident=False).total_ns
+    known = hw.programs.get(program) or hw.programs["row_wise"]  # what a profile does not name is the general one
+    return vector_cost(work, hw, known, repeat=False, resident=False).total_ns
 
 
 def _links_ns(shape: ExchangeShape, hw: Hardware) -> float:

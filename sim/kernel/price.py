@@ -29,6 +29,7 @@ from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.attention import attention_cost, is_decode
 from sim.kernel.cost import Cost
+from sim.kernel.cpu import cpu_cost
 from sim.kernel.exchange import exchange_ns, sent_bytes
 from sim.kernel.ffn import ffn_cost
 from sim.kernel.grouped import grouped_cost
@@ -44,13 +45,16 @@ SHORT_ROW = 2048
 
 
 @lru_cache(maxsize=65536)
-def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False) -> KernelTime:
+def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False, captured: bool = False) -> KernelTime:
     """The time of `work` alone on `hw`.
 
     repeat: the same program ran just before, so its instructions are still in the cores' caches. resident: isolated
     replay, where all data that fits L2 is there from the run before (a microbenchmark). In a network neither holds,
-    except for twins such as the norms of Q and K.
+    except for twins such as the norms of Q and K; on a CPU the weights of a small model are resident. captured: part of
+    a graph, which on a CPU is compiled code.
     """
+    if hw.profile.device == "cpu" and not isinstance(work.shape, CollectiveShape | ExchangeShape):
+        return _on_cpu(work, hw, resident, captured)
     if work.unit == "copy":
         return _copied(work, hw)
     if isinstance(work.shape, FixedShape):
@@ -138,6 +142,17 @@ def roofline_ns(work: Work, hw: Hardware, hbm_bytes: float | None = None) -> int
         peak *= 2
     moved = traffic(work, hw).hbm if hbm_bytes is None else hbm_bytes
     return round(max(work.cube_flops / peak, moved / hw.memory.hbm_peak_gbps))
+
+
+def _on_cpu(work: Work, hw: Hardware, resident: bool, captured: bool) -> KernelTime:
+    """A call that runs on the caller's own core."""
+    cost = cpu_cost(work, hw, resident, captured)
+    lane: Lane = "AI_VECTOR_CORE"
+    if isinstance(work.shape, MatmulShape | GroupedShape | FfnShape):
+        lane = "AI_CORE"
+    elif isinstance(work.shape, AttentionShape):
+        lane = "MIX_AIC"
+    return _time(work, hw, cost, lane)
 
 
 def _copied(work: Work, hw: Hardware) -> KernelTime:

@@ -13,6 +13,7 @@ from rich.text import Text
 from scenarios.errors import printable
 from sim.report.overlap import overlap_lines
 from sim.report.tables import NARROW, Column, fitted
+from sim.words import NOT_ON_A_GPU, spoken
 
 GIB, MIB = 1 << 30, 1 << 20
 #: Bars of a table: on a wide terminal, and below NARROW columns.
@@ -42,7 +43,7 @@ _VERDICT_STYLE = {"gain": "green", "loss": "red"}
 
 def print_run(console: Console, result: dict[str, Any]) -> None:
     """The whole answer of `whatif run`: how long, where the time goes, what to try; then the tables behind it."""
-    shown, width = plain(result), console.width
+    shown, width = in_words(plain(result)), console.width
     for part in (
         _head(shown), _metrics(shown), _step(shown), *_overlap(shown), _next(shown, width),
         _kernels(shown, width, TOP_KERNELS), _gains(shown, width), _room(shown),
@@ -52,7 +53,7 @@ def print_run(console: Console, result: dict[str, Any]) -> None:
 
 def print_explain(console: Console, result: dict[str, Any]) -> None:
     """Why, and what to try: the answer of `whatif explain`."""
-    shown, width = plain(result), console.width
+    shown, width = in_words(plain(result)), console.width
     for part in (
         _head(shown), _step(shown), *_overlap(shown), _next(shown, width), _limits(shown, width),
         _kernels(shown, width, TOP_KERNELS_EXPLAINED), _gains(shown, width),
@@ -67,6 +68,16 @@ def plain(document: Any) -> Any:
     if isinstance(document, Mapping):
         return {key: plain(value) for key, value in document.items()}
     return [plain(value) for value in document] if isinstance(document, list | tuple) else document
+
+
+def in_words(result: dict[str, Any]) -> dict[str, Any]:
+    """The result with its bounds and its bottleneck in the words of its device."""
+    device = result.get("device", "npu")  # results written before there were others say nothing
+    bottleneck = result["bottleneck"]
+    limits = {spoken(name, device): us for name, us in bottleneck["limits_us"].items()}
+    kernels = [{**row, "bound": spoken(row["bound"], device)} for row in result["kernels"]]
+    named = {**bottleneck, "name": spoken(bottleneck["name"], device), "limits_us": limits}
+    return {**result, "bottleneck": named, "kernels": kernels}
 
 
 def bar(share: float, width: int = BAR_WIDTH, full: str = "█") -> str:
@@ -156,7 +167,9 @@ def _step(result: dict[str, Any]) -> RenderableType:
     parts = "  ".join(
         f"{label} {ms(step[key])} ms ({step[key] / total:.0%})" for key, label, _, _ in _PARTS if step[key]
     )
-    busy = "  ".join(f"{label} {result['busy'][key]:.0%}" for key, label in _ENGINES)
+    device = result.get("device", "npu")
+    engines = [engine for engine in _ENGINES if device != "cuda" or engine[0] not in NOT_ON_A_GPU]
+    busy = "  ".join(f"{spoken(label, device)} {result['busy'][key]:.0%}" for key, label in engines)
     counts = (
         f"{counted(result['kernel_count'], 'kernel')}, "
         f"{counted(result['launches'], 'host launch', 'es')}, "
@@ -287,6 +300,7 @@ def _applies(gain: dict[str, Any]) -> bool:
 def _room(result: dict[str, Any]) -> RenderableType:
     memory, capacity, cold = result["memory"], result["capacity"], result["cold_start"]
     usable = memory["usable_bytes"]
+    labels = [(key, spoken(label, result.get("device", "npu"))) for key, label in _MEMORY]
     running, most = capacity["max_running_requests"], result["scenario"]["engine"]["max_num_seqs"]
     whose = f" on the fullest of {len(result['pipeline']['stages'])} stages" if result["pipeline"] else ""
     head = Text.assemble((f"Memory {size(memory['total_bytes'])} of {size(usable)} usable{whose}", "bold"), "  ")
@@ -297,7 +311,7 @@ def _room(result: dict[str, Any]) -> RenderableType:
     )
     lines: list[RenderableType] = [
         head,
-        _paragraph("  ".join(f"{label} {size(memory[key])}" for key, label in _MEMORY if memory[key])),
+        _paragraph("  ".join(f"{label} {size(memory[key])}" for key, label in labels if memory[key])),
         _paragraph(
             f"room for {counted(capacity['kv_tokens'], 'token')} of KV; requests of this length that fit: {layouts}; "
             f"in one step at most {running:,}, by {'max_num_seqs' if running == most else 'memory'}"

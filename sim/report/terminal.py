@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,17 @@ def write(text: str) -> None:
     except OSError as error:
         _discard()
         raise ScenarioError([f"standard output: cannot be written: {error.strerror or error}"]) from None
+
+
+def progress(text: str) -> None:
+    """Say on standard error what is going on: over the line before on a terminal, else a line each."""
+    err = sys.stderr
+    if err is None:
+        return
+    over = err.isatty()
+    with suppress(OSError):
+        err.write(f"\r\x1b[K{encodable(text, err.encoding or 'utf-8')}" if over else f"{text}\n")
+        err.flush()
 
 
 def encodable(text: str, encoding: str) -> str:

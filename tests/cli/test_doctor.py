@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+import torch
 
 WhatIf = Callable[..., Any]
 
@@ -26,6 +27,26 @@ def test_doctor_npu_lists_what_is_missing_and_what_to_try(whatif: WhatIf) -> Non
     assert sum(line.startswith("  MISSING") for line in done.out.splitlines()) >= 4
     assert "What only the hardware can show" in done.out
     assert "--set optimizations.graph=aclgraph" in done.out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_doctor_cuda_lists_what_is_missing_and_what_to_try(whatif: WhatIf) -> None:
+    done = whatif("doctor", "--backend", "cuda")
+    assert (done.status, done.err) == (1, "")
+    assert sum(line.startswith("  MISSING") for line in done.out.splitlines()) >= 4
+    assert "What only the hardware can show" in done.out
+    assert "--set optimizations.graph=aclgraph" in done.out
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is built for CUDA")
+def test_a_run_with_a_torch_without_cuda_is_one_line(whatif: WhatIf) -> None:
+    done = whatif("run", "llama_3_1_8b_h200_decode", "--backend", "cuda")
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.problems
+    assert line == (
+        f"--backend cuda: torch {torch.__version__} is built without CUDA; install a build for it (pytorch.org says "
+        "how); `whatif doctor --backend cuda` says what is missing"
+    )
 
 
 def test_doctor_of_an_unknown_backend(whatif: WhatIf) -> None:

@@ -61,7 +61,10 @@ def test_the_measured_step_adds_up_and_says_where_it_was_measured(made: dict[str
         step["computing_us"] + step["communication_not_overlapped_us"] + step["free_us"]
     )
     assert (measured["kind"], measured["backend"], measured["threads"]) == ("measured", "cpu", 1)
-    assert set(measured["errors"]) == {"step", "ops", "op_median", "op_p90", "op_bias"}
+    raw, steady = {"step", "ops", "op_median", "op_p90", "op_bias"}, {"steady_step", "steady_ops", "steady_op_median"}
+    assert set(measured["errors"]) == raw | steady
+    assert measured["scaled_by"] == 1  # the profile `cpu` does not say how fast its machine was
+    assert 0 < measured["steady_step"]["low_us"] <= measured["steady_step"]["median_us"]
     total = sum(op["measured_us"] for op in measured["ops"])
     predicted = sum(op["predicted_us"] for op in measured["ops"])
     assert measured["errors"]["ops"] == pytest.approx(predicted / total - 1)
@@ -185,5 +188,58 @@ def test_torchrun_starts_the_ranks_too(tmp_path: Path, root: Path, made: dict[st
 def test_the_arithmetic_of_a_cpu_is_told_in_gflops(whatif: Callable[..., Any]) -> None:
     told = whatif("explain", TINY).out
     assert re.search(
-        r"cube-bound: 0\.\d\d Gflop at [1-9]\d* GFLOPS in MatMulV2, of [1-9]\d* at peak", " ".join(told.split())
+        r"cube-bound: 0\.\d\d Gflop at [1-9]\d* GFLOPS in matmul, of [1-9]\d* at peak", " ".join(told.split())
     )
+
+
+def test_a_profile_is_a_chrome_trace_of_the_steps(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    folder.mkdir()  # an empty one gives way
+    done = whatif("run", TINY, "--backend", "cpu", "--profile", folder, *SMALL)
+    assert (done.status, done.err) == (0, "")
+    assert [path.name for path in tmp_path.rglob("*")] == ["profile", "rank0.pt.trace.json"]
+    events = json.loads((folder / "rank0.pt.trace.json").read_text())["traceEvents"]
+    names = [event.get("name", "") for event in events]
+    assert sum(name.startswith("ProfilerStep#") for name in names) == 3
+    assert names.count("aten::linear") >= 3 * 10
+
+
+def test_every_rank_writes_its_profile(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    two = ("--set", "engine.tensor_parallel_size=2")
+    done = whatif("run", TINY, "--backend", "cpu", "--profile", tmp_path / "profile", *two, *SMALL)
+    assert (done.status, done.err) == (0, "")
+    assert sorted(path.name for path in (tmp_path / "profile").iterdir()) == [
+        "rank0.pt.trace.json", "rank1.pt.trace.json"
+    ]  # fmt: skip
+
+
+def _taken(folder: Path) -> Path:
+    (folder / "taken").mkdir()
+    (folder / "taken" / "other").write_text("")
+    return folder / "taken"
+
+
+REFUSED_PROFILES = {
+    "sim": (lambda folder: folder / "profile", ("--backend", "sim"), "--profile: sim runs nothing; take --backend cpu"),
+    "taken": (_taken, ("--backend", "cpu"), "is not empty; name a new folder"),
+    "a file": (lambda folder: Path(__file__), ("--backend", "cpu"), "is a file; name a new folder"),
+    "no folder": (lambda folder: folder / "a" / "b", ("--backend", "cpu"), "its folder does not exist"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_PROFILES)
+def test_a_profile_that_cannot_be_written_is_one_line(case: str, whatif: Callable[..., Any], tmp_path: Path) -> None:
+    where, backend, says = REFUSED_PROFILES[case]
+    done = whatif("run", TINY, *backend, "--profile", where(tmp_path), *SMALL)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert says in line
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_run_that_is_refused_leaves_no_profile(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    switch = ("--set", "optimizations.overlap.prefetch=true")
+    done = whatif("run", TINY, "--backend", "cpu", "--profile", tmp_path / "profile", *switch, *SMALL)
+    assert done.status == 2
+    assert "overlap.prefetch" in done.err
+    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ are summed token by token.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, floor, log, pi
 
 import torch
 import torch.nn.functional as F
@@ -36,8 +37,9 @@ class Architecture:
     def turned(self, x: torch.Tensor, in_pairs: bool) -> torch.Tensor:
         """x [tokens, heads, dim] rotated by its place: neighbours are a pair, or element i and i + dim / 2 are."""
         half = x.shape[-1] // 2
-        angle = torch.arange(x.shape[0])[:, None] * self.model.rope_theta ** (-torch.arange(half) / half)[None]
-        turn = torch.polar(torch.ones_like(angle), angle)[:, None]
+        each = torch.tensor([turning(self.model, i, half) for i in range(half)])
+        angle = torch.arange(x.shape[0])[:, None] * each[None]
+        turn = torch.polar(torch.full_like(angle, length(self.model)), angle)[:, None]
         if in_pairs:
             return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (half, 2)).contiguous()) * turn).flatten(-2)
         pairs = torch.complex(x[..., :half].contiguous(), x[..., half:].contiguous()) * turn
@@ -67,7 +69,8 @@ class Architecture:
         unpacked = self.linear(self.norm(low, f"{at}.kv_a_layernorm"), f"{at}.kv_b_proj")
         k, v = unpacked.view(count, -1, it.nope_dim + it.v_dim).split((it.nope_dim, it.v_dim), -1)
         turned = self.turned(k_pe[:, None], True).expand(-1, k.shape[1], -1)
-        return attended(torch.cat((q, self.turned(q_pe, True)), -1), torch.cat((k, turned), -1), v)
+        whole = torch.cat((q, self.turned(q_pe, True)), -1)
+        return attended(whole * length_of_scores(self.model), torch.cat((k, turned), -1), v)
 
     def gated(self, x: torch.Tensor, at: str) -> torch.Tensor:
         inner = F.silu(self.linear(x, f"{at}.gate_proj")) * self.linear(x, f"{at}.up_proj")
@@ -88,6 +91,49 @@ class Architecture:
             for weight, expert in zip(weights, chosen, strict=True):
                 out[token] += weight * self.gated(x[token : token + 1], f"{at}.experts.{expert}")[0]
         return out + self.gated(x, f"{at}.shared_experts") if experts.shared else out
+
+
+def turning(model: Model, pair: int, half: int) -> float:
+    """Radians a position of one of `half` pairs: 1 / theta^(pair / half), less where a long context asks for it."""
+    plain, it = model.rope_theta ** (-pair / half), model.rope_scaling
+    if it is None:
+        return plain
+    if it.kind == "llama3":  # by the wavelength, in positions
+        wave, longest, shortest = (
+            2 * pi / plain, it.original_positions / it.low_factor, it.original_positions / it.high_factor
+        )  # fmt: skip
+        if wave < shortest:
+            return plain
+        if wave > longest:
+            return plain / it.factor
+        smooth = (it.original_positions / wave - it.low_factor) / (it.high_factor - it.low_factor)
+        return (1 - smooth) * plain / it.factor + smooth * plain
+    assert it.kind == "yarn"
+
+    def where(turns: float) -> float:  # the pair that turns so often over the original positions
+        return 2 * half * log(it.original_positions / (turns * 2 * pi)) / (2 * log(model.rope_theta))
+
+    low, high = max(floor(where(it.beta_fast)), 0), min(ceil(where(it.beta_slow)), 2 * half - 1)
+    if pair <= low:
+        return plain
+    if pair >= high:
+        return plain / it.factor
+    divided = (pair - low) / (high - low)
+    return plain / it.factor * divided + plain * (1 - divided)
+
+
+def length(model: Model) -> float:
+    """Of the turned vectors, over that of the plain ones."""
+    it = model.rope_scaling
+    if it is None or it.kind != "yarn":
+        return 1.0
+    return (0.1 * it.mscale * log(it.factor) + 1) / (0.1 * it.mscale_all_dim * log(it.factor) + 1)
+
+
+def length_of_scores(model: Model) -> float:
+    """What DeepSeek multiplies the scores by beyond 1 / sqrt(dim)."""
+    it = model.rope_scaling
+    return (0.1 * it.mscale_all_dim * log(it.factor) + 1) ** 2 if it and it.kind == "yarn" else 1.0
 
 
 def best(rank: list[float], experts: Experts) -> list[int]:

@@ -11,7 +11,7 @@ from device.numerics import Run, generate
 from device.operators.reference import reference
 from device.session import Options, Prompts, Session
 from device.weights import RandomCheckpoint
-from scenarios.model import Experts, Latent, Model
+from scenarios.model import Experts, Latent, Model, RopeScaling
 from scenarios.schema import Scenario
 from tests.scenarios.making import bare, switched
 
@@ -23,7 +23,7 @@ QWEN3 = Model(
 QWEN2 = replace(QWEN3, name="tiny-qwen2", model_type="qwen2", qk_norm=False, qkv_bias=True, layers=3, head_dim=8)
 LLAMA = replace(
     QWEN3, name="tiny-llama", model_type="llama", qk_norm=False, tied_embeddings=False, heads=8, kv_heads=8, head_dim=8,
-    dtype="fp16",
+    dtype="fp16", rope_scaling=RopeScaling("llama3", 8.0, 64, 1.0, 4.0),
 )  # fmt: skip
 #: Behind one dense layer eight experts of which each token takes two; the other has a shared one, groups and MLA.
 QWEN3_MOE = replace(
@@ -38,10 +38,11 @@ DEEPSEEK = replace(
     QWEN3_MOE, name="tiny-deepseek", model_type="deepseek_v3", qk_norm=False, kv_heads=1, head_dim=8,
     latent=Latent(q_rank=24, kv_rank=32, nope_dim=16, rope_dim=8, v_dim=12),
     experts=Experts(8, 8, 2, 32, 48, 1, "sigmoid", scaled=True, factor=2.5, groups=4, kept_groups=2),
+    rope_scaling=RopeScaling("yarn", 40.0, 256, mscale=1.0, mscale_all_dim=1.0),
 )  # fmt: skip
 LITE = replace(
     DEEPSEEK, name="tiny-lite", model_type="deepseek_v2", latent=Latent(0, 32, 16, 8, 12),
-    experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False),
+    experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False), rope_scaling=None,
 )  # fmt: skip
 WITH_EXPERTS = {"qwen3_moe": QWEN3_MOE, "glm": GLM, "deepseek": DEEPSEEK, "lite": LITE}
 FAMILIES = {"qwen3": QWEN3, "qwen2": QWEN2, "llama": LLAMA}
@@ -59,10 +60,8 @@ REFERENCE, WIDE_REFERENCE = Options(choice=reference), Options(wide=True, choice
 
 
 def plain(about: Model = QWEN3, **switches: object) -> Scenario:
-    """Every optimisation off but those given: plain(fusion__rope=True). Experts run together in any case: one by one
-    they are refused."""
-    together = {"fusion__grouped_matmul": True} if about.experts else {}
-    return switched(bare(about, **SIZES), **together, **switches)
+    """Every optimisation off but those given: plain(fusion__rope=True). Experts run one by one."""
+    return switched(bare(about, **SIZES), **switches)
 
 
 def prompts(vocab: int = QWEN3.vocab, lengths: tuple[int, ...] = LENGTHS) -> list[list[int]]:

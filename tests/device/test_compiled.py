@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from device.backends import choose
-from device.backends.cpu import NEED_COMPILER, compiler
+from device.backends.cpu import compiler
 from device.document import document
 from device.host_inputs import Requests
 from device.measure import measure
 from device.numerics import generate
+from device.operators.compiled import NEED_COMPILER
 from device.session import Options
 from scenarios.measured import Predicted
 from scenarios.model import Model
@@ -71,7 +72,7 @@ def test_a_captured_step_gives_the_same_tokens_and_is_captured_once(graph: str) 
 
 @pytest.mark.parametrize("model", [LITE, pytest.param(QWEN3_MOE, marks=pytest.mark.study)], ids=lambda m: m.name)
 def test_a_captured_step_pads_and_routes_its_own_tokens(model: Model) -> None:
-    switches = {"fusion__qkv": True, "fusion__rms_norm": True, "graph": "aclgraph"}
+    switches = {"fusion__qkv": True, "fusion__rms_norm": True, "fusion__grouped_matmul": True, "graph": "aclgraph"}
     truth = run(plain(model), model, WIDE_REFERENCE, steps=2)
     at_work = session(plain(model, **switches), model, Options(wide=True))
     found = generate(at_work, prompts(), 2, truth.tokens)  # three requests, run as four rows

@@ -20,6 +20,7 @@ from tests.device.making import (
     QWEN3,
     REFERENCE,
     WIDE_REFERENCE,
+    WITH_EXPERTS,
     Run,
     plain,
     prompts,
@@ -112,6 +113,10 @@ QUANTISED = {
     "w8a16": (QWEN2, {"weights": "w8a16"}, 0.02),
     "w8a8": (QWEN3, {"weights": "w8a8"}, 0.04),
     "w8a8 fused quant": (QWEN3, {"weights": "w8a8", "fusion__add_rms_norm_quant": True}, 0.04),
+    "w8a8 fused gate": (QWEN3, {"weights": "w8a8", "fusion__swiglu_quant": True}, 0.04),
+    "w8a8 fused gate of experts": (
+        WITH_EXPERTS["glm"], {"weights": "w8a8", "fusion__swiglu_quant": True, "fusion__grouped_matmul": True}, 0.2,
+    ),
     "w4a16": (LLAMA, {"weights": "w4a16"}, 0.4),
     "w4a8": (QWEN2, {"weights": "w4a8"}, 0.4),
 }  # fmt: skip

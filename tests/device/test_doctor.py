@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from device.doctor import BACKENDS, examined
+from device.doctor.checks import Trial
+from device.doctor.cuda_trials import TRIALS as CUDA_TRIALS
 from device.doctor.machine import Machine
 from device.doctor.npu import checks
-from device.doctor.npu_trials import TRIALS
+from device.doctor.npu_trials import TRIALS as NPU_TRIALS
 from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
 from scenarios.hf_config import load_model
@@ -130,9 +132,13 @@ def test_cpu_and_cuda_are_examined_too(machine: Maker) -> None:
     assert not examined("cuda", machine())[1]
     gpu = {"/proc/driver/nvidia/version": "NVRM version: 570.1\nGCC", "/dev/nvidia0": ""}
     text, passed = examined("cuda", machine(files=gpu))
-    assert not passed
-    assert [line.split()[1] for line in text.splitlines() if "MISSING" in line] == ["backend"]  # the GPU is fit
+    assert passed
+    assert text.startswith("doctor cuda: 9 of 9 checks passed\n")
     assert "NVRM version: 570.1\n" in text
+    assert "pytest -m cuda" in text
+    lines = examined("cuda", machine(files=gpu, answer=(False, "AssertionError")))[0].splitlines()
+    assert sum(line.startswith("  MISSING") for line in lines) == 6
+    assert any("built without CUDA; install a build for it" in line for line in lines)
 
 
 def test_an_unknown_backend_is_refused() -> None:
@@ -140,19 +146,23 @@ def test_an_unknown_backend_is_refused() -> None:
         examined("npus")
 
 
-@pytest.mark.parametrize("number", range(len(TRIALS)))
-def test_a_trial_is_ready_to_run(number: int) -> None:
+@pytest.mark.parametrize("trial", [*NPU_TRIALS, *CUDA_TRIALS], ids=lambda trial: trial.command)
+def test_a_trial_is_ready_to_run(trial: Trial) -> None:
     """Its scenario ships, its switches exist, and the model can have them."""
-    words = shlex.split(TRIALS[number].command)
+    words = shlex.split(trial.command)
     if "run" not in words:
-        assert words == ["python", "-m", "device.numerics", "npu"]
+        assert words in (
+            ["python", "-m", "device.numerics", "npu"], ["python", "-m", "device.numerics", "cuda"],
+            ["pytest", "-m", "cuda", "-rs", "tests/device", "tests/cli"],
+        )  # fmt: skip
         return
     name = words[words.index("run") + 1]
     sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     scenario = load_scenario(name, sets).scenario
     assert not problems_of(scenario, load_model(scenario.model))
-    assert {w for w in words if w.startswith("--")} <= {"--backend", "--set", "--json", "--nproc-per-node"}
-    assert TRIALS[number].expected
+    options = {"--backend", "--set", "--json", "--trace", "--profile", "--nproc-per-node"}
+    assert {w for w in words if w.startswith("--")} <= options
+    assert trial.expected
 
 
 def test_every_backend_has_a_doctor() -> None:

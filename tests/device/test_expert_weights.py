@@ -12,10 +12,9 @@ from safetensors.torch import save_file
 
 from device.latent_weights import absorbed, in_halves
 from device.weights import RandomCheckpoint, SafetensorsCheckpoint, checkpoint_of
-from scenarios.errors import ScenarioError
 from scenarios.hf_config import load_model
 from scenarios.model import Latent, Model
-from tests.device.making import DEEPSEEK, WITH_EXPERTS, plain, prompts, session
+from tests.device.making import WITH_EXPERTS, plain, prompts, session
 
 
 def names_of(model: Model) -> list[str]:
@@ -115,10 +114,3 @@ def test_kv_b_is_cut_into_what_attention_absorbs() -> None:
     assert absorbed("k", whole, it).tolist() == [whole[:2].tolist(), whole[3:5].tolist()]
     assert absorbed("v", whole, it).flatten(1).tolist() == [whole[2].tolist(), whole[5].tolist()]
     assert absorbed("v", whole, it).shape == (2, 3, 1)
-
-
-def test_a_quantised_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
-    at = folder(tmp_path / "model", with_shared_of_one_width(DEEPSEEK))
-    save_file({"model.norm.weight": torch.ones(64).to(torch.float8_e4m3fn)}, at / "model.safetensors")
-    with pytest.raises(ScenarioError, match=r"model\.norm\.weight is quantised; a checkpoint in 16 bits is due"):
-        SafetensorsCheckpoint(at).tensor("model.norm.weight")

@@ -8,12 +8,19 @@ import pytest
 import torch
 
 from device.backends import choose
+from device.backends.cpu import Cpu
+from device.document import document
 from device.host_inputs import Requests
-from device.operators import experts
+from device.measure import measure
+from device.operators import experts, one_by_one
 from device.session import Options, Session, logits_of
+from device.step import Step
 from device.weights import RandomCheckpoint
+from device.workload import reported_step
 from scenarios.errors import ScenarioError
+from scenarios.measured import Predicted
 from scenarios.model import Experts, Model
+from scenarios.program import Batch, Group
 from tests.device.architecture import best, forward
 from tests.device.making import (
     DEEPSEEK,
@@ -28,11 +35,11 @@ from tests.device.making import (
     run,
     session,
 )
-from tests.scenarios.making import switched
 
+DECODE = (Group(2, 1, 40), Group(1, 1, 33))
 FUSED: dict[str, object] = dict.fromkeys(
     ("fusion__rms_norm", "fusion__add_rms_norm", "fusion__rope", "fusion__swiglu", "fusion__qkv", "fusion__gate_up",
-     "fusion__moe_routing"), True,
+     "fusion__moe_routing", "fusion__grouped_matmul"), True,
 )  # fmt: skip
 DEEP = {**FUSED, "kv__layout": "paged", "kv__block_size": 16, "fusion__qkv_norm_rope_cache": True}
 
@@ -59,13 +66,16 @@ def test_the_plain_program_computes_the_architecture(model: Model) -> None:
 
 SWITCHES: dict[str, dict[str, object]] = {
     "moe_routing": {"fusion__moe_routing": True},
+    "grouped": {"fusion__grouped_matmul": True},
     "qkv": {"fusion__qkv": True},
     "gate_up": {"fusion__gate_up": True},
     "swiglu": {"fusion__swiglu": True},
     "rope": {"fusion__rope": True},
     "paged": {"kv__layout": "paged", "kv__block_size": 16},
     "all fused": FUSED,
+    "all fused but one by one": {**FUSED, "fusion__grouped_matmul": False},
     "ge_graph": {**FUSED, "graph": "ge_graph"},
+    "ge_graph one by one": {**FUSED, "graph": "ge_graph", "fusion__grouped_matmul": False},
     "shared expert apart": {"overlap__shared_expert_stream": True},
     "keys apart": {"overlap__streams": 2},
 }
@@ -127,10 +137,12 @@ def test_a_mixed_step_serves_decodes_and_chunks_in_any_order(model: Model, switc
     assert relative(found, true) < 1e-5
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["grouped", "one by one"])
 @pytest.mark.parametrize("weights", ["bf16", "w8a16", "w8a8", "w4a8"])
 @pytest.mark.parametrize("model", WITH_EXPERTS.values(), ids=WITH_EXPERTS)
-def test_the_forms_of_the_cpu_equal_the_reference_in_float32(model: Model, weights: str) -> None:
-    made = plain(model, fusion__moe_routing=True, fusion__gate_up=True, weights=weights)
+def test_the_forms_of_the_cpu_equal_the_reference_in_float32(model: Model, weights: str, together: bool) -> None:
+    switches = {"fusion__grouped_matmul": together, "weights": weights}
+    made = plain(model, fusion__moe_routing=True, fusion__gate_up=True, **switches)
     true = run(made, model, WIDE_REFERENCE, steps=1)
     found = run(made, model, Options(wide=True), steps=1, forced=true)
     # A last bit may move an integer of the activations.
@@ -146,13 +158,59 @@ def test_groups_limit_the_choice() -> None:
     assert experts.choose(scores, one)[1].tolist() == [[0, 1]]
 
 
-def test_experts_one_by_one_are_refused_by_name() -> None:
-    with pytest.raises(ScenarioError, match=r"^--backend cpu: optimizations\.fusion\.grouped_matmul: one by one"):
-        session(switched(plain(QWEN3_MOE), fusion__grouped_matmul=False), QWEN3_MOE)
+# ---- one by one ----
 
 
-def test_spread_experts_are_refused_by_name() -> None:
+@pytest.mark.parametrize("skew", [0.0, 20.0], ids=["as many or fewer", "more than were drawn"])
+def test_whoever_the_router_chooses_runs_in_the_places_of_the_draw(skew: float) -> None:
+    """A draw of great skew falls on the same two experts each time, and the router chooses more: places take some."""
     made = plain(QWEN3_MOE)
-    engine = made.engine.model_copy(update={"enable_expert_parallel": True})
-    with pytest.raises(ScenarioError, match=r"engine\.enable_expert_parallel: spread experts are predicted"):
-        session(made.model_copy(update={"engine": engine}), QWEN3_MOE)
+    made = made.model_copy(update={"workload": made.workload.model_copy(update={"expert_skew": skew})})
+    true = run(plain(QWEN3_MOE), QWEN3_MOE, WIDE_REFERENCE)
+    at_work = session(made, QWEN3_MOE, WIDE_REFERENCE)
+    _, first = at_work.prefill(prompts())
+    assert torch.equal(first, true.logits[0])
+    numbers, contexts = (0, 1, 2), tuple(map(len, prompts()))
+    for number in numbers:
+        at_work.cache.allocator.append(number)
+    step = at_work.run("decode", Requests(numbers, contexts, tuple((t,) for t in true.tokens[0])))
+    assert torch.equal(logits_of(step, QWEN3_MOE), true.logits[1])
+    chosen = one_by_one.chosen_by_layer(step)
+    drawn = one_by_one.Places(at_work.bound(Batch("decode", DECODE)).program.block("layers").ops).count
+    assert len(chosen) == 2  # layers with experts
+    assert max(map(len, chosen)) > drawn if skew else drawn >= 4
+    for layer, mine in enumerate(chosen):  # each in one place, and all rows of all of them
+        standing = torch.cat([step.values[f"{name}.standing"] for name in named(step)]) if layer == 1 else None
+        assert mine.tolist() == sorted(set(mine.tolist()))
+        if standing is not None:
+            assert sorted(standing[:, 0].tolist()) == mine.tolist()
+            assert standing[:, 1].sum() == 3 * 2
+
+
+def named(step: Step) -> list[str]:
+    return [key.removesuffix(".standing") for key in step.values if key.endswith(".standing")]
+
+
+def test_a_measurement_says_how_many_were_drawn_and_chosen() -> None:
+    at_work = session(plain(QWEN3_MOE), QWEN3_MOE, WIDE_REFERENCE)
+    phase, requests = reported_step(at_work)
+    bound, step = at_work.prepared(phase, requests)
+    made = document(measure(bound, step, repeats=1), Predicted(1, dict.fromkeys(range(len(bound.program)), 1)))
+    assert made["experts"]["drawn"] == one_by_one.Places(bound.program.block("layers").ops).count
+    assert made["experts"]["chosen"] == [len(layer) for layer in one_by_one.chosen_by_layer(step)]
+    assert {op["name"]: op["form"] for op in made["ops"]}["expert1.find"] == "composed"
+
+
+def test_what_was_never_tried_on_a_backend_is_refused_by_name() -> None:
+    class Elsewhere(Cpu):
+        name = "npu"
+
+    made = plain(QWEN3_MOE)
+    made = made.model_copy(update={"engine": made.engine.model_copy(update={"enable_expert_parallel": True})})
+    with pytest.raises(ScenarioError) as caught:
+        Session(made, QWEN3_MOE, Elsewhere(), RandomCheckpoint(QWEN3_MOE, 0))
+    assert caught.value.messages == (
+        "--backend npu: engine.enable_expert_parallel: spread experts are not measured on npu; set it to false",
+        "--backend npu: optimizations.fusion.grouped_matmul: experts one by one have no adapters on npu; "
+        "set it to true",
+    )

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 
-from device.backends.cpu import Cpu
+from device.backends.cpu import STREAMS, Cpu
 from device.runner import Bound, check_events, rows_of
 from device.session import Session, chunks
 from device.weights import RandomCheckpoint
 from device.workload import reported_step
+from scenarios import passes
 from scenarios.build import build
 from scenarios.errors import ScenarioError
+from scenarios.lowering.parallel import shard
+from scenarios.model import Model
+from scenarios.passes import PASSES
 from scenarios.program import Batch, Block, Group, Op, Program
 from scenarios.serving.kv_cache import PagedCache
-from tests.device.making import ALL_FUSED, LLAMA, QWEN3, REFERENCE, SIZES, WIDE_REFERENCE, plain, prompts, run, session
+from tests.device.making import (
+    ALL_FUSED,
+    GLM,
+    LLAMA,
+    QWEN3,
+    REFERENCE,
+    SIZES,
+    WIDE_REFERENCE,
+    plain,
+    prompts,
+    run,
+    session,
+)
 from tests.scenarios.making import bare, switched
 
 
@@ -101,6 +119,35 @@ def test_what_a_cpu_lacks_is_refused_by_name(switches: dict[str, object], line: 
     assert any(message.startswith(f"--backend cpu: {line}") for message in caught.value.messages)
 
 
+@pytest.mark.parametrize(
+    ("model", "ranks", "switch", "wants", "remedy"),
+    [
+        (QWEN3, 1, {"overlap.streams": 2}, "k_norm.cast wants stream 4", "1"),
+        (GLM, 1, {"overlap.shared_expert_stream": True}, "shared.gate_proj wants stream 3", "false"),
+        (QWEN3, 2, {"overlap.comm_chunks": 2}, "o_proj.all_reduce.0 wants stream 2", "1"),
+        (QWEN3, 2, {"overlap.micro_batches": 2}, "part0.o_proj.all_reduce wants stream 2", "1"),
+    ],
+    ids=["streams", "shared_expert_stream", "comm_chunks", "micro_batches"],
+)  # fmt: skip
+def test_a_second_stream_is_refused_by_its_switch_with_the_remedy(
+    model: Model, ranks: int, switch: dict[str, object], wants: str, remedy: str
+) -> None:
+    ((name, value),) = switch.items()
+    made = plain(model, **{name.replace(".", "__"): value})
+    made = made.model_copy(update={"engine": made.engine.model_copy(update={"tensor_parallel_size": ranks})})
+    (line,) = Cpu().lacks(build(made, shard(model, ranks), Batch("decode", (Group(3, 1, 40),))))
+    path = f"optimizations.{name}"
+    assert line == f"{path}: {wants}, and a CPU has one; set {path} to {remedy}"
+
+
+def test_every_stream_of_a_program_has_its_switch() -> None:
+    """Whatever the passes put on a stream, a CPU names the switch that did."""
+    source = "\n".join(file.read_text() for file in Path(passes.__file__).parent.glob("*.py"))
+    streams = {int(n) for found in re.findall(r"STREAM(?:, \w+)? = (.+)", source) for n in found.split(",")}
+    assert streams == set(STREAMS)
+    assert all(item in PASSES for item in STREAMS.values())
+
+
 def test_without_a_compiler_fusions_that_torch_lacks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("device.backends.cpu.compiler", lambda: None)
     with pytest.raises(ScenarioError) as caught:
@@ -155,4 +202,8 @@ def test_streams_wait_for_each_other_as_the_program_says() -> None:
         *["1 waits for event of 0", "record on 1"] * 3,
         *["0 waits for event of 1"] * 3,
     ]
-    assert backend.notes == layer * QWEN3.layers
+    # The second stream begins behind what was issued before the step, and the first ends behind the second.
+    assert backend.notes[:2] == ["record on 0", *layer[:1]]
+    begun = backend.notes.index("1 waits for event of 0")
+    assert backend.notes[1:begun] + backend.notes[begun + 1 : -2] == layer * QWEN3.layers
+    assert backend.notes[-2:] == ["record on 1", "0 waits for event of 1"]

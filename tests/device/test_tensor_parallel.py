@@ -25,10 +25,12 @@ from tests.device.ranks import Case, Cases
 from tests.scenarios.making import bare, switched
 
 LONG = {"workload__batch": 1, "workload__input_tokens": 1101, "workload__output_tokens": 8}
+LONG_PREFILL = {**LONG, "workload__phase": "prefill"}
 EXPERTS_FUSED = {
     "fusion__gate_up": True,
     "fusion__swiglu": True,
     "fusion__moe_routing": True,
+    "fusion__grouped_matmul": True,
     "fusion__attention": True,
 }
 WIDE_QWEN = replace(QWEN3, max_position=2048)
@@ -38,9 +40,8 @@ def case(options: Options, model: object = QWEN3, sizes: dict[str, object] | Non
     """One rank's run; its tokens are what the ranks are given."""
     sizes = sizes or {"workload__batch": 3, "workload__input_tokens": 40, "workload__output_tokens": 8}
     assert isinstance(model, Model)
-    together = {"fusion__grouped_matmul": True} if model.experts else {}
-    made: Scenario = switched(bare(model, **sizes), **together, **switches)
-    lengths = (1101,) if sizes is LONG else (40, 40, 33)
+    made: Scenario = switched(bare(model, **sizes), **switches)
+    lengths = (40, 40, 33) if sizes["workload__batch"] == 3 else (1101,)
     given = prompts(model.vocab, lengths)
     alone = Case(made, model, options, given, [])
     first = alone.run(None)
@@ -51,6 +52,10 @@ def case(options: Options, model: object = QWEN3, sizes: dict[str, object] | Non
 def parallel(one: Case, **engine: object) -> Case:
     update = one.scenario.engine.model_copy(update={"tensor_parallel_size": 2, **engine})
     return replace(one, scenario=one.scenario.model_copy(update={"engine": update}))
+
+
+def switched_case(one: Case, **switches: object) -> Case:
+    return replace(one, scenario=switched(one.scenario, **switches))
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +69,23 @@ def runs() -> dict[str, tuple[Run, Run]]:
         "odd vocabulary": case(WIDE_REFERENCE, replace(QWEN3, vocab=321, tied_embeddings=False)),
         "one KV head for both": case(WIDE_REFERENCE, replace(QWEN3, kv_heads=1)),
         "sliced experts": case(WIDE_REFERENCE, QWEN3_MOE, **EXPERTS_FUSED),
-        "sliced experts and heads of latent rows": case(WIDE_REFERENCE, DEEPSEEK, kv__layout="paged"),
+        "sliced experts one by one and heads of latent rows": case(WIDE_REFERENCE, DEEPSEEK, kv__layout="paged"),
         "int8 cache": case(WIDE_REFERENCE, **ALL_FUSED, kv__dtype="int8", kv__scale="head"),
         "scattered tokens": case(WIDE_REFERENCE, WIDE_QWEN, LONG, **ALL_FUSED),
+        "scattered tokens in pieces": case(WIDE_REFERENCE, WIDE_QWEN, LONG_PREFILL, **ALL_FUSED),
+        "in pieces": case(WIDE_REFERENCE, **paged),
+        "micro-batches": case(WIDE_REFERENCE, **paged),
+        "micro-batches of experts": case(WIDE_REFERENCE, QWEN3_MOE, **EXPERTS_FUSED),
+        "one prompt in micro-batches": case(WIDE_REFERENCE, WIDE_QWEN, LONG_PREFILL, **paged),
     }
     double = {name: parallel(one) for name, one in single.items()}
-    double["scattered tokens"] = parallel(single["scattered tokens"], sequence_parallel=True)
+    for name in double:
+        if name.startswith("scattered"):
+            double[name] = parallel(single[name], sequence_parallel=True)
+        if "pieces" in name:
+            double[name] = switched_case(double[name], overlap__comm_chunks=2)
+        if "micro-batches" in name:
+            double[name] = switched_case(double[name], overlap__micro_batches=2)
     answers = on_ranks(Cases(double), 2, "gloo", timeout_s=110)
     assert answers[0] == answers[1]  # every rank has all logits and chooses the same tokens
     made = {name: Run(tokens, torch.tensor(logits)) for name, (tokens, logits) in answers[0].items()}
@@ -78,7 +94,9 @@ def runs() -> dict[str, tuple[Run, Run]]:
 
 NAMES = [
     "plain fp32", "fused fp32", "odd vocabulary", "one KV head for both", "sliced experts",
-    "sliced experts and heads of latent rows", "int8 cache", "scattered tokens",
+    "sliced experts one by one and heads of latent rows", "int8 cache", "scattered tokens",
+    "scattered tokens in pieces", "in pieces", "micro-batches", "micro-batches of experts",
+    "one prompt in micro-batches",
 ]  # fmt: skip
 
 

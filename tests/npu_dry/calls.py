@@ -55,7 +55,93 @@ CALLS = {
          "input_layout": "TND", "atten_mask": MANY[1]["atten_mask"]}),
     "npu_mm_all_reduce_base": ((rand(3, 64), rand(64, 32), "group"), {}),
 }  # fmt: skip
+
+
+def counts(*values: int) -> torch.Tensor:
+    return torch.tensor(values)
+
+
+def groups(rows: torch.Tensor, weight: torch.Tensor, **more: object) -> tuple[tuple[object, ...], dict[str, object]]:
+    """A grouped product of 5 rows by 3 experts."""
+    return ([rows], [weight]), {
+        "group_list": counts(2, 0, 3), "split_item": 2, "group_type": 0, "group_list_type": 1, **more,
+    }  # fmt: skip
+
+
+#: Latent rows: two requests of 3 and 2 query tokens, 4 heads, blocks of 128 tokens.
+LATENT = (
+    (rand(5, 4, 512), rand(3, 128, 512), rand(3, 128, 512)),
+    {"query_rope": rand(5, 4, 64), "key_rope": rand(3, 128, 64), "actual_seq_qlen": [3, 5],
+     "actual_seq_kvlen": [130, 20], "block_table": ONE[1]["block_table"], "block_size": 128, "num_query_heads": 4,
+     "num_key_value_heads": 1, "softmax_scale": 0.1, "sparse_mode": 3, "input_layout": "TND",
+     "atten_mask": MANY[1]["atten_mask"]},
+)  # fmt: skip
+UNPACKED = (
+    (rand(5, 4, 192), rand(12, 4, 192), rand(12, 4, 128)),
+    {"actual_seq_qlen": [3, 5], "actual_seq_kvlen": [5, 12], "num_query_heads": 4, "num_key_value_heads": 4,
+     "softmax_scale": 0.1, "sparse_mode": 3, "input_layout": "TND", "atten_mask": MANY[1]["atten_mask"]},
+)  # fmt: skip
+NZ_SCALE = rand(1, 128).abs()
+NZ = (
+    (rand(2, 1, 10, 128), integers(3, 1, 4, 128, 32), integers(3, 1, 4, 128, 32)),
+    {"actual_seq_qlen": [1, 1], "actual_seq_kvlen": [130, 20], "block_table": ONE[1]["block_table"],
+     "block_size": 128, "num_query_heads": 10, "num_key_value_heads": 1, "softmax_scale": 0.1, "sparse_mode": 0,
+     "input_layout": "BSND", "dequant_scale_key": NZ_SCALE, "dequant_scale_value": NZ_SCALE, "key_quant_mode": 0,
+     "value_quant_mode": 0, "inner_precise": 1},
+)  # fmt: skip
+FP16, FP32 = torch.float16, torch.float32
+SLOTS = torch.tensor([5, 200])
+CALLS |= {
+    "npu_ffn": (
+        (rand(3, 64, dtype=FP16), rand(64, 96, dtype=FP16), rand(48, 64, dtype=FP16), "swiglu"), {"inner_precise": 1}),
+    "npu_dequant_swiglu_quant": (
+        (integers(5, 128, dtype=INT32),),
+        {"weight_scale": rand(1, 128, dtype=FP32), "activation_scale": rand(5, dtype=FP32), "activate_left": True,
+         "quant_mode": 1}),
+    "npu_qkv_rms_norm_rope_cache": (
+        (rand(2, 512), rand(128), rand(128), rand(2, 128), rand(2, 128), SLOTS, rand(2, 256),
+         integers(3, 4, 128, 32), integers(3, 4, 128, 32), [2, 1, 4, 128], [2, 1, 1]),
+        {"k_scale": rand(1, 128, dtype=FP32), "v_scale": rand(1, 128, dtype=FP32), "epsilon": 1e-6,
+         "cache_mode": "PA_NZ"}),
+    "npu_moe_gating_top_k": (
+        (rand(3, 12), 2), {"bias": rand(12), "k_group": 2, "group_count": 4, "group_select_mode": 1, "norm_type": 1}),
+    "npu_moe_gating_top_k_softmax": ((rand(3, 12), None, 2), {}),
+    "npu_moe_init_routing_v2": (
+        (rand(3, 64), torch.tensor([[0, 2], [2, 1], [0, 1]], dtype=INT32)),
+        {"active_num": 6, "expert_num": 3, "expert_tokens_num_type": 1, "expert_tokens_num_flag": True,
+         "active_expert_range": [0, 3], "quant_mode": -1, "row_idx_type": 0}),
+    "npu_moe_finalize_routing": (
+        (rand(6, 64), None, None, None, rand(3, 2), torch.tensor([0, 4, 5, 2, 1, 3], dtype=INT32), None),
+        {"drop_pad_mode": 2}),
+    "npu_grouped_matmul": groups(rand(5, 64), rand(3, 64, 32)),
+    "npu_kv_rmsnorm_rope_cache_v2": (
+        (rand(2, 1, 1, 576), rand(512), rand(2, 1, 1, 64), rand(2, 1, 1, 64), SLOTS, rand(3, 128, 1, 64),
+         rand(3, 128, 1, 512)), {"epsilon": 1e-6, "cache_mode": "PA_BNSD", "is_output_kv": True}),
+    "npu_interleave_rope": ((rand(3, 4, 1, 64), rand(3, 1, 1, 64), rand(3, 1, 1, 64)), {}),
+    "npu_transpose_batchmatmul": (
+        (rand(3, 4, 512), rand(4, 512, 128)), {"perm_x1": [1, 0, 2], "perm_x2": [0, 1, 2], "perm_y": [1, 0, 2]}),
+    "npu_gather_pa_kv_cache": (
+        (rand(3, 128, 1, 512), rand(3, 128, 1, 64), ONE[1]["block_table"], counts(130, 20).to(INT32),
+         rand(150, 1, 512), rand(150, 1, 64)), {}),
+}  # fmt: skip
 MORE_CALLS = {
+    "latent rows": ("npu_fused_infer_attention_score_v2", *LATENT),
+    "unpacked heads": ("npu_fused_infer_attention_score_v2", *UNPACKED),
+    "blocks in NZ": ("npu_fused_infer_attention_score_v2", *NZ),
+    "int4 beside int8": ("npu_quant_matmul", (
+        integers(3, 512), integers(512, 4, dtype=INT32), integers(2, 32, dtype=torch.int64)), {
+        "offset": rand(32, dtype=FP32), "pertoken_scale": rand(3, 1, dtype=FP32), "output_dtype": BF16,
+        "group_sizes": [0, 0, 256]}),
+    "int8 experts": ("npu_grouped_matmul", *groups(
+        integers(5, 64), integers(3, 64, 32), scale=[rand(3, 32)], per_token_scale=[rand(5, dtype=FP32)],
+        output_dtype=BF16)),
+    "int8 experts beside bf16": ("npu_grouped_matmul", *groups(
+        rand(5, 64), integers(3, 64, 32), antiquant_scale=[rand(3, 32)], antiquant_offset=[rand(3, 32)])),
+    "int4 experts beside bf16": ("npu_grouped_matmul", *groups(
+        rand(5, 64), integers(3, 64, 4, dtype=INT32), antiquant_scale=[rand(3, 32)], antiquant_offset=[rand(3, 32)])),
+    "groups of a quantised gate": ("npu_dequant_swiglu_quant", (integers(5, 128, dtype=INT32),), {
+        "weight_scale": rand(3, 128, dtype=FP32), "activation_scale": rand(5, dtype=FP32), "activate_left": True,
+        "quant_mode": 1, "group_index": counts(2, 0, 3)}),
     "several queries": ("npu_fused_infer_attention_score", *MANY),
     **{f"int8 mode {mode}": ("npu_fused_infer_attention_score", INT8_CACHE, {
         **ONE[1], "key_antiquant_scale": scale, "value_antiquant_scale": scale, "key_antiquant_mode": mode,

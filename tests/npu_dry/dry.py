@@ -18,6 +18,21 @@ from tests.npu_dry import stubs
 Answer = dict[str, Any]
 
 
+#: What is run op by op, captured, and compiled: names of the cases of making.py.
+PLAIN = ("plain", "all fused", "all fused, paged", "int8 channel", "w8a8", "prefetch", "keys beside")
+EAGER = (
+    *(f"small-qwen3, {name}" for name in (*PLAIN, "w8a8, gate and quantise")), "small-qwen3-moe, experts, all fused",
+    "small-glm, shared beside", "small-deepseek, latent write", "small-lite, grouped", "ffn", "w4a8",
+    "experts w8a8, gate and quantise", "qkv, norms, rope and cache",
+)  # fmt: skip
+CAPTURED = (
+    *(f"small-qwen3, {name}" for name in ("all fused, paged", "int8 channel", "prefetch", "keys beside")),
+    "small-qwen3-moe, experts, all fused", "small-glm, shared beside", "small-deepseek, latent write",
+    "small-lite, shared beside", "qkv, norms, rope and cache",
+)  # fmt: skip
+COMPILED = ("small-qwen3, all fused, paged", "small-deepseek, experts, all fused")
+
+
 class Traced:
     """Marks in the trace of this process."""
 
@@ -34,15 +49,16 @@ class Traced:
         return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
 
 
-def decode_steps(traced: Traced, variant: str, graph: str, steps: int = 3, batch: int = 4) -> Answer:
+def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: int = 4) -> Answer:
     """Prefill, then `steps` decode steps of one marked piece each; the last bound Program in words."""
     from device.backends.npu import Npu
     from device.host_inputs import Requests
     from device.session import batch_of
-    from tests.npu_dry.making import QWEN3, VARIANTS, session, small_prompts
+    from tests.npu_dry.making import CASES, session, small_prompts
 
-    made = session(Npu(), QWEN3, {**VARIANTS[variant], "graph": graph}, batch=batch)
-    made.prefill(small_prompts(QWEN3.vocab, [40] * batch))
+    model, switches = CASES[case]
+    made = session(Npu(), model, {**switches, "graph": graph}, batch=batch)
+    made.prefill(small_prompts(model.vocab, [40] * batch))
     marks, program = [], None
     for _ in range(steps):
         contexts = tuple(made.cache.allocator.tokens(n) for n in range(batch))
@@ -53,26 +69,36 @@ def decode_steps(traced: Traced, variant: str, graph: str, steps: int = 3, batch
         marks.append(traced(lambda bound=bound, step=step: bound.run(step)))
         program = made.bound(batch_of("decode", requests)).program
     assert program is not None
+    divided = model.experts is not None and model.experts.score == "softmax" and model.experts.normalised
+    packed = any(i.op.name == "qkv_a_proj" for i in program)
     ops = [
-        {"kind": i.op.kind, "block": i.block.name, "captured": i.block.captured, "stream": i.op.stream} for i in program
-    ]
-    cache = made.cache.tensors["k_cache"][0]
+        {"kind": i.op.kind, "block": i.block.name, "captured": i.block.captured, "stream": i.op.stream,
+         "name": i.op.name, "reads": _names(i, i.op.inputs), "writes": _names(i, i.op.outputs),
+         "sigmoid": len(i.op.inputs) > 1, "divided": divided, "packed": packed}
+        for i in program
+    ]  # fmt: skip
+    cache = next(iter(made.cache.tensors.values()))[0]
     return {"marks": marks, "ops": ops, "cache_shape": list(cache.shape), "forms": [u.form for u in bound.units]}
 
 
+def _names(issued: Any, tensors: Any) -> list[str]:
+    """The values that an op reads or writes: activations by name, what the cache holds by layer."""
+    held = f"{issued.block.name}.{issued.layer}."
+    kept = [t for t in tensors if t.role in ("activation", "kv_cache")]
+    return [t.name if t.role == "activation" else held + t.name for t in kept]
+
+
 def eager(traced: Traced) -> Answer:
-    variants = ("plain", "all fused", "all fused, paged", "int8 channel", "w8a8", "prefetch")
-    return {variant: decode_steps(traced, variant, "eager", steps=1) for variant in variants}
+    return {case: decode_steps(traced, case, "eager", steps=1) for case in EAGER}
 
 
 def aclgraph(traced: Traced) -> Answer:
-    variants = ("all fused, paged", "int8 channel", "prefetch")
-    found = {variant: decode_steps(traced, variant, "aclgraph") for variant in variants}
+    found = {case: decode_steps(traced, case, "aclgraph") for case in CAPTURED}
     return {**found, "profile": profiled(traced), "host_read": host_read()}
 
 
 def npugraph_ex(traced: Traced) -> Answer:
-    return {"all fused, paged": decode_steps(traced, "all fused, paged", "npugraph_ex", steps=4)}
+    return {case: decode_steps(traced, case, "npugraph_ex", steps=4) for case in COMPILED}
 
 
 def host_read() -> str:
@@ -98,15 +124,16 @@ def profiled(traced: Traced) -> list[str]:
     made = session(backend, QWEN3, VARIANTS["all fused, paged"])
     tokens, _ = made.prefill(small_prompts(QWEN3.vocab, [8] * 3))
     folder = traced.path.parent / "profile"
-    with backend.profiler(str(folder)) as profiler:
-        made.decode(tokens)
-        profiler.step()
+    with backend.profiler(folder, 0, 1) as profiler:
+        for _ in range(2):
+            tokens, _ = made.decode(tokens)
+            profiler.step()
     return sorted({path.name for path in folder.rglob("*") if path.is_file()})
 
 
 def steps(traced: Traced) -> Answer:
-    """Decode steps by each way of issuing them, in one process: most of a process's time is its imports."""
-    return {"eager": eager(traced), "npugraph_ex": npugraph_ex(traced), "aclgraph": aclgraph(traced)}
+    """Decode steps op by op and captured, in one process: most of a process's time is its imports."""
+    return {"eager": eager(traced), "aclgraph": aclgraph(traced)}
 
 
 def ranks(traced: Traced) -> Answer:
@@ -129,6 +156,11 @@ def ranks(traced: Traced) -> Answer:
         session = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
         session.prefill(small_prompts(QWEN3.vocab, [8] * 3))
         marks[graph] = traced(lambda session=session: session.decode([1, 2, 3]))
+    for graph in ("eager", "aclgraph"):  # products and their sums in two pieces
+        made = scenario(QWEN3, {**FUSED, **PAGED, "graph": graph, "overlap.comm_chunks": 2}, ranks=2)
+        cut = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
+        cut.prefill(small_prompts(QWEN3.vocab, [8] * 3))
+        marks[f"pieces {graph}"] = traced(lambda session=cut: session.decode([1, 2, 3]))
     program = next(bound.program for batch, bound in session._bound.items() if batch.phase == "decode")
     x, w = (Tensor("x", (3, 64), "bf16"), Tensor("w.weight", (32, 64), "bf16", "weight"))
     op = Op("matmul_all_reduce", "o_proj", (x, w), (Tensor("y", (3, 32), "bf16"),), (("ranks", 2),))

@@ -13,7 +13,7 @@ from device.numerics import Run, applicable, generate, small_prompts
 from device.operators.reference import reference
 from device.session import Options, Session
 from device.weights import RandomCheckpoint
-from scenarios.model import Model
+from scenarios.model import Experts, Latent, Model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 
@@ -28,6 +28,32 @@ LLAMA = replace(
     QWEN3, name="small-llama", model_type="llama", qk_norm=False, tied_embeddings=False, kv_heads=4, dtype="fp16"
 )
 MODELS = {model.name: model for model in (QWEN3, QWEN2, LLAMA)}
+#: Eight experts, two of them a token's, behind one dense layer; latent rows of the sizes that the calls are made for.
+QWEN3_MOE = replace(
+    QWEN3, name="small-qwen3-moe", model_type="qwen3_moe", tied_embeddings=False,
+    experts=Experts(8, 8, 2, 32, 0, 1, "softmax", scaled=False),
+)  # fmt: skip
+GLM = replace(
+    QWEN3_MOE, name="small-glm", model_type="glm4_moe", qk_norm=False, qkv_bias=True, rotary_dim=64,
+    experts=Experts(8, 8, 2, 32, 32, 1, "sigmoid", scaled=False),
+)  # fmt: skip
+DEEPSEEK = replace(
+    QWEN3_MOE, name="small-deepseek", model_type="deepseek_v3", qk_norm=False, kv_heads=1, head_dim=64,
+    latent=Latent(q_rank=24, kv_rank=512, nope_dim=128, rope_dim=64, v_dim=128),
+    experts=Experts(12, 12, 2, 32, 48, 1, "sigmoid", scaled=True, factor=2.5, groups=4, kept_groups=2),
+)  # fmt: skip
+LITE = replace(
+    DEEPSEEK, name="small-lite", model_type="deepseek_v2", latent=Latent(0, 512, 128, 64, 128),
+    experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False),
+)  # fmt: skip
+DEEPEST = replace(QWEN3_MOE, hidden=256, intermediate=256, heads=2, kv_heads=1)
+#: npu_dequant_swiglu_quant takes groups of multiples of 64 columns.
+WIDE_GATE = replace(QWEN3_MOE, name="small-moe-64", experts=Experts(8, 8, 2, 64, 0, 1, "softmax", scaled=False))
+WITH_EXPERTS = {model.name: model for model in (QWEN3_MOE, GLM, DEEPSEEK, LITE)}
+#: Query and key heads that INT8 blocks in FRACTAL_NZ are read for.
+WIDE = replace(QWEN3, name="small-qwen3-10-1", heads=10, kv_heads=1)
+#: Inputs of INT4 weights beside INT8 rows come in 256, as in DEEPEST.
+DEEP = replace(QWEN3, name="small-qwen3-256", hidden=256, intermediate=256, heads=2, kv_heads=1)
 
 FUSED = {
     f"fusion.{name}": True
@@ -50,12 +76,53 @@ VARIANTS: dict[str, dict[str, object]] = {
     "int8 head contiguous": {**INT8, "kv.layout": "contiguous", "kv.scale": "head"},
     "w8a8": {**FUSED, **PAGED, "weights": "w8a8"},
     "w8a8, norm and quantise": {**FUSED, **PAGED, "weights": "w8a8", "fusion.add_rms_norm_quant": True},
+    "w8a8, gate and quantise": {**FUSED, **PAGED, "weights": "w8a8", "fusion.swiglu_quant": True},
     "w8a16": {**FUSED, **PAGED, "weights": "w8a16"},
     "w4a16": {**FUSED, **PAGED, "weights": "w4a16"},
     "nz": {**FUSED, **PAGED, "weight_format": "nz"},
     "w8a8 nz": {**FUSED, **PAGED, "weights": "w8a8", "weight_format": "nz"},
     "prefetch": {**FUSED, **PAGED, "overlap.prefetch": True},
+    "keys beside": {**FUSED, **PAGED, "overlap.streams": 2},
 }
+EXPERTS: dict[str, object] = {**FUSED, **PAGED, "fusion.grouped_matmul": True}
+ROUTED: dict[str, object] = {**EXPERTS, "fusion.moe_routing": True}
+#: What models with experts are run in.
+EXPERT_VARIANTS: dict[str, dict[str, object]] = {
+    "grouped": {"fusion.grouped_matmul": True, **PAGED, "fusion.attention": True},
+    "experts, all fused": ROUTED,
+    "experts w8a8": {**ROUTED, "weights": "w8a8"},
+    "experts w8a16": {**ROUTED, "weights": "w8a16"},
+    "experts w4a16": {**ROUTED, "weights": "w4a16"},
+    "experts nz": {**ROUTED, "weight_format": "nz"},
+    "shared beside": {**ROUTED, "overlap.shared_expert_stream": True},
+}
+LATENT_VARIANTS: dict[str, dict[str, object]] = {
+    "latent write": {**ROUTED, "fusion.qkv_norm_rope_cache": True},
+    "latent blocks of 16": {**ROUTED, "kv.block_size": 16},
+}
+#: Cases of their own: (model, switches).
+SPECIAL: dict[str, tuple[Model, dict[str, object]]] = {
+    "experts w8a8, gate and quantise": (WIDE_GATE, {**ROUTED, "weights": "w8a8", "fusion.swiglu_quant": True}),
+    "ffn": (LLAMA, {**FUSED, **PAGED, "fusion.ffn": True}),
+    "qkv, norms, rope and cache": (WIDE, {**INT8, "fusion.qkv_norm_rope_cache": True}),
+    "w4a8": (DEEP, {**FUSED, **PAGED, "weights": "w4a8"}),
+}
+
+
+def variants_of(model: Model) -> dict[str, dict[str, object]]:
+    """What a model is run in, by name."""
+    if not model.experts:
+        return VARIANTS
+    found = {name: v for name, v in EXPERT_VARIANTS.items() if model.experts.shared or name != "shared beside"}
+    return {**found, **LATENT_VARIANTS} if model.latent else found
+
+
+#: (model, switches) by name: every family in its variants, and the special cases.
+CASES: dict[str, tuple[Model, dict[str, object]]] = {
+    **{f"{model.name}, {name}": (model, switches)
+       for model in (*MODELS.values(), *WITH_EXPERTS.values()) for name, switches in variants_of(model).items()},
+    **SPECIAL,
+}  # fmt: skip
 LENGTHS, STEPS = (40, 40, 33), 4
 
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import torch
 
+from tests.npu_dry import references_caches, references_experts
+
+#: torch.quint4x2 as a schema passes it.
+QUINT4X2 = 16
 MODES = {0: "channel", 1: "token", 3: "head", 4: "token", 5: "head"}
 
 
@@ -72,7 +76,10 @@ def dynamic_quant(x, *, smooth_scales=None, group_index=None, dst_type=None, qua
 
 
 def quantize(x, scales, zero_points, dtype, axis=1, div_mode=True):
-    assert (div_mode, zero_points) == (True, None)
+    """INT8 by division; INT4 (quint4x2, number 16) by multiplication, eight to an int32."""
+    assert (div_mode, zero_points) == (dtype != QUINT4X2, None)
+    if dtype == QUINT4X2:
+        return convert_weight_to_int4pack((x.float() * scales.float()).round().clamp(-8, 7))
     assert axis in (-1, x.ndim - 1)
     return (x.float() / scales.float()).round().clamp(-128, 127).to(torch.int8)
 
@@ -81,11 +88,29 @@ def quant_matmul(
     x1, x2, scale, *, offset=None, pertoken_scale=None, bias=None, output_dtype=None, x1_dtype=None, x2_dtype=None,
     pertoken_scale_dtype=None, scale_dtype=None, group_sizes=None, y_scale=None,
 ):  # fmt: skip
+    if x2.dtype == torch.int32:
+        return _half_bytes(x1, unpacked(x2), scale, offset, pertoken_scale, group_sizes).to(scalar_type(output_dtype))
+    if scalar_type(output_dtype) == torch.int32:  # the sums as they are
+        return (x1.double() @ x2.double()).to(torch.int32)
     y = x1.double() @ x2.double() * scale.double()
     if pertoken_scale is not None:
         y = y * pertoken_scale.double().unsqueeze(-1)
     y = y if bias is None else y + bias.double()
-    return y.to(_scalar_type(output_dtype))
+    return y.to(scalar_type(output_dtype))
+
+
+def _half_bytes(x, w, scale, offset, row_scale, group_sizes):
+    """INT8 rows as half bytes, x = 16 high + (low - 8) + 8: the last 8 is left out, and the offset stands for it."""
+    assert list(group_sizes) == [0, 0, 256]
+    real = scale.to(torch.int32).view(torch.float32).double().repeat_interleave(256, 0)  # as npu_trans_quant_param
+    high, low = torch.div(x.to(torch.int32), 16, rounding_mode="floor"), (x.to(torch.int32) & 15) - 8
+    return ((16 * high + low).double() @ (w.double() * real) + offset.double()) * row_scale.double()
+
+
+def trans_quant_param(scale, offset=None, round_mode=0):
+    """The bits of a float32 in the lower half of an int64."""
+    assert offset is None
+    return scale.view(torch.int32).to(torch.int64)
 
 
 def weight_quant_batchmatmul(
@@ -119,7 +144,7 @@ def prefetch(weight, dependency, max_size, offset=0):
     return None
 
 
-def _scalar_type(code):
+def scalar_type(code):
     """A ScalarType as the schema passes it, a number."""
     table = {1: torch.int8, 3: torch.int32, 5: torch.float16, 6: torch.float32, 15: torch.bfloat16}
     return code if isinstance(code, torch.dtype) else table[code]
@@ -144,21 +169,48 @@ def fused_infer_attention_score(query, key, value, **named):
 
 
 def fused_infer_attention_score_v2(query, key, value, **named):
-    """Version 2, layout TND: query lengths are sums, key lengths are each request's own."""
+    """Version 2, layout TND: query lengths are sums; key lengths too, but over blocks each request's own."""
+    if named["input_layout"] == "BSND":
+        return _over_nz_blocks(query, key, value, **named)
     assert named["input_layout"] == "TND"
-    out, start = torch.zeros_like(query), 0
+    out, start, before = query.new_zeros((*query.shape[:2], value.shape[-1] // _heads_in(value, named))), 0, 0
+    table, rope = named.get("block_table"), named.get("key_rope")
     pairs = zip(named["actual_seq_qlen"], named["actual_seq_kvlen"], strict=True)
     for request, (end, keys) in enumerate(pairs):
-        k, v = (
-            _of_request(
-                s, None, 0, request, keys, named["block_table"], named["block_size"], named["num_key_value_heads"]
-            )
-            for s in (key, value)
-        )
-        mask = _mask(named["sparse_mode"], named.get("atten_mask"), end - start, keys)
-        out[start:end] = _attend(query[start:end], k, v, named["softmax_scale"], mask)
+        if table is None:
+            k, v, keys, before = key[before:keys].double(), value[before:keys].double(), keys - before, keys
+        else:
+            k, v = (_of_request(s, None, 0, request, keys, table, named["block_size"], named["num_key_value_heads"])
+                    for s in (key, value))  # fmt: skip
+        q = query[start:end]
+        if rope is not None:
+            q = torch.cat((q, named["query_rope"][start:end]), -1)
+            k = torch.cat((k, _of_request(rope, None, 0, request, keys, table, named["block_size"], 1)), -1)
+        mask = _mask(named.get("sparse_mode", 0), named.get("atten_mask"), end - start, keys)
+        out[start:end] = _attend(q, k, v, named["softmax_scale"], mask)
         start = end
     return out, query.new_zeros(0, dtype=torch.float32)  # as the meta kernel; a device gives [1]
+
+
+def _heads_in(value, named):
+    """Heads side by side in the last dimension of the values: of blocks all, else none."""
+    return 1 if named.get("block_table") is None else named["num_key_value_heads"]
+
+
+def _over_nz_blocks(query, key, value, **named):
+    """INT8 blocks [blocks, heads, dim / 32, block size, 32], scales a channel, lengths of each request by itself."""
+    assert (named.get("key_quant_mode", 0), named.get("value_quant_mode", 0), named["inner_precise"]) == (0, 0, 1)
+    out, size = torch.zeros_like(query), named["block_size"]
+    pairs = zip(named["actual_seq_qlen"], named["actual_seq_kvlen"], strict=True)
+    for request, (rows, keys) in enumerate(pairs):
+        blocks = named["block_table"][request, : -(-keys // size)].long()
+        k, v = (
+            x[blocks].permute(0, 3, 1, 2, 4).flatten(3).flatten(0, 1)[:keys].double() * scale.double()
+            for x, scale in ((key, named["dequant_scale_key"]), (value, named["dequant_scale_value"]))
+        )
+        mask = _mask(named.get("sparse_mode", 0), named.get("atten_mask"), rows, keys)
+        out[request, :rows] = _attend(query[request, :rows], k, v, named["softmax_scale"], mask)
+    return out, query.new_zeros(0, dtype=torch.float32)
 
 
 def _of_request(store, scale, mode, request, keys, table, size, heads):
@@ -225,6 +277,9 @@ OUT_KERNELS = {
     "npu_fused_infer_attention_score_v2.out": into(fused_infer_attention_score_v2),
 }
 KERNELS = {
+    **references_caches.KERNELS,
+    **references_experts.KERNELS,
+    "npu_trans_quant_param": trans_quant_param,
     "npu_rms_norm": rms_norm,
     "npu_add_rms_norm": add_rms_norm,
     "npu_add_rms_norm_dynamic_quant": add_rms_norm_dynamic_quant,

@@ -74,14 +74,33 @@ def test_a_trial_asks_for_nothing_that_is_refused(number: int) -> None:
     for phase in ("decode", "prefill"):
         made = load_scenario(words[words.index("run") + 1], [*sets, f"workload.phase={phase}"]).scenario
         part = shard(load_model(made.model), made.engine.tensor_parallel_size)
-        assert lacking(build(made, part, reported_batch(made)), "2.13.0") == []
+        assert lacking(build(made, part, reported_batch(made)), part, "2.13.0") == []
 
 
-@pytest.mark.parametrize("name", ["qwen3_30b_a3b_decode", "deepseek_v3_ep16_decode"])
-def test_models_of_experts_are_refused_by_name(name: str) -> None:
-    scenario = load_scenario(name, ["engine.data_parallel_size=1", "engine.enable_expert_parallel=false"]).scenario
-    model = shard(load_model(scenario.model), scenario.engine.tensor_parallel_size)
-    found = lacking(build(scenario, model, reported_batch(scenario)), "2.13.0")
-    assert found == [
-        "model: routers, experts and latent attention (MLA) have no adapter for torch_npu here; predicted only"
-    ]
+#: Whole models of the shipped scenarios, on one rank or split over tensor-parallel ones.
+WHOLE = {
+    "qwen3_30b_a3b_decode": (),
+    "glm_4_5_air_ep8_decode": ("engine.enable_expert_parallel=false", "engine.data_parallel_size=1"),
+    "deepseek_v3_ep16_decode": (
+        "engine.enable_expert_parallel=false", "engine.data_parallel_size=1", "engine.tensor_parallel_size=16",
+        "optimizations.kv.layout=paged",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("phase", ["decode", "prefill"])
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_models_of_experts_are_taken(name: str, phase: str) -> None:
+    scenario = load_scenario(name, [*WHOLE[name], f"workload.phase={phase}"]).scenario
+    part = shard(load_model(scenario.model), scenario.engine.tensor_parallel_size)
+    assert lacking(build(scenario, part, reported_batch(scenario)), part, "2.13.0") == []
+
+
+def test_experts_spread_over_ranks_are_refused_by_name() -> None:
+    scenario = load_scenario("deepseek_v3_ep16_decode", []).scenario
+    engine = scenario.engine
+    model = shard(
+        load_model(scenario.model), engine.tensor_parallel_size, engine.data_parallel_size, expert_parallel=True
+    )
+    found = lacking(build(scenario, model, reported_batch(scenario)), model, "2.13.0")
+    assert any("tokens between ranks are predicted, but not measured" in line for line in found)

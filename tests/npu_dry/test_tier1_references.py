@@ -24,7 +24,11 @@ def test_the_schema_is_the_one_that_the_adapters_were_written_for(name: str) -> 
     assert str(operator(name)._schema) == f"npu::{SCHEMAS['2.13.0'][name]}"
 
 
-@pytest.mark.parametrize("name", sorted(set(RULES) - {"npu_quantize"}))
+#: They have no meta kernel, or torch.qint8 among their arguments.
+WITHOUT_META = {"npu_quantize", "npu_gather_pa_kv_cache"}
+
+
+@pytest.mark.parametrize("name", sorted(set(RULES) - WITHOUT_META))
 def test_a_reference_agrees_with_schema_and_meta_kernel(name: str) -> None:
     args, kwargs = CALLS[name]
     torch.library.opcheck(operator(name), args, kwargs, test_utils=("test_schema", "test_faketensor"))
@@ -36,6 +40,11 @@ def test_quantize_agrees_with_its_meta_kernel() -> None:
     got = torch.ops.npu.npu_quantize(x, scales, None, torch.qint8, -1, True)
     meta = torch.ops.npu.npu_quantize(x.to("meta"), scales.to("meta"), None, torch.qint8, -1, True)
     assert (got.shape, got.dtype) == (meta.shape, meta.dtype)
+
+
+def test_gather_agrees_with_its_schema() -> None:
+    args, kwargs = CALLS["npu_gather_pa_kv_cache"]
+    torch.library.opcheck(operator("npu_gather_pa_kv_cache"), args, kwargs, test_utils="test_schema")
 
 
 @pytest.mark.parametrize("case", MORE_CALLS)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._pytree import tree_map
 
 from device.operators.npu.needs import Refused
 from device.operators.npu.rules import RULES, check
+from tests.npu_dry import wrong_calls
 from tests.npu_dry.calls import BF16, CALLS, INT8, INT8_CACHE, INT32, MANY, MORE_CALLS, SCALES, integers, rand
 
 V1, V2 = "npu_fused_infer_attention_score", "npu_fused_infer_attention_score_v2"
@@ -16,16 +18,8 @@ FLOAT = torch.float32
 
 
 def changed(name: str, **changes: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The right call of `name` with arguments changed: by place (a0, a1, ...) or by name; None drops one."""
-    args, kwargs = list(CALLS[name][0]), dict(CALLS[name][1])
-    for key, value in changes.items():
-        if key[0] == "a" and key[1:].isdigit():
-            args[int(key[1:])] = value
-        elif value is None:
-            kwargs.pop(key)
-        else:
-            kwargs[key] = value
-    return tuple(args), kwargs
+    """The right call of `name` with arguments changed."""
+    return wrong_calls.changed(CALLS[name], **changes)
 
 
 def wrong(name: str, says: str, **changes: Any) -> tuple[str, Any, str]:
@@ -159,6 +153,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "v2 lengths that end early": wrong(V2, "end at 4 of 5 rows", actual_seq_qlen=[2, 4]),
     "v2 heads": wrong(V2, "query has 4 heads, num_heads says 2", num_query_heads=2),
     "v2 blocks of 64": wrong(V2, "blocks of 64 tokens", a1=rand(3, 64, 256), a2=rand(3, 64, 256), block_size=64),
+    **wrong_calls.WRONG,
     "v2 head dimension": wrong(V2, "TND takes 128", a0=rand(5, 4, 64), a1=rand(3, 128, 128), a2=rand(3, 128, 128)),
 }
 
@@ -174,18 +169,39 @@ def test_other_right_calls_pass_too(case: str) -> None:
     check(name, args, kwargs)
 
 
+def on_meta(x: Any) -> Any:
+    return tree_map(lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf, x)
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_call_is_refused_though_the_meta_kernel_takes_it(case: str) -> None:
     name, (args, kwargs), wanted = WRONG[case]
     with pytest.raises(Refused, match=wanted):
         check(name, args, kwargs)
-    on_meta = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in args]
-    named = {key: x.to("meta") if isinstance(x, torch.Tensor) else x for key, x in kwargs.items()}
-    getattr(torch.ops.npu, name)(*on_meta, **named)
+    getattr(torch.ops.npu, name)(*on_meta(args), **on_meta(kwargs))
+
+
+GATHER = "npu_gather_pa_kv_cache"
+#: Of a call without a meta kernel.
+WRONG_READS = {
+    "lengths in int64": (changed(GATHER, a3=torch.tensor([130, 20])), "seq_lens is int64"),
+    "a table in int64": (changed(GATHER, a2=torch.tensor([[0, 1], [2, 1]])), "block_tables is int64"),
+    "lengths of other requests": (changed(GATHER, a3=torch.tensor([130], dtype=INT32)), "1 lengths, 2 tables"),
+    "rows of another width": (changed(GATHER, a4=rand(150, 1, 64)), "a token is \\[1, 512\\]"),
+    "other rows": (changed(GATHER, a5=rand(100, 1, 64)), "150 keys, 100 values"),
+    "types of what is read": (changed(GATHER, a4=rand(150, 1, 512, dtype=FLOAT)), "one type"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_READS)
+def test_a_wrong_reading_of_the_cache_is_refused(case: str) -> None:
+    (args, kwargs), wanted = WRONG_READS[case]
+    with pytest.raises(Refused, match=wanted):
+        check(GATHER, args, kwargs)
 
 
 def test_every_rule_has_a_negative_test() -> None:
-    assert {name for name, _, _ in WRONG.values()} | {"npu_prefetch"} == set(RULES)
+    assert {name for name, _, _ in WRONG.values()} | {"npu_prefetch", GATHER} == set(RULES)
 
 
 def test_a_prefetch_of_nothing_is_refused_by_both() -> None:

@@ -13,11 +13,18 @@ from device.operators.npu import call as door
 from device.operators.npu.call import enforced
 from device.operators.npu.rules import RULES
 from device.operators.npu.versions import SUPPORTED, lacks_call, order, pair_of, wrong_pairing
-from tests.npu_dry.making import QWEN2, QWEN3, VARIANTS, On, session
+from tests.npu_dry.making import CASES, GLM, QWEN2, QWEN3, QWEN3_MOE, SPECIAL, VARIANTS, On, session
 
 SCHEMAS = json.loads((Path(__file__).parent / "schemas.json").read_text(encoding="utf-8"))
-#: Calls with weights that are laid out by calls without a meta kernel.
+#: Variants whose weights are laid out by calls without a meta kernel.
 NO_META = ("w4a16", "nz", "w8a8 nz")
+#: The cases that make all calls with all their keywords.
+CHOSEN = (
+    *(f"{model.name}, {name}" for model in (QWEN3, QWEN2) for name in VARIANTS if name not in NO_META),
+    *(f"{model.name}, {name}" for model in (QWEN3_MOE, GLM)
+      for name in ("experts, all fused", "experts w8a8", "experts w8a16")),
+    "small-deepseek, experts, all fused", "small-deepseek, latent write", *SPECIAL,
+)  # fmt: skip
 #: Made with two ranks only: its keywords by hand.
 WITH_RANKS = ("npu_mm_all_reduce_base", 3, frozenset({"bias", "antiquant_scale", "dequant_scale", "pertoken_scale"}))
 
@@ -54,16 +61,16 @@ def made() -> set[Call]:
         honest(name, args, kwargs)
 
     door.rules.check = note
-    for model in (QWEN3, QWEN2):
-        for variant, switches in VARIANTS.items():
-            if variant in NO_META:
-                continue
-            ready = session(On("meta"), model, switches)
-            for number in range(3):
-                ready.cache.allocator.allocate(number, 44)
-            with enforced():
-                ready.run("prefill", Requests((0, 1, 2), (0, 0, 0), ((1,) * 40,) * 3))
-                ready.run("decode", Requests((0, 1, 2), (40, 40, 40), ((1,),) * 3))
+    for case in CHOSEN:
+        model, switches = CASES[case]
+        # Calls that lay out weights, or read latent rows back, have no meta kernel.
+        ready = session(On("cpu" if case in SPECIAL or model.latent else "meta"), model, switches)
+        for number in range(3):
+            ready.cache.allocator.allocate(number, 44)
+        with enforced():
+            ready.run("prefill", Requests((0, 1, 2), (0, 0, 0), ((1,) * 20,) * 3))
+            ready.run("prefill", Requests((0, 1, 2), (20, 20, 20), ((1,) * 20,) * 3))
+            ready.run("decode", Requests((0, 1, 2), (40, 40, 40), ((1,),) * 3))
     door.rules.check = honest
     return found
 

@@ -39,6 +39,17 @@ def test_a_captured_step_is_laid_beside_its_prediction(tmp_path: Path) -> None:
     assert step["predicted_us"] > 0 < step["measured_us"]
 
 
+def test_a_profile_holds_the_host_side_of_the_steps(tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    done = dry("cli.py", *RUN, "--profile", str(folder))
+    assert done.returncode == 0, done.stderr
+    (made,) = folder.iterdir()
+    assert made.name.startswith("rank0_")
+    assert made.name.endswith("_ascend_pt")
+    assert (made / "FRAMEWORK").is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == ["profile"]  # nothing half-done beside it
+
+
 def test_two_ranks_under_torchrun(tmp_path: Path) -> None:
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29533", "cli.py")
     more = ("--set", "engine.tensor_parallel_size=2", "--json", str(tmp_path / "run.json"))

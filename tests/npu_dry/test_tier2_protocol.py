@@ -8,39 +8,13 @@ from typing import Any
 import pytest
 
 from tests.npu_dry.conftest import Dry, Ran
+from tests.npu_dry.dry import CAPTURED, COMPILED, EAGER
+from tests.npu_dry.issued import compare
+from tests.npu_dry.order import broken, over_before
 
-#: The runtime's operator for each kind of op.
-OPERATORS = {
-    "embedding": "Embedding", "index_select": "Index", "rms_norm": "RmsNorm", "add_rms_norm": "AddRmsNorm",
-    "matmul": "Matmul", "batch_matmul": "Matmul", "quant_matmul": "QuantMatmulV5", "dynamic_quant": "DynamicQuantV2",
-    "static_quant": "Quantize", "rope": "ApplyRotaryPosEmbV2", "swiglu": "SwiGlu", "argmax": "ArgMax",
-    "mul": "Mul", "muls": "Muls", "add": "Add", "adds": "Adds", "neg": "Neg", "cos": "Cos", "sin": "Sin",
-    "silu": "Silu",
-    "rsqrt": "Rsqrt", "pow": "PowTensorScalar", "reduce_mean": "Mean", "softmax": "Softmax", "concat": "Cat",
-    "slice": "InplaceCopy", "cast": "InplaceCopy", "expand": "RepeatInterleaveIntWithDim",
-}  # fmt: skip
 HCCL = {"all_reduce": "AllReduce", "all_gather": "AllGather", "reduce_scatter": "ReduceScatter"}
-WRITES = ("ScatterNdUpdate", "ScatterPaKvCache")
 #: torch_npu's flag on which a captured attention waits, bytes; it allocates one for each itself.
 FLAG_BYTES = 32
-GRAPHS = ("all fused, paged", "int8 channel", "prefetch")
-
-
-def is_of(kind: str, name: str) -> bool:
-    """Whether the operator `name` is what an op of `kind` issues."""
-    name = name.removeprefix("aclnn")
-    if kind == "attention":
-        return name.startswith("FusedInferAttentionScoreV")
-    return name in WRITES if kind == "kv_cache_write" else name == OPERATORS[kind]
-
-
-def compare(ops: list[dict[str, Any]], names: list[str]) -> None:
-    """The operators are those of the ops, one each, in order."""
-    kinds = [op["kind"] for op in ops if op["kind"] != "prefetch"]
-    if kinds[-2:] == ["argmax", "cast"]:
-        kinds.pop()  # aclnnArgMax answers in int64 itself: its second kernel is the cast
-    wrong = [(kind, name) for kind, name in zip(kinds, names, strict=True) if not is_of(kind, name)]
-    assert not wrong
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +32,9 @@ def captured(steps: Ran) -> Ran:
     return Ran(steps.answer["aclgraph"], steps.trace)
 
 
-@pytest.mark.parametrize(
-    "variant", ["plain", "all fused", "all fused, paged", "int8 channel", "w8a8", "prefetch"]
-)  # fmt: skip
-def test_an_eager_step_issues_the_ops_of_the_program_in_order(eager: Ran, variant: str) -> None:
-    found = eager.answer[variant]
+@pytest.mark.parametrize("case", EAGER)
+def test_an_eager_step_issues_the_ops_of_the_program_in_order(eager: Ran, case: str) -> None:
+    found = eager.answer[case]
     calls = eager.between(*found["marks"][0])
     names = [call["name"] for call in calls if call["k"] == "op"]
     ops = [op for op in found["ops"] if op["block"] != "prepare"]
@@ -71,7 +43,7 @@ def test_an_eager_step_issues_the_ops_of_the_program_in_order(eager: Ran, varian
 
 
 def test_prefetches_run_on_their_own_stream_and_products_wait_for_them(eager: Ran) -> None:
-    found = eager.answer["prefetch"]
+    found = eager.answer["small-qwen3, prefetch"]
     calls = eager.between(*found["marks"][0])
     prefetches = [call for call in calls if call["k"] == "cmo"]
     assert len(prefetches) == sum(op["kind"] == "prefetch" for op in found["ops"]) == 6
@@ -86,45 +58,68 @@ def test_prefetches_run_on_their_own_stream_and_products_wait_for_them(eager: Ra
         elif call["k"] == "event_wait":
             assert call["event"] in recorded  # nobody waits for what has not been recorded
             waits += call["stream"] in main
-    assert waits == len(prefetches)
+    assert waits == len(prefetches) + 1  # and the end of the step, for the whole stream
 
 
-@pytest.mark.parametrize("variant", GRAPHS)
-def test_a_capture_holds_the_captured_ops_in_order(captured: Ran, variant: str) -> None:
-    found = captured.answer[variant]
+@pytest.mark.parametrize("case", CAPTURED)
+def test_a_capture_holds_the_captured_ops_in_order(captured: Ran, case: str) -> None:
+    found = captured.answer[case]
     inside = captured.capture(found["marks"])
     names = [call["name"] for call in inside if call["k"] == "op"]
     compare([op for op in found["ops"] if op["captured"]], names)
     assert found["forms"].count("captured") == 1
 
 
-@pytest.mark.parametrize("variant", GRAPHS)
-def test_a_capture_neither_waits_for_the_device_nor_allocates(captured: Ran, variant: str) -> None:
-    inside = captured.capture(captured.answer[variant]["marks"])
+SIDE = ("small-qwen3, prefetch", "small-qwen3, keys beside", "small-glm, shared beside", "small-lite, shared beside")
+
+
+@pytest.mark.parametrize("case", SIDE)
+def test_streams_are_captured_in_an_order_that_nothing_can_break(captured: Ran, case: str) -> None:
+    found = captured.answer[case]
+    ops = [op for op in found["ops"] if op["captured"]]
+    inside = captured.capture(found["marks"])
+    assert len({call["stream"] for call in inside if call["k"] in ("op", "cmo")}) == 2
+    assert broken(ops, inside) == []
+
+
+@pytest.mark.parametrize("case", [case for case in EAGER if case in SIDE])
+def test_streams_run_in_an_order_that_nothing_can_break(eager: Ran, case: str) -> None:
+    found = eager.answer[case]
+    calls = eager.between(*found["marks"][0])
+    start = next(i for i, call in enumerate(calls) if call.get("name") == "aclnnEmbedding")
+    ops = [op for op in found["ops"] if op["block"] != "prepare"]
+    assert broken(ops[:-1], calls[start:]) == []  # the last is aclnnArgMax's own cast
+    blind = [call for call in calls[start:] if call["k"] != "event_wait"]
+    assert broken(ops[:-1], blind) or "prefetch" in case  # without its waits a stream may outrun the other
+
+
+@pytest.mark.parametrize("case", CAPTURED)
+def test_a_capture_neither_waits_for_the_device_nor_allocates(captured: Ran, case: str) -> None:
+    inside = captured.capture(captured.answer[case]["marks"])
     assert not [call for call in inside if call["k"] in ("sync_stream", "sync_device", "memcpy")]
     waits = [call for call in inside if call["k"] == "value_wait"]
     assert [call["bytes"] for call in inside if call["k"] == "malloc"] == [FLAG_BYTES] * len(waits)
 
 
 def test_prefetches_are_captured_on_their_stream(captured: Ran) -> None:
-    inside = captured.capture(captured.answer["prefetch"]["marks"])
+    inside = captured.capture(captured.answer["small-qwen3, prefetch"]["marks"])
     prefetches = [call for call in inside if call["k"] == "cmo"]
     main = {call["stream"] for call in inside if call["k"] == "op"}
     assert len(prefetches) == 6
     assert all(call["cap"] and call["stream"] not in main for call in prefetches)
 
 
-@pytest.mark.parametrize("variant", GRAPHS)
-def test_three_steps_are_one_capture_and_three_replays(captured: Ran, variant: str) -> None:
-    first, *later = captured.answer[variant]["marks"]
+@pytest.mark.parametrize("case", CAPTURED)
+def test_three_steps_are_one_capture_and_three_replays(captured: Ran, case: str) -> None:
+    first, *later = captured.answer[case]["marks"]
     assert [sum(c["k"] == "capture_begin" for c in captured.between(*m)) for m in (first, *later)] == [1, 0, 0]
     assert [sum(c["k"] == "replay" for c in captured.between(*m)) for m in (first, *later)] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("variant", GRAPHS)
-def test_each_attention_gets_its_lengths_once_a_replay(captured: Ran, variant: str) -> None:
+@pytest.mark.parametrize("case", CAPTURED)
+def test_each_attention_gets_its_lengths_once_a_replay(captured: Ran, case: str) -> None:
     """One release for each wait and replay: a missing one would hang a device."""
-    found = captured.answer[variant]
+    found = captured.answer[case]
     waits = [call["addr"] for call in captured.capture(found["marks"]) if call["k"] == "value_wait"]
     assert len(waits) == sum(op["kind"] == "attention" for op in found["ops"]) == 2
     for number, mark in enumerate(found["marks"]):
@@ -137,35 +132,38 @@ def test_each_attention_gets_its_lengths_once_a_replay(captured: Ran, variant: s
         assert all([41 + number] * 4 in ints for ints in keys)
 
 
-@pytest.mark.parametrize("variant", GRAPHS)
-def test_no_captured_copy_is_as_large_as_the_cache(captured: Ran, variant: str) -> None:
-    _no_large_copies(captured, captured.answer[variant])
+@pytest.mark.parametrize("case", CAPTURED)
+def test_no_captured_copy_is_as_large_as_the_cache(captured: Ran, case: str) -> None:
+    _no_large_copies(captured, captured.answer[case])
 
 
 @pytest.fixture(scope="module")
-def compiled(steps: Ran) -> Ran:
-    return Ran(steps.answer["npugraph_ex"], steps.trace)
+def compiled(dry: Dry) -> Ran:
+    return dry("npugraph_ex")
 
 
-def test_a_compiled_graph_copies_no_cache_and_makes_no_mask(compiled: Ran) -> None:
-    found = compiled.answer["all fused, paged"]
+@pytest.mark.parametrize("case", COMPILED)
+def test_a_compiled_graph_copies_no_cache_and_makes_no_mask(compiled: Ran, case: str) -> None:
+    found = compiled.answer[case]
     _no_large_copies(compiled, found)
     calls = compiled.between(found["marks"][0][0], found["marks"][-1][1])
     assert not [call for call in calls if call["k"] == "op" and call["cap"] and "Triu" in call["name"]]
     assert found["forms"].count("compiled") == 1
 
 
-def test_a_compiled_graph_holds_the_captured_ops_in_order(compiled: Ran) -> None:
-    found = compiled.answer["all fused, paged"]
+@pytest.mark.parametrize("case", COMPILED)
+def test_a_compiled_graph_holds_the_captured_ops_in_order(compiled: Ran, case: str) -> None:
+    found = compiled.answer[case]
     calls = compiled.between(*found["marks"][1])
     last = max(place for place, call in enumerate(calls) if call["k"] == "capture_begin")
     names = [call["name"] for call in calls[last:] if call["k"] == "op" and call["cap"]]
     compare([op for op in found["ops"] if op["captured"]], names)
 
 
-def test_a_compiled_graph_serves_all_steps_from_the_third_on_with_their_lengths(compiled: Ran) -> None:
+@pytest.mark.parametrize("case", COMPILED)
+def test_a_compiled_graph_serves_all_steps_from_the_third_on_with_their_lengths(compiled: Ran, case: str) -> None:
     """The first is compiled as it is, the second with lengths that may change."""
-    marks = compiled.answer["all fused, paged"]["marks"]
+    marks = compiled.answer[case]["marks"]
     steps = [compiled.between(*mark) for mark in marks]
     assert [any(call["k"] == "capture_begin" for call in calls) for calls in steps] == [True, True, False, False]
     for number, calls in enumerate(steps[2:], 2):
@@ -212,6 +210,26 @@ def test_collectives_are_captured_with_the_step(ranks: list[Ran]) -> None:
         wanted = [HCCL[kind] for kind, captured in ran.answer["collectives"] if captured]
         assert [call["name"] for call in inside] == wanted != []
         assert all(call["cap"] for call in inside)
+
+
+@pytest.mark.parametrize("graph", ["eager", "aclgraph"])
+def test_a_piece_is_summed_up_beside_the_product_of_the_next(ranks: list[Ran], graph: str) -> None:
+    for ran in ranks:
+        marks = ran.answer["marks"][f"pieces {graph}"]
+        calls = ran.between(*marks) if graph == "eager" else ran.capture([marks])
+        over = over_before(calls)
+        sums = [at for at in over if calls[at]["k"] == "hccl" and calls[at]["name"] == "AllReduce"]
+        products = [at for at in over if "Matmul" in calls[at].get("name", "")]
+        norms = [at for at in over if "AddRmsNorm" in calls[at].get("name", "")]
+        pairs = [(sums[i], sums[i + 1]) for i in range(len(sums) % 2, len(sums), 2)]  # one may be the embedding's
+        assert len(pairs) == 2 * 2  # of each layer that behind attention and that of the MLP
+        for first, second in pairs:
+            between = [at for at in products if first < at < second]
+            assert len(between) == 1
+            assert first not in over[between[0]]  # the product does not wait for the sum
+            assert between[0] in over[second]  # its own sum waits for it
+            behind = next(at for at in norms if at > second)
+            assert {first, second} <= over[behind]  # and what reads them waits for both
 
 
 def test_a_product_with_its_all_reduce_is_one_operator_on_both_ranks(ranks: list[Ran]) -> None:

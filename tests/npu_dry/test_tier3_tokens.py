@@ -12,15 +12,13 @@ import pytest
 from tests.npu_dry.conftest import Dry
 from tests.npu_dry.numerics import CASES
 
-NAMES = [f"{model}, {variant}" for model, variants in CASES.items() for variant in variants]
-
 
 @pytest.fixture(scope="module")
 def found(dry: Dry) -> dict[str, Any]:
     return dry("numbers").answer
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_eager_captured_and_replayed_give_the_same_tokens(found: dict[str, Any], name: str) -> None:
     tokens = found[name]["tokens"]
     assert tokens["eager"] == tokens["plain"]

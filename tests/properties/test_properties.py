@@ -216,6 +216,7 @@ ACTS_ON = {
     "optimizations.kv.prefix_sharing": "shared",
     "optimizations.kv.scale": "int8",
     "optimizations.fusion.add_rms_norm_quant": "int8",
+    "optimizations.fusion.swiglu_quant": "int8",
     "optimizations.fusion.ffn": "fp16",
     "workload.expert_skew": "experts",
     "optimizations.fusion.moe_routing": "experts",

@@ -151,11 +151,15 @@ def scenarios(draw: st.DrawFn, phases: tuple[str, ...] = PHASES, model: Model = 
     weights = draw(st.sampled_from(["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"]))
     weight_format, prefetch = draw(st.sampled_from(["nd", "nz"])), draw(st.booleans())
     if style == "plain":  # free of the plain contradictions, so that most of what is drawn can be built
-        fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant", "ffn"), False)
+        fusion |= dict.fromkeys(
+            ("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant", "swiglu_quant", "ffn"), False
+        )
     elif style == "deep":  # the fusions that stand on others
         fusion |= dict.fromkeys(("rms_norm", "add_rms_norm", "rope", "qkv", "attention", "grouped_matmul"), True)
     elif style == "ffn":  # a whole feed-forward layer in one kernel
-        fusion |= dict.fromkeys(("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant"), False)
+        fusion |= dict.fromkeys(
+            ("qkv_norm_rope_cache", "matmul_all_reduce", "add_rms_norm_quant", "swiglu_quant"), False
+        )
         fusion |= dict.fromkeys(("gate_up", "swiglu", "ffn"), True)
         weights, weight_format, prefetch = "fp16", "nd", False
     phase = draw(st.sampled_from(phases))

@@ -13,6 +13,7 @@ from scenarios.lowering.parallel import shard
 from scenarios.model import Model
 from scenarios.op_work import placed
 from scenarios.program import Op, Program
+from scenarios.routing import Routing
 from scenarios.work import GroupedShape
 from tests.scenarios.making import EXPERTS, LATENT, PARTIAL, TINY, bare, names, op, program, scenario, switched
 
@@ -121,6 +122,20 @@ def test_gathered_experts_see_all_tokens_and_sum_up() -> None:
     one = shard(load_model("DeepSeek-V2-Lite"), 2, 1, True, True)
     assert one.experts
     assert (one.experts.held, one.experts.shared) == (32, 1408)  # of the shared expert a slice
+
+
+@pytest.mark.parametrize("gathered", [False, True], ids=["sent", "gathered"])
+def test_a_rank_whose_experts_nobody_drew_still_makes_its_sum(gathered: bool) -> None:
+    """Eight tokens choose two of eight experts each, and in this draw none chooses the first, which is rank 0's."""
+    engine = {"engine__data_parallel_size": 8, "engine__enable_expert_parallel": True}
+    made = switched(bare(EXPERTS, workload__batch=1, **engine, protocol__seed=5), fusion__moe_dispatch=gathered)
+    model = shard(EXPERTS, 1, 8, expert_parallel=True, gathered=gathered)
+    assert Routing(8, 8, 1, 2, 0.0, 5).loads(0) == (0,)
+    ops = build(made, model, decode_batch(made)).block("layers").ops
+    total = "moe_partial" if gathered else "rows_done"
+    reader = next(i for i, o in enumerate(ops) if any(t.name == total for t in o.inputs))
+    assert any(t.name == total for o in ops[:reader] for t in o.outputs)
+    assert {o.inputs[0].shape[0] for o in ops if o.name == "expert0.down_proj"} == {1}
 
 
 def test_a_grouped_product_reads_the_weights_of_chosen_experts_only() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from scenarios.errors import ScenarioError
 from scenarios.hf_config import SHIPPED, load_model, model_names
-from scenarios.model import Experts, Latent
+from scenarios.model import Experts, Latent, RopeScaling
 
 #: Parameters as published with the weights; tied embeddings count once.
 PUBLISHED = {
@@ -157,6 +157,21 @@ def test_defaults_are_those_of_hugging_face(tmp_path: Path) -> None:
         ({"rms_norm_eps": "1e-5"}, "rms_norm_eps: must be a positive number, got '1e-5'"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps: must be a positive number, got nan"),
         ({"rope_theta": float("inf")}, "rope_theta: must be a positive number, got inf"),
+        ({"rope_scaling": [8]}, "rope_scaling: must be a mapping, got a list"),
+        ({"rope_scaling": {"rope_type": 3}}, "rope_scaling.rope_type: must be a name, got 3"),
+        ({"rope_scaling": {"type": "yarn"}}, "rope_scaling.factor: is due for yarn"),
+        (
+            {"rope_scaling": {"type": "yarn", "factor": "40"}},
+            "rope_scaling.factor: must be a positive number, got '40'",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1}},
+            "rope_parameters.low_freq_factor must be below high_freq_factor, and beta_slow below beta_fast",
+        ),
+        (
+            {"rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 4}},
+            "rope_scaling.yarn needs a rope_theta above 1, got 1",
+        ),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings: must be true or false, got 'no'"),
         ({"attention_bias": 1}, "attention_bias: must be true or false, got 1"),
         ({"mlp_bias": True}, "mlp_bias: a bias in the MLP is not modelled"),
@@ -174,6 +189,19 @@ def test_defaults_are_those_of_hugging_face(tmp_path: Path) -> None:
 )
 def test_a_bad_value_is_told_in_one_line(tmp_path: Path, change: dict[str, Any], told: str) -> None:
     assert refusal(tmp_path, {**GOOD, **change}) == (told,)
+
+
+def test_scaled_angles_are_read_in_the_old_and_the_new_form(tmp_path: Path) -> None:
+    llama3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    old = read(tmp_path, {**GOOD, "rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", **llama3}})
+    new = read(tmp_path, {**GOOD, "rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, **llama3}})
+    assert old == new
+    assert (old.rope_theta, old.rope_scaling) == (5e5, RopeScaling("llama3", 8.0, 64, 1.0, 4.0))
+    assert read(tmp_path, {**GOOD, "rope_scaling": None}).rope_scaling is None
+    assert read(tmp_path, {**GOOD, "rope_scaling": {"type": "default"}}).rope_scaling is None
+    yarn = {"type": "yarn", "factor": 40, "mscale": None, "mscale_all_dim": 0, "beta_fast": None}
+    assert read(tmp_path, {**GOOD, "rope_scaling": yarn}).rope_scaling == RopeScaling("yarn", 40.0, 512)
+    assert read(tmp_path, {**GOOD, "rope_scaling": {"type": "longrope"}}).rope_scaling == RopeScaling("longrope")
 
 
 @pytest.mark.parametrize(

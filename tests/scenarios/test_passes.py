@@ -305,6 +305,20 @@ def test_add_norm_and_quantise_become_one_call() -> None:
     ]  # fmt: skip
 
 
+def test_scaling_gate_and_quantising_become_one_call_on_bare_sums() -> None:
+    quantised = switched(OFF, fusion__gate_up=True, fusion__swiglu=True, weights="w8a8")
+    before, after = program(quantised), program(switched(quantised, fusion__swiglu_quant=True))
+    fused_calls = ["quant_matmul", "dequant_swiglu_quant"]
+    assert changed(before, after) == (["quant_matmul", "swiglu", "dynamic_quant"], fused_calls)
+    product, fused = op(after, "gate_up_proj"), op(after, "swiglu")
+    assert [t.name for t in product.inputs] == ["mlp_in_int8", "gate_up_proj.weight", "gate_up_proj.scale"]
+    assert [(t.name, t.dtype) for t in fused.inputs] == [
+        ("gate_up", "int32"), ("gate_up_proj.scale", "fp32"), ("mlp_in_scale", "fp32")
+    ]  # fmt: skip
+    assert fused.outputs == op(before, "quant_gated").outputs
+    assert weight_bytes(before) == weight_bytes(after)
+
+
 def test_the_nz_layout_marks_the_weights_of_the_layers_only() -> None:
     before, after = program(OFF), program(switched(OFF, weight_format="nz"))
     assert [t.format for t, _ in weight_tensors(after).values()].count("nz") == 7

@@ -14,7 +14,7 @@ from scenarios.schema import Scenario
 from scenarios.work import ExchangeShape, GroupedShape, Work
 from sim import engine, ranks
 from sim.fitting.exchange import residuals, rows
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import NEEDED_PROGRAMS, Hardware, load_hardware
 from sim.kernel.exchange import exchange_ns
 from sim.kernel.price import price
 from sim.played import launches
@@ -146,3 +146,12 @@ def test_micro_batches_send_their_tokens_on_a_stream_of_their_own(model: object,
     sent = [launch for launch in launches(found.plan) if launch.kind == "moe_dispatch"]
     assert [launch.stream for launch in sent] == [2] * 2 * parts  # two layers with experts
     assert {launch.stream for launch in launches(found.plan)} == {0, 2}
+
+
+@pytest.mark.parametrize("op", ["moe_dispatch", "moe_combine"])
+def test_an_exchange_has_a_time_where_a_profile_names_the_general_programs_alone(op: str) -> None:
+    """As the shipped profile of a CPU does: rows are copied and quantised at the rate of all rows."""
+    bare = replace(A3, programs={key: A3.programs[key] for key in NEEDED_PROGRAMS})
+    for hw in (bare, load_hardware("cpu")):
+        for dtype in ("bf16", "int8"):
+            assert exchange_ns(ExchangeShape(op, 16, 2, 256, dtype, 8), hw) > 0  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ from scenarios.errors import ScenarioError
 from sim.hardware import HardwareError, hardware_names, load_hardware
 from sim.hardware.files import rounded, write_numbers
 from sim.hardware.profile import ALIASES, NEEDED_PROGRAMS, SHIPPED
+from sim.hardware.sections import Chip
 from sim.kernel.programs import PROGRAM_OF
 
 NAMES = [
     "950pr", "atlas_a2_910b1", "atlas_a2_910b2", "atlas_a2_910b3", "atlas_a2_910b4", "atlas_a3_560t_die",
-    "atlas_a3_die", "atlas_a3_die_20", "cpu", "generic",
+    "atlas_a3_die", "atlas_a3_die_20", "cpu", "generic", "h200_sxm",
 ]  # fmt: skip
 
 
@@ -46,7 +48,7 @@ def test_chips_by_all_their_names(name: str, cores: int, clock_mhz: float, tflop
 @pytest.mark.parametrize("name", NAMES)
 def test_every_number_says_where_it_comes_from(name: str) -> None:
     numbers = load_hardware(name).profile.numbers()
-    assert len(numbers) > (150 if name != "cpu" else 75)  # a CPU has no kernel programs of its own
+    assert len(numbers) > (150 if name not in ("cpu", "h200_sxm") else 75)  # no kernel programs of their own
     assert all(len(number.origin) > 2 for number in numbers.values())
     assert all("fill in" not in number.origin for number in numbers.values())
 
@@ -60,6 +62,20 @@ def test_the_generic_profile_is_complete_and_claims_nothing() -> None:
 
 def test_the_cpu_profile_claims_nothing() -> None:
     assert {n.source for n in load_hardware("cpu").profile.numbers().values()} == {"assumed"}
+
+
+def test_the_gpu_profile_has_the_data_sheet_and_claims_nothing_else() -> None:
+    hw = load_hardware("h200_sxm")
+    assert hw.profile.device == "cuda"
+    assert round(hw.chip.cube_flops_per_ns / 1000) == 989  # TFLOPS, BF16 without sparsity
+    assert (hw.chip.hbm_capacity_bytes, hw.memory.hbm_peak_gbps) == (141_000_000_000, 4800)
+    numbers = hw.profile.numbers()
+    assert {n.source for n in numbers.values()} == {"spec", "assumed"}
+    assert {key for key, n in numbers.items() if n.source == "spec"} == {
+        *(f"chip.{f.name}" for f in fields(Chip) if f.name != "ai_cpu_cores"), "memory.hbm_peak_gbps",
+        *(f"collective.{name}" for name in ("dies_per_card", "dies_per_server", "dies_per_pod", "full_mesh",
+                                            "hccs_peak_gbps")),
+    }  # fmt: skip
 
 
 def test_programs_that_kinds_name_exist() -> None:

@@ -1,9 +1,10 @@
 """Attention over the cache: npu_fused_infer_attention_score and its second version.
 
 Paged 16-bit caches of head dimension 128 go to v2 in layout TND (tokens of all requests one after the other, causal by
-the compressed mask): its documentation names that case, that of v1 excludes it. All else goes to v1 in BSND, queries
-padded to the longest: other head dimensions, contiguous caches, INT8 caches in a decode step. INT8 caches of a step
-with several query tokens are dequantised first, which v1 does not take; the form says `composed` then.
+the compressed mask): its documentation names that case, that of v1 excludes it. INT8 caches in FRACTAL_NZ blocks, which
+npu_qkv_rms_norm_rope_cache writes, go to v2 in BSND, for up to 16 query tokens of a request. All else goes to v1 in
+BSND, queries padded to the longest: other head dimensions, contiguous caches, INT8 caches in a decode step. INT8 caches
+of a step with several query tokens (more than 16 in NZ blocks) are dequantised first; nothing takes those as they lie.
 
 The lengths are lists of Python numbers, so a captured graph must be told the new ones of each step.
 """
@@ -24,6 +25,8 @@ from scenarios.program import Op
 
 #: Head dimension that v2 documents for TND.
 TND_DIM = 128
+#: INT8 values side by side in an NZ block, and the query tokens of a request that its reader takes at most.
+NZ_WIDTH, MOST_QUERIES_NZ = 32, 16
 #: sparse_mode: no mask, and the triangle that ends at the last key.
 NO_MASK, CAUSAL = 0, 3
 
@@ -40,6 +43,16 @@ def causal_mask(device: torch.device) -> torch.Tensor:
     return _MASKS[key]
 
 
+def takes_nz(op: Op) -> bool:
+    """Whether the cache of an attention op lies in FRACTAL_NZ blocks."""
+    return op.inputs[1].format == "nz"
+
+
+def reads_nz(op: Op, layout: Layout) -> bool:
+    """Whether such blocks are read as they lie: not by long queries."""
+    return takes_nz(op) and layout.longest_query <= MOST_QUERIES_NZ
+
+
 def takes_tnd(op: Op) -> bool:
     """Whether an attention op goes to v2: a paged 16-bit cache of head dimension 128."""
     return bool(op.attr("block_size")) and op.attr("head_dim") == TND_DIM and op.inputs[1].dtype != "int8"
@@ -48,7 +61,9 @@ def takes_tnd(op: Op) -> bool:
 def lengths(op: Op, layout: Layout) -> dict[str, list[int]]:
     """The arguments of `op`'s call that follow the step, by name."""
     keys = list(layout.keys)
-    if takes_tnd(op):
+    if reads_nz(op, layout):
+        return {"actual_seq_qlen": list(layout.queries), "actual_seq_kvlen": keys}
+    if takes_tnd(op) or op.attr("latent", False):
         return {"actual_seq_qlen": list(layout.ends), "actual_seq_kvlen": keys}
     if layout.longest_query == 1:
         return {"actual_seq_lengths_kv": keys}
@@ -63,7 +78,8 @@ def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
             y = torch.cat((y, y.new_zeros((layout.rows - layout.tokens, *y.shape[1:]))))
         return (y.reshape(op.out.shape),)
     rows = by_request(query, layout).transpose(1, 2).contiguous()
-    y = _bsnd(op, rows, inputs, step).transpose(1, 2)
+    y = _nz(op, rows, inputs, layout) if reads_nz(op, layout) else _bsnd(op, rows, inputs, step)
+    y = y.transpose(1, 2)
     return (by_token(y, layout).reshape(op.out.shape),)
 
 
@@ -77,12 +93,47 @@ def _tnd(op: Op, query: torch.Tensor, inputs: Inputs, layout: Layout) -> torch.T
     return _tensor(y)
 
 
+def _nz(op: Op, query: torch.Tensor, inputs: Inputs, layout: Layout) -> torch.Tensor:
+    """INT8 keys and values in NZ blocks, scales a channel [heads, 1, dim]; its high-performance mode alone."""
+    key, value, table, *scales = inputs[1:]
+    one_query = layout.longest_query == 1
+    more: dict[str, Any] = {} if one_query else {"atten_mask": causal_mask(query.device)}
+    k_scale, v_scale = (scale.squeeze(1) for scale in scales)
+    y, _ = call(
+        "npu_fused_infer_attention_score_v2", query, nz_blocks(op, key), nz_blocks(op, value), **lengths(op, layout),
+        block_table=table, block_size=op.attr("block_size"), input_layout="BSND", dequant_scale_key=k_scale,
+        dequant_scale_value=v_scale, key_quant_mode=0, value_quant_mode=0, inner_precise=1,
+        sparse_mode=NO_MASK if one_query else CAUSAL, **_heads(op, "num_query_heads", "softmax_scale"), **more,
+    )  # fmt: skip
+    return _tensor(y)
+
+
+def nz_blocks(op: Op, store: torch.Tensor) -> torch.Tensor:
+    """INT8 blocks as they lie in FRACTAL_NZ: [blocks, heads, dim / 32, block size, 32], over the same memory."""
+    size, heads, dim = op.attr("block_size"), op.attr("kv_heads"), op.attr("head_dim")
+    assert isinstance(size, int)
+    assert isinstance(heads, int)
+    assert isinstance(dim, int)
+    return store.view(-1, heads, dim // NZ_WIDTH, size, NZ_WIDTH)
+
+
+def _from_nz(op: Op, store: torch.Tensor, scale: torch.Tensor, layout: Layout, table: torch.Tensor) -> torch.Tensor:
+    """What the requests have in NZ blocks, dequantised: [requests, longest keys, heads, dim] in the scale's type."""
+    blocks = nz_blocks(op, store)
+    of_requests = table[:, : -(-layout.longest_keys // blocks.shape[3])].long()
+    rows = blocks[of_requests].permute(0, 1, 4, 2, 3, 5).flatten(4).flatten(1, 2)[:, : layout.longest_keys]
+    return (rows.float() * scale.float().squeeze(1)).to(scale.dtype).contiguous()
+
+
 def _bsnd(op: Op, query: torch.Tensor, inputs: Inputs, step: Step) -> torch.Tensor:
     layout, one_query = step.layout, step.layout.longest_query == 1
     rest = list(inputs[3:])
     table = rest.pop(0) if op.attr("block_size") else None
     more: dict[str, Any] = {} if one_query else {"atten_mask": causal_mask(query.device)}
-    if rest and not one_query:
+    if table is not None and takes_nz(op):
+        key, value = (_from_nz(op, x, s, layout, table) for x, s in zip(inputs[1:3], rest, strict=True))
+        table, rest = None, []
+    elif rest and not one_query:
         key, value = (x.transpose(1, 2).contiguous() for x in keys_and_values(op, inputs, step, query.dtype))
         table = None
     elif table is not None:

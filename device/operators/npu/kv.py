@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
+from device.operators.norms import eps_of
+from device.operators.npu.attention import NZ_WIDTH
 from device.operators.npu.call import call
 from device.step import Step
 from scenarios.program import Op
@@ -35,4 +37,22 @@ def put(cache: torch.Tensor, new: torch.Tensor, slots: torch.Tensor) -> torch.Te
     return cache
 
 
-KERNELS = {"kv_cache_write": Kernel(_kv_cache_write, "fused", raw=True)}
+def _qkv_norm_rope_cache(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    """Norms, rotation, quantisation by constants and both writes in one call, which leaves FRACTAL_NZ blocks."""
+    qkv, gamma_q, gamma_k, cos, sin, k_scale, v_scale, slots, *pools = inputs
+    tokens, dim, heads = qkv.shape[0], gamma_q.shape[0], op.out.shape[1]
+    kv_heads = (qkv.shape[1] // dim - heads) // 2
+    q = qkv.new_empty((tokens, heads * dim))
+    blocks = (pool.view(pool.shape[0], -1, pool.shape[1], NZ_WIDTH) for pool in pools)
+    call(
+        "npu_qkv_rms_norm_rope_cache", qkv, gamma_q, gamma_k, cos, sin, slots, q, *blocks,
+        [tokens, 1, heads + 2 * kv_heads, dim], [heads, kv_heads, kv_heads],
+        k_scale=k_scale.squeeze(1).float(), v_scale=v_scale.squeeze(1).float(), epsilon=eps_of(op), cache_mode="PA_NZ",
+    )  # fmt: skip
+    return q.view(tokens, heads, dim), *pools
+
+
+KERNELS = {
+    "kv_cache_write": Kernel(_kv_cache_write, "fused", raw=True),
+    "qkv_norm_rope_cache": Kernel(_qkv_norm_rope_cache, "fused", raw=True),
+}

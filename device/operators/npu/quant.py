@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
+from device.operators.npu.rules import INT4_GROUP
 from device.operators.quant import split
-from device.step import Step
+from device.step import COUNTS, Step
 from scenarios.program import Op
 
 
@@ -33,13 +36,52 @@ def _static_quant(op: Op, inputs: Inputs, _: Step) -> Outputs:
 
 
 def _quant_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """INT8 rows x INT8 weight [k, n], both scales applied by the call."""
-    x, w, scale, row_scale, *bias = inputs
+    """INT8 rows x INT8 or INT4 weight [k, n], both scales applied by the call."""
+    x, w, scale, *rest = inputs
+    if not rest:  # bare sums, which are scaled elsewhere; the scale is asked for and not applied
+        return (call("npu_quant_matmul", x, w, scale, output_dtype=torch.int32),)
+    row_scale, *bias = rest
+    if w.dtype == torch.int32:
+        return split(op, _int4_matmul(x, w, scale, row_scale, bias, step.dtypes[op.out.dtype]))
     y = call(
         "npu_quant_matmul", x, w, scale, pertoken_scale=row_scale.reshape(-1),
         bias=bias[0] if bias else None, output_dtype=step.dtypes[op.out.dtype],
     )  # fmt: skip
     return split(op, y)
+
+
+def _int4_matmul(
+    x: torch.Tensor, w: torch.Tensor, scale: Any, row_scale: torch.Tensor, bias: Inputs, dtype: torch.dtype
+) -> torch.Tensor:
+    y: torch.Tensor = call(
+        "npu_quant_matmul", x, w, scale, offset=scale.offset, pertoken_scale=row_scale.reshape(-1, 1),
+        bias=bias[0] if bias else None, output_dtype=dtype, group_sizes=[0, 0, INT4_GROUP],
+    )  # fmt: skip
+    return y
+
+
+def with_offset(scale: Any, offset: torch.Tensor) -> torch.Tensor:
+    """`scale` with the offset of its product, which travels with it: an operand is one tensor."""
+    scale.offset = offset
+    made: torch.Tensor = scale
+    return made
+
+
+def _dequant_swiglu_quant(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """Scales of the weight [n], or [experts, n] with the rows of each expert; the gate lies left."""
+    sums, scale, row_scale = inputs
+    groups = {} if scale.ndim == 1 else {"group_index": step.values[COUNTS]}
+    quantised, found = call(
+        "npu_dequant_swiglu_quant", sums, weight_scale=scale.view(-1, scale.shape[-1]),
+        activation_scale=row_scale.reshape(-1), activate_left=True, quant_mode=1, **groups,
+    )  # fmt: skip
+    return quantised, found.reshape(op.outputs[1].shape)
+
+
+def _ffn(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    """Both products and SwiGLU between them; the high-performance form, which is the only one with a gate."""
+    x, gate_up, down = inputs
+    return (call("npu_ffn", x, gate_up, down, "swiglu", inner_precise=1),)
 
 
 def _weight_quant_matmul(op: Op, inputs: Inputs, _: Step) -> Outputs:
@@ -77,4 +119,6 @@ KERNELS = {
     "quant_matmul": Kernel(_quant_matmul, "fused"),
     "weight_quant_matmul": Kernel(_weight_quant_matmul, "fused"),
     "matmul_all_reduce": Kernel(_matmul_all_reduce, "fused"),
+    "ffn": Kernel(_ffn, "fused"),
+    "dequant_swiglu_quant": Kernel(_dequant_swiglu_quant, "fused"),
 }

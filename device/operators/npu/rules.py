@@ -14,7 +14,22 @@ import torch
 
 from device.operators.npu.needs import FLOATS, HALF, INTEGERS, MOST_INNER, need, same_type, typed
 from device.operators.npu.rules_attention import fused_infer_attention_score, fused_infer_attention_score_v2
+from device.operators.npu.rules_experts import (
+    grouped_matmul,
+    moe_finalize_routing,
+    moe_gating_top_k,
+    moe_gating_top_k_softmax,
+    moe_init_routing_v2,
+)
+from device.operators.npu.rules_latent import (
+    gather_pa_kv_cache,
+    interleave_rope,
+    kv_rmsnorm_rope_cache_v2,
+    transpose_batchmatmul,
+)
 
+#: Inputs of an INT4 weight that share a scale, where the rows are INT8.
+INT4_GROUP = 256
 #: Ranks that npu_mm_all_reduce_base joins.
 FUSED_RANKS = (1, 2, 4, 8)
 
@@ -130,12 +145,17 @@ def _product(name: str, x: Any, w: Any) -> None:
 
 
 def quant_matmul(
-    x1: Any, x2: Any, scale: Any, *, pertoken_scale: Any = None, bias: Any = None, output_dtype: Any = None
-) -> None:
+    x1: Any, x2: Any, scale: Any, *, offset: Any = None, pertoken_scale: Any = None, bias: Any = None,
+    output_dtype: Any = None, group_sizes: Any = None,
+) -> None:  # fmt: skip
     name = "npu_quant_matmul"
     typed(f"{name}: x1", x1, torch.int8)
-    typed(f"{name}: x2", x2, torch.int8)
+    typed(f"{name}: x2", x2, torch.int8, torch.int32)
     _product(name, x1, x2)
+    if x2.dtype == torch.int32:
+        _int4_product(name, x1, x2, scale, offset, pertoken_scale, bias, output_dtype, group_sizes)
+        return
+    need(offset is None and group_sizes is None, f"{name}: offset and group_sizes belong to INT4 weights here")
     typed(f"{name}: scale", scale, torch.float32, torch.bfloat16, torch.int64)
     need(scale.shape in ((1,), (x2.shape[-1],)), f"{name}: {list(scale.shape)} scales for {x2.shape[-1]} outputs")
     need(output_dtype is not None, f"{name}: output_dtype must be given; without it the result is INT8")
@@ -151,6 +171,106 @@ def quant_matmul(
         )
     if bias is not None:
         typed(f"{name}: bias", bias, torch.int32, torch.float32, *(HALF if output_dtype is None else (output_dtype,)))
+
+
+def _int4_product(
+    name: str, x1: Any, x2: Any, scale: Any, offset: Any, per_token: Any, bias: Any, output_dtype: Any, sizes: Any
+) -> None:  # fmt: skip
+    """INT8 rows x INT4 weights: the table of QuantBatchMatmulV4 for A2 and A3."""
+    k, n = x1.shape[-1], _columns(x2)
+    need(k % INT4_GROUP == 0, f"{name}: rows of {k} beside INT4 weights; multiples of {INT4_GROUP} are taken")
+    need(
+        list(sizes or ()) == [0, 0, INT4_GROUP], f"{name}: group_sizes {sizes}; INT4 weights want [0, 0, {INT4_GROUP}]"
+    )
+    typed(f"{name}: scale of INT4 weights", scale, torch.int64)
+    wanted = (k // INT4_GROUP, n)
+    need(tuple(scale.shape) == wanted, f"{name}: {list(scale.shape)} scales for INT4 weights, not {list(wanted)}")
+    need(
+        offset is not None,
+        f"{name}: INT4 weights need the offset 8 x the sum of each column; without it the sum is off",
+    )
+    typed(f"{name}: offset", offset, torch.float32)
+    need(tuple(offset.shape) == (n,), f"{name}: {list(offset.shape)} offsets for {n} outputs")
+    need(per_token is not None, f"{name}: INT4 weights need pertoken_scale")
+    typed(f"{name}: pertoken_scale", per_token, torch.float32)
+    need(
+        tuple(per_token.shape) == (x1.shape[0], 1), f"{name}: {list(per_token.shape)} token scales, INT4 wants a column"
+    )
+    need(bias is None, f"{name}: no bias beside INT4 weights")
+    need(output_dtype in HALF, f"{name}: output_dtype beside INT4 weights is float16 or bfloat16")
+
+
+def ffn(x: Any, weight1: Any, weight2: Any, activation: str, *, inner_precise: int = 0) -> None:
+    name = "npu_ffn"
+    need(activation == "swiglu", f"{name}: activation {activation}; the adapter asks for swiglu")
+    for what, t in (("x", x), ("weight1", weight1), ("weight2", weight2)):
+        typed(f"{name}: {what} with a gate", t, torch.float16)
+    need(2 <= len(x.shape) <= 8, f"{name}: x has {len(x.shape)} dimensions, 2 to 8 are taken")
+    need(len(weight1.shape) == len(weight2.shape) == 2, f"{name}: with a gate there are no groups of experts")
+    need(inner_precise == 1, f"{name}: inner_precise {inner_precise}; with a gate only the high-performance form, 1")
+    (k1, n1), (k2, n2) = weight1.shape, weight2.shape
+    need(k1 == x.shape[-1], f"{name}: rows of {x.shape[-1]} times a weight of {k1} inputs")
+    need(n1 == 2 * k2, f"{name}: {n1} outputs before the gate, {k2} inputs behind it; it takes twice as many")
+    need(k1 == n2, f"{name}: {k1} inputs and {n2} outputs; they must be alike")
+    need(max(k1, k2) <= MOST_INNER, f"{name}: inner dimensions {k1} and {k2}, at most {MOST_INNER}")
+
+
+def dequant_swiglu_quant(
+    x: Any, *, weight_scale: Any = None, activation_scale: Any = None, group_index: Any = None,
+    activate_left: bool = False, quant_mode: int = 0,
+) -> None:  # fmt: skip
+    name = "npu_dequant_swiglu_quant"
+    typed(f"{name}: x", x, torch.int32)
+    need(len(x.shape) == 2, f"{name}: x has {len(x.shape)} dimensions, not 2")
+    rows, columns = x.shape
+    need(columns % 2 == 0, f"{name}: {columns} columns cannot be halved")
+    need(activate_left, f"{name}: activate_left is off; gate and up lie side by side, the gate left")
+    need(quant_mode == 1, f"{name}: quant_mode {quant_mode}; a scale a row is mode 1")
+    groups = 1 if group_index is None else group_index.shape[0]
+    need(weight_scale is not None and activation_scale is not None, f"{name}: INT32 sums need both their scales")
+    typed(f"{name}: weight_scale", weight_scale, torch.float32)
+    need(tuple(weight_scale.shape) == (groups, columns), f"{name}: weight_scale of {list(weight_scale.shape)}, not "
+         f"{[groups, columns]}")  # fmt: skip
+    typed(f"{name}: activation_scale", activation_scale, torch.float32)
+    need(
+        tuple(activation_scale.shape) == (rows,), f"{name}: {list(activation_scale.shape)} token scales for {rows} rows"
+    )
+    if group_index is not None:
+        typed(f"{name}: group_index", group_index, torch.int64)
+        half = columns // 2
+        need(half % 64 == 0 and half <= 10496, f"{name}: {half} columns of a group; multiples of 64 up to 10496")
+
+
+def qkv_rms_norm_rope_cache(
+    qkv: Any, q_gamma: Any, k_gamma: Any, cos: Any, sin: Any, index: Any, q_out: Any, k_cache: Any, v_cache: Any,
+    qkv_size: Sequence[int], head_nums: Sequence[int], *, k_scale: Any = None, v_scale: Any = None,
+    epsilon: float = 1e-6, cache_mode: str = "PA_NZ",
+) -> None:  # fmt: skip
+    name = "npu_qkv_rms_norm_rope_cache"
+    typed(f"{name}: qkv", qkv, *HALF)
+    same_type(f"{name}: qkv, gammas, cos, sin and q_out", qkv, q_gamma, k_gamma, cos, sin, q_out)
+    need(cache_mode == "PA_NZ", f"{name}: cache_mode {cache_mode}; it writes PA_NZ")
+    tokens, dim, (heads, keys, values) = qkv.shape[0], qkv_size[3], head_nums
+    need(dim == 128, f"{name}: head dimension {dim}; it takes 128")
+    need(qkv_size[0] * qkv_size[1] == tokens, f"{name}: qkv_size says {qkv_size[0]} x {qkv_size[1]} of {tokens} rows")
+    need(qkv_size[2] == heads + keys + values, f"{name}: qkv_size has {qkv_size[2]} heads, head_nums {sum(head_nums)}")
+    need(qkv.shape[1] == qkv_size[2] * dim, f"{name}: rows of {qkv.shape[1]}, not {qkv_size[2]} heads of {dim}")
+    for what, gamma in (("q_gamma", q_gamma), ("k_gamma", k_gamma)):
+        need(tuple(gamma.shape) == (dim,), f"{name}: {what} has {list(gamma.shape)} elements, a head {dim}")
+    for what, x in (("cos", cos), ("sin", sin)):
+        need(list(x.shape) == [tokens, dim], f"{name}: {what} is {list(x.shape)}, not {[tokens, dim]}")
+    need(list(q_out.shape) == [tokens, heads * dim], f"{name}: q_out is {list(q_out.shape)}")
+    typed(f"{name}: index", index, torch.int64)
+    need(tuple(index.shape) == (tokens,), f"{name}: {list(index.shape)} slots for {tokens} tokens")
+    for what, cache, count, scale in (("k_cache", k_cache, keys, k_scale), ("v_cache", v_cache, values, v_scale)):
+        typed(f"{name}: {what}", cache, torch.int8)  # 16-bit NZ blocks have no reader for grouped queries
+        wanted = [count * dim // 32, 32]
+        need([cache.shape[1], cache.shape[3]] == wanted, f"{name}: {what} of {list(cache.shape)}; blocks are {wanted}")
+        need(scale is not None, f"{name}: an INT8 {what} needs its scale")
+        typed(f"{name}: scale of {what}", scale, torch.float32)
+        need(
+            list(scale.shape) == [count, dim], f"{name}: the scale of {what} is {list(scale.shape)}, not {[count, dim]}"
+        )
 
 
 def weight_quant_batchmatmul(
@@ -207,6 +327,18 @@ RULES: dict[str, Callable[..., None]] = {
     "npu_weight_quant_batchmatmul": weight_quant_batchmatmul,
     "npu_mm_all_reduce_base": mm_all_reduce_base,
     "npu_prefetch": prefetch,
+    "npu_ffn": ffn,
+    "npu_dequant_swiglu_quant": dequant_swiglu_quant,
+    "npu_qkv_rms_norm_rope_cache": qkv_rms_norm_rope_cache,
+    "npu_moe_gating_top_k": moe_gating_top_k,
+    "npu_moe_gating_top_k_softmax": moe_gating_top_k_softmax,
+    "npu_moe_init_routing_v2": moe_init_routing_v2,
+    "npu_moe_finalize_routing": moe_finalize_routing,
+    "npu_grouped_matmul": grouped_matmul,
+    "npu_kv_rmsnorm_rope_cache_v2": kv_rmsnorm_rope_cache_v2,
+    "npu_interleave_rope": interleave_rope,
+    "npu_transpose_batchmatmul": transpose_batchmatmul,
+    "npu_gather_pa_kv_cache": gather_pa_kv_cache,
     "npu_fused_infer_attention_score": fused_infer_attention_score,
     "npu_fused_infer_attention_score_v2": fused_infer_attention_score_v2,
 }

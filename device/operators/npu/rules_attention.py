@@ -12,6 +12,10 @@ from device.operators.npu.needs import HALF, MOST_INNER, need, same_type, typed
 
 #: Heads of a query that may share one key.
 MOST_GROUP = 64
+#: Query heads that may share a latent row.
+LATENT_HEADS = (1, 2, 4, 8, 16, 32, 64, 128)
+#: Query and key heads that INT8 blocks in NZ are read for.
+NZ_HEADS = ((10, 1), (64, 8), (80, 8), (128, 16))
 #: Side of the compressed causal mask.
 MASK_SIDE = 2048
 
@@ -128,20 +132,106 @@ def _antiquant(name: str, scale: Any, mode: int, query: Any, key: Any, heads: in
 
 
 def fused_infer_attention_score_v2(
-    query: Any, key: Any, value: Any, *, atten_mask: Any = None, actual_seq_qlen: Any = None,
-    actual_seq_kvlen: Any = None, block_table: Any = None, num_query_heads: int = 1, num_key_value_heads: int = 0,
+    query: Any, key: Any, value: Any, *, query_rope: Any = None, key_rope: Any = None, atten_mask: Any = None,
+    actual_seq_qlen: Any = None, actual_seq_kvlen: Any = None, block_table: Any = None, dequant_scale_key: Any = None,
+    dequant_scale_value: Any = None, num_query_heads: int = 1, num_key_value_heads: int = 0,
     softmax_scale: float = 1.0, input_layout: str = "BSH", sparse_mode: int = 0, block_size: int = 0,
+    key_quant_mode: int = 0, value_quant_mode: int = 0, inner_precise: int = 0,
 ) -> None:  # fmt: skip
+    """Four forms: plain TND over blocks, latent TND over blocks, TND without blocks, BSND over INT8 blocks in NZ."""
     name = "npu_fused_infer_attention_score_v2"
     typed(f"{name}: query", query, *HALF)
-    dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
-    need(input_layout == "TND" and dim == 128, f"{name}: {input_layout} with head dimension {dim}; TND takes 128")
-    need(block_table is not None, f"{name}: the adapter uses it for paged caches only")
+    queries, keys, requests = actual_seq_qlen, actual_seq_kvlen, len(actual_seq_kvlen or ())
+    if key.dtype == torch.int8:
+        scales = (dequant_scale_key, dequant_scale_value)
+        dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
+        _nz(name, query, key, value, scales, num_query_heads, num_key_value_heads, dim, input_layout)
+        need(key_quant_mode == value_quant_mode == 0, f"{name}: quant modes {key_quant_mode} and {value_quant_mode}")
+        need(inner_precise == 1, f"{name}: inner_precise {inner_precise}; NZ blocks have the high-performance mode, 1")
+        need(key.shape[3] == block_size, f"{name}: block_size says {block_size}, a block has {key.shape[3]} tokens")
+        need(block_table is not None and keys is not None, f"{name}: NZ blocks need their table and the key lengths")
+        typed(f"{name}: block_table", block_table, torch.int32)
+        _lengths(name, input_layout, query, queries, keys, query.shape[0])
+        _covers(name, block_table, block_size, keys, query.shape[0])
+        _mask(name, sparse_mode, atten_mask, query.shape[1] == 1)
+        return
+    need(input_layout == "TND", f"{name}: layout {input_layout}; the adapter speaks TND over 16-bit caches")
     need(key.dtype == query.dtype, f"{name}: keys of another type than the query")
-    requests = len(actual_seq_qlen or ())
-    _cache(name, query, key, value, num_key_value_heads, dim, block_table, block_size)
-    _lengths(name, input_layout, query, actual_seq_qlen, actual_seq_kvlen, requests)
+    _lengths(name, input_layout, query, queries, keys, len(queries or ()))
     one_query = query.shape[0] == requests
-    _block(name, block_size, one_query, is_int8=False)
-    _covers(name, block_table, block_size, actual_seq_kvlen, requests)
     _mask(name, sparse_mode, atten_mask, one_query)
+    if query_rope is not None or key_rope is not None:
+        need(query_rope is not None and key_rope is not None, f"{name}: query_rope and key_rope go together")
+        need(num_key_value_heads == 1, f"{name}: {num_key_value_heads} key heads; a latent row serves all queries: 1")
+        _latent(name, query, key, query_rope, key_rope, num_query_heads, queries)
+        need(block_table is not None, f"{name}: latent rows are read through a block table only")
+        need(block_size in (16, 128), f"{name}: blocks of {block_size} tokens; latent rows take 16 and 128")
+    elif block_table is None:
+        _unpacked(name, query, key, value, num_query_heads, num_key_value_heads, queries, keys)
+        return
+    else:
+        dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
+        need(dim == 128, f"{name}: {input_layout} with head dimension {dim}; TND takes 128")
+        _cache(name, query, key, value, num_key_value_heads, dim, block_table, block_size)
+        _block(name, block_size, one_query, is_int8=False)
+    typed(f"{name}: block_table", block_table, torch.int32)
+    need(
+        key.shape[1] == block_size,
+        f"{name}: block_size says {block_size}, a block of the cache has {key.shape[1]} tokens",
+    )
+    _covers(name, block_table, block_size, keys, requests)
+
+
+def _latent(
+    name: str, query: Any, key: Any, query_rope: Any, key_rope: Any, heads: int, queries: Sequence[int]
+) -> None:
+    """Latent rows of 512 with rotated parts of 64, for requests of 1 to 16 query tokens."""
+    need(len(query.shape) == 3 and query.shape[1] == heads, f"{name}: query is {list(query.shape)} for {heads} heads")
+    need(heads in LATENT_HEADS, f"{name}: {heads} heads over a latent row; 1, 2, 4 .. 128 are taken")
+    need(query.shape[2] == 512, f"{name}: a latent query of {query.shape[2]} dimensions; it takes 512")
+    same_type(f"{name}: query, key and their rotated parts", query, key, query_rope, key_rope)
+    wanted = [*query.shape[:2], 64]
+    need(list(query_rope.shape) == wanted, f"{name}: query_rope is {list(query_rope.shape)}, not {wanted}")
+    need(len(key.shape) == 3 and key.shape[2] == 512, f"{name}: latent rows are {list(key.shape)}; a token has 512")
+    wanted = [*key.shape[:2], 64]
+    need(list(key_rope.shape) == wanted, f"{name}: key_rope is {list(key_rope.shape)}, not {wanted}")
+    longest = max(b - a for a, b in pairwise((0, *queries)))
+    need(1 <= longest <= 16, f"{name}: a request of {longest} query tokens over latent rows; 1 to 16 are taken")
+
+
+def _unpacked(
+    name: str, query: Any, key: Any, value: Any, heads: int, kv_heads: int, queries: Sequence[int], keys: Sequence[int]
+) -> None:  # fmt: skip
+    """Heads over keys that lie one after the other: key lengths are sums too."""
+    typed(f"{name}: query without a block table", query, torch.bfloat16)
+    _heads(name, query, heads, kv_heads, "TND")
+    dims = tuple(x.shape[-1] for x in (query, key, value))
+    taken = ((128, 128, 128), (192, 192, 128), (192, 192, 192))
+    need(dims in taken, f"{name}: heads of {dims} dimensions without a block table; it takes {taken}")
+    need(key.shape[:2] == value.shape[:2], f"{name}: keys are {list(key.shape)}, values {list(value.shape)}")
+    need(key.shape[1] == kv_heads, f"{name}: keys have {key.shape[1]} heads, num_key_value_heads says {kv_heads}")
+    need(all(a <= b for a, b in pairwise(keys)), f"{name}: without a block table key lengths are sums and never fall")
+    need(keys[-1] == key.shape[0], f"{name}: the keys end at {keys[-1]} of {key.shape[0]} rows")
+    each = zip(pairwise((0, *queries)), pairwise((0, *keys)), strict=True)
+    need(all(q[1] - q[0] <= k[1] - k[0] for q, k in each), f"{name}: a request has more query tokens than keys")
+
+
+def _nz(
+    name: str, query: Any, key: Any, value: Any, scales: Sequence[Any], heads: int, kv_heads: int, dim: int, layout: str
+) -> None:  # fmt: skip
+    """INT8 blocks in FRACTAL_NZ, scales a channel."""
+    typed(f"{name}: query over INT8 blocks", query, torch.bfloat16)
+    need(layout == "BSND", f"{name}: layout {layout}; the adapter speaks BSND over INT8 blocks")
+    need(dim == 128, f"{name}: head dimension {dim}; INT8 blocks in NZ take 128")
+    need((heads, kv_heads) in NZ_HEADS, f"{name}: {heads} query and {kv_heads} key heads over NZ blocks; taken are "
+         f"{', '.join(f'{a} and {b}' for a, b in NZ_HEADS)}")  # fmt: skip
+    need(query.shape[1] <= 16, f"{name}: {query.shape[1]} query tokens over NZ blocks, at most 16")
+    wanted = [kv_heads, dim // 32, 32]
+    for x in (key, value):
+        need(len(x.shape) == 5, f"{name}: NZ blocks have 5 dimensions (blocks, heads, dim / 32, block size, 32)")
+        need([*x.shape[1:3], x.shape[4]] == wanted, f"{name}: a block is {list(x.shape[1:])}; its heads give {wanted}")
+    need(key.shape[3] in (128, 512), f"{name}: blocks of {key.shape[3]} tokens; NZ takes 128 and 512")
+    for scale in scales:
+        need(scale is not None, f"{name}: INT8 keys and values need their scales")
+        need(list(scale.shape) == [kv_heads, dim], f"{name}: scales of {list(scale.shape)}, not {[kv_heads, dim]}")
+        typed(f"{name}: scales", scale, torch.bfloat16)

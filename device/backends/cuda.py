@@ -1,0 +1,202 @@
+"""An NVIDIA GPU through torch: its fused kernels, streams and events, CUDA graphs, NCCL.
+
+docs/cuda.md says what of this is tested without a GPU, and what only one can show.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+
+from device.backends import cuda_graphs
+from device.operators import cuda
+from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL
+from device.operators.experts import follows_router
+from device.operators.kernel import Kernel
+from device.operators.reference import REFERENCE, special
+from device.runner import Call, Unit
+from scenarios.errors import ScenarioError, printable
+from scenarios.model import Model
+from scenarios.program import Op, Program, Tensor
+
+#: Streams that a step may use: the main one, prefetch, collectives, the shared expert, keys.
+STREAMS = 5
+DOCTOR = "`whatif doctor --backend cuda` says what is missing"
+#: Least compute capability for which Triton makes kernels.
+TRITON_CAPABILITY = (7, 0)
+
+
+def opened() -> int:
+    """The number of this process's GPU. Raises ScenarioError, one line, where torch has no CUDA or there is no GPU."""
+    if torch.version.cuda is None:
+        what = f"torch {torch.__version__} is built without CUDA; install a build for it (pytorch.org says how)"
+        raise ScenarioError([f"--backend cuda: {what}; {DOCTOR}"])
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
+        raise ScenarioError(
+            [f"--backend cuda: no GPU is there; see nvidia-smi and CUDA_VISIBLE_DEVICES; {DOCTOR}"]
+        )  # fmt: skip
+    number = int(os.environ.get("LOCAL_RANK", "0"))
+    if number >= count:
+        what = f"rank {number} has no GPU of its own, there are {count}; take fewer ranks"
+        raise ScenarioError([f"--backend cuda: {what}"])
+    return number
+
+
+def triton() -> bool:
+    """Whether torch.compile can make kernels for the GPU of this process."""
+    if find_spec("triton") is None:
+        return False
+    return not torch.cuda.is_available() or torch.cuda.get_device_capability() >= TRITON_CAPABILITY
+
+
+class Cuda:
+    """GPU number LOCAL_RANK, or the first. Raises ScenarioError as `opened`."""
+
+    name = "cuda"
+    streams = STREAMS
+    collectives = "nccl"
+
+    def __init__(self) -> None:
+        number = opened()
+        self.device = torch.device("cuda", number)
+        self._side: dict[int, Any] = {}
+        try:
+            torch.cuda.set_device(self.device)
+            torch.cuda.init()
+        except RuntimeError as error:  # another process has it for itself, or the driver is too old
+            line = printable(str(error).partition("\n")[0], 160)
+            raise ScenarioError([f"--backend cuda: GPU {number} cannot be used ({line}); {DOCTOR}"]) from None
+        cuda.only_fused_attention()
+
+    @property
+    def devices(self) -> int:
+        count: int = torch.cuda.device_count()
+        return count
+
+    def describe(self) -> dict[str, str | int]:
+        about = torch.cuda.get_device_properties(self.device)
+        return {
+            "backend": self.name,
+            "device": f"{about.name}, {torch.cuda.device_count()} in this machine",
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda or "none",
+            "capability": f"{about.major}.{about.minor}",
+            "attention": "flash; memory-efficient where masked or in float32; never math",
+            "triton": "present" if triton() else "none",
+        }
+
+    def kernel(self, op: Op) -> Kernel:
+        if found := special(op):
+            return cuda.NAMED.get(op.name, found)
+        if op.kind == "attention" and not cuda.whole(op):
+            return cuda.COMPOSED_ATTENTION
+        if cuda.is_grouped(op):
+            return cuda.GROUPED
+        return cuda.KERNELS.get(op.kind) or REFERENCE[op.kind]
+
+    def lacks(self, program: Program, model: Model) -> list[str]:
+        found: dict[str, str] = {}
+        if program.graph not in ("eager", *cuda_graphs.MODES):
+            modes = "aclgraph (CUDA graphs) or ge_graph (torch.compile and CUDA graphs)"
+            found["graph"] = f"{program.graph} is a compiler of torch_npu; take {modes}"
+        elif program.graph == "ge_graph" and not triton():
+            found["graph"] = "torch.compile makes the pieces, and Triton is not there for it; take aclgraph or eager"
+        ops = [op for block in program.blocks for whole in block.ops for op in (whole.parts or (whole,))]
+        for op in dict.fromkeys(ops):
+            for switch, why in _lacking(op):
+                found.setdefault(switch, why)
+        unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)
+        return [
+            *(f"optimizations.{switch}: {why}" for switch, why in found.items()),
+            *(f"model: its {kind} has no operator on a GPU in this version" for kind in unknown),
+        ]
+
+    def held(
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+    ) -> torch.Tensor:
+        return value
+
+    def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
+        return cuda_graphs.units(graph, calls, captures)
+
+    def free_bytes(self) -> int:
+        free: int = torch.cuda.mem_get_info(self.device)[0]
+        return free
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.device)
+
+    def stream(self, number: int) -> AbstractContextManager[None]:
+        if not number:  # the current one: in a capture that is the captured one
+            return nullcontext()
+        if number not in self._side:
+            self._side[number] = torch.cuda.Stream(self.device)
+        entered: AbstractContextManager[None] = torch.cuda.stream(self._side[number])
+        return entered
+
+    def record(self) -> Any:
+        event = torch.cuda.Event()
+        event.record()
+        return event
+
+    def wait(self, event: Any) -> None:
+        event.wait()
+
+    def keep(self, x: torch.Tensor) -> None:
+        x.record_stream(torch.cuda.current_stream())
+
+    def mark(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between_ns(self, start: Any, end: Any) -> int:
+        passed_ms: float = start.elapsed_time(end)
+        return round(passed_ms * 1e6)
+
+    def busy_ns(self, start: Any, end: Any) -> int:
+        return self.between_ns(start, end)
+
+    def own_ns(self) -> int:
+        return perf_counter_ns()
+
+    def profiler(self, folder: Path, rank: int, steps: int) -> Any:
+        from device.backends.profiler import torch_profiler
+
+        return torch_profiler(folder, rank, steps, on_gpu=True)
+
+
+def _lacking(op: Op) -> list[tuple[str, str]]:
+    """The switches without which `op` would not be there, each with why a GPU cannot run it."""
+    found: list[tuple[str, str]] = []
+    if op.kind in NEED_COMPILER and not triton():
+        what = f"torch has no {op.kind} kernel for a GPU, and there is no Triton to make one"
+        found.append((NEED_COMPILER[op.kind], f"{what}; install triton, or set it to false"))
+    if op.kind in NOT_ONE_KERNEL:
+        what = f"torch has no {op.kind} kernel for a GPU, nor can torch.compile make one"
+        found.append((NOT_ONE_KERNEL[op.kind], f"{what}; set it to false"))
+    if op.kind == "prefetch":
+        found.append(("overlap.prefetch", "torch brings no weight into a GPU's L2 ahead; set it to false"))
+    by_router = op.kind == "quant_grouped_matmul" or (op.kind == "quant_matmul" and follows_router(op.inputs[0]))
+    if op.kind == "quant_matmul" and not by_router and (problem := cuda.int8_problem(op)):
+        found.append(("weights", problem))
+    if by_router:
+        what = "an expert may have fewer rows than torch._int_mm multiplies on a GPU"
+        found.append(("weights", f"{what}, and only the router knows; take bf16 or w8a16"))
+    dim = op.attr("head_dim", 0)
+    assert isinstance(dim, int)
+    if op.kind == "attention" and special(op) is None and dim % cuda.HEAD_MULTIPLE:
+        what = f"fused attention reads heads of multiples of {cuda.HEAD_MULTIPLE}, these are {dim} wide"
+        found.append(("fusion.attention", f"{what}; set it to false"))
+    if any(t.format == "nz" and t.role == "weight" for t in op.inputs):  # blocks of a cache lie its own way
+        found.append(("weight_format", "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"))
+    return found

@@ -1,0 +1,63 @@
+"""Collectives between ranks by size, each on processes of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+import torch
+
+from device.backends import choose
+from device.measure import Sample
+from device.microbench.plan import LINK_BYTES
+from device.steady import Reference, steadied, timed
+from device.step import Group
+from device.tensor_parallel import on_ranks
+from scenarios.program import Op, Tensor
+from scenarios.timings import Timing
+
+#: Repeats of each size, of which the first WARM_UP do not count.
+REPEATS, WARM_UP = 25, 3
+#: Rows of what is exchanged.
+ROWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """All collectives by size on one rank, for `on_ranks`."""
+
+    backend: str
+
+    def __call__(self, group: Group) -> list[Timing]:
+        backend = choose(self.backend)
+        reference = Reference(backend)
+        found = []
+        with torch.inference_mode():
+            for kind in ("all_reduce", "all_gather", "reduce_scatter"):
+                for size in LINK_BYTES:
+                    x = torch.ones(ROWS, size // 2 // ROWS, dtype=torch.bfloat16, device=backend.device)
+                    call = getattr(group, kind)
+                    references, walls = [], []
+                    for _ in range(REPEATS + WARM_UP):
+                        references.append(reference.timed().busy_ns)
+                        group.all_reduce(torch.zeros(1, device=backend.device))  # all ranks begin together
+                        walls.append(timed(backend, partial(call, x)).wall_ns)
+                    found.append(_row(kind, x.shape[-1], group.ranks, references[WARM_UP:], walls[WARM_UP:]))
+        return found
+
+
+def timed_links(backend: str, collectives: str, ranks: int) -> list[Timing]:
+    """Rank 0's rows. Raises ScenarioError, one line, where the ranks do not meet."""
+    return on_ranks(Links(backend), ranks, collectives)[0]
+
+
+def _row(kind: str, cols: int, ranks: int, references: list[int], walls: list[int]) -> Timing:
+    steady = Sample.of(steadied(walls, references))
+    rows = {"all_reduce": ROWS, "all_gather": ROWS * ranks, "reduce_scatter": ROWS // ranks}[kind]
+    given, made = Tensor("x", (ROWS, cols), "bf16"), Tensor("y", (rows, cols), "bf16")
+    op = Op(kind, f"{kind} of {ranks}", (given,), (made,), (("ranks", ranks),))
+    return Timing(
+        kind, f"{kind} {2 * ROWS * cols} bytes on {ranks} ranks", "torch", (op,), steady.median_ns / 1000,
+        steady.low_ns / 1000, steady.high_ns / 1000, median(walls) / 1000, median(references) / 1000, REPEATS,
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""Time every op of one small Program, and the step that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from time import perf_counter_ns
+
+import torch
+
+from device.backends.base import Backend
+from device.graphs import Piece
+from device.measure import CAPTURED as SEVERAL
+from device.measure import Measurement, Sample, measure
+from device.microbench.plan import Trial
+from device.runner import Bound, Unit
+from device.session import Session
+from device.step import Step
+from device.weights import RandomCheckpoint
+from device.workload import reported_step
+from scenarios.program import Op
+from scenarios.timings import CAPTURED, STEP, Timing
+
+#: Repeats of one trial, and how long they may take together, so that a large step is not run more often than it needs.
+LEAST, MOST, TRIAL_NS = 5, 11, 400_000_000
+
+
+def timed_trial(backend: Backend, trial: Trial) -> list[Timing]:
+    """The rows of one trial. Raises ScenarioError, one line a switch, where the backend lacks what it asks for."""
+    checkpoint = RandomCheckpoint(trial.model, trial.scenario.protocol.seed)
+    session = Session(trial.scenario, trial.model, backend, checkpoint)
+    phase, requests = reported_step(session)
+    bound, step = session.prepared(phase, requests)
+    found = measure(bound, step, _repeats(backend, bound, step))
+    return [*_units(trial, found), _step(backend, trial, found)]
+
+
+def _repeats(backend: Backend, bound: Bound, step: Step) -> int:
+    with torch.inference_mode():
+        bound.run(step)  # compiles what must be compiled
+        backend.synchronize()
+        start = perf_counter_ns()
+        bound.run(step)
+        backend.synchronize()
+    return max(LEAST, min(MOST, TRIAL_NS // max(1, 2 * (perf_counter_ns() - start))))
+
+
+def _units(trial: Trial, found: Measurement) -> Iterator[Timing]:
+    """One row for ops that are alike: the median of their medians."""
+    alike: dict[object, list[tuple[Unit, Sample, Sample]]] = {}
+    for unit, raw, steady in zip(found.bound.units, found.units, found.steady_units, strict=True):
+        ops = _ops(unit)
+        key = (unit.form, tuple(op.signature for op in ops))
+        alike.setdefault(key, []).append((unit, raw, steady))
+    for group in alike.values():
+        unit = group[0][0]
+        ops = _ops(unit)
+        yield Timing(
+            kind=CAPTURED if isinstance(unit, Piece) else ops[0].kind,
+            trial=trial.name,
+            form=unit.form,
+            ops=ops,
+            median_us=median(steady.median_ns for _, _, steady in group) / 1000,
+            low_us=min(steady.low_ns for _, _, steady in group) / 1000,
+            high_us=max(steady.high_ns for _, _, steady in group) / 1000,
+            raw_us=median(raw.median_ns for _, raw, _ in group) / 1000,
+            reference_us=found.reference.median_ns / 1000,
+            repeats=found.repeats,
+            count=len(group),
+        )
+
+
+def _ops(unit: Unit) -> tuple[Op, ...]:
+    return tuple(call.issued.op for call in unit.calls)
+
+
+def _step(backend: Backend, trial: Trial, found: Measurement) -> Timing:
+    """The whole step, without marks; what the host takes beside each unit, and a mark."""
+    steady, pieces = found.steady, [unit for unit in found.bound.units if isinstance(unit, Piece)]
+    values = {"units": len(found.bound.units), "pieces": len(pieces), "layers": trial.model.layers}
+    marks = [float(backend.busy_ns(backend.mark(), backend.mark())) for _ in range(101)]
+    host_us = found.between.median_ns / 1000 / len(found.bound.units)
+    return Timing(
+        kind=STEP,
+        trial=trial.name,
+        form=SEVERAL if pieces else "eager",
+        ops=(),
+        median_us=steady.median_ns / 1000,
+        low_us=steady.low_ns / 1000,
+        high_us=steady.high_ns / 1000,
+        raw_us=found.unmarked.median_ns / 1000,
+        reference_us=found.reference.median_ns / 1000,
+        repeats=found.repeats,
+        values={**values, "host_us": host_us, "mark_us": median(marks) / 1000},
+    )

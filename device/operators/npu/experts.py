@@ -1,0 +1,102 @@
+"""Experts: who goes where, the products of all experts in one call each, and the way back.
+
+Nothing of the router's choice comes to the host: the rows of each expert are counted on the device and the products
+take the counts from there, so a step with experts can be captured. A Program's draw of the load is not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from device.operators.experts import experts_of
+from device.operators.kernel import Inputs, Kernel, Outputs
+from device.operators.npu.call import call
+from device.step import COUNTS, Step
+from scenarios.program import Op
+
+#: The value of the step that the permutation leaves beside the counts: where each choice's row lies, token by token.
+PLACES = "experts.places"
+#: Arguments of the calls, by their documented numbers: counts instead of sums, places by token and choice, groups of
+#: rows, one tensor out; the choice's scores by sigmoid, groups as good as their best two.
+COUNTED, BY_CHOICE, GROUPS_OF_ROWS, ONE_TENSOR, SIGMOID, BEST_TWO = 1, 0, 0, 2, 1, 1
+#: npu_moe_finalize_routing: nothing is dropped, and places lie token by token (0 would be choice by choice).
+ROWS_IN_ORDER = 2
+
+
+def _gating(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """(weights, experts) of each row. A sigmoid's weights are divided by their sum in the call; a softmax's by two
+    operators behind it, where the model wants that."""
+    logits, *bias = inputs
+    experts = experts_of(step)
+    if experts.score == "softmax":
+        weights, ids, _ = call("npu_moe_gating_top_k_softmax", logits, None, experts.top_k)
+        return (weights / weights.sum(-1, keepdim=True) if experts.normalised else weights), ids
+    weights, ids, _ = call(
+        "npu_moe_gating_top_k", logits, experts.top_k, bias=bias[0] if bias else None, k_group=experts.kept_groups,
+        group_count=experts.groups, group_select_mode=BEST_TWO, norm_type=SIGMOID,
+    )  # fmt: skip
+    return weights, ids
+
+
+def _permute(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    """Rows [tokens x top_k, hidden] in the order of their experts; padding chooses none."""
+    x, ids = inputs
+    tokens, count = step.layout.tokens, experts_of(step).count
+    rows, places, counts, _ = call(
+        "npu_moe_init_routing_v2", x[:tokens], ids[:tokens], active_num=tokens * ids.shape[-1], expert_num=count,
+        expert_tokens_num_type=COUNTED, expert_tokens_num_flag=True, active_expert_range=[0, count], quant_mode=-1,
+        row_idx_type=BY_CHOICE,
+    )  # fmt: skip
+    step.values[COUNTS], step.values[PLACES] = counts, places
+    return (rows,)
+
+
+def _unpermute(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """The weighed sum of each token's rows; zeros for padding. The call wants weights of the rows' type."""
+    rows, weights = inputs
+    tokens = step.layout.tokens
+    y = call(
+        "npu_moe_finalize_routing", rows, None, None, None, weights[:tokens].to(rows.dtype), step.values[PLACES], None,
+        drop_pad_mode=ROWS_IN_ORDER,
+    )  # fmt: skip
+    more = op.out.shape[0] - tokens
+    return (torch.cat((y, y.new_zeros((more, y.shape[-1])))) if more else y,)
+
+
+def _grouped(x: torch.Tensor, w: torch.Tensor, step: Step, **scales: Any) -> Outputs:
+    """x [rows, k] x w [experts, k, n], each expert's rows with its own weight."""
+    (y,) = call(
+        "npu_grouped_matmul", [x], [w], group_list=step.values[COUNTS], split_item=ONE_TENSOR,
+        group_type=GROUPS_OF_ROWS, group_list_type=COUNTED, **scales,
+    )  # fmt: skip
+    return (y,)
+
+
+def _grouped_matmul(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    """16-bit rows; INT8 and INT4 weights are unpacked on the way, with a scale an output and no offset."""
+    x, w, *scale = inputs
+    if not scale:
+        return _grouped(x, w, step)
+    return _grouped(x, w, step, antiquant_scale=[scale[0]], antiquant_offset=[torch.zeros_like(scale[0])])
+
+
+def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    x, w, *scales = inputs
+    out = step.dtypes[op.out.dtype]
+    if not scales:  # bare sums
+        return _grouped(x, w, step, output_dtype=out)
+    scale, row_scale = scales
+    return _grouped(x, w, step, scale=[scale], per_token_scale=[row_scale.reshape(-1)], output_dtype=out)
+
+
+KERNELS = {
+    "moe_gating_top_k": Kernel(_gating, "fused"),
+    "moe_init_routing": Kernel(_permute, "fused"),
+    "moe_finalize_routing": Kernel(_unpermute, "fused"),
+    "grouped_matmul": Kernel(_grouped_matmul, "fused"),
+    "quant_grouped_matmul": Kernel(_quant_grouped_matmul, "fused"),
+}
+#: The choice where the sum is divided by outside the call.
+GATING_AND_DIVISION = Kernel(_gating, "composed")

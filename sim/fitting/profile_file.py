@@ -1,0 +1,119 @@
+"""A calibrated profile as a file: every number of it with its source, whole, so that it needs no other file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from scenarios.errors import ScenarioError, printable, quoted
+from scenarios.files.atomic import write_text
+from scenarios.timings import Timings
+from sim.fitting.calibrated import Calibrated, Found, calibrated
+from sim.fitting.device import scipy
+from sim.hardware.files import rounded
+from sim.hardware.profile import SECTIONS, Hardware, Number, hardware_names, load_hardware
+from sim.hardware.sections import Program
+
+#: Ends the name of the file that holds the rows, beside the profile.
+ROWS = ".rows.json"
+
+
+def ready(backend: str, out: Path, hardware: str) -> tuple[Path, Hardware]:
+    """(the file of the rows, the base profile), before anything is measured.
+
+    hardware: the base's name or file; "" for the one that is shipped for the device. Raises ScenarioError where scipy
+    is missing, `out` is no place for a file, or the base is for another device.
+    """
+    scipy()
+    if not out.name or out.is_dir():
+        raise ScenarioError([f"--out {printable(str(out), 200)}: cannot be written: is a folder"])
+    known = [name for name in hardware_names() if load_hardware(name).profile.device == backend]
+    if not hardware and not known:
+        raise ScenarioError([f"--hardware: no profile is shipped for {quoted(backend)}; name one to start from"])
+    base = load_hardware(hardware or ("cpu" if "cpu" in known else known[0]))
+    if base.profile.device != backend:
+        what = f"{base.name} is a profile for {base.profile.device}, and --backend is {printable(backend)}"
+        raise ScenarioError([f"--hardware: {what}" + (f"; one for it is {known[0]}" if known else "")])
+    return out.with_name(out.name.removesuffix(".yaml") + ROWS), base
+
+
+def write_profile(out: Path, timings: Timings, base: Hardware) -> Calibrated:
+    """Fit a profile to `timings` and write it to `out`, whole or not at all. Raises ScenarioError as `calibrated`."""
+    found = calibrated(timings, base)
+    write_text(out, profile_text(found, timings, out.stem or "calibrated"))
+    return found
+
+
+def profile_text(found: Calibrated, timings: Timings, name: str) -> Iterator[str]:
+    """The profile, line by line. name: as results call it."""
+    about, base = timings.about, found.hardware.profile
+    where = f"{about.get('device', 'a CPU')}, torch {about.get('torch', '?')}, {about.get('threads', 1)} thread"
+    date = str(about.get("date", ""))
+    yield f"# Written by `whatif calibrate --backend {timings.backend}` on {date}: {where}.\n"
+    yield f"# {len(timings.rows)} rows of microbenchmarks; what none speaks of is as in the profile {base.name}.\n"
+    for what, why in sorted(found.unknown.items()):
+        yield f"# Not identified: {what}: {why}\n"
+    for what, why in timings.refused:
+        yield f"# Not timed: {printable(what, 100)}: {printable(why, 200)}\n"
+    yield f"name: {json.dumps(name)}\n"
+    yield f"description: {json.dumps(f'Calibrated {date} on {where}')}\n"
+    yield f"device: {base.device}\n"
+    origin = f"whatif calibrate {date}, {where}"
+    if "reference_us" in found.numbers:
+        yield f"reference_us: {_number(found.numbers['reference_us'], origin)}\n"
+    for section, cls in SECTIONS.items():
+        yield f"\n{section}:\n"
+        part = getattr(base, section)
+        for field in fields(cls):
+            name = f"{section}.{field.name}"
+            whole = field.type == "int"
+            yield f"  {field.name}: {_either(found.numbers.get(name), getattr(part, field.name), origin, whole)}\n"
+    yield from _programs(found, origin)
+    yield "\nfixed_us:\n"
+    for key, number in base.fixed_us.items():
+        yield f"  {key}: {_either(found.numbers.get(f'fixed_us.{key}'), number, origin)}\n"
+
+
+def _programs(found: Calibrated, origin: str) -> Iterator[str]:
+    """All programs: those of the base, and those that were fitted, number by number."""
+    made: dict[str, dict[str, Found]] = {}
+    for name, number in found.numbers.items():
+        if name.startswith("programs."):
+            _, program, effect = name.split(".")
+            made.setdefault(program, {})[effect] = number
+    base: Mapping[str, Any] = found.hardware.profile.programs
+    yield "\nprograms:\n"
+    for program in sorted({*made, *base}):
+        yield f"  {program}:\n"
+        for field in fields(Program):
+            fitted, kept = made.get(program, {}).get(field.name), getattr(base.get(program), field.name, None)
+            if fitted is not None:
+                yield f"    {field.name}: {_number(fitted, origin)}\n"
+            elif kept is not None:
+                yield f"    {field.name}: {_kept(kept)}\n"
+
+
+def _either(found: Found | None, number: Number, origin: str, whole: bool = False) -> str:
+    return _kept(number) if found is None else _number(found, origin, whole)
+
+
+def _kept(number: Number) -> str:
+    text = f"{{value: {number.value}, source: {number.source}, origin: {json.dumps(number.origin, ensure_ascii=False)}"
+    if number.low is not None:
+        text += f", low: {number.low}"
+    if number.high is not None:
+        text += f", high: {number.high}"
+    return text + "}"
+
+
+def _number(found: Found, origin: str, whole: bool = False) -> str:
+    value, low, high = (int(v) if whole else rounded(v) for v in (found.value, found.low, found.high))
+    text = f"{{value: {value:g}" if not whole else f"{{value: {value}"
+    said = f"{origin}: {found.how}"
+    text += f", source: {found.source}, origin: {json.dumps(said, ensure_ascii=False)}"
+    if found.source in ("measured", "fitted"):
+        text += f", low: {min(low, value):g}, high: {max(high, value):g}"
+    return text + "}"

@@ -1,0 +1,81 @@
+"""A product and its collective in pieces by rows: each piece reads its own rows, and the sum is that of the whole."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from device.backends.cpu import Cpu
+from device.numerics import Run, generate
+from device.parts import windows
+from device.session import Session
+from device.weights import RandomCheckpoint
+from scenarios.model import Model
+from scenarios.program import Program
+from scenarios.schema import Scenario
+from tests.device.making import ALL_FUSED, LLAMA, QWEN3, REFERENCE, plain, prompts
+from tests.scenarios.making import switched
+
+pytestmark = [pytest.mark.cpu, pytest.mark.xdist_group("torch")]
+
+
+class InTurn(Cpu):
+    """A CPU that takes what other streams would do in the order of the Program."""
+
+    def lacks(self, program: Program, model: Model) -> list[str]:
+        return [line for line in super().lacks(program, model) if "wants stream" not in line]
+
+
+class Twice:
+    """A group of two ranks that hold the same: the other one's part is this one's."""
+
+    rank, ranks = 0, 2
+
+    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(2)
+
+    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack((x, x))
+
+    def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
+        return x.chunk(2)[0] * 2
+
+
+def over_two_ranks(made: Scenario) -> Scenario:
+    return made.model_copy(update={"engine": made.engine.model_copy(update={"tensor_parallel_size": 2})})
+
+
+def run(model: Model, **switches: object) -> Run:
+    made = over_two_ranks(plain(model, **ALL_FUSED, **switches))
+    made = switched(made, weights="fp16") if model.dtype == "fp16" and "weights" not in switches else made
+    session = Session(made, model, InTurn(), RandomCheckpoint(model, 0), Twice(), REFERENCE)
+    return generate(session, prompts(), 2)
+
+
+CASES = {
+    "bf16": (QWEN3, {}),
+    "fp16": (LLAMA, {}),
+    "w8a8": (QWEN3, {"weights": "w8a8"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pieces_give_what_the_whole_gives(case: str) -> None:
+    model, switches = CASES[case]
+    whole = run(model, **switches)
+    pieces = run(model, **switches, overlap__comm_chunks=3)
+    # A product of fewer rows may sum in another order.
+    assert (pieces.logits - whole.logits).norm() < 0.005 * whole.logits.norm()
+
+
+def test_the_pieces_are_what_ran() -> None:
+    made = over_two_ranks(plain(QWEN3, **ALL_FUSED, overlap__comm_chunks=3))
+    session = Session(made, QWEN3, InTurn(), RandomCheckpoint(QWEN3, 0), Twice(), REFERENCE)
+    session.prefill(prompts())
+    (bound,) = session._bound.values()
+    layer = next(block for block in bound.program.blocks if block.is_layer)
+    found = windows(layer)
+    sizes = [op.out.shape[0] for op in layer.ops if op.name.startswith("o_proj.") and op.kind == "matmul"]
+    first = [found[f"o_proj.{piece}"].reads["attended"] for piece in range(3)]
+    assert [rows for rows, _ in first] == [0, sizes[0], sizes[0] + sizes[1]]
+    assert {whole for _, whole in first} == {sum(sizes)} == {113}

@@ -1,0 +1,165 @@
+"""Fits to microbenchmarks of a machine whose numbers are known: found where the rows tell them, said where not."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scenarios.errors import ScenarioError
+from scenarios.timings import STEP
+from sim.fitting.calibrated import Calibrated, calibrated
+from sim.fitting.device import fit_program, held_out, reference_us, samples_of
+from sim.fitting.profile_file import profile_text, ready, write_profile
+from sim.hardware.profile import load_hardware
+from tests.sim.timing_maker import HOST_US, REFERENCE_US, START_US, TRUE, machine, plain_trials, timings
+
+BASE = load_hardware("cpu")
+
+
+@pytest.fixture(scope="module")
+def found() -> Calibrated:
+    return calibrated(timings(machine()), BASE, draws=12)
+
+
+@pytest.mark.parametrize("program", ["matmul", "attention", "rms_norm", "add", "mul", "silu"])
+def test_known_parameters_lie_in_their_intervals(found: Calibrated, program: str) -> None:
+    for effect in ("row_us", "element_ns", "mac_ns"):
+        name, true = f"programs.{program}.{effect}", getattr(TRUE[program], effect)
+        if name in found.unknown:
+            assert true == 0 or effect == "row_us"  # the columns of a product go with its weight's elements
+            continue
+        if true:
+            number = found.numbers[name]
+            assert number.source == "fitted"
+            assert 0.9 * number.low <= true <= 1.1 * number.high
+            assert number.value == pytest.approx(true, rel=0.15)
+    number = found.numbers[f"programs.{program}.fixed_us"]
+    whole = number.value + found.numbers["kernel.start_us"].value
+    assert whole == pytest.approx(TRUE[program].fixed_us + START_US, rel=0.15)
+
+
+def test_what_stands_around_the_programs(found: Calibrated) -> None:
+    assert found.numbers["host.tiling_us"].value == pytest.approx(HOST_US)
+    assert found.numbers["reference_us"].value == pytest.approx(REFERENCE_US, rel=0.21)
+    assert found.numbers["memory.core_l2_gbps"].value == pytest.approx(60, rel=0.05)
+    assert found.numbers["memory.l2_read_gbps"].value == pytest.approx(40, rel=0.05)
+    assert found.numbers["memory.hbm_gbps"].value == pytest.approx(10, rel=0.05)
+    assert (found.numbers["chip.l2_bytes"].value, found.numbers["chip.l2_bytes"].source) == (32 << 20, "spec")
+
+
+def test_what_no_row_speaks_of_is_said_and_stays_assumed(found: Calibrated) -> None:
+    assert found.unknown["collective.hccs_gbps"] == "no collectives were timed"
+    assert found.unknown["graph.mix_gap_ns"] == "too few compiled pieces were timed"
+    text = "".join(profile_text(found, timings(machine()), "mine"))
+    assert "# Not identified: collective.hccs_gbps: no collectives were timed" in text
+    assert "# Not timed: weight_format: a CPU has no cube" in text
+    assert found.hardware.collective.hccs_gbps == BASE.collective.hccs_gbps
+
+
+def test_an_effect_that_the_rows_cannot_tell_is_left_out_and_not_invented() -> None:
+    """Of norms over rows of one length, rows and elements are the same thing."""
+    made = timings(machine())
+    samples = samples_of(made, reference_us(made), BASE)["rms_norm"]
+    alike = [s for s in samples if s.work.shape.cols == 320]  # type: ignore[union-attr]
+    fit = fit_program("rms_norm", alike, draws=20)
+    assert set(fit.unknown) & {"row_us", "element_ns"}
+    assert len(fit.values) == 2
+
+
+def test_held_out_shapes_are_predicted_as_well_as_their_noise_allows() -> None:
+    made = timings(machine(), noise=0.02)
+    fit = held_out(fit_program("matmul", samples_of(made, reference_us(made), BASE)["matmul"], draws=10))
+    errors = sorted(abs(e) for e in fit.errors)
+    assert len(errors) == len(fit.samples)
+    assert errors[int(0.9 * len(errors))] < 0.08
+
+
+def test_the_machines_drift_is_not_taken_for_the_ops_own() -> None:
+    """Trials at different speeds of the machine, each with its reference, are one machine."""
+    made = timings(machine(), noise=1e-6)
+    steady = samples_of(made, REFERENCE_US, BASE)["silu"]
+    by_shape: dict[str, set[float]] = {}
+    for sample in steady:
+        by_shape.setdefault(sample.shape, set()).add(round(sample.us, 3))
+    assert all(max(times) - min(times) < 0.01 for times in by_shape.values())
+
+
+def test_the_profile_that_is_written_prices_as_the_fit_does(tmp_path: Path) -> None:
+    out = tmp_path / "mine.yaml"
+    found = write_profile(out, timings(machine(), plan=plain_trials()[:8]), BASE)
+    hw = load_hardware(str(out))
+    assert (hw.name, hw.profile.device) == ("mine", "cpu")
+    assert hw.programs["matmul"].mac_ns == pytest.approx(found.numbers["programs.matmul.mac_ns"].value, rel=0.01)
+    numbers = hw.profile.numbers()
+    assert {n.source for n in numbers.values()} == {"spec", "fitted", "measured", "assumed"}
+    assert all(
+        "2026-01-01" in n.origin and "torch 2.13.0" in n.origin for n in numbers.values() if n.source == "fitted"
+    )
+    assert hw.profile.reference_us is not None
+    assert numbers["programs.rms_norm.element_ns"].low is not None
+    before = out.read_bytes()
+    write_profile(out, timings(machine(), plan=plain_trials()[:8]), BASE)
+    assert out.read_bytes() == before  # the same rows, the same bytes
+
+
+# ---- bad input ----
+
+
+def test_no_rows_no_profile() -> None:
+    empty = replace(timings(machine(), plan=()), rows=())
+    with pytest.raises(ScenarioError, match="there are no rows to fit to"):
+        calibrated(empty, BASE)
+
+
+def test_rows_of_steps_alone_give_no_program_and_no_failure() -> None:
+    made = timings(machine(), plan=plain_trials()[:3])
+    steps = replace(made, rows=tuple(row for row in made.rows if row.kind == STEP))
+    found = calibrated(steps, BASE, draws=4)
+    assert not found.fits
+    assert found.unknown["fixed_us.ai_cpu"] == "no small preparation was timed"
+
+
+def test_without_scipy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in sys.modules if name.startswith("scipy")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(ScenarioError) as told:
+        ready("cpu", tmp_path / "out.yaml", "")
+    assert told.value.messages == ("calibrate: scipy is not installed; pip install 'ascend-whatif[fit]'",)
+
+
+def test_a_base_for_another_device_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as told:
+        ready("cpu", tmp_path / "out.yaml", "atlas_a3_die")
+    assert told.value.messages == (
+        "--hardware: atlas_a3_die is a profile for npu, and --backend is cpu; one for it is cpu",
+    )  # fmt: skip
+    with pytest.raises(ScenarioError, match="is a folder"):
+        ready("cpu", tmp_path, "")
+
+
+# ---- an accelerator ----
+
+
+def test_an_npus_own_numbers_are_found_from_its_rows(tmp_path: Path) -> None:
+    base = load_hardware("atlas_a2_910b2")
+    norm = base.programs["rms_norm_short"]
+    slower = replace(norm, row_us=2 * norm.row_us, fixed_us=1.5 * norm.fixed_us)
+    true = replace(base, programs={**base.programs, "rms_norm_short": slower})
+    plan = [trial for trial in plain_trials() if "fused" in trial.name]
+    made = timings(true, noise=0.01, plan=plan)
+    norms = tuple(row for row in made.rows if row.kind in ("rms_norm", STEP))
+    made = replace(made, rows=norms, about={**made.about, "backend": "npu"})
+    out = tmp_path / "npu.yaml"
+    found = write_profile(out, made, base)
+    hw = load_hardware(str(out))
+    assert [fit.program for fit in found.fits] == ["rms_norm"]
+    errors = sorted(abs(e) for e in found.fits[0].errors)
+    assert errors[len(errors) // 2] < 0.05
+    assert hw.programs["rms_norm_short"].grain == norm.grain  # what was not fitted is the base's
+    assert hw.programs["matmul"] == base.programs["matmul"]
+    assert found.unknown["host"] == "an accelerator's host is not calibrated by kernels"
