@@ -188,7 +188,6 @@ def test_what_a_scenarios_own_file_sets_can_be_put_back(lab: Open) -> None:
     [
         "qwen3_8b_910b2_eager",
         "qwen3_8b_tp2_decode",
-        "llama_3_1_70b_tp4_pp2_decode",
         "tiny_llama_cpu",
     ],
 )
