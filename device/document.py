@@ -15,9 +15,12 @@ from scenarios.timeline import step_time
 
 
 def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
-    """Errors are predicted / measured - 1."""
+    """Errors are predicted / measured - 1; those called steady, and all that is, are of times without other programs'
+    and at the speed of the machine at which the profile was calibrated (where it says none, of this run's median).
+    """
+    speed = predicted.reference_ns / measurement.reference.median_ns if predicted.reference_ns else 1.0
     bound = measurement.bound
-    ops = [_op(measurement, place, predicted) for place in range(len(bound.units))]
+    ops = [_op(measurement, place, predicted, speed) for place in range(len(bound.units))]
     step = asdict(step_time(measurement.timeline))
     return {
         "kind": "measured",
@@ -25,15 +28,17 @@ def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
         "step": {key.removesuffix("_ns") + "_us": value / 1000 for key, value in step.items()},
         "marked_step": _sample(measurement.marked),
         "unmarked_step": _sample(measurement.unmarked),
+        "steady_step": _sample(measurement.steady, speed),
         "on_cpu_share": measurement.on_cpu_share,
         "reference_kernel": _sample(measurement.reference),
+        "scaled_by": speed,
         "warm_up": WARM_UP,
         "repeats": measurement.repeats,
         "next_ids": list(measurement.next_ids),
         "memory": _memory(bound.cache),
         "kernels": _kernels(measurement, ops),
         "ops": ops,
-        "errors": _errors(measurement, ops, predicted),
+        "errors": _errors(measurement, ops, predicted, speed),
     }
 
 
@@ -46,11 +51,13 @@ def _memory(cache: KvTensors) -> dict[str, int]:
     }
 
 
-def _sample(sample: Sample) -> dict[str, float]:
-    return {"median_us": sample.median_ns / 1000, "low_us": sample.low_ns / 1000, "high_us": sample.high_ns / 1000}
+def _sample(sample: Sample, scale: float = 1.0) -> dict[str, float]:
+    names = ("median_us", "low_us", "high_us")
+    times = (sample.median_ns, sample.low_ns, sample.high_ns)
+    return {name: ns * scale / 1000 for name, ns in zip(names, times, strict=True)}
 
 
-def _op(measurement: Measurement, place: int, predicted: Predicted) -> dict[str, Any]:
+def _op(measurement: Measurement, place: int, predicted: Predicted, speed: float) -> dict[str, Any]:
     unit, sample = measurement.bound.units[place], measurement.units[place]
     issued, count = unit.issued, len(unit.calls)
     return {
@@ -65,6 +72,7 @@ def _op(measurement: Measurement, place: int, predicted: Predicted) -> dict[str,
         "measured_us": sample.median_ns / 1000,
         "low_us": sample.low_ns / 1000,
         "high_us": sample.high_ns / 1000,
+        "steady_us": measurement.steady_units[place].median_ns * speed / 1000,
     }
 
 
@@ -85,8 +93,11 @@ def _kernels(measurement: Measurement, ops: list[dict[str, Any]]) -> list[dict[s
     return sorted(rows.values(), key=lambda row: -row["total_us"])
 
 
-def _errors(measurement: Measurement, ops: list[dict[str, Any]], predicted: Predicted) -> dict[str, float]:
+def _errors(
+    measurement: Measurement, ops: list[dict[str, Any]], predicted: Predicted, speed: float
+) -> dict[str, float]:
     """Of the step and of its ops together (signed); of single ops the median and 90th percentile of the magnitude."""
+    steady = [op["predicted_us"] / op["steady_us"] - 1 for op in ops if op["steady_us"] > 0]
     each = [op["predicted_us"] / op["measured_us"] - 1 for op in ops if op["measured_us"] > 0]
     measured = sum(op["measured_us"] for op in ops)
     median, p90 = np.percentile(np.abs(each), (50, 90))
@@ -96,4 +107,7 @@ def _errors(measurement: Measurement, ops: list[dict[str, Any]], predicted: Pred
         "op_median": float(median),
         "op_p90": float(p90),
         "op_bias": float(np.median(each)),
+        "steady_step": predicted.step_ns / (measurement.steady.median_ns * speed) - 1,
+        "steady_ops": sum(op["predicted_us"] for op in ops) / sum(op["steady_us"] for op in ops) - 1,
+        "steady_op_median": float(np.median(np.abs(steady))),
     }

@@ -1,22 +1,23 @@
 """Program -> measured Timeline: each op timed many times, in the order of the Program.
 
 A machine that others use drifts, so each repeat runs three things in turn: a fixed reference kernel, the step as it is,
-and the step with a mark before and after each op. The reference says how steady the machine was; the plain step says
-what the marks cost.
+and the step with a mark before and after each op. The plain step says what the marks cost. The reference says how fast
+the machine was: every time is given as it was (raw), and without other programs' time and at one speed (steady), which
+is what two measurements are compared by (`device.steady`).
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from dataclasses import dataclass
-from time import perf_counter_ns, thread_time_ns
+from dataclasses import dataclass, field
+from time import perf_counter_ns
 
 import numpy as np
 import torch
 
-from device.backends.base import Backend
 from device.runner import Bound, Unit
+from device.steady import Reference, Timed, steadied, timed
 from device.step import Step
 from scenarios.catalogue import op_type_of
 from scenarios.timeline import Process, Span, Timeline
@@ -24,8 +25,6 @@ from scenarios.timeline import Process, Span, Timeline
 #: Runs before the first that counts; runs that count, at least and at most; time for them all.
 WARM_UP, LEAST_REPEATS, MOST_REPEATS, BUDGET_NS = 3, 5, 50, 10_000_000_000
 RANKS_REPEATS = 20
-#: Side of the square float32 product that serves as the reference kernel.
-REFERENCE_SIDE = 192
 #: Kind of a span that stands for several ops.
 CAPTURED = "captured"
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
@@ -50,19 +49,42 @@ class Measurement:
     """One measured step. units: of each op, in the order of the Program, or of the ops that were captured together.
     timeline: the repeat whose length is the median.
 
-    marked, unmarked: the step with and without marks around each op. reference: the fixed kernel in between.
-    on_cpu_share: part of the unmarked steps in which this thread had a CPU; other programs, or a device, had the rest.
+    marked, unmarked: the step with and without marks around each op. steady_units, steady_steps_ns: of each unit, and
+    of each repeat of the unmarked step, without other programs' time and at the speed of the machine at which the
+    reference takes its median. reference: the fixed kernel in between, without other programs' time. on_cpu_share: part
+    of the unmarked steps in which this thread had a CPU; other programs, other ranks or a device had the rest.
     """
 
     bound: Bound
     units: tuple[Sample, ...]
+    steady_units: tuple[Sample, ...]
     timeline: Timeline
     marked: Sample
     unmarked: Sample
+    steady_steps_ns: tuple[float, ...]
     reference: Sample
     on_cpu_share: float
-    repeats: int
     next_ids: tuple[int, ...]
+
+    @property
+    def repeats(self) -> int:
+        return len(self.steady_steps_ns)
+
+    @property
+    def steady(self) -> Sample:
+        """The unmarked step at one speed of the machine."""
+        return Sample.of(self.steady_steps_ns)
+
+
+@dataclass(slots=True)
+class _Repeats:
+    """What was timed, a value a repeat. spans, busy: of each unit, (start, end) and nanoseconds on its processor."""
+
+    references: list[Timed] = field(default_factory=list)
+    unmarked: list[Timed] = field(default_factory=list)
+    marked_ns: list[int] = field(default_factory=list)
+    spans: list[list[tuple[int, int]]] = field(default_factory=list)
+    busy: list[list[int]] = field(default_factory=list)
 
 
 def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
@@ -70,44 +92,55 @@ def measure(bound: Bound, step: Step, repeats: int = 0) -> Measurement:
 
     repeats: how often; 0 for as many as BUDGET_NS allows, or RANKS_REPEATS where several ranks must agree.
     """
-    backend = bound.backend
-    marked: list[list[tuple[int, int]]] = []
-    lengths: dict[str, list[int]] = {"marked": [], "unmarked": [], "reference": []}
-    on_cpu_ns, collecting = 0, gc.isenabled()
+    taken, collecting = _Repeats(), gc.isenabled()
     gc.disable()
     try:
         with torch.inference_mode():
-            reference = _reference(backend)
-            for _ in range(WARM_UP):
-                bound.run_marked(step)
-            repeats = repeats or (RANKS_REPEATS if step.group else 0)
-            started = perf_counter_ns()
-            for number in range(repeats or MOST_REPEATS):
-                if not repeats and number >= LEAST_REPEATS and perf_counter_ns() - started > BUDGET_NS:
-                    break
-                lengths["reference"].append(_timed(backend, lambda: torch.mm(reference, reference)))
-                before = thread_time_ns()
-                lengths["unmarked"].append(_timed(backend, lambda: bound.run(step)))
-                on_cpu_ns += thread_time_ns() - before
-                spans, length = _marked(bound, step)
-                marked.append(spans)
-                lengths["marked"].append(length)
+            _take(taken, bound, step, repeats or (RANKS_REPEATS if step.group else 0))
     finally:
         if collecting:
             gc.enable()
-    middle = sorted(range(len(marked)), key=lambda i: lengths["marked"][i])[len(marked) // 2]
-    each = zip(*([end - start for start, end in spans] for spans in marked), strict=True)
+    return _measurement(taken, bound, step)
+
+
+def _take(taken: _Repeats, bound: Bound, step: Step, repeats: int) -> None:
+    """Fill `taken`. repeats: 0 for as many as BUDGET_NS allows."""
+    backend, reference = bound.backend, Reference(bound.backend)
+    for _ in range(WARM_UP):
+        reference.timed()
+        bound.run_marked(step)
+    started = perf_counter_ns()
+    for number in range(repeats or MOST_REPEATS):
+        if not repeats and number >= LEAST_REPEATS and perf_counter_ns() - started > BUDGET_NS:
+            break
+        taken.references.append(reference.timed())
+        taken.unmarked.append(timed(backend, lambda: bound.run(step)))
+        _marked(taken, bound, step)
+
+
+def _measurement(taken: _Repeats, bound: Bound, step: Step) -> Measurement:
+    middle = sorted(range(len(taken.spans)), key=lambda i: taken.marked_ns[i])[len(taken.spans) // 2]
+    references = [it.busy_ns for it in taken.references]
+    # A rank that waits for another has no processor meanwhile: what collectives take is no other program's time.
+    waited = [sum(ns for unit, ns in zip(bound.units, busy, strict=True) if _meets(unit)) for busy in taken.busy]
+    steps = [it.busy_ns + ns for it, ns in zip(taken.unmarked, waited, strict=True)]
+    each = zip(*([end - start for start, end in spans] for spans in taken.spans), strict=True)
     return Measurement(
         bound=bound,
         units=tuple(Sample.of(values) for values in each),
-        timeline=timeline(bound, marked[middle], lengths["marked"][middle], step.group.rank if step.group else 0),
-        marked=Sample.of(lengths["marked"]),
-        unmarked=Sample.of(lengths["unmarked"]),
-        reference=Sample.of(lengths["reference"]),
-        on_cpu_share=on_cpu_ns / sum(lengths["unmarked"]),
-        repeats=len(marked),
+        steady_units=tuple(Sample.of(steadied(ns, references)) for ns in zip(*taken.busy, strict=True)),
+        timeline=timeline(bound, taken.spans[middle], taken.marked_ns[middle], step.group.rank if step.group else 0),
+        marked=Sample.of(taken.marked_ns),
+        unmarked=Sample.of([it.wall_ns for it in taken.unmarked]),
+        steady_steps_ns=tuple(steadied(steps, references)),
+        reference=Sample.of(references),
+        on_cpu_share=sum(it.busy_ns for it in taken.unmarked) / sum(it.wall_ns for it in taken.unmarked),
         next_ids=tuple(step.values["next_ids"].tolist()),
     )
+
+
+def _meets(unit: Unit) -> bool:
+    return unit.issued.op.kind in COLLECTIVES
 
 
 def timeline(bound: Bound, spans: Sequence[tuple[int, int]], length_ns: int, rank: int) -> Timeline:
@@ -116,7 +149,7 @@ def timeline(bound: Bound, spans: Sequence[tuple[int, int]], length_ns: int, ran
     for unit, (start, end) in zip(bound.units, spans, strict=True):
         issued = unit.issued
         op = issued.op
-        on_link = op.kind in COLLECTIVES
+        on_link = _meets(unit)
         process: Process = "Communication" if on_link else "Device"
         thread = "Group 0 Communication" if on_link else f"Stream {op.stream}"
         kind, op_type = (op.kind, op_type_of(op)) if len(unit.calls) == 1 else (CAPTURED, CAPTURED)
@@ -133,28 +166,19 @@ def name_of(unit: Unit) -> str:
     return first if len(unit.calls) == 1 else f"{first} ... {last}"
 
 
-def _marked(bound: Bound, step: Step) -> tuple[list[tuple[int, int]], int]:
-    """(start and end of each op, length of the step), ns from the step's start."""
+def _marked(taken: _Repeats, bound: Bound, step: Step) -> None:
+    """Run the step once with its marks; all times from its start, ns."""
     backend = bound.backend
     backend.synchronize()
     begin = backend.mark()
     marks = bound.run_marked(step)
     finish = backend.mark()
     backend.synchronize()
-    spans = [(backend.between_ns(begin, start), backend.between_ns(begin, end)) for start, end in marks]
-    return spans, backend.between_ns(begin, finish)
-
-
-def _timed(backend: Backend, call: object) -> int:
-    """Nanoseconds of one call, the device's work included."""
-    assert callable(call)
-    backend.synchronize()
-    start = perf_counter_ns()
-    call()
-    backend.synchronize()
-    return perf_counter_ns() - start
-
-
-def _reference(backend: Backend) -> torch.Tensor:
-    random = torch.Generator().manual_seed(0)
-    return torch.randn(REFERENCE_SIDE, REFERENCE_SIDE, generator=random).to(backend.device)
+    taken.spans.append([(backend.between_ns(begin, start), backend.between_ns(begin, end)) for start, end in marks])
+    taken.marked_ns.append(backend.between_ns(begin, finish))
+    taken.busy.append(
+        [
+            backend.between_ns(*mark) if _meets(unit) else backend.busy_ns(*mark)
+            for unit, mark in zip(bound.units, marks, strict=True)
+        ]
+    )

@@ -20,10 +20,15 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What a measurement is laid beside: the step's length, and the time of each op by its place in the Program, ns."""
+    """What a measurement is laid beside: the step's length, and the time of each op by its place in the Program, ns.
+
+    reference_ns: what the reference kernel (`device.steady`) took when the hardware profile was measured; 0 where it
+    does not say.
+    """
 
     step_ns: int
     ops_ns: Mapping[int, int]
+    reference_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,3 +78,10 @@ class Backend(Protocol):
 
     def between_ns(self, start: Any, end: Any) -> int:
         """Nanoseconds between two marks, after `synchronize`."""
+
+    def busy_ns(self, start: Any, end: Any) -> int:
+        """The same without those in which other programs had the processor; all of them on a device of its own."""
+
+    def own_ns(self) -> int:
+        """A clock of the host that stands still while other programs have the processor that does the work; a plain
+        one where a device does it."""

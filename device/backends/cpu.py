@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -260,14 +260,21 @@ class Cpu:
     def wait(self, event: None) -> None:
         """It is over."""
 
-    def mark(self) -> int:
-        return perf_counter_ns()
+    def mark(self) -> tuple[int, int]:
+        """(wall clock, this thread's own clock), ns."""
+        return perf_counter_ns(), thread_time_ns()
 
     def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
         return compiled(body)
 
-    def between_ns(self, start: int, end: int) -> int:
-        return end - start
+    def between_ns(self, start: tuple[int, int], end: tuple[int, int]) -> int:
+        return end[0] - start[0]
+
+    def busy_ns(self, start: tuple[int, int], end: tuple[int, int]) -> int:
+        return end[1] - start[1]
+
+    def own_ns(self) -> int:
+        return thread_time_ns()
 
 
 def _processor() -> str:

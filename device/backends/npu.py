@@ -9,6 +9,7 @@ import importlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -145,6 +146,12 @@ class Npu:
     def between_ns(self, start: Any, end: Any) -> int:
         passed_ms: float = start.elapsed_time(end)
         return round(passed_ms * 1e6)
+
+    def busy_ns(self, start: Any, end: Any) -> int:
+        return self.between_ns(start, end)
+
+    def own_ns(self) -> int:
+        return perf_counter_ns()
 
     def capture(self, body: Callable[..., Any]) -> Callable[..., Any]:
         return npu_graphs.ge_compiled(body)

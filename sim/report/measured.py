@@ -21,15 +21,24 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
     for line in (
         f"  torch {measured['torch']}, {threads}; {repeats} after {measured['warm_up']} to warm up",
         f"  step {_spread(measured['unmarked_step'])}; with a mark around each op {_spread(measured['marked_step'])}",
+        f"  step without other programs, at {_speed(measured)}: {_spread(measured['steady_step'])}",
         f"  a fixed kernel in between {_spread(steady)}: how steady the machine was",
         f"  its thread had a CPU for {measured['on_cpu_share']:.0%} of the step; the rest went to other programs",
         f"  predicted against measured: step {errors['step']:+.0%}, ops together {errors['ops']:+.0%}, one op "
         f"{errors['op_median']:.0%} at the median and {errors['op_p90']:.0%} at the 90th percentile",
+        f"  the same at {_speed(measured)}: step {errors['steady_step']:+.0%}, ops together "
+        f"{errors['steady_ops']:+.0%}, one op {errors['steady_op_median']:.0%} at the median",
     ):
         console.print(Text(line, style="dim"))
     console.print()
     console.print(_kinds(measured["kernels"], console.width))
     console.print(_ops(measured["ops"], console.width))
+
+
+def _speed(measured: dict[str, Any]) -> str:
+    """At which speed of the machine steady times are given."""
+    scale = measured["scaled_by"]
+    return "this run's median speed" if scale == 1 else f"the speed of the calibration ({scale:.2f}x this run's time)"
 
 
 def _spread(sample: dict[str, float]) -> str:

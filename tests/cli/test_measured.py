@@ -61,7 +61,10 @@ def test_the_measured_step_adds_up_and_says_where_it_was_measured(made: dict[str
         step["computing_us"] + step["communication_not_overlapped_us"] + step["free_us"]
     )
     assert (measured["kind"], measured["backend"], measured["threads"]) == ("measured", "cpu", 1)
-    assert set(measured["errors"]) == {"step", "ops", "op_median", "op_p90", "op_bias"}
+    raw, steady = {"step", "ops", "op_median", "op_p90", "op_bias"}, {"steady_step", "steady_ops", "steady_op_median"}
+    assert set(measured["errors"]) == raw | steady
+    assert measured["scaled_by"] == 1  # the profile `cpu` does not say how fast its machine was
+    assert 0 < measured["steady_step"]["low_us"] <= measured["steady_step"]["median_us"]
     total = sum(op["measured_us"] for op in measured["ops"])
     predicted = sum(op["predicted_us"] for op in measured["ops"])
     assert measured["errors"]["ops"] == pytest.approx(predicted / total - 1)

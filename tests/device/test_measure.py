@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from device.backends.cpu import Cpu
@@ -20,9 +22,9 @@ class Ticking(Cpu):
     def __init__(self) -> None:
         self.now_ns = 0
 
-    def mark(self) -> int:
+    def mark(self) -> tuple[int, int]:
         self.now_ns += 1000
-        return self.now_ns
+        return self.now_ns, self.now_ns // 2  # other programs have the CPU for half of the time
 
 
 def test_a_sample_is_its_median_and_what_lies_around_it() -> None:
@@ -42,6 +44,8 @@ def test_spans_follow_the_program_on_the_clock() -> None:
         1000 + 2000 * count, Sample(1000 + 2000 * count, 1000 + 2000 * count, 1000 + 2000 * count)
     )  # fmt: skip
     assert {(s.median_ns, s.low_ns, s.high_ns) for s in found.units} == {(1000.0, 1000.0, 1000.0)}
+    assert len(found.steady_units) == count
+    assert sum(s.low_ns for s in found.steady_units) <= 500 * count <= sum(s.high_ns for s in found.steady_units)
     assert (found.timeline.label, found.timeline.device, found.repeats) == ("MEASURED", "CPU", 3)
     assert [(s.index, s.name, s.kind) for s in found.timeline.spans] == [
         (i.index, i.op.name, i.op.kind) for i in bound.program
@@ -52,6 +56,14 @@ def test_spans_follow_the_program_on_the_clock() -> None:
     predicted = Predicted(1000 * count, dict.fromkeys(range(count), 500) | {0: 2000})
     made = document(found, predicted)
     assert made["ops"][0]["predicted_us"] == 2.0
+    assert (made["scaled_by"], made["steady_step"]["median_us"]) == (1.0, pytest.approx(found.steady.median_ns / 1000))
+    # At a speed at which the reference takes twice as long, everything does; what was measured stays as it was.
+    slower = document(found, replace(predicted, reference_ns=2 * found.reference.median_ns))
+    assert slower["scaled_by"] == 2.0
+    assert slower["ops"][5]["steady_us"] == pytest.approx(2 * made["ops"][5]["steady_us"])
+    assert slower["errors"]["steady_step"] == pytest.approx((made["errors"]["steady_step"] + 1) / 2 - 1)
+    assert slower["unmarked_step"] == made["unmarked_step"]
+    assert slower["errors"]["step"] == made["errors"]["step"]
     assert made["errors"]["ops"] == pytest.approx((2 + 0.5 * (count - 1)) / count - 1)
     assert (made["errors"]["op_median"], made["errors"]["op_bias"]) == (0.5, -0.5)
     assert made["step"]["free_us"] == pytest.approx(1 + count)
