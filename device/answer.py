@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,17 +45,12 @@ class Task:
 
         backend = choose(self.backend)
         model = load_model(self.scenario.model, self.beside)
-        try:
+        with reported(self.backend):
             checkpoint = checkpoint_of(self.scenario.model, self.beside, model, self.scenario.protocol.seed)
             session = Session(self.scenario, model, backend, checkpoint, group)
             phase, requests = reported_step(session)
             bound, step = session.prepared(phase, requests)
             found = measure(bound, step)
-        except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
-            what = what_failed(error)
-            if what is None:
-                raise
-            raise ScenarioError([f"--backend {self.backend}: {what}"]) from None
         return Measured(document(found, self.predicted), found.timeline)
 
 
@@ -67,10 +64,7 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted)
     torch.set_num_threads(THREADS)
     ranks = scenario.engine.tensor_parallel_size
-    for field, parts in (("pipeline_parallel_size", "stages"), ("data_parallel_size", "groups")):
-        if (number := getattr(scenario.engine, field)) > 1:
-            what = f"engine.{field}: {number} {parts} are predicted, but only one is measured; set it to 1"
-            raise ScenarioError([f"--backend {backend.name}: {what}"])
+    refuse_spread(backend.name, scenario)
     if under_torchrun():
         group = joined(backend.collectives, ranks)
         found = task(group)
@@ -80,6 +74,26 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     if ranks == 1:
         return task(None)
     return on_ranks(task, ranks, backend.collectives)[0]
+
+
+def refuse_spread(backend: str, scenario: Scenario) -> None:
+    """Raise ScenarioError where the ranks are more than a tensor-parallel group."""
+    for field, parts in (("pipeline_parallel_size", "stages"), ("data_parallel_size", "groups")):
+        if (number := getattr(scenario.engine, field)) > 1:
+            what = f"engine.{field}: {number} {parts} are predicted, but only one is measured; set it to 1"
+            raise ScenarioError([f"--backend {backend}: {what}"])
+
+
+@contextmanager
+def reported(backend: str) -> Iterator[None]:
+    """Turn what the machine could not do inside into one line; a fault of this program stays itself."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
+        what = what_failed(error)
+        if what is None:
+            raise
+        raise ScenarioError([f"--backend {backend}: {what}"]) from None
 
 
 def what_failed(error: BaseException) -> str | None:

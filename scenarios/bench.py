@@ -17,12 +17,18 @@ Part = Literal["tpot", "ttft", "step"]
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """One turn of two sides, ns. references: the fixed kernel right before each side. a_first: who went first."""
+    """One turn of two sides, ns. references: the fixed kernel right before each side. a_first: who went first.
+
+    wall: by the clock on the wall. The others leave out what other programs had of the processor, where the device can
+    tell; ranks that wait for each other are timed by the wall alone.
+    """
 
     a_ns: float
     b_ns: float
     a_reference_ns: float
     b_reference_ns: float
+    a_wall_ns: float
+    b_wall_ns: float
     a_first: bool
 
 
@@ -50,8 +56,9 @@ class Side:
     """One of two scenarios that were measured in turn.
 
     load_ms: weights, cache and binding. first_ms: the first pass through all steps of each part, with whatever is
-    captured or compiled at its first call; second_ms: the same once more. Bytes are counted from the tensors held: values are what the largest step leaves behind.
-    errors: None where the plain program could not be run, and then `unchecked` says why.
+    captured or compiled at its first call; second_ms: the same once more. Bytes are counted from the tensors held:
+    values are what the largest step leaves behind. errors: None where the plain program could not be run, and then
+    `unchecked` says why.
     """
 
     load_ms: float
@@ -78,7 +85,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The very first repeats of the baseline. repeats: (fixed kernel, side), ns, in their order from the first on."""
+    """The baseline from cold to warm. repeats: (fixed kernel, side), ns, in their order; the first two are the passes
+    that filled the cache, the very first of them with all that is captured or compiled."""
 
     part: Part
     repeats: tuple[tuple[float, float], ...]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from time import perf_counter_ns
+from itertools import accumulate
 
 import torch
 
-from device.backends.base import Backend
 from device.experiment.text import Span
 from device.host_inputs import Requests
 from device.runner import Bound, Call
 from device.session import Phase, Session, batch_of, calibrated, chunks, logits_of
+from device.steady import Timed, timed
 from device.step import Step
 from device.workload import placed
 from scenarios.batches import mixed_batch
@@ -125,22 +125,22 @@ class Prepared:
         """Milliseconds of all steps of a part; what is done `after` each is not counted."""
         total = 0
         for number, ready in enumerate(self.parts[part]):
-            total += _timed(self.session.backend, ready)
+            total += self._timed(ready).wall_ns
             after(number, ready.step)
         return total / 1e6
 
-    def time(self, part: Part) -> float:
-        """Nanoseconds: the mean end of the requests' prefill, the mean decode step, or the mixed step. The host waits
-        for the device after each step, as it must for the token."""
-        backend, steps = self.session.backend, self.parts[part]
-        lengths = [_timed(backend, ready) for ready in steps]
+    def time(self, part: Part) -> Timed:
+        """The mean end of the requests' prefill, the mean decode step, or the mixed step. The host waits for the device
+        after each step, as it must for the token."""
+        lengths = [self._timed(ready) for ready in self.parts[part]]
         if part != "ttft":
-            return sum(lengths) / len(lengths)
-        now = weighted = 0
-        for length, ready in zip(lengths, steps, strict=True):
-            now += length
-            weighted += now * ready.ends
-        return weighted / max(1, sum(ready.ends for ready in steps))
+            return Timed(*(round(sum(all_ns) / len(lengths)) for all_ns in _both(lengths)))
+        ends = [ready.ends for ready in self.parts[part]]
+        return Timed(*(_mean_end(all_ns, ends) for all_ns in _both(lengths)))
+
+    def _timed(self, ready: Ready) -> Timed:
+        """One step, the device's work included."""
+        return timed(self.session.backend, lambda: ready.bound.run(ready.step))
 
     @property
     def weights_bytes(self) -> int:
@@ -178,10 +178,11 @@ def _nothing(_: int, __: Step) -> None:
     """What is done after a step whose values nobody wants."""
 
 
-def _timed(backend: Backend, ready: Ready) -> int:
-    """Nanoseconds of one step, the device's work included."""
-    backend.synchronize()
-    start = perf_counter_ns()
-    ready.bound.run(ready.step)
-    backend.synchronize()
-    return perf_counter_ns() - start
+def _both(lengths: Sequence[Timed]) -> tuple[list[int], list[int]]:
+    """(wall, busy) of all."""
+    return [it.wall_ns for it in lengths], [it.busy_ns for it in lengths]
+
+
+def _mean_end(lengths: Sequence[int], ends: Sequence[int]) -> int:
+    """Mean of when requests are done: `ends` of them after each of steps that take `lengths`, ns."""
+    return round(sum(now * count for now, count in zip(accumulate(lengths), ends, strict=True)) / max(1, sum(ends)))

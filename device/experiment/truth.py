@@ -1,4 +1,4 @@
-"""The plain program, every switch off, in float32 by the reference operators: what the numbers of a side are held to."""
+"""The plain program, every switch off, in float32 by the reference operators: what numbers are held to."""
 
 from __future__ import annotations
 
@@ -89,4 +89,4 @@ def _nll(scores: torch.Tensor, tokens: Sequence[Sequence[int]], span: Span) -> f
     if span.steps < 2:
         return 0.0
     following = torch.tensor([request[span.start + 1 : span.start + span.steps] for request in tokens]).T
-    return -scores[1 : span.steps].gather(-1, following.unsqueeze(-1)).mean().item()
+    return float(-scores[1 : span.steps].gather(-1, following.unsqueeze(-1)).mean().item())

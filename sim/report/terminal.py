@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,13 @@ def write(text: str) -> None:
     except OSError as error:
         _discard()
         raise ScenarioError([f"standard output: cannot be written: {error.strerror or error}"]) from None
+
+
+def progress(line: str) -> None:
+    """Say on a terminal's error output what is being done; nothing where it is no terminal, or takes nothing."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        with suppress(OSError, ValueError):
+            print(encodable(line, sys.stderr.encoding or "utf-8"), file=sys.stderr, flush=True)
 
 
 def encodable(text: str, encoding: str) -> str:

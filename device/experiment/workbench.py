@@ -1,0 +1,124 @@
+"""What one process measures with: a model's weights on a backend, its text, the plain program's answers, two sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter_ns
+
+from device.answer import reported
+from device.backends.base import Backend
+from device.experiment.sides import Prepared
+from device.experiment.text import Span, Text, text_for
+from device.experiment.truth import Truth, errors_of, plain_of, truth_of
+from device.experiment.turns import in_turn, warming
+from device.session import Session
+from device.steady import Reference
+from device.step import Group
+from device.weights import Checkpoint, RandomCheckpoint, checkpoint_of
+from scenarios.bench import Pair, Part, Side, WarmUp
+from scenarios.build import activation_dtype
+from scenarios.errors import ScenarioError
+from scenarios.hf_config import load_model
+from scenarios.model import Model
+from scenarios.schema import Scenario
+
+#: The part that a scenario's report is about, by its phase.
+HEADLINE: dict[str, Part] = {"decode": "tpot", "prefill": "ttft", "mixed": "step"}
+
+
+@dataclass(slots=True)
+class Workbench:
+    """beside: the folder that a relative path of the model starts from. The baseline stays prepared: most pairs have it
+    on one side, and all take the weights from it that they have in common."""
+
+    backend: Backend
+    beside: Path
+    group: Group | None = None
+    _models: dict[str, tuple[Model, Checkpoint]] = field(default_factory=dict)
+    _truths: dict[Scenario, Truth | str] = field(default_factory=dict)
+    _baseline: tuple[Scenario, Prepared, Side] | None = None
+
+    def model(self, scenario: Scenario) -> tuple[Model, Checkpoint]:
+        """The whole model and where its weights come from."""
+        if scenario.model not in self._models:
+            model = load_model(scenario.model, self.beside)
+            checkpoint = checkpoint_of(scenario.model, self.beside, model, scenario.protocol.seed)
+            self._models[scenario.model] = (model, checkpoint)
+        return self._models[scenario.model]
+
+    def warm_up(self, scenario: Scenario) -> WarmUp:
+        """Keep `scenario` as the baseline, from its first pass on."""
+        part = HEADLINE[scenario.workload.phase]
+        before = Reference(self.backend)
+        before.timed()
+        reference = before.timed().wall_ns
+        prepared, side = self._prepare(scenario, scenario)
+        self._baseline = (scenario, prepared, side)
+        steps = len(prepared.parts[part]) if part == "tpot" else 1
+        passes = [(reference, 1e6 * ran[part] / steps) for ran in (side.first_ms, side.second_ms)]
+        return WarmUp(part, (*passes, *warming(prepared, part)), side)
+
+    def pair(self, a: Scenario, b: Scenario) -> Pair:
+        """Both sides in turn; a side that is the baseline is the one that is prepared already, once."""
+        first, a_side = self._kept(a) or self._prepare(a, a)
+        second, b_side = (self._kept(b) if a != b else None) or self._prepare(b, a, first)
+        return Pair(a_side, b_side, in_turn(first, second), first.span.steps, first.span.start)
+
+    def _kept(self, scenario: Scenario) -> tuple[Prepared, Side] | None:
+        if self._baseline is None or self._baseline[0] != scenario:
+            return None
+        return self._baseline[1:]
+
+    def _prepare(self, scenario: Scenario, like: Scenario, twin: Prepared | None = None) -> tuple[Prepared, Side]:
+        """`scenario` prepared and run twice. like: whose plain program it is held to. twin: the other side; what it has
+        captured serves one that is equal to it."""
+        model, checkpoint = self.model(scenario)
+        truth = self._truth(like)
+        started = perf_counter_ns()
+        session = Session(scenario, model, self.backend, checkpoint, self.group)
+        donor = twin or (self._baseline[1] if self._baseline else None)
+        if donor and activation_dtype(donor.session.scenario, model) == activation_dtype(scenario, model):
+            session.weights = donor.session.weights.fork()
+        if twin and twin.session.scenario == scenario:
+            session.captures = twin.session.captures
+        span = Span.of(scenario)
+        tokens = truth.tokens if isinstance(truth, Truth) else self._text(like).tokens
+        prepared = Prepared(session, tokens, span)
+        load_ns = perf_counter_ns() - started
+        ran = prepared.first_pass()
+        side = Side(
+            load_ms=load_ns / 1e6, first_ms=ran.first_ms, second_ms=ran.second_ms,
+            weights_bytes=prepared.weights_bytes, kv_cache_bytes=session.cache.bytes,
+            values_bytes=prepared.values_bytes,
+            errors=errors_of(ran.logits, truth, span) if isinstance(truth, Truth) else None,
+            unchecked="" if isinstance(truth, Truth) else truth,
+        )  # fmt: skip
+        return prepared, side
+
+    def _text(self, scenario: Scenario) -> Text:
+        model, checkpoint = self.model(scenario)
+        return text_for(scenario, model.vocab, self._folder(scenario, checkpoint))
+
+    def _folder(self, scenario: Scenario, checkpoint: Checkpoint) -> Path | None:
+        """The folder of a trained model."""
+        if isinstance(checkpoint, RandomCheckpoint):
+            return None
+        roots = (self.beside / scenario.model, Path(scenario.model).expanduser())
+        return next((folder for folder in roots if folder.is_dir()), None)
+
+    def _truth(self, scenario: Scenario) -> Truth | str:
+        """What the plain program answers to the text of `scenario`, or why it cannot be run."""
+        model, checkpoint = self.model(scenario)
+        key = plain_of(scenario, model)
+        if key not in self._truths:
+            why = ""
+            try:
+                with reported(self.backend.name):
+                    text = self._text(scenario)
+                    self._truths[key] = truth_of(scenario, model, self.backend, checkpoint, text, self.group)
+            except ScenarioError as error:
+                why = error.messages[0]
+            if why:
+                self._truths[key] = why
+        return self._truths[key]
