@@ -70,8 +70,8 @@ def _warm_up(it: dict[str, Any]) -> Iterator[str]:
     yield ""
     state = "warm" if warm["is_warm"] else "NOT warm: all that follows is in doubt"
     yield (
-        f"The very first pass took {warm['first']:.2f} times the steady level, {len(warm['repeats'])} repeats were made, "
-        f"and the last third of them took {warm['drift']:.3f} times the middle third: {state}."
+        f"The very first pass took {warm['first']:.2f} times the steady level; of {len(warm['repeats'])} repeats the "
+        f"last third took {warm['drift']:.3f} times the middle third: {state}."
     )
     yield ""
     yield f"![warm-up]({WARM_UP})"
