@@ -133,7 +133,9 @@ def experiment(
     scenario: ScenarioFile,
     backend: Annotated[str, typer.Option(metavar="[cpu|cuda|npu]", help="The device that is measured.")],
     sets: Sets = None,
-    hardware: Annotated[str, typer.Option(metavar="NAME", help="The profile of this machine.")] = "",
+    hardware: Annotated[
+        str, typer.Option(metavar="NAME", envvar="WHATIF_HARDWARE", help="The profile of this machine.")
+    ] = "",
     factors: Annotated[str, typer.Option(metavar="A,B=VALUE", help="Try these switches only.")] = "",
     budget_s: Annotated[float, typer.Option(metavar="SECONDS", help="Time for all of it.")] = 200.0,
     json: JsonOut = None,

@@ -10,6 +10,7 @@ import pytest
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.passes import PASSES
+from scenarios.passes.base import set_switch
 from sim.answer import case_of
 from sim.experiment.document import document
 from sim.experiment.factors import factors_of
@@ -64,7 +65,8 @@ def test_every_switch_of_the_model_has_a_row(whole: dict[str, Any]) -> None:
 
 
 def test_what_to_set_follows_from_the_verdicts() -> None:
-    found = made(FakeBench({**KNOWN, "fusion.attention": 0.7}), Options(budget_s=1000))
+    wanted = ("weights", "fusion.rope", "fusion.attention", "fusion.rms_norm", "fusion.add_rms_norm")
+    found = made(FakeBench({**KNOWN, "fusion.attention": 0.7}), Options(wanted, budget_s=1000))
     assert found["recommended"][0] == "optimizations.weights=w8a8"
     assert "optimizations.fusion.rope=true" in found["recommended"]
     assert "optimizations.fusion.attention=false" in found["recommended"]  # on, and it costs time
@@ -92,13 +94,14 @@ def test_ruined_numbers_are_not_adopted_however_fast() -> None:
 
 
 def test_a_plain_program_that_cannot_run_leaves_nothing_adopted() -> None:
-    found = made(FakeBench(KNOWN, unchecked="out of memory"))
+    found = made(FakeBench(KNOWN, unchecked="out of memory"), Options(("fusion.rms_norm", "weights"), 1000))
     assert all(row["verdict"]["call"] != "adopt" for row in found["factors"] if row["verdict"])
 
 
 def test_a_factor_that_fails_is_a_row_and_not_the_end() -> None:
     reason = "--backend cpu: torch.compile failed (CppCompileError): check the C++ compiler"
-    rows = by_name(made(FakeBench(KNOWN, fails={"fusion.rope": reason})))
+    wanted = Options(("fusion.rope", "fusion.swiglu"), 1000)
+    rows = by_name(made(FakeBench(KNOWN, fails={"fusion.rope": reason}), wanted))
     assert (rows["fusion.rope"]["status"], rows["fusion.rope"]["reason"]) == ("failed", reason)
     assert rows["fusion.swiglu"]["status"] == "measured"
 
@@ -129,15 +132,20 @@ def test_a_baseline_that_the_backend_lacks_is_refused() -> None:
 def test_the_same_measurements_give_the_same_report() -> None:
     def texts() -> dict[str, str]:
         loaded = load_scenario(TINY)
-        found = experiment(loaded, case_of(loaded), FakeBench(KNOWN, drift=0.05), Options(budget_s=1000))
+        wanted = Options(("fusion.rms_norm", "fusion.rope", "weights"), 1000)
+        found = experiment(loaded, case_of(loaded), FakeBench(KNOWN, drift=0.05), wanted)
         return report(found, document(found))
 
     assert texts() == texts()
 
 
 def test_a_graph_mode_that_is_lacking_is_replaced_by_one_that_is_there() -> None:
+    given = load_scenario(TINY).scenario
+
     class OnlyAclgraph(FakeBench):
         def refused(self, scenario: Any) -> str:
+            if set_switch(scenario, "graph", "eager") != given:
+                return "not of interest"
             return "not here" if scenario.optimizations.graph in ("ge_graph", "npugraph_ex") else ""
 
     rows = by_name(made(OnlyAclgraph({"graph": 1.4})))
