@@ -34,7 +34,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Logits of a side against those of the plain program in float32, on the same tokens.
+    """Logits of a side against those of the plain program, on the same tokens.
 
     greatest: of one logit. relative: norm of all differences over the norm of the plain logits. kl_nats: mean
     divergence of the next token's distribution from the plain one. nll_nats, plain_nll_nats: mean negative log
@@ -58,7 +58,7 @@ class Side:
     load_ms: weights, cache and binding. first_ms: the first pass through all steps of each part, with whatever is
     captured or compiled at its first call; second_ms: the same once more. Bytes are counted from the tensors held:
     values are what the largest step leaves behind. errors: None where the plain program could not be run, and then
-    `unchecked` says why.
+    `unchecked` says why. held_to: the precision in which it ran.
     """
 
     load_ms: float
@@ -68,6 +68,7 @@ class Side:
     kv_cache_bytes: int
     values_bytes: int
     errors: Errors | None
+    held_to: str = "float32"
     unchecked: str = ""
 
 

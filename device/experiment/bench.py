@@ -104,7 +104,9 @@ class DeviceBench:
         return found
 
     def profile(self, loaded: Loaded, predicted: Predicted) -> Measured:
-        return measured(self.backend, loaded, predicted)
+        if self._here is None or loaded.scenario.engine.tensor_parallel_size > 1:
+            return measured(self.backend, loaded, predicted)
+        return _as_lines(self.backend.name, lambda: self._bench().profile(predicted))
 
     def pair(self, a: Scenario, b: Scenario) -> Pair:
         if a.engine.tensor_parallel_size > 1 or b.engine.tensor_parallel_size > 1:

@@ -1,4 +1,4 @@
-"""The plain program, every switch off, in float32 by the reference operators: what numbers are held to."""
+"""The plain program, every switch off, by the reference operators: what the numbers of a side are held to."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from scenarios.schema import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """tokens: of each request, those that every side is run on. logits: as of a side's first pass."""
+    """tokens: of each request, those that every side is run on. logits: as of a side's first pass. precision: in which
+    the plain program ran."""
 
     tokens: list[list[int]]
     logits: torch.Tensor
+    precision: str
 
 
 def plain_of(scenario: Scenario, model: Model) -> Scenario:
@@ -40,20 +42,24 @@ def plain_of(scenario: Scenario, model: Model) -> Scenario:
     return set_switch(set_switch(scenario, "weights", act), "kv.prefix_sharing", False)
 
 
-def truth_of(
-    scenario: Scenario, model: Model, backend: Backend, checkpoint: Checkpoint, text: Text, group: Group | None
-) -> Truth:
-    """Run the plain program on `text`; where that is no real text, the program goes on with tokens that it samples
-    itself from the first decode step on, so that a trained model reads what it would have written."""
-    options = Options(wide=True, choice=reference)
-    session = Session(plain_of(scenario, model), model, backend, checkpoint, group, options)
-    span, tokens = Span.of(scenario), [list(t) for t in text.tokens]
+def plain_session(
+    scenario: Scenario, model: Model, backend: Backend, checkpoint: Checkpoint, group: Group | None, wide: bool
+) -> Session:
+    """The plain program by the reference operators. wide: in float32, else in the model's 16 bits."""
+    return Session(plain_of(scenario, model), model, backend, checkpoint, group, Options(wide, choice=reference))
+
+
+def truth_of(session: Session, text: Text) -> Truth:
+    """Run a plain session on `text`; where that is no real text, the program goes on with tokens that it samples itself
+    from the first decode step on, so that a trained model reads what it would have written."""
+    span, tokens, model = Span.of(session.scenario), [list(t) for t in text.tokens], session.model
+    precision = "float32" if session.options.wide else session.act
     prepared = Prepared(session, tokens, span)
     if text.is_given:
-        return Truth(tokens, prepared.first_pass().logits)
+        return Truth(tokens, prepared.first_pass().logits, precision)
     with torch.inference_mode():
         logits = [prepared.prefill_once()]
-        random = torch.Generator().manual_seed(scenario.protocol.seed)
+        random = torch.Generator().manual_seed(session.scenario.protocol.seed)
         for at in range(span.start, span.start + span.steps):
             now = tuple((request[at],) for request in tokens)
             count = len(tokens)
@@ -63,7 +69,7 @@ def truth_of(
             if at + 1 < span.start + span.steps:
                 for request, token in zip(tokens, drawn, strict=True):
                     request[at + 1] = token
-    return Truth(tokens, torch.stack(logits))
+    return Truth(tokens, torch.stack(logits), precision)
 
 
 def errors_of(logits: torch.Tensor, truth: Truth, span: Span) -> Errors:

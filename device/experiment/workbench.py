@@ -8,19 +8,23 @@ from time import perf_counter_ns
 
 from device.answer import reported
 from device.backends.base import Backend
+from device.document import document
 from device.experiment.sides import Prepared
 from device.experiment.text import Span, Text, text_for
-from device.experiment.truth import Truth, errors_of, plain_of, truth_of
+from device.experiment.truth import Truth, errors_of, plain_of, plain_session, truth_of
 from device.experiment.turns import in_turn, warming
+from device.measure import measure
 from device.session import Session
 from device.steady import Reference
 from device.step import Group
-from device.weights import Checkpoint, RandomCheckpoint, checkpoint_of
+from device.weights import Checkpoint, RandomCheckpoint, Weights, checkpoint_of
 from scenarios.bench import Pair, Part, Side, WarmUp
 from scenarios.build import activation_dtype
 from scenarios.errors import ScenarioError
 from scenarios.hf_config import load_model
+from scenarios.measured import Measured, Predicted
 from scenarios.model import Model
+from scenarios.program import DType
 from scenarios.schema import Scenario
 
 #: The part that a scenario's report is about, by its phase.
@@ -37,6 +41,7 @@ class Workbench:
     group: Group | None = None
     _models: dict[str, tuple[Model, Checkpoint]] = field(default_factory=dict)
     _truths: dict[Scenario, Truth | str] = field(default_factory=dict)
+    _weights: dict[DType, Weights] = field(default_factory=dict)
     _baseline: tuple[Scenario, Prepared, Side] | None = None
 
     def model(self, scenario: Scenario) -> tuple[Model, Checkpoint]:
@@ -58,6 +63,18 @@ class Workbench:
         passes = [(reference, 1e6 * ran[part] / steps) for ran in (side.first_ms, side.second_ms)]
         return WarmUp(part, (*passes, *warming(prepared, part)), side)
 
+    def profile(self, predicted: Predicted) -> Measured:
+        """The baseline's reported step op by op: the mixed step, the first chunk of the prefill, or the decode step on
+        the context that is reported (the last one before it where the cache ends there)."""
+        assert self._baseline is not None
+        scenario, prepared, _ = self._baseline
+        part = HEADLINE[scenario.workload.phase]
+        steps, number = prepared.parts[part], 0
+        if part == "tpot":
+            number = min(max(0, scenario.decode_context_tokens - prepared.span.start), len(steps) - 1)
+        found = measure(steps[number].bound, steps[number].step)
+        return Measured(document(found, predicted), found.timeline)
+
     def pair(self, a: Scenario, b: Scenario) -> Pair:
         """Both sides in turn; a side that is the baseline is the one that is prepared already, once."""
         first, a_side = self._kept(a) or self._prepare(a, a)
@@ -76,9 +93,10 @@ class Workbench:
         truth = self._truth(like)
         started = perf_counter_ns()
         session = Session(scenario, model, self.backend, checkpoint, self.group)
-        donor = twin or (self._baseline[1] if self._baseline else None)
-        if donor and activation_dtype(donor.session.scenario, model) == activation_dtype(scenario, model):
-            session.weights = donor.session.weights.fork()
+        act = activation_dtype(scenario, model)
+        session.weights = self._weights.setdefault(act, session.weights)
+        if self._baseline or twin:  # the baseline's own stay; what another side needs beside them goes with it
+            session.weights = session.weights.fork()
         if twin and twin.session.scenario == scenario:
             session.captures = twin.session.captures
         span = Span.of(scenario)
@@ -91,6 +109,7 @@ class Workbench:
             weights_bytes=prepared.weights_bytes, kv_cache_bytes=session.cache.bytes,
             values_bytes=prepared.values_bytes,
             errors=errors_of(ran.logits, truth, span) if isinstance(truth, Truth) else None,
+            held_to=truth.precision if isinstance(truth, Truth) else "",
             unchecked="" if isinstance(truth, Truth) else truth,
         )  # fmt: skip
         return prepared, side
@@ -107,17 +126,23 @@ class Workbench:
         return next((folder for folder in roots if folder.is_dir()), None)
 
     def _truth(self, scenario: Scenario) -> Truth | str:
-        """What the plain program answers to the text of `scenario`, or why it cannot be run."""
-        model, checkpoint = self.model(scenario)
+        """What the plain program answers to the text of `scenario`: in float32, in the model's 16 bits where that does
+        not fit, or why neither can be run."""
+        model, _ = self.model(scenario)
         key = plain_of(scenario, model)
         if key not in self._truths:
-            why = ""
-            try:
-                with reported(self.backend.name):
-                    text = self._text(scenario)
-                    self._truths[key] = truth_of(scenario, model, self.backend, checkpoint, text, self.group)
-            except ScenarioError as error:
-                why = error.messages[0]
-            if why:
-                self._truths[key] = why
+            found = self._tried(scenario, wide=True)
+            self._truths[key] = self._tried(scenario, wide=False) if isinstance(found, str) else found
         return self._truths[key]
+
+    def _tried(self, scenario: Scenario, wide: bool) -> Truth | str:
+        model, checkpoint = self.model(scenario)
+        act = activation_dtype(scenario, model)
+        try:
+            with reported(self.backend.name):
+                session = plain_session(scenario, model, self.backend, checkpoint, self.group, wide)
+                if not wide:  # loaded once, for the baseline too
+                    session.weights = self._weights.setdefault(act, session.weights)
+                return truth_of(session, self._text(scenario))
+        except ScenarioError as error:
+            return error.messages[0]

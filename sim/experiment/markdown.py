@@ -142,9 +142,10 @@ def _factor_row(row: dict[str, Any], head: str) -> tuple[str, ...]:
 def _numbers(it: dict[str, Any]) -> Iterator[str]:
     yield "## 5. Output error and quality"
     yield ""
+    held_to = it["warm_up"]["baseline"]["held_to"] or "which could not be run"
     yield (
-        "Logits against the plain program (every switch off, reference operators, float32) on the same tokens: of the "
-        "end of the prefill and of each decode step."
+        f"Logits against the plain program (every switch off, reference operators, {held_to}) on the same tokens: of "
+        "the end of the prefill and of each decode step."
     )
     yield ""
     rows = []

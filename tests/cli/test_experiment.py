@@ -27,7 +27,7 @@ def few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_turns")
 def test_an_experiment_measures_what_it_predicts_and_reports_both(whatif: Callable[..., Any], tmp_path: Path) -> None:
-    factors = "fusion.rms_norm,kv.dtype,weight_format"
+    factors = "kv.dtype,weight_format"
     folder, out = tmp_path / "report", tmp_path / "out.json"
     done = whatif(
         "experiment", TINY, "--backend", "cpu", "--factors", factors, "--out", folder, "--json", out, *SMALL
@@ -37,19 +37,19 @@ def test_an_experiment_measures_what_it_predicts_and_reports_both(whatif: Callab
     found = json.loads(out.read_text())
     assert out.read_bytes() == (folder / "report.json").read_bytes()
     rows = {row["factor"]: row for row in found["factors"]}
-    assert list(rows) == ["fusion.rms_norm", "kv.dtype=int8", "weight_format=nz"]
+    assert list(rows) == ["kv.dtype=int8", "weight_format=nz"]
     assert rows["weight_format=nz"]["status"] == "refused"
     assert "FRACTAL_NZ" in rows["weight_format=nz"]["reason"]
-    for name in ("fusion.rms_norm", "kv.dtype=int8"):
-        row = rows[name]
-        assert row["status"] == "measured"
-        assert row["verdict"]["call"] in ("adopt", "do not adopt", "not distinguishable")
-        for part in ("tpot", "ttft"):
-            measured, predicted = row["measured"][part], row["predicted"][part]
-            assert 0 < measured["low"] <= measured["value"] <= measured["high"]
-            assert 0 < predicted["low"] <= predicted["value"] <= predicted["high"]
-        assert row["numerics"]["state"] in ("as before", "within limits")
-        assert row["sides"]["with"]["errors"]["relative"] < 0.05
+    row = rows["kv.dtype=int8"]
+    assert row["status"] == "measured"
+    assert row["verdict"]["call"] in ("adopt", "do not adopt", "not distinguishable")
+    for part in ("tpot", "ttft"):
+        measured, predicted = row["measured"][part], row["predicted"][part]
+        assert 0 < measured["low"] <= measured["value"] <= measured["high"]
+        assert 0 < predicted["low"] <= predicted["value"] <= predicted["high"]
+    assert row["numerics"]["state"] in ("as before", "within limits")
+    assert row["sides"]["with"]["errors"]["relative"] < 0.05
+    assert row["metrics"]["with"]["kv_cache_bytes"] < 0.6 * row["metrics"]["without"]["kv_cache_bytes"]
     assert found["metrics"]["measured"]["kv_cache_bytes"] == found["metrics"]["predicted"]["kv_cache_bytes"]["value"]
     assert found["profile"]["bottleneck"]["measured"].endswith("-bound")
     assert (found["baseline"]["weights"], found["baseline"]["concurrency"]) == ("seeded random", 2)

@@ -13,7 +13,7 @@ from device.experiment import COMPILER_CACHE, bench_on
 from device.experiment.bench import DeviceBench
 from device.experiment.sides import Prepared, _mean_end
 from device.experiment.text import Span, text_for
-from device.experiment.truth import errors_of, plain_of, truth_of
+from device.experiment.truth import errors_of, plain_of, plain_session, truth_of
 from device.experiment.workbench import Workbench
 from device.session import Session
 from device.weights import RandomCheckpoint
@@ -112,9 +112,8 @@ def test_a_mixed_step_decodes_all_but_the_last_request() -> None:
 
 def test_the_plain_program_has_no_error_against_itself() -> None:
     scenario = plain(**ALL_FUSED)
-    checkpoint = RandomCheckpoint(QWEN3, 0)
     text = text_for(scenario, QWEN3.vocab, None)
-    truth = truth_of(scenario, QWEN3, choose("cpu"), checkpoint, text, None)
+    truth = truth_of(plain_session(scenario, QWEN3, choose("cpu"), RandomCheckpoint(QWEN3, 0), None, True), text)
     span = Span.of(scenario)
     itself = errors_of(truth.logits, truth, span)
     assert (itself.greatest, itself.relative, itself.first_other, itself.rows) == (0.0, 0.0, None, 9 * 3)
@@ -211,6 +210,20 @@ def test_one_failure_is_one_line_and_the_next_pair_is_measured(monkeypatch: pyte
         with pytest.raises(ScenarioError, match="--backend cpu: ZeroDivisionError: division by zero"):
             bench.pair(given.scenario, set_switch(given.scenario, "kv.dtype", "int8"))
     assert bench.pair(given.scenario, given.scenario).repeats["tpot"]
+
+
+@pytest.mark.usefixtures("few_turns")
+def test_a_plain_program_that_does_not_fit_in_float32_is_run_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_narrow(session: Session, text: Any) -> Any:
+        if session.options.wide:
+            raise MemoryError
+        return truth_of(session, text)
+
+    monkeypatch.setattr("device.experiment.workbench.truth_of", only_narrow)
+    _, _, pair = pair_of(("fusion.rms_norm", False))
+    assert pair.a.held_to == "bf16"
+    assert pair.a.errors is not None
+    assert pair.a.errors.relative < 0.02
 
 
 @pytest.mark.usefixtures("few_turns")

@@ -113,7 +113,9 @@ class FakeBench:
         ruined = any(_on(scenario, switch) for switch in self.bad)
         errors = None if self.unchecked else BAD if ruined else GOOD
         first: dict[Part, float] = {"ttft": 50.0, "tpot": 80.0}
-        return Side(5.0, first, {"ttft": 30.0, "tpot": 40.0}, 10 << 20, 1 << 20, 2 << 20, errors, self.unchecked)
+        return Side(
+            5.0, first, {"ttft": 30.0, "tpot": 40.0}, 10 << 20, 1 << 20, 2 << 20, errors, unchecked=self.unchecked
+        )
 
 
 def _on(scenario: Scenario, switch: str) -> bool:
