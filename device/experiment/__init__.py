@@ -18,7 +18,7 @@ COMPILER_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 @contextmanager
-def bench_on(name: str) -> Iterator[Callable[[Loaded], Bench]]:
+def opened(name: str) -> Iterator[Callable[[Loaded], Bench]]:
     """Opens the backend called `name` for a scenario.
 
     Until it is closed torch.compile starts from an empty cache, unless the environment names one. Raises ScenarioError

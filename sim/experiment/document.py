@@ -25,6 +25,7 @@ def document(found: Experiment) -> dict[str, Any]:
         "profile": {
             "bottleneck": {**asdict(found.bottleneck), "agree": found.bottleneck.agree},
             "step": found.profile["step"], "errors": found.profile["errors"], "kernels": found.profile["kernels"],
+            "scaled_by": found.profile["scaled_by"],
         },
         "control": {part: asdict(it) for part, it in found.control.items()},
         "ratios_by_reference_kernel": found.by_reference,

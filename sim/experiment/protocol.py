@@ -94,7 +94,7 @@ class Laboratory:
 def experiment(
     loaded: Loaded, case: Case, bench: Bench, options: Options | None = None, say: Say = lambda _: None
 ) -> Experiment:
-    """Carry the seven steps out. say: hears one line at the beginning of each comparison.
+    """Carry the seven steps out. say: hears one line at the beginning of each comparison, and an empty one at the end.
 
     Raises ScenarioError where the baseline itself cannot run, or where a wanted factor is none.
     """
@@ -103,6 +103,16 @@ def experiment(
     factors = factors_of(case, options.wanted)
     if refused := bench.refused(scenario):
         raise ScenarioError([f"the baseline does not run here: {refused}"])
+    try:
+        return _carried_out(loaded, factors, case, bench, options, say)
+    finally:
+        say("")
+
+
+def _carried_out(
+    loaded: Loaded, factors: Sequence[Factor], case: Case, bench: Bench, options: Options, say: Say
+) -> Experiment:
+    scenario = case.scenario
     weights = bench.weights(loaded)
     lab = Laboratory(case, bench, options, say, HEADLINE[scenario.workload.phase], weights != "seeded random")
     baseline = baseline_record(loaded, case, weights, bench.machine())

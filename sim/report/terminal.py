@@ -53,11 +53,15 @@ def write(text: str) -> None:
         raise ScenarioError([f"standard output: cannot be written: {error.strerror or error}"]) from None
 
 
-def progress(line: str) -> None:
-    """Say on a terminal's error output what is being done; nothing where it is no terminal, or takes nothing."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        with suppress(OSError, ValueError):
-            print(encodable(line, sys.stderr.encoding or "utf-8"), file=sys.stderr, flush=True)
+def progress(text: str) -> None:
+    """Say on standard error what is going on: over the line before on a terminal, else a line each."""
+    err = sys.stderr
+    if err is None:
+        return
+    over = err.isatty()
+    with suppress(OSError):
+        err.write(f"\r\x1b[K{encodable(text, err.encoding or 'utf-8')}" if over else f"{text}\n")
+        err.flush()
 
 
 def encodable(text: str, encoding: str) -> str:

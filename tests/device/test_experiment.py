@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from device.backends import choose
-from device.experiment import COMPILER_CACHE, bench_on
+from device.experiment import COMPILER_CACHE, opened
 from device.experiment.bench import DeviceBench
 from device.experiment.sides import Prepared, _mean_end
 from device.experiment.text import Span, text_for
@@ -269,13 +269,13 @@ def test_a_cold_start_is_cold(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
     monkeypatch.delenv(COMPILER_CACHE, raising=False)
-    with bench_on("cpu"):
+    with opened("cpu"):
         folder = Path(os.environ[COMPILER_CACHE])
         assert folder.is_dir()
     assert not folder.exists()
     assert COMPILER_CACHE not in os.environ
     monkeypatch.setenv(COMPILER_CACHE, "/elsewhere")
-    with bench_on("cpu"):
+    with opened("cpu"):
         assert os.environ[COMPILER_CACHE] == "/elsewhere"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from device.experiment import bench_on
+from device.experiment import opened
 from device.experiment.bench import DeviceBench
 from scenarios.bench import Bench
 from scenarios.errors import ScenarioError
@@ -111,7 +111,7 @@ def held(
 ) -> None:
     """Measure, leave the lines of the error table, and assert that what is measured is inside what is predicted."""
     backend, loaded = here
-    with bench_on(backend) as bench_for:
+    with opened(backend) as bench_for:
         bench: Bench = bench_for(loaded)
         found = document(experiment(loaded, case_of(loaded), bench, Options(wanted, BUDGET_S)))
     lines, problems = table(name, found, at_its_best(found) if backend == "cpu" else 1.0)
@@ -122,8 +122,11 @@ def held(
 
 
 def at_its_best(found: dict[str, Any]) -> float:
-    """By what times are scaled to the speed that this CPU had at its best while it was measured: the fixed kernel's
-    least time over its median. Its profile is of a core that has nothing else to do."""
+    """By what times are scaled to the speed that the profile is of: that of its calibration, or, where it says none, the
+    best that this CPU had while it was measured, the fixed kernel's least time over its median."""
+    calibrated = float(found["profile"]["scaled_by"])
+    if calibrated != 1.0:
+        return calibrated
     turns = [turn for row in found["factors"] if row["status"] == "measured" for turn in row["turns"]["tpot"]]
     references = [turn[key] for turn in turns for key in ("a_reference_ns", "b_reference_ns")]
     references += [1000 * repeat["reference_us"] for repeat in found["warm_up"]["repeats"]]

@@ -72,7 +72,7 @@ class FakeBench:
         kernels = [
             {"kind": "matmul", "form": "torch", "count": 1, "total_us": busy, "predicted_us": busy},
         ]
-        document = {"step": step, "ops": ops, "kernels": kernels, "errors": {"step": 0.0}}
+        document = {"step": step, "ops": ops, "kernels": kernels, "errors": {"step": 0.0}, "scaled_by": 1.0}
         return Measured(document, Timeline((), 0, 1, "MEASURED", 0, "CPU"))
 
     def pair(self, a: Scenario, b: Scenario) -> Pair:
