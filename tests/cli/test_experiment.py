@@ -63,13 +63,13 @@ def test_an_experiment_measures_what_it_predicts_and_reports_both(whatif: Callab
 def test_an_interrupted_experiment_leaves_no_report(
     whatif: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Ctrl-C in the middle of the first comparison."""
+    """Ctrl-C while the baseline is prepared."""
     from device.experiment.workbench import Workbench
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Workbench, "pair", interrupted)
+    monkeypatch.setattr(Workbench, "_prepare", interrupted)
     done = whatif(
         "experiment", TINY, "--backend", "cpu", "--out", tmp_path / "report", "--json", tmp_path / "out.json", *SMALL
     )  # fmt: skip

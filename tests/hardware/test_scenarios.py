@@ -122,8 +122,8 @@ def held(
 
 
 def at_its_best(found: dict[str, Any]) -> float:
-    """By what times are scaled to the speed that the profile is of: that of its calibration, or, where it says none, the
-    best that this CPU had while it was measured, the fixed kernel's least time over its median."""
+    """By what times are scaled to the speed that the profile is of: that of its calibration, or, where it says none,
+    the best that this CPU had while it was measured, the fixed kernel's least time over its median."""
     calibrated = float(found["profile"]["scaled_by"])
     if calibrated != 1.0:
         return calibrated
