@@ -64,7 +64,7 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     task = Task(backend.name, scenario, folder_of(loaded, "model"), predicted)
     torch.set_num_threads(THREADS)
     ranks = scenario.engine.tensor_parallel_size
-    refuse_spread(backend.name, scenario)
+    refuse_spread(backend, scenario)
     if under_torchrun():
         group = joined(backend.collectives, ranks)
         found = task(group)
@@ -76,12 +76,12 @@ def measured(backend: Backend, loaded: Loaded, predicted: Predicted) -> Measured
     return on_ranks(task, ranks, backend.collectives)[0]
 
 
-def refuse_spread(backend: str, scenario: Scenario) -> None:
+def refuse_spread(backend: Backend, scenario: Scenario) -> None:
     """Raise ScenarioError where the ranks are more than a tensor-parallel group."""
     for field, parts in (("pipeline_parallel_size", "stages"), ("data_parallel_size", "groups")):
         if (number := getattr(scenario.engine, field)) > 1:
             what = f"engine.{field}: {number} {parts} are predicted, but only one is measured; set it to 1"
-            raise ScenarioError([f"--backend {backend}: {what}"])
+            raise ScenarioError([f"--backend {backend.name}: {what}"])
 
 
 @contextmanager

@@ -64,7 +64,7 @@ class DeviceBench:
         """Raises ScenarioError where torchrun has started this process, or where ranks would not be tensor-parallel."""
         if under_torchrun():
             raise ScenarioError(["whatif experiment: it starts its ranks itself; run it without torchrun"])
-        refuse_spread(backend.name, loaded.scenario)
+        refuse_spread(backend, loaded.scenario)
         torch.set_num_threads(THREADS)
         return cls(backend, folder_of(loaded, "model"), backend.name)
 
