@@ -10,7 +10,7 @@ TABLE = "hardware table"
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print what the tests have left, the workers' too."""
-    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, [])]
+    reports = [r for kind in ("passed", "failed", "xfailed") for r in terminalreporter.stats.get(kind, [])]
     lines = [line for report in reports for name, line in getattr(report, "user_properties", ()) if name == TABLE]
     if lines:
         terminalreporter.section("predicted against measured on this hardware")

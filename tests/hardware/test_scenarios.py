@@ -30,6 +30,11 @@ pytestmark = pytest.mark.xdist_group("torch")
 TABLE = "hardware table"
 #: What is tried on a CPU: nothing that torch.compile makes first, for that is a minute each.
 ON_CPU = ("fusion.rms_norm", "fusion.attention", "kv.dtype", "kv.layout")
+#: Steps on a CPU that its assumed profile does not know, with the reason; their gains are held all the same.
+UNKNOWN_ON_CPU = {
+    "llama_3_1_70b_w4a16_decode": "torch has no W4A16 product: INT4 is unpacked before each, 32 ms for 4.4 predicted",
+    "qwen2_5_0_5b_prefill_ffn": "cpu.yaml has one rate for 16 bits; a core without FP16 units takes five times as long",
+}
 #: Seconds for one scenario on an accelerator, all factors, shapes and combinations.
 BUDGET_S = 600.0
 
@@ -118,6 +123,9 @@ def held(
     for line in lines:
         print(line)
         record_property(TABLE, line)
+    known = UNKNOWN_ON_CPU.get(name, "") if backend == "cpu" else ""
+    if known and all("_ms " in line for line in problems) and problems:
+        pytest.xfail(known)
     assert not problems, "\n".join(problems)
 
 
