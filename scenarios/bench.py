@@ -40,6 +40,7 @@ class Errors:
     divergence of the next token's distribution from the plain one. nll_nats, plain_nll_nats: mean negative log
     likelihood of the text under the side and under the plain program. first_other: (step, request) of the first greedy
     token that differs, None where all are equal. rows: distributions compared.
+    is_finite: whether all logits are numbers; where one is not, the other fields say nothing.
     """
 
     greatest: float
@@ -49,6 +50,7 @@ class Errors:
     plain_nll_nats: float
     first_other: tuple[int, int] | None
     rows: int
+    is_finite: bool = True
 
 
 @dataclass(frozen=True, slots=True)

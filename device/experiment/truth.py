@@ -18,9 +18,13 @@ from device.step import Group
 from device.weights import Checkpoint
 from scenarios.bench import Errors
 from scenarios.build import activation_dtype
+from scenarios.errors import ScenarioError
 from scenarios.model import Model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
+
+#: Least norm that errors are told relative to.
+SMALLEST_NORM = 1e-30
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ def truth_of(session: Session, text: Text) -> Truth:
             count = len(tokens)
             step = session.run("decode", Requests(tuple(range(count)), (at,) * count, now))
             logits.append(logits_of(step, model).cpu())
+            if not logits[-1].isfinite().all():
+                raise ScenarioError(["its logits are no numbers"])
             drawn = torch.multinomial(logits[-1].softmax(-1), 1, generator=random).flatten().tolist()
             if at + 1 < span.start + span.steps:
                 for request, token in zip(tokens, drawn, strict=True):
@@ -74,13 +80,15 @@ def truth_of(session: Session, text: Text) -> Truth:
 
 def errors_of(logits: torch.Tensor, truth: Truth, span: Span) -> Errors:
     """Of [1 + decode steps, requests, vocab]; likelihoods are of the text behind each decode step but the last."""
+    if not logits.isfinite().all():
+        return Errors(0.0, 0.0, 0.0, 0.0, 0.0, (0, 0), logits[..., 0].numel(), is_finite=False)
     difference = logits - truth.logits
     ours, plain = logits.log_softmax(-1), truth.logits.log_softmax(-1)
     divergence = (plain.exp() * (plain - ours)).sum(-1).clamp_min(0)
     other = (ours.argmax(-1) != plain.argmax(-1)).nonzero()
     return Errors(
         greatest=difference.abs().max().item(),
-        relative=(difference.norm() / truth.logits.norm()).item(),
+        relative=(difference.norm() / truth.logits.norm().clamp_min(SMALLEST_NORM)).item(),
         kl_nats=divergence.mean().item(),
         nll_nats=_nll(ours, truth.tokens, span),
         plain_nll_nats=_nll(plain, truth.tokens, span),

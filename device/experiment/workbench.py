@@ -143,6 +143,7 @@ class Workbench:
                 session = plain_session(scenario, model, self.backend, checkpoint, self.group, wide)
                 if not wide:  # loaded once, for the baseline too
                     session.weights = self._weights.setdefault(act, session.weights)
-                return truth_of(session, self._text(scenario))
+                found = truth_of(session, self._text(scenario))
         except ScenarioError as error:
             return error.messages[0]
+        return found if found.logits.isfinite().all() else "its logits are no numbers"

@@ -171,6 +171,8 @@ def _numbers(it: dict[str, Any]) -> Iterator[str]:
 
 
 def _tokens(errors: dict[str, Any]) -> str:
+    if not errors["is_finite"]:
+        return "none: no numbers"
     if errors["first_other"] is None:
         return "equal"
     step, request = errors["first_other"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, floor, log
+from math import ceil, exp, floor, log
 from statistics import median
 
 from sim.experiment.factors import Ratio
@@ -56,8 +56,7 @@ def _frame(
     picture.text(34, 50, "predicted, 90 % interval of the profile")
     picture.dot(282, 46, 4, INK)
     picture.text(294, 50, "measured, 95 % interval of the median, by verdict")
-    width = max(1e-9, min(found.floor, 1.0))
-    grey = (x(1 / (1 + width)), x(1 + width))
+    grey = (x(exp(-found.floor)), x(exp(found.floor)))
     picture.box(grey[0], TOP - 8, max(1.0, grey[1] - grey[0]), bottom - TOP + 8, "#f2f2f2", "two equal sides")
     for tick in _ticks(*ends):
         picture.line([(x(tick), TOP - 8), (x(tick), bottom)], INK if tick == 1 else FAINT)

@@ -28,7 +28,7 @@ from sim.experiment.record import baseline_record, bottleneck_of
 from sim.experiment.rows import Combination, Compared, Experiment, Row, ShapeRow, metrics_of
 from sim.experiment.shapes import other_shapes
 from sim.experiment.statistics import Interval, median_interval, over, product, ratios, reference_helps, warmth
-from sim.experiment.verdict import check_numbers, decide, floor_of
+from sim.experiment.verdict import MAX_KL_NATS, check_numbers, decide, floor_of
 from sim.predict import Case, cold_start, predict
 
 #: Shares of the budget by the end of which the factors, the shapes and the combinations must have begun.
@@ -151,6 +151,12 @@ def _control(lab: Laboratory) -> tuple[dict[Part, Interval], dict[str, float]]:
     lab.by_reference = reference_helps(pair.repeats[lab.headline])
     gains = lab.gains(pair)
     lab.floor = floor_of(gains[lab.headline])
+    errors = pair.a.errors
+    if errors is not None and errors.kl_nats > MAX_KL_NATS:
+        lab.warnings.append(
+            f"the baseline itself is {errors.kl_nats:.2g} nats from the plain program, more than {MAX_KL_NATS:g}: what "
+            "is as before is no better"
+        )
     return gains, metrics_of(lab.case.scenario, pair, True)
 
 

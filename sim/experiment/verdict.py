@@ -17,6 +17,8 @@ ROUNDING = 2.0
 #: Greatest mean divergence of the next token's distribution from the plain program's, nats: if all of it went against
 #: the true token, perplexity would be 1 % higher. An assumed limit, as the next one is.
 MAX_KL_NATS = 0.01
+#: A likelihood that is worse by more than this is as bad as can be.
+MOST_NATS = 100.0
 #: Greatest change of perplexity on trained weights.
 MAX_PERPLEXITY = 0.005
 
@@ -39,8 +41,12 @@ class Verdict:
 def check_numbers(without: Errors | None, with_it: Errors | None, unchecked: str, is_trained: bool) -> Checked:
     """Hold the errors of the side with the switch against those of the side without, both against the plain program."""
     if without is None or with_it is None:
-        return Checked("not checked", f"the plain program could not be run: {unchecked}")
-    perplexity = exp(with_it.nll_nats - without.nll_nats) if is_trained else None
+        return Checked("not checked", f"the plain program cannot be asked: {unchecked}")
+    if not with_it.is_finite:
+        return Checked("not acceptable", "its logits are no numbers")
+    if not without.is_finite:
+        return Checked("not checked", "the logits without it are no numbers")
+    perplexity = exp(min(with_it.nll_nats - without.nll_nats, MOST_NATS)) if is_trained else None
     judged = f"relative error {with_it.relative:.1e} for {without.relative:.1e} without"
     if with_it.relative <= ROUNDING * without.relative:
         return Checked("as before", judged, perplexity)

@@ -123,6 +123,10 @@ def test_the_plain_program_has_no_error_against_itself() -> None:
     assert [t[: span.start + 1] for t in truth.tokens] == [t[: span.start + 1] for t in text.tokens]
     assert itself.nll_nats < errors_of(truth.logits.flip(-1), truth, span).nll_nats
 
+    broken = truth.logits.clone()
+    broken[0, 0, 0] = torch.nan
+    assert not errors_of(broken, truth, span).is_finite
+
     moved = truth.logits.clone()
     moved[3, 1] = moved[3, 1].flip(-1)
     other = errors_of(moved, truth, span)

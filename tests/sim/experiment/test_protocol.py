@@ -93,6 +93,13 @@ def test_ruined_numbers_are_not_adopted_however_fast() -> None:
     assert (row["verdict"]["call"], row["numerics"]["state"]) == ("do not adopt", "not acceptable")
 
 
+def test_a_baseline_whose_own_numbers_are_ruined_is_in_doubt() -> None:
+    found = made(FakeBench(KNOWN, bad=["fusion.attention"]), Options(("fusion.rms_norm",), 1000))
+    (warning,) = found["warnings"]
+    assert warning.startswith("the baseline itself is 0.05 nats from the plain program, more than 0.01")
+    assert not made(FakeBench(KNOWN), Options(("fusion.rms_norm",), 1000))["warnings"]
+
+
 def test_a_plain_program_that_cannot_run_leaves_nothing_adopted() -> None:
     found = made(FakeBench(KNOWN, unchecked="out of memory"), Options(("fusion.rms_norm", "weights"), 1000))
     assert all(row["verdict"]["call"] != "adopt" for row in found["factors"] if row["verdict"])

@@ -35,6 +35,13 @@ def test_numbers_that_are_not_acceptable_decide_whatever_the_speed() -> None:
     assert decide(Interval(3.0, 2.9, 3.1, 0.95, 24), 0.0, ruined).call == "do not adopt"
 
 
+def test_logits_that_are_no_numbers_are_not_acceptable() -> None:
+    broken = replace(GOOD, relative=0.0, kl_nats=0.0, is_finite=False)
+    found = check_numbers(GOOD, broken, "", False)
+    assert (found.state, found.reason) == ("not acceptable", "its logits are no numbers")
+    assert check_numbers(broken, GOOD, "", False).state == "not checked"
+
+
 def test_what_could_not_be_checked_is_not_adopted() -> None:
     unknown = check_numbers(None, None, "out of memory", False)
     found = decide(Interval(3.0, 2.9, 3.1, 0.95, 24), 0.0, unknown)
