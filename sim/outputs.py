@@ -10,10 +10,10 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.files.atomic import write_text
-from scenarios.loader import located
+from scenarios.loader import Loaded, located
 from scenarios.measured import Measure
 from sim.answer import Answer, answer, kernel_args, predicted_of
-from sim.hardware.profile import hardware_names, load_hardware
+from sim.hardware.profile import Hardware, hardware_names, load_hardware
 
 
 def answered(
@@ -25,8 +25,8 @@ def answered(
     """
     found = answer(scenario, sets)
     if measure is not None:
-        _refuse_another_device(found, measure.device)
-    _refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
+        refuse_another_device(found.loaded, found.prediction.case.hardware, measure.device)
+    refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
     timelines, args = [found.prediction.timeline], [kernel_args(found.prediction)]
     if measure is not None:
         measured = measure.run(found.loaded, predicted_of(found.prediction))
@@ -42,21 +42,20 @@ def answered(
     return found
 
 
-def _refuse_another_device(found: Answer, device: str) -> None:
+def refuse_another_device(loaded: Loaded, hardware: Hardware, device: str) -> None:
     """Raise ScenarioError where the prediction is of one kind of device and the measurement would be of another."""
-    hardware = found.prediction.case.hardware
     if hardware.profile.device != device:
         known = [n for n in hardware_names() if load_hardware(n).profile.device == device]
         hint = f"; set it to {known[0]}" if known else ""
         what = f"{hardware.name} is a profile for {hardware.profile.device}, and --backend measures {device}{hint}"
-        raise ScenarioError([f"{located(found.loaded, 'hardware')}: hardware: {what}"])
+        raise ScenarioError([f"{located(loaded, 'hardware')}: hardware: {what}"])
 
 
 def compared(a: str, b: str, sets: Sequence[str], json_file: Path | None) -> dict[str, Any]:
     """The comparison of two scenarios or result files, written where asked for."""
     from sim.compare import compare_results
 
-    _refuse_overwriting((a, b), {"--json": json_file})
+    refuse_overwriting((a, b), {"--json": json_file})
     result = compare_results(_result(a, sets), _result(b, sets))
     if json_file is not None:
         write_text(json_file, to_json(result))
@@ -77,7 +76,7 @@ def _result(given: str, sets: Sequence[str]) -> dict[str, Any]:
     return read_result(given)
 
 
-def _refuse_overwriting(inputs: Iterable[str], outputs: Mapping[str, Path | None]) -> None:
+def refuse_overwriting(inputs: Iterable[str], outputs: Mapping[str, Path | None]) -> None:
     """Raise ScenarioError where a result would replace the file it comes from, or another result."""
     taken = {os.path.realpath(name): f"the input {printable(name, 200)}" for name in inputs}
     problems: list[str] = []
