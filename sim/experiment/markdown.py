@@ -295,6 +295,10 @@ def _notes(it: dict[str, Any]) -> Iterator[str]:
     yield ""
     for line in it["left_out"]:
         yield f"- for time: {line}"
+    if it["left_out"]:
+        yield ""
+        yield f"A `--budget-s` above {it['budget_s']:g} takes them up."
+        yield ""
     for line in it["warnings"]:
         yield f"- in doubt: {line}"
     if not it["left_out"] and not it["warnings"]:

@@ -25,6 +25,8 @@ def print_experiment(console: Console, document: dict[str, Any]) -> None:
         console.print(_combinations(it, console.width))
     for line in it["left_out"]:
         console.print(Text(f"left out for time: {line}", style="dim"))
+    if it["left_out"]:
+        console.print(Text(f"a --budget-s above {it['budget_s']:g} takes them up", style="dim"))
     for line in it["warnings"]:
         console.print(Text(f"in doubt: {line}", style="yellow"))
     if it["recommended"]:
