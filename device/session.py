@@ -84,7 +84,9 @@ class Session:
         if batch not in self._bound:
             program = build(self.scenario, self._whole, batch, self._stage)
             first = sum(layers_of_stages(self._whole.layers, self._whole.pipeline_parallel)[: self._stage or 0])
-            lacking = problems(program) + ([] if self.options.choice else self.backend.lacks(program, self.shard))
+            lacking = problems(program, self.shard) + (
+                [] if self.options.choice else self.backend.lacks(program, self.shard)
+            )
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
             while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token

@@ -92,7 +92,7 @@ class DeviceBench:
             batches = (reported_batch(scenario), decode_batch(scenario), prefill_batches(scenario)[0])
             programs = [build(scenario, part, batch) for batch in batches]
             lacking = [
-                line for program in programs for line in (*problems(program), *self.backend.lacks(program, part))
+                line for program in programs for line in (*problems(program, part), *self.backend.lacks(program, part))
             ]
         except ScenarioError as error:
             return error.messages[0]
