@@ -63,7 +63,7 @@ bench: $(DEV) ## time and memory against their bounds: each script of benchmarks
 	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
 study: $(DEV) ## calibrate this CPU, predict what that never ran, measure it: writes docs/study_cpu.md; 10 minutes or more
-	$(BIN)/python benchmarks/study/cpu.py --out docs/study_cpu.md --comments benchmarks/study/comments.md
+	$(BIN)/python benchmarks/study/cpu.py --out docs/study_cpu.md
 
 schema: $(CORE) ## write scenarios/schema.json, from which editors complete
 	$(BIN)/whatif schema > $(VENV)/schema.json

@@ -110,6 +110,34 @@ def compare(
 
 
 @app.command()
+def experiment(
+    scenario: ScenarioFile,
+    backend: Annotated[str, typer.Option(metavar="[cpu|cuda|npu]", help="The device that is measured.")],
+    sets: Sets = None,
+    hardware: Annotated[
+        str, typer.Option(metavar="NAME", envvar="WHATIF_HARDWARE", help="The profile of this machine.")
+    ] = "",
+    factors: Annotated[str, typer.Option(metavar="A,B=VALUE", help="Try these switches only.")] = "",
+    budget_s: Annotated[float, typer.Option(metavar="SECONDS", help="Time for all of it.")] = 200.0,
+    json: JsonOut = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the report: Markdown, JSON, SVG.")] = None,
+) -> None:
+    """Measure one optimisation after the other beside its prediction, and say which to adopt."""
+    from device.experiment import opened
+    from sim.experiment.protocol import Options
+    from sim.experiment.run import experimented
+    from sim.report import terminal
+    from sim.report.experiment import print_experiment
+
+    wanted = tuple(name for name in factors.split(",") if name.strip())
+    given = [*(sets or []), *([f"hardware={hardware}"] if hardware else [])]
+    with opened(backend) as bench_for:
+        options = Options(wanted, budget_s)
+        made = experimented(scenario, given, bench_for, options, json, out, terminal.progress)
+    terminal.show(lambda console: print_experiment(console, made))
+
+
+@app.command()
 def validate(
     kernels: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured kernels.")] = None,
     collectives: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured collectives.")] = None,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +59,7 @@ class Task:
 
         backend = choose(self.backend)
         model = load_model(self.scenario.model, self.beside)
-        try:
+        with reported(self.backend):
             checkpoint = checkpoint_of(self.scenario.model, self.beside, model, self.scenario.protocol.seed)
             engine = self.scenario.engine
             groups = groups_of(
@@ -75,11 +77,6 @@ class Task:
             stages = _by_stage(found, groups, session.place.device)
             if self.profile is not None:
                 profiled(runs, step, self.profile, group)
-        except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
-            what = what_failed(error)
-            if what is None:
-                raise
-            raise ScenarioError([f"--backend {self.backend}: {what}"]) from None
         if groups.stage:  # the prediction tells the ops of the first stage
             return Measured(stages, found.timeline)
         told = document(found, self.predicted) | {"ranks": self._ranks(model)} | stages
@@ -172,6 +169,18 @@ def replicas_of(engine: Engine, model: Model) -> int:
 def ranks_of(engine: Engine, model: Model) -> int:
     """Ranks that are measured."""
     return engine.tensor_parallel_size * engine.pipeline_parallel_size * replicas_of(engine, model)
+
+
+@contextmanager
+def reported(backend: str) -> Iterator[None]:
+    """Turn what the machine could not do inside into one line; a fault of this program stays itself."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch's own errors are RuntimeErrors
+        what = what_failed(error)
+        if what is None:
+            raise
+        raise ScenarioError([f"--backend {backend}: {what}"]) from None
 
 
 def what_failed(error: BaseException) -> str | None:

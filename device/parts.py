@@ -8,7 +8,7 @@ share, each its rows. Here each such op gets its window on the whole values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,12 +17,15 @@ from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs, fitted
 from device.operators.one_by_one import place_of
 from device.step import Step
+from scenarios.model import Model
 from scenarios.passes.micro_batches import SHARED, split
 from scenarios.program import Batch, Block, Op, Program, Tensor
 
 _PART = re.compile(r"part(\d+)\.")
 #: Tables of which a part has its rows: a slot a token, a row of block tables a request.
 _TABLES = ("slots", "block_table")
+#: Collectives that leave a rank with some of the rows.
+SCATTERED = ("reduce_scatter", "all_gather")
 
 
 #: {value: (first row, rows of the whole)}
@@ -143,26 +146,35 @@ def batches(program: Program) -> list[Batch]:
     return split(program.batch, parts) if parts else []
 
 
-def problems(program: Program) -> list[str]:
-    """What of a cut batch no device runs here, one line each."""
-    if not batches(program):
-        return []
-    ops = [op for block in program.blocks if block.is_layer for op in block.ops]
-    kinds = {op.kind for op in ops}
+def problems(program: Program, model: Model) -> list[str]:
+    """What of pieces and of a cut batch no device runs here, one line each. model: what this rank holds of it."""
+    ops = [op for block in program.blocks for op in block.ops]
     found = []
-    if kinds & {"all_to_all", "moe_dispatch", "moe_combine"}:
-        found.append("experts spread over ranks (engine.enable_expert_parallel) are predicted in parts, but not yet "
-                     "measured")  # fmt: skip
+    if model.expert_parallel and any(op.kind in SCATTERED and op.attr("piece", -1) != -1 for op in ops):
+        what = "scattered tokens of spread experts (engine.sequence_parallel) are predicted in pieces"
+        found.append(f"optimizations.overlap.comm_chunks: {what}, but not yet measured; set it to 1")
+    if not batches(program):
+        return found
+    found += [
+        f"optimizations.overlap.micro_batches: {line} predicted in parts, but not yet measured; set it to 1"
+        for line in _not_in_parts(
+            program, model, [op for block in program.blocks if block.is_layer for op in block.ops]
+        )
+    ]
+    return found
+
+
+def _not_in_parts(program: Program, model: Model, ops: Sequence[Op]) -> Iterator[str]:
+    """ops: of the layers."""
+    attention = [op for op in ops if op.kind == "attention"]
+    if model.expert_parallel:
+        yield "experts spread over ranks (engine.enable_expert_parallel) are"
+    elif any(op.kind in SCATTERED for op in ops):
+        yield "scattered tokens (engine.sequence_parallel) are"
     if any(place_of(op) for op in ops):
-        found.append("experts one by one (fusion.grouped_matmul: false) are predicted in parts, but not yet measured")
-    if kinds & {"reduce_scatter", "all_gather"}:
-        found.append("scattered tokens (engine.sequence_parallel) and gathered ones (engine.all2all_backend) are "
-                     "predicted in parts, but not yet measured")  # fmt: skip
-    if not all(op.attr("groups", ()) for op in ops if op.kind == "attention") or not any(
-        op.kind == "attention" for op in ops
-    ):
-        found.append("attention in pieces, and latent attention, are predicted in parts, but not yet measured")
-    by_part = {part_of(op): op.out.shape[0] for op in ops if op.kind == "attention"}
+        yield "experts one by one (fusion.grouped_matmul: false) are"
+    if not attention or not all(op.attr("groups", ()) for op in attention):
+        yield "attention in pieces, and latent attention, are"
+    by_part = {part_of(op): op.out.shape[0] for op in attention}
     if sum(by_part.values()) != program.batch.tokens:
-        found.append("a batch padded to a captured size is predicted in parts, but not yet measured")
-    return [f"optimizations.overlap.micro_batches: {line}; set it to 1" for line in found]
+        yield "a batch padded to a captured size is"

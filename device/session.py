@@ -62,7 +62,7 @@ class Session:
             _refuse_model(scenario, model, backend)
         groups = Groups.of(group)
         stages = scenario.engine.pipeline_parallel_size
-        self._whole = split_depth(shard_of(scenario.engine, model, groups), stages)
+        self._whole = split_depth(shard_of(scenario.engine, model, *_sizes(groups)), stages)
         self._stage = groups.stage if stages > 1 else None
         self.shard = self._whole if self._stage is None else stage_model(self._whole, self._stage)
         self.act = activation_dtype(scenario, model)
@@ -72,7 +72,8 @@ class Session:
         _refuse_overflow(scenario, self.shard, self.act, dtypes, backend)
         self.weights = Weights(
             checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device,
-            groups.everyone.rank if groups.everyone else 0, scenario.optimizations.fusion.qkv_norm_rope_cache,
+            groups.everyone.rank if groups.everyone else 0,
+            in_pairs=model.latent is not None and scenario.optimizations.fusion.qkv_norm_rope_cache,
         )  # fmt: skip
         self.cache = KvTensors(scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario))
         self._bound: dict[Batch, Bound] = {}
@@ -83,7 +84,9 @@ class Session:
         if batch not in self._bound:
             program = build(self.scenario, self._whole, batch, self._stage)
             first = sum(layers_of_stages(self._whole.layers, self._whole.pipeline_parallel)[: self._stage or 0])
-            lacking = problems(program) + ([] if self.options.choice else self.backend.lacks(program, self.shard))
+            lacking = problems(program, self.shard) + (
+                [] if self.options.choice else self.backend.lacks(program, self.shard)
+            )
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
             while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token
@@ -217,12 +220,16 @@ def calibrated(session: Session, prompts: Prompts) -> Session:
     return session
 
 
-def shard_of(engine: Engine, model: Model, groups: Groups) -> Model:
-    """What this rank holds of `model`: of its replica, and of the experts that the replicas share."""
-    ranks = groups.tensor.ranks if groups.tensor else 1
+def shard_of(engine: Engine, model: Model, ranks: int, replicas: int = 1) -> Model:
+    """What a rank holds of `model`: of its replica of `ranks`, and of the experts that the replicas share."""
     spread = engine.enable_expert_parallel and model.experts is not None
-    replicas = groups.replicas.ranks if groups.replicas and spread else 1
-    return shard(model, ranks, replicas, spread, engine.all2all_backend == "allgather_reducescatter")
+    gathered = engine.all2all_backend == "allgather_reducescatter"
+    return shard(model, ranks, replicas if spread else 1, spread, gathered)
+
+
+def _sizes(groups: Groups) -> tuple[int, int]:
+    """Ranks that share each layer, and replicas."""
+    return groups.tensor.ranks if groups.tensor else 1, groups.replicas.ranks if groups.replicas else 1
 
 
 def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:

@@ -190,6 +190,15 @@ class Weights:
         self._kept: dict[tuple[str, int, DType], torch.Tensor] = {}
         self._scales: dict[tuple[str, int, DType], torch.Tensor] = {}
 
+    def fork(self) -> Weights:
+        """The same weights, those made so far shared; what is made from here on is its own."""
+        made = Weights(
+            self.checkpoint, self.model, self.shard, self.rank, self.dtypes, self.stored, self.device,
+            self.expert_rank, self.in_pairs,
+        )  # fmt: skip
+        made._kept, made._scales = dict(self._kept), dict(self._scales)
+        return made
+
     def get(self, tensor: Tensor, layer: int, like: DType, width: DType | None = None) -> torch.Tensor:
         """The weight that `tensor` names, of `layer`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from device.host_inputs import Requests
-from device.session import Phase, Session, calibrated, chunks
+from device.session import Phase, Prompts, Session, calibrated, chunks
 from scenarios.batches import reported_batch
 from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
@@ -21,6 +21,19 @@ def reported_step(session: Session) -> tuple[Phase, Requests]:
     alike = [(group.query, group.context) for group in batch.groups for _ in range(group.count)]
     seed = session.scenario.protocol.seed + session.place.groups.replica  # each replica has requests of its own
     prompts = seeded_prompts(session.scenario, session.model.vocab, [q + c for q, c in alike], seed)
+    starts = placed(session, prompts)
+    before = [prompt[:context] for prompt, (_, context) in zip(prompts, alike, strict=True)]
+    calibrated(session, [prompt[: max(context, 1)] for prompt, (_, context) in zip(prompts, alike, strict=True)])
+    budget = session.scenario.engine.max_num_batched_tokens
+    for requests in chunks(before, [min(s, len(b)) for s, b in zip(starts, before, strict=True)], budget):
+        session.run("prefill", requests)
+    tokens = tuple(tuple(prompt[context:]) for prompt, (_, context) in zip(prompts, alike, strict=True))
+    return batch.phase, Requests(tuple(range(len(prompts))), tuple(context for _, context in alike), tokens)
+
+
+def placed(session: Session, prompts: Prompts) -> list[int]:
+    """Give each prompt its part of the cache; the tokens of each that it shares with the first and need not compute:
+    whole blocks, and never its last token."""
     common = _common_tokens(session.scenario, len(prompts))
     starts = []
     for number, prompt in enumerate(prompts):
@@ -32,13 +45,7 @@ def reported_step(session: Session) -> tuple[Phase, Requests]:
         else:
             session.cache.allocator.allocate(number, len(prompt))
         starts.append(shared)
-    before = [prompt[:context] for prompt, (_, context) in zip(prompts, alike, strict=True)]
-    calibrated(session, [prompt[: max(context, 1)] for prompt, (_, context) in zip(prompts, alike, strict=True)])
-    budget = session.scenario.engine.max_num_batched_tokens
-    for requests in chunks(before, [min(s, len(b)) for s, b in zip(starts, before, strict=True)], budget):
-        session.run("prefill", requests)
-    tokens = tuple(tuple(prompt[context:]) for prompt, (_, context) in zip(prompts, alike, strict=True))
-    return batch.phase, Requests(tuple(range(len(prompts))), tuple(context for _, context in alike), tokens)
+    return starts
 
 
 def seeded_prompts(scenario: Scenario, vocab: int, lengths: list[int], seed: int) -> list[list[int]]:

@@ -38,7 +38,7 @@ _LIMIT: dict[Bound, Bottleneck] = {
 ALIKE = 0.05
 
 
-def _limit(kind: str, bound: Bound) -> Bottleneck:
+def limit_of(kind: str, bound: Bound) -> Bottleneck:
     """What limits a kernel; the cube cores do where they wait for what they load from L2."""
     return "cube-bound" if bound == "l2" and CATALOGUE[kind].unit in ("cube", "mix") else _LIMIT[bound]
 
@@ -107,7 +107,7 @@ def diagnose(prediction: Prediction) -> Diagnosis:
     busy = _busy(prediction, kernels)
     limits: dict[str, float] = {}
     for launch in kernels:
-        limit = _limit(launch.kind, launch.kernel.bound)
+        limit = limit_of(launch.kind, launch.kernel.bound)
         limits[limit] = limits.get(limit, 0.0) + launch.kernel.duration_ns / 1000
     if prediction.step.communication_ns:
         # The time in collectives, waiting included, and not only what their transfers take.
@@ -221,7 +221,7 @@ def _verdict(
             f"{peak_tflops * per_tera:.0f} at peak"
         )
     else:
-        detail = _vector_detail([r for r in rows if _limit(r.kind, r.bound) == "vector-bound"])
+        detail = _vector_detail([r for r in rows if limit_of(r.kind, r.bound) == "vector-bound"])
     return name, f"{share:.0%} of kernel time is {name}: {detail}; the device is idle for {free:.0%} of the step"
 
 

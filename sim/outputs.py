@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.files.atomic import write_text
-from scenarios.loader import located
+from scenarios.loader import Loaded, located
 from scenarios.measured import Measure
 from sim.answer import Answer, answer, kernel_args, predicted_of
-from sim.hardware.profile import hardware_names, load_hardware
+from sim.hardware.profile import Hardware, hardware_names, load_hardware
 
 if TYPE_CHECKING:
     from sim.compare.sides import ReadProfile
@@ -28,7 +28,7 @@ def answered(
     """
     found = answer(scenario, sets)
     if measure is not None:
-        _refuse_another_device(found, measure.device)
+        refuse_another_device(found.loaded, found.prediction.case.hardware, measure.device)
     refuse_overwriting(found.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
     timelines, args = [found.prediction.timeline], [kernel_args(found.prediction)]
     if measure is not None:
@@ -45,14 +45,13 @@ def answered(
     return found
 
 
-def _refuse_another_device(found: Answer, device: str) -> None:
+def refuse_another_device(loaded: Loaded, hardware: Hardware, device: str) -> None:
     """Raise ScenarioError where the prediction is of one kind of device and the measurement would be of another."""
-    hardware = found.prediction.case.hardware
     if hardware.profile.device != device:
         known = [n for n in hardware_names() if load_hardware(n).profile.device == device]
         hint = f"; set it to {known[0]}" if known else ""
         what = f"{hardware.name} is a profile for {hardware.profile.device}, and --backend measures {device}{hint}"
-        raise ScenarioError([f"{located(found.loaded, 'hardware')}: hardware: {what}"])
+        raise ScenarioError([f"{located(loaded, 'hardware')}: hardware: {what}"])
 
 
 def compared(

@@ -23,7 +23,7 @@ from scenarios.program import Op, Tensor
 #: Ops of one expert's place: `expert3.gate_proj`, `quant_expert3.x`; of a micro-batch `part0.expert3.gate_proj`.
 _NAME = re.compile(r"(?:part\d+\.)?(?:quant_)?(expert\d+)\..+")
 #: Kinds that read a weight.
-WEIGHED = ("matmul", "quant_matmul", "weight_quant_matmul", "dequant_swiglu_quant")
+WEIGHED = ("matmul", "quant_matmul", "weight_quant_matmul", "dequant_swiglu_quant", "ffn")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import BinaryIO
 
 from scenarios.errors import ScenarioError, printable
@@ -56,6 +58,37 @@ def write_text(path: str | os.PathLike[str], text: str | Iterable[str]) -> None:
     """Write `text` (or its pieces, in order) to `path` as UTF-8, line ends as they are. Raises as `write_bytes`."""
     pieces = (text,) if isinstance(text, str) else text
     write_bytes(path, (piece.encode("utf-8") for piece in pieces))
+
+
+def write_folder(folder: str | os.PathLike[str], files: Mapping[str, str]) -> None:
+    """Write texts by name into `folder`, which is made where it is not there: all of them or, where one cannot be
+    written, none. Raises OutputError or one of its kinds.
+
+    They lie ready in a folder of their own before the first takes its place, so an interrupted run leaves no part.
+    """
+    target = os.fspath(folder)
+    real = os.path.realpath(target)
+    made = not os.path.isdir(real)
+    with _reported(target):
+        ready = mkdtemp(prefix=".whatif-", suffix=".tmp", dir=os.path.dirname(real) if made else real)
+    try:
+        for name, text in files.items():
+            write_text(os.path.join(ready, name), text)
+        with _reported(target):
+            if made:
+                os.chmod(ready, 0o777 & ~_umask())
+                os.rename(ready, real)
+            else:
+                for name in files:
+                    os.replace(os.path.join(ready, name), os.path.join(real, name))
+    finally:
+        rmtree(ready, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> None:

@@ -20,6 +20,7 @@ CONTRACT = {
     "hbm_bytes", "bottleneck", "gains", "capacity", "cold_start",
 }  # fmt: skip
 ADDED = {
+    "device",
     "graph",
     "batch",
     "kernel_count",

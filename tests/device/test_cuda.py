@@ -82,6 +82,9 @@ def test_every_switch_stays_near_the_plain_operators_or_is_refused_by_name(name:
     assert ran > 10
 
 
+TOGETHER = {"fusion__moe_routing": True, "fusion__grouped_matmul": True}
+
+
 @pytest.mark.parametrize("graph", ["aclgraph", "ge_graph"])
 @pytest.mark.parametrize("name", MODELS)
 def test_replayed_graphs_give_the_tokens_of_the_eager_step(name: str, graph: str) -> None:
@@ -126,7 +129,7 @@ def test_a_measured_step_has_a_time_for_every_unit() -> None:
 
 @pytest.mark.parametrize(
     ("model", "switch"),
-    [(QWEN3, {"overlap__streams": 2}), (GLM, {"overlap__shared_expert_stream": True, "fusion__moe_routing": True, "fusion__grouped_matmul": True})],
+    [(QWEN3, {"overlap__streams": 2}), (GLM, {"overlap__shared_expert_stream": True, **TOGETHER})],
     ids=["keys", "shared expert"],
 )  # fmt: skip
 @pytest.mark.parametrize("graph", ["eager", "aclgraph"])

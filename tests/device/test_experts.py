@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from device.backends import choose
-from device.backends.cpu import Cpu
+from device.backends.cpu import Cpu, compiler
 from device.document import document
 from device.host_inputs import Requests
 from device.measure import measure
@@ -35,6 +35,7 @@ from tests.device.making import (
     run,
     session,
 )
+from tests.scenarios.making import switched
 
 DECODE = (Group(2, 1, 40), Group(1, 1, 33))
 FUSED: dict[str, object] = dict.fromkeys(
@@ -90,6 +91,30 @@ def test_a_switch_changes_nothing_but_rounding(model: Model, switches: dict[str,
     found = run(plain(model, **switches), model, WIDE_REFERENCE, forced=true)
     assert relative(found.logits, true.logits) < 1e-6
     assert found.tokens == true.tokens
+
+
+#: Switches that fuse what one expert does, and the weights that they want.
+OF_ONE_EXPERT = {"ffn": "fp16", "swiglu_quant": "w8a8"}
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["one by one", "grouped"])
+@pytest.mark.parametrize("switch", OF_ONE_EXPERT)
+def test_what_is_fused_within_an_expert_takes_its_own_weights(switch: str, grouped: bool) -> None:
+    around = {"fusion__gate_up": True, "fusion__swiglu": True, "fusion__grouped_matmul": grouped}
+    apart = plain(GLM, **around, weights=OF_ONE_EXPERT[switch])
+    true = run(apart, GLM, WIDE_REFERENCE)
+    fused = switched(apart, **{f"fusion__{switch}": True})
+    assert relative(run(fused, GLM, WIDE_REFERENCE, forced=true).logits, true.logits) < 1e-3
+
+
+@pytest.mark.study
+@pytest.mark.skipif(compiler() is None, reason="no C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses what torch deprecates
+def test_gate_and_quantise_is_one_kernel_for_any_number_of_rows() -> None:
+    around = {"fusion__gate_up": True, "fusion__swiglu": True, "weights": "w8a8"}
+    true = run(plain(GLM, **around), GLM, WIDE_REFERENCE, steps=1)
+    found = run(plain(GLM, **around, fusion__swiglu_quant=True), GLM, Options(wide=True), steps=1, forced=true)
+    assert relative(found.logits, true.logits) < 0.05
 
 
 @pytest.mark.parametrize("model", [QWEN3_MOE, DEEPSEEK, LITE], ids=lambda m: m.name)

@@ -7,15 +7,17 @@ import torch
 
 from device.backends.cpu import Cpu
 from device.numerics import Run, generate
-from device.parts import windows
-from device.session import Session
+from device.parts import problems, windows
+from device.session import Session, shard_of
 from device.weights import RandomCheckpoint
+from scenarios.build import build
 from scenarios.model import Model
-from scenarios.program import Program
+from scenarios.program import Batch, Group, Program
 from scenarios.schema import Scenario
-from tests.device.making import ALL_FUSED, LLAMA, QWEN3, REFERENCE, plain, prompts
+from tests.device.making import ALL_FUSED, LLAMA, QWEN3, QWEN3_MOE, REFERENCE, plain, prompts
 from tests.scenarios.making import switched
 
+TOGETHER = {"fusion__moe_routing": True, "fusion__grouped_matmul": True}
 pytestmark = [pytest.mark.cpu, pytest.mark.xdist_group("torch")]
 
 
@@ -79,3 +81,26 @@ def test_the_pieces_are_what_ran() -> None:
     first = [found[f"o_proj.{piece}"].reads["attended"] for piece in range(3)]
     assert [rows for rows, _ in first] == [0, sizes[0], sizes[0] + sizes[1]]
     assert {whole for _, whole in first} == {sum(sizes)} == {113}
+
+
+REFUSED: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
+    "one by one in parts": ({"overlap__micro_batches": 2}, {}, "micro_batches: experts one by one (fusion.grouped_m"),
+    "spread in parts": (
+        {"overlap__micro_batches": 2, **TOGETHER}, {"enable_expert_parallel": True}, "micro_batches: experts spread",
+    ),
+    "spread and scattered in pieces": (
+        {"overlap__comm_chunks": 2, **TOGETHER}, {"enable_expert_parallel": True, "sequence_parallel": True},
+        "comm_chunks: scattered tokens of spread experts",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_device_runs_in_pieces_or_parts_is_refused_by_name(case: str) -> None:
+    switches, engine, line = REFUSED[case]
+    made = over_two_ranks(plain(QWEN3_MOE, **ALL_FUSED, **switches))
+    made = made.model_copy(update={"engine": made.engine.model_copy(update=engine)})
+    part = shard_of(made.engine, QWEN3_MOE, 2)
+    (found,) = problems(build(made, part, Batch("prefill", (Group(3, 400, 0),))), part)
+    assert found.startswith(f"optimizations.overlap.{line}")
+    assert found.endswith("; set it to 1")

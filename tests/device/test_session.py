@@ -135,7 +135,8 @@ def test_a_second_stream_is_refused_by_its_switch_with_the_remedy(
     ((name, value),) = switch.items()
     made = plain(model, **{name.replace(".", "__"): value})
     made = made.model_copy(update={"engine": made.engine.model_copy(update={"tensor_parallel_size": ranks})})
-    (line,) = Cpu().lacks(build(made, shard(model, ranks), Batch("decode", (Group(3, 1, 40),))))
+    part = shard(model, ranks)
+    (line,) = Cpu().lacks(build(made, part, Batch("decode", (Group(3, 1, 40),))), part)
     path = f"optimizations.{name}"
     assert line == f"{path}: {wants}, and a CPU has one; set {path} to {remedy}"
 

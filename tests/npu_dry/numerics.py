@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 #: Calls that only ask or allocate.
-WITHOUT_NUMBERS = ("get_max_workspace", "infer_output", "empty")
+WITHOUT_NUMBERS = ("get_max_workspace", "infer_output", "empty", "record_stream")
 
 
 class Kept:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from device.backends.npu import Npu
 from device.host_inputs import Requests
+from device.numerics import small_prompts
 from device.operators.npu.call import enforced
 from device.operators.npu.kernels import KERNELS
 from device.operators.npu.rules import RULES
@@ -109,6 +110,27 @@ def test_adapters_compute_what_the_plain_operators_do(case: str) -> None:
     error = (rows.median() if model.experts else rows.max()).item()
     rough = any(word in case for word in ("int8", "w8a8", "w4a8", "qkv, norms"))
     assert error < (0.03 if rough else 0.015), f"relative error {error:.4f}"
+
+
+@pytest.mark.parametrize("case", ["small-deepseek, latent write", "small-lite, experts, all fused"])
+def test_chunks_behind_cached_rows_and_mixed_steps_compute_the_same(case: str) -> None:
+    """Latent rows that are read back and unpacked, beside requests that decode."""
+    model, switches = CASES[case]
+    found = []
+    for plain in (True, False):
+        made = session(On("cpu"), model, switches, plain=plain)
+        for number in range(3):
+            made.cache.allocator.allocate(number, 44)
+        prompts = small_prompts(model.vocab, (20, 20, 20))
+        made.run("prefill", Requests((0, 1, 2), (0, 0, 0), tuple(tuple(p) for p in prompts)))
+        chunk = Requests(
+            (0, 1, 2), (20, 20, 20), tuple(tuple(p[:n]) for p, n in zip(prompts, (20, 17, 18), strict=True))
+        )
+        mixed = Requests((0, 1, 2), (40, 20, 38), ((5,), tuple(prompts[1][:18]), (7,)))
+        found.append([made.run(phase, r).values["logits32"] for phase, r in (("prefill", chunk), ("mixed", mixed))])
+    for truth, mine in zip(*found, strict=True):
+        rows = (mine - truth).norm(dim=-1) / truth.norm(dim=-1)
+        assert rows.median() < 0.015
 
 
 def test_all_adapters_have_been_called() -> None:

@@ -56,3 +56,16 @@ def test_two_ranks_under_torchrun(tmp_path: Path) -> None:
     done = dry(*torchrun, *RUN, *more, devices=2)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["measured"]["backend"] == "npu"
+
+
+def test_an_experiment_needs_no_edit_for_an_npu(tmp_path: Path) -> None:
+    """Both sides captured, in turn, with what the backend lacks named. The numbers lay in memory, and are called so."""
+    more = ("--factors", "weights,fusion.ffn", "--budget-s", "60", "--out", str(tmp_path / "report"))
+    done = dry("cli.py", "experiment", *RUN[1:], *more)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
+    rows = {row["factor"]: row for row in found["factors"]}
+    assert rows["weights=w8a8"]["status"] == "measured"
+    assert rows["weights=w8a8"]["measured"]["tpot"]["turns"] >= 10
+    assert rows["fusion.ffn"]["reason"].endswith("FFN has no adapter for torch_npu")
+    assert (found["baseline"]["machine"]["backend"], found["baseline"]["hardware"]) == ("npu", "atlas_a2_910b2")

@@ -22,6 +22,7 @@ from scenarios.files.atomic import (
     OutputError,
     TargetIsFolderError,
     write_bytes,
+    write_folder,
     write_text,
 )
 
@@ -216,3 +217,56 @@ def test_a_file_that_its_owner_made_read_only_is_not_replaced(tmp_path: Path, mo
     with pytest.raises(NotAllowedError, match="permission denied"):
         write_text(target, "new")
     assert target.read_text() == "keep me"
+
+
+# ---- several files as one result ----
+
+
+def test_a_folder_is_made_with_all_its_files(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_folder(tmp_path / "report", {"a.md": "1", "b.svg": "2"})
+    finally:
+        os.umask(before)
+    assert names(tmp_path) == ["report"]
+    assert names(tmp_path / "report") == ["a.md", "b.svg"]
+    assert stat.S_IMODE((tmp_path / "report").stat().st_mode) == 0o750
+
+
+def test_files_of_a_folder_that_is_there_are_replaced_and_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("old")
+    (tmp_path / "mine").write_text("mine")
+    write_folder(tmp_path, {"a.md": "new", "b.svg": "2"})
+    assert names(tmp_path) == ["a.md", "b.svg", "mine"]
+    assert (tmp_path / "a.md").read_text() == "new"
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_that_cannot_be_finished_is_as_it_was(
+    tmp_path: Path, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "report"
+    if there:
+        target.mkdir()
+        (target / "a.md").write_text("old")
+    written = atomic.write_text
+
+    def interrupted(path: str, text: str) -> None:
+        if path.endswith("b.svg"):
+            raise KeyboardInterrupt
+        written(path, text)
+
+    monkeypatch.setattr(atomic, "write_text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(target, {"a.md": "new", "b.svg": "2"})
+    assert names(tmp_path) == (["report"] if there else [])
+    assert not there or (names(target), (target / "a.md").read_text()) == (["a.md"], "old")
+
+
+def test_a_folder_without_a_parent_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(NoFolderError, match="cannot be written: its folder does not exist"):
+        write_folder(tmp_path / "no" / "report", {"a.md": "1"})
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError):
+        write_folder(tmp_path / "file", {"a.md": "1"})
+    assert names(tmp_path) == ["file"]

@@ -136,7 +136,7 @@ def test_host_and_device_can_be_scaled_apart() -> None:
 def test_a_norm_right_after_a_norm_finds_its_program_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, bool]] = []
 
-    def recording(work: Work, hw: Hardware, repeat: bool = False) -> KernelTime:
+    def recording(work: Work, hw: Hardware, repeat: bool = False, *_: bool) -> KernelTime:
         asked.append((work.program, repeat))
         return flat_price(work, hw, repeat)
 
