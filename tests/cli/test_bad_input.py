@@ -303,7 +303,7 @@ def test_a_device_that_refuses(refused: Callable[..., list[str]]) -> None:
     ("backend", "hint"), [("npus", ". Did you mean 'npu'?"), ("mps", ""), ("smi", ". Did you mean 'sim'?"), ("", "")]
 )
 def test_a_backend_that_is_not_there(refused: Callable[..., list[str]], backend: str, hint: str) -> None:
-    expected = f"--backend: '{backend}' is not available; this version has: sim, cpu, npu{hint}"
+    expected = f"--backend: '{backend}' is not available; this version has: sim, cpu, cuda, npu{hint}"
     assert refused("run", SEED, "--backend", backend) == [expected]
 
 

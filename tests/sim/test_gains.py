@@ -45,6 +45,7 @@ SHIPPED_LIKE = [
     scenario(workload__phase="mixed", workload__batch=3, workload__input_tokens=100),
     scenario(
         workload__batch=2, optimizations__weights="w8a8", optimizations__fusion__add_rms_norm_quant=True,
+        optimizations__fusion__swiglu_quant=True,
         optimizations__fusion__qkv_norm_rope_cache=True, optimizations__kv__dtype="int8",
         optimizations__weight_format="nz", optimizations__graph="npugraph_ex",
         optimizations__overlap__prefetch=True, optimizations__overlap__streams=2,

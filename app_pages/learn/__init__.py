@@ -1,0 +1,1 @@
+"""The lessons, one page each; they are run by Streamlit, not imported."""
