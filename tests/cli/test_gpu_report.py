@@ -28,7 +28,11 @@ def own_words(text: str) -> list[str]:
     return [line for line in text.splitlines() if ASCEND.search(line) and "not applicable" not in line]
 
 
-@pytest.mark.parametrize("task", TASKS, ids=["decode", "prefill", "two ranks, paged", "experts"])
+@pytest.mark.parametrize(
+    "task",
+    [*TASKS[:3], pytest.param(TASKS[3], marks=pytest.mark.study)],
+    ids=["decode", "prefill", "two ranks, paged", "experts"],
+)
 def test_no_report_about_a_gpu_calls_anything_ascends(
     task: tuple[str, ...], whatif: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -230,6 +230,7 @@ def test_a_plain_program_that_does_not_fit_in_float32_is_run_in_16_bits(monkeypa
     assert pair.a.errors.relative < 0.02
 
 
+@pytest.mark.study
 @pytest.mark.usefixtures("few_turns")
 def test_a_plain_program_that_does_not_fit_leaves_the_side_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:

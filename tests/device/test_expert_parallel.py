@@ -139,6 +139,7 @@ NAMES_OF_FOUR = [
 ]  # fmt: skip
 
 
+@pytest.mark.study  # four ranks with experts spread run in test_pipeline.py by default
 @pytest.mark.parametrize("name", NAMES_OF_FOUR)
 def test_four_ranks_compute_what_one_does(four: dict[str, Found], name: str) -> None:
     check(four[name])

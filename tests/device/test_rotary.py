@@ -83,6 +83,7 @@ def test_angles_that_are_looked_up_are_those_computed(name: str) -> None:
     assert ((found.logits - true.logits).norm() / true.logits.norm()).item() < 1e-5
 
 
+@pytest.mark.study
 @pytest.mark.skipif(compiler() is None, reason="no C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses what torch deprecates
 def test_a_captured_step_turns_as_far() -> None:

@@ -58,6 +58,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.study
 def test_a_small_study(study: tuple[ModuleType, ...], profile: Path) -> None:
     cases, cpu, page, results = study
     found, refused = cpu.studied(profile, cases.SMALL_BASES, cases.SMALL_VARIANTS, 1, lambda _: None, False, 0.3)

@@ -60,12 +60,14 @@ def test_two_ranks_under_torchrun(tmp_path: Path) -> None:
 
 def test_an_experiment_needs_no_edit_for_an_npu(tmp_path: Path) -> None:
     """Both sides captured, in turn, with what the backend lacks named. The numbers lay in memory, and are called so."""
-    more = ("--factors", "weights,fusion.ffn", "--budget-s", "60", "--out", str(tmp_path / "report"))
+    more = ("--factors", "weights=w8a8,weights=w4a8,fusion.ffn", "--budget-s", "60", "--out", str(tmp_path / "report"))
     done = dry("cli.py", "experiment", *RUN[1:], *more)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
     rows = {row["factor"]: row for row in found["factors"]}
     assert rows["weights=w8a8"]["status"] == "measured"
     assert rows["weights=w8a8"]["measured"]["tpot"]["turns"] >= 10
-    assert rows["fusion.ffn"]["reason"].endswith("FFN has no adapter for torch_npu")
+    assert rows["fusion.ffn"]["status"] == "measured"
+    assert rows["weights=w4a8"]["status"] == "refused"
+    assert "rows of 704 beside INT4 weights; multiples of 256 are taken" in rows["weights=w4a8"]["reason"]
     assert (found["baseline"]["machine"]["backend"], found["baseline"]["hardware"]) == ("npu", "atlas_a2_910b2")
