@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter_ns
 from typing import Any
 
 import torch
 
 from device.backends import cuda_graphs
+from device.backends.accelerator import Accelerator
 from device.operators import cuda
 from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL
 from device.operators.experts import follows_router
@@ -57,7 +56,7 @@ def triton() -> bool:
     return not torch.cuda.is_available() or torch.cuda.get_device_capability() >= TRITON_CAPABILITY
 
 
-class Cuda:
+class Cuda(Accelerator):
     """GPU number LOCAL_RANK, or the first. Raises ScenarioError as `opened`."""
 
     name = "cuda"
@@ -66,8 +65,7 @@ class Cuda:
 
     def __init__(self) -> None:
         number = opened()
-        self.device = torch.device("cuda", number)
-        self._side: dict[int, Any] = {}
+        super().__init__(torch.device("cuda", number), torch.cuda)
         try:
             torch.cuda.set_device(self.device)
             torch.cuda.init()
@@ -127,47 +125,6 @@ class Cuda:
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
         return cuda_graphs.units(graph, calls, captures)
-
-    def free_bytes(self) -> int:
-        free: int = torch.cuda.mem_get_info(self.device)[0]
-        return free
-
-    def synchronize(self) -> None:
-        torch.cuda.synchronize(self.device)
-
-    def stream(self, number: int) -> AbstractContextManager[None]:
-        if not number:  # the current one: in a capture that is the captured one
-            return nullcontext()
-        if number not in self._side:
-            self._side[number] = torch.cuda.Stream(self.device)
-        entered: AbstractContextManager[None] = torch.cuda.stream(self._side[number])
-        return entered
-
-    def record(self) -> Any:
-        event = torch.cuda.Event()
-        event.record()
-        return event
-
-    def wait(self, event: Any) -> None:
-        event.wait()
-
-    def keep(self, x: torch.Tensor) -> None:
-        x.record_stream(torch.cuda.current_stream())
-
-    def mark(self) -> Any:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def between_ns(self, start: Any, end: Any) -> int:
-        passed_ms: float = start.elapsed_time(end)
-        return round(passed_ms * 1e6)
-
-    def busy_ns(self, start: Any, end: Any) -> int:
-        return self.between_ns(start, end)
-
-    def own_ns(self) -> int:
-        return perf_counter_ns()
 
     def profiler(self, folder: Path, rank: int, steps: int) -> Any:
         from device.backends.profiler import torch_profiler

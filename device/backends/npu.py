@@ -8,14 +8,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from time import perf_counter_ns
 from typing import Any
 
 import torch
 
 from device.backends import npu_graphs
+from device.backends.accelerator import Accelerator
 from device.backends.npu_weights import LaidOut
 from device.operators.kernel import Kernel
 from device.operators.npu.kernels import kernel_of
@@ -69,7 +68,7 @@ def opened() -> tuple[Any, int]:
     return module, number
 
 
-class Npu:
+class Npu(Accelerator):
     """Device number LOCAL_RANK, or the first. Raises ScenarioError as `opened`."""
 
     name = "npu"
@@ -78,15 +77,10 @@ class Npu:
 
     def __init__(self) -> None:
         self._module, number = opened()
-        self.device = torch.device("npu", number)
-        self._npu.set_device(number)
-        self._npu.config.allow_internal_format = True  # FRACTAL_NZ weights; without it a cast to it is dropped
-        self._side: dict[int, Any] = {}
+        super().__init__(torch.device("npu", number), self._module.npu)
+        self.calls.set_device(number)
+        self.calls.config.allow_internal_format = True  # FRACTAL_NZ weights; without it a cast to it is dropped
         self._laid_out = LaidOut()
-
-    @property
-    def _npu(self) -> Any:
-        return self._module.npu
 
     @property
     def version(self) -> str:
@@ -95,14 +89,14 @@ class Npu:
 
     @property
     def devices(self) -> int:
-        count: int = self._npu.device_count()
+        count: int = self.calls.device_count()
         return count
 
     def describe(self) -> dict[str, str | int]:
         pair = pair_of(self.version)
         return {
             "backend": self.name,
-            "device": f"{self._npu.get_device_name(self.device)}, {self._npu.device_count()} in this machine",
+            "device": f"{self.calls.get_device_name(self.device)}, {self.calls.device_count()} in this machine",
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "torch_npu": self.version,
@@ -123,47 +117,6 @@ class Npu:
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
         return npu_graphs.units(self, graph, calls, captures)
-
-    def free_bytes(self) -> int:
-        free: int = self._npu.mem_get_info(self.device)[0]
-        return free
-
-    def synchronize(self) -> None:
-        self._npu.synchronize()
-
-    def stream(self, number: int) -> AbstractContextManager[None]:
-        if not number:  # the current one: in a capture that is the captured one
-            return nullcontext()
-        if number not in self._side:
-            self._side[number] = self._npu.Stream(self.device)
-        entered: AbstractContextManager[None] = self._npu.stream(self._side[number])
-        return entered
-
-    def record(self) -> Any:
-        event = self._npu.Event()
-        event.record()
-        return event
-
-    def wait(self, event: Any) -> None:
-        event.wait()
-
-    def keep(self, x: torch.Tensor) -> None:
-        x.record_stream(self._npu.current_stream())
-
-    def mark(self) -> Any:
-        event = self._npu.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def between_ns(self, start: Any, end: Any) -> int:
-        passed_ms: float = start.elapsed_time(end)
-        return round(passed_ms * 1e6)
-
-    def busy_ns(self, start: Any, end: Any) -> int:
-        return self.between_ns(start, end)
-
-    def own_ns(self) -> int:
-        return perf_counter_ns()
 
     def profiler(self, folder: Path, rank: int, steps: int) -> Any:
         """torch_npu's own, at level 1 with pipe utilisation: it writes one *_ascend_pt a rank."""
