@@ -9,7 +9,7 @@ from html import escape
 import streamlit as st
 
 from app_pages.parts import state
-from app_pages.parts.charts import Chart
+from app_pages.parts.charts import Chart, csv_text
 from app_pages.parts.page import quiet, section, show
 from app_pages.parts.texts import Language, Say, Table, learn, speaker, verdicts
 from scenarios.errors import ScenarioError
@@ -105,9 +105,13 @@ def labelled(it: Lesson, hardware: str, computed: bool = False) -> None:
 
 
 def draw(title: str, chart: Chart, note: str = "") -> None:
-    """A chart under its title, and what to see in it."""
+    """A chart under its title, what to see in it, and its data to keep."""
     if title:
         section(title)
     show(chart)
     if note:
         quiet(note)
+    st.download_button(
+        "CSV", lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
+        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
+    )  # fmt: skip
