@@ -29,34 +29,32 @@ def scatter_svg(kernels: Sequence[Scored], collectives: Sequence[Scored], steps:
     def place(us: float) -> float:
         return MARGIN + (log10(us) - low) / (high - low) * (SIZE - 2 * MARGIN)
 
-    def x(us: float) -> str:
-        return f"{place(us):.1f}"
-
-    def y(us: float) -> str:
-        return f"{SIZE - place(us):.1f}"
+    def at(measured_us: float, predicted_us: float) -> tuple[float, float]:
+        return place(measured_us), SIZE - place(predicted_us)
 
     start, end = 10.0**low, 10.0**high
     parts: list[str] = []
     for power in range(low, high + 1):
-        at = 10.0**power
+        us = 10.0**power
         parts += [
-            svg.path(f"M{x(at)} {y(start)}V{y(end)}M{x(start)} {y(at)}H{x(end)}"),
-            svg.text(float(x(at)), SIZE - MARGIN + 18, _label(at), "middle"),
-            svg.text(MARGIN - 8, float(y(at)), _label(at), "end", dominant_baseline="middle"),
+            svg.line([at(us, start), at(us, end)]),
+            svg.line([at(start, us), at(end, us)]),
+            svg.text(place(us), SIZE - MARGIN + 18, _label(us), "middle"),
+            svg.text(MARGIN - 8, SIZE - place(us) + 4, _label(us), "end"),
         ]
-    for factor, dashed in ((1.0, False), (1.2, True), (1 / 1.2, True)):
+    for factor, dash in ((1.0, ""), (1.2, "4 4"), (1 / 1.2, "4 4")):
         first, last = max(start, start / factor), min(end, end / factor)
-        parts.append(svg.path(f"M{x(first)} {y(first * factor)}L{x(last)} {y(last * factor)}", svg.GREY, dashed))
+        parts.append(svg.line([at(first, first * factor), at(last, last * factor)], svg.GREY, dash=dash))
     for family, row in points:
         title = (
             f"{row.label}: measured {row.measured_us:.4g} us, predicted {row.predicted_us:.4g} us ({row.error:+.1%})"
         )
-        parts.append(svg.circle(float(x(row.measured_us)), float(y(row.predicted_us)), 3, COLOURS[family], title, 0.7))
+        parts.append(svg.circle(*at(row.measured_us, row.predicted_us), 3, COLOURS[family], title, 0.7))
     for number, (family, colour) in enumerate(COLOURS.items()):
         parts.append(svg.circle(MARGIN + 12, MARGIN + 12 + 18 * number, 5, colour))
         parts.append(svg.text(MARGIN + 24, MARGIN + 16 + 18 * number, family))
     parts.append(svg.text(SIZE / 2, SIZE - 16, "measured", "middle"))
-    parts.append(svg.text(-SIZE / 2, 18, "predicted", "middle", transform="rotate(-90)"))
+    parts.append(svg.text(18, SIZE / 2, "predicted", "middle", upwards=True))
     return svg.picture(SIZE, SIZE, "Predicted against measured time", parts)
 
 

@@ -81,8 +81,8 @@ class _Axis:
         for number in range(int(self.longest_ns // self.step_ns) + 1):
             ns = int(number * self.step_ns)
             x = self.x(ns)
-            parts.append(svg.path(f"M{x:.1f} {top:.1f}V{bottom + 4:.1f}"))
-            parts.append(svg.text(x, bottom + 18, _time(ns), "middle", fill=svg.DARK))
+            parts.append(svg.line([(x, top), (x, bottom + 4)]))
+            parts.append(svg.text(x, bottom + 18, _time(ns), "middle", colour=svg.DARK))
         return parts
 
 
@@ -92,21 +92,21 @@ def _timeline(title: str, timeline: Timeline, axis: _Axis, y: float) -> tuple[li
     rank = f", rank {timeline.rank}" if timeline.rank else ""
     facts = f"{timeline.label.lower()} on {timeline.device}{rank}, step {_time(length)}"
     parts = [
-        svg.text(8, y + 16, title, font_weight="bold", font_size="14"),
-        svg.text(WIDTH - RIGHT, y + 16, facts, "end", fill=svg.DARK),
+        svg.text(8, y + 16, title, size=14, bold=True),
+        svg.text(WIDTH - RIGHT, y + 16, facts, "end", colour=svg.DARK),
     ]
     y += HEAD
     top = y
     lanes, hidden = _lanes(timeline)
     for name, spans in lanes:
-        parts.append(svg.box(LEFT, y, length * axis.scale, LANE, "#f6f6f6"))
+        parts.append(svg.box(LEFT, y, length * axis.scale, LANE, svg.PALE))
         parts.append(svg.text(LEFT - 8, y + LANE / 2 + 4, _short(name, 28), "end"))
         parts += _spans(spans, timeline.start_ns, timeline.end_ns, axis, y)
         y += LANE + GAP
     end = axis.x(length)
-    parts.append(svg.path(f"M{end:.1f} {top - 4:.1f}V{y:.1f}", svg.DARK))
+    parts.append(svg.line([(end, top - 4), (end, y)], svg.DARK))
     if hidden:
-        parts.append(svg.text(LEFT, y + 10, f"and {hidden} more lanes, less busy", fill=svg.GREY, font_size="10"))
+        parts.append(svg.text(LEFT, y + 10, f"and {hidden} more lanes, less busy", colour=svg.GREY, size=10))
         y += 14
     return parts, y + 12
 
@@ -196,7 +196,7 @@ def _bars(causes: Sequence[dict[str, Any]], y: float) -> tuple[list[str], float]
     rows = [row for row in causes if row["a_us"] or row["b_us"]][:TOP_CAUSES]
     widest = max((max(row["a_us"], row["b_us"]) for row in rows), default=1.0)
     room = WIDTH - LEFT - RIGHT - 260
-    parts = [svg.text(8, y, "Where the time of a step goes: A above, B below", font_weight="bold", font_size="14")]
+    parts = [svg.text(8, y, "Where the time of a step goes: A above, B below", size=14, bold=True)]
     y += 12
     for row in rows:
         colour = COLOURS.get(row["cause"], svg.LIGHT)
@@ -208,7 +208,7 @@ def _bars(causes: Sequence[dict[str, Any]], y: float) -> tuple[list[str], float]
         values = f"{row['a_us'] / 1000:,.3f} → {row['b_us'] / 1000:,.3f} ms"
         change = f"{(row['b_us'] - row['a_us']) / 1000:+,.3f}"
         parts.append(svg.text(WIDTH - RIGHT - 80, y + 15, values, "end"))
-        parts.append(svg.text(WIDTH - RIGHT, y + 15, change, "end", font_weight="bold"))
+        parts.append(svg.text(WIDTH - RIGHT, y + 15, change, "end", bold=True))
         y += 26
     return parts, y
 

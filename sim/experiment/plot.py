@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from math import ceil, exp, floor, log
 from statistics import median
 
+from sim import svg
 from sim.experiment.factors import Ratio
 from sim.experiment.rows import Experiment, Row
 from sim.experiment.statistics import Interval
-from sim.report.svg import BLUE, FAINT, GREEN, GREY, INK, ORANGE, Picture
 
 ROW, LEFT, RIGHT, TOP, PLOT = 34, 210, 240, 76, 480
-VERDICT_COLOURS = {"adopt": GREEN, "do not adopt": ORANGE, "not distinguishable": GREY}
+VERDICT_COLOURS = {"adopt": svg.GREEN, "do not adopt": svg.VERMILION, "not distinguishable": svg.GREY}
 #: Beyond this an interval is cut, with an arrow's worth of dashes: a predicted one may reach over decades.
 WIDEST = 4.0
 
@@ -22,61 +22,70 @@ def gains_svg(found: Experiment) -> str:
     rows = sorted(_measured(found), key=lambda row: -_gain(found, row).value)
     low, high = _range(found, rows)
     height = TOP + ROW * max(1, len(rows)) + 56
-    picture = Picture(LEFT + PLOT + RIGHT, height, "Predicted and measured gain of each optimisation, with intervals")
 
     def x(value: float) -> float:
         return LEFT + (log(min(max(value, low), high)) - log(low)) / (log(high) - log(low)) * PLOT
 
-    bottom = height - 50
-    _frame(picture, found, x, (low, high), bottom)
+    parts = _frame(found, x, (low, high), height - 50)
     for number, row in enumerate(rows):
-        y = TOP + ROW * (number + 0.5)
-        picture.line([(12, y + ROW / 2), (LEFT + PLOT + RIGHT - 12, y + ROW / 2)], FAINT)
-        picture.text(LEFT - 12, y + 4, row.factor.name, "end")
-        predicted, measured = row.predicted[found.headline], _gain(found, row)
-        _interval(picture, x, y - 6, predicted, BLUE, True, (low, high), f"{row.factor.name} predicted")
-        assert row.verdict is not None
-        colour = VERDICT_COLOURS[row.verdict.call]
-        _interval(picture, x, y + 6, measured, colour, False, (low, high), f"{row.factor.name} measured")
-        picture.text(LEFT + PLOT + 12, y - 1, row.verdict.call, colour=colour, bold=True)
-        said = f"{measured.value:.3f}x measured, {predicted.value:.3f}x predicted"
-        picture.text(LEFT + PLOT + 12, y + 12, said, colour=GREY, size=10)
+        parts += _row(found, row, x, (low, high), TOP + ROW * (number + 0.5))
     if not rows:
-        picture.text(LEFT + PLOT / 2, TOP + 20, "no factor was measured", "middle", GREY)
-    return picture.svg()
+        parts.append(svg.text(LEFT + PLOT / 2, TOP + 20, "no factor was measured", "middle", svg.GREY))
+    label = "Predicted and measured gain of each optimisation, with intervals"
+    return svg.picture(LEFT + PLOT + RIGHT, height, label, parts)
 
 
-def _frame(
-    picture: Picture, found: Experiment, x: Callable[[float], float], ends: tuple[float, float], bottom: float
-) -> None:
-    picture.text(
-        16, 24, f"Gain in {_of(found)}, without / with: {found.baseline['scenario']['name']}", bold=True, size=14
-    )
-    picture.dot(22, 46, 4, BLUE, hollow=True)
-    picture.text(34, 50, "predicted, 90 % interval of the profile")
-    picture.dot(282, 46, 4, INK)
-    picture.text(294, 50, "measured, 95 % interval of the median, by verdict")
-    grey = (x(exp(-found.floor)), x(exp(found.floor)))
-    picture.box(grey[0], TOP - 8, max(1.0, grey[1] - grey[0]), bottom - TOP + 8, "#f2f2f2", "two equal sides")
+def _frame(found: Experiment, x: Callable[[float], float], ends: tuple[float, float], bottom: float) -> list[str]:
+    name = found.baseline["scenario"]["name"]
+    low, high = x(exp(-found.floor)), x(exp(found.floor))
+    parts = [
+        svg.text(16, 24, f"Gain in {_of(found)}, without / with: {name}", size=14, bold=True),
+        svg.circle(22, 46, 4, svg.BLUE, hollow=True),
+        svg.text(34, 50, "predicted, 90 % interval of the profile"),
+        svg.circle(282, 46, 4, svg.DARK),
+        svg.text(294, 50, "measured, 95 % interval of the median, by verdict"),
+        svg.box(low, TOP - 8, max(1.0, high - low), bottom - TOP + 8, svg.PALE, "two equal sides"),
+    ]
     for tick in _ticks(*ends):
-        picture.line([(x(tick), TOP - 8), (x(tick), bottom)], INK if tick == 1 else FAINT)
-        picture.text(x(tick), bottom + 16, f"{tick:g}x", "middle")
-    picture.text(LEFT, bottom + 36, "slower with it", colour=GREY)
-    picture.text(LEFT + PLOT, bottom + 36, "faster with it", "end", GREY)
-    picture.text(LEFT + PLOT / 2, bottom + 36, "grey band: what two equal sides differ by", "middle", GREY)
+        parts.append(svg.line([(x(tick), TOP - 8), (x(tick), bottom)], svg.DARK if tick == 1 else svg.LINE))
+        parts.append(svg.text(x(tick), bottom + 16, f"{tick:g}x", "middle"))
+    said = "grey band: what two equal sides differ by"
+    return [
+        *parts,
+        svg.text(LEFT, bottom + 36, "slower with it", colour=svg.GREY),
+        svg.text(LEFT + PLOT, bottom + 36, "faster with it", "end", svg.GREY),
+        svg.text(LEFT + PLOT / 2, bottom + 36, said, "middle", svg.GREY),
+    ]
+
+
+def _row(found: Experiment, row: Row, x: Callable[[float], float], ends: tuple[float, float], y: float) -> list[str]:
+    """One factor around y."""
+    assert row.verdict is not None
+    predicted, measured = row.predicted[found.headline], _gain(found, row)
+    colour, name = VERDICT_COLOURS[row.verdict.call], row.factor.name
+    said = f"{measured.value:.3f}x measured, {predicted.value:.3f}x predicted"
+    return [
+        svg.line([(12, y + ROW / 2), (LEFT + PLOT + RIGHT - 12, y + ROW / 2)]),
+        svg.text(LEFT - 12, y + 4, name, "end"),
+        *_interval(x, y - 6, predicted, svg.BLUE, True, ends, f"{name} predicted"),
+        *_interval(x, y + 6, measured, colour, False, ends, f"{name} measured"),
+        svg.text(LEFT + PLOT + 12, y - 1, row.verdict.call, colour=colour, bold=True),
+        svg.text(LEFT + PLOT + 12, y + 12, said, colour=svg.GREY, size=10),
+    ]
 
 
 def _interval(
-    picture: Picture, x: Callable[[float], float], y: float, it: Ratio | Interval, colour: str, hollow: bool,
-    ends: tuple[float, float], title: str,
-) -> None:  # fmt: skip
-    picture.line([(x(it.low), y), (x(it.high), y)], colour, 2)
+    x: Callable[[float], float], y: float, it: Ratio | Interval, colour: str, hollow: bool, ends: tuple[float, float],
+    title: str,
+) -> list[str]:  # fmt: skip
+    parts = [svg.line([(x(it.low), y), (x(it.high), y)], colour, 2)]
     for end, cut in ((it.low, it.low < ends[0]), (it.high, it.high > ends[1])):
         if cut:  # goes on beyond the picture
-            picture.line([(x(end), y - 4), (x(end), y + 4)], colour, 1, "1 2")
+            parts.append(svg.line([(x(end), y - 4), (x(end), y + 4)], colour, dash="1 2"))
         else:
-            picture.line([(x(end), y - 3), (x(end), y + 3)], colour, 2)
-    picture.dot(x(it.value), y, 4, colour, hollow, f"{title}: {it.value:.3f} ({it.low:.3f}-{it.high:.3f})")
+            parts.append(svg.line([(x(end), y - 3), (x(end), y + 3)], colour, 2))
+    said = f"{title}: {it.value:.3f} ({it.low:.3f}-{it.high:.3f})"
+    return [*parts, svg.circle(x(it.value), y, 4, colour, said, hollow=hollow)]
 
 
 def _range(found: Experiment, rows: Sequence[Row]) -> tuple[float, float]:
@@ -102,7 +111,6 @@ def warm_up_svg(found: Experiment) -> str:
     steady = median(told[2 * (len(told) // 3) :])
     values = [value / steady for value in told]
     width, height, left, bottom = 640, 300, 64, 250
-    picture = Picture(width, height, "The first repeats of the baseline over its steady level")
     top, most = 50, max(1.3, *values) * 1.05
     least = min(0.7, *values) * 0.95
 
@@ -112,18 +120,18 @@ def warm_up_svg(found: Experiment) -> str:
             bottom - (value - least) / (most - least) * (bottom - top),
         )
 
-    picture.text(16, 24, f"Warm-up: {_of(found)} of the baseline, repeat by repeat", bold=True, size=14)
+    parts = [svg.text(16, 24, f"Warm-up: {_of(found)} of the baseline, repeat by repeat", size=14, bold=True)]
     step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e9) if (most - least) / s <= 8)
     for number in range(ceil(least / step), floor(most / step) + 1):
         at = place(0, number * step)[1]
-        picture.line([(left, at), (width - 24, at)], INK if number * step == 1 else FAINT)
-        picture.text(left - 8, at + 4, f"{number * step:g}", "end")
-    picture.line([place(n, v) for n, v in enumerate(values)], BLUE)
+        parts.append(svg.line([(left, at), (width - 24, at)], svg.DARK if number * step == 1 else svg.LINE))
+        parts.append(svg.text(left - 8, at + 4, f"{number * step:g}", "end"))
+    parts.append(svg.line([place(n, v) for n, v in enumerate(values)], svg.BLUE))
     for number, value in enumerate(values):
-        picture.dot(*place(number, value), 3, BLUE, title=f"repeat {number + 1}: {value:.2f}")
-    picture.text(width / 2, bottom + 34, "repeat, the very first on the left", "middle")
-    picture.text(18, (top + bottom) / 2, "times the steady level", "middle", upwards=True)
-    return picture.svg()
+        parts.append(svg.circle(*place(number, value), 3, svg.BLUE, f"repeat {number + 1}: {value:.2f}"))
+    parts.append(svg.text(width / 2, bottom + 34, "repeat, the very first on the left", "middle"))
+    parts.append(svg.text(18, (top + bottom) / 2, "times the steady level", "middle", upwards=True))
+    return svg.picture(width, height, "The first repeats of the baseline over its steady level", parts)
 
 
 def _of(found: Experiment) -> str:
