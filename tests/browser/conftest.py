@@ -1,4 +1,5 @@
-"""A headless Chromium, and in it the real Perfetto, served from this machine; skips with the reason without them."""
+"""A headless Chromium, and in it the real Perfetto and the lab, served from this machine; skips with the reason without
+them."""
 
 from __future__ import annotations
 
@@ -6,12 +7,19 @@ import functools
 import http.server
 import importlib.util
 import shutil
+import subprocess
+import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
+
+from tests.browser.lab import WAIT_MS, settled
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -99,3 +107,56 @@ def perfetto(browser: Any) -> Iterator[Callable[[str], Query]]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture(scope="session")
+def address(root: Path) -> Iterator[str]:
+    """A lab of its own, as `whatif app` serves it."""
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli", "app", "--port", str(port)], cwd=root, stdout=subprocess.DEVNULL
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"{url}/_stcore/health") as answer:
+                    if answer.read() == b"ok":
+                        break
+            except OSError:
+                time.sleep(0.1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """A page that complains of nothing and asks nothing of other machines."""
+    opened = browser.new_page()
+    opened.set_default_timeout(WAIT_MS)
+    wrong: list[str] = []
+    opened.on("console", lambda it: wrong.append(it.text) if it.type == "error" else None)
+    opened.on("pageerror", lambda it: wrong.append(str(it)))
+    opened.on(
+        "request",
+        lambda it: None if it.url.startswith((address, "data:", "blob:", "ws://127.0.0.1")) else wrong.append(it.url),
+    )
+    yield opened
+    opened.close()
+    assert not wrong
+
+
+@pytest.fixture
+def shoot(root: Path) -> Callable[[Any, str], None]:
+    folder = root / "artifacts" / "app"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def shot(page: Any, name: str) -> None:
+        settled(page)
+        page.screenshot(path=str(folder / f"{name}.png"))
+
+    return shot

@@ -5,13 +5,7 @@ Screenshots are kept in artifacts/, for people to look at.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from socket import socket
 from typing import Any
 
 import pytest
@@ -19,87 +13,17 @@ import pytest
 from app_pages.parts import answers
 from app_pages.parts.formats import number
 from app_pages.parts.state import Question
+from tests.browser.lab import PICTURE, WAIT_MS, drawn, wait_number, wait_other
 
 pytestmark = [
     pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("browser"),
 ]  # fmt: skip
-
-WAIT_MS = 60_000
-CHART = '[data-testid="stVegaLiteChart"]'
-NUMBER = "() => document.querySelector('.wi-value')?.firstChild?.textContent ?? ''"
-#: The drawing of the first chart: the timeline.
-PICTURE = f"""() => {{
-    const drawn = document.querySelector('{CHART} svg.marks, {CHART} canvas');
-    return drawn ? (drawn.tagName === 'CANVAS' ? drawn.toDataURL() : drawn.outerHTML) : '';
-}}"""
-
 
 QUERY = """async (sql) => {
     const result = await self.app.trace.engine.query(sql);
     const row = result.iter({});
     return String(row.get(result.columns()[0]));
 }"""
-
-
-@pytest.fixture(scope="module")
-def address(root: Path) -> Iterator[str]:
-    """A lab of its own, as `whatif app` serves it."""
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli", "app", "--port", str(port)], cwd=root, stdout=subprocess.DEVNULL
-    )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(600):
-            try:
-                with urllib.request.urlopen(f"{url}/_stcore/health") as answer:
-                    if answer.read() == b"ok":
-                        break
-            except OSError:
-                time.sleep(0.1)
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    """A page that complains of nothing and asks nothing of other machines."""
-    opened = browser.new_page()
-    opened.set_default_timeout(WAIT_MS)
-    wrong: list[str] = []
-    opened.on("console", lambda it: wrong.append(it.text) if it.type == "error" else None)
-    opened.on("pageerror", lambda it: wrong.append(str(it)))
-    opened.on(
-        "request",
-        lambda it: None if it.url.startswith((address, "data:", "blob:", "ws://127.0.0.1")) else wrong.append(it.url),
-    )
-    yield opened
-    opened.close()
-    assert not wrong
-
-
-@pytest.fixture
-def shoot(root: Path) -> Callable[[Any, str], None]:
-    folder = root / "artifacts" / "app"
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def shot(page: Any, name: str) -> None:
-        page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', state="attached")
-        page.screenshot(path=str(folder / f"{name}.png"))
-
-    return shot
-
-
-def wait_other(page: Any, script: str, before: str) -> None:
-    page.wait_for_function(f"(before) => {{ const now = ({script})(); return now && now !== before; }}", arg=before)
-
-
-def wait_number(page: Any, text: str) -> None:
-    page.wait_for_function(f"(text) => ({NUMBER})() === text", arg=text)
 
 
 def tpot(*sets: tuple[str, str], scenario: str = "qwen3_8b_decode") -> str:
@@ -110,7 +34,7 @@ def test_a_slider_moves_number_and_picture_and_back_takes_it_back(page: Any, add
     page.set_viewport_size({"width": 1280, "height": 1000})
     page.goto(address)
     wait_number(page, tpot())
-    page.wait_for_selector(f"{CHART} svg.marks, {CHART} canvas")
+    drawn(page)
     shoot(page, "lab-en-light-1280")
     picture = page.evaluate(PICTURE)
 
@@ -141,12 +65,12 @@ def test_every_page_opens_from_the_menu_in_both_languages(page: Any, address: st
     wait_number(page, tpot(scenario="qwen3_8b_tp2_decode"))
     page.get_by_text("中文", exact=True).click()
     page.get_by_text("时间线", exact=True).first.wait_for()
-    page.wait_for_selector(f"{CHART} svg.marks, {CHART} canvas")
+    drawn(page)
     shoot(page, "lab-zh-dark-1920")
     for link, heading in (("对比", "compare"), ("校准", "calibration")):
         page.get_by_role("link", name=link).click()
         page.wait_for_selector(f'h1:has-text("{link}")')
-        page.wait_for_selector(f"{CHART} svg.marks, {CHART} canvas")
+        drawn(page)
         shoot(page, f"{heading}-zh-dark-1920")
     page.get_by_role("link", name="实验台").click()
     wait_number(page, tpot(scenario="qwen3_8b_tp2_decode"))
