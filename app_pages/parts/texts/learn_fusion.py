@@ -55,10 +55,10 @@ TEXTS: Table = {
     "answer": (
         "{tokens} tokens: {kernels} kernels become 1, {bytes_ratio} fewer bytes move, and a norm takes {eager_ratio} less "
         "time issued op by op ({host_or_device} decides there), {graph_ratio} less in a graph.",
-        "{tokens} 个 token：{kernels} 个 kernel 变为 1 个，搬运字节减为 1/{bytes_ratio}；逐算子下发时这一处快 {eager_ratio}"
+        "{tokens} 个 token：{kernels} 个 kernel 变为 1 个，搬运字节少 {bytes_ratio}；逐算子下发时这一处快 {eager_ratio}"
         "（由{host_or_device}决定），图模式下快 {graph_ratio}。",
     ),
-    "the_host": ("the host", "Host"),
+    "the_host": ("the host", " Host "),
     "the_device": ("the device", "设备"),
     "question": ("Does fusing these two help here, and what exactly is saved?", "这里融合有用吗？省下的到底是什么？"),
     "try": (

@@ -17,6 +17,7 @@ TEXTS: Table = {
     "fusion.moe_dispatch": ("expert dispatch, combine", "专家分发与合并"),
     "fusion.matmul_all_reduce": ("matmul + all-reduce", "矩阵乘 + 全归约"),
     "fusion.add_rms_norm_quant": ("Add + RMSNorm + quantise", "Add + RMSNorm + 量化"),
+    "fusion.swiglu_quant": ("dequantise + SwiGLU + quantise", "反量化 + SwiGLU + 量化"),
     "fusion.ffn": ("whole feed-forward", "整个前馈层融合"),
     "graph": ("graph: {value}", "图模式：{value}"),
     "kv.layout": ("KV cache {value}", "KV 缓存 {value}"),
