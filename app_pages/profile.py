@@ -100,6 +100,8 @@ def _numbers(found: Shown, say: Say) -> None:
         us = step[f"{key}_us"]
         share = "" if key == "total" else formats.percent(us / step["total_us"])
         said = "" if reported is None else say("reported", ms=formats.number(reported[f"{key}_us"] / 1000))
+        if key == "total" and found.changed is not None:
+            said = f"{say('after')} {formats.time((found.changed.end_ns - found.changed.start_ns) / 1000)}"
         shown.append(Figure(say(key), formats.number(us / 1000), "ms", share, said))
     figures(shown)
     made = found.result["profile"]
@@ -248,8 +250,10 @@ def _kernels(found: Shown, say: Say) -> None:
         say("time"): [k["total_us"] for k in made],
         say("share"): [100 * k["share"] for k in made],
         say("bound"): [f"{k['bound']} ({k['bound_source']})" for k in made],
-        say("roofline"): [None if k["roofline_share"] is None else 100 * k["roofline_share"] for k in made],
     }
+    roofs = [k["roofline_share"] for k in made]
+    if any(share is not None for share in roofs):
+        columns[say("roofline")] = [None if share is None else 100 * share for share in roofs]
     st.dataframe(
         columns, hide_index=True, alt=say("kernels"),
         column_config={say("time"): number(format="%.1f"), say("share"): number(format="%.1f %%"),

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from app_pages.parts import profiles
+from app_pages.parts import formats, profiles
 from app_pages.parts.formats import number
+from app_pages.parts.lesson import HARDWARE, MODEL
 from app_pages.parts.lessons import LESSONS
 from app_pages.parts.texts import LANGUAGES, Language, learn, speaker
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
 from sim.answer import first_answer, kernel_args
 from sim.lessons import fusion
-from tests.browser.lab import NUMBER, PICTURE, drawn, settled, wait_number, wait_other
+from tests.browser.lab import PICTURE, drawn, settled, wait_number, wait_other
 
 pytestmark = [
     pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("browser"),
@@ -28,7 +29,7 @@ FAILED = '[data-testid="stException"], [data-testid="stAlert"], [data-testid="st
 
 
 def open_lesson(page: Any, name: str, language: Language) -> None:
-    """By the menu: Streamlit asks the server for files beside a deep link, and the console says that they are not there."""
+    """By the menu: of a deep link Streamlit asks for files beside it, and the console says that there are none."""
     _, texts = LESSONS[name]
     heading = speaker(texts, language)("title")
     page.get_by_role("button", name=speaker(learn.TEXTS, language)("section")).click()
@@ -58,3 +59,56 @@ def test_every_lesson_opens_with_its_charts(page: Any, address: str, shoot: Any)
 
 def _charts(page: Any) -> list[Any]:
     return [chart.bounding_box() for chart in page.locator('[data-testid="stVegaLiteChart"]').all()]
+
+
+def test_a_slider_of_a_lesson_moves_number_picture_and_url(page: Any, address: str) -> None:
+    """Back is not asserted: a widget that is bound to the URL replaces it and makes no step of the history."""
+    page.goto(address)
+    drawn(page)
+    speak(page, "en")
+    open_lesson(page, "fusion", "en")
+
+    def slowest(tokens: int) -> str:
+        return number(fusion.forms(MODEL, HARDWARE, tokens)[0].device_us)
+
+    wait_number(page, slowest(8))
+    before = page.evaluate(PICTURE)
+    page.get_by_role("slider").first.focus()
+    for tokens in (16, 64):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_url(f"**tokens={tokens}*")
+        wait_number(page, slowest(tokens))
+    wait_other(page, PICTURE, before)
+
+
+def test_a_profile_is_uploaded_diagnosed_and_replayed(page: Any, address: str, shoot: Any, tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    made = first_answer(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
+    file.write_text(trace_text([made.timeline], [kernel_args(made)]))
+    given = profiles.uploaded([(file.name, file.read_bytes())])
+    plain, changed = (profiles.shown(given, "", "", what_if) for what_if in ("", "remove_host_gaps"))
+
+    page.set_viewport_size({"width": 1440, "height": 1800})
+    page.goto(address)
+    drawn(page)
+    speak(page, "en")
+    page.get_by_role("link", name="Profile").click()
+    page.set_input_files('[data-testid="stFileUploader"] input[type="file"]', str(file))
+    page.get_by_text(str(plain.result["bottleneck"]["evidence"])).wait_for()
+    wait_number(page, number(plain.result["step"]["total_us"] / 1000))
+    settled(page)
+    drawn(page)
+    shoot(page, "profile-en")
+
+    before = page.evaluate(PICTURE)
+    page.get_by_role("combobox", name="What if").click()
+    page.get_by_role("option", name="remove_host_gaps").click()
+    [row] = changed.result["chosen"]
+    page.get_by_text(row["assumed"][0]).first.wait_for()
+    wait_other(page, PICTURE, before)
+    after = next(r["predicted_us"] for r in plain.result["what_if"]["rows"] if r["what_if"] == "remove_host_gaps")
+    assert formats.time(after) in page.locator(".wi-cell").first.inner_text()
+    page.wait_for_url("**what_if=remove_host_gaps*")
+    settled(page)
+    assert page.locator(FAILED).all_text_contents() == []
+    shoot(page, "profile-what-if-en")

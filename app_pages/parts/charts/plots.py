@@ -55,9 +55,11 @@ def bars(
         )  # fmt: skip
     if not stacked:
         end = "high" if rows and "high" in rows[0] else "value"
+        after = f"max(datum.{end}, {limit or 0})"  # not across the line to compare with
         layers.append(
             {"mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
-             "encoding": {"x": {**x, "field": end}, "y": y, **shift, "text": {"field": "shown"}}}
+             "transform": [{"calculate": after, "as": "after"}],
+             "encoding": {"x": {**x, "field": "after"}, "y": y, **shift, "text": {"field": "shown"}}}
         )  # fmt: skip
     if limit is not None:
         layers.append(
