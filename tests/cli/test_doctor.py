@@ -30,6 +30,7 @@ def test_doctor_npu_lists_what_is_missing_and_what_to_try(whatif: WhatIf) -> Non
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.study  # seven imports of torch; tests/device/test_doctor.py asks the same of machines that are made up
 def test_doctor_cuda_lists_what_is_missing_and_what_to_try(whatif: WhatIf) -> None:
     done = whatif("doctor", "--backend", "cuda")
     assert (done.status, done.err) == (1, "")
