@@ -61,6 +61,23 @@ def _no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes a module one that is not installed. The backends, which may have imported it, are imported anew; afterwards
+    the old ones are back, in sys.modules and in their package: who patches one later must meet the one in use."""
+
+    def without(module: str) -> None:
+        import device.backends
+
+        for name in [name for name in sys.modules if name.startswith("device.backends.")]:
+            short = name.rpartition(".")[2]
+            monkeypatch.setattr(device.backends, short, getattr(device.backends, short))
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, module, None)
+
+    return without
+
+
 @pytest.fixture(scope="session")
 def whatif() -> Callable[..., Done]:
     """`whatif(*arguments)` in this process."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,11 +89,9 @@ def test_a_base_that_is_not_there(whatif: Callable[..., Any], tmp_path: Path) ->
     ],
 )
 def test_what_is_not_installed(
-    whatif: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, said: str
+    whatif: Callable[..., Any], tmp_path: Path, absent: Callable[[str], None], module: str, said: str
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("device.backends.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, module, None)
+    absent(module)
     done = whatif("calibrate", "--backend", "cpu", "--out", tmp_path / "p.yaml")
     assert (done.status, done.out, done.problems) == (2, "", [said])
     assert list(tmp_path.iterdir()) == []

@@ -91,12 +91,8 @@ def test_the_terminal_shows_both(made: dict[str, Any]) -> None:
 # ---- bad input ----
 
 
-def test_without_torch_one_line_says_what_to_install(
-    whatif: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.startswith("device.backends.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "torch", None)
+def test_without_torch_one_line_says_what_to_install(whatif: Callable[..., Any], absent: Callable[[str], None]) -> None:
+    absent("torch")
     done = whatif("run", TINY, "--backend", "cpu")
     expected = "--backend cpu: torch is not installed; pip install 'ascend-whatif[device]'"
     assert (done.status, done.out, done.problems) == (2, "", [expected])
