@@ -54,6 +54,15 @@ def no_constant(name: str) -> float:
     raise AssertionError(f"{name} is no JSON")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All that is asked of one scenario in one worker: each worker would predict it anew."""
+    for item in items:
+        scenario = item.callspec.params.get("scenario") if hasattr(item, "callspec") else None
+        if isinstance(scenario, str) and "tests/cli/" in item.path.as_posix():
+            item.add_marker(pytest.mark.xdist_group(f"scenario {scenario}"))
+
+
 @pytest.fixture(autouse=True)
 def _no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """What pytest-xdist or a terminal set for themselves must not decide what the command shows."""

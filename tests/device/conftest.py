@@ -11,6 +11,7 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of this folder in one worker: torch is imported once."""
     for item in items:
