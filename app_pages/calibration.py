@@ -7,9 +7,9 @@ from typing import Any
 import streamlit as st
 
 from app_pages.parts import answers, formats, state
-from app_pages.parts.charts import Chart, csv_text
+from app_pages.parts.charts import Chart
 from app_pages.parts.charts.scatter import intervals, scatter
-from app_pages.parts.page import Figure, figures, quiet, section, show, title
+from app_pages.parts.page import Figure, figures, quiet, section, show_with_data, title
 from app_pages.parts.palette import FAMILIES
 from app_pages.parts.texts import Say, speaker
 from app_pages.parts.texts.calibration import TEXTS
@@ -30,20 +30,12 @@ def main() -> None:
     _summary(found.result, say)
     words = {word: say(f"word_{word}") for word in WORDS}
     section(say("scatter"), say("scatter_note"))
-    _drawn(_scatter(found, words, say), say)
+    show_with_data(_scatter(found, words, say))
     section(say("steps_title"), say("steps_note"))
-    _drawn(_steps(found, words, say), say)
+    show_with_data(_steps(found, words, say))
     section(say("by_kind"))
     _by_kind(found.result, say)
     _provenance(say)
-
-
-def _drawn(chart: Chart, say: Say) -> None:
-    show(chart)
-    st.download_button(
-        say("download"), lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
-        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
-    )  # fmt: skip
 
 
 def _summary(result: dict[str, Any], say: Say) -> None:

@@ -7,12 +7,11 @@ from typing import Any, Literal
 import streamlit as st
 
 from app_pages.parts import formats, rows, sides, state
-from app_pages.parts.charts import Chart, csv_text
 from app_pages.parts.charts.bars import differences
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.compare_tables import tables
 from app_pages.parts.lab.view import class_words, hover_words
-from app_pages.parts.page import Figure, figures, quiet, section, sentence, show, title
+from app_pages.parts.page import Figure, figures, quiet, section, sentence, show_with_data, title
 from app_pages.parts.state import Question
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.compare import TEXTS
@@ -183,18 +182,8 @@ def _timelines(a: Side, b: Side, language: Language, say: Say) -> None:
         lanes += [*([""] if lanes else []), *(f"{name} · {lane}" for lane in rows.lanes_of(side.spans))]
     longest = max(_step_us(a), _step_us(b))
     alt = say("timelines_alt", a=formats.number(_step_us(a) / 1000), b=formats.number(_step_us(b) / 1000))
-    _drawn(
-        timeline("timelines", found, lanes, class_words(language), hover_words(language), alt, span_us=(0.0, longest)),
-        say,
-    )
-
-
-def _drawn(chart: Chart, say: Say) -> None:
-    show(chart)
-    st.download_button(
-        say("download"), lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
-        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
-    )  # fmt: skip
+    words = class_words(language), hover_words(language)
+    show_with_data(timeline("timelines", found, lanes, *words, alt, span_us=(0.0, longest)))
 
 
 def _causes(found: dict[str, Any], say: Say) -> None:
@@ -208,7 +197,7 @@ def _causes(found: dict[str, Any], say: Say) -> None:
         quiet(say("as_fast"))
         return
     parts = ", ".join(f"{row['label']} {_signed(row['change'] * 1000)}" for row in moved[:5])
-    _drawn(differences("causes", moved, say("cause"), say("causes_alt", parts=parts)), say)
+    show_with_data(differences("causes", moved, say("cause"), say("causes_alt", parts=parts)))
 
 
 main()

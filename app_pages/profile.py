@@ -8,10 +8,10 @@ from typing import Any
 import streamlit as st
 
 from app_pages.parts import formats, profiles, rows, state
-from app_pages.parts.charts import Chart, bars, csv_text
+from app_pages.parts.charts import bars
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import class_words, hover_words
-from app_pages.parts.page import Figure, figures, quiet, section, sentence, show, title
+from app_pages.parts.page import Figure, figures, quiet, section, sentence, show_with_data, title
 from app_pages.parts.palette import CLASSES
 from app_pages.parts.profiles import Given, Shown
 from app_pages.parts.texts import Language, Say, speaker
@@ -147,21 +147,13 @@ def _timelines(found: Shown, language: Language, say: Say) -> None:
     longest = max((it.end_ns - it.start_ns) / 1000 for _, it in drawn)
     alt = say("timeline_alt", ranks=len(found.timelines), ms=formats.number(longest / 1000))
     words = class_words(language), hover_words(language)
-    _drawn(timeline("profile", marks, lanes, *words, alt, span_us=(0.0, longest)), say)
+    show_with_data(timeline("profile", marks, lanes, *words, alt, span_us=(0.0, longest)))
 
 
 def _alike(changed: Timeline, measured: Timeline) -> Timeline:
     """The lanes that the measured step is drawn with: a replay also knows the parts of collectives."""
     lanes = {(span.process, span.thread) for span in measured.spans}
     return replace(changed, spans=tuple(span for span in changed.spans if (span.process, span.thread) in lanes))
-
-
-def _drawn(chart: Chart, say: Say) -> None:
-    show(chart)
-    st.download_button(
-        say("csv"), lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
-        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
-    )  # fmt: skip
 
 
 def _what_ifs(found: Shown, say: Say) -> None:
@@ -206,7 +198,7 @@ def _composition(found: Shown, say: Say) -> None:
         for name, us, colour in parts if us > 0
     ]  # fmt: skip
     alt = say("composition_alt", parts=", ".join(mark["part"] for mark in marks))
-    show(bars.stacked("profile-composition", marks, "ms", alt))
+    show_with_data(bars.stacked("profile-composition", marks, "ms", alt))
 
 
 def _gaps(found: Shown, say: Say) -> None:

@@ -9,8 +9,8 @@ from html import escape
 import streamlit as st
 
 from app_pages.parts import state
-from app_pages.parts.charts import Chart, csv_text
-from app_pages.parts.page import quiet, section, show
+from app_pages.parts.charts import Chart
+from app_pages.parts.page import quiet, section, show_with_data
 from app_pages.parts.texts import Language, Say, Table, learn, speaker, verdicts
 from scenarios.errors import ScenarioError
 from scenarios.hf_config import model_names
@@ -108,10 +108,6 @@ def draw(title: str, chart: Chart, note: str = "") -> None:
     """A chart under its title, what to see in it, and its data to keep."""
     if title:
         section(title)
-    show(chart)
+    show_with_data(chart)
     if note:
         quiet(note)
-    st.download_button(
-        "CSV", lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
-        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
-    )  # fmt: skip

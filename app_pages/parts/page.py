@@ -10,7 +10,7 @@ from html import escape
 import pyarrow as pa
 import streamlit as st
 
-from app_pages.parts.charts import Chart, Row
+from app_pages.parts.charts import Chart, Row, csv_text
 
 STYLE = """<style>
 .wi-row{display:grid;grid-template-columns:repeat(auto-fit,minmax(11.5rem,1fr));gap:.25rem 2rem;margin:.25rem 0 .5rem}
@@ -97,6 +97,15 @@ def unfolded(label: str, name: str) -> Iterator[bool]:
 def show(chart: Chart) -> None:
     """Draw a chart. Its key keeps the reader's zoom when only its data change."""
     st.vega_lite_chart(_frame(chart.rows), chart.spec, width="stretch", key=f"chart:{chart.name}", alt=chart.alt)
+
+
+def show_with_data(chart: Chart) -> None:
+    """Draw a chart, and below it the button that keeps its data."""
+    show(chart)
+    st.download_button(
+        "CSV", lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
+        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
+    )  # fmt: skip
 
 
 def _frame(rows: Iterable[Row]) -> pa.Table:

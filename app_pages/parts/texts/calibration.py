@@ -71,5 +71,4 @@ TEXTS: Table = {
     "interval": ("interval", "区间"),
     "source": ("source", "来源"),
     "origin": ("origin", "出处"),
-    "download": ("CSV", "CSV"),
 }

@@ -82,5 +82,4 @@ TEXTS: Table = {
     "cause_transfer": ("transfer", "传输"),
     "cause_waiting for other ranks": ("waiting for other ranks", "等待其他卡"),
     "cause_collectives": ("collectives", "集合通信"),
-    "download": ("CSV", "CSV"),
 }

@@ -86,5 +86,4 @@ TEXTS: Table = {
     "bound": ("bound by", "受限于"),
     "roofline": ("of its roofline", "达到屋顶线"),
     "json": ("Whole diagnosis as JSON", "完整诊断（JSON）"),
-    "csv": ("CSV", "CSV"),
 }  # fmt: skip
