@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numpy as np
 import streamlit as st
 
 from app_pages.parts import formats
@@ -67,7 +66,8 @@ def _picture(it: Lesson, shown: Shown, split: Split, ranks: int) -> Chart:
 
 
 def _ranks_of(count: int, ranks: int) -> list[int]:
-    return [rank for rank, part in enumerate(np.array_split(np.arange(count), ranks)) for _ in part]
+    """The rank that holds each of `count` columns or rows; ranks divide them evenly here."""
+    return [place * ranks // count for place in range(count)]
 
 
 def _curve(it: Lesson, found: dict[Split, dict[int, Rounding]], ranks: int) -> None:

@@ -52,14 +52,18 @@ def error(model: Model, options: Options | None, **switches: object) -> Error:
     return Error(difference.abs().max().item(), (difference.norm() / base.logits.norm()).item(), next(other, -1))
 
 
-@pytest.mark.parametrize("model", FAMILIES.values(), ids=FAMILIES)
+EVERY_MODEL = {**FAMILIES, **WITH_EXPERTS}
+
+
+@pytest.mark.parametrize("model", EVERY_MODEL.values(), ids=EVERY_MODEL)
 def test_the_plain_program_computes_the_architecture(model: Model) -> None:
-    found = truth(model)
+    found = run(plain(model), model, WIDE_REFERENCE)
     for number, prompt in enumerate(prompts()):
         made = [step[number] for step in found.tokens]
         logits = forward(model, RandomCheckpoint(model, 0), [*prompt, *made[:-1]])[len(prompt) - 1 :]
         assert logits.argmax(-1).tolist() == made
         assert (logits - found.logits[:, number]).abs().max().item() < 2e-5
+        assert ((logits - found.logits[:, number]).norm() / logits.norm()).item() < 1e-5
 
 
 #: Switches that only compute the same in another order or place, on a model that has what they need.

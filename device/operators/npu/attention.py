@@ -108,12 +108,18 @@ def _nz(op: Op, query: torch.Tensor, inputs: Inputs, layout: Layout) -> torch.Te
     return _tensor(y)
 
 
-def nz_blocks(op: Op, store: torch.Tensor) -> torch.Tensor:
-    """INT8 blocks as they lie in FRACTAL_NZ: [blocks, heads, dim / 32, block size, 32], over the same memory."""
+def _block_of(op: Op) -> tuple[int, int, int]:
+    """(tokens of a block, KV heads, elements of a head) of a paged cache."""
     size, heads, dim = op.attr("block_size"), op.attr("kv_heads"), op.attr("head_dim")
     assert isinstance(size, int)
     assert isinstance(heads, int)
     assert isinstance(dim, int)
+    return size, heads, dim
+
+
+def nz_blocks(op: Op, store: torch.Tensor) -> torch.Tensor:
+    """INT8 blocks as they lie in FRACTAL_NZ: [blocks, heads, dim / 32, block size, 32], over the same memory."""
+    size, heads, dim = _block_of(op)
     return store.view(-1, heads, dim // NZ_WIDTH, size, NZ_WIDTH)
 
 
@@ -155,10 +161,7 @@ def _bsnd(op: Op, query: torch.Tensor, inputs: Inputs, step: Step) -> torch.Tens
 
 def blocks(op: Op, store: torch.Tensor) -> torch.Tensor:
     """A paged cache as [blocks, block size, heads x dim]; it is kept by head, or flat for a compiled graph."""
-    size, heads, dim = op.attr("block_size"), op.attr("kv_heads"), op.attr("head_dim")
-    assert isinstance(size, int)
-    assert isinstance(heads, int)
-    assert isinstance(dim, int)
+    size, heads, dim = _block_of(op)
     return store.view(-1, size, heads * dim)
 
 
