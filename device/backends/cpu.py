@@ -22,7 +22,7 @@ from device.operators import torch_calls
 from device.operators.compiled import KERNELS as COMPILED
 from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL, compiled
 from device.operators.kernel import Kernel
-from device.operators.reference import REFERENCE, special
+from device.operators.reference import REFERENCE, ops_of, refusals, special
 from scenarios.model import Model
 from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass
@@ -90,7 +90,7 @@ class Cpu:
         found: dict[str, str] = {}
         if program.graph != "eager" and compiler() is None:
             found["graph"] = "torch.compile captures a step, and there is no C++ compiler for it; set it to eager"
-        ops = [op for block in program.blocks for whole in block.ops for op in (whole.parts or (whole,))]
+        ops = ops_of(program)
         for op in ops:
             if op.kind in NEED_COMPILER and compiler() is None:
                 what = f"torch has no {op.kind} kernel for a CPU, and there is no C++ compiler to make one"
@@ -106,11 +106,7 @@ class Cpu:
                 found.setdefault(switch.switch, f"{what}; set optimizations.{switch.switch} to {off(switch)}")
             if any(t.format == "nz" and t.role == "weight" for t in op.inputs):  # blocks of a cache lie its own way
                 found["weight_format"] = "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
-        unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)
-        return [
-            *(f"optimizations.{switch}: {why}" for switch, why in found.items()),
-            *(f"model: its {kind} has no operator on a CPU in this version" for kind in unknown),
-        ]
+        return refusals(found, ops, "a CPU")
 
     def held(
         self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]

@@ -19,7 +19,7 @@ from device.operators import cuda
 from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL
 from device.operators.experts import follows_router
 from device.operators.kernel import Kernel
-from device.operators.reference import REFERENCE, special
+from device.operators.reference import REFERENCE, ops_of, refusals, special
 from device.runner import Call, Unit
 from scenarios.errors import ScenarioError, printable
 from scenarios.model import Model
@@ -108,15 +108,11 @@ class Cuda(Accelerator):
             found["graph"] = f"{program.graph} is a compiler of torch_npu; take {modes}"
         elif program.graph == "ge_graph" and not triton():
             found["graph"] = "torch.compile makes the pieces, and Triton is not there for it; take aclgraph or eager"
-        ops = [op for block in program.blocks for whole in block.ops for op in (whole.parts or (whole,))]
+        ops = ops_of(program)
         for op in dict.fromkeys(ops):
             for switch, why in _lacking(op):
                 found.setdefault(switch, why)
-        unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)
-        return [
-            *(f"optimizations.{switch}: {why}" for switch, why in found.items()),
-            *(f"model: its {kind} has no operator on a GPU in this version" for kind in unknown),
-        ]
+        return refusals(found, ops, "a GPU")
 
     def held(
         self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]

@@ -7,6 +7,7 @@ computes nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 from device.operators import (
     attention,
@@ -24,7 +25,7 @@ from device.operators import (
 )
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Step
-from scenarios.program import Op
+from scenarios.program import Op, Program
 
 
 def _nothing(_: Op, __: Inputs, ___: Step) -> Outputs:
@@ -49,3 +50,17 @@ def special(op: Op) -> Kernel | None:
 def reference(op: Op) -> Kernel:
     """The plain-torch way."""
     return special(op) or REFERENCE[op.kind]
+
+
+def ops_of(program: Program) -> list[Op]:
+    """The ops of each block, once; of one that a compiler merged, its parts."""
+    return [op for block in program.blocks for whole in block.ops for op in (whole.parts or (whole,))]
+
+
+def refusals(switches: Mapping[str, str], ops: Iterable[Op], where: str) -> list[str]:
+    """What a device lacks, one line each. switches: why, by the switch that asks for it. where: "a CPU"."""
+    unknown = dict.fromkeys(op.kind for op in ops if op.kind not in REFERENCE)
+    return [
+        *(f"optimizations.{switch}: {why}" for switch, why in switches.items()),
+        *(f"model: its {kind} has no operator on {where} in this version" for kind in unknown),
+    ]

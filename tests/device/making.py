@@ -83,3 +83,18 @@ def run(
 ) -> Run:  # fmt: skip
     """Prefill and `steps` decode steps; forced: on the tokens of another run, so that logits stay comparable."""
     return generate(session(made, model, options), given or prompts(), steps, forced.tokens if forced else None)
+
+
+class Alike:
+    """A group of two ranks that hold the same: the other one's part is this one's. Sums come in place, as NCCL's do."""
+
+    rank, ranks = 0, 2
+
+    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(2)
+
+    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack((x, x))
+
+    def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
+        return x.chunk(2)[0] * 2

@@ -20,7 +20,7 @@ from device.weights import RandomCheckpoint
 from device.workload import reported_step
 from scenarios.model import Model
 from tests.device import gpu
-from tests.device.making import ALL_FUSED, GLM, QWEN3, plain
+from tests.device.making import ALL_FUSED, GLM, QWEN3, Alike, plain
 
 PAGED = {"kv__layout": "paged", "kv__block_size": 16}
 
@@ -108,21 +108,6 @@ class Watch(TorchDispatchMode):
         seen.append(mine)
 
 
-class Echo:
-    """A group of two ranks that are alike: sums come in place, as NCCL's do."""
-
-    rank, ranks = 0, 2
-
-    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
-        return x.mul_(2)
-
-    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.stack((x, x))
-
-    def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
-        return x[: x.shape[0] // 2] * 2
-
-
 #: (model, switches, ranks, streams that are used)
 CASES: dict[str, tuple[Model, dict[str, object], int, set[int]]] = {
     "keys": (QWEN3, {**PAGED, "overlap__streams": 2}, 1, {4}),
@@ -149,7 +134,7 @@ def watched(name: str, monkeypatch: pytest.MonkeyPatch, ledger: Ledger) -> tuple
     engine = made.engine.model_copy(update={"tensor_parallel_size": ranks})
     workload = made.workload.model_copy(update={"batch": 4})
     made = made.model_copy(update={"engine": engine, "workload": workload})
-    group = Echo() if ranks > 1 else None
+    group = Alike() if ranks > 1 else None
     at_work = Session(made, model, ledger, RandomCheckpoint(model, 0), group, Options())
     bound, step = at_work.prepared(*reported_step(at_work))
     watch = Watch(ledger)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from device.backends.cpu import Cpu
 from device.numerics import Run, generate
@@ -14,7 +13,7 @@ from scenarios.build import build
 from scenarios.model import Model
 from scenarios.program import Batch, Group, Program
 from scenarios.schema import Scenario
-from tests.device.making import ALL_FUSED, LLAMA, QWEN3, QWEN3_MOE, REFERENCE, plain, prompts
+from tests.device.making import ALL_FUSED, LLAMA, QWEN3, QWEN3_MOE, REFERENCE, Alike, plain, prompts
 from tests.scenarios.making import switched
 
 TOGETHER = {"fusion__moe_routing": True, "fusion__grouped_matmul": True}
@@ -28,21 +27,6 @@ class InTurn(Cpu):
         return [line for line in super().lacks(program, model) if "wants stream" not in line]
 
 
-class Twice:
-    """A group of two ranks that hold the same: the other one's part is this one's."""
-
-    rank, ranks = 0, 2
-
-    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
-        return x.mul_(2)
-
-    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.stack((x, x))
-
-    def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
-        return x.chunk(2)[0] * 2
-
-
 def over_two_ranks(made: Scenario) -> Scenario:
     return made.model_copy(update={"engine": made.engine.model_copy(update={"tensor_parallel_size": 2})})
 
@@ -50,7 +34,7 @@ def over_two_ranks(made: Scenario) -> Scenario:
 def run(model: Model, **switches: object) -> Run:
     made = over_two_ranks(plain(model, **ALL_FUSED, **switches))
     made = switched(made, weights="fp16") if model.dtype == "fp16" and "weights" not in switches else made
-    session = Session(made, model, InTurn(), RandomCheckpoint(model, 0), Twice(), REFERENCE)
+    session = Session(made, model, InTurn(), RandomCheckpoint(model, 0), Alike(), REFERENCE)
     return generate(session, prompts(), 2)
 
 
@@ -72,7 +56,7 @@ def test_pieces_give_what_the_whole_gives(case: str) -> None:
 
 def test_the_pieces_are_what_ran() -> None:
     made = over_two_ranks(plain(QWEN3, **ALL_FUSED, overlap__comm_chunks=3))
-    session = Session(made, QWEN3, InTurn(), RandomCheckpoint(QWEN3, 0), Twice(), REFERENCE)
+    session = Session(made, QWEN3, InTurn(), RandomCheckpoint(QWEN3, 0), Alike(), REFERENCE)
     session.prefill(prompts())
     (bound,) = session._bound.values()
     layer = next(block for block in bound.program.blocks if block.is_layer)
