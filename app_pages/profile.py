@@ -123,7 +123,8 @@ def _bottleneck(found: Shown, language: Language, say: Say) -> None:
     verdict = found.result["bottleneck"]
     words = speaker(verdict_texts.TEXTS, language)
     lead = words(verdict["name"]) if verdict["name"] in verdict_texts.TEXTS else verdict["name"]
-    sentence(lead, f"{verdict['evidence']}.")
+    evidence = verdict["evidence"]
+    sentence(lead, f"{evidence[:1].upper()}{evidence[1:]}.")
     most = found.result["advice"][:3]
     tries = [f"{item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})" for item in most]
     if tries:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app_pages.parts import rows
-from app_pages.parts.charts import csv_text
+from app_pages.parts.charts import csv_text, maps
 from app_pages.parts.charts.bars import differences, stacked, waterfall
 from app_pages.parts.charts.roofline import roofline
 from app_pages.parts.charts.scatter import intervals, scatter
@@ -196,3 +196,17 @@ def test_scatter_and_intervals_say_the_interval_in_words() -> None:
 def test_csv_has_every_column_and_runs_no_formula() -> None:
     text = csv_text([{"a": 1, "b": "=1+1"}, {"a": -2.5, "c": "x,y"}, {"b": "-risky"}])
     assert text == "a,b,c\n1,'=1+1,\n-2.5,,\"x,y\"\n,'-risky,\n"
+
+
+def test_numbers_on_cells_can_be_read() -> None:
+    """Contrast of at least 3 (WCAG, large or bold text) between each owner's colour and the number on it."""
+    for colour in (*maps.OWNERS, maps.FREE):
+        light, dark = sorted((luminance(colour), luminance(maps.ink(colour))), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 3, colour
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `#rrggbb` (WCAG 2.1)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

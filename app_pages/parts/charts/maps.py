@@ -10,6 +10,13 @@ from app_pages.parts.charts.base import Chart, Row, Spec
 OWNERS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b59b00", "#7b6bb0")
 FREE = "#d9dde1"
 CELL = 34
+#: Owners' colours on which dark numbers are read better than white ones.
+LIGHT = {"#e69f00", "#cc79a7", "#56b4e9", "#b59b00", FREE}
+
+
+def ink(colour: str) -> str:
+    """The colour of a number on `colour`."""
+    return "#1c2530" if colour in LIGHT else "#ffffff"
 
 
 def blocks(
@@ -29,16 +36,18 @@ def blocks(
     layers: list[Spec] = [
         {"mark": {"type": "rect", "opacity": 0.28}, "encoding": {**around, "x2": {"field": "right"}}},
         {"mark": {"type": "rect"}, "encoding": {**around, "x2": {"field": "fill"}}},
-        {"mark": {"type": "text", "fontSize": 11, "fontWeight": "bold", "color": "#ffffff"},
-         "encoding": {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}, "text": {"field": "text"}}},
+        {"mark": {"type": "text", "fontSize": 11, "fontWeight": "bold"},
+         "encoding": {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}, "text": {"field": "text"},
+                      "color": {"field": "ink", "type": "nominal", "scale": None}}},
     ]  # fmt: skip
     return Chart(name, rows, {"layer": layers, "height": deep * CELL}, alt)
 
 
 def _block(column: int, row: int, owner: int, holders: int, filled: float, free: str) -> Row:
+    colour = OWNERS[owner % len(OWNERS)] if owner >= 0 else FREE
     return {
         "column": column, "row": row, "right": column + 0.94, "bottom": row + 0.9, "fill": column + 0.94 * filled,
-        "middle": column + 0.47, "centre": row + 0.45, "colour": OWNERS[owner % len(OWNERS)] if owner >= 0 else FREE,
+        "middle": column + 0.47, "centre": row + 0.45, "colour": colour, "ink": ink(colour),
         "owner": str(owner) if owner >= 0 else free, "holders": holders, "text": str(holders) if holders > 1 else "",
         "filled": f"{filled:.0%}" if owner >= 0 else "",
     }  # fmt: skip
@@ -66,8 +75,9 @@ def matrices(
         {"mark": {"type": "rect", "opacity": 0.85},
          "encoding": {"x": x, "x2": {"field": "right"}, "y": y, "y2": {"field": "bottom"},
                       "color": {"field": "colour", "type": "nominal", "scale": None}}},
-        {"mark": {"type": "text", "fontSize": 12, "color": "#ffffff"},
-         "encoding": {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}, "text": {"field": "text"}}},
+        {"mark": {"type": "text", "fontSize": 12},
+         "encoding": {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}, "text": {"field": "text"},
+                      "color": {"field": "ink", "type": "nominal", "scale": None}}},
         {"data": {"values": titles},
          "mark": {"type": "text", "align": "left", "baseline": "bottom", "fontSize": 13, "color": "#7d8791"},
          "encoding": {"x": x, "y": {"datum": -0.15, "type": "quantitative"}, "text": {"field": "title"}}},
@@ -76,7 +86,8 @@ def matrices(
 
 
 def _cell(x: float, y: int, value: float, rank: int) -> Row:
+    colour = OWNERS[rank] if rank >= 0 else "#808a94"
     return {
         "x": x, "right": x + 0.94, "y": y, "bottom": y + 0.9, "middle": x + 0.47, "centre": y + 0.45,
-        "text": f"{value:.0f}".replace("-", "−"), "colour": OWNERS[rank] if rank >= 0 else "#808a94",
+        "text": f"{value:.0f}".replace("-", "−"), "colour": colour, "ink": ink(colour),
     }  # fmt: skip
