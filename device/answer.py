@@ -23,11 +23,11 @@ from device.weights import checkpoint_of
 from device.workload import reported_step
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, printable
+from scenarios.exchange.measured import Measured, Predicted
 from scenarios.files.folder import whole_folder
-from scenarios.hf_config import load_model
 from scenarios.loader import Loaded, folder_of
-from scenarios.measured import Measured, Predicted
-from scenarios.model import Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
 from scenarios.schema import Engine, Scenario
 
 #: What an error says where memory has run out and torch has no type for it.

@@ -18,8 +18,8 @@ from device.operators.experts import follows_router
 from device.operators.kernel import Form, fitted
 from device.runner import Call, Unit
 from device.step import Step
-from scenarios.catalogue import CATALOGUE
-from scenarios.program import Issued
+from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.program import Issued
 
 #: Kinds that see the cached tokens; from the first to the last of them a layer's shapes change with every step.
 OVER_THE_CACHE = (

@@ -13,8 +13,8 @@ from device.parts import batches
 from device.rotary import angle_scale, frequencies
 from device.runner import reads, rows_of
 from device.step import ALONE, Groups, Layout, Step
-from scenarios.model import Model
-from scenarios.program import DType, Program
+from scenarios.models.model import Model
+from scenarios.ops.program import DType, Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scenarios.model import Model
+from scenarios.models.model import Model
 
 #: Where a layer's tensors stand.
 IN_LAYER = {

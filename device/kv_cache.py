@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from device.operators.quant import INT8_MAX, SMALLEST_SCALE
-from scenarios.model import Model
-from scenarios.program import DType
+from scenarios.models.model import Model
+from scenarios.ops.program import DType
 from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import Cache, ContiguousCache, PagedCache, blocks_of
 

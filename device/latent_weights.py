@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from scenarios.model import Latent
+from scenarios.models.model import Latent
 
 
 def in_halves(name: str, value: torch.Tensor, it: Latent) -> torch.Tensor:

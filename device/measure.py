@@ -24,8 +24,8 @@ from device.runner import Unit
 from device.steady import Reference, Timed, steadied, timed
 from device.step import Step
 from device.weights import Weights
-from scenarios.catalogue import CATALOGUE, op_type_of
-from scenarios.program import Program
+from scenarios.ops.catalogue import CATALOGUE, op_type_of
+from scenarios.ops.program import Program
 from scenarios.timeline import Process, Span, Timeline
 
 #: Runs before the first that counts; runs that count, at least and at most; time for them all.

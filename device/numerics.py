@@ -19,8 +19,8 @@ from device.session import Options, Prompts, Session, calibrated
 from device.weights import RandomCheckpoint
 from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model, model_names
-from scenarios.model import Latent, Model
+from scenarios.models.hf_config import load_model, model_names
+from scenarios.models.model import Latent, Model
 from scenarios.passes import PASSES
 from scenarios.passes.base import Pass, set_switch
 from scenarios.schema import Scenario

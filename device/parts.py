@@ -17,9 +17,9 @@ from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs, fitted
 from device.operators.one_by_one import place_of
 from device.step import Step
-from scenarios.model import Model
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, Block, Op, Program, Tensor
 from scenarios.passes.micro_batches import SHARED, split
-from scenarios.program import Batch, Block, Op, Program, Tensor
 
 _PART = re.compile(r"part(\d+)\.")
 #: Tables of which a part has its rows: a slot a token, a row of block tables a request.

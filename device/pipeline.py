@@ -21,7 +21,7 @@ from device.session import Session
 from device.step import Step
 from device.weights import Weights
 from scenarios.batches import micro_batches, reported_batch
-from scenarios.program import Program
+from scenarios.ops.program import Program
 
 
 @dataclass(frozen=True, slots=True)

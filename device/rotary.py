@@ -12,7 +12,7 @@ from math import ceil, floor, log, pi
 import torch
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.model import Model, RopeScaling
+from scenarios.models.model import Model, RopeScaling
 
 #: Kinds of scaling that are computed here.
 COMPUTED = ("linear", "llama3", "yarn")

@@ -18,7 +18,7 @@ from device.step import Step
 from device.turns import Turns
 from device.weights import Weights
 from scenarios.lowering.stages import CARRIED
-from scenarios.program import Block, DType, Issued, Op, Program, Tensor
+from scenarios.ops.program import Block, DType, Issued, Op, Program, Tensor
 
 #: How an op is computed: the backend's own way, or the reference's.
 Choice = Callable[[Op], Kernel]

@@ -22,9 +22,9 @@ from scenarios.build import activation_dtype, build
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard
 from scenarios.lowering.stages import layers_of_stages, split_depth, stage_model
-from scenarios.model import Model
-from scenarios.program import Batch, DType
-from scenarios.program import Group as Alike
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, DType
+from scenarios.ops.program import Group as Alike
 from scenarios.schema import Engine, Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 

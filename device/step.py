@@ -9,8 +9,8 @@ from typing import Protocol
 
 import torch
 
-from scenarios.model import Model
-from scenarios.program import DType
+from scenarios.models.model import Model
+from scenarios.ops.program import DType
 
 #: The value of a step that a router leaves: rows of each expert.
 COUNTS = "experts.counts"

@@ -21,8 +21,8 @@ from device.hugging_face import name_of, shape_of
 from device.latent_weights import absorbed, in_halves
 from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
 from scenarios.errors import ScenarioError, printable
-from scenarios.model import Model
-from scenarios.program import DType, Tensor
+from scenarios.models.model import Model
+from scenarios.ops.program import DType, Tensor
 
 #: Packed projections and their parts, in order.
 PARTS = {

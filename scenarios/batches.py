@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from scenarios.program import Batch, Group
+from scenarios.ops.program import Batch, Group
 from scenarios.schema import Engine, Scenario
 
 

@@ -10,9 +10,9 @@ from scenarios.lowering.decoder import lower
 from scenarios.lowering.parallel import expanded, parallelize
 from scenarios.lowering.stages import cut
 from scenarios.lowering.step import Step
-from scenarios.model import Model
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, DType, Program
 from scenarios.passes import PASSES, Context, Pass
-from scenarios.program import Batch, DType, Program
 from scenarios.schema import Scenario
 
 #: Steps of more tokens than this are scattered over tokens in sequence parallelism; smaller ones keep the all-reduce,

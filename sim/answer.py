@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.hf_config import load_model
+from scenarios.exchange.measured import Predicted
 from scenarios.loader import Loaded, folder_of, load_scenario, located
 from scenarios.lowering.parallel import shard
 from scenarios.lowering.stages import split_depth
-from scenarios.measured import Predicted
-from scenarios.model import Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
 from scenarios.timeline import COMPUTE
 from sim.explain import advise, diagnose
 from sim.gains import Progress, gains_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from scenarios.batches import reported_batch
-from scenarios.catalogue import CATALOGUE
+from scenarios.ops.catalogue import CATALOGUE
 from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario

@@ -8,7 +8,7 @@ from typing import Literal
 
 from scenarios.batches import reported_batch
 from scenarios.build import activation_dtype
-from scenarios.model import Model
+from scenarios.models.model import Model
 from scenarios.passes import PASSES, Pass
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario

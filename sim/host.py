@@ -21,9 +21,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from scenarios.catalogue import CATALOGUE, op_type_of, work_of
-from scenarios.op_work import placed
-from scenarios.program import Block, Op, Program
+from scenarios.ops.catalogue import CATALOGUE, op_type_of, work_of
+from scenarios.ops.op_work import placed
+from scenarios.ops.program import Block, Op, Program
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
 from sim.luck import jitter, jitter_of_ranks, late_ns, named

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from scenarios.batches import capture_sizes, largest_chunk_tokens
 from scenarios.build import activation_dtype
 from scenarios.lowering.stages import stage_model
-from scenarios.model import Model
-from scenarios.program import DTYPE_BITS
+from scenarios.models.model import Model
+from scenarios.ops.program import DTYPE_BITS
 from scenarios.schema import KvCache, Scenario
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of, shared_blocks
 from sim.hardware.profile import Hardware

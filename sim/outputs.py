@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
+from scenarios.exchange.measured import Measure
 from scenarios.files.atomic import write_text
 from scenarios.loader import Loaded, located
-from scenarios.measured import Measure
 from sim.answer import Answer, answer, kernel_args, predicted_of
 from sim.hardware.profile import Hardware, hardware_names, load_hardware
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scenarios.catalogue import work_of
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Op
+from scenarios.ops.work import MatmulCollectiveShape
 from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass, set_switch
-from scenarios.program import Op
 from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
-from scenarios.work import MatmulCollectiveShape
 from sim.kernel.matmul_all_reduce import cut, product_of
 from sim.kernel.price import price, program_of
 from sim.predict import Prediction

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from scenarios.batches import capture_sizes, decode_batch, prefill_batches, reported_batch
 from scenarios.build import build, effective_graph, problems_of
-from scenarios.model import Model
-from scenarios.program import Batch, Program
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, Program
 from scenarios.schema import Scenario
 from scenarios.timeline import StepTime, Timeline, on_device, step_time
 from sim import engine, ranks, recurrence

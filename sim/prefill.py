@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from scenarios.batches import finished_requests
-from scenarios.program import Batch
+from scenarios.ops.program import Batch
 from scenarios.schema import Scenario
 from sim.pipeline import StageTime, once
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from scenarios.program import Batch, Program
+from scenarios.ops.program import Batch, Program
 from scenarios.timeline import Span, Timeline
 from sim import engine
 from sim.pipeline import Pass, Round

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from scenarios.batches import micro_batches
-from scenarios.catalogue import work_of
 from scenarios.lowering.stages import TRANSFERS, layers_of_stages
-from scenarios.model import Model
-from scenarios.program import Batch, Program
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Batch, Program
 from sim import engine, ranks, recurrence
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price

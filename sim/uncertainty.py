@@ -23,7 +23,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from math import exp, expm1, hypot, log1p, sqrt
 
-from scenarios.catalogue import CATALOGUE
+from scenarios.ops.catalogue import CATALOGUE
 from sim.hardware.profile import Hardware
 from sim.plan import Issue, Launch, Plan
 from sim.played import launches

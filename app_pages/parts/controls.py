@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
-from scenarios.hf_config import model_names
+from scenarios.models.hf_config import model_names
 from scenarios.schema import Fusion, Scenario
 from sim.hardware.profile import hardware_names
 

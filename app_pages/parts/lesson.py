@@ -13,7 +13,7 @@ from app_pages.parts.charts import Chart
 from app_pages.parts.page import quiet, section, show_with_data
 from app_pages.parts.texts import Language, Say, Table, learn, speaker, verdicts
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import model_names
+from scenarios.models.hf_config import model_names
 from sim.hardware.profile import hardware_names, load_hardware
 from sim.lessons.cases import why
 

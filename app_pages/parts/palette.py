@@ -5,7 +5,7 @@ Okabe and Ito's set, which readers with any of the common colour blindnesses tel
 
 from __future__ import annotations
 
-from scenarios.catalogue import CATALOGUE
+from scenarios.ops.catalogue import CATALOGUE
 
 #: What draws the eye: the scenario as it stands, the selected, the gain.
 ACCENT = "#0f766e"

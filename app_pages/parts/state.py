@@ -16,8 +16,8 @@ import streamlit as st
 
 from app_pages.parts.texts import LANGUAGES, Language
 from scenarios.errors import ScenarioError, did_you_mean, quoted
-from scenarios.hf_config import model_names
 from scenarios.loader import shipped_names
+from scenarios.models.hf_config import model_names
 from scenarios.schema import Scenario
 from sim.hardware.profile import hardware_names
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.exchange.measured import Measure
+from scenarios.exchange.timings import Timings
 from scenarios.files.folder import refuse_folder
-from scenarios.measured import Measure
-from scenarios.timings import Timings
 
 if TYPE_CHECKING:
     from device.backends.base import Backend

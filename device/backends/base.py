@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from device.operators.kernel import Kernel
-from scenarios.model import Model
-from scenarios.program import DType, Op, Program, Tensor
+from scenarios.models.model import Model
+from scenarios.ops.program import DType, Op, Program, Tensor
 
 if TYPE_CHECKING:
     from device.runner import Call, Unit

@@ -23,10 +23,10 @@ from device.operators.compiled import KERNELS as COMPILED
 from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL, compiled
 from device.operators.kernel import Kernel
 from device.operators.reference import REFERENCE, ops_of, refusals, special
-from scenarios.model import Model
+from scenarios.models.model import Model
+from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass
-from scenarios.program import Op, Program, Tensor
 
 if TYPE_CHECKING:
     from device.runner import Call, Unit

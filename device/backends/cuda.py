@@ -22,8 +22,8 @@ from device.operators.kernel import Kernel
 from device.operators.reference import REFERENCE, ops_of, refusals, special
 from device.runner import Call, Unit
 from scenarios.errors import ScenarioError, printable
-from scenarios.model import Model
-from scenarios.program import Op, Program, Tensor
+from scenarios.models.model import Model
+from scenarios.ops.program import Op, Program, Tensor
 
 #: Streams that a step may use: the main one, prefetch, collectives, the shared expert, keys.
 STREAMS = 5

@@ -23,8 +23,8 @@ from device.operators.npu.versions import pair_of, wrong_pairing
 from device.operators.reference import REFERENCE
 from device.runner import Call, Unit
 from scenarios.errors import ScenarioError, printable
-from scenarios.model import Model
-from scenarios.program import Op, Program, Tensor
+from scenarios.models.model import Model
+from scenarios.ops.program import Op, Program, Tensor
 
 #: Streams that a step may use: the main one, prefetch, collectives, and one to spare.
 STREAMS = 4

@@ -22,7 +22,7 @@ from device.operators.kernel import Form
 from device.operators.npu.attention import causal_mask, lengths
 from device.runner import Call, Unit, issue
 from device.step import Layout, Step
-from scenarios.program import Issued, Op
+from scenarios.ops.program import Issued, Op
 
 #: Values of the step that are the same in all steps: copied into their buffers once.
 CONSTANT = ("cos_table", "sin_table", "inv_freq")

@@ -15,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from device.operators.npu.quant import with_offset
 from device.operators.npu.rules import INT4_GROUP
 from device.operators.quant import unpack_int4
-from scenarios.program import Op, Tensor
+from scenarios.ops.program import Op, Tensor
 
 #: Gives another weight of the same op.
 Beside = Callable[[Tensor], torch.Tensor]

@@ -9,8 +9,8 @@ from functools import partial
 from tempfile import TemporaryDirectory
 
 from device.backends import BACKENDS, choose
-from scenarios.bench import Bench
 from scenarios.errors import ScenarioError
+from scenarios.exchange.bench import Bench
 from scenarios.loader import Loaded
 
 #: Where torch.compile keeps what it has made. A kernel that is found there is not compiled, and a cold start not cold.

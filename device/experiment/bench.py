@@ -25,12 +25,12 @@ from device.step import Group
 from device.tensor_parallel import on_ranks, under_torchrun
 from device.weights import RandomCheckpoint, checkpoint_of
 from scenarios.batches import decode_batch, prefill_batches, reported_batch
-from scenarios.bench import Pair, WarmUp
 from scenarios.build import build
 from scenarios.errors import ScenarioError, printable
-from scenarios.hf_config import load_model
+from scenarios.exchange.bench import Pair, WarmUp
+from scenarios.exchange.measured import Measured, Predicted
 from scenarios.loader import Loaded, folder_of
-from scenarios.measured import Measured, Predicted
+from scenarios.models.hf_config import load_model
 from scenarios.schema import Scenario
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class RankTask:
 
 @dataclass(slots=True)
 class DeviceBench:
-    """`scenarios.bench.Bench` on `backend`. beside: the folder that a relative path of the model starts from."""
+    """`exchange.bench.Bench` on `backend`. beside: the folder that a relative path of the model starts from."""
 
     backend: Backend
     beside: Path

@@ -16,7 +16,7 @@ from device.steady import Timed, timed
 from device.step import Step
 from device.workload import placed
 from scenarios.batches import mixed_batch
-from scenarios.bench import Part
+from scenarios.exchange.bench import Part
 
 Texts = Sequence[Sequence[int]]
 

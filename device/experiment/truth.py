@@ -16,10 +16,10 @@ from device.operators.reference import reference
 from device.session import Options, Session, logits_of
 from device.step import Group
 from device.weights import Checkpoint
-from scenarios.bench import Errors
 from scenarios.build import activation_dtype
 from scenarios.errors import ScenarioError
-from scenarios.model import Model
+from scenarios.exchange.bench import Errors
+from scenarios.models.model import Model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 

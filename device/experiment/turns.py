@@ -11,7 +11,7 @@ import torch
 
 from device.experiment.sides import Prepared
 from device.steady import Reference, Timed
-from scenarios.bench import Part, Repeat
+from scenarios.exchange.bench import Part, Repeat
 
 #: Turns, at least and at most, and time for those of all parts, ns. Ranks must agree, so theirs are fixed. All are
 #: even: either side is as often the first. With nine and more the interval of the median is no longer from the least

@@ -18,12 +18,12 @@ from device.session import Session
 from device.steady import Reference
 from device.step import Group
 from device.weights import Checkpoint, RandomCheckpoint, Weights, checkpoint_of
-from scenarios.bench import Pair, Part, Side, WarmUp
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
-from scenarios.measured import Measured, Predicted
-from scenarios.model import Model
-from scenarios.program import DType
+from scenarios.exchange.bench import Pair, Part, Side, WarmUp
+from scenarios.exchange.measured import Measured, Predicted
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.ops.program import DType
 from scenarios.schema import Scenario
 
 #: The part that a scenario's report is about, by its phase.

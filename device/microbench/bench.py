@@ -20,8 +20,8 @@ from device.microbench.ops import timed_trial
 from device.microbench.plan import RANKS, Trial, trials
 from device.microbench.refusals import refusals
 from scenarios.errors import ScenarioError, printable
+from scenarios.exchange.timings import Timing, Timings, pieces_of, read_timings
 from scenarios.files.atomic import write_text
-from scenarios.timings import Timing, Timings, pieces_of, read_timings
 
 #: Seconds between two savings of the rows.
 SAVE_EVERY_S = 3.0

@@ -14,8 +14,8 @@ from device.microbench.plan import LINK_BYTES
 from device.steady import Reference, steadied, timed
 from device.step import Group
 from device.tensor_parallel import on_ranks
-from scenarios.program import Op, Tensor
-from scenarios.timings import Timing
+from scenarios.exchange.timings import Timing
+from scenarios.ops.program import Op, Tensor
 
 #: Repeats of each size, of which the first WARM_UP do not count.
 REPEATS, WARM_UP = 25, 3

@@ -12,7 +12,7 @@ from device.backends.base import Backend
 from device.measure import Sample
 from device.microbench.plan import COPY_BYTES
 from device.steady import Reference, steadied, timed
-from scenarios.timings import COPY, EVENT, SYNCHRONIZE, Timing
+from scenarios.exchange.timings import COPY, EVENT, SYNCHRONIZE, Timing
 
 #: Repeats of each size; calls that are timed together where one is too short for a clock.
 REPEATS, TOGETHER = 15, 100

@@ -18,8 +18,8 @@ from device.session import Session
 from device.step import Step
 from device.weights import RandomCheckpoint
 from device.workload import reported_step
-from scenarios.program import Op
-from scenarios.timings import CAPTURED, STEP, Timing
+from scenarios.exchange.timings import CAPTURED, STEP, Timing
+from scenarios.ops.program import Op
 
 #: Repeats of one trial, and how long they may take together, so that a large step is not run more often than it needs.
 LEAST, MOST, TRIAL_NS = 5, 11, 400_000_000

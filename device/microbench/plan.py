@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scenarios.model import Model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 
 #: Tensor-parallel ranks that meet for collectives, and the bytes of their tensors.

@@ -8,7 +8,7 @@ import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Layout, Step
-from scenarios.program import Op, Tensor
+from scenarios.ops.program import Op, Tensor
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.matmul import matmul
 from device.step import Group, Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def _group(op: Op, step: Step) -> Group:

@@ -12,7 +12,7 @@ from device.operators import elementwise, kv, norms, quant
 from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 #: Fused kinds for which torch has no kernel of its own, with the switch that asks for them.
 NEED_COMPILER = {

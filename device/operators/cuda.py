@@ -16,7 +16,7 @@ from device.operators import attention, mla, torch_calls
 from device.operators.compiled import KERNELS as COMPILED
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import COUNTS, Layout, Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 #: torch._int_mm goes to cuBLASLt: more rows than this, and both other dimensions multiples of that.
 INT8_ROWS_ABOVE, INT8_MULTIPLE = 16, 8

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.rotary import angle_scale
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def stretched(op: Op, inputs: Inputs) -> list[torch.Tensor]:

@@ -16,8 +16,8 @@ import torch
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import exact_product, integers, scaled
 from device.step import COUNTS, Step
-from scenarios.model import Experts
-from scenarios.program import Op, Tensor
+from scenarios.models.model import Experts
+from scenarios.ops.program import Op, Tensor
 
 ORDER, SENT = "experts.order", "experts.sent"
 

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 Inputs = Sequence[torch.Tensor]
 Outputs = tuple[torch.Tensor, ...]

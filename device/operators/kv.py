@@ -8,7 +8,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.norms import eps_of, rms_norm, rotate
 from device.operators.quant import quantise_by
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def put(cache: torch.Tensor, new: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from device.operators.elementwise import swiglu
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import split
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def matmul(op: Op, inputs: Inputs, _: Step) -> Outputs:

@@ -19,8 +19,8 @@ from device.operators.norms import rms_norm, rotate
 from device.rotary import latent_scale
 from device.step import Layout, Step
 from scenarios.lowering.mla import DECODE_QUERY
-from scenarios.model import Latent
-from scenarios.program import Op
+from scenarios.models.model import Latent
+from scenarios.ops.program import Op
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import torch
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import quantise_rows
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def rms_norm(x: torch.Tensor, gamma: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:

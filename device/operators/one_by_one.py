@@ -17,8 +17,8 @@ import torch
 from device.operators.experts import experts_of, first_held, real_rows
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Step
-from scenarios.model import Experts
-from scenarios.program import Op, Tensor
+from scenarios.models.model import Experts
+from scenarios.ops.program import Op, Tensor
 
 #: Ops of one expert's place: `expert3.gate_proj`, `quant_expert3.x`; of a micro-batch `part0.expert3.gate_proj`.
 _NAME = re.compile(r"(?:part\d+\.)?(?:quant_)?(expert\d+)\..+")

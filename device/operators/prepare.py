@@ -14,7 +14,7 @@ import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 Values = dict[str, torch.Tensor]
 

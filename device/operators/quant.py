@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import COUNTS, Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 #: Greatest magnitude; the range is symmetric.
 INT8_MAX, INT4_MAX = 127, 7

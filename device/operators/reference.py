@@ -25,7 +25,7 @@ from device.operators import (
 )
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Step
-from scenarios.program import Op, Program
+from scenarios.ops.program import Op, Program
 
 
 def _nothing(_: Op, __: Inputs, ___: Step) -> Outputs:

@@ -6,7 +6,7 @@ import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 #: What the filter keeps: a scenario names no values, and the time of the filter hangs on the vocabulary alone.
 TOP_K, TOP_P = 50, 0.9

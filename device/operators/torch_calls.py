@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from device.operators import attention, experts, mla, norms, quant
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step import Layout, Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def _linear(op: Op, inputs: Inputs, _: Step) -> Outputs:

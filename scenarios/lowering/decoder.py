@@ -13,8 +13,8 @@ from scenarios.lowering.moe import mixture
 from scenarios.lowering.prepare import prepare_contiguous
 from scenarios.lowering.primitives import activation, linear, mlp, rms_norm, weight
 from scenarios.lowering.step import Step
-from scenarios.model import Model
-from scenarios.program import Batch, Block, DType, Op, Program, Tensor
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, Block, DType, Op, Program, Tensor
 
 
 def lower(step: Step, sampling: str = "greedy") -> Program:

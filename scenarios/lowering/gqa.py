@@ -12,8 +12,8 @@ from scenarios.lowering.primitives import (
     unfused_attention,
 )
 from scenarios.lowering.step import Step
-from scenarios.model import Model
-from scenarios.program import DType, Op, Tensor
+from scenarios.models.model import Model
+from scenarios.ops.program import DType, Op, Tensor
 
 
 def grouped_query_attention(step: Step, x: Tensor) -> tuple[Op, ...]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from scenarios.lowering.primitives import activation, linear, rms_norm, rotate, weight
 from scenarios.lowering.step import Step
-from scenarios.model import Latent, Model
-from scenarios.program import Group, Op, Tensor
+from scenarios.models.model import Latent, Model
+from scenarios.ops.program import Group, Op, Tensor
 
 #: Requests with at most this many new tokens are decoded with absorbed weights.
 DECODE_QUERY = 16

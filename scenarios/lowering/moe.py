@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from scenarios.lowering.primitives import activation, gated, linear, weight
 from scenarios.lowering.step import Step
-from scenarios.model import Experts
-from scenarios.program import Attr, DType, Op, Tensor
-from scenarios.routing import Routing
+from scenarios.models.model import Experts
+from scenarios.ops.program import Attr, DType, Op, Tensor
+from scenarios.ops.routing import Routing
 
 
 def share_of_tokens(step: Step) -> int:
@@ -30,7 +30,7 @@ def routing(step: Step, experts: Experts) -> Routing:
 
 
 def routed(it: Routing) -> tuple[tuple[str, Attr], ...]:
-    """A routing as op attributes (`scenarios.op_work.routing_of` reads them)."""
+    """A routing as op attributes (`scenarios.ops.op_work.routing_of` reads them)."""
     return (
         ("tokens", it.tokens), ("experts", it.experts), ("held", it.held), ("top_k", it.top_k), ("skew", it.skew),
         ("seed", it.seed),

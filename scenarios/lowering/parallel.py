@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scenarios.catalogue import CATALOGUE
 from scenarios.errors import ScenarioError
-from scenarios.model import Experts, Model
-from scenarios.program import Block, Op, Program, Tensor
+from scenarios.models.model import Experts, Model
+from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.program import Block, Op, Program, Tensor
 
 #: Values that are partial sums on each rank: of a row-split product, of experts sliced over the ranks.
 PARTIAL = ("attention_out", "mlp_out")

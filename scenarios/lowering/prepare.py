@@ -7,7 +7,7 @@ CPU, that build mask, lengths, positions and slots.
 
 from __future__ import annotations
 
-from scenarios.program import Batch, Block, Op, Tensor
+from scenarios.ops.program import Batch, Block, Op, Tensor
 
 #: The static causal mask that the fused attention call takes is [2048, 2048] (sparse mode 3), whatever the batch.
 MASK_SIDE = 2048

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scenarios.model import Model
-from scenarios.program import Batch, DType, Op, Tensor
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, DType, Op, Tensor
 
 
 def activation(name: str, shape: tuple[int, ...], dtype: DType) -> Tensor:

@@ -18,8 +18,8 @@ from typing import Literal
 
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import collective
-from scenarios.model import Model
-from scenarios.program import Block, Op, Program, Tensor
+from scenarios.models.model import Model
+from scenarios.ops.program import Block, Op, Program, Tensor
 
 #: Blocks in which a stage meets its neighbours.
 TRANSFERS = ("receive", "send")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scenarios.model import Model
-from scenarios.program import Batch, DType
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Step:
 
     act: type of activations and (before quantisation) weights and cache. cache_tokens: tokens the cache of one request
     holds. tokens: rows of the matrix products (batch.tokens, or more where a captured graph pads). skew, seed: of the
-    experts' popularity (`scenarios.routing`).
+    experts' popularity (`scenarios.ops.routing`).
     """
 
     model: Model

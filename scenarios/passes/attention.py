@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scenarios.lowering.primitives import groups_of
+from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
-from scenarios.program import Op, Program, Tensor
 
 ATTENTION_CALLS = (
     "expand", "expand", "batch_matmul", "muls", "add", "cast", "softmax", "cast", "batch_matmul",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from scenarios.model import Model
-from scenarios.program import Batch, DType, Op, Program
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, DType, Op, Program
 from scenarios.schema import Scenario
 
 

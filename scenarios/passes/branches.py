@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios.model import Model
+from scenarios.models.model import Model
+from scenarios.ops.program import Op, Program
 from scenarios.passes.base import Context, Pass, in_layers, never
-from scenarios.program import Op, Program
 
 #: What one layer hands to the next.
 _CARRIED = {"normed", "normed_int8", "residual"}

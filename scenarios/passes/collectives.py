@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from scenarios.batches import reported_batch
+from scenarios.ops.pieces import row_pieces
+from scenarios.ops.program import Attr, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 from scenarios.passes.prefetch import PRODUCTS
-from scenarios.pieces import row_pieces
-from scenarios.program import Attr, Op, Program, Tensor
 
 #: The stream of the collectives that run beside their products (1 is that of the prefetches).
 STREAM = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_block, in_layers, never, replace_runs
-from scenarios.program import Op, Program, Tensor
 
 ROTATE_CALLS = ("mul", "slice", "neg", "slice", "concat", "mul", "add")
 ANGLE_CALLS = ("mul", "concat", "cos", "sin", "cast", "cast")

@@ -6,10 +6,10 @@ The op names that `scenarios.lowering.moe` gives say which ops belong together: 
 from __future__ import annotations
 
 from scenarios.lowering.moe import routed
-from scenarios.model import Model
+from scenarios.models.model import Model
+from scenarios.ops.program import Op, Program, Tensor
+from scenarios.ops.routing import Routing
 from scenarios.passes.base import Context, Pass, in_layers, never
-from scenarios.program import Op, Program, Tensor
-from scenarios.routing import Routing
 
 #: Tokens of one rank that npu_moe_distribute_dispatch takes at most (its documentation: BS <= 512 on A3); larger steps
 #: keep the all-to-all.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scenarios.ops.program import Op, Program
 from scenarios.passes.base import Context, Pass, in_layers, replace_runs
-from scenarios.program import Op, Program
 
 
 def fuse_ffn(program: Program, _: Context) -> Program:

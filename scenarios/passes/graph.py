@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios.catalogue import CATALOGUE
+from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.program import LAYER_BLOCKS, Block, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, never, reads_outside
-from scenarios.program import LAYER_BLOCKS, Block, Op, Program, Tensor
 
 #: Blocks inside the graph. vLLM-Ascend captures the forward pass; ge_graph compiles sampling too.
 CAPTURED = {

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from scenarios.catalogue import CATALOGUE
-from scenarios.model import Model
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass
-from scenarios.program import Batch, Block, Group, Op, Program, Tensor
 
 #: The stream of the collectives.
 STREAM = 2

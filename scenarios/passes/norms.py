@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
+from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, each_block, never, replace_runs
-from scenarios.program import Op, Program, Tensor
 
 RMS_NORM_CALLS = ("cast", "pow", "reduce_mean", "adds", "rsqrt", "mul", "cast", "mul")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, never
-from scenarios.program import Op, Program, Tensor
 
 PRODUCTS = ("matmul", "quant_matmul", "weight_quant_matmul")
 #: The stream of the prefetches.

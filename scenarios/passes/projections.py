@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 
+from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
-from scenarios.program import Op, Program, Tensor
 
 
 def _packed(run: tuple[Op, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...], int] | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.program import DType, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, never
-from scenarios.program import DType, Op, Program, Tensor
 
 #: Products that stay in 16 bit: the router, whose choice is touchy, and MLA's W_UK and W_UV, which attention absorbs.
 KEPT = ("router", "kv_b_proj")

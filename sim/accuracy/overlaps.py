@@ -16,10 +16,10 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
-from scenarios.catalogue import op_type_of, work_of
 from scenarios.errors import ScenarioError
+from scenarios.ops.catalogue import op_type_of, work_of
+from scenarios.ops.program import DTYPE_BITS, DType, Op, Tensor
 from scenarios.passes.collectives import cut_pair, rows_of_pieces
-from scenarios.program import DTYPE_BITS, DType, Op, Tensor
 from sim import engine
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.score import Scored, Skipped, errors

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios.catalogue import work_of
-from scenarios.program import Program
-from scenarios.work import CollectiveShape, MatmulCollectiveShape, MatmulShape, Work
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Program
+from scenarios.ops.work import CollectiveShape, MatmulCollectiveShape, MatmulShape, Work
 from sim.hardware.profile import Hardware
 from sim.kernel.matmul_all_reduce import product_of
 

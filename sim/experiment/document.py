@@ -6,7 +6,7 @@ from dataclasses import asdict
 from math import exp
 from typing import Any
 
-from scenarios.bench import Side, WarmUp
+from scenarios.exchange.bench import Side, WarmUp
 from sim.experiment.factors import Ratio
 from sim.experiment.rows import Combination, Compared, Experiment, Row, ShapeRow
 from sim.experiment.statistics import Interval

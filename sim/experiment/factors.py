@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from scenarios.batches import decode_batch, mixed_batch, prefill_batches
-from scenarios.bench import Part
 from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.exchange.bench import Part
+from scenarios.ops.program import Batch
 from scenarios.passes import PASSES, Pass
 from scenarios.passes.base import set_switch
-from scenarios.program import Batch
 from scenarios.schema import Graph, Scenario
 from sim.gains import on_value, passes_for, with_needs, without
 from sim.memory import memory_of

@@ -8,8 +8,8 @@ from itertools import combinations
 from math import log
 from statistics import median
 
-from scenarios.bench import Bench, Pair, Part
 from scenarios.errors import ScenarioError
+from scenarios.exchange.bench import Bench, Pair, Part
 from scenarios.loader import Loaded
 from scenarios.schema import Scenario
 from sim.answer import predicted_of

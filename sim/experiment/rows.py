@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from scenarios.bench import Pair, Part, Repeat, WarmUp
+from scenarios.exchange.bench import Pair, Part, Repeat, WarmUp
 from scenarios.schema import Scenario
 from sim.experiment.factors import Factor, Ratio
 from sim.experiment.record import Bottleneck

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from scenarios.bench import Bench
 from scenarios.errors import ScenarioError, printable
+from scenarios.exchange.bench import Bench
 from scenarios.files.atomic import write_folder, write_text
 from scenarios.loader import Loaded, load_scenario
 from sim.answer import case_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import comb, exp, hypot, log
 from statistics import median
 
-from scenarios.bench import Repeat
+from scenarios.exchange.bench import Repeat
 
 #: Two-sided confidence of the intervals of measured medians.
 CONFIDENCE = 0.95

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Literal
 
-from scenarios.bench import Errors
+from scenarios.exchange.bench import Errors
 from sim.experiment.statistics import Interval
 
 Call = Literal["adopt", "do not adopt", "not distinguishable"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from scenarios.catalogue import op_type_of, work_of
-from scenarios.timings import NO_OPS, Timings
-from scenarios.work import CollectiveShape, ExchangeShape, FixedShape
+from scenarios.exchange.timings import NO_OPS, Timings
+from scenarios.ops.catalogue import op_type_of, work_of
+from scenarios.ops.work import CollectiveShape, ExchangeShape, FixedShape
 from sim.calibrate import ALONE, SHARED, rows_of_block
 from sim.fitting.device import LEAST_SHAPES, WIDEST, Fit, at_speed
 from sim.fitting.device import Sample as Row

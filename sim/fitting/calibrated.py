@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from scenarios.catalogue import work_of
 from scenarios.errors import ScenarioError
-from scenarios.timings import CAPTURED, COPY, STEP, SYNCHRONIZE, Timing, Timings
-from scenarios.work import CollectiveShape, FixedShape, FlatShape, RowsShape
+from scenarios.exchange.timings import CAPTURED, COPY, STEP, SYNCHRONIZE, Timing, Timings
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.work import CollectiveShape, FixedShape, FlatShape, RowsShape
 from sim.collective.price import price_collective
 from sim.fitting.ascend import fit_blocks
 from sim.fitting.device import (

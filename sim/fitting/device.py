@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.catalogue import work_of
 from scenarios.errors import ScenarioError
-from scenarios.timings import NO_OPS, Timing, Timings
-from scenarios.work import FixedShape, Work
+from scenarios.exchange.timings import NO_OPS, Timing, Timings
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.work import FixedShape, Work
 from sim.hardware.profile import Hardware
 from sim.kernel.cpu import effects, names_of, stream_ns
 from sim.uncertainty import Z90, family_of

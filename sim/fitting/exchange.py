@@ -14,8 +14,8 @@ from math import exp, log
 from pathlib import Path
 from typing import Any, cast
 
-from scenarios.program import DType
-from scenarios.work import Exchange, ExchangeShape
+from scenarios.ops.program import DType
+from scenarios.ops.work import Exchange, ExchangeShape
 from sim.fitting.kernels import ROBUST
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import Hardware, load_hardware

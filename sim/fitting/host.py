@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 
 from scenarios.batches import reported_batch
-from scenarios.catalogue import CATALOGUE
+from scenarios.ops.catalogue import CATALOGUE
 from scenarios.passes.base import set_switch
 from sim.accuracy.ladders import measured_gain
 from sim.accuracy.steps import case_of_row

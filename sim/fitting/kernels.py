@@ -15,7 +15,7 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
-from scenarios.work import Work
+from scenarios.ops.work import Work
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price, program_of
 from sim.kernel.programs import PROGRAM_OF

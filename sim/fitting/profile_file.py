@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable, quoted
+from scenarios.exchange.timings import Timings
 from scenarios.files.atomic import write_text
-from scenarios.timings import Timings
 from sim.fitting.calibrated import Calibrated, Found, calibrated
 from sim.fitting.device import scipy
 from sim.hardware.files import rounded

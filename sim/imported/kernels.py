@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from scenarios.ops.work import Work
 from scenarios.profile import Kind, Profile, Step
-from scenarios.work import Work
 from sim.explain import Bottleneck
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from scenarios.program import DTYPE_BITS, Group
-from scenarios.work import AttentionShape, Work
+from scenarios.ops.program import DTYPE_BITS, Group
+from scenarios.ops.work import AttentionShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scenarios.work import AttentionShape, FixedShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
+from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.attention import is_decode

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from scenarios.program import DTYPE_BITS
-from scenarios.work import ExchangeShape, RowsShape, Work
+from scenarios.ops.program import DTYPE_BITS
+from scenarios.ops.work import ExchangeShape, RowsShape, Work
 from sim.collective.algorithms import mesh_all_to_all
 from sim.collective.links import wire
 from sim.collective.price import all_peers_ns

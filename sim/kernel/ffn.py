@@ -29,8 +29,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from scenarios.program import DTYPE_BITS
-from scenarios.work import FfnShape, FlatShape, MatmulShape, Work
+from scenarios.ops.program import DTYPE_BITS
+from scenarios.ops.work import FfnShape, FlatShape, MatmulShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns

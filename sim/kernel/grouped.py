@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from scenarios.work import GroupedShape, Work
+from scenarios.ops.work import GroupedShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns

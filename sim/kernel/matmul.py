@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from scenarios.program import DTYPE_BITS, DType
-from scenarios.work import GroupedShape, MatmulShape, Work
+from scenarios.ops.program import DTYPE_BITS, DType
+from scenarios.ops.work import GroupedShape, MatmulShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns

@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from scenarios.pieces import row_pieces
-from scenarios.work import MatmulCollectiveShape, MatmulShape, Work
+from scenarios.ops.pieces import row_pieces
+from scenarios.ops.work import MatmulCollectiveShape, MatmulShape, Work
 from sim.collective import CollectiveTime, price_collective
 from sim.collective.links import Mode, start_ns
 from sim.hardware.profile import Hardware

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from scenarios.work import (
+from scenarios.ops.work import (
     AttentionShape,
     CollectiveShape,
     ExchangeShape,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scenarios.work import Work
+from scenarios.ops.work import Work
 from sim.hardware.profile import Hardware
 
 

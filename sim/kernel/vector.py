@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil, log2
 
-from scenarios.work import FlatShape, RowsShape, Work
+from scenarios.ops.work import FlatShape, RowsShape, Work
 from sim.hardware.profile import Hardware
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns

@@ -13,8 +13,8 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from scenarios.catalogue import work_of
-from scenarios.program import Op
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Op
 from sim.kernel.price import price
 from sim.lessons.cases import program, step_of_tokens
 from sim.lessons.rounding import Precision, relative_error, rounded

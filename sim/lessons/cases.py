@@ -8,7 +8,7 @@ from functools import lru_cache
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
-from scenarios.program import Program
+from scenarios.ops.program import Program
 from sim.answer import case_of
 from sim.predict import Case, program_of
 

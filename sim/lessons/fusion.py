@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scenarios.catalogue import op_type_of, work_of
-from scenarios.program import Op
+from scenarios.ops.catalogue import op_type_of, work_of
+from scenarios.ops.program import Op
 from sim.hardware.profile import Hardware
 from sim.host import host_costs_ns
 from sim.kernel.price import price, program_of

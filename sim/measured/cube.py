@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from scenarios.program import DTYPE_BITS, Format, Group
-from scenarios.work import AttentionShape, FfnShape, GroupedShape, MatmulShape, Unit, Work
+from scenarios.ops.program import DTYPE_BITS, Format, Group
+from scenarios.ops.work import AttentionShape, FfnShape, GroupedShape, MatmulShape, Unit, Work
 from sim.measured.row import Row, Unpriced, rows_of
 
 #: Programs that run on cube cores only; the others rescale or unpack on the vector cores beside them.

@@ -7,7 +7,7 @@ N = 16 b) and [a, b, 16, 32] in INT8 (N = 32 a, K = 16 b).
 
 from __future__ import annotations
 
-from scenarios.work import Work
+from scenarios.ops.work import Work
 from sim.measured import cube, vector
 from sim.measured.cube import attention_work
 from sim.measured.row import Row, Unpriced, parse_dtypes, parse_shapes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from scenarios.program import DTYPE_BITS, DType
+from scenarios.ops.program import DTYPE_BITS, DType
 
 Shape = tuple[int, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from scenarios.work import FixedShape, FlatShape, RowsShape, Work
+from scenarios.ops.work import FixedShape, FlatShape, RowsShape, Work
 from sim.measured.row import Row, Unpriced, rows_of
 
 Maker = Callable[[Row], Work]

@@ -8,7 +8,7 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from scenarios.timings import Timings
+from scenarios.exchange.timings import Timings
 from sim.accuracy.score import percentile
 from sim.fitting.calibrated import Calibrated
 from sim.report.tables import Column, fitted

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from rich.console import Console, RenderableType
 
-from scenarios.hf_config import load_model, model_names
 from scenarios.loader import load_scenario, shipped_names
+from scenarios.models.hf_config import load_model, model_names
 from scenarios.passes import PASSES
 from sim.hardware.profile import hardware_names, load_hardware
 from sim.outputs import unknown_list

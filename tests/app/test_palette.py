@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from app_pages.parts.palette import BAD, BY_FAMILY, CLASSES, FAMILIES, GOOD, class_of
-from scenarios.catalogue import CATALOGUE
+from scenarios.ops.catalogue import CATALOGUE
 from sim.accuracy import families
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.timings import Timings, pieces_of
+from scenarios.exchange.timings import Timings, pieces_of
 from tests.sim.timing_maker import machine, plain_trials, timings
 
 pytestmark = pytest.mark.xdist_group("torch")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scenarios.hf_config import model_names
 from scenarios.loader import shipped_names
+from scenarios.models.hf_config import model_names
 from scenarios.passes import PASSES
 from sim.hardware.profile import hardware_names
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scenarios.build import build
-from scenarios.hf_config import load_model
+from scenarios.models.hf_config import load_model
 from scenarios.trace import read_trace
 from tests.scenarios.making import scenario
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from device.weights import Checkpoint
-from scenarios.model import Experts, Model
+from scenarios.models.model import Experts, Model
 
 
 @dataclass(frozen=True)

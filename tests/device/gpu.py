@@ -16,7 +16,7 @@ from device.numerics import Run, generate
 from device.operators.reference import reference
 from device.session import Options, Session
 from device.weights import RandomCheckpoint
-from scenarios.model import Model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from tests.device.making import prompts
 

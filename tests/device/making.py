@@ -11,7 +11,7 @@ from device.numerics import Run, generate
 from device.operators.reference import reference
 from device.session import Options, Prompts, Session
 from device.weights import RandomCheckpoint
-from scenarios.model import Experts, Latent, Model, RopeScaling
+from scenarios.models.model import Experts, Latent, Model, RopeScaling
 from scenarios.schema import Scenario
 from tests.scenarios.making import bare, switched
 

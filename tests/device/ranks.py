@@ -19,7 +19,7 @@ from device.ranks import groups_of
 from device.session import Options, Phase, Session
 from device.step import COUNTS, Group, Groups, Step
 from device.weights import RandomCheckpoint
-from scenarios.model import Model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 
 

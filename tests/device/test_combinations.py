@@ -11,7 +11,7 @@ from device.session import Session, logits_of
 from device.weights import RandomCheckpoint
 from device.workload import reported_step
 from scenarios.build import problems_of
-from scenarios.model import Model
+from scenarios.models.model import Model
 from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario

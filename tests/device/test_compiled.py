@@ -13,8 +13,8 @@ from device.measure import measure
 from device.numerics import generate
 from device.operators.compiled import NEED_COMPILER
 from device.session import Options
-from scenarios.measured import Predicted
-from scenarios.model import Model
+from scenarios.exchange.measured import Predicted
+from scenarios.models.model import Model
 from tests.device.making import ALL_FUSED, LITE, QWEN3, QWEN3_MOE, WIDE_REFERENCE, plain, prompts, run, session
 
 pytestmark = [

@@ -10,7 +10,7 @@ import torch
 
 from device.session import Options
 from device.weights import RandomCheckpoint
-from scenarios.model import Model
+from scenarios.models.model import Model
 from tests.device.architecture import forward
 from tests.device.making import (
     ALL_FUSED,

@@ -23,8 +23,8 @@ from device.tensor_parallel import on_ranks
 from device.weights import RandomCheckpoint
 from device.workload import reported_step
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
-from scenarios.model import Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from tests.device.making import ALL_FUSED, DEEPSEEK, GLM, LITE, QWEN3, QWEN3_MOE, plain, prompts
 from tests.device.ranks import Case, Cases

@@ -9,8 +9,8 @@ import torch
 from device.backends.cuda_graphs import GRAPHS, Replayed
 from device.numerics import generate
 from device.session import Options
-from scenarios.model import Model
-from scenarios.program import Batch, Group
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, Group
 from tests.device import gpu
 from tests.device.making import ALL_FUSED, DEEPSEEK, LITE, QWEN3, QWEN3_MOE, plain, prompts
 from tests.scenarios.making import switched

@@ -13,9 +13,9 @@ from device.operators import cuda
 from device.operators.compiled import NOT_ONE_KERNEL
 from device.operators.reference import REFERENCE
 from scenarios.build import build
-from scenarios.catalogue import CATALOGUE
-from scenarios.model import Model
-from scenarios.program import Batch, Group
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.program import Batch, Group
 from tests.device import gpu
 from tests.device.making import ALL_FUSED, DEEPSEEK, FAMILIES, GLM, LITE, QWEN3, QWEN3_MOE, plain
 

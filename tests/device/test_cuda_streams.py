@@ -18,7 +18,7 @@ from device.backends.cuda_graphs import Replayed
 from device.session import Options, Session
 from device.weights import RandomCheckpoint
 from device.workload import reported_step
-from scenarios.model import Model
+from scenarios.models.model import Model
 from tests.device import gpu
 from tests.device.making import ALL_FUSED, GLM, QWEN3, Alike, plain
 

@@ -17,8 +17,8 @@ from device.doctor.npu import checks
 from device.doctor.npu_trials import TRIALS as NPU_TRIALS
 from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
 from scenarios.loader import load_scenario
+from scenarios.models.hf_config import load_model
 
 HOME = "/usr/local/Ascend/ascend-toolkit/latest"
 FILES = {

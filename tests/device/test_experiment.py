@@ -17,10 +17,10 @@ from device.experiment.truth import errors_of, plain_of, plain_session, truth_of
 from device.experiment.workbench import Workbench
 from device.session import Session
 from device.weights import RandomCheckpoint
-from scenarios.bench import Pair
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
+from scenarios.exchange.bench import Pair
 from scenarios.loader import Loaded, load_scenario
+from scenarios.models.hf_config import load_model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 from sim.answer import case_of

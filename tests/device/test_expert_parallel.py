@@ -9,7 +9,7 @@ import torch
 
 from device.session import Options
 from device.tensor_parallel import on_ranks
-from scenarios.model import Model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from tests.device.making import DEEPSEEK, GLM, QWEN3_MOE, REFERENCE, WIDE_REFERENCE, Run, plain, prompts
 from tests.device.ranks import Case, SpreadCase, SpreadCases

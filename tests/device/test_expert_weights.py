@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from device.latent_weights import absorbed, in_halves
 from device.weights import RandomCheckpoint, SafetensorsCheckpoint, checkpoint_of
-from scenarios.hf_config import load_model
-from scenarios.model import Latent, Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Latent, Model
 from tests.device.making import WITH_EXPERTS, plain, prompts, session
 
 

@@ -18,9 +18,9 @@ from device.step import Step
 from device.weights import RandomCheckpoint
 from device.workload import reported_step
 from scenarios.errors import ScenarioError
-from scenarios.measured import Predicted
-from scenarios.model import Experts, Model
-from scenarios.program import Batch, Group
+from scenarios.exchange.measured import Predicted
+from scenarios.models.model import Experts, Model
+from scenarios.ops.program import Batch, Group
 from tests.device.architecture import best, forward
 from tests.device.making import (
     DEEPSEEK,

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from device.block_scales import block_of, dequantised
 from device.weights import SafetensorsCheckpoint, checkpoint_of
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
+from scenarios.models.hf_config import load_model
 from tests.device.making import DEEPSEEK, plain, prompts, session
 from tests.device.test_expert_weights import folder, with_shared_of_one_width
 

@@ -12,7 +12,7 @@ from device.measure import Sample, measure, name_of
 from device.session import Session
 from device.weights import RandomCheckpoint
 from device.workload import reported_step
-from scenarios.measured import Predicted
+from scenarios.exchange.measured import Predicted
 from tests.device.making import ALL_FUSED, QWEN3, REFERENCE, plain
 
 

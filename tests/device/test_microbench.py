@@ -14,9 +14,9 @@ from device.microbench.memory import timed_memory
 from device.microbench.ops import timed_trial
 from device.microbench.plan import Trial, trials
 from device.microbench.refusals import refusals
-from scenarios.catalogue import CATALOGUE
 from scenarios.errors import ScenarioError
-from scenarios.timings import COPY, EVENT, STEP, SYNCHRONIZE, Timing, read_timings
+from scenarios.exchange.timings import COPY, EVENT, STEP, SYNCHRONIZE, Timing, read_timings
+from scenarios.ops.catalogue import CATALOGUE
 
 pytestmark = [pytest.mark.cpu, pytest.mark.xdist_group("torch")]
 

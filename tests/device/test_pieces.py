@@ -10,8 +10,8 @@ from device.parts import problems, windows
 from device.session import Session, shard_of
 from device.weights import RandomCheckpoint
 from scenarios.build import build
-from scenarios.model import Model
-from scenarios.program import Batch, Group, Program
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, Group, Program
 from scenarios.schema import Scenario
 from tests.device.making import ALL_FUSED, LLAMA, QWEN3, QWEN3_MOE, REFERENCE, Alike, plain, prompts
 from tests.scenarios.making import switched

@@ -13,9 +13,9 @@ from device.answer import Task, measured
 from device.backends import choose
 from device.tensor_parallel import on_ranks
 from scenarios.errors import ScenarioError
+from scenarios.exchange.measured import Predicted
 from scenarios.loader import load_scenario
-from scenarios.measured import Predicted
-from scenarios.model import Model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from tests.device.making import ALL_FUSED, DEEPSEEK, GLM, QWEN3, WIDE_REFERENCE, Run, plain, prompts
 from tests.device.ranks import Case, StageCases

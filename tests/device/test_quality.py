@@ -20,9 +20,9 @@ import torch.nn.functional as F
 from device.backends import choose
 from device.session import Options, Session, calibrated
 from device.weights import checkpoint_of
-from scenarios.hf_config import load_model
-from scenarios.model import Model
-from scenarios.program import Tensor
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.ops.program import Tensor
 from tests.scenarios.making import bare, switched
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed: pip install 'ascend-whatif[quality]'")

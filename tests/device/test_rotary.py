@@ -13,8 +13,8 @@ from device.rotary import angle_scale, frequencies, latent_scale
 from device.session import Options
 from device.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model, model_names
-from scenarios.model import Model, RopeScaling
+from scenarios.models.hf_config import load_model, model_names
+from scenarios.models.model import Model, RopeScaling
 from tests.device.architecture import forward, length, turning
 from tests.device.making import DEEPSEEK, LLAMA, QWEN3, WIDE_REFERENCE, plain, prompts, run, session
 from tests.scenarios.making import switched

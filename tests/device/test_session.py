@@ -19,9 +19,9 @@ from scenarios import passes
 from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard
-from scenarios.model import Model
+from scenarios.models.model import Model
+from scenarios.ops.program import Batch, Block, Group, Op, Program
 from scenarios.passes import PASSES
-from scenarios.program import Batch, Block, Group, Op, Program
 from scenarios.serving.kv_cache import PagedCache
 from tests.device.making import (
     ALL_FUSED,

@@ -17,7 +17,7 @@ import torch
 from device.session import Options
 from device.tensor_parallel import on_ranks
 from scenarios.errors import ScenarioError
-from scenarios.model import Model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from tests.device import ranks
 from tests.device.making import ALL_FUSED, DEEPSEEK, QWEN3, QWEN3_MOE, REFERENCE, WIDE_REFERENCE, Run, prompts

@@ -16,10 +16,10 @@ from device.gguf_file import GgufCheckpoint, gguf_name
 from device.operators.quant import unpack_int4
 from device.weights import Checkpoint, RandomCheckpoint, SafetensorsCheckpoint, Weights, checkpoint_of
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
-from scenarios.model import Model
-from scenarios.program import DType, Tensor
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.ops.program import DType, Tensor
 from tests.device.making import FAMILIES, QWEN2, QWEN3, plain, prompts, session
 
 CPU = torch.device("cpu")

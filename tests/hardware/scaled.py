@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scenarios.hf_config import SHIPPED
 from scenarios.loader import load_scenario
+from scenarios.models.hf_config import SHIPPED
 
 #: What a config is cut to; keys that it does not have stay away.
 CUT: dict[str, int] = {

@@ -15,8 +15,8 @@ import pytest
 
 from device.experiment import opened
 from device.experiment.bench import DeviceBench
-from scenarios.bench import Bench
 from scenarios.errors import ScenarioError
+from scenarios.exchange.bench import Bench
 from scenarios.loader import Loaded, load_scenario, shipped_names
 from sim.answer import case_of
 from sim.experiment.document import document

@@ -145,7 +145,7 @@ def ranks(traced: Traced) -> Answer:
     from device.session import Session
     from device.tensor_parallel import joined
     from device.weights import RandomCheckpoint
-    from scenarios.program import Op, Tensor
+    from scenarios.ops.program import Op, Tensor
     from tests.npu_dry.making import FUSED, PAGED, QWEN3, scenario, small_prompts
 
     backend = Npu()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scenarios.program import Op, Program
+from scenarios.ops.program import Op, Program
 
 #: The call of each kind; a kind with two of them is told by the rest of the op.
 CALL_OF = {

@@ -13,7 +13,7 @@ from device.numerics import Run, applicable, generate, small_prompts
 from device.operators.reference import reference
 from device.session import Options, Session
 from device.weights import RandomCheckpoint
-from scenarios.model import Experts, Latent, Model
+from scenarios.models.model import Experts, Latent, Model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 

@@ -23,7 +23,7 @@ from device.session import Phase, batch_of
 from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard
-from scenarios.model import Model
+from scenarios.models.model import Model
 from tests.npu_dry.expected import CALL_OF, V1, V2, calls_of
 from tests.npu_dry.making import (
     CASES,

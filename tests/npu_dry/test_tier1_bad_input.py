@@ -17,9 +17,9 @@ from device.doctor.npu_trials import TRIALS
 from device.operators.npu.plan import lacking
 from scenarios.batches import reported_batch
 from scenarios.build import build
-from scenarios.hf_config import load_model
 from scenarios.loader import load_scenario
 from scenarios.lowering.parallel import shard
+from scenarios.models.hf_config import load_model
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,10 +21,10 @@ from scenarios.batches import reported_batch
 from scenarios.build import build, problems_of
 from scenarios.checks import check as check_scenario
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import SHIPPED, load_model
 from scenarios.lowering.parallel import shard
 from scenarios.lowering.stages import split_depth
-from scenarios.model import Model
+from scenarios.models.hf_config import SHIPPED, load_model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
 from sim import engine, recurrence

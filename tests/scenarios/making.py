@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from scenarios.batches import reported_batch
 from scenarios.build import activation_dtype, build, effective_graph
-from scenarios.catalogue import CATALOGUE, work_of
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.step import Step
-from scenarios.model import Experts, Latent, Model
+from scenarios.models.model import Experts, Latent, Model
+from scenarios.ops.catalogue import CATALOGUE, work_of
+from scenarios.ops.program import Batch, Op, Program, Tensor
+from scenarios.ops.work import Work
 from scenarios.passes import PASSES, Context, Pass
 from scenarios.passes.base import set_switch
-from scenarios.program import Batch, Op, Program, Tensor
 from scenarios.schema import Fusion, Scenario
-from scenarios.work import Work
 
 #: Small enough for sums by hand: q 16, k and v 8 wide.
 TINY = Model(

@@ -19,7 +19,7 @@ from scenarios.batches import (
     reported_batch,
 )  # fmt: skip
 from scenarios.build import effective_graph
-from scenarios.program import Batch, Group
+from scenarios.ops.program import Batch, Group
 from scenarios.schema import Engine
 from tests.scenarios.making import scenario
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 
 from scenarios.batches import decode_batch, prefill_batches
 from scenarios.build import activation_dtype, build, problems_of
-from scenarios.catalogue import op_type_of
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
 from scenarios.loader import load_scenario
-from scenarios.model import Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import op_type_of
+from scenarios.ops.program import Program
 from scenarios.passes import PASSES
-from scenarios.program import Program
 from scenarios.schema import Scenario
 from tests.scenarios.making import (
     BIASED,
@@ -86,7 +86,7 @@ def test_the_table_of_the_seed_is_the_measured_one(root: Path, shared: Path) -> 
 
 
 def test_the_kernels_of_the_seed_run_on_the_cores_that_were_recorded(root: Path, shared: Path) -> None:
-    from scenarios.catalogue import work_of
+    from scenarios.ops.catalogue import work_of
 
     path = shared / "measured" / "seed_workload" / "op_statistic_decode.csv"
     units = {"AI_CORE": "cube", "AI_VECTOR_CORE": "vector", "MIX_AIC": "mix", "AI_CPU": "ai_cpu", "MIX_AIV": "vector"}

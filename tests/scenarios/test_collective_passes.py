@@ -8,12 +8,12 @@ import pytest
 
 from scenarios.batches import decode_batch
 from scenarios.build import problems_of
-from scenarios.catalogue import op_type_of, work_of
 from scenarios.lowering.parallel import shard
+from scenarios.ops.catalogue import op_type_of, work_of
+from scenarios.ops.program import Op, Program, Tensor
+from scenarios.ops.work import CollectiveShape, MatmulCollectiveShape, MatmulShape
 from scenarios.passes.collectives import COMM_CHUNKS, MATMUL_ALL_REDUCE, STREAM, cut_pair
-from scenarios.program import Op, Program, Tensor
 from scenarios.schema import Scenario
-from scenarios.work import CollectiveShape, MatmulCollectiveShape, MatmulShape
 from tests.scenarios.making import EXPERTS, TINY, bare, cube_flops, faults, kinds, op, program, switched, weight_bytes
 
 #: A rank that holds half of everything, o [16, 8] and down [16, 12]; two prompts of 20 tokens.

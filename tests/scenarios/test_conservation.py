@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given, settings
 
 from scenarios.build import problems_of
-from scenarios.catalogue import work_of
-from scenarios.model import Model
-from scenarios.program import Program
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Program
 from scenarios.schema import Fusion
 from tests.scenarios.making import (
     BIASED,

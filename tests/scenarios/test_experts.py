@@ -6,15 +6,15 @@ import pytest
 
 from scenarios.batches import decode_batch, prefill_batches
 from scenarios.build import build, problems_of
-from scenarios.catalogue import work_of
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
-from scenarios.model import Model
-from scenarios.op_work import placed
-from scenarios.program import Op, Program
-from scenarios.routing import Routing
-from scenarios.work import GroupedShape
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.op_work import placed
+from scenarios.ops.program import Op, Program
+from scenarios.ops.routing import Routing
+from scenarios.ops.work import GroupedShape
 from tests.scenarios.making import EXPERTS, LATENT, PARTIAL, TINY, bare, names, op, program, scenario, switched
 
 DEEPSEEK = load_model("DeepSeek-V3")

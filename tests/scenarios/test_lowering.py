@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scenarios.catalogue import op_type_of, work_of
-from scenarios.hf_config import load_model
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.prepare import prepare_paged
 from scenarios.lowering.step import Step
-from scenarios.program import Batch, Group, Program, Tensor
+from scenarios.models.hf_config import load_model
+from scenarios.ops.catalogue import op_type_of, work_of
+from scenarios.ops.program import Batch, Group, Program, Tensor
 from tests.scenarios.making import BIASED, PLAIN, TINY, bare, faults, kinds, names, op, program, switched
 
 NORM = ["cast", "pow", "reduce_mean", "adds", "rsqrt", "mul", "cast", "mul"]

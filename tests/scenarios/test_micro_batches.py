@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from scenarios.batches import prefill_batches
 from scenarios.build import problems_of
-from scenarios.catalogue import work_of
 from scenarios.lowering.parallel import shard
-from scenarios.model import Model
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Batch, Group
 from scenarios.passes.micro_batches import STREAM, split
-from scenarios.program import Batch, Group
 from tests.scenarios.making import EXPERTS, LATENT, TINY, program, races, scenario
 
 

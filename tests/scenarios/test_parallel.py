@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from scenarios.batches import decode_batch
-from scenarios.catalogue import work_of
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.parallel import parallelize, shard
 from scenarios.lowering.step import Step
-from scenarios.model import Model
-from scenarios.program import Batch, Group, Program
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Batch, Group, Program
 from tests.scenarios.making import faults, scenario
 
 QWEN3_32B = load_model("Qwen3-32B")

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.catalogue import op_type_of, work_of
+from scenarios.ops.catalogue import op_type_of, work_of
+from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes import PASSES
-from scenarios.program import Op, Program, Tensor
 from scenarios.schema import Fusion, Optimizations, Scenario
 from tests.scenarios.making import (
     BIASED,

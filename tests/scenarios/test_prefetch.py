@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.catalogue import op_type_of, work_of
+from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.passes.prefetch import PRODUCTS
 from tests.scenarios.making import bare, cube_flops, faults, kinds, op, program, switched, weight_bytes
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from scenarios.batches import decode_batch, micro_batches, mixed_batch, reported_batch
 from scenarios.build import build, problems_of
-from scenarios.catalogue import work_of
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
 from scenarios.lowering.stages import layers_of_stages, split_depth, stage_model
-from scenarios.model import Model
-from scenarios.program import Batch, Group, Program
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Batch, Group, Program
 from scenarios.schema import Scenario
 from tests.scenarios.making import PLAIN, TINY, faults, kinds, names, scenario, scenarios, switched
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios.catalogue import CATALOGUE
-from scenarios.work import Work
+from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.work import Work
 from sim.hardware.profile import Hardware, load_hardware
 from sim.plan import KernelTime, Lane
 

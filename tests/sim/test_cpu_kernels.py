@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.program import Group
-from scenarios.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
+from scenarios.ops.program import Group
+from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
 from sim.hardware.profile import Hardware, load_hardware
 from sim.hardware.sections import Program
 from sim.kernel.cpu import COMPILED, effects, names_of, stream_ns

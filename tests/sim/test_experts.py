@@ -8,10 +8,10 @@ from math import exp
 import pytest
 
 from scenarios.batches import decode_batch
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
+from scenarios.models.hf_config import load_model
+from scenarios.ops.work import ExchangeShape, GroupedShape, Work
 from scenarios.schema import Scenario
-from scenarios.work import ExchangeShape, GroupedShape, Work
 from sim import engine, ranks
 from sim.fitting.exchange import residuals, rows
 from sim.hardware.profile import NEEDED_PROGRAMS, Hardware, load_hardware

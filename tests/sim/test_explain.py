@@ -9,10 +9,10 @@ from dataclasses import asdict, replace
 import pytest
 
 from scenarios.batches import reported_batch
-from scenarios.catalogue import op_type_of, work_of
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
-from scenarios.model import Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.schema import Scenario
 from sim.explain import Diagnosis, advise, diagnose, kernel_rows
 from sim.gains import gains_of

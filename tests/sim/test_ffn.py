@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios.catalogue import work_of
-from scenarios.program import Op, Tensor
-from scenarios.work import FfnShape, Work
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Op, Tensor
+from scenarios.ops.work import FfnShape, Work
 from sim.hardware import Hardware, load_hardware
 from sim.kernel.ffn import Layout, first_layout, second_layout
 from sim.kernel.price import price, roofline_ns

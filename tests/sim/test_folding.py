@@ -7,8 +7,8 @@ import json
 import pytest
 
 from scenarios.batches import reported_batch
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
+from scenarios.models.hf_config import load_model
 from scenarios.trace import trace_text
 from sim import engine, ranks
 from sim.explain import advise, diagnose

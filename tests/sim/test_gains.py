@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 
 from scenarios.batches import reported_batch
 from scenarios.build import problems_of
-from scenarios.hf_config import load_model
-from scenarios.model import Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from sim.gains import NO_EFFECT, Gain, Gains, all_off, gains_of, passes_for
 from sim.predict import Case, exposure_of, predict, step_ns

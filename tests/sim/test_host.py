@@ -6,8 +6,8 @@ from statistics import fmean, stdev
 
 import pytest
 
-from scenarios.program import Batch, Block, Group, Op, Program, Tensor
-from scenarios.work import Work
+from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
+from scenarios.ops.work import Work
 from sim import engine
 from sim.hardware.profile import Hardware
 from sim.host import Conditions, host_costs_ns, make_plan, scaled

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios.program import Group
-from scenarios.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
+from scenarios.ops.program import Group
+from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
 from sim.hardware import Hardware, load_hardware
 from sim.hardware.sections import Program
 from sim.kernel.attention import Tasks, tasks_of

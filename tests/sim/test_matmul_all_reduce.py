@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from scenarios.batches import reported_batch
-from scenarios.catalogue import work_of
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
-from scenarios.program import Op, Tensor
+from scenarios.models.hf_config import load_model
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Op, Tensor
+from scenarios.ops.work import MatmulCollectiveShape, Work
 from scenarios.timeline import step_time
-from scenarios.work import MatmulCollectiveShape, Work
 from sim import engine
 from sim.collective import price_collective
 from sim.hardware.profile import Hardware, load_hardware

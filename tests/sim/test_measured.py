@@ -8,9 +8,9 @@ from math import exp
 
 import pytest
 
-from scenarios.catalogue import work_of
-from scenarios.program import Group, Op, Tensor
-from scenarios.work import AttentionShape, FlatShape, GroupedShape, MatmulShape, RowsShape
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Group, Op, Tensor
+from scenarios.ops.work import AttentionShape, FlatShape, GroupedShape, MatmulShape, RowsShape
 from sim.fitting.kernels import REFERENCE, read_samples, residuals
 from sim.hardware import load_hardware
 from sim.kernel.price import price

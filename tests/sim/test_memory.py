@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios.hf_config import load_model
+from scenarios.models.hf_config import load_model
 from scenarios.schema import Scenario
 from sim.memory import RUNTIME_BYTES, Memory, kv_bytes_per_token, memory_of, reserved_tokens, weight_bytes
 from sim.predict import Case, DoesNotFit, check, predict

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.catalogue import work_of
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
-from scenarios.program import Op, Tensor
+from scenarios.models.hf_config import load_model
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Op, Tensor
 from scenarios.schema import Scenario
 from sim import engine
 from sim.explain import diagnose

@@ -7,7 +7,7 @@ from itertools import accumulate
 import pytest
 
 from scenarios.batches import decode_batch, prefill_batches
-from scenarios.program import Batch, Group
+from scenarios.ops.program import Batch, Group
 from scenarios.schema import Scenario
 from scenarios.timeline import step_time
 from sim import engine

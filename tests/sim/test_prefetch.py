@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from scenarios.batches import reported_batch
-from scenarios.hf_config import load_model
-from scenarios.work import FlatShape, MatmulShape, Work
+from scenarios.models.hf_config import load_model
+from scenarios.ops.work import FlatShape, MatmulShape, Work
 from sim.hardware.profile import Hardware, load_hardware
 from sim.kernel.price import price
 from sim.kernel.traffic import prefetched_in_l2, traffic

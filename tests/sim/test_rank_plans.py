@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
-from scenarios.program import Program
+from scenarios.models.hf_config import load_model
+from scenarios.ops.program import Program
 from scenarios.schema import Scenario
 from sim import engine, ranks
 from sim.hardware.profile import Hardware

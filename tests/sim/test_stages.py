@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scenarios.batches import decode_batch
-from scenarios.hf_config import load_model
 from scenarios.lowering.parallel import shard
 from scenarios.lowering.stages import split_depth
-from scenarios.model import Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from scenarios.timeline import Span, step_time
 from scenarios.trace import read_trace, write_trace

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.batches import decode_batch
-from scenarios.hf_config import load_model
-from scenarios.model import Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from sim.gains import NO_EFFECT, gains_of
 from sim.hardware.profile import Hardware

@@ -9,9 +9,9 @@ from random import Random
 from device.microbench.plan import COPY_BYTES, Trial, trials
 from scenarios.batches import reported_batch
 from scenarios.build import build
-from scenarios.catalogue import work_of
-from scenarios.program import Op
-from scenarios.timings import COPY, STEP, SYNCHRONIZE, Timing, Timings
+from scenarios.exchange.timings import COPY, STEP, SYNCHRONIZE, Timing, Timings
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Op
 from sim.hardware.profile import Hardware, load_hardware
 from sim.hardware.sections import Program
 from sim.kernel.price import price

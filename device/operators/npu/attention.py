@@ -21,7 +21,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
 from device.operators.npu.rules_attention import MASK_SIDE
 from device.step import Layout, Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 #: Head dimension that v2 documents for TND.
 TND_DIM = 128

@@ -14,7 +14,7 @@ from device.operators.experts import experts_of
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
 from device.step import COUNTS, Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 #: The value of the step that the permutation leaves beside the counts: where each choice's row lies, token by token.
 PLACES = "experts.places"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from device.operators.kernel import Kernel
 from device.operators.npu import attention, experts, kv, latent, norms, prefetch, quant
 from device.operators.reference import special
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 KERNELS: dict[str, Kernel] = {
     **norms.KERNELS, **attention.KERNELS, **kv.KERNELS, **quant.KERNELS, **prefetch.KERNELS, **experts.KERNELS,

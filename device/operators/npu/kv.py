@@ -9,7 +9,7 @@ from device.operators.norms import eps_of
 from device.operators.npu.attention import NZ_WIDTH
 from device.operators.npu.call import call
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def _kv_cache_write(op: Op, inputs: Inputs, _: Step) -> Outputs:

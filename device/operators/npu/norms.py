@@ -6,7 +6,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.norms import eps_of
 from device.operators.npu.call import call
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def _rms_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:

@@ -22,10 +22,10 @@ from device.operators.npu.rules import FUSED_RANKS, INT4_GROUP
 from device.operators.npu.versions import lacks_call
 from device.operators.reference import special
 from device.step import COUNTS, Layout, Step
-from scenarios.catalogue import CATALOGUE
 from scenarios.errors import printable
-from scenarios.model import Model
-from scenarios.program import Op, Program, Tensor
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.program import Op, Program, Tensor
 
 #: The switch that asks for a kind.
 SWITCHES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
 from device.step import Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def _prefetch(_: Op, inputs: Inputs, __: Step) -> Outputs:

@@ -13,7 +13,7 @@ from device.operators.npu.call import call
 from device.operators.npu.rules import INT4_GROUP
 from device.operators.quant import split
 from device.step import COUNTS, Step
-from scenarios.program import Op
+from scenarios.ops.program import Op
 
 
 def _linear(op: Op, inputs: Inputs, _: Step) -> Outputs:

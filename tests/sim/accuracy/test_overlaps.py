@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.catalogue import work_of
 from scenarios.errors import ScenarioError
+from scenarios.ops.catalogue import work_of
 from sim.accuracy.overlaps import (
     COLUMNS,
     PairRow,

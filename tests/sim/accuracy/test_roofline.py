@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.program import Block, Op, Program, Tensor
-from scenarios.work import CollectiveShape, FlatShape, MatmulShape, Work
+from scenarios.ops.program import Block, Op, Program, Tensor
+from scenarios.ops.work import CollectiveShape, FlatShape, MatmulShape, Work
 from sim.accuracy.roofline import program_roofline_us, roofline_us
 from tests.scenarios.making import program, scenario
 from tests.sim.hardware_maker import hardware

@@ -8,7 +8,7 @@ import pytest
 
 from scenarios.batches import reported_batch
 from scenarios.build import build
-from scenarios.program import Group
+from scenarios.ops.program import Group
 from sim.accuracy.roofline import program_roofline_us
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.measured.files import StepRow

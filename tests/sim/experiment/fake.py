@@ -8,10 +8,10 @@ from math import exp
 from random import Random
 from typing import Any
 
-from scenarios.bench import Errors, Pair, Part, Repeat, Side, WarmUp
 from scenarios.errors import ScenarioError
+from scenarios.exchange.bench import Errors, Pair, Part, Repeat, Side, WarmUp
+from scenarios.exchange.measured import Measured, Predicted
 from scenarios.loader import Loaded
-from scenarios.measured import Measured, Predicted
 from scenarios.passes import PASSES
 from scenarios.schema import Scenario
 from scenarios.timeline import Timeline

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from scenarios.bench import Repeat
+from scenarios.exchange.bench import Repeat
 from sim.experiment.statistics import (
     Interval,
     median_interval,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import ScenarioError
-from scenarios.timings import STEP
+from scenarios.exchange.timings import STEP
 from sim.fitting.calibrated import Calibrated, calibrated
 from sim.fitting.device import fit_program, held_out, reference_us, samples_of
 from sim.fitting.profile_file import profile_text, ready, write_profile

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, shown
-from scenarios.model import Experts, Latent, Model, RopeScaling, Score
-from scenarios.program import DType
+from scenarios.models.model import Experts, Latent, Model, RopeScaling, Score
+from scenarios.ops.program import DType
 
-SHIPPED = Path(__file__).parent / "models"
+SHIPPED = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)

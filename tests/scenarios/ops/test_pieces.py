@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.pieces import row_pieces
+from scenarios.ops.pieces import row_pieces
 
 
 @pytest.mark.parametrize(

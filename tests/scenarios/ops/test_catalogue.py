@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios import catalogue
-from scenarios.catalogue import CATALOGUE, op_type_of
-from scenarios.op_work import attention_groups
-from scenarios.program import DType, Group, Op, Tensor
-from scenarios.work import AttentionShape, FfnShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
+from scenarios.ops import catalogue
+from scenarios.ops.catalogue import CATALOGUE, op_type_of
+from scenarios.ops.op_work import attention_groups
+from scenarios.ops.program import DType, Group, Op, Tensor
+from scenarios.ops.work import AttentionShape, FfnShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
 
 
 def activation(name: str, shape: tuple[int, ...], dtype: DType = "bf16") -> Tensor:

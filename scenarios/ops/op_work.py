@@ -1,6 +1,6 @@
 """What each class of operations asks of a device: flops by engine, bytes by memory level. No times.
 
-Each function makes the `Work` of an op; `scenarios.catalogue` says which kind uses which.
+Each function makes the `Work` of an op; `scenarios.ops.catalogue` says which kind uses which.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, cast
 
-from scenarios.program import DTYPE_BITS, Group, Op, Tensor
-from scenarios.routing import Routing
-from scenarios.work import (
+from scenarios.ops.program import DTYPE_BITS, Group, Op, Tensor
+from scenarios.ops.routing import Routing
+from scenarios.ops.work import (
     AttentionShape,
     Collective,
     CollectiveShape,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.catalogue import work_of
 from scenarios.errors import ScenarioError
-from scenarios.program import Op, Tensor
-from scenarios.timings import STEP, Timing, Timings, pieces_of, read_timings
+from scenarios.exchange.timings import STEP, Timing, Timings, pieces_of, read_timings
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Op, Tensor
 
 ATTENTION = Op(
     "attention", "attention",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import SHIPPED, load_model, model_names
-from scenarios.model import Experts, Latent, RopeScaling
+from scenarios.models.hf_config import SHIPPED, load_model, model_names
+from scenarios.models.model import Experts, Latent, RopeScaling
 
 #: Parameters as published with the weights; tied embeddings count once.
 PUBLISHED = {

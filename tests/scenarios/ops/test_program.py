@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scenarios.program import Batch, Block, Group, Op, Program, Tensor
+from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 
 X = Tensor("x", (2, 8), "bf16")
 W = Tensor("w", (4, 8), "bf16", "weight")

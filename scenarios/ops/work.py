@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from scenarios.program import DType, Format, Group
+from scenarios.ops.program import DType, Format, Group
 
 Unit = Literal["cube", "vector", "mix", "ai_cpu", "copy", "link"]
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]

@@ -6,10 +6,10 @@ plain-torch reference in `device/operators`, and its fused call where a backend 
 
 from __future__ import annotations
 
-from scenarios import op_work as of
-from scenarios.op_work import OpKind
-from scenarios.program import Op
-from scenarios.work import Work
+from scenarios.ops import op_work as of
+from scenarios.ops.op_work import OpKind
+from scenarios.ops.program import Op
+from scenarios.ops.work import Work
 
 
 def work_of(op: Op) -> Work:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.routing import Routing
+from scenarios.ops.routing import Routing
 
 
 @st.composite

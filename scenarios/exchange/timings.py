@@ -13,9 +13,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
 
-from scenarios.catalogue import CATALOGUE
 from scenarios.errors import ScenarioError, printable
-from scenarios.program import Attr, DType, Format, Op, Role, Tensor
+from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.program import Attr, DType, Format, Op, Role, Tensor
 
 KIND, VERSION = "microbenchmarks", 1
 #: Rows that are no op of the catalogue: a captured piece (several ops), a whole step, a copy through memory, one wait

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from scenarios.program import DType
+from scenarios.ops.program import DType
 
 Score = Literal["softmax", "sigmoid"]
 

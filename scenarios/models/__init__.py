@@ -1,0 +1,1 @@
+"""Shipped Hugging Face `config.json` files, and the reader that turns one into a Model."""
