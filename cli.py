@@ -99,7 +99,7 @@ def compare(
     ] = None,
 ) -> None:
     """Lay two steps side by side, predicted or measured; --set applies to scenarios."""
-    from device.profiles import read_profiles
+    from scenarios.profile.read import read_profiles
     from sim import outputs
     from sim.imported.timelines import timelines_of
     from sim.report import terminal
@@ -188,7 +188,7 @@ def import_(
     ] = None,
 ) -> None:
     """Read a profile of torch_npu, msprof or PyTorch: where the time went, who waited, what to try."""
-    from device.profiles import read_profiles
+    from scenarios.profile.read import read_profiles
     from sim.imported.outputs import imported
     from sim.report import terminal
     from sim.report.imported import print_import

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.profiles.making import torch_npu
+from tests.scenarios.profile.making import torch_npu
 
 SURFACES = {"cli", "app", "app_pages"}
 TORCH = {"torch", "torch_npu", "torchair"}
@@ -109,7 +109,7 @@ def test_imports_are_found_in_every_form(source: str, found: list[tuple[int, str
     assert list(imported_modules(source)) == found
 
 
-@pytest.mark.parametrize("module", ["scenarios", "sim", "device", "device.backends", "device.profiles", "cli"])
+@pytest.mark.parametrize("module", ["scenarios", "sim", "device", "device.backends", "scenarios.profile.read", "cli"])
 def test_importing_asks_for_nothing_heavy(module: str, root: Path) -> None:
     assert heavy_imports(f"import {module}", root) == []
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from app_pages.parts.answers import Remembered
 from app_pages.parts.server import FOLDER
-from device.profiles import read_profiles
-from device.profiles.find import sources
 from scenarios.errors import ScenarioError, printable
 from scenarios.profile import ProfileSet
+from scenarios.profile.read import read_profiles
+from scenarios.profile.read.find import sources
 from scenarios.timeline import Timeline
 from sim.hardware.profile import load_hardware
 from sim.imported.document import import_result

@@ -11,8 +11,8 @@ from typing import Any
 from app_pages.parts import answers
 from app_pages.parts.answers import Remembered
 from app_pages.parts.state import Question
-from device.profiles import read_profiles
 from scenarios.errors import ScenarioError, printable
+from scenarios.profile.read import read_profiles
 from sim.answer import kernel_args
 from sim.compare.document import compare_sides
 from sim.compare.sides import Side, side, with_args

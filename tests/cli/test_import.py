@@ -11,7 +11,7 @@ import pytest
 
 from scenarios.timeline import step_time
 from scenarios.trace import read_trace
-from tests.profiles import making
+from tests.scenarios.profile import making
 
 STEP_KEYS = (
     "total_us", "computing_us", "communication_us", "communication_not_overlapped_us", "communication_wait_us",

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from device.profiles import files
-from tests.profiles import making
+from scenarios.profile.read import files
+from tests.scenarios.profile import making
 
 Whatif = Callable[..., Any]
 
@@ -217,7 +217,7 @@ def test_bombs_and_broken_archives(whatif: Whatif, tmp_path: Path) -> None:
 def test_more_events_than_the_limit(whatif: Whatif, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = replace(files.LIMITS, events=10)
     for module in ("build", "kernel_details", "json_events", "files"):
-        monkeypatch.setattr(f"device.profiles.{module}.LIMITS", limits)
+        monkeypatch.setattr(f"scenarios.profile.read.{module}.LIMITS", limits)
     refused(whatif, output, "holds more than 10 events; profile fewer steps")
     (output / "trace_view.json").unlink()
     making.write_csv(output / "kernel_details.csv", making.kernel_details(range(4), 2))
@@ -225,7 +225,7 @@ def test_more_events_than_the_limit(whatif: Whatif, output: Path, monkeypatch: p
 
 
 def test_names_that_take_too_much_memory(whatif: Whatif, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("device.profiles.build.LIMITS", replace(files.LIMITS, text_bytes=1000))
+    monkeypatch.setattr("scenarios.profile.read.build.LIMITS", replace(files.LIMITS, text_bytes=1000))
     refused(whatif, output, "names and shapes take more than")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scenarios.trace import read_trace
-from tests.profiles import making
+from tests.scenarios.profile import making
 
 WhatIf = Callable[..., Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device.profiles.build import Columns, FactTable, Lanes, Texts, ordered
 from scenarios.profile import Kind, Lane, Profile, ProfileSet, Step
+from scenarios.profile.read.build import Columns, FactTable, Lanes, Texts, ordered
 from scenarios.profile.steps import merged, minus, step_times
 from sim.hardware.profile import load_hardware
 from sim.imported.advice import advise_step

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from device.profiles import read_profiles
+from scenarios.profile.read import read_profiles
 from scenarios.timeline import Span, Timeline
 from sim.imported.timelines import timelines_of
 from sim.replay.build import build

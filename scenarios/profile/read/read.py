@@ -6,12 +6,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from device.profiles.database import read_database
-from device.profiles.files import LIMITS, fail
-from device.profiles.find import Form, Source, sources
-from device.profiles.own import read_own
-from device.profiles.pytorch import read_pytorch
-from device.profiles.torch_npu import read_op_summary, read_torch_npu, read_trace_view
+from scenarios.profile.read.database import read_database
+from scenarios.profile.read.files import LIMITS, fail
+from scenarios.profile.read.find import Form, Source, sources
+from scenarios.profile.read.own import read_own
+from scenarios.profile.read.pytorch import read_pytorch
+from scenarios.profile.read.torch_npu import read_op_summary, read_torch_npu, read_trace_view
 from scenarios.profile.table import Profile, ProfileSet
 
 _READERS: dict[Form, Callable[[Path], list[Profile]]] = {

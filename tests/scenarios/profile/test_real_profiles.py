@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from device.profiles import read_profiles
 from scenarios.profile import Kind, Profile, step_time_of, timeline_of
+from scenarios.profile.read import read_profiles
 from scenarios.timeline import step_time
 
 FOLDERS = ("pytorch_level0_rank0", "pytorch_level2_rank0", "qwen3_0.6b_train_pp2dp2")

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from device.profiles.build import MAX_THREADS, Columns, FactTable, Grown, Lanes, Texts
-from device.profiles.files import fail
-from device.profiles.flows import ARROWS, Flows, ThreadOf
-from device.profiles.json_events import Args, Event, slabs, text_of
-from device.profiles.times import NotATime, all_ns_of_us, ns_of_us_numbers
 from scenarios.errors import printable
+from scenarios.profile.read.build import MAX_THREADS, Columns, FactTable, Grown, Lanes, Texts
+from scenarios.profile.read.files import fail
+from scenarios.profile.read.flows import ARROWS, Flows, ThreadOf
+from scenarios.profile.read.json_events import Args, Event, slabs, text_of
+from scenarios.profile.read.times import NotATime, all_ns_of_us, ns_of_us_numbers
 from scenarios.profile.table import Kind, Lane
 from scenarios.timeline import COMPUTE
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from device.profiles.build import FactTable, Texts
-from device.profiles.kernel_details import KernelDetails, op_type_of
-from device.profiles.torch_npu_files import Communicated
+from scenarios.profile.read.build import FactTable, Texts
+from scenarios.profile.read.kernel_details import KernelDetails, op_type_of
+from scenarios.profile.read.torch_npu_files import Communicated
 from scenarios.profile.table import FACTS, Events, Kind
 
 #: From this share of the kernels in kernel_details.csv found in the trace on, the table says what a kernel is.

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from device.profiles.build import Columns, FactTable, Lanes, Texts, ordered
-from device.profiles.files import fail
-from device.profiles.join import communicate, joined
-from device.profiles.kernel_details import KernelDetails, read_kernel_details
-from device.profiles.statistics import differs_from_op_statistic, read_api_statistic
-from device.profiles.torch_npu_files import read_communication, read_info, read_reported
-from device.profiles.torch_npu_steps import steps_of_ids, steps_of_marks
-from device.profiles.trace import Thread, Trace, placed, read_trace_events
+from scenarios.profile.read.build import Columns, FactTable, Lanes, Texts, ordered
+from scenarios.profile.read.files import fail
+from scenarios.profile.read.join import communicate, joined
+from scenarios.profile.read.kernel_details import KernelDetails, read_kernel_details
+from scenarios.profile.read.statistics import differs_from_op_statistic, read_api_statistic
+from scenarios.profile.read.torch_npu_files import read_communication, read_info, read_reported
+from scenarios.profile.read.torch_npu_steps import steps_of_ids, steps_of_marks
+from scenarios.profile.read.trace import Thread, Trace, placed, read_trace_events
 from scenarios.profile.table import Events, Kind, Lane, Profile, Step
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -108,7 +108,7 @@ def read_trace_view(path: Path) -> Profile:
     texts = Texts(path)
     trace = read_trace_events(path, texts)
     if "Ascend Hardware" not in trace.process_names.values():
-        from device.profiles.pytorch import profile_of_trace
+        from scenarios.profile.read.pytorch import profile_of_trace
 
         return profile_of_trace(path, trace)
     rows = _of_trace(trace, None)

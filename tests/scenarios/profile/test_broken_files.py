@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from device.profiles import read_profiles
 from scenarios.errors import ScenarioError
+from scenarios.profile.read import read_profiles
 from sim.imported.outputs import imported
-from tests.profiles import making
+from tests.scenarios.profile import making
 
 WORDS = (
     b"-1", b"NaN", b"null", b"{}", b"[]", b'"x"', b"1e400", b"9" * 23, b"", b"\xff", b"\0", b",", b'"', b"}", b"true",

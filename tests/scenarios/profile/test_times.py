@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device.profiles.times import NotATime, all_ns_of_us, ns_of_us, ns_of_us_numbers
+from scenarios.profile.read.times import NotATime, all_ns_of_us, ns_of_us, ns_of_us_numbers
 
 
 @given(st.lists(st.integers(0, 2**61), min_size=1, max_size=20))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from device.profiles.files import LIMITS, fail, opened
+from scenarios.profile.read.files import LIMITS, fail, opened
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 Form = Literal["torch_npu", "trace_view", "database", "op_summary", "pytorch", "own"]

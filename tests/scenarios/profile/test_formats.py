@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from device.profiles import read_profiles
-from device.profiles.kernel_details import op_type_of
-from device.profiles.pytorch import op_type_of as cuda_op_type
 from scenarios.profile import NO_ROW, Kind, Profile, step_time_of, timeline_of
+from scenarios.profile.read import read_profiles
+from scenarios.profile.read.kernel_details import op_type_of
+from scenarios.profile.read.pytorch import op_type_of as cuda_op_type
 from scenarios.timeline import Span, StepTime, Timeline, step_time
 from scenarios.trace import write_trace
-from tests.profiles import making
+from tests.scenarios.profile import making
 
 FIRST = StepTime(1_000_000, 250_000, 150_000, 100_000, 100_000, 50_000, 650_000)
 LAST = StepTime(450_000, 250_000, 150_000, 100_000, 100_000, 50_000, 100_000)

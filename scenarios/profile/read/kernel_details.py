@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from device.profiles.build import FactTable, Texts
-from device.profiles.csv_tables import UNKNOWN, known, table_rows, us_cell, whole_cell
-from device.profiles.files import LIMITS, fail
+from scenarios.profile.read.build import FactTable, Texts
+from scenarios.profile.read.csv_tables import UNKNOWN, known, table_rows, us_cell, whole_cell
+from scenarios.profile.read.files import LIMITS, fail
 from scenarios.profile.table import Int32, Int64
 
 NEEDED = ("Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)")

@@ -6,9 +6,9 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-from device.profiles.files import fail, regular
-from device.profiles.times import NotATime, ns_of_us
 from scenarios.errors import printable
+from scenarios.profile.read.files import fail, regular
+from scenarios.profile.read.times import NotATime, ns_of_us
 from scenarios.profile.table import ReportedStep
 from scenarios.timeline import StepTime
 

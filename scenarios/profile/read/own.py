@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from device.profiles.build import Columns, FactTable, Lanes, Texts, ordered
-from device.profiles.files import LIMITS, fail
+from scenarios.profile.read.build import Columns, FactTable, Lanes, Texts, ordered
+from scenarios.profile.read.files import LIMITS, fail
 from scenarios.profile.table import NO_ROW, Kind, Lane, Profile, Step
 from scenarios.timeline import QUEUED, Span, Timeline, is_kernel
 from scenarios.trace import read_trace

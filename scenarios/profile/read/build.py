@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from device.profiles.files import LIMITS, ProfileError, fail
+from scenarios.profile.read.files import LIMITS, ProfileError, fail
 from scenarios.profile.table import COLUMN_TYPES, FACTS, NO_ROW, Events, Facts, Lane
 
 #: Threads and streams of a profile: their numbers are 16 bits wide.

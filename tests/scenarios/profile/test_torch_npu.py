@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device.profiles import read_profiles
 from scenarios.profile import NO_ROW, Kind, Profile, step_time_of, timeline_of
+from scenarios.profile.read import read_profiles
 from scenarios.timeline import StepTime, step_time
-from tests.profiles import making
+from tests.scenarios.profile import making
 
 #: The first step of two and the last one, ns.
 FIRST = StepTime(1_000_000, 250_000, 150_000, 100_000, 100_000, 50_000, 650_000)

@@ -13,7 +13,7 @@ from benchmarks.profiles import write_trace
 #: A child that imports a trace and prints how many events it kept and its own peak, MB.
 CHILD = """
 import resource, sys
-from device.profiles import read_profiles
+from scenarios.profile.read import read_profiles
 from sim.imported.document import import_result
 found = read_profiles(sys.argv[1])
 import_result(found, None)

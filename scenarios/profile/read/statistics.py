@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from device.profiles.csv_tables import known, table_rows, us_cell, whole_cell
-from device.profiles.files import LIMITS, fail
 from scenarios.errors import printable
+from scenarios.profile.read.csv_tables import known, table_rows, us_cell, whole_cell
+from scenarios.profile.read.files import LIMITS, fail
 from scenarios.profile.table import Events, HostApi, Kind
 
 #: A sum that is off by more than this is told.

@@ -17,8 +17,8 @@ from typing import Any
 import ijson
 import msgspec
 
-from device.profiles.files import LIMITS, Readable, fail, opened
 from scenarios.errors import printable
+from scenarios.profile.read.files import LIMITS, Readable, fail, opened
 
 SLAB_BYTES = 1 << 19
 #: One event may be this long (call stacks); a longer one is refused.

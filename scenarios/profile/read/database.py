@@ -16,15 +16,15 @@ from urllib.parse import quote
 
 import numpy as np
 
-from device.profiles.build import Batch, Columns, FactTable, Lanes, Texts, ordered
-from device.profiles.database_steps import reported_beside
-from device.profiles.files import LIMITS, fail, regular
-from device.profiles.flows import ThreadOf, enclosing
-from device.profiles.kernel_details import op_type_of
-from device.profiles.torch_npu import classify
-from device.profiles.torch_npu_files import read_info
-from device.profiles.torch_npu_steps import steps_of_marks
 from scenarios.errors import printable
+from scenarios.profile.read.build import Batch, Columns, FactTable, Lanes, Texts, ordered
+from scenarios.profile.read.database_steps import reported_beside
+from scenarios.profile.read.files import LIMITS, fail, regular
+from scenarios.profile.read.flows import ThreadOf, enclosing
+from scenarios.profile.read.kernel_details import op_type_of
+from scenarios.profile.read.torch_npu import classify
+from scenarios.profile.read.torch_npu_files import read_info
+from scenarios.profile.read.torch_npu_steps import steps_of_marks
 from scenarios.profile.table import NO_ROW, Kind, Lane, Profile
 from scenarios.timeline import Process
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from device.profiles.csv_tables import known, table_rows, us_cell, whole_cell
-from device.profiles.files import fail, read_all
-from device.profiles.times import NotATime, ns_of_us
 from scenarios.errors import printable
+from scenarios.profile.read.csv_tables import known, table_rows, us_cell, whole_cell
+from scenarios.profile.read.files import fail, read_all
+from scenarios.profile.read.times import NotATime, ns_of_us
 from scenarios.profile.table import ReportedStep
 from scenarios.timeline import StepTime
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from device.profiles.kernel_details import KernelDetails
+from scenarios.profile.read.kernel_details import KernelDetails
 from scenarios.profile.table import NO_ROW, Events, Int64, Kind, Step
 
 _DEVICE = tuple(k for k in Kind if k not in (Kind.HOST, Kind.STEP))

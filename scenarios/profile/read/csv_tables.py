@@ -6,9 +6,9 @@ import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from device.profiles.files import LIMITS, fail, regular
-from device.profiles.times import NotATime, ns_of_us
 from scenarios.errors import did_you_mean, printable
+from scenarios.profile.read.files import LIMITS, fail, regular
+from scenarios.profile.read.times import NotATime, ns_of_us
 
 #: What torch_npu writes where it knows nothing.
 UNKNOWN = ("N/A", "", "NA")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from device.profiles.build import Texts, ordered
-from device.profiles.files import fail, opened
-from device.profiles.find import HEAD_BYTES
-from device.profiles.join import with_types
-from device.profiles.torch_npu_steps import steps_of_marks
-from device.profiles.trace import Thread, Trace, placed, read_trace_events
+from scenarios.profile.read.build import Texts, ordered
+from scenarios.profile.read.files import fail, opened
+from scenarios.profile.read.find import HEAD_BYTES
+from scenarios.profile.read.join import with_types
+from scenarios.profile.read.torch_npu_steps import steps_of_marks
+from scenarios.profile.read.trace import Thread, Trace, placed, read_trace_events
 from scenarios.profile.table import Kind, Lane, Profile
 
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*([0-9]{1,6})')

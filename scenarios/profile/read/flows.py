@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from device.profiles.build import Grown
-from device.profiles.json_events import Event
-from device.profiles.times import all_ns_of_us
+from scenarios.profile.read.build import Grown
+from scenarios.profile.read.json_events import Event
+from scenarios.profile.read.times import all_ns_of_us
 from scenarios.profile.table import NO_ROW, Int32, Int64, Kind
 
 #: Categories of arrows that say who launched what; of two that lead to one row the first here counts.

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from device.profiles import ProfileError, json_events
-from device.profiles.json_events import slabs
+from scenarios.profile.read import ProfileError, json_events
+from scenarios.profile.read.json_events import slabs
 
 TEXT = st.text(alphabet='ab"{}[],: \\\n\u4e2d', max_size=12)
 EVENTS = st.lists(
