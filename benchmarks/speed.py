@@ -153,10 +153,10 @@ def player_rows(repeats: int) -> Iterator[Row]:
     from scenarios.batches import reported_batch
     from scenarios.build import build
     from scenarios.loader import load_scenario
-    from sim import engine, recurrence
     from sim.answer import case_of
-    from sim.host import make_plan
-    from sim.played import launches
+    from sim.step import engine, recurrence
+    from sim.step.host import make_plan
+    from sim.step.schedule import launches
 
     case = case_of(load_scenario("qwen3_8b_910b2_eager"))
     batch = reported_batch(case.scenario)
@@ -186,9 +186,9 @@ def rank_rows(repeats: int) -> Iterator[Row]:
     """A captured step of 16 ranks that meet in collectives: its plans, and both players."""
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
-    from sim import engine, ranks
     from sim.answer import case_of
     from sim.predict import plans_of
+    from sim.step import engine, ranks
 
     case = case_of(load_scenario(RANKS))
     batch = reported_batch(case.scenario)
@@ -218,10 +218,10 @@ def many_rank_rows(repeats: int) -> Iterator[Row]:
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
     from scenarios.timeline import Timeline
-    from sim import engine
     from sim.answer import case_of
-    from sim.played import timeline
     from sim.predict import Case, plans_of, program_of
+    from sim.step import engine
+    from sim.step.schedule import timeline
 
     def played(case: Case) -> Timeline:
         plans = plans_of(case, reported_batch(case.scenario))

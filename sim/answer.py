@@ -18,9 +18,9 @@ from scenarios.timeline import COMPUTE
 from sim.explain import advise, diagnose
 from sim.gains import Progress, gains_of
 from sim.hardware.profile import HardwareError, load_hardware
-from sim.played import launches
 from sim.predict import Case, Prediction, check, predict
 from sim.result import run_result, step_result, what_if_result
+from sim.step.schedule import launches
 from sim.words import spoken
 
 

@@ -13,10 +13,10 @@ from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
 from sim.gains import Gains, on_value, passes_for, with_needs, without
-from sim.plan import Bound, Issue, Launch, Replay
-from sim.played import launches
 from sim.predict import Prediction, check, step_ns
 from sim.stages import Pipeline
+from sim.step.plan import Bound, Issue, Launch, Replay
+from sim.step.schedule import launches
 from sim.words import spoken
 
 Bottleneck = Literal[

@@ -8,7 +8,7 @@ from itertools import pairwise
 from scenarios.batches import finished_requests
 from scenarios.ops.program import Batch
 from scenarios.schema import Scenario
-from sim.pipeline import StageTime, once
+from sim.step.pipeline import StageTime, once
 
 #: (value, low, high) of a time, ns.
 Interval = tuple[float, float, float]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.timeline import Timeline, on_device
-from sim import engine
-from sim.played import timeline
 from sim.predict import Prediction, plans_of
+from sim.step import engine
+from sim.step.schedule import timeline
 
 
 def timelines_of_ranks(prediction: Prediction) -> list[Timeline]:

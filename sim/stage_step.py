@@ -8,12 +8,12 @@ from itertools import chain
 
 from scenarios.ops.program import Batch, Program
 from scenarios.timeline import Span, Timeline
-from sim import engine
-from sim.pipeline import Pass, Round
-from sim.plan import HostStep, Issue, Launch, Plan, Replay, Update
-from sim.played import Interval, Played, launches, timeline
-from sim.ranks import Variant
 from sim.stages import Pipe, alone, behind
+from sim.step import engine
+from sim.step.pipeline import Pass, Round
+from sim.step.plan import HostStep, Issue, Launch, Plan, Replay, Update
+from sim.step.ranks import Variant
+from sim.step.schedule import Interval, Played, launches, timeline
 
 
 @dataclass(frozen=True, slots=True)

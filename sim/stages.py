@@ -1,4 +1,4 @@
-"""A step in pipeline stages: each stage's own step, played by the usual players, set in time by `sim.pipeline`.
+"""A step in pipeline stages: each stage's own step, played by the usual players, set in time by `sim.step.pipeline`.
 
 A decode batch is shared out over as many micro-batches as there are stages (fewer requests: fewer micro-batches), and
 the step is the steady round in which each of them passes each stage once. Of a prefill, the step is as many chunks as
@@ -15,14 +15,14 @@ from scenarios.lowering.stages import TRANSFERS, layers_of_stages
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Batch, Program
-from sim import engine, ranks, recurrence
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
 from sim.memory import Memory
-from sim.pipeline import Round, StageTime, once, steady
-from sim.plan import HostStep, Issue, KernelTime, Launch, Plan, Synchronize
-from sim.played import launches
-from sim.ranks import Variant
+from sim.step import engine, ranks, recurrence
+from sim.step.pipeline import Round, StageTime, once, steady
+from sim.step.plan import HostStep, Issue, KernelTime, Launch, Plan, Synchronize
+from sim.step.ranks import Variant
+from sim.step.schedule import launches
 from sim.uncertainty import PROBE, Exposure, exposure
 
 #: A device that is busy for so long finds everything issued when it is free, ns.

@@ -25,8 +25,8 @@ from math import exp, expm1, hypot, log1p, sqrt
 
 from scenarios.ops.catalogue import CATALOGUE
 from sim.hardware.profile import Hardware
-from sim.plan import Issue, Launch, Plan
-from sim.played import launches
+from sim.step.plan import Issue, Launch, Plan
+from sim.step.schedule import launches
 
 #: Half-width of the central 90 % of a normal distribution, in standard deviations.
 Z90 = 1.6449

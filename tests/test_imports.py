@@ -96,7 +96,7 @@ def test_package_keeps_the_import_rule(package: str, root: Path) -> None:
     ("source", "found"),
     [
         ("import torch.nn as nn", [(1, "torch")]),
-        ("from sim.engine import play", [(1, "sim")]),
+        ("from sim.step.engine import play", [(1, "sim")]),
         ("def late():\n    import simpy", [(2, "simpy")]),
         ("if TYPE_CHECKING:\n    from device import runner", [(2, "device")]),
         ("importlib.import_module('torch_npu')", [(1, "torch_npu")]),

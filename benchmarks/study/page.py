@@ -12,11 +12,12 @@ from results import Gain, Result, summary
 _HEAD = """# The study on a CPU
 
 Made by `make study` on {date}: {device}, torch {torch}, {threads} thread, version {version}. The profile is what
-`whatif calibrate --backend cpu` wrote before anything here was measured; nothing is fitted to these steps, and the models, batches and lengths are
-none of the calibration's. *Raw* is the wall clock; *steady* leaves out other programs' time and is scaled by the reference kernel to the calibration's
-speed ([measure.md](measure.md)). Errors are of steady steps, predicted / measured - 1; intervals are the profile's central 90 %. On two ranks a
-collective counts with its quickest decile. A CPU's numbers say nothing about Ascend.
-"""  # noqa: E501
+`whatif calibrate --backend cpu` wrote before anything here was measured; nothing is fitted to these steps, and the
+models, batches and lengths are none of the calibration's. *Raw* is the wall clock; *steady* leaves out other programs'
+time and is scaled by the reference kernel to the calibration's speed ([measure.md](measure.md)). Errors are of steady
+steps, predicted / measured - 1; intervals are the profile's central 90 %. On two ranks a collective counts with its
+quickest decile. A CPU's numbers say nothing about Ascend.
+"""
 
 
 def markdown(

@@ -20,14 +20,14 @@ from scenarios.errors import ScenarioError
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.program import DTYPE_BITS, DType, Op, Tensor
 from scenarios.passes.collectives import cut_pair, rows_of_pieces
-from sim import engine
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.score import Scored, Skipped, errors
 from sim.hardware.profile import Hardware, HardwareError, load_hardware
-from sim.host import scaled
 from sim.kernel.price import price
 from sim.measured.files import positive, rows_of_csv, whole
-from sim.plan import Launch, Plan, Replay
+from sim.step import engine
+from sim.step.host import scaled
+from sim.step.plan import Launch, Plan, Replay
 from sim.uncertainty import Z90
 
 #: Numbers of pieces that are tried.

@@ -21,8 +21,8 @@ from sim.accuracy.ladders import measured_gain
 from sim.accuracy.steps import case_of_row
 from sim.hardware.profile import Hardware
 from sim.measured.files import read_steps
-from sim.plan import Issue, Synchronize
 from sim.predict import Case, plans_of
+from sim.step.plan import Issue, Synchronize
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 #: Row of ladders.csv that gives the gain of fusing RMSNorm alone in an eager model.

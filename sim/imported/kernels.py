@@ -15,7 +15,7 @@ from sim.explain import Bottleneck
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
 from sim.measured.op_types import Unpriced, work_of_row
-from sim.plan import Bound, KernelTime
+from sim.step.plan import Bound, KernelTime
 
 #: Who says what bounds a kernel: the profiler's pipe counters, the model, or only the engine that it ran on.
 BoundSource = Literal["measured", "predicted", "assumed"]

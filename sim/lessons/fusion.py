@@ -14,12 +14,12 @@ import numpy.typing as npt
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.program import Op
 from sim.hardware.profile import Hardware
-from sim.host import host_costs_ns
 from sim.kernel.price import price, program_of
 from sim.kernel.tiles_simpy import LaneSpan, play
 from sim.kernel.vector import vector_cost
 from sim.lessons.cases import program, step_of_tokens
 from sim.lessons.rounding import Precision, relative_error, rounded
+from sim.step.host import host_costs_ns
 
 #: Switches of each form. Names of ops that belong to it begin with one of OPS.
 FORMS = {

@@ -27,15 +27,15 @@ from scenarios.models.hf_config import SHIPPED, load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
-from sim import engine, recurrence
 from sim.explain import advise, diagnose
 from sim.gains import gains_of
 from sim.hardware.profile import Hardware, load_hardware
 from sim.hardware.sections import Chip, Graph, Host, Kernel, Memory
-from sim.host import make_plan
 from sim.outputs import to_json
 from sim.predict import Case, check, predict, step_ns
 from sim.result import run_result
+from sim.step import engine, recurrence
+from sim.step.host import make_plan
 from tests.scenarios.making import scenario, scenarios
 
 #: Qwen3-0.6B with two of its 28 layers: every kernel has its real size and a step costs little to play.

@@ -1,4 +1,5 @@
-"""The pipeline in SimPy: hosts, devices, announcements and rendezvous as processes. What `sim.pipeline` must equal."""
+"""The pipeline in SimPy: hosts, devices, announcements and rendezvous as processes. What `sim.step.pipeline` must
+equal."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 from simpy import Environment, Event, Store
 
-from sim.pipeline import StageTime
+from sim.step.pipeline import StageTime
 
 
 def tokens_ns(times: Sequence[Sequence[StageTime]], rounds: int, in_flight: int = 0) -> list[int]:

@@ -12,13 +12,13 @@ from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from scenarios.ops.work import ExchangeShape, GroupedShape, Work
 from scenarios.schema import Scenario
-from sim import engine, ranks
 from sim.fitting.exchange import residuals, rows
 from sim.hardware.profile import NEEDED_PROGRAMS, Hardware, load_hardware
 from sim.kernel.exchange import exchange_ns
 from sim.kernel.price import price
-from sim.played import launches
 from sim.predict import Case, Prediction, plans_of, predict
+from sim.step import engine, ranks
+from sim.step.schedule import launches
 from tests.scenarios.making import EXPERTS, LATENT, scenario
 
 A3 = load_hardware("atlas_a3_die")

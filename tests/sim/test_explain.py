@@ -17,9 +17,9 @@ from scenarios.schema import Scenario
 from sim.explain import Diagnosis, advise, diagnose, kernel_rows
 from sim.gains import gains_of
 from sim.hardware.profile import load_hardware
-from sim.plan import KernelTime, Launch
-from sim.played import launches
 from sim.predict import Case, Prediction, exposure_of, plans_of, predict
+from sim.step.plan import KernelTime, Launch
+from sim.step.schedule import launches
 from tests.scenarios.making import TINY, bare, scenario
 from tests.sim.hardware_maker import hardware
 
@@ -120,7 +120,7 @@ LATE = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__rank_skew_us=1.0
 
 def waiting(monkeypatch: pytest.MonkeyPatch, *late_us: int) -> Prediction:
     """A captured step of as many ranks as numbers, each of which begins that much later than it could."""
-    monkeypatch.setattr("sim.host.late_ns", lambda *_: tuple(1000 * us for us in late_us))
+    monkeypatch.setattr("sim.step.host.late_ns", lambda *_: tuple(1000 * us for us in late_us))
     exposure_of.cache_clear()
     ranks = len(late_us)
     made = scenario(

@@ -10,12 +10,12 @@ from scenarios.batches import reported_batch
 from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from scenarios.trace import trace_text
-from sim import engine, ranks
 from sim.explain import advise, diagnose
 from sim.gains import gains_of
-from sim.host import make_plans
 from sim.predict import Case, cold_start, exposure_of, plans_of, predict, program_of, ranks_played
 from sim.result import run_result
+from sim.step import engine, ranks
+from sim.step.host import make_plans
 from tests.scenarios.making import scenario
 from tests.sim.hardware_maker import hardware
 

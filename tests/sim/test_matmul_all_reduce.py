@@ -13,16 +13,16 @@ from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Op, Tensor
 from scenarios.ops.work import MatmulCollectiveShape, Work
 from scenarios.timeline import step_time
-from sim import engine
 from sim.collective import price_collective
 from sim.hardware.profile import Hardware, load_hardware
-from sim.host import Conditions, make_plan
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import Fused, cut, cuts, fastest, piece_of, product_of
 from sim.kernel.price import price, program_of
-from sim.plan import KernelTime
-from sim.played import launches, timeline
 from sim.predict import Case, check, exposure_of, plans_of, predict, step_ns
+from sim.step import engine
+from sim.step.host import Conditions, make_plan
+from sim.step.plan import KernelTime
+from sim.step.schedule import launches, timeline
 from tests.scenarios.making import scenario, switched
 
 A2 = load_hardware("atlas_a2_910b2")

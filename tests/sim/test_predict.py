@@ -10,9 +10,6 @@ from scenarios.batches import decode_batch, prefill_batches
 from scenarios.ops.program import Batch, Group
 from scenarios.schema import Scenario
 from scenarios.timeline import step_time
-from sim import engine
-from sim.plan import Replay, Update
-from sim.played import launches
 from sim.predict import (
     Case,
     Prediction,
@@ -26,6 +23,9 @@ from sim.predict import (
     step_ns,
 )
 from sim.prefill import MAX_CHUNKS
+from sim.step import engine
+from sim.step.plan import Replay, Update
+from sim.step.schedule import launches
 from sim.uncertainty import step_interval
 from tests.scenarios.making import PLAIN, TINY, program, scenario, switched
 from tests.sim.hardware_maker import flat_price, hardware
@@ -114,7 +114,7 @@ def test_a_prediction_carries_its_exposure_and_its_interval() -> None:
 
 
 def test_a_decode_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.host.price", flat_price)
+    monkeypatch.setattr("sim.step.host.price", flat_price)
     found = predict(case(scenario(workload__batch=1, optimizations__graph="ge_graph"), model=PLAIN))
     # Preamble on two threads: 18 calls of 20 + 6 + 5 us; the launches and kernels behind them are done in time.
     preamble_us = 18 * 31

@@ -15,8 +15,8 @@ from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from sim.gains import NO_EFFECT, gains_of
 from sim.hardware.profile import Hardware
-from sim.plan import HostWork, Issue, Launch, Plan, Synchronize
 from sim.predict import Case, exposure_of, length_ns, plans_of
+from sim.step.plan import HostWork, Issue, Launch, Plan, Synchronize
 from sim.uncertainty import Z90, Exposure, exposure, ratio_interval, sigma_of, step_interval
 from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware

@@ -20,8 +20,8 @@ from sim.accuracy.ladders import (
     read_ladders,
 )
 from sim.accuracy.steps import case_of_row
-from sim.played import launches
 from sim.predict import Case, plans_of, program_of, step_ns
+from sim.step.schedule import launches
 from sim.validate import REFERENCE
 
 HEAD = (

@@ -8,12 +8,12 @@ from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from scenarios.ops.program import Program
 from scenarios.schema import Scenario
-from sim import engine, ranks
 from sim.hardware.profile import Hardware
-from sim.host import Conditions, make_plan, make_plans
-from sim.plan import LATE, HostWork
-from sim.rank_plans import RankPlans, Times, rank_plans, timed, times_of
-from sim.ranks import Variant
+from sim.step import engine, ranks
+from sim.step.host import Conditions, make_plan, make_plans
+from sim.step.plan import LATE, HostWork
+from sim.step.rank_plans import RankPlans, Times, rank_plans, timed, times_of
+from sim.step.ranks import Variant
 from tests.scenarios.making import program, scenario
 from tests.sim.hardware_maker import hardware
 

@@ -26,15 +26,15 @@ from scenarios.ops.op_work import placed
 from scenarios.ops.program import Block, Op, Program
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
-from sim.luck import jitter, jitter_of_ranks, late_ns, named
-from sim.plan import LATE, HostStep, HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
-from sim.rank_plans import RankPlans, times_of
+from sim.step.jitter import jitter, jitter_of_ranks, late_ns, named
+from sim.step.plan import LATE, HostStep, HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
+from sim.step.rank_plans import RankPlans, times_of
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
     from numpy import float64
     from numpy.typing import NDArray
 
-    from sim.rank_plans import Matrix
+    from sim.step.rank_plans import Matrix
 
 #: Graph modes whose attention kernels hold their lengths as captured parameters.
 PARAMETER_UPDATES = ("aclgraph", "npugraph_ex")
@@ -244,7 +244,7 @@ class _Builder:
         index = self._index
         self._index += 1
         meets = kernel.link_share > 0
-        # A transfer between stages is timed apart (`sim.pipeline`); here its ranks only start it together.
+        # A transfer between stages is timed apart (`sim.step.pipeline`); here its ranks only start it together.
         # Ranks that lie apart, one of each replica, are taken to meet with all others: their neighbours meet anyway.
         group = op.attr("ranks", 0) if meets and op.kind != "send_recv" and op.attr("stride", 1) == 1 else 0
         assert isinstance(group, int)

@@ -17,7 +17,7 @@ finds it full waits until one leaves.
 The two threads need nothing from the device but at a Synchronize. Until then one process keeps the times until which
 they are busy and runs ahead of the clock: the device gets kernels and events with the times from which they count.
 
-`sim.recurrence` computes the same without contention and without events; a property test holds the two equal.
+`sim.step.recurrence` computes the same without contention and without events; a property test holds the two equal.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from collections.abc import Sequence
 from simpy import Environment, Event
 
 from scenarios.timeline import Timeline
-from sim.device import Device, Meeting, Process, now_ns
-from sim.plan import Issue, Launch, Plan, Replay, Synchronize, Update
-from sim.played import Played, SimulationStuck, check, launches, step_end, stuck, timeline
-from sim.rank_plans import Times, timed
+from sim.step.plan import Issue, Launch, Plan, Replay, Synchronize, Update
+from sim.step.rank_plans import Times, timed
+from sim.step.schedule import Played, SimulationStuck, check, launches, step_end, stuck, timeline
+from sim.step.streams import Device, Meeting, Process, now_ns
 
 
 def play(plan: Plan) -> Timeline:
     """The timeline of one step.
 
-    Raises SimulationStuck if the step can never end, and ValueError if the plan has no meaning (`sim.played.check`).
+    Raises SimulationStuck if the step can never end, and ValueError if the plan has no meaning
+    (`sim.step.schedule.check`).
     """
     return timeline(plan, times(plan))
 

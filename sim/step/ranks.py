@@ -3,8 +3,8 @@
 All ranks run one program, so their plans differ only in how long things take. The plan is walked once with one number a
 rank in each place; where a collective starts, every rank takes the greatest. Variants of the step, with all host or
 kernel times scaled, are further rows of the same walk. Kernels of several streams run as if none slowed another, which
-is a lower bound where some do: that is the engine's business (`sim.engine.times_of_ranks`), and a test holds the two
-equal otherwise.
+is a lower bound where some do: that is the engine's business (`sim.step.engine.times_of_ranks`), and a test holds the
+two equal otherwise.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.plan import LATE, HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
-from sim.rank_plans import RankPlans, rank_plans
+from sim.step.plan import LATE, HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
+from sim.step.rank_plans import RankPlans, rank_plans
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
     from numpy import int64

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
-from sim.plan import HostStep, Issue, Launch, Plan, Replay
-from sim.played import launches
+from sim.step.plan import HostStep, Issue, Launch, Plan, Replay
+from sim.step.schedule import launches
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
     from numpy import int64

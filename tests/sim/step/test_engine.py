@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from scenarios.timeline import Timeline, step_time
-from sim import engine
-from sim.plan import HostWork, Plan, Replay, Synchronize, Update
+from sim.step import engine
+from sim.step.plan import HostWork, Plan, Replay, Synchronize, Update
 from tests.sim.plans import SYNCHRONIZE, issue, kernels, launch, log, play
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_two_kernels_and_one_event() -> None:
@@ -217,7 +217,8 @@ def a_plan_with_everything() -> Plan:
 
 def test_the_same_bytes_whatever_the_hash_seed() -> None:
     code = (
-        "import hashlib; from sim import engine; from tests.sim.test_engine import a_plan_with_everything as p;"
+        "import hashlib; from sim.step import engine; "
+        "from tests.sim.step.test_engine import a_plan_with_everything as p; "
         "print(hashlib.sha256(repr(engine.play(p())).encode()).hexdigest())"
     )
     digest = hashlib.sha256(repr(engine.play(a_plan_with_everything())).encode()).hexdigest()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sim import engine, recurrence
-from sim.plan import HostWork, Plan, Replay, Update
-from sim.played import SimulationStuck
+from sim.step import engine, recurrence
+from sim.step.plan import HostWork, Plan, Replay, Update
+from sim.step.schedule import SimulationStuck
 from tests.sim.plans import SYNCHRONIZE, issue, launch, play
 
 

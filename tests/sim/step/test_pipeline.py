@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.pipeline import Bubble, Clocks, StageTime, once, steady
+from sim.step.pipeline import Bubble, Clocks, StageTime, once, steady
 from tests.sim.pipeline_simpy import tokens_ns
 
 

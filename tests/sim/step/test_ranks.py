@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scenarios.timeline import step_time
-from sim import engine, ranks
-from sim.plan import HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
-from sim.played import SimulationStuck, timeline
 from sim.predict import waits_by_rank
+from sim.step import engine, ranks
+from sim.step.plan import HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
+from sim.step.schedule import SimulationStuck, timeline
 
 
 def kernel(duration_ns: int, communication: bool = False) -> KernelTime:
@@ -131,7 +131,7 @@ def test_the_vector_recurrence_equals_the_engine(plans: list[Plan]) -> None:
 def test_a_lone_stream_runs_ahead_of_the_clock_and_changes_nothing(plans: list[Plan]) -> None:
     ahead = engine.times_of_ranks(plans)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sim.engine.one_stream", lambda _: False)
+        patch.setattr("sim.step.engine.one_stream", lambda _: False)
         assert engine.times_of_ranks(plans) == ahead
 
 

@@ -6,11 +6,11 @@ Streams. Kernels of a stream run one after the other in the order in which they 
 
 and what stands behind a waiting kernel waits too. When it ends, its events are recorded.
 
-Sharing is a fluid model. Kernels that run together progress at max-min fair rates (`sim.sharing`), which change only
-when a kernel starts or ends. A kernel that never meets an over-subscribed resource ends exactly `duration_ns` after
-its start; any other at the next whole nanosecond, and never before. So each kernel sleeps for its own time alone, and
-only one that was slowed on its way waits on. One timer stands for the next end of these; a change of the running set
-outdates it by a version number, so no process is ever interrupted.
+Sharing is a fluid model. Kernels that run together progress at max-min fair rates (`sim.step.sharing`), which change
+only when a kernel starts or ends. A kernel that never meets an over-subscribed resource ends exactly `duration_ns`
+after its start; any other at the next whole nanosecond, and never before. So each kernel sleeps for its own time alone,
+and only one that was slowed on its way waits on. One timer stands for the next end of these; a change of the running
+set outdates it by a version number, so no process is ever interrupted.
 
 A device with one stream shares nothing, and its kernels hang on nothing but the queue, events and other ranks: there
 the stream runs ahead of the clock as far as these allow and sleeps once for all the kernels on the way.
@@ -26,9 +26,9 @@ from functools import lru_cache
 from simpy import Environment, Event
 from simpy.events import Timeout
 
-from sim.plan import KernelTime, Launch
-from sim.played import Played
-from sim.sharing import FULL_RATE, Shares, rates, shares
+from sim.step.plan import KernelTime, Launch
+from sim.step.schedule import Played
+from sim.step.sharing import FULL_RATE, Shares, rates, shares
 
 #: Before any time: the first kernel of a stream pays no gap.
 NEVER = -(1 << 62)

@@ -8,12 +8,12 @@ import pytest
 
 from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.ops.work import Work
-from sim import engine
 from sim.hardware.profile import Hardware
-from sim.host import Conditions, host_costs_ns, make_plan, scaled
-from sim.luck import jitter
-from sim.plan import HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
-from sim.played import check, launches
+from sim.step import engine
+from sim.step.host import Conditions, host_costs_ns, make_plan, scaled
+from sim.step.jitter import jitter
+from sim.step.plan import HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
+from sim.step.schedule import check, launches
 from tests.scenarios.making import bare, program, scenario, switched
 from tests.sim.hardware_maker import flat_price, hardware
 
@@ -34,7 +34,7 @@ BATCH = Batch("decode", (Group(1, 1, 3),))
 @pytest.fixture(autouse=True)
 def flat_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels take the round times of the stub: what is tested here is the host."""
-    monkeypatch.setattr("sim.host.price", flat_price)
+    monkeypatch.setattr("sim.step.host.price", flat_price)
 
 
 def eager(*ops: Op, repeat: int = 1, name: str = "layers") -> Program:
@@ -140,7 +140,7 @@ def test_a_norm_right_after_a_norm_finds_its_program_loaded(monkeypatch: pytest.
         asked.append((work.program, repeat))
         return flat_price(work, hw, repeat)
 
-    monkeypatch.setattr("sim.host.price", recording)
+    monkeypatch.setattr("sim.step.host.price", recording)
     # Q's norm, K's norm; two adds in a row; a norm after another kernel, and the first of a block.
     plan(Program((Block("layers", (NORM, NORM, ADD, ADD, NORM, MATMUL), repeat=2), Block("head", (NORM,))), BATCH))
     assert asked == [

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 
 from scenarios.timeline import step_time
-from sim import engine, recurrence
-from sim.plan import Issue, Plan, Replay, Update
-from sim.played import Played, SimulationStuck, launches
-from sim.recurrence import Contended, Quick
+from sim.step import engine, recurrence
+from sim.step.plan import Issue, Plan, Replay, Update
+from sim.step.recurrence import Contended, Quick
+from sim.step.schedule import Played, SimulationStuck, launches
 from tests.sim.plans import GREEDY, SYNCHRONIZE, assert_rules, issue, launch, plans, together
 
 
@@ -52,7 +52,7 @@ def test_a_lone_stream_that_runs_ahead_of_the_clock_changes_nothing(plan: Plan) 
     ahead = outcome(engine.times, plan)
     assert ahead == outcome(recurrence.times, plan)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sim.engine.one_stream", lambda _: False)
+        patch.setattr("sim.step.engine.one_stream", lambda _: False)
         assert outcome(engine.times, plan) == ahead
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scenarios.timeline import Process, Span, Timeline
-from sim.plan import HostStep, Issue, Launch, Plan, Replay, Synchronize, Update
+from sim.step.plan import HostStep, Issue, Launch, Plan, Replay, Synchronize, Update
 
 #: Start and end, ns from the begin of the step.
 Interval = tuple[int, int]

@@ -1,4 +1,4 @@
-"""The max-plus player of a plan: the answer of `sim.engine` without contention, with no event loop.
+"""The max-plus player of a plan: the answer of `sim.step.engine` without contention, with no event loop.
 
 Where no resource is over-subscribed, every time of a step is a maximum of earlier times plus a constant. The host needs
 nothing from the device but at a Synchronize, so it is walked once, and the kernels issued so far are resolved at each
@@ -16,16 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scenarios.timeline import Timeline, length_ns, union_ns
-from sim.plan import Issue, Launch, Plan, Replay, Synchronize, Update
-from sim.played import Interval, Played, check, launches, step_end, stuck, timeline
-from sim.sharing import Shares, contended, shares
+from sim.step.plan import Issue, Launch, Plan, Replay, Synchronize, Update
+from sim.step.schedule import Interval, Played, check, launches, step_end, stuck, timeline
+from sim.step.sharing import Shares, contended, shares
 
 #: Before any time: the first kernel of a stream pays no gap.
 _NEVER = -(1 << 62)
 
 
 class Contended(ValueError):
-    """Kernels that run together over-subscribe a resource; only `sim.engine` can play this plan."""
+    """Kernels that run together over-subscribe a resource; only `sim.step.engine` can play this plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def quick(plan: Plan) -> Quick:
 def _refuse_contention(plan: Plan, played: Played) -> None:
     if (launch := contention(plan, played)) is not None:
         raise Contended(
-            f"{launch.name} on stream {launch.stream} shares a resource that is used up; play it with sim.engine"
+            f"{launch.name} on stream {launch.stream} shares a resource that is used up; play it with sim.step.engine"
         )
 
 

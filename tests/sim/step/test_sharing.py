@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.timeline import length_ns, union_ns
-from sim import engine
-from sim.plan import Plan
-from sim.played import launches
-from sim.sharing import FULL_RATE, HELD, RESOURCES, VECTOR, WHOLE, Shares, contended, rates, shares
+from sim.step import engine
+from sim.step.plan import Plan
+from sim.step.schedule import launches
+from sim.step.sharing import FULL_RATE, HELD, RESOURCES, VECTOR, WHOLE, Shares, contended, rates, shares
 from tests.sim.plans import GREEDY, SYNCHRONIZE, assert_rules, issue, kernel, kernels, launch, plans, together
 
 
