@@ -24,7 +24,7 @@ from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, 
 from sim.fitting.ranks import fit_rank_skew
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import SHIPPED, Hardware, load_hardware
-from sim.uncertainty import Z90, family_of
+from sim.predict.uncertainty import Z90, family_of
 
 #: Fewest held-out rows from which a family's residual is taken.
 LEAST_ROWS = 15

@@ -12,8 +12,8 @@ from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.exchange.measured import Measure
 from scenarios.files.atomic import write_text
 from scenarios.loader import Loaded, located
-from sim.answer import Answer, answer, kernel_args, predicted_of
 from sim.hardware.profile import Hardware, hardware_names, load_hardware
+from sim.predict.answer import Answer, answer, kernel_args, predicted_of
 
 if TYPE_CHECKING:
     from sim.compare.sides import ReadProfile

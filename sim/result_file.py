@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from scenarios.errors import ScenarioError, printable, shown
-from sim.result import SCHEMA_VERSION
+from sim.predict.result import SCHEMA_VERSION
 
 MAX_BYTES = 64 << 20
 #: Levels of braces and brackets; ours have 5.

@@ -18,7 +18,7 @@ from sim.accuracy.scatter import scatter_svg
 from sim.accuracy.score import NOMINAL, Scored, price_kernels, price_steps, rows_result, steps_result
 from sim.measured.files import read_collectives, read_kernels, read_steps
 from sim.outputs import to_json
-from sim.result import SCHEMA_VERSION
+from sim.predict.result import SCHEMA_VERSION
 
 #: The measurements that come with the package.
 REFERENCE = Path(__file__).parent / "reference"

@@ -17,7 +17,7 @@ from app_pages.parts.texts.learn_graph import TEXTS
 from scenarios.timeline import Timeline
 from sim.lessons import graph
 from sim.lessons.graph import GRAPHS, Point
-from sim.predict import Case
+from sim.predict.predict import Case
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTEXTS = (128, 512, 1024, 2048, 4096)

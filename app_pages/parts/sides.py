@@ -13,10 +13,10 @@ from app_pages.parts.answers import Remembered
 from app_pages.parts.state import Question
 from scenarios.errors import ScenarioError, printable
 from scenarios.profile.read import read_profiles
-from sim.answer import kernel_args
 from sim.compare.document import compare_sides
 from sim.compare.sides import Side, side, with_args
 from sim.imported.timelines import timelines_of
+from sim.predict.answer import kernel_args
 
 #: Endings that a compared file may have, and the largest one, MB.
 ENDINGS = ("json", "gz", "csv", "db")

@@ -11,8 +11,8 @@ from typing import Any
 
 from cases import Base, Run, Variant, pairs
 
-from sim.predict import Prediction
-from sim.uncertainty import Z90, ratio_interval, step_interval
+from sim.predict.predict import Prediction
+from sim.predict.uncertainty import Z90, ratio_interval, step_interval
 
 #: Standard deviation of a measured step that is allowed for at least, whatever two rounds happen to agree to.
 LEAST_NOISE = 0.02

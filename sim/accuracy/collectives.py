@@ -18,7 +18,7 @@ from sim.collective.choose import CollectiveError
 from sim.collective.price import CollectiveTime, Semantics, price_collective
 from sim.hardware.profile import Hardware, HardwareError, load_hardware
 from sim.measured.files import CollectiveRow
-from sim.uncertainty import Z90
+from sim.predict.uncertainty import Z90
 
 #: Spellings of the operations, in lower case and without underscores.
 OPS = {

@@ -20,9 +20,9 @@ from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, quoted
 from sim.accuracy.steps import case_of_row
 from sim.measured.files import StepRow, positive, rows_of_csv, whole
-from sim.predict import Case, exposure_of, plans_of, program_of
+from sim.predict.predict import Case, exposure_of, plans_of, program_of
+from sim.predict.uncertainty import Exposure, kernels_exposure, ratio_interval
 from sim.step.schedule import launches
-from sim.uncertainty import Exposure, kernels_exposure, ratio_interval
 
 #: Parts of a step that a source may have timed alone, and the names of their kernels.
 PARTS = {

@@ -25,10 +25,10 @@ from sim.accuracy.score import Scored, Skipped, errors
 from sim.hardware.profile import Hardware, HardwareError, load_hardware
 from sim.kernel.price import price
 from sim.measured.files import positive, rows_of_csv, whole
+from sim.predict.uncertainty import Z90
 from sim.step import engine
 from sim.step.host import scaled
 from sim.step.plan import Launch, Plan, Replay
-from sim.uncertainty import Z90
 
 #: Numbers of pieces that are tried.
 PIECES = (1, 2, 4, 8, 16)

@@ -20,8 +20,8 @@ from sim.hardware.profile import HardwareError, load_hardware
 from sim.kernel.price import price
 from sim.measured.files import KernelRow, StepRow
 from sim.measured.op_types import Unpriced, repeats, work_of_row
-from sim.predict import interval_ns
-from sim.uncertainty import Z90, sigma_of
+from sim.predict.predict import interval_ns
+from sim.predict.uncertainty import Z90, sigma_of
 
 #: Coverage that the intervals claim.
 NOMINAL = 0.9

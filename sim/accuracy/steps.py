@@ -8,9 +8,9 @@ from scenarios.batches import reported_batch
 from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
-from sim.answer import case_of
 from sim.measured.files import StepRow
-from sim.predict import Case
+from sim.predict.answer import case_of
+from sim.predict.predict import Case
 
 
 def case_of_row(row: StepRow, hardware: str = "") -> Case | str:

@@ -11,10 +11,10 @@ from scenarios.loader import load_scenario
 from sim.accuracy.collectives import price_collectives
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.score import Scored, errors, price_kernels, price_steps
-from sim.answer import answer, case_of
 from sim.measured.files import read_collectives, read_kernels, read_steps
-from sim.predict import predict
-from sim.uncertainty import family_of
+from sim.predict.answer import answer, case_of
+from sim.predict.predict import predict
+from sim.predict.uncertainty import family_of
 from sim.validate import REFERENCE
 
 HEAD = (

@@ -15,7 +15,7 @@ from sim.compare.classes import COLLECTIVE, WAIT, family_of_type, is_kernel, op_
 from sim.compare.results import AS_FAST, change_of, compare_results, pair_of
 from sim.compare.sides import Side
 from sim.compare.timelines import compare_timelines
-from sim.result import SCHEMA_VERSION
+from sim.predict.result import SCHEMA_VERSION
 
 IDLE = "device idle"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sim.result import SCHEMA_VERSION
+from sim.predict.result import SCHEMA_VERSION
 
 #: A smaller relative difference of two steps is none.
 AS_FAST = 5e-4

@@ -13,10 +13,10 @@ from scenarios.ops.program import Batch
 from scenarios.passes import PASSES, Pass
 from scenarios.passes.base import set_switch
 from scenarios.schema import Graph, Scenario
-from sim.gains import on_value, passes_for, with_needs, without
-from sim.memory import memory_of
-from sim.predict import Case, exposure_of, forbidden, predict
-from sim.uncertainty import ratio_interval
+from sim.predict.gains import on_value, passes_for, with_needs, without
+from sim.predict.memory import memory_of
+from sim.predict.predict import Case, exposure_of, forbidden, predict
+from sim.predict.uncertainty import ratio_interval
 
 #: The part that a scenario's report is about, by its phase.
 HEADLINE: dict[str, Part] = {"decode": "tpot", "prefill": "ttft", "mixed": "step"}

@@ -8,8 +8,8 @@ from scenarios.passes import PASSES
 from scenarios.passes.base import Pass, set_switch, switch_value
 from scenarios.schema import Scenario
 from sim.experiment.factors import Factor
-from sim.gains import with_needs, without
-from sim.predict import Case
+from sim.predict.gains import with_needs, without
+from sim.predict.predict import Case
 
 
 def all_in(case: Case, factors: Sequence[Factor]) -> Scenario:

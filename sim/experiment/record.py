@@ -13,8 +13,8 @@ from scenarios.errors import printable
 from scenarios.loader import Loaded
 from scenarios.schema import Scenario
 from sim import __version__
-from sim.explain import Diagnosis, diagnose, limit_of
-from sim.predict import Case, Prediction
+from sim.predict.explain import Diagnosis, diagnose, limit_of
+from sim.predict.predict import Case, Prediction
 from sim.step.schedule import launches
 
 #: A measured step whose device is idle for more than this share is bound by its host.

@@ -40,7 +40,7 @@ from sim.hardware.profile import Hardware, Source
 from sim.hardware.sections import Program
 from sim.kernel.cpu import COMPILED, effects
 from sim.kernel.price import price
-from sim.uncertainty import Z90
+from sim.predict.uncertainty import Z90
 
 #: Fewest rows that a number of its own is taken from.
 LEAST_ROWS = 3

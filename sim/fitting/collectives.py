@@ -23,7 +23,7 @@ from sim.fitting.kernels import PRIOR, ROBUST
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import SHIPPED, Hardware, load_hardware
 from sim.measured.files import CollectiveRow, read_collectives
-from sim.uncertainty import Z90
+from sim.predict.uncertainty import Z90
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "collectives.csv"
 

@@ -24,7 +24,7 @@ from scenarios.ops.catalogue import work_of
 from scenarios.ops.work import FixedShape, Work
 from sim.hardware.profile import Hardware
 from sim.kernel.cpu import effects, names_of, stream_ns
-from sim.uncertainty import Z90, family_of
+from sim.predict.uncertainty import Z90, family_of
 
 #: Coefficients of a program, in the order of `features`: microseconds a call and a row, nanoseconds an element and a
 #: multiply-add.

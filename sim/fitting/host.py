@@ -21,7 +21,7 @@ from sim.accuracy.ladders import measured_gain
 from sim.accuracy.steps import case_of_row
 from sim.hardware.profile import Hardware
 from sim.measured.files import read_steps
-from sim.predict import Case, plans_of
+from sim.predict.predict import Case, plans_of
 from sim.step.plan import Issue, Synchronize
 
 REFERENCE = Path(__file__).parents[1] / "reference"

@@ -17,7 +17,7 @@ from scenarios.batches import reported_batch
 from sim.accuracy.steps import case_of_row
 from sim.hardware.profile import Hardware
 from sim.measured.files import read_steps
-from sim.predict import Case, length_ns, plans_of
+from sim.predict.predict import Case, length_ns, plans_of
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 #: Rows of steps.csv that state their concurrency, and all rows of that model's decode on 16 dies.

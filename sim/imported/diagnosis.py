@@ -1,4 +1,5 @@
-"""The bottleneck of a measured step by name, with its evidence: the words of `sim.explain`, a profile's numbers."""
+"""The bottleneck of a measured step by name, with its evidence: the words of `sim.predict.explain`, a profile's
+numbers."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from typing import cast
 
 from scenarios.profile import Kind, Profile, Step
 from scenarios.timeline import StepTime
-from sim.explain import Bottleneck
 from sim.hardware.profile import Hardware
 from sim.imported.gaps import Gaps, gaps_of
 from sim.imported.kernels import MeasuredKernel, in_step, kernels_of
 from sim.imported.ranks import Waits
+from sim.predict.explain import Bottleneck
 
 
 @dataclass(frozen=True, slots=True)

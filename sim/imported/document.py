@@ -14,7 +14,7 @@ from sim.hardware.profile import Hardware
 from sim.imported.advice import advise_step
 from sim.imported.diagnosis import Found, diagnose_step
 from sim.imported.ranks import Waits, waits_of
-from sim.result import SCHEMA_VERSION
+from sim.predict.result import SCHEMA_VERSION
 
 #: Differences beyond this share of the reported step are told as such.
 RECONCILED = 0.001

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from scenarios.ops.work import Work
 from scenarios.profile import Kind, Profile, Step
-from sim.explain import Bottleneck
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
 from sim.measured.op_types import Unpriced, work_of_row
+from sim.predict.explain import Bottleneck
 from sim.step.plan import Bound, KernelTime
 
 #: Who says what bounds a kernel: the profiler's pipe counters, the model, or only the engine that it ran on.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scenarios.errors import ScenarioError
-from sim.explain import diagnose
 from sim.lessons.cases import case, why
-from sim.predict import predict
+from sim.predict.explain import diagnose
+from sim.predict.predict import predict
 
 #: Deployments of one model that differ in one thing each, as settings.
 SITUATIONS = {

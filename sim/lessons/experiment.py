@@ -12,11 +12,11 @@ from scenarios.batches import reported_batch
 from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
-from sim.explain import diagnose
-from sim.gains import Verdict, all_off, on_value, passes_for, verdict, with_needs
 from sim.lessons.cases import case
-from sim.predict import Case, ColdStart, check, exposure_of, predict
-from sim.uncertainty import ratio_interval
+from sim.predict.explain import diagnose
+from sim.predict.gains import Verdict, all_off, on_value, passes_for, verdict, with_needs
+from sim.predict.predict import Case, ColdStart, check, exposure_of, predict
+from sim.predict.uncertainty import ratio_interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from scenarios.timeline import Timeline
-from sim.explain import diagnose
 from sim.lessons.cases import case
-from sim.predict import Case, Prediction, predict
+from sim.predict.explain import diagnose
+from sim.predict.predict import Case, Prediction, predict
 
 GRAPHS = ("eager", "aclgraph", "npugraph_ex", "ge_graph")
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scenarios.serving.kv_cache import ContiguousCache, OutOfCache, PagedCache
 from sim.lessons.cases import case
 from sim.lessons.rounding import rounded
-from sim.memory import memory_of
+from sim.predict.memory import memory_of
 
 Layout = Literal["contiguous", "paged"]
 Scale = Literal["channel", "token", "head"]

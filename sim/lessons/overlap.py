@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sim.lessons.cases import case
-from sim.overlap import overlaps
-from sim.predict import Case, Prediction, predict
+from sim.predict.overlap import overlaps
+from sim.predict.predict import Case, Prediction, predict
 
 CHUNKS = "optimizations.overlap.comm_chunks"
 FUSED = "optimizations.fusion.matmul_all_reduce=true"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scenarios.errors import ScenarioError
 from sim.lessons.cases import case, why
-from sim.predict import predict
+from sim.predict.predict import predict
 
 #: Settings of each way to use `{n}` cards; requests are per replica, so DP takes its share of them.
 WAYS = {

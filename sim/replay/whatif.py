@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.timeline import Timeline
 from sim.compare import classes
-from sim.gains import NO_EFFECT
 from sim.hardware.profile import Hardware
+from sim.predict.gains import NO_EFFECT
 from sim.replay.build import build
 from sim.replay.graph import Graph
 from sim.replay.moves.base import Asked, Changed, Lean, Move, refuse_word

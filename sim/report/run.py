@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from scenarios.errors import printable
+from sim.predict.device_terms import NOT_ON_A_GPU, spoken
 from sim.report.overlap import overlap_lines
 from sim.report.tables import NARROW, Column, fitted
-from sim.words import NOT_ON_A_GPU, spoken
 
 GIB, MIB = 1 << 30, 1 << 20
 #: Bars of a table: on a wide terminal, and below NARROW columns.

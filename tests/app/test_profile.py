@@ -16,8 +16,8 @@ from app_pages.parts.palette import BY_FAMILY, CLASSES
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
-from sim.answer import first_answer, kernel_args
 from sim.compare import classes
+from sim.predict.answer import first_answer, kernel_args
 
 Open = Callable[..., Any]
 

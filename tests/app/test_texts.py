@@ -80,7 +80,7 @@ def test_every_optimisation_has_a_name() -> None:
 def test_every_bottleneck_has_a_sentence() -> None:
     from typing import get_args
 
-    from sim.explain import Bottleneck
+    from sim.predict.explain import Bottleneck
 
     assert set(get_args(Bottleneck)) == set(verdicts.TEXTS) == set(verdicts.EVIDENCE_ZH)
 
@@ -89,7 +89,7 @@ def test_words_of_the_model_have_words_of_the_lab() -> None:
     from typing import get_args
 
     from app_pages.parts.texts import calibration, common, compare
-    from sim.gains import Verdict
+    from sim.predict.gains import Verdict
 
     assert {f"verdict_{it.replace(' ', '_')}" for it in get_args(Verdict)} <= set(lab.TEXTS)
     assert {f"source_{it}" for it in SOURCES} <= set(lab.TEXTS) & set(calibration.TEXTS)

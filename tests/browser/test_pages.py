@@ -17,8 +17,8 @@ from app_pages.parts.lessons import LESSONS
 from app_pages.parts.texts import LANGUAGES, Language, learn, speaker
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
-from sim.answer import first_answer, kernel_args
 from sim.lessons import fusion
+from sim.predict.answer import first_answer, kernel_args
 from tests.browser.lab import PICTURE, drawn, settled, wait_number, wait_other
 
 pytestmark = [

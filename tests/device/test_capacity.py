@@ -8,7 +8,7 @@ from device.session import Session, calibrated
 from device.workload import reported_step
 from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import ContiguousCache, OutOfCache, PagedCache
-from sim.memory import memory_of
+from sim.predict.memory import memory_of
 from tests.device.making import ALL_FUSED, QWEN3, REFERENCE, session
 from tests.scenarios.making import bare, switched
 from tests.sim.hardware_maker import hardware

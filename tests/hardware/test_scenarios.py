@@ -18,10 +18,10 @@ from device.experiment.bench import DeviceBench
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Bench
 from scenarios.loader import Loaded, load_scenario, shipped_names
-from sim.answer import case_of
 from sim.experiment.document import document
 from sim.experiment.protocol import Options, experiment
 from sim.hardware.profile import load_hardware
+from sim.predict.answer import case_of
 from tests.hardware.machine import VARIABLE, backend_here, devices_here, profile_here
 from tests.hardware.scaled import settings
 
@@ -84,7 +84,7 @@ def on_cpu(
 
 
 def passes_of(case: Any) -> Any:
-    from sim.gains import passes_for
+    from sim.predict.gains import passes_for
 
     return [item for item in passes_for(case.model) if not (case.model.latent and item.switch == "kv.dtype")]
 

@@ -27,13 +27,13 @@ from scenarios.models.hf_config import SHIPPED, load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
-from sim.explain import advise, diagnose
-from sim.gains import gains_of
 from sim.hardware.profile import Hardware, load_hardware
 from sim.hardware.sections import Chip, Graph, Host, Kernel, Memory
 from sim.outputs import to_json
-from sim.predict import Case, check, predict, step_ns
-from sim.result import run_result
+from sim.predict.explain import advise, diagnose
+from sim.predict.gains import gains_of
+from sim.predict.predict import Case, check, predict, step_ns
+from sim.predict.result import run_result
 from sim.step import engine, recurrence
 from sim.step.host import make_plan
 from tests.scenarios.making import scenario, scenarios
@@ -343,7 +343,7 @@ def test_the_lists_of_knobs_name_knobs() -> None:
 
 ANSWER = """
 import sys
-from sim.answer import answer
+from sim.predict.answer import answer
 from sim.outputs import to_json
 for given in sys.argv[1:]:
     path, *sets = given.split()

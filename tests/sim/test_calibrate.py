@@ -12,7 +12,7 @@ import pytest
 from sim.calibrate import SHARED, STAGES, Stage, calibrate, residual_sigmas, rows_of_block
 from sim.fitting.kernels import Block, Report, fit, held_out, interval, put, read_samples, residuals
 from sim.hardware.profile import SHIPPED, load_hardware
-from sim.uncertainty import Z90, family_of
+from sim.predict.uncertainty import Z90, family_of
 
 pytest.importorskip("scipy", reason="calibration needs the extra `fit`")
 

@@ -12,7 +12,7 @@ from sim.hardware.profile import Hardware, load_hardware
 from sim.hardware.sections import Program
 from sim.kernel.cpu import COMPILED, effects, names_of, stream_ns
 from sim.kernel.price import price
-from sim.predict import Case, predict
+from sim.predict.predict import Case, predict
 from tests.scenarios.making import TINY, scenario
 
 PRODUCT = Work(

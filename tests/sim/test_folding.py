@@ -10,10 +10,10 @@ from scenarios.batches import reported_batch
 from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from scenarios.trace import trace_text
-from sim.explain import advise, diagnose
-from sim.gains import gains_of
-from sim.predict import Case, cold_start, exposure_of, plans_of, predict, program_of, ranks_played
-from sim.result import run_result
+from sim.predict.explain import advise, diagnose
+from sim.predict.gains import gains_of
+from sim.predict.predict import Case, cold_start, exposure_of, plans_of, predict, program_of, ranks_played
+from sim.predict.result import run_result
 from sim.step import engine, ranks
 from sim.step.host import make_plans
 from tests.scenarios.making import scenario
@@ -51,7 +51,7 @@ def test_folding_changes_no_byte_of_the_answer(monkeypatch: pytest.MonkeyPatch, 
     it = case(4, **settings)
     assert ranks_played(it) == 1
     folded = answer(it)
-    monkeypatch.setattr("sim.predict.ranks_played", lambda it: it.model.tensor_parallel)
+    monkeypatch.setattr("sim.predict.predict.ranks_played", lambda it: it.model.tensor_parallel)
     assert len(plans_of(it, reported_batch(it.scenario))) == 4
     assert answer(it) == folded
 

@@ -12,7 +12,7 @@ from scenarios.ops.work import FlatShape, MatmulShape, Work
 from sim.hardware.profile import Hardware, load_hardware
 from sim.kernel.price import price
 from sim.kernel.traffic import prefetched_in_l2, traffic
-from sim.predict import Case, predict, step_ns
+from sim.predict.predict import Case, predict, step_ns
 from sim.step.schedule import launches
 from tests.scenarios.making import scenario, switched
 

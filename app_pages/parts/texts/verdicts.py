@@ -1,4 +1,4 @@
-"""Why a step takes as long as it does: `sim.explain` says it in English, here it is said of the same numbers in Chinese.
+"""Why a step takes as long as it does: `sim.predict.explain` says it in English, here it is said of the same numbers in Chinese.
 
 Braces are filled by `parts.verdict`.
 """

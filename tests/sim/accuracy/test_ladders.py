@@ -20,7 +20,7 @@ from sim.accuracy.ladders import (
     read_ladders,
 )
 from sim.accuracy.steps import case_of_row
-from sim.predict import Case, plans_of, program_of, step_ns
+from sim.predict.predict import Case, plans_of, program_of, step_ns
 from sim.step.schedule import launches
 from sim.validate import REFERENCE
 

@@ -25,8 +25,8 @@ from sim.hardware.profile import load_hardware
 from sim.kernel.price import price
 from sim.measured.files import KernelRow, StepRow
 from sim.measured.op_types import work_of_row
-from sim.predict import interval_ns
-from sim.uncertainty import Z90
+from sim.predict.predict import interval_ns
+from sim.predict.uncertainty import Z90
 
 
 def scored(measured: float, predicted: float, *, low: float = 0.0, high: float = 1e9, yes: bool = True) -> Scored:

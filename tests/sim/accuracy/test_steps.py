@@ -12,7 +12,7 @@ from scenarios.ops.program import Group
 from sim.accuracy.roofline import program_roofline_us
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.measured.files import StepRow
-from sim.predict import Case
+from sim.predict.predict import Case
 
 DECODE = StepRow(
     "a step", "910b2", "Qwen3-0.6B", "decode", 300, 1, 500, 1, 1, 1, 1, 3.0, ("optimizations.weights=fp16",), True

@@ -10,8 +10,8 @@ from sim.accuracy.steps import case_of_row
 from sim.fitting.ranks import FITTED_ROWS, REFERENCE, SPREAD_ROWS, fit_rank_skew
 from sim.hardware.profile import load_hardware
 from sim.measured.files import read_steps
-from sim.predict import Case, Prediction, predict
-from sim.uncertainty import step_interval
+from sim.predict.predict import Case, Prediction, predict
+from sim.predict.uncertainty import step_interval
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 
 from scenarios.loader import load_scenario
 from scenarios.timeline import Timeline
-from sim.answer import case_of, kernel_args
 from sim.compare.sides import with_args
-from sim.predict import predict
+from sim.predict.answer import case_of, kernel_args
+from sim.predict.predict import predict
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,8 @@ from scenarios.passes.base import Pass, set_switch
 from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
 from sim.kernel.matmul_all_reduce import cut, product_of
 from sim.kernel.price import price, program_of
-from sim.predict import Prediction
-from sim.predict import program_of as program_of_case
+from sim.predict.predict import Prediction
+from sim.predict.predict import program_of as program_of_case
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from hashlib import sha256
 from typing import Any
 
 from sim import __version__
-from sim.explain import Advice, Diagnosis
-from sim.gains import Gains
 from sim.hardware.profile import Hardware
-from sim.overlap import Overlap, overlaps
-from sim.predict import Metric, Prediction
-from sim.stages import Pipeline
+from sim.predict.explain import Advice, Diagnosis
+from sim.predict.gains import Gains
+from sim.predict.overlap import Overlap, overlaps
+from sim.predict.pipeline_steps import Pipeline
+from sim.predict.predict import Metric, Prediction
 
 SCHEMA_VERSION = 1
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 from scenarios.ops.program import Batch, Program
 from scenarios.timeline import Span, Timeline
-from sim.stages import Pipe, alone, behind
+from sim.predict.pipeline_steps import Pipe, alone, behind
 from sim.step import engine
 from sim.step.pipeline import Pass, Round
 from sim.step.plan import HostStep, Issue, Launch, Plan, Replay, Update

@@ -12,9 +12,9 @@ from scenarios.models.model import Model
 from scenarios.passes import PASSES, Pass
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
-from sim.memory import memory_of
-from sim.predict import Case, exposure_of, forbidden, step_ns
-from sim.uncertainty import Exposure, ratio_interval
+from sim.predict.memory import memory_of
+from sim.predict.predict import Case, exposure_of, forbidden, step_ns
+from sim.predict.uncertainty import Exposure, ratio_interval
 
 Verdict = Literal["gain", "loss", "not distinguishable", "no effect", "not applicable"]
 

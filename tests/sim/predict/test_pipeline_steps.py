@@ -17,16 +17,16 @@ from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from scenarios.timeline import Span, step_time
 from scenarios.trace import read_trace, write_trace
-from sim.answer import kernel_args
 from sim.collective import price_collective
-from sim.explain import diagnose
-from sim.gains import gains_of
 from sim.hardware.profile import Hardware, load_hardware
-from sim.memory import memory_of, memory_of_stages
-from sim.predict import Case, check, in_flight, plans_of, predict, program_of, step_ns
-from sim.result import run_result
-from sim.stage_step import wrapped
-from sim.stages import Pipe, alone, behind, rows_of, transfer_ns
+from sim.predict.answer import kernel_args
+from sim.predict.explain import diagnose
+from sim.predict.gains import gains_of
+from sim.predict.memory import memory_of, memory_of_stages
+from sim.predict.pipeline_steps import Pipe, alone, behind, rows_of, transfer_ns
+from sim.predict.pipeline_timeline import wrapped
+from sim.predict.predict import Case, check, in_flight, plans_of, predict, program_of, step_ns
+from sim.predict.result import run_result
 from sim.step import engine
 from sim.step.pipeline import once
 from sim.step.schedule import launches

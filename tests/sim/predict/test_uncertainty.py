@@ -13,11 +13,11 @@ from scenarios.batches import decode_batch
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
-from sim.gains import NO_EFFECT, gains_of
 from sim.hardware.profile import Hardware
-from sim.predict import Case, exposure_of, length_ns, plans_of
+from sim.predict.gains import NO_EFFECT, gains_of
+from sim.predict.predict import Case, exposure_of, length_ns, plans_of
+from sim.predict.uncertainty import Z90, Exposure, exposure, ratio_interval, sigma_of, step_interval
 from sim.step.plan import HostWork, Issue, Launch, Plan, Synchronize
-from sim.uncertainty import Z90, Exposure, exposure, ratio_interval, sigma_of, step_interval
 from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware
 from tests.sim.plans import SYNCHRONIZE, launch, together

@@ -14,10 +14,10 @@ from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.schema import Scenario
-from sim.explain import Diagnosis, advise, diagnose, kernel_rows
-from sim.gains import gains_of
 from sim.hardware.profile import load_hardware
-from sim.predict import Case, Prediction, exposure_of, plans_of, predict
+from sim.predict.explain import Diagnosis, advise, diagnose, kernel_rows
+from sim.predict.gains import gains_of
+from sim.predict.predict import Case, Prediction, exposure_of, plans_of, predict
 from sim.step.plan import KernelTime, Launch
 from sim.step.schedule import launches
 from tests.scenarios.making import TINY, bare, scenario

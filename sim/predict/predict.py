@@ -12,19 +12,19 @@ from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Program
 from scenarios.schema import Scenario
 from scenarios.timeline import StepTime, Timeline, on_device, step_time
-from sim.device_limits import limits
 from sim.hardware.profile import Hardware
-from sim.memory import Memory, memory_of, memory_of_stages
-from sim.prefill import Interval, ends_in_turn, ends_through_stages, mean_end_ns
-from sim.stage_step import Shown, shown
-from sim.stages import Pipe, Pipeline, exposure_of_stages, passing, pipeline_of, round_of, rows_of
+from sim.predict.limits import limits
+from sim.predict.memory import Memory, memory_of, memory_of_stages
+from sim.predict.pipeline_steps import Pipe, Pipeline, exposure_of_stages, passing, pipeline_of, round_of, rows_of
+from sim.predict.pipeline_timeline import Shown, shown
+from sim.predict.ttft import Interval, ends_in_turn, ends_through_stages, mean_end_ns
+from sim.predict.uncertainty import PROBE, Exposure, exposure, step_interval
 from sim.step import engine, ranks, recurrence
 from sim.step.host import Conditions, host_costs_ns, make_plans
 from sim.step.pipeline import Round
 from sim.step.plan import Plan
 from sim.step.ranks import Variant
 from sim.step.schedule import Played, launches, timeline
-from sim.uncertainty import PROBE, Exposure, exposure, step_interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from scenarios.models.hf_config import load_model
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Op, Tensor
 from scenarios.schema import Scenario
-from sim.explain import diagnose
 from sim.hardware.profile import Hardware, load_hardware
 from sim.kernel.price import price
-from sim.overlap import Overlap, overlaps
-from sim.predict import Case, Prediction, predict
+from sim.predict.explain import diagnose
+from sim.predict.overlap import Overlap, overlaps
+from sim.predict.predict import Case, Prediction, predict
 from sim.step import engine
 from sim.step.plan import KernelTime, Launch, Plan, Replay
 from sim.step.schedule import launches

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from scenarios.models.hf_config import load_model
 from scenarios.schema import Scenario
-from sim.memory import RUNTIME_BYTES, Memory, kv_bytes_per_token, memory_of, reserved_tokens, weight_bytes
-from sim.predict import Case, DoesNotFit, check, predict
+from sim.predict.memory import RUNTIME_BYTES, Memory, kv_bytes_per_token, memory_of, reserved_tokens, weight_bytes
+from sim.predict.predict import Case, DoesNotFit, check, predict
 from tests.scenarios.making import BIASED, PLAIN, TINY, bare, program, scenario, switched
 from tests.scenarios.making import weight_bytes as weight_bytes_of_program
 from tests.sim.hardware_maker import hardware

@@ -15,13 +15,13 @@ from scenarios.lowering.stages import split_depth
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.timeline import COMPUTE
-from sim.explain import advise, diagnose
-from sim.gains import Progress, gains_of
 from sim.hardware.profile import HardwareError, load_hardware
-from sim.predict import Case, Prediction, check, predict
-from sim.result import run_result, step_result, what_if_result
+from sim.predict.device_terms import spoken
+from sim.predict.explain import advise, diagnose
+from sim.predict.gains import Progress, gains_of
+from sim.predict.predict import Case, Prediction, check, predict
+from sim.predict.result import run_result, step_result, what_if_result
 from sim.step.schedule import launches
-from sim.words import spoken
 
 
 @dataclass(frozen=True, slots=True)

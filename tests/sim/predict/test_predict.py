@@ -10,7 +10,7 @@ from scenarios.batches import decode_batch, prefill_batches
 from scenarios.ops.program import Batch, Group
 from scenarios.schema import Scenario
 from scenarios.timeline import step_time
-from sim.predict import (
+from sim.predict.predict import (
     Case,
     Prediction,
     check,
@@ -22,11 +22,11 @@ from sim.predict import (
     predict,
     step_ns,
 )
-from sim.prefill import MAX_CHUNKS
+from sim.predict.ttft import MAX_CHUNKS
+from sim.predict.uncertainty import step_interval
 from sim.step import engine
 from sim.step.plan import Replay, Update
 from sim.step.schedule import launches
-from sim.uncertainty import step_interval
 from tests.scenarios.making import PLAIN, TINY, program, scenario, switched
 from tests.sim.hardware_maker import flat_price, hardware
 

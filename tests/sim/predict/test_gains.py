@@ -10,9 +10,9 @@ from scenarios.build import problems_of
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
-from sim.gains import NO_EFFECT, Gain, Gains, all_off, gains_of, passes_for
-from sim.predict import Case, exposure_of, predict, step_ns
-from sim.uncertainty import ratio_interval
+from sim.predict.gains import NO_EFFECT, Gain, Gains, all_off, gains_of, passes_for
+from sim.predict.predict import Case, exposure_of, predict, step_ns
+from sim.predict.uncertainty import ratio_interval
 from tests.scenarios.making import PLAIN, TINY, Drawn, bare, cases, scenario, switched
 from tests.sim.hardware_maker import hardware
 

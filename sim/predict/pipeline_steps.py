@@ -17,13 +17,13 @@ from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Batch, Program
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
-from sim.memory import Memory
+from sim.predict.memory import Memory
+from sim.predict.uncertainty import PROBE, Exposure, exposure
 from sim.step import engine, ranks, recurrence
 from sim.step.pipeline import Round, StageTime, once, steady
 from sim.step.plan import HostStep, Issue, KernelTime, Launch, Plan, Synchronize
 from sim.step.ranks import Variant
 from sim.step.schedule import launches
-from sim.uncertainty import PROBE, Exposure, exposure
 
 #: A device that is busy for so long finds everything issued when it is free, ns.
 LONG_NS = 10**12
@@ -76,7 +76,7 @@ def pipeline_of(model: Model, batches: Sequence[Batch], it: Round, memory: tuple
 
 
 def exposure_of_stages(pipe: Pipe, batches: Sequence[Batch], phase: str, several_ranks: bool) -> Exposure:
-    """What the step hangs on, as `sim.predict.exposure_of` finds for a step without stages."""
+    """What the step hangs on, as `sim.predict.predict.exposure_of` finds for a step without stages."""
     probes = [Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE)]
     if several_ranks:
         probes.append(Variant(late=False))
