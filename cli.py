@@ -60,7 +60,7 @@ def run(
     ] = None,
 ) -> None:
     """Predict one scenario: step time, bottleneck, gains, memory. With a device as backend, measure it too."""
-    from sim import outputs
+    from sim.report import files as outputs
     from sim.report import terminal
     from sim.report.measured import print_measured
     from sim.report.run import print_run
@@ -80,7 +80,7 @@ def run(
 @app.command()
 def explain(scenario: ScenarioFile, sets: Sets = None, json: JsonOut = None) -> None:
     """Say why the step takes as long as it does, and what to try."""
-    from sim import outputs
+    from sim.report import files as outputs
     from sim.report import terminal
     from sim.report.run import print_explain
 
@@ -100,8 +100,8 @@ def compare(
 ) -> None:
     """Lay two steps side by side, predicted or measured; --set applies to scenarios."""
     from scenarios.profile.read import read_profiles
-    from sim import outputs
     from sim.imported.timelines import timelines_of
+    from sim.report import files as outputs
     from sim.report import terminal
     from sim.report.compare import print_compare
 

@@ -20,7 +20,7 @@ from app_pages.parts.texts.profile import TEXTS
 from scenarios.errors import ScenarioError
 from scenarios.timeline import Timeline
 from sim.hardware.profile import hardware_names
-from sim.outputs import to_json
+from sim.report.files import to_json
 
 #: Rows of the tables.
 MOST = 30

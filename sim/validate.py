@@ -14,11 +14,11 @@ from sim.accuracy.collectives import by_operation, price_collectives
 from sim.accuracy.families import by_family
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.overlaps import overlaps_result, price_overlaps, read_overlaps
-from sim.accuracy.scatter import scatter_svg
 from sim.accuracy.score import NOMINAL, Scored, price_kernels, price_steps, rows_result, steps_result
 from sim.measured.files import read_collectives, read_kernels, read_steps
-from sim.outputs import to_json
 from sim.predict.result import SCHEMA_VERSION
+from sim.report.files import to_json
+from sim.report.validate_svg import scatter_svg
 
 #: The measurements that come with the package.
 REFERENCE = Path(__file__).parent / "reference"

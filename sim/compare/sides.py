@@ -55,7 +55,7 @@ def side(given: str, sets: Sequence[str], read_profile: ReadProfile | None = Non
         return _scenario(given, sets)
     if _is_trace(file):
         return _trace(file, number, read_profile)
-    from sim.result_file import read_result
+    from sim.compare.result_file import read_result
 
     if number:
         raise ScenarioError([f"{printable(given, 200)}: a result holds no timelines to choose from"])

@@ -12,12 +12,12 @@ from scenarios.exchange.bench import Bench
 from scenarios.files.atomic import write_folder, write_text
 from scenarios.loader import Loaded, load_scenario
 from sim.experiment.document import document
-from sim.experiment.markdown import GAINS, WARM_UP, markdown
-from sim.experiment.plot import gains_svg, warm_up_svg
 from sim.experiment.protocol import Options, Say, experiment
 from sim.experiment.rows import Experiment
-from sim.outputs import refuse_another_device, refuse_overwriting, to_json
 from sim.predict.answer import case_of
+from sim.report.experiment_markdown import GAINS, WARM_UP, markdown
+from sim.report.experiment_svg import gains_svg, warm_up_svg
+from sim.report.files import refuse_another_device, refuse_overwriting, to_json
 
 #: Seconds that a budget must have and may have.
 LEAST_BUDGET_S, MOST_BUDGET_S = 10.0, 86_400.0

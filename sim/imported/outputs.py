@@ -13,7 +13,7 @@ from scenarios.profile import ProfileSet, timeline_of
 from sim.hardware.profile import load_hardware
 from sim.imported.document import import_result, steps_of_ranks
 from sim.imported.replayed import replayed
-from sim.outputs import refuse_overwriting, to_json
+from sim.report.files import refuse_overwriting, to_json
 
 
 def _files(source: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from sim.experiment.markdown import NAMES, gain
+from sim.report.experiment_markdown import NAMES, gain
 from sim.report.run import plain
 from sim.report.tables import Column, fitted
 

@@ -10,7 +10,7 @@ from scenarios.loader import load_scenario, shipped_names
 from scenarios.models.hf_config import load_model, model_names
 from scenarios.passes import PASSES
 from sim.hardware.profile import hardware_names, load_hardware
-from sim.outputs import unknown_list
+from sim.report.files import unknown_list
 from sim.report.tables import Column, fitted
 
 

@@ -13,7 +13,7 @@ import pytest
 from app_pages.parts import answers, formats, sides
 from app_pages.parts.state import Question
 from scenarios.errors import ScenarioError
-from sim.outputs import to_json
+from sim.report.files import to_json
 
 Open = Callable[..., Any]
 

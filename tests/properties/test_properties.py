@@ -29,11 +29,11 @@ from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
 from sim.hardware.profile import Hardware, load_hardware
 from sim.hardware.sections import Chip, Graph, Host, Kernel, Memory
-from sim.outputs import to_json
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
 from sim.predict.predict import Case, check, predict, step_ns
 from sim.predict.result import run_result
+from sim.report.files import to_json
 from sim.step import engine, recurrence
 from sim.step.host import make_plan
 from tests.scenarios.making import scenario, scenarios
@@ -344,7 +344,7 @@ def test_the_lists_of_knobs_name_knobs() -> None:
 ANSWER = """
 import sys
 from sim.predict.answer import answer
-from sim.outputs import to_json
+from sim.report.files import to_json
 for given in sys.argv[1:]:
     path, *sets = given.split()
     sys.stdout.write(to_json(answer(path, sets).result))

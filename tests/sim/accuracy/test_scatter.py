@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sim.accuracy.scatter import COLOURS, MARGIN, SIZE, scatter_svg
 from sim.accuracy.score import Scored
+from sim.report.validate_svg import COLOURS, MARGIN, SIZE, scatter_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,11 +10,11 @@ from scenarios.lowering.parallel import shard
 from scenarios.schema import Scenario
 from sim.compare import compare_results
 from sim.hardware.profile import Hardware
-from sim.outputs import to_json
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
 from sim.predict.predict import Case, predict
 from sim.predict.result import run_result
+from sim.report.files import to_json
 from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware
 

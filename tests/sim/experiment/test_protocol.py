@@ -13,10 +13,10 @@ from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from sim.experiment.document import document
 from sim.experiment.factors import factors_of
-from sim.experiment.markdown import markdown
 from sim.experiment.protocol import Options, experiment
 from sim.experiment.run import report
 from sim.predict.answer import case_of
+from sim.report.experiment_markdown import markdown
 from tests.sim.experiment.fake import FakeBench, heard
 
 TINY = "tiny_llama_cpu"

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sim import svg
+from sim.report import svg
 
 NAMES = ("a & b", "<script>", "\"'", "\x00\x1b[2J\x0b\ufffe", "\ud800", "norm\nand more", "矩阵", "")
 

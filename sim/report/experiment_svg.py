@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from math import ceil, exp, floor, log
 from statistics import median
 
-from sim import svg
 from sim.experiment.factors import Ratio
 from sim.experiment.rows import Experiment, Row
 from sim.experiment.statistics import Interval
+from sim.report import svg
 
 ROW, LEFT, RIGHT, TOP, PLOT = 34, 210, 240, 76, 480
 VERDICT_COLOURS = {"adopt": svg.GREEN, "do not adopt": svg.VERMILION, "not distinguishable": svg.GREY}

@@ -77,7 +77,7 @@ def compared(
     refuse_overwriting((a, b, *first.sources, *second.sources), {"--json": json_file, "--plot": plot_file})
     result = compare_sides(first, second)
     if plot_file is not None:
-        from sim.compare.picture import picture
+        from sim.report.compare_svg import picture
 
         write_text(plot_file, picture(first, second, result))
     if json_file is not None:

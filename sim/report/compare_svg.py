@@ -9,9 +9,9 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, printable
 from scenarios.timeline import Span, Timeline
-from sim import svg
 from sim.compare import classes
 from sim.compare.sides import Side
+from sim.report import svg
 
 WIDTH, LEFT, RIGHT = 1280, 196, 24
 LANE, GAP, HEAD = 22, 4, 26

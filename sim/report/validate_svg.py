@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor, log10
 
-from sim import svg
 from sim.accuracy.families import by_family
 from sim.accuracy.score import Scored
+from sim.report import svg
 
 SIZE, MARGIN = 640, 64
 #: Colours by family of kernel.
