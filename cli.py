@@ -156,9 +156,9 @@ def validate(
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw predicted against measured.")] = None,
 ) -> None:
     """Hold predictions against measurements: the given files, or the reference set that is shipped."""
+    from sim.accuracy.validate import Bounds, validated
     from sim.report import terminal
     from sim.report.validate import print_validation
-    from sim.validate import Bounds, validated
 
     bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median, max_collective_median, max_collective_p90)
     found = validated(kernels, steps, ladders, hardware, bounds, json, plot, collectives, overlaps)

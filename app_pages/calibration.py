@@ -13,8 +13,8 @@ from app_pages.parts.page import Figure, figures, quiet, section, show_with_data
 from app_pages.parts.palette import FAMILIES
 from app_pages.parts.texts import Say, speaker
 from app_pages.parts.texts.calibration import TEXTS
+from sim.accuracy.validate import Validation
 from sim.hardware.profile import SOURCES, hardware_names, load_hardware
-from sim.validate import Validation
 
 #: The profile of the scenario that the lab opens with.
 FIRST_PROFILE = "atlas_a3_die_20"

@@ -18,7 +18,7 @@ from sim.predict.rank_timelines import timelines_of_ranks
 from sim.report.files import to_json
 
 if TYPE_CHECKING:
-    from sim.validate import Validation
+    from sim.accuracy.validate import Validation
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ def ranks(question: Question) -> list[Timeline]:
 @lru_cache(maxsize=1)
 def validation() -> Validation:
     """Every measured row that ships, predicted: some seconds, once a process."""
-    from sim.validate import Bounds, validated
+    from sim.accuracy.validate import Bounds, validated
 
     return validated(None, None, None, "", Bounds())
 

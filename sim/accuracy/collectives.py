@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from math import exp
 
 from scenarios.errors import ScenarioError
+from sim.accuracy.rows.files import CollectiveRow
 from sim.accuracy.score import Scored, Skipped
 from sim.collective.choose import CollectiveError
 from sim.collective.price import CollectiveTime, Semantics, price_collective
 from sim.hardware.profile import Hardware, HardwareError, load_hardware
-from sim.measured.files import CollectiveRow
 from sim.predict.uncertainty import Z90
 
 #: Spellings of the operations, in lower case and without underscores.

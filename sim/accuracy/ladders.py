@@ -18,8 +18,8 @@ from typing import Any
 
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, quoted
+from sim.accuracy.rows.files import StepRow, positive, rows_of_csv, whole
 from sim.accuracy.steps import case_of_row
-from sim.measured.files import StepRow, positive, rows_of_csv, whole
 from sim.predict.predict import Case, exposure_of, plans_of, program_of
 from sim.predict.uncertainty import Exposure, kernels_exposure, ratio_interval
 from sim.step.schedule import launches

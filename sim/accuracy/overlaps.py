@@ -21,10 +21,10 @@ from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.program import DTYPE_BITS, DType, Op, Tensor
 from scenarios.passes.collectives import cut_pair, rows_of_pieces
 from sim.accuracy.roofline import roofline_us
+from sim.accuracy.rows.files import positive, rows_of_csv, whole
 from sim.accuracy.score import Scored, Skipped, errors
 from sim.hardware.profile import Hardware, HardwareError, load_hardware
 from sim.kernel.price import price
-from sim.measured.files import positive, rows_of_csv, whole
 from sim.predict.uncertainty import Z90
 from sim.step import engine
 from sim.step.host import scaled

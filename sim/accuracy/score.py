@@ -15,11 +15,11 @@ from typing import Any
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
 from sim.accuracy.roofline import roofline_us
+from sim.accuracy.rows.files import KernelRow, StepRow
+from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import HardwareError, load_hardware
 from sim.kernel.price import price
-from sim.measured.files import KernelRow, StepRow
-from sim.measured.op_types import Unpriced, repeats, work_of_row
 from sim.predict.predict import interval_ns
 from sim.predict.uncertainty import Z90, sigma_of
 

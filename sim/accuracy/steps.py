@@ -8,7 +8,7 @@ from scenarios.batches import reported_batch
 from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
-from sim.measured.files import StepRow
+from sim.accuracy.rows.files import StepRow
 from sim.predict.answer import case_of
 from sim.predict.predict import Case
 

@@ -10,12 +10,12 @@ from typing import Any
 from scenarios.loader import load_scenario
 from sim.accuracy.collectives import price_collectives
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
+from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
 from sim.accuracy.score import Scored, errors, price_kernels, price_steps
-from sim.measured.files import read_collectives, read_kernels, read_steps
+from sim.accuracy.validate import REFERENCE
 from sim.predict.answer import answer, case_of
 from sim.predict.predict import predict
 from sim.predict.uncertainty import family_of
-from sim.validate import REFERENCE
 
 HEAD = (
     "| compared | source | rows | median error | P90 | plain roofline's median |",

@@ -1,4 +1,4 @@
-"""The numbers of an NPU's profile from microbenchmarks: the blocks of `sim.calibrate` on this machine's own rows.
+"""The numbers of an NPU's profile from microbenchmarks: the blocks of `sim.fitting.shipped` on this machine's own rows.
 
 A kernel there has other effects than on a CPU (`sim.kernel.price`), so the blocks, their order and their robust fit are
 those of the shipped profiles; a block is fitted where enough shapes of its programs were timed, and starts from the
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from scenarios.exchange.timings import NO_OPS, Timings
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.work import CollectiveShape, ExchangeShape, FixedShape
-from sim.calibrate import ALONE, SHARED, rows_of_block
-from sim.fitting.device import LEAST_SHAPES, WIDEST, Fit, at_speed
-from sim.fitting.device import Sample as Row
+from sim.fitting.cpu import LEAST_SHAPES, WIDEST, Fit, at_speed
+from sim.fitting.cpu import Sample as Row
 from sim.fitting.kernels import Block, Sample, fit, held_out, interval, put
+from sim.fitting.shipped import ALONE, SHARED, rows_of_block
 from sim.hardware.profile import Hardware
 
 

@@ -20,7 +20,7 @@ from scenarios.ops.catalogue import work_of
 from scenarios.ops.work import CollectiveShape, FixedShape, FlatShape, RowsShape
 from sim.collective.price import price_collective
 from sim.fitting.ascend import fit_blocks
-from sim.fitting.device import (
+from sim.fitting.cpu import (
     DRAWS,
     LEAST_SHAPES,
     ROBUST,
@@ -103,7 +103,7 @@ def _of_accelerator(
     fits = fit_blocks(timings, base, reference, draws)
     unknown: dict[str, str] = {}
     for fit in fits:
-        how = f"{len(fit.samples)} rows of {fit.shapes} shapes, with the prior of `sim.calibrate`"
+        how = f"{len(fit.samples)} rows of {fit.shapes} shapes, with the prior of `sim.fitting.shipped`"
         for name, value in fit.values.items():
             numbers[name] = Found(value, *_around(value, fit.intervals[name]), "fitted", how)
         unknown |= dict.fromkeys(fit.unknown, "its interval is wider than a factor of 6: the base's number stays")

@@ -17,15 +17,16 @@ from statistics import median
 from typing import Any
 
 from sim.accuracy.collectives import op_of, predicted_us
+from sim.accuracy.reference import FOLDER
+from sim.accuracy.rows.files import CollectiveRow, read_collectives
 from sim.accuracy.score import percentile
 from sim.collective.price import price_collective
 from sim.fitting.kernels import PRIOR, ROBUST
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import SHIPPED, Hardware, load_hardware
-from sim.measured.files import CollectiveRow, read_collectives
 from sim.predict.uncertainty import Z90
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "collectives.csv"
+REFERENCE = FOLDER / "collectives.csv"
 
 
 @dataclass(frozen=True, slots=True)

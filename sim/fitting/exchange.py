@@ -16,12 +16,13 @@ from typing import Any, cast
 
 from scenarios.ops.program import DType
 from scenarios.ops.work import Exchange, ExchangeShape
+from sim.accuracy.reference import FOLDER
 from sim.fitting.kernels import ROBUST
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import Hardware, load_hardware
 from sim.kernel.exchange import exchange_ns
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "exchange.csv"
+REFERENCE = FOLDER / "exchange.csv"
 #: Where the fit starts, us.
 START = {"exchange_flag_us": 1.0, "exchange_row_us": 1.0}
 #: The profile that the rows are measured on and that takes the numbers.

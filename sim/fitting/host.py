@@ -11,20 +11,20 @@ alone, which swaps eight aten calls for one fused call at 145 places, gives thei
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from statistics import mean
 
 from scenarios.batches import reported_batch
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.passes.base import set_switch
 from sim.accuracy.ladders import measured_gain
+from sim.accuracy.reference import FOLDER
+from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
 from sim.hardware.profile import Hardware
-from sim.measured.files import read_steps
 from sim.predict.predict import Case, plans_of
 from sim.step.plan import Issue, Synchronize
 
-REFERENCE = Path(__file__).parents[1] / "reference"
+REFERENCE = FOLDER
 #: Row of ladders.csv that gives the gain of fusing RMSNorm alone in an eager model.
 GAIN_ROW = "swan_eager_rms_norm"
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.ops.work import Work
+from sim.accuracy.reference import FOLDER
+from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price, program_of
 from sim.kernel.programs import PROGRAM_OF
-from sim.measured.op_types import Unpriced, repeats, work_of_row
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "kernels.csv"
+REFERENCE = FOLDER / "kernels.csv"
 
 #: Residuals beyond this (in logarithms) count less (soft L1).
 ROBUST = 0.1

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log, sqrt
-from pathlib import Path
 from statistics import fmean
 
 from scenarios.batches import reported_batch
+from sim.accuracy.reference import FOLDER
+from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
 from sim.hardware.profile import Hardware
-from sim.measured.files import read_steps
 from sim.predict.predict import Case, length_ns, plans_of
 
-REFERENCE = Path(__file__).parents[1] / "reference"
+REFERENCE = FOLDER
 #: Rows of steps.csv that state their concurrency, and all rows of that model's decode on 16 dies.
 FITTED_ROWS = ("qwen3_32b_decode_a3_tp16_c4", "qwen3_32b_decode_a3_tp16_c16")
 SPREAD_ROWS = (*FITTED_ROWS, "qwen3_32b_decode_a3_tp16_b16", "qwen3_32b_decode_a3_tp16_b16_later")

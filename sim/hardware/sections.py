@@ -67,7 +67,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The kernel cost model's parameters that hold for every kernel; `sim/calibrate.py` re-derives the fitted ones.
+    """The kernel cost model's parameters that hold for every kernel; `sim/fitting/shipped.py` re-derives the fitted
+    ones.
 
     start_us: start and end of a kernel on one core. core_us: each core that it starts on. repeat_share: part of the
     instruction fetch that remains when the same program ran just before. register_cycles: cycles of one vector

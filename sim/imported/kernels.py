@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from scenarios.ops.work import Work
 from scenarios.profile import Kind, Profile, Step
+from sim.accuracy.rows.op_types import Unpriced, work_of_row
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
-from sim.measured.op_types import Unpriced, work_of_row
 from sim.predict.explain import Bottleneck
 from sim.step.plan import Bound, KernelTime
 

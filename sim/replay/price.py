@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Literal
 
 from scenarios.timeline import Span
+from sim.accuracy.rows.op_types import work_of_row
+from sim.accuracy.rows.row import Row, Shape, Unpriced, parse_dtypes, parse_shapes
 from sim.compare.kernels import shapes_of
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
-from sim.measured.op_types import work_of_row
-from sim.measured.row import Row, Shape, Unpriced, parse_dtypes, parse_shapes
 
 #: A price is off by as much as those of the reference set are: nine of ten kernels within this share.
 PRICE_SPREAD = 0.2

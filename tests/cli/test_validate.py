@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sim.validate import REFERENCE
+from sim.accuracy.validate import REFERENCE
 
 WhatIf = Callable[..., Any]
 

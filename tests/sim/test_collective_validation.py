@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from cli import app
 from scenarios.errors import ScenarioError
 from sim.accuracy.collectives import arrival_spread_ns, op_of, predicted_us, price_collectives
+from sim.accuracy.rows.files import CollectiveRow, read_collectives
 from sim.accuracy.score import percentile
+from sim.accuracy.validate import Bounds, validated
 from sim.collective.choose import CollectiveError
 from sim.fitting.collectives import FAMILIES, REFERENCE, fit, held_out, points, with_numbers
 from sim.hardware import load_hardware
-from sim.measured.files import CollectiveRow, read_collectives
-from sim.validate import Bounds, validated
 
 A3 = load_hardware("atlas_a3_die")
 HEADER = "hardware,op,ranks,bytes,bytes_semantics,mean_us,measure_kind,scored\n"

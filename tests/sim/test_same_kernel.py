@@ -1,7 +1,7 @@
 """One kernel, two readings: the op that a scenario lowers to, and the row that msprof prints for it.
 
-The cost model is fitted to rows (`sim.measured.op_types`) and asked about ops (`scenarios.ops.catalogue`). Where the
-two count one kernel's work differently, what was learnt from measurements is lost on the way into a prediction. The
+The cost model is fitted to rows (`sim.accuracy.rows.op_types`) and asked about ops (`scenarios.ops.catalogue`). Where
+the two count one kernel's work differently, what was learnt from measurements is lost on the way into a prediction. The
 shapes are those of Qwen3-8B: 4,096 wide, 32 heads and 8 KV heads of 128, MLP of 12,288, vocabulary of 151,936.
 """
 
@@ -15,9 +15,9 @@ import pytest
 from scenarios.models.hf_config import load_model
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.program import Op, Program
+from sim.accuracy.rows.op_types import work_of_row
 from sim.hardware.profile import load_hardware
 from sim.kernel.price import price, program_of
-from sim.measured.op_types import work_of_row
 from tests.scenarios.making import bare, op, program, scenario
 
 MODEL = load_model("Qwen3-8B")

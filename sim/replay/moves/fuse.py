@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import prod
 
 from scenarios.timeline import Span
+from sim.accuracy.rows.row import Row, Shape, parse_dtypes
 from sim.hardware.profile import Hardware
-from sim.measured.row import Row, Shape, parse_dtypes
 from sim.replay.change import Change, op_types
 from sim.replay.graph import Graph
 from sim.replay.moves.base import Asked, Changed, Lean

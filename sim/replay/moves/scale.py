@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from scenarios.timeline import Span
+from sim.accuracy.rows.row import Shape
 from sim.compare.classes import MATMUL, family_of, op_type_of, operation_of
 from sim.hardware.profile import Hardware
-from sim.measured.row import Shape
 from sim.replay.change import Change
 from sim.replay.graph import Graph
 from sim.replay.moves.base import Asked, Changed, Lean, lean

@@ -20,9 +20,9 @@ from sim.accuracy.ladders import (
     read_ladders,
 )
 from sim.accuracy.steps import case_of_row
+from sim.accuracy.validate import REFERENCE
 from sim.predict.predict import Case, plans_of, program_of, step_ns
 from sim.step.schedule import launches
-from sim.validate import REFERENCE
 
 HEAD = (
     "id,hardware,model,phase,batch,query_len,context,base,step,base_ms,step_ms,gain_low,gain_high,base_kernels,"

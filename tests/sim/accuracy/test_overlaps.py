@@ -18,9 +18,9 @@ from sim.accuracy.overlaps import (
     price_overlaps,
     read_overlaps,
 )
+from sim.accuracy.validate import REFERENCE
 from sim.hardware.profile import load_hardware
 from sim.kernel.price import price
-from sim.validate import REFERENCE
 
 HEAD = ",".join((*COLUMNS, "not_modelled", "scored"))
 GOOD = "pair,910b2,8,4096,4096,2048,fp16,300,400,700,500,,yes"

@@ -9,6 +9,8 @@ import pytest
 
 from scenarios.batches import reported_batch
 from sim.accuracy.roofline import roofline_us
+from sim.accuracy.rows.files import KernelRow, StepRow
+from sim.accuracy.rows.op_types import work_of_row
 from sim.accuracy.score import (
     Scored,
     Skipped,
@@ -23,8 +25,6 @@ from sim.accuracy.score import (
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import load_hardware
 from sim.kernel.price import price
-from sim.measured.files import KernelRow, StepRow
-from sim.measured.op_types import work_of_row
 from sim.predict.predict import interval_ns
 from sim.predict.uncertainty import Z90
 

@@ -10,8 +10,8 @@ from scenarios.batches import reported_batch
 from scenarios.build import build
 from scenarios.ops.program import Group
 from sim.accuracy.roofline import program_roofline_us
+from sim.accuracy.rows.files import StepRow
 from sim.accuracy.steps import case_of_row, roofline_of
-from sim.measured.files import StepRow
 from sim.predict.predict import Case
 
 DECODE = StepRow(

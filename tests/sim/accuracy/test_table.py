@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from sim.accuracy.rows.files import read_kernels, read_steps
 from sim.accuracy.score import errors, price_kernels, price_steps
 from sim.accuracy.table import _gain, _line, accuracy_rows
-from sim.measured.files import read_kernels, read_steps
-from sim.validate import REFERENCE
+from sim.accuracy.validate import REFERENCE
 
 
 def gain(verdict: str, **of: float) -> dict[str, Any]:

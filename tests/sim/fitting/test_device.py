@@ -11,7 +11,7 @@ import pytest
 from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import STEP
 from sim.fitting.calibrated import Calibrated, calibrated
-from sim.fitting.device import fit_program, held_out, reference_us, samples_of
+from sim.fitting.cpu import fit_program, held_out, reference_us, samples_of
 from sim.fitting.profile_file import profile_text, ready, write_profile
 from sim.hardware.profile import load_hardware
 from tests.sim.timing_maker import HOST_US, REFERENCE_US, START_US, TRUE, machine, plain_trials, timings

@@ -7,9 +7,9 @@ from statistics import mean
 import pytest
 
 from sim.accuracy.ladders import measured_gain
+from sim.accuracy.rows.files import read_steps
 from sim.fitting.host import GAIN_ROW, REFERENCE, _solve, fit_host
 from sim.hardware.profile import load_hardware
-from sim.measured.files import read_steps
 
 
 def test_two_equations_are_solved() -> None:

@@ -6,10 +6,10 @@ from math import exp, log, sqrt
 
 import pytest
 
+from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
 from sim.fitting.ranks import FITTED_ROWS, REFERENCE, SPREAD_ROWS, fit_rank_skew
 from sim.hardware.profile import load_hardware
-from sim.measured.files import read_steps
 from sim.predict.predict import Case, Prediction, predict
 from sim.predict.uncertainty import step_interval
 

@@ -11,11 +11,11 @@ import pytest
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Group, Op, Tensor
 from scenarios.ops.work import AttentionShape, FlatShape, GroupedShape, MatmulShape, RowsShape
+from sim.accuracy.rows.op_types import Unpriced, known_op_types, repeats, work_of_row
+from sim.accuracy.rows.row import parse_dtypes, parse_shapes
 from sim.fitting.kernels import REFERENCE, read_samples, residuals
 from sim.hardware import load_hardware
 from sim.kernel.price import price
-from sim.measured.op_types import Unpriced, known_op_types, repeats, work_of_row
-from sim.measured.row import parse_dtypes, parse_shapes
 
 
 def test_shapes_and_types_as_msprof_prints_them() -> None:

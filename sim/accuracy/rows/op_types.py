@@ -8,10 +8,10 @@ N = 16 b) and [a, b, 16, 32] in INT8 (N = 32 a, K = 16 b).
 from __future__ import annotations
 
 from scenarios.ops.work import Work
-from sim.measured import cube, vector
-from sim.measured.cube import attention_work
-from sim.measured.row import Row, Unpriced, parse_dtypes, parse_shapes
-from sim.measured.vector import Maker
+from sim.accuracy.rows import cube, vector
+from sim.accuracy.rows.cube import attention_work
+from sim.accuracy.rows.row import Row, Unpriced, parse_dtypes, parse_shapes
+from sim.accuracy.rows.vector import Maker
 
 __all__ = ["GUESSES", "Unpriced", "attention_work", "known_op_types", "repeats", "work_of_row"]
 

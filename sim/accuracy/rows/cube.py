@@ -6,7 +6,7 @@ from math import prod
 
 from scenarios.ops.program import DTYPE_BITS, Format, Group
 from scenarios.ops.work import AttentionShape, FfnShape, GroupedShape, MatmulShape, Unit, Work
-from sim.measured.row import Row, Unpriced, rows_of
+from sim.accuracy.rows.row import Row, Unpriced, rows_of
 
 #: Programs that run on cube cores only; the others rescale or unpack on the vector cores beside them.
 _CUBE = ("matmul", "batch_matmul", "transpose_batch_matmul")

@@ -1,4 +1,5 @@
-"""Pin the reference files: `python -m sim.reference.checksums` writes CHECKSUMS, `differing()` compares with it."""
+"""Pin the reference files: `python -m sim.accuracy.reference.checksums` writes CHECKSUMS, `differing()` compares with
+it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from scenarios.ops.work import FixedShape, FlatShape, RowsShape, Work
-from sim.measured.row import Row, Unpriced, rows_of
+from sim.accuracy.rows.row import Row, Unpriced, rows_of
 
 Maker = Callable[[Row], Work]
 

@@ -13,7 +13,7 @@ import pytest
 
 from scenarios.errors import ScenarioError
 from sim.accuracy.families import FAMILIES
-from sim.validate import REFERENCE, Bounds, Validation, validated
+from sim.accuracy.validate import REFERENCE, Bounds, Validation, validated
 
 KERNELS = "hardware,op_type,input_shapes,dtype,mean_us,scored\n"
 NORM = '910b2,RmsNorm,"16,5120;5120",DT_BF16;DT_BF16,9.0,yes\n'

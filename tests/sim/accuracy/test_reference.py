@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.reference import checksums
+from sim.accuracy.reference import checksums
 
 #: What a reference value must not change together with: the cost model and its numbers.
 MODEL = ("sim/hardware/", "sim/kernel/", "sim/collective/", "sim/step/host.py", "scenarios/ops/catalogue.py")
@@ -56,7 +56,7 @@ def test_no_commit_changes_reference_values_and_the_model(root: Path) -> None:
         values = [
             p
             for status, *p in changed
-            if status == "M" and p[-1].startswith("sim/reference/") and p[-1].endswith(".csv")
+            if status == "M" and p[-1].startswith("sim/accuracy/reference/") and p[-1].endswith(".csv")
         ]
         model = [p for status, *p in changed if status == "M" and p[-1].startswith(MODEL)]
         if values and model:

@@ -14,14 +14,15 @@ from sim.accuracy.collectives import by_operation, price_collectives
 from sim.accuracy.families import by_family
 from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.overlaps import overlaps_result, price_overlaps, read_overlaps
+from sim.accuracy.reference import FOLDER
+from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
 from sim.accuracy.score import NOMINAL, Scored, price_kernels, price_steps, rows_result, steps_result
-from sim.measured.files import read_collectives, read_kernels, read_steps
 from sim.predict.result import SCHEMA_VERSION
 from sim.report.files import to_json
 from sim.report.validate_svg import scatter_svg
 
 #: The measurements that come with the package.
-REFERENCE = Path(__file__).parent / "reference"
+REFERENCE = FOLDER
 
 
 @dataclass(frozen=True, slots=True)

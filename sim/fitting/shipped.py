@@ -1,4 +1,5 @@
-"""Re-derive every fitted number of the shipped profiles from the reference measurements: `python -m sim.calibrate`.
+"""Re-derive every fitted number of the shipped profiles from the reference measurements: `python -m
+sim.fitting.shipped`.
 
 `sim/fitting/` knows how to fit kernels, collectives, exchanges, hosts and late ranks; here stands what is fitted to
 which rows, in which order, and into which profile it goes. Numbers that all profiles of a family share are fitted
