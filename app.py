@@ -6,9 +6,10 @@ from pathlib import Path
 
 import streamlit as st
 
+from app_pages.learn import texts as learn
+from app_pages.learn.lessons import LESSONS
 from app_pages.parts import page, state
-from app_pages.parts.lessons import LESSONS
-from app_pages.parts.texts import LANGUAGES, learn, speaker
+from app_pages.parts.texts import LANGUAGES, speaker
 from app_pages.parts.texts.common import TEXTS
 
 #: Drawn here and not fetched: the lab asks nothing of other machines.
@@ -38,7 +39,7 @@ def main() -> None:
     for name, (icon, texts) in LESSONS.items():
         said = speaker(texts, language)
         lessons.append(
-            st.Page(f"app_pages/learn/{name}.py", title=said("title"), icon=icon, url_path=f"learn_{name}",
+            st.Page(f"app_pages/learn/{name}/page.py", title=said("title"), icon=icon, url_path=f"learn_{name}",
                     help=said("question"))
         )  # fmt: skip
     chosen = st.navigation({"": pages, speaker(learn.TEXTS, language)("section"): lessons}, position="top")

@@ -1,1 +1,1 @@
-"""The lessons, one page each; they are run by Streamlit, not imported."""
+"""The lessons: a folder each with its page, its experiment and its texts, and what all lessons share."""

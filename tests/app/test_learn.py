@@ -12,15 +12,16 @@ pytest.importorskip("streamlit", reason="the lab needs streamlit: pip install 'a
 
 from streamlit.testing.v1 import AppTest
 
-from app_pages.parts.lessons import LESSONS
-from app_pages.parts.texts import LANGUAGES, Language, learn, speaker
+from app_pages.learn import texts as learn
+from app_pages.learn.lessons import LESSONS
+from app_pages.parts.texts import LANGUAGES, Language, speaker
 
 TIMEOUT_S = 60
 PAGES = Path(__file__).parents[2] / "app_pages" / "learn"
 
 
 def opened(name: str, **params: str) -> AppTest:
-    page = AppTest.from_file(str(PAGES / f"{name}.py"), default_timeout=TIMEOUT_S)
+    page = AppTest.from_file(str(PAGES / name / "page.py"), default_timeout=TIMEOUT_S)
     for key, value in params.items():
         page.query_params[key] = value
     return page.run()

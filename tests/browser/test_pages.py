@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from app_pages.learn import texts as learn
+from app_pages.learn.fusion import experiment as fusion
+from app_pages.learn.lesson import HARDWARE, MODEL
+from app_pages.learn.lessons import LESSONS
 from app_pages.parts import formats, profiles
 from app_pages.parts.formats import number
-from app_pages.parts.lesson import HARDWARE, MODEL
-from app_pages.parts.lessons import LESSONS
-from app_pages.parts.texts import LANGUAGES, Language, learn, speaker
+from app_pages.parts.texts import LANGUAGES, Language, speaker
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
-from sim.lessons import fusion
 from sim.predict.answer import first_answer, kernel_args
 from tests.browser.lab import PICTURE, drawn, settled, wait_number, wait_other
 

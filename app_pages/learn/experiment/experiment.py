@@ -1,0 +1,124 @@
+"""Lesson: one explainable experiment in seven steps, here predicted: what `whatif experiment` does on a device.
+
+One factor at a time on a frozen baseline, then all together: single gains need not multiply, since two factors can save
+the same time. Then other shapes, and what the first run costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app_pages.learn.cases import case
+from scenarios.batches import reported_batch
+from scenarios.passes import PASSES
+from scenarios.passes.base import set_switch
+from scenarios.schema import Scenario
+from sim.predict.explain import diagnose
+from sim.predict.gains import Verdict, all_off, on_value, passes_for, verdict, with_needs
+from sim.predict.predict import Case, ColdStart, check, exposure_of, predict
+from sim.predict.uncertainty import ratio_interval
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One switch on the baseline: step without / step with, and what the profile's uncertainty leaves of it."""
+
+    switch: str
+    value: str
+    ratio: float
+    low: float
+    high: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """All factors together at another batch: step before and after, ms."""
+
+    batch: int
+    before_ms: float
+    after_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """product: of the single ratios; together: of all at once."""
+
+    baseline_ms: float
+    bottleneck: str
+    evidence: str
+    factors: tuple[Factor, ...]
+    product: float
+    together: float
+    bottleneck_after: str
+    shapes: tuple[Shape, ...]
+    cold: ColdStart
+
+
+def switches(model: str, hardware: str) -> tuple[str, ...]:
+    """Switches that can be tried on a decode step of `model`."""
+    base = _baseline(model, hardware, 1, 1024)
+    tried = (
+        item for item in passes_for(base.model) if not check(base.with_scenario(_with(base.scenario, item.switch)))
+    )
+    return tuple(item.switch for item in tried)
+
+
+def experiment(model: str, hardware: str, batch: int, input_tokens: int, chosen: tuple[str, ...]) -> Experiment:
+    """The chosen switches on a plain decode step. Raises ScenarioError where the baseline is refused."""
+    base = _baseline(model, hardware, batch, input_tokens)
+    prediction = predict(base)
+    found = diagnose(prediction)
+    factors = tuple(_factor(base, switch) for switch in chosen)
+    product = 1.0
+    for factor in factors:
+        product *= factor.ratio
+    after = base.with_scenario(_all(base.scenario, chosen))
+    last = predict(after)
+    return Experiment(
+        baseline_ms=prediction.step.total_ns / 1e6,
+        bottleneck=found.name,
+        evidence=found.evidence,
+        factors=factors,
+        product=product,
+        together=prediction.step.total_ns / last.step.total_ns,
+        bottleneck_after=diagnose(last).name,
+        shapes=tuple(_shape(model, hardware, b, input_tokens, chosen) for b in (1, 8, 32)),
+        cold=last.cold_start,
+    )
+
+
+def _baseline(model: str, hardware: str, batch: int, input_tokens: int) -> Case:
+    found = case(
+        f"model={model}", f"hardware={hardware}", f"workload.batch={batch}", f"workload.input_tokens={input_tokens}"
+    )  # fmt: skip
+    return found.with_scenario(all_off(found.scenario, found.model))
+
+
+def _with(scenario: Scenario, switch: str) -> Scenario:
+    item = next(item for item in PASSES if item.switch == switch)
+    return set_switch(with_needs(item, scenario), switch, on_value(item, scenario))
+
+
+def _all(scenario: Scenario, chosen: tuple[str, ...]) -> Scenario:
+    for switch in chosen:
+        scenario = _with(scenario, switch)
+    return scenario
+
+
+def _factor(base: Case, switch: str) -> Factor:
+    """On the baseline with whatever the switch cannot be without."""
+    item = next(item for item in PASSES if item.switch == switch)
+    without = base.with_scenario(with_needs(item, base.scenario))
+    with_it = base.with_scenario(_with(base.scenario, switch))
+    batch = reported_batch(base.scenario)
+    ratio, low, high = ratio_interval(exposure_of(without, batch), exposure_of(with_it, batch), base.hardware)
+    value = str(on_value(item, base.scenario)).lower()
+    return Factor(switch, value, ratio, low, high, verdict(ratio, low, high))
+
+
+def _shape(model: str, hardware: str, batch: int, input_tokens: int, chosen: tuple[str, ...]) -> Shape:
+    base = _baseline(model, hardware, batch, input_tokens)
+    after = base.with_scenario(_all(base.scenario, chosen))
+    steps = reported_batch(base.scenario)
+    return Shape(batch, exposure_of(base, steps).step_ns / 1e6, exposure_of(after, steps).step_ns / 1e6)

@@ -1,0 +1,1 @@
+"""Lesson: graph. page.py draws it, experiment.py computes it, texts.py says it in both languages."""

@@ -1,0 +1,114 @@
+"""The frame of a lesson: its claim above, its controls in the URL, the question it answers and what to try below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import streamlit as st
+
+from app_pages.learn import texts as learn
+from app_pages.learn.cases import why
+from app_pages.parts import state
+from app_pages.parts.charts import Chart
+from app_pages.parts.page import quiet, section, show_with_data
+from app_pages.parts.texts import Language, Say, Table, speaker, verdicts
+from scenarios.errors import ScenarioError
+from scenarios.models.hf_config import model_names
+from sim.hardware.profile import hardware_names, load_hardware
+
+MODEL, HARDWARE = "Qwen3-8B", "atlas_a2_910b2"
+STYLE = """<style>
+.wi-title{font-size:1.6rem;font-weight:600;line-height:1.3;margin:0;padding:0}
+.wi-claim{font-size:1.12rem;line-height:1.55;max-width:60rem;margin:.35rem 0 .6rem;opacity:.86}
+.wi-end{border-left:3px solid #0f8f80;padding:.2rem 0 .2rem 1rem;margin:1.2rem 0 .4rem;max-width:60rem}
+.wi-end h3{font-size:.86rem;font-weight:600;opacity:.66;margin:0;padding:0}
+.wi-end p{margin:.1rem 0 .7rem;line-height:1.55}
+.wi-end ul{margin:.1rem 0;padding-left:1.1rem;line-height:1.6}
+</style>"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One lesson while it is drawn: its name in the URL, its texts and those that all share, the reader's language."""
+
+    name: str
+    say: Say
+    common: Say
+    language: Language
+
+
+def lesson(name: str, table: Table, body: Callable[[Lesson], None]) -> None:
+    """Draw the lesson. A combination that is refused is said in place of the rest; the controls stay."""
+    state.arrive(name)
+    language = state.language()
+    it = Lesson(name, speaker(table, language), speaker(learn.TEXTS, language), language)
+    claim = f'<p class="wi-claim">{escape(it.say("claim"))}</p>'
+    st.html(f'{STYLE}<h1 class="wi-title">{escape(it.say("title"))}</h1>{claim}')
+    try:
+        body(it)
+    except ScenarioError as error:
+        st.error(it.common("refused", why=why(error)))
+    tries = "".join(f"<li>{escape(line)}</li>" for line in it.say("try").splitlines())
+    st.html(
+        f'<div class="wi-end"><h3>{escape(it.common("question"))}</h3><p>{escape(it.say("question"))}</p>'
+        f"<h3>{escape(it.common('try'))}</h3><ul>{tries}</ul></div>"
+    )
+
+
+def conclude(text: str) -> None:
+    """What the numbers on the page say, in one sentence that is made of them."""
+    st.html(f'<div class="wi-say">{escape(text)}</div>')
+
+
+def steps(it: Lesson, key: str, label: str, options: Sequence[int], default: int) -> int:
+    """A slider over given numbers, kept in the URL."""
+    value = st.select_slider(
+        label, list(options), default, key=f"{key}", bind="query-params", format_func=lambda n: f"{n:,}"
+    )  # fmt: skip
+    assert isinstance(value, int)
+    return value
+
+
+def choice(key: str, label: str, options: Sequence[str], words: Callable[[str], str] = str, default: int = 0) -> str:
+    """One of a few words, kept in the URL."""
+    found = st.segmented_control(
+        label, list(options), default=options[default], key=key, bind="query-params", format_func=words, required=True
+    )
+    return found if isinstance(found, str) else options[default]
+
+
+def picked(key: str, label: str, options: Sequence[str], default: str) -> str:
+    """One of many names, kept in the URL."""
+    found = st.selectbox(label, list(options), list(options).index(default), key=key, bind="query-params")
+    return found if isinstance(found, str) else default
+
+
+def model_and_chip(it: Lesson, model: str = MODEL, hardware: str = HARDWARE) -> tuple[str, str]:
+    """Pickers of the model and of the Ascend chip that times are predicted for."""
+    chips = [name for name in hardware_names() if load_hardware(name).profile.device == "npu"]
+    with st.sidebar:
+        return (
+            picked("model", it.common("model"), model_names(), model),
+            picked("hardware", it.common("hardware"), chips, hardware),
+        )
+
+
+def bottleneck_name(it: Lesson, name: str) -> str:
+    """A bottleneck's name in the reader's language."""
+    return speaker(verdicts.TEXTS, it.language)(name).rstrip(":：.。")
+
+
+def labelled(it: Lesson, hardware: str, computed: bool = False) -> None:
+    """Where the numbers come from."""
+    quiet(it.common("predicted" if computed else "predicted_only", hardware=hardware))
+
+
+def draw(title: str, chart: Chart, note: str = "") -> None:
+    """A chart under its title, what to see in it, and its data to keep."""
+    if title:
+        section(title)
+    show_with_data(chart)
+    if note:
+        quiet(note)

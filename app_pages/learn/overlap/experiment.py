@@ -1,0 +1,73 @@
+"""Lesson: computing beside communication moves a + b towards max(a, b), and what keeps it from getting there.
+
+A prefill over tensor-parallel ranks: each row-split product and its all-reduce one after the other, cut into pieces on
+two streams, or in one kernel; and what spoils it: too many pieces, few tokens, a host that waits after every op, two
+streams that depend on each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app_pages.learn.cases import case
+from sim.predict.overlap import overlaps
+from sim.predict.predict import Case, Prediction, predict
+
+CHUNKS = "optimizations.overlap.comm_chunks"
+FUSED = "optimizations.fusion.matmul_all_reduce=true"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One way to run products and their collectives in a step, ms. serial = computing a + communicating b, ideal =
+    max(a, b), found: what the simulator predicts for the same places; all None where nothing overlaps."""
+
+    name: str
+    step_ms: float
+    communication_ms: float
+    not_overlapped_ms: float
+    serial_ms: float | None
+    ideal_ms: float | None
+    found_ms: float | None
+
+
+def prefill(model: str, hardware: str, ranks: int, tokens: int, *sets: str) -> Case:
+    """A prefill of `tokens` tokens. Raises ScenarioError where it is refused."""
+    return case(
+        f"model={model}", f"hardware={hardware}", f"engine.tensor_parallel_size={ranks}", "workload.phase=prefill",
+        f"workload.input_tokens={tokens}", "workload.output_tokens=1", f"engine.max_num_batched_tokens={tokens}", *sets,
+    )  # fmt: skip
+
+
+def chunked(model: str, hardware: str, ranks: int, tokens: int, pieces: int, *sets: str) -> Side:
+    """Products and collectives in `pieces` pieces on two streams; one after the other for one piece."""
+    return side(f"{pieces}", predict(prefill(model, hardware, ranks, tokens, f"{CHUNKS}={pieces}", *sets)))
+
+
+def fused(model: str, hardware: str, ranks: int, tokens: int) -> Side:
+    """Each product and its all-reduce in one kernel."""
+    return side("fused", predict(prefill(model, hardware, ranks, tokens, FUSED)))
+
+
+def two_streams(model: str, hardware: str, batch: int, streams: int) -> Side:
+    """A decode step of one card whose keys and values are prepared beside the query: two streams that both want HBM."""
+    found = case(
+        f"model={model}", f"hardware={hardware}", f"workload.batch={batch}", "optimizations.graph=ge_graph",
+        f"optimizations.overlap.streams={streams}", "optimizations.fusion.qkv=false",
+    )  # fmt: skip
+    return side(f"{streams}", predict(found))
+
+
+def side(name: str, prediction: Prediction) -> Side:
+    """The step of `prediction`, and its overlaps summed."""
+    step, found = prediction.step, overlaps(prediction)
+    sums: tuple[float | None, float | None, float | None] = (None, None, None)
+    if found:
+        sums = (
+            sum(o.first_us + o.second_us for o in found) / 1000,
+            sum(o.ideal_us for o in found) / 1000,
+            sum(o.predicted_us for o in found) / 1000,
+        )
+    return Side(
+        name, step.total_ns / 1e6, step.communication_ns / 1e6, step.communication_not_overlapped_ns / 1e6, *sums
+    )
