@@ -80,6 +80,6 @@ def measure_on(name: str, profile: Path | None = None, budget_s: float = 10.0) -
     if profile is not None:
         refuse_folder("--profile", profile)
     backend = choose(name)
-    from device.answer import measured
+    from device.measure.answer import measured
 
     return Measure(name, partial(measured, backend, budget_ns=round(1e9 * budget_s), profile=profile), profile)

@@ -2,7 +2,7 @@
 
 A backend says what it is (`describe`), how it computes each op (`kernel`), what of a Program it cannot run (`lacks`),
 and gives streams, events, time marks, memory and capture. Collectives are those of torch.distributed over `collectives`
-(device/tensor_parallel.py).
+(device/ranks/spawn.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scenarios.models.model import Model
 from scenarios.ops.program import DType, Op, Program, Tensor
 
 if TYPE_CHECKING:
-    from device.runner import Call, Unit
+    from device.run.runner import Call, Unit
 
 #: How each type of a Program is held. INT4 lies packed two to a byte.
 DTYPES: dict[DType, torch.dtype] = {

@@ -29,7 +29,7 @@ from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass
 
 if TYPE_CHECKING:
-    from device.runner import Call, Unit
+    from device.run.runner import Call, Unit
 
 #: The optimisation that puts work on a stream, by the stream; collectives have theirs from either of two.
 STREAMS = {
@@ -114,7 +114,7 @@ class Cpu:
         return value
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
-        from device.graphs import units
+        from device.run.graphs import units
 
         return units(calls, compiled, captures)
 

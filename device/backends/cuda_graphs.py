@@ -1,4 +1,4 @@
-"""Captured steps on a GPU: each piece of device/graphs.py is one CUDA graph.
+"""Captured steps on a GPU: each piece of device/run/graphs.py is one CUDA graph.
 
 aclgraph: the calls between attention, collectives and experts are captured as they are. ge_graph: torch.compile makes
 kernels of them first. A graph keeps the addresses of what it has read, so each layer has its own, and what comes from
@@ -15,16 +15,16 @@ from typing import Any
 
 import torch
 
-from device.graphs import Body, Piece
-from device.graphs import units as pieces
 from device.operators.compiled import compiled
 from device.operators.kernel import Form
-from device.runner import Call, Unit
-from device.step import Step
+from device.run.graphs import Body, Piece
+from device.run.graphs import units as pieces
+from device.run.runner import Call, Unit
+from device.run.step import Step
 
 #: Graph modes with what the pieces are made of before they are captured.
 MODES: dict[str, Callable[[Body], Body]] = {"aclgraph": lambda body: body, "ge_graph": compiled}
-#: Where `captures` keeps the graphs, beside the pieces of device/graphs.py.
+#: Where `captures` keeps the graphs, beside the pieces of device/run/graphs.py.
 GRAPHS = "CUDA graphs"
 
 

@@ -3,7 +3,7 @@
 aclgraph: the whole of the captured blocks, attention too, is one graph. Its attention calls lie in task groups, each of
 which the device enters only when its lengths of this step have been written (NPUGraph.update): a replay without its
 update would hang. npugraph_ex: the same calls as one function for torch.compile, whose backend captures and updates.
-ge_graph: the pieces of device/graphs.py, cut at attention and collectives, compiled by torchair's graph engine;
+ge_graph: the pieces of device/run/graphs.py, cut at attention and collectives, compiled by torchair's graph engine;
 attention runs between them as in eager mode. No machine without an NPU can run that engine.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from device.graphs import TAKEN, Body, Piece, body_of, read_first
-from device.graphs import units as pieces
 from device.operators.kernel import Form
 from device.operators.npu.attention import causal_mask, lengths
-from device.runner import Call, Unit, issue
-from device.step import Layout, Step
+from device.run.graphs import TAKEN, Body, Piece, body_of, read_first
+from device.run.graphs import units as pieces
+from device.run.runner import Call, Unit, issue
+from device.run.step import Layout, Step
 from scenarios.ops.program import Issued, Op
 
 #: Values of the step that are the same in all steps: copied into their buffers once.

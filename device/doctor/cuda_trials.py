@@ -15,7 +15,7 @@ TRIALS = (
     ),
     Trial(
         "Numbers: every switch against the plain operators, by dtype, on the device",
-        "python -m device.numerics cuda",
+        "python -m device.measure.numerics cuda",
         "relative errors of the size that docs/numerics.md has for the CPU; refused rows say why",
     ),
     Trial(

@@ -10,7 +10,7 @@ _SAME = "the same `next_ids` as trial 2, in the JSON under measured"
 TRIALS = (
     Trial(
         "Numbers: every switch against the plain operators, by dtype, on the device",
-        "python -m device.numerics npu",
+        "python -m device.measure.numerics npu",
         "relative errors of the size that docs/numerics.md has for the CPU; refused rows say why",
     ),
     Trial(

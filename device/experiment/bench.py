@@ -15,15 +15,15 @@ from typing import TypeVar
 import numpy
 import torch
 
-from device.answer import THREADS, measured
 from device.backends import choose
 from device.backends.base import Backend
 from device.experiment.workbench import Workbench
-from device.parts import problems
-from device.session import shard_of
-from device.step import Group
-from device.tensor_parallel import on_ranks, under_torchrun
-from device.weights import RandomCheckpoint, checkpoint_of
+from device.measure.answer import THREADS, measured
+from device.ranks.spawn import on_ranks, under_torchrun
+from device.run.session import shard_of
+from device.run.step import Group
+from device.run.windows import problems
+from device.weights.weights import RandomCheckpoint, checkpoint_of
 from scenarios.batches import decode_batch, prefill_batches, reported_batch
 from scenarios.build import build
 from scenarios.errors import ScenarioError, printable
@@ -142,7 +142,7 @@ def _refuse_spread(backend: Backend, scenario: Scenario) -> None:
 
 def _as_lines(backend: str, work: Callable[[], T]) -> T:
     """What `work` returns. Whatever goes wrong in one comparison is one line, for the next can still be made."""
-    from device.answer import what_failed
+    from device.measure.answer import what_failed
 
     try:
         return work()

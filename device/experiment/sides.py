@@ -9,12 +9,12 @@ from itertools import accumulate
 import torch
 
 from device.experiment.text import Span
-from device.host_inputs import Requests
-from device.runner import Bound, Call
-from device.session import Phase, Session, batch_of, calibrated, chunks, logits_of
-from device.steady import Timed, timed
-from device.step import Step
-from device.workload import placed
+from device.measure.steady import Timed, timed
+from device.run.host_inputs import Requests
+from device.run.runner import Bound, Call
+from device.run.session import Phase, Session, batch_of, calibrated, chunks, logits_of
+from device.run.step import Step
+from device.run.workload import placed
 from scenarios.batches import mixed_batch
 from scenarios.exchange.bench import Part
 

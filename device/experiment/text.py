@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from device.workload import seeded_prompts
+from device.run.workload import seeded_prompts
 from scenarios.errors import ScenarioError, printable
 from scenarios.schema import Scenario
 

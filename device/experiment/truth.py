@@ -10,12 +10,12 @@ import torch
 from device.backends.base import Backend
 from device.experiment.sides import Prepared
 from device.experiment.text import Span, Text
-from device.host_inputs import Requests
-from device.numerics import applicable
+from device.measure.numerics import applicable
 from device.operators.reference import reference
-from device.session import Options, Session, logits_of
-from device.step import Group
-from device.weights import Checkpoint
+from device.run.host_inputs import Requests
+from device.run.session import Options, Session, logits_of
+from device.run.step import Group
+from device.weights.weights import Checkpoint
 from scenarios.build import activation_dtype
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Errors

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 import torch
 
 from device.experiment.sides import Prepared
-from device.steady import Reference, Timed
+from device.measure.steady import Reference, Timed
 from scenarios.exchange.bench import Part, Repeat
 
 #: Turns, at least and at most, and time for those of all parts, ns. Ranks must agree, so theirs are fixed. All are

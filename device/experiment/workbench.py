@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 
-from device.answer import reported
 from device.backends.base import Backend
-from device.document import document
 from device.experiment.sides import Prepared
 from device.experiment.text import Span, Text, text_for
 from device.experiment.truth import Truth, errors_of, plain_of, plain_session, truth_of
 from device.experiment.turns import in_turn, warming
-from device.measure import measure
-from device.session import Session
-from device.steady import Reference
-from device.step import Group
-from device.weights import Checkpoint, RandomCheckpoint, Weights, checkpoint_of
+from device.measure.answer import reported
+from device.measure.document import document
+from device.measure.measure import measure
+from device.measure.steady import Reference
+from device.run.session import Session
+from device.run.step import Group
+from device.weights.weights import Checkpoint, RandomCheckpoint, Weights, checkpoint_of
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Pair, Part, Side, WarmUp
 from scenarios.exchange.measured import Measured, Predicted

@@ -9,11 +9,11 @@ from statistics import median
 import torch
 
 from device.backends import choose
-from device.measure import Sample
+from device.measure.measure import Sample
+from device.measure.steady import Reference, steadied, timed
 from device.microbench.plan import LINK_BYTES
-from device.steady import Reference, steadied, timed
-from device.step import Group
-from device.tensor_parallel import on_ranks
+from device.ranks.spawn import on_ranks
+from device.run.step import Group
 from scenarios.exchange.timings import Timing
 from scenarios.ops.program import Op, Tensor
 

@@ -9,15 +9,15 @@ from time import perf_counter_ns
 import torch
 
 from device.backends.base import Backend
-from device.graphs import Piece
-from device.measure import CAPTURED as SEVERAL
-from device.measure import Measurement, Sample, measure
+from device.measure.measure import CAPTURED as SEVERAL
+from device.measure.measure import Measurement, Sample, measure
 from device.microbench.plan import Trial
-from device.runner import Bound, Unit
-from device.session import Session
-from device.step import Step
-from device.weights import RandomCheckpoint
-from device.workload import reported_step
+from device.run.graphs import Piece
+from device.run.runner import Bound, Unit
+from device.run.session import Session
+from device.run.step import Step
+from device.run.workload import reported_step
+from device.weights.weights import RandomCheckpoint
 from scenarios.exchange.timings import CAPTURED, STEP, Timing
 from scenarios.ops.program import Op
 

@@ -16,8 +16,8 @@ from device.operators.attention import by_request, by_token, cached, numbers, vi
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.kv import put
 from device.operators.norms import rms_norm, rotate
-from device.rotary import latent_scale
-from device.step import Layout, Step
+from device.run.rotary import latent_scale
+from device.run.step import Layout, Step
 from scenarios.lowering.mla import DECODE_QUERY
 from scenarios.models.model import Latent
 from scenarios.ops.program import Op
@@ -207,7 +207,7 @@ def _kv_norm_rope_cache(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 def rotate_pairs(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Neighbours of `x` are a pair, as in a checkpoint; the result has the first of all pairs in its lower half. So do
-    the fused calls; in unfused ones the weights are reordered instead (device/latent_weights.py)."""
+    the fused calls; in unfused ones the weights are reordered instead (device/weights/latent_weights.py)."""
     return rotate(torch.cat((x[..., 0::2], x[..., 1::2]), -1), cos, sin)
 
 

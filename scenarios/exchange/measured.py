@@ -23,8 +23,8 @@ class Measured:
 class Predicted:
     """What a measurement is laid beside: the step's length, and the time of each op by its place in the Program, ns.
 
-    reference_ns: what the reference kernel (`device.steady`) took when the hardware profile was measured; 0 where it
-    does not say.
+    reference_ns: what the reference kernel (`device.measure.steady`) took when the hardware profile was measured; 0
+    where it does not say.
     """
 
     step_ns: int

@@ -90,7 +90,7 @@ ProgramPart = _schema("ProgramPart", Program, optional=True)
 
 class Profile(_Part):
     """One hardware YAML file after `extends:`. device: what kind of device it describes. reference_us: what the
-    reference kernel of the microbenchmarks (`device.steady`) took when it was measured, where it was."""
+    reference kernel of the microbenchmarks (`device.measure.steady`) took when it was measured, where it was."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     description: Annotated[str, Field(max_length=2000)] = ""

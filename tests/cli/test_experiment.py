@@ -22,7 +22,7 @@ REPORT = ["gains.svg", "report.json", "report.md", "warm_up.svg"]
 def few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("device.experiment.turns.LEAST_TURNS", 8)
     monkeypatch.setattr("device.experiment.turns.MOST_TURNS", 8)
-    monkeypatch.setattr("device.measure.MOST_REPEATS", 5)
+    monkeypatch.setattr("device.measure.measure.MOST_REPEATS", 5)
 
 
 @pytest.mark.usefixtures("few_turns")

@@ -119,7 +119,7 @@ def test_a_prediction_for_ascend_is_not_laid_beside_a_cpu(whatif: Callable[..., 
 
 
 def test_an_allocation_that_fails_is_one_line(whatif: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    from device.weights import RandomCheckpoint
+    from device.weights.weights import RandomCheckpoint
 
     def fails(self: object, name: str) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes\ntrace")

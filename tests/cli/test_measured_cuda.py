@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from device.answer import what_failed
 from device.backends import choose
+from device.measure.answer import what_failed
 from scenarios.errors import ScenarioError
 
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -12,7 +12,7 @@ from math import ceil, floor, log, pi
 import torch
 import torch.nn.functional as F
 
-from device.weights import Checkpoint
+from device.weights.weights import Checkpoint
 from scenarios.models.model import Experts, Model
 
 

@@ -12,10 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from device.backends.cuda import Cuda
-from device.numerics import Run, generate
+from device.measure.numerics import Run, generate
 from device.operators.reference import reference
-from device.session import Options, Session
-from device.weights import RandomCheckpoint
+from device.run.session import Options, Session
+from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from tests.device.making import prompts

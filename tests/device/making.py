@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 
 from device.backends import choose
-from device.numerics import Run, generate
+from device.measure.numerics import Run, generate
 from device.operators.reference import reference
-from device.session import Options, Prompts, Session
-from device.weights import RandomCheckpoint
+from device.run.session import Options, Prompts, Session
+from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Experts, Latent, Model, RopeScaling
 from scenarios.schema import Scenario
 from tests.scenarios.making import bare, switched

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 import torch
 
-from device.answer import Task
 from device.backends import choose
-from device.host_inputs import Requests
-from device.numerics import Run, generate
+from device.measure.answer import Task
+from device.measure.numerics import Run, generate
 from device.operators.exchange import INCOMING
 from device.operators.experts import SENT
-from device.ranks import groups_of
-from device.session import Options, Phase, Session
-from device.step import COUNTS, Group, Groups, Step
-from device.weights import RandomCheckpoint
+from device.ranks.groups import groups_of
+from device.run.host_inputs import Requests
+from device.run.session import Options, Phase, Session
+from device.run.step import COUNTS, Group, Groups, Step
+from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 

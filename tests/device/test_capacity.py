@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from device.session import Session, calibrated
-from device.workload import reported_step
+from device.run.session import Session, calibrated
+from device.run.workload import reported_step
 from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import ContiguousCache, OutOfCache, PagedCache
 from sim.predict.memory import memory_of

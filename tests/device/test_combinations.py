@@ -7,9 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from device.backends import choose
-from device.session import Session, logits_of
-from device.weights import RandomCheckpoint
-from device.workload import reported_step
+from device.run.session import Session, logits_of
+from device.run.workload import reported_step
+from device.weights.weights import RandomCheckpoint
 from scenarios.build import problems_of
 from scenarios.models.model import Model
 from scenarios.passes import PASSES

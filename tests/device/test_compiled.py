@@ -7,12 +7,12 @@ import torch
 
 from device.backends import choose
 from device.backends.cpu import compiler
-from device.document import document
-from device.host_inputs import Requests
-from device.measure import measure
-from device.numerics import generate
+from device.measure.document import document
+from device.measure.measure import measure
+from device.measure.numerics import generate
 from device.operators.compiled import NEED_COMPILER
-from device.session import Options
+from device.run.host_inputs import Requests
+from device.run.session import Options
 from scenarios.exchange.measured import Predicted
 from scenarios.models.model import Model
 from tests.device.making import ALL_FUSED, LITE, QWEN3, QWEN3_MOE, WIDE_REFERENCE, plain, prompts, run, session

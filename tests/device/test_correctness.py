@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 import torch
 
-from device.session import Options
-from device.weights import RandomCheckpoint
+from device.run.session import Options
+from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Model
 from tests.device.architecture import forward
 from tests.device.making import (

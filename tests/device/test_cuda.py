@@ -12,16 +12,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from device.answer import what_failed
 from device.backends import choose
 from device.backends.cuda_graphs import GRAPHS, Replayed
-from device.measure import measure
-from device.numerics import Run, compare, generate, scaled_down, switches, truth_of
+from device.measure.answer import what_failed
+from device.measure.measure import measure
+from device.measure.numerics import Run, compare, generate, scaled_down, switches, truth_of
 from device.operators.reference import reference
-from device.session import Options, Session
-from device.tensor_parallel import on_ranks
-from device.weights import RandomCheckpoint
-from device.workload import reported_step
+from device.ranks.spawn import on_ranks
+from device.run.session import Options, Session
+from device.run.workload import reported_step
+from device.weights.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from device.backends.cuda_graphs import GRAPHS, Replayed
-from device.numerics import generate
-from device.session import Options
+from device.measure.numerics import generate
+from device.run.session import Options
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Group
 from tests.device import gpu

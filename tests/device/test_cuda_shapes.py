@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from device.graphs import Piece
-from device.host_inputs import Requests
 from device.operators import cuda
 from device.operators.kernel import fitted
-from device.session import Options, Session
-from device.step import Step
-from device.weights import RandomCheckpoint, shape_of
+from device.run.graphs import Piece
+from device.run.host_inputs import Requests
+from device.run.session import Options, Session
+from device.run.step import Step
+from device.weights.weights import RandomCheckpoint, shape_of
 from tests.device import gpu
 from tests.device.making import LENGTHS
 from tests.device.test_cuda_kernels import MODELS, cases, in_turn, scenario

@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from device.backends.cuda_graphs import Replayed
-from device.session import Options, Session
-from device.weights import RandomCheckpoint
-from device.workload import reported_step
+from device.run.session import Options, Session
+from device.run.workload import reported_step
+from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Model
 from tests.device import gpu
 from tests.device.making import ALL_FUSED, GLM, QWEN3, Alike, plain

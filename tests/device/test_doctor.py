@@ -152,7 +152,7 @@ def test_a_trial_is_ready_to_run(trial: Trial) -> None:
     words = shlex.split(trial.command)
     if "run" not in words:
         assert words in (
-            ["python", "-m", "device.numerics", "npu"], ["python", "-m", "device.numerics", "cuda"],
+            ["python", "-m", "device.measure.numerics", "npu"], ["python", "-m", "device.measure.numerics", "cuda"],
             ["pytest", "-m", "cuda", "-rs", "tests/device", "tests/cli"],
         )  # fmt: skip
         return

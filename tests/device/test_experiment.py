@@ -15,8 +15,8 @@ from device.experiment.sides import Prepared, _mean_end
 from device.experiment.text import Span, text_for
 from device.experiment.truth import errors_of, plain_of, plain_session, truth_of
 from device.experiment.workbench import Workbench
-from device.session import Session
-from device.weights import RandomCheckpoint
+from device.run.session import Session
+from device.weights.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Pair
 from scenarios.loader import Loaded, load_scenario

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from device.session import Options
-from device.tensor_parallel import on_ranks
+from device.ranks.spawn import on_ranks
+from device.run.session import Options
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from tests.device.making import DEEPSEEK, GLM, QWEN3_MOE, REFERENCE, WIDE_REFERENCE, Run, plain, prompts

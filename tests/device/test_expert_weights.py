@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from device.latent_weights import absorbed, in_halves
-from device.weights import RandomCheckpoint, SafetensorsCheckpoint, checkpoint_of
+from device.weights.latent_weights import absorbed, in_halves
+from device.weights.weights import RandomCheckpoint, SafetensorsCheckpoint, checkpoint_of
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Latent, Model
 from tests.device.making import WITH_EXPERTS, plain, prompts, session

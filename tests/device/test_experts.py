@@ -9,14 +9,14 @@ import torch
 
 from device.backends import choose
 from device.backends.cpu import Cpu, compiler
-from device.document import document
-from device.host_inputs import Requests
-from device.measure import measure
+from device.measure.document import document
+from device.measure.measure import measure
 from device.operators import experts, one_by_one
-from device.session import Options, Session, logits_of
-from device.step import Step
-from device.weights import RandomCheckpoint
-from device.workload import reported_step
+from device.run.host_inputs import Requests
+from device.run.session import Options, Session, logits_of
+from device.run.step import Step
+from device.run.workload import reported_step
+from device.weights.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
 from scenarios.exchange.measured import Predicted
 from scenarios.models.model import Experts, Model

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from device.block_scales import block_of, dequantised
-from device.weights import SafetensorsCheckpoint, checkpoint_of
+from device.weights.block_scales import block_of, dequantised
+from device.weights.weights import SafetensorsCheckpoint, checkpoint_of
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model
 from tests.device.making import DEEPSEEK, plain, prompts, session

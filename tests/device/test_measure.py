@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from device.backends.cpu import Cpu
-from device.document import document
-from device.measure import Sample, measure, name_of
-from device.session import Session
-from device.weights import RandomCheckpoint
-from device.workload import reported_step
+from device.measure.document import document
+from device.measure.measure import Sample, measure, name_of
+from device.run.session import Session
+from device.run.workload import reported_step
+from device.weights.weights import RandomCheckpoint
 from scenarios.exchange.measured import Predicted
 from tests.device.making import ALL_FUSED, QWEN3, REFERENCE, plain
 

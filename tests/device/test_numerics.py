@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from device.backends import choose
-from device.numerics import Row, error_table, families, markdown, scaled_down, switches
+from device.measure.numerics import Row, error_table, families, markdown, scaled_down, switches
 from scenarios.models.hf_config import load_model, model_names
 from scenarios.passes import PASSES
 

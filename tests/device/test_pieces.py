@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from device.backends.cpu import Cpu
-from device.numerics import Run, generate
-from device.parts import problems, windows
-from device.session import Session, shard_of
-from device.weights import RandomCheckpoint
+from device.measure.numerics import Run, generate
+from device.run.session import Session, shard_of
+from device.run.windows import problems, windows
+from device.weights.weights import RandomCheckpoint
 from scenarios.build import build
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Group, Program

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from device.answer import Task, measured
 from device.backends import choose
-from device.tensor_parallel import on_ranks
+from device.measure.answer import Task, measured
+from device.ranks.spawn import on_ranks
 from scenarios.errors import ScenarioError
 from scenarios.exchange.measured import Predicted
 from scenarios.loader import load_scenario

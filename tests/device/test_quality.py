@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 
 from device.backends import choose
-from device.session import Options, Session, calibrated
-from device.weights import checkpoint_of
+from device.run.session import Options, Session, calibrated
+from device.weights.weights import checkpoint_of
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.ops.program import Tensor

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from device.backends.cpu import STREAMS, Cpu
-from device.runner import Bound, check_events, rows_of
-from device.session import Session, chunks
-from device.weights import RandomCheckpoint
-from device.workload import reported_step
+from device.run.runner import Bound, check_events, rows_of
+from device.run.session import Session, chunks
+from device.run.workload import reported_step
+from device.weights.weights import RandomCheckpoint
 from scenarios import passes
 from scenarios.build import build
 from scenarios.errors import ScenarioError

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from device.backends import choose
-from device.steady import Reference, around, steadied, timed
+from device.measure.steady import Reference, around, steadied, timed
 
 
 def test_a_drift_that_the_reference_sees_is_taken_out() -> None:

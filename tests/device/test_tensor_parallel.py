@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from device.session import Options
-from device.tensor_parallel import on_ranks
+from device.ranks.spawn import on_ranks
+from device.run.session import Options
 from scenarios.errors import ScenarioError
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
@@ -140,7 +140,7 @@ def test_a_rank_that_is_lost_is_one_line_and_no_process_is_left(work: Callable[.
 
 def test_ranks_end_when_their_parent_is_killed(root: Path, tmp_path: Path) -> None:
     code = (
-        "from device.tensor_parallel import on_ranks\nfrom tests.device.ranks import process_id\n"
+        "from device.ranks.spawn import on_ranks\nfrom tests.device.ranks import process_id\n"
         "if __name__ == '__main__':\n    on_ranks(process_id, 2, 'gloo')\n"
     )
     file = tmp_path / "parent_of_ranks.py"

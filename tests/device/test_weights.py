@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import save_file
 
 from device.backends.base import DTYPES
-from device.gguf_file import GgufCheckpoint, gguf_name
 from device.operators.quant import unpack_int4
-from device.weights import Checkpoint, RandomCheckpoint, SafetensorsCheckpoint, Weights, checkpoint_of
+from device.weights.gguf_file import GgufCheckpoint, gguf_name
+from device.weights.weights import Checkpoint, RandomCheckpoint, SafetensorsCheckpoint, Weights, checkpoint_of
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model

@@ -68,7 +68,7 @@ def test_on_this_cpu(
     name: str, record_property: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("device.experiment.turns.MOST_TURNS", 8)
-    monkeypatch.setattr("device.measure.MOST_REPEATS", 5)
+    monkeypatch.setattr("device.measure.measure.MOST_REPEATS", 5)
     on_cpu(name, (), record_property, ON_CPU[:1])
 
 

@@ -52,8 +52,8 @@ class Traced:
 def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: int = 4) -> Answer:
     """Prefill, then `steps` decode steps of one marked piece each; the last bound Program in words."""
     from device.backends.npu import Npu
-    from device.host_inputs import Requests
-    from device.session import batch_of
+    from device.run.host_inputs import Requests
+    from device.run.session import batch_of
     from tests.npu_dry.making import CASES, session, small_prompts
 
     model, switches = CASES[case]
@@ -142,9 +142,9 @@ def ranks(traced: Traced) -> Answer:
 
     from device.backends.npu import Npu
     from device.operators.npu.quant import KERNELS
-    from device.session import Session
-    from device.tensor_parallel import joined
-    from device.weights import RandomCheckpoint
+    from device.ranks.spawn import joined
+    from device.run.session import Session
+    from device.weights.weights import RandomCheckpoint
     from scenarios.ops.program import Op, Tensor
     from tests.npu_dry.making import FUSED, PAGED, QWEN3, scenario, small_prompts
 
@@ -178,7 +178,7 @@ def ranks(traced: Traced) -> Answer:
 
 
 def _three(session: Any) -> Any:
-    from device.host_inputs import Requests
+    from device.run.host_inputs import Requests
 
     return Requests((0, 1, 2), tuple(session.cache.allocator.tokens(n) - 1 for n in range(3)), ((1,),) * 3)
 

@@ -9,10 +9,10 @@ import torch
 
 from device.backends.npu import Npu
 from device.backends.npu_weights import LaidOut
-from device.numerics import Run, applicable, generate, small_prompts
+from device.measure.numerics import Run, applicable, generate, small_prompts
 from device.operators.reference import reference
-from device.session import Options, Session
-from device.weights import RandomCheckpoint
+from device.run.session import Options, Session
+from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Experts, Latent, Model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario

@@ -14,12 +14,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from device.backends.npu import Npu
-from device.host_inputs import Requests
-from device.numerics import small_prompts
+from device.measure.numerics import small_prompts
 from device.operators.npu.call import enforced
 from device.operators.npu.kernels import KERNELS
 from device.operators.npu.rules import RULES
-from device.session import Phase, batch_of
+from device.run.host_inputs import Requests
+from device.run.session import Phase, batch_of
 from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from device.backends import npu_graphs
-from device.numerics import small_prompts
+from device.measure.numerics import small_prompts
 from tests.npu_dry.making import FUSED, PAGED, QWEN3, On, session
 
 pytestmark = pytest.mark.filterwarnings("ignore")

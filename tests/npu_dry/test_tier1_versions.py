@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from device.host_inputs import Requests
 from device.operators.npu import call as door
 from device.operators.npu.call import enforced
 from device.operators.npu.rules import RULES
 from device.operators.npu.versions import SUPPORTED, lacks_call, order, pair_of, wrong_pairing
+from device.run.host_inputs import Requests
 from tests.npu_dry.making import CASES, GLM, QWEN2, QWEN3, QWEN3_MOE, SPECIAL, VARIANTS, On, session
 
 SCHEMAS = json.loads((Path(__file__).parent / "schemas.json").read_text(encoding="utf-8"))

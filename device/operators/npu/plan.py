@@ -21,7 +21,7 @@ from device.operators.npu.quant import with_offset
 from device.operators.npu.rules import FUSED_RANKS, INT4_GROUP
 from device.operators.npu.versions import lacks_call
 from device.operators.reference import special
-from device.step import COUNTS, Layout, Step
+from device.run.step import COUNTS, Layout, Step
 from scenarios.errors import printable
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import CATALOGUE

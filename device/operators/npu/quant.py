@@ -12,7 +12,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
 from device.operators.npu.rules import INT4_GROUP
 from device.operators.quant import split
-from device.step import COUNTS, Step
+from device.run.step import COUNTS, Step
 from scenarios.ops.program import Op
 
 

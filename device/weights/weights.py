@@ -16,10 +16,10 @@ from zlib import crc32
 
 import torch
 
-from device.block_scales import BLOCK, FP8, Block, block_of, dequantised
-from device.hugging_face import name_of, shape_of
-from device.latent_weights import absorbed, in_halves
 from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
+from device.weights.block_scales import BLOCK, FP8, Block, block_of, dequantised
+from device.weights.hugging_face import name_of, shape_of
+from device.weights.latent_weights import absorbed, in_halves
 from scenarios.errors import ScenarioError, printable
 from scenarios.models.model import Model
 from scenarios.ops.program import DType, Tensor
@@ -161,7 +161,7 @@ def checkpoint_of(name: str, beside: Path | None, model: Model, seed: int) -> Ch
         if folder.is_dir() and any(folder.glob("*.safetensors")):
             return SafetensorsCheckpoint(folder)
         if folder.is_dir() and (files := sorted(folder.glob("*.gguf"))):
-            from device.gguf_file import GgufCheckpoint
+            from device.weights.gguf_file import GgufCheckpoint
 
             if len(files) > 1:
                 raise ScenarioError([f"{folder}: {len(files)} GGUF files; one is due, in one piece"])

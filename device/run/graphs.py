@@ -16,8 +16,8 @@ import torch
 
 from device.operators.experts import follows_router
 from device.operators.kernel import Form, fitted
-from device.runner import Call, Unit
-from device.step import Step
+from device.run.runner import Call, Unit
+from device.run.step import Step
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.program import Issued
 

@@ -10,14 +10,14 @@ from typing import Any, Literal
 import torch
 
 from device.backends.base import DTYPES, WIDE_DTYPES, Backend
-from device.host_inputs import Place, Requests, step_of
-from device.kv_cache import KvTensors
 from device.operators.kernel import fitted
-from device.parts import problems
-from device.rotary import refuse_scaling
-from device.runner import Bound, Choice
-from device.step import Group, Groups, Step
-from device.weights import Checkpoint, Weights
+from device.run.host_inputs import Place, Requests, step_of
+from device.run.kv_cache import KvTensors
+from device.run.rotary import refuse_scaling
+from device.run.runner import Bound, Choice
+from device.run.step import Group, Groups, Step
+from device.run.windows import problems
+from device.weights.weights import Checkpoint, Weights
 from scenarios.build import activation_dtype, build
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard

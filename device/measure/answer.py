@@ -12,15 +12,15 @@ from typing import Any
 import torch
 
 from device.backends.base import Backend
-from device.document import document
-from device.measure import BUDGET_NS, Measurement, Runs, measure
-from device.pipeline import rounds
-from device.ranks import groups_of
-from device.session import Session
-from device.step import Group, Groups, Step
-from device.tensor_parallel import joined, on_ranks, under_torchrun
-from device.weights import checkpoint_of
-from device.workload import reported_step
+from device.measure.document import document
+from device.measure.measure import BUDGET_NS, Measurement, Runs, measure
+from device.ranks.groups import groups_of
+from device.ranks.pipeline import rounds
+from device.ranks.spawn import joined, on_ranks, under_torchrun
+from device.run.session import Session
+from device.run.step import Group, Groups, Step
+from device.run.workload import reported_step
+from device.weights.weights import checkpoint_of
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.measured import Measured, Predicted

@@ -23,8 +23,8 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from device.ranks import Ranks
-from device.step import Group
+from device.ranks.groups import Ranks
+from device.run.step import Group
 from scenarios.errors import ScenarioError, printable
 
 T = TypeVar("T")

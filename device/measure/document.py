@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from device.kv_cache import KvTensors
-from device.measure import CAPTURED, WARM_UP, Measurement, Sample, name_of
+from device.measure.measure import CAPTURED, WARM_UP, Measurement, Sample, name_of
 from device.operators.one_by_one import Places
+from device.run.kv_cache import KvTensors
 from scenarios.exchange.measured import Predicted
 from scenarios.ops.catalogue import op_type_of
 from scenarios.timeline import step_time

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from device.kv_cache import KvTensors
 from device.operators.attention import visible_keys
-from device.parts import batches
-from device.rotary import angle_scale, frequencies
-from device.runner import reads, rows_of
-from device.step import ALONE, Groups, Layout, Step
+from device.run.kv_cache import KvTensors
+from device.run.rotary import angle_scale, frequencies
+from device.run.runner import reads, rows_of
+from device.run.step import ALONE, Groups, Layout, Step
+from device.run.windows import batches
 from scenarios.models.model import Model
 from scenarios.ops.program import DType, Program
 

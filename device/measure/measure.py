@@ -3,7 +3,7 @@
 A machine that others use drifts, so each repeat runs three things in turn: a fixed reference kernel, the step as it is,
 and the step with a mark before and after each op. The plain step says what the marks cost. The reference says how fast
 the machine was: every time is given as it was (raw), and without other programs' time and at one speed (steady), which
-is what two measurements are compared by (`device.steady`).
+is what two measurements are compared by (`device.measure.steady`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 import torch
 
 from device.backends.base import Backend
-from device.kv_cache import KvTensors
+from device.measure.steady import Reference, Timed, steadied, timed
 from device.operators.one_by_one import chosen_by_layer
-from device.runner import Unit
-from device.steady import Reference, Timed, steadied, timed
-from device.step import Step
-from device.weights import Weights
+from device.run.kv_cache import KvTensors
+from device.run.runner import Unit
+from device.run.step import Step
+from device.weights.weights import Weights
 from scenarios.ops.catalogue import CATALOGUE, op_type_of
 from scenarios.ops.program import Program
 from scenarios.timeline import Process, Span, Timeline
@@ -51,7 +51,7 @@ class Sample:
 
 
 class Runs(Protocol):
-    """What can be measured: a bound Program, or the rounds of a pipeline stage (`device.pipeline`)."""
+    """What can be measured: a bound Program, or the rounds of a pipeline stage (`device.ranks.pipeline`)."""
 
     @property
     def backend(self) -> Backend: ...

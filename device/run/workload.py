@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from device.host_inputs import Requests
-from device.session import Phase, Prompts, Session, calibrated, chunks
+from device.run.host_inputs import Requests
+from device.run.session import Phase, Prompts, Session, calibrated, chunks
 from scenarios.batches import reported_batch
 from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks

@@ -1,8 +1,8 @@
 """What each optimisation does to the numbers: its logits and greedy tokens against the plain program's.
 
 The plain program (every switch off) runs in float32 by the reference operators; each switch runs on the same tokens, so
-that a first difference does not make all that follows differ. `python -m device.numerics [backend]` prints the table of
-docs/numerics.md, over scaled-down variants of the shipped models.
+that a first difference does not make all that follows differ. `python -m device.measure.numerics [backend]` prints the
+table of docs/numerics.md, over scaled-down variants of the shipped models.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 
 from device.backends.base import Backend
 from device.operators.reference import reference
-from device.session import Options, Prompts, Session, calibrated
-from device.weights import RandomCheckpoint
+from device.run.session import Options, Prompts, Session, calibrated
+from device.weights.weights import RandomCheckpoint
 from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model, model_names

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import torch
 
 from device.backends.base import Backend
-from device.graphs import Piece
-from device.host_inputs import Requests
-from device.kv_cache import KvTensors
-from device.runner import Bound, Call, Unit
-from device.session import Session
-from device.step import Step
-from device.weights import Weights
+from device.run.graphs import Piece
+from device.run.host_inputs import Requests
+from device.run.kv_cache import KvTensors
+from device.run.runner import Bound, Call, Unit
+from device.run.session import Session
+from device.run.step import Step
+from device.weights.weights import Weights
 from scenarios.batches import micro_batches, reported_batch
 from scenarios.ops.program import Program
 

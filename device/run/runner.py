@@ -9,14 +9,14 @@ from typing import Any, Protocol
 import torch
 
 from device.backends.base import DTYPES, Backend
-from device.kv_cache import KvTensors
 from device.operators import one_by_one
 from device.operators.experts import follows_router
 from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
-from device.parts import windowed, windows
-from device.step import Step
-from device.turns import Turns
-from device.weights import Weights
+from device.run.kv_cache import KvTensors
+from device.run.step import Step
+from device.run.streams import Turns
+from device.run.windows import windowed, windows
+from device.weights.weights import Weights
 from scenarios.lowering.stages import CARRIED
 from scenarios.ops.program import Block, DType, Issued, Op, Program, Tensor
 

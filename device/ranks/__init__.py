@@ -1,0 +1,1 @@
+"""Several processes: their groups, how they start, and pipeline stages."""
