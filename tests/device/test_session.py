@@ -77,7 +77,9 @@ def test_a_request_does_not_see_the_others() -> None:
     together = run(plain(), options=WIDE_REFERENCE)
     alone = run(plain(), options=WIDE_REFERENCE, given=prompts()[1:2])
     assert [step[1] for step in together.tokens] == [step[0] for step in alone.tokens]
-    assert (together.logits[:, 1] - alone.logits[:, 0]).abs().max().item() < 1e-5
+    # Sums over another batch may round in another order: 8 units in the last place of the largest logit.
+    difference = (together.logits[:, 1] - alone.logits[:, 0]).abs().max().item()
+    assert difference < 8 * 2**-23 * alone.logits.abs().max().item()
 
 
 def test_padding_of_a_captured_batch_reaches_no_request() -> None:
