@@ -71,7 +71,7 @@ def run(
         found = outputs.answered(scenario, sets or [], json, trace)
         terminal.show(lambda console: print_run(console, found.result))
         return
-    from device.backends import measure_on
+    from device.open import measure_on
 
     found = outputs.answered(scenario, sets or [], json, trace, measure_on(backend, profile))
     terminal.show(lambda console: print_measured(console, found.result))
@@ -208,7 +208,7 @@ def calibrate(
     resume: Annotated[bool, typer.Option("--resume", help="Fit to the rows that an earlier run has left.")] = False,
 ) -> None:
     """Measure this machine with microbenchmarks and fit a hardware profile to them."""
-    from device.backends import bench_on
+    from device.open import bench_on
     from sim.fitting.profile_file import ready, write_profile
     from sim.report import terminal
     from sim.report.calibration import print_calibration

@@ -42,7 +42,7 @@ def studied(
 
     ranks: run steps on two ranks too. budget_s: longest that one step is measured in one round.
     """
-    from device.backends import measure_on
+    from device.open import measure_on
 
     refused: list[str] = []
     results: dict[Run, Result] = {}
@@ -110,7 +110,7 @@ def main() -> None:
 
 def _calibrated(out: Path, say: Callable[[str], None]) -> Path:
     """A profile of this machine, made as `whatif calibrate` makes it."""
-    from device.backends import bench_on
+    from device.open import bench_on
     from sim.fitting.profile_file import ready, write_profile
 
     rows, base = ready("cpu", out, "")

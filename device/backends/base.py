@@ -16,18 +16,10 @@ import torch
 
 from device.operators.kernel import Kernel
 from scenarios.models.model import Model
-from scenarios.ops.program import DType, Op, Program, Tensor
+from scenarios.ops.program import Op, Program, Tensor
 
 if TYPE_CHECKING:
-    from device.run.runner import Call, Unit
-
-#: How each type of a Program is held. INT4 lies packed two to a byte.
-DTYPES: dict[DType, torch.dtype] = {
-    "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8, "int4": torch.uint8,
-    "int32": torch.int32, "int64": torch.int64, "bool": torch.bool,
-}  # fmt: skip
-#: The same with 16-bit values held in float32: what a result would be without rounding to 16 bits.
-WIDE_DTYPES: dict[DType, torch.dtype] = {**DTYPES, "bf16": torch.float32, "fp16": torch.float32}
+    from device.run.call import Call, Unit
 
 
 class Profiler(Protocol):

@@ -29,7 +29,7 @@ from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass
 
 if TYPE_CHECKING:
-    from device.run.runner import Call, Unit
+    from device.run.call import Call, Unit
 
 #: The optimisation that puts work on a stream, by the stream; collectives have theirs from either of two.
 STREAMS = {

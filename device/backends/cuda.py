@@ -20,7 +20,7 @@ from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL
 from device.operators.experts import follows_router
 from device.operators.kernel import Kernel
 from device.operators.reference import REFERENCE, ops_of, refusals, special
-from device.run.runner import Call, Unit
+from device.run.call import Call, Unit
 from scenarios.errors import ScenarioError, printable
 from scenarios.models.model import Model
 from scenarios.ops.program import Op, Program, Tensor

@@ -17,9 +17,9 @@ import torch
 
 from device.operators.compiled import compiled
 from device.operators.kernel import Form
+from device.run.call import Call, Unit
 from device.run.graphs import Body, Piece
 from device.run.graphs import units as pieces
-from device.run.runner import Call, Unit
 from device.run.step import Step
 
 #: Graph modes with what the pieces are made of before they are captured.

@@ -21,7 +21,7 @@ from device.operators.npu.kernels import kernel_of
 from device.operators.npu.plan import lacking
 from device.operators.npu.versions import pair_of, wrong_pairing
 from device.operators.reference import REFERENCE
-from device.run.runner import Call, Unit
+from device.run.call import Call, Unit
 from scenarios.errors import ScenarioError, printable
 from scenarios.models.model import Model
 from scenarios.ops.program import Op, Program, Tensor

@@ -18,9 +18,10 @@ import torch
 
 from device.operators.kernel import Form
 from device.operators.npu.attention import causal_mask, lengths
+from device.run.call import Call, Unit
 from device.run.graphs import TAKEN, Body, Piece, body_of, read_first
 from device.run.graphs import units as pieces
-from device.run.runner import Call, Unit, issue
+from device.run.runner import issue
 from device.run.step import Layout, Step
 from scenarios.ops.program import Issued, Op
 

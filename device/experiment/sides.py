@@ -10,8 +10,9 @@ import torch
 
 from device.experiment.text import Span
 from device.measure.steady import Timed, timed
+from device.run.call import Call
 from device.run.host_inputs import Requests
-from device.run.runner import Bound, Call
+from device.run.runner import Bound
 from device.run.session import Phase, Session, batch_of, calibrated, chunks, logits_of
 from device.run.step import Step
 from device.run.workload import placed

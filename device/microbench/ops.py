@@ -12,8 +12,9 @@ from device.backends.base import Backend
 from device.measure.measure import CAPTURED as SEVERAL
 from device.measure.measure import Measurement, Sample, measure
 from device.microbench.plan import Trial
+from device.run.call import Unit
 from device.run.graphs import Piece
-from device.run.runner import Bound, Unit
+from device.run.runner import Bound
 from device.run.session import Session
 from device.run.step import Step
 from device.run.workload import reported_step

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import torch
 
 from device.backends.base import Backend
+from device.run.call import Call, Unit
 from device.run.graphs import Piece
 from device.run.host_inputs import Requests
 from device.run.kv_cache import KvTensors
-from device.run.runner import Bound, Call, Unit
+from device.run.runner import Bound
 from device.run.session import Session
 from device.run.step import Step
 from device.weights.weights import Weights

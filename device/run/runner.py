@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import torch
 
-from device.backends.base import DTYPES, Backend
+from device.backends.base import Backend
+from device.dtypes import DTYPES
 from device.operators import one_by_one
 from device.operators.experts import follows_router
-from device.operators.kernel import Form, Inputs, Kernel, Outputs, fitted
+from device.operators.kernel import Inputs, Kernel, Outputs, fitted
+from device.run.call import Call, Unit
 from device.run.kv_cache import KvTensors
 from device.run.step import Step
 from device.run.streams import Turns
@@ -22,72 +24,6 @@ from scenarios.ops.program import Block, DType, Issued, Op, Program, Tensor
 
 #: How an op is computed: the backend's own way, or the reference's.
 Choice = Callable[[Op], Kernel]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One op ready to run.
-
-    operands: a tensor that stands for the whole run, or the name of a value of the step, with the shape to read it by
-    (None: as it is). results: names that its outputs go to, None for caches. parts: the calls of an op that a graph
-    compiler made of several. is_alone: never captured together with others.
-    """
-
-    issued: Issued
-    kernel: Kernel
-    operands: tuple[tuple[torch.Tensor | str, tuple[int, ...] | None], ...]
-    results: tuple[str | None, ...]
-    parts: tuple[Call, ...] = ()
-    is_alone: bool = False
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """Itself: what a captured piece has several of."""
-        return (self,)
-
-    @property
-    def form(self) -> Form:
-        return self.kernel.form
-
-    def alone(self) -> Call:
-        """This call, not to be captured."""
-        return replace(self, is_alone=True)
-
-    def inputs(self, step: Step) -> list[torch.Tensor]:
-        """The operands as the op reads them now."""
-        values, found = step.values, []
-        for operand, shape in self.operands:
-            x = values[operand] if isinstance(operand, str) else operand
-            found.append(x if shape is None else fitted(x, shape))
-        return found
-
-    def compute(self, inputs: list[torch.Tensor], step: Step) -> Outputs:
-        return self.kernel.compute(self.issued.op, inputs, step)
-
-    def put(self, outputs: Sequence[torch.Tensor], values: dict[str, torch.Tensor]) -> None:
-        """Keep the outputs under their names."""
-        for name, value in zip(self.results, outputs, strict=False):  # a backend may leave out what no op reads
-            if name is not None:
-                values[name] = value
-
-
-class Unit(Protocol):
-    """What is issued as one: a call, or the calls of a captured piece."""
-
-    @property
-    def issued(self) -> Issued: ...
-
-    @property
-    def calls(self) -> tuple[Call, ...]: ...
-
-    @property
-    def form(self) -> Form: ...
-
-    def inputs(self, step: Step) -> list[torch.Tensor]: ...
-
-    def compute(self, inputs: list[torch.Tensor], step: Step) -> Sequence[torch.Tensor]: ...
-
-    def put(self, outputs: Sequence[torch.Tensor], values: dict[str, torch.Tensor]) -> None: ...
 
 
 class Bound:

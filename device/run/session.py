@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import torch
 
-from device.backends.base import DTYPES, WIDE_DTYPES, Backend
+from device.backends.base import Backend
+from device.dtypes import DTYPES, WIDE_DTYPES
 from device.operators.kernel import fitted
 from device.run.host_inputs import Place, Requests, step_of
 from device.run.kv_cache import KvTensors

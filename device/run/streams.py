@@ -16,7 +16,7 @@ import torch
 
 if TYPE_CHECKING:
     from device.backends.base import Backend
-    from device.run.runner import Unit
+    from device.run.call import Unit
 
 
 class Turns:

@@ -14,8 +14,8 @@ from scenarios.profile import Kind, Profile, Step
 from sim.accuracy.rows.op_types import Unpriced, work_of_row
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
+from sim.kernel.time import Bound, KernelTime
 from sim.predict.explain import Bottleneck
-from sim.step.plan import Bound, KernelTime
 
 #: Who says what bounds a kernel: the profiler's pipe counters, the model, or only the engine that it ran on.
 BoundSource = Literal["measured", "predicted", "assumed"]

@@ -36,9 +36,9 @@ from sim.kernel.grouped import grouped_cost
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import fastest, product_of
 from sim.kernel.programs import PROGRAM_OF
+from sim.kernel.time import Bound, KernelTime, Lane
 from sim.kernel.traffic import traffic
 from sim.kernel.vector import vector_cost
-from sim.step.plan import Bound, KernelTime, Lane
 
 #: Norms of rows shorter than this put several rows into one tile: another, larger program.
 SHORT_ROW = 2048

@@ -12,11 +12,12 @@ from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
+from sim.kernel.time import Bound
 from sim.predict.device_terms import spoken
 from sim.predict.gains import Gains, on_value, passes_for, with_needs, without
 from sim.predict.pipeline_steps import Pipeline
 from sim.predict.predict import Prediction, check, step_ns
-from sim.step.plan import Bound, Issue, Launch, Replay
+from sim.step.plan import Issue, Launch, Replay
 from sim.step.schedule import launches
 
 Bottleneck = Literal[

@@ -17,11 +17,12 @@ from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Batch, Program
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
+from sim.kernel.time import KernelTime
 from sim.predict.memory import Memory
 from sim.predict.uncertainty import PROBE, Exposure, exposure
 from sim.step import engine, ranks, recurrence
 from sim.step.pipeline import Round, StageTime, once, steady
-from sim.step.plan import HostStep, Issue, KernelTime, Launch, Plan, Synchronize
+from sim.step.plan import HostStep, Issue, Launch, Plan, Synchronize
 from sim.step.ranks import Variant
 from sim.step.schedule import launches
 

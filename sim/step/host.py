@@ -26,8 +26,9 @@ from scenarios.ops.op_work import placed
 from scenarios.ops.program import Block, Op, Program
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
+from sim.kernel.time import KernelTime
 from sim.step.jitter import jitter, jitter_of_ranks, late_ns, named
-from sim.step.plan import LATE, HostStep, HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
+from sim.step.plan import LATE, HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.rank_plans import RankPlans, times_of
 
 if TYPE_CHECKING:  # a rank alone needs no numpy

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sim.step.plan import KernelTime
+from sim.kernel.time import KernelTime
 
 #: Parts of one whole resource. Rates are in parts of FULL_RATE.
 WHOLE = 10**9

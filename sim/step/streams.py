@@ -26,7 +26,8 @@ from functools import lru_cache
 from simpy import Environment, Event
 from simpy.events import Timeout
 
-from sim.step.plan import KernelTime, Launch
+from sim.kernel.time import KernelTime
+from sim.step.plan import Launch
 from sim.step.schedule import Played
 from sim.step.sharing import FULL_RATE, Shares, rates, shares
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from device.backends.base import DTYPES
+from device.dtypes import DTYPES
 from device.operators.quant import unpack_int4
 from device.weights.gguf_file import GgufCheckpoint, gguf_name
 from device.weights.weights import Checkpoint, RandomCheckpoint, SafetensorsCheckpoint, Weights, checkpoint_of

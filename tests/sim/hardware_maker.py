@@ -7,7 +7,7 @@ from dataclasses import replace
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.work import Work
 from sim.hardware.profile import Hardware, load_hardware
-from sim.step.plan import KernelTime, Lane
+from sim.kernel.time import KernelTime, Lane
 
 #: Host costs in us, gaps in ns: easy to tell apart in a sum.
 HOST = {

@@ -7,8 +7,9 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from scenarios.timeline import Timeline
+from sim.kernel.time import KernelTime, Lane
 from sim.step import engine, recurrence
-from sim.step.plan import HostStep, HostWork, Issue, KernelTime, Lane, Launch, Plan, Replay, Synchronize, Update
+from sim.step.plan import HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.schedule import Played, launches
 
 

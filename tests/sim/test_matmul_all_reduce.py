@@ -18,10 +18,10 @@ from sim.hardware.profile import Hardware, load_hardware
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import Fused, cut, cuts, fastest, piece_of, product_of
 from sim.kernel.price import price, program_of
+from sim.kernel.time import KernelTime
 from sim.predict.predict import Case, check, exposure_of, plans_of, predict, step_ns
 from sim.step import engine
 from sim.step.host import Conditions, make_plan
-from sim.step.plan import KernelTime
 from sim.step.schedule import launches, timeline
 from tests.scenarios.making import scenario, switched
 

@@ -11,8 +11,8 @@ from math import prod
 
 import torch
 
-from device.backends.base import DTYPES
 from device.backends.npu_weights import how_of
+from device.dtypes import DTYPES
 from device.operators.npu.call import enforced
 from device.operators.npu.experts import PLACES
 from device.operators.npu.kernels import kernel_of

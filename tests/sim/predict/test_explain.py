@@ -15,10 +15,11 @@ from scenarios.models.model import Model
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.schema import Scenario
 from sim.hardware.profile import load_hardware
+from sim.kernel.time import KernelTime
 from sim.predict.explain import Diagnosis, advise, diagnose, kernel_rows
 from sim.predict.gains import gains_of
 from sim.predict.predict import Case, Prediction, exposure_of, plans_of, predict
-from sim.step.plan import KernelTime, Launch
+from sim.step.plan import Launch
 from sim.step.schedule import launches
 from tests.scenarios.making import TINY, bare, scenario
 from tests.sim.hardware_maker import hardware

@@ -13,11 +13,12 @@ from scenarios.ops.program import Op, Tensor
 from scenarios.schema import Scenario
 from sim.hardware.profile import Hardware, load_hardware
 from sim.kernel.price import price
+from sim.kernel.time import KernelTime
 from sim.predict.explain import diagnose
 from sim.predict.overlap import Overlap, overlaps
 from sim.predict.predict import Case, Prediction, predict
 from sim.step import engine
-from sim.step.plan import KernelTime, Launch, Plan, Replay
+from sim.step.plan import Launch, Plan, Replay
 from sim.step.schedule import launches
 from tests.scenarios.making import scenario, switched
 

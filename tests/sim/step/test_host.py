@@ -9,10 +9,11 @@ import pytest
 from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.ops.work import Work
 from sim.hardware.profile import Hardware
+from sim.kernel.time import KernelTime
 from sim.step import engine
 from sim.step.host import Conditions, host_costs_ns, make_plan, scaled
 from sim.step.jitter import jitter
-from sim.step.plan import HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
+from sim.step.plan import HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.schedule import check, launches
 from tests.scenarios.making import bare, program, scenario, switched
 from tests.sim.hardware_maker import flat_price, hardware

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scenarios.timeline import step_time
+from sim.kernel.time import KernelTime
 from sim.predict.predict import waits_by_rank
 from sim.step import engine, ranks
-from sim.step.plan import HostWork, Issue, KernelTime, Launch, Plan, Replay, Synchronize, Update
+from sim.step.plan import HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.schedule import SimulationStuck, timeline
 
 

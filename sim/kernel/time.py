@@ -1,0 +1,40 @@
+"""The time of one kernel alone on the device: what pricing yields and a plan is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Bound = Literal["launch", "hbm", "l2", "cube", "vector", "ai_cpu", "link"]
+
+
+Lane = Literal["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV", "AI_CPU", "SDMA", "COMMUNICATION"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """One kernel alone on the device.
+
+    duration_ns: from start to end, launch floor included. hbm_bytes and gm_bytes: traffic to HBM, and to global memory
+    as a whole (L2 hits included). roofline_ns: the greater of compute and HBM bytes at their peaks. The shares say
+    which part of a resource the kernel uses while it runs alone, 0 to 1: kernels that run together slow each other down
+    where the shares of one resource sum to more than 1. holds_cores: its vector cores are its own from start to
+    end, and what runs beside it gets the others. link_share: of the links to other ranks; what uses them meets the
+    other ranks first. alone_ns: of a kernel that computes before it communicates, until its first bytes leave.
+    """
+
+    duration_ns: int
+    accelerator: Lane
+    cores: int
+    bound: Bound
+    hbm_bytes: int
+    gm_bytes: int
+    flops: int
+    roofline_ns: int
+    hbm_share: float = 0.0
+    cube_share: float = 0.0
+    vector_share: float = 0.0
+    ai_cpu_share: float = 0.0
+    holds_cores: bool = False
+    link_share: float = 0.0
+    alone_ns: int = 0
