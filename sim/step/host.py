@@ -108,7 +108,7 @@ class _Priced:
     kernel: KernelTime
     host_ns: float
     launch_ns: float
-    luck: tuple[float, ...]
+    jitter: tuple[float, ...]
     kernels: tuple[KernelTime, ...]
 
 
@@ -160,17 +160,17 @@ class _Builder:
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
             twin = kind == op.kind == "rms_norm"
             nominal = self.nominal(op, block.repeat, self.conditions.rank, twin, block.captured)
-            luck = self._luck(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
+            jitter = self._jitter(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
             costs = host_costs_ns(op, self.hw, queue)
             priced.append(
                 _Priced(
-                    op, op_type_of(op, self.hw.profile.device), nominal[0], *costs, luck, self._kernels(op, nominal)
+                    op, op_type_of(op, self.hw.profile.device), nominal[0], *costs, jitter, self._kernels(op, nominal)
                 )
             )
         self.blocks.append((block, priced))
         return priced
 
-    def _luck(self, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
+    def _jitter(self, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
         return jitter(self.conditions.seed, named(name, self.conditions.rank), repeat, sigma)
 
     def nominal(
@@ -188,10 +188,10 @@ class _Builder:
         """The kernel's time in each repetition, with the rank's luck where others wait for it."""
         if not self.varies(nominal[0]):
             return nominal
-        luck = self._luck(f"kernel {op.name}", len(nominal), self.hw.kernel.jitter_sigma)
+        jitter = self._jitter(f"kernel {op.name}", len(nominal), self.hw.kernel.jitter_sigma)
         return tuple(
             KernelTime(max(1, round(it.duration_ns + (f - 1) * self.spread_ns(it))), *_fields_after_duration(it))
-            for f, it in zip(luck, nominal, strict=True)
+            for f, it in zip(jitter, nominal, strict=True)
         )
 
     def varies(self, kernel: KernelTime) -> bool:
@@ -207,8 +207,8 @@ class _Builder:
     def spread_cap_ns(self) -> float:
         return 1000 * self.hw.kernel.jitter_cap_us
 
-    def host_luck(self, name: str, repeat: int) -> NDArray[float64]:
-        """`_luck` of host calls on all ranks, of shape (repeat, ranks)."""
+    def host_jitter(self, name: str, repeat: int) -> NDArray[float64]:
+        """`_jitter` of host calls on all ranks, of shape (repeat, ranks)."""
         it = self.conditions
         return jitter_of_ranks(it.seed, name, repeat, self.hw.host.jitter_sigma, it.ranks)
 
@@ -218,14 +218,14 @@ class _Builder:
 
         it = self.conditions
         sigma = self.hw.kernel.jitter_sigma if self.varies(item.kernel) else 0.0
-        luck = jitter_of_ranks(it.seed, f"kernel {item.op.name}", repeat, sigma, it.ranks)
+        jitter = jitter_of_ranks(it.seed, f"kernel {item.op.name}", repeat, sigma, it.ranks)
         if not CATALOGUE[item.op.kind].routed:
             spread = self.spread_ns(item.kernel)
-            times = item.kernel.duration_ns + (luck - 1) * spread
+            times = item.kernel.duration_ns + (jitter - 1) * spread
         else:  # each rank holds other experts
             ranks = [[kernel.duration_ns for kernel in self.nominal(item.op, repeat, rank)] for rank in range(it.ranks)]
             own = np.array(ranks).T
-            times = own + (luck - 1) * np.minimum(own, self.spread_cap_ns)
+            times = own + (jitter - 1) * np.minimum(own, self.spread_cap_ns)
         return np.maximum(np.rint(times), 1).astype(np.int64)
 
     def _launch(self, priced: _Priced, layer: int, captured: bool, waits: tuple[str, ...] = ()) -> Launch:
@@ -241,7 +241,7 @@ class _Builder:
         if op.waits:
             waits = (*waits, *(f"{event}#{self._recorded[event]}" for event in op.waits if event in self._recorded))
         records = tuple(self._record(event) for event in op.records) if op.records else ()
-        luck = priced.luck[layer]
+        jitter = priced.jitter[layer]
         index = self._index
         self._index += 1
         meets = kernel.link_share > 0
@@ -252,8 +252,8 @@ class _Builder:
         among = group if group < self.conditions.ranks else 0
         return Launch(
             index, layer, op.name, op.kind, priced.op_type, kernel, op.stream, waits, records,
-            0 if captured else self._ns(priced.host_ns * luck),
-            0 if captured else self._ns(priced.launch_ns * luck),
+            0 if captured else self._ns(priced.host_ns * jitter),
+            0 if captured else self._ns(priced.launch_ns * jitter),
             round(gap_ns), f"{op.name} {index}" if meets else "", among,
         )  # fmt: skip
 
@@ -287,8 +287,8 @@ class _Builder:
                         gates = (f"update {item.op.name} {numbers[item.op.name]}",)
                         numbers[item.op.name] += 1
                         self.updates.append((block, layer))
-                        luck = self._luck("update", block.repeat, hw.host.jitter_sigma)[layer]
-                        update_ns = self._ns(hw.host.attention_update_us * 1000 * luck)
+                        jitter = self._jitter("update", block.repeat, hw.host.jitter_sigma)[layer]
+                        update_ns = self._ns(hw.host.attention_update_us * 1000 * jitter)
                         updates.append(Update(gates[0], update_ns, gates[0]))
                     launches.append(self._launch(item, layer, True, gates))
         yield HostWork("copy inputs", self._ns(hw.host.input_copy_us * 1000))
@@ -324,14 +324,14 @@ def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:
             if builder.varies(item.kernel) or CATALOGUE[item.op.kind].routed:
                 kernels[rows] = builder.kernels_ns(item, block.repeat)
             if not block.captured:
-                luck = builder.host_luck(item.op.name, block.repeat)
-                host[[steps[row] for row in rows]] = np.rint(item.host_ns * luck * it.host_scale)
-                launch[[entries[row] for row in rows]] = np.rint(item.launch_ns * luck * it.host_scale)
+                jitter = builder.host_jitter(item.op.name, block.repeat)
+                host[[steps[row] for row in rows]] = np.rint(item.host_ns * jitter * it.host_scale)
+                launch[[entries[row] for row in rows]] = np.rint(item.launch_ns * jitter * it.host_scale)
         begin = end
     updates = (at for at, step in enumerate(plan.steps) if isinstance(step, Update))
     for at, (block, layer) in zip(updates, builder.updates, strict=True):
-        luck = builder.host_luck("update", block.repeat)[layer]
-        host[at] = np.rint(builder.hw.host.attention_update_us * 1000 * luck * it.host_scale)
+        jitter = builder.host_jitter("update", block.repeat)[layer]
+        host[at] = np.rint(builder.hw.host.attention_update_us * 1000 * jitter * it.host_scale)
     return RankPlans(plan, host, launch, kernels)
 
 

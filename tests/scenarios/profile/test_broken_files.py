@@ -29,30 +29,30 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
 }
 
 
-def broken(data: bytes, luck: random.Random) -> bytes:
+def broken(data: bytes, jitter: random.Random) -> bytes:
     """The bytes with one to five of them changed, cut out, put in, or cut off."""
     found = bytearray(data)
-    for _ in range(luck.choice((1, 1, 2, 5))):
-        at = luck.randrange(len(found) + 1)
-        how = luck.randrange(5)
+    for _ in range(jitter.choice((1, 1, 2, 5))):
+        at = jitter.randrange(len(found) + 1)
+        how = jitter.randrange(5)
         if how == 0 and at < len(found):
-            found[at] = luck.randrange(256)
+            found[at] = jitter.randrange(256)
         elif how == 1:
-            del found[at : at + luck.choice((1, 3, 50))]
+            del found[at : at + jitter.choice((1, 3, 50))]
         elif how == 2:
-            found[at:at] = luck.choice(WORDS)
+            found[at:at] = jitter.choice(WORDS)
         elif how == 3:  # the next number becomes something else
             begin = next((i for i in range(at, len(found)) if chr(found[i]).isdigit()), at)
             end = next((i for i in range(begin, len(found)) if found[i] not in b"0123456789."), len(found))
-            found[begin:end] = luck.choice(WORDS)
-        elif luck.random() < 0.3:
+            found[begin:end] = jitter.choice(WORDS)
+        elif jitter.random() < 0.3:
             del found[at:]
     return bytes(found)
 
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_broken_files_are_read_or_refused_in_one_line(tmp_path: Path, kind: str) -> None:
-    luck = random.Random(f"broken {kind}")
+    jitter = random.Random(f"broken {kind}")
     good = tmp_path / "good"
     good.mkdir()
     MAKERS[kind](good)
@@ -60,8 +60,8 @@ def test_broken_files_are_read_or_refused_in_one_line(tmp_path: Path, kind: str)
     for number in range(25):
         folder = tmp_path / str(number)
         shutil.copytree(good, folder)
-        file = luck.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
-        file.write_bytes(broken(file.read_bytes(), luck))
+        file = jitter.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
+        file.write_bytes(broken(file.read_bytes(), jitter))
         out = tmp_path / f"{number}.json"
         try:
             imported(read_profiles(folder), "910b2", "", str(folder), out, None)
