@@ -29,7 +29,7 @@ class Result:
 
     @property
     def interval_us(self) -> tuple[float, float]:
-        low, high = step_interval(self.prediction.exposure, self.prediction.case.hardware)
+        low, high = step_interval(self.prediction.sensitivity, self.prediction.case.hardware)
         return low / 1000, high / 1000
 
     @property
@@ -83,7 +83,7 @@ def gains_of(results: Mapping[Run, Result], bases: Sequence[Base], variants: Seq
             if without not in results or with_it not in results:
                 continue
             a, b = results[without], results[with_it]
-            told = ratio_interval(a.prediction.exposure, b.prediction.exposure, a.prediction.case.hardware)
+            told = ratio_interval(a.prediction.sensitivity, b.prediction.sensitivity, a.prediction.case.hardware)
             each = noise * sqrt(1 / len(a.steady_us) + 1 / len(b.steady_us))
             found.append(Gain(base, variant, told, a.measured_us / b.measured_us, each))
     return found

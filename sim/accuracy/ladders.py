@@ -20,8 +20,8 @@ from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, quoted
 from sim.accuracy.rows.files import StepRow, positive, rows_of_csv, whole
 from sim.accuracy.steps import case_of_row
-from sim.predict.predict import Case, exposure_of, plans_of, program_of
-from sim.predict.uncertainty import Exposure, kernels_exposure, ratio_interval
+from sim.predict.predict import Case, plans_of, program_of, sensitivity_of
+from sim.predict.uncertainty import Sensitivity, kernels_sensitivity, ratio_interval
 from sim.step.schedule import launches
 
 #: Parts of a step that a source may have timed alone, and the names of their kernels.
@@ -153,14 +153,14 @@ def price_ladders(rungs: Iterator[Rung]) -> tuple[list[ScoredRung], list[tuple[s
     return scored, skipped
 
 
-def _exposed(case: Case, part: str) -> Exposure:
+def _exposed(case: Case, part: str) -> Sensitivity:
     """The reported step, or the kernels of one part of it."""
     batch = reported_batch(case.scenario)
     if not part:
-        return exposure_of(case, batch)
+        return sensitivity_of(case, batch)
     of_step = launches(plans_of(case, batch)[0])
     # The graph compiler joins the names of what it fuses.
-    return kernels_exposure(
+    return kernels_sensitivity(
         (k for k in of_step if k.name.rsplit(".", 1)[-1].split("+")[0] in PARTS[part]), case.hardware
     )
 

@@ -15,7 +15,7 @@ from scenarios.passes.base import set_switch
 from scenarios.schema import Graph, Scenario
 from sim.predict.gains import on_value, passes_for, with_needs, without
 from sim.predict.memory import memory_of
-from sim.predict.predict import Case, exposure_of, forbidden, predict
+from sim.predict.predict import Case, forbidden, predict, sensitivity_of
 from sim.predict.uncertainty import ratio_interval
 
 #: The part that a scenario's report is about, by its phase.
@@ -146,7 +146,7 @@ def unfit(case: Case, scenario: Scenario, of: str = "") -> str:
 def predicted_ratio(case: Case, without_it: Scenario, with_it: Scenario, part: Part) -> Ratio:
     """The predicted gain in one part: in a decode step, in the mixed step, or in the first chunk of the prefill, which
     the other chunks are like."""
-    sides = [exposure_of(case.with_scenario(s), _batch_of(s, part)) for s in (without_it, with_it)]
+    sides = [sensitivity_of(case.with_scenario(s), _batch_of(s, part)) for s in (without_it, with_it)]
     return Ratio(*ratio_interval(sides[0], sides[1], case.hardware))
 
 

@@ -189,7 +189,7 @@ def _verdict(
     step = prediction.step
     free = step.free_ns / step.total_ns
     total_ms, computing_ms = step.total_ns / 1e6, step.computing_ns / 1e6
-    hangs_on = prediction.exposure
+    hangs_on = prediction.sensitivity
     name = cast(Bottleneck, max(limits, key=lambda limit: (limits[limit], limit)))
     if prediction.pipeline is not None and name == "bubble-bound":
         return name, _bubble_evidence(prediction.pipeline, prediction.batch.phase)

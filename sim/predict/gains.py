@@ -13,8 +13,8 @@ from scenarios.passes import PASSES, Pass
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 from sim.predict.memory import memory_of
-from sim.predict.predict import Case, exposure_of, forbidden, step_ns
-from sim.predict.uncertainty import Exposure, ratio_interval
+from sim.predict.predict import Case, forbidden, sensitivity_of, step_ns
+from sim.predict.uncertainty import Sensitivity, ratio_interval
 
 Verdict = Literal["gain", "loss", "not distinguishable", "no effect", "not applicable"]
 
@@ -121,7 +121,7 @@ class _Steps:
         self._case = case
         self.model = case.model
         self._known: dict[Scenario, int] = {}
-        self._exposed: dict[Scenario, Exposure] = {}
+        self._exposed: dict[Scenario, Sensitivity] = {}
 
     def value(self, scenario: Scenario) -> int:
         """Length of the reported step, ns."""
@@ -131,10 +131,10 @@ class _Steps:
             self._known[scenario] = step_ns(self._case.with_scenario(scenario), reported_batch(scenario))
         return self._known[scenario]
 
-    def exposed(self, scenario: Scenario) -> Exposure:
+    def exposed(self, scenario: Scenario) -> Sensitivity:
         """The step with what it hangs on."""
         if scenario not in self._exposed:
-            self._exposed[scenario] = exposure_of(self._case.with_scenario(scenario), reported_batch(scenario))
+            self._exposed[scenario] = sensitivity_of(self._case.with_scenario(scenario), reported_batch(scenario))
         return self._exposed[scenario]
 
     def ratio(self, without: Scenario, with_it: Scenario) -> tuple[float, float, float]:

@@ -19,7 +19,7 @@ from sim.hardware.profile import Hardware
 from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.predict.memory import Memory
-from sim.predict.uncertainty import PROBE, Exposure, exposure
+from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity
 from sim.step import engine, ranks, recurrence
 from sim.step.pipeline import Round, StageTime, once, steady
 from sim.step.plan import HostStep, Issue, Launch, Plan, Synchronize
@@ -76,15 +76,15 @@ def pipeline_of(model: Model, batches: Sequence[Batch], it: Round, memory: tuple
     return Pipeline(it, layers, memory, tuple(batch.requests for batch in batches))
 
 
-def exposure_of_stages(pipe: Pipe, batches: Sequence[Batch], phase: str, several_ranks: bool) -> Exposure:
-    """What the step hangs on, as `sim.predict.predict.exposure_of` finds for a step without stages."""
+def sensitivity_of_stages(pipe: Pipe, batches: Sequence[Batch], phase: str, several_ranks: bool) -> Sensitivity:
+    """What the step hangs on, as `sim.predict.predict.sensitivity_of` finds for a step without stages."""
     probes = [Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE)]
     if several_ranks:
         probes.append(Variant(late=False))
     nominal, device, host, *in_time = (round_of(rows, phase).total_ns for rows in rows_of(pipe, batches, probes))
     plans = [pipe.plans(batches[0], stage, Variant())[0] for stage in range(pipe.stages)]
     together = replace(plans[0], steps=tuple(step for plan in plans for step in plan.steps))
-    return exposure(nominal, device, host, together, pipe.hardware, in_time[0] if in_time else None)
+    return sensitivity(nominal, device, host, together, pipe.hardware, in_time[0] if in_time else None)
 
 
 def rows_of(pipe: Pipe, batches: Sequence[Batch], probes: Sequence[Variant] = (Variant(),)) -> list[Rows]:

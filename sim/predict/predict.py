@@ -15,10 +15,10 @@ from scenarios.timeline import StepTime, Timeline, on_device, step_time
 from sim.hardware.profile import Hardware
 from sim.predict.limits import limits
 from sim.predict.memory import Memory, memory_of, memory_of_stages
-from sim.predict.pipeline_steps import Pipe, Pipeline, exposure_of_stages, passing, pipeline_of, round_of, rows_of
+from sim.predict.pipeline_steps import Pipe, Pipeline, passing, pipeline_of, round_of, rows_of, sensitivity_of_stages
 from sim.predict.pipeline_timeline import Shown, shown
 from sim.predict.ttft import Interval, ends_in_turn, ends_through_stages, mean_end_ns
-from sim.predict.uncertainty import PROBE, Exposure, exposure, step_interval
+from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity, step_interval
 from sim.step import engine, ranks, recurrence
 from sim.step.host import Conditions, host_costs_ns, make_plans
 from sim.step.pipeline import Round
@@ -85,7 +85,7 @@ class Prediction:
     timeline: Timeline
     step: StepTime
     waits_ns: dict[int, int]
-    exposure: Exposure
+    sensitivity: Sensitivity
     metrics: dict[str, Metric]
     memory: Memory
     cold_start: ColdStart
@@ -115,7 +115,7 @@ def predict(case: Case) -> Prediction:
         timeline=played,
         step=step_time(played),
         waits_ns=it.waits_ns,
-        exposure=exposure_of(case, batch),
+        sensitivity=sensitivity_of(case, batch),
         metrics=_metrics(case, memory),
         memory=memory,
         cold_start=cold_start(case),
@@ -221,10 +221,10 @@ def _round(case: Case, batch: Batch) -> Round:
 
 
 @lru_cache(maxsize=256)
-def exposure_of(case: Case, batch: Batch) -> Exposure:
+def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
     """Length of one step and what it hangs on: three plays of it, and one more where ranks wait for each other."""
     if case.model.pipeline_parallel > 1:
-        return exposure_of_stages(_pipe(case), in_flight(case, batch), batch.phase, ranks_played(case) > 1)
+        return sensitivity_of_stages(_pipe(case), in_flight(case, batch), batch.phase, ranks_played(case) > 1)
     plans = plans_of(case, batch)
     # One walk plays all, for ranks that were folded to one too, so that folding changes nothing.
     if case.model.ranks > 1:
@@ -234,11 +234,11 @@ def exposure_of(case: Case, batch: Batch) -> Exposure:
         # What is probed hardly hangs on contention, which the walk does not know.
         nominal = length_ns(plans) if overlap(plans[0]) else alone
         device, host, in_time = (round(nominal * played / alone) for played in probes)
-        return exposure(nominal, device, host, plans[0], case.hardware, in_time)
+        return sensitivity(nominal, device, host, plans[0], case.hardware, in_time)
     nominal = length_ns(plans)
     device = length_ns(plans_of(case, batch, device_scale=1 + PROBE))
     host = length_ns(plans_of(case, batch, host_scale=1 + PROBE))
-    return exposure(nominal, device, host, plans[0], case.hardware)
+    return sensitivity(nominal, device, host, plans[0], case.hardware)
 
 
 def overlap(plan: Plan) -> bool:
@@ -248,7 +248,7 @@ def overlap(plan: Plan) -> bool:
 
 def interval_ns(case: Case, batch: Batch) -> Interval:
     """(value, low, high) of a step, ns: the central 90 % that the profile's residuals imply."""
-    it = exposure_of(case, batch)
+    it = sensitivity_of(case, batch)
     low, high = step_interval(it, case.hardware)
     return it.step_ns, low, high
 
@@ -348,7 +348,7 @@ def cold_start(case: Case) -> ColdStart:
         compile_ms += _compile_ms(_captured_nodes(_largest_program(case, chunk)), hw)
     total_ms = compile_ms + capture_ms * shapes
     eager = scenario.model_copy(update={"optimizations": scenario.optimizations.model_copy(update={"graph": "eager"})})
-    saved_ms = (step_ns(case.with_scenario(eager), batch) - exposure_of(case, batch).step_ns) / 1e6
+    saved_ms = (step_ns(case.with_scenario(eager), batch) - sensitivity_of(case, batch).step_ns) / 1e6
     steps = round(total_ms / saved_ms) + 1 if saved_ms > 0 else None
     return ColdStart(mode, compile_ms, capture_ms * shapes, recapture_ms, shapes, steps)
 

@@ -35,7 +35,7 @@ PROBE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Exposure:
+class Sensitivity:
     """A step's length and what it hangs on.
 
     device, host: elasticities. parts: weight and standard deviation of the log error of each independent part. late:
@@ -49,9 +49,9 @@ class Exposure:
     late: float = 0.0
 
 
-def exposure(
+def sensitivity(
     step_ns: int, device_probe_ns: int, host_probe_ns: int, plan: Plan, hw: Hardware, in_time_ns: int | None = None
-) -> Exposure:
+) -> Sensitivity:
     """The exposure of a step played at nominal times, with device times and with host times longer by PROBE.
 
     in_time_ns: its length if all ranks began together.
@@ -60,14 +60,14 @@ def exposure(
     host = (host_probe_ns / step_ns - 1) / PROBE
     parts = {**_kernel_parts(launches(plan), hw, device), **_call_parts(plan, hw, host)}
     late = 0.0 if in_time_ns is None else max(0.0, 1 - in_time_ns / step_ns)
-    return Exposure(step_ns, device, host, parts, late)
+    return Sensitivity(step_ns, device, host, parts, late)
 
 
-def kernels_exposure(kernels: Iterable[Launch], hw: Hardware) -> Exposure:
+def kernels_sensitivity(kernels: Iterable[Launch], hw: Hardware) -> Sensitivity:
     """The exposure of some kernels of a step: their times, one after the other, and no host."""
     kernels = tuple(kernels)
     total = sum(launch.kernel.duration_ns for launch in kernels)
-    return Exposure(total, 1.0, 0.0, _kernel_parts(kernels, hw, 1.0))
+    return Sensitivity(total, 1.0, 0.0, _kernel_parts(kernels, hw, 1.0))
 
 
 def _kernel_parts(kernels: Iterable[Launch], hw: Hardware, elasticity: float) -> dict[Hashable, tuple[float, float]]:
@@ -103,7 +103,7 @@ def sigma_of(kind: str, hw: Hardware) -> float:
     return float(getattr(hw.residual, f"{family_of(kind)}_sigma"))
 
 
-def step_interval(it: Exposure, hw: Hardware) -> tuple[float, float]:
+def step_interval(it: Sensitivity, hw: Hardware) -> tuple[float, float]:
     """(low, high) of a step, ns."""
     residual = hw.residual
     variance = sum((weight * sigma) ** 2 for weight, sigma in it.parts.values())
@@ -119,7 +119,7 @@ def _with_late(width: float, late_a: float, late_b: float, hw: Hardware) -> tupl
     return hypot(width, min(0.0, *moves)), hypot(width, max(0.0, *moves))
 
 
-def ratio_interval(a: Exposure, b: Exposure, hw: Hardware) -> tuple[float, float, float]:
+def ratio_interval(a: Sensitivity, b: Sensitivity, hw: Hardware) -> tuple[float, float, float]:
     """(value, low, high) of step a / step b, which share the errors of what they share."""
     residual = hw.residual
     variance = 0.0

@@ -12,7 +12,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.trace import trace_text
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
-from sim.predict.predict import Case, cold_start, exposure_of, plans_of, predict, program_of, ranks_played
+from sim.predict.predict import Case, cold_start, plans_of, predict, program_of, ranks_played, sensitivity_of
 from sim.predict.result import run_result
 from sim.step import engine, ranks
 from sim.step.host import make_plans
@@ -32,7 +32,7 @@ def case(ranks_: int, **settings: object) -> Case:
 
 def answer(it: Case) -> str:
     """All that `whatif run` writes, the trace included."""
-    for memory in (program_of, exposure_of, cold_start):
+    for memory in (program_of, sensitivity_of, cold_start):
         memory.cache_clear()
     found = predict(it)
     gains = gains_of(it)

@@ -19,7 +19,7 @@ from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import Fused, cut, cuts, fastest, piece_of, product_of
 from sim.kernel.price import price, program_of
 from sim.kernel.time import KernelTime
-from sim.predict.predict import Case, check, exposure_of, plans_of, predict, step_ns
+from sim.predict.predict import Case, check, plans_of, predict, sensitivity_of, step_ns
 from sim.step import engine
 from sim.step.host import Conditions, make_plan
 from sim.step.schedule import launches, timeline
@@ -214,6 +214,6 @@ def test_ranks_that_roce_joins_are_refused() -> None:
 
 
 def test_a_kernel_that_its_links_hold_up_is_as_uncertain_as_a_collective() -> None:
-    parts_ = exposure_of(case(), reported_batch(case().scenario)).parts
+    parts_ = sensitivity_of(case(), reported_batch(case().scenario)).parts
     (fused,) = {sigma for key, (_, sigma) in parts_.items() if isinstance(key, tuple) and key[0] == "matmul_all_reduce"}
     assert fused == A2.collective.sigma

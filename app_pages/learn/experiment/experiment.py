@@ -15,7 +15,7 @@ from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 from sim.predict.explain import diagnose
 from sim.predict.gains import Verdict, all_off, on_value, passes_for, verdict, with_needs
-from sim.predict.predict import Case, ColdStart, check, exposure_of, predict
+from sim.predict.predict import Case, ColdStart, check, predict, sensitivity_of
 from sim.predict.uncertainty import ratio_interval
 
 
@@ -112,7 +112,7 @@ def _factor(base: Case, switch: str) -> Factor:
     without = base.with_scenario(with_needs(item, base.scenario))
     with_it = base.with_scenario(_with(base.scenario, switch))
     batch = reported_batch(base.scenario)
-    ratio, low, high = ratio_interval(exposure_of(without, batch), exposure_of(with_it, batch), base.hardware)
+    ratio, low, high = ratio_interval(sensitivity_of(without, batch), sensitivity_of(with_it, batch), base.hardware)
     value = str(on_value(item, base.scenario)).lower()
     return Factor(switch, value, ratio, low, high, verdict(ratio, low, high))
 
@@ -121,4 +121,4 @@ def _shape(model: str, hardware: str, batch: int, input_tokens: int, chosen: tup
     base = _baseline(model, hardware, batch, input_tokens)
     after = base.with_scenario(_all(base.scenario, chosen))
     steps = reported_batch(base.scenario)
-    return Shape(batch, exposure_of(base, steps).step_ns / 1e6, exposure_of(after, steps).step_ns / 1e6)
+    return Shape(batch, sensitivity_of(base, steps).step_ns / 1e6, sensitivity_of(after, steps).step_ns / 1e6)

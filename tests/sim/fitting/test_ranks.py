@@ -63,7 +63,7 @@ def test_prefills_that_no_fit_has_seen(steps: dict[str, tuple[Prediction, float]
 def test_the_intervals_cover_the_decode_steps(steps: dict[str, tuple[Prediction, float]]) -> None:
     for name in SPREAD_ROWS:
         prediction, ms = steps[name]
-        low, high = step_interval(prediction.exposure, prediction.case.hardware)
+        low, high = step_interval(prediction.sensitivity, prediction.case.hardware)
         assert low <= ms * 1e6 <= high
 
 
@@ -71,8 +71,8 @@ def test_the_spread_is_that_of_the_waiting(steps: dict[str, tuple[Prediction, fl
     logs = []
     for name in SPREAD_ROWS:
         prediction, ms = steps[name]
-        waiting = prediction.exposure.late * prediction.exposure.step_ns
-        logs.append(log((1e6 * ms - prediction.exposure.step_ns + waiting) / waiting))
+        waiting = prediction.sensitivity.late * prediction.sensitivity.step_ns
+        logs.append(log((1e6 * ms - prediction.sensitivity.step_ns + waiting) / waiting))
     sigma = sqrt(sum(x * x for x in logs) / len(logs))
     assert sigma == pytest.approx(load_hardware("atlas_a3_die").residual.rank_skew_sigma, rel=0.02)
     assert exp(sigma) > 2

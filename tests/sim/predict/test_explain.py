@@ -18,7 +18,7 @@ from sim.hardware.profile import load_hardware
 from sim.kernel.time import KernelTime
 from sim.predict.explain import Diagnosis, advise, diagnose, kernel_rows
 from sim.predict.gains import gains_of
-from sim.predict.predict import Case, Prediction, exposure_of, plans_of, predict
+from sim.predict.predict import Case, Prediction, plans_of, predict, sensitivity_of
 from sim.step.plan import Launch
 from sim.step.schedule import launches
 from tests.scenarios.making import TINY, bare, scenario
@@ -47,7 +47,7 @@ def test_a_small_model_in_eager_mode_waits_for_its_host() -> None:
     assert diagnosis.name == "host-bound"
     free = found.step.free_ns / found.step.total_ns
     assert free > 0.5
-    assert found.exposure.host > 0.9 > 0.1 > found.exposure.device
+    assert found.sensitivity.host > 0.9 > 0.1 > found.sensitivity.device
     assert f"idle for {free:.0%} of the step" in diagnosis.evidence
     assert f"for {diagnosis.host_launches:,} calls" in diagnosis.evidence
 
@@ -58,7 +58,7 @@ def test_a_step_is_host_bound_where_faster_calls_help_more_than_faster_kernels(h
     found = predicted(scenario(model="Qwen3-8B", optimizations__graph="ge_graph"), QWEN3_8B)
 
     def named(host: float, device: float) -> str:
-        return diagnose(replace(found, exposure=replace(found.exposure, host=host, device=device))).name
+        return diagnose(replace(found, sensitivity=replace(found.sensitivity, host=host, device=device))).name
 
     assert named(host, device) == "host-bound"
     assert named(device, host) == named(0.5, 0.5) == "HBM-bound"
@@ -122,7 +122,7 @@ LATE = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__rank_skew_us=1.0
 def waiting(monkeypatch: pytest.MonkeyPatch, *late_us: int) -> Prediction:
     """A captured step of as many ranks as numbers, each of which begins that much later than it could."""
     monkeypatch.setattr("sim.step.host.late_ns", lambda *_: tuple(1000 * us for us in late_us))
-    exposure_of.cache_clear()
+    sensitivity_of.cache_clear()
     ranks = len(late_us)
     made = scenario(
         model="Qwen3-8B", workload__batch=4, optimizations__graph="aclgraph", engine__tensor_parallel_size=ranks

@@ -11,7 +11,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from sim.predict.gains import NO_EFFECT, Gain, Gains, all_off, gains_of, passes_for
-from sim.predict.predict import Case, exposure_of, predict, step_ns
+from sim.predict.predict import Case, predict, sensitivity_of, step_ns
 from sim.predict.uncertainty import ratio_interval
 from tests.scenarios.making import PLAIN, TINY, Drawn, bare, cases, scenario, switched
 from tests.sim.hardware_maker import hardware
@@ -186,7 +186,7 @@ def test_a_gain_has_the_interval_of_what_the_two_steps_do_not_share() -> None:
     made = scenario(workload__batch=4)
     found = by_switch(gains_of(case(made)))["graph"]
     eager, graph = (
-        exposure_of(case(s), reported_batch(s)) for s in (made, switched(made, graph="ge_graph"))
+        sensitivity_of(case(s), reported_batch(s)) for s in (made, switched(made, graph="ge_graph"))
     )  # fmt: skip
     assert (found.alone_ratio, found.low, found.high) == ratio_interval(eager, graph, HW)
     assert found.alone_ratio == eager.step_ns / graph.step_ns

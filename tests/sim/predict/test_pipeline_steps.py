@@ -108,7 +108,7 @@ def test_the_step_of_rank_0(graph: str, phase: str, ranks: int, hw: Hardware) ->
     found = predict(it)
     step, pipeline = found.step, found.pipeline
     assert pipeline is not None
-    assert step.total_ns == pipeline.round.total_ns == step_ns(it, found.batch) == found.exposure.step_ns
+    assert step.total_ns == pipeline.round.total_ns == step_ns(it, found.batch) == found.sensitivity.step_ns
     assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
     assert step.free_ns >= 0
     kernels = list(launches(found.plan))
@@ -142,7 +142,7 @@ def test_any_scenario_in_stages(made: Scenario, ranks: int, stages: int, queue: 
     step, pipeline = found.step, found.pipeline
     assert pipeline is not None
     assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
-    assert step.total_ns == found.exposure.step_ns
+    assert step.total_ns == found.sensitivity.step_ns
     assert step.free_ns >= pipeline.round.bubbles[0].idle_ns >= 0
     assert step.communication_wait_ns >= pipeline.round.bubbles[0].send_ns >= 0
     assert all(0 <= s.start_ns <= s.end_ns <= step.total_ns for s in found.timeline.spans)
@@ -228,7 +228,7 @@ def test_intervals_hold_the_value() -> None:
     for name in ("ttft_ms", "tpot_ms"):
         it = found.metrics[name]
         assert it.low < it.value < it.high
-    assert found.exposure.late > 0
+    assert found.sensitivity.late > 0
 
 
 # ---- memory ----

@@ -15,11 +15,11 @@ from sim.predict.predict import (
     Prediction,
     check,
     cold_start,
-    exposure_of,
     interval_ns,
     length_ns,
     plans_of,
     predict,
+    sensitivity_of,
     step_ns,
 )
 from sim.predict.ttft import MAX_CHUNKS
@@ -96,7 +96,7 @@ def test_the_exposure_is_measured_by_playing_the_step_again() -> None:
     made = scenario(workload__batch=4)
     it, batch = case(made), decode_batch(made)
     slower = {side: length_ns(plans_of(it, batch, **{f"{side}_scale": 1.05})) for side in ("device", "host")}
-    found = exposure_of(it, batch)
+    found = sensitivity_of(it, batch)
     assert found.step_ns == step_ns(it, batch)
     assert found.device == pytest.approx((slower["device"] / found.step_ns - 1) / 0.05)
     assert found.host == pytest.approx((slower["host"] / found.step_ns - 1) / 0.05)
@@ -105,10 +105,10 @@ def test_the_exposure_is_measured_by_playing_the_step_again() -> None:
 def test_a_prediction_carries_its_exposure_and_its_interval() -> None:
     for graph in ("eager", "ge_graph"):
         found = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
-        assert found.exposure == exposure_of(found.case, found.batch)
+        assert found.sensitivity == sensitivity_of(found.case, found.batch)
         value, low, high = interval_ns(found.case, found.batch)
         assert value == found.step.total_ns
-        assert (low, high) == step_interval(found.exposure, STEADY)
+        assert (low, high) == step_interval(found.sensitivity, STEADY)
         metric = found.metrics["tpot_ms"]
         assert (metric.value, metric.low, metric.high) == pytest.approx((ms(value), low / 1e6, high / 1e6))
 

@@ -15,8 +15,8 @@ from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from sim.hardware.profile import Hardware
 from sim.predict.gains import NO_EFFECT, gains_of
-from sim.predict.predict import Case, exposure_of, length_ns, plans_of
-from sim.predict.uncertainty import Z90, Exposure, exposure, ratio_interval, sigma_of, step_interval
+from sim.predict.predict import Case, length_ns, plans_of, sensitivity_of
+from sim.predict.uncertainty import Z90, Sensitivity, ratio_interval, sensitivity, sigma_of, step_interval
 from sim.step.plan import HostWork, Issue, Launch, Plan, Synchronize
 from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware
@@ -37,12 +37,12 @@ def kernel(kind: str, ns: int, gm_bytes: int = 0, host_ns: int = 0) -> Launch:
     return replace(made, kind=kind, kernel=replace(made.kernel, gm_bytes=gm_bytes))
 
 
-def on_device(*kernels: Launch, hw: Hardware = HW) -> Exposure:
+def on_device(*kernels: Launch, hw: Hardware = HW) -> Sensitivity:
     """The exposure of a step that is made of these kernels, one after the other, and of nothing else."""
     plan = together(*kernels)
     step = sum(one.kernel.duration_ns for one in kernels)
     assert length_ns((plan,)) == step
-    return exposure(step, round(1.05 * step), step, plan, hw)
+    return sensitivity(step, round(1.05 * step), step, plan, hw)
 
 
 def case(made: Scenario, model: Model = TINY, hw: Hardware = HW) -> Case:
@@ -77,7 +77,7 @@ def test_host_calls_are_wrong_by_class() -> None:
     # Three adds of 10 us and a matmul of 10 us on the host, whose kernels take no time to speak of.
     calls = [Issue(kernel("add", 1, host_ns=10_000))] * 3 + [Issue(kernel("matmul", 1, host_ns=10_000))]
     plan = Plan((*calls, SYNCHRONIZE), launch_thread=False, queue_depth=1)
-    it = exposure(40_000, 40_000, 42_000, plan, HW)
+    it = sensitivity(40_000, 40_000, 42_000, plan, HW)
     assert (it.device, it.host) == (0.0, pytest.approx(1.0))
     assert it.parts["host", "aten"] == pytest.approx((0.75, 0.5))
     assert it.parts["host", "matmul"] == pytest.approx((0.25, 0.5))
@@ -89,7 +89,7 @@ def test_host_calls_are_wrong_by_class() -> None:
 
 def test_what_is_no_call_of_an_op_counts_as_the_graphs() -> None:
     plan = Plan((HostWork("copy inputs", 30_000), Synchronize("synchronize", 10_000)), False, 1)
-    it = exposure(40_000, 40_000, 42_000, plan, HW)
+    it = sensitivity(40_000, 40_000, 42_000, plan, HW)
     assert it.parts == {("host", "graph"): pytest.approx((1.0, 0.5))}
 
 
@@ -101,20 +101,20 @@ def test_which_residual_is_a_kinds() -> None:
 
 SHARES = st.floats(0.0, 1.0)
 EXPOSURES = st.builds(
-    lambda ns, device, host, weights: Exposure(ns, device, host, {i: (w, 0.1) for i, w in enumerate(weights)}),
+    lambda ns, device, host, weights: Sensitivity(ns, device, host, {i: (w, 0.1) for i, w in enumerate(weights)}),
     st.integers(1, 10**9), SHARES, SHARES, st.lists(SHARES, max_size=5),
 )  # fmt: skip
 
 
 @given(EXPOSURES)
-def test_intervals_are_symmetric_in_the_logarithm(it: Exposure) -> None:
+def test_intervals_are_symmetric_in_the_logarithm(it: Sensitivity) -> None:
     low, high = step_interval(it, HW)
     assert low <= it.step_ns <= high
     assert low * high == pytest.approx(it.step_ns**2)
 
 
 @given(EXPOSURES, st.sampled_from(["device_sigma", "host_sigma"]), st.floats(1.0, 5.0))
-def test_a_wider_spread_is_a_wider_interval(it: Exposure, name: str, factor: float) -> None:
+def test_a_wider_spread_is_a_wider_interval(it: Sensitivity, name: str, factor: float) -> None:
     wider = hardware(**{**SIGMAS, f"residual__{name}": factor * SIGMAS[f"residual__{name}"]})
     assert step_interval(it, wider)[0] <= step_interval(it, HW)[0]
     assert step_interval(it, wider)[1] >= step_interval(it, HW)[1]
@@ -126,7 +126,7 @@ def test_each_residual_widens_the_interval_of_a_real_step(name: str) -> None:
     made = scenario(workload__batch=64, workload__input_tokens=4000)
     wider = hardware(**{**SIGMAS, f"residual__{name}_sigma": 1.0})
     plain, wide = (
-        step_interval(exposure_of(case(made, QWEN3_8B, hw), decode_batch(made)), hw) for hw in (HW, wider)
+        step_interval(sensitivity_of(case(made, QWEN3_8B, hw), decode_batch(made)), hw) for hw in (HW, wider)
     )  # fmt: skip
     assert wide[0] < plain[0] < plain[1] < wide[1]
 
@@ -147,12 +147,12 @@ def test_what_two_steps_share_cancels_in_their_ratio() -> None:
 
 
 @given(EXPOSURES)
-def test_a_step_is_exactly_as_long_as_itself(it: Exposure) -> None:
+def test_a_step_is_exactly_as_long_as_itself(it: Sensitivity) -> None:
     assert ratio_interval(it, it, HW) == (1.0, 1.0, 1.0)
 
 
 @given(EXPOSURES, EXPOSURES)
-def test_a_ratio_turned_round_is_its_inverse(a: Exposure, b: Exposure) -> None:
+def test_a_ratio_turned_round_is_its_inverse(a: Sensitivity, b: Sensitivity) -> None:
     value, low, high = ratio_interval(a, b, HW)
     assert ratio_interval(b, a, HW) == pytest.approx((1 / value, 1 / high, 1 / low))
 
@@ -161,7 +161,7 @@ def test_a_slower_host_is_no_excuse_for_a_kernel() -> None:
     # Both steps wait for one host alike: its error cancels, however large.
     calls = [Issue(kernel("add", 1, host_ns=10_000))] * 4
     plan = Plan((*calls, SYNCHRONIZE), launch_thread=False, queue_depth=1)
-    a, b = (exposure(ns, ns, round(1.05 * ns), plan, HW) for ns in (40_000, 20_000))
+    a, b = (sensitivity(ns, ns, round(1.05 * ns), plan, HW) for ns in (40_000, 20_000))
     assert ratio_interval(a, b, HW) == pytest.approx((2.0, 2.0, 2.0))
 
 
@@ -170,14 +170,14 @@ def test_a_slower_host_is_no_excuse_for_a_kernel() -> None:
 
 def test_a_host_bound_step_hangs_on_the_host() -> None:
     made = scenario(workload__batch=1)
-    it = exposure_of(case(made), decode_batch(made))
+    it = sensitivity_of(case(made), decode_batch(made))
     assert it.host == pytest.approx(1.0, abs=0.05)
     assert it.device == pytest.approx(0.0, abs=0.05)
 
 
 def test_a_graph_step_hangs_on_the_device() -> None:
     made = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
-    it = exposure_of(case(made, QWEN3_8B), decode_batch(made))
+    it = sensitivity_of(case(made, QWEN3_8B), decode_batch(made))
     assert it.device == pytest.approx(1.0, abs=0.1)
     assert it.host == pytest.approx(0.0, abs=0.1)
 
@@ -186,7 +186,7 @@ def test_a_graph_step_hangs_on_the_device() -> None:
 def test_the_elasticities_foretell_another_board(graph: str) -> None:
     made = scenario(workload__batch=16, optimizations__graph=graph)
     it, batch = case(made, QWEN3_8B), decode_batch(made)
-    found = exposure_of(it, batch)
+    found = sensitivity_of(it, batch)
     for device, host in ((1.1, 1.0), (1.0, 1.1), (0.9, 0.95)):
         played = length_ns(plans_of(it, batch, host, device))
         foretold = found.step_ns * device**found.device * host**found.host
@@ -215,14 +215,14 @@ def test_a_gain_whose_interval_holds_one_is_not_distinguishable(sigma: float) ->
 
 def test_waiting_for_late_ranks_stretches_and_shrinks_its_share() -> None:
     hw = hardware(**{**SIGMAS, "residual__device_sigma": 0.0, "residual__rank_skew_sigma": 1.0})
-    it = Exposure(100_000, 0.0, 0.0, {}, late=0.2)
+    it = Sensitivity(100_000, 0.0, 0.0, {}, late=0.2)
     # 20 us of waiting, times or over exp(1.6449) = 5.1805: 103.6 us or 3.86 us beside 80 us.
     assert step_interval(it, hw) == (pytest.approx(83_861, abs=2), pytest.approx(183_610, abs=5))
 
 
 def test_waiting_that_two_variants_share_cancels_in_their_ratio() -> None:
     hw = hardware(**{**SIGMAS, "residual__rank_skew_sigma": 1.0})
-    a, b = (Exposure(ns, 0.0, 0.0, {}, late=0.2) for ns in (100_000, 50_000))
+    a, b = (Sensitivity(ns, 0.0, 0.0, {}, late=0.2) for ns in (100_000, 50_000))
     assert ratio_interval(a, b, hw) == (2.0, 2.0, 2.0)
     # One waits 20 of 100 us, the other never: the ratio is as uncertain as the one step.
     alone = ratio_interval(a, replace(b, late=0.0), hw)
