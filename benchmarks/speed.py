@@ -223,7 +223,7 @@ def many_rank_rows(repeats: int) -> Iterator[Row]:
     from sim.step import engine
     from sim.step.schedule import timeline
 
-    def played(case: Case) -> Timeline:
+    def schedule(case: Case) -> Timeline:
         plans = plans_of(case, reported_batch(case.scenario))
         return timeline(plans[0], engine.times_of_ranks(plans)[0])
 
@@ -240,7 +240,7 @@ def many_rank_rows(repeats: int) -> Iterator[Row]:
                 host = replace(hw.host, jitter_sigma=0.0, rank_skew_us=0.0)
                 case = replace(case, hardware=replace(hw, host=host, kernel=replace(hw.kernel, jitter_sigma=0.0)))
             kernels = len(program_of(case.scenario, case.model, reported_batch(case.scenario)))
-            times = [timed_ms(partial(played, one)) / 1000 for one in seeded(case)]
+            times = [timed_ms(partial(schedule, one)) / 1000 for one in seeded(case)]
             yield Row(f"{spread}, DeepSeek-V3, {kernels:,} kernels {issued}", "s", times, 2 if split is SPREAD else 0.2)
 
 

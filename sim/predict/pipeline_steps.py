@@ -150,9 +150,9 @@ def _times(plans: Sequence[Plan], rigid: bool) -> StageTime:
 
 def _host_ns(plan: Plan) -> tuple[int, int]:
     """(when both host threads are through, when the first kernel may start), ns."""
-    played = recurrence.times(plan)
-    through = max([end for _, end in (*played.host[:-1], *played.launch)], default=0)
-    return through, played.kernels[0][0]
+    schedule = recurrence.times(plan)
+    through = max([end for _, end in (*schedule.host[:-1], *schedule.launch)], default=0)
+    return through, schedule.kernels[0][0]
 
 
 def _total_ns(plans: Sequence[Plan]) -> int:

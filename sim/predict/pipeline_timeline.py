@@ -13,7 +13,7 @@ from sim.step import engine
 from sim.step.pipeline import Pass, Round
 from sim.step.plan import HostStep, Issue, Launch, Plan, Replay, Update
 from sim.step.ranks import Variant
-from sim.step.schedule import Interval, Played, launches, timeline
+from sim.step.schedule import Interval, Schedule, launches, timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def shown(
     batches: Sequence[Batch],
     it: Round,
     whole: Batch,
-    waits: Callable[[Plan, Sequence[Played]], dict[int, int]],
+    waits: Callable[[Plan, Sequence[Schedule]], dict[int, int]],
 ) -> Shown:
     """Rank 0's step in round `it`: all micro-batches on the first stage, one after the other.
 
@@ -40,15 +40,15 @@ def shown(
     programs = [pipe.program(batch, 0) for batch in batches]
     begin = it.passes[0][0].begin
     plans: list[Plan] = []
-    parts: list[Played] = []
+    parts: list[Schedule] = []
     waited: dict[int, int] = {}
     for batch, row in zip(batches, it.passes, strict=True):
         ours = pipe.plans(batch, 0, Variant())
-        played = _played(ours, row[0])
-        for rank, ns in waits(ours[0], played).items():
+        schedule = _schedule(ours, row[0])
+        for rank, ns in waits(ours[0], schedule).items():
             waited[rank] = waited.get(rank, 0) + ns
         plans.append(ours[0])
-        parts.append(_with_sends(ours[0], _shifted(played[0], row[0].begin - begin), row, begin))
+        parts.append(_with_sends(ours[0], _shifted(schedule[0], row[0].begin - begin), row, begin))
     held = sum(row[1].transfer - row[0].ready for row in it.passes)
     if held:
         waited[pipe.model.ranks] = held  # its neighbour on the next stage
@@ -63,37 +63,39 @@ def shown(
     )
 
 
-def _played(plans: Sequence[Plan], at: Pass) -> list[Played]:
+def _schedule(plans: Sequence[Plan], at: Pass) -> list[Schedule]:
     """The first stage's ranks with one micro-batch, on devices that are busy until the pass finds them free."""
     busy = max(0, at.device_free - at.begin)
     bare = [alone(plan, last=False) for plan in plans]
-    played = engine.times_of_ranks([behind(plan, busy) for plan in bare])
-    for one in played:
+    schedule = engine.times_of_ranks([behind(plan, busy) for plan in bare])
+    for one in schedule:
         del one.host[0], one.kernels[0]
         if one.launch:
             del one.launch[0]
         one.arrivals = {number - 1: ns for number, ns in one.arrivals.items()}
-    return played
+    return schedule
 
 
-def _shifted(played: Played, by_ns: int) -> Played:
+def _shifted(schedule: Schedule, by_ns: int) -> Schedule:
     def moved(intervals: list[Interval]) -> list[Interval]:
         return [(start + by_ns, end + by_ns) for start, end in intervals]
 
-    arrivals = {number: ns + by_ns for number, ns in played.arrivals.items()}
-    return Played(moved(played.host), moved(played.launch), moved(played.kernels), played.end_ns + by_ns, arrivals)
+    arrivals = {number: ns + by_ns for number, ns in schedule.arrivals.items()}
+    return Schedule(
+        moved(schedule.host), moved(schedule.launch), moved(schedule.kernels), schedule.end_ns + by_ns, arrivals
+    )
 
 
-def _with_sends(plan: Plan, played: Played, row: Sequence[Pass], begin: int) -> Played:
-    """`played` with its sends where the next stage takes them."""
+def _with_sends(plan: Plan, schedule: Schedule, row: Sequence[Pass], begin: int) -> Schedule:
+    """`schedule` with its sends where the next stage takes them."""
     ready, at = row[0].ready - begin, row[1].transfer - begin
     for number, launch in enumerate(launches(plan)):
         if launch.kind == "send_recv":
             end = at + launch.kernel.duration_ns
-            played.arrivals[number] = ready
-            played.kernels[number] = at, end
+            schedule.arrivals[number] = ready
+            schedule.kernels[number] = at, end
             ready = at = end
-    return played
+    return schedule
 
 
 def joined(plans: Sequence[Plan]) -> Plan:
@@ -122,8 +124,8 @@ def _renamed(launch: Launch, number: int, offset: int) -> Launch:
     )
 
 
-def _one_after_another(parts: Sequence[Played]) -> Played:
-    whole = Played([], [], [])
+def _one_after_another(parts: Sequence[Schedule]) -> Schedule:
+    whole = Schedule([], [], [])
     for part in parts:
         whole.arrivals |= {number + len(whole.kernels): ns for number, ns in part.arrivals.items()}
         whole.host += part.host[:-1]  # the step that ended the play

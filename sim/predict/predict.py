@@ -24,7 +24,7 @@ from sim.step.host import Conditions, host_costs_ns, make_plans
 from sim.step.pipeline import Round
 from sim.step.plan import Plan
 from sim.step.ranks import Variant
-from sim.step.schedule import Played, launches, timeline
+from sim.step.schedule import Schedule, launches, timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +105,15 @@ def predict(case: Case) -> Prediction:
     refuse_overflow(case, memory)
     batch = reported_batch(case.scenario)
     it = _shown(case, batch)
-    played = on_device(it.timeline, case.hardware.profile.device.upper())
+    schedule = on_device(it.timeline, case.hardware.profile.device.upper())
     return Prediction(
         case=case,
         batch=batch,
         graph=effective_graph(case.scenario, in_flight(case, batch)[0])[0],
         program=it.program,
         plan=it.plan,
-        timeline=played,
-        step=step_time(played),
+        timeline=schedule,
+        step=step_time(schedule),
         waits_ns=it.waits_ns,
         sensitivity=sensitivity_of(case, batch),
         metrics=_metrics(case, memory),
@@ -136,18 +136,18 @@ def _shown(case: Case, batch: Batch) -> Shown:
     if case.model.pipeline_parallel > 1:
         return shown(_pipe(case), in_flight(case, batch), _round(case, batch), batch, waits_by_rank)
     plans = plans_of(case, batch)
-    played = engine.times_of_ranks(plans)
+    schedule = engine.times_of_ranks(plans)
     program = program_of(case.scenario, case.model, batch)
-    return Shown(program, plans[0], timeline(plans[0], played[0]), waits_by_rank(plans[0], played))
+    return Shown(program, plans[0], timeline(plans[0], schedule[0]), waits_by_rank(plans[0], schedule))
 
 
-def waits_by_rank(plan: Plan, played: Sequence[Played]) -> dict[int, int]:
+def waits_by_rank(plan: Plan, schedule: Sequence[Schedule]) -> dict[int, int]:
     """Nanoseconds that rank 0 waited in collectives, by the rank that it waited for. Ranks that come last together
     share a wait; a remainder is the first one's."""
     waits: dict[int, int] = {}
     groups = {number: launch.among for number, launch in enumerate(launches(plan)) if launch.meet}
-    for number, arrival in played[0].arrivals.items():
-        arrivals = [it.arrivals[number] for it in played[: groups[number] or len(played)]]
+    for number, arrival in schedule[0].arrivals.items():
+        arrivals = [it.arrivals[number] for it in schedule[: groups[number] or len(schedule)]]
         if wait := max(arrivals) - arrival:
             last = [rank for rank, ns in enumerate(arrivals) if ns == arrival + wait]
             for rank in last:
@@ -169,10 +169,10 @@ def plans_of(
     scaled."""
     conditions = replace(case.conditions, host_scale=host_scale, device_scale=device_scale)
     program = program_of(case.scenario, case.model, batch, stage)
-    return make_plans(program, case.hardware, replace(conditions, ranks=ranks_played(case)))
+    return make_plans(program, case.hardware, replace(conditions, ranks=rank_schedules(case)))
 
 
-def ranks_played(case: Case) -> int:
+def rank_schedules(case: Case) -> int:
     """Ranks that must be played: all that step together, or one where all are alike and none ever waits. Ranks that
     hold whole experts are never alike."""
     hw, model = case.hardware, case.model
@@ -224,7 +224,7 @@ def _round(case: Case, batch: Batch) -> Round:
 def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
     """Length of one step and what it hangs on: three plays of it, and one more where ranks wait for each other."""
     if case.model.pipeline_parallel > 1:
-        return sensitivity_of_stages(_pipe(case), in_flight(case, batch), batch.phase, ranks_played(case) > 1)
+        return sensitivity_of_stages(_pipe(case), in_flight(case, batch), batch.phase, rank_schedules(case) > 1)
     plans = plans_of(case, batch)
     # One walk plays all, for ranks that were folded to one too, so that folding changes nothing.
     if case.model.ranks > 1:
@@ -233,7 +233,7 @@ def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
         )
         # What is probed hardly hangs on contention, which the walk does not know.
         nominal = length_ns(plans) if overlap(plans[0]) else alone
-        device, host, in_time = (round(nominal * played / alone) for played in probes)
+        device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
         return sensitivity(nominal, device, host, plans[0], case.hardware, in_time)
     nominal = length_ns(plans)
     device = length_ns(plans_of(case, batch, device_scale=1 + PROBE))

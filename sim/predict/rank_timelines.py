@@ -21,7 +21,7 @@ def timelines_of_ranks(prediction: Prediction) -> list[Timeline]:
     plans = plans_of(case, prediction.batch)
     device = case.hardware.profile.device.upper()
     found = [
-        replace(on_device(timeline(plan, played), device), rank=rank)
-        for rank, (plan, played) in enumerate(zip(plans, engine.times_of_ranks(plans), strict=True))
+        replace(on_device(timeline(plan, schedule), device), rank=rank)
+        for rank, (plan, schedule) in enumerate(zip(plans, engine.times_of_ranks(plans), strict=True))
     ]
     return found if len(found) > 1 else [prediction.timeline]

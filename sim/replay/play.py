@@ -44,7 +44,7 @@ def play(graph: Graph) -> Replayed:
     return Replayed(tuple(starts), tuple(ends), last - (first or 0))
 
 
-def timelines(graph: Graph, played: Replayed) -> tuple[Timeline, ...]:
+def timelines(graph: Graph, schedule: Replayed) -> tuple[Timeline, ...]:
     """The timelines of a replay, one for each rank: what is gone is left out, what is attached moves along.
 
     Launches still point to their calls. A call or part without a task of its own keeps its distance to the task it is
@@ -53,15 +53,15 @@ def timelines(graph: Graph, played: Replayed) -> tuple[Timeline, ...]:
     of_rank: list[list[int]] = [[] for _ in graph.timelines]
     for place, task in enumerate(graph.tasks):
         of_rank[task.rank].append(place)
-    return tuple(_timeline(graph, played, rank, places) for rank, places in enumerate(of_rank))
+    return tuple(_timeline(graph, schedule, rank, places) for rank, places in enumerate(of_rank))
 
 
-def _timeline(graph: Graph, played: Replayed, rank: int, places: Sequence[int]) -> Timeline:
+def _timeline(graph: Graph, schedule: Replayed, rank: int, places: Sequence[int]) -> Timeline:
     measured = graph.timelines[rank]
     begin, end = measured.start_ns, measured.end_ns
     placed: list[tuple[Span, int]] = []  # a span with its old number
     for place in places:
-        task, at, until = graph.tasks[place], played.starts_ns[place], played.ends_ns[place]
+        task, at, until = graph.tasks[place], schedule.starts_ns[place], schedule.ends_ns[place]
         if task.what == "first":
             begin = at
         elif task.what == "end":
@@ -71,7 +71,7 @@ def _timeline(graph: Graph, played: Replayed, rank: int, places: Sequence[int]) 
         moved = at - graph.starts_ns[place]
         low, spared = at, False
         if task.span is not None:
-            own = _own(graph, played, place, task.span, moved)
+            own = _own(graph, schedule, place, task.span, moved)
             low = own.start_ns
             spared = low == at and task.span.start_ns < graph.starts_ns[place]
             placed.append((own, task.number))
@@ -88,10 +88,10 @@ def _timeline(graph: Graph, played: Replayed, rank: int, places: Sequence[int]) 
     return replace(measured, spans=spans, start_ns=min(begin, end), end_ns=end)
 
 
-def _own(graph: Graph, played: Replayed, place: int, span: Span, moved: int) -> Span:
+def _own(graph: Graph, schedule: Replayed, place: int, span: Span, moved: int) -> Span:
     """A task's own span with the task's new times. A wait begins where what it follows let it, and ends with the task:
     the host's wait with its call, a collective with its arrival, a stream's wait behind the task before it."""
-    task, at, until = graph.tasks[place], played.starts_ns[place], played.ends_ns[place]
+    task, at, until = graph.tasks[place], schedule.starts_ns[place], schedule.ends_ns[place]
     if task.what == "host":  # a call that holds others is a task only up to the first of them
         return replace(span, start_ns=at, end_ns=at + span.duration_ns)
     if task.what == "kernel":
@@ -99,9 +99,9 @@ def _own(graph: Graph, played: Replayed, place: int, span: Span, moved: int) -> 
     begin = at
     for source, _, _, why in task.after:
         if why == "thread" or (why == "meet" and graph.tasks[source].rank == task.rank):
-            begin = played.starts_ns[source]
+            begin = schedule.starts_ns[source]
         elif why == "queue":
-            begin = max(span.start_ns + moved, played.ends_ns[source])
+            begin = max(span.start_ns + moved, schedule.ends_ns[source])
     return replace(span, start_ns=max(0, min(begin, at)), end_ns=max(at, until))
 
 

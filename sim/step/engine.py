@@ -29,7 +29,7 @@ from simpy import Environment, Event
 from scenarios.timeline import Timeline
 from sim.step.plan import Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.rank_plans import Times, timed
-from sim.step.schedule import Played, SimulationStuck, check, launches, step_end, stuck, timeline
+from sim.step.schedule import Schedule, SimulationStuck, check, launches, step_end, stuck, timeline
 from sim.step.streams import Device, Meeting, Process, now_ns
 
 
@@ -42,12 +42,12 @@ def play(plan: Plan) -> Timeline:
     return timeline(plan, times(plan))
 
 
-def times(plan: Plan) -> Played:
+def times(plan: Plan) -> Schedule:
     """As `play`, without making spans."""
     return times_of_ranks((plan,))[0]
 
 
-def times_of_ranks(plans: Sequence[Plan]) -> list[Played]:
+def times_of_ranks(plans: Sequence[Plan]) -> list[Schedule]:
     """One step of several ranks, each with its own host and device, that meet in their collectives.
 
     Raises as `play` does; ranks that do not meet in the same collectives are stuck.
@@ -64,8 +64,8 @@ def times_of_ranks(plans: Sequence[Plan]) -> list[Played]:
             error = stuck(plan, host.device.blocked, host.synchronizing, host.outstanding)
             waits = ", ".join(f"{name!r} for {n} ranks" for name, n in sorted(meeting.missing().items()))
             raise SimulationStuck(f"rank {rank}: {error}; collectives wait: {waits}") if waits else error
-        host.played.end_ns = step_end(host.played)
-    return [host.played for host in hosts]
+        host.schedule.end_ns = step_end(host.schedule)
+    return [host.schedule for host in hosts]
 
 
 def one_stream(plan: Plan) -> bool:
@@ -80,8 +80,8 @@ class _Host:
         self._env = env
         self._plan = plan
         self._times = times
-        self.played = Played([], [], [(0, 0)] * len(times.kernels))
-        self.device = Device(env, times.kernels, self.played, self._ended, meeting, rank, one_stream(plan))
+        self.schedule = Schedule([], [], [(0, 0)] * len(times.kernels))
+        self.device = Device(env, times.kernels, self.schedule, self._ended, meeting, rank, one_stream(plan))
         #: Kernels issued and not ended.
         self.outstanding = 0
         #: Name of the Synchronize step in which the Python thread waits.
@@ -93,7 +93,7 @@ class _Host:
 
     def _threads(self) -> Process:
         """Both threads: they wait for the device at a Synchronize and nowhere else, and run ahead of the clock."""
-        host, launch_times = self.played.host, iter(self._times.launch)
+        host, launch_times = self.schedule.host, iter(self._times.launch)
         for step, host_ns in zip(self._plan.steps, self._times.host, strict=True):
             begin_ns = self._python_ns
             if isinstance(step, Synchronize):
@@ -117,7 +117,7 @@ class _Host:
         """When an entry that the Python thread hands over now has passed the launch thread."""
         if not self._plan.launch_thread:
             return self._python_ns
-        entries, depth = self.played.launch, self._plan.queue_depth
+        entries, depth = self.schedule.launch, self._plan.queue_depth
         if len(entries) >= depth:  # the entry that many places before must have left the queue
             self._python_ns = max(self._python_ns, entries[-depth][0])
         begin_ns = max(self._python_ns, self._launch_ns)

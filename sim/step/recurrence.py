@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from scenarios.timeline import Timeline, length_ns, union_ns
 from sim.step.plan import Issue, Launch, Plan, Replay, Synchronize, Update
-from sim.step.schedule import Interval, Played, check, launches, step_end, stuck, timeline
+from sim.step.schedule import Interval, Schedule, check, launches, step_end, stuck, timeline
 from sim.step.sharing import Shares, contended, shares
 
 #: Before any time: the first kernel of a stream pays no gap.
@@ -45,37 +45,37 @@ def play(plan: Plan) -> Timeline:
 
     Raises Contended, SimulationStuck if the step can never end, and ValueError if the plan has no meaning.
     """
-    played = times(plan)
-    _refuse_contention(plan, played)
-    return timeline(plan, played)
+    schedule = times(plan)
+    _refuse_contention(plan, schedule)
+    return timeline(plan, schedule)
 
 
 def total_ns(plan: Plan) -> int:
     """The length of the step, ns. Raises as `play` does."""
-    played = times(plan)
-    _refuse_contention(plan, played)
-    return played.end_ns
+    schedule = times(plan)
+    _refuse_contention(plan, schedule)
+    return schedule.end_ns
 
 
 def quick(plan: Plan) -> Quick:
     """Total and computing time of the step. Raises as `play` does, but for Contended."""
-    played = times(plan)
-    return Quick(played.end_ns, length_ns(union_ns(played.kernels)), contention(plan, played) is not None)
+    schedule = times(plan)
+    return Quick(schedule.end_ns, length_ns(union_ns(schedule.kernels)), contention(plan, schedule) is not None)
 
 
-def _refuse_contention(plan: Plan, played: Played) -> None:
-    if (launch := contention(plan, played)) is not None:
+def _refuse_contention(plan: Plan, schedule: Schedule) -> None:
+    if (launch := contention(plan, schedule)) is not None:
         raise Contended(
             f"{launch.name} on stream {launch.stream} shares a resource that is used up; play it with sim.step.engine"
         )
 
 
-def contention(plan: Plan, played: Played) -> Launch | None:
+def contention(plan: Plan, schedule: Schedule) -> Launch | None:
     """The first kernel, in order of start, that makes the kernels in flight want more of a resource than there is."""
     if not _several_streams(plan):
         return None
     flying: list[tuple[int, Shares]] = []
-    in_order = sorted(zip(played.kernels, launches(plan), strict=True), key=lambda timed: timed[0])
+    in_order = sorted(zip(schedule.kernels, launches(plan), strict=True), key=lambda timed: timed[0])
     for (start_ns, end_ns), launch in in_order:
         if end_ns > start_ns:
             flying = [other for other in flying if other[0] > start_ns]
@@ -91,12 +91,12 @@ def _several_streams(plan: Plan) -> bool:
     return any(number != first for number in numbers)
 
 
-def times(plan: Plan) -> Played:
+def times(plan: Plan) -> Schedule:
     """Times of all steps, launches and kernels, ns, as if no kernel slowed another; a lower bound where some do."""
     check(plan)
-    played = Played([], [], [])
-    host, entries = played.host, played.launch
-    streams = _Streams(played.kernels, played.arrivals)
+    schedule = Schedule([], [], [])
+    host, entries = schedule.host, schedule.launch
+    streams = _Streams(schedule.kernels, schedule.arrivals)
     threaded, depth = plan.launch_thread, plan.queue_depth
     clock = launcher = 0  # until when the Python thread and the launch thread are busy
     for step in plan.steps:
@@ -135,8 +135,8 @@ def times(plan: Plan) -> Played:
     streams.resolve()
     if streams.pending:
         raise stuck(plan, streams.blocked(), "", streams.pending)
-    played.end_ns = step_end(played)
-    return played
+    schedule.end_ns = step_end(schedule)
+    return schedule
 
 
 class _Streams:

@@ -1,7 +1,7 @@
 """What playing a plan yields, whoever plays it: times of each step, launch and kernel, and the Timeline made of them.
 
-The engine and the recurrence fill in the same `Played`. Spans are made from it here and only here, so that two players
-that agree on times agree on every byte of the timeline.
+The engine and the recurrence fill in the same `Schedule`. Spans are made from it here and only here, so that two
+players that agree on times agree on every byte of the timeline.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SimulationStuck(RuntimeError):
 
 
 @dataclass(slots=True)
-class Played:
+class Schedule:
     """Times of one played plan, ns.
 
     host: for each step of the plan, when the Python thread is inside its call. launch: for each entry of the launch
@@ -37,18 +37,18 @@ class Played:
     arrivals: dict[int, int] = field(default_factory=dict)
 
 
-def step_end(played: Played) -> int:
+def step_end(schedule: Schedule) -> int:
     """When the step ends: the Python thread is through, and so are the launch thread and the last kernel.
 
     A plan that ends with Synchronize ends with the Python thread.
     """
-    host = played.host[-1][1] if played.host else 0
-    launch = played.launch[-1][1] if played.launch else 0
-    return max(host, launch, max((end for _, end in played.kernels), default=0))
+    host = schedule.host[-1][1] if schedule.host else 0
+    launch = schedule.launch[-1][1] if schedule.launch else 0
+    return max(host, launch, max((end for _, end in schedule.kernels), default=0))
 
 
 def launches(plan: Plan) -> Iterator[Launch]:
-    """All kernels of a plan in program order; `Played.kernels` follows it."""
+    """All kernels of a plan in program order; `Schedule.kernels` follows it."""
     for step in plan.steps:
         if isinstance(step, Issue):
             yield step.launch
@@ -99,7 +99,7 @@ def _record(event: str, recorded: set[str]) -> None:
     recorded.add(event)
 
 
-def timeline(plan: Plan, played: Played) -> Timeline:
+def timeline(plan: Plan, schedule: Schedule) -> Timeline:
     """The spans of a played plan.
 
     Order: the Python thread, the launch thread, the kernels, each by start (kernels that start together in program
@@ -111,9 +111,9 @@ def timeline(plan: Plan, played: Played) -> Timeline:
     host: list[Span] = []
     cann: list[Span] = []
     kernels: list[Span] = []
-    entries = iter(played.launch)
+    entries = iter(schedule.launch)
     number = 0
-    for at, (step, (start, end)) in enumerate(zip(plan.steps, played.host, strict=True)):
+    for at, (step, (start, end)) in enumerate(zip(plan.steps, schedule.host, strict=True)):
         name, kind, op_type, index, layer, inside = _call(step)
         host.append(Span(name, "Python", "Python", start, end, kind, op_type, index, layer))
         parent = at
@@ -123,15 +123,15 @@ def timeline(plan: Plan, played: Played) -> Timeline:
             cann.append(Span(f"launch {name}", "CANN", "launch", start, end, kind, op_type, index, layer, at))
         for launch in inside or ():
             if launch.meet and launch.kernel.alone_ns:
-                kernels.append(_kernel_span(launch, played.kernels[number], parent))
-                kernels += _fused_spans(launch, played.arrivals[number], played.kernels[number])
+                kernels.append(_kernel_span(launch, schedule.kernels[number], parent))
+                kernels += _fused_spans(launch, schedule.arrivals[number], schedule.kernels[number])
             elif launch.meet:
-                kernels += _collective_spans(launch, played.arrivals[number], played.kernels[number], parent)
+                kernels += _collective_spans(launch, schedule.arrivals[number], schedule.kernels[number], parent)
             else:
-                kernels.append(_kernel_span(launch, played.kernels[number], parent))
+                kernels.append(_kernel_span(launch, schedule.kernels[number], parent))
             number += 1
     kernels.sort(key=lambda span: span.start_ns)
-    return Timeline((*host, *cann, *kernels), 0, played.end_ns)
+    return Timeline((*host, *cann, *kernels), 0, schedule.end_ns)
 
 
 def _kernel_span(launch: Launch, interval: Interval, parent: int) -> Span:

@@ -28,7 +28,7 @@ from simpy.events import Timeout
 
 from sim.kernel.time import KernelTime
 from sim.step.plan import Launch
-from sim.step.schedule import Played
+from sim.step.schedule import Schedule
 from sim.step.sharing import FULL_RATE, Shares, rates, shares
 
 #: Before any time: the first kernel of a stream pays no gap.
@@ -173,7 +173,7 @@ class Device:
         self,
         env: Environment,
         durations: list[int],
-        played: Played,
+        schedule: Schedule,
         ended: Callable[[int], None],
         meeting: Meeting,
         rank: int,
@@ -183,9 +183,9 @@ class Device:
         self._meeting = meeting
         self._rank = rank
         self._durations = durations
-        self._arrivals = played.arrivals
+        self._arrivals = schedule.arrivals
         self._engines = SharedEngines(env)
-        self._times = played.kernels
+        self._times = schedule.kernels
         self._ended = ended
         self._alone = alone
         self._queues: dict[int, deque[tuple[int, Launch, int]]] = {}

@@ -10,7 +10,7 @@ from scenarios.timeline import Timeline
 from sim.kernel.time import KernelTime, Lane
 from sim.step import engine, recurrence
 from sim.step.plan import HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
-from sim.step.schedule import Played, launches
+from sim.step.schedule import Schedule, launches
 
 
 def kernel(
@@ -171,7 +171,7 @@ def plans(draw: st.DrawFn, share=MODEST, *, wild: bool = False, streams: int = S
     return Plan(tuple(drawing.steps), drawing.threaded, draw(st.integers(1, 4)))
 
 
-def assert_rules(plan: Plan, played: Played) -> None:
+def assert_rules(plan: Plan, schedule: Schedule) -> None:
     """Every begin is the latest of its causes, exactly: no effect before its cause, and nobody idle without one.
 
     Written from the rules as equations between the times of a played plan, whoever played it; only the ends of
@@ -180,12 +180,14 @@ def assert_rules(plan: Plan, played: Played) -> None:
     begin_of_next = 0
     submitted: list[int] = []  # for each kernel, when it may start at the earliest
     entry, kernel_number = 0, 0
-    recorded = {event: played.kernels[number][1] for number, one in enumerate(launches(plan)) for event in one.records}
-    for step, (begin, end) in zip(plan.steps, played.host, strict=True):
+    recorded = {
+        event: schedule.kernels[number][1] for number, one in enumerate(launches(plan)) for event in one.records
+    }
+    for step, (begin, end) in zip(plan.steps, schedule.host, strict=True):
         assert begin == begin_of_next
         begin_of_next = end
         if isinstance(step, Synchronize):
-            ends = [at for _, at in (*played.kernels[:kernel_number], *played.launch[:entry])]
+            ends = [at for _, at in (*schedule.kernels[:kernel_number], *schedule.launch[:entry])]
             assert end == max([begin, *ends]) + step.host_ns
         elif isinstance(step, HostWork | Update):
             assert end == begin + step.host_ns
@@ -197,10 +199,10 @@ def assert_rules(plan: Plan, played: Played) -> None:
             assert end == begin + payer.host_ns
             submit = end
             if plan.launch_thread:
-                before = played.launch[entry - 1][1] if entry else 0
+                before = schedule.launch[entry - 1][1] if entry else 0
                 if entry >= plan.queue_depth:
-                    begin_of_next = max(end, played.launch[entry - plan.queue_depth][0])
-                taken, submit = played.launch[entry]
+                    begin_of_next = max(end, schedule.launch[entry - plan.queue_depth][0])
+                taken, submit = schedule.launch[entry]
                 assert taken == max(begin_of_next, before)
                 assert submit == taken + payer.launch_ns
                 entry += 1
@@ -208,7 +210,7 @@ def assert_rules(plan: Plan, played: Played) -> None:
             kernel_number += len(inside)
 
     free: dict[int, int] = {}
-    timed = zip(launches(plan), played.kernels, submitted, strict=True)
+    timed = zip(launches(plan), schedule.kernels, submitted, strict=True)
     for one, (start, end), ready in timed:
         causes = [ready, *(recorded[event] for event in one.waits)]
         if one.stream in free:
@@ -216,6 +218,6 @@ def assert_rules(plan: Plan, played: Played) -> None:
         assert start == max(causes)
         assert end - start >= one.kernel.duration_ns
         free[one.stream] = end
-    ends = [end for lane in (played.host, played.launch, played.kernels) for _, end in lane]
-    assert played.end_ns == max(ends, default=0)
-    assert all(a[1] <= b[0] for a, b in pairwise(played.launch))
+    ends = [end for lane in (schedule.host, schedule.launch, schedule.kernels) for _, end in lane]
+    assert schedule.end_ns == max(ends, default=0)
+    assert all(a[1] <= b[0] for a, b in pairwise(schedule.launch))

@@ -81,10 +81,10 @@ def test_groups_of_ranks_meet_beside_each_other() -> None:
     among = {launch.kind: launch.among for launch in launches(plans[0]) if launch.meet}
     assert len(plans) == 16
     assert among == {"all_reduce": 8, "all_gather": 8, "moe_dispatch": 0, "moe_combine": 0}
-    played = engine.times_of_ranks(plans)
-    assert ranks.total_ns(plans) == played[0].end_ns
+    schedule = engine.times_of_ranks(plans)
+    assert ranks.total_ns(plans) == schedule[0].end_ns
     first = next(n for n, launch in enumerate(launches(plans[0])) if launch.kind == "all_reduce")
-    starts = [it.kernels[first][0] for it in played]
+    starts = [it.kernels[first][0] for it in schedule]
     assert len(set(starts[:8])) == len(set(starts[8:])) == 1
     assert starts[0] != starts[8]  # the other replica has its own late ranks
 

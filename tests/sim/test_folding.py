@@ -12,7 +12,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.trace import trace_text
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
-from sim.predict.predict import Case, cold_start, plans_of, predict, program_of, ranks_played, sensitivity_of
+from sim.predict.predict import Case, cold_start, plans_of, predict, program_of, rank_schedules, sensitivity_of
 from sim.predict.result import run_result
 from sim.step import engine, ranks
 from sim.step.host import make_plans
@@ -49,7 +49,7 @@ def answer(it: Case) -> str:
 )
 def test_folding_changes_no_byte_of_the_answer(monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]) -> None:
     it = case(4, **settings)
-    assert ranks_played(it) == 1
+    assert rank_schedules(it) == 1
     folded = answer(it)
     monkeypatch.setattr("sim.predict.predict.ranks_played", lambda it: it.model.tensor_parallel)
     assert len(plans_of(it, reported_batch(it.scenario))) == 4
@@ -67,8 +67,8 @@ def test_64_ranks_that_are_alike_play_as_one(graph: str) -> None:
         program_of(it.scenario, it.model, batch), ALIKE, type(conditions)(conditions.task_queue_enable, ranks=64)
     )
     assert len(many) == 64
-    for played in engine.times_of_ranks(many):
-        assert played == alone
+    for schedule in engine.times_of_ranks(many):
+        assert schedule == alone
     assert ranks.total_ns(many) == alone.end_ns
 
 
@@ -76,4 +76,4 @@ def test_any_luck_forbids_folding() -> None:
     for where in ("host__jitter_sigma", "kernel__jitter_sigma", "host__rank_skew_us"):
         quiet = {"kernel__jitter_sigma": 0.0} | {where: 0.1}
         it = Case(case(4).scenario, case(4).model, hardware("atlas_a3_die", **quiet))
-        assert ranks_played(it) == 4, where
+        assert rank_schedules(it) == 4, where

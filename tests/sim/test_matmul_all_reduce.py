@@ -179,20 +179,20 @@ def case(**numbers: float) -> Case:
 def test_ranks_meet_in_it_and_waiting_stays_apart_from_computing_and_transfer() -> None:
     late = case(rank_skew_us=5000.0)
     plans = plans_of(late, reported_batch(late.scenario))
-    played = engine.times_of_ranks(plans)
+    schedule = engine.times_of_ranks(plans)
     fused = [n for n, it in enumerate(launches(plans[0])) if it.kind == "matmul_all_reduce"]
     assert len(fused) == 2 * 28
     for number in fused:
-        starts = {one.kernels[number][0] for one in played}
-        assert starts == {max(one.arrivals[number] for one in played)}
-        assert len({one.kernels[number][1] for one in played}) == 1
-    spans = timeline(plans[0], played[0]).spans
+        starts = {one.kernels[number][0] for one in schedule}
+        assert starts == {max(one.arrivals[number] for one in schedule)}
+        assert len({one.kernels[number][1] for one in schedule}) == 1
+    spans = timeline(plans[0], schedule[0]).spans
     index = next(it.index for it in launches(plans[0]) if it.kind == "matmul_all_reduce")
     (kernel,) = (s for s in spans if s.index == index and s.process == "Ascend Hardware")
     (transfer,) = (s for s in spans if s.index == index and s.kind == "transfer")
     priced: KernelTime = next(it.kernel for it in launches(plans[0]) if it.index == index)
     assert (transfer.start_ns, transfer.end_ns) == (kernel.start_ns + priced.alone_ns, kernel.end_ns)
-    step = step_time(timeline(plans[0], played[0]))
+    step = step_time(timeline(plans[0], schedule[0]))
     assert step.communication_wait_ns > 0
     assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
 

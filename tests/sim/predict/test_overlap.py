@@ -133,8 +133,8 @@ def beside_an_all_reduce(kernel: KernelTime, op: str, hw: Hardware) -> float:
     sides = {"all_reduce": (tensor, tensor), "reduce_scatter": (tensor, share), "all_gather": (share, tensor)}[op]
     long = price(work_of(Op(op, op, sides[:1], sides[1:], (("ranks", 2),))), hw)
     pair = [Launch(i, 0, f"k{i}", "add", "Add", it, stream=i) for i, it in enumerate((long, kernel))]
-    played = engine.times(Plan((Replay("graph", tuple(pair), 0, 0, 0),), False, 1))
-    return (played.kernels[1][1] - played.kernels[1][0]) / kernel.duration_ns
+    schedule = engine.times(Plan((Replay("graph", tuple(pair), 0, 0, 0),), False, 1))
+    return (schedule.kernels[1][1] - schedule.kernels[1][0]) / kernel.duration_ns
 
 
 def test_what_cores_a_collective_holds_slows_the_rest_by_mechanism() -> None:

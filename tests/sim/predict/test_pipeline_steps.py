@@ -65,8 +65,8 @@ def test_longest_paths_are_what_the_engine_plays(graph: str, ranks: int, hw: Har
     for stage, times in enumerate(rows_of(pipe, [batch])[0][0]):
         plans = [alone(plan, stage == 2) for plan in plans_of(it, batch, stage=stage)]
         for busy in (0, 50_000, times.alone_ns // 2, times.alone_ns, 3 * times.alone_ns):
-            played = engine.times_of_ranks([behind(plan, busy) for plan in plans])[0]
-            assert played.end_ns == max(times.alone_ns, busy + times.queued_ns)
+            schedule = engine.times_of_ranks([behind(plan, busy) for plan in plans])[0]
+            assert schedule.end_ns == max(times.alone_ns, busy + times.queued_ns)
         assert 0 < times.queued_ns < times.alone_ns
         assert 0 < times.post_ns <= times.host_ns <= times.alone_ns
 

@@ -188,9 +188,9 @@ def test_the_elasticities_foretell_another_board(graph: str) -> None:
     it, batch = case(made, QWEN3_8B), decode_batch(made)
     found = sensitivity_of(it, batch)
     for device, host in ((1.1, 1.0), (1.0, 1.1), (0.9, 0.95)):
-        played = length_ns(plans_of(it, batch, host, device))
+        schedule = length_ns(plans_of(it, batch, host, device))
         foretold = found.step_ns * device**found.device * host**found.host
-        assert played == pytest.approx(foretold, rel=0.02)
+        assert schedule == pytest.approx(foretold, rel=0.02)
 
 
 # ---- verdicts ----

@@ -19,9 +19,9 @@ from tests.sim.replay.steps import as_set, call, collective, kernel, runs, step,
 
 def same_as_measured(measured: list[Timeline]) -> None:
     graph = build(measured)
-    played = play(graph)
-    assert list(played.starts_ns) == list(graph.starts_ns)
-    for before, after in zip(measured, timelines(graph, played), strict=True):
+    schedule = play(graph)
+    assert list(schedule.starts_ns) == list(graph.starts_ns)
+    for before, after in zip(measured, timelines(graph, schedule), strict=True):
         assert as_set(before.spans) == as_set(after.spans)
         assert (before.start_ns, before.end_ns) == (after.start_ns, after.end_ns)
         launchers = [
@@ -144,11 +144,11 @@ def test_real_profiles_replay_within_one_percent(shared: Path, name: str) -> Non
     measured, _ = timelines_of(read_profiles(shared / "measured" / "profiles" / name), tasks=True)
     for ranks in (measured, *([t] for t in measured)):
         graph = build(ranks)
-        played = play(graph)
+        schedule = play(graph)
         length = max(t.end_ns for t in ranks) - min(t.start_ns for t in ranks)
-        assert played.makespan_ns == pytest.approx(length, rel=0.01)
-        assert list(played.starts_ns) == list(graph.starts_ns)
-        for before, now in zip(ranks, timelines(graph, played), strict=True):
+        assert schedule.makespan_ns == pytest.approx(length, rel=0.01)
+        assert list(schedule.starts_ns) == list(graph.starts_ns)
+        for before, now in zip(ranks, timelines(graph, schedule), strict=True):
             assert len(before.spans) == len(now.spans)
 
 

@@ -19,8 +19,8 @@ def after(measured: Timeline | list[Timeline], text: str, end: Lean = "value") -
     """(Makespan, timelines) with one what-if."""
     it = asked(text)
     graph = MOVES[it.name].apply(build(measured if isinstance(measured, list) else [measured]), it, end).graph
-    played = play(graph)
-    return played.makespan_ns, list(timelines(graph, played))
+    schedule = play(graph)
+    return schedule.makespan_ns, list(timelines(graph, schedule))
 
 
 def host_bound() -> Timeline:

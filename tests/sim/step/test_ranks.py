@@ -44,15 +44,15 @@ def test_a_collective_starts_when_the_last_rank_is_ready() -> None:
 def test_waiting_and_transfer_are_lanes_of_their_own() -> None:
     fast = eager(launch(0, 100), launch(1, 30, "reduce"))
     slow = eager(launch(0, 400), launch(1, 30, "reduce"))
-    played = engine.times_of_ranks([fast, slow])
-    spans = timeline(fast, played[0]).spans
+    schedule = engine.times_of_ranks([fast, slow])
+    spans = timeline(fast, schedule[0]).spans
     lanes = {(s.thread, s.kind): (s.start_ns, s.end_ns) for s in spans if s.process == "Communication"}
     assert lanes == {
         ("Group 0 Communication", "add"): (100, 430),
         ("Plane 0", "wait"): (100, 400),
         ("Plane 0", "transfer"): (400, 430),
     }
-    step = step_time(timeline(fast, played[0]))
+    step = step_time(timeline(fast, schedule[0]))
     assert (step.computing_ns, step.communication_ns, step.communication_wait_ns) == (100, 330, 300)
     assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
 
@@ -138,10 +138,10 @@ def test_a_lone_stream_runs_ahead_of_the_clock_and_changes_nothing(plans: list[P
 
 @given(groups())
 def test_a_collective_starts_together_and_never_before_its_last_rank(plans: list[Plan]) -> None:
-    played = engine.times_of_ranks(plans)
-    for number in played[0].arrivals:
-        starts = {it.kernels[number][0] for it in played}
-        assert starts == {max(it.arrivals[number] for it in played)}
+    schedule = engine.times_of_ranks(plans)
+    for number in schedule[0].arrivals:
+        starts = {it.kernels[number][0] for it in schedule}
+        assert starts == {max(it.arrivals[number] for it in schedule)}
 
 
 def late(ns: int) -> Plan:
@@ -153,8 +153,8 @@ def test_a_wait_counts_for_the_rank_that_came_last() -> None:
     plans = [late(ns) for ns in (100, 100, 400, 300)]
     assert waits_by_rank(plans[0], engine.times_of_ranks(plans)) == {2: 600}
     # The one that all wait for waits for nobody.
-    played = engine.times_of_ranks(plans)
-    assert waits_by_rank(plans[0], [played[2], *played[:2], played[3]]) == {}
+    schedule = engine.times_of_ranks(plans)
+    assert waits_by_rank(plans[0], [schedule[2], *schedule[:2], schedule[3]]) == {}
 
 
 def test_ranks_that_come_last_together_share_the_wait() -> None:

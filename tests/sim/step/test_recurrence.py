@@ -11,7 +11,7 @@ from scenarios.timeline import step_time
 from sim.step import engine, recurrence
 from sim.step.plan import Issue, Plan, Replay, Update
 from sim.step.recurrence import Contended, Quick
-from sim.step.schedule import Played, SimulationStuck, launches
+from sim.step.schedule import Schedule, SimulationStuck, launches
 from tests.sim.plans import GREEDY, SYNCHRONIZE, assert_rules, issue, launch, plans, together
 
 
@@ -26,13 +26,13 @@ def test_without_contention_the_two_players_agree_on_every_byte(plan: Plan) -> N
 
 @given(plans())
 def test_every_begin_is_the_latest_of_its_causes(plan: Plan) -> None:
-    played = recurrence.times(plan)
-    assert_rules(plan, played)
+    schedule = recurrence.times(plan)
+    assert_rules(plan, schedule)
     alone = [one.kernel.duration_ns for one in launches(plan)]
-    assert [end - start for start, end in played.kernels] == alone
+    assert [end - start for start, end in schedule.kernels] == alone
 
 
-def outcome(player: Callable[[Plan], Played], plan: Plan) -> Played | str:
+def outcome(player: Callable[[Plan], Schedule], plan: Plan) -> Schedule | str:
     try:
         return player(plan)
     except SimulationStuck as error:

@@ -214,8 +214,8 @@ def test_work_is_conserved_where_each_kernel_wants_all(kernels_of_streams: list[
     steps = tuple(
         issue(f"k{n}", ns, stream=n, host_ns=host_ns, hbm=1.0) for n, (ns, host_ns) in enumerate(kernels_of_streams)
     )
-    played = engine.times(Plan((*steps, SYNCHRONIZE), launch_thread=False, queue_depth=1))
-    busy_ns = length_ns(union_ns(played.kernels))
+    schedule = engine.times(Plan((*steps, SYNCHRONIZE), launch_thread=False, queue_depth=1))
+    busy_ns = length_ns(union_ns(schedule.kernels))
     work_ns = sum(ns for ns, _ in kernels_of_streams)
     assert work_ns <= busy_ns <= work_ns + len(steps)
 
