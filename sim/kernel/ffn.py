@@ -78,10 +78,10 @@ def ffn_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident:
     first, second = _first(shape, hw, grid, activate_ns, resident), _second(shape, hw, resident)
     # The last blocks are activated when the cube is through with the first product.
     last_rows = grid.rows - (ceil(grid.rows / grid.height) - 1) * grid.height
-    meet_ns = 1000 * (hw.kernel.start_us + hw.chip.cube_cores * hw.kernel.core_us)
+    rendezvous_ns = 1000 * (hw.kernel.start_us + hw.chip.cube_cores * hw.kernel.core_us)
     return Cost(
         head_ns=start_ns(hw, program, hw.chip.cube_cores, repeat),
-        body_ns=first.total_ns + block_ns * last_rows / grid.height + meet_ns + second.total_ns,
+        body_ns=first.total_ns + block_ns * last_rows / grid.height + rendezvous_ns + second.total_ns,
         cores=hw.chip.cube_cores,
         compute_ns=first.multiply_ns + second.multiply_ns,
         memory_ns=first.move_ns + second.move_ns,

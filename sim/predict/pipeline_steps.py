@@ -177,7 +177,7 @@ def alone(plan: Plan, last: bool) -> Plan:
 
 
 def _without_time(launch: Launch) -> Launch:
-    return replace(launch, kernel=replace(launch.kernel, duration_ns=0), meet="")
+    return replace(launch, kernel=replace(launch.kernel, duration_ns=0), rendezvous="")
 
 
 def behind(plan: Plan, busy_ns: int) -> Plan:

@@ -145,7 +145,7 @@ def waits_by_rank(plan: Plan, schedule: Sequence[Schedule]) -> dict[int, int]:
     """Nanoseconds that rank 0 waited in collectives, by the rank that it waited for. Ranks that come last together
     share a wait; a remainder is the first one's."""
     waits: dict[int, int] = {}
-    groups = {number: launch.among for number, launch in enumerate(launches(plan)) if launch.meet}
+    groups = {number: launch.group_ranks for number, launch in enumerate(launches(plan)) if launch.rendezvous}
     for number, arrival in schedule[0].arrivals.items():
         arrivals = [it.arrivals[number] for it in schedule[: groups[number] or len(schedule)]]
         if wait := max(arrivals) - arrival:

@@ -36,7 +36,7 @@ def build(timelines: Sequence[Timeline]) -> Graph:
     """The graph of the steps of all ranks, which are on one clock. Raises ValueError for a timeline without kernels."""
     draft = Draft()
     ranks = [RankTasks(draft, rank, timeline) for rank, timeline in enumerate(timelines)]
-    notes = _meet(ranks, draft)
+    notes = _rendezvous(ranks, draft)
     launch_ns, gap_ns = _usual(ranks, draft)
     for rank in ranks:
         notes += _Connect(rank, draft, launch_ns, gap_ns).notes
@@ -209,20 +209,20 @@ def _usual(ranks: Sequence[RankTasks], draft: Draft) -> tuple[int, int]:
     return (median_low(launches) if launches else 0, median_low(gaps) if gaps else 0)
 
 
-def _meet(ranks: Sequence[RankTasks], draft: Draft) -> list[str]:
+def _rendezvous(ranks: Sequence[RankTasks], draft: Draft) -> list[str]:
     """Let collectives that several of the ranks take part in wait for the arrival of each of them; what to say of it.
 
     The n-th collective of a name in a group is the same on all ranks.
     """
-    meetings: dict[tuple[str, str, int], list[int]] = {}
+    rendezvous_points: dict[tuple[str, str, int], list[int]] = {}
     for rank in ranks:
         count: dict[tuple[str, str], int] = {}
         for transfer in rank.collectives:
             key = _group_and_name(draft.tasks[transfer])
             count[key] = count.get(key, 0) + 1
-            meetings.setdefault((*key, count[key]), []).append(transfer)
+            rendezvous_points.setdefault((*key, count[key]), []).append(transfer)
     met = apart = 0
-    for together in meetings.values():
+    for together in rendezvous_points.values():
         if len(together) < 2:
             continue
         begin = max(draft.starts_ns[transfer - 1] for transfer in together)
@@ -238,7 +238,7 @@ def _meet(ranks: Sequence[RankTasks], draft: Draft) -> list[str]:
     notes = []
     if met:
         notes.append(f"{met:,} collectives begin when the last of the ranks here arrives")
-    if any(len(together) < 2 for together in meetings.values()):
+    if any(len(together) < 2 for together in rendezvous_points.values()):
         notes.append("waiting for ranks that are not here stays as long as it was measured, as if they changed alike")
     if apart:
         notes.append(f"{apart:,} collectives of one name do not overlap in time on all ranks: each is replayed alone")

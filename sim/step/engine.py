@@ -30,7 +30,7 @@ from scenarios.timeline import Timeline
 from sim.step.plan import Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.rank_plans import Times, timed
 from sim.step.schedule import Schedule, SimulationStuck, check, launches, step_end, stuck, timeline
-from sim.step.streams import Device, Meeting, Process, now_ns
+from sim.step.streams import Device, Process, Rendezvous, now_ns
 
 
 def play(plan: Plan) -> Timeline:
@@ -53,16 +53,16 @@ def times_of_ranks(plans: Sequence[Plan]) -> list[Schedule]:
     Raises as `play` does; ranks that do not meet in the same collectives are stuck.
     """
     env = Environment()
-    meeting = Meeting(env, len(plans))
+    rendezvous = Rendezvous(env, len(plans))
     ranks = list(timed(plans))
     for plan in {id(plan): plan for plan, _ in ranks}.values():
         check(plan)
-    hosts = [_Host(env, plan, times, meeting, rank) for rank, (plan, times) in enumerate(ranks)]
+    hosts = [_Host(env, plan, times, rendezvous, rank) for rank, (plan, times) in enumerate(ranks)]
     env.run()
     for rank, ((plan, _), host) in enumerate(zip(ranks, hosts, strict=True)):
         if host.outstanding:
             error = stuck(plan, host.device.blocked, host.synchronizing, host.outstanding)
-            waits = ", ".join(f"{name!r} for {n} ranks" for name, n in sorted(meeting.missing().items()))
+            waits = ", ".join(f"{name!r} for {n} ranks" for name, n in sorted(rendezvous.missing().items()))
             raise SimulationStuck(f"rank {rank}: {error}; collectives wait: {waits}") if waits else error
         host.schedule.end_ns = step_end(host.schedule)
     return [host.schedule for host in hosts]
@@ -76,12 +76,12 @@ def one_stream(plan: Plan) -> bool:
 class _Host:
     """Python thread and launch thread of one rank, and the device that they feed."""
 
-    def __init__(self, env: Environment, plan: Plan, times: Times, meeting: Meeting, rank: int) -> None:
+    def __init__(self, env: Environment, plan: Plan, times: Times, rendezvous: Rendezvous, rank: int) -> None:
         self._env = env
         self._plan = plan
         self._times = times
         self.schedule = Schedule([], [], [(0, 0)] * len(times.kernels))
-        self.device = Device(env, times.kernels, self.schedule, self._ended, meeting, rank, one_stream(plan))
+        self.device = Device(env, times.kernels, self.schedule, self._ended, rendezvous, rank, one_stream(plan))
         #: Kernels issued and not ended.
         self.outstanding = 0
         #: Name of the Synchronize step in which the Python thread waits.

@@ -244,17 +244,17 @@ class _Builder:
         jitter = priced.jitter[layer]
         index = self._index
         self._index += 1
-        meets = kernel.link_share > 0
+        has_rendezvous = kernel.link_share > 0
         # A transfer between stages is timed apart (`sim.step.pipeline`); here its ranks only start it together.
         # Ranks that lie apart, one of each replica, are taken to meet with all others: their neighbours meet anyway.
-        group = op.attr("ranks", 0) if meets and op.kind != "send_recv" and op.attr("stride", 1) == 1 else 0
+        group = op.attr("ranks", 0) if has_rendezvous and op.kind != "send_recv" and op.attr("stride", 1) == 1 else 0
         assert isinstance(group, int)
-        among = group if group < self.conditions.ranks else 0
+        group_ranks = group if group < self.conditions.ranks else 0
         return Launch(
             index, layer, op.name, op.kind, priced.op_type, kernel, op.stream, waits, records,
             0 if captured else self._ns(priced.host_ns * jitter),
             0 if captured else self._ns(priced.launch_ns * jitter),
-            round(gap_ns), f"{op.name} {index}" if meets else "", among,
+            round(gap_ns), f"{op.name} {index}" if has_rendezvous else "", group_ranks,
         )  # fmt: skip
 
     def _record(self, event: str) -> str:

@@ -35,8 +35,8 @@ class Launch:
     host_ns: int = 0
     launch_ns: int = 0
     gap_ns: int = 0
-    meet: str = ""
-    among: int = 0
+    rendezvous: str = ""
+    group_ranks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,8 +113,8 @@ class _Walk:
             start = maximum(ready, self._free.get(launch.stream, self._never) + launch.gap_ns)
             for event in launch.waits:
                 start = maximum(start, self._recorded[event])
-            if launch.meet:
-                start = _last(start, launch.among)
+            if launch.rendezvous:
+                start = _last(start, launch.group_ranks)
             free = start + next(kernels)
             for event in launch.records:
                 self._recorded[event] = free
@@ -122,10 +122,10 @@ class _Walk:
         self._waiting = []
 
 
-def _last(start: Clocks, among: int) -> Clocks:
-    """When the last of each group of `among` neighbouring ranks (0: of all) is ready, for each of them."""
+def _last(start: Clocks, group_ranks: int) -> Clocks:
+    """When the last of each group of `group_ranks` neighbouring ranks (0: of all) is ready, for each of them."""
     variants, ranks = start.shape
-    groups = start.reshape(variants, -1, among or ranks)
+    groups = start.reshape(variants, -1, group_ranks or ranks)
     last: Clocks = groups.max(axis=2, keepdims=True).repeat(groups.shape[2], axis=2).reshape(variants, ranks)
     return last
 

@@ -187,7 +187,7 @@ class _Streams:
                     break
                 start = max(start, *[recorded[event] for event in launch.waits])
             queue.popleft()
-            if launch.meet:  # one rank alone is the last to arrive
+            if launch.rendezvous:  # one rank alone is the last to arrive
                 self._arrivals[number] = start
             free = start + launch.kernel.duration_ns
             kernels[number] = (start, free)

@@ -122,10 +122,10 @@ def timeline(plan: Plan, schedule: Schedule) -> Timeline:
             start, end = next(entries)
             cann.append(Span(f"launch {name}", "CANN", "launch", start, end, kind, op_type, index, layer, at))
         for launch in inside or ():
-            if launch.meet and launch.kernel.alone_ns:
+            if launch.rendezvous and launch.kernel.alone_ns:
                 kernels.append(_kernel_span(launch, schedule.kernels[number], parent))
                 kernels += _fused_spans(launch, schedule.arrivals[number], schedule.kernels[number])
-            elif launch.meet:
+            elif launch.rendezvous:
                 kernels += _collective_spans(launch, schedule.arrivals[number], schedule.kernels[number], parent)
             else:
                 kernels.append(_kernel_span(launch, schedule.kernels[number], parent))

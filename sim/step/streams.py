@@ -137,7 +137,7 @@ class SharedEngines:
             self._divide()
 
 
-class Meeting:
+class Rendezvous:
     """Where ranks meet for each collective, all or neighbouring ones: it starts when the last of them arrives."""
 
     def __init__(self, env: Environment, ranks: int) -> None:
@@ -146,10 +146,10 @@ class Meeting:
         #: By name and group: ranks that are still to come, and what they set off.
         self._open: dict[tuple[str, int], tuple[int, Event]] = {}
 
-    def arrive(self, name: str, rank: int, among: int) -> Event:
-        """`rank` is ready for collective `name` of its group of `among` ranks (0: all); the event triggers when all
-        are."""
-        size = among or self._ranks
+    def arrive(self, name: str, rank: int, group_ranks: int) -> Event:
+        """`rank` is ready for collective `name` of its group of `group_ranks` ranks (0: all); the event triggers when
+        all are."""
+        size = group_ranks or self._ranks
         key = name, rank // size
         missing, event = self._open.pop(key, (size, Event(self._env)))
         if missing == 1:
@@ -175,12 +175,12 @@ class Device:
         durations: list[int],
         schedule: Schedule,
         ended: Callable[[int], None],
-        meeting: Meeting,
+        rendezvous: Rendezvous,
         rank: int,
         alone: bool,
     ) -> None:
         self._env = env
-        self._meeting = meeting
+        self._rendezvous = rendezvous
         self._rank = rank
         self._durations = durations
         self._arrivals = schedule.arrivals
@@ -221,7 +221,7 @@ class Device:
                 yield sleeping
             number, launch, ready_ns = queue.popleft()
             yield from self._until(max(ready_ns, free_ns + launch.gap_ns))
-            if launch.waits or launch.meet:
+            if launch.waits or launch.rendezvous:
                 yield from self._wait(number, launch)
             start_ns = now_ns(env)
             yield from self._engines.run(launch.kernel, self._durations[number])
@@ -247,7 +247,7 @@ class Device:
                 continue
             number, launch, ready_ns = queue.popleft()
             start_ns = max(ready_ns, free_ns + launch.gap_ns)
-            if launch.meet or any(event not in recorded for event in launch.waits):
+            if launch.rendezvous or any(event not in recorded for event in launch.waits):
                 yield from self._until(start_ns)
                 self._ended(through)
                 through = 0
@@ -274,6 +274,6 @@ class Device:
                 yield self._awaited.setdefault(event, Event(self._env))
                 del self.blocked[launch.stream]
             yield from self._until(self._recorded[event])
-        if launch.meet:
+        if launch.rendezvous:
             self._arrivals[number] = now_ns(self._env)
-            yield self._meeting.arrive(launch.meet, self._rank, launch.among)
+            yield self._rendezvous.arrive(launch.rendezvous, self._rank, launch.group_ranks)

@@ -78,9 +78,9 @@ def spread(model: str = "DeepSeek-V3", tp: int = 8, dp: int = 2, hw: Hardware = 
 def test_groups_of_ranks_meet_beside_each_other() -> None:
     case = spread()
     plans = plans_of(case, decode_batch(case.scenario))
-    among = {launch.kind: launch.among for launch in launches(plans[0]) if launch.meet}
+    group_ranks = {launch.kind: launch.group_ranks for launch in launches(plans[0]) if launch.rendezvous}
     assert len(plans) == 16
-    assert among == {"all_reduce": 8, "all_gather": 8, "moe_dispatch": 0, "moe_combine": 0}
+    assert group_ranks == {"all_reduce": 8, "all_gather": 8, "moe_dispatch": 0, "moe_combine": 0}
     schedule = engine.times_of_ranks(plans)
     assert ranks.total_ns(plans) == schedule[0].end_ns
     first = next(n for n, launch in enumerate(launches(plans[0])) if launch.kind == "all_reduce")

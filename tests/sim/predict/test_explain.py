@@ -140,7 +140,7 @@ def test_one_late_rank_is_named_with_its_share(monkeypatch: pytest.MonkeyPatch) 
     transfer_ns = step.communication_ns - 30_000_000
     share = 30_000_000 / step.communication_ns
     assert 0.5 < share < 1
-    assert transfer_ns == sum(k.kernel.duration_ns for k in launches(found.plan) if k.meet)
+    assert transfer_ns == sum(k.kernel.duration_ns for k in launches(found.plan) if k.rendezvous)
     assert diagnosis.evidence.endswith(f"; {share:.0%} of it is waiting for rank 5 (30.00 ms)")
 
 

@@ -51,7 +51,7 @@ def test_a_synchronise_cuts_the_graph_in_two() -> None:
     assert [s.name for s in made.spans].count("graph launch") == 2
 
 
-def meeting(wait_ns: int) -> Timeline:
+def rendezvous(wait_ns: int) -> Timeline:
     """Two kernels op by op, and a collective that waits for a rank that is not here."""
     spans = [call(0, 50), kernel(50, 60, by=0), call(60, 100), collective(100, 110 + wait_ns, by=2)]
     spans += [wait(100, 100 + wait_ns), call(100, 105), kernel(110 + wait_ns, 120 + wait_ns, "Mul", 5)]
@@ -60,15 +60,15 @@ def meeting(wait_ns: int) -> Timeline:
 
 def test_in_graph_mode_waiting_shrinks_as_the_rest_does() -> None:
     text = "remove_host_gaps:launch_us=0,gap_us=0"
-    lengths = [after(meeting(80), text, end)[0] for end in ("better", "value", "worse")]
-    alone = after(meeting(80), "no_waits")[0]
+    lengths = [after(rendezvous(80), text, end)[0] for end in ("better", "value", "worse")]
+    alone = after(rendezvous(80), "no_waits")[0]
     assert (alone, lengths[0], lengths[2] - lengths[0]) == (120, 30, 80)
     assert lengths[1] - lengths[0] == 80 * 30 // 120
 
 
 def test_a_wait_that_no_jitter_explains_stays_in_graph_mode() -> None:
     """Another rank came 900 late where this one worked for 100: it did something else."""
-    found = what_if([meeting(900)], ["remove_host_gaps:launch_us=0,gap_us=0"])
+    found = what_if([rendezvous(900)], ["remove_host_gaps:launch_us=0,gap_us=0"])
     assert found.rows[0]["low"] == found.rows[0]["high"] == 1020 / 930
     assert "1 waits longer than this rank's own time" in found.rows[0]["assumed"][-1]
 

@@ -21,8 +21,17 @@ def kernel(duration_ns: int, communication: bool = False) -> KernelTime:
     return KernelTime(duration_ns, lane, 1, "hbm", 0, 0, 0, 0)  # type: ignore[arg-type]
 
 
-def launch(index: int, duration_ns: int, meet: str = "", host_ns: int = 0, **more: object) -> Launch:
-    made = Launch(index, 0, f"k{index}", "add", "Add", kernel(duration_ns, bool(meet)), host_ns=host_ns, meet=meet)
+def launch(index: int, duration_ns: int, rendezvous: str = "", host_ns: int = 0, **more: object) -> Launch:
+    made = Launch(
+        index,
+        0,
+        f"k{index}",
+        "add",
+        "Add",
+        kernel(duration_ns, bool(rendezvous)),
+        host_ns=host_ns,
+        rendezvous=rendezvous,
+    )
     return replace(made, **more)  # type: ignore[arg-type]
 
 
@@ -87,10 +96,10 @@ def groups(draw: st.DrawFn) -> list[Plan]:
     gaps = draw(st.lists(st.integers(0, 50), min_size=12, max_size=12))
     depth = draw(st.integers(1, 3))
 
-    def op(index: int, meets: bool, host: bool) -> Launch:
+    def op(index: int, has_rendezvous: bool, host: bool) -> Launch:
         waits = ("go",) if gated and not host and index == len(issued) else ()
         return launch(
-            index, draw(numbers), f"meet {index}" if meets else "", draw(numbers) if host else 0,
+            index, draw(numbers), f"meet {index}" if has_rendezvous else "", draw(numbers) if host else 0,
             gap_ns=gaps[index], launch_ns=draw(numbers) if threaded and host else 0, waits=waits,
         )  # fmt: skip
 
@@ -98,12 +107,12 @@ def groups(draw: st.DrawFn) -> list[Plan]:
     same = [draw(numbers) for _ in range(len(issued) + len(captured))]
 
     def fixed(it: Launch) -> Launch:
-        return replace(it, kernel=kernel(same[it.index], True)) if it.meet else it
+        return replace(it, kernel=kernel(same[it.index], True)) if it.rendezvous else it
 
     plans = []
     for _ in range(ranks_):
-        eager_ops = [Issue(fixed(op(i, meets, True))) for i, meets in enumerate(issued)]
-        inside = tuple(fixed(op(len(issued) + i, meets, False)) for i, meets in enumerate(captured))
+        eager_ops = [Issue(fixed(op(i, has_rendezvous, True))) for i, has_rendezvous in enumerate(issued)]
+        inside = tuple(fixed(op(len(issued) + i, has_rendezvous, False)) for i, has_rendezvous in enumerate(captured))
         plans.append(
             Plan(
                 (
