@@ -54,18 +54,18 @@ class Change:
     def kernels(self) -> Iterator[tuple[int, Task]]:
         """Kernels that are still there, in order."""
         for number, task in enumerate(self.tasks):
-            if task.what == "kernel" and not task.gone and task.span is not None:
+            if task.what == "kernel" and not task.removed and task.span is not None:
                 yield number, task
 
     def lanes(self) -> dict[tuple[int, str], list[int]]:
         """The tasks of each stream of each rank that are still there, in order of the stream."""
         lanes: dict[tuple[int, str], list[int]] = {}
         for number, task in enumerate(self.tasks):
-            if task.on_device and not task.gone:
+            if task.on_device and not task.removed:
                 lanes.setdefault((task.rank, task.lane), []).append(number)
         return lanes
 
-    def lasts(self, number: int, duration_ns: int) -> None:
+    def set_duration(self, number: int, duration_ns: int) -> None:
         """Give a task another length."""
         self.tasks[number] = self.tasks[number]._replace(duration_ns=max(0, duration_ns))
 
@@ -78,18 +78,18 @@ class Change:
             span = replace(span, end_ns=max(span.start_ns, span.end_ns + longer))
         self.tasks[call] = task._replace(duration_ns=max(0, duration_ns), span=span)
 
-    def leave_out(self, numbers: Iterable[int]) -> None:
+    def remove(self, numbers: Iterable[int]) -> None:
         """Leave kernels or collectives out, and the calls that launched nothing else."""
-        gone = list(numbers)
-        for number in gone:
+        removed = list(numbers)
+        for number in removed:
             self._gone(number, lambda e: at_once(e) if e.why in ("queue", "meet") else e)
-        for number in gone:
+        for number in removed:
             self._spare_calls(self.caller(number))
 
     def _gone(self, number: int, edge: Callable[[Edge], Edge]) -> None:
         task = self.tasks[number]
         after = tuple(edge(e) for e in task.after if not task.on_device or not self._dropped(number, e))
-        self.tasks[number] = task._replace(duration_ns=0, after=after, gone=True)
+        self.tasks[number] = task._replace(duration_ns=0, after=after, removed=True)
 
     def _dropped(self, number: int, edge: Edge) -> bool:
         """Whether a task that is left out no longer waits for it: its call, and the other ranks of a collective.
@@ -107,8 +107,8 @@ class Change:
 
     def _spare_calls(self, call: int | None) -> None:
         """Leave a call out of which nothing is left, and the call that handed it over."""
-        while call is not None and not self.tasks[call].gone:
-            if self.tasks[call].what != "host" or not all(self.tasks[n].gone for n in self.launched(call)):
+        while call is not None and not self.tasks[call].removed:
+            if self.tasks[call].what != "host" or not all(self.tasks[n].removed for n in self.launched(call)):
                 return
             self.spare_call(call)
             call = self.caller(call)

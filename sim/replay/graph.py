@@ -40,7 +40,7 @@ class Task(NamedTuple):
     after: tuple[Edge, ...]
     span: Span | None = None
     number: int = -1
-    gone: bool = False
+    removed: bool = False
 
     @property
     def on_device(self) -> bool:

@@ -66,7 +66,7 @@ def _timeline(graph: Graph, schedule: Replayed, rank: int, places: Sequence[int]
             begin = at
         elif task.what == "end":
             end = at
-        if task.gone:
+        if task.removed:
             continue
         moved = at - graph.starts_ns[place]
         low, spared = at, False

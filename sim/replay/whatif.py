@@ -14,14 +14,14 @@ from sim.hardware.profile import Hardware
 from sim.predict.gains import NO_EFFECT
 from sim.replay.build import build
 from sim.replay.graph import Graph
-from sim.replay.moves.base import Asked, Changed, Lean, Move, refuse_word
-from sim.replay.moves.collectives import no_waits, remove_collectives, shrink_collectives
-from sim.replay.moves.fuse import fuse
-from sim.replay.moves.graph_mode import remove_host_gaps
-from sim.replay.moves.scale import quantise, scale
-from sim.replay.moves.second_stream import second_stream
 from sim.replay.patterns import PATTERNS
 from sim.replay.play import play, timelines
+from sim.replay.transforms.base import Asked, Bound, Changed, Transform, refuse_word
+from sim.replay.transforms.collectives import no_waits, remove_collectives, shrink_collectives
+from sim.replay.transforms.fuse import fuse
+from sim.replay.transforms.graph_mode import remove_host_gaps
+from sim.replay.transforms.scale import quantise, scale
+from sim.replay.transforms.second_stream import second_stream
 
 _FAMILIES = (
     classes.MATMUL, classes.ATTENTION, classes.NORM, classes.CACHE, classes.ELEMENTWISE, classes.COPY,
@@ -30,15 +30,17 @@ _FAMILIES = (
 #: Names without a space, which a shell needs no quotes for.
 FAMILY = {name.replace(" ", "_").lower(): name for name in _FAMILIES}
 
-MOVES = {
-    move.name: move
-    for move in (
-        Move("remove_host_gaps", "the step as a captured graph", remove_host_gaps, (), ("launch_us", "gap_us"), True),
-        Move("fuse", "primitives become one kernel", fuse, tuple(p.name for p in PATTERNS), (), True),
-        Move("quantise", "INT8 matrix products", quantise, (), ("factor",), True),
-        Move("scale", "kernels of a family, faster or slower", scale, tuple(FAMILY), ("factor",), named=True),
-        Move("no_waits", "no waiting for other ranks", no_waits, named=True, bound=True),
-        Move(
+TRANSFORMS = {
+    transform.name: transform
+    for transform in (
+        Transform(
+            "remove_host_gaps", "the step as a captured graph", remove_host_gaps, (), ("launch_us", "gap_us"), True
+        ),
+        Transform("fuse", "primitives become one kernel", fuse, tuple(p.name for p in PATTERNS), (), True),
+        Transform("quantise", "INT8 matrix products", quantise, (), ("factor",), True),
+        Transform("scale", "kernels of a family, faster or slower", scale, tuple(FAMILY), ("factor",), named=True),
+        Transform("no_waits", "no waiting for other ranks", no_waits, named=True, bound=True),
+        Transform(
             "shrink_collectives",
             "transfers take part of their time",
             shrink_collectives,
@@ -47,10 +49,10 @@ MOVES = {
             named=True,
             bound=True,
         ),
-        Move(
+        Transform(
             "remove_collectives", "no collectives: the bound of hiding them", remove_collectives, named=True, bound=True
         ),
-        Move("second_stream", "a family on a stream of its own", second_stream, tuple(FAMILY), named=True),
+        Transform("second_stream", "a family on a stream of its own", second_stream, tuple(FAMILY), named=True),
     )
 }
 #: What is tried where nothing is asked for.
@@ -64,19 +66,19 @@ def asked(text: str, hardware: Hardware | None = None) -> Asked:
     """`NAME`, `NAME:SUBJECT`, `NAME:key=value,...` or both. Raises ScenarioError with the nearest name."""
     where = f"--what-if {printable(text)}"
     name, _, rest = text.partition(":")
-    if name not in MOVES:
-        raise refuse_word(where, name, tuple(MOVES))
-    move, subject, options = MOVES[name], "", {}
+    if name not in TRANSFORMS:
+        raise refuse_word(where, name, tuple(TRANSFORMS))
+    transform, subject, options = TRANSFORMS[name], "", {}
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
         key, equals, value = part.partition("=")
         if not equals:
-            if not move.subjects and not move.named:
+            if not transform.subjects and not transform.named:
                 raise ScenarioError([f"{where}: {name} takes no {quoted(part)}"])
-            if part not in move.subjects and not move.named:
-                raise refuse_word(where, part, move.subjects)
+            if part not in transform.subjects and not transform.named:
+                raise refuse_word(where, part, transform.subjects)
             subject = FAMILY.get(part, part)
-        elif key not in move.options:
-            raise refuse_word(where, key, move.options or ("no option",))
+        elif key not in transform.options:
+            raise refuse_word(where, key, transform.options or ("no option",))
         else:
             options[key] = _number(where, key, value)
     return Asked(name, subject, options, hardware)
@@ -123,11 +125,11 @@ def what_if(measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: 
         found.sort(key=lambda it: (-it.row["alone_ratio"], it.row["what_if"]))
     chain, chain_ns = graph, before_ns
     for it in found:
-        move = MOVES[it.asked.name]
-        if move.bound and not wanted:
+        transform = TRANSFORMS[it.asked.name]
+        if transform.bound and not wanted:
             it.row["waterfall_us"] = None
             continue
-        changed = it.changed if chain is graph else move.apply(chain, it.asked, "value")
+        changed = it.changed if chain is graph else transform.apply(chain, it.asked, "value")
         after_ns = play(changed.graph).makespan_ns
         it.row["waterfall_us"] = (chain_ns - after_ns) / 1000
         chain, chain_ns = changed.graph, after_ns
@@ -141,7 +143,7 @@ def _refuse_unknown(measured: Sequence[Timeline], todo: Sequence[Asked]) -> None
     here |= {classes.operation_of(op_type) for op_type in here}
     lower = {word.lower() for word in here}
     for it in todo:
-        if MOVES[it.name].named and it.subject and it.subject not in _FAMILIES and it.subject.lower() not in lower:
+        if TRANSFORMS[it.name].named and it.subject and it.subject not in _FAMILIES and it.subject.lower() not in lower:
             hint = did_you_mean(it.subject, [*FAMILY, *sorted(here)])
             what = "neither a family nor an op type of this step"
             raise ScenarioError([f"--what-if {it.name}: {quoted(it.subject)} is {what}{hint}"])
@@ -156,7 +158,7 @@ class _Alone(NamedTuple):
 
 
 def _alone(graph: Graph, it: Asked, before_ns: int) -> _Alone:
-    value = MOVES[it.name].apply(graph, it, "value")
+    value = TRANSFORMS[it.name].apply(graph, it, "value")
     return _Alone(it, value, _row(graph, it, value, before_ns))
 
 
@@ -167,7 +169,7 @@ def _row(graph: Graph, it: Asked, value: Changed, before_ns: int) -> dict[str, A
     low, high = min(ratio, ratios[0]), max(ratio, ratios[1])
     return {
         "what_if": it.name + (f":{it.subject}" if it.subject else ""),
-        "title": MOVES[it.name].title,
+        "title": TRANSFORMS[it.name].title,
         "made": value.made,
         "predicted_us": after_ns / 1000,
         "alone_ratio": ratio,
@@ -179,11 +181,11 @@ def _row(graph: Graph, it: Asked, value: Changed, before_ns: int) -> dict[str, A
     }
 
 
-def _makespan(graph: Graph, it: Asked, value: Changed, end: Lean, value_ns: int) -> int:
+def _makespan(graph: Graph, it: Asked, value: Changed, end: Bound, value_ns: int) -> int:
     """With the other end of what is assumed; nothing to play where nothing was changed, or there is one end."""
-    if not value.made or not MOVES[it.name].ends:
+    if not value.made or not TRANSFORMS[it.name].ends:
         return value_ns
-    return play(MOVES[it.name].apply(graph, it, end).graph).makespan_ns
+    return play(TRANSFORMS[it.name].apply(graph, it, end).graph).makespan_ns
 
 
 def _ratio(before_ns: int, after_ns: int) -> float:

@@ -11,7 +11,7 @@ from sim.hardware.profile import Hardware
 from sim.replay.graph import Graph
 
 #: Which end of what is assumed: the value itself, the better one, the worse one.
-Lean = Literal["value", "better", "worse"]
+Bound = Literal["value", "better", "worse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Changed:
 
 
 #: Changes a graph; of assumptions with two ends it takes the one asked for.
-Apply = Callable[[Graph, Asked, Lean], Changed]
+Apply = Callable[[Graph, Asked, Bound], Changed]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Transform:
     """A kind of what-if. subjects: what may follow its colon, () for nothing; named: or any op type of the step.
     options: keys it takes. ends: whether what it assumes has a better and a worse end. bound: whether it only bounds
     what others gain, since nothing does just that.
@@ -61,9 +61,9 @@ class Move:
     bound: bool = False
 
 
-def lean(lean_: Lean, value: float, better: float, worse: float) -> float:
+def bound_of(bound: Bound, value: float, better: float, worse: float) -> float:
     """The value for one end."""
-    return {"value": value, "better": better, "worse": worse}[lean_]
+    return {"value": value, "better": better, "worse": worse}[bound]
 
 
 def refuse_word(where: str, word: str, known: tuple[str, ...]) -> ScenarioError:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from sim.replay.change import Change
 from sim.replay.graph import Graph
-from sim.replay.moves.base import Asked, Changed, Lean
-from sim.replay.moves.scale import of_subject
+from sim.replay.transforms.base import Asked, Bound, Changed
+from sim.replay.transforms.scale import of_subject
 
 
-def remove_collectives(graph: Graph, asked: Asked, end: Lean) -> Changed:
+def remove_collectives(graph: Graph, asked: Asked, end: Bound) -> Changed:
     """Leave collectives out with their waiting and their calls: the bound of everything that hides or shortens them."""
     change = Change(graph)
     numbers = _transfers(change, asked.subject)
-    change.leave_out([*numbers, *map(change.arrival, numbers)])
+    change.remove([*numbers, *map(change.arrival, numbers)])
     change.made = len(numbers)
     assumed = (
         f"{change.made:,} collectives take no time at all, waiting included: no optimisation of them gains more",
@@ -21,18 +21,18 @@ def remove_collectives(graph: Graph, asked: Asked, end: Lean) -> Changed:
     return Changed(change.finished(), change.made, assumed)
 
 
-def shrink_collectives(graph: Graph, asked: Asked, end: Lean) -> Changed:
+def shrink_collectives(graph: Graph, asked: Asked, end: Bound) -> Changed:
     """Multiply the transfer of collectives by `factor`; waiting stays."""
     factor = asked.number("factor", 0.5)
     change = Change(graph)
     for number in _transfers(change, asked.subject):
-        change.lasts(number, round(change.tasks[number].duration_ns * factor))
+        change.set_duration(number, round(change.tasks[number].duration_ns * factor))
         change.made += 1
     assumed = (f"{change.made:,} collectives transfer in {factor:g} of their time; waiting for other ranks stays",)
     return Changed(change.finished(), change.made, assumed)
 
 
-def no_waits(graph: Graph, asked: Asked, end: Lean) -> Changed:
+def no_waits(graph: Graph, asked: Asked, end: Bound) -> Changed:
     """Let every collective begin when this rank arrives: what balanced ranks and steady hosts could gain at most.
 
     Transfers point to point stay: they wait for data.

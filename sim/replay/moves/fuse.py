@@ -11,12 +11,12 @@ from sim.accuracy.rows.row import Row, Shape, parse_dtypes
 from sim.hardware.profile import Hardware
 from sim.replay.change import Change, op_types
 from sim.replay.graph import Graph
-from sim.replay.moves.base import Asked, Changed, Lean
 from sim.replay.patterns import BY_NAME, PATTERNS, Pattern, runs
 from sim.replay.price import PRICE_SPREAD, Times, call_ns, dtypes_of, fused_by_bytes, input_of, priced_ns
+from sim.replay.transforms.base import Asked, Bound, Changed
 
 
-def fuse(graph: Graph, asked: Asked, end: Lean) -> Changed:
+def fuse(graph: Graph, asked: Asked, end: Bound) -> Changed:
     """Fuse one pattern, or all of them. The fused kernel stands where the last of the run stood, and the calls of the
     others are saved."""
     change = Change(graph)
@@ -52,7 +52,7 @@ def fuse(graph: Graph, asked: Asked, end: Lean) -> Changed:
     return Changed(change.finished(), change.made, tuple(assumed))
 
 
-def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: Hardware | None, end: Lean) -> bool:
+def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: Hardware | None, end: Bound) -> bool:
     """Fuse one run; whether its kernel could be priced."""
     spans = [span for n in run if (span := change.tasks[n].span) is not None]
     inputs = _inputs(pattern, spans)
@@ -63,7 +63,7 @@ def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: Hardwa
     times = times or fused_by_bytes(spans, _bytes(inputs, types))
     ns = {"value": times.ns, "better": times.low_ns, "worse": times.high_ns}[end]
     last = run[-1]
-    change.leave_out(run[:-1])
+    change.remove(run[:-1])
     _call_costs(change, last, hardware, end)
     shapes = (("Input Shapes", ";".join(",".join(map(str, s)) for s in inputs)),) if inputs else ()
     kept = tuple((key, value) for key, value in spans[-1].args if key in ("Task Type", "Output Shapes"))
@@ -74,11 +74,11 @@ def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: Hardwa
     return known
 
 
-def _call_costs(change: Change, number: int, hardware: Hardware | None, end: Lean) -> None:
+def _call_costs(change: Change, number: int, hardware: Hardware | None, end: Bound) -> None:
     """The call of a fused kernel: torch_npu's own calls cost more than ATen's by what the hardware profile says;
     without one as much as the call that is kept, at worst twice that."""
     call = change.root(number)
-    if call is None or change.tasks[call].gone or len(change.launched(call)) != 1:
+    if call is None or change.tasks[call].removed or len(change.launched(call)) != 1:
         return
     ns = change.tasks[call].duration_ns
     if hardware is not None:

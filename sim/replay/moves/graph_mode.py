@@ -9,14 +9,14 @@ from scenarios.timeline import Span
 from sim.hardware.profile import load_hardware
 from sim.replay.change import Change
 from sim.replay.graph import Edge, Graph, Task
-from sim.replay.moves.base import Asked, Changed, Lean, lean
 from sim.replay.play import play
+from sim.replay.transforms.base import Asked, Bound, Changed, bound_of
 
 #: The gap between kernels of a captured graph where one is doubted, ns.
 WORSE_GAP_NS = 1_200
 
 
-def remove_host_gaps(graph: Graph, asked: Asked, end: Lean) -> Changed:
+def remove_host_gaps(graph: Graph, asked: Asked, end: Bound) -> Changed:
     """One launch for all that the host launched op by op between two waits for the device.
 
     launch_us: the call and the start of the graph. gap_us: between two nodes of it. Both from the hardware named, or
@@ -29,7 +29,7 @@ def remove_host_gaps(graph: Graph, asked: Asked, end: Lean) -> Changed:
         gap_ns = round(1000 * asked.options["gap_us"])
     else:
         node, replay = round(hw.graph.node_gap_ns), round(hw.graph.replay_node_gap_ns)
-        gap_ns = round(lean(end, replay, node, max(WORSE_GAP_NS, replay)))
+        gap_ns = round(bound_of(end, replay, node, max(WORSE_GAP_NS, replay)))
     change = Change(graph)
     launches = _launch_once(change, launch_ns)
     cut = _close_gaps(change, gap_ns)
@@ -76,11 +76,11 @@ def _launch_once(change: Change, launch_ns: int) -> int:
         _leave_calls_out(change, launched, first)
         last = max(call for call in calls if call is not None)
         for number in range(first + 1, last + 1):  # what launches nothing, but lies between those that do
-            if segment_of.get(number) == key and change.tasks[number].span and not change.tasks[number].gone:
+            if segment_of.get(number) == key and change.tasks[number].span and not change.tasks[number].removed:
                 change.spare_call(number)
         call = change.tasks[first]
         assert call.span is not None
-        change.tasks[first] = call._replace(duration_ns=launch_ns, span=_as_launch(call.span, launch_ns), gone=False)
+        change.tasks[first] = call._replace(duration_ns=launch_ns, span=_as_launch(call.span, launch_ns), removed=False)
     return len(segments)
 
 
@@ -103,7 +103,7 @@ def _leave_calls_out(change: Change, launched: list[int], first: int) -> None:
     for number in launched:
         call = change.caller(number)
         while call is not None:
-            if call != first and not change.tasks[call].gone and change.tasks[call].what == "host":
+            if call != first and not change.tasks[call].removed and change.tasks[call].what == "host":
                 change.spare_call(call)
             call = change.caller(call)
 
@@ -113,7 +113,7 @@ def _close_gaps(change: Change, gap_ns: int) -> int:
     cut = 0
     starts, tasks = change.graph.starts_ns, change.graph.tasks
     for number, task in enumerate(change.tasks):
-        if not task.on_device or task.gone:
+        if not task.on_device or task.removed:
             continue
         after = []
         for edge in task.after:
@@ -130,7 +130,7 @@ def _as_launch(span: Span, launch_ns: int) -> Span:
     return replace(span, name="graph launch", end_ns=span.start_ns + launch_ns, kind="replay", op_type="")
 
 
-def _waits(change: Change, end: Lean) -> tuple[str, ...]:
+def _waits(change: Change, end: Bound) -> tuple[str, ...]:
     """Shrink the waiting for ranks that are not here: they are late as their hosts jitter, and change as this one does.
 
     It shrinks as the rest of the step does; at best it vanishes, at worst it stays.
@@ -142,7 +142,7 @@ def _waits(change: Change, end: Lean) -> tuple[str, ...]:
     if not waiting:
         return (kept,) if longer else ()
     was, now = (_waited(tasks, change, waiting, 0.0) for tasks in (change.graph.tasks, change.tasks))
-    share = min(1.0, lean(end, play(now).makespan_ns / max(1, play(was).makespan_ns), 0.0, 1.0))
+    share = min(1.0, bound_of(end, play(now).makespan_ns / max(1, play(was).makespan_ns), 0.0, 1.0))
     change.tasks = list(_waited(change.tasks, change, waiting, share).tasks)
     shrunk = (
         f"waiting for other ranks takes {share:.2f} of its time, as the rest of the step does: their hosts launch "

@@ -10,8 +10,8 @@ from sim.compare.classes import MATMUL, family_of, op_type_of, operation_of
 from sim.hardware.profile import Hardware
 from sim.replay.change import Change
 from sim.replay.graph import Graph
-from sim.replay.moves.base import Asked, Changed, Lean, lean
 from sim.replay.price import PRICE_SPREAD, call_ns, input_of, priced_ns
+from sim.replay.transforms.base import Asked, Bound, Changed, bound_of
 
 #: A product with so many columns makes logits; it is not quantised.
 _VOCABULARY = 30_000
@@ -19,25 +19,25 @@ _VOCABULARY = 30_000
 QUANTISED, QUANTISED_BETTER, QUANTISED_WORSE = 0.6, 0.5, 0.9
 
 
-def scale(graph: Graph, asked: Asked, end: Lean) -> Changed:
+def scale(graph: Graph, asked: Asked, end: Bound) -> Changed:
     """Multiply the length of all kernels of a family (or of one op type) by `factor`."""
     factor = asked.number("factor", 0.5)
     change = Change(graph)
     for number, task in change.kernels():
         assert task.span is not None
         if of_subject(task.span, asked.subject):
-            change.lasts(number, round(task.duration_ns * factor))
+            change.set_duration(number, round(task.duration_ns * factor))
             change.made += 1
     assumed = (f"{change.made:,} kernels of {asked.subject or 'all families'} take {factor:g} times as long, alike",)
     return Changed(change.finished(), change.made, assumed)
 
 
-def quantise(graph: Graph, asked: Asked, end: Lean) -> Changed:
+def quantise(graph: Graph, asked: Asked, end: Bound) -> Changed:
     """INT8 products (w8a8): each product times the ratio of its two prices on the hardware named, else by `factor`;
     and the quantisation of its input, shared by products in a row that read the same shape."""
     change = Change(graph)
     priced = calls = 0
-    factor = asked.options.get("factor") or lean(end, QUANTISED, QUANTISED_BETTER, QUANTISED_WORSE)
+    factor = asked.options.get("factor") or bound_of(end, QUANTISED, QUANTISED_BETTER, QUANTISED_WORSE)
     read: dict[tuple[int, str], Shape] = {}  # what the product before read, where nothing came between
     for number, task in list(change.kernels()):
         assert task.span is not None
@@ -49,11 +49,11 @@ def quantise(graph: Graph, asked: Asked, end: Lean) -> Changed:
         read[lane] = reads
         ratio, quantisation_ns = _priced(asked.hardware, task.span) if asked.hardware else (0.0, 0)
         if ratio:
-            ratio *= lean(end, 1.0, 1 - PRICE_SPREAD, 1 + PRICE_SPREAD)
-            change.lasts(number, round(task.duration_ns * ratio) + (quantisation_ns if quantises else 0))
+            ratio *= bound_of(end, 1.0, 1 - PRICE_SPREAD, 1 + PRICE_SPREAD)
+            change.set_duration(number, round(task.duration_ns * ratio) + (quantisation_ns if quantises else 0))
             priced += 1
         else:
-            change.lasts(number, round(task.duration_ns * factor))
+            change.set_duration(number, round(task.duration_ns * factor))
         calls += _calls(change, number, asked.hardware, quantises)
         change.made += 1
     return Changed(change.finished(), change.made, tuple(_assumed(change.made, priced, calls, factor, asked)))
@@ -89,7 +89,7 @@ def _quantisable(span: Span) -> bool:
 def _calls(change: Change, number: int, hardware: Hardware | None, quantises: bool) -> int:
     """Lengthen the call of a product by that of the quantisation in front of it; how many calls that makes."""
     call = change.root(number)
-    if call is None or change.tasks[call].gone or len(change.launched(call)) != 1:
+    if call is None or change.tasks[call].removed or len(change.launched(call)) != 1:
         return 0  # no call known, or one that launches many: a graph
     ns = change.tasks[call].duration_ns
     if hardware is not None:

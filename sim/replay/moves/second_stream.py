@@ -8,14 +8,14 @@ from scenarios.timeline import Span
 from sim.compare.kernels import shapes_of
 from sim.replay.change import Change
 from sim.replay.graph import Edge, Graph
-from sim.replay.moves.base import Asked, Changed, Lean
-from sim.replay.moves.scale import of_subject
+from sim.replay.transforms.base import Asked, Bound, Changed
+from sim.replay.transforms.scale import of_subject
 
 #: How far a producer or a consumer is looked for, kernels.
 NEAR = 64
 
 
-def second_stream(graph: Graph, asked: Asked, end: Lean) -> Changed:
+def second_stream(graph: Graph, asked: Asked, end: Bound) -> Changed:
     """Move kernels to a stream of their own.
 
     A profile has no tensors. A kernel is taken to need the nearest kernel before it that wrote a shape which it reads,

@@ -8,17 +8,17 @@ from hypothesis import given
 from scenarios.timeline import Timeline
 from sim.hardware.profile import load_hardware
 from sim.replay.build import build
-from sim.replay.moves.base import Lean
 from sim.replay.patterns import BY_NAME, PATTERNS, runs
 from sim.replay.play import play, timelines
-from sim.replay.whatif import MOVES, TRIED, asked, what_if
+from sim.replay.transforms.base import Bound
+from sim.replay.whatif import TRANSFORMS, TRIED, asked, what_if
 from tests.sim.replay.steps import call, collective, kernel, step, steps, synchronize, violations, wait
 
 
-def after(measured: Timeline | list[Timeline], text: str, end: Lean = "value") -> tuple[int, list[Timeline]]:
+def after(measured: Timeline | list[Timeline], text: str, end: Bound = "value") -> tuple[int, list[Timeline]]:
     """(Makespan, timelines) with one what-if."""
     it = asked(text)
-    graph = MOVES[it.name].apply(build(measured if isinstance(measured, list) else [measured]), it, end).graph
+    graph = TRANSFORMS[it.name].apply(build(measured if isinstance(measured, list) else [measured]), it, end).graph
     schedule = play(graph)
     return schedule.makespan_ns, list(timelines(graph, schedule))
 
@@ -230,7 +230,7 @@ def test_removing_gaps_never_slows_a_step(measured: Timeline) -> None:
 @given(steps())
 def test_scaling_by_one_changes_nothing(measured: Timeline) -> None:
     graph = build([measured])
-    made = MOVES["scale"].apply(graph, asked("scale:factor=1"), "value").graph
+    made = TRANSFORMS["scale"].apply(graph, asked("scale:factor=1"), "value").graph
     assert made.tasks == graph.tasks
 
 
