@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 #: Bounds of the issue: a gigabyte at 100 MB/s in under 200 MB.
-LEAST_MB_PER_S, MOST_RSS_MB = 100.0, 200.0
+MIN_MB_PER_S, MAX_RSS_MB = 100.0, 200.0
 KERNELS_A_STEP, KERNEL_US = 500, 40
 PYTHON, CANN, DEVICE, HCCL = 4242, 4_344_032, 4_344_224, 4_344_288
 EPOCH_US = 1_764_246_877_000_000
@@ -106,8 +106,8 @@ def main() -> None:
         size = path.stat().st_size / 1e6
         cpu, wall, peak = imported(path)
     print(f"{size:,.0f} MB, {steps:,} steps of {KERNELS_A_STEP} kernels")
-    print(f"{size / cpu:6.0f} MB a second of CPU ({size / wall:.0f} of the clock), bound {LEAST_MB_PER_S:.0f}")
-    print(f"{peak:6.0f} MB peak of the whole process, bound {MOST_RSS_MB:.0f}")
+    print(f"{size / cpu:6.0f} MB a second of CPU ({size / wall:.0f} of the clock), bound {MIN_MB_PER_S:.0f}")
+    print(f"{peak:6.0f} MB peak of the whole process, bound {MAX_RSS_MB:.0f}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import streamlit as st
 from app_pages.parts.texts import Say
 
 BOTH = ("a", "b")
-MOST_KERNELS = 200
+MAX_KERNELS = 200
 
 
 def tables(found: dict[str, Any], say: Say) -> None:
@@ -67,7 +67,7 @@ def _kernels(kernels: dict[str, Any], say: Say) -> None:
             for row in kernels[f"only_in_{side}"]
         ]  # fmt: skip
     listed.sort(key=lambda row: -abs((row[5] or 0.0) - (row[4] or 0.0)))
-    shown = listed[:MOST_KERNELS]
+    shown = listed[:MAX_KERNELS]
     heads = (say("where"), say("op_type"), say("shapes"), say("count"), "A, µs", "B, µs")
     columns: dict[str, list[Any]] = {head: [row[n] for row in shown] for n, head in enumerate(heads)}
     columns[say("difference")] = [(row[5] or 0.0) - (row[4] or 0.0) for row in shown]

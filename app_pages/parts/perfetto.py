@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from urllib.parse import quote
 
-MOST_TRACES = 8
+MAX_TRACES = 8
 
 _traces: OrderedDict[str, str] = OrderedDict()
 _lock = Lock()
@@ -33,7 +33,7 @@ def keep(text: str) -> str:
     with _lock:
         _traces[digest] = text
         _traces.move_to_end(digest)
-        while len(_traces) > MOST_TRACES:
+        while len(_traces) > MAX_TRACES:
             _traces.popitem(last=False)
     return digest
 

@@ -26,9 +26,9 @@ from sim.imported.replayed import replayed
 from sim.imported.timelines import timelines_of
 
 #: Endings of files that may be uploaded, all together at most MAX_MB; more goes through `whatif import`.
-ENDINGS, MAX_MB, MOST_FILES = ("json", "gz", "csv", "db"), 200, 64
+ENDINGS, MAX_MB, MAX_FILES = ("json", "gz", "csv", "db"), 200, 64
 #: Profiles that the page offers of it.
-MOST_OFFERED = 200
+MAX_OFFERED = 200
 
 _READ: Remembered[ProfileSet] = Remembered(3)
 _SHOWN: Remembered[Shown] = Remembered(12)
@@ -56,8 +56,8 @@ class Given:
 
 def uploaded(files: Sequence[tuple[str, bytes]]) -> Given:
     """The files of one rank's folder, or one file. Raises ScenarioError where they are too many, too large or alike."""
-    if len(files) > MOST_FILES:
-        raise ScenarioError([f"{len(files)} files: at most {MOST_FILES} make one profile"])
+    if len(files) > MAX_FILES:
+        raise ScenarioError([f"{len(files)} files: at most {MAX_FILES} make one profile"])
     if sum(len(data) for _, data in files) > MAX_MB * 1_000_000:
         raise ScenarioError(
             [f"more than {MAX_MB} MB: give the folder to whatif import, or start whatif app --profiles"]
@@ -86,7 +86,7 @@ def offered() -> dict[str, Path]:
     except ScenarioError:
         return {}
     folders: dict[str, Path] = {}
-    for source in found[:MOST_OFFERED]:
+    for source in found[:MAX_OFFERED]:
         folder = source.path if source.path.is_file() else source.path.parent.parent
         # A job's ranks lie beside each other: they are read together.
         place = folder.resolve()

@@ -11,11 +11,11 @@ from scenarios.timeline import Span, Timeline
 from sim.compare.classes import family_of
 
 #: Spans beyond this many are merged where they are too narrow to see.
-MOST_SPANS = 1500
+MAX_SPANS = 1500
 #: Widths of a span in the whole picture below which it is merged with its neighbours.
 PIECES = 700
 #: Spans of one window; what lies beyond is cut.
-MOST_IN_WINDOW = 4000
+MAX_IN_WINDOW = 4000
 
 Args = Mapping[int, Mapping[str, Any]]
 
@@ -77,7 +77,7 @@ def span_row(span: Span, lane: str, args: Args) -> dict[str, Any]:
 def window(timeline: Timeline, start_ns: int, end_ns: int, args: Args) -> list[dict[str, Any]]:
     """Every span that lies in [start_ns, end_ns) at least in part."""
     inside = [s for s in timeline.spans if s.end_ns > start_ns and s.start_ns < end_ns]
-    return [span_row(span, lane_of(span), args) for span in inside[:MOST_IN_WINDOW]]
+    return [span_row(span, lane_of(span), args) for span in inside[:MAX_IN_WINDOW]]
 
 
 def transfers(timeline: Timeline, start_ns: int, end_ns: int) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def transfers(timeline: Timeline, start_ns: int, end_ns: int) -> list[dict[str, 
 def whole(timeline: Timeline, args: Args) -> list[dict[str, Any]]:
     """The whole step. Where there are many spans, those that are too narrow to see are merged: one piece of their lane,
     of the class that fills most of it, and the share of it that is busy."""
-    if len(timeline.spans) <= MOST_SPANS:
+    if len(timeline.spans) <= MAX_SPANS:
         return window(timeline, timeline.start_ns, timeline.end_ns + 1, args)
     width_ns = max(1, (timeline.end_ns - timeline.start_ns) // PIECES)
     rows: list[dict[str, Any]] = []

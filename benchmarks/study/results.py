@@ -15,7 +15,7 @@ from sim.predict.predict import Prediction
 from sim.predict.uncertainty import Z90, ratio_interval, step_interval
 
 #: Standard deviation of a measured step that is allowed for at least, whatever two rounds happen to agree to.
-LEAST_NOISE = 0.02
+MIN_NOISE = 0.02
 
 
 @dataclass(slots=True)
@@ -71,8 +71,8 @@ def noise_of(results: Mapping[Run, Result]) -> float:
     differences = [
         log(a / b) for result in results.values() for a, b in combinations(result.steady_us, 2) if a > 0 and b > 0
     ]
-    spread = sqrt(sum(d * d for d in differences) / len(differences) / 2) if differences else LEAST_NOISE
-    return max(LEAST_NOISE, spread)
+    spread = sqrt(sum(d * d for d in differences) / len(differences) / 2) if differences else MIN_NOISE
+    return max(MIN_NOISE, spread)
 
 
 def gains_of(results: Mapping[Run, Result], bases: Sequence[Base], variants: Sequence[Variant]) -> list[Gain]:

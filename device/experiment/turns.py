@@ -16,10 +16,10 @@ from scenarios.exchange.bench import Part, Repeat
 #: Turns, at least and at most, and time for those of all parts, ns. Ranks must agree, so theirs are fixed. All are
 #: even: either side is as often the first. With nine and more the interval of the median is no longer from the least
 #: to the greatest, which one busy moment can spoil.
-LEAST_TURNS, MOST_TURNS, TURNS_NS = 10, 24, 6_000_000_000
+MIN_TURNS, MAX_TURNS, TURNS_NS = 10, 24, 6_000_000_000
 RANKS_TURNS = 12
 #: Repeats of the baseline alone that show how it became warm, at most and, where they take longer than TURNS_NS, least.
-WARM_UP_REPEATS, LEAST_WARM_UP = 24, 9
+WARM_UP_REPEATS, MIN_WARM_UP = 24, 9
 
 
 def in_turn(a: Prepared, b: Prepared) -> dict[Part, tuple[Repeat, ...]]:
@@ -43,7 +43,7 @@ def in_turn(a: Prepared, b: Prepared) -> dict[Part, tuple[Repeat, ...]]:
 def _goes_on(done: int, taken_ns: int, ranks: bool) -> bool:
     if ranks:
         return done < RANKS_TURNS
-    return done % 2 == 1 or done < LEAST_TURNS or (done < MOST_TURNS and taken_ns < TURNS_NS)
+    return done % 2 == 1 or done < MIN_TURNS or (done < MAX_TURNS and taken_ns < TURNS_NS)
 
 
 def _turn(a: Prepared, b: Prepared, part: Part, reference: Reference, a_first: bool, by_wall: bool) -> Repeat:
@@ -66,7 +66,7 @@ def warming(side: Prepared, part: Part) -> tuple[tuple[float, float], ...]:
     with steady_host():
         started = perf_counter_ns()
         for number in range(WARM_UP_REPEATS):
-            if not by_wall and number >= LEAST_WARM_UP and perf_counter_ns() - started > TURNS_NS:
+            if not by_wall and number >= MIN_WARM_UP and perf_counter_ns() - started > TURNS_NS:
                 break
             before = reference.timed()
             found.append((_ns(before, by_wall), _ns(side.time(part), by_wall)))

@@ -29,7 +29,7 @@ from scenarios.ops.program import Program
 from scenarios.timeline import Process, Span, Timeline
 
 #: Runs before the first that counts; runs that count, at least and at most; time for them all.
-WARM_UP, LEAST_REPEATS, MOST_REPEATS, BUDGET_NS = 3, 5, 50, 10_000_000_000
+WARM_UP, MIN_REPEATS, MAX_REPEATS, BUDGET_NS = 3, 5, 50, 10_000_000_000
 RANKS_REPEATS = 20
 #: Kind of a span that stands for several ops.
 CAPTURED = "captured"
@@ -146,8 +146,8 @@ def _take(taken: _Repeats, bound: Runs, step: Step, repeats: int, budget_ns: int
         reference.timed()
         bound.run_marked(step)
     started = perf_counter_ns()
-    for number in range(repeats or MOST_REPEATS):
-        if not repeats and number >= LEAST_REPEATS and perf_counter_ns() - started > budget_ns:
+    for number in range(repeats or MAX_REPEATS):
+        if not repeats and number >= MIN_REPEATS and perf_counter_ns() - started > budget_ns:
             break
         taken.references.append(reference.timed())
         taken.unmarked.append(timed(backend, lambda: bound.run(step)))

@@ -30,7 +30,7 @@ NOT_ONE_KERNEL = {
 }  # fmt: skip
 
 #: Shapes that one function may be compiled for; torch's own limit of 8 is for programs that should not have more.
-MOST_SHAPES = 256
+MAX_SHAPES = 256
 
 
 def compiled(function: Callable[..., Any], dynamic: bool = False) -> Callable[..., Any]:
@@ -41,7 +41,7 @@ def compiled(function: Callable[..., Any], dynamic: bool = False) -> Callable[..
 
 @cache
 def _compiled(function: Callable[..., Any], dynamic: bool) -> Callable[..., Any]:
-    torch._dynamo.config.recompile_limit = MOST_SHAPES
+    torch._dynamo.config.recompile_limit = MAX_SHAPES
     made: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=dynamic)
     return made
 

@@ -33,7 +33,7 @@ from scenarios.serving.kv_cache import PagedCache, shared_blocks
 #: host reads from the device in between.
 HOST_READS = ("cpu", "cuda")
 #: Programs that a session keeps ready.
-MOST_BOUND = 64
+MAX_BOUND = 64
 
 Phase = Literal["prefill", "decode", "mixed"]
 Prompts = Sequence[Sequence[int]]
@@ -90,7 +90,7 @@ class Session:
             )
             if lacking:
                 raise ScenarioError([f"--backend {self.backend.name}: {line}" for line in lacking])
-            while len(self._bound) >= MOST_BOUND:  # each decode step is a batch of its own, longer by one token
+            while len(self._bound) >= MAX_BOUND:  # each decode step is a batch of its own, longer by one token
                 del self._bound[next(iter(self._bound))]
             self._bound[batch] = Bound(
                 program, self.backend, self.weights, self.cache, self.act, self.options.choice, self.captures,
@@ -183,13 +183,13 @@ def batch_of(phase: Phase, requests: Requests) -> Batch:
     return Batch(phase, tuple(Alike(len(list(run)), query, context) for (query, context), run in alike))
 
 
-def chunks(prompts: Prompts, starts: Sequence[int], most_tokens: int) -> Iterator[Requests]:
-    """The prefill steps of `prompts` from `starts` on, at most `most_tokens` tokens each; a prompt that does not fit is
+def chunks(prompts: Prompts, starts: Sequence[int], max_tokens: int) -> Iterator[Requests]:
+    """The prefill steps of `prompts` from `starts` on, at most `max_tokens` tokens each; a prompt that does not fit is
     cut and goes on in the next step."""
     numbers: list[int] = []
     contexts: list[int] = []
     tokens: list[tuple[int, ...]] = []
-    room = most_tokens
+    room = max_tokens
     for number, (prompt, start) in enumerate(zip(prompts, starts, strict=True)):
         done = start
         while done < len(prompt):
@@ -200,7 +200,7 @@ def chunks(prompts: Prompts, starts: Sequence[int], most_tokens: int) -> Iterato
             done, room = done + len(part), room - len(part)
             if not room:
                 yield Requests(tuple(numbers), tuple(contexts), tuple(tokens))
-                numbers, contexts, tokens, room = [], [], [], most_tokens
+                numbers, contexts, tokens, room = [], [], [], max_tokens
     if numbers:
         yield Requests(tuple(numbers), tuple(contexts), tuple(tokens))
 

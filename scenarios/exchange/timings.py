@@ -23,7 +23,7 @@ KIND, VERSION = "microbenchmarks", 1
 CAPTURED, STEP, COPY, SYNCHRONIZE, EVENT = "captured", "step", "copy", "synchronize", "event"
 NO_OPS = (STEP, COPY, SYNCHRONIZE, EVENT)
 #: A file larger than this is none of ours.
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ def read_timings(path: Path) -> Timings:
     """The timings in `path`. Raises ScenarioError, one line, where it is not a whole file of them."""
     shown = printable(str(path), 200)
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ScenarioError([f"{shown}: larger than {MOST_BYTES >> 20} MiB: not a file of microbenchmarks"])
+        if path.stat().st_size > MAX_BYTES:
+            raise ScenarioError([f"{shown}: larger than {MAX_BYTES >> 20} MiB: not a file of microbenchmarks"])
         found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError([f"{shown}: cannot be read: {getattr(error, 'strerror', None) or 'no UTF-8'}"]) from None

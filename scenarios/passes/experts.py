@@ -13,7 +13,7 @@ from scenarios.passes.base import Context, Pass, in_layers, never
 
 #: Tokens of one rank that npu_moe_distribute_dispatch takes at most (its documentation: BS <= 512 on A3); larger steps
 #: keep the all-to-all.
-MOST_DISPATCHED_TOKENS = 512
+MAX_DISPATCHED_TOKENS = 512
 
 
 def fuse_choice(program: Program, _: Context) -> Program:
@@ -111,7 +111,7 @@ def fuse_exchange(program: Program, _: Context) -> Program:
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         by_name = {op.name: op for op in ops}
         permute, sort = by_name.get("exchange.permute"), by_name.get("experts.sort")
-        if permute is None or sort is None or permute.inputs[0].shape[0] > MOST_DISPATCHED_TOKENS:
+        if permute is None or sort is None or permute.inputs[0].shape[0] > MAX_DISPATCHED_TOKENS:
             return ops
         send, unsort = by_name["exchange.send"], by_name["experts.unsort"]
         back, unpermute = by_name["exchange.return"], by_name["exchange.unpermute"]

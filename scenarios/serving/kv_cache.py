@@ -40,7 +40,7 @@ class ContiguousCache:
         self._tokens: dict[Request, int] = {}
 
     @staticmethod
-    def most_requests(cache_tokens: int, row_tokens: int) -> int:
+    def max_requests(cache_tokens: int, row_tokens: int) -> int:
         """Requests that a cache of `cache_tokens` holds at once."""
         return cache_tokens // row_tokens
 
@@ -95,7 +95,7 @@ class PagedCache:
         self._tokens: dict[Request, int] = {}
 
     @staticmethod
-    def most_requests(blocks: int, block_size: int, request_tokens: int, common_tokens: int = 0) -> int:
+    def max_requests(blocks: int, block_size: int, request_tokens: int, common_tokens: int = 0) -> int:
         """Requests of `request_tokens` that `blocks` blocks hold at once, where all have `common_tokens` in common."""
         shared = shared_blocks(common_tokens, block_size)
         own = blocks_of(request_tokens, block_size) - shared

@@ -34,7 +34,7 @@ from sim.predict.predict import Case, cold_start, predict
 #: Shares of the budget by the end of which the factors, the shapes and the combinations must have begun.
 FACTORS_BY, SHAPES_BY, ALL_BY = 0.7, 0.85, 1.0
 #: Factors that are taken to other shapes, and of which pairs are tried: the largest gains.
-MOST_SHAPED, MOST_PAIRED = 3, 3
+MAX_SHAPED, MAX_PAIRED = 3, 3
 
 Say = Callable[[str], None]
 
@@ -240,10 +240,10 @@ def _gain(row: Row, part: Part) -> float:
 def _shapes(lab: Laboratory, adopted: Sequence[Row]) -> list[ShapeRow]:
     """The adopted factors with the largest gains, each at another batch and another length."""
     rows = []
-    for row in adopted[:MOST_SHAPED]:
+    for row in adopted[:MAX_SHAPED]:
         for label, change in other_shapes(lab.case):
             rows.append(_shape(lab, row.factor, label, change))
-    lab.left_out += [f"{row.factor.name} at other shapes" for row in adopted[MOST_SHAPED:]]
+    lab.left_out += [f"{row.factor.name} at other shapes" for row in adopted[MAX_SHAPED:]]
     return rows
 
 
@@ -271,7 +271,7 @@ def _combinations(lab: Laboratory, adopted: Sequence[Row]) -> list[Combination]:
     found: list[Combination] = []
     groups = [_one_a_switch([r for r in adopted if r.factor.state == state]) for state in ("off", "on")]
     sets = [group for group in groups if len(group) > 1]
-    sets += [list(two) for group in groups if len(group) > 2 for two in combinations(group[:MOST_PAIRED], 2)]
+    sets += [list(two) for group in groups if len(group) > 2 for two in combinations(group[:MAX_PAIRED], 2)]
     for rows in sets:
         found.append(_combination(lab, rows))
     return found

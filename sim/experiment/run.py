@@ -20,7 +20,7 @@ from sim.report.experiment_svg import gains_svg, warm_up_svg
 from sim.report.files import refuse_another_device, refuse_overwriting, to_json
 
 #: Seconds that a budget must have and may have.
-LEAST_BUDGET_S, MOST_BUDGET_S = 10.0, 86_400.0
+MIN_BUDGET_S, MAX_BUDGET_S = 10.0, 86_400.0
 
 
 def experimented(
@@ -32,8 +32,8 @@ def experimented(
     bench_for: opens the device for a scenario. Raises ScenarioError; for what the outputs are wrong with before
     anything is measured.
     """
-    if not LEAST_BUDGET_S <= options.budget_s <= MOST_BUDGET_S:
-        what = f"must be {LEAST_BUDGET_S:g} to {MOST_BUDGET_S:g} seconds, got {options.budget_s:g}"
+    if not MIN_BUDGET_S <= options.budget_s <= MAX_BUDGET_S:
+        what = f"must be {MIN_BUDGET_S:g} to {MAX_BUDGET_S:g} seconds, got {options.budget_s:g}"
         raise ScenarioError([f"--budget-s: {what}"])
     loaded = load_scenario(scenario, sets)
     refuse_overwriting(loaded.document.sources, {"--json": json_file, "--out": folder})

@@ -18,7 +18,7 @@ ROUNDING = 2.0
 #: the true token, perplexity would be 1 % higher. An assumed limit, as the next one is.
 MAX_KL_NATS = 0.01
 #: A likelihood that is worse by more than this is as bad as can be.
-MOST_NATS = 100.0
+MAX_NATS = 100.0
 #: Greatest change of perplexity on trained weights.
 MAX_PERPLEXITY = 0.005
 
@@ -46,7 +46,7 @@ def check_numbers(without: Errors | None, with_it: Errors | None, unchecked: str
         return Checked("not acceptable", "its logits are no numbers")
     if not without.is_finite:
         return Checked("not checked", "the logits without it are no numbers")
-    perplexity = exp(min(with_it.nll_nats - without.nll_nats, MOST_NATS)) if is_trained else None
+    perplexity = exp(min(with_it.nll_nats - without.nll_nats, MAX_NATS)) if is_trained else None
     judged = f"relative error {with_it.relative:.1e} for {without.relative:.1e} without"
     if with_it.relative <= ROUNDING * without.relative:
         return Checked("as before", judged, perplexity)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scenarios.exchange.timings import NO_OPS, Timings
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.work import CollectiveShape, ExchangeShape, FixedShape
-from sim.fitting.cpu import LEAST_SHAPES, WIDEST, Fit, at_speed
+from sim.fitting.cpu import MIN_SHAPES, WIDEST, Fit, at_speed
 from sim.fitting.cpu import Sample as Row
 from sim.fitting.kernels import Block, Sample, fit, held_out, interval, put
 from sim.fitting.shipped import ALONE, SHARED, rows_of_block
@@ -25,7 +25,7 @@ def fit_blocks(timings: Timings, base: Hardware, reference: float, draws: int) -
     hw, found = base, []
     for block in (*SHARED, *ALONE):
         rows = rows_of_block(block, samples, {base.name: hw})
-        if len({row.shape for row in rows}) < LEAST_SHAPES:
+        if len({row.shape for row in rows}) < MIN_SHAPES:
             continue
         block = _from_base(block, hw)
         if not block.parameters:

@@ -22,7 +22,7 @@ from sim.collective.price import price_collective
 from sim.fitting.ascend import fit_blocks
 from sim.fitting.cpu import (
     DRAWS,
-    LEAST_SHAPES,
+    MIN_SHAPES,
     ROBUST,
     Fit,
     Vector,
@@ -43,7 +43,7 @@ from sim.kernel.price import price
 from sim.predict.uncertainty import Z90
 
 #: Fewest rows that a number of its own is taken from.
-LEAST_ROWS = 3
+MIN_ROWS = 3
 #: Numbers of the collectives that are fitted.
 LINKS = ("host_start_us", "hccs_gbps", "reduce_gbps")
 
@@ -164,8 +164,8 @@ def _programs(timings: Timings, reference: float, hw: Hardware, draws: int) -> t
     fits, unknown = [], {}
     for program, samples in sorted(samples_of(timings, reference, hw).items()):
         shapes = len({sample.shape for sample in samples})
-        if shapes < LEAST_SHAPES:
-            unknown[f"programs.{program}"] = f"only {shapes} shapes were timed, {LEAST_SHAPES} are needed"
+        if shapes < MIN_SHAPES:
+            unknown[f"programs.{program}"] = f"only {shapes} shapes were timed, {MIN_SHAPES} are needed"
             continue
         fit = fit_program(program, samples, draws)
         fits.append(held_out(fit))
@@ -207,7 +207,7 @@ def _calls(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
     """What a call costs beside its kernel: the runner's own time a call, the step's small preparations, a wait."""
     eager = [row for row in timings.rows if row.kind == STEP and not row.values["pieces"]]
     hosts = _host_us(eager, reference)
-    if len(hosts) >= LEAST_ROWS:
+    if len(hosts) >= MIN_ROWS:
         how = f"steps of {len(hosts)} trials less their calls; the runner calls every op alike"
         value = max(0.0, median(hosts))
         low, high = (max(0.0, float(v)) for v in np.percentile(hosts, (5, 95)))
@@ -217,7 +217,7 @@ def _calls(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
     small = [
         at_speed(row, reference) for row in timings.rows if row.ops and isinstance(work_of(row.op).shape, FixedShape)
     ]
-    if len(small) >= LEAST_ROWS:
+    if len(small) >= MIN_ROWS:
         yield "fixed_us.ai_cpu", _measured(small, f"{len(small)} rows of small preparations")
     for row in timings.rows:
         if row.kind == SYNCHRONIZE:
@@ -228,7 +228,7 @@ def _pieces(timings: Timings, reference: float, hw: Hardware, draws: int) -> Ite
     """What entering compiled code costs, and a fused call and an element inside it, beside products as they are."""
     rows = [row for row in timings.rows if row.kind == CAPTURED]
     steps = [row for row in timings.rows if row.kind == STEP and row.values["pieces"]]
-    if len(rows) < LEAST_SHAPES + 1 or not steps:
+    if len(rows) < MIN_SHAPES + 1 or not steps:
         return
     parts = [_inside(row, hw) for row in rows]
     features = np.array([(1.0, calls, elements / 1000) for calls, elements, _ in parts])
@@ -292,7 +292,7 @@ def _solved(features: Vector, offsets: Vector, measured: Vector, draws: int, how
 def _links(timings: Timings, reference: float, hw: Hardware, draws: int) -> Iterator[tuple[str, Found]]:
     """Start and rate of collectives, from the quickest decile: other programs make a rank late, and others wait."""
     rows = [row for row in timings.rows if row.ops and isinstance(work_of(row.op).shape, CollectiveShape)]
-    if len(rows) < LEAST_ROWS:
+    if len(rows) < MIN_ROWS:
         return
     start = [log(float(getattr(hw.collective, name))) for name in LINKS]
 
@@ -333,7 +333,7 @@ def _residuals(timings: Timings, reference: float, fits: Sequence[Fit]) -> Itera
     eager = [row for row in timings.rows if row.kind == STEP and not row.values["pieces"]]
     hosts = _host_us(eager, reference)
     positive = [host for host in hosts if host > 0]
-    if len(positive) >= LEAST_ROWS:
+    if len(positive) >= MIN_ROWS:
         middle = median(positive)
         spread = _sigma([abs(log(host / middle)) for host in positive])
         yield "residual.host_sigma", Found(spread, spread, spread, "measured", "steps less their calls, by trial")

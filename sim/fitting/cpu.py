@@ -32,14 +32,14 @@ COEFFICIENTS = ("fixed_us", "row_us", "element_ns", "mac_ns")
 #: Residuals beyond this (in logarithms) count less (soft L1).
 ROBUST = 0.1
 #: Fewest distinct shapes that a program is fitted to, and held-out rows that a family's residual is taken from.
-LEAST_SHAPES, LEAST_ROWS = 3, 15
+MIN_SHAPES, MIN_ROWS = 3, 15
 DRAWS, FOLDS = 40, 5
 #: An effect is identified if the upper end of its interval is at most so many times the lower one.
 WIDEST = 6.0
 #: ... and if it makes up at least this part of some row's time; a smaller one is noise of the others.
-LEAST_PART = 0.05
+MIN_PART = 0.05
 #: ... and if at least this part of its column is no sum of the others.
-LEAST_OWN = 0.05
+MIN_OWN = 0.05
 
 #: When a fit is good enough: coefficients are never known to a thousandth.
 TOLERANCES = {"ftol": 1e-5, "xtol": 1e-5, "gtol": 1e-5}
@@ -233,7 +233,7 @@ def _doubtful(rows: Rows, values: Mapping[str, float], spans: Mapping[str, tuple
     found = []
     for c, (low, high) in spans.items():
         part = float(np.max(values[c] * rows.features[:, COEFFICIENTS.index(c)] / rows.measured_us))
-        if part < LEAST_PART or low <= 0 or high > WIDEST * low or _own(rows, c, list(values)) < LEAST_OWN:
+        if part < MIN_PART or low <= 0 or high > WIDEST * low or _own(rows, c, list(values)) < MIN_OWN:
             found.append(c)
     return found
 
@@ -271,7 +271,7 @@ def family_sigmas(fits: Sequence[Fit]) -> dict[str, float]:
     return {
         name: sorted(errors)[ceil(0.9 * len(errors)) - 1] / Z90
         for name, errors in found.items()
-        if len(errors) >= LEAST_ROWS
+        if len(errors) >= MIN_ROWS
     }
 
 

@@ -24,7 +24,7 @@ REFERENCE = FOLDER
 FITTED_ROWS = ("qwen3_32b_decode_a3_tp16_c4", "qwen3_32b_decode_a3_tp16_c16")
 SPREAD_ROWS = (*FITTED_ROWS, "qwen3_32b_decode_a3_tp16_b16", "qwen3_32b_decode_a3_tp16_b16_later")
 #: Skews between which the fit searches, us, and how closely.
-MOST_US = 5000.0
+MAX_US = 5000.0
 CLOSE_US = 0.1
 
 
@@ -32,7 +32,7 @@ def fit_rank_skew(hw: Hardware) -> dict[str, float]:
     """The mean lateness of one rank and how it varies, under the profile's names. `hw`: the profile of those dies."""
     steps = {row.id: (case_of_row(row), row.step_ms) for row in read_steps(REFERENCE / "steps.csv")}
     fitted = [_known(*steps[name]) for name in FITTED_ROWS]
-    low, high = 0.0, MOST_US
+    low, high = 0.0, MAX_US
     while high - low > CLOSE_US:
         skew = (low + high) / 2
         if fmean(log(_step_ms(case, hw, skew) / ms) for case, ms in fitted) < 0:

@@ -28,7 +28,7 @@ from sim.hardware.profile import SHIPPED, Hardware, load_hardware
 from sim.predict.uncertainty import Z90, family_of
 
 #: Fewest held-out rows from which a family's residual is taken.
-LEAST_ROWS = 15
+MIN_ROWS = 15
 
 
 def _own(program: str, **effects: float) -> Block:
@@ -210,7 +210,7 @@ def residual_sigmas(reports: Sequence[Report]) -> dict[str, float]:
     return {
         name: sorted(errors)[ceil(0.9 * len(errors)) - 1] / Z90
         for name, errors in found.items()
-        if len(errors) >= LEAST_ROWS
+        if len(errors) >= MIN_ROWS
     }
 
 

@@ -19,7 +19,7 @@ from sim.predict.result import SCHEMA_VERSION
 #: Differences beyond this share of the reported step are told as such.
 RECONCILED = 0.001
 #: Longest lists of the document.
-MOST_CALLS, MOST_COLLECTIVES, MOST_KERNELS, MOST_STEPS = 50, 100, 1000, 1000
+MAX_CALLS, MAX_COLLECTIVES, MAX_KERNELS, MAX_STEPS = 50, 100, 1000, 1000
 
 
 def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str = "", name: str = "") -> dict[str, Any]:
@@ -48,20 +48,20 @@ def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str 
         "provenance": _provenance(hardware, main),
         "rank": first.rank,
         "step_id": step.id,
-        "steps": [{"id": s.id, **step_us(time)} for s, time in zip(first.steps, times[0], strict=True)][:MOST_STEPS],
+        "steps": [{"id": s.id, **step_us(time)} for s, time in zip(first.steps, times[0], strict=True)][:MAX_STEPS],
         "step_count": len(first.steps),
         "step": step_us(main.time),
         "reported_step": _reported_us(reported),
         "reconciliation": reconciliation(main.time, reported),
         "bottleneck": {"name": main.name, "evidence": main.evidence, "limits_us": main.limits_us},
-        "kernels": [asdict(kernel) for kernel in main.kernels[:MOST_KERNELS]],
+        "kernels": [asdict(kernel) for kernel in main.kernels[:MAX_KERNELS]],
         "kernel_count": main.kernel_count,
         "collective_count": main.collective_count,
         "launches": main.launches,
         "host_gaps": _gaps(main),
-        "host_apis": [_api(api) for api in first.host_apis[:MOST_CALLS]],
+        "host_apis": [_api(api) for api in first.host_apis[:MAX_CALLS]],
         "ranks": [_rank(f, waits) for f in found],
-        "collectives": [asdict(c) for c in waits.collectives[:MOST_COLLECTIVES]],
+        "collectives": [asdict(c) for c in waits.collectives[:MAX_COLLECTIVES]],
         "waited_for_us": {str(rank): us for rank, us in waits.waited_for_us.items()},
         "clocks_differ_us": waits.clocks_differ_us,
         "advice": [asdict(item) for item in advise_step(main, waits)],
@@ -168,7 +168,7 @@ def _gaps(found: Found) -> dict[str, Any]:
         "host_late_us": gaps.late_us,
         "queued_us": gaps.queued_us,
         "unknown_us": gaps.unknown_us,
-        "calls": [asdict(call) for call in gaps.calls[:MOST_CALLS]],
+        "calls": [asdict(call) for call in gaps.calls[:MAX_CALLS]],
     }
 
 

@@ -21,7 +21,7 @@ from sim.kernel.traffic import hbm_rate, traffic
 #: Query rows (tokens x heads of one KV group) that one task takes.
 QUERY_ROWS = 128
 #: Keys below which splitting a task over cores is not worth its merge.
-LEAST_SPLIT_KEYS = 512
+MIN_SPLIT_KEYS = 512
 #: Tasks are split along the keys only if they leave half of the cores idle.
 SPLIT_BELOW = 0.5
 #: Requests with at most this many new tokens take the decode path (a token and its speculated successors).
@@ -49,7 +49,7 @@ def tasks_of(group: Group, shape: AttentionShape, cores: int) -> Tasks:
     keys = group.context + (group.query + 1) / 2
     count = group.count * shape.kv_heads * blocks
     if is_decode(group) and count < SPLIT_BELOW * cores:
-        splits = max(1, min(cores // count, group.kv_len // LEAST_SPLIT_KEYS))
+        splits = max(1, min(cores // count, group.kv_len // MIN_SPLIT_KEYS))
         return Tasks(count * splits, min(rows, QUERY_ROWS), keys / splits, ceil(group.kv_len / splits))
     return Tasks(count, min(rows, QUERY_ROWS), keys, ceil(keys) if blocks > 1 else group.kv_len, blocks > 1)
 

@@ -29,7 +29,7 @@ _RATE = {"int8": 2.0, "int4": 2.0, "fp32": 0.25}
 #: Tallest tile; a tile is at most WIDEST columns wide.
 TALLEST, WIDEST = 128, 512
 #: Products with less k are never split along it.
-LEAST_SPLIT_K = 1024
+MIN_SPLIT_K = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def grids(shape: MatmulShape, cube_cores: int, narrowest: int) -> list[Grid]:
         cols = min(each // rows, ceil(shape.n / narrowest))
         found[Grid(rows, cols, 1, batches)] = None
         spare = each // (rows * cols)
-        if spare > 1 and shape.k >= LEAST_SPLIT_K:
+        if spare > 1 and shape.k >= MIN_SPLIT_K:
             found[Grid(rows, cols, spare, batches)] = None
     return list(found)
 

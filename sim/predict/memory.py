@@ -190,7 +190,7 @@ def _capacity(scenario: Scenario, model: Model, kv: KvCache, room: int) -> KvCap
     if kv.layout == "paged":
         blocks = tokens // kv.block_size
         tokens = blocks * kv.block_size
-        requests = PagedCache.most_requests(blocks, kv.block_size, scenario.request_tokens, shared)
+        requests = PagedCache.max_requests(blocks, kv.block_size, scenario.request_tokens, shared)
     else:
-        requests = ContiguousCache.most_requests(tokens, per_request)
+        requests = ContiguousCache.max_requests(tokens, per_request)
     return KvCapacity(kv.layout, dtype, per_token, tokens, per_request, requests)

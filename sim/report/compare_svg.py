@@ -16,7 +16,7 @@ from sim.report import svg
 WIDTH, LEFT, RIGHT = 1280, 196, 24
 LANE, GAP, HEAD = 22, 4, 26
 #: At most so many lanes of a timeline are drawn, the busiest of each process.
-MOST_LANES = {"Python": 2, "CANN": 2, "Communication": 4, "Ascend Hardware": 6, "Device": 6, "AI CPU": 1}
+MAX_LANES = {"Python": 2, "CANN": 2, "Communication": 4, "Ascend Hardware": 6, "Device": 6, "AI CPU": 1}
 #: A narrower span is drawn together with its neighbours, pixels.
 NARROW = 0.8
 TOP_CAUSES = 12
@@ -118,7 +118,7 @@ def _lanes(timeline: Timeline) -> tuple[list[tuple[str, list[Span]]], int]:
         lanes.setdefault((span.process, span.thread), []).append(span)
     chosen: list[tuple[str, list[Span]]] = []
     drawn = 0
-    for process, most in sorted(MOST_LANES.items(), key=lambda item: _ORDER.index(item[0])):
+    for process, most in sorted(MAX_LANES.items(), key=lambda item: _ORDER.index(item[0])):
         own = [(thread, spans) for (p, thread), spans in lanes.items() if p == process]
         # Whole collectives before their planes, then the busiest.
         busiest = sorted(own, key=lambda it: (it[0].startswith("Plane"), -sum(s.duration_ns for s in it[1])))[:most]
@@ -127,7 +127,7 @@ def _lanes(timeline: Timeline) -> tuple[list[tuple[str, list[Span]]], int]:
                 name = process if process == thread else f"{process} {thread}"
                 chosen.append((name.replace("Ascend Hardware ", "NPU ").replace("Communication Group", "Group"), spans))
         drawn += len(busiest)
-    return chosen, sum(process in MOST_LANES for process, _ in lanes) - drawn
+    return chosen, sum(process in MAX_LANES for process, _ in lanes) - drawn
 
 
 _ORDER = ("Python", "CANN", "Ascend Hardware", "Device", "AI CPU", "Communication")

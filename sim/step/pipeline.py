@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 #: Rounds that are played at most before the pipeline must have settled.
-MOST_ROUNDS = 200
+MAX_ROUNDS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +163,13 @@ def steady(times: Sequence[Sequence[StageTime]]) -> Round:
     done = [0] * len(times)
     states: list[list[int]] = []
     passes: list[tuple[Pass, ...]] = []
-    while len(states) < MOST_ROUNDS:
+    while len(states) < MAX_ROUNDS:
         passes = [clocks.through(row, scheduled) for row, scheduled in zip(times, done, strict=True)]
         done = [row[-1].ready for row in passes]
         states.append([*clocks.host, *clocks.device, *done])
         if len(states) > 1 and len({b - a for a, b in zip(states[-2], states[-1], strict=True)}) == 1:
             break
-    half = len(states) // 2 if len(states) == MOST_ROUNDS else len(states) - 2
+    half = len(states) // 2 if len(states) == MAX_ROUNDS else len(states) - 2
     total = round((states[-1][-1] - states[half][-1]) / (len(states) - 1 - half))
     return Round(total, tuple(passes), _bubbles(passes, [0] * stages))
 

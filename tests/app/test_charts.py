@@ -55,7 +55,7 @@ def test_a_window_holds_what_lies_in_it_and_is_bounded() -> None:
     it = step(100)
     found = rows.window(it, 100_000, 200_000, {})
     assert [row["op"] for row in found] == [f"op{n}" for n in range(10, 20)]
-    assert len(rows.window(step(9000), 0, 1_000_000, {})) == rows.MOST_IN_WINDOW
+    assert len(rows.window(step(9000), 0, 1_000_000, {})) == rows.MAX_IN_WINDOW
 
 
 def test_lanes_go_from_the_host_down_to_the_links() -> None:
@@ -108,7 +108,7 @@ def test_a_predicted_timeline_is_drawn_whole(name: str) -> None:
     lanes = rows.lanes_of(found.timeline.spans)
     total = (found.timeline.end_ns - found.timeline.start_ns) / 1000
     chart = timeline("t", drawn, lanes, class_words("en"), hover_words("en"), "alt", span_us=(0, total))
-    assert len(chart.rows) <= max(rows.MOST_SPANS, len(lanes) * (rows.PIECES + 50))
+    assert len(chart.rows) <= max(rows.MAX_SPANS, len(lanes) * (rows.PIECES + 50))
     assert {row["lane"] for row in chart.rows} == set(lanes)
     assert sum(row["us"] for row in drawn) == pytest.approx(sum(s.duration_ns for s in found.timeline.spans) / 1000)
     bars = chart.spec["layer"][0]

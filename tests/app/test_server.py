@@ -86,8 +86,8 @@ def test_without_streamlit_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch
 
 
 def test_perfetto_keeps_the_newest_traces_and_no_more() -> None:
-    digests = [perfetto.keep(f"[{n}]") for n in range(perfetto.MOST_TRACES + 2)]
-    assert [perfetto.kept(it) is None for it in digests] == [True, True, *[False] * perfetto.MOST_TRACES]
+    digests = [perfetto.keep(f"[{n}]") for n in range(perfetto.MAX_TRACES + 2)]
+    assert [perfetto.kept(it) is None for it in digests] == [True, True, *[False] * perfetto.MAX_TRACES]
     assert perfetto.kept("../../etc/passwd") is None
     address = perfetto.address("http://127.0.0.1:8501", digests[-1])
     assert address.startswith("http://127.0.0.1:8501/perfetto/index.html#!/viewer?url=http")

@@ -29,7 +29,7 @@ FORMS = {
 }
 OPS = ("add_attention", "post_attention_norm")
 #: Tiles drawn of one kernel; more would be one colour.
-MOST_TILES = 64
+MAX_TILES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def lanes(form: str, model: str, hardware: str, tokens: int) -> tuple[Lane, ...]
         work = work_of(op)
         cost = vector_cost(work, hw, program_of(work, hw), repeat=False, resident=False)
         assert cost.tile is not None
-        spans = play([[cost.tile] * min(cost.tiles, MOST_TILES)])
+        spans = play([[cost.tile] * min(cost.tiles, MAX_TILES)])
         made.append(Lane(op.name, start_us, cost.head_ns / 1000, cost.tiles, spans))
         start_us += cost.total_ns / 1000
     return tuple(made)

@@ -21,7 +21,7 @@ Layout = Literal["contiguous", "paged"]
 Scale = Literal["channel", "token", "head"]
 
 #: Requests that wait at most; the first in line is served first.
-MOST_WAITING = 64
+MAX_WAITING = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Traffic:
 
     seed: int = 0
     requests: int = 24
-    least_tokens: int = 40
-    most_tokens: int = 900
+    min_tokens: int = 40
+    max_tokens: int = 900
     common_tokens: int = 0
 
 
@@ -51,14 +51,14 @@ class Frame:
 
 
 def play(
-    layout: Layout, cache_tokens: int, block_tokens: int, traffic: Traffic, most_frames: int = 200
+    layout: Layout, cache_tokens: int, block_tokens: int, traffic: Traffic, max_frames: int = 200
 ) -> tuple[Frame, ...]:
     """Requests through a cache of `cache_tokens`: admitted while there is room, a token more each step, then gone.
 
     Where a paged request finds no block for its next token, the one that was admitted last gives its blocks back and
     waits until another has gone; it starts anew with all tokens it had (as vLLM preempts).
     """
-    return _Stream(layout, cache_tokens, block_tokens, traffic).frames(most_frames)
+    return _Stream(layout, cache_tokens, block_tokens, traffic).frames(max_frames)
 
 
 class _Stream:
@@ -66,10 +66,10 @@ class _Stream:
 
     def __init__(self, layout: Layout, cache_tokens: int, block_tokens: int, traffic: Traffic) -> None:
         random = np.random.default_rng(traffic.seed)
-        least = max(traffic.least_tokens, traffic.common_tokens + 1)
-        self.prompt = random.integers(least, max(least, traffic.most_tokens) + 1, traffic.requests).tolist()
+        least = max(traffic.min_tokens, traffic.common_tokens + 1)
+        self.prompt = random.integers(least, max(least, traffic.max_tokens) + 1, traffic.requests).tolist()
         self.output = random.integers(
-            least // 2 + 1, max(least, traffic.most_tokens // 2) + 1, traffic.requests
+            least // 2 + 1, max(least, traffic.max_tokens // 2) + 1, traffic.requests
         ).tolist()
         self.common, self.block = traffic.common_tokens, block_tokens
         self.row_tokens = max(p + o for p, o in zip(self.prompt, self.output, strict=True))
@@ -142,7 +142,7 @@ class _Stream:
         used = sum(self._cache.tokens(r) for r in self.running)
         cells = self._paged_cells() if self.is_paged else self._row_cells()
         reserved = sum(1 for owner, _, _ in cells if owner >= 0) * self.block
-        waiting = min(len(self.waiting), MOST_WAITING)
+        waiting = min(len(self.waiting), MAX_WAITING)
         row = 8 if self.is_paged else self.row_tokens // self.block
         return Frame(tuple(cells), len(self.running), waiting, used, reserved, self.finished, row)
 
@@ -174,7 +174,7 @@ class Capacity:
     dtype: str
     token_bytes: int
     kv_tokens: int
-    most_requests: int
+    max_requests: int
 
 
 def capacities(model: str, hardware: str, input_tokens: int, output_tokens: int) -> tuple[Capacity, ...]:

@@ -21,13 +21,13 @@ BLOCKS = (16, 32, 64, 128, 256)
 PREFIXES = (0, 128, 256, 384)
 STRENGTHS = (1, 5, 20, 50, 100)
 LAYOUTS: tuple[Layout, ...] = ("contiguous", "paged")
-MOST_FRAMES = 4000
+MAX_FRAMES = 4000
 INPUT, OUTPUT = 1024, 256
 
 
 @lru_cache(maxsize=32)
 def _frames(layout: Layout, block: int, traffic: Traffic) -> tuple[Frame, ...]:
-    return kv_cache.play(layout, CACHE_TOKENS, block, traffic, MOST_FRAMES)
+    return kv_cache.play(layout, CACHE_TOKENS, block, traffic, MAX_FRAMES)
 
 
 def body(it: Lesson) -> None:
@@ -91,8 +91,8 @@ def _curve(it: Lesson, found: dict[Layout, tuple[Frame, ...]], most: dict[Layout
 def _capacity(it: Lesson, model: str, hardware: str, held: tuple[kv_cache.Capacity, ...]) -> None:
     types = {"auto": it.say("bits16"), "int8": "INT8"}
     rows = [
-        {"label": it.say(c.layout), "series": types[c.dtype], "value": c.most_requests,
-         "shown": formats.whole(c.most_requests)}
+        {"label": it.say(c.layout), "series": types[c.dtype], "value": c.max_requests,
+         "shown": formats.whole(c.max_requests)}
         for c in held
     ]  # fmt: skip
     title = it.say("capacity", hardware=hardware, model=model, tokens=formats.whole(INPUT + OUTPUT))

@@ -17,7 +17,7 @@ from app_pages.parts.texts import passes, speaker
 from app_pages.parts.texts.fields import LABELS
 
 #: Advice that is rounded away is none; and no more than a reader takes in.
-WORTH_TRYING, MOST_ADVICE = 1.005, 5
+WORTH_TRYING, MAX_ADVICE = 1.005, 5
 
 
 @st.fragment
@@ -88,7 +88,7 @@ def _verdict(view: View, gain: dict[str, Any]) -> str:
 def _advice(view: View, found: dict[str, Any]) -> None:
     say = view.say
     st.markdown(f"**{say('try')}**")
-    worth = [item for item in found["advice"] if item["ratio"] >= WORTH_TRYING][:MOST_ADVICE]
+    worth = [item for item in found["advice"] if item["ratio"] >= WORTH_TRYING][:MAX_ADVICE]
     if not worth:
         quiet(say("try_nothing"))
     for n, item in enumerate(worth):

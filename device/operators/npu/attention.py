@@ -26,7 +26,7 @@ from scenarios.ops.program import Op
 #: Head dimension that v2 documents for TND.
 TND_DIM = 128
 #: INT8 values side by side in an NZ block, and the query tokens of a request that its reader takes at most.
-NZ_WIDTH, MOST_QUERIES_NZ = 32, 16
+NZ_WIDTH, MAX_QUERIES_NZ = 32, 16
 #: sparse_mode: no mask, and the triangle that ends at the last key.
 NO_MASK, CAUSAL = 0, 3
 
@@ -50,7 +50,7 @@ def takes_nz(op: Op) -> bool:
 
 def reads_nz(op: Op, layout: Layout) -> bool:
     """Whether such blocks are read as they lie: not by long queries."""
-    return takes_nz(op) and layout.longest_query <= MOST_QUERIES_NZ
+    return takes_nz(op) and layout.longest_query <= MAX_QUERIES_NZ
 
 
 def takes_tnd(op: Op) -> bool:

@@ -15,7 +15,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.mla import latent_of, new_or_seen, own_keys, part_of, part_table, placed, scale_of
 from device.operators.npu.attention import CAUSAL, NO_MASK, causal_mask
 from device.operators.npu.call import call
-from device.operators.npu.rules_latent import MOST_TURNED
+from device.operators.npu.rules_latent import MAX_TURNED
 from device.run.step import Layout, Step
 from scenarios.ops.program import Op
 
@@ -138,4 +138,4 @@ _IN_PIECES = Kernel(_absorb_v_in_pieces, "composed", raw=True)
 def turned_back(op: Op) -> Kernel:
     """How `op`, the product with W_UV, is computed: by one call where its operand is small enough to be turned."""
     heads, rank, _ = op.inputs[1].shape
-    return KERNELS["transpose_batch_matmul"] if heads * rank < MOST_TURNED else _IN_PIECES
+    return KERNELS["transpose_batch_matmul"] if heads * rank < MAX_TURNED else _IN_PIECES

@@ -10,7 +10,7 @@ HALF = (torch.float16, torch.bfloat16)
 FLOATS = (*HALF, torch.float32)
 INTEGERS = (torch.int32, torch.int64)
 #: Greatest length of an inner dimension of a quantised product, and of a token of one cache block (heads x dim).
-MOST_INNER = 65535
+MAX_INNER = 65535
 
 
 class Refused(ValueError):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from device.operators.npu.needs import FLOATS, HALF, INTEGERS, MOST_INNER, need, same_type, typed
+from device.operators.npu.needs import FLOATS, HALF, INTEGERS, MAX_INNER, need, same_type, typed
 from device.operators.npu.rules_attention import fused_infer_attention_score, fused_infer_attention_score_v2
 from device.operators.npu.rules_experts import (
     grouped_matmul,
@@ -141,7 +141,7 @@ def _columns(x2: Any) -> int:
 def _product(name: str, x: Any, w: Any) -> None:
     need(w.shape[0] == x.shape[-1], f"{name}: rows of {x.shape[-1]} times a weight of {w.shape[0]} inputs")
     for what, length in (("k", x.shape[-1]), ("n", _columns(w))):
-        need(length <= MOST_INNER, f"{name}: {what} is {length}, at most {MOST_INNER}")
+        need(length <= MAX_INNER, f"{name}: {what} is {length}, at most {MAX_INNER}")
 
 
 def quant_matmul(
@@ -212,7 +212,7 @@ def ffn(x: Any, weight1: Any, weight2: Any, activation: str, *, inner_precise: i
     need(k1 == x.shape[-1], f"{name}: rows of {x.shape[-1]} times a weight of {k1} inputs")
     need(n1 == 2 * k2, f"{name}: {n1} outputs before the gate, {k2} inputs behind it; it takes twice as many")
     need(k1 == n2, f"{name}: {k1} inputs and {n2} outputs; they must be alike")
-    need(max(k1, k2) <= MOST_INNER, f"{name}: inner dimensions {k1} and {k2}, at most {MOST_INNER}")
+    need(max(k1, k2) <= MAX_INNER, f"{name}: inner dimensions {k1} and {k2}, at most {MAX_INNER}")
 
 
 def dequant_swiglu_quant(

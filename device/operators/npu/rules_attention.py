@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from device.operators.npu.needs import HALF, MOST_INNER, need, same_type, typed
+from device.operators.npu.needs import HALF, MAX_INNER, need, same_type, typed
 
 #: Heads of a query that may share one key.
-MOST_GROUP = 64
+MAX_GROUP = 64
 #: Query heads that may share a latent row.
 LATENT_HEADS = (1, 2, 4, 8, 16, 32, 64, 128)
 #: Query and key heads that INT8 blocks in NZ are read for.
@@ -24,7 +24,7 @@ def _heads(name: str, query: Any, heads: int, kv_heads: int, layout: str) -> int
     """Head dimension; Refused where the head counts and the query do not fit each other."""
     need(0 < kv_heads <= heads, f"{name}: {kv_heads} key heads for {heads} query heads; both must be given")
     need(heads % kv_heads == 0, f"{name}: {heads} query heads do not share {kv_heads} keys evenly")
-    need(heads // kv_heads <= MOST_GROUP, f"{name}: {heads // kv_heads} query heads share a key, at most {MOST_GROUP}")
+    need(heads // kv_heads <= MAX_GROUP, f"{name}: {heads // kv_heads} query heads share a key, at most {MAX_GROUP}")
     need(layout in ("TND", "BSND"), f"{name}: layout {layout}; the adapter speaks TND and BSND")
     rank = 3 if layout == "TND" else 4
     need(len(query.shape) == rank, f"{name}: query has {len(query.shape)} dimensions, {layout} has {rank}")
@@ -81,7 +81,7 @@ def _cache(name: str, query: Any, key: Any, value: Any, heads: int, dim: int, ta
     need(len(key.shape) == 3, f"{name}: a paged cache has 3 dimensions (blocks, block size, heads x dim)")
     need(key.shape[1] == size, f"{name}: block_size says {size}, a block of the cache has {key.shape[1]} tokens")
     need(key.shape[2] == heads * dim, f"{name}: a token of the cache has {key.shape[2]} values, not {heads * dim}")
-    need(heads * dim <= MOST_INNER, f"{name}: {heads * dim} values a token in a block, at most {MOST_INNER}")
+    need(heads * dim <= MAX_INNER, f"{name}: {heads * dim} values a token in a block, at most {MAX_INNER}")
 
 
 def _covers(name: str, table: Any, size: int, keys: Sequence[int], requests: int) -> None:

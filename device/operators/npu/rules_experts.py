@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from device.operators.npu.needs import FLOATS, HALF, MOST_INNER, need, same_type, typed
+from device.operators.npu.needs import FLOATS, HALF, MAX_INNER, need, same_type, typed
 
 #: Experts that the choice takes at most, and the most groups of a grouped product.
-MOST_EXPERTS, MOST_GROUPS = 2048, 1024
+MAX_EXPERTS, MAX_GROUPS = 2048, 1024
 #: Experts of one token that the softmax choice takes at most.
-MOST_CHOSEN = 1024
+MAX_CHOSEN = 1024
 #: Experts of a group are padded to this many.
 GROUP_UNIT = 32
 
@@ -24,15 +24,13 @@ def moe_gating_top_k(
     typed(f"{name}: x", x, *FLOATS)
     need(len(x.shape) == 2, f"{name}: x has {len(x.shape)} dimensions, not 2")
     experts = x.shape[1]
-    need(experts <= MOST_EXPERTS, f"{name}: {experts} experts, at most {MOST_EXPERTS}")
+    need(experts <= MAX_EXPERTS, f"{name}: {experts} experts, at most {MAX_EXPERTS}")
     need(norm_type == 1, f"{name}: norm_type {norm_type}; whether softmax is divided by its sum is not documented")
     need(group_count > 0 and experts % group_count == 0, f"{name}: {experts} experts in {group_count} groups")
     held = experts // group_count
     need(held > 2, f"{name}: groups of {held} experts; more than 2 are needed")
     padded = -(-held // GROUP_UNIT) * GROUP_UNIT * group_count
-    need(
-        padded <= MOST_EXPERTS, f"{name}: {group_count} groups of {held} experts, padded {padded}: over {MOST_EXPERTS}"
-    )
+    need(padded <= MAX_EXPERTS, f"{name}: {group_count} groups of {held} experts, padded {padded}: over {MAX_EXPERTS}")
     need(1 <= k_group <= group_count, f"{name}: {k_group} groups kept of {group_count}")
     need(1 <= k <= held * k_group, f"{name}: {k} experts of a token, of {held * k_group} in its groups")
     need(
@@ -47,7 +45,7 @@ def moe_gating_top_k_softmax(x: Any, finished: Any = None, k: int = 1) -> None:
     name = "npu_moe_gating_top_k_softmax"
     typed(f"{name}: x", x, *FLOATS)
     need(len(x.shape) in (2, 3), f"{name}: x has {len(x.shape)} dimensions, not 2 or 3")
-    need(0 < k <= min(x.shape[-1], MOST_CHOSEN), f"{name}: {k} of {x.shape[-1]} experts, at most {MOST_CHOSEN}")
+    need(0 < k <= min(x.shape[-1], MAX_CHOSEN), f"{name}: {k} of {x.shape[-1]} experts, at most {MAX_CHOSEN}")
 
 
 def moe_init_routing_v2(
@@ -99,11 +97,11 @@ def grouped_matmul(
     typed(f"{name}: group_list", group_list, torch.int64)
     need(group_list_type == 1, f"{name}: group_list_type {group_list_type}; these are counts: 1")
     need(tuple(group_list.shape) == (w.shape[0],), f"{name}: {list(group_list.shape)} counts for {w.shape[0]} experts")
-    need(1 < w.shape[0] <= MOST_GROUPS, f"{name}: {w.shape[0]} experts; 2 to {MOST_GROUPS} are taken")
+    need(1 < w.shape[0] <= MAX_GROUPS, f"{name}: {w.shape[0]} experts; 2 to {MAX_GROUPS} are taken")
     need(w.shape[1] == rows.shape[1], f"{name}: rows of {rows.shape[1]} times weights of {w.shape[1]} inputs")
     outputs = w.shape[2] * (8 if w.dtype == torch.int32 else 1)
     for what, size in (("k", rows.shape[1]), ("n", outputs)):
-        need(size <= MOST_INNER, f"{name}: {what} is {size}, at most {MOST_INNER}")
+        need(size <= MAX_INNER, f"{name}: {what} is {size}, at most {MAX_INNER}")
     scales = (w.shape[0], outputs)
     if rows.dtype == torch.int8:
         _quantised(name, rows, w, scale, per_token_scale, output_dtype, scales)

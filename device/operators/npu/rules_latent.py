@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from device.operators.npu.needs import HALF, MOST_INNER, need, same_type, typed
+from device.operators.npu.needs import HALF, MAX_INNER, need, same_type, typed
 
 #: What the calls are written for: dimensions of a latent row and of its rotated part.
 KV_RANK, ROPE_DIM = 512, 64
 #: Heads x rank that npu_transpose_batchmatmul turns must stay below this; its inner dimensions come in TILES.
-MOST_TURNED, TILE = 65536, 128
+MAX_TURNED, TILE = 65536, 128
 
 
 def kv_rmsnorm_rope_cache_v2(
@@ -62,9 +62,9 @@ def transpose_batchmatmul(x: Any, weight: Any, *, perm_x1: Any = None, perm_x2: 
     _, batches, inner = x.shape
     need(weight.shape[0] == batches, f"{name}: {batches} batches times {weight.shape[0]}")
     need(weight.shape[1] == inner, f"{name}: rows of {inner} times a weight of {weight.shape[1]} inputs")
-    need(batches * inner < MOST_TURNED, f"{name}: {batches} x {inner} to turn; it must stay below {MOST_TURNED}")
+    need(batches * inner < MAX_TURNED, f"{name}: {batches} x {inner} to turn; it must stay below {MAX_TURNED}")
     for what, size in (("k", inner), ("n", weight.shape[2])):
-        need(size % TILE == 0 and size <= MOST_INNER, f"{name}: {what} is {size}; multiples of {TILE} are taken")
+        need(size % TILE == 0 and size <= MAX_INNER, f"{name}: {what} is {size}; multiples of {TILE} are taken")
 
 
 def gather_pa_kv_cache(

@@ -84,12 +84,12 @@ def test_as_many_requests_fit_as_the_count_says(blocks: int, block_size: int, to
             cache.allocate(admitted, tokens, like=0 if admitted else None, common_tokens=common if admitted else 0)
             admitted += 1
     except OutOfCache:
-        assert admitted == PagedCache.most_requests(blocks, block_size, tokens, common)
+        assert admitted == PagedCache.max_requests(blocks, block_size, tokens, common)
 
 
 @given(rows=st.integers(0, 20), row_tokens=st.integers(1, 30), rest=st.integers(0, 29))
 def test_as_many_rows_fit_as_the_count_says(rows: int, row_tokens: int, rest: int) -> None:
-    assert ContiguousCache.most_requests(rows * row_tokens + min(rest, row_tokens - 1), row_tokens) == rows
+    assert ContiguousCache.max_requests(rows * row_tokens + min(rest, row_tokens - 1), row_tokens) == rows
 
 
 def consistent(cache: PagedCache, live: list[int]) -> None:
