@@ -190,11 +190,11 @@ def test_jitter_hangs_on_the_name_and_the_seed() -> None:
 
 
 def test_jitter_has_mean_one_and_the_spread_it_is_given() -> None:
-    jitter = jitter(0, "q_proj", 20_000, 0.2)
-    assert min(jitter) > 0
+    noise = jitter(0, "q_proj", 20_000, 0.2)
+    assert min(noise) > 0
     # A log-normal of sigma 0.2 has mean 1 and standard deviation sqrt(exp(0.04) - 1) = 0.202.
-    assert fmean(jitter) == pytest.approx(1.0, abs=4 * 0.202 / 20_000**0.5)
-    assert stdev(jitter) == pytest.approx(0.202, rel=0.03)
+    assert fmean(noise) == pytest.approx(1.0, abs=4 * 0.202 / 20_000**0.5)
+    assert stdev(noise) == pytest.approx(0.202, rel=0.03)
 
 
 def test_an_op_that_survives_a_rewrite_keeps_its_luck() -> None:
