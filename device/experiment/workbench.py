@@ -7,10 +7,10 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from device.backends.base import Backend
+from device.experiment.alternating import alternating, warming
+from device.experiment.reference_run import ReferenceRun, errors_of, plain_of, plain_session, reference_run_of
 from device.experiment.sides import Prepared
 from device.experiment.text import Span, Text, text_for
-from device.experiment.truth import Truth, errors_of, plain_of, plain_session, truth_of
-from device.experiment.turns import in_turn, warming
 from device.measure.answer import reported
 from device.measure.document import document
 from device.measure.measure import measure
@@ -39,7 +39,7 @@ class Workbench:
     beside: Path
     group: Group | None = None
     _models: dict[str, tuple[Model, Checkpoint]] = field(default_factory=dict)
-    _truths: dict[Scenario, Truth | str] = field(default_factory=dict)
+    _reference_runs: dict[Scenario, ReferenceRun | str] = field(default_factory=dict)
     _weights: dict[tuple[DType, bool], Weights] = field(default_factory=dict)
     _baseline: tuple[Scenario, Prepared, Side] | None = None
 
@@ -78,7 +78,7 @@ class Workbench:
         """Both sides in turn; a side that is the baseline is the one that is prepared already, once."""
         first, a_side = self._kept(a) or self._prepare(a, a)
         second, b_side = (self._kept(b) if a != b else None) or self._prepare(b, a, first)
-        return Pair(a_side, b_side, in_turn(first, second), first.span.steps, first.span.start)
+        return Pair(a_side, b_side, alternating(first, second), first.span.steps, first.span.start)
 
     def _kept(self, scenario: Scenario) -> tuple[Prepared, Side] | None:
         if self._baseline is None or self._baseline[0] != scenario:
@@ -89,7 +89,7 @@ class Workbench:
         """`scenario` prepared and run twice. like: whose plain program it is held to. twin: the other side; what it has
         captured serves one that is equal to it."""
         model, checkpoint = self.model(scenario)
-        truth = self._truth(like)
+        reference_run = self._reference_run(like)
         started = perf_counter_ns()
         session = Session(scenario, model, self.backend, checkpoint, self.group)
         session.weights = self._weights.setdefault(_held_as(session), session.weights)
@@ -98,7 +98,7 @@ class Workbench:
         if twin and twin.session.scenario == scenario:
             session.captures = twin.session.captures
         span = Span.of(scenario)
-        tokens = truth.tokens if isinstance(truth, Truth) else self._text(like).tokens
+        tokens = reference_run.tokens if isinstance(reference_run, ReferenceRun) else self._text(like).tokens
         prepared = Prepared(session, tokens, span)
         load_ns = perf_counter_ns() - started
         ran = prepared.first_pass()
@@ -106,9 +106,9 @@ class Workbench:
             load_ms=load_ns / 1e6, first_ms=ran.first_ms, second_ms=ran.second_ms,
             weights_bytes=prepared.weights_bytes, kv_cache_bytes=session.cache.bytes,
             values_bytes=prepared.values_bytes,
-            errors=errors_of(ran.logits, truth, span) if isinstance(truth, Truth) else None,
-            held_to=truth.precision if isinstance(truth, Truth) else "",
-            unchecked="" if isinstance(truth, Truth) else truth,
+            errors=errors_of(ran.logits, reference_run, span) if isinstance(reference_run, ReferenceRun) else None,
+            held_to=reference_run.precision if isinstance(reference_run, ReferenceRun) else "",
+            unchecked="" if isinstance(reference_run, ReferenceRun) else reference_run,
         )  # fmt: skip
         return prepared, side
 
@@ -123,24 +123,24 @@ class Workbench:
         roots = (self.beside / scenario.model, Path(scenario.model).expanduser())
         return next((folder for folder in roots if folder.is_dir()), None)
 
-    def _truth(self, scenario: Scenario) -> Truth | str:
+    def _reference_run(self, scenario: Scenario) -> ReferenceRun | str:
         """What the plain program answers to the text of `scenario`: in float32, in the model's 16 bits where that does
         not fit, or why neither can be run."""
         model, _ = self.model(scenario)
         key = plain_of(scenario, model)
-        if key not in self._truths:
+        if key not in self._reference_runs:
             found = self._tried(scenario, wide=True)
-            self._truths[key] = self._tried(scenario, wide=False) if isinstance(found, str) else found
-        return self._truths[key]
+            self._reference_runs[key] = self._tried(scenario, wide=False) if isinstance(found, str) else found
+        return self._reference_runs[key]
 
-    def _tried(self, scenario: Scenario, wide: bool) -> Truth | str:
+    def _tried(self, scenario: Scenario, wide: bool) -> ReferenceRun | str:
         model, checkpoint = self.model(scenario)
         try:
             with reported(self.backend.name):
                 session = plain_session(scenario, model, self.backend, checkpoint, self.group, wide)
                 if not wide:  # loaded once, for the baseline too
                     session.weights = self._weights.setdefault(_held_as(session), session.weights)
-                found = truth_of(session, self._text(scenario))
+                found = reference_run_of(session, self._text(scenario))
         except ScenarioError as error:
             return error.messages[0]
         return found if found.logits.isfinite().all() else "its logits are no numbers"

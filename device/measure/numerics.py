@@ -148,7 +148,13 @@ def small_prompts(vocab: int, lengths: Sequence[int] = LENGTHS) -> list[list[int
 
 
 def compare(
-    model: Model, name: str, wanted: Switches, precision: str, backend: Backend, truth: Run, choice_is_reference: bool
+    model: Model,
+    name: str,
+    wanted: Switches,
+    precision: str,
+    backend: Backend,
+    reference_run: Run,
+    choice_is_reference: bool,
 ) -> Row:
     """One row: `wanted` on `model`, in fp32 or in the model's 16 bits."""
     made = plain_scenario(model)
@@ -159,21 +165,21 @@ def compare(
     options = Options(precision == "fp32", reference if choice_is_reference else None)
     try:
         session = Session(made, model, backend, RandomCheckpoint(model, 0), None, options)
-        found = generate(session, small_prompts(model.vocab), STEPS, truth.tokens)
+        found = generate(session, small_prompts(model.vocab), STEPS, reference_run.tokens)
     except ScenarioError as error:
         return Row(model.name, name, precision, refused=error.messages[0])
-    difference = found.logits - truth.logits
+    difference = found.logits - reference_run.logits
     other = (
         (step, request)
-        for step, (mine, plain) in enumerate(zip(found.tokens, truth.tokens, strict=True))
+        for step, (mine, plain) in enumerate(zip(found.tokens, reference_run.tokens, strict=True))
         for request, (a, b) in enumerate(zip(mine, plain, strict=True))
         if a != b
     )
-    relative = (difference.norm() / truth.logits.norm()).item()
+    relative = (difference.norm() / reference_run.logits.norm()).item()
     return Row(model.name, name, precision, difference.abs().max().item(), relative, next(other, None))
 
 
-def truth_of(model: Model, backend: Backend) -> Run:
+def reference_run_of(model: Model, backend: Backend) -> Run:
     """The plain program in float32 by the reference operators."""
     options = Options(True, reference)
     session = Session(plain_scenario(model), model, backend, RandomCheckpoint(model, 0), None, options)
@@ -183,10 +189,10 @@ def truth_of(model: Model, backend: Backend) -> Run:
 def error_table(models: Iterable[Model], backend: Backend, choice_is_reference: bool = False) -> Iterator[Row]:
     """All switches on `models`, in float32 and in the model's own 16 bits; `none` is the plain program itself."""
     for model in models:
-        truth = truth_of(model, backend)
+        reference_run = reference_run_of(model, backend)
         for name, wanted in (("none", {}), *switches(model)):
             for precision in ("fp32", model.dtype):
-                yield compare(model, name, wanted, precision, backend, truth, choice_is_reference)
+                yield compare(model, name, wanted, precision, backend, reference_run, choice_is_reference)
 
 
 def markdown(rows: Iterable[Row]) -> Iterator[str]:

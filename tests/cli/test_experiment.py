@@ -20,8 +20,8 @@ REPORT = ["gains.svg", "report.json", "report.md", "warm_up.svg"]
 
 @pytest.fixture
 def few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("device.experiment.turns.LEAST_TURNS", 8)
-    monkeypatch.setattr("device.experiment.turns.MOST_TURNS", 8)
+    monkeypatch.setattr("device.experiment.alternating.LEAST_TURNS", 8)
+    monkeypatch.setattr("device.experiment.alternating.MOST_TURNS", 8)
     monkeypatch.setattr("device.measure.measure.MOST_REPEATS", 5)
 
 

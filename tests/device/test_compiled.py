@@ -26,10 +26,12 @@ pytestmark = [
 
 def test_compiled_fusions_equal_the_reference() -> None:
     switches = {**ALL_FUSED, "kv__layout": "paged"}
-    truth = run(plain(**switches), QWEN3, WIDE_REFERENCE, steps=0)  # each shape takes seconds to compile: prefill only
+    reference_run = run(
+        plain(**switches), QWEN3, WIDE_REFERENCE, steps=0
+    )  # each shape takes seconds to compile: prefill only
     found = run(plain(**switches), QWEN3, Options(wide=True), steps=0)
-    assert found.tokens == truth.tokens
-    assert ((found.logits - truth.logits).norm() / truth.logits.norm()).item() < 1e-6
+    assert found.tokens == reference_run.tokens
+    assert ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6
 
 
 def test_compiled_fusions_say_so() -> None:
@@ -46,16 +48,16 @@ def test_compiled_fusions_say_so() -> None:
 @pytest.mark.parametrize("graph", [pytest.param("aclgraph", marks=pytest.mark.study), "ge_graph"])
 def test_a_captured_step_gives_the_same_tokens_and_is_captured_once(graph: str) -> None:
     switches = {"fusion__qkv": True, "fusion__rms_norm": True, "fusion__attention": True, "graph": graph}
-    truth = run(plain(**switches), QWEN3, WIDE_REFERENCE)
+    reference_run = run(plain(**switches), QWEN3, WIDE_REFERENCE)
     at_work = session(plain(**switches), QWEN3, Options(wide=True))
     tokens, logits = at_work.prefill(prompts())
     found, captures = [logits], []
     for step in range(4):
-        tokens, logits = at_work.decode(truth.tokens[step])
-        assert tokens == truth.tokens[step + 1]
+        tokens, logits = at_work.decode(reference_run.tokens[step])
+        assert tokens == reference_run.tokens[step + 1]
         found.append(logits)
         captures.append(len(at_work.captures))
-    assert ((torch.stack(found) - truth.logits).norm() / truth.logits.norm()).item() < 1e-6
+    assert ((torch.stack(found) - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6
     # embed, before and after attention in every layer; ge_graph takes the head and the sampling too
     assert captures == [{"aclgraph": 3, "ge_graph": 5}[graph]] * 4
     (bound,) = [b for batch, b in at_work._bound.items() if batch.phase == "decode" and batch.groups[0].context == 43]
@@ -73,10 +75,10 @@ def test_a_captured_step_gives_the_same_tokens_and_is_captured_once(graph: str) 
 @pytest.mark.parametrize("model", [LITE, pytest.param(QWEN3_MOE, marks=pytest.mark.study)], ids=lambda m: m.name)
 def test_a_captured_step_pads_and_routes_its_own_tokens(model: Model) -> None:
     switches = {"fusion__qkv": True, "fusion__rms_norm": True, "fusion__grouped_matmul": True, "graph": "aclgraph"}
-    truth = run(plain(model), model, WIDE_REFERENCE, steps=2)
+    reference_run = run(plain(model), model, WIDE_REFERENCE, steps=2)
     at_work = session(plain(model, **switches), model, Options(wide=True))
-    found = generate(at_work, prompts(), 2, truth.tokens)  # three requests, run as four rows
-    assert ((found.logits - truth.logits).norm() / truth.logits.norm()).item() < 1e-6
+    found = generate(at_work, prompts(), 2, reference_run.tokens)  # three requests, run as four rows
+    assert ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6
     (bound, _) = (b for batch, b in at_work._bound.items() if batch.phase == "decode")
     alone = {unit.issued.op.kind for unit in bound.units if len(unit.calls) == 1 and unit.form != "compiled"}
     assert {"moe_init_routing", "grouped_matmul", "moe_finalize_routing"} <= alone  # their rows follow the router

@@ -38,14 +38,14 @@ class Error:
 
 
 @cache
-def truth(model: Model) -> Run:
+def reference_run(model: Model) -> Run:
     """The plain program in float32 by the reference operators."""
     return run(plain(), model, WIDE_REFERENCE)
 
 
 def error(model: Model, options: Options | None, **switches: object) -> Error:
     """Of a run with `switches` on the same tokens as the plain run."""
-    base = truth(model)
+    base = reference_run(model)
     found = run(plain(**switches), model, options, forced=base)
     difference = found.logits - base.logits
     other = (i for i, (a, b) in enumerate(zip(found.tokens, base.tokens, strict=True)) if a != b)

@@ -16,7 +16,7 @@ from device.backends import choose
 from device.backends.cuda_graphs import GRAPHS, Replayed
 from device.measure.answer import what_failed
 from device.measure.measure import measure
-from device.measure.numerics import Run, compare, generate, scaled_down, switches, truth_of
+from device.measure.numerics import Run, compare, generate, reference_run_of, scaled_down, switches
 from device.operators.reference import reference
 from device.ranks.spawn import on_ranks
 from device.run.session import Options, Session
@@ -59,18 +59,18 @@ def run(made: Scenario, model: Model, options: Options | None = None, forced: Ru
     return generate(at_work, prompts(), steps, forced.tokens if forced else None)
 
 
-def relative(found: Run, truth: Run) -> float:
-    return ((found.logits - truth.logits).norm() / truth.logits.norm()).item()
+def relative(found: Run, reference_run: Run) -> float:
+    return ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item()
 
 
 @pytest.mark.parametrize("name", ["Qwen3-0.6B", "Qwen2.5-0.5B", "Llama-3.1-8B", "Qwen3-30B-A3B", "DeepSeek-V2-Lite"])
 def test_every_switch_stays_near_the_plain_operators_or_is_refused_by_name(name: str) -> None:
     model, backend = scaled_down(load_model(name), 64), choose("cuda")
-    truth = truth_of(model, backend)
+    reference_run = reference_run_of(model, backend)
     ran = 0
     for switch, wanted in switches(model):
         for precision in ("fp32", model.dtype):
-            row = compare(model, switch, wanted, precision, backend, truth, False)
+            row = compare(model, switch, wanted, precision, backend, reference_run, False)
             if row.refused:
                 continue
             ran += 1
@@ -91,13 +91,13 @@ def test_replayed_graphs_give_the_tokens_of_the_eager_step(name: str, graph: str
     model = MODELS[name]
     fused = {k: v for k, v in ALL_FUSED.items() if not model.latent or k not in ("fusion__qkv", "fusion__rope")}
     eager = plain(model, **fused, **PAGED, fusion__grouped_matmul=bool(model.experts))
-    truth = run(eager, model)
-    found = run(switched(eager, graph=graph), model, forced=truth)
+    reference_run = run(eager, model)
+    found = run(switched(eager, graph=graph), model, forced=reference_run)
     if graph == "aclgraph":  # the same calls: the same bits, but for a batch that is padded to another product
-        assert relative(found, truth) < 1e-2
-        assert found.tokens == truth.tokens
+        assert relative(found, reference_run) < 1e-2
+        assert found.tokens == reference_run.tokens
     else:  # torch.compile joins calls, and rounds less often
-        assert relative(found, truth) < SIXTEEN_BIT
+        assert relative(found, reference_run) < SIXTEEN_BIT
 
 
 def test_replays_are_eager_steps_to_the_last_bit_where_nothing_is_padded() -> None:
@@ -137,11 +137,11 @@ def test_two_streams_give_the_numbers_of_one(model: Model, switch: dict[str, obj
     model = replace(model, head_dim=64, rotary_dim=model.rotary_dim * 64 // model.head_dim if model.rotary_dim else 0)
     fused = {**ALL_FUSED, "fusion__rope": False, "graph": graph}
     more = {k: v for k, v in switch.items() if k.startswith("fusion")}
-    truth = run(plain(model, **fused, **more), model, steps=8)
+    reference_run = run(plain(model, **fused, **more), model, steps=8)
     for _ in range(5):  # a race would show in some of them
         found = run(plain(model, **fused, **switch), model, steps=8)
-        assert found.tokens == truth.tokens
-        assert torch.equal(found.logits, truth.logits)
+        assert found.tokens == reference_run.tokens
+        assert torch.equal(found.logits, reference_run.logits)
 
 
 def test_attention_of_every_kind_runs_without_the_math_form() -> None:
@@ -151,9 +151,9 @@ def test_attention_of_every_kind_runs_without_the_math_form() -> None:
     for model in (WIDE[QWEN3.name], LITE):
         for wide in (False, True):
             fused = {"fusion__attention": True, "fusion__rms_norm": True}
-            truth = run(plain(model, **fused), model, Options(wide, reference))
-            found = run(plain(model, **fused), model, Options(wide), truth)
-            assert relative(found, truth) < (1e-3 if wide else SIXTEEN_BIT)
+            reference_run = run(plain(model, **fused), model, Options(wide, reference))
+            found = run(plain(model, **fused), model, Options(wide), reference_run)
+            assert relative(found, reference_run) < (1e-3 if wide else SIXTEEN_BIT)
 
 
 def test_memory_that_runs_out_is_one_line() -> None:
@@ -174,7 +174,7 @@ def test_two_ranks_over_nccl_compute_what_one_does() -> None:
     alone = Case(made, QWEN3, Options(), prompts(), [], "cuda")
     first = alone.run(None)
     alone = replace(alone, forced=[first.tokens[0]] * 3)
-    truth = alone.run(None)
+    reference_run = alone.run(None)
     engine = made.engine.model_copy(update={"tensor_parallel_size": 2})
     parallel = replace(alone, scenario=made.model_copy(update={"engine": engine}))
     ways: dict[str, dict[str, object]] = {
@@ -185,7 +185,7 @@ def test_two_ranks_over_nccl_compute_what_one_does() -> None:
     answers = on_ranks(Cases(cases), 2, "nccl", timeout_s=100)
     assert answers[0] == answers[1]
     for name, (tokens, logits) in answers[0].items():
-        assert relative(Run(tokens, torch.tensor(logits)), truth) < SIXTEEN_BIT, name
+        assert relative(Run(tokens, torch.tensor(logits)), reference_run) < SIXTEEN_BIT, name
 
 
 @two_gpus

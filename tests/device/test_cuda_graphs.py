@@ -25,11 +25,11 @@ def test_replays_are_eager_steps_to_the_last_bit(model: Model, graph: str, monke
     cuda = gpu.stand_in(monkeypatch)
     switches = {k: v for k, v in ALL_FUSED.items() if not model.latent or k not in ("fusion__qkv", "fusion__rope")}
     eager = plain(model, **switches, **PAGED)
-    truth = gpu.run(gpu.On("cpu"), eager, model, wide=False, steps=4)
+    reference_run = gpu.run(gpu.On("cpu"), eager, model, wide=False, steps=4)
     made = gpu.session(gpu.On("cpu"), switched(eager, graph=graph), model, Options())
     found = generate(made, prompts(), 4)
-    assert found.tokens == truth.tokens
-    assert torch.equal(found.logits, truth.logits)
+    assert found.tokens == reference_run.tokens
+    assert torch.equal(found.logits, reference_run.logits)
     graphs = made.captures[GRAPHS].made
     assert len(graphs) == len(cuda.graphs) > model.layers  # each layer has its own, and the four steps no more
     # Once in each of the four steps; a piece without weights (scale, sum) may serve several layers.

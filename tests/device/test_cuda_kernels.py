@@ -46,7 +46,7 @@ def cases() -> list[tuple[str, str]]:
     return [(v, m) for v in VARIANTS for m in MODELS if m in ONLY.get(v, MODELS) and m != "glm"] + [("fused", "glm")]
 
 
-def in_turn(all_cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+def alternating(all_cases: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Cases as parameters: of the dense families that differ in little but norms and biases, and of the second latent
     one, all but the fused form are left to `-m study`."""
     studied = {False: (), True: (pytest.mark.study,)}
@@ -64,19 +64,19 @@ def scenario(variant: str, model: Model) -> Any:
     return plain(model, **made)
 
 
-@pytest.mark.parametrize(("variant", "name"), in_turn(cases()))
+@pytest.mark.parametrize(("variant", "name"), alternating(cases()))
 def test_each_composition_computes_what_the_plain_operators_compute(
     variant: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu.not_compiled(monkeypatch)
     model = MODELS[name]
     made = scenario(variant, model)
-    truth = gpu.run(gpu.On("cpu"), made, model, plain=True, steps=1)
-    found = gpu.run(gpu.On("cpu"), made, model, steps=1, forced=truth)
+    reference_run = gpu.run(gpu.On("cpu"), made, model, plain=True, steps=1)
+    found = gpu.run(gpu.On("cpu"), made, model, steps=1, forced=reference_run)
     # An INT8 value may fall on the other side of a half: one step of its scale.
     most = 1e-3 if made.optimizations.kv.dtype == "int8" else 1e-5
-    assert ((found.logits - truth.logits).norm() / truth.logits.norm()).item() < most
-    assert found.tokens == truth.tokens
+    assert ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < most
+    assert found.tokens == reference_run.tokens
 
 
 @pytest.mark.parametrize("name", ["qwen3", "qwen3_moe", "lite"])
@@ -85,9 +85,9 @@ def test_sixteen_bits_cost_their_rounding(name: str, monkeypatch: pytest.MonkeyP
     gpu.not_compiled(monkeypatch)
     model = MODELS[name]
     made = scenario("fused", model)
-    truth = gpu.run(gpu.On("cpu"), made, model, plain=True, steps=1)
-    found = gpu.run(gpu.On("cpu"), made, model, wide=False, steps=1, forced=truth)
-    assert 0 < ((found.logits - truth.logits).norm() / truth.logits.norm()).item() < 0.02
+    reference_run = gpu.run(gpu.On("cpu"), made, model, plain=True, steps=1)
+    found = gpu.run(gpu.On("cpu"), made, model, wide=False, steps=1, forced=reference_run)
+    assert 0 < ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 0.02
 
 
 def test_w8a8_multiplies_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,9 +95,9 @@ def test_w8a8_multiplies_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     made = plain(QWEN3, **ALL_FUSED, weights="w8a8")
     batch = Batch("prefill", (Group(3, 40, 0),))
     assert gpu.On("cpu").lacks(build(made, QWEN3, batch), QWEN3) == []
-    truth = gpu.run(gpu.On("cpu"), made, QWEN3, plain=True, steps=0)
-    found = gpu.run(gpu.On("cpu"), made, QWEN3, steps=0, forced=truth)
-    assert ((found.logits - truth.logits).norm() / truth.logits.norm()).item() < 1e-3
+    reference_run = gpu.run(gpu.On("cpu"), made, QWEN3, plain=True, steps=0)
+    found = gpu.run(gpu.On("cpu"), made, QWEN3, steps=0, forced=reference_run)
+    assert ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-3
 
 
 @pytest.mark.parametrize("masked", [False, True])

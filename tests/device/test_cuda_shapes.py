@@ -21,7 +21,7 @@ from device.run.step import Step
 from device.weights.weights import RandomCheckpoint, shape_of
 from tests.device import gpu
 from tests.device.making import LENGTHS
-from tests.device.test_cuda_kernels import MODELS, cases, in_turn, scenario
+from tests.device.test_cuda_kernels import MODELS, alternating, cases, scenario
 from tests.scenarios.making import switched
 
 
@@ -107,7 +107,7 @@ REHEARSED = [
 ]
 
 
-@pytest.mark.parametrize(("variant", "name", "graph", "wide"), in_turn(REHEARSED))
+@pytest.mark.parametrize(("variant", "name", "graph", "wide"), alternating(REHEARSED))
 def test_each_call_takes_its_operands_and_stays_on_the_device(
     variant: str, name: str, graph: str, wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,9 +11,9 @@ import torch
 from device.backends import choose
 from device.experiment import COMPILER_CACHE, opened
 from device.experiment.bench import DeviceBench
+from device.experiment.reference_run import errors_of, plain_of, plain_session, reference_run_of
 from device.experiment.sides import Prepared, _mean_end
 from device.experiment.text import Span, text_for
-from device.experiment.truth import errors_of, plain_of, plain_session, truth_of
 from device.experiment.workbench import Workbench
 from device.run.session import Session
 from device.weights.weights import RandomCheckpoint
@@ -38,9 +38,9 @@ def loaded(*sets: str) -> Loaded:
 
 @pytest.fixture
 def few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("device.experiment.turns.LEAST_TURNS", 2)
-    monkeypatch.setattr("device.experiment.turns.MOST_TURNS", 2)
-    monkeypatch.setattr("device.experiment.turns.WARM_UP_REPEATS", 3)
+    monkeypatch.setattr("device.experiment.alternating.LEAST_TURNS", 2)
+    monkeypatch.setattr("device.experiment.alternating.MOST_TURNS", 2)
+    monkeypatch.setattr("device.experiment.alternating.WARM_UP_REPEATS", 3)
 
 
 def prepared(scenario: Scenario, options: Any = REFERENCE) -> Prepared:
@@ -113,23 +113,25 @@ def test_a_mixed_step_decodes_all_but_the_last_request() -> None:
 def test_the_plain_program_has_no_error_against_itself() -> None:
     scenario = plain(**ALL_FUSED)
     text = text_for(scenario, QWEN3.vocab, None)
-    truth = truth_of(plain_session(scenario, QWEN3, choose("cpu"), RandomCheckpoint(QWEN3, 0), None, True), text)
+    reference_run = reference_run_of(
+        plain_session(scenario, QWEN3, choose("cpu"), RandomCheckpoint(QWEN3, 0), None, True), text
+    )
     span = Span.of(scenario)
-    itself = errors_of(truth.logits, truth, span)
+    itself = errors_of(reference_run.logits, reference_run, span)
     assert (itself.greatest, itself.relative, itself.first_other, itself.rows) == (0.0, 0.0, None, 9 * 3)
     assert itself.kl_nats == pytest.approx(0, abs=1e-6)
     assert itself.nll_nats == itself.plain_nll_nats
     # It goes on with its own tokens, which it finds likelier than random ones.
-    assert [t[: span.start + 1] for t in truth.tokens] == [t[: span.start + 1] for t in text.tokens]
-    assert itself.nll_nats < errors_of(truth.logits.flip(-1), truth, span).nll_nats
+    assert [t[: span.start + 1] for t in reference_run.tokens] == [t[: span.start + 1] for t in text.tokens]
+    assert itself.nll_nats < errors_of(reference_run.logits.flip(-1), reference_run, span).nll_nats
 
-    broken = truth.logits.clone()
+    broken = reference_run.logits.clone()
     broken[0, 0, 0] = torch.nan
-    assert not errors_of(broken, truth, span).is_finite
+    assert not errors_of(broken, reference_run, span).is_finite
 
-    moved = truth.logits.clone()
+    moved = reference_run.logits.clone()
     moved[3, 1] = moved[3, 1].flip(-1)
-    other = errors_of(moved, truth, span)
+    other = errors_of(moved, reference_run, span)
     assert other.first_other == (3, 1)
     assert other.kl_nats > 0.01
 
@@ -221,7 +223,7 @@ def test_a_plain_program_that_does_not_fit_in_float32_is_run_in_16_bits(monkeypa
     def only_narrow(session: Session, text: Any) -> Any:
         if session.options.wide:
             raise MemoryError
-        return truth_of(session, text)
+        return reference_run_of(session, text)
 
     monkeypatch.setattr("device.experiment.workbench.truth_of", only_narrow)
     _, _, pair = pair_of(("fusion.rms_norm", False))

@@ -46,7 +46,7 @@ DEEP = {**FUSED, "kv__layout": "paged", "kv__block_size": 16, "fusion__qkv_norm_
 
 
 @cache
-def truth(model: Model) -> Run:
+def reference_run(model: Model) -> Run:
     """The plain program in float32 by the reference operators."""
     return run(plain(model), model, WIDE_REFERENCE)
 
@@ -77,7 +77,7 @@ SWITCHES: dict[str, dict[str, object]] = {
 def test_a_switch_changes_nothing_but_rounding(model: Model, switches: dict[str, object]) -> None:
     if "overlap__shared_expert_stream" in switches and not (model.experts and model.experts.shared):
         pytest.skip("no shared expert")
-    true = truth(model)
+    true = reference_run(model)
     found = run(plain(model, **switches), model, WIDE_REFERENCE, forced=true)
     assert relative(found.logits, true.logits) < 1e-6
     assert found.tokens == true.tokens
@@ -110,7 +110,7 @@ def test_gate_and_quantise_is_one_kernel_for_any_number_of_rows() -> None:
 @pytest.mark.parametrize("model", [QWEN3_MOE, DEEPSEEK, LITE], ids=lambda m: m.name)
 def test_norm_rotation_and_cache_write_in_one(model: Model) -> None:
     attention = {} if model.latent else {"fusion__attention": True}
-    true = truth(model)
+    true = reference_run(model)
     found = run(plain(model, **DEEP, **attention), model, WIDE_REFERENCE, forced=true)
     assert relative(found.logits, true.logits) < 1e-6
     assert found.tokens == true.tokens
@@ -120,7 +120,7 @@ def test_norm_rotation_and_cache_write_in_one(model: Model) -> None:
 @pytest.mark.parametrize(("weights", "most"), [("w8a16", 0.05), ("w8a8", 0.05), ("w4a16", 0.6), ("w4a8", 0.6)])
 @pytest.mark.parametrize("model", [QWEN3_MOE, LITE], ids=lambda m: m.name)
 def test_quantised_experts_cost_what_their_bits_say(model: Model, weights: str, most: float) -> None:
-    true = truth(model)
+    true = reference_run(model)
     found = run(plain(model, **FUSED, weights=weights), model, WIDE_REFERENCE, forced=true)
     assert most / 20 < relative(found.logits, true.logits) < most
 

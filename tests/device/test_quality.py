@@ -94,9 +94,9 @@ def scored(
     (requests,) = at_work.admit(given)
     normed = at_work.run("prefill", requests).values["normed"]  # of every token; the Program keeps the last ones only
     head = at_work.weights.get(Tensor("lm_head.weight", (model.vocab, model.hidden), "bf16", "weight"), 0, "bf16")
-    truth = torch.tensor([token for piece in pieces[:PIECES] for token in piece[1:]])
-    rows = (slice(start, start + 256) for start in range(0, len(truth), 256))
-    return torch.cat([F.cross_entropy(normed[r] @ head.T, truth[r], reduction="none") for r in rows])
+    reference_run = torch.tensor([token for piece in pieces[:PIECES] for token in piece[1:]])
+    rows = (slice(start, start + 256) for start in range(0, len(reference_run), 256))
+    return torch.cat([F.cross_entropy(normed[r] @ head.T, reference_run[r], reduction="none") for r in rows])
 
 
 def losses(trained: Trained, **switches: object) -> torch.Tensor:

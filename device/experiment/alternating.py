@@ -22,7 +22,7 @@ RANKS_TURNS = 12
 WARM_UP_REPEATS, MIN_WARM_UP = 24, 9
 
 
-def in_turn(a: Prepared, b: Prepared) -> dict[Part, tuple[Repeat, ...]]:
+def alternating(a: Prepared, b: Prepared) -> dict[Part, tuple[Repeat, ...]]:
     """Time all parts of both sides: A B, B A, A B ..."""
     reference = Reference(a.session.backend)
     by_wall = a.session.place.groups.are_several

@@ -28,7 +28,7 @@ SMALLEST_NORM = 1e-30
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class ReferenceRun:
     """tokens: of each request, those that every side is run on. logits: as of a side's first pass. precision: in which
     the plain program ran."""
 
@@ -53,14 +53,14 @@ def plain_session(
     return Session(plain_of(scenario, model), model, backend, checkpoint, group, Options(wide, choice=reference))
 
 
-def truth_of(session: Session, text: Text) -> Truth:
+def reference_run_of(session: Session, text: Text) -> ReferenceRun:
     """Run a plain session on `text`; where that is no real text, the program goes on with tokens that it samples itself
     from the first decode step on, so that a trained model reads what it would have written."""
     span, tokens, model = Span.of(session.scenario), [list(t) for t in text.tokens], session.model
     precision = "float32" if session.options.wide else session.act
     prepared = Prepared(session, tokens, span)
     if text.is_given:
-        return Truth(tokens, prepared.first_pass().logits, precision)
+        return ReferenceRun(tokens, prepared.first_pass().logits, precision)
     with torch.inference_mode():
         logits = [prepared.prefill_once()]
         random = torch.Generator().manual_seed(session.scenario.protocol.seed)
@@ -75,23 +75,23 @@ def truth_of(session: Session, text: Text) -> Truth:
             if at + 1 < span.start + span.steps:
                 for request, token in zip(tokens, drawn, strict=True):
                     request[at + 1] = token
-    return Truth(tokens, torch.stack(logits), precision)
+    return ReferenceRun(tokens, torch.stack(logits), precision)
 
 
-def errors_of(logits: torch.Tensor, truth: Truth, span: Span) -> Errors:
+def errors_of(logits: torch.Tensor, reference_run: ReferenceRun, span: Span) -> Errors:
     """Of [1 + decode steps, requests, vocab]; likelihoods are of the text behind each decode step but the last."""
     if not logits.isfinite().all():
         return Errors(0.0, 0.0, 0.0, 0.0, 0.0, (0, 0), logits[..., 0].numel(), is_finite=False)
-    difference = logits - truth.logits
-    ours, plain = logits.log_softmax(-1), truth.logits.log_softmax(-1)
+    difference = logits - reference_run.logits
+    ours, plain = logits.log_softmax(-1), reference_run.logits.log_softmax(-1)
     divergence = (plain.exp() * (plain - ours)).sum(-1).clamp_min(0)
     other = (ours.argmax(-1) != plain.argmax(-1)).nonzero()
     return Errors(
         greatest=difference.abs().max().item(),
-        relative=(difference.norm() / truth.logits.norm().clamp_min(SMALLEST_NORM)).item(),
+        relative=(difference.norm() / reference_run.logits.norm().clamp_min(SMALLEST_NORM)).item(),
         kl_nats=divergence.mean().item(),
-        nll_nats=_nll(ours, truth.tokens, span),
-        plain_nll_nats=_nll(plain, truth.tokens, span),
+        nll_nats=_nll(ours, reference_run.tokens, span),
+        plain_nll_nats=_nll(plain, reference_run.tokens, span),
         first_other=(int(other[0][0]), int(other[0][1])) if len(other) else None,
         rows=divergence.numel(),
     )
