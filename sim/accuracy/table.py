@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from scenarios.loader import load_scenario
+from sim.accuracy.ablations import ablations_result, price_ablations, read_ablations
 from sim.accuracy.collectives import price_collectives
-from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
 from sim.accuracy.score import Scored, errors, price_kernels, price_steps
 from sim.accuracy.validate import REFERENCE
@@ -26,7 +26,7 @@ GAIN_SCENARIO = "qwen3_8b_910b2_eager"
 DIES_SCENARIO = "qwen3_8b_tp2_decode"
 _SOURCE = "profiles of Qwen3-32B, DeepSeek-V3 (A3 die) and Qwen3-8B (910B2, A3 die)"
 
-_LADDERS = "Qwen3-8B, 0.6B and Reranker on 910B2, an MLP on an A3 die, two MoE models on 910B3 pairs"
+_ABLATIONS = "Qwen3-8B, 0.6B and Reranker on 910B2, an MLP on an A3 die, two MoE models on 910B3 pairs"
 _LINKS = "8 and 16 dies of A3, two cards of a 910B4-class chip"
 
 
@@ -56,11 +56,11 @@ def accuracy_rows() -> list[str]:
         priced = price_steps(r for r, taken in zip(steps, rows, strict=True) if taken)[0]
         if scored := [r for r in priced if r.scored]:
             lines.append(_line(name, where, errors(scored)))
-    ladders = ladders_result(*price_ladders(read_ladders(REFERENCE / "ladders.csv")))
+    ablations = ablations_result(*price_ablations(read_ablations(REFERENCE / "ladders.csv")))
     lines.append(
-        f"| gains of single optimisations | {_LADDERS} | {ladders['scored']} | "
-        f"{ladders['median_points']:.1f} points; direction right in {ladders['signs_right']} of "
-        f"{ladders['signs_asked']} beyond 5 % | | |"
+        f"| gains of single optimisations | {_ABLATIONS} | {ablations['scored']} | "
+        f"{ablations['median_points']:.1f} points; direction right in {ablations['signs_right']} of "
+        f"{ablations['signs_asked']} beyond 5 % | | |"
     )
     return [*HEAD, *lines]
 

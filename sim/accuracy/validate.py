@@ -10,9 +10,9 @@ from typing import Any
 
 from scenarios.errors import ScenarioError
 from scenarios.files.atomic import write_text
+from sim.accuracy.ablations import ablations_result, price_ablations, read_ablations
 from sim.accuracy.collectives import by_operation, price_collectives
 from sim.accuracy.families import by_family
-from sim.accuracy.ladders import ladders_result, price_ladders, read_ladders
 from sim.accuracy.overlaps import overlaps_result, price_overlaps, read_overlaps
 from sim.accuracy.reference import FOLDER
 from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
@@ -48,7 +48,7 @@ class Validation:
 def validated(
     kernels: Path | None,
     steps: Path | None,
-    ladders: Path | None,
+    ablations: Path | None,
     hardware: str,
     bounds: Bounds,
     json_file: Path | None = None,
@@ -63,11 +63,11 @@ def validated(
     """
     _refuse(bounds, plot_file)
     files = {
-        "kernels": kernels, "collectives": collectives, "steps": steps, "ladders": ladders, "overlaps": overlaps,
+        "kernels": kernels, "collectives": collectives, "steps": steps, "ladders": ablations, "overlaps": overlaps,
     }  # fmt: skip
     if not any(files.values()):
         files = {name: REFERENCE / f"{name}.csv" for name in files}
-        kernels, collectives, steps, ladders, overlaps = files.values()
+        kernels, collectives, steps, ablations, overlaps = files.values()
     priced_kernels = price_kernels(read_kernels(kernels), hardware) if kernels else ([], [])
     priced_collectives = price_collectives(read_collectives(collectives), hardware) if collectives else ([], [])
     priced_steps = price_steps(read_steps(steps), hardware) if steps else ([], [])
@@ -75,7 +75,7 @@ def validated(
         "kernels": rows_result(*priced_kernels),
         "collectives": rows_result(*priced_collectives, by_operation),
         "steps": steps_result(*priced_steps),
-        "ladders": ladders_result(*(price_ladders(read_ladders(ladders)) if ladders else ([], []))),
+        "ladders": ablations_result(*(price_ablations(read_ablations(ablations)) if ablations else ([], []))),
         "overlaps": overlaps_result(*(price_overlaps(read_overlaps(overlaps), hardware) if overlaps else ([], []))),
     }
     covered = {name: parts[name].pop("coverage") for name in ("kernels", "collectives", "steps")}

@@ -16,7 +16,7 @@ from statistics import mean
 from scenarios.batches import reported_batch
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.passes.base import set_switch
-from sim.accuracy.ladders import measured_gain
+from sim.accuracy.ablations import measured_gain
 from sim.accuracy.reference import FOLDER
 from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row

@@ -24,7 +24,7 @@ def print_validation(console: Console, result: dict[str, Any], broken: tuple[str
     if shown["files"]["steps"]:
         console.print(_steps(shown, width))
     if shown["files"]["ladders"]:
-        console.print(_ladders(shown, width))
+        console.print(_ablations(shown, width))
     if shown["files"]["overlaps"]:
         console.print(_overlaps(shown, width))
     for part in ("kernels", "collectives", "steps", "ladders", "overlaps"):
@@ -92,9 +92,9 @@ def _counts(kernels: list[int] | None) -> str:
     return " to ".join(str(n or "?") for n in kernels) if kernels else "-"
 
 
-def _ladders(result: dict[str, Any], width: int) -> Any:
-    ladders = result["ladders"]
-    rows = ladders["rows"]
+def _ablations(result: dict[str, Any], width: int) -> Any:
+    ablations = result["ladders"]
+    rows = ablations["rows"]
     columns = [
         Column("optimisation step", [r["id"] + ("" if r["scored"] else " (not scored)") for r in rows]),
         Column("measured", [f"{r['measured_gain']:.2f}x" for r in rows], right=True),
@@ -105,8 +105,8 @@ def _ladders(result: dict[str, Any], width: int) -> Any:
         Column("kernels predicted", [_counts(r["predicted_kernels"]) for r in rows], right=True, rank=2),
     ]
     note = (
-        f"{ladders['scored']} scored: median {ladders['median_points'] or 0:.1f} points off; direction right "
-        f"in {ladders['signs_right']} of {ladders['signs_asked']} effects beyond 5 %"
+        f"{ablations['scored']} scored: median {ablations['median_points'] or 0:.1f} points off; direction right "
+        f"in {ablations['signs_right']} of {ablations['signs_asked']} effects beyond 5 %"
     )
     return fitted("Ladders: what one optimisation gained", columns, width, [note])
 

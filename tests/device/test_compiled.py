@@ -26,9 +26,8 @@ pytestmark = [
 
 def test_compiled_fusions_equal_the_reference() -> None:
     switches = {**ALL_FUSED, "kv__layout": "paged"}
-    reference_run = run(
-        plain(**switches), QWEN3, WIDE_REFERENCE, steps=0
-    )  # each shape takes seconds to compile: prefill only
+    # Each shape takes seconds to compile: prefill only.
+    reference_run = run(plain(**switches), QWEN3, WIDE_REFERENCE, steps=0)
     found = run(plain(**switches), QWEN3, Options(wide=True), steps=0)
     assert found.tokens == reference_run.tokens
     assert ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6

@@ -69,13 +69,13 @@ def test_the_keys_of_the_contract(reference: dict[str, Any]) -> None:
 
 
 def test_no_row_is_dropped_in_silence(reference: dict[str, Any]) -> None:
-    kernels, steps, ladders, overlaps = (reference[name] for name in ("kernels", "steps", "ladders", "overlaps"))
+    kernels, steps, ablations, overlaps = (reference[name] for name in ("kernels", "steps", "ladders", "overlaps"))
     assert kernels["rows"] + kernels["unscored"] + len(kernels["unpriced"]) == lines_of("kernels")
     assert len(steps["rows"]) + len(steps["unpriced"]) == lines_of("steps")
-    assert len(ladders["rows"]) + len(ladders["unpriced"]) == lines_of("ladders")
+    assert len(ablations["rows"]) + len(ablations["unpriced"]) == lines_of("ladders")
     assert len(overlaps["rows"]) + len(overlaps["unpriced"]) == lines_of("overlaps")
     assert sum(kind["rows"] for kind in kernels["by_kind"].values()) == kernels["rows"]
-    for part in (kernels, steps, ladders, overlaps):
+    for part in (kernels, steps, ablations, overlaps):
         assert all(item["row"] and item["reason"] for item in part["unpriced"])
 
 

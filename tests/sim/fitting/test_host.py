@@ -6,7 +6,7 @@ from statistics import mean
 
 import pytest
 
-from sim.accuracy.ladders import measured_gain
+from sim.accuracy.ablations import measured_gain
 from sim.accuracy.rows.files import read_steps
 from sim.fitting.host import GAIN_ROW, REFERENCE, _solve, fit_host
 from sim.hardware.profile import load_hardware

@@ -10,14 +10,14 @@ import pytest
 
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
-from sim.accuracy.ladders import (
-    Rung,
-    ScoredRung,
+from sim.accuracy.ablations import (
+    AblationStep,
+    ScoredStep,
+    ablations_result,
     gain_of,
-    ladders_result,
     measured_gain,
-    price_ladders,
-    read_ladders,
+    price_ablations,
+    read_ablations,
 )
 from sim.accuracy.steps import case_of_row
 from sim.accuracy.validate import REFERENCE
@@ -32,24 +32,24 @@ GRAPH = "g,910b2,Qwen3-0.6B,decode,1,1,100,optimizations.kv.layout=contiguous,op
 GOOD = f"{GRAPH},8.0,4.0,,,900,400,,yes"
 
 
-def rungs(folder: Path, *rows: str) -> list[Rung]:
+def priced(folder: Path, *rows: str) -> list[AblationStep]:
     path = folder / "ladders.csv"
     path.write_text("\n".join((HEAD, *rows)) + "\n")
-    return list(read_ladders(path))
+    return list(read_ablations(path))
 
 
-def scored(measured: float, predicted: float, yes: bool = True) -> ScoredRung:
-    return ScoredRung("rung", measured, predicted, 0.9 * predicted, 1.1 * predicted, yes)
+def scored(measured: float, predicted: float, yes: bool = True) -> ScoredStep:
+    return ScoredStep("rung", measured, predicted, 0.9 * predicted, 1.1 * predicted, yes)
 
 
 def test_a_row_is_a_base_a_step_and_a_gain(tmp_path: Path) -> None:
-    (rung,) = rungs(tmp_path, GOOD)
-    assert rung.measured_gain == 2.0
-    assert (rung.base.settings, rung.step) == (
+    (step_,) = priced(tmp_path, GOOD)
+    assert step_.measured_gain == 2.0
+    assert (step_.base.settings, step_.step) == (
         ("optimizations.kv.layout=contiguous",),
         ("optimizations.graph=ge_graph",),
     )
-    assert (rung.kernels, rung.not_modelled, rung.base.scored) == ((900, 400), "", True)
+    assert (step_.kernels, step_.not_modelled, step_.base.scored) == ((900, 400), "", True)
 
 
 def test_a_published_range_counts_as_its_geometric_mean() -> None:
@@ -71,7 +71,7 @@ def test_a_published_range_counts_as_its_geometric_mean() -> None:
 )
 def test_a_bad_row_is_one_line_with_its_place(tmp_path: Path, row: str, what: str) -> None:
     with pytest.raises(ScenarioError) as refused:
-        rungs(tmp_path, row)
+        priced(tmp_path, row)
     assert refused.value.messages == (f"{tmp_path / 'ladders.csv'}:{what}",)
 
 
@@ -79,13 +79,13 @@ def test_a_file_without_a_column_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ladders.csv"
     path.write_text(GOOD.replace("g,", "id,", 1) + "\n")
     with pytest.raises(ScenarioError, match=re.escape(f"{path}:1: no column hardware")):
-        list(read_ladders(path))
+        list(read_ablations(path))
 
 
 def test_a_gain_is_the_ratio_of_two_predicted_steps(tmp_path: Path) -> None:
-    rung = rungs(tmp_path, GOOD)[0]
-    ((found,), skipped) = price_ladders(iter([rung]))
-    before = case_of_row(rung.base)
+    step_ = priced(tmp_path, GOOD)[0]
+    ((found,), skipped) = price_ablations(iter([step_]))
+    before = case_of_row(step_.base)
     assert isinstance(before, Case)
     graph = before.scenario.optimizations.model_copy(update={"graph": "ge_graph"})
     after = before.with_scenario(before.scenario.model_copy(update={"optimizations": graph}))
@@ -108,8 +108,8 @@ MLP = (
 def test_a_part_of_a_step_is_its_kernels(tmp_path: Path) -> None:
     path = tmp_path / "ladders.csv"
     path.write_text(f"{HEAD},part\n{MLP},mlp\n{MLP},\n")
-    (part, whole) = list(read_ladders(path))
-    found, _ = price_ladders(iter([part, whole]))
+    (part, whole) = list(read_ablations(path))
+    found, _ = price_ablations(iter([part, whole]))
     timed = []
     for settings in (part.base.settings, (*part.base.settings, *part.step)):
         case = case_of_row(replace(part.base, settings=settings))
@@ -128,13 +128,13 @@ def test_a_part_that_is_not_known_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ladders.csv"
     path.write_text(f"{HEAD},part\n{MLP},mpl\n")
     with pytest.raises(ScenarioError, match=re.escape(f"{path}:2: part: must be empty or one of mlp, got 'mpl'")):
-        list(read_ladders(path))
+        list(read_ablations(path))
 
 
 def test_what_no_switch_expresses_is_listed_with_its_reason(tmp_path: Path) -> None:
     no_such = GOOD.replace("optimizations.graph=ge_graph", "optimizations.grpah=ge_graph")
     said = GOOD.replace("8.0,4.0,,,900,400,,", ",,,,,,it is another engine,")
-    found, skipped = price_ladders(iter(rungs(tmp_path, no_such, said, GOOD)))
+    found, skipped = price_ablations(iter(priced(tmp_path, no_such, said, GOOD)))
     assert len(found) == 1
     assert "Did you mean 'graph'?" in skipped[0][1]
     assert skipped[1] == ("g", "it is another engine")
@@ -156,7 +156,7 @@ def test_a_direction_is_asked_where_the_effect_is_clear(measured: float, predict
 
 def test_the_document_counts_what_is_scored() -> None:
     rows = [scored(1.25, 10 / 9), scored(0.8, 0.9), scored(1.25, 0.9, False), scored(1.0, 1.0)]
-    result = ladders_result(rows, [("lost", "why")])
+    result = ablations_result(rows, [("lost", "why")])
     assert (result["scored"], result["signs_right"], result["signs_asked"]) == (3, 2, 2)
     assert result["median_points"] == pytest.approx(10.0)
     assert result["unpriced"] == [{"row": "lost", "reason": "why"}]
@@ -170,28 +170,28 @@ def test_one_gain_by_name() -> None:
 
 
 @pytest.fixture(scope="module")
-def reference() -> tuple[list[ScoredRung], list[tuple[str, str]]]:
-    return price_ladders(read_ladders(REFERENCE / "ladders.csv"))
+def reference() -> tuple[list[ScoredStep], list[tuple[str, str]]]:
+    return price_ablations(read_ablations(REFERENCE / "ladders.csv"))
 
 
-def test_the_ladders_of_the_reference_set(reference: tuple[list[ScoredRung], list[tuple[str, str]]]) -> None:
-    result = ladders_result(*reference)
+def test_the_ladders_of_the_reference_set(reference: tuple[list[ScoredStep], list[tuple[str, str]]]) -> None:
+    result = ablations_result(*reference)
     assert result["scored"] >= 13
     assert result["signs_right"] == result["signs_asked"] >= 10
     assert result["median_points"] < 6.0
 
 
 def test_every_rung_of_the_reference_set_is_priced_or_says_why(
-    reference: tuple[list[ScoredRung], list[tuple[str, str]]],
+    reference: tuple[list[ScoredStep], list[tuple[str, str]]],
 ) -> None:
     found, skipped = reference
-    rows = list(read_ladders(REFERENCE / "ladders.csv"))
+    rows = list(read_ablations(REFERENCE / "ladders.csv"))
     assert sorted([r.id for r in found] + [name for name, _ in skipped]) == sorted(r.base.id for r in rows)
     assert all(reason for _, reason in skipped)
 
 
 def test_the_feed_forward_kernel_that_lost_is_predicted_to_lose(
-    reference: tuple[list[ScoredRung], list[tuple[str, str]]],
+    reference: tuple[list[ScoredStep], list[tuple[str, str]]],
 ) -> None:
     (lost,) = (r for r in reference[0] if r.id == "npu_ffn_lost")
     assert lost.measured_gain == pytest.approx(7.754 / 9.276)
@@ -200,7 +200,7 @@ def test_the_feed_forward_kernel_that_lost_is_predicted_to_lose(
 
 
 def test_programs_have_about_the_kernels_that_were_counted(
-    reference: tuple[list[ScoredRung], list[tuple[str, str]]],
+    reference: tuple[list[ScoredStep], list[tuple[str, str]]],
 ) -> None:
     counted = {r.id: r for r in reference[0] if any(r.kernels)}
     pair = counted["reranker_0_6b_profiled_pair"]

@@ -37,7 +37,7 @@ CLEAR_EFFECT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class AblationStep:
     """One step of a ladder; gains above 1 help. kernels: those of base and step that the source counted, 0 where it did
     not. not_modelled: why no switch expresses it, or empty. part: the part of the step whose kernels were timed, or
     empty for the whole step."""
@@ -51,7 +51,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredRung:
+class ScoredStep:
     """A rung with its predicted gain and the interval that the profile's residuals imply.
 
     kernels, predicted_kernels: of base and step, as measured (0: not stated) and as in the Programs.
@@ -79,8 +79,8 @@ class ScoredRung:
         return (self.measured_gain > 1) == (self.predicted_gain > 1)
 
 
-def read_ladders(path: Path) -> Iterator[Rung]:
-    """The rungs of a ladders file. Raises ScenarioError with file:line for what is missing or no number."""
+def read_ablations(path: Path) -> Iterator[AblationStep]:
+    """The steps of a file of ablations. Raises ScenarioError with file:line for what is missing or no number."""
     needed = ("id", "hardware", "model", "phase", "batch", "query_len", "context", "base", "step")
     for line, row in rows_of_csv(path, needed):
         where = f"{path}:{line}"
@@ -101,7 +101,7 @@ def read_ladders(path: Path) -> Iterator[Rung]:
             scored=row["scored"] != "no",
         )
         reason = row.get("not_modelled") or ""
-        yield Rung(
+        yield AblationStep(
             base,
             tuple(s for s in row["step"].split(";") if s),
             1.0 if reason else gain_of(row, where),
@@ -132,28 +132,28 @@ def gain_of(row: dict[str, str], where: str) -> float:
     return first / second if row.get("base_ms") else sqrt(first * second)
 
 
-def price_ladders(rungs: Iterator[Rung]) -> tuple[list[ScoredRung], list[tuple[str, str]]]:
-    """(rungs with predicted gains, (id, reason) of those that cannot be predicted)."""
-    scored: list[ScoredRung] = []
+def price_ablations(steps: Iterator[AblationStep]) -> tuple[list[ScoredStep], list[tuple[str, str]]]:
+    """(steps with predicted gains, (id, reason) of those that cannot be predicted)."""
+    scored: list[ScoredStep] = []
     skipped: list[tuple[str, str]] = []
-    for rung in rungs:
-        row = rung.base
-        if rung.not_modelled:
-            skipped.append((row.id, rung.not_modelled))
+    for step in steps:
+        row = step.base
+        if step.not_modelled:
+            skipped.append((row.id, step.not_modelled))
             continue
         before = case_of_row(row)
-        after = case_of_row(_with(row, rung.step))
+        after = case_of_row(_with(row, step.step))
         if isinstance(before, str) or isinstance(after, str):
             skipped.append((row.id, before if isinstance(before, str) else str(after)))
             continue
-        a, b = (_exposed(case, rung.part) for case in (before, after))
+        a, b = (_sensitivity_of_part(case, step.part) for case in (before, after))
         gain, low, high = ratio_interval(a, b, before.hardware)
         counts = _kernels(before), _kernels(after)
-        scored.append(ScoredRung(row.id, rung.measured_gain, gain, low, high, row.scored, rung.kernels, counts))
+        scored.append(ScoredStep(row.id, step.measured_gain, gain, low, high, row.scored, step.kernels, counts))
     return scored, skipped
 
 
-def _exposed(case: Case, part: str) -> Sensitivity:
+def _sensitivity_of_part(case: Case, part: str) -> Sensitivity:
     """The reported step, or the kernels of one part of it."""
     batch = reported_batch(case.scenario)
     if not part:
@@ -173,9 +173,9 @@ def _with(row: StepRow, settings: tuple[str, ...]) -> StepRow:
     return replace(row, settings=(*row.settings, *settings))
 
 
-def ladders_result(rungs: list[ScoredRung], skipped: list[tuple[str, str]]) -> dict[str, Any]:
-    """The `ladders` part of the `validate` document."""
-    counted = [r for r in rungs if r.scored]
+def ablations_result(rows: list[ScoredStep], skipped: list[tuple[str, str]]) -> dict[str, Any]:
+    """The `ablations` part of the `validate` document."""
+    counted = [r for r in rows if r.scored]
     clear = [r for r in counted if r.sign_right is not None]
     return {
         "rows": [
@@ -185,7 +185,7 @@ def ladders_result(rungs: list[ScoredRung], skipped: list[tuple[str, str]]) -> d
                 "measured_kernels": list(r.kernels) if any(r.kernels) else None,
                 "predicted_kernels": list(r.predicted_kernels),
             }
-            for r in rungs
+            for r in rows
         ],
         "scored": len(counted),
         "signs_right": sum(bool(r.sign_right) for r in clear),
