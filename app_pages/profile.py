@@ -126,7 +126,7 @@ def _bottleneck(found: Shown, language: Language, say: Say) -> None:
     evidence = verdict["evidence"]
     sentence(lead, f"{evidence[:1].upper()}{evidence[1:]}.")
     most = found.result["advice"][:3]
-    tries = [f"{item['why']} ({say('at_most')} {formats.ratio(item['max_ratio_'])})" for item in most]
+    tries = [f"{item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})" for item in most]
     if tries:
         quiet(f"{say('try')}: " + " · ".join(tries))
 

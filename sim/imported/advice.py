@@ -27,8 +27,8 @@ class Try:
     """One thing to try. at_most_ratio: the step over what would be left of it if the whole time vanished; settings:
     the `--set` pairs of `whatif run` that predict it, () where no switch is one."""
 
-    max_ratio_: float
-    max_us_: float
+    at_most_ratio: float
+    at_most_us: float
     settings: tuple[str, ...]
     why: str
 
@@ -41,7 +41,7 @@ def advise_step(found: Found, waits: Waits) -> tuple[Try, ...]:
         us = min(us, total_us * 0.999)
         if total_us and us >= WORTH * total_us:
             items.append(Try(total_us / (total_us - us), us, settings, why))
-    return tuple(sorted(items, key=lambda item: (-item.max_us_, item.why)))
+    return tuple(sorted(items, key=lambda item: (-item.at_most_us, item.why)))
 
 
 def _ideas(found: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...], str]]:

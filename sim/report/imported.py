@@ -117,7 +117,7 @@ def _next(result: dict[str, Any]) -> RenderableType:
     text = Text.assemble(("Try next", "bold"), ("  (at most: if all of that time vanished)", "dim"), "\n")
     for item in result["advice"][:TOP_ADVICE]:
         options = "".join(f"  --set {pair}" for pair in item["settings"])
-        text.append(f"  {item['max_ratio_']:5.2f}x  {item['why']}")
+        text.append(f"  {item['at_most_ratio']:5.2f}x  {item['why']}")
         text.append(f"{options}\n", style="cyan")
     if not result["advice"]:
         text.append("  nothing that could save half a percent was found\n")

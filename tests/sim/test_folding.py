@@ -51,7 +51,7 @@ def test_folding_changes_no_byte_of_the_answer(monkeypatch: pytest.MonkeyPatch, 
     it = case(4, **settings)
     assert rank_schedules(it) == 1
     folded = answer(it)
-    monkeypatch.setattr("sim.predict.predict.ranks_played", lambda it: it.model.tensor_parallel)
+    monkeypatch.setattr("sim.predict.predict.rank_schedules", lambda it: it.model.tensor_parallel)
     assert len(plans_of(it, reported_batch(it.scenario))) == 4
     assert answer(it) == folded
 
