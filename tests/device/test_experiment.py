@@ -225,7 +225,7 @@ def test_a_plain_program_that_does_not_fit_in_float32_is_run_in_16_bits(monkeypa
             raise MemoryError
         return reference_run_of(session, text)
 
-    monkeypatch.setattr("device.experiment.workbench.truth_of", only_narrow)
+    monkeypatch.setattr("device.experiment.workbench.reference_run_of", only_narrow)
     _, _, pair = pair_of(("fusion.rms_norm", False))
     assert pair.a.held_to == "bf16"
     assert pair.a.errors is not None
@@ -238,7 +238,7 @@ def test_a_plain_program_that_does_not_fit_leaves_the_side_unchecked(monkeypatch
     def fails(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("device.experiment.workbench.truth_of", fails)
+    monkeypatch.setattr("device.experiment.workbench.reference_run_of", fails)
     _, _, pair = pair_of(("kv.dtype", "int8"))
     assert pair.b.errors is None
     assert pair.b.unchecked == "--backend cpu: out of memory: take a smaller model, batch or length"
