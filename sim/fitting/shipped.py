@@ -201,7 +201,7 @@ def residual_sigmas(reports: Sequence[Report]) -> dict[str, float]:
     """Standard deviations of the log error by family of kernel, from held-out shapes.
 
     Such that 90 % of the errors lie within what a normal distribution of that width allows: the errors have long tails,
-    and an interval must cover. Families with fewer than LEAST_ROWS rows say too little and are left out.
+    and an interval must cover. Families with fewer than MIN_ROWS rows say too little and are left out.
     """
     found: dict[str, list[float]] = {}
     for report in reports:

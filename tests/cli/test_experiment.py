@@ -20,9 +20,9 @@ REPORT = ["gains.svg", "report.json", "report.md", "warm_up.svg"]
 
 @pytest.fixture
 def few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("device.experiment.alternating.LEAST_TURNS", 8)
-    monkeypatch.setattr("device.experiment.alternating.MOST_TURNS", 8)
-    monkeypatch.setattr("device.measure.measure.MOST_REPEATS", 5)
+    monkeypatch.setattr("device.experiment.alternating.MIN_TURNS", 8)
+    monkeypatch.setattr("device.experiment.alternating.MAX_TURNS", 8)
+    monkeypatch.setattr("device.measure.measure.MAX_REPEATS", 5)
 
 
 @pytest.mark.usefixtures("few_turns")

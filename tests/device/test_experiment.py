@@ -38,8 +38,8 @@ def loaded(*sets: str) -> Loaded:
 
 @pytest.fixture
 def few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("device.experiment.alternating.LEAST_TURNS", 2)
-    monkeypatch.setattr("device.experiment.alternating.MOST_TURNS", 2)
+    monkeypatch.setattr("device.experiment.alternating.MIN_TURNS", 2)
+    monkeypatch.setattr("device.experiment.alternating.MAX_TURNS", 2)
     monkeypatch.setattr("device.experiment.alternating.WARM_UP_REPEATS", 3)
 
 

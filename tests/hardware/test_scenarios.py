@@ -67,8 +67,8 @@ def test_scaled_down_on_this_cpu(name: str, tmp_path: Path, record_property: Cal
 def test_on_this_cpu(
     name: str, record_property: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("device.experiment.alternating.MOST_TURNS", 8)
-    monkeypatch.setattr("device.measure.measure.MOST_REPEATS", 5)
+    monkeypatch.setattr("device.experiment.alternating.MAX_TURNS", 8)
+    monkeypatch.setattr("device.measure.measure.MAX_REPEATS", 5)
     on_cpu(name, (), record_property, ON_CPU[:1])
 
 
