@@ -16,8 +16,8 @@ from typing import Any
 from app_pages.parts.answers import Remembered
 from app_pages.parts.server import FOLDER
 from scenarios.errors import ScenarioError, printable
-from scenarios.profile import ProfileSet
-from scenarios.profile.read import read_profiles
+from scenarios.profile import CaptureSet
+from scenarios.profile.read import read_captures
 from scenarios.profile.read.find import sources
 from scenarios.timeline import Timeline
 from sim.hardware.profile import load_hardware
@@ -30,7 +30,7 @@ ENDINGS, MAX_MB, MAX_FILES = ("json", "gz", "csv", "db"), 200, 64
 #: Profiles that the page offers of it.
 MAX_OFFERED = 200
 
-_READ: Remembered[ProfileSet] = Remembered(3)
+_READ: Remembered[CaptureSet] = Remembered(3)
 _SHOWN: Remembered[Shown] = Remembered(12)
 
 
@@ -104,27 +104,27 @@ def placed(name: str) -> Given:
     return Given((str(path), *changed), name, path=path)
 
 
-def read(given: Given) -> ProfileSet:
+def read(given: Given) -> CaptureSet:
     """The profile's ranks. Raises ScenarioError in the file's own name."""
     return _READ.get(given.key, lambda: _read(given))
 
 
-def _read(given: Given) -> ProfileSet:
+def _read(given: Given) -> CaptureSet:
     if given.path is not None:
-        return read_profiles(str(given.path))
+        return read_captures(str(given.path))
     with TemporaryDirectory() as folder:
         for name, data in given.files:
             (Path(folder) / name).write_bytes(data)
         path = folder if len(given.files) > 1 else os.path.join(folder, given.files[0][0])
         try:
-            return read_profiles(path)
+            return read_captures(path)
         except ScenarioError as error:
             raise ScenarioError([line.replace(f"{folder}{os.sep}", "") for line in error.messages]) from None
 
 
 def steps_of(given: Given) -> list[str]:
     """Names of the first rank's steps."""
-    return [step.id for step in read(given).profiles[0].steps]
+    return [step.id for step in read(given).captures[0].steps]
 
 
 def shown(given: Given, step: str, hardware: str, what_if: str) -> Shown:
@@ -134,15 +134,15 @@ def shown(given: Given, step: str, hardware: str, what_if: str) -> Shown:
 
 
 def _shown(given: Given, step: str, hardware: str, what_if: str) -> Shown:
-    profiles = read(given)
+    captures = read(given)
     chip = load_hardware(hardware) if hardware else None
-    result = import_result(profiles, chip, step, given.name)
-    result["what_if"], _ = replayed(profiles, step, (), chip)
-    timelines, notes = timelines_of(profiles, step)
+    result = import_result(captures, chip, step, given.name)
+    result["what_if"], _ = replayed(captures, step, (), chip)
+    timelines, notes = timelines_of(captures, step)
     result["notes"] += [note for note in notes if note not in result["notes"]]
     changed = None
     if what_if:
-        document, both = replayed(profiles, step, (what_if,), chip)
+        document, both = replayed(captures, step, (what_if,), chip)
         result["chosen"] = document["rows"]
         changed = both[len(both) // 2] if both else None
     return Shown(result, tuple(timelines), changed)

@@ -1,17 +1,17 @@
-"""Imported profiles: what other profilers measured, as columns, and as the timelines that predictions have."""
+"""Imported captures: what other profilers measured, as columns, and as the timelines that predictions have."""
 
 from scenarios.profile.spans import timeline_of
 from scenarios.profile.steps import step_time_of, step_times_of
 from scenarios.profile.table import (
     COLUMN_TYPES,
     NO_ROW,
+    Capture,
+    CaptureSet,
     Events,
     Facts,
     HostApi,
     Kind,
     Lane,
-    Profile,
-    ProfileSet,
     ReportedStep,
     Step,
 )
@@ -19,13 +19,13 @@ from scenarios.profile.table import (
 __all__ = [
     "COLUMN_TYPES",
     "NO_ROW",
+    "Capture",
+    "CaptureSet",
     "Events",
     "Facts",
     "HostApi",
     "Kind",
     "Lane",
-    "Profile",
-    "ProfileSet",
     "ReportedStep",
     "Step",
     "step_time_of",

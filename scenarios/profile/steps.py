@@ -1,6 +1,6 @@
-"""How torch_npu splits a step into computing, communication, overlap and free time, from the events of a profile.
+"""How torch_npu splits a step into computing, communication, overlap and free time, from the events of a capture.
 
-Its lanes "Overlap Analysis" cover the whole profile: computing is the union of kernels, communication the union of
+Its lanes "Overlap Analysis" cover the whole capture: computing is the union of kernels, communication the union of
 collectives, free what lies between the first and the last of them and belongs to neither. A piece of such a lane
 counts for the first step in whose window it starts, and counts there as a whole. Copies, waits between streams and
 the tasks of a collective are neither.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scenarios.profile.table import Events, Int64, Kind, Profile, Step
+from scenarios.profile.table import Capture, Events, Int64, Kind, Step
 from scenarios.timeline import StepTime
 
 #: Disjoint intervals in order: starts and ends.
@@ -66,7 +66,7 @@ def length(intervals: Intervals) -> int:
 
 
 def overlap_lanes(events: Events) -> tuple[Intervals, Intervals, Intervals, Intervals]:
-    """torch_npu's four lanes over the whole profile: Computing, Communication, Communication(Not Overlapped), Free."""
+    """torch_npu's four lanes over the whole capture: Computing, Communication, Communication(Not Overlapped), Free."""
     computing, communication = (_union(events, kind) for kind in (Kind.KERNEL, Kind.COLLECTIVE))
     busy = merged(np.concatenate((computing[0], communication[0])), np.concatenate((computing[1], communication[1])))
     free = busy[1][:-1], busy[0][1:]
@@ -78,14 +78,14 @@ def _union(events: Events, kind: Kind) -> Intervals:
     return merged(events.start_ns[rows], events.end_ns[rows])
 
 
-def step_time_of(profile: Profile, step: Step) -> StepTime:
-    """The time of one step of `profile`; of many, `step_times_of` works them out together."""
-    return step_times_of(profile)[profile.steps.index(step)]
+def step_time_of(capture: Capture, step: Step) -> StepTime:
+    """The time of one step of `capture`; of many, `step_times_of` works them out together."""
+    return step_times_of(capture)[capture.steps.index(step)]
 
 
-def step_times_of(profile: Profile) -> list[StepTime]:
-    """The time of each step of `profile`. Waiting is as `waiting_lanes` has it."""
-    return step_times(profile.events, profile.steps, waiting_lanes(profile))
+def step_times_of(capture: Capture) -> list[StepTime]:
+    """The time of each step of `capture`. Waiting is as `waiting_lanes` has it."""
+    return step_times(capture.events, capture.steps, waiting_lanes(capture))
 
 
 def step_times(events: Events, steps: Sequence[Step], waiting: Intervals) -> list[StepTime]:
@@ -128,20 +128,20 @@ def _by_step(lane: Intervals, steps: Sequence[Step]) -> list[int]:
     return found
 
 
-def waiting_lanes(profile: Profile) -> Intervals:
+def waiting_lanes(capture: Capture) -> Intervals:
     """When collectives wait and move nothing.
 
-    Where the profile has the tasks of its collectives: some plane waits, none transfers, and the time lies in a
+    Where the capture has the tasks of its collectives: some plane waits, none transfers, and the time lies in a
     collective. Where it has not: the end of each collective less what communication.json says it waited is taken for
     its transfer, so the wait stands at its beginning.
     """
-    events = profile.events
+    events = capture.events
     collectives = _union(events, Kind.COLLECTIVE)
     waits, transfers = (_union(events, kind) for kind in (Kind.WAIT, Kind.TRANSFER))
     if len(waits[0]) or len(transfers[0]):
         alone = minus(waits, transfers)
         return minus(alone, minus(alone, collectives))
-    rows = np.fromiter(profile.collective_waits_ns, dtype=np.int64, count=len(profile.collective_waits_ns))
-    waited = np.fromiter(profile.collective_waits_ns.values(), dtype=np.int64, count=len(rows))
+    rows = np.fromiter(capture.collective_waits_ns, dtype=np.int64, count=len(capture.collective_waits_ns))
+    waited = np.fromiter(capture.collective_waits_ns.values(), dtype=np.int64, count=len(rows))
     starts = events.start_ns[rows]
     return merged(starts, starts + np.minimum(waited, events.duration_ns[rows]))

@@ -1,6 +1,6 @@
-"""An imported profile as columns: one row an event, texts by number, times in integer nanoseconds.
+"""An imported capture as columns: one row an event, texts by number, times in integer nanoseconds.
 
-A profile may hold millions of events, so rows are numpy columns and never objects; `scenarios.profile.spans` makes
+A capture may hold millions of events, so rows are numpy columns and never objects; `scenarios.profile.spans` makes
 the `Timeline` of one step where spans are wanted. Times are as the file has them (since the epoch, mostly).
 """
 
@@ -46,7 +46,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One thread of a profile under the names that `Timeline` has for it. stream: the device's stream, -1 elsewhere.
+    """One thread of a capture under the names that `Timeline` has for it. stream: the device's stream, -1 elsewhere.
 
     source: process and thread as the file calls them.
     """
@@ -65,7 +65,7 @@ FACTS = ("op_type", "task_type", "shapes", "dtypes", "output_shapes", "group", "
 class Facts:
     """What is known of kernels and collectives, one row a combination; row 0 knows nothing.
 
-    All but block_dim are texts (an index into `Profile.texts`, 0 is ""). op_type: as kernel_details.csv has it.
+    All but block_dim are texts (an index into `Capture.texts`, 0 is ""). op_type: as kernel_details.csv has it.
     task_type: the engine as the profiler names it (AI_CORE, MIX_AIC, ...). shapes, dtypes: of the inputs, as
     kernel_details.csv spells them; of a collective its elements and their type. group: the communication group.
     pipe: the pipe of the cores that was busy the longest (mac, mte2, vec, ...), where the profiler measured pipes.
@@ -99,9 +99,9 @@ COLUMN_TYPES: dict[str, type[np.signedinteger[Any]]] = {
 class Events:
     """Rows in order of start (then the longer first). Columns have one length.
 
-    lane: index into `Profile.lanes`. launched_by: the row of the host call that issued this one; of a dequeued call,
+    lane: index into `Capture.lanes`. launched_by: the row of the host call that issued this one; of a dequeued call,
     the call that enqueued it; NO_ROW where unknown. issued_after_ns: how long after the begin of that call it was
-    issued (a call may issue several kernels). name: index into `Profile.texts`. fact: row of `facts`, whose
+    issued (a call may issue several kernels). name: index into `Capture.texts`. fact: row of `facts`, whose
     columns are here too, spread over the events (`events.op_type`).
     """
 
@@ -183,7 +183,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ReportedStep:
-    """A row of step_trace_time.csv. step "" where the profile has no steps; preparing: from the host's mark to the
+    """A row of step_trace_time.csv. step "" where the capture has no steps; preparing: from the host's mark to the
     first task; bubble: time in hcom_receive. communication_wait_ns is not reported and 0 here."""
 
     step: str
@@ -205,7 +205,7 @@ class HostApi:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Profile:
+class Capture:
     """What one rank's profiler wrote.
 
     texts: what the columns of texts refer to; the first is "". kind: which profiler wrote it. metadata: versions,
@@ -244,8 +244,8 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProfileSet:
+class CaptureSet:
     """The ranks of one run, by rank, in order. notes: what holds of all of them."""
 
-    profiles: tuple[Profile, ...]
+    captures: tuple[Capture, ...]
     notes: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from scenarios.trace import TraceError, read_trace
 from scenarios.trace.layout import HOST, KernelArgs, merged_args
 
 #: Timelines of a profile or of another tool's trace, and what has to be said about them.
-ReadProfile = Callable[[str], tuple[Sequence[Timeline], Sequence[str]]]
+ReadCapture = Callable[[str], tuple[Sequence[Timeline], Sequence[str]]]
 Kind = Literal["scenario", "result", "trace", "profile"]
 
 #: As much of a JSON file as tells a trace from a result, bytes.
@@ -44,17 +44,17 @@ class Side:
     notes: tuple[str, ...] = ()
 
 
-def side(given: str, sets: Sequence[str], read_profile: ReadProfile | None = None) -> Side:
+def side(given: str, sets: Sequence[str], read_capture: ReadCapture | None = None) -> Side:
     """`FILE#2` is the second timeline of a trace or profile that holds several. Raises ScenarioError."""
     file, number = _split(given)
     if os.path.isdir(file) and not file.endswith(".json"):
-        return _profile(file, number, read_profile)
+        return _capture(file, number, read_capture)
     if file.endswith((".json.gz", ".db", ".csv")):
-        return _profile(file, number, read_profile)
+        return _capture(file, number, read_capture)
     if not file.endswith(".json"):
         return _scenario(given, sets)
     if _is_trace(file):
-        return _trace(file, number, read_profile)
+        return _trace(file, number, read_capture)
     from sim.compare.result_file import read_result
 
     if number:
@@ -102,20 +102,20 @@ def with_args(timeline: Timeline, args: KernelArgs) -> Timeline:
     return replace(timeline, spans=spans)
 
 
-def _trace(file: str, number: int, read_profile: ReadProfile | None) -> Side:
+def _trace(file: str, number: int, read_capture: ReadCapture | None) -> Side:
     try:
         timelines: Sequence[Timeline] = read_trace(file)
     except TraceError:
-        if read_profile is None:
+        if read_capture is None:
             raise
-        return _profile(file, number, read_profile, "trace")
+        return _capture(file, number, read_capture, "trace")
     return _chosen(file, number, timelines, (), "trace")
 
 
-def _profile(file: str, number: int, read_profile: ReadProfile | None, kind: Kind = "profile") -> Side:
-    if read_profile is None:
+def _capture(file: str, number: int, read_capture: ReadCapture | None, kind: Kind = "profile") -> Side:
+    if read_capture is None:
         raise ScenarioError([f"{printable(file, 200)}: is a profile, and nothing is here to read it"])
-    timelines, notes = read_profile(file)
+    timelines, notes = read_capture(file)
     return _chosen(file, number, timelines, notes, kind)
 
 

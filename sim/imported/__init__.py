@@ -1,1 +1,1 @@
-"""What an imported profile says: where a measured step's time goes, who waits for whom, and what to try."""
+"""What an imported capture says: where a measured step's time goes, who waits for whom, and what to try."""

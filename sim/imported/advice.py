@@ -1,6 +1,6 @@
 """What to try on a measured step, ranked by what it could save at most.
 
-A profile knows no scenario, so nothing is predicted here: each item says how much of the step its time is, which bounds
+A capture knows no scenario, so nothing is predicted here: each item says how much of the step its time is, which bounds
 the gain from above. `whatif run` predicts what a switch really gains.
 """
 
@@ -76,12 +76,12 @@ def _ideas(found: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...],
 
 
 def _has_queue(found: Found) -> bool:
-    return any(name.startswith("Dequeue") for name in found.profile.texts)
+    return any(name.startswith("Dequeue") for name in found.capture.texts)
 
 
 def _communication(found: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...], str]]:
-    mine = next((rank for rank in waits.by_rank if rank.rank == found.profile.rank), None)
-    others = {rank: us for rank, us in waits.waited_for_us.items() if rank != found.profile.rank}
+    mine = next((rank for rank in waits.by_rank if rank.rank == found.capture.rank), None)
+    others = {rank: us for rank, us in waits.waited_for_us.items() if rank != found.capture.rank}
     if mine is not None and mine.matched and waits.same_clock and mine.wait_us and others:
         last = max(others, key=lambda rank: others[rank])
         yield mine.wait_us, (), f"balance the ranks: this one waits {mine.wait_us / 1000:.2f} ms, most for rank {last}"
@@ -109,8 +109,8 @@ def _kernels(found: Found) -> Iterator[tuple[float, tuple[str, ...], str]]:
 
 def _add_norm_us(found: Found) -> float:
     """Time in Adds that a norm follows on their stream: the kernel that a fused AddRmsNorm saves."""
-    profile, events = found.profile, found.profile.events
-    rows = in_step(profile, found.step, Kind.KERNEL)
+    capture, events = found.capture, found.capture.events
+    rows = in_step(capture, found.step, Kind.KERNEL)
     saved = 0
     last: dict[int, int] = {}
     for row in rows.tolist():
@@ -118,8 +118,8 @@ def _add_norm_us(found: Found) -> float:
         before = last.get(lane)
         if (
             before is not None
-            and profile.text(row, "op_type") == "RmsNorm"
-            and profile.text(before, "op_type") == "Add"
+            and capture.text(row, "op_type") == "RmsNorm"
+            and capture.text(before, "op_type") == "Add"
         ):
             saved += int(events.duration_ns[before])
         last[lane] = row

@@ -1,4 +1,4 @@
-"""The bottleneck of a measured step by name, with its evidence: the words of `sim.predict.explain`, a profile's
+"""The bottleneck of a measured step by name, with its evidence: the words of `sim.predict.explain`, a capture's
 numbers."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from scenarios.profile import Kind, Profile, Step
+from scenarios.profile import Capture, Kind, Step
 from scenarios.timeline import StepTime
 from sim.hardware.profile import Hardware
 from sim.imported.gaps import Gaps, gaps_of
@@ -21,7 +21,7 @@ class Found:
     """What one rank's step says. limits_us: time by what limits it: kernels by what bounds them, communication that
     nothing hides, and idle time that the host caused. launches: host calls that issued the step's kernels."""
 
-    profile: Profile
+    capture: Capture
     step: Step
     time: StepTime
     kernels: tuple[MeasuredKernel, ...]
@@ -34,26 +34,26 @@ class Found:
     collective_count: int
 
 
-def diagnose_step(profile: Profile, step: Step, time: StepTime, waits: Waits, hardware: Hardware | None) -> Found:
+def diagnose_step(capture: Capture, step: Step, time: StepTime, waits: Waits, hardware: Hardware | None) -> Found:
     """Name the bottleneck of one rank's step, whose time is `time`."""
-    kernels = kernels_of(profile, step, time.total_ns, hardware)
-    gaps = gaps_of(profile, step)
+    kernels = kernels_of(capture, step, time.total_ns, hardware)
+    gaps = gaps_of(capture, step)
     limits = _limits_us(time, kernels, gaps)
     name = cast(Bottleneck, max(limits, key=lambda limit: (limits[limit], limit))) if limits else "host-bound"
-    rows = in_step(profile, step, Kind.KERNEL, Kind.COLLECTIVE)
-    launched = profile.events.launched_by[rows]
+    rows = in_step(capture, step, Kind.KERNEL, Kind.COLLECTIVE)
+    launched = capture.events.launched_by[rows]
     return Found(
-        profile=profile,
+        capture=capture,
         step=step,
         time=time,
         kernels=kernels,
         gaps=gaps,
         limits_us=limits,
         name=name,
-        evidence=_evidence(name, profile, time, kernels, gaps, waits, hardware),
+        evidence=_evidence(name, capture, time, kernels, gaps, waits, hardware),
         launches=len(set(launched[launched >= 0].tolist())),
         kernel_count=sum(k.count for k in kernels),
-        collective_count=len(in_step(profile, step, Kind.COLLECTIVE)),
+        collective_count=len(in_step(capture, step, Kind.COLLECTIVE)),
     )
 
 
@@ -71,14 +71,14 @@ def _limits_us(time: StepTime, kernels: Sequence[MeasuredKernel], gaps: Gaps) ->
 
 
 def _evidence(
-    name: Bottleneck, profile: Profile, time: StepTime, kernels: Sequence[MeasuredKernel], gaps: Gaps, waits: Waits,
+    name: Bottleneck, capture: Capture, time: StepTime, kernels: Sequence[MeasuredKernel], gaps: Gaps, waits: Waits,
     hardware: Hardware | None,
 ) -> str:  # fmt: skip
     total, free = max(1, time.total_ns), time.free_ns / max(1, time.total_ns)
     if name == "host-bound":
-        return _host_evidence(profile, time, gaps, free)
+        return _host_evidence(capture, time, gaps, free)
     if name == "communication-bound":
-        return _communication_evidence(profile, time, waits)
+        return _communication_evidence(capture, time, waits)
     mine = [kernel for kernel in kernels if kernel.limit == name]
     top, us = mine[0], sum(k.total_us for k in mine)
     share = us / max(1e-9, sum(k.total_us for k in kernels))
@@ -110,29 +110,29 @@ def _reached(kernel: MeasuredKernel, hardware: Hardware | None) -> str:
     return f", at {kernel.gbps / 1000:.2f} of {hardware.memory.hbm_peak_gbps / 1000:.2f} TB/s"
 
 
-def _host_evidence(profile: Profile, time: StepTime, gaps: Gaps, free: float) -> str:
+def _host_evidence(capture: Capture, time: StepTime, gaps: Gaps, free: float) -> str:
     total_ms, free_ms = time.total_ns / 1e6, time.free_ns / 1e6
     idle = f"the device is idle for {free:.0%} of the step ({free_ms:.2f} of {total_ms:.2f} ms)"
     busy = f"the kernels need only {time.computing_ns / 1e6:.2f} ms"
     if not gaps.launches_known:
-        waits = [api for api in profile.host_apis if "Synchronize" in api.name][:1]
+        waits = [api for api in capture.host_apis if "Synchronize" in api.name][:1]
         waited = "".join(f"; the host waits {api.total_ns / 1e6:.2f} ms in {api.name}" for api in waits)
         return f"{idle}; {busy}{waited}. The profile has no launches, so that the host was late is inferred, not seen"
     longest = ", ".join(f"{call.name} ({call.late_us / 1000:.2f} ms)" for call in gaps.calls[:3])
     return f"{idle}; in {gaps.late_us / 1000:.2f} ms of it the host had not launched yet, most in {longest}; {busy}"
 
 
-def _communication_evidence(profile: Profile, time: StepTime, waits: Waits) -> str:
+def _communication_evidence(capture: Capture, time: StepTime, waits: Waits) -> str:
     exposed = time.communication_not_overlapped_ns
     text = (
         f"{exposed / max(1, time.total_ns):.0%} of the step ({exposed / 1e6:.2f} of {time.total_ns / 1e6:.2f} ms) is "
         "in collectives that nothing hides"
     )
-    mine = next((rank for rank in waits.by_rank if rank.rank == profile.rank), None)
+    mine = next((rank for rank in waits.by_rank if rank.rank == capture.rank), None)
     if mine is not None and mine.matched and waits.same_clock:
         waited = mine.wait_us / max(1e-9, mine.communication_us)
         whom = max(
-            (rank for rank in waits.waited_for_us if rank != profile.rank),
+            (rank for rank in waits.waited_for_us if rank != capture.rank),
             key=lambda r: waits.waited_for_us[r],
             default=None,
         )

@@ -1,4 +1,4 @@
-"""An imported profile as plain data, with the keys of the command contract: what `import --json` writes."""
+"""An imported capture as plain data, with the keys of the command contract: what `import --json` writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.profile import HostApi, Profile, ProfileSet, ReportedStep, Step, step_times_of
+from scenarios.profile import Capture, CaptureSet, HostApi, ReportedStep, Step, step_times_of
 from scenarios.timeline import StepTime
 from sim import __version__
 from sim.hardware.profile import Hardware
@@ -22,28 +22,28 @@ RECONCILED = 0.001
 MAX_CALLS, MAX_COLLECTIVES, MAX_KERNELS, MAX_STEPS = 50, 100, 1000, 1000
 
 
-def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str = "", name: str = "") -> dict[str, Any]:
+def import_result(captures: CaptureSet, hardware: Hardware | None, step_id: str = "", name: str = "") -> dict[str, Any]:
     """The `import` document of the first rank's step and of all ranks beside it.
 
     step_id: which step; by default that of the median length of the first rank. Raises ScenarioError where the
-    profiles hold no such step.
+    captures hold no such step.
     """
-    first = profiles.profiles[0]
-    times = [step_times_of(profile) for profile in profiles.profiles]
+    first = captures.captures[0]
+    times = [step_times_of(capture) for capture in captures.captures]
     at = [chosen_step(first, times[0], step_id)]
     step = first.steps[at[0]]
-    at += [_same_step(p, t, step.id) for p, t in zip(profiles.profiles[1:], times[1:], strict=True)]
-    steps = [profile.steps[i] for profile, i in zip(profiles.profiles, at, strict=True)]
-    waits = waits_of(profiles.profiles, steps)
+    at += [_same_step(p, t, step.id) for p, t in zip(captures.captures[1:], times[1:], strict=True)]
+    steps = [capture.steps[i] for capture, i in zip(captures.captures, at, strict=True)]
+    waits = waits_of(captures.captures, steps)
     found = [
-        diagnose_step(profile, one, all_times[i], waits, hardware)
-        for profile, one, all_times, i in zip(profiles.profiles, steps, times, at, strict=True)
+        diagnose_step(capture, one, all_times[i], waits, hardware)
+        for capture, one, all_times, i in zip(captures.captures, steps, times, at, strict=True)
     ]
     main = found[0]
     reported = reported_of(first, step)
     return {
         "schema_version": SCHEMA_VERSION,
-        "profile": _profile(first, name),
+        "profile": _capture(first, name),
         "hardware": hardware.name if hardware is not None else None,
         "provenance": _provenance(hardware, main),
         "rank": first.rank,
@@ -65,19 +65,19 @@ def import_result(profiles: ProfileSet, hardware: Hardware | None, step_id: str 
         "waited_for_us": {str(rank): us for rank, us in waits.waited_for_us.items()},
         "clocks_differ_us": waits.clocks_differ_us,
         "advice": [asdict(item) for item in advise_step(main, waits)],
-        "notes": list(dict.fromkeys([*profiles.notes, *first.notes, *_notes_of_ranks(profiles)])),
+        "notes": list(dict.fromkeys([*captures.notes, *first.notes, *_notes_of_ranks(captures)])),
         "dropped": dict(sorted(first.dropped.items())),
     }
 
 
-def chosen_step(profile: Profile, times: Sequence[StepTime], step_id: str) -> int:
-    """The place of the step called `step_id`, or of the one of median length. times: of the profile's steps.
+def chosen_step(capture: Capture, times: Sequence[StepTime], step_id: str) -> int:
+    """The place of the step called `step_id`, or of the one of median length. times: of the capture's steps.
 
     Raises ScenarioError where there is none.
     """
-    if not profile.steps:
-        raise ScenarioError([f"{printable(profile.source, 200)}: holds no kernels, so no step"])
-    ids = [step.id for step in profile.steps]
+    if not capture.steps:
+        raise ScenarioError([f"{printable(capture.source, 200)}: holds no kernels, so no step"])
+    ids = [step.id for step in capture.steps]
     if step_id and step_id not in ids:
         known = ", ".join(printable(name, 20) or "(no name)" for name in ids[:20])
         raise ScenarioError([f"--step: '{printable(step_id, 40)}' is not a step of this profile; it has {known}"])
@@ -86,22 +86,22 @@ def chosen_step(profile: Profile, times: Sequence[StepTime], step_id: str) -> in
     return sorted(range(len(times)), key=lambda i: times[i].total_ns)[(len(times) - 1) // 2]
 
 
-def steps_of_ranks(profiles: ProfileSet, step_id: str) -> list[Step]:
+def steps_of_ranks(captures: CaptureSet, step_id: str) -> list[Step]:
     """The step of each rank that `import_result` tells about: of the first as `chosen_step`, of the others the same."""
-    first, *others = profiles.profiles
+    first, *others = captures.captures
     step = first.steps[chosen_step(first, step_times_of(first), step_id)]
     return [step, *(p.steps[_same_step(p, step_times_of(p), step.id)] for p in others)]
 
 
-def _same_step(profile: Profile, times: Sequence[StepTime], step_id: str) -> int:
+def _same_step(capture: Capture, times: Sequence[StepTime], step_id: str) -> int:
     """The place of another rank's step with this id, else of its own median one."""
-    ids = [step.id for step in profile.steps]
-    return ids.index(step_id) if step_id in ids else chosen_step(profile, times, "")
+    ids = [step.id for step in capture.steps]
+    return ids.index(step_id) if step_id in ids else chosen_step(capture, times, "")
 
 
-def reported_of(profile: Profile, step: Step) -> ReportedStep | None:
+def reported_of(capture: Capture, step: Step) -> ReportedStep | None:
     """What step_trace_time.csv reports for a step, None where it does not."""
-    return next((r for r in profile.reported if r.step == step.id), None)
+    return next((r for r in capture.reported if r.step == step.id), None)
 
 
 def step_us(time: StepTime) -> dict[str, float]:
@@ -136,14 +136,14 @@ def reconciliation(time: StepTime, reported: ReportedStep | None) -> dict[str, A
     return {"parts": parts, "worst_share": worst, "reconciled": worst <= RECONCILED}
 
 
-def _profile(profile: Profile, name: str) -> dict[str, Any]:
+def _capture(capture: Capture, name: str) -> dict[str, Any]:
     return {
-        "name": printable(name or profile.source, 200),
-        "kind": profile.kind,
-        "device": profile.device,
-        "label": profile.label,
-        "events": len(profile.events),
-        "metadata": dict(profile.metadata),
+        "name": printable(name or capture.source, 200),
+        "kind": capture.kind,
+        "device": capture.device,
+        "label": capture.label,
+        "events": len(capture.events),
+        "metadata": dict(capture.metadata),
     }
 
 
@@ -153,7 +153,7 @@ def _provenance(hardware: Hardware | None, found: Found) -> dict[str, Any]:
     for kernel in found.kernels:
         sources[kernel.bound_source] = sources.get(kernel.bound_source, 0) + kernel.count
     return {
-        "kind": "measured" if found.profile.label == "MEASURED" else "predicted",
+        "kind": "measured" if found.capture.label == "MEASURED" else "predicted",
         "bounds": dict(sorted(sources.items())),
         "roofline": None if hardware is None else hardware.profile.worst_source(),
         "tool_version": __version__,
@@ -177,11 +177,11 @@ def _api(api: HostApi) -> dict[str, Any]:
 
 
 def _rank(found: Found, waits: Waits) -> dict[str, Any]:
-    mine = next(rank for rank in waits.by_rank if rank.rank == found.profile.rank)
-    reported = reported_of(found.profile, found.step)
+    mine = next(rank for rank in waits.by_rank if rank.rank == found.capture.rank)
+    reported = reported_of(found.capture, found.step)
     return {
-        "rank": found.profile.rank,
-        "source": printable(found.profile.source, 200),
+        "rank": found.capture.rank,
+        "source": printable(found.capture.source, 200),
         "step_id": found.step.id,
         "step": step_us(found.time),
         "reported_step": _reported_us(reported),
@@ -192,12 +192,12 @@ def _rank(found: Found, waits: Waits) -> dict[str, Any]:
         "matched_collectives": mine.matched,
         "wait_us": mine.wait_us if mine.matched else found.time.communication_wait_ns / 1000,
         "came_last": mine.last,
-        "notes": list(found.profile.notes),
+        "notes": list(found.capture.notes),
     }
 
 
-def _notes_of_ranks(profiles: ProfileSet) -> list[str]:
+def _notes_of_ranks(captures: CaptureSet) -> list[str]:
     said = []
-    for profile in profiles.profiles[1:]:
-        said += [f"rank {profile.rank}: {note}" for note in profile.notes if note not in profiles.profiles[0].notes]
+    for capture in captures.captures[1:]:
+        said += [f"rank {capture.rank}: {note}" for note in capture.notes if note not in captures.captures[0].notes]
     return said

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.profile import NO_ROW, Kind, Profile, Step
+from scenarios.profile import NO_ROW, Capture, Kind, Step
 from scenarios.profile.steps import overlap_lanes
 
 #: Names of calls that only hand on what an operator of torch asked for.
@@ -44,16 +44,16 @@ class Gaps:
 
     @property
     def launches_known(self) -> bool:
-        """Whether the profile says for most of the idle time who launched what ended it."""
+        """Whether the capture says for most of the idle time who launched what ended it."""
         return self.unknown_us <= 0.5 * self.total_us
 
 
-def gaps_of(profile: Profile, step: Step) -> Gaps:
+def gaps_of(capture: Capture, step: Step) -> Gaps:
     """The gaps that start in the step's window."""
-    starts, ends = overlap_lanes(profile.events)[3]
+    starts, ends = overlap_lanes(capture.events)[3]
     here = (starts >= step.start_ns) & (starts < step.end_ns)
     starts, ends = starts[here], ends[here]
-    events = profile.events
+    events = capture.events
     device = events.rows(Kind.KERNEL, Kind.COLLECTIVE)
     next_row = device[np.minimum(np.searchsorted(events.start_ns[device], ends), max(0, len(device) - 1))]
     launch = events.launched_by[next_row] if len(device) else np.empty(0, dtype=np.int32)
@@ -64,7 +64,7 @@ def gaps_of(profile: Profile, step: Step) -> Gaps:
     calls: dict[str, list[int]] = {}
     threads: dict[int, NDArray[np.intp]] = {}
     for row, ns in zip(launch[known & (late > 0)].tolist(), late[known & (late > 0)].tolist(), strict=True):
-        counted = calls.setdefault(_call_name(profile, row, threads), [0, 0])
+        counted = calls.setdefault(_call_name(capture, row, threads), [0, 0])
         counted[0] += 1
         counted[1] += ns
     named = [HostCall(name, count, ns / 1000) for name, (count, ns) in calls.items()]
@@ -78,19 +78,19 @@ def gaps_of(profile: Profile, step: Step) -> Gaps:
     )
 
 
-def _call_name(profile: Profile, row: int, threads: dict[int, NDArray[np.intp]]) -> str:
+def _call_name(capture: Capture, row: int, threads: dict[int, NDArray[np.intp]]) -> str:
     """What a person knows the launching call `row` by: the operator of torch around it, else what was dequeued.
 
     threads: the rows of each thread that was looked at so far.
     """
-    events, names = profile.events, []
+    events, names = capture.events, []
     for _ in range(8):
-        names.append(profile.text(row))
+        names.append(capture.text(row))
         above = int(events.launched_by[row])
         if above == NO_ROW:
             break
         row = above
-    around = _operator(profile, row, threads)
+    around = _operator(capture, row, threads)
     if around is not None:
         return around
     for name in names:
@@ -99,10 +99,10 @@ def _call_name(profile: Profile, row: int, threads: dict[int, NDArray[np.intp]])
     return names[-1]
 
 
-def _operator(profile: Profile, row: int, threads: dict[int, NDArray[np.intp]]) -> str | None:
+def _operator(capture: Capture, row: int, threads: dict[int, NDArray[np.intp]]) -> str | None:
     """The outermost operator of torch on the thread of `row` that is open when it starts, None where there is none."""
-    events = profile.events
-    if profile.process(row) != "Python":
+    events = capture.events
+    if capture.process(row) != "Python":
         return None
     lane = int(events.lane[row])
     if lane not in threads:
@@ -111,7 +111,7 @@ def _operator(profile: Profile, row: int, threads: dict[int, NDArray[np.intp]]) 
     at = int(np.searchsorted(events.start_ns[rows], events.start_ns[row], side="right"))
     found = None
     for other in rows[max(0, at - 64) : at][::-1].tolist():
-        name = profile.text(other)
+        name = capture.text(other)
         if events.end_ns_of(other) >= events.start_ns[row] and not name.startswith(_QUEUE):
             found = name
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.ops.work import Work
-from scenarios.profile import Kind, Profile, Step
+from scenarios.profile import Capture, Kind, Step
 from sim.accuracy.rows.op_types import Unpriced, work_of_row
 from sim.hardware.profile import Hardware
 from sim.kernel.price import price
@@ -40,7 +40,7 @@ class MeasuredKernel:
     """All kernels of one op type and shape in the step.
 
     share: of the step. roofline_share: the time that peak compute and peak HBM bandwidth allow, over the time taken;
-    predicted_us: what the model says for all of them. Both None without a hardware profile, or with `unpriced` saying
+    predicted_us: what the model says for all of them. Both None without a hardware capture, or with `unpriced` saying
     why. gbps, tflops: reached, by the bytes and flops that the shapes imply.
     """
 
@@ -64,36 +64,36 @@ class MeasuredKernel:
     unpriced: str = ""
 
 
-def kernels_of(profile: Profile, step: Step, total_ns: int, hardware: Hardware | None) -> tuple[MeasuredKernel, ...]:
+def kernels_of(capture: Capture, step: Step, total_ns: int, hardware: Hardware | None) -> tuple[MeasuredKernel, ...]:
     """The kernels that start in the step, grouped, the longest first. Collectives are not among them."""
-    events = profile.events
-    rows = in_step(profile, step, Kind.KERNEL)
+    events = capture.events
+    rows = in_step(capture, step, Kind.KERNEL)
     if not len(rows):
         return ()
     facts, which = np.unique(events.fact[rows], return_inverse=True)
     counts = np.bincount(which)
     times = np.bincount(which, weights=events.duration_ns[rows].astype(np.float64))
     found = [
-        _kernel(profile, int(fact), int(count), int(ns), total_ns, hardware)
+        _kernel(capture, int(fact), int(count), int(ns), total_ns, hardware)
         for fact, count, ns in zip(facts, counts, times, strict=True)
     ]
     return tuple(sorted(_merged(found), key=lambda k: (-k.total_us, k.op_type, k.shapes)))
 
 
-def in_step(profile: Profile, step: Step, *kinds: Kind) -> NDArray[np.intp]:
+def in_step(capture: Capture, step: Step, *kinds: Kind) -> NDArray[np.intp]:
     """The rows of these kinds that start in the step's window."""
-    rows = profile.events.rows(*kinds)
-    starts = profile.events.start_ns[rows]
+    rows = capture.events.rows(*kinds)
+    starts = capture.events.start_ns[rows]
     return rows[(starts >= step.start_ns) & (starts < step.end_ns)]
 
 
 def _kernel(
-    profile: Profile, fact: int, count: int, ns: int, total_ns: int, hardware: Hardware | None
+    capture: Capture, fact: int, count: int, ns: int, total_ns: int, hardware: Hardware | None
 ) -> MeasuredKernel:
-    facts = profile.events.facts
+    facts = capture.events.facts
 
     def text(column: str) -> str:
-        return profile.texts[int(getattr(facts, column)[fact])]
+        return capture.texts[int(getattr(facts, column)[fact])]
 
     task_type, pipe, op_type, shapes, dtypes = (text(c) for c in ("task_type", "pipe", "op_type", "shapes", "dtypes"))
     work, time, why = _priced(op_type, shapes, dtypes, hardware)

@@ -9,7 +9,7 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, printable
 from scenarios.files.atomic import write_text
-from scenarios.profile import ProfileSet, timeline_of
+from scenarios.profile import CaptureSet, timeline_of
 from sim.hardware.profile import load_hardware
 from sim.imported.document import import_result, steps_of_ranks
 from sim.imported.replayed import replayed
@@ -17,12 +17,12 @@ from sim.report.files import refuse_overwriting, to_json
 
 
 def _files(source: str) -> list[str]:
-    """The files that a profile was read from."""
+    """The files that a capture was read from."""
     return [os.path.join(source, name) for name in os.listdir(source)] if os.path.isdir(source) else [source]
 
 
 def imported(
-    profiles: ProfileSet,
+    captures: CaptureSet,
     hardware: str,
     step_id: str,
     name: str,
@@ -30,22 +30,22 @@ def imported(
     trace_file: Path | None,
     what_ifs: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The `import` document of `profiles`, written to the files asked for.
+    """The `import` document of `captures`, written to the files asked for.
 
-    hardware: a profile's name, "" for none. name: what the user called the profile. what_ifs: `NAME[:ARGS]`; the trace
+    hardware: a capture's name, "" for none. name: what the user called the capture. what_ifs: `NAME[:ARGS]`; the trace
     then holds the measured steps and behind them the changed ones. Raises ScenarioError, one line.
     """
     chip = load_hardware(hardware) if hardware else None
-    inputs = [name, *(file for profile in profiles.profiles for file in _files(profile.source))]
+    inputs = [name, *(file for capture in captures.captures for file in _files(capture.source))]
     refuse_overwriting(inputs, {"--json": json_file, "--trace": trace_file})
-    result = import_result(profiles, chip, step_id, name)
-    result["what_if"], both = replayed(profiles, step_id, what_ifs, chip)
+    result = import_result(captures, chip, step_id, name)
+    result["what_if"], both = replayed(captures, step_id, what_ifs, chip)
     if trace_file is not None:
         from scenarios.trace import write_trace
 
-        steps = steps_of_ranks(profiles, step_id)
+        steps = steps_of_ranks(captures, step_id)
         try:
-            pairs = zip(profiles.profiles, steps, strict=True)
+            pairs = zip(captures.captures, steps, strict=True)
             write_trace(trace_file, both or [timeline_of(p, s, tasks=True) for p, s in pairs])
         except ValueError as error:
             raise ScenarioError([f"--trace {printable(str(trace_file), 200)}: {error}"]) from None

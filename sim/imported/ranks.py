@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from scenarios.profile import Kind, Profile, Step
+from scenarios.profile import Capture, Kind, Step
 from sim.imported.kernels import in_step
 
 #: Ends of one collective on two ranks that lie further apart than this, on median, speak of clocks that differ, ns.
@@ -67,14 +67,14 @@ class _Arrival:
     end_ns: int
 
 
-def waits_of(profiles: Sequence[Profile], steps: Sequence[Step]) -> Waits:
+def waits_of(captures: Sequence[Capture], steps: Sequence[Step]) -> Waits:
     """The waits of ranks in each one's own step."""
     met: dict[tuple[str, str, int], list[_Arrival]] = {}
-    for profile, step in zip(profiles, steps, strict=True):
-        for key, arrival in _arrivals(profile, step):
+    for capture, step in zip(captures, steps, strict=True):
+        for key, arrival in _arrivals(capture, step):
             met.setdefault(key, []).append(arrival)
     shared = {key: arrivals for key, arrivals in met.items() if len(arrivals) > 1}
-    waited = {profile.rank: [0, 0, 0] for profile in profiles}  # matched, ns, last
+    waited = {capture.rank: [0, 0, 0] for capture in captures}  # matched, ns, last
     waited_for: dict[int, int] = {}
     collectives, differences = [], []
     for (name, group, _), arrivals in shared.items():
@@ -89,22 +89,22 @@ def waits_of(profiles: Sequence[Profile], steps: Sequence[Step]) -> Waits:
         differences.append(max(ends) - min(ends))
         collectives.append(_matched(name, group, arrivals, latest))
     return Waits(
-        by_rank=tuple(_rank(p, s, *waited[p.rank]) for p, s in zip(profiles, steps, strict=True)),
+        by_rank=tuple(_rank(p, s, *waited[p.rank]) for p, s in zip(captures, steps, strict=True)),
         collectives=tuple(sorted(collectives, key=lambda c: (-c.late_us, c.name))),
         waited_for_us={rank: ns / 1000 for rank, ns in sorted(waited_for.items())},
         clocks_differ_us=median(differences) / 1000 if differences else 0.0,
     )
 
 
-def _arrivals(profile: Profile, step: Step) -> list[tuple[tuple[str, str, int], _Arrival]]:
+def _arrivals(capture: Capture, step: Step) -> list[tuple[tuple[str, str, int], _Arrival]]:
     seen: dict[tuple[str, str], int] = {}
     found = []
-    events = profile.events
-    for row in in_step(profile, step, Kind.COLLECTIVE).tolist():
-        name, group = profile.text(row), profile.text(row, "group")
+    events = capture.events
+    for row in in_step(capture, step, Kind.COLLECTIVE).tolist():
+        name, group = capture.text(row), capture.text(row, "group")
         number = seen[name, group] = seen.get((name, group), -1) + 1
         start = int(events.start_ns[row])
-        found.append(((name, group, number), _Arrival(profile.rank, start, start + int(events.duration_ns[row]))))
+        found.append(((name, group, number), _Arrival(capture.rank, start, start + int(events.duration_ns[row]))))
     return found
 
 
@@ -120,7 +120,7 @@ def _matched(name: str, group: str, arrivals: list[_Arrival], latest: _Arrival) 
     )
 
 
-def _rank(profile: Profile, step: Step, matched: int, wait_ns: int, last: int) -> RankWaits:
-    rows = in_step(profile, step, Kind.COLLECTIVE)
-    total = int(profile.events.duration_ns[rows].sum())
-    return RankWaits(profile.rank, len(rows), matched, total / 1000, wait_ns / 1000, last)
+def _rank(capture: Capture, step: Step, matched: int, wait_ns: int, last: int) -> RankWaits:
+    rows = in_step(capture, step, Kind.COLLECTIVE)
+    total = int(capture.events.duration_ns[rows].sum())
+    return RankWaits(capture.rank, len(rows), matched, total / 1000, wait_ns / 1000, last)

@@ -1,11 +1,11 @@
-"""What-ifs on an imported profile: the part `what_if` of an `import` document, and the timelines behind it."""
+"""What-ifs on an imported capture: the part `what_if` of an `import` document, and the timelines behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from scenarios.profile import ProfileSet
+from scenarios.profile import CaptureSet
 from scenarios.profile.spans import rows_of
 from scenarios.timeline import Timeline
 from sim.hardware.profile import Hardware
@@ -18,7 +18,7 @@ LISTED_SPANS = 50_000
 
 
 def replayed(
-    profiles: ProfileSet, step_id: str, wanted: Sequence[str], hardware: Hardware | None
+    captures: CaptureSet, step_id: str, wanted: Sequence[str], hardware: Hardware | None
 ) -> tuple[dict[str, Any], list[Timeline]]:
     """(`what_if` document, measured timelines and behind them the changed ones, where what-ifs were asked for).
 
@@ -26,11 +26,11 @@ def replayed(
     """
     for text in wanted:
         asked(text)  # what is wrong with the words is said before the work
-    steps = steps_of_ranks(profiles, step_id)
-    spans = sum(len(rows_of(p, s, True)) for p, s in zip(profiles.profiles, steps, strict=True))
+    steps = steps_of_ranks(captures, step_id)
+    spans = sum(len(rows_of(p, s, True)) for p, s in zip(captures.captures, steps, strict=True))
     if spans > LISTED_SPANS and not wanted:
         return _nothing([f"{spans:,} spans in the step: ask for a what-if by name, --what-if NAME"]), []
-    timelines, notes = timelines_of(profiles, step_id, tasks=True)
+    timelines, notes = timelines_of(captures, step_id, tasks=True)
     if any(note.startswith(CLOCKS[:20]) for note in notes):
         timelines = timelines[:1]
     try:

@@ -1,11 +1,11 @@
-"""The steps of an imported profile as timelines on one clock, for comparisons and replays."""
+"""The steps of an imported capture as timelines on one clock, for comparisons and replays."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.profile import Profile, ProfileSet, Step, timeline_of
+from scenarios.profile import Capture, CaptureSet, Step, timeline_of
 from scenarios.timeline import Timeline
 from sim.imported.document import steps_of_ranks
 from sim.imported.ranks import waits_of
@@ -14,30 +14,30 @@ from sim.imported.ranks import waits_of
 CLOCKS = "the ranks' clocks differ by {:.1f} ms, so each is taken alone"
 
 
-def timelines_of(profiles: ProfileSet, step_id: str = "", tasks: bool = False) -> tuple[list[Timeline], list[str]]:
+def timelines_of(captures: CaptureSet, step_id: str = "", tasks: bool = False) -> tuple[list[Timeline], list[str]]:
     """One step of every rank, from the begin of the earliest; and what has to be said.
 
     tasks: as `timeline_of` has it. Ranks whose clocks differ all begin at 0. Raises ScenarioError where there is no
     such step or it has too many spans.
     """
-    first = profiles.profiles[0]
-    steps = steps_of_ranks(profiles, step_id)
+    first = captures.captures[0]
+    steps = steps_of_ranks(captures, step_id)
     try:
-        made = [timeline_of(p, s, tasks) for p, s in zip(profiles.profiles, steps, strict=True)]
+        made = [timeline_of(p, s, tasks) for p, s in zip(captures.captures, steps, strict=True)]
     except ValueError as error:
         raise ScenarioError([f"{printable(first.source, 200)}: {error}"]) from None
     notes = [f"step {steps[0].id} of {len(first.steps)}"] if len(first.steps) > 1 else []
-    waits = waits_of(profiles.profiles, steps)
+    waits = waits_of(captures.captures, steps)
     if not waits.same_clock:
         return made, [*notes, CLOCKS.format(waits.clocks_differ_us / 1000)]
-    origins = [_origin_ns(p, s, t) for p, s, t in zip(profiles.profiles, steps, made, strict=True)]
+    origins = [_origin_ns(p, s, t) for p, s, t in zip(captures.captures, steps, made, strict=True)]
     return [_later(t, origin - min(origins)) for t, origin in zip(made, origins, strict=True)], notes
 
 
-def _origin_ns(profile: Profile, step: Step, timeline: Timeline) -> int:
-    """What 0 of a timeline is on the profile's clock."""
+def _origin_ns(capture: Capture, step: Step, timeline: Timeline) -> int:
+    """What 0 of a timeline is on the capture's clock."""
     known = next((span for span in timeline.spans if span.index >= 0 and span.kind != "wait"), None)
-    return int(profile.events.start_ns[known.index]) - known.start_ns if known else step.start_ns
+    return int(capture.events.start_ns[known.index]) - known.start_ns if known else step.start_ns
 
 
 def _later(timeline: Timeline, ns: int) -> Timeline:

@@ -16,7 +16,7 @@ from sim.hardware.profile import Hardware, hardware_names, load_hardware
 from sim.predict.answer import Answer, answer, kernel_args, predicted_of
 
 if TYPE_CHECKING:
-    from sim.compare.sides import ReadProfile
+    from sim.compare.sides import ReadCapture
 
 
 def answered(
@@ -60,7 +60,7 @@ def compared(
     sets: Sequence[str],
     json_file: Path | None,
     plot_file: Path | None = None,
-    read_profile: ReadProfile | None = None,
+    read_capture: ReadCapture | None = None,
 ) -> dict[str, Any]:
     """The comparison of two scenarios, results, traces or profiles, written and drawn where asked for.
 
@@ -71,7 +71,7 @@ def compared(
     from sim.compare.sides import side
 
     _refuse_picture(plot_file)
-    first, second = side(a, sets, read_profile), side(b, sets, read_profile)
+    first, second = side(a, sets, read_capture), side(b, sets, read_capture)
     if sets and "scenario" not in (first.kind, second.kind):
         raise ScenarioError(["--set: neither A nor B is a scenario, so there is nothing to set"])
     refuse_overwriting((a, b, *first.sources, *second.sources), {"--json": json_file, "--plot": plot_file})

@@ -1,4 +1,4 @@
-"""The diagnosis of imported profiles, piece by piece, on columns written here by hand."""
+"""The diagnosis of imported captures, piece by piece, on columns written here by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.profile import Kind, Lane, Profile, ProfileSet, Step
+from scenarios.profile import Capture, CaptureSet, Kind, Lane, Step
 from scenarios.profile.read.build import Columns, FactTable, Lanes, Texts, ordered
 from scenarios.profile.steps import merged, minus, step_times
 from sim.hardware.profile import load_hardware
@@ -27,7 +27,7 @@ STREAM, COMM, HOST = (
 NOWHERE = Path("by-hand")
 
 
-def profile(*rows: tuple[Any, ...], rank: int = 0, end: int = 10**6, **more: Any) -> Profile:
+def capture(*rows: tuple[Any, ...], rank: int = 0, end: int = 10**6, **more: Any) -> Capture:
     """rows: kind, name, start, duration, op type, shapes, row that launched it (in the order of the rows here)."""
     texts, facts, lanes, columns = Texts(NOWHERE), FactTable(NOWHERE), Lanes(), Columns(NOWHERE)
     lane_of = {Kind.HOST: HOST, Kind.COLLECTIVE: COMM}
@@ -51,13 +51,13 @@ def profile(*rows: tuple[Any, ...], rank: int = 0, end: int = 10**6, **more: Any
         **more,
     }
     step = Step("1", 0, end, 0, end)
-    return Profile(
+    return Capture(
         source="by hand", kind="torch_npu", rank=rank, device="NPU", texts=texts.tuple(), lanes=tuple(lanes),
         events=ordered(columns.take(), facts.facts()), steps=(step,), **given,
     )  # fmt: skip
 
 
-def diagnosed(found: Profile, hardware: str = "") -> Any:
+def diagnosed(found: Capture, hardware: str = "") -> Any:
     [step] = found.steps
     waits = waits_of([found], [step])
     [time] = step_times(found.events, [step], merged(np.empty(0, np.int64), np.empty(0, np.int64)))
@@ -86,7 +86,7 @@ def test_intervals_less_others(a: list[Any], b: list[Any], left: list[Any]) -> N
 
 
 def test_what_two_windows_hold_counts_for_the_first() -> None:
-    events = profile((Kind.KERNEL, "a", 100, 10), (Kind.KERNEL, "b", 200, 10)).events
+    events = capture((Kind.KERNEL, "a", 100, 10), (Kind.KERNEL, "b", 200, 10)).events
     steps = [Step("1", 0, 250, 0, 0), Step("2", 150, 300, 0, 0), Step("3", 140, 200, 0, 0)]
     for given, expected in ((steps[:2], [20, 0]), ([steps[0], steps[2]], [20, 0]), ([steps[2], steps[1]], [0, 10])):
         assert [t.computing_ns for t in step_times(events, given, intervals())] == expected
@@ -94,7 +94,7 @@ def test_what_two_windows_hold_counts_for_the_first() -> None:
 
 def test_late_host_is_named_and_makes_the_step_host_bound() -> None:
     found, waits = diagnosed(
-        profile(
+        capture(
             (Kind.HOST, "aten::mm", 0, 950),
             (Kind.KERNEL, "a", 100, 10, "Add", "", 0),
             (Kind.HOST, "aten::add", 800, 100),
@@ -110,7 +110,7 @@ def test_late_host_is_named_and_makes_the_step_host_bound() -> None:
 
 
 def test_a_kernel_that_was_queued_is_not_the_hosts_fault() -> None:
-    found = profile(
+    found = capture(
         (Kind.HOST, "aten::mm", 0, 50),
         (Kind.KERNEL, "a", 100, 10, "Add", "", 0),
         (Kind.KERNEL, "b", 500, 10, "Add", "", 0),
@@ -120,14 +120,14 @@ def test_a_kernel_that_was_queued_is_not_the_hosts_fault() -> None:
 
 
 def test_without_launches_the_host_is_inferred_and_said_to_be() -> None:
-    found, _ = diagnosed(profile((Kind.KERNEL, "a", 0, 10), (Kind.KERNEL, "b", 1000, 10)))
+    found, _ = diagnosed(capture((Kind.KERNEL, "a", 0, 10), (Kind.KERNEL, "b", 1000, 10)))
     assert found.name == "host-bound"
     assert "inferred, not seen" in found.evidence
 
 
 def test_communication_that_nothing_hides_is_named() -> None:
     found, waits = diagnosed(
-        profile((Kind.KERNEL, "a", 0, 100, "MatMulV3"), (Kind.COLLECTIVE, "hcom_allReduce_", 100, 900))
+        capture((Kind.KERNEL, "a", 0, 100, "MatMulV3"), (Kind.COLLECTIVE, "hcom_allReduce_", 100, 900))
     )
     assert found.name == "communication-bound"
     assert found.evidence.startswith("90% of the step (0.00 of 0.00 ms) is in collectives that nothing hides")
@@ -136,7 +136,7 @@ def test_communication_that_nothing_hides_is_named() -> None:
 
 def test_kernels_of_one_shape_are_one_row_with_its_roofline() -> None:
     shapes = "1,4096;4096,4096"
-    found = profile(
+    found = capture(
         *((Kind.KERNEL, f"m{i}", i * 40_000, 30_000, "MatMulV3", shapes) for i in range(4)),
         (Kind.KERNEL, "z", 200_000, 1000, "NobodyKnows", "1"),
     )
@@ -154,16 +154,16 @@ def test_kernels_of_one_shape_are_one_row_with_its_roofline() -> None:
 )
 def test_shapes_that_make_no_sense_are_not_priced_and_break_nothing(shapes: str) -> None:
     for op_type in ("MatMulV3", "Add", "RmsNorm", "FusedInferAttentionScore", "ScatterNdUpdate", "GroupedMatmul"):
-        found = profile((Kind.KERNEL, "m", 0, 100, op_type, shapes))
+        found = capture((Kind.KERNEL, "m", 0, 100, op_type, shapes))
         [row] = kernels_of(found, found.steps[0], 100, load_hardware("910b2"))
         assert row.count == 1
 
 
 def test_the_last_to_come_is_waited_for_collective_by_collective() -> None:
     ranks = [
-        profile((Kind.COLLECTIVE, "x", 100, 200), (Kind.COLLECTIVE, "x", 400, 100), rank=0),
-        profile((Kind.COLLECTIVE, "x", 250, 50), (Kind.COLLECTIVE, "x", 350, 150), rank=1),
-        profile((Kind.COLLECTIVE, "y", 0, 10), rank=2),
+        capture((Kind.COLLECTIVE, "x", 100, 200), (Kind.COLLECTIVE, "x", 400, 100), rank=0),
+        capture((Kind.COLLECTIVE, "x", 250, 50), (Kind.COLLECTIVE, "x", 350, 150), rank=1),
+        capture((Kind.COLLECTIVE, "y", 0, 10), rank=2),
     ]
     waits = waits_of(ranks, [p.steps[0] for p in ranks])
     assert waits.waited_for_us == {0: 0.05, 1: 0.15}
@@ -177,7 +177,7 @@ def test_the_last_to_come_is_waited_for_collective_by_collective() -> None:
 
 
 def test_a_profile_of_one_kernel_has_a_document() -> None:
-    document = import_result(ProfileSet((profile((Kind.KERNEL, "a", 5, 10, "Add")),)), None)
+    document = import_result(CaptureSet((capture((Kind.KERNEL, "a", 5, 10, "Add")),)), None)
     assert document["step"]["total_us"] == 0.01
     assert document["reported_step"] is None
     assert document["advice"][0]["at_most_us"] <= 0.01
@@ -185,6 +185,6 @@ def test_a_profile_of_one_kernel_has_a_document() -> None:
 
 def test_a_kernel_without_length_divides_nothing_by_zero() -> None:
     document = import_result(
-        ProfileSet((profile((Kind.KERNEL, "a", 5, 0, "MatMulV3", "1,16;16,16")),)), load_hardware("910b2")
+        CaptureSet((capture((Kind.KERNEL, "a", 5, 0, "MatMulV3", "1,16;16,16")),)), load_hardware("910b2")
     )
     assert document["step"]["total_us"] == 0.0

@@ -1,6 +1,6 @@
-"""Profiles that other profilers wrote, read into `scenarios.profile`; nothing here imports torch."""
+"""Captures that other profilers wrote, read into `scenarios.profile`; nothing here imports torch."""
 
-from scenarios.profile.read.files import LIMITS, ProfileError
-from scenarios.profile.read.read import read_profiles
+from scenarios.profile.read.files import LIMITS, CaptureError
+from scenarios.profile.read.read import read_captures
 
-__all__ = ["LIMITS", "ProfileError", "read_profiles"]
+__all__ = ["LIMITS", "CaptureError", "read_captures"]

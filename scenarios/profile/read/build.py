@@ -1,4 +1,4 @@
-"""Rows of a profile gathered part by part, then put in order."""
+"""Rows of a capture gathered part by part, then put in order."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from scenarios.profile.read.files import LIMITS, ProfileError, fail
+from scenarios.profile.read.files import LIMITS, CaptureError, fail
 from scenarios.profile.table import COLUMN_TYPES, FACTS, NO_ROW, Events, Facts, Lane
 
-#: Threads and streams of a profile: their numbers are 16 bits wide.
+#: Threads and streams of a capture: their numbers are 16 bits wide.
 MAX_THREADS = 32_000
 
 
@@ -156,6 +156,6 @@ class Lanes(dict[Lane, int]):
 
     def __missing__(self, lane: Lane) -> int:
         if len(self) >= MAX_THREADS:
-            raise ProfileError([f"the profile has more than {MAX_THREADS:,} threads and streams"])
+            raise CaptureError([f"the profile has more than {MAX_THREADS:,} threads and streams"])
         number = self[lane] = len(self)
         return number

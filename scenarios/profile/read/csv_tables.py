@@ -1,4 +1,4 @@
-"""CSV tables of a profile, row by row: the columns that are needed, bounded, every fault with its line."""
+"""CSV tables of a capture, row by row: the columns that are needed, bounded, every fault with its line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def table_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, cells by column) of each row. renamed: other names of a column, `{"Block Num": "Block Dim"}`.
 
-    Raises ProfileError where a needed column is missing (with the nearest that is there), a row has more or fewer
+    Raises CaptureError where a needed column is missing (with the nearest that is there), a row has more or fewer
     fields than the header, or the file is no CSV.
     """
     regular(path)
@@ -61,7 +61,7 @@ def _places(
 
 
 def us_cell(path: Path, line: int, row: dict[str, str], column: str) -> int:
-    """A time in microseconds as ns. Raises ProfileError where it is none."""
+    """A time in microseconds as ns. Raises CaptureError where it is none."""
     try:
         return ns_of_us(row[column])
     except NotATime as error:

@@ -25,7 +25,7 @@ from scenarios.profile.read.kernel_details import op_type_of
 from scenarios.profile.read.torch_npu import classify
 from scenarios.profile.read.torch_npu_files import read_info
 from scenarios.profile.read.torch_npu_steps import steps_of_marks
-from scenarios.profile.table import NO_ROW, Kind, Lane, Profile
+from scenarios.profile.table import NO_ROW, Capture, Kind, Lane
 from scenarios.timeline import Process
 
 MAX_STRING_CHARS = 1 << 16
@@ -52,7 +52,7 @@ class _Database:
     def rows(self, table: str, columns: Sequence[str], where: str = "") -> Iterator[tuple[Any, ...]]:
         """The rows of the table, none where there is no such table.
 
-        Raises ProfileError for a column that is missing and for more rows than the limit.
+        Raises CaptureError for a column that is missing and for more rows than the limit.
         """
         there = self.columns(table)
         if not there:
@@ -77,7 +77,7 @@ class _Database:
         return value
 
     def interval(self, table: str, begin: object, end: object) -> tuple[int, int]:
-        """Start and duration, ns. Raises ProfileError for what ends before it starts."""
+        """Start and duration, ns. Raises CaptureError for what ends before it starts."""
         start, last = self.whole(begin, f"{table}.startNs"), self.whole(end, f"{table}.endNs")
         if last < start:
             fail(self.path, f"table {table}: a row ends at {last}, before its start at {start}")
@@ -111,8 +111,8 @@ def _opened(path: Path) -> Iterator[_Database]:
         fail(path, f"is no readable SQLite database: {printable(str(error), 80)}")
 
 
-def read_database(path: Path) -> list[Profile]:
-    """The profiles of a database, one a device. Raises ProfileError, one line."""
+def read_database(path: Path) -> list[Capture]:
+    """The captures of a database, one a device. Raises CaptureError, one line."""
     with _opened(path) as database:
         if not database.tables & {"TASK", "COMPUTE_TASK_INFO"}:
             found = ", ".join(printable(name, 30) for name in sorted(database.tables)[:8])
@@ -123,7 +123,7 @@ def read_database(path: Path) -> list[Profile]:
         return [_read(database, devices[0])] if devices else fail(path, "holds no tasks of a device")
 
 
-def _read(database: _Database, device: int) -> Profile:
+def _read(database: _Database, device: int) -> Capture:
     path, texts, facts, lanes = database.path, Texts(database.path), FactTable(database.path), Lanes()
     words = _Words(database, texts)
     columns = Columns(path)
@@ -144,7 +144,7 @@ def _read(database: _Database, device: int) -> Profile:
     reported = reported_beside(path)
     if not reported:
         notes.append("no reported step times: there is no StepTraceTime in an analysis.db beside it")
-    return Profile(
+    return Capture(
         source=str(path), kind="torch_npu", rank=rank, device="NPU", texts=texts.tuple(), lanes=tuple(lanes),
         events=events, steps=steps_of_marks(events, texts.tuple()), reported=reported, metadata=info.metadata,
         groups=info.groups, collective_waits_ns={}, dropped={}, notes=tuple(notes),
@@ -152,7 +152,7 @@ def _read(database: _Database, device: int) -> Profile:
 
 
 class _Words:
-    """STRING_IDS: the number of a text in the database as its number in the profile; texts that none needs are not
+    """STRING_IDS: the number of a text in the database as its number in the capture; texts that none needs are not
     kept."""
 
     def __init__(self, database: _Database, texts: Texts) -> None:
@@ -167,7 +167,7 @@ class _Words:
         return known
 
     def texts_of(self, number: int) -> str:
-        """The text of a number of the profile."""
+        """The text of a number of the capture."""
         while len(self._listed) <= number:
             self._listed = list(self.texts)
         return self._listed[number]

@@ -23,7 +23,7 @@ MAX_STEPS = 100_000
 def reported_beside(path: Path) -> tuple[ReportedStep, ...]:
     """The reported steps of `analysis.db` in the folder of the database `path`, or of `path` itself; () for none.
 
-    Raises ProfileError where the table is there and has other columns or values.
+    Raises CaptureError where the table is there and has other columns or values.
     """
     for candidate in (path.parent / "analysis.db", path):
         if not candidate.is_file():

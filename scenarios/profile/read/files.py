@@ -1,4 +1,4 @@
-"""Files of a profile, opened with suspicion: regular, bounded, and unpacked only as far as the bounds allow."""
+"""Files of a capture, opened with suspicion: regular, bounded, and unpacked only as far as the bounds allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a profile may be at most. Beyond it a file is refused, never cut.
+    """What a capture may be at most. Beyond it a file is refused, never cut.
 
     events: kept of one rank; all_events: of all ranks together. ratio: unpacked over packed bytes of a .gz; JSON of a
     profiler packs 10 to 20 times.
@@ -40,17 +40,17 @@ class Limits:
 LIMITS = Limits()
 
 
-class ProfileError(ScenarioError):
-    """A profile that cannot be read; one line, exit status 2."""
+class CaptureError(ScenarioError):
+    """A capture that cannot be read; one line, exit status 2."""
 
 
 def fail(where: str | Path, what: str) -> NoReturn:
-    """Raise ProfileError: `where: what`, one line."""
-    raise ProfileError([f"{printable(str(where), 200)}: {what}"])
+    """Raise CaptureError: `where: what`, one line."""
+    raise CaptureError([f"{printable(str(where), 200)}: {what}"])
 
 
 def regular(path: Path) -> os.stat_result:
-    """The state of a regular file within the limits. Raises ProfileError for anything else."""
+    """The state of a regular file within the limits. Raises CaptureError for anything else."""
     try:
         state = path.stat()
     except FileNotFoundError:
@@ -75,7 +75,7 @@ class Readable(Protocol):
 
 @contextmanager
 def opened(path: Path) -> Iterator[Readable]:
-    """The bytes of a file, unpacked where it is gzip. Raises ProfileError, also for what reading meets."""
+    """The bytes of a file, unpacked where it is gzip. Raises CaptureError, also for what reading meets."""
     size = regular(path).st_size
     try:
         with path.open("rb") as file:
@@ -106,7 +106,7 @@ class _Unpacked:
 
 
 def read_all(path: Path, most: int) -> bytes:
-    """The whole of a small file. Raises ProfileError where it has more than `most` bytes."""
+    """The whole of a small file. Raises CaptureError where it has more than `most` bytes."""
     with opened(path) as file:
         data = file.read(most + 1)
     if len(data) > most:

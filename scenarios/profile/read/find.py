@@ -13,7 +13,7 @@ from scenarios.profile.read.files import LIMITS, fail, opened
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 Form = Literal["torch_npu", "trace_view", "database", "op_summary", "pytorch", "own"]
-#: How many folders deep and how many entries wide a profile is looked for.
+#: How many folders deep and how many entries wide a capture is looked for.
 MAX_DEPTH, MAX_ENTRIES = 5, 20_000
 HEAD_BYTES = 1 << 16
 
@@ -32,7 +32,7 @@ class Source:
 
 
 def sources(path: Path) -> list[Source]:
-    """The profiles under `path`, in order of their names. Raises ProfileError where there is none."""
+    """The captures under `path`, in order of their names. Raises CaptureError where there is none."""
     try:
         is_folder = path.is_dir()
     except (OSError, ValueError):
@@ -47,7 +47,7 @@ def sources(path: Path) -> list[Source]:
 
 
 def _walk(top: Path) -> Iterator[Source]:
-    """Folders that are profiles, from above; links between folders are not followed below `top`."""
+    """Folders that are captures, from above; links between folders are not followed below `top`."""
     seen = 0
     queue = [(top, 0)]
     while queue:
@@ -68,7 +68,7 @@ def _walk(top: Path) -> Iterator[Source]:
 
 
 def _folder(folder: Path, names: list[str]) -> list[Source] | None:
-    """The profiles of a folder that is one; None for a folder to look into."""
+    """The captures of a folder that is one; None for a folder to look into."""
     if OUTPUT in names:
         return [_output(folder / OUTPUT)]
     if folder.name == OUTPUT or "kernel_details.csv" in names or "trace_view.json" in names:

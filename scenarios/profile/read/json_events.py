@@ -77,7 +77,7 @@ _NUMBERS = msgspec.json.Decoder(list[NumberEvent])
 
 
 def slabs(path: Path) -> Iterator[list[Event]]:
-    """Lists of events in the order of the file. Raises ProfileError, one line, for what is no trace.
+    """Lists of events in the order of the file. Raises CaptureError, one line, for what is no trace.
 
     `ts` of the events is text throughout. Other keys of the object form are skipped.
     """
@@ -226,7 +226,7 @@ def _json_fault(text: str) -> str:
 
 
 def _checked(item: object, where: str) -> Event:
-    """One event of ijson's as a struct. Raises ProfileError where a field has the wrong type."""
+    """One event of ijson's as a struct. Raises CaptureError where a field has the wrong type."""
     if not isinstance(item, dict):
         fail(where, "is not an object")
     ts, args = item.get("ts", ""), item.get("args")

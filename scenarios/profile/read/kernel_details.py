@@ -81,7 +81,7 @@ class KernelDetails:
 
 
 def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED) -> KernelDetails:
-    """All rows. Raises ProfileError with file and line for what is missing, no time, or of another form."""
+    """All rows. Raises CaptureError with file and line for what is missing, no time, or of another form."""
     found = KernelDetails(path)
     for line, row in table_rows(path, needed, (*OPTIONAL, *PIPES), RENAMED):
         if len(found) >= LIMITS.events:

@@ -1,4 +1,4 @@
-"""Traces that `whatif run --trace` wrote, predictions and measurements, as profiles."""
+"""Traces that `whatif run --trace` wrote, predictions and measurements, as captures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from scenarios.profile.read.build import Columns, FactTable, Lanes, Texts, ordered
 from scenarios.profile.read.files import LIMITS, fail
-from scenarios.profile.table import NO_ROW, Kind, Lane, Profile, Step
+from scenarios.profile.table import NO_ROW, Capture, Kind, Lane, Step
 from scenarios.timeline import QUEUED, Span, Timeline, is_kernel
 from scenarios.trace import read_trace
 
@@ -22,10 +22,10 @@ _KINDS = {
 _FACT_ARGS = ("Task Type", "Input Shapes", "Input Data Types", "Output Shapes", "Group", "Busiest Pipe")
 
 
-def read_own(path: Path) -> list[Profile]:
+def read_own(path: Path) -> list[Capture]:
     """The timelines of a trace of ours. Where it holds a prediction beside its measurement, the measurement.
 
-    Raises TraceError or ProfileError, one line.
+    Raises TraceError or CaptureError, one line.
     """
     timelines = read_trace(path)
     measured = [timeline for timeline in timelines if timeline.label == "MEASURED"]
@@ -35,10 +35,10 @@ def read_own(path: Path) -> list[Profile]:
         timelines = measured
     elif not measured:
         notes.append("a PREDICTION, not a measurement")
-    return [_profile(path, timeline, tuple(notes)) for timeline in timelines]
+    return [_capture(path, timeline, tuple(notes)) for timeline in timelines]
 
 
-def _profile(path: Path, timeline: Timeline, notes: tuple[str, ...]) -> Profile:
+def _capture(path: Path, timeline: Timeline, notes: tuple[str, ...]) -> Capture:
     if len(timeline.spans) > LIMITS.events:
         fail(path, f"holds more than {LIMITS.events:,} events")
     texts, facts, lanes, columns = Texts(path), FactTable(path), Lanes(), Columns(path)
@@ -53,7 +53,7 @@ def _profile(path: Path, timeline: Timeline, notes: tuple[str, ...]) -> Profile:
         fact=[_fact(span, texts, facts) for span in spans],
     )
     step = Step("", timeline.start_ns, timeline.end_ns, timeline.start_ns, timeline.end_ns, whole=True)
-    return Profile(
+    return Capture(
         source=str(path), kind="what-if trace", rank=timeline.rank, device=timeline.device, texts=texts.tuple(),
         lanes=tuple(lanes), events=ordered(columns.take(), facts.facts()), steps=(step,) if spans else (), reported=(),
         metadata={}, groups={}, collective_waits_ns={}, dropped={}, notes=notes, label=timeline.label,

@@ -11,7 +11,7 @@ from scenarios.profile.read.find import HEAD_BYTES
 from scenarios.profile.read.join import with_types
 from scenarios.profile.read.torch_npu_steps import steps_of_marks
 from scenarios.profile.read.trace import Thread, Trace, placed, read_trace_events
-from scenarios.profile.table import Kind, Lane, Profile
+from scenarios.profile.table import Capture, Kind, Lane
 
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*([0-9]{1,6})')
 _WORLD = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"world_size"\s*:\s*([0-9]{1,6})')
@@ -21,16 +21,16 @@ _COPIES = ("gpu_memcpy", "gpu_memset")
 _DEVICE = ("kernel", *_COPIES)
 
 
-def read_pytorch(path: Path) -> Profile:
-    """The profile of one `*.pt.trace.json[.gz]`. Raises ProfileError, one line."""
+def read_pytorch(path: Path) -> Capture:
+    """The capture of one `*.pt.trace.json[.gz]`. Raises CaptureError, one line."""
     trace = read_trace_events(path, Texts(path))
     if "Ascend Hardware" in trace.process_names.values():
         fail(path, "is a trace of torch_npu in another form than torch_npu writes: an array of events is due")
-    return profile_of_trace(path, trace)
+    return capture_of_trace(path, trace)
 
 
-def profile_of_trace(path: Path, trace: Trace) -> Profile:
-    """The profile of a trace whose events were read."""
+def capture_of_trace(path: Path, trace: Trace) -> Capture:
+    """The capture of a trace whose events were read."""
     texts, facts = trace.texts, trace.facts
     columns, lanes = placed(trace, _place, _classify)
     dropped = dict(trace.dropped)
@@ -42,7 +42,7 @@ def profile_of_trace(path: Path, trace: Trace) -> Profile:
         head = file.read(HEAD_BYTES)
     rank, world = _RANK.search(head), _WORLD.search(head)
     named = re.search(r"rank_?([0-9]{1,6})(?![0-9])", path.name)
-    return Profile(
+    return Capture(
         source=str(path),
         kind="pytorch",
         rank=int(rank[1]) if rank else int(named[1]) if named else 0,

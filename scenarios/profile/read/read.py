@@ -1,4 +1,4 @@
-"""The profiles of a path, whatever wrote them: one rank or all ranks of a run."""
+"""The captures of a path, whatever wrote them: one rank or all ranks of a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scenarios.profile.read.find import Form, Source, sources
 from scenarios.profile.read.own import read_own
 from scenarios.profile.read.pytorch import read_pytorch
 from scenarios.profile.read.torch_npu import read_op_summary, read_torch_npu, read_trace_view
-from scenarios.profile.table import Profile, ProfileSet
+from scenarios.profile.table import Capture, CaptureSet
 
-_READERS: dict[Form, Callable[[Path], list[Profile]]] = {
+_READERS: dict[Form, Callable[[Path], list[Capture]]] = {
     "torch_npu": lambda path: [read_torch_npu(path)],
     "trace_view": lambda path: [read_trace_view(path)],
     "database": read_database,
@@ -24,42 +24,42 @@ _READERS: dict[Form, Callable[[Path], list[Profile]]] = {
 }
 
 
-def read_profiles(path: str | Path) -> ProfileSet:
-    """The profiles of `path`: a folder of one rank, a folder of several ranks, or a file.
+def read_captures(path: str | Path) -> CaptureSet:
+    """The captures of `path`: a folder of one rank, a folder of several ranks, or a file.
 
-    Raises ProfileError, one line, for a path that holds no profile, for ranks that are there twice, and for ranks that
+    Raises CaptureError, one line, for a path that holds no capture, for ranks that are there twice, and for ranks that
     are not of one run: different profilers, or different sizes of the world.
     """
-    profiles: list[Profile] = []
+    captures: list[Capture] = []
     events = 0
     for source in sources(Path(path)):
-        for profile in _read(source):
-            events += len(profile.events)
+        for capture in _read(source):
+            events += len(capture.events)
             if events > LIMITS.all_events:
                 fail(path, f"its ranks hold more than {LIMITS.all_events:,} events; import fewer of them")
-            profiles.append(profile)
-    profiles.sort(key=lambda profile: profile.rank)
-    for one, other in pairwise(profiles):
+            captures.append(capture)
+    captures.sort(key=lambda capture: capture.rank)
+    for one, other in pairwise(captures):
         _same_run(Path(path), one, other)
-    return ProfileSet(tuple(profiles))
+    return CaptureSet(tuple(captures))
 
 
-def _read(source: Source) -> list[Profile]:
+def _read(source: Source) -> list[Capture]:
     found = []
-    for profile in _READERS[source.form](source.path):
-        if not profile.steps:
+    for capture in _READERS[source.form](source.path):
+        if not capture.steps:
             fail(source.path, "holds no kernels of a device")
-        found.append(profile)
+        found.append(capture)
     return found
 
 
-def _same_run(path: Path, one: Profile, other: Profile) -> None:
-    """Raise ProfileError where two profiles cannot be two ranks of one run."""
+def _same_run(path: Path, one: Capture, other: Capture) -> None:
+    """Raise CaptureError where two captures cannot be two ranks of one run."""
     if one.rank == other.rank:
         fail(path, f"rank {one.rank} is there twice: {one.source} and {other.source}; name one of them")
     if one.kind != other.kind or one.label != other.label:
         fail(path, f"mixes a profile of {one.kind} ({one.source}) with one of {other.kind} ({other.source})")
-    sizes = [profile.metadata.get("world_size", "") for profile in (one, other)]
+    sizes = [capture.metadata.get("world_size", "") for capture in (one, other)]
     if all(sizes) and sizes[0] != sizes[1]:
         what = f"{one.source} has {sizes[0]} ranks, {other.source} {sizes[1]}"
         fail(path, f"mixes the ranks of two runs: {what}")

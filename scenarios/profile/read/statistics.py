@@ -18,7 +18,7 @@ MAX_ROWS = 100_000
 
 
 def read_api_statistic(path: Path) -> tuple[HostApi, ...]:
-    """The host's calls, the longest first. Raises ProfileError with file and line."""
+    """The host's calls, the longest first. Raises CaptureError with file and line."""
     found = []
     for line, row in table_rows(path, ("Level", "API Name", "Time(us)", "Count")):
         if line > MAX_ROWS:
@@ -32,7 +32,7 @@ def read_api_statistic(path: Path) -> tuple[HostApi, ...]:
 def differs_from_op_statistic(path: Path, events: Events, texts: tuple[str, ...]) -> list[str]:
     """A note where the times of kernels by op type are not those of op_statistic.csv; [] where they are.
 
-    Raises ProfileError with file and line.
+    Raises CaptureError with file and line.
     """
     said: dict[str, int] = {}
     for line, row in table_rows(path, ("OP Type", "Count", "Total Time(us)")):

@@ -1,4 +1,4 @@
-"""Times of a profile as integer nanoseconds, from the digits of the file.
+"""Times of a capture as integer nanoseconds, from the digits of the file.
 
 A time since the epoch in microseconds has 16 digits before the point: a float would keep a quarter of a microsecond.
 """

@@ -16,7 +16,7 @@ from scenarios.profile.read.statistics import differs_from_op_statistic, read_ap
 from scenarios.profile.read.torch_npu_files import read_communication, read_info, read_reported
 from scenarios.profile.read.torch_npu_steps import steps_of_ids, steps_of_marks
 from scenarios.profile.read.trace import Thread, Trace, placed, read_trace_events
-from scenarios.profile.table import Events, Kind, Lane, Profile, Step
+from scenarios.profile.table import Capture, Events, Kind, Lane, Step
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 #: Task types that count as computing (msprof lists them among the kernels).
@@ -31,10 +31,10 @@ _WAITS = frozenset({"Notify Wait", "Notify_Wait", "NOTIFY_WAIT_SQE"})
 _STREAM = re.compile(r"Stream ([0-9]{1,9})")
 
 
-def read_torch_npu(folder: Path) -> Profile:
-    """The profile of one rank. `folder`: `*_ascend_pt`, or the folder of its files.
+def read_torch_npu(folder: Path) -> Capture:
+    """The capture of one rank. `folder`: `*_ascend_pt`, or the folder of its files.
 
-    Raises ProfileError, one line, for a file that is broken or a folder that has neither trace_view.json nor
+    Raises CaptureError, one line, for a file that is broken or a folder that has neither trace_view.json nor
     kernel_details.csv.
     """
     output = folder / OUTPUT if (folder / OUTPUT).is_dir() else folder
@@ -50,7 +50,7 @@ def read_torch_npu(folder: Path) -> Profile:
     if _has(output, "op_statistic.csv"):
         notes += differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
     device = reported[0].device if reported else 0
-    return Profile(
+    return Capture(
         source=str(folder),
         kind="torch_npu",
         rank=info.rank if info.rank is not None else _rank_of_name(above.name, device),
@@ -100,37 +100,37 @@ def _of_trace(trace: Trace, details: KernelDetails | None) -> _Rows:
     return _Rows(events, lanes, facts, steps_of_marks(events, texts.tuple()), dropped, notes)
 
 
-def read_trace_view(path: Path) -> Profile:
-    """The profile of a trace_view.json alone: no shapes, no reported step times.
+def read_trace_view(path: Path) -> Capture:
+    """The capture of a trace_view.json alone: no shapes, no reported step times.
 
     An array of events without a device of torch_npu is read as a trace of PyTorch.
     """
     texts = Texts(path)
     trace = read_trace_events(path, texts)
     if "Ascend Hardware" not in trace.process_names.values():
-        from scenarios.profile.read.pytorch import profile_of_trace
+        from scenarios.profile.read.pytorch import capture_of_trace
 
-        return profile_of_trace(path, trace)
+        return capture_of_trace(path, trace)
     rows = _of_trace(trace, None)
     return _alone(path, texts, rows, (*rows.notes, "step_trace_time.csv is missing"))
 
 
-def read_op_summary(path: Path) -> Profile:
-    """The profile of msprof's op_summary_*.csv (or a kernel_details.csv alone): kernels and collectives of a device."""
+def read_op_summary(path: Path) -> Capture:
+    """The capture of msprof's op_summary_*.csv (or a kernel_details.csv alone): kernels and collectives of a device."""
     texts = Texts(path)
     details = read_kernel_details(path, texts)
     events, lanes, facts = _of_details(path, details, texts)
     rows = _Rows(events, lanes, facts, steps_of_ids(events, details, texts.tuple()), {}, [])
-    profile = _alone(
+    capture = _alone(
         path, texts, rows, ("a table of kernels alone: no host calls, no launches, no reported step times",)
     )
     device = next((name for name in details.devices if name.isdigit() and len(name) < 7), "0")
-    return replace(profile, kind="msprof", rank=int(device))
+    return replace(capture, kind="msprof", rank=int(device))
 
 
-def _alone(path: Path, texts: Texts, rows: _Rows, notes: tuple[str, ...]) -> Profile:
-    """The profile of one file that nothing lies beside."""
-    return Profile(
+def _alone(path: Path, texts: Texts, rows: _Rows, notes: tuple[str, ...]) -> Capture:
+    """The capture of one file that nothing lies beside."""
+    return Capture(
         source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=rows.lanes,
         events=rows.events, steps=rows.steps, reported=(), metadata={}, groups={}, collective_waits_ns={},
         dropped=rows.dropped, notes=notes,

@@ -25,7 +25,7 @@ KNOWN_TORCH_NPU = (2, 13)
 
 
 def read_reported(path: Path) -> tuple[ReportedStep, ...]:
-    """The rows of step_trace_time.csv. Raises ProfileError with file and line."""
+    """The rows of step_trace_time.csv. Raises CaptureError with file and line."""
     rows = []
     for line, row in table_rows(path, STEP_COLUMNS, STEP_OPTIONAL):
         ns = {name: us_cell(path, line, row, name) for name in STEP_COLUMNS[1:]}
@@ -61,7 +61,7 @@ class Communicated:
 
 
 def read_communication(path: Path) -> tuple[Communicated, ...]:
-    """The collectives of communication.json, in order of the file. Raises ProfileError, one line."""
+    """The collectives of communication.json, in order of the file. Raises CaptureError, one line."""
     document = _object(path, MAX_JSON_BYTES)
     found = []
     for step, kinds in document.items():
@@ -178,7 +178,7 @@ def _groups(said: object) -> dict[str, tuple[int, ...]]:
 
 
 def _newer(version: str) -> list[str]:
-    """A note where a profile is of a newer torch_npu than any whose files were looked at."""
+    """A note where a capture is of a newer torch_npu than any whose files were looked at."""
     match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", version)
     if match is None or (int(match[1]), int(match[2])) <= KNOWN_TORCH_NPU:
         return []

@@ -38,7 +38,7 @@ def steps_of_marks(events: Events, texts: tuple[str, ...]) -> tuple[Step, ...]:
 
 
 def whole(events: Events) -> Step:
-    """All of a profile as one step without a name."""
+    """All of a capture as one step without a name."""
     device = events.rows(*_DEVICE)
     host = events.rows(Kind.HOST)
     begin, end = int(events.start_ns[device].min()), int(events.end_ns[device].max())

@@ -23,7 +23,7 @@ from scenarios.profile.read.times import NotATime, all_ns_of_us, ns_of_us_number
 from scenarios.profile.table import Kind, Lane
 from scenarios.timeline import COMPUTE
 
-#: Categories that are left out: a Python frame for each call of a function would be most of a profile with stacks; the
+#: Categories that are left out: a Python frame for each call of a function would be most of a capture with stacks; the
 #: others lie over what they repeat.
 DROPPED_CATEGORIES = ("python_function", "gpu_user_annotation", "overhead", "Trace")
 #: pid and tid of a slice, as the file has them.
@@ -98,7 +98,7 @@ class Trace:
 def read_trace_events(path: Path, texts: Texts) -> Trace:
     """All slices, names and arrows of a trace. Column `lane` holds the numbers of (pid, tid); `kind` is 0.
 
-    Raises ProfileError, one line, for what is no trace, a time that is none, or more than the limits allow.
+    Raises CaptureError, one line, for what is no trace, a time that is none, or more than the limits allow.
     """
     trace = Trace(path, texts, FactTable(path), Columns(path), Keys(path))
     for events in slabs(path):
@@ -210,7 +210,7 @@ def _where(trace: Trace, event: Event) -> str:
 def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str, Any], tuple[Lane, ...]]:
     """The columns of the rows on lanes that are kept, with `lane`, `kind` and `launched_by`; and the lanes.
 
-    Rows of lanes that `place` leaves out are counted in `trace.dropped`. Raises ProfileError where kernels of several
+    Rows of lanes that `place` leaves out are counted in `trace.dropped`. Raises CaptureError where kernels of several
     devices lie in the file.
     """
     lanes, threads = Lanes(), trace.threads()
@@ -240,7 +240,7 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
 
 
 def _one_device(trace: Trace, key: Any, threads: Sequence[Thread], lane_of: Any, lanes: tuple[Lane, ...]) -> None:
-    """Raise ProfileError where the rows on streams are of several processes, which are a device each."""
+    """Raise CaptureError where the rows on streams are of several processes, which are a device each."""
     used = [threads[number] for number in np.unique(key).tolist()]
     of_device = {t.pid: t.labels for t in used if lanes[lane_of[trace.keys[t.pid, t.tid]]].process in COMPUTE}
     if len(of_device) > 1:

@@ -1,4 +1,4 @@
-"""Small profiles with a known answer, written in the form of each profiler.
+"""Small captures with a known answer, written in the form of each profiler.
 
 One step, in microseconds from its begin (STEP_US apart from the next):
 
@@ -354,6 +354,6 @@ def pytorch(path: Path, **more: Any) -> Path:
     return path
 
 
-def texts_of(profile: Any, rows: Iterable[int], column: str = "name") -> list[str]:
+def texts_of(capture: Any, rows: Iterable[int], column: str = "name") -> list[str]:
     """The texts of some rows."""
-    return [profile.text(int(row), column) for row in rows]
+    return [capture.text(int(row), column) for row in rows]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.profile import NO_ROW, Kind, Profile, step_time_of, timeline_of
-from scenarios.profile.read import read_profiles
+from scenarios.profile import NO_ROW, Capture, Kind, step_time_of, timeline_of
+from scenarios.profile.read import read_captures
 from scenarios.profile.read.kernel_details import op_type_of
 from scenarios.profile.read.pytorch import op_type_of as cuda_op_type
 from scenarios.timeline import Span, StepTime, Timeline, step_time
@@ -18,61 +18,61 @@ FIRST = StepTime(1_000_000, 250_000, 150_000, 100_000, 100_000, 50_000, 650_000)
 LAST = StepTime(450_000, 250_000, 150_000, 100_000, 100_000, 50_000, 100_000)
 
 
-def one(path: Path) -> Profile:
-    [profile] = read_profiles(path).profiles
-    return profile
+def one(path: Path) -> Capture:
+    [capture] = read_captures(path).captures
+    return capture
 
 
-def chain(profile: Profile, row: int) -> list[str]:
+def chain(capture: Capture, row: int) -> list[str]:
     names = []
-    while (row := int(profile.events.launched_by[row])) != NO_ROW:
-        names.append(profile.text(row))
+    while (row := int(capture.events.launched_by[row])) != NO_ROW:
+        names.append(capture.text(row))
     return names
 
 
 def test_database(tmp_path: Path) -> None:
-    profile = one(making.database(tmp_path / "ascend_pytorch_profiler_3.db"))
-    assert (profile.rank, profile.device, profile.kind) == (3, "NPU", "torch_npu")
-    assert [step_time_of(profile, step) for step in profile.steps] == [FIRST, LAST]
-    rows = profile.events.rows(Kind.KERNEL)
-    assert making.texts_of(profile, rows[:3], "op_type") == ["Add", "RmsNorm", "MatMulV3"]
-    assert making.texts_of(profile, rows[:3], "shapes") == ["16,4096;16,4096", "16,4096;4096", "16,4096;4096,4096"]
-    assert chain(profile, int(rows[0])) == ["launch", "Dequeue@aclnnAdd"]
-    assert profile.text(int(profile.events.rows(Kind.COLLECTIVE)[0]), "group") == making.GROUP
-    assert len(profile.events.rows(Kind.COPY)) == 2
+    capture = one(making.database(tmp_path / "ascend_pytorch_profiler_3.db"))
+    assert (capture.rank, capture.device, capture.kind) == (3, "NPU", "torch_npu")
+    assert [step_time_of(capture, step) for step in capture.steps] == [FIRST, LAST]
+    rows = capture.events.rows(Kind.KERNEL)
+    assert making.texts_of(capture, rows[:3], "op_type") == ["Add", "RmsNorm", "MatMulV3"]
+    assert making.texts_of(capture, rows[:3], "shapes") == ["16,4096;16,4096", "16,4096;4096", "16,4096;4096,4096"]
+    assert chain(capture, int(rows[0])) == ["launch", "Dequeue@aclnnAdd"]
+    assert capture.text(int(capture.events.rows(Kind.COLLECTIVE)[0]), "group") == making.GROUP
+    assert len(capture.events.rows(Kind.COPY)) == 2
 
 
 def test_database_in_a_folder_of_torch_npu(tmp_path: Path) -> None:
     output = tmp_path / "rank_3_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
     output.mkdir(parents=True)
     making.database(output / "ascend_pytorch_profiler_3.db", steps=(7,))
-    profile = one(tmp_path)
-    assert step_time_of(profile, profile.steps[0]) == LAST
+    capture = one(tmp_path)
+    assert step_time_of(capture, capture.steps[0]) == LAST
 
 
 def test_op_summary(tmp_path: Path) -> None:
     making.op_summary(tmp_path / "op_summary_20260101120000.csv")
-    profile = one(tmp_path)
-    found = step_time_of(profile, profile.steps[0])
+    capture = one(tmp_path)
+    found = step_time_of(capture, capture.steps[0])
     assert (found.computing_ns, found.communication_ns, found.free_ns) == (250_000, 150_000, 100_000)
-    assert (profile.kind, profile.rank) == ("msprof", 0)
-    assert making.texts_of(profile, profile.events.rows(Kind.KERNEL), "op_type") == ["Add", "RmsNorm", "MatMulV3"]
+    assert (capture.kind, capture.rank) == ("msprof", 0)
+    assert making.texts_of(capture, capture.events.rows(Kind.KERNEL), "op_type") == ["Add", "RmsNorm", "MatMulV3"]
 
 
 @pytest.mark.parametrize("name", ["host_1.pt.trace.json", "host_1.pt.trace.json.gz"])
 def test_pytorch_with_cuda(tmp_path: Path, name: str) -> None:
     making.pytorch(tmp_path / name)
-    profile = one(tmp_path)
-    assert (profile.rank, profile.device, profile.kind) == (1, "CUDA", "pytorch")
-    times = [step_time_of(profile, step) for step in profile.steps]
+    capture = one(tmp_path)
+    assert (capture.rank, capture.device, capture.kind) == (1, "CUDA", "pytorch")
+    times = [step_time_of(capture, step) for step in capture.steps]
     assert [(t.total_ns, t.computing_ns, t.communication_ns, t.overlapped_ns) for t in times] == [
         (1_000_000, 250_000, 150_000, 50_000), (450_000, 250_000, 150_000, 50_000),
     ]  # fmt: skip
-    rows = profile.events.rows(Kind.KERNEL)
-    assert chain(profile, int(rows[0])) == ["cudaLaunchKernel"]
-    assert making.texts_of(profile, rows[:2], "op_type") == ["vectorized_elementwise_kernel", "rms_norm_kernel"]
+    rows = capture.events.rows(Kind.KERNEL)
+    assert chain(capture, int(rows[0])) == ["cudaLaunchKernel"]
+    assert making.texts_of(capture, rows[:2], "op_type") == ["vectorized_elementwise_kernel", "rms_norm_kernel"]
     # NCCL's kernel lies on a stream and is communication all the same.
-    timeline = timeline_of(profile, profile.steps[1])
+    timeline = timeline_of(capture, capture.steps[1])
     assert step_time(timeline).communication_not_overlapped_ns == 100_000
     assert [span.op_type for span in timeline.spans if span.process == "Communication"] == ["allreduce"]
 
@@ -81,9 +81,9 @@ def test_numbers_keep_the_nanoseconds_of_their_digits(tmp_path: Path) -> None:
     """A double of 1764246877000100.125 us would be a multiple of 0.25."""
     text = making.pytorch_text(steps=(7,)).replace(making.us(100), f"{making.EPOCH_US + 100}.123")
     (tmp_path / "a.pt.trace.json").write_text(text)
-    profile = one(tmp_path)
-    row = int(profile.events.rows(Kind.KERNEL)[0])
-    assert int(profile.events.start_ns[row]) == (making.EPOCH_US + 100) * 1000 + 123
+    capture = one(tmp_path)
+    row = int(capture.events.rows(Kind.KERNEL)[0])
+    assert int(capture.events.start_ns[row]) == (making.EPOCH_US + 100) * 1000 + 123
 
 
 def timeline(label: str = "SIMULATED", rank: int = 0) -> Timeline:
@@ -101,11 +101,11 @@ def timeline(label: str = "SIMULATED", rank: int = 0) -> Timeline:
 def test_our_own_trace_comes_back_as_the_same_step(tmp_path: Path) -> None:
     given = timeline()
     write_trace(tmp_path / "ours.json", given)
-    profile = one(tmp_path / "ours.json")
-    assert step_time_of(profile, profile.steps[0]) == step_time(given)
-    assert step_time(timeline_of(profile, profile.steps[0])) == step_time(given)
-    row = int(profile.events.rows(Kind.KERNEL)[0])
-    assert (profile.text(row, "op_type"), profile.text(row, "shapes"), chain(profile, row)) == (
+    capture = one(tmp_path / "ours.json")
+    assert step_time_of(capture, capture.steps[0]) == step_time(given)
+    assert step_time(timeline_of(capture, capture.steps[0])) == step_time(given)
+    row = int(capture.events.rows(Kind.KERNEL)[0])
+    assert (capture.text(row, "op_type"), capture.text(row, "shapes"), chain(capture, row)) == (
         "Add",
         "16,4096",
         ["add", "add"],
@@ -114,13 +114,13 @@ def test_our_own_trace_comes_back_as_the_same_step(tmp_path: Path) -> None:
 
 def test_a_prediction_is_never_read_as_a_measurement(tmp_path: Path) -> None:
     write_trace(tmp_path / "ours.json", timeline())
-    profile = one(tmp_path / "ours.json")
-    assert profile.label == "SIMULATED"
-    assert timeline_of(profile, profile.steps[0]).label == "SIMULATED"
+    capture = one(tmp_path / "ours.json")
+    assert capture.label == "SIMULATED"
+    assert timeline_of(capture, capture.steps[0]).label == "SIMULATED"
     write_trace(tmp_path / "both.json", [timeline(), timeline("MEASURED")])
-    profile = one(tmp_path / "both.json")
-    assert profile.label == "MEASURED"
-    assert any("left out" in note for note in profile.notes)
+    capture = one(tmp_path / "both.json")
+    assert capture.label == "MEASURED"
+    assert any("left out" in note for note in capture.notes)
 
 
 @pytest.mark.parametrize(

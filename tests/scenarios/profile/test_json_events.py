@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios.profile.read import ProfileError, json_events
+from scenarios.profile.read import CaptureError, json_events
 from scenarios.profile.read.json_events import slabs
 
 TEXT = st.text(alphabet='ab"{}[],: \\\n\u4e2d', max_size=12)
@@ -89,7 +89,7 @@ def test_times_that_are_numbers_keep_their_digits(tmp_path: Path) -> None:
 def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "a.json"
     path.write_text(text)
-    with pytest.raises(ProfileError) as error:
+    with pytest.raises(CaptureError) as error:
         read(path)
     [line] = error.value.messages
     assert line.startswith(f"{path}: {said}") or said in line
@@ -99,14 +99,14 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, text: str, said
 def test_bytes_that_are_no_utf8_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(b'[{"ph":"X","ts":"1","name":"\xff\xfe"}]')
-    with pytest.raises(ProfileError, match="event 0"):
+    with pytest.raises(CaptureError, match="event 0"):
         read(path)
 
 
 def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('[{"ph":"X","ts":"1","args":' + '{"a":' * 200_000 + "1" + "}" * 200_000 + "}]")
-    with pytest.raises(ProfileError):
+    with pytest.raises(CaptureError):
         read(path)
 
 
@@ -116,7 +116,7 @@ def test_an_event_without_end_is_refused_before_it_fills_the_memory(
     monkeypatch.setattr(json_events, "MAX_EVENT_BYTES", 4 << 20)
     path = tmp_path / "a.json"
     path.write_text('[{"ph":"X","ts":"1","name":"' + "a" * (8 << 20) + '"}]')
-    with pytest.raises(ProfileError, match="longer than 4 MiB"):
+    with pytest.raises(CaptureError, match="longer than 4 MiB"):
         read(path)
 
 
@@ -126,12 +126,12 @@ def test_gzip_is_unpacked_as_it_is_read_and_a_bomb_is_refused(tmp_path: Path) ->
     path.write_bytes(gzip.compress(json.dumps(events).encode()))
     assert read(path) == expected(events)
     path.write_bytes(gzip.compress(b"[" + b" " * 30_000_000 + b"]"))
-    with pytest.raises(ProfileError, match="refused as a bomb"):
+    with pytest.raises(CaptureError, match="refused as a bomb"):
         read(path)
     whole = gzip.compress(json.dumps(events).encode())
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ProfileError, match="cut off"):
+    with pytest.raises(CaptureError, match="cut off"):
         read(path)
     path.write_bytes(whole[:20] + b"\0\0\0\0" + whole[24:])
-    with pytest.raises(ProfileError):
+    with pytest.raises(CaptureError):
         read(path)

@@ -13,11 +13,11 @@ from benchmarks.profiles import write_trace
 #: A child that imports a trace and prints how many events it kept and its own peak, MB.
 CHILD = """
 import resource, sys
-from scenarios.profile.read import read_profiles
+from scenarios.profile.read import read_captures
 from sim.imported.document import import_result
-found = read_profiles(sys.argv[1])
+found = read_captures(sys.argv[1])
 import_result(found, None)
-print(len(found.profiles[0].events), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6)
+print(len(found.captures[0].events), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6)
 """
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss is in kilobytes on Linux only")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from scenarios.profile.read import read_profiles
+from scenarios.profile.read import read_captures
 from scenarios.timeline import Span, Timeline
 from sim.imported.timelines import timelines_of
 from sim.replay.build import build
@@ -141,7 +141,7 @@ PROFILES = ("pytorch_level0_rank0", "pytorch_level2_rank0", "qwen3_0.6b_train_pp
 @pytest.mark.parametrize("name", PROFILES)
 def test_real_profiles_replay_within_one_percent(shared: Path, name: str) -> None:
     """Exactly, in fact; 1 % is what is asked for. All ranks together and each alone."""
-    measured, _ = timelines_of(read_profiles(shared / "measured" / "profiles" / name), tasks=True)
+    measured, _ = timelines_of(read_captures(shared / "measured" / "profiles" / name), tasks=True)
     for ranks in (measured, *([t] for t in measured)):
         graph = build(ranks)
         schedule = play(graph)
