@@ -178,6 +178,13 @@ def import_(
         str, typer.Option(metavar="NAME", help="The chip it was measured on: gives each kernel its roofline position.")
     ] = "",
     step: Annotated[str, typer.Option(metavar="ID", help="Which step; by default the one of median length.")] = "",
+    step_mark: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The host call or annotation that marks a step, where it is none that engines use: my_step_1.",
+        ),
+    ] = "",
     what_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -193,7 +200,7 @@ def import_(
     from sim.report import terminal
     from sim.report.imported import print_import
 
-    found = imported(read_captures(profile), hardware, step, profile, json, trace, what_if or [])
+    found = imported(read_captures(profile, step_mark), hardware, step, profile, json, trace, what_if or [])
     terminal.show(lambda console: print_import(console, found))
 
 

@@ -21,8 +21,10 @@ from scenarios.profile.table import NO_ROW, Int32, Int64, Kind
 
 #: Categories of arrows that say who launched what; of two that lead to one row the first here counts.
 ARROWS = ("HostToDevice", "ac2g", "async_task_queue", "async_npu")
+#: Stands for an arrow that a trimmed file has lost: CUDA's call and its kernel still have one correlation number.
+CORRELATION = "correlation"
 
-_CODES = {name: code for code, name in enumerate(ARROWS)}
+_CODES = {name: code for code, name in enumerate((*ARROWS, CORRELATION))}
 HOST = ("Python", "CANN")
 _END = {"code": np.int8, "key": np.int64, "thread": np.int16, "head": np.bool_, "ns": np.int64}
 _PAIR = {"tail_thread": np.int16, "tail_ns": np.int64, "head_thread": np.int16, "head_ns": np.int64}
@@ -44,7 +46,7 @@ class Flows:
     """Arrows as they come. Ends that meet in one slab are kept as pairs, the others until all are there."""
 
     def __init__(self) -> None:
-        self._pairs = tuple(_Table(_PAIR) for _ in ARROWS)  # one a category, so that each can be freed by itself
+        self._pairs = tuple(_Table(_PAIR) for _ in _CODES)  # one a category, so that each can be freed by itself
         self._ends = _Table(_END)
 
     def add(self, events: Sequence[Event], threads: Sequence[int]) -> None:
@@ -52,20 +54,36 @@ class Flows:
 
         Raises NotATime for a time that is none.
         """
-        if not events:
-            return
-        ends: dict[str, Any] = {
-            "code": np.array([_CODES[event.cat] for event in events], dtype=np.int8),
-            "key": _numbers([event.id for event in events]),
-            "thread": np.array(threads, dtype=np.int16),
-            "head": np.array([event.ph == "f" for event in events], dtype=np.bool_),
-            "ns": all_ns_of_us([event.ts for event in events]),
-        }
+        if events:
+            self._add(
+                code=np.array([_CODES[event.cat] for event in events], dtype=np.int8),
+                key=_numbers([event.id for event in events]),
+                thread=np.array(threads, dtype=np.int16),
+                head=np.array([event.ph == "f" for event in events], dtype=np.bool_),
+                ns=all_ns_of_us([event.ts for event in events]),
+            )
+
+    def add_correlated(self, calls: Sequence[Event], heads: Sequence[bool], threads: Sequence[int]) -> None:
+        """Take in slices that have a correlation number: calls of the runtime, and (heads) what runs on a device.
+
+        Raises NotATime for a time that is none.
+        """
+        if calls:
+            numbers = [event.args.correlation if event.args is not None else None for event in calls]
+            self._add(
+                code=np.full(len(calls), _CODES[CORRELATION], dtype=np.int8),
+                key=_numbers(numbers),
+                thread=np.array(threads, dtype=np.int16),
+                head=np.array(heads, dtype=np.bool_),
+                ns=all_ns_of_us([event.ts for event in calls]),
+            )
+
+    def _add(self, **ends: Any) -> None:
         tails, heads = _met(ends["code"], ends["key"], ends["head"])
         for code, table in enumerate(self._pairs):
             here = ends["code"][heads] == code
             table.add(_pair(ends, tails[here], heads[here]))
-        rest = np.ones(len(events), dtype=np.bool_)
+        rest = np.ones(len(ends["ns"]), dtype=np.bool_)
         rest[tails] = rest[heads] = False
         self._ends.add({name: column[rest] for name, column in ends.items()})
 
@@ -93,7 +111,7 @@ class Flows:
         """Each head that is left with its tail: of the same id; where an id comes back, the last that is not behind."""
         ends = self._ends.take()
         code, key, ns = ends["code"], ends["key"], ends["ns"]
-        for number in range(len(ARROWS)):
+        for number in range(len(_CODES)):
             tails, heads = (np.flatnonzero((code == number) & (ends["head"] == is_head)) for is_head in (False, True))
             tails = tails[np.lexsort((ns[tails], key[tails]))]
             first, end = (np.searchsorted(key[tails], key[heads], side=side) for side in ("left", "right"))

@@ -7,7 +7,7 @@ lanes at the end. What a row is follows from its process and its arguments.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,29 @@ Key = tuple[int | str, int | str]
 CHUNK = 1 << 14
 
 _NO_ARGS = Args()
+#: Categories of slices whose correlation number says who launched what, and whether they lie on a device.
+CORRELATED = {"cuda_runtime": False, "cuda_driver": False, "kernel": True, "gpu_memcpy": True, "gpu_memset": True}
+#: What stands in the place of a task's type for a copy of PyTorch.
+_DIRECTIONS = frozenset({"HtoD", "DtoH", "DtoD", "HtoH", "PtoP"})
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread of the file: pid, tid, what its process and it are called and labelled."""
+    """A thread of the file: pid, tid, what its process and it are called and labelled.
+
+    categories: of its rows. tasks: the task types of its rows, where it has any. names: of some of its rows, where the
+    file does not name its process. What a thread is can be read off its rows where a file has no naming events, as
+    every trimmed or split trace.
+    """
 
     pid: int | str
     tid: int | str
     process: str
     name: str
     labels: str
+    categories: frozenset[str] = frozenset()
+    tasks: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
 
 
 #: What a thread is for us (None: left out), and what each of its rows is.
@@ -84,15 +96,55 @@ class Trace:
     dropped: Counter[str] = field(default_factory=Counter)
     number: int = 0
 
-    def threads(self) -> list[Thread]:
-        """The threads in order of their numbers."""
+    def has_tasks(self) -> bool:
+        """Whether any row says the type of its task, as torch_npu's kernels do and copies of PyTorch do not."""
+        return any(said[1] and said[1] not in _DIRECTIONS for said in self.said if isinstance(said[1], str))
+
+    def threads(self, columns: Mapping[str, Any], cats: Any) -> list[Thread]:
+        """The threads in order of their numbers. columns, cats: their rows."""
+        rows = _Contents(self, columns, cats)
         return [
             Thread(
                 pid, tid, self.process_names.get(pid, ""), self.thread_names.get((pid, tid), ""),
-                self.process_labels.get(pid, ""),
+                self.process_labels.get(pid, ""), rows.categories(number), rows.tasks(number),
+                frozenset() if self.process_names.get(pid) else rows.names(number),
             )
-            for pid, tid in self.keys
+            for number, (pid, tid) in enumerate(self.keys)
         ]  # fmt: skip
+
+
+class _Contents:
+    """What the rows of each thread say of it."""
+
+    #: Names of rows that are looked at, of one thread.
+    MAX_NAMES = 64
+
+    def __init__(self, trace: Trace, columns: Mapping[str, Any], cats: Any) -> None:
+        self._categories, self._texts = list(trace.categories), trace.texts.tuple()
+        lane, width = columns["lane"].astype(np.int64), 1 << 32
+        self._of_cat = _by_thread(np.unique(lane * width + cats), width)
+        task = trace.facts.facts().task_type[columns["fact"]]
+        self._of_task = _by_thread(np.unique(lane * width + task), width)
+        self._of_name = _by_thread(np.unique(lane * width + columns["name"]), width, self.MAX_NAMES)
+
+    def categories(self, thread: int) -> frozenset[str]:
+        return frozenset(self._categories[number] for number in self._of_cat.get(thread, ()))
+
+    def tasks(self, thread: int) -> frozenset[str]:
+        return frozenset(self._texts[number] for number in self._of_task.get(thread, ()) if number)
+
+    def names(self, thread: int) -> frozenset[str]:
+        return frozenset(self._texts[number] for number in self._of_name.get(thread, ()))
+
+
+def _by_thread(pairs: Any, width: int, most: int = 1 << 15) -> dict[int, list[int]]:
+    """Numbers by thread, of pairs thread * width + number in order; at most so many of one."""
+    numbers: dict[int, list[int]] = {}
+    for pair in pairs.tolist():
+        of = numbers.setdefault(pair // width, [])
+        if len(of) < most:
+            of.append(pair % width)
+    return numbers
 
 
 def read_trace_events(path: Path, texts: Texts) -> Trace:
@@ -133,6 +185,20 @@ def _take(trace: Trace, events: Sequence[Event]) -> None:
         trace.dropped.update(event.cat for event in slices if event.cat in DROPPED_CATEGORIES)
     if kept:
         _add(trace, kept)
+        if not arrows:  # a profiler writes an arrow's ends next to its slices; a file without them was trimmed
+            _correlate(trace, kept)
+
+
+def _correlate(trace: Trace, slices: Sequence[Event]) -> None:
+    """What CUDA's correlation numbers say of who launched what."""
+    calls = [
+        event
+        for event in slices
+        if event.args is not None and type(event.args.correlation) in (int, str) and event.cat in CORRELATED
+    ]
+    trace.flows.add_correlated(
+        calls, [CORRELATED[event.cat] for event in calls], [trace.keys[event.pid, event.tid] for event in calls]
+    )
 
 
 def _name(trace: Trace, event: Event) -> None:
@@ -213,14 +279,13 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
     Rows of lanes that `place` leaves out are counted in `trace.dropped`. Raises CaptureError where kernels of several
     devices lie in the file.
     """
-    lanes, threads = Lanes(), trace.threads()
+    columns, cats = trace.columns.take(), trace.cats.take()
+    lanes, threads = Lanes(), trace.threads(columns, cats)
     lane_of = np.full(len(threads), -1, dtype=np.int16)
     for number, thread in enumerate(threads):
         lane = place(thread)
         if lane is not None:
             lane_of[number] = lanes[lane]
-    columns = trace.columns.take()
-    cats = trace.cats.take()
     key = columns["lane"]
     keep = lane_of[key] >= 0
     if not keep.all():
