@@ -212,6 +212,7 @@ class Capture:
     level, device, as far as the files say. collective_waits_ns: what communication.json says each collective waited,
     by row. dropped: how many entries of a kind were left out (`python_function`: 1282). notes: what is partial or was
     doubted, one line each. host_apis: the longest first. label: SIMULATED where the file is a prediction's own trace.
+    own_steps: the number of the step of each row, where steps overlap and the file says it.
     """
 
     source: str
@@ -230,6 +231,7 @@ class Capture:
     notes: tuple[str, ...]
     label: Literal["MEASURED", "SIMULATED"] = "MEASURED"
     host_apis: tuple[HostApi, ...] = ()
+    own_steps: Int32 | None = None
 
     def text(self, row: int, column: str = "name") -> str:
         """The text of `column` (`name`, or one of `Facts`) in `row`."""

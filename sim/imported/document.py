@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from scenarios.errors import ScenarioError, printable
+from scenarios.errors import printable
 from scenarios.profile import Capture, CaptureSet, HostApi, ReportedStep, Step, step_times_of
 from scenarios.timeline import StepTime
 from sim import __version__
 from sim.hardware.profile import Hardware
 from sim.imported.advice import advise_step
+from sim.imported.chosen import Chosen, chosen_steps
 from sim.imported.diagnosis import Found, diagnose_step
 from sim.imported.ranks import Waits, waits_of
 from sim.predict.result import SCHEMA_VERSION
@@ -28,19 +29,13 @@ def import_result(captures: CaptureSet, hardware: Hardware | None, step_id: str 
     step_id: which step; by default that of the median length of the first rank. Raises ScenarioError where the
     captures hold no such step.
     """
-    first = captures.captures[0]
-    times = [step_times_of(capture) for capture in captures.captures]
-    at = [chosen_step(first, times[0], step_id)]
-    step = first.steps[at[0]]
-    at += [_same_step(p, t, step.id) for p, t in zip(captures.captures[1:], times[1:], strict=True)]
-    steps = [capture.steps[i] for capture, i in zip(captures.captures, at, strict=True)]
-    waits = waits_of(captures.captures, steps)
-    found = [
-        diagnose_step(capture, one, all_times[i], waits, hardware)
-        for capture, one, all_times, i in zip(captures.captures, steps, times, at, strict=True)
-    ]
+    chosen = chosen_steps(captures, step_id)
+    first, step, views = chosen[0].whole, chosen[0].step, chosen[0].views
+    waits = waits_of([one.capture for one in chosen], [one.step for one in chosen])
+    found = [diagnose_step(one.capture, one.step, one.time, waits, hardware) for one in chosen]
     main = found[0]
     reported = reported_of(first, step)
+    recomputed = _recomputed(chosen[0])
     return {
         "schema_version": SCHEMA_VERSION,
         "profile": _capture(first, name),
@@ -48,11 +43,15 @@ def import_result(captures: CaptureSet, hardware: Hardware | None, step_id: str 
         "provenance": _provenance(hardware, main),
         "rank": first.rank,
         "step_id": step.id,
-        "steps": [{"id": s.id, **step_us(time)} for s, time in zip(first.steps, times[0], strict=True)][:MAX_STEPS],
+        "steps": [
+            {"id": s.id, "kernels": kernels, **step_us(time)}
+            for s, kernels, time in zip(first.steps, views.kernels, views.times, strict=True)
+        ][:MAX_STEPS],
         "step_count": len(first.steps),
         "step": step_us(main.time),
         "reported_step": _reported_us(reported),
-        "reconciliation": reconciliation(main.time, reported),
+        "recomputed_step": step_us(recomputed),
+        "reconciliation": reconciliation(recomputed, reported),
         "bottleneck": {"name": main.name, "evidence": main.evidence, "limits_us": main.limits_us},
         "kernels": [asdict(kernel) for kernel in main.kernels[:MAX_KERNELS]],
         "kernel_count": main.kernel_count,
@@ -60,43 +59,14 @@ def import_result(captures: CaptureSet, hardware: Hardware | None, step_id: str 
         "launches": main.launches,
         "host_gaps": _gaps(main),
         "host_apis": [_api(api) for api in first.host_apis[:MAX_CALLS]],
-        "ranks": [_rank(f, waits) for f in found],
+        "ranks": [_rank(f, one, waits) for f, one in zip(found, chosen, strict=True)],
         "collectives": [asdict(c) for c in waits.collectives[:MAX_COLLECTIVES]],
         "waited_for_us": {str(rank): us for rank, us in waits.waited_for_us.items()},
         "clocks_differ_us": waits.clocks_differ_us,
         "advice": [asdict(item) for item in advise_step(main, waits)],
-        "notes": list(dict.fromkeys([*captures.notes, *first.notes, *_notes_of_ranks(captures)])),
+        "notes": list(dict.fromkeys([*chosen[0].notes, *captures.notes, *first.notes, *_notes_of_ranks(chosen)])),
         "dropped": dict(sorted(first.dropped.items())),
     }
-
-
-def chosen_step(capture: Capture, times: Sequence[StepTime], step_id: str) -> int:
-    """The place of the step called `step_id`, or of the one of median length. times: of the capture's steps.
-
-    Raises ScenarioError where there is none.
-    """
-    if not capture.steps:
-        raise ScenarioError([f"{printable(capture.source, 200)}: holds no kernels, so no step"])
-    ids = [step.id for step in capture.steps]
-    if step_id and step_id not in ids:
-        known = ", ".join(printable(name, 20) or "(no name)" for name in ids[:20])
-        raise ScenarioError([f"--step: '{printable(step_id, 40)}' is not a step of this profile; it has {known}"])
-    if step_id:
-        return ids.index(step_id)
-    return sorted(range(len(times)), key=lambda i: times[i].total_ns)[(len(times) - 1) // 2]
-
-
-def steps_of_ranks(captures: CaptureSet, step_id: str) -> list[Step]:
-    """The step of each rank that `import_result` tells about: of the first as `chosen_step`, of the others the same."""
-    first, *others = captures.captures
-    step = first.steps[chosen_step(first, step_times_of(first), step_id)]
-    return [step, *(p.steps[_same_step(p, step_times_of(p), step.id)] for p in others)]
-
-
-def _same_step(capture: Capture, times: Sequence[StepTime], step_id: str) -> int:
-    """The place of another rank's step with this id, else of its own median one."""
-    ids = [step.id for step in capture.steps]
-    return ids.index(step_id) if step_id in ids else chosen_step(capture, times, "")
 
 
 def reported_of(capture: Capture, step: Step) -> ReportedStep | None:
@@ -176,7 +146,12 @@ def _api(api: HostApi) -> dict[str, Any]:
     return {"level": api.level, "name": api.name, "count": api.count, "total_us": api.total_ns / 1000}
 
 
-def _rank(found: Found, waits: Waits) -> dict[str, Any]:
+def _recomputed(chosen: Chosen) -> StepTime:
+    """The step as torch_npu's rule has it, which is what it reports: its device window, whatever launched what."""
+    return step_times_of(chosen.whole)[chosen.number] if chosen.views.own else chosen.time
+
+
+def _rank(found: Found, chosen: Chosen, waits: Waits) -> dict[str, Any]:
     mine = next(rank for rank in waits.by_rank if rank.rank == found.capture.rank)
     reported = reported_of(found.capture, found.step)
     return {
@@ -185,7 +160,7 @@ def _rank(found: Found, waits: Waits) -> dict[str, Any]:
         "step_id": found.step.id,
         "step": step_us(found.time),
         "reported_step": _reported_us(reported),
-        "reconciliation": reconciliation(found.time, reported),
+        "reconciliation": reconciliation(_recomputed(chosen), reported),
         "bottleneck": {"name": found.name, "evidence": found.evidence},
         "kernel_count": found.kernel_count,
         "collectives": mine.collectives,
@@ -196,8 +171,9 @@ def _rank(found: Found, waits: Waits) -> dict[str, Any]:
     }
 
 
-def _notes_of_ranks(captures: CaptureSet) -> list[str]:
+def _notes_of_ranks(chosen: Sequence[Chosen]) -> list[str]:
     said = []
-    for capture in captures.captures[1:]:
-        said += [f"rank {capture.rank}: {note}" for note in capture.notes if note not in captures.captures[0].notes]
+    known = (*chosen[0].notes, *chosen[0].whole.notes)
+    for one in chosen[1:]:
+        said += [f"rank {one.whole.rank}: {note}" for note in (*one.notes, *one.whole.notes) if note not in known]
     return said

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.profile import NO_ROW, Capture, Kind, Step
-from scenarios.profile.steps import overlap_lanes
+from scenarios.profile.steps import Intervals, minus, overlap_lanes
 
 #: Names of calls that only hand on what an operator of torch asked for.
 _QUEUE = ("Enqueue", "Dequeue")
+#: What the host is late with behind the last kernel of a whole step.
+BEHIND = "(behind the last kernel)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +52,25 @@ class Gaps:
 
 def gaps_of(capture: Capture, step: Step) -> Gaps:
     """The gaps that start in the step's window."""
-    starts, ends = overlap_lanes(capture.events)[3]
-    here = (starts >= step.start_ns) & (starts < step.end_ns)
-    starts, ends = starts[here], ends[here]
+    starts, ends = _idle(capture, step)
     events = capture.events
     device = events.rows(Kind.KERNEL, Kind.COLLECTIVE)
-    next_row = device[np.minimum(np.searchsorted(events.start_ns[device], ends), max(0, len(device) - 1))]
+    at = np.searchsorted(events.start_ns[device], ends)
+    last = at >= len(device)  # behind the last kernel of the capture nothing is launched any more: the host is at work
+    next_row = device[np.minimum(at, max(0, len(device) - 1))]
     launch = events.launched_by[next_row] if len(device) else np.empty(0, dtype=np.int32)
     known = launch != NO_ROW
-    launched_ns = np.where(known, events.start_ns[launch] + events.issued_after_ns[next_row], 0)
+    launched_ns = np.where(known, events.start_ns[launch].astype(np.int64) + events.issued_after_ns[next_row], 0)
+    launched_ns = np.where(last, ends, launched_ns)
     late = np.where(known, np.clip(np.minimum(launched_ns, ends) - starts, 0, None), 0)
     lengths = ends - starts
     calls: dict[str, list[int]] = {}
     threads: dict[int, NDArray[np.intp]] = {}
-    for row, ns in zip(launch[known & (late > 0)].tolist(), late[known & (late > 0)].tolist(), strict=True):
+    behind = int(late[known & last].sum())
+    if behind:
+        calls[BEHIND] = [1, behind]
+    known_late = known & (late > 0) & ~last
+    for row, ns in zip(launch[known_late].tolist(), late[known_late].tolist(), strict=True):
         counted = calls.setdefault(_call_name(capture, row, threads), [0, 0])
         counted[0] += 1
         counted[1] += ns
@@ -76,6 +83,17 @@ def gaps_of(capture: Capture, step: Step) -> Gaps:
         unknown_us=int(lengths[~known].sum()) / 1000,
         calls=tuple(sorted(named, key=lambda call: (-call.late_us, call.name))),
     )
+
+
+def _idle(capture: Capture, step: Step) -> Intervals:
+    """The pieces of idle time that belong to the step: those that start in its window, as torch_npu has it; of a step
+    that is whole also what lies before its first kernel and behind its last, so that they sum to its free time."""
+    computing, communication, _, free = overlap_lanes(capture.events)
+    if not step.whole:
+        here = (free[0] >= step.start_ns) & (free[0] < step.end_ns)
+        return free[0][here], free[1][here]
+    window = np.array([step.start_ns], dtype=np.int64), np.array([step.end_ns], dtype=np.int64)
+    return minus(minus(window, computing), communication)
 
 
 def _call_name(capture: Capture, row: int, threads: dict[int, NDArray[np.intp]]) -> str:

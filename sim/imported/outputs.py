@@ -11,7 +11,8 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.files.atomic import write_text
 from scenarios.profile import CaptureSet, timeline_of
 from sim.hardware.profile import load_hardware
-from sim.imported.document import import_result, steps_of_ranks
+from sim.imported.chosen import chosen_steps
+from sim.imported.document import import_result
 from sim.imported.replayed import replayed
 from sim.report.files import refuse_overwriting, to_json
 
@@ -43,10 +44,9 @@ def imported(
     if trace_file is not None:
         from scenarios.trace import write_trace
 
-        steps = steps_of_ranks(captures, step_id)
         try:
-            pairs = zip(captures.captures, steps, strict=True)
-            write_trace(trace_file, both or [timeline_of(p, s, tasks=True) for p, s in pairs])
+            chosen = chosen_steps(captures, step_id)
+            write_trace(trace_file, both or [timeline_of(one.capture, one.step, tasks=True) for one in chosen])
         except ValueError as error:
             raise ScenarioError([f"--trace {printable(str(trace_file), 200)}: {error}"]) from None
     if json_file is not None:

@@ -9,7 +9,7 @@ from scenarios.profile import CaptureSet
 from scenarios.profile.spans import rows_of
 from scenarios.timeline import Timeline
 from sim.hardware.profile import Hardware
-from sim.imported.document import steps_of_ranks
+from sim.imported.chosen import chosen_steps
 from sim.imported.timelines import CLOCKS, timelines_of
 from sim.replay.whatif import asked, what_if
 
@@ -26,8 +26,7 @@ def replayed(
     """
     for text in wanted:
         asked(text)  # what is wrong with the words is said before the work
-    steps = steps_of_ranks(captures, step_id)
-    spans = sum(len(rows_of(p, s, True)) for p, s in zip(captures.captures, steps, strict=True))
+    spans = sum(len(rows_of(one.capture, one.step, True)) for one in chosen_steps(captures, step_id))
     if spans > LISTED_SPANS and not wanted:
         return _nothing([f"{spans:,} spans in the step: ask for a what-if by name, --what-if NAME"]), []
     timelines, notes = timelines_of(captures, step_id, tasks=True)

@@ -19,7 +19,7 @@ from scenarios.profile.read.streams import fifo
 from scenarios.profile.read.torch_npu_files import read_communication, read_info, read_reported
 from scenarios.profile.read.torch_npu_steps import steps_of_ids, steps_of_marks
 from scenarios.profile.read.trace import Thread, Trace, placed, read_trace_events
-from scenarios.profile.table import Capture, Events, Kind, Lane, Step
+from scenarios.profile.table import Capture, Events, Int32, Kind, Lane, Step
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 #: Task types that count as computing (msprof lists them among the kernels).
@@ -71,6 +71,7 @@ def read_torch_npu(folder: Path, mark: str = "") -> Capture:
         collective_waits_ns=waits,
         dropped=rows.dropped,
         notes=tuple(notes),
+        own_steps=rows.own_steps,
         host_apis=read_api_statistic(output / "api_statistic.csv") if _has(output, "api_statistic.csv") else (),
     )
 
@@ -85,6 +86,7 @@ class _Rows:
     steps: tuple[Step, ...]
     dropped: dict[str, int]
     notes: list[str]
+    own_steps: Int32 | None = None
 
 
 def _rows(output: Path, texts: Texts, mark: str) -> _Rows:
@@ -97,8 +99,9 @@ def _rows(output: Path, texts: Texts, mark: str) -> _Rows:
     _no_host(output, mark)
     events, lanes, facts = _of_details(output, details, texts)
     events, clipped = fifo(events, lanes)
+    steps, own = steps_of_ids(events, details, texts.tuple())
     note = "trace_view.json is missing: kernels and collectives only, no host calls and no launches"
-    return _Rows(events, lanes, facts, steps_of_ids(events, details, texts.tuple()), {}, [note, *clipped])
+    return _Rows(events, lanes, facts, steps, {}, [note, *clipped], own)
 
 
 def _no_host(path: Path, mark: str) -> None:
@@ -141,7 +144,8 @@ def read_op_summary(path: Path, mark: str = "") -> Capture:
     details = read_kernel_details(path, texts)
     events, lanes, facts = _of_details(path, details, texts)
     events, clipped = fifo(events, lanes)
-    rows = _Rows(events, lanes, facts, steps_of_ids(events, details, texts.tuple()), {}, clipped)
+    steps, own = steps_of_ids(events, details, texts.tuple())
+    rows = _Rows(events, lanes, facts, steps, {}, clipped, own)
     capture = _alone(
         path,
         texts,
@@ -157,7 +161,7 @@ def _alone(path: Path, texts: Texts, rows: _Rows, notes: tuple[str, ...]) -> Cap
     return Capture(
         source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=rows.lanes,
         events=rows.events, steps=rows.steps, reported=(), metadata={}, groups={}, collective_waits_ns={},
-        dropped=rows.dropped, notes=notes,
+        dropped=rows.dropped, notes=notes, own_steps=rows.own_steps,
     )  # fmt: skip
 
 
