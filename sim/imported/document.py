@@ -13,6 +13,7 @@ from sim import __version__
 from sim.hardware.profile import Hardware
 from sim.imported.advice import advise_step
 from sim.imported.chosen import Chosen, chosen_steps
+from sim.imported.completeness import Completeness, completeness_of, withheld
 from sim.imported.diagnosis import Found, diagnose_step
 from sim.imported.ranks import Waits, waits_of
 from sim.predict.result import SCHEMA_VERSION
@@ -36,6 +37,7 @@ def import_result(captures: CaptureSet, hardware: Hardware | None, step_id: str 
     main = found[0]
     reported = reported_of(first, step)
     recomputed = _recomputed(chosen[0])
+    complete = _complete(chosen)
     return {
         "schema_version": SCHEMA_VERSION,
         "profile": _capture(first, name),
@@ -63,7 +65,9 @@ def import_result(captures: CaptureSet, hardware: Hardware | None, step_id: str 
         "collectives": [asdict(c) for c in waits.collectives[:MAX_COLLECTIVES]],
         "waited_for_us": {str(rank): us for rank, us in waits.waited_for_us.items()},
         "clocks_differ_us": waits.clocks_differ_us,
-        "advice": [asdict(item) for item in advise_step(main, waits)],
+        "completeness": asdict(complete),
+        "advice": [] if withheld(complete) else [asdict(item) for item in advise_step(main, waits)],
+        "advice_withheld": withheld(complete),
         "notes": list(dict.fromkeys([*chosen[0].notes, *captures.notes, *first.notes, *_notes_of_ranks(chosen)])),
         "dropped": dict(sorted(first.dropped.items())),
     }
@@ -149,6 +153,16 @@ def _api(api: HostApi) -> dict[str, Any]:
 def _recomputed(chosen: Chosen) -> StepTime:
     """The step as torch_npu's rule has it, which is what it reports: its device window, whatever launched what."""
     return step_times_of(chosen.whole)[chosen.number] if chosen.views.own else chosen.time
+
+
+def _complete(chosen: Sequence[Chosen]) -> Completeness:
+    """The verdict on all ranks: what one of them lacks, all of it lacks."""
+    reasons = []
+    for one in chosen:
+        reported = reported_of(one.whole, one.step)
+        said = completeness_of(one, _recomputed(one), reported.time if reported is not None else None).reasons
+        reasons += [reason if one is chosen[0] else f"rank {one.whole.rank}: {reason}" for reason in said]
+    return Completeness("partial" if reasons else "complete", tuple(reasons))
 
 
 def _rank(found: Found, chosen: Chosen, waits: Waits) -> dict[str, Any]:

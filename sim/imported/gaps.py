@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from scenarios.profile import NO_ROW, Capture, Kind, Step
 from scenarios.profile.steps import Intervals, minus, overlap_lanes
+from scenarios.profile.table import Int32, Int64
 
 #: Names of calls that only hand on what an operator of torch asked for.
 _QUEUE = ("Enqueue", "Dequeue")
@@ -53,15 +54,8 @@ class Gaps:
 def gaps_of(capture: Capture, step: Step) -> Gaps:
     """The gaps that start in the step's window."""
     starts, ends = _idle(capture, step)
-    events = capture.events
-    device = events.rows(Kind.KERNEL, Kind.COLLECTIVE)
-    at = np.searchsorted(events.start_ns[device], ends)
-    last = at >= len(device)  # behind the last kernel of the capture nothing is launched any more: the host is at work
-    next_row = device[np.minimum(at, max(0, len(device) - 1))]
-    launch = events.launched_by[next_row] if len(device) else np.empty(0, dtype=np.int32)
+    launch, launched_ns, last = _launched(capture, ends)
     known = launch != NO_ROW
-    launched_ns = np.where(known, events.start_ns[launch].astype(np.int64) + events.issued_after_ns[next_row], 0)
-    launched_ns = np.where(last, ends, launched_ns)
     late = np.where(known, np.clip(np.minimum(launched_ns, ends) - starts, 0, None), 0)
     lengths = ends - starts
     calls: dict[str, list[int]] = {}
@@ -83,6 +77,25 @@ def gaps_of(capture: Capture, step: Step) -> Gaps:
         unknown_us=int(lengths[~known].sum()) / 1000,
         calls=tuple(sorted(named, key=lambda call: (-call.late_us, call.name))),
     )
+
+
+def idle_of(capture: Capture, step: Step) -> tuple[Int64, Int64, Int64]:
+    """Starts and ends of the gaps, and when what ends each was launched, -1 where unknown; ns."""
+    starts, ends = _idle(capture, step)
+    launch, launched_ns, _ = _launched(capture, ends)
+    return starts, ends, np.where(launch != NO_ROW, launched_ns, -1)
+
+
+def _launched(capture: Capture, ends: Int64) -> tuple[Int32, Int64, NDArray[np.bool_]]:
+    """What starts at the end of each gap: the call that launched it, when, and whether there is nothing any more."""
+    events = capture.events
+    device = events.rows(Kind.KERNEL, Kind.COLLECTIVE)
+    at = np.searchsorted(events.start_ns[device], ends)
+    last: NDArray[np.bool_] = at >= len(device)  # nothing is launched any more: the host is at work
+    next_row = device[np.minimum(at, max(0, len(device) - 1))] if len(device) else at
+    launch = events.launched_by[next_row] if len(device) else np.empty(0, dtype=np.int32)
+    issued = events.start_ns[launch].astype(np.int64) + events.issued_after_ns[next_row]
+    return launch, np.where(last, ends, np.where(launch != NO_ROW, issued, 0)), last
 
 
 def _idle(capture: Capture, step: Step) -> Intervals:

@@ -40,7 +40,7 @@ def imported(
     inputs = [name, *(file for capture in captures.captures for file in _files(capture.source))]
     refuse_overwriting(inputs, {"--json": json_file, "--trace": trace_file})
     result = import_result(captures, chip, step_id, name)
-    result["what_if"], both = replayed(captures, step_id, what_ifs, chip)
+    result["what_if"], both = replayed(captures, step_id, what_ifs, chip, result["advice_withheld"])
     if trace_file is not None:
         from scenarios.trace import write_trace
 

@@ -18,12 +18,15 @@ LISTED_SPANS = 50_000
 
 
 def replayed(
-    captures: CaptureSet, step_id: str, wanted: Sequence[str], hardware: Hardware | None
+    captures: CaptureSet, step_id: str, wanted: Sequence[str], hardware: Hardware | None, withheld: str = ""
 ) -> tuple[dict[str, Any], list[Timeline]]:
     """(`what_if` document, measured timelines and behind them the changed ones, where what-ifs were asked for).
 
-    wanted: `NAME[:ARGS]`; none for all that apply. Raises ScenarioError for a what-if that is none.
+    wanted: `NAME[:ARGS]`; none for all that apply. withheld: why nothing is advised, "" for no reason; what-ifs that
+    are asked for are replayed all the same. Raises ScenarioError for a what-if that is none.
     """
+    if withheld and not wanted:
+        return _nothing([withheld]), []
     for text in wanted:
         asked(text)  # what is wrong with the words is said before the work
     spans = sum(len(rows_of(one.capture, one.step, True)) for one in chosen_steps(captures, step_id))

@@ -16,7 +16,7 @@ from sim.report.what_if import what_if_parts
 if TYPE_CHECKING:
     from rich.console import Console
 
-TOP_KERNELS, TOP_CALLS, TOP_COLLECTIVES, TOP_ADVICE, TOP_NOTES = 15, 8, 8, 6, 12
+TOP_KERNELS, TOP_CALLS, TOP_COLLECTIVES, TOP_ADVICE, TOP_NOTES, TOP_REASONS = 15, 8, 8, 6, 12, 6
 
 _PARTS = (
     ("computing_us", "computing", "green", "█"),
@@ -114,6 +114,10 @@ def _bottleneck(result: dict[str, Any]) -> RenderableType:
 
 
 def _next(result: dict[str, Any]) -> RenderableType:
+    if result["advice_withheld"]:
+        reasons = result["completeness"]["reasons"]
+        lines = [f"  {reason}\n" for reason in reasons[:TOP_REASONS]]
+        return Text.assemble(("The profile is partial: nothing is advised\n", "bold yellow"), *lines)
     text = Text.assemble(("Try next", "bold"), ("  (at most: if all of that time vanished)", "dim"), "\n")
     for item in result["advice"][:TOP_ADVICE]:
         options = "".join(f"  --set {pair}" for pair in item["settings"])

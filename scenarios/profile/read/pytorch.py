@@ -46,7 +46,7 @@ def capture_of_trace(path: Path, trace: Trace, mark: str = "") -> Capture:
     """The capture of a trace whose events were read."""
     texts, facts = trace.texts, trace.facts
     columns, lanes = placed(trace, _place, partial(_classify, mark=mark))
-    dropped = dict(trace.dropped)
+    dropped, lost_launches = dict(trace.dropped), trace.flows.lost
     del trace
     events = with_types(ordered(columns, facts.facts()), texts, facts, op_type_of)
     if not len(events.rows(Kind.KERNEL, Kind.COLLECTIVE)):
@@ -71,6 +71,7 @@ def capture_of_trace(path: Path, trace: Trace, mark: str = "") -> Capture:
         groups={},
         collective_waits_ns={},
         dropped=dropped,
+        lost_launches=lost_launches,
         notes=("a trace of PyTorch: no reported step times, no shapes of kernels", *notes),
     )
 

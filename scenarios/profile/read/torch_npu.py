@@ -19,7 +19,7 @@ from scenarios.profile.read.streams import fifo
 from scenarios.profile.read.torch_npu_files import read_communication, read_info, read_reported
 from scenarios.profile.read.torch_npu_steps import steps_of_ids, steps_of_marks
 from scenarios.profile.read.trace import Thread, Trace, placed, read_trace_events
-from scenarios.profile.table import Capture, Events, Int32, Kind, Lane, Step
+from scenarios.profile.table import Capture, Events, Int32, Kind, Lane, LostLaunches, Step
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 #: Task types that count as computing (msprof lists them among the kernels).
@@ -49,12 +49,12 @@ def read_torch_npu(folder: Path, mark: str = "") -> Capture:
     reported = read_reported(output / "step_trace_time.csv") if _has(output, "step_trace_time.csv") else ()
     communicated = read_communication(output / "communication.json") if _has(output, "communication.json") else ()
     rows = _rows(output, texts, mark)
-    events, waits = communicate(rows.events, communicated, texts, rows.facts)
-    notes = [*info.notes, *rows.notes]
+    events, waits, lost = communicate(rows.events, communicated, texts, rows.facts)
+    notes, lost = [*info.notes, *rows.notes], [*rows.lost, *lost]
     if not _has(output, "step_trace_time.csv"):
         notes.append("step_trace_time.csv is missing")
     if _has(output, "op_statistic.csv"):
-        notes += differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
+        lost += differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
     device = reported[0].device if reported else 0
     return Capture(
         source=str(folder),
@@ -72,6 +72,8 @@ def read_torch_npu(folder: Path, mark: str = "") -> Capture:
         dropped=rows.dropped,
         notes=tuple(notes),
         own_steps=rows.own_steps,
+        lost=tuple(lost),
+        lost_launches=rows.lost_launches,
         host_apis=read_api_statistic(output / "api_statistic.csv") if _has(output, "api_statistic.csv") else (),
     )
 
@@ -87,6 +89,8 @@ class _Rows:
     dropped: dict[str, int]
     notes: list[str]
     own_steps: Int32 | None = None
+    lost: tuple[str, ...] = ()
+    lost_launches: LostLaunches | None = None
 
 
 def _rows(output: Path, texts: Texts, mark: str) -> _Rows:
@@ -113,10 +117,10 @@ def _no_host(path: Path, mark: str) -> None:
 def _of_trace(trace: Trace, details: KernelDetails | None, mark: str) -> _Rows:
     columns, lanes = placed(trace, place, partial(classify, mark=mark))
     texts, facts, dropped = trace.texts, trace.facts, dict(trace.dropped)
-    events, notes = joined(ordered(columns, facts.facts()), details, texts, facts)
+    events, notes, lost = joined(ordered(columns, facts.facts()), details, texts, facts)
     events, clipped = fifo(events, lanes)
     events, steps = steps_of_marks(events, texts.tuple())
-    return _Rows(events, lanes, facts, steps, dropped, [*notes, *clipped])
+    return _Rows(events, lanes, facts, steps, dropped, [*notes, *clipped], None, tuple(lost), trace.flows.lost)
 
 
 def read_trace_view(path: Path, mark: str = "") -> Capture:
@@ -161,7 +165,8 @@ def _alone(path: Path, texts: Texts, rows: _Rows, notes: tuple[str, ...]) -> Cap
     return Capture(
         source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=rows.lanes,
         events=rows.events, steps=rows.steps, reported=(), metadata={}, groups={}, collective_waits_ns={},
-        dropped=rows.dropped, notes=notes, own_steps=rows.own_steps,
+        dropped=rows.dropped, notes=notes, own_steps=rows.own_steps, lost=rows.lost,
+        lost_launches=rows.lost_launches,
     )  # fmt: skip
 
 
