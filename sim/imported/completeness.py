@@ -217,8 +217,8 @@ def _silent(chosen: Chosen) -> Iterator[str]:
     longest = int((silent[1] - silent[0]).max()) if len(silent[0]) else 0
     if longest > SILENT_SHARE * total and longest > QUEUED_NS:
         yield (
-            f"nothing is recorded for {longest / 1e6:,.1f} ms of the step's {total / 1e6:,.1f}, neither on the host nor "
-            "on the device: events were lost, a clock jumped, or nothing was asked of it"
+            f"nothing is recorded for {longest / 1e6:,.1f} ms of the step's {total / 1e6:,.1f}, neither on the host "
+            "nor on the device: events were lost, a clock jumped, or nothing was asked of it"
         )
 
 
@@ -238,9 +238,10 @@ def _differs(recomputed: StepTime, reported: StepTime | None) -> Iterator[str]:
     off = {part: getattr(recomputed, part) - getattr(reported, part) for part in parts}
     worst = max(parts, key=lambda part: abs(off[part]))
     if abs(off[worst]) > REPORTED * total:
+        theirs, mine = (getattr(time, worst) / 1e6 for time in (reported, recomputed))
+        part = worst.removesuffix("_ns")
         yield (
-            f"step_trace_time.csv reports {getattr(reported, worst) / 1e6:,.3f} ms of "
-            f"{worst.removesuffix('_ns')}, the events {getattr(recomputed, worst) / 1e6:,.3f}: events were lost or moved"
+            f"step_trace_time.csv reports {theirs:,.3f} ms of {part}, the events {mine:,.3f}: events were lost or moved"
         )
 
 

@@ -17,6 +17,7 @@ from sim.imported.completeness import Completeness, completeness_of, withheld
 from sim.imported.diagnosis import Found, diagnose_step
 from sim.imported.ranks import Waits, waits_of
 from sim.predict.result import SCHEMA_VERSION
+from sim.predict.shares import MARGIN, MIN_SHARE
 
 #: Differences beyond this share of the reported step are told as such.
 RECONCILED = 0.001
@@ -54,7 +55,7 @@ def import_result(captures: CaptureSet, hardware: Hardware | None, step_id: str 
         "reported_step": _reported_us(reported),
         "recomputed_step": step_us(recomputed),
         "reconciliation": reconciliation(recomputed, reported),
-        "bottleneck": {"name": main.name, "evidence": main.evidence, "limits_us": main.limits_us},
+        "bottleneck": _bottleneck(main),
         "kernels": [asdict(kernel) for kernel in main.kernels[:MAX_KERNELS]],
         "kernel_count": main.kernel_count,
         "collective_count": main.collective_count,
@@ -134,6 +135,17 @@ def _provenance(hardware: Hardware | None, found: Found) -> dict[str, Any]:
     }
 
 
+def _bottleneck(found: Found) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "evidence": found.evidence,
+        "shares": found.shares,
+        "limits_us": found.limits_us,
+        "mixed_margin": MARGIN,
+        "mixed_below": MIN_SHARE,
+    }
+
+
 def _gaps(found: Found) -> dict[str, Any]:
     gaps = found.gaps
     return {
@@ -175,7 +187,7 @@ def _rank(found: Found, chosen: Chosen, waits: Waits) -> dict[str, Any]:
         "step": step_us(found.time),
         "reported_step": _reported_us(reported),
         "reconciliation": reconciliation(_recomputed(chosen), reported),
-        "bottleneck": {"name": found.name, "evidence": found.evidence},
+        "bottleneck": _bottleneck(found),
         "kernel_count": found.kernel_count,
         "collectives": mine.collectives,
         "matched_collectives": mine.matched,

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from sim.imported.names import MAX_NAME, short_name
 from sim.report.run import STEP_BAR_WIDTH, bar, counted, ms, plain
 from sim.report.tables import Column, fitted
 from sim.report.what_if import what_if_parts
@@ -109,6 +110,7 @@ def _bottleneck(result: dict[str, Any]) -> RenderableType:
     return Group(
         Text.assemble("Bottleneck: ", (found["name"], "bold red")),
         Padding(Text(found["evidence"]), (0, 0, 0, 2)),
+        Padding(Text(" · ".join(f"{part} {share:.0%}" for part, share in found["shares"].items())), (0, 0, 0, 2)),
         Text(),
     )
 
@@ -144,7 +146,7 @@ def _gaps(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
         yield from _apis(result, width)
         return
     columns = [
-        Column("the host was late with", [call["name"] for call in calls]),
+        Column("the host was late with", [short_name(call["name"], _room(width)) for call in calls]),
         Column("gaps", [f"{call['gaps']:,}" for call in calls], right=True),
         Column("late ms", [ms(call["late_us"]) for call in calls], right=True),
     ]
@@ -157,7 +159,7 @@ def _apis(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
     if not apis:
         return
     columns = [
-        Column("host call", [f"{api['level']} {api['name']}" for api in apis]),
+        Column("host call", [f"{api['level']} {short_name(api['name'], _room(width))}" for api in apis]),
         Column("count", [f"{api['count']:,}" for api in apis], right=True),
         Column("total ms", [ms(api["total_us"]) for api in apis], right=True),
     ]
@@ -191,7 +193,7 @@ def _collectives(result: dict[str, Any], width: int) -> Iterable[RenderableType]
     if not rows:
         return
     columns = [
-        Column("collective", [r["name"] for r in rows]),
+        Column("collective", [short_name(r["name"], _room(width)) for r in rows]),
         Column("ranks", [",".join(map(str, r["ranks"])) for r in rows], rank=1),
         Column("last", [str(r["last_rank"]) for r in rows], right=True),
         Column("late ms", [ms(r["late_us"]) for r in rows], right=True),
@@ -203,7 +205,7 @@ def _collectives(result: dict[str, Any], width: int) -> Iterable[RenderableType]
 def _kernels(result: dict[str, Any], width: int) -> RenderableType:
     rows, rest = result["kernels"][:TOP_KERNELS], result["kernels"][TOP_KERNELS:]
     columns = [
-        Column("op type", [r["op_type"] for r in rows]),
+        Column("op type", [short_name(r["op_type"], _room(width)) for r in rows]),
         Column("input shapes", [_short(r["shapes"]) for r in rows], rank=3),
         Column("count", [f"{r['count']:,}" for r in rows], right=True),
         Column("total us", [f"{r['total_us']:,.1f}" for r in rows], right=True),
@@ -227,6 +229,11 @@ def _kernels(result: dict[str, Any], width: int) -> RenderableType:
     if result["hardware"] is None:
         notes.append("--hardware NAME gives each kernel its roofline position")
     return fitted("Kernels by time", columns, width, notes)
+
+
+def _room(width: int) -> int:
+    """Characters that a name may take of a terminal of `width`, so that the numbers next to it stay."""
+    return max(16, min(MAX_NAME, width // 3))
 
 
 def _short(shapes: str) -> str:

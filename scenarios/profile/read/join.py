@@ -123,7 +123,7 @@ def communicate(
     lost = []
     if missing:
         lost.append(
-            f"{len(missing):,} of {len(communicated):,} collectives of communication.json are not among the collectives "
-            f"of the profile, the first {printable(missing[0])}"
+            f"{len(missing):,} of {len(communicated):,} collectives of communication.json are not among those of the "
+            f"profile, the first {printable(missing[0])}"
         )
     return replace(events, facts=facts.facts()), waits, lost

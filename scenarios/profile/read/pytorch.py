@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from scenarios.profile.families import function_of, is_collective_kernel
 from scenarios.profile.read.build import Texts, ordered
 from scenarios.profile.read.files import fail, opened
 from scenarios.profile.read.find import HEAD_BYTES
@@ -48,7 +49,7 @@ def capture_of_trace(path: Path, trace: Trace, mark: str = "") -> Capture:
     columns, lanes = placed(trace, _place, partial(_classify, mark=mark))
     dropped, lost_launches = dict(trace.dropped), trace.flows.lost
     del trace
-    events = with_types(ordered(columns, facts.facts()), texts, facts, op_type_of)
+    events = with_types(ordered(columns, facts.facts()), texts, facts, function_of)
     if not len(events.rows(Kind.KERNEL, Kind.COLLECTIVE)):
         fail(path, _no_kernels(events, texts.tuple()))
     events, notes = fifo(events, lanes)
@@ -107,12 +108,4 @@ def _classify(lane: Lane, name: str, task_type: str, category: str, mark: str = 
         return Kind.COPY
     if category not in _DEVICE:
         return Kind.TASK
-    return Kind.COLLECTIVE if name.lower().startswith(("nccl", "void nccl", "rccl")) else Kind.KERNEL
-
-
-def op_type_of(name: str) -> str:
-    """The function in a kernel's name: `void at::native::vectorized_elementwise_kernel<4, ...>` is
-    vectorized_elementwise_kernel."""
-    plain = name.removeprefix("void ").replace("(anonymous namespace)", "")
-    plain = re.split(r"[<(]", plain, maxsplit=1)[0]
-    return plain.rsplit("::", 1)[-1].strip() or name
+    return Kind.COLLECTIVE if is_collective_kernel(name) else Kind.KERNEL
