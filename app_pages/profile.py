@@ -11,7 +11,7 @@ from app_pages.parts import formats, profiles, rows, state
 from app_pages.parts.charts import bars
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import class_words, hover_words
-from app_pages.parts.page import Figure, figures, quiet, section, sentence, show_with_data, title
+from app_pages.parts.page import Figure, figures, literal, quiet, refusal, section, sentence, show_with_data, title
 from app_pages.parts.palette import CLASSES
 from app_pages.parts.profiles import Given, Shown
 from app_pages.parts.texts import Language, Say, speaker
@@ -39,7 +39,7 @@ def main() -> None:
             return
         found = _chosen(given, say)
     except ScenarioError as error:
-        st.error("\n".join(error.messages))
+        refusal(error.messages)
         return
     _numbers(found, say)
     _bottleneck(found, language, say)
@@ -125,6 +125,10 @@ def _bottleneck(found: Shown, language: Language, say: Say) -> None:
     lead = words(verdict["name"]) if verdict["name"] in verdict_texts.TEXTS else verdict["name"]
     evidence = verdict["evidence"]
     sentence(lead, f"{evidence[:1].upper()}{evidence[1:]}.")
+    quiet(" · ".join(f"{part} {formats.percent(share)}" for part, share in verdict["shares"].items()))
+    if found.result["advice_withheld"]:
+        quiet(" · ".join([say("partial"), *found.result["completeness"]["reasons"]]))
+        return
     most = found.result["advice"][:3]
     tries = [f"{item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})" for item in most]
     if tries:
@@ -169,7 +173,7 @@ def _what_ifs(found: Shown, say: Say) -> None:
     quiet(" · ".join([say("replayed", error=error, tasks=formats.whole(replay["tasks"])), *told]))
     st.table(
         {
-            say("what_if"): [row["what_if"] for row in made],
+            say("what_if"): [literal(row["what_if"]) for row in made],
             say("what"): [row["title"] for row in made],
             say("places"): [row["made"] for row in made],
             say("gain"): [formats.ratio(row["alone_ratio"]) for row in made],
@@ -209,7 +213,7 @@ def _gaps(found: Shown, say: Say) -> None:
               queued=formats.time(gaps["queued_us"]), unknown=formats.time(gaps["unknown_us"])))  # fmt: skip
     if gaps["calls"]:
         calls = gaps["calls"][:8]
-        st.table({say("call"): [c["name"][:60] for c in calls], say("gap_count"): [c["gaps"] for c in calls],
+        st.table({say("call"): [literal(c["name"][:60]) for c in calls], say("gap_count"): [c["gaps"] for c in calls],
                   say("late"): [formats.time(c["late_us"]) for c in calls]})  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 from scenarios.batches import reported_batch
 from scenarios.ops.catalogue import CATALOGUE
@@ -17,12 +17,11 @@ from sim.predict.device_terms import spoken
 from sim.predict.gains import Gains, on_value, passes_for, with_needs, without
 from sim.predict.pipeline_steps import Pipeline
 from sim.predict.predict import Prediction, check, step_ns
+from sim.predict.shares import Name
 from sim.step.plan import Issue, Launch, Replay
 from sim.step.schedule import launches
 
-Bottleneck = Literal[
-    "host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "bubble-bound", "capacity-bound"
-]
+Bottleneck = Name
 
 _LIMIT: dict[Bound, Bottleneck] = {
     "hbm": "HBM-bound",

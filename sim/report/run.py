@@ -66,7 +66,8 @@ def plain(document: Any) -> Any:
     if isinstance(document, str):
         return printable(" ".join(document.split()), limit=4096)
     if isinstance(document, Mapping):
-        return {key: plain(value) for key, value in document.items()}
+        # Keys may be names too: of what was left out of a profile, say.
+        return {plain(key): plain(value) for key, value in document.items()}
     return [plain(value) for value in document] if isinstance(document, list | tuple) else document
 
 

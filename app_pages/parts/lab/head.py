@@ -9,7 +9,7 @@ import streamlit as st
 from app_pages.parts import formats, sidebar, state
 from app_pages.parts.controls import CONTROLS
 from app_pages.parts.lab.view import BASELINE, View
-from app_pages.parts.page import Figure, figures, quiet, sentence
+from app_pages.parts.page import Figure, figures, literal, quiet, sentence
 from app_pages.parts.page import title as page_title
 from app_pages.parts.state import Question, unpacked
 from app_pages.parts.texts import Language, Say, speaker
@@ -39,7 +39,7 @@ def refusal(question: Question, refused: Mapping[str, str], language: Language, 
     page_title(say("refused"), say("refused_note"))
     label = speaker(LABELS, language)
     for field, what in refused.items():
-        st.error(f"**{label(field)}**  \n`{field}` {what}" if field else what)
+        st.error(f"**{label(field)}**  \n`{field}` {literal(what)}" if field else literal(what))
         if field:
             st.button(
                 say("put_back", field=label(field)), key=f"back:{field}", icon=":material/undo:",
