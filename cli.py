@@ -200,7 +200,7 @@ def import_(
     from sim.report import terminal
     from sim.report.imported import print_import
 
-    found = imported(read_captures(profile, step_mark), hardware, step, profile, json, trace, what_if or [])
+    found = imported(read_captures(profile, step_mark, step), hardware, step, profile, json, trace, what_if or [])
     terminal.show(lambda console: print_import(console, found))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from scenarios.errors import printable
 from scenarios.profile.read.build import Batch, Columns, FactTable, Lanes, Texts, ordered
+from scenarios.profile.read.choose import WHATEVER, Only
 from scenarios.profile.read.database_steps import reported_beside
 from scenarios.profile.read.files import LIMITS, fail, regular
 from scenarios.profile.read.flows import ThreadOf, enclosing
@@ -113,8 +114,8 @@ def _opened(path: Path) -> Iterator[_Database]:
         fail(path, f"is no readable SQLite database: {printable(str(error), 80)}")
 
 
-def read_database(path: Path, mark: str = "") -> list[Capture]:
-    """The captures of a database, one a device. mark: see `read_pytorch`. Raises CaptureError, one line."""
+def read_database(path: Path, only: Only = WHATEVER) -> list[Capture]:
+    """The captures of a database, one a device. only: see `read_pytorch`. Raises CaptureError, one line."""
     with _opened(path) as database:
         if not database.tables & {"TASK", "COMPUTE_TASK_INFO"}:
             found = ", ".join(printable(name, 30) for name in sorted(database.tables)[:8])
@@ -122,7 +123,7 @@ def read_database(path: Path, mark: str = "") -> list[Capture]:
         devices = sorted({database.whole(d, "TASK.deviceId") for (d,) in database.rows("TASK", ("deviceId",))})
         if len(devices) > 1:
             fail(path, f"mixes the tasks of devices {', '.join(map(str, devices[:8]))}; one device a file")
-        return [_read(database, devices[0], mark)] if devices else fail(path, "holds no tasks of a device")
+        return [_read(database, devices[0], only.mark)] if devices else fail(path, "holds no tasks of a device")
 
 
 def _read(database: _Database, device: int, mark: str) -> Capture:

@@ -21,9 +21,11 @@ SAME_START_NS = 10_000
 
 
 def joined(
-    events: Events, details: KernelDetails | None, texts: Texts, facts: FactTable
+    events: Events, details: KernelDetails | None, texts: Texts, facts: FactTable, in_part: bool = False
 ) -> tuple[Events, list[str], list[str]]:
     """The events with what kernel_details.csv knows of them, notes on what does not fit, and what is lost.
+
+    in_part: whether the events are of a part of the trace only; the table is of all of it.
 
     Rows are matched by start and name. Where the table is missing, op types follow from the names.
     """
@@ -38,7 +40,11 @@ def joined(
     _types_of_names(events, device[at < 0], texts, facts, op_type_of)
     _merge(events, matched, details.facts(facts, texts)[rows], facts)
     collective = details.column("collective") != 0
-    kernels, listed = matched[~collective[rows]], int((~collective).sum())
+    kernels, expected = matched[~collective[rows]], ~collective
+    if in_part and len(device):
+        first, last = events.start_ns[device[0]], events.start_ns[device[-1]]
+        expected &= (starts >= first) & (starts <= last)
+    listed = int(expected.sum())
     notes, lost = [], []
     if len(kernels) < listed:
         lost.append(f"{listed - len(kernels):,} of {listed:,} kernels of kernel_details.csv are not in the trace")

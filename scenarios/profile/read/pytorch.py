@@ -10,6 +10,7 @@ import numpy as np
 
 from scenarios.profile.families import function_of, is_collective_kernel
 from scenarios.profile.read.build import Texts, ordered
+from scenarios.profile.read.choose import WHATEVER, Only
 from scenarios.profile.read.files import fail, opened
 from scenarios.profile.read.find import HEAD_BYTES
 from scenarios.profile.read.join import with_types
@@ -32,22 +33,23 @@ _HOST = frozenset({"cpu_op", "user_annotation", *_CALLS})
 _LAUNCH = re.compile(r"launch", re.I)
 
 
-def read_pytorch(path: Path, mark: str = "") -> Capture:
-    """The capture of one `*.pt.trace.json[.gz]`. mark: the name of the marks of steps, "" for the best that are there.
+def read_pytorch(path: Path, only: Only = WHATEVER) -> Capture:
+    """The capture of one `*.pt.trace.json[.gz]`. only: the marks and the step that are wished for.
 
     Raises CaptureError, one line.
     """
-    trace = read_trace_events(path, Texts(path))
+    trace = read_trace_events(path, Texts(path), only)
     if "Ascend Hardware" in trace.process_names.values():
         fail(path, "is a trace of torch_npu in another form than torch_npu writes: an array of events is due")
-    return capture_of_trace(path, trace, mark)
+    return capture_of_trace(path, trace, only)
 
 
-def capture_of_trace(path: Path, trace: Trace, mark: str = "") -> Capture:
+def capture_of_trace(path: Path, trace: Trace, only: Only = WHATEVER) -> Capture:
     """The capture of a trace whose events were read."""
     texts, facts = trace.texts, trace.facts
-    columns, lanes = placed(trace, _place, partial(_classify, mark=mark))
+    columns, lanes = placed(trace, _place, partial(_classify, mark=only.mark))
     dropped, lost_launches = dict(trace.dropped), trace.flows.lost
+    noted = [trace.part.note] if trace.part is not None else []
     del trace
     events = with_types(ordered(columns, facts.facts()), texts, facts, function_of)
     if not len(events.rows(Kind.KERNEL, Kind.COLLECTIVE)):
@@ -73,7 +75,7 @@ def capture_of_trace(path: Path, trace: Trace, mark: str = "") -> Capture:
         collective_waits_ns={},
         dropped=dropped,
         lost_launches=lost_launches,
-        notes=("a trace of PyTorch: no reported step times, no shapes of kernels", *notes),
+        notes=("a trace of PyTorch: no reported step times, no shapes of kernels", *noted, *notes),
     )
 
 

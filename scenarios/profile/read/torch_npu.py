@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from scenarios.profile.read.build import Columns, FactTable, Lanes, Texts, ordered
+from scenarios.profile.read.choose import WHATEVER, Only
 from scenarios.profile.read.files import fail
 from scenarios.profile.read.join import communicate, joined
 from scenarios.profile.read.kernel_details import KernelDetails, read_kernel_details
@@ -37,8 +38,8 @@ _OVERLAP_ANALYSIS = frozenset({"Computing", "Communication", "Communication(Not 
 _CANN_CALL = re.compile(r"(?:Node|AscendCL|Model|Runtime|Hccl|Communication|ACL|HCCL)@")
 
 
-def read_torch_npu(folder: Path, mark: str = "") -> Capture:
-    """The capture of one rank. `folder`: `*_ascend_pt`, or the folder of its files. mark: see `read_pytorch`.
+def read_torch_npu(folder: Path, only: Only = WHATEVER) -> Capture:
+    """The capture of one rank. `folder`: `*_ascend_pt`, or the folder of its files. only: see `read_pytorch`.
 
     Raises CaptureError, one line, for a file that is broken or a folder that has neither trace_view.json nor
     kernel_details.csv.
@@ -48,12 +49,14 @@ def read_torch_npu(folder: Path, mark: str = "") -> Capture:
     texts, info = Texts(output), read_info(above)
     reported = read_reported(output / "step_trace_time.csv") if _has(output, "step_trace_time.csv") else ()
     communicated = read_communication(output / "communication.json") if _has(output, "communication.json") else ()
-    rows = _rows(output, texts, mark)
+    rows = _rows(output, texts, only)
     events, waits, lost = communicate(rows.events, communicated, texts, rows.facts)
     notes, lost = [*info.notes, *rows.notes], [*rows.lost, *lost]
     if not _has(output, "step_trace_time.csv"):
         notes.append("step_trace_time.csv is missing")
-    if _has(output, "op_statistic.csv"):
+    if rows.in_part:
+        lost = []  # the tables are of the whole trace, of which a part was read
+    elif _has(output, "op_statistic.csv"):
         lost += differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
     device = reported[0].device if reported else 0
     return Capture(
@@ -91,16 +94,17 @@ class _Rows:
     own_steps: Int32 | None = None
     lost: tuple[str, ...] = ()
     lost_launches: LostLaunches | None = None
+    in_part: bool = False
 
 
-def _rows(output: Path, texts: Texts, mark: str) -> _Rows:
+def _rows(output: Path, texts: Texts, only: Only) -> _Rows:
     """The rows of trace_view.json with what kernel_details.csv knows of them, or of the table alone."""
     details = read_kernel_details(output / "kernel_details.csv", texts) if _has(output, "kernel_details.csv") else None
     if _has(output, "trace_view.json"):
-        return _of_trace(read_trace_events(output / "trace_view.json", texts), details, mark)
+        return _of_trace(read_trace_events(output / "trace_view.json", texts, only), details, only)
     if details is None:
         fail(output, "has neither trace_view.json nor kernel_details.csv")
-    _no_host(output, mark)
+    _no_host(output, only.mark)
     events, lanes, facts = _of_details(output, details, texts)
     events, clipped = fifo(events, lanes)
     steps, own = steps_of_ids(events, details, texts.tuple())
@@ -114,37 +118,40 @@ def _no_host(path: Path, mark: str) -> None:
         fail(path, "--step-mark: the profile has no calls of the host, only a table of kernels")
 
 
-def _of_trace(trace: Trace, details: KernelDetails | None, mark: str) -> _Rows:
-    columns, lanes = placed(trace, place, partial(classify, mark=mark))
+def _of_trace(trace: Trace, details: KernelDetails | None, only: Only) -> _Rows:
+    columns, lanes = placed(trace, place, partial(classify, mark=only.mark))
     texts, facts, dropped = trace.texts, trace.facts, dict(trace.dropped)
-    events, notes, lost = joined(ordered(columns, facts.facts()), details, texts, facts)
+    in_part = trace.part is not None
+    events, notes, lost = joined(ordered(columns, facts.facts()), details, texts, facts, in_part)
+    if trace.part is not None:
+        notes.append(trace.part.note)
     events, clipped = fifo(events, lanes)
     events, steps = steps_of_marks(events, texts.tuple())
-    return _Rows(events, lanes, facts, steps, dropped, [*notes, *clipped], None, tuple(lost), trace.flows.lost)
+    return _Rows(events, lanes, facts, steps, dropped, [*notes, *clipped], None, tuple(lost), trace.flows.lost, in_part)
 
 
-def read_trace_view(path: Path, mark: str = "") -> Capture:
+def read_trace_view(path: Path, only: Only = WHATEVER) -> Capture:
     """The capture of a trace_view.json alone: no shapes, no reported step times.
 
     An array of events without a device of torch_npu is read as a trace of PyTorch.
     """
     texts = Texts(path)
-    trace = read_trace_events(path, texts)
+    trace = read_trace_events(path, texts, only)
     # Kernels of torch_npu say their task type, also where a trimmed file no longer names their process.
     if "Ascend Hardware" not in trace.process_names.values() and not trace.has_tasks():
         from scenarios.profile.read.pytorch import capture_of_trace
 
-        return capture_of_trace(path, trace, mark)
-    rows = _of_trace(trace, None, mark)
+        return capture_of_trace(path, trace, only)
+    rows = _of_trace(trace, None, only)
     if not len(rows.events.rows(Kind.KERNEL, Kind.COLLECTIVE)):
         fail(path, "holds no kernels of a device")
     return _alone(path, texts, rows, (*rows.notes, "step_trace_time.csv is missing"))
 
 
-def read_op_summary(path: Path, mark: str = "") -> Capture:
+def read_op_summary(path: Path, only: Only = WHATEVER) -> Capture:
     """The capture of msprof's op_summary_*.csv (or a kernel_details.csv alone): kernels and collectives of a device."""
     texts = Texts(path)
-    _no_host(path, mark)
+    _no_host(path, only.mark)
     details = read_kernel_details(path, texts)
     events, lanes, facts = _of_details(path, details, texts)
     events, clipped = fifo(events, lanes)

@@ -16,11 +16,12 @@ import numpy as np
 
 from scenarios.errors import printable
 from scenarios.profile.read.build import MAX_THREADS, Columns, FactTable, Grown, Lanes, Texts
+from scenarios.profile.read.choose import Only, Part, inside, may_hold, of_part, part_of
 from scenarios.profile.read.files import fail
-from scenarios.profile.read.flows import ARROWS, Flows, ThreadOf
-from scenarios.profile.read.json_events import Args, Event, slabs, text_of
+from scenarios.profile.read.flows import ARROWS, HOST, Flows, ThreadOf
+from scenarios.profile.read.json_events import Args, Event, Misaligned, slabs, text_of
 from scenarios.profile.read.times import NotATime, all_ns_of_us, ns_of_us_numbers
-from scenarios.profile.table import Kind, Lane
+from scenarios.profile.table import NO_ROW, Kind, Lane
 from scenarios.timeline import COMPUTE
 
 #: Categories that are left out: a Python frame for each call of a function would be most of a capture with stacks; the
@@ -95,6 +96,7 @@ class Trace:
     flows: Flows = field(default_factory=Flows)
     dropped: Counter[str] = field(default_factory=Counter)
     number: int = 0
+    part: Part | None = None
 
     def has_tasks(self) -> bool:
         """Whether any row says the type of its task, as torch_npu's kernels do and copies of PyTorch do not."""
@@ -147,17 +149,30 @@ def _by_thread(pairs: Any, width: int, most: int = 1 << 15) -> dict[int, list[in
     return numbers
 
 
-def read_trace_events(path: Path, texts: Texts) -> Trace:
-    """All slices, names and arrows of a trace. Column `lane` holds the numbers of (pid, tid); `kind` is 0.
+def read_trace_events(path: Path, texts: Texts, only: Only) -> Trace:
+    """The slices, names and arrows of a trace, of a long one those of some steps, as `only` wishes. Column `lane` holds
+    the numbers of (pid, tid); `kind` is 0.
 
     Raises CaptureError, one line, for what is no trace, a time that is none, or more than the limits allow.
     """
-    trace = Trace(path, texts, FactTable(path), Columns(path), Keys(path))
-    for events in slabs(path):
-        _take(trace, events)
-        trace.number += len(events)
+    part = part_of(path, only)
+    if part is None:
+        trace = _gathered(path, texts, None, None)
+    else:
+        try:
+            trace = _gathered(path, texts, part, may_hold(part))
+        except Misaligned:
+            trace = _gathered(path, texts, part, None)
     if not trace.columns.count:
         fail(path, "holds no slices (events of phase X)")
+    return trace
+
+
+def _gathered(path: Path, texts: Texts, part: Part | None, wanted: Callable[[bytes], bool] | None) -> Trace:
+    trace = Trace(path, texts, FactTable(path), Columns(path), Keys(path), part=part)
+    for events in slabs(path, wanted):
+        trace.number += len(events)
+        _take(trace, events if part is None else inside(part, events))
     return trace
 
 
@@ -301,7 +316,18 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
     found = tuple(lanes)
     of = [ThreadOf(t.tid, found[n].process if n >= 0 else "") for t, n in zip(threads, lane_of.tolist(), strict=True)]
     columns["launched_by"], columns["issued_after_ns"] = trace.flows.resolve(columns, key, of)
-    return columns, found
+    return columns if trace.part is None else _part(trace.part, columns, found), found
+
+
+def _part(part: Part, columns: dict[str, Any], lanes: tuple[Lane, ...]) -> dict[str, Any]:
+    """The rows that belong to the part of the trace that is read."""
+    on_host = np.array([lane.process in HOST for lane in lanes], dtype=bool)
+    kinds = np.isin(columns["kind"], (int(Kind.KERNEL), int(Kind.COLLECTIVE)))
+    keep = of_part(part, columns["start_ns"], columns["launched_by"], ~on_host[columns["lane"]], kinds)
+    went = np.where(keep, np.cumsum(keep) - 1, NO_ROW).astype(np.int32)
+    launched = columns["launched_by"]
+    columns["launched_by"] = np.where(launched >= 0, went[np.maximum(launched, 0)], NO_ROW).astype(np.int32)
+    return {name: column[keep] for name, column in columns.items()}
 
 
 def _one_device(trace: Trace, key: Any, threads: Sequence[Thread], lane_of: Any, lanes: tuple[Lane, ...]) -> None:
