@@ -15,7 +15,7 @@ from sim.imported.advice import advise_step
 from sim.imported.chosen import Chosen, chosen_steps
 from sim.imported.completeness import Completeness, completeness_of, withheld
 from sim.imported.diagnosis import Found, diagnose_step
-from sim.imported.ranks import Waits, waits_of
+from sim.imported.ranks import RankWaits, Waits, slowest_rank, waits_of
 from sim.predict.result import SCHEMA_VERSION
 from sim.predict.shares import MARGIN, MIN_SHARE
 
@@ -64,6 +64,7 @@ def import_result(captures: CaptureSet, hardware: Hardware | None, step_id: str 
         "host_apis": [_api(api) for api in first.host_apis[:MAX_CALLS]],
         "ranks": [_rank(f, one, waits) for f, one in zip(found, chosen, strict=True)],
         "collectives": [asdict(c) for c in waits.collectives[:MAX_COLLECTIVES]],
+        "slowest_rank": slowest_rank(waits),
         "waited_for_us": {str(rank): us for rank, us in waits.waited_for_us.items()},
         "clocks_differ_us": waits.clocks_differ_us,
         "completeness": asdict(complete),
@@ -167,6 +168,14 @@ def _recomputed(chosen: Chosen) -> StepTime:
     return step_times_of(chosen.whole)[chosen.number] if chosen.views.own else chosen.time
 
 
+def _wait_us(found: Found, mine: RankWaits, waits: Waits) -> float:
+    """What a rank waited in collectives: until the last rank came, where others are here on one clock; else as its own
+    profile says it. No more than it was in collectives."""
+    matched = mine.matched and waits.same_clock
+    us = mine.wait_us if matched else found.time.communication_wait_ns / 1000
+    return min(us, found.time.communication_ns / 1000)
+
+
 def _complete(chosen: Sequence[Chosen]) -> Completeness:
     """The verdict on all ranks: what one of them lacks, all of it lacks."""
     reasons = []
@@ -191,7 +200,8 @@ def _rank(found: Found, chosen: Chosen, waits: Waits) -> dict[str, Any]:
         "kernel_count": found.kernel_count,
         "collectives": mine.collectives,
         "matched_collectives": mine.matched,
-        "wait_us": mine.wait_us if mine.matched else found.time.communication_wait_ns / 1000,
+        "wait_us": _wait_us(found, mine, waits),
+        "transfer_us": found.time.communication_ns / 1000 - _wait_us(found, mine, waits),
         "came_last": mine.last,
         "notes": list(found.capture.notes),
     }

@@ -176,13 +176,14 @@ def _ranks(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
         Column("computing", [ms(r["step"]["computing_us"]) for r in ranks], right=True),
         Column("communication", [ms(r["step"]["communication_us"]) for r in ranks], right=True, rank=1),
         Column("free", [ms(r["step"]["free_us"]) for r in ranks], right=True, rank=2),
+        Column("transfer", [ms(r["transfer_us"]) for r in ranks], right=True, rank=1),
         Column("waited", [ms(r["wait_us"]) for r in ranks], right=True),
         Column("came last", [f"{r['came_last']} of {r['matched_collectives']}" for r in ranks], right=True),
         Column("bottleneck", [r["bottleneck"]["name"] for r in ranks], rank=3),
     ]
-    notes = [
-        f"rank {rank} was waited for: {ms(us)} ms" for rank, us in result["waited_for_us"].items() if us
-    ]  # fmt: skip
+    notes = [f"rank {rank} was waited for: {ms(us)} ms" for rank, us in result["waited_for_us"].items() if us]
+    if result["slowest_rank"] is not None:
+        notes.insert(0, f"slowest rank: {result['slowest_rank']}, for which the others waited the longest")
     if result["clocks_differ_us"] > 1000:
         notes.append(f"the ranks' clocks differ by {ms(result['clocks_differ_us'])} ms: do not trust who came last")
     yield fitted("Ranks", columns, width, notes)
