@@ -217,7 +217,8 @@ def _alone(capture: Capture, one: OwnStep) -> tuple[Capture, Step]:
     host = events.rows(Kind.HOST, Kind.STEP)
     starts = events.start_ns[host]
     host = host[(starts >= one.step.host_start_ns) & (starts < one.step.host_end_ns)]
-    following = np.array([one.next_row] if one.next_row != NO_ROW else [], dtype=np.intp)
+    # Of a step that is told to the end of its last kernel, the next step's first lies within it.
+    following = np.array([one.next_row] if one.period else [], dtype=np.intp)
     callers = np.setdiff1d(_callers(events, np.concatenate((one.rows, following))), host)
     rows = np.concatenate((one.rows, host, callers, following)).astype(np.intp)
     columns, keep = _told(events, one, rows)
