@@ -109,8 +109,14 @@ def step_times(events: Events, steps: Sequence[Step], waiting: Intervals) -> lis
 
 
 def _by_step(lane: Intervals, steps: Sequence[Step]) -> list[int]:
-    """The length of the intervals that start in each step's window; the first window that holds a start has it."""
+    """The length of the intervals that start in each step's window; the first window that holds a start has it. Of
+    steps that are whole, what of the intervals lies in them."""
     starts, ends = lane
+    if steps and all(step.whole for step in steps):
+        return [
+            int(np.clip(np.minimum(ends, step.end_ns) - np.maximum(starts, step.start_ns), 0, None).sum())
+            for step in steps
+        ]
     begins = np.array([step.start_ns for step in steps], dtype=np.int64)
     until = np.array([step.end_ns for step in steps], dtype=np.int64)
     if (np.diff(begins) >= 0).all() and (np.diff(until) >= 0).all():

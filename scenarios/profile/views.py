@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from scenarios.profile.issue import issued_ns
-from scenarios.profile.steps import step_times, step_times_of, waiting_lanes
+from scenarios.profile.steps import overlap_lanes, step_times, step_times_of, waiting_lanes
 from scenarios.profile.table import COLUMN_TYPES, NO_ROW, Capture, Events, Int64, Kind, Step
 from scenarios.timeline import StepTime
 
@@ -77,7 +77,7 @@ def views_of(capture: Capture) -> Views:
     counted = np.isin(events.kind[device], _COUNTED)
     in_window = [_in_window(events, step) for step in steps]
     filled = [step for step, count in zip(steps, in_window, strict=True) if count]
-    apart = all(one.end_ns <= other.start_ns for one, other in pairwise(sorted(filled, key=lambda s: s.start_ns)))
+    apart = _are_apart(events, filled)
     if apart and capture.own_steps is None:
         # The mark of a step without kernels may lie where the device still runs those of another.
         kernels = _by_launch(capture, device, counted) if len(filled) < len(steps) or len(steps) > 1 else None
@@ -88,6 +88,25 @@ def views_of(capture: Capture) -> Views:
     own = _own_steps(capture, device, counted)
     counts = [0 if one is None else int(np.isin(events.kind[one.rows], _COUNTED).sum()) for one in own]
     return Views(capture, tuple(counts), tuple(own), tuple(_time(events, one) for one in own))
+
+
+def _are_apart(events: Events, steps: Sequence[Step]) -> bool:
+    """Whether the windows of steps tell them apart: they follow each other, and nothing that runs crosses their edges.
+
+    Windows that touch do not: a device that never pauses has one piece of work in both.
+    """
+    if len(steps) < 2:
+        return True
+    ordered = sorted(steps, key=lambda step: step.start_ns)
+    if any(one.end_ns >= other.start_ns for one, other in pairwise(ordered)):
+        return False
+    edges = np.array([edge for step in ordered for edge in (step.start_ns, step.end_ns)], dtype=np.int64)
+    for starts, ends in overlap_lanes(events)[:2]:
+        if len(starts):
+            at = np.searchsorted(starts, edges, side="left") - 1
+            if ((at >= 0) & (ends[np.maximum(at, 0)] > edges)).any():
+                return False
+    return True
 
 
 def _in_window(events: Events, step: Step) -> int:

@@ -111,7 +111,7 @@ def steps_of_ids(
     if not steps:
         return (whole(events),), None
     steps.sort(key=lambda step: step.start_ns)
-    if all(one.end_ns <= other.start_ns for one, other in pairwise(steps)):
+    if all(one.end_ns < other.start_ns for one, other in pairwise(steps)):
         return tuple(steps), None
     place = {step.id: number for number, step in enumerate(steps)}
     of = np.array([place.get(texts[number], NO_ROW) for number in numbers.tolist()], dtype=np.int32)
