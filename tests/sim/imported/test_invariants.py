@@ -12,7 +12,7 @@ from rich.console import Console
 
 from scenarios.errors import ScenarioError
 from scenarios.profile import CaptureSet
-from scenarios.profile.read import read_captures
+from scenarios.profile.read import CaptureError, read_captures
 from scenarios.timeline import step_time
 from sim.compare.paths import time_by_path
 from sim.imported.document import import_result
@@ -54,15 +54,13 @@ def random_trace(random: Random) -> list[dict[str, Any]]:
 def test_a_step_is_one_step(tmp_path: Path, seed: int) -> None:
     try:
         captures = read_captures(cuda.write(tmp_path, random_trace(Random(seed))))
-    except ScenarioError as error:
-        assert "holds no" in str(error)
-        return
+    except CaptureError:
+        return  # it holds no kernels
     for step_id in ("", *(step.id for step in captures.captures[0].steps)):
         try:
             answer = import_result(captures, None, step_id)
-        except ScenarioError as error:
-            assert "holds no kernels" in str(error)
-            continue
+        except ScenarioError:
+            continue  # the step holds no kernels
         _check(captures, step_id, answer)
 
 
