@@ -23,7 +23,7 @@ from scenarios.passes.collectives import cut_pair, rows_of_pieces
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.rows.files import positive, rows_of_csv, whole
 from sim.accuracy.score import Scored, Skipped, errors
-from sim.hardware.profile import Hardware, HardwareError, load_hardware
+from sim.hardware.profile import HardwareError, HardwareProfile, load_hardware
 from sim.kernel.price import price
 from sim.predict.uncertainty import Z90
 from sim.step import engine
@@ -104,7 +104,7 @@ def price_overlaps(rows: Iterable[PairRow], hardware: str = "") -> tuple[list[Pr
     return priced, skipped
 
 
-def _priced(row: PairRow, hw: Hardware) -> PricedPair:
+def _priced(row: PairRow, hw: HardwareProfile) -> PricedPair:
     product, reduction = pair_of(row)
     measured, alone = row.times, [price(work_of(op), hw).duration_ns / 1000 for op in (product, reduction)]
     factors = measured.product_us / alone[0], measured.collective_us / alone[1]
@@ -130,7 +130,7 @@ def pair_of(row: PairRow) -> tuple[Op, Op]:
 
 
 def overlapped_us(
-    product: Op, reduction: Op, pieces: int, hw: Hardware, factors: tuple[float, float] = (1.0, 1.0)
+    product: Op, reduction: Op, pieces: int, hw: HardwareProfile, factors: tuple[float, float] = (1.0, 1.0)
 ) -> float:
     """Both in `pieces` pieces on two streams, all ranks alike, the host far ahead. factors: on the time of products and
     of collectives."""

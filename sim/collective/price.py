@@ -11,7 +11,7 @@ from sim.collective.algorithms import FORMULAS, Terms
 from sim.collective.choose import Choice, CollectiveError, choose
 from sim.collective.links import Mode, Wire, aiv_cores, start_ns, wire
 from sim.collective.topology import Level, levels_of
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 
 #: What `bytes` counts: the whole tensor, or one rank's share of it.
 Semantics = Literal["full", "shard"]
@@ -42,7 +42,7 @@ def price_collective(
     op: str,
     bytes: int,
     ranks: int,
-    hw: Hardware,
+    hw: HardwareProfile,
     mode: str = "auto",
     algorithm: str = "auto",
     semantics: Semantics = "full",

@@ -36,7 +36,7 @@ from sim.fitting.cpu import (
     trial_sigma,
 )
 from sim.fitting.kernels import PRIOR
-from sim.hardware.profile import Hardware, Source
+from sim.hardware.profile import HardwareProfile, Source
 from sim.hardware.sections import Program
 from sim.kernel.cpu import COMPILED, effects
 from sim.kernel.price import price
@@ -67,10 +67,10 @@ class Calibrated:
     numbers: dict[str, Found]
     unknown: dict[str, str]
     fits: tuple[Fit, ...]
-    hardware: Hardware
+    hardware: HardwareProfile
 
 
-def calibrated(timings: Timings, base: Hardware, draws: int = DRAWS) -> Calibrated:
+def calibrated(timings: Timings, base: HardwareProfile, draws: int = DRAWS) -> Calibrated:
     """The numbers of a profile that `timings` give. base: what the others are taken from.
 
     Raises ScenarioError where scipy is missing, where the base is for another device, or where there is no row to fit
@@ -97,7 +97,7 @@ def calibrated(timings: Timings, base: Hardware, draws: int = DRAWS) -> Calibrat
 
 
 def _of_accelerator(
-    timings: Timings, base: Hardware, reference: float, numbers: dict[str, Found], draws: int
+    timings: Timings, base: HardwareProfile, reference: float, numbers: dict[str, Found], draws: int
 ) -> Calibrated:
     """The kernels of a device that has cores of its own, and how wrong they are; all else is the base's."""
     fits = fit_blocks(timings, base, reference, draws)
@@ -113,7 +113,7 @@ def _of_accelerator(
     return Calibrated(numbers, unknown, fits, with_numbers(base, numbers))
 
 
-def with_numbers(hw: Hardware, numbers: Mapping[str, Found]) -> Hardware:
+def with_numbers(hw: HardwareProfile, numbers: Mapping[str, Found]) -> HardwareProfile:
     """`hw` with these numbers in it."""
     sections: dict[str, dict[str, float]] = {}
     programs: dict[str, dict[str, float]] = {}
@@ -159,7 +159,9 @@ def program_numbers(fits: Sequence[Fit]) -> dict[str, Found]:
 _UNTOLD = "not identified by the rows, which other effects explain as well: left out"
 
 
-def _programs(timings: Timings, reference: float, hw: Hardware, draws: int) -> tuple[tuple[Fit, ...], dict[str, str]]:
+def _programs(
+    timings: Timings, reference: float, hw: HardwareProfile, draws: int
+) -> tuple[tuple[Fit, ...], dict[str, str]]:
     """The fit of each program that has enough shapes, and those that have not."""
     fits, unknown = [], {}
     for program, samples in sorted(samples_of(timings, reference, hw).items()):
@@ -224,7 +226,7 @@ def _calls(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
             yield "host.synchronize_us", Found(row.median_us, row.low_us, row.high_us, "measured", "one wait, alone")
 
 
-def _pieces(timings: Timings, reference: float, hw: Hardware, draws: int) -> Iterator[tuple[str, Found]]:
+def _pieces(timings: Timings, reference: float, hw: HardwareProfile, draws: int) -> Iterator[tuple[str, Found]]:
     """What entering compiled code costs, and a fused call and an element inside it, beside products as they are."""
     rows = [row for row in timings.rows if row.kind == CAPTURED]
     steps = [row for row in timings.rows if row.kind == STEP and row.values["pieces"]]
@@ -248,7 +250,7 @@ def _pieces(timings: Timings, reference: float, hw: Hardware, draws: int) -> Ite
     yield f"programs.{COMPILED}.element_ns", element
 
 
-def _inside(row: Timing, hw: Hardware) -> tuple[int, int, float]:
+def _inside(row: Timing, hw: HardwareProfile) -> tuple[int, int, float]:
     """Of a compiled piece: calls that are fused away, their elements, and microseconds of its other calls."""
     fused, elements, others_us = 0, 0, 0.0
     for op in row.ops:
@@ -289,7 +291,7 @@ def _solved(features: Vector, offsets: Vector, measured: Vector, draws: int, how
     ]
 
 
-def _links(timings: Timings, reference: float, hw: Hardware, draws: int) -> Iterator[tuple[str, Found]]:
+def _links(timings: Timings, reference: float, hw: HardwareProfile, draws: int) -> Iterator[tuple[str, Found]]:
     """Start and rate of collectives, from the quickest decile: other programs make a rank late, and others wait."""
     rows = [row for row in timings.rows if row.ops and isinstance(work_of(row.op).shape, CollectiveShape)]
     if len(rows) < MIN_ROWS:
@@ -320,7 +322,7 @@ def _links(timings: Timings, reference: float, hw: Hardware, draws: int) -> Iter
     price.cache_clear()
 
 
-def _collective_us(row: Timing, hw: Hardware) -> float:
+def _collective_us(row: Timing, hw: HardwareProfile) -> float:
     return price(work_of(row.op), hw).duration_ns / 1000
 
 

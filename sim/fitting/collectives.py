@@ -23,7 +23,7 @@ from sim.accuracy.score import percentile
 from sim.collective.price import price_collective
 from sim.fitting.kernels import PRIOR, ROBUST
 from sim.hardware.files import write_numbers
-from sim.hardware.profile import SHIPPED, Hardware, load_hardware
+from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware
 from sim.predict.uncertainty import Z90
 
 REFERENCE = FOLDER / "collectives.csv"
@@ -62,19 +62,19 @@ def points(links: Links, path: Path = REFERENCE) -> dict[tuple[str, int, int], l
     return found
 
 
-def with_numbers(hw: Hardware, values: Mapping[str, float]) -> Hardware:
+def with_numbers(hw: HardwareProfile, values: Mapping[str, float]) -> HardwareProfile:
     """`hw` with other numbers in its `collective` section."""
     numbers: dict[str, Any] = dict(values)
     return replace(hw, collective=replace(hw.collective, **numbers))
 
 
-def residuals(values: Mapping[str, float], rows: Sequence[CollectiveRow], hw: Hardware) -> list[float]:
+def residuals(values: Mapping[str, float], rows: Sequence[CollectiveRow], hw: HardwareProfile) -> list[float]:
     """ln(predicted / measured) of each row."""
     tried = with_numbers(hw, values)
     return [log(predicted_us(row, tried) / row.mean_us) for row in rows]
 
 
-def fit(links: Links, rows: Sequence[CollectiveRow], hw: Hardware) -> dict[str, float]:
+def fit(links: Links, rows: Sequence[CollectiveRow], hw: HardwareProfile) -> dict[str, float]:
     """The numbers that fit `rows` best; fitted as logarithms, so they stay positive."""
     least_squares = import_module("scipy.optimize").least_squares
 
@@ -90,7 +90,7 @@ def fit(links: Links, rows: Sequence[CollectiveRow], hw: Hardware) -> dict[str, 
     return {name: exp(v) for name, v in zip(names, found.x, strict=True)}
 
 
-def held_out(links: Links, hw: Hardware) -> list[tuple[CollectiveRow, float]]:
+def held_out(links: Links, hw: HardwareProfile) -> list[tuple[CollectiveRow, float]]:
     """(row, absolute relative error) of each row, predicted by a fit that has not seen its point."""
     by_point = points(links)
     result = []
@@ -100,7 +100,7 @@ def held_out(links: Links, hw: Hardware) -> list[tuple[CollectiveRow, float]]:
     return result
 
 
-def interval(links: Links, hw: Hardware, draws: int) -> dict[str, tuple[float, float]]:
+def interval(links: Links, hw: HardwareProfile, draws: int) -> dict[str, tuple[float, float]]:
     """5th and 95th percentile of each number over fits to points drawn with replacement."""
     groups, generator = list(points(links).values()), random.Random(0)
     fits = [

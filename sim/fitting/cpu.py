@@ -22,7 +22,7 @@ from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import NO_OPS, Timing, Timings
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.work import FixedShape, Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.cpu import effects, names_of, stream_ns
 from sim.predict.uncertainty import Z90, family_of
 
@@ -125,7 +125,7 @@ def at_speed(row: Timing, reference: float) -> float:
     return row.median_us * reference / row.reference_us
 
 
-def samples_of(timings: Timings, reference: float, hw: Hardware) -> dict[str, list[Sample]]:
+def samples_of(timings: Timings, reference: float, hw: HardwareProfile) -> dict[str, list[Sample]]:
     """The rows of single calls by the program that prices them. hw: says what moving bytes takes."""
     found: dict[str, list[Sample]] = {}
     for row in timings.rows:

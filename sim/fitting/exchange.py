@@ -19,7 +19,7 @@ from scenarios.ops.work import Exchange, ExchangeShape
 from sim.accuracy.reference import FOLDER
 from sim.fitting.kernels import ROBUST
 from sim.hardware.files import write_numbers
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.exchange import exchange_ns
 
 REFERENCE = FOLDER / "exchange.csv"
@@ -52,14 +52,14 @@ def rows() -> list[ExchangeRow]:
         ]  # fmt: skip
 
 
-def residuals(values: Mapping[str, float], measured: list[ExchangeRow], hw: Hardware) -> list[float]:
+def residuals(values: Mapping[str, float], measured: list[ExchangeRow], hw: HardwareProfile) -> list[float]:
     """ln(predicted / measured) of each row."""
     numbers: dict[str, Any] = dict(values)
     tried = replace(hw, collective=replace(hw.collective, **numbers))
     return [log(exchange_ns(row.shape, tried) / 1000 / row.mean_us) for row in measured]
 
 
-def fit(measured: list[ExchangeRow], hw: Hardware) -> dict[str, float]:
+def fit(measured: list[ExchangeRow], hw: HardwareProfile) -> dict[str, float]:
     """The two numbers, fitted as logarithms so that they stay positive."""
     least_squares = import_module("scipy.optimize").least_squares
     names = list(START)

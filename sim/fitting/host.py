@@ -20,7 +20,7 @@ from sim.accuracy.ablations import measured_gain
 from sim.accuracy.reference import FOLDER
 from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.predict import Case, plans_of
 from sim.step.plan import Issue, Synchronize
 
@@ -29,7 +29,7 @@ REFERENCE = FOLDER
 GAIN_ROW = "swan_eager_rms_norm"
 
 
-def fit_host(hw: Hardware) -> dict[str, float]:
+def fit_host(hw: HardwareProfile) -> dict[str, float]:
     """The Python thread's cost per call, us, under the profile's names."""
     steps = read_steps(REFERENCE / "steps.csv")
     eager = [r for r in steps if r.scored and "optimizations.graph=eager" in r.settings]
@@ -43,7 +43,7 @@ def fit_host(hw: Hardware) -> dict[str, float]:
     return {"host.aten_python_us": a, "host.matmul_python_us": f, "host.fused_op_python_us": f}
 
 
-def _calls(case: Case, hw: Hardware) -> tuple[int, int, float]:
+def _calls(case: Case, hw: HardwareProfile) -> tuple[int, int, float]:
     """(aten calls, matmul and fused calls, us that do not depend on either) of a step's Python thread."""
     (plan,) = plans_of(replace(case, hardware=hw), reported_batch(case.scenario))
     issued = [CATALOGUE[s.launch.kind].host for s in plan.steps if isinstance(s, Issue)]

@@ -18,7 +18,7 @@ from typing import Any
 from scenarios.ops.work import Work
 from sim.accuracy.reference import FOLDER
 from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price, program_of
 from sim.kernel.programs import PROGRAM_OF
 
@@ -106,7 +106,7 @@ def read_samples(path: Path = REFERENCE, hardware: Iterable[str] = (), use: str 
     return samples
 
 
-def put(hw: Hardware, values: Mapping[str, float]) -> Hardware:
+def put(hw: HardwareProfile, values: Mapping[str, float]) -> HardwareProfile:
     """`hw` with other numbers under dotted names of its profile."""
     sections: dict[str, dict[str, float]] = {}
     programs = dict(hw.programs)
@@ -120,13 +120,15 @@ def put(hw: Hardware, values: Mapping[str, float]) -> Hardware:
     return replace(hw, programs=programs, **parts)
 
 
-def program_name(sample: Sample, hw: Hardware) -> str:
+def program_name(sample: Sample, hw: HardwareProfile) -> str:
     """The program of the profile that prices `sample`."""
     name, found = PROGRAM_OF.get(sample.work.program, sample.work.program), program_of(sample.work, hw)
     return name if hw.programs.get(name) is found else next(n for n, p in hw.programs.items() if p is found)
 
 
-def residuals(values: Mapping[str, float], samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> list[float]:
+def residuals(
+    values: Mapping[str, float], samples: Sequence[Sample], bases: Mapping[str, HardwareProfile]
+) -> list[float]:
     """log(predicted / measured) of each sample with `values` in its hardware."""
     hardware = {name: put(hw, values) for name, hw in bases.items()}
     return [
@@ -135,7 +137,7 @@ def residuals(values: Mapping[str, float], samples: Sequence[Sample], bases: Map
     ]
 
 
-def fit(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> dict[str, float]:
+def fit(block: Block, samples: Sequence[Sample], bases: Mapping[str, HardwareProfile]) -> dict[str, float]:
     """The block's parameters that fit `samples` best; fitted as logarithms, so they stay positive."""
     least_squares = import_module("scipy.optimize").least_squares  # only here, so that the simulator needs no scipy
 
@@ -153,7 +155,9 @@ def fit(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware]) 
     return {name: exp(v) for name, v in zip(names, found.x, strict=True)}
 
 
-def held_out(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> list[tuple[Sample, float]]:
+def held_out(
+    block: Block, samples: Sequence[Sample], bases: Mapping[str, HardwareProfile]
+) -> list[tuple[Sample, float]]:
     """(sample, log(predicted / measured)) with each shape predicted by a fit that has not seen it."""
     shapes = sorted({s.shape for s in samples})
     folds = min(FOLDS, len(shapes))
@@ -167,7 +171,7 @@ def held_out(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardwa
 
 
 def interval(
-    block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware], draws: int
+    block: Block, samples: Sequence[Sample], bases: Mapping[str, HardwareProfile], draws: int
 ) -> dict[str, tuple[float, float]]:
     """5th and 95th percentile of each parameter over fits to shapes drawn with replacement.
 

@@ -14,14 +14,14 @@ from scenarios.files.atomic import write_text
 from sim.fitting.calibrated import Calibrated, Found, calibrated
 from sim.fitting.cpu import scipy
 from sim.hardware.files import rounded
-from sim.hardware.profile import SECTIONS, Hardware, Number, hardware_names, load_hardware
+from sim.hardware.profile import SECTIONS, HardwareProfile, Number, hardware_names, load_hardware
 from sim.hardware.sections import Program
 
 #: Ends the name of the file that holds the rows, beside the profile.
 ROWS = ".rows.json"
 
 
-def ready(backend: str, out: Path, hardware: str) -> tuple[Path, Hardware]:
+def ready(backend: str, out: Path, hardware: str) -> tuple[Path, HardwareProfile]:
     """(the file of the rows, the base profile), before anything is measured.
 
     hardware: the base's name or file; "" for the one that is shipped for the device. Raises ScenarioError where scipy
@@ -40,7 +40,7 @@ def ready(backend: str, out: Path, hardware: str) -> tuple[Path, Hardware]:
     return out.with_name(out.name.removesuffix(".yaml") + ROWS), base
 
 
-def write_profile(out: Path, timings: Timings, base: Hardware) -> Calibrated:
+def write_profile(out: Path, timings: Timings, base: HardwareProfile) -> Calibrated:
     """Fit a profile to `timings` and write it to `out`, whole or not at all. Raises ScenarioError as `calibrated`."""
     found = calibrated(timings, base)
     write_text(out, profile_text(found, timings, out.stem or "calibrated"))

@@ -16,7 +16,7 @@ from scenarios.batches import reported_batch
 from sim.accuracy.reference import FOLDER
 from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.predict import Case, length_ns, plans_of
 
 REFERENCE = FOLDER
@@ -28,7 +28,7 @@ MAX_US = 5000.0
 CLOSE_US = 0.1
 
 
-def fit_rank_skew(hw: Hardware) -> dict[str, float]:
+def fit_rank_skew(hw: HardwareProfile) -> dict[str, float]:
     """The mean lateness of one rank and how it varies, under the profile's names. `hw`: the profile of those dies."""
     steps = {row.id: (case_of_row(row), row.step_ms) for row in read_steps(REFERENCE / "steps.csv")}
     fitted = [_known(*steps[name]) for name in FITTED_ROWS]
@@ -46,7 +46,7 @@ def fit_rank_skew(hw: Hardware) -> dict[str, float]:
     }
 
 
-def _spread(rows: Sequence[tuple[Case, float]], hw: Hardware, skew_us: float) -> float:
+def _spread(rows: Sequence[tuple[Case, float]], hw: HardwareProfile, skew_us: float) -> float:
     logs = []
     for case, ms in rows:
         in_time, late = (_step_ms(case, hw, us) for us in (0.0, skew_us))
@@ -54,7 +54,7 @@ def _spread(rows: Sequence[tuple[Case, float]], hw: Hardware, skew_us: float) ->
     return sqrt(fmean(x * x for x in logs))
 
 
-def _step_ms(case: Case, hw: Hardware, skew_us: float) -> float:
+def _step_ms(case: Case, hw: HardwareProfile, skew_us: float) -> float:
     profile = replace(hw, host=replace(hw.host, rank_skew_us=skew_us))
     return length_ns(plans_of(replace(case, hardware=profile), reported_batch(case.scenario))) / 1e6
 

@@ -24,7 +24,7 @@ from sim.fitting.host import fit_host
 from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, program_name, put, read_samples
 from sim.fitting.ranks import fit_rank_skew
 from sim.hardware.files import write_numbers
-from sim.hardware.profile import SHIPPED, Hardware, load_hardware
+from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware
 from sim.predict.uncertainty import Z90, family_of
 
 #: Fewest held-out rows from which a family's residual is taken.
@@ -214,12 +214,12 @@ def residual_sigmas(reports: Sequence[Report]) -> dict[str, float]:
     }
 
 
-def rows_of_block(block: Block, samples: Sequence[Sample], bases: dict[str, Hardware]) -> list[Sample]:
+def rows_of_block(block: Block, samples: Sequence[Sample], bases: dict[str, HardwareProfile]) -> list[Sample]:
     """The samples that one of the block's programs prices."""
     return [s for s in samples if program_name(s, bases[s.hardware]) in block.programs]
 
 
-def roofline_us(sample: Sample, hw: Hardware) -> float:
+def roofline_us(sample: Sample, hw: HardwareProfile) -> float:
     """The plain roofline that a model must beat.
 
     Flops at 0.7 of peak, bytes at 0.6 of HBM's peak, plus 5 us (cube) or 2 us (vector).

@@ -1,4 +1,4 @@
-"""Hardware profiles: strict YAML in, a frozen `Hardware` for the hot code out.
+"""Hardware profiles: strict YAML in, a frozen `HardwareProfile` for the hot code out.
 
 A profile names each number as `{value, source, origin, low?, high?}`. `extends:` takes all numbers of another profile
 and replaces some, so a family of chips shares its base. Unknown keys, missing numbers and numbers without a source are
@@ -135,7 +135,7 @@ class Profile(_Part):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hardware:
+class HardwareProfile:
     """One device as the simulator reads it.
 
     Compared by identity: it is a cache key, and a what-if makes a new one by `replace`.
@@ -160,7 +160,7 @@ def hardware_names() -> list[str]:
 
 
 @lru_cache(maxsize=32)
-def load_hardware(name_or_path: str) -> Hardware:
+def load_hardware(name_or_path: str) -> HardwareProfile:
     """The profile called `name_or_path`: a shipped name, an alias, or a YAML file.
 
     Raises HardwareError with the nearest name where there is none, ScenarioError with file, line and column of every
@@ -169,12 +169,12 @@ def load_hardware(name_or_path: str) -> Hardware:
     return from_profile(validate(_resolve(find_profile(name_or_path), ()), Profile))
 
 
-def from_profile(profile: Profile) -> Hardware:
+def from_profile(profile: Profile) -> HardwareProfile:
     """The numbers of `profile` without their sources."""
     parts = {s: cls(**_values(getattr(profile, s), cls)) for s, cls in SECTIONS.items()}
     programs = {name: Program(**_values(part, Program)) for name, part in profile.programs.items()}
     fixed = {key: float(number.value) for key, number in profile.fixed_us.items()}
-    return Hardware(name=profile.name, profile=profile, programs=programs, fixed_us=fixed, **parts)
+    return HardwareProfile(name=profile.name, profile=profile, programs=programs, fixed_us=fixed, **parts)
 
 
 def _values(part: Any, section: type[Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.profile import Capture, CaptureSet, HostApi, ReportedStep, Step, step_times_of
 from scenarios.timeline import StepTime
 from sim import __version__
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.imported.advice import advise_step
 from sim.imported.diagnosis import Found, diagnose_step
 from sim.imported.ranks import Waits, waits_of
@@ -22,7 +22,9 @@ RECONCILED = 0.001
 MAX_CALLS, MAX_COLLECTIVES, MAX_KERNELS, MAX_STEPS = 50, 100, 1000, 1000
 
 
-def import_result(captures: CaptureSet, hardware: Hardware | None, step_id: str = "", name: str = "") -> dict[str, Any]:
+def import_result(
+    captures: CaptureSet, hardware: HardwareProfile | None, step_id: str = "", name: str = ""
+) -> dict[str, Any]:
     """The `import` document of the first rank's step and of all ranks beside it.
 
     step_id: which step; by default that of the median length of the first rank. Raises ScenarioError where the
@@ -147,7 +149,7 @@ def _capture(capture: Capture, name: str) -> dict[str, Any]:
     }
 
 
-def _provenance(hardware: Hardware | None, found: Found) -> dict[str, Any]:
+def _provenance(hardware: HardwareProfile | None, found: Found) -> dict[str, Any]:
     """Times are measured; what the model adds to them (rooflines, prices) is predicted, and says so by its key."""
     sources: dict[str, int] = {}
     for kernel in found.kernels:

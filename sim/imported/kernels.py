@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scenarios.ops.work import Work
 from scenarios.profile import Capture, Kind, Step
 from sim.accuracy.rows.op_types import Unpriced, work_of_row
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.time import Bound, KernelTime
 from sim.predict.explain import Bottleneck
@@ -64,7 +64,9 @@ class MeasuredKernel:
     unpriced: str = ""
 
 
-def kernels_of(capture: Capture, step: Step, total_ns: int, hardware: Hardware | None) -> tuple[MeasuredKernel, ...]:
+def kernels_of(
+    capture: Capture, step: Step, total_ns: int, hardware: HardwareProfile | None
+) -> tuple[MeasuredKernel, ...]:
     """The kernels that start in the step, grouped, the longest first. Collectives are not among them."""
     events = capture.events
     rows = in_step(capture, step, Kind.KERNEL)
@@ -88,7 +90,7 @@ def in_step(capture: Capture, step: Step, *kinds: Kind) -> NDArray[np.intp]:
 
 
 def _kernel(
-    capture: Capture, fact: int, count: int, ns: int, total_ns: int, hardware: Hardware | None
+    capture: Capture, fact: int, count: int, ns: int, total_ns: int, hardware: HardwareProfile | None
 ) -> MeasuredKernel:
     facts = capture.events.facts
 
@@ -132,7 +134,7 @@ def _with_roofline(row: MeasuredKernel, time: KernelTime, ns: int) -> MeasuredKe
 
 
 def _priced(
-    op_type: str, shapes: str, dtypes: str, hardware: Hardware | None
+    op_type: str, shapes: str, dtypes: str, hardware: HardwareProfile | None
 ) -> tuple[Work | None, KernelTime | None, str]:
     """The work of a kernel and its price, or why there is none."""
     if hardware is None:

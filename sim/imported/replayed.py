@@ -8,7 +8,7 @@ from typing import Any
 from scenarios.profile import CaptureSet
 from scenarios.profile.spans import rows_of
 from scenarios.timeline import Timeline
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.imported.document import steps_of_ranks
 from sim.imported.timelines import CLOCKS, timelines_of
 from sim.replay.whatif import asked, what_if
@@ -18,7 +18,7 @@ LISTED_SPANS = 50_000
 
 
 def replayed(
-    captures: CaptureSet, step_id: str, wanted: Sequence[str], hardware: Hardware | None
+    captures: CaptureSet, step_id: str, wanted: Sequence[str], hardware: HardwareProfile | None
 ) -> tuple[dict[str, Any], list[Timeline]]:
     """(`what_if` document, measured timelines and behind them the changed ones, where what-ifs were asked for).
 

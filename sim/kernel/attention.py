@@ -13,7 +13,7 @@ from math import ceil
 
 from scenarios.ops.program import DTYPE_BITS, Group
 from scenarios.ops.work import AttentionShape, Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.traffic import hbm_rate, traffic
@@ -58,7 +58,7 @@ def is_decode(group: Group) -> bool:
     return group.query <= DECODE_QUERY
 
 
-def attention_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident: bool) -> Cost:
+def attention_cost(work: Work, hw: HardwareProfile, program: Program, repeat: bool, resident: bool) -> Cost:
     """The cost of fused attention over all groups; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape, chip = work.shape, hw.chip
     assert isinstance(shape, AttentionShape)
@@ -79,7 +79,7 @@ def attention_cost(work: Work, hw: Hardware, program: Program, repeat: bool, res
 
 
 def _task_ns(
-    tasks: Tasks, shape: AttentionShape, hw: Hardware, program: Program, cores: int, resident: bool
+    tasks: Tasks, shape: AttentionShape, hw: HardwareProfile, program: Program, cores: int, resident: bool
 ) -> tuple[float, float]:
     """(moving, computing) nanoseconds of one task."""
     chip, memory, kernel = hw.chip, hw.memory, hw.kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import Program
 from sim.kernel.tiles import Tile
 
@@ -34,7 +34,7 @@ class Cost:
         return self.head_ns + self.body_ns
 
 
-def start_ns(hw: Hardware, program: Program, cores: int, repeat: bool) -> float:
+def start_ns(hw: HardwareProfile, program: Program, cores: int, repeat: bool) -> float:
     """What a kernel costs before it works: its start on each core, the fetch of its instructions by each, its set-up.
 
     The fetches are mostly saved where the same program ran just before.

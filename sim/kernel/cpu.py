@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import Program
 from sim.kernel.attention import is_decode
 from sim.kernel.cost import Cost
@@ -74,7 +74,7 @@ def _generic(work: Work) -> str:
     return "elementwise" if isinstance(work.shape, FlatShape) else "row_wise"
 
 
-def stream_ns(work: Work, hw: Hardware, resident: bool) -> float:
+def stream_ns(work: Work, hw: HardwareProfile, resident: bool) -> float:
     """Moving the call's bytes: what fits a core's own cache at its rate, the rest at the last cache's; weights and
     caches come from memory unless they are `resident` in the last cache."""
     memory, chip = hw.memory, hw.chip
@@ -86,7 +86,7 @@ def stream_ns(work: Work, hw: Hardware, resident: bool) -> float:
     return cold / memory.hbm_gbps + near / rate
 
 
-def cpu_cost(work: Work, hw: Hardware, resident: bool, captured: bool) -> Cost:
+def cpu_cost(work: Work, hw: HardwareProfile, resident: bool, captured: bool) -> Cost:
     """The cost of one call. resident: weights and caches stay in the last cache. captured: inside compiled code."""
     if isinstance(work.shape, FixedShape):
         fixed_us = hw.fixed_us.get(work.shape.key, hw.fixed_us["ai_cpu"])

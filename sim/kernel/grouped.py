@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil
 
 from scenarios.ops.work import GroupedShape, Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.matmul import share_ns, stream_ns, vector_beside_ns
@@ -20,7 +20,7 @@ from sim.kernel.traffic import traffic
 BLOCK_ROWS, BLOCK_COLS = 128, 256
 
 
-def grouped_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident: bool) -> Cost:
+def grouped_cost(work: Work, hw: HardwareProfile, program: Program, repeat: bool, resident: bool) -> Cost:
     """The cost over all experts that have rows; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, GroupedShape)

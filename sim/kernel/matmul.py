@@ -19,7 +19,7 @@ from math import ceil
 
 from scenarios.ops.program import DTYPE_BITS, DType
 from scenarios.ops.work import GroupedShape, MatmulShape, Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.traffic import hbm_rate, prefetched_in_l2, traffic
@@ -65,7 +65,7 @@ def grids(shape: MatmulShape, cube_cores: int, narrowest: int) -> list[Grid]:
     return list(found)
 
 
-def matmul_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident: bool) -> Cost:
+def matmul_cost(work: Work, hw: HardwareProfile, program: Program, repeat: bool, resident: bool) -> Cost:
     """The cost of the fastest grid; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, MatmulShape)
@@ -76,7 +76,7 @@ def matmul_cost(work: Work, hw: Hardware, program: Program, repeat: bool, reside
     return min(costs, key=lambda cost: cost.total_ns)
 
 
-def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bool, resident: bool) -> Cost:
+def grid_cost(work: Work, hw: HardwareProfile, program: Program, grid: Grid, repeat: bool, resident: bool) -> Cost:
     """The cost of one grid."""
     shape, memory, kernel = work.shape, hw.memory, hw.kernel
     assert isinstance(shape, MatmulShape)
@@ -105,7 +105,7 @@ def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bo
 
 def stream_ns(
     shape: MatmulShape | GroupedShape,
-    hw: Hardware,
+    hw: HardwareProfile,
     cores: int,
     weights: float,
     fullest: float,
@@ -130,7 +130,7 @@ def stream_ns(
 
 def share_ns(
     shape: MatmulShape | GroupedShape,
-    hw: Hardware,
+    hw: HardwareProfile,
     rows: int,
     cols: int,
     depth: float,
@@ -152,7 +152,7 @@ def share_ns(
     return multiply, load, down * across
 
 
-def vector_beside_ns(dtype: DType, weights: int, outputs: int, hw: Hardware, program: Program) -> float:
+def vector_beside_ns(dtype: DType, weights: int, outputs: int, hw: HardwareProfile, program: Program) -> float:
     """Vector cores beside the cube.
 
     Rescaling the outputs of an INT8 product, or unpacking weights that are multiplied as 16 bit.

@@ -27,7 +27,7 @@ from scenarios.ops.pieces import row_pieces
 from scenarios.ops.work import MatmulCollectiveShape, MatmulShape, Work
 from sim.collective import CollectiveTime, price_collective
 from sim.collective.links import Mode, start_ns
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost
 from sim.kernel.matmul import matmul_cost
@@ -81,7 +81,7 @@ def piece_of(product: Work, rows: int, first: bool) -> Work:
     return replace(made, prefetched_bytes=weights, prefetched_together_bytes=weights + read + written)
 
 
-def fastest(product: Work, shape: MatmulCollectiveShape, hw: Hardware, program: Program) -> Fused:
+def fastest(product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, program: Program) -> Fused:
     """The fastest cut."""
     return min((cut(product, shape, hw, program, sizes) for sizes in cuts(shape.matmul.m)), key=lambda it: it.total_ns)
 
@@ -97,7 +97,9 @@ def cuts(rows: int) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def cut(product: Work, shape: MatmulCollectiveShape, hw: Hardware, program: Program, sizes: Sequence[int]) -> Fused:
+def cut(
+    product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, program: Program, sizes: Sequence[int]
+) -> Fused:
     """The kernel cut into pieces of `sizes` rows."""
     priced = [_piece(product, shape, rows, i == 0, hw, program) for i, rows in enumerate(sizes)]
     products = [cost.total_ns if i == 0 else cost.body_ns for i, (cost, _) in enumerate(priced)]
@@ -117,7 +119,7 @@ def cut(product: Work, shape: MatmulCollectiveShape, hw: Hardware, program: Prog
 
 @lru_cache(maxsize=4096)
 def _piece(
-    product: Work, shape: MatmulCollectiveShape, rows: int, first: bool, hw: Hardware, program: Program
+    product: Work, shape: MatmulCollectiveShape, rows: int, first: bool, hw: HardwareProfile, program: Program
 ) -> tuple[Cost, CollectiveTime]:
     """What a piece's product and its reduction cost alone: many cuts share a piece."""
     cost = matmul_cost(piece_of(product, rows, first), hw, program, repeat=not first, resident=False)
@@ -125,6 +127,6 @@ def _piece(
     return cost, price_collective("all_reduce", whole.bytes * rows // shape.matmul.m, whole.ranks, hw, MODE)
 
 
-def _hbm_slows(product_gbps: float, moved_gbps: float, hw: Hardware) -> float:
+def _hbm_slows(product_gbps: float, moved_gbps: float, hw: HardwareProfile) -> float:
     """How much longer a product and a reduction take side by side where together they want more than HBM gives."""
     return max(1.0, (product_gbps + moved_gbps) / hw.memory.hbm_gbps)

@@ -25,7 +25,7 @@ from scenarios.ops.work import (
     Work,
 )
 from sim.collective import price_collective
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import Program
 from sim.kernel.attention import attention_cost, is_decode
 from sim.kernel.cost import Cost
@@ -45,7 +45,9 @@ SHORT_ROW = 2048
 
 
 @lru_cache(maxsize=65536)
-def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False, captured: bool = False) -> KernelTime:
+def price(
+    work: Work, hw: HardwareProfile, repeat: bool = False, resident: bool = False, captured: bool = False
+) -> KernelTime:
     """The time of `work` alone on `hw`.
 
     repeat: the same program ran just before, so its instructions are still in the cores' caches. resident: isolated
@@ -79,7 +81,7 @@ def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False
     return _time(work, hw, vector_cost(work, hw, program, repeat, resident), "AI_VECTOR_CORE")
 
 
-def program_of(work: Work, hw: Hardware) -> Program:
+def program_of(work: Work, hw: HardwareProfile) -> Program:
     """The kernel program that runs `work`.
 
     One that the profile does not know is taken for the plain one of its shape.
@@ -104,7 +106,7 @@ def program_of(work: Work, hw: Hardware) -> Program:
     return hw.programs["elementwise" if isinstance(work.shape, FlatShape) else "row_wise"]
 
 
-def _time(work: Work, hw: Hardware, cost: Cost, lane: Lane) -> KernelTime:
+def _time(work: Work, hw: HardwareProfile, cost: Cost, lane: Lane) -> KernelTime:
     duration = max(1, round(cost.total_ns))
     on_cube = lane != "AI_VECTOR_CORE"
     if cost.head_ns >= cost.body_ns:
@@ -132,7 +134,7 @@ def _time(work: Work, hw: Hardware, cost: Cost, lane: Lane) -> KernelTime:
     )
 
 
-def roofline_ns(work: Work, hw: Hardware, hbm_bytes: float | None = None) -> int:
+def roofline_ns(work: Work, hw: HardwareProfile, hbm_bytes: float | None = None) -> int:
     """The bound that no kernel beats, ns: the greater of its flops at peak and its HBM bytes at the HBM's peak.
 
     hbm_bytes: by default those that the work draws from HBM in a network; what it finds in L2 is no bound.
@@ -144,7 +146,7 @@ def roofline_ns(work: Work, hw: Hardware, hbm_bytes: float | None = None) -> int
     return round(max(work.cube_flops / peak, moved / hw.memory.hbm_peak_gbps))
 
 
-def _on_cpu(work: Work, hw: Hardware, resident: bool, captured: bool) -> KernelTime:
+def _on_cpu(work: Work, hw: HardwareProfile, resident: bool, captured: bool) -> KernelTime:
     """A call that runs on the caller's own core."""
     cost = cpu_cost(work, hw, resident, captured)
     lane: Lane = "AI_VECTOR_CORE"
@@ -155,7 +157,7 @@ def _on_cpu(work: Work, hw: Hardware, resident: bool, captured: bool) -> KernelT
     return _time(work, hw, cost, lane)
 
 
-def _copied(work: Work, hw: Hardware) -> KernelTime:
+def _copied(work: Work, hw: HardwareProfile) -> KernelTime:
     """A copy by the DMA engines, which use no core.
 
     Assumed: together they draw what HBM sustains, and one task starts as a kernel on one core does.
@@ -175,7 +177,7 @@ def _copied(work: Work, hw: Hardware) -> KernelTime:
     )
 
 
-def _fixed(work: Work, shape: FixedShape, hw: Hardware) -> KernelTime:
+def _fixed(work: Work, shape: FixedShape, hw: HardwareProfile) -> KernelTime:
     """A kernel whose time does not depend on its shape.
 
     As the profile's `fixed_us` says, or else a start on one core.
@@ -198,7 +200,7 @@ def _fixed(work: Work, shape: FixedShape, hw: Hardware) -> KernelTime:
     )
 
 
-def _collective(work: Work, shape: CollectiveShape, hw: Hardware) -> KernelTime:
+def _collective(work: Work, shape: CollectiveShape, hw: HardwareProfile) -> KernelTime:
     """A collective whose ranks are all there; on vector cores where HCCL lets it, as inference engines ask for."""
     it = price_collective(
         shape.op, shape.bytes, shape.ranks, hw, shape.mode, busy=True, first=shape.first, stride=shape.stride,
@@ -222,7 +224,7 @@ def _collective(work: Work, shape: CollectiveShape, hw: Hardware) -> KernelTime:
     )
 
 
-def _fused(work: Work, shape: MatmulCollectiveShape, hw: Hardware) -> KernelTime:
+def _fused(work: Work, shape: MatmulCollectiveShape, hw: HardwareProfile) -> KernelTime:
     """A product with its all-reduce inside, all ranks there."""
     product = product_of(work, shape)
     it = fastest(product, shape, hw, program_of(product, hw))
@@ -246,7 +248,7 @@ def _fused(work: Work, shape: MatmulCollectiveShape, hw: Hardware) -> KernelTime
     )
 
 
-def _exchange(work: Work, shape: ExchangeShape, hw: Hardware) -> KernelTime:
+def _exchange(work: Work, shape: ExchangeShape, hw: HardwareProfile) -> KernelTime:
     """Dispatch or combine whose ranks are all there; it takes all vector cores."""
     duration = max(1, round(exchange_ns(shape, hw)))
     moved = 2 * sent_bytes(shape)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 
 from scenarios.ops.work import FlatShape, RowsShape, Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import Program
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.tiles import Tile, uniform_ns
@@ -49,7 +49,7 @@ def row_layout(rows: int, cols: int, cores_per_row: int, vector_cores: int) -> L
     return Layout(teams * team, each, each * cols / team, each * teams / max(1, rows))
 
 
-def vector_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident: bool) -> Cost:
+def vector_cost(work: Work, hw: HardwareProfile, program: Program, repeat: bool, resident: bool) -> Cost:
     """The cost of a flat or row-wise kernel; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape, cores = work.shape, hw.chip.vector_cores
     if isinstance(shape, FlatShape):
@@ -78,7 +78,9 @@ def vector_cost(work: Work, hw: Hardware, program: Program, repeat: bool, reside
     )
 
 
-def layout_cost(work: Work, hw: Hardware, program: Program, layout: Layout, repeat: bool, resident: bool) -> Cost:
+def layout_cost(
+    work: Work, hw: HardwareProfile, program: Program, layout: Layout, repeat: bool, resident: bool
+) -> Cost:
     """The cost of `work` laid over cores as `layout` says."""
     kernel, memory, cores = hw.kernel, hw.memory, layout.cores
     head = start_ns(hw, program, cores, repeat) + 1000 * layout.rows * program.row_us

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scenarios.schema import Scenario
 from sim.collective.topology import levels_of
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 
 #: Switches below `optimizations` that a GPU has nothing for, with the values it can have and why.
 _NOT_ON_A_GPU: tuple[tuple[str, tuple[object, ...], str], ...] = (
@@ -17,7 +17,7 @@ _NOT_ON_A_GPU: tuple[tuple[str, tuple[object, ...], str], ...] = (
 )  # fmt: skip
 
 
-def limits(scenario: Scenario, hardware: Hardware) -> list[tuple[str, str]]:
+def limits(scenario: Scenario, hardware: HardwareProfile) -> list[tuple[str, str]]:
     """What `hardware` cannot run of `scenario`: (field, what) pairs."""
     if hardware.profile.device == "cuda":
         return _on_a_gpu(scenario)

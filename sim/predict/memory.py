@@ -11,7 +11,7 @@ from scenarios.models.model import Model
 from scenarios.ops.program import DTYPE_BITS
 from scenarios.schema import KvCache, Scenario
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of, shared_blocks
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 
 GIB = 1 << 30
 #: Bits of one weight, scales aside.
@@ -130,7 +130,7 @@ def _running(scenario: Scenario, model: Model) -> int:
     return -(-scenario.workload.batch // model.pipeline_parallel)
 
 
-def memory_of(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
+def memory_of(scenario: Scenario, model: Model, hw: HardwareProfile) -> Memory:
     """Memory by part for `scenario` on one card of `hw`, and the KV capacity of its layout and of the others.
 
     Of pipeline stages, the one that needs the most; the cache holds what the stage with the least room holds.
@@ -147,14 +147,14 @@ def _tokens(capacity: KvCapacity) -> int:
     return capacity.kv_tokens
 
 
-def memory_of_stages(scenario: Scenario, model: Model, hw: Hardware) -> tuple[Memory, ...]:
+def memory_of_stages(scenario: Scenario, model: Model, hw: HardwareProfile) -> tuple[Memory, ...]:
     """Memory of one card of each pipeline stage."""
     if model.pipeline_parallel == 1:
         return (_memory_of_rank(scenario, model, hw),)
     return tuple(_memory_of_rank(scenario, stage_model(model, s), hw) for s in range(model.pipeline_parallel))
 
 
-def _memory_of_rank(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
+def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Memory:
     weights = weight_bytes(scenario, model)
     activations = activation_bytes(scenario, model)
     pool = graph_pool_bytes(scenario, model)

@@ -15,7 +15,7 @@ from scenarios.lowering.stages import TRANSFERS, layers_of_stages
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Batch, Program
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.predict.memory import Memory
@@ -38,7 +38,7 @@ class Pipe:
     probe's speeds. rigid: the host waits for its device after each layer or op."""
 
     model: Model
-    hardware: Hardware
+    hardware: HardwareProfile
     program: Callable[[Batch, int], Program]
     plans: Callable[[Batch, int, Variant], Sequence[Plan]]
     rigid: bool

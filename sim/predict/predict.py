@@ -12,7 +12,7 @@ from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Program
 from scenarios.schema import Scenario
 from scenarios.timeline import StepTime, Timeline, on_device, step_time
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.limits import limits
 from sim.predict.memory import Memory, memory_of, memory_of_stages
 from sim.predict.pipeline_steps import Pipe, Pipeline, passing, pipeline_of, round_of, rows_of, sensitivity_of_stages
@@ -58,7 +58,7 @@ class Case:
 
     scenario: Scenario
     model: Model
-    hardware: Hardware
+    hardware: HardwareProfile
 
     @property
     def conditions(self) -> Conditions:
@@ -365,7 +365,7 @@ def _captured_nodes(program: Program) -> int:
     return sum(len(b.ops) * b.repeat for b in program.blocks if b.captured)
 
 
-def _compile_ms(nodes: int, hw: Hardware) -> float:
+def _compile_ms(nodes: int, hw: HardwareProfile) -> float:
     """What ge_graph takes to compile one shape."""
     return (hw.graph.compile_fixed_us + nodes * hw.graph.compile_node_us) / 1000
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from sim import __version__
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.explain import Advice, Diagnosis
 from sim.predict.gains import Gains
 from sim.predict.overlap import Overlap, overlaps
@@ -87,7 +87,7 @@ def _about_room(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def roofs_of(hardware: Hardware) -> dict[str, float]:
+def roofs_of(hardware: HardwareProfile) -> dict[str, float]:
     """The roofs that kernels lie under: HBM on paper and as kernels sustain it, GB/s; the cube on 16-bit and INT8
     inputs, TFLOPS."""
     cube = hardware.chip.cube_flops_per_ns / 1000

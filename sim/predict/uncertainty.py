@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from math import exp, expm1, hypot, log1p, sqrt
 
 from scenarios.ops.catalogue import CATALOGUE
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.step.plan import Issue, Launch, Plan
 from sim.step.schedule import launches
 
@@ -50,7 +50,12 @@ class Sensitivity:
 
 
 def sensitivity(
-    step_ns: int, device_probe_ns: int, host_probe_ns: int, plan: Plan, hw: Hardware, in_time_ns: int | None = None
+    step_ns: int,
+    device_probe_ns: int,
+    host_probe_ns: int,
+    plan: Plan,
+    hw: HardwareProfile,
+    in_time_ns: int | None = None,
 ) -> Sensitivity:
     """The exposure of a step played at nominal times, with device times and with host times longer by PROBE.
 
@@ -63,14 +68,16 @@ def sensitivity(
     return Sensitivity(step_ns, device, host, parts, late)
 
 
-def kernels_sensitivity(kernels: Iterable[Launch], hw: Hardware) -> Sensitivity:
+def kernels_sensitivity(kernels: Iterable[Launch], hw: HardwareProfile) -> Sensitivity:
     """The exposure of some kernels of a step: their times, one after the other, and no host."""
     kernels = tuple(kernels)
     total = sum(launch.kernel.duration_ns for launch in kernels)
     return Sensitivity(total, 1.0, 0.0, _kernel_parts(kernels, hw, 1.0))
 
 
-def _kernel_parts(kernels: Iterable[Launch], hw: Hardware, elasticity: float) -> dict[Hashable, tuple[float, float]]:
+def _kernel_parts(
+    kernels: Iterable[Launch], hw: HardwareProfile, elasticity: float
+) -> dict[Hashable, tuple[float, float]]:
     times: dict[Hashable, int] = {}
     sigmas: dict[Hashable, float] = {}
     for launch in kernels:
@@ -82,7 +89,7 @@ def _kernel_parts(kernels: Iterable[Launch], hw: Hardware, elasticity: float) ->
     return {key: (elasticity * time / total, sigmas[key]) for key, time in times.items()}
 
 
-def _call_parts(plan: Plan, hw: Hardware, elasticity: float) -> dict[Hashable, tuple[float, float]]:
+def _call_parts(plan: Plan, hw: HardwareProfile, elasticity: float) -> dict[Hashable, tuple[float, float]]:
     times: dict[str, int] = {}
     for step in plan.steps:
         host_class = CATALOGUE[step.launch.kind].host if isinstance(step, Issue) else "graph"
@@ -98,12 +105,12 @@ def family_of(kind: str) -> str:
     return "matmul" if "matmul" in kind or kind == "ffn" else "attention" if "attention" in kind else "vector"
 
 
-def sigma_of(kind: str, hw: Hardware) -> float:
+def sigma_of(kind: str, hw: HardwareProfile) -> float:
     """Standard deviation of the log error of one kernel signature of `kind`."""
     return float(getattr(hw.residual, f"{family_of(kind)}_sigma"))
 
 
-def step_interval(it: Sensitivity, hw: Hardware) -> tuple[float, float]:
+def step_interval(it: Sensitivity, hw: HardwareProfile) -> tuple[float, float]:
     """(low, high) of a step, ns."""
     residual = hw.residual
     variance = sum((weight * sigma) ** 2 for weight, sigma in it.parts.values())
@@ -112,14 +119,14 @@ def step_interval(it: Sensitivity, hw: Hardware) -> tuple[float, float]:
     return it.step_ns * exp(-down), it.step_ns * exp(up)
 
 
-def _with_late(width: float, late_a: float, late_b: float, hw: Hardware) -> tuple[float, float]:
+def _with_late(width: float, late_a: float, late_b: float, hw: HardwareProfile) -> tuple[float, float]:
     """(down, up): widths of ln(a / b) with what waiting for late ranks adds to `width`."""
     spread = Z90 * hw.residual.rank_skew_sigma
     moves = [log1p(late_a * expm1(z)) - log1p(late_b * expm1(z)) for z in (-spread, spread)]
     return hypot(width, min(0.0, *moves)), hypot(width, max(0.0, *moves))
 
 
-def ratio_interval(a: Sensitivity, b: Sensitivity, hw: Hardware) -> tuple[float, float, float]:
+def ratio_interval(a: Sensitivity, b: Sensitivity, hw: HardwareProfile) -> tuple[float, float, float]:
     """(value, low, high) of step a / step b, which share the errors of what they share."""
     residual = hw.residual
     variance = 0.0

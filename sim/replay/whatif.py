@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.timeline import Timeline
 from sim.compare import classes
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.gains import NO_EFFECT
 from sim.replay.build import build
 from sim.replay.graph import Graph
@@ -62,7 +62,7 @@ TRIED = (
 )  # fmt: skip
 
 
-def asked(text: str, hardware: Hardware | None = None) -> Asked:
+def asked(text: str, hardware: HardwareProfile | None = None) -> Asked:
     """`NAME`, `NAME:SUBJECT`, `NAME:key=value,...` or both. Raises ScenarioError with the nearest name."""
     where = f"--what-if {printable(text)}"
     name, _, rest = text.partition(":")
@@ -107,7 +107,9 @@ class WhatIf:
     changed: tuple[Timeline, ...]
 
 
-def what_if(measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: Hardware | None = None) -> WhatIf:
+def what_if(
+    measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: HardwareProfile | None = None
+) -> WhatIf:
     """Replay measured steps with the what-ifs asked for, or with each that applies, the largest gain first.
 
     Ratios are the measured makespan over the changed one: above 1 it helps; low and high are the ends of what was

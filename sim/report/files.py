@@ -12,7 +12,7 @@ from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.exchange.measured import Measure
 from scenarios.files.atomic import write_text
 from scenarios.loader import Loaded, located
-from sim.hardware.profile import Hardware, hardware_names, load_hardware
+from sim.hardware.profile import HardwareProfile, hardware_names, load_hardware
 from sim.predict.answer import Answer, answer, kernel_args, predicted_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def answered(
     return found
 
 
-def refuse_another_device(loaded: Loaded, hardware: Hardware, device: str) -> None:
+def refuse_another_device(loaded: Loaded, hardware: HardwareProfile, device: str) -> None:
     """Raise ScenarioError where the prediction is of one kind of device and the measurement would be of another."""
     if hardware.profile.device != device:
         known = [n for n in hardware_names() if load_hardware(n).profile.device == device]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from scenarios.ops.catalogue import CATALOGUE, op_type_of, work_of
 from scenarios.ops.op_work import placed
 from scenarios.ops.program import Block, Op, Program
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.step.jitter import jitter, jitter_of_ranks, late_ns, named
@@ -59,19 +59,19 @@ class Conditions:
     device_scale: float = 1.0
 
 
-def make_plan(program: Program, hw: Hardware, conditions: Conditions) -> Plan:
+def make_plan(program: Program, hw: HardwareProfile, conditions: Conditions) -> Plan:
     """The plan of one steady step of one rank, which ends when the host has seen the device finish."""
     return _Builder(program, hw, conditions).plan()
 
 
-def make_plans(program: Program, hw: Hardware, conditions: Conditions) -> Sequence[Plan]:
+def make_plans(program: Program, hw: HardwareProfile, conditions: Conditions) -> Sequence[Plan]:
     """The plans of all `conditions.ranks`: as `make_plan` for each, but what they share is laid out once."""
     builder = _Builder(program, hw, replace(conditions, rank=0))
     plan = builder.plan()
     return (plan,) if conditions.ranks == 1 else _of_ranks(builder, plan)
 
 
-def host_costs_ns(op: Op, hw: Hardware, task_queue_enable: int) -> tuple[float, float]:
+def host_costs_ns(op: Op, hw: HardwareProfile, task_queue_enable: int) -> tuple[float, float]:
     """(Python thread, launch thread) nanoseconds of one eager call, before jitter."""
     host = hw.host
     if CATALOGUE[op.kind].host == "inner":
@@ -115,7 +115,7 @@ class _Priced:
 class _Builder:
     """Walks a program once and lays out the host's steps."""
 
-    def __init__(self, program: Program, hw: Hardware, conditions: Conditions) -> None:
+    def __init__(self, program: Program, hw: HardwareProfile, conditions: Conditions) -> None:
         self._program = program
         self.hw = hw
         self.conditions = conditions
@@ -297,7 +297,7 @@ class _Builder:
         yield from updates
 
 
-def _fits_last_cache(program: Program, hw: Hardware) -> bool:
+def _fits_last_cache(program: Program, hw: HardwareProfile) -> bool:
     """Whether the weights and caches that one step reads stay in the last cache until the next."""
     cold = sum(block.repeat * work_of(op).cold_read_bytes for block in program.blocks for op in block.ops)
     return cold <= hw.memory.l2_resident_share * hw.chip.l2_bytes

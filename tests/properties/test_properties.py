@@ -27,7 +27,7 @@ from scenarios.models.hf_config import SHIPPED, load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.hardware.sections import Chip, Graph, Host, Kernel, Memory
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
@@ -46,12 +46,12 @@ HARDWARE = load_hardware("atlas_a2_910b2")
 Field = tuple[str, ...]
 
 
-def faster(hw: Hardware, section: str, field: str, factor: float) -> Hardware:
+def faster(hw: HardwareProfile, section: str, field: str, factor: float) -> HardwareProfile:
     part = getattr(hw, section)
     return replace(hw, **{section: replace(part, **{field: getattr(part, field) * factor})})
 
 
-def total_ns(made: Scenario, hw: Hardware, model: Model = SMALL) -> int:
+def total_ns(made: Scenario, hw: HardwareProfile, model: Model = SMALL) -> int:
     return step_ns(Case(made, model, hw), reported_batch(made))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.collective.algorithms import FORMULAS
 from sim.collective.price import CollectiveTime, price_collective
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.hardware.sections import Collective
 from tests.sim.hardware_maker import hardware
 
@@ -26,7 +26,7 @@ ROUND = {
 }  # fmt: skip
 
 
-def rounded(name: str) -> Hardware:
+def rounded(name: str) -> HardwareProfile:
     return hardware(name, kernel__start_us=1.0, **{f"collective__{key}": value for key, value in ROUND.items()})
 
 
@@ -141,7 +141,7 @@ SIZES = st.integers(0, 2**30)
 
 @given(small=SIZES, more=SIZES, **SETTINGS)
 def test_more_bytes_are_never_faster_with_one_protocol(
-    op: str, small: int, more: int, ranks: int, hw: Hardware, mode: str
+    op: str, small: int, more: int, ranks: int, hw: HardwareProfile, mode: str
 ) -> None:
     a, b = (price_collective(op, n, ranks, hw, mode) for n in (small, small + more))
     if (a.mode, a.algorithm) == (b.mode, b.algorithm):
@@ -150,7 +150,7 @@ def test_more_bytes_are_never_faster_with_one_protocol(
 
 
 @given(n=SIZES, name=st.sampled_from([f.name for f in fields(Collective) if f.name.endswith("_gbps")]), **SETTINGS)
-def test_more_bandwidth_is_never_slower(op: str, n: int, ranks: int, hw: Hardware, mode: str, name: str) -> None:
+def test_more_bandwidth_is_never_slower(op: str, n: int, ranks: int, hw: HardwareProfile, mode: str, name: str) -> None:
     faster = replace(hw, collective=replace(hw.collective, **{name: 1.5 * getattr(hw.collective, name)}))
     assert (
         price_collective(op, n, ranks, faster, mode).duration_ns <= price_collective(op, n, ranks, hw, mode).duration_ns
@@ -159,7 +159,7 @@ def test_more_bandwidth_is_never_slower(op: str, n: int, ranks: int, hw: Hardwar
 
 @given(n=SIZES, **SETTINGS)
 def test_times_and_counts_are_whole_and_the_bus_is_not_beaten(
-    op: str, n: int, ranks: int, hw: Hardware, mode: str
+    op: str, n: int, ranks: int, hw: HardwareProfile, mode: str
 ) -> None:
     found = price_collective(op, n, ranks, hw, mode)
     assert found.duration_ns > 0

@@ -13,7 +13,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.ops.work import ExchangeShape, GroupedShape, Work
 from scenarios.schema import Scenario
 from sim.fitting.exchange import residuals, rows
-from sim.hardware.profile import NEEDED_PROGRAMS, Hardware, load_hardware
+from sim.hardware.profile import NEEDED_PROGRAMS, HardwareProfile, load_hardware
 from sim.kernel.exchange import exchange_ns
 from sim.kernel.price import price
 from sim.predict.predict import Case, Prediction, plans_of, predict
@@ -66,7 +66,7 @@ def test_an_exchange_grows_with_tokens_and_ranks_and_shrinks_with_int8() -> None
     assert dispatch(512, 16) < dispatch(512, 16, "bf16")  # the links have half the bytes
 
 
-def spread(model: str = "DeepSeek-V3", tp: int = 8, dp: int = 2, hw: Hardware = A3, **settings: object) -> Case:
+def spread(model: str = "DeepSeek-V3", tp: int = 8, dp: int = 2, hw: HardwareProfile = A3, **settings: object) -> Case:
     how = {"workload__batch": 8, "optimizations__graph": "aclgraph", "optimizations__weights": "w8a8", **settings}
     made = scenario(
         model=model, workload__input_tokens=4096, workload__output_tokens=1, engine__tensor_parallel_size=tp,
@@ -89,7 +89,7 @@ def test_groups_of_ranks_meet_beside_each_other() -> None:
     assert starts[0] != starts[8]  # the other replica has its own late ranks
 
 
-def calm(hw: Hardware) -> Hardware:
+def calm(hw: HardwareProfile) -> HardwareProfile:
     """`hw` without any luck."""
     return replace(
         hw,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scenarios.ops.program import Group
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
-from sim.hardware import Hardware, load_hardware
+from sim.hardware import HardwareProfile, load_hardware
 from sim.hardware.sections import Program
 from sim.kernel.attention import Tasks, tasks_of
 from sim.kernel.matmul import Grid, grids
@@ -21,7 +21,7 @@ from sim.kernel.vector import Layout, flat_layout, row_layout
 A3 = load_hardware("atlas_a3_die")
 
 
-def device(**programs: Program) -> Hardware:
+def device(**programs: Program) -> HardwareProfile:
     """Four vector and two cube cores at 1 GHz.
 
     1 us to start and 0.1 us for each core; a core draws 1 byte/ns from HBM and 2 from L2, and writes 4.

@@ -14,7 +14,7 @@ from scenarios.ops.program import Op, Tensor
 from scenarios.ops.work import MatmulCollectiveShape, Work
 from scenarios.timeline import step_time
 from sim.collective import price_collective
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import Fused, cut, cuts, fastest, piece_of, product_of
 from sim.kernel.price import price, program_of
@@ -33,17 +33,17 @@ def fused_work(rows: int, ranks: int = 8, k: int = 1536, n: int = 4096) -> Work:
     return work_of(Op("matmul_all_reduce", "o", (x, w), (y,), (("ranks", ranks),)))
 
 
-def parts(work: Work, hw: Hardware = A2) -> tuple[Work, MatmulCollectiveShape]:
+def parts(work: Work, hw: HardwareProfile = A2) -> tuple[Work, MatmulCollectiveShape]:
     assert isinstance(work.shape, MatmulCollectiveShape)
     return product_of(work, work.shape), work.shape
 
 
-def cut_into(work: Work, sizes: tuple[int, ...], hw: Hardware = A2) -> Fused:
+def cut_into(work: Work, sizes: tuple[int, ...], hw: HardwareProfile = A2) -> Fused:
     product, shape = parts(work)
     return cut(product, shape, hw, program_of(product, hw), sizes)
 
 
-def apart_ns(rows: int, hw: Hardware = A2, **shape: int) -> int:
+def apart_ns(rows: int, hw: HardwareProfile = A2, **shape: int) -> int:
     """Product and all-reduce one after the other, as HCCL does it in a network."""
     product, shape_ = parts(fused_work(rows, **shape))
     reduced = shape_.collective

@@ -9,7 +9,7 @@ import pytest
 from scenarios.batches import reported_batch
 from scenarios.models.hf_config import load_model
 from scenarios.ops.work import FlatShape, MatmulShape, Work
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.price import price
 from sim.kernel.traffic import prefetched_in_l2, traffic
 from sim.predict.predict import Case, predict, step_ns
@@ -21,7 +21,7 @@ HW = load_hardware("atlas_a2_910b2")
 ROOM = 0.3 * 201_326_592
 
 
-def small_l2(room_bytes: float) -> Hardware:
+def small_l2(room_bytes: float) -> HardwareProfile:
     return replace(HW, chip=replace(HW.chip, l2_bytes=room_bytes / HW.memory.l2_resident_share))
 
 
@@ -64,7 +64,7 @@ def test_a_fetch_takes_what_hbm_sustains_and_no_core() -> None:
     assert found.hbm_share == pytest.approx(16_200_000 / HW.memory.hbm_gbps / found.duration_ns)
 
 
-def case(model: str, hw: Hardware = HW, **settings: object) -> Case:
+def case(model: str, hw: HardwareProfile = HW, **settings: object) -> Case:
     made = scenario(
         workload__input_tokens=512, workload__output_tokens=64, optimizations__graph="ge_graph",
         optimizations__kv__layout="contiguous",
@@ -100,7 +100,7 @@ def test_fetches_begin_after_the_product_before_them_and_products_begin_after_th
 
 
 def test_it_pays_where_a_layer_fits_l2_and_costs_where_it_does_not() -> None:
-    def gain(model: str, hw: Hardware = HW) -> float:
+    def gain(model: str, hw: HardwareProfile = HW) -> float:
         off, on = case(model, hw), case(model, hw, overlap__prefetch=True)
         batch = reported_batch(off.scenario)
         return step_ns(off, batch) / step_ns(on, batch)

@@ -12,7 +12,7 @@ from scenarios.build import build
 from scenarios.exchange.timings import COPY, STEP, SYNCHRONIZE, Timing, Timings
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Op
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.hardware.sections import Program
 from sim.kernel.price import price
 
@@ -32,7 +32,7 @@ TRUE: dict[str, Program] = {
 START_US, HOST_US, REFERENCE_US = 2.0, 3.0, 500.0
 
 
-def machine() -> Hardware:
+def machine() -> HardwareProfile:
     """The profile of the machine."""
     base = load_hardware("cpu")
     kernel, host = replace(base.kernel, start_us=START_US), replace(base.host, tiling_us=HOST_US)
@@ -44,7 +44,7 @@ def plain_trials() -> tuple[Trial, ...]:
     return tuple(t for t in trials() if t.name.split()[1] in ("fused", "plain"))
 
 
-def timings(hw: Hardware, noise: float = 0.02, plan: Sequence[Trial] | None = None, seed: int = 0) -> Timings:
+def timings(hw: HardwareProfile, noise: float = 0.02, plan: Sequence[Trial] | None = None, seed: int = 0) -> Timings:
     """All rows of `plan` on `hw`; noise: standard deviation of the logarithm of each time. The machine drifts by a
     third from trial to trial, and its reference with it."""
     random = Random(seed)

@@ -15,7 +15,7 @@ from app_pages.learn.cases import program, step_of_tokens
 from app_pages.learn.rounding import Precision, relative_error, rounded
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.program import Op
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price, program_of
 from sim.kernel.tiles_simpy import LaneSpan, play
 from sim.kernel.vector import vector_cost
@@ -86,13 +86,13 @@ def forms(model: str, hardware: str, tokens: int) -> tuple[Form, ...]:
     return tuple(_form(name, *_ops(name, model, hardware, tokens)) for name in FORMS)
 
 
-def _ops(form: str, model: str, hardware: str, tokens: int) -> tuple[list[Op], Hardware]:
+def _ops(form: str, model: str, hardware: str, tokens: int) -> tuple[list[Op], HardwareProfile]:
     found = step_of_tokens(model, hardware, tokens, *FORMS[form])
     ops = [op for op in program(found).block("layers").ops if op.name.startswith(OPS)]
     return ops, found.hardware
 
 
-def _form(name: str, ops: list[Op], hardware: Hardware) -> Form:
+def _form(name: str, ops: list[Op], hardware: HardwareProfile) -> Form:
     kernels = []
     for op in ops:
         work = work_of(op)

@@ -8,7 +8,7 @@ from math import prod
 
 from scenarios.timeline import Span
 from sim.accuracy.rows.row import Row, Shape, parse_dtypes
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.replay.change import Change, op_types
 from sim.replay.graph import Graph
 from sim.replay.patterns import BY_NAME, PATTERNS, Pattern, runs
@@ -52,7 +52,7 @@ def fuse(graph: Graph, asked: Asked, end: Bound) -> Changed:
     return Changed(change.finished(), change.made, tuple(assumed))
 
 
-def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: Hardware | None, end: Bound) -> bool:
+def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: HardwareProfile | None, end: Bound) -> bool:
     """Fuse one run; whether its kernel could be priced."""
     spans = [span for n in run if (span := change.tasks[n].span) is not None]
     inputs = _inputs(pattern, spans)
@@ -74,7 +74,7 @@ def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: Hardwa
     return known
 
 
-def _call_costs(change: Change, number: int, hardware: Hardware | None, end: Bound) -> None:
+def _call_costs(change: Change, number: int, hardware: HardwareProfile | None, end: Bound) -> None:
     """The call of a fused kernel: torch_npu's own calls cost more than ATen's by what the hardware profile says;
     without one as much as the call that is kept, at worst twice that."""
     call = change.root(number)

@@ -7,7 +7,7 @@ from math import prod
 from scenarios.timeline import Span
 from sim.accuracy.rows.row import Shape
 from sim.compare.classes import MATMUL, family_of, op_type_of, operation_of
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.replay.change import Change
 from sim.replay.graph import Graph
 from sim.replay.price import PRICE_SPREAD, call_ns, input_of, priced_ns
@@ -86,7 +86,7 @@ def _quantisable(span: Span) -> bool:
     return max(input_of(span, 1), default=0) < _VOCABULARY
 
 
-def _calls(change: Change, number: int, hardware: Hardware | None, quantises: bool) -> int:
+def _calls(change: Change, number: int, hardware: HardwareProfile | None, quantises: bool) -> int:
     """Lengthen the call of a product by that of the quantisation in front of it; how many calls that makes."""
     call = change.root(number)
     if call is None or change.tasks[call].removed or len(change.launched(call)) != 1:
@@ -107,7 +107,7 @@ def of_subject(span: Span, subject: str) -> bool:
     return subject in ("", family_of(span)) or subject.lower() in (op_type.lower(), operation_of(op_type))
 
 
-def _priced(hardware: Hardware, span: Span) -> tuple[float, int]:
+def _priced(hardware: HardwareProfile, span: Span) -> tuple[float, int]:
     """(INT8 over 16-bit time, ns of the quantisation in front); (0, 0) where a price is missing."""
     x, w = input_of(span, 0), input_of(span, 1)
     if len(w) != 2 or not x:

@@ -9,7 +9,7 @@ import pytest
 from scenarios.lowering.parallel import shard
 from scenarios.schema import Scenario
 from sim.compare import compare_results
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
 from sim.predict.predict import Case, predict
@@ -41,7 +41,7 @@ def document(total_us: float, matmul_us: float, free_us: float, name: str, **set
     }  # fmt: skip
 
 
-def run(made: Scenario, name: str, hw: Hardware = HW) -> dict[str, Any]:
+def run(made: Scenario, name: str, hw: HardwareProfile = HW) -> dict[str, Any]:
     prediction = predict(Case(made, shard(TINY, made.engine.tensor_parallel_size), hw))
     gains = gains_of(prediction.case)
     return run_result(prediction, diagnose(prediction), gains, advise(prediction, gains), name)

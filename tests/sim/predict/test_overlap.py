@@ -11,7 +11,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Op, Tensor
 from scenarios.schema import Scenario
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.predict.explain import diagnose
@@ -28,7 +28,7 @@ PREFILL = scenario(
 )  # fmt: skip
 
 
-def quiet(hw: Hardware, rank_skew_us: float = 0.0) -> Hardware:
+def quiet(hw: HardwareProfile, rank_skew_us: float = 0.0) -> HardwareProfile:
     """Without luck: ranks differ by when they begin, or not at all."""
     return replace(
         hw, host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=rank_skew_us),
@@ -36,16 +36,16 @@ def quiet(hw: Hardware, rank_skew_us: float = 0.0) -> Hardware:
     )  # fmt: skip
 
 
-def predicted(made: Scenario, hw: Hardware = A2) -> Prediction:
+def predicted(made: Scenario, hw: HardwareProfile = A2) -> Prediction:
     return predict(Case(made, shard(load_model(made.model), made.engine.tensor_parallel_size), hw))
 
 
-def only(made: Scenario, hw: Hardware = A2) -> Overlap:
+def only(made: Scenario, hw: HardwareProfile = A2) -> Overlap:
     (found,) = overlaps(predicted(made, hw))
     return found
 
 
-def alone_us(made: Scenario, kind: str, hw: Hardware = A2) -> float:
+def alone_us(made: Scenario, kind: str, hw: HardwareProfile = A2) -> float:
     """Time alone of the o and down products, or of their collectives, of all layers."""
     ops = predicted(made, hw).program.block("layers").ops
     names = ("o_proj", "down_proj")
@@ -126,7 +126,7 @@ def test_kernels_that_wait_for_their_own_collective_count_as_communication() -> 
 # ---- contention ----
 
 
-def beside_an_all_reduce(kernel: KernelTime, op: str, hw: Hardware) -> float:
+def beside_an_all_reduce(kernel: KernelTime, op: str, hw: HardwareProfile) -> float:
     """How many times as long `kernel` takes beside a collective of two ranks that lasts longer than it."""
     tensor = Tensor("x", (65536, 4096), "bf16")
     share = replace(tensor, shape=(32768, 4096))

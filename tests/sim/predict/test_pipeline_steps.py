@@ -18,7 +18,7 @@ from scenarios.schema import Scenario
 from scenarios.timeline import Span, step_time
 from scenarios.trace import read_trace, write_trace
 from sim.collective import price_collective
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.predict.answer import kernel_args
 from sim.predict.explain import diagnose
 from sim.predict.gains import gains_of
@@ -39,7 +39,7 @@ SMALL = replace(PLAIN, name="small", layers=6, hidden=256, intermediate=512)
 LLAMA = load_model("Llama-3.1-8B")
 
 
-def case(made: Scenario, model: Model, stages: int = 2, ranks: int = 1, hw: Hardware = STEADY) -> Case:
+def case(made: Scenario, model: Model, stages: int = 2, ranks: int = 1, hw: HardwareProfile = STEADY) -> Case:
     return Case(made, split_depth(shard(model, ranks), stages), hw)
 
 
@@ -57,7 +57,7 @@ def pipe_of(it: Case) -> Pipe:
 
 @pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
 @pytest.mark.parametrize(("ranks", "hw"), [(1, STEADY), (2, UNSTEADY)])
-def test_longest_paths_are_what_the_engine_plays(graph: str, ranks: int, hw: Hardware) -> None:
+def test_longest_paths_are_what_the_engine_plays(graph: str, ranks: int, hw: HardwareProfile) -> None:
     # However long the device is busy with what came before, the stage is done when its two paths say.
     made = scenario(workload__batch=8, optimizations__graph=graph)
     it = case(made, SMALL, 3, ranks, hw)
@@ -74,12 +74,12 @@ def test_longest_paths_are_what_the_engine_plays(graph: str, ranks: int, hw: Har
 def test_the_link_between_stages_is_the_one_between_their_dies() -> None:
     made = scenario(workload__batch=32)
 
-    def tensor_ns(hw: Hardware, ranks: int, stage: int) -> int:
+    def tensor_ns(hw: HardwareProfile, ranks: int, stage: int) -> int:
         both = transfer_ns(pipe_of(case(made, LLAMA, 4, ranks, hw)), decode_batch(made), stage)
         assert both % 2 == 0  # MLP output and residual
         return both // 2
 
-    def priced(hw: Hardware, ranks: int, stride: int) -> int:
+    def priced(hw: HardwareProfile, ranks: int, stride: int) -> int:
         rows = 32 * LLAMA.hidden // ranks * 2
         return price_collective("send_recv", rows, 2, hw, stride=stride, busy=True).duration_ns
 
@@ -99,7 +99,7 @@ def test_the_link_between_stages_is_the_one_between_their_dies() -> None:
 @pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
 @pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
 @pytest.mark.parametrize(("ranks", "hw"), [(1, STEADY), (2, UNSTEADY)])
-def test_the_step_of_rank_0(graph: str, phase: str, ranks: int, hw: Hardware) -> None:
+def test_the_step_of_rank_0(graph: str, phase: str, ranks: int, hw: HardwareProfile) -> None:
     made = scenario(
         workload__phase=phase, workload__batch=5, workload__input_tokens=300, optimizations__graph=graph,
         engine__max_num_batched_tokens=512,

@@ -13,7 +13,7 @@ from scenarios.batches import decode_batch
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.gains import NO_EFFECT, gains_of
 from sim.predict.predict import Case, length_ns, plans_of, sensitivity_of
 from sim.predict.uncertainty import Z90, Sensitivity, ratio_interval, sensitivity, sigma_of, step_interval
@@ -37,7 +37,7 @@ def kernel(kind: str, ns: int, gm_bytes: int = 0, host_ns: int = 0) -> Launch:
     return replace(made, kind=kind, kernel=replace(made.kernel, gm_bytes=gm_bytes))
 
 
-def on_device(*kernels: Launch, hw: Hardware = HW) -> Sensitivity:
+def on_device(*kernels: Launch, hw: HardwareProfile = HW) -> Sensitivity:
     """The exposure of a step that is made of these kernels, one after the other, and of nothing else."""
     plan = together(*kernels)
     step = sum(one.kernel.duration_ns for one in kernels)
@@ -45,7 +45,7 @@ def on_device(*kernels: Launch, hw: Hardware = HW) -> Sensitivity:
     return sensitivity(step, round(1.05 * step), step, plan, hw)
 
 
-def case(made: Scenario, model: Model = TINY, hw: Hardware = HW) -> Case:
+def case(made: Scenario, model: Model = TINY, hw: HardwareProfile = HW) -> Case:
     return Case(made, model, hw)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.ops.work import Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.time import KernelTime
 from sim.step import engine
 from sim.step.host import Conditions, host_costs_ns, make_plan, scaled
@@ -137,7 +137,7 @@ def test_host_and_device_can_be_scaled_apart() -> None:
 def test_a_norm_right_after_a_norm_finds_its_program_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, bool]] = []
 
-    def recording(work: Work, hw: Hardware, repeat: bool = False, *_: bool) -> KernelTime:
+    def recording(work: Work, hw: HardwareProfile, repeat: bool = False, *_: bool) -> KernelTime:
         asked.append((work.program, repeat))
         return flat_price(work, hw, repeat)
 

@@ -8,7 +8,7 @@ from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from scenarios.ops.program import Program
 from scenarios.schema import Scenario
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.step import engine, ranks
 from sim.step.host import Conditions, make_plan, make_plans
 from sim.step.plan import LATE, HostWork
@@ -30,7 +30,9 @@ def made(**settings: object) -> Scenario:
     return scenario(engine__tensor_parallel_size=RANKS, workload__batch=4, **settings)
 
 
-def both(of: Scenario, conditions: Conditions, hw: Hardware = NOISY) -> tuple[RankPlans, list[engine.Plan], Program]:
+def both(
+    of: Scenario, conditions: Conditions, hw: HardwareProfile = NOISY
+) -> tuple[RankPlans, list[engine.Plan], Program]:
     laid = program(of, MODEL)
     together = make_plans(laid, hw, conditions)
     assert isinstance(together, RankPlans)
@@ -67,7 +69,7 @@ def test_each_rank_has_the_plan_that_it_would_have_alone(of: Scenario, condition
 
 
 @pytest.mark.parametrize("hw", [hardware("atlas_a3_die", kernel__jitter_sigma=0.0), NOISY])
-def test_only_what_has_luck_differs(hw: Hardware) -> None:
+def test_only_what_has_luck_differs(hw: HardwareProfile) -> None:
     together, alone, _ = both(made(optimizations__graph="aclgraph"), Conditions(ranks=RANKS), hw)
     assert list(together) == alone
     assert (len(set(map(repr, alone))) == 1) == (hw is not NOISY)
