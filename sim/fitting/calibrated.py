@@ -37,7 +37,7 @@ from sim.fitting.cpu import (
 )
 from sim.fitting.kernels import PRIOR
 from sim.hardware.profile import HardwareProfile, Source
-from sim.hardware.sections import Program
+from sim.hardware.sections import KernelParams
 from sim.kernel.cpu import COMPILED, effects
 from sim.kernel.price import price
 from sim.predict.uncertainty import Z90
@@ -128,7 +128,7 @@ def with_numbers(hw: HardwareProfile, numbers: Mapping[str, Found]) -> HardwareP
                 sections.setdefault(section, {})[field] = found.value
     parts: dict[str, Any] = {s: replace(getattr(hw, s), **values) for s, values in sections.items()}
     made: dict[str, Any] = {
-        name: replace(hw.programs.get(name, Program()), **values)  # type: ignore[arg-type]
+        name: replace(hw.programs.get(name, KernelParams()), **values)  # type: ignore[arg-type]
         for name, values in programs.items()
     }
     return replace(hw, programs={**hw.programs, **made}, fixed_us=fixed, **parts)

@@ -15,7 +15,7 @@ from sim.fitting.calibrated import Calibrated, Found, calibrated
 from sim.fitting.cpu import scipy
 from sim.hardware.files import rounded
 from sim.hardware.profile import SECTIONS, HardwareProfile, Number, hardware_names, load_hardware
-from sim.hardware.sections import Program
+from sim.hardware.sections import KernelParams
 
 #: Ends the name of the file that holds the rows, beside the profile.
 ROWS = ".rows.json"
@@ -88,7 +88,7 @@ def _programs(found: Calibrated, origin: str) -> Iterator[str]:
     yield "\nprograms:\n"
     for program in sorted({*made, *base}):
         yield f"  {program}:\n"
-        for field in fields(Program):
+        for field in fields(KernelParams):
             fitted, kept = made.get(program, {}).get(field.name), getattr(base.get(program), field.name, None)
             if fitted is not None:
                 yield f"    {field.name}: {_number(fitted, origin)}\n"

@@ -18,7 +18,7 @@ from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.files.document import Document, Entry, Node
 from scenarios.files.validation import validate
 from scenarios.files.yaml12 import read_document
-from sim.hardware.sections import Chip, Collective, Graph, Host, Kernel, Memory, Program, Residual
+from sim.hardware.sections import Chip, Collective, Graph, Host, Kernel, KernelParams, Memory, Residual
 
 SHIPPED = Path(__file__).parent
 
@@ -39,8 +39,8 @@ ALIASES = {
 
 SECTIONS: dict[str, type[Any]] = {"chip": Chip, "memory": Memory, "kernel": Kernel, "host": Host,
                                   "residual": Residual, "graph": Graph, "collective": Collective}  # fmt: skip
-#: Programs that the cost model falls back on, so a profile must have them; and the fixed time of an unknown AI CPU
-#: kernel.
+#: Kernel programs that the cost model falls back on, so a profile must have them; and the fixed time of an unknown AI
+#: CPU kernel.
 NEEDED_PROGRAMS = ("elementwise", "row_wise", "matmul", "quant_matmul", "attention", "attention_prefill")
 NEEDED_FIXED = ("ai_cpu",)
 #: Rates and counts of the collective section that times are divided by.
@@ -85,7 +85,7 @@ def _schema(name: str, section: type[Any], optional: bool = False) -> type[BaseM
     return cast(type[BaseModel], create_model(name, __base__=_Part, **names))
 
 
-ProgramPart = _schema("ProgramPart", Program, optional=True)
+KernelParamsPart = _schema("KernelParamsPart", KernelParams, optional=True)
 
 
 class Profile(_Part):
@@ -100,7 +100,7 @@ class Profile(_Part):
     chip: _schema("ChipPart", Chip)  # type: ignore[valid-type]
     memory: _schema("MemoryPart", Memory)  # type: ignore[valid-type]
     kernel: _schema("KernelPart", Kernel)  # type: ignore[valid-type]
-    programs: dict[str, ProgramPart]  # type: ignore[valid-type]
+    programs: dict[str, KernelParamsPart]  # type: ignore[valid-type]
     fixed_us: dict[str, Number]
     host: _schema("HostPart", Host)  # type: ignore[valid-type]
     residual: _schema("ResidualPart", Residual)  # type: ignore[valid-type]
@@ -125,7 +125,7 @@ class Profile(_Part):
         """Every number under its dotted name: {"chip.cube_cores": Number(...), "programs.swiglu.code_us": ...}."""
         found = {f"{s}.{f.name}": getattr(getattr(self, s), f.name) for s, cls in SECTIONS.items() for f in fields(cls)}
         for name, part in self.programs.items():
-            found |= {f"programs.{name}.{f.name}": getattr(part, f.name) for f in fields(Program)}
+            found |= {f"programs.{name}.{f.name}": getattr(part, f.name) for f in fields(KernelParams)}
         found |= {f"fixed_us.{key}": number for key, number in self.fixed_us.items()}
         return {key: number for key, number in found.items() if number is not None}
 
@@ -145,7 +145,7 @@ class HardwareProfile:
     chip: Chip
     memory: Memory
     kernel: Kernel
-    programs: dict[str, Program]
+    programs: dict[str, KernelParams]
     fixed_us: dict[str, float]
     host: Host
     residual: Residual
@@ -172,7 +172,7 @@ def load_hardware(name_or_path: str) -> HardwareProfile:
 def from_profile(profile: Profile) -> HardwareProfile:
     """The numbers of `profile` without their sources."""
     parts = {s: cls(**_values(getattr(profile, s), cls)) for s, cls in SECTIONS.items()}
-    programs = {name: Program(**_values(part, Program)) for name, part in profile.programs.items()}
+    programs = {name: KernelParams(**_values(part, KernelParams)) for name, part in profile.programs.items()}
     fixed = {key: float(number.value) for key, number in profile.fixed_us.items()}
     return HardwareProfile(name=profile.name, profile=profile, programs=programs, fixed_us=fixed, **parts)
 

@@ -93,7 +93,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class KernelParams:
     """What one kernel program adds to its work; an effect that a profile does not name is 0.
 
     code_us: fetching its instructions on each core, unless the same program ran just before. fixed_us: synchronisation

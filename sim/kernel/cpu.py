@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
 from sim.hardware.profile import HardwareProfile
-from sim.hardware.sections import Program
+from sim.hardware.sections import KernelParams
 from sim.kernel.attention import is_decode
 from sim.kernel.cost import Cost
 from sim.kernel.programs import PROGRAM_OF
@@ -92,13 +92,13 @@ def cpu_cost(work: Work, hw: HardwareProfile, resident: bool, captured: bool) ->
         fixed_us = hw.fixed_us.get(work.shape.key, hw.fixed_us["ai_cpu"])
         return Cost(1000 * fixed_us, 0.0, 1, 0.0, 0.0, 0.0)
     name = next(name for name in names_of(work, captured) if name in hw.programs)
-    program = hw.programs[name]
+    params = hw.programs[name]
     start_us = 0.0 if name == COMPILED else hw.kernel.start_us
-    compute, memory = computing_ns(effects(work), program), stream_ns(work, hw, resident)
+    compute, memory = computing_ns(effects(work), params), stream_ns(work, hw, resident)
     hbm_bytes = 0.0 if resident else float(work.cold_read_bytes)
-    return Cost(1000 * (start_us + program.fixed_us), max(compute, memory), 1, compute, memory, hbm_bytes)
+    return Cost(1000 * (start_us + params.fixed_us), max(compute, memory), 1, compute, memory, hbm_bytes)
 
 
-def computing_ns(it: Effects, program: Program) -> float:
+def computing_ns(it: Effects, params: KernelParams) -> float:
     """Nanoseconds of the work itself, whatever its bytes take."""
-    return 1000 * it.rows * program.row_us + it.elements * program.element_ns + it.macs * program.mac_ns
+    return 1000 * it.rows * params.row_us + it.elements * params.element_ns + it.macs * params.mac_ns

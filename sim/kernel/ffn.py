@@ -32,7 +32,7 @@ from math import ceil
 from scenarios.ops.program import DTYPE_BITS
 from scenarios.ops.work import FfnShape, FlatShape, MatmulShape, Work
 from sim.hardware.profile import HardwareProfile
-from sim.hardware.sections import Program
+from sim.hardware.sections import KernelParams
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.matmul import TALLEST, share_ns, stream_ns, up16
 from sim.kernel.traffic import traffic
@@ -68,7 +68,7 @@ class Half:
     hbm_bytes: float
 
 
-def ffn_cost(work: Work, hw: HardwareProfile, program: Program, repeat: bool, resident: bool) -> Cost:
+def ffn_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
     """The cost of the fused kernel; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, FfnShape)
@@ -80,7 +80,7 @@ def ffn_cost(work: Work, hw: HardwareProfile, program: Program, repeat: bool, re
     last_rows = grid.rows - (ceil(grid.rows / grid.height) - 1) * grid.height
     rendezvous_ns = 1000 * (hw.kernel.start_us + hw.chip.cube_cores * hw.kernel.core_us)
     return Cost(
-        head_ns=start_ns(hw, program, hw.chip.cube_cores, repeat),
+        head_ns=start_ns(hw, params, hw.chip.cube_cores, repeat),
         body_ns=first.total_ns + block_ns * last_rows / grid.height + rendezvous_ns + second.total_ns,
         cores=hw.chip.cube_cores,
         compute_ns=first.multiply_ns + second.multiply_ns,
@@ -175,9 +175,9 @@ def _activate_ns(work: Work, hw: HardwareProfile, grid: Layout, resident: bool) 
     elements = grid.shares * each
     ops = work.vector_ops * elements // (shape.m * shape.intermediate)
     swiglu = Work("vector", FlatShape(2 * elements), 0, ops, 0, 2 * element * elements, element * elements)
-    program = replace(hw.programs.get("swiglu", hw.programs["elementwise"]), buffers=1)
+    params = replace(hw.programs.get("swiglu", hw.programs["elementwise"]), buffers=1)
     on_cores = CoreLayout(grid.shares, 0, 2 * each, 1.0)
-    return layout_cost(swiglu, hw, program, on_cores, repeat=False, resident=resident).body_ns
+    return layout_cost(swiglu, hw, params, on_cores, repeat=False, resident=resident).body_ns
 
 
 def _element_bytes(shape: FfnShape) -> int:

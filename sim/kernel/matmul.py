@@ -20,7 +20,7 @@ from math import ceil
 from scenarios.ops.program import DTYPE_BITS, DType
 from scenarios.ops.work import GroupedShape, MatmulShape, Work
 from sim.hardware.profile import HardwareProfile
-from sim.hardware.sections import Program
+from sim.hardware.sections import KernelParams
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.traffic import hbm_rate, prefetched_in_l2, traffic
 
@@ -65,18 +65,18 @@ def grids(shape: MatmulShape, cube_cores: int, narrowest: int) -> list[Grid]:
     return list(found)
 
 
-def matmul_cost(work: Work, hw: HardwareProfile, program: Program, repeat: bool, resident: bool) -> Cost:
+def matmul_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
     """The cost of the fastest grid; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, MatmulShape)
-    narrowest = max(16, program.grain)
+    narrowest = max(16, params.grain)
     costs = [
-        grid_cost(work, hw, program, grid, repeat, resident) for grid in grids(shape, hw.chip.cube_cores, narrowest)
+        grid_cost(work, hw, params, grid, repeat, resident) for grid in grids(shape, hw.chip.cube_cores, narrowest)
     ]
     return min(costs, key=lambda cost: cost.total_ns)
 
 
-def grid_cost(work: Work, hw: HardwareProfile, program: Program, grid: Grid, repeat: bool, resident: bool) -> Cost:
+def grid_cost(work: Work, hw: HardwareProfile, params: KernelParams, grid: Grid, repeat: bool, resident: bool) -> Cost:
     """The cost of one grid."""
     shape, memory, kernel = work.shape, hw.memory, hw.kernel
     assert isinstance(shape, MatmulShape)
@@ -96,11 +96,11 @@ def grid_cost(work: Work, hw: HardwareProfile, program: Program, grid: Grid, rep
     stream += kept / min(cores * memory.core_l2_gbps, memory.l2_read_gbps)
     # Loading counts by itself: it is the last leg of the stream, and again wherever shares read the same bytes.
     batch = shape.batch
-    beside = vector_beside_ns(shape.dtype, batch * shape.k * shape.n, batch * shape.m * shape.n, hw, program)
+    beside = vector_beside_ns(shape.dtype, batch * shape.k * shape.n, batch * shape.m * shape.n, hw, params)
     body = max(multiply + stream, load, beside)
     if grid.splits > 1:
         body += 1000 * kernel.split_us + 4 * shape.batch * shape.m * shape.n * grid.splits / memory.cube_gbps
-    return Cost(start_ns(hw, program, cores, repeat), body, cores, multiply, max(stream, load), split.hbm, beside)
+    return Cost(start_ns(hw, params, cores, repeat), body, cores, multiply, max(stream, load), split.hbm, beside)
 
 
 def stream_ns(
@@ -152,10 +152,10 @@ def share_ns(
     return multiply, load, down * across
 
 
-def vector_beside_ns(dtype: DType, weights: int, outputs: int, hw: HardwareProfile, program: Program) -> float:
+def vector_beside_ns(dtype: DType, weights: int, outputs: int, hw: HardwareProfile, params: KernelParams) -> float:
     """Vector cores beside the cube.
 
     Rescaling the outputs of an INT8 product, or unpacking weights that are multiplied as 16 bit.
     """
     elements = outputs if dtype in ("int8", "int4") else weights
-    return elements / hw.chip.vector_cores * program.element_ns if program.element_ns else 0.0
+    return elements / hw.chip.vector_cores * params.element_ns if params.element_ns else 0.0

@@ -28,7 +28,7 @@ from scenarios.ops.work import MatmulCollectiveShape, MatmulShape, Work
 from sim.collective import CollectiveTime, price_collective
 from sim.collective.links import Mode, start_ns
 from sim.hardware.profile import HardwareProfile
-from sim.hardware.sections import Program
+from sim.hardware.sections import KernelParams
 from sim.kernel.cost import Cost
 from sim.kernel.matmul import matmul_cost
 
@@ -81,9 +81,9 @@ def piece_of(product: Work, rows: int, first: bool) -> Work:
     return replace(made, prefetched_bytes=weights, prefetched_together_bytes=weights + read + written)
 
 
-def fastest(product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, program: Program) -> Fused:
+def fastest(product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, params: KernelParams) -> Fused:
     """The fastest cut."""
-    return min((cut(product, shape, hw, program, sizes) for sizes in cuts(shape.matmul.m)), key=lambda it: it.total_ns)
+    return min((cut(product, shape, hw, params, sizes) for sizes in cuts(shape.matmul.m)), key=lambda it: it.total_ns)
 
 
 def cuts(rows: int) -> tuple[tuple[int, ...], ...]:
@@ -98,10 +98,10 @@ def cuts(rows: int) -> tuple[tuple[int, ...], ...]:
 
 
 def cut(
-    product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, program: Program, sizes: Sequence[int]
+    product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, params: KernelParams, sizes: Sequence[int]
 ) -> Fused:
     """The kernel cut into pieces of `sizes` rows."""
-    priced = [_piece(product, shape, rows, i == 0, hw, program) for i, rows in enumerate(sizes)]
+    priced = [_piece(product, shape, rows, i == 0, hw, params) for i, rows in enumerate(sizes)]
     products = [cost.total_ns if i == 0 else cost.body_ns for i, (cost, _) in enumerate(priced)]
     partner_ns, hand_over_ns = start_ns(MODE, False, hw), 1000 * hw.collective.step_us
     reductions = [moved.duration_ns - partner_ns for _, moved in priced]
@@ -119,10 +119,10 @@ def cut(
 
 @lru_cache(maxsize=4096)
 def _piece(
-    product: Work, shape: MatmulCollectiveShape, rows: int, first: bool, hw: HardwareProfile, program: Program
+    product: Work, shape: MatmulCollectiveShape, rows: int, first: bool, hw: HardwareProfile, params: KernelParams
 ) -> tuple[Cost, CollectiveTime]:
     """What a piece's product and its reduction cost alone: many cuts share a piece."""
-    cost = matmul_cost(piece_of(product, rows, first), hw, program, repeat=not first, resident=False)
+    cost = matmul_cost(piece_of(product, rows, first), hw, params, repeat=not first, resident=False)
     whole = shape.collective
     return cost, price_collective("all_reduce", whole.bytes * rows // shape.matmul.m, whole.ranks, hw, MODE)
 

@@ -26,7 +26,7 @@ from scenarios.ops.work import (
 )
 from sim.collective import price_collective
 from sim.hardware.profile import HardwareProfile
-from sim.hardware.sections import Program
+from sim.hardware.sections import KernelParams
 from sim.kernel.attention import attention_cost, is_decode
 from sim.kernel.cost import Cost
 from sim.kernel.cpu import cpu_cost
@@ -67,21 +67,21 @@ def price(
         return _exchange(work, work.shape, hw)
     if isinstance(work.shape, MatmulCollectiveShape):
         return _fused(work, work.shape, hw)
-    program = program_of(work, hw)
+    params = params_of(work, hw)
     if isinstance(work.shape, MatmulShape):
-        cost = matmul_cost(work, hw, program, repeat, resident)
+        cost = matmul_cost(work, hw, params, repeat, resident)
         return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
     if isinstance(work.shape, GroupedShape):
-        cost = grouped_cost(work, hw, program, repeat, resident)
+        cost = grouped_cost(work, hw, params, repeat, resident)
         return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
     if isinstance(work.shape, FfnShape):
-        return _time(work, hw, ffn_cost(work, hw, program, repeat, resident), "MIX_AIC")
+        return _time(work, hw, ffn_cost(work, hw, params, repeat, resident), "MIX_AIC")
     if isinstance(work.shape, AttentionShape):
-        return _time(work, hw, attention_cost(work, hw, program, repeat, resident), "MIX_AIC")
-    return _time(work, hw, vector_cost(work, hw, program, repeat, resident), "AI_VECTOR_CORE")
+        return _time(work, hw, attention_cost(work, hw, params, repeat, resident), "MIX_AIC")
+    return _time(work, hw, vector_cost(work, hw, params, repeat, resident), "AI_VECTOR_CORE")
 
 
-def program_of(work: Work, hw: HardwareProfile) -> Program:
+def params_of(work: Work, hw: HardwareProfile) -> KernelParams:
     """The kernel program that runs `work`.
 
     One that the profile does not know is taken for the plain one of its shape.
@@ -227,7 +227,7 @@ def _collective(work: Work, shape: CollectiveShape, hw: HardwareProfile) -> Kern
 def _fused(work: Work, shape: MatmulCollectiveShape, hw: HardwareProfile) -> KernelTime:
     """A product with its all-reduce inside, all ranks there."""
     product = product_of(work, shape)
-    it = fastest(product, shape, hw, program_of(product, hw))
+    it = fastest(product, shape, hw, params_of(product, hw))
     duration = max(1, round(it.total_ns))
     alone = _time(product, hw, it.cost, "MIX_AIC" if product.unit == "mix" else "AI_CORE")
     computing = min(1.0, it.product_ns / duration)

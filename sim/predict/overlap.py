@@ -18,9 +18,8 @@ from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass, set_switch
 from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
 from sim.kernel.matmul_all_reduce import cut, product_of
-from sim.kernel.price import price, program_of
-from sim.predict.predict import Prediction
-from sim.predict.predict import program_of as program_of_case
+from sim.kernel.price import params_of, price
+from sim.predict.predict import Prediction, program_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def _fused(prediction: Prediction, _: Pass) -> Iterator[_Place]:
         work = work_of(op)
         if isinstance(work.shape, MatmulCollectiveShape):
             product = product_of(work, work.shape)
-            whole = cut(product, work.shape, hw, program_of(product, hw), (work.shape.matmul.m,))
+            whole = cut(product, work.shape, hw, params_of(product, hw), (work.shape.matmul.m,))
             yield _Place(frozenset({op.name}), whole.product_ns, whole.reduction_ns)
 
 
@@ -134,7 +133,7 @@ def _chunks(prediction: Prediction, item: Pass) -> Iterator[_Place]:
     """Product and collective of each pair as they are without the switch."""
     case = prediction.case
     scenario = set_switch(case.scenario, item.switch, item.off[0])
-    whole = program_of_case(scenario, case.model, prediction.batch).block("layers").ops
+    whole = program_of(scenario, case.model, prediction.batch).block("layers").ops
     pieces = [op.name for op in _layer(prediction) if op.attr("piece", -1) != -1]
     for product, reduction in pairwise(whole):
         stems = product.name, reduction.name

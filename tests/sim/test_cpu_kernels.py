@@ -9,7 +9,7 @@ import pytest
 from scenarios.ops.program import Group
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
 from sim.hardware.profile import HardwareProfile, load_hardware
-from sim.hardware.sections import Program
+from sim.hardware.sections import KernelParams
 from sim.kernel.cpu import COMPILED, effects, names_of, stream_ns
 from sim.kernel.price import price
 from sim.predict.predict import Case, predict
@@ -32,10 +32,10 @@ def hw() -> HardwareProfile:
     base = load_hardware("cpu")
     programs = {
         **base.programs,
-        "matmul": Program(fixed_us=10, row_us=0.1, element_ns=2, mac_ns=0.5),
-        "rms_norm": Program(fixed_us=1, row_us=0.5, element_ns=3),
-        "slice": Program(fixed_us=2, row_us=0.25, element_ns=1),
-        COMPILED: Program(fixed_us=0.5, element_ns=1),
+        "matmul": KernelParams(fixed_us=10, row_us=0.1, element_ns=2, mac_ns=0.5),
+        "rms_norm": KernelParams(fixed_us=1, row_us=0.5, element_ns=3),
+        "slice": KernelParams(fixed_us=2, row_us=0.25, element_ns=1),
+        COMPILED: KernelParams(fixed_us=0.5, element_ns=1),
     }
     return replace(base, programs=programs, kernel=replace(base.kernel, start_us=4))
 

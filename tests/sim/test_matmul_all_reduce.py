@@ -17,7 +17,7 @@ from sim.collective import price_collective
 from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import Fused, cut, cuts, fastest, piece_of, product_of
-from sim.kernel.price import price, program_of
+from sim.kernel.price import params_of, price
 from sim.kernel.time import KernelTime
 from sim.predict.predict import Case, check, plans_of, predict, sensitivity_of, step_ns
 from sim.step import engine
@@ -40,7 +40,7 @@ def parts(work: Work, hw: HardwareProfile = A2) -> tuple[Work, MatmulCollectiveS
 
 def cut_into(work: Work, sizes: tuple[int, ...], hw: HardwareProfile = A2) -> Fused:
     product, shape = parts(work)
-    return cut(product, shape, hw, program_of(product, hw), sizes)
+    return cut(product, shape, hw, params_of(product, hw), sizes)
 
 
 def apart_ns(rows: int, hw: HardwareProfile = A2, **shape: int) -> int:
@@ -59,9 +59,9 @@ def apart_ns(rows: int, hw: HardwareProfile = A2, **shape: int) -> int:
 def test_the_pipeline_of_two_pieces_is_their_sum_with_the_longer_in_the_middle() -> None:
     work = fused_work(2048)
     product, shape = parts(work)
-    program = program_of(product, A2)
-    first = matmul_cost(piece_of(product, 1024, True), A2, program, False, False)
-    second = matmul_cost(piece_of(product, 1024, False), A2, program, True, False)
+    params = params_of(product, A2)
+    first = matmul_cost(piece_of(product, 1024, True), A2, params, False, False)
+    second = matmul_cost(piece_of(product, 1024, False), A2, params, True, False)
     start_ns, hand_over_ns = 1000 * A2.collective.ai_cpu_start_us, 1000 * A2.collective.step_us
     reduction = price_collective("all_reduce", shape.collective.bytes // 2, 8, A2, "AI_CPU").duration_ns - start_ns
     it = cut_into(work, (1024, 1024))
@@ -106,7 +106,7 @@ def test_hbm_that_both_want_slows_what_runs_side_by_side() -> None:
 @pytest.mark.parametrize("ranks", [2, 8])
 def test_it_is_never_faster_than_its_longer_half_nor_slower_than_uncut(rows: int, ranks: int) -> None:
     product, shape = parts(fused_work(rows, ranks))
-    it = fastest(product, shape, A2, program_of(product, A2))
+    it = fastest(product, shape, A2, params_of(product, A2))
     whole = cut_into(fused_work(rows, ranks), (rows,))
     assert max(it.product_ns, it.reduction_ns) < it.total_ns <= whole.total_ns
     assert it.total_ns >= max(whole.product_ns, whole.reduction_ns)
@@ -125,8 +125,8 @@ def test_cuts_are_even_or_have_a_short_piece_at_one_end() -> None:
 def test_the_short_piece_stands_where_it_uncovers_least() -> None:
     def sizes(k: int) -> tuple[int, ...]:
         product, shape = parts(fused_work(8192, 8, k))
-        program = program_of(product, A2)
-        return min(cuts(8192), key=lambda it: cut(product, shape, A2, program, it).total_ns)
+        params = params_of(product, A2)
+        return min(cuts(8192), key=lambda it: cut(product, shape, A2, params, it).total_ns)
 
     by_links, by_cube = sizes(1024), sizes(12288)
     assert by_links[0] < by_links[-1]  # reductions take longer: the first begins early

@@ -16,7 +16,7 @@ from app_pages.learn.rounding import Precision, relative_error, rounded
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.program import Op
 from sim.hardware.profile import HardwareProfile
-from sim.kernel.price import price, program_of
+from sim.kernel.price import params_of, price
 from sim.kernel.tiles_simpy import LaneSpan, play
 from sim.kernel.vector import vector_cost
 from sim.step.host import host_costs_ns
@@ -119,7 +119,7 @@ def lanes(form: str, model: str, hardware: str, tokens: int) -> tuple[Lane, ...]
     made, start_us = [], 0.0
     for op in ops:
         work = work_of(op)
-        cost = vector_cost(work, hw, program_of(work, hw), repeat=False, resident=False)
+        cost = vector_cost(work, hw, params_of(work, hw), repeat=False, resident=False)
         assert cost.tile is not None
         spans = play([[cost.tile] * min(cost.tiles, MAX_TILES)])
         made.append(Lane(op.name, start_us, cost.head_ns / 1000, cost.tiles, spans))
