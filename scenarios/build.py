@@ -11,23 +11,14 @@ from scenarios.lowering.parallel import expanded, parallelize
 from scenarios.lowering.stages import cut
 from scenarios.lowering.step import Step
 from scenarios.models.model import Model
-from scenarios.ops.program import Batch, DType, Program
+from scenarios.ops.program import Batch, Program
 from scenarios.passes import PASSES, Context, Pass
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
 
 #: Steps of more tokens than this are scattered over tokens in sequence parallelism; smaller ones keep the all-reduce,
 #: whose latency is lower (vLLM-Ascend's FlashComm threshold).
 SCATTER_ABOVE_TOKENS = 1000
-
-
-def activation_dtype(scenario: Scenario, model: Model) -> DType:
-    """16-bit type of the activations: the weights' own, or the cache's, or the model's."""
-    weights, kv = scenario.optimizations.weights, scenario.optimizations.kv.dtype
-    if weights == "bf16" or weights == "fp16":
-        return weights
-    if kv == "bf16" or kv == "fp16":
-        return kv
-    return model.dtype
 
 
 def effective_graph(scenario: Scenario, batch: Batch) -> tuple[str, int]:

@@ -21,8 +21,8 @@ from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model, model_names
 from scenarios.models.model import Latent, Model
-from scenarios.passes import PASSES
-from scenarios.passes.base import Pass, set_switch
+from scenarios.passes.base import set_switch
+from scenarios.passes.switches import all_off, needs_of, passes_for
 from scenarios.schema import Scenario
 
 Switches = dict[str, object]
@@ -102,31 +102,15 @@ def families(head_dim: int = 16) -> list[Model]:
 def plain_scenario(model: Model) -> Scenario:
     """Every optimisation off, on the small batch: experts run one by one."""
     made = Scenario.model_validate({"workload": SIZES})
-    for item in applicable(model):
-        made = set_switch(made, item.switch, item.off[0])
-    return set_switch(made, "weights", model.dtype)
-
-
-def applicable(model: Model) -> list[Pass]:
-    """The optimisations that have something to say about `model`."""
-    return [item for item in PASSES if not item.idle(model)]
+    return set_switch(all_off(made, model), "weights", model.dtype)
 
 
 def switches(model: Model) -> Iterator[tuple[str, Switches]]:
     """Each optimisation alone, with the switches that it cannot do without."""
-    for item in applicable(model):
-        yield f"{item.switch}={str(item.on).lower()}", {**_needs(item), item.switch: item.on}
+    for item in passes_for(model):
+        yield f"{item.switch}={item.shown(item.on)}", {**needs_of(item), item.switch: item.on}
     for name, needed in VARIANTS:
         yield name, {**({"fusion.attention": True} if "kv.dtype" in needed else {}), **needed}
-
-
-def _needs(item: Pass) -> Switches:
-    """What `item` needs, and what that needs in turn."""
-    found: Switches = {}
-    for switch, values in item.needs:
-        other = next(p for p in PASSES if p.switch == switch)
-        found |= {**_needs(other), switch: values[0]}
-    return found
 
 
 def generate(session: Session, prompts: Prompts, steps: int, forced: Sequence[Sequence[int]] | None = None) -> Run:

@@ -19,13 +19,14 @@ from device.run.runner import Bound, Choice
 from device.run.step import Group, Groups, Step
 from device.run.windows import problems
 from device.weights.weights import Checkpoint, Weights
-from scenarios.build import activation_dtype, build
+from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard
 from scenarios.lowering.stages import layers_of_stages, split_depth, stage_model
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, DType
 from scenarios.ops.program import Group as Alike
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Engine, Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 

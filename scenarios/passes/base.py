@@ -57,6 +57,11 @@ class Pass:
     def is_on(self, scenario: Scenario) -> bool:
         return self.value(scenario) not in self.off
 
+    @staticmethod
+    def shown(value: object) -> str:
+        """A value as a scenario file spells it."""
+        return str(value).lower()
+
 
 def switch_value(scenario: Scenario, switch: str) -> object:
     """The value of a switch below `optimizations`."""

@@ -12,8 +12,8 @@ from scenarios.exchange.bench import Part
 from scenarios.ops.program import Batch
 from scenarios.passes import PASSES, Pass
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import on_value, pass_of, passes_for, with_needs, without
 from scenarios.schema import Graph, Scenario
-from sim.predict.gains import on_value, passes_for, with_needs, without
 from sim.predict.memory import memory_of
 from sim.predict.predict import Case, forbidden, predict, sensitivity_of
 from sim.predict.uncertainty import ratio_interval
@@ -72,7 +72,7 @@ def factors_of(case: Case, wanted: Sequence[str] = ()) -> list[Factor]:
     found, problems = [], []
     for name in wanted:
         switch, _, value = name.strip().removeprefix("optimizations.").partition("=")
-        item = next((p for p in PASSES if p.switch == switch), None)
+        item = pass_of(switch)
         if item is None:
             names = [p.switch for p in PASSES]
             problems.append(f"--factors: {quoted(switch)} is no optimisation switch{did_you_mean(switch, names)}")
@@ -110,8 +110,8 @@ def _parsed(item: Pass, value: str) -> object:
 
 def alternatives(case: Case, factor: Factor) -> list[Factor]:
     """The same switch with the other values that it has."""
-    item = next(p for p in PASSES if p.switch == factor.switch)
-    if factor.state == "on":
+    item = pass_of(factor.switch)
+    if item is None or factor.state == "on":
         return []
     return [_factor(case, item, value) for value in ALTERNATIVES.get(factor.switch, ()) if value != factor.value]
 
@@ -126,7 +126,7 @@ def _factor(case: Case, item: Pass, value: object) -> Factor:
     without_it = without(item, base, model) if state == "on" else base
     given = (*(s for s, _ in needed), *((f"{item.switch}={item.value(scenario)} instead",) if is_other else ()))
     why_not = next((reason for side in (with_it, without_it) if (reason := unfit(case, side, item.switch))), "")
-    shown = str(value).lower()
+    shown = item.shown(value)
     return Factor(item.switch, item.title, shown, state, without_it, with_it, given, item.for_capacity, why_not)
 
 

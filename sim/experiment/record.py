@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from scenarios.build import activation_dtype
 from scenarios.errors import printable
 from scenarios.loader import Loaded
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
 from sim import __version__
 from sim.predict.explain import Diagnosis, diagnose, limit_of

@@ -8,13 +8,13 @@ from typing import Literal, cast
 
 from scenarios.batches import reported_batch
 from scenarios.ops.catalogue import CATALOGUE
-from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import changed, on_value, passes_for, with_needs, without
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
 from sim.kernel.time import Bound
 from sim.predict.device_terms import spoken
-from sim.predict.gains import Gains, on_value, passes_for, with_needs, without
+from sim.predict.gains import Gains
 from sim.predict.pipeline_steps import Pipeline
 from sim.predict.predict import Prediction, check, step_ns
 from sim.step.plan import Issue, Launch, Replay
@@ -304,10 +304,10 @@ def advise(prediction: Prediction, gains: Gains) -> tuple[Advice, ...]:
         if gain.state == "off" and gain.verdict == "gain":
             tried = set_switch(with_needs(item, scenario), item.switch, on_value(item, scenario))
             why = gain.title + (", with what it needs" if gain.reason else "")
-            found += _advice(prediction, tried, _settings(scenario, tried), why)
+            found += _advice(prediction, tried, changed(scenario, tried), why)
         elif gain.state == "on" and gain.verdict == "loss" and not item.for_capacity:
             tried = without(item, scenario, model)
-            found += _advice(prediction, tried, _settings(scenario, tried), f"without: {gain.title}")
+            found += _advice(prediction, tried, changed(scenario, tried), f"without: {gain.title}")
     if scenario.optimizations.graph == "eager" and scenario.engine.task_queue_enable == 0:
         tried = scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"task_queue_enable": 1})})
         why = "a second host thread launches while Python dispatches"
@@ -325,9 +325,3 @@ def _advice(prediction: Prediction, tried: Scenario, settings: tuple[str, ...], 
         return []
     ratio = prediction.step.total_ns / step_ns(case, reported_batch(tried))
     return [Advice(settings, ratio, why)] if ratio > 1 else []
-
-
-def _settings(scenario: Scenario, tried: Scenario) -> tuple[str, ...]:
-    """The `--set` pairs that turn the optimisations of `scenario` into those of `tried`."""
-    changed = [p for p in PASSES if p.value(tried) != p.value(scenario)]
-    return tuple(f"optimizations.{p.switch}={str(p.value(tried)).lower()}" for p in changed)

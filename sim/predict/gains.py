@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scenarios.batches import reported_batch
-from scenarios.build import activation_dtype
-from scenarios.models.model import Model
-from scenarios.passes import PASSES, Pass
+from scenarios.passes import Pass
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import all_off, on_value, passes_for, with_needs, without
 from scenarios.schema import Scenario
 from sim.predict.memory import memory_of
 from sim.predict.predict import Case, forbidden, sensitivity_of, step_ns
@@ -56,32 +55,6 @@ class Gains:
     scenario_us: float
     target_us: float
     gains: tuple[Gain, ...]
-
-
-def all_off(scenario: Scenario, model: Model) -> Scenario:
-    """`scenario` with every optimisation off (dependants first, so that each state on the way is valid)."""
-    for item in reversed(passes_for(model)):
-        if item.is_on(scenario):
-            scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))
-    return scenario
-
-
-def passes_for(model: Model) -> list[Pass]:
-    """The optimisations that have something to say about `model`."""
-    return [item for item in PASSES if item.idle(model) is None]
-
-
-def off_value(item: Pass, scenario: Scenario, model: Model) -> object:
-    """The value that a what-if switches off to. Weights that are no longer quantised take the type of the
-    activations."""
-    act = activation_dtype(scenario, model)
-    return act if item.switch == "weights" else item.off[0]
-
-
-def on_value(item: Pass, scenario: Scenario) -> object:
-    """The value a what-if switches on: the scenario's own, or the pass's."""
-    value = item.value(scenario)
-    return item.on if value in item.off else value
 
 
 def gains_of(case: Case, progress: Progress = lambda share: None) -> Gains:
@@ -163,7 +136,7 @@ def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) ->
     with_it = set_switch(base, item.switch, value)
     without_it = without(item, base, steps.model) if state == "on" else base
     reason = steps.invalid(with_it, item.switch) or steps.invalid(without_it, item.switch)
-    shown = str(value).lower()
+    shown = item.shown(value)
     if reason:
         return Gain(item.switch, item.title, state, shown, 1.0, 1.0, 1.0, waterfall_us, "not applicable", reason)
     ratio, low, high = steps.ratio(without_it, with_it)
@@ -172,22 +145,6 @@ def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) ->
     notes += ["does not fit memory"] if steps.too_large(with_it) else []
     found = verdict(ratio, low, high)
     return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, found, "; ".join(notes))
-
-
-def with_needs(item: Pass, scenario: Scenario) -> Scenario:
-    """`scenario` with the switches on that `item` cannot be without."""
-    for switch, value in item.missing(scenario):
-        scenario = set_switch(scenario, switch, value)
-    return scenario
-
-
-def without(item: Pass, scenario: Scenario, model: Model) -> Scenario:
-    """`scenario` with `item` off, and with it all that needs it."""
-    scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))
-    for other in reversed(passes_for(model)):
-        if other.is_on(scenario) and other.missing(scenario):
-            scenario = without(other, scenario, model)
-    return scenario
 
 
 def verdict(ratio: float, low: float, high: float) -> Verdict:

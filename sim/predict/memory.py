@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from scenarios.batches import capture_sizes, largest_chunk_tokens
-from scenarios.build import activation_dtype
 from scenarios.lowering.stages import stage_model
 from scenarios.models.model import Model
 from scenarios.ops.program import DTYPE_BITS
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import KvCache, Scenario
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of, shared_blocks
 from sim.hardware.profile import HardwareProfile

@@ -63,7 +63,7 @@ def _hardware(width: int) -> RenderableType:
 
 def _passes(width: int) -> RenderableType:
     columns = [
-        Column("switch", [f"{p.switch}={str(p.on).lower()}" for p in PASSES]),
+        Column("switch", [f"{p.switch}={p.shown(p.on)}" for p in PASSES]),
         Column("rewrites", [p.rewrites for p in PASSES], rank=1, wraps=True),
         Column("saves", [p.saves for p in PASSES], wraps=True),
         Column("costs", [p.costs for p in PASSES], rank=2, wraps=True),

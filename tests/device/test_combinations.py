@@ -12,8 +12,8 @@ from device.run.workload import reported_step
 from device.weights.weights import RandomCheckpoint
 from scenarios.build import problems_of
 from scenarios.models.model import Model
-from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import all_off
 from scenarios.schema import Scenario
 from tests.device.making import WIDE_REFERENCE
 from tests.scenarios.making import Drawn, cases
@@ -42,10 +42,7 @@ def small_cases(draw: st.DrawFn) -> Drawn:
 def plainly(made: Scenario, model: Model) -> Scenario:
     """`made` with every optimisation off, in the same type of activations."""
     wide = "fp16" if made.optimizations.weights == "fp16" or made.optimizations.kv.dtype == "fp16" else "bf16"
-    for item in PASSES:
-        if not item.idle(model):
-            made = set_switch(made, item.switch, item.off[0])
-    return set_switch(made, "weights", wide)
+    return set_switch(all_off(made, model), "weights", wide)
 
 
 def logits(made: Scenario, model: Model) -> torch.Tensor:

@@ -84,7 +84,7 @@ def on_cpu(
 
 
 def passes_of(case: Any) -> Any:
-    from sim.predict.gains import passes_for
+    from scenarios.passes.switches import passes_for
 
     return [item for item in passes_for(case.model) if not (case.model.latent and item.switch == "kv.dtype")]
 

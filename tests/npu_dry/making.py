@@ -9,12 +9,13 @@ import torch
 
 from device.backends.npu import Npu
 from device.backends.npu_weights import LaidOut
-from device.measure.numerics import Run, applicable, generate, small_prompts
+from device.measure.numerics import Run, generate, small_prompts
 from device.operators.reference import reference
 from device.run.session import Options, Session
 from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Experts, Latent, Model
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import all_off
 from scenarios.schema import Scenario
 
 #: Small, but with head dimensions that the fused calls take: 128 goes to attention in TND, 64 to BSND.
@@ -156,9 +157,7 @@ def scenario(model: Model, switches: dict[str, object], batch: int = len(LENGTHS
     """Every optimisation off but `switches`."""
     sizes = {"batch": batch, "input_tokens": max(LENGTHS), "output_tokens": STEPS + 1}
     made = Scenario.model_validate({"workload": sizes, "engine": {"tensor_parallel_size": ranks}})
-    for item in applicable(model):
-        made = set_switch(made, item.switch, item.off[0])
-    made = set_switch(made, "weights", model.dtype)
+    made = set_switch(all_off(made, model), "weights", model.dtype)
     for switch, value in switches.items():
         made = set_switch(made, switch, value)
     return made

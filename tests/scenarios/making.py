@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from scenarios.batches import reported_batch
-from scenarios.build import activation_dtype, build, effective_graph
+from scenarios.build import build, effective_graph
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.step import Step
 from scenarios.models.model import Experts, Latent, Model
@@ -18,6 +18,7 @@ from scenarios.ops.program import Batch, Op, Program, Tensor
 from scenarios.ops.work import Work
 from scenarios.passes import PASSES, Context, Pass
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Fusion, Scenario
 
 #: Small enough for sums by hand: q 16, k and v 8 wide.

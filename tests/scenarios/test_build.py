@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from scenarios.batches import decode_batch, prefill_batches
-from scenarios.build import activation_dtype, build, problems_of
+from scenarios.build import build, problems_of
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.models.hf_config import load_model
@@ -18,6 +18,7 @@ from scenarios.models.model import Model
 from scenarios.ops.catalogue import op_type_of
 from scenarios.ops.program import Program
 from scenarios.passes import PASSES
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
 from tests.scenarios.making import (
     BIASED,

@@ -9,8 +9,9 @@ from scenarios.batches import reported_batch
 from scenarios.build import problems_of
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
+from scenarios.passes.switches import all_off, passes_for
 from scenarios.schema import Scenario
-from sim.predict.gains import NO_EFFECT, Gain, Gains, all_off, gains_of, passes_for
+from sim.predict.gains import NO_EFFECT, Gain, Gains, gains_of
 from sim.predict.predict import Case, predict, sensitivity_of, step_ns
 from sim.predict.uncertainty import ratio_interval
 from tests.scenarios.making import PLAIN, TINY, Drawn, bare, cases, scenario, switched
