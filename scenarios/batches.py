@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Literal
 
 from scenarios.ops.program import Batch, Group
-from scenarios.schema import Engine, Scenario
+from scenarios.settings import Engine
+from scenarios.settings import Settings as Scenario
 
 
 def decode_batch(scenario: Scenario) -> Batch:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import streamlit as st
-from pydantic import BaseModel
 
 from app_pages.parts import answers, state
-from app_pages.parts.controls import CONTROLS, GROUPS, Control
+from app_pages.parts.controls import CONTROLS, GROUPS, Control, field_of
 from app_pages.parts.state import Question, value_of, written
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.fields import GROUP_LABELS, HELP_ZH, LABELS
@@ -109,13 +108,7 @@ def help_of(field: str, language: Language) -> str:
 
 def schema_help(field: str) -> str:
     """The description of a dotted field in the schema."""
-    part: type[BaseModel] = Scenario
-    *path, last = field.split(".")
-    for name in path:
-        annotation = part.model_fields[name].annotation
-        assert isinstance(annotation, type)
-        part = annotation
-    return (part.model_fields[last].description or "").replace("\n", " ")
+    return (field_of(field).description or "").replace("\n", " ")
 
 
 def _choose() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scenarios.models.model import Model
 from scenarios.ops.program import Op, Program
-from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.passes.base import Context, Pass, in_layers
 
 #: What one layer hands to the next.
 _CARRIED = {"normed", "normed_int8", "residual"}
@@ -97,17 +97,32 @@ def _no_shared_expert(model: Model) -> str | None:
 
 
 SHARED_EXPERT = Pass(
-    "overlap.shared_expert_stream", "Shared expert on a second stream", (False,), True, split_shared_expert, (), never,
+    switch="overlap.shared_expert_stream",
+    title="Shared expert on a second stream",
+    rewrite=split_shared_expert,
+    idle=_no_shared_expert,
     rewrites="the shared expert runs on its own stream beside choice, exchange and routed experts",
     saves="its time, where the exchange leaves cube and HBM idle",
     costs="HBM and cores shared with the routed experts; two events a layer",
     claim="two streams are not a promise of parallelism",
-    idle=_no_shared_expert,
-)  # fmt: skip
+    name=("shared expert beside", "共享专家并行流"),
+    label=("Shared expert beside", "共享专家并行流"),
+    help=("Shared expert on a second stream beside the routed experts.", "共享专家放到第二条流上，与路由专家并行。"),
+)
 STREAMS = Pass(
-    "overlap.streams", "Keys and values beside the query", (1,), 2, split_keys, (), never,
+    switch="overlap.streams",
+    title="Keys and values beside the query",
+    off=(1,),
+    on=2,
+    rewrite=split_keys,
     rewrites="norm, rotation and cache write of keys and values run on a second stream; attention waits for both",
     saves="the shorter of the two branches",
     costs="two events a layer; small kernels start no faster beside each other",
     claim="two streams are not a promise of parallelism",
-)  # fmt: skip
+    name=("{value} compute streams", "{value} 条计算流"),
+    label=("Compute streams", "计算流数"),
+    help=(
+        "Compute streams of attention's preparation: 2 puts keys and values beside the query.",
+        "注意力准备阶段的计算流数：2 表示 K、V 与 Q 并行。",
+    ),
+)

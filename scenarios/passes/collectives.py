@@ -170,16 +170,33 @@ def _cannot_cut(context: Context) -> str | None:
 
 
 MATMUL_ALL_REDUCE = Pass(
-    "fusion.matmul_all_reduce", "Matmul + all-reduce", (False,), True, fuse_all_reduce, (), _cannot_fuse,
+    switch="fusion.matmul_all_reduce",
+    title="Matmul + all-reduce",
+    rewrite=fuse_all_reduce,
+    refuse=_cannot_fuse,
     rewrites="row-split matmul, all-reduce -> npu_mm_all_reduce_base, which reduces rows while multiplying more",
     saves="the time of the shorter of the two, as far as pieces overlap; vector cores",
     costs="all steps of the all-reduce for each piece, and a start on the AI CPU: a loss for few tokens",
     claim="overlap hides the shorter of two, and costs a start-up that small work does not pay back",
-)  # fmt: skip
+    name=("matmul + all-reduce", "矩阵乘 + 全归约"),
+    label=("Matmul + all-reduce", "矩阵乘 + 全归约"),
+    help=(
+        "Row-split matmul and its all-reduce -> npu_mm_all_reduce_base.",
+        "行切分矩阵乘及其全归约 → npu_mm_all_reduce_base。",
+    ),
+)
 COMM_CHUNKS = Pass(
-    "overlap.comm_chunks", "Matmul and collective in pieces", (1,), 4, cut_collectives, (), _cannot_cut,
+    switch="overlap.comm_chunks",
+    title="Matmul and collective in pieces",
+    off=(1,),
+    on=4,
+    rewrite=cut_collectives,
+    refuse=_cannot_cut,
     rewrites="row-split matmul and its collective -> pieces by rows, the collectives on a second stream",
     saves="the time of the shorter of the two, as far as pieces overlap",
     costs="starts and host calls for each piece; vector cores and HBM shared with what runs beside",
     claim="overlap pays for large work and costs for small",
-)  # fmt: skip
+    name=("collectives in {value} pieces", "集合通信分 {value} 片"),
+    label=("Pieces of a collective", "集合通信分片数"),
+    help=("Pieces a matmul and its collective are cut into to overlap.", "矩阵乘与其集合通信切成几片以重叠。"),
+)

@@ -9,7 +9,7 @@ from scenarios.lowering.moe import routed
 from scenarios.models.model import Model
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.ops.routing import Routing
-from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.passes.base import Context, Pass, in_layers
 
 #: Tokens of one rank that npu_moe_distribute_dispatch takes at most (its documentation: BS <= 512 on A3); larger steps
 #: keep the all-to-all.
@@ -142,27 +142,51 @@ def _not_spread(model: Model) -> str | None:
 
 
 MOE_ROUTING = Pass(
-    "fusion.moe_routing", "Expert choice as one kernel", (False,), True, fuse_choice, (), never,
+    switch="fusion.moe_routing",
+    title="Expert choice as one kernel",
+    rewrite=fuse_choice,
+    idle=_no_experts,
     rewrites="scores, top-k, normalisation -> npu_moe_gating_top_k",
     saves="five to seven launches a layer",
     costs="one cast more",
     claim="fusion saves launches and round trips, not arithmetic",
-    idle=_no_experts,
-)  # fmt: skip
+    name=("fused expert routing", "融合专家路由"),
+    label=("Expert routing", "专家路由"),
+    help=(
+        "Scores, top-k and weights of the experts -> npu_moe_gating_top_k.",
+        "专家的打分、top-k 与权重 → npu_moe_gating_top_k。",
+    ),
+)
 GROUPED_MATMUL = Pass(
-    "fusion.grouped_matmul", "Grouped matmul over experts", (False,), True, group_experts, (), never,
+    switch="fusion.grouped_matmul",
+    title="Grouped matmul over experts",
+    rewrite=group_experts,
+    idle=_no_experts,
     rewrites="pick, gate, up, SwiGLU, down, weigh and add for each expert -> permute, npu_grouped_matmul, unpermute",
     saves="eight launches an expert; experts fill the cores together",
     costs="rows are sorted by expert first and back after",
     claim="fusion saves launches and round trips, not arithmetic",
-    idle=_no_experts,
-)  # fmt: skip
+    name=("grouped expert matmul", "专家分组矩阵乘"),
+    label=("Grouped expert matmul", "专家分组矩阵乘"),
+    help=(
+        "Expert by expert -> npu_grouped_matmul over all experts of the rank.",
+        "逐个专家 → 对本卡全部专家做一次 npu_grouped_matmul。",
+    ),
+)
 MOE_DISPATCH = Pass(
-    "fusion.moe_dispatch", "Dispatch and combine as one kernel each", (False,), True, fuse_exchange,
-    (("fusion.grouped_matmul", (True,)),), never,
+    switch="fusion.moe_dispatch",
+    title="Dispatch and combine as one kernel each",
+    rewrite=fuse_exchange,
+    needs=(("fusion.grouped_matmul", (True,)),),
+    idle=_not_spread,
     rewrites="permute, all-to-all, sort -> npu_moe_distribute_dispatch; the way back -> npu_moe_distribute_combine",
     saves="four launches and two sorts a layer; rows go straight into the peers' memory",
     costs="all vector cores are taken; at most 512 tokens a rank",
     claim="communication and its copies are one pipeline",
-    idle=_not_spread,
-)  # fmt: skip
+    name=("expert dispatch, combine", "专家分发与合并"),
+    label=("Expert dispatch, combine", "专家分发与合并"),
+    help=(
+        "Permute, all-to-all and sort -> npu_moe_distribute_dispatch, and ..._combine back (expert parallelism only).",
+        "置换、all-to-all 与排序 → npu_moe_distribute_dispatch 与 combine（仅专家并行）。",
+    ),
+)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.program import LAYER_BLOCKS, Block, Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, never, reads_outside
+from scenarios.passes.base import Context, Pass, reads_outside
 
 #: Blocks inside the graph. vLLM-Ascend captures the forward pass; ge_graph compiles sampling too.
 CAPTURED = {
@@ -100,9 +100,20 @@ def _merge(program: Program, run: list[Op]) -> list[Op]:
 
 
 GRAPH = Pass(
-    "graph", "Graph mode", ("eager",), "ge_graph", capture, (), never,
+    switch="graph",
+    title="Graph mode",
+    off=("eager",),
+    on="ge_graph",
+    rewrite=capture,
     rewrites="op-by-op dispatch -> replay of a captured or compiled graph",
     saves="host dispatch of every op; device gaps",
     costs="capture or compile time per shape, padding to capture sizes, parameter updates, static buffers",
     claim="graph mode changes how work is issued, and needs warm-up",
-)  # fmt: skip
+    name=("graph: {value}", "图模式：{value}"),
+    label=("Graph mode", "图模式"),
+    help=(
+        "How the host issues: op by op; torch.npu.graph capture as vLLM-Ascend does; torch.compile capture; whole "
+        "graph.",
+        "主机如何下发：逐算子；torch.npu.graph 捕获；torch.compile 捕获；整图编译。",
+    ),
+)

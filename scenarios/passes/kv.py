@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scenarios.lowering.prepare import prepare_paged
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
+from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 
 
 def page_cache(program: Program, context: Context) -> Program:
@@ -192,31 +192,63 @@ def _no_latent_rows(context: Context) -> str | None:
 
 
 LAYOUT = Pass(
-    "kv.layout", "Paged KV cache", ("contiguous",), "paged", page_cache, (), never,
+    switch="kv.layout",
+    title="Paged KV cache",
+    off=("contiguous",),
+    on="paged",
+    rewrite=page_cache,
     rewrites="cache rows reserved at full length -> blocks handed out on demand, found through a block table",
     saves="fragmentation: more requests fit",
-    costs="16 small host calls a step for slots and tables, block table reads, the waste of the last block; the bytes "
-    "of a token stay the same",
+    costs=(
+        "16 small host calls a step for slots and tables, block table reads, the waste of the last block; the bytes "
+        "of a token stay the same"
+    ),
     claim="paging changes where KV lies, not how many bytes a token has",
     for_capacity=True,
-)  # fmt: skip
+    name=("KV cache {value}", "KV 缓存 {value}"),
+    label=("Layout", "布局"),
+    help=(
+        "contiguous reserves max_model_len for each request; paged hands out blocks.",
+        "contiguous 为每个请求预留最大长度；paged 按块分配。",
+    ),
+)
 DTYPE = Pass(
-    "kv.dtype", "INT8 KV cache", ("auto", "bf16", "fp16"), "int8", quantise_cache,
-    (("fusion.attention", (True,)),), _no_latent_rows,
+    switch="kv.dtype",
+    title="INT8 KV cache",
+    off=("auto", "bf16", "fp16"),
+    on="int8",
+    rewrite=quantise_cache,
+    needs=(("fusion.attention", (True,)),),
+    refuse=_no_latent_rows,
     rewrites="16-bit keys and values -> INT8 with scales",
     saves="half the KV bytes: traffic and capacity",
     costs="quantise before the write, dequantise inside attention, scales, some quality",
     claim="quantisation changes the bytes",
     for_capacity=True,
-)  # fmt: skip
+    name=("KV cache {value}", "KV 缓存 {value}"),
+    label=("Element type", "元素类型"),
+    help=("Element type of keys and values; auto follows the activations.", "键和值的元素类型；auto 与激活相同。"),
+)
 QKV_NORM_ROPE_CACHE = Pass(
-    "fusion.qkv_norm_rope_cache", "Q/K norm + RoPE + cache write", (False,), True, fuse_qkv_norm_rope_cache,
-    (
-        ("fusion.qkv", (True,)), ("fusion.rms_norm", (True,)), ("fusion.rope", (True,)), ("fusion.attention", (True,)),
+    switch="fusion.qkv_norm_rope_cache",
+    title="Q/K norm + RoPE + cache write",
+    rewrite=fuse_qkv_norm_rope_cache,
+    needs=(
+        ("fusion.qkv", (True,)),
+        ("fusion.rms_norm", (True,)),
+        ("fusion.rope", (True,)),
+        ("fusion.attention", (True,)),
         ("kv.layout", ("paged",)),
-    ), _has_norms_and_one_scale,
+    ),
+    refuse=_has_norms_and_one_scale,
     rewrites="two RMSNorms, RoPE, cache writes -> npu_qkv_rms_norm_rope_cache",
     saves="three to seven launches a layer and the round trips of q, k and v",
     costs="needs a packed projection and a paged cache",
     claim="deeper is not always faster",
-)  # fmt: skip
+    name=("norm + RoPE + cache write", "归一化 + RoPE + 写缓存"),
+    label=("Norm + RoPE + cache write", "归一化 + RoPE + 写缓存"),
+    help=(
+        "Q and K norm, RoPE and cache write -> npu_qkv_rms_norm_rope_cache.",
+        "Q/K 归一化、RoPE 与写缓存 → npu_qkv_rms_norm_rope_cache。",
+    ),
+)

@@ -176,11 +176,24 @@ def _too_few(context: Context) -> str | None:
 
 
 MICRO_BATCHES = Pass(
-    "overlap.micro_batches", "Micro-batches that take turns", (1,), 2, take_turns, (), _too_few,
+    switch="overlap.micro_batches",
+    title="Micro-batches that take turns",
+    off=(1,),
+    on=2,
+    rewrite=take_turns,
+    refuse=_too_few,
+    idle=_one_rank,
     rewrites="the requests of a step in parts; one computes while the collectives of another run on their own stream",
     saves="the time of the collectives, as far as there is other work to do meanwhile",
-    costs="weights are read once for each part, kernels get smaller, twice the launches; collectives on vector cores "
-    "slow what runs beside them",
+    costs=(
+        "weights are read once for each part, kernels get smaller, twice the launches; collectives on vector cores "
+        "slow what runs beside them"
+    ),
     claim="overlap moves a + b towards max(a, b), and hurts where there is too little of either",
-    idle=_one_rank,
-)  # fmt: skip
+    name=("{value} micro-batches", "{value} 个微批"),
+    label=("Micro-batches", "微批数"),
+    help=(
+        "Micro-batches of a dual pipeline: one computes while the other communicates.",
+        "双流水的微批数：一个计算时另一个通信。",
+    ),
+)

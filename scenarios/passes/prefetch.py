@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.passes.base import Context, Pass, in_layers
 
 PRODUCTS = ("matmul", "quant_matmul", "weight_quant_matmul")
 #: The stream of the prefetches.
@@ -54,9 +54,17 @@ def _fetch(product: Op) -> Op:
 
 
 PREFETCH = Pass(
-    "overlap.prefetch", "Weight prefetch", (False,), True, prefetch_weights, (), never,
+    switch="overlap.prefetch",
+    title="Weight prefetch",
+    rewrite=prefetch_weights,
     rewrites="weights of the products after attention are fetched into L2 on a second stream beside attention",
     saves="HBM idles less: products find their weights in L2",
     costs="HBM shared with what runs beside it; a launch for each; what L2 cannot keep is read twice",
     claim="overlap pays where the data fits the cache, and costs where it does not",
-)  # fmt: skip
+    name=("weights prefetched", "预取权重"),
+    label=("Prefetch weights to L2", "预取权重到 L2"),
+    help=(
+        "Prefetch the next weights into L2 beside vector work and attention.",
+        "在向量计算与注意力旁把下一份权重预取到 L2。",
+    ),
+)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
+from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 
 
 def _packed(run: tuple[Op, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...], int] | None:
@@ -97,16 +97,26 @@ def pack_gate_up(program: Program, _: Context) -> Program:
 
 
 QKV = Pass(
-    "fusion.qkv", "Packed QKV projection", (False,), True, pack_qkv, (), never,
+    switch="fusion.qkv",
+    title="Packed QKV projection",
+    rewrite=pack_qkv,
     rewrites="q, k and v (MLA: q_a and kv_a) projections -> one matmul (and slices where there are several tokens)",
     saves="two launches; a wider matmul fills more cores",
     costs="copies of the slices when there are several tokens",
     claim="fewer, larger kernels read the same weight bytes",
-)  # fmt: skip
+    name=("packed QKV", "合并 QKV 投影"),
+    label=("Packed QKV", "合并 QKV 投影"),
+    help=("Query, key and value projections packed into one matmul.", "Q、K、V 三个投影合并为一次矩阵乘。"),
+)
 GATE_UP = Pass(
-    "fusion.gate_up", "Packed gate and up projection", (False,), True, pack_gate_up, (), never,
+    switch="fusion.gate_up",
+    title="Packed gate and up projection",
+    rewrite=pack_gate_up,
     rewrites="gate and up projections -> one matmul",
     saves="one launch",
     costs="two slices unless the SwiGLU that follows is fused too",
     claim="fewer, larger kernels read the same weight bytes",
-)  # fmt: skip
+    name=("packed gate and up", "合并 gate 与 up"),
+    label=("Packed gate and up", "合并 gate 与 up"),
+    help=("Gate and up projections packed into one matmul.", "gate 与 up 投影合并为一次矩阵乘。"),
+)

@@ -9,7 +9,7 @@ from scenarios.models.model import Model
 from scenarios.ops.program import DType
 from scenarios.passes import PASSES
 from scenarios.passes.base import Pass, set_switch
-from scenarios.schema import Scenario
+from scenarios.settings import Settings
 
 
 def pass_of(switch: str) -> Pass | None:
@@ -22,7 +22,7 @@ def passes_for(model: Model) -> list[Pass]:
     return [item for item in PASSES if item.idle(model) is None]
 
 
-def activation_dtype(scenario: Scenario, model: Model) -> DType:
+def activation_dtype(scenario: Settings, model: Model) -> DType:
     """16-bit type of the activations: the weights' own, or the cache's, or the model's."""
     weights, kv = scenario.optimizations.weights, scenario.optimizations.kv.dtype
     if weights == "bf16" or weights == "fp16":
@@ -32,20 +32,20 @@ def activation_dtype(scenario: Scenario, model: Model) -> DType:
     return model.dtype
 
 
-def off_value(item: Pass, scenario: Scenario, model: Model) -> object:
+def off_value(item: Pass, scenario: Settings, model: Model) -> object:
     """The value that a what-if switches off to. Weights that are no longer quantised take the type of the
     activations."""
     act = activation_dtype(scenario, model)
     return act if item.switch == "weights" else item.off[0]
 
 
-def on_value(item: Pass, scenario: Scenario) -> object:
+def on_value(item: Pass, scenario: Settings) -> object:
     """The value a what-if switches on: the scenario's own, or the pass's."""
     value = item.value(scenario)
     return item.on if value in item.off else value
 
 
-def all_off(scenario: Scenario, model: Model) -> Scenario:
+def all_off(scenario: Settings, model: Model) -> Settings:
     """`scenario` with every optimisation off (dependants first, so that each state on the way is valid)."""
     for item in reversed(passes_for(model)):
         if item.is_on(scenario):
@@ -63,14 +63,14 @@ def needs_of(item: Pass) -> dict[str, object]:
     return needed
 
 
-def with_needs(item: Pass, scenario: Scenario) -> Scenario:
+def with_needs(item: Pass, scenario: Settings) -> Settings:
     """`scenario` with the switches on that `item` cannot be without."""
     for switch, value in item.missing(scenario):
         scenario = set_switch(scenario, switch, value)
     return scenario
 
 
-def without(item: Pass, scenario: Scenario, model: Model) -> Scenario:
+def without(item: Pass, scenario: Settings, model: Model) -> Settings:
     """`scenario` with `item` off, and with it all that needs it."""
     scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))
     for other in reversed(passes_for(model)):
@@ -79,7 +79,7 @@ def without(item: Pass, scenario: Scenario, model: Model) -> Scenario:
     return scenario
 
 
-def changed(before: Scenario, after: Scenario) -> tuple[str, ...]:
+def changed(before: Settings, after: Settings) -> tuple[str, ...]:
     """The `--set` pairs that turn the optimisations of `before` into those of `after`."""
     items = (item for item in PASSES if item.value(after) != item.value(before))
     return tuple(f"optimizations.{item.switch}={item.shown(item.value(after))}" for item in items)

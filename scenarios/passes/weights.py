@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.ops.program import DType, Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.passes.base import Context, Pass, in_layers
 
 #: Products that stay in 16 bit: the router, whose choice is touchy, and MLA's W_UK and W_UV, which attention absorbs.
 KEPT = ("router", "kv_b_proj")
@@ -67,16 +67,33 @@ def lay_out_weights(program: Program, _: Context) -> Program:
 
 
 WEIGHTS = Pass(
-    "weights", "Quantised weights", ("bf16", "fp16"), "w8a8", quantise_weights, (), never,
+    switch="weights",
+    title="Quantised weights",
+    off=("bf16", "fp16"),
+    on="w8a8",
+    rewrite=quantise_weights,
     rewrites="16-bit matmuls -> INT8 or INT4 weights, with quantised activations for a8",
     saves="half or three quarters of the weight bytes; the INT8 rate of the cube with a8",
     costs="quantise kernels, scales, some quality",
     claim="quantisation shrinks what is moved",
-)  # fmt: skip
+    name=("weights {value}", "权重 {value}"),
+    label=("Weights and activations", "权重与激活"),
+    help=("Weight and activation types of the linear layers.", "线性层的权重与激活类型。"),
+)
 WEIGHT_FORMAT = Pass(
-    "weight_format", "FRACTAL_NZ weights", ("nd",), "nz", lay_out_weights, (), never,
+    switch="weight_format",
+    title="FRACTAL_NZ weights",
+    off=("nd",),
+    on="nz",
+    rewrite=lay_out_weights,
     rewrites="row-major weights -> FRACTAL_NZ",
     saves="the conversion on the way into L1",
     costs="rates differ by shape: NZ can lose",
     claim="a layout helps some shapes and hurts others",
-)  # fmt: skip
+    name=("weight layout {value}", "权重布局 {value}"),
+    label=("Weight layout", "权重布局"),
+    help=(
+        "Layout of the weights in memory: row-major, or FRACTAL_NZ.",
+        "权重在内存中的布局：行优先 nd，或 FRACTAL_NZ。",
+    ),
+)

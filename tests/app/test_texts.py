@@ -13,7 +13,7 @@ from app_pages.parts import texts
 from app_pages.parts.controls import CONTROLS, GROUPS
 from app_pages.parts.palette import CLASSES
 from app_pages.parts.sidebar import schema_help
-from app_pages.parts.texts import LANGUAGES, fields, lab, passes, speaker, verdicts
+from app_pages.parts.texts import LANGUAGES, fields, lab, speaker, verdicts
 from scenarios.passes import PASSES
 from scenarios.schema import Fusion
 from sim.accuracy.families import FAMILIES
@@ -48,7 +48,7 @@ def test_every_text_stands_in_both_languages(module: str, name: str, table: Mapp
 
 
 def test_tables_are_found() -> None:
-    assert {name for name, _, _ in tables()} >= {"calibration", "common", "compare", "fields", "lab", "passes"}
+    assert {name for name, _, _ in tables()} >= {"calibration", "common", "compare", "fields", "lab"}
 
 
 def test_speaker_takes_the_language() -> None:
@@ -74,7 +74,7 @@ def test_every_switch_of_the_design_has_a_widget() -> None:
 
 
 def test_every_optimisation_has_a_name() -> None:
-    assert {item.switch for item in PASSES} == set(passes.TEXTS)
+    assert {item.switch for item in PASSES} == set(fields.SWITCHES)
 
 
 def test_every_bottleneck_has_a_sentence() -> None:

@@ -13,8 +13,8 @@ from app_pages.parts.lab.files import chart_file
 from app_pages.parts.lab.view import View
 from app_pages.parts.page import quiet, section, show, unfolded
 from app_pages.parts.state import Question
-from app_pages.parts.texts import passes, speaker
-from app_pages.parts.texts.fields import LABELS
+from app_pages.parts.texts import speaker
+from app_pages.parts.texts.fields import LABELS, SWITCHES
 
 #: Advice that is rounded away is none; and no more than a reader takes in.
 WORTH_TRYING, MAX_ADVICE = 1.005, 5
@@ -60,7 +60,7 @@ class _Progress:
 
 def switch_label(view: View, switch: str, value: str) -> str:
     """An optimisation by name, with the value meant where it is no plain on."""
-    return speaker(passes.TEXTS, view.language)(switch, value=value)
+    return speaker(SWITCHES, view.language)(switch, value=value)
 
 
 def waterfall(view: View, found: dict[str, Any]) -> Chart:
@@ -105,7 +105,7 @@ def _in_words(view: View, settings: list[str]) -> str:
     words = []
     for field, _, value in (pair.partition("=") for pair in settings):
         switch = field.removeprefix("optimizations.")
-        if switch in passes.TEXTS:
+        if switch in SWITCHES:
             name = switch_label(view, switch, value)
             words.append(view.say("try_without", name=name) if value == "false" else name)
         else:
