@@ -99,13 +99,11 @@ def compare(
     ] = None,
 ) -> None:
     """Lay two steps side by side, predicted or measured; --set applies to scenarios."""
-    from scenarios.profile.read import read_captures
-    from sim.imported.timelines import timelines_of
     from sim.report import files as outputs
     from sim.report import terminal
     from sim.report.compare import print_compare
 
-    found = outputs.compared(a, b, sets or [], json, plot, lambda path: timelines_of(read_captures(path)))
+    found = outputs.compared(a, b, sets or [], json, plot)
     terminal.show(lambda console: print_compare(console, found))
 
 
@@ -188,12 +186,11 @@ def import_(
     ] = None,
 ) -> None:
     """Read a profile of torch_npu, msprof or PyTorch: where the time went, who waited, what to try."""
-    from scenarios.profile.read import read_captures
     from sim.imported.outputs import imported
     from sim.report import terminal
     from sim.report.imported import print_import
 
-    found = imported(read_captures(profile), hardware, step, profile, json, trace, what_if or [])
+    found = imported(profile, hardware, step, json, trace, what_if or [])
     terminal.show(lambda console: print_import(console, found))
 
 

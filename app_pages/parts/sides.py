@@ -12,10 +12,8 @@ from app_pages.parts import answers
 from app_pages.parts.answers import Remembered
 from app_pages.parts.state import Question
 from scenarios.errors import ScenarioError, printable
-from scenarios.profile.read import read_captures
 from sim.compare.document import compare_sides
 from sim.compare.sides import Side, side, with_args
-from sim.imported.timelines import timelines_of
 from sim.predict.answer import kernel_args
 
 #: Endings that a compared file may have, and the largest one, MB.
@@ -48,7 +46,7 @@ def _read(name: str, data: bytes) -> Side:
         path = Path(folder) / name.replace("/", "_").lstrip(".")
         path.write_bytes(data)
         try:
-            return side(str(path), (), lambda it: timelines_of(read_captures(it)))
+            return side(str(path), ())
         except ScenarioError as error:
             raise ScenarioError([message.replace(f"{folder}{os.sep}", "") for message in error.messages]) from None
 

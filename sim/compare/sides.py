@@ -1,14 +1,10 @@
-"""What `whatif compare` is given: a scenario, a result of `run --json`, a trace, or a profile; each becomes a `Side`.
-
-Profiles and the traces of other tools are read by the device's half of the project, which this half must not import:
-the command hands their reader in.
-"""
+"""What `whatif compare` is given: a scenario, a result of `run --json`, a trace or a profile; each becomes a `Side`."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,8 +14,6 @@ from scenarios.timeline import Timeline
 from scenarios.trace import TraceError, read_trace
 from scenarios.trace.layout import HOST, KernelArgs, merged_args
 
-#: Timelines of a profile or of another tool's trace, and what has to be said about them.
-ReadCapture = Callable[[str], tuple[Sequence[Timeline], Sequence[str]]]
 Kind = Literal["scenario", "result", "trace", "profile"]
 
 #: As much of a JSON file as tells a trace from a result, bytes.
@@ -44,17 +38,17 @@ class Side:
     notes: tuple[str, ...] = ()
 
 
-def side(given: str, sets: Sequence[str], read_capture: ReadCapture | None = None) -> Side:
+def side(given: str, sets: Sequence[str]) -> Side:
     """`FILE#2` is the second timeline of a trace or profile that holds several. Raises ScenarioError."""
     file, number = _split(given)
     if os.path.isdir(file) and not file.endswith(".json"):
-        return _capture(file, number, read_capture)
+        return _capture(file, number)
     if file.endswith((".json.gz", ".db", ".csv")):
-        return _capture(file, number, read_capture)
+        return _capture(file, number)
     if not file.endswith(".json"):
         return _scenario(given, sets)
     if _is_trace(file):
-        return _trace(file, number, read_capture)
+        return _trace(file, number)
     from sim.compare.result_file import read_result
 
     if number:
@@ -102,20 +96,19 @@ def with_args(timeline: Timeline, args: KernelArgs) -> Timeline:
     return replace(timeline, spans=spans)
 
 
-def _trace(file: str, number: int, read_capture: ReadCapture | None) -> Side:
+def _trace(file: str, number: int) -> Side:
     try:
         timelines: Sequence[Timeline] = read_trace(file)
     except TraceError:
-        if read_capture is None:
-            raise
-        return _capture(file, number, read_capture, "trace")
+        return _capture(file, number, "trace")  # of another tool, perhaps
     return _chosen(file, number, timelines, (), "trace")
 
 
-def _capture(file: str, number: int, read_capture: ReadCapture | None, kind: Kind = "profile") -> Side:
-    if read_capture is None:
-        raise ScenarioError([f"{printable(file, 200)}: is a profile, and nothing is here to read it"])
-    timelines, notes = read_capture(file)
+def _capture(file: str, number: int, kind: Kind = "profile") -> Side:
+    from scenarios.profile.read import read_captures
+    from sim.imported.timelines import timelines_of
+
+    timelines, notes = timelines_of(read_captures(file))
     return _chosen(file, number, timelines, notes, kind)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, printable
 from scenarios.files.atomic import write_text
-from scenarios.profile import CaptureSet, timeline_of
+from scenarios.profile import timeline_of
+from scenarios.profile.read import read_captures
 from sim.hardware.profile import load_hardware
 from sim.imported.document import import_result, steps_of_ranks
 from sim.imported.replayed import replayed
@@ -17,26 +18,26 @@ from sim.report.files import refuse_overwriting, to_json
 
 
 def _files(source: str) -> list[str]:
-    """The files that a capture was read from."""
+    """The files that a profile was read from."""
     return [os.path.join(source, name) for name in os.listdir(source)] if os.path.isdir(source) else [source]
 
 
 def imported(
-    captures: CaptureSet,
+    name: str,
     hardware: str,
     step_id: str,
-    name: str,
     json_file: Path | None,
     trace_file: Path | None,
     what_ifs: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The `import` document of `captures`, written to the files asked for.
+    """The `import` document of the profile that the user calls `name`, written to the files asked for.
 
-    hardware: a capture's name, "" for none. name: what the user called the capture. what_ifs: `NAME[:ARGS]`; the trace
+    hardware: a profile's name, "" for none. what_ifs: `NAME[:ARGS]`; the trace
     then holds the measured steps and behind them the changed ones. Raises ScenarioError, one line.
     """
+    captures = read_captures(name)
     chip = load_hardware(hardware) if hardware else None
-    inputs = [name, *(file for capture in captures.captures for file in _files(capture.source))]
+    inputs = [name, *(file for profile in captures.captures for file in _files(profile.source))]
     refuse_overwriting(inputs, {"--json": json_file, "--trace": trace_file})
     result = import_result(captures, chip, step_id, name)
     result["what_if"], both = replayed(captures, step_id, what_ifs, chip)

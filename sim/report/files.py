@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.exchange.measured import Measure
@@ -14,9 +14,6 @@ from scenarios.files.atomic import write_text
 from scenarios.loader import Loaded, located
 from sim.hardware.profile import HardwareProfile, hardware_names, load_hardware
 from sim.predict.answer import Answer, answer, kernel_args, predicted_of
-
-if TYPE_CHECKING:
-    from sim.compare.sides import ReadCapture
 
 
 def answered(
@@ -55,23 +52,17 @@ def refuse_another_device(loaded: Loaded, hardware: HardwareProfile, device: str
 
 
 def compared(
-    a: str,
-    b: str,
-    sets: Sequence[str],
-    json_file: Path | None,
-    plot_file: Path | None = None,
-    read_capture: ReadCapture | None = None,
+    a: str, b: str, sets: Sequence[str], json_file: Path | None, plot_file: Path | None = None
 ) -> dict[str, Any]:
     """The comparison of two scenarios, results, traces or profiles, written and drawn where asked for.
 
-    read_profile: reads profiles and the traces of other tools. Raises ScenarioError, also for settings that would
-    change nothing and for a picture of what has no timeline.
+    Raises ScenarioError, also for settings that would change nothing and for a picture of what has no timeline.
     """
     from sim.compare.document import compare_sides
     from sim.compare.sides import side
 
     _refuse_picture(plot_file)
-    first, second = side(a, sets, read_capture), side(b, sets, read_capture)
+    first, second = side(a, sets), side(b, sets)
     if sets and "scenario" not in (first.kind, second.kind):
         raise ScenarioError(["--set: neither A nor B is a scenario, so there is nothing to set"])
     refuse_overwriting((a, b, *first.sources, *second.sources), {"--json": json_file, "--plot": plot_file})

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import ScenarioError
-from scenarios.profile.read import read_captures
 from sim.imported.outputs import imported
 from tests.scenarios.profile import making
 
@@ -64,7 +63,7 @@ def test_broken_files_are_read_or_refused_in_one_line(tmp_path: Path, kind: str)
         file.write_bytes(broken(file.read_bytes(), jitter))
         out = tmp_path / f"{number}.json"
         try:
-            imported(read_captures(folder), "910b2", "", str(folder), out, None)
+            imported(str(folder), "910b2", "", out, None)
         except ScenarioError as error:
             refused += 1
             [line] = error.messages
