@@ -21,7 +21,7 @@ class Family:
 
     qk_norm: Q and K are normalised per head (None: as `use_qk_norm` says). bias: default of `attention_bias` on the QKV
     projections. experts: key of the number of routed experts, "" for a dense model. score: how the router scores.
-    latent: multi-head latent attention (MLA).
+    latent: multi-head latent attention (MLA). windowed: a `sliding_window` applies without `use_sliding_window`.
     """
 
     qk_norm: bool | None = False
@@ -29,11 +29,13 @@ class Family:
     experts: str = ""
     score: Score = "softmax"
     latent: bool = False
+    windowed: bool = False
 
 
+#: Of each `model_type`. A dense family whose layers are those of another is one line here.
 FAMILIES: dict[str, Family] = {
     "llama": Family(),
-    "mistral": Family(),
+    "mistral": Family(windowed=True),
     "qwen2": Family(bias=True),
     "qwen3": Family(qk_norm=True),
     "qwen3_moe": Family(qk_norm=True, experts="num_experts"),
@@ -183,7 +185,7 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
         latent=latent,
         experts=_experts(read, family, layers) if family.experts else None,
     )
-    _refuse(read)
+    _refuse(read, family)
     if read.problems:
         raise ScenarioError(read.problems)
     return model
@@ -285,11 +287,10 @@ def _groups(read: _Config, count: int, top_k: int) -> tuple[int, int]:
     return groups, kept
 
 
-def _refuse(read: _Config) -> None:
+def _refuse(read: _Config, family: Family) -> None:
     """What a config may ask for that is not modelled."""
     window = read.fields.get("sliding_window")
-    mistral = read.fields.get("model_type") == "mistral" and window is not None
-    if read.flag("use_sliding_window", False) or mistral:
+    if read.flag("use_sliding_window", False) or (family.windowed and window is not None):
         read.wrong(f"sliding_window: attention to a window of {shown(window)} tokens is not modelled")
     if read.flag("mlp_bias", False):
         read.wrong("mlp_bias: a bias in the MLP is not modelled")
