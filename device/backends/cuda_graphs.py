@@ -20,7 +20,7 @@ from device.operators.kernel import Form
 from device.run.call import Call, Unit
 from device.run.graphs import Body, Piece
 from device.run.graphs import units as pieces
-from device.run.step import Step
+from device.step.step import Step
 
 #: Graph modes with what the pieces are made of before they are captured.
 MODES: dict[str, Callable[[Body], Body]] = {"aclgraph": lambda body: body, "ge_graph": compiled}

@@ -15,11 +15,11 @@ import torch
 
 from device.backends import npu_graphs
 from device.backends.accelerator import Accelerator
-from device.backends.npu_weights import LaidOut
 from device.operators.kernel import Kernel
 from device.operators.npu.kernels import kernel_of
 from device.operators.npu.plan import lacking
 from device.operators.npu.versions import pair_of, wrong_pairing
+from device.operators.npu.weights import LaidOut
 from device.operators.reference import REFERENCE
 from device.run.call import Call, Unit
 from scenarios.errors import ScenarioError, printable

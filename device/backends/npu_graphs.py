@@ -22,7 +22,7 @@ from device.run.call import Call, Unit
 from device.run.graphs import TAKEN, Body, Piece, body_of, read_first
 from device.run.graphs import units as pieces
 from device.run.runner import issue
-from device.run.step import Layout, Step
+from device.step.step import Layout, Step
 from scenarios.ops.program import Issued, Op
 
 #: Values of the step that are the same in all steps: copied into their buffers once.

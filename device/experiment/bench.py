@@ -16,13 +16,13 @@ import numpy
 import torch
 
 from device.backends import choose
-from device.backends.base import Backend
 from device.experiment.workbench import Workbench
 from device.measure.answer import THREADS, measured
 from device.ranks.spawn import on_ranks, under_torchrun
+from device.run.backend import Backend
 from device.run.session import shard_of
-from device.run.step import Group
 from device.run.windows import problems
+from device.step.step import Group
 from device.weights.weights import RandomCheckpoint, checkpoint_of
 from scenarios.batches import decode_batch, prefill_batches, reported_batch
 from scenarios.build import build

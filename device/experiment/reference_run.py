@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
-from device.backends.base import Backend
 from device.experiment.sides import Prepared
 from device.experiment.text import Span, Text
 from device.operators.reference import reference
+from device.run.backend import Backend
 from device.run.host_inputs import Requests
 from device.run.session import Options, Session, logits_of
-from device.run.step import Group
+from device.step.step import Group
 from device.weights.weights import Checkpoint
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Errors

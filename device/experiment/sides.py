@@ -14,8 +14,8 @@ from device.run.call import Call
 from device.run.host_inputs import Requests
 from device.run.runner import Bound
 from device.run.session import Phase, Session, batch_of, calibrated, chunks, logits_of
-from device.run.step import Step
 from device.run.workload import placed
+from device.step.step import Step
 from scenarios.batches import mixed_batch
 from scenarios.exchange.bench import Part
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 
-from device.backends.base import Backend
 from device.experiment.alternating import alternating, warming
 from device.experiment.reference_run import ReferenceRun, errors_of, plain_of, plain_session, reference_run_of
 from device.experiment.sides import Prepared
@@ -15,8 +14,9 @@ from device.measure.answer import reported
 from device.measure.document import document
 from device.measure.measure import measure
 from device.measure.steady import Reference
+from device.run.backend import Backend
 from device.run.session import Session
-from device.run.step import Group
+from device.step.step import Group
 from device.weights.weights import Checkpoint, RandomCheckpoint, Weights, checkpoint_of
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Pair, Part, Side, WarmUp

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from device.backends.base import Backend
 from device.measure.document import document
 from device.measure.measure import BUDGET_NS, Measurement, Runs, measure
 from device.ranks.groups import groups_of
 from device.ranks.pipeline import rounds
 from device.ranks.spawn import joined, on_ranks, under_torchrun
+from device.run.backend import Backend
 from device.run.session import Session
-from device.run.step import Group, Groups, Step
 from device.run.workload import reported_step
+from device.step.step import Group, Groups, Step
 from device.weights.weights import checkpoint_of
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, printable

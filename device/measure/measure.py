@@ -17,12 +17,12 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from device.backends.base import Backend
 from device.measure.steady import Reference, Timed, steadied, timed
 from device.operators.one_by_one import chosen_by_layer
+from device.run.backend import Backend
 from device.run.call import Unit
 from device.run.kv_cache import KvTensors
-from device.run.step import Step
+from device.step.step import Step
 from device.weights.weights import Weights
 from scenarios.ops.catalogue import CATALOGUE, op_type_of
 from scenarios.ops.program import Program

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from device.backends.base import Backend
 from device.operators.reference import reference
+from device.run.backend import Backend
 from device.run.session import Options, Prompts, Session, calibrated
 from device.weights.weights import RandomCheckpoint
 from scenarios.build import problems_of

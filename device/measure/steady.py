@@ -19,7 +19,7 @@ from time import perf_counter_ns
 import numpy as np
 import torch
 
-from device.backends.base import Backend
+from device.run.backend import Backend
 
 #: Side of the square float32 product; float32 elements that are copied (2 MiB); additions of SMALL elements.
 REFERENCE_SIDE, COPIED, CALLS, SMALL = 192, 1 << 19, 64, 64

@@ -13,12 +13,12 @@ from time import monotonic
 
 import torch
 
-from device.backends.base import Backend
 from device.microbench.links import timed_links
 from device.microbench.memory import timed_memory
 from device.microbench.ops import timed_trial
 from device.microbench.plan import RANKS, Trial, trials
 from device.microbench.refusals import refusals
+from device.run.backend import Backend
 from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.timings import Timing, Timings, pieces_of, read_timings
 from scenarios.files.atomic import write_text

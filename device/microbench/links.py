@@ -13,7 +13,7 @@ from device.measure.measure import Sample
 from device.measure.steady import Reference, steadied, timed
 from device.microbench.plan import LINK_BYTES
 from device.ranks.spawn import on_ranks
-from device.run.step import Group
+from device.step.step import Group
 from scenarios.exchange.timings import Timing
 from scenarios.ops.program import Op, Tensor
 

@@ -8,10 +8,10 @@ from statistics import median
 
 import torch
 
-from device.backends.base import Backend
 from device.measure.measure import Sample
 from device.measure.steady import Reference, steadied, timed
 from device.microbench.plan import COPY_BYTES
+from device.run.backend import Backend
 from scenarios.exchange.timings import COPY, EVENT, SYNCHRONIZE, Timing
 
 #: Repeats of each size; calls that are timed together where one is too short for a clock.

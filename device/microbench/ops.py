@@ -8,16 +8,16 @@ from time import perf_counter_ns
 
 import torch
 
-from device.backends.base import Backend
 from device.measure.measure import CAPTURED as SEVERAL
 from device.measure.measure import Measurement, Sample, measure
 from device.microbench.plan import Trial
+from device.run.backend import Backend
 from device.run.call import Unit
 from device.run.graphs import Piece
 from device.run.runner import Bound
 from device.run.session import Session
-from device.run.step import Step
 from device.run.workload import reported_step
+from device.step.step import Step
 from device.weights.weights import RandomCheckpoint
 from scenarios.exchange.timings import CAPTURED, STEP, Timing
 from scenarios.ops.program import Op

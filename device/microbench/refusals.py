@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from device.backends.base import Backend
 from device.microbench.plan import S, trials
+from device.run.backend import Backend
 from scenarios.batches import reported_batch
 from scenarios.build import build
 from scenarios.errors import ScenarioError

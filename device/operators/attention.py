@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Layout, Step
+from device.step.step import Layout, Step
 from scenarios.ops.program import Op, Tensor
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.matmul import matmul
-from device.run.step import Group, Step
+from device.step.step import Group, Step
 from scenarios.ops.program import Op
 
 

@@ -11,7 +11,7 @@ import torch
 from device.operators import elementwise, kv, norms, quant
 from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 #: Fused kinds for which torch has no kernel of its own, with the switch that asks for them.

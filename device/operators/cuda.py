@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from device.operators import attention, mla, torch_calls
 from device.operators.compiled import KERNELS as COMPILED
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import COUNTS, Layout, Step
+from device.step.step import COUNTS, Layout, Step
 from scenarios.ops.program import Op
 
 #: torch._int_mm goes to cuBLASLt: more rows than this, and both other dimensions multiples of that.

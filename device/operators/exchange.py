@@ -12,7 +12,7 @@ from device.operators import experts
 from device.operators.experts import ORDER, SENT, experts_of
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import quantise_rows
-from device.run.step import COUNTS, Group, Step
+from device.step.step import COUNTS, Group, Step
 from scenarios.ops.program import Op
 
 INCOMING, SORTED = "experts.incoming", "experts.sorted"

@@ -7,7 +7,7 @@ import torch
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.norms import eps_of, rms_norm, rotate
 from device.operators.quant import quantise_by
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 

@@ -16,8 +16,8 @@ from device.operators.attention import by_request, by_token, cached, numbers, vi
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.kv import put
 from device.operators.norms import rms_norm, rotate
-from device.run.rotary import latent_scale
-from device.run.step import Layout, Step
+from device.step.rotary import latent_scale
+from device.step.step import Layout, Step
 from scenarios.lowering.mla import DECODE_QUERY
 from scenarios.models.model import Latent
 from scenarios.ops.program import Op

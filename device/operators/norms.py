@@ -6,7 +6,7 @@ import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import quantise_rows
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 

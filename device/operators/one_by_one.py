@@ -16,7 +16,7 @@ import torch
 
 from device.operators.experts import experts_of, first_held, real_rows
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.models.model import Experts
 from scenarios.ops.program import Op, Tensor
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import COUNTS, Step
+from device.step.step import COUNTS, Step
 from scenarios.ops.program import Op
 
 #: Greatest magnitude; the range is symmetric.

@@ -24,7 +24,7 @@ from device.operators import (
     sampling,
 )
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op, Program
 
 

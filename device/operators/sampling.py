@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 #: What the filter keeps: a scenario names no values, and the time of the filter hangs on the vocabulary alone.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from device.run.step import Group, Groups
+from device.step.step import Group, Groups
 
 #: torch 2.13 has renamed these two; the torch of older NPU releases has the old names only.
 _ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor

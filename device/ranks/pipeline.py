@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from device.backends.base import Backend
+from device.run.backend import Backend
 from device.run.call import Call, Unit
 from device.run.graphs import Piece
 from device.run.host_inputs import Requests
 from device.run.kv_cache import KvTensors
 from device.run.runner import Bound
 from device.run.session import Session
-from device.run.step import Step
+from device.step.step import Step
 from device.weights.weights import Weights
 from scenarios.batches import micro_batches, reported_batch
 from scenarios.ops.program import Program

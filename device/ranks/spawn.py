@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 
 from device.ranks.groups import Ranks
-from device.run.step import Group
+from device.step.step import Group
 from scenarios.errors import ScenarioError, printable
 
 T = TypeVar("T")

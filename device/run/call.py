@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from device.operators.kernel import Form, Kernel, Outputs, fitted
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Issued
 
 

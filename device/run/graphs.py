@@ -17,7 +17,7 @@ import torch
 from device.operators.experts import follows_router
 from device.operators.kernel import Form, fitted
 from device.run.call import Call, Unit
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.program import Issued
 

@@ -9,10 +9,10 @@ import torch
 
 from device.operators.attention import visible_keys
 from device.run.kv_cache import KvTensors
-from device.run.rotary import angle_scale, frequencies
 from device.run.runner import reads, rows_of
-from device.run.step import ALONE, Groups, Layout, Step
 from device.run.windows import batches
+from device.step.rotary import angle_scale, frequencies
+from device.step.step import ALONE, Groups, Layout, Step
 from scenarios.models.model import Model
 from scenarios.ops.program import DType, Program
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from device.backends.base import Backend
-from device.dtypes import DTYPES
 from device.operators import one_by_one
 from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs, fitted
+from device.run.backend import Backend
 from device.run.call import Call, Unit
 from device.run.kv_cache import KvTensors
-from device.run.step import Step
 from device.run.streams import Turns
 from device.run.windows import windowed, windows
+from device.step.dtypes import DTYPES
+from device.step.step import Step
 from device.weights.weights import Weights
 from scenarios.lowering.stages import CARRIED
 from scenarios.ops.program import Block, DType, Issued, Op, Program, Tensor

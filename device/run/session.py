@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import torch
 
-from device.backends.base import Backend
-from device.dtypes import DTYPES, WIDE_DTYPES
 from device.operators.kernel import fitted
+from device.run.backend import Backend
 from device.run.host_inputs import Place, Requests, step_of
 from device.run.kv_cache import KvTensors
-from device.run.rotary import refuse_scaling
 from device.run.runner import Bound, Choice
-from device.run.step import Group, Groups, Step
 from device.run.windows import problems
+from device.step.dtypes import DTYPES, WIDE_DTYPES
+from device.step.rotary import refuse_scaling
+from device.step.step import Group, Groups, Step
 from device.weights.weights import Checkpoint, Weights
 from scenarios.build import build
 from scenarios.errors import ScenarioError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from device.backends.base import Backend
+    from device.run.backend import Backend
     from device.run.call import Unit
 
 

@@ -16,7 +16,7 @@ import torch
 from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs, fitted
 from device.operators.one_by_one import place_of
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Block, Op, Program, Tensor
 from scenarios.passes.micro_batches import SHARED, split

@@ -17,7 +17,7 @@ from device.operators.experts import SENT
 from device.ranks.groups import groups_of
 from device.run.host_inputs import Requests
 from device.run.session import Options, Phase, Session
-from device.run.step import COUNTS, Group, Groups, Step
+from device.step.step import COUNTS, Group, Groups, Step
 from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Model
 from scenarios.schema import Scenario

@@ -17,7 +17,7 @@ from device.operators.kernel import fitted
 from device.run.graphs import Piece
 from device.run.host_inputs import Requests
 from device.run.session import Options, Session
-from device.run.step import Step
+from device.step.step import Step
 from device.weights.weights import RandomCheckpoint, shape_of
 from tests.device import gpu
 from tests.device.making import LENGTHS

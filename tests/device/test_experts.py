@@ -14,8 +14,8 @@ from device.measure.measure import measure
 from device.operators import experts, one_by_one
 from device.run.host_inputs import Requests
 from device.run.session import Options, Session, logits_of
-from device.run.step import Step
 from device.run.workload import reported_step
+from device.step.step import Step
 from device.weights.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
 from scenarios.exchange.measured import Predicted

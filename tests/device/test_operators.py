@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from device.operators import attention, norms, quant, sampling
 from device.operators.kernel import fitted
 from device.operators.reference import REFERENCE
-from device.run.step import Layout
+from device.step.step import Layout
 from scenarios.errors import ScenarioError
 from tests.scenarios.making import Drawn, cases, program
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from device.backends.cpu import compiler
-from device.run.rotary import angle_scale, frequencies, latent_scale
 from device.run.session import Options
+from device.step.rotary import angle_scale, frequencies, latent_scale
 from device.weights.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model, model_names

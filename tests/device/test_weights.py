@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from device.dtypes import DTYPES
 from device.operators.quant import unpack_int4
+from device.step.dtypes import DTYPES
 from device.weights.gguf_file import GgufCheckpoint, gguf_name
 from device.weights.weights import Checkpoint, RandomCheckpoint, SafetensorsCheckpoint, Weights, checkpoint_of
 from scenarios.errors import ScenarioError

@@ -6,7 +6,7 @@ import os
 import re
 
 from device.backends import choose
-from device.backends.base import Backend
+from device.run.backend import Backend
 from scenarios.errors import ScenarioError
 from sim.hardware.profile import ALIASES, hardware_names, load_hardware
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from device.backends.npu import Npu
-from device.backends.npu_weights import LaidOut
 from device.measure.numerics import Run, generate, small_prompts
+from device.operators.npu.weights import LaidOut
 from device.operators.reference import reference
 from device.run.session import Options, Session
 from device.weights.weights import RandomCheckpoint

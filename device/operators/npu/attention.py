@@ -20,7 +20,7 @@ from device.operators.attention import scores_or_values as makes_scores
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
 from device.operators.npu.rules_attention import MASK_SIDE
-from device.run.step import Layout, Step
+from device.step.step import Layout, Step
 from scenarios.ops.program import Op
 
 #: Head dimension that v2 documents for TND.

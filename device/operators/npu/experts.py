@@ -13,7 +13,7 @@ import torch
 from device.operators.experts import experts_of
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
-from device.run.step import COUNTS, Step
+from device.step.step import COUNTS, Step
 from scenarios.ops.program import Op
 
 #: The value of the step that the permutation leaves beside the counts: where each choice's row lies, token by token.

@@ -8,7 +8,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.norms import eps_of
 from device.operators.npu.attention import NZ_WIDTH
 from device.operators.npu.call import call
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 

@@ -16,7 +16,7 @@ from device.operators.mla import latent_of, new_or_seen, own_keys, part_of, part
 from device.operators.npu.attention import CAUSAL, NO_MASK, causal_mask
 from device.operators.npu.call import call
 from device.operators.npu.rules_latent import MAX_TURNED
-from device.run.step import Layout, Step
+from device.step.step import Layout, Step
 from scenarios.ops.program import Op
 
 #: Rows and batches of npu_transpose_batchmatmul: the first operand is turned, the second lies right, the result is

@@ -11,8 +11,6 @@ from math import prod
 
 import torch
 
-from device.backends.npu_weights import how_of
-from device.dtypes import DTYPES
 from device.operators.npu.call import enforced
 from device.operators.npu.experts import PLACES
 from device.operators.npu.kernels import kernel_of
@@ -20,8 +18,10 @@ from device.operators.npu.needs import Refused
 from device.operators.npu.quant import with_offset
 from device.operators.npu.rules import FUSED_RANKS, INT4_GROUP
 from device.operators.npu.versions import lacks_call
+from device.operators.npu.weights import how_of
 from device.operators.reference import special
-from device.run.step import COUNTS, Layout, Step
+from device.step.dtypes import DTYPES
+from device.step.step import COUNTS, Layout, Step
 from scenarios.errors import printable
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import CATALOGUE
@@ -176,7 +176,7 @@ def rehearsed_step(program: Program, model: Model) -> Step:
 
 
 def standing_for(op: Op, tensor: Tensor) -> torch.Tensor:
-    """A tensor without memory in the place of an operand, as the call reads it (npu_weights.py)."""
+    """A tensor without memory in the place of an operand, as the call reads it (weights.py)."""
     shape, dtype = tensor.shape, DTYPES[tensor.dtype]
     act = DTYPES["fp16" if any(t.dtype == "fp16" for t in (*op.inputs, *op.outputs)) else "bf16"]
     if tensor.role == "weight":

@@ -1,4 +1,4 @@
-"""Products and quantisation. Weights come as `device/backends/npu_weights.py` lays them out."""
+"""Products and quantisation. Weights come as `device/operators/npu/weights.py` lays them out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
 from device.operators.npu.rules import INT4_GROUP
 from device.operators.quant import split
-from device.run.step import COUNTS, Step
+from device.step.step import COUNTS, Step
 from scenarios.ops.program import Op
 
 
