@@ -16,9 +16,10 @@ import torch
 from device.backends import npu_graphs
 from device.backends.accelerator import Accelerator
 from device.operators.kernel import Kernel
+from device.operators.npu.call import has_atb
 from device.operators.npu.kernels import kernel_of
 from device.operators.npu.plan import lacking
-from device.operators.npu.versions import pair_of, wrong_pairing
+from device.operators.npu.versions import wheel_of, wrong_pairing
 from device.operators.npu.weights import LaidOut
 from device.operators.reference import REFERENCE
 from device.run.call import Call, Unit
@@ -88,27 +89,32 @@ class Npu(Accelerator):
         return str(self._module.__version__).partition("+")[0]
 
     @property
+    def atb(self) -> bool:
+        """Whether ATB's calls are there: torch_npu has them where it finds NNAL beside CANN."""
+        return has_atb()
+
+    @property
     def devices(self) -> int:
         count: int = self.calls.device_count()
         return count
 
     def describe(self) -> dict[str, str | int]:
-        pair = pair_of(self.version)
+        wheel = wheel_of(self.version)
         return {
             "backend": self.name,
             "device": f"{self.calls.get_device_name(self.device)}, {self.calls.device_count()} in this machine",
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "torch_npu": self.version,
-            "documented_cann": (pair.cann if pair else None) or "none for this torch_npu",
+            "documented_cann": (wheel.cann if wheel else None) or "none for this torch_npu",
             "task_queue_enable": os.environ.get("TASK_QUEUE_ENABLE", "1"),
         }
 
     def kernel(self, op: Op) -> Kernel:
-        return kernel_of(op) or REFERENCE[op.kind]
+        return kernel_of(op, self.version, self.atb) or REFERENCE[op.kind]
 
     def lacks(self, program: Program, model: Model) -> list[str]:
-        return lacking(program, model, self.version)
+        return lacking(program, model, self.version, self.atb)
 
     def held(
         self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]

@@ -18,6 +18,7 @@ import torch
 
 from device.operators.kernel import Form
 from device.operators.npu.attention import causal_mask, lengths
+from device.operators.npu.versions import V2_IN_CAPTURE, has
 from device.run.call import Call, Unit
 from device.run.graphs import TAKEN, Body, Piece, body_of, read_first
 from device.run.graphs import units as pieces
@@ -95,7 +96,8 @@ class Replayed:
                 buffer.copy_(value)
         graph.npu_graph.replay()
         if self.attention is not None:
-            graph.npu_graph.update([dict(lengths(self.attention, step.layout))])
+            v2 = has(V2_IN_CAPTURE, self.backend.version)
+            graph.npu_graph.update([dict(lengths(self.attention, step.layout, v2))])
         return graph.outputs
 
     def put(self, outputs: Sequence[torch.Tensor], values: dict[str, torch.Tensor]) -> None:

@@ -67,7 +67,7 @@ def _cann(machine: Machine) -> Check:
 
 def _torch_npu(machine: Machine) -> list[Check]:
     """Its version, that of the torch beside it, the CANN it is documented with, and whether it sees a device."""
-    from device.operators.npu.versions import pair_of, wrong_pairing
+    from device.operators.npu.versions import wheel_of, wrong_pairing
 
     version, torch = machine.package("torch-npu"), machine.package("torch")
     if version is None:
@@ -75,9 +75,9 @@ def _torch_npu(machine: Machine) -> list[Check]:
         return [missing("torch_npu", line), missing("torch sees them", "torch_npu is not there to look")]
     if torch is not None and (wrong := wrong_pairing(torch, version)):
         return [missing("torch_npu", wrong), missing("torch sees them", "not tried with this pair")]
-    pair = pair_of(version)
-    documented = f"documented with CANN {pair.cann}" if pair and pair.cann else "no CANN is documented for it"
-    known = "" if pair else "; not one of the versions that the adapters are written for (docs/npu.md)"
+    wheel = wheel_of(version)
+    documented = f"documented with CANN {wheel.cann}" if wheel and wheel.cann else "no CANN is documented for it"
+    known = "" if wheel else "; not one of the versions that the adapters are written for (docs/npu.md)"
     passed, line = machine.python(
         "import torch, torch_npu; n = torch.npu.device_count(); print(n, 'devices'); assert n"
     )

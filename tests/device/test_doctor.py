@@ -114,7 +114,7 @@ def test_what_is_missing_is_said_in_one_line_with_what_to_do(machine: Maker, cas
 
 
 def test_a_version_that_no_adapter_was_written_for_is_named(machine: Maker) -> None:
-    made = machine(packages={"torch": "2.9.0", "torch-npu": "2.9.0.post2"})
+    made = machine(packages={"torch": "2.9.1", "torch-npu": "2.9.1"})
     assert "not one of the versions that the adapters are written for" in examined("npu", made)[0]
 
 

@@ -28,7 +28,7 @@ EAGER = (
 CAPTURED = (
     *(f"small-qwen3, {name}" for name in ("all fused, paged", "int8 channel", "prefetch", "keys beside")),
     "small-qwen3-moe, experts, all fused", "small-glm, shared beside", "small-deepseek, latent write",
-    "small-lite, shared beside", "qkv, norms, rope and cache",
+    "small-lite, shared beside", "qkv, norms, rope and cache", "small-qwen3, all fused, paged on 2.8.0",
 )  # fmt: skip
 COMPILED = ("small-qwen3, all fused, paged", "small-deepseek, experts, all fused")
 
@@ -51,13 +51,12 @@ class Traced:
 
 def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: int = 4) -> Answer:
     """Prefill, then `steps` decode steps of one marked piece each; the last bound Program in words."""
-    from device.backends.npu import Npu
     from device.run.host_inputs import Requests
     from device.run.session import batch_of
-    from tests.npu_dry.making import CASES, session, small_prompts
+    from tests.npu_dry.making import of_case, session, small_prompts
 
-    model, switches = CASES[case]
-    made = session(Npu(), model, {**switches, "graph": graph}, batch=batch)
+    backend, model, switches = of_case(case)
+    made = session(backend, model, {**switches, "graph": graph}, batch=batch)
     made.prefill(small_prompts(model.vocab, [40] * batch))
     marks, program = [], None
     for _ in range(steps):
@@ -74,7 +73,8 @@ def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: i
     ops = [
         {"kind": i.op.kind, "block": i.block.name, "captured": i.block.captured, "stream": i.op.stream,
          "name": i.op.name, "reads": _names(i, i.op.inputs), "writes": _names(i, i.op.outputs),
-         "sigmoid": len(i.op.inputs) > 1, "divided": divided, "packed": packed}
+         "sigmoid": len(i.op.inputs) > 1, "divided": divided, "packed": packed,
+         "apart": i.op.name == "write_kv" and " on " in case}
         for i in program
     ]  # fmt: skip
     cache = next(iter(made.cache.tensors.values()))[0]

@@ -30,7 +30,7 @@ def operators_of(op: dict[str, Any]) -> list[str]:
         case "attention":
             return [ATTENTION]
         case "kv_cache_write":
-            return ["ScatterNdUpdate|ScatterPaKvCache"]
+            return ["ScatterNdUpdate|ScatterPaKvCache"] * (2 if op["apart"] else 1)
         case "sort":  # the places in 32 bit
             return ["TopkV2", COPY]
         case "moe_gating_top_k" if not op["sigmoid"]:

@@ -132,13 +132,17 @@ class On(Npu):
 
     streams = 1
 
-    def __init__(self, device: str, version: str = "2.13.0") -> None:
+    def __init__(self, device: str, version: str = "2.13.0", atb: bool = False) -> None:
         self.device = torch.device(device)
-        self._version, self._laid_out = version, LaidOut()
+        self._version, self._atb, self._laid_out = version, atb, LaidOut()
 
     @property
     def version(self) -> str:
         return self._version
+
+    @property
+    def atb(self) -> bool:
+        return self._atb
 
     def describe(self) -> dict[str, str | int]:
         return {"backend": "npu adapters without an NPU"}
@@ -151,6 +155,28 @@ class On(Npu):
 
     def units(self, graph: str, calls: Any, captures: Any) -> Any:
         return calls
+
+
+class Older(Npu):
+    """The NPU backend on the device that is there, as if an older torch_npu without ATB drove it."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__()
+        self._version = version
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    @property
+    def atb(self) -> bool:
+        return False
+
+
+def of_case(case: str) -> tuple[Npu, Model, dict[str, object]]:
+    """(backend, model, switches) of a name of CASES, or of one with a version: `small-qwen3, all fused on 2.8.0`."""
+    name, _, version = case.partition(" on ")
+    return Older(version) if version else Npu(), *CASES[name]
 
 
 def scenario(model: Model, switches: dict[str, object], batch: int = len(LENGTHS), ranks: int = 1) -> Scenario:

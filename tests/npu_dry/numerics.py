@@ -167,7 +167,8 @@ CASES = (
                                           "prefetch", "keys beside")),
     "small-qwen2, all fused", "small-qwen2, all fused, paged", "small-qwen3, all fused, paged", "ffn", "w4a8",
     "qkv, norms, rope and cache", "experts w8a8, gate and quantise", "small-glm, shared beside",
-    "small-deepseek, latent write", "small-lite, shared beside",
+    "small-deepseek, latent write", "small-lite, shared beside", "small-llama, all fused, paged on 2.8.0",
+    "small-deepseek, latent write on 2.9.0",
 )  # fmt: skip
 
 
@@ -184,27 +185,26 @@ def tokens_by_way() -> dict[str, Any]:
     that of the adapters without torch_npu's dispatch.
     """
     from device.backends import npu_graphs
-    from device.backends.npu import Npu
     from tests.npu_dry import making, references
 
     references.register()
     install()
 
     def through(case: str, graph: str) -> Any:
-        model, switches = making.CASES[case]
+        backend, model, switches = making.of_case(case)
         with Numbers():
-            return making.run(making.session(Npu(), model, {**switches, "graph": graph}))
+            return making.run(making.session(backend, model, {**switches, "graph": graph}))
 
     found: dict[str, Any] = {}
     for case in CASES:
-        model, switches = making.CASES[case]
+        model, switches = making.CASES[case.partition(" on ")[0]]
         plain = making.run(making.session(making.On("cpu"), model, switches, plain=not model.experts))
         eager, captured = (through(case, graph) for graph in ("eager", "aclgraph"))
         found[case] = {
             "tokens": {"plain": plain.tokens, "eager": eager.tokens, "captured": captured.tokens},
             "difference": difference(eager, captured),
         }
-    honest, npu_graphs.lengths = npu_graphs.lengths, lambda op, layout: {}
+    honest, npu_graphs.lengths = npu_graphs.lengths, lambda *_: {}
     right, wrong = (through("small-llama, all fused, paged", graph) for graph in ("eager", "aclgraph"))
     npu_graphs.lengths = honest
     found["forgotten"] = {"difference": difference(right, wrong)}

@@ -63,6 +63,11 @@ def scatter_pa_kv_cache(
             cache[slot // size, slot % size] = new[row]
 
 
+def reshape_and_cache(key, value, key_cache, value_cache, slot_indices):
+    assert slot_indices.dtype == torch.int32
+    scatter_pa_kv_cache(key, value, key_cache, value_cache, slot_indices, cache_mode="Norm")
+
+
 def scatter_nd_update_(x, indices, updates):
     assert indices.shape[-1] == 1
     for row, place in enumerate(indices.flatten().tolist()):
@@ -299,13 +304,17 @@ KERNELS = {
     "npu_mm_all_reduce_base": mm_all_reduce_base,
 }
 
-_library = None
+#: Of ATB.
+ATB_KERNELS = {"_npu_reshape_and_cache": reshape_and_cache}
+
+_libraries = []
 
 
 def register():
     """Put the kernels under the real operators, for CPU tensors."""
-    global _library
-    if _library is None:
-        _library = torch.library.Library("npu", "IMPL", "CPU")
-        for name, kernel in {**KERNELS, **OUT_KERNELS}.items():
-            _library.impl(name, kernel)
+    if not _libraries:
+        for namespace, kernels in (("npu", {**KERNELS, **OUT_KERNELS}), ("atb", ATB_KERNELS)):
+            library = torch.library.Library(namespace, "IMPL", "CPU")
+            for name, kernel in kernels.items():
+                library.impl(name, kernel)
+            _libraries.append(library)

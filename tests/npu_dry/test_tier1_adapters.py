@@ -58,7 +58,7 @@ class Calls(TorchDispatchMode):
         self.names: list[str] = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.namespace == "npu":
+        if func.namespace in ("npu", "atb"):
             self.names.append(func._opname)
         return func(*args, **(kwargs or {}))
 
@@ -143,7 +143,8 @@ def test_all_adapters_have_been_called() -> None:
             kinds |= {op.kind for block in program.blocks for op in block.ops}
     assert set(KERNELS) - kinds == {"matmul_all_reduce"}  # needs ranks: tier 2
     reached = {*CALL_OF.values(), "npu_scatter_pa_kv_cache", "npu_scatter_nd_update_", "npu_mm_all_reduce_base"}
-    assert set(RULES) - reached == {V1, V2, "npu_moe_gating_top_k", "npu_moe_gating_top_k_softmax"}
+    by_other_ways = {V1, V2, "npu_moe_gating_top_k", "npu_moe_gating_top_k_softmax", "_npu_reshape_and_cache"}
+    assert set(RULES) - reached == by_other_ways
 
 
 REFUSED = {
@@ -214,6 +215,45 @@ def test_an_old_wheel_is_told_which_one_has_the_call() -> None:
     backend = On("meta", version="2.8.0.post2")
     with pytest.raises(ScenarioError, match=r"torch_npu 2.8.0.post2 has no npu_qkv_rms_norm_rope_cache, 2.8.0.post4"):
         session(backend, QWEN3, switches).bound(batch_of("decode", Requests((0,), (0,), ((1,),))))
+
+
+#: What a wheel refuses for a call that stands for nothing else: (version, model, switches, the line).
+OLD = {
+    "latent attention captured by 2.8.0": (
+        "2.8.0", DEEPSEEK, {**ROUTED, "graph": "aclgraph"}, "graph: .*captured .*, 2.8.0.post2 .*set it to eager"),
+    "npugraph_ex on 2.8.0": (
+        "2.8.0", QWEN3, {**FUSED, **PAGED, "graph": "npugraph_ex"},
+        "graph: torch_npu 2.8.0 has no npugraph_ex, 2.8.0.post2 .*set it to aclgraph"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OLD)
+def test_what_nothing_stands_for_is_refused_with_the_wheel_that_has_it(case: str) -> None:
+    version, model, switches, wanted = OLD[case]
+    with pytest.raises(ScenarioError, match=f"--backend npu: optimizations.{wanted}"):
+        session(On("meta", version), model, switches).bound(batch_of("decode", Requests((0,), (0,), ((1,),))))
+
+
+#: Wheels of each kind, and ATB beside them or not.
+STACKS = (("2.8.0", False), ("2.8.0", True), ("2.9.0", False), ("2.9.0", True))
+
+
+@pytest.mark.parametrize(("version", "atb"), STACKS)
+@pytest.mark.parametrize(
+    "case", ["small-qwen3, all fused, paged", "small-llama, int8 channel", "small-deepseek, experts, all fused"]
+)
+def test_what_stands_for_a_lacking_call_computes_the_same(case: str, version: str, atb: bool) -> None:
+    model, switches = CASES[case]
+    truth = run(session(On("cpu"), model, switches), steps=2)
+    old = session(On("cpu", version, atb), model, switches)
+    with Calls() as calls, enforced():
+        found = run(old, forced=truth, steps=2)
+    assert ("_npu_reshape_and_cache" in calls.names) == atb
+    assert not {"npu_scatter_pa_kv_cache", "npu_gather_pa_kv_cache"} & set(calls.names)
+    if not model.latent:  # 2.8.0 hands no new lengths to a captured v2; latent attention has no other call
+        assert (V2 in calls.names) == (version == "2.9.0")
+    rows = (found.logits - truth.logits).norm(dim=-1) / truth.logits.norm(dim=-1)
+    assert (rows.median() if model.experts else rows.max()).item() < 0.015
 
 
 def test_without_a_device_the_backend_says_so_in_one_line() -> None:

@@ -11,13 +11,14 @@ from math import prod
 
 import torch
 
+from device.operators.kernel import Kernel
 from device.operators.npu.call import enforced
 from device.operators.npu.experts import PLACES
 from device.operators.npu.kernels import kernel_of
 from device.operators.npu.needs import Refused
 from device.operators.npu.quant import with_offset
 from device.operators.npu.rules import FUSED_RANKS, INT4_GROUP
-from device.operators.npu.versions import lacks_call
+from device.operators.npu.versions import NPUGRAPH_EX, QKV_IN_ONE, V2_IN_CAPTURE, lacks
 from device.operators.npu.weights import how_of
 from device.operators.reference import special
 from device.step.dtypes import DTYPES
@@ -43,13 +44,11 @@ SWITCHES = {
 }  # fmt: skip
 #: Fused kinds that stay in plain torch, in pieces: no switch asks for them, and their form says `composed`.
 COMPOSED = ("top_k_top_p",)
-#: Calls that a supported wheel may lack, by the kind that makes them.
-YOUNG = {"qkv_norm_rope_cache": "npu_qkv_rms_norm_rope_cache", "cache_read": "npu_gather_pa_kv_cache"}
 #: Kinds that the device's runner does not spread over ranks.
 EXCHANGES = ("all_to_all", "moe_dispatch", "moe_combine", "moe_re_routing", "send_recv")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
-#: Kinds whose call has no meta kernel.
-WITHOUT_META = ("cache_read",)
+#: Calls without a meta kernel.
+WITHOUT_META = ("npu_gather_pa_kv_cache", "_npu_reshape_and_cache")
 #: What a captured step cannot hold: shapes that follow the lengths.
 GROWING = ("expand", "block_gather", "batch_matmul")
 #: The switch that puts ops on a stream, by its number.
@@ -58,9 +57,9 @@ STREAMS = {
 }  # fmt: skip
 
 
-def lacking(program: Program, model: Model, torch_npu: str) -> list[str]:
+def lacking(program: Program, model: Model, torch_npu: str, atb: bool = False) -> list[str]:
     """One line for each switch that cannot be had: its name, why, what to do. model: what this rank holds of it.
-    torch_npu: the installed version."""
+    torch_npu: the installed version. atb: whether its calls of ATB are there."""
     found: dict[str, str] = {}
     ops = tuple(dict.fromkeys(op for block in program.blocks for op in block.ops))
     step = rehearsed_step(program, model)
@@ -68,17 +67,17 @@ def lacking(program: Program, model: Model, torch_npu: str) -> list[str]:
         found["overlap.micro_batches"] = "no call here has been shown the requests of a part of the step; set it to 1"
     for op in ops:
         switch = SWITCHES.get(op.kind, op.kind)
-        if why := _refused(op, model, torch_npu) or _rehearse(op, step):
+        if why := _refused(op, model, torch_npu) or _rehearse(op, kernel_of(op, torch_npu, atb), step):
             found.setdefault(switch, why)
-    for switch, why in _graph(program):
+    for switch, why in _graph(program, torch_npu):
         found.setdefault(switch, why)
     return [f"optimizations.{switch}: {why}" for switch, why in found.items()]
 
 
 def _refused(op: Op, model: Model, torch_npu: str) -> str | None:
     """What no call is made for."""
-    if op.kind in YOUNG and (since := lacks_call(YOUNG[op.kind], torch_npu)):
-        return f"torch_npu {torch_npu} has no {YOUNG[op.kind]}, {since} has; set it to false"
+    if op.kind == "qkv_norm_rope_cache" and (lack := lacks(QKV_IN_ONE, torch_npu)):
+        return f"{lack}; set it to false"
     if op.kind == "qkv_norm_rope_cache" and op.inputs[-1].dtype != "int8":
         return (
             "npu_qkv_rms_norm_rope_cache writes FRACTAL_NZ blocks, and npu_fused_infer_attention_score_v2 reads such "
@@ -96,7 +95,7 @@ def _refused(op: Op, model: Model, torch_npu: str) -> str | None:
         return f"npu_mm_all_reduce_base joins 2, 4 or 8 ranks, not {op.attr('ranks')}; set it to false"
     if op.kind in EXCHANGES:
         return f"{op.op_type or CATALOGUE[op.kind].op_type}: tokens between ranks are predicted, but not measured"
-    known = kernel_of(op) is not None or op.kind in (*COLLECTIVES, *COMPOSED)
+    known = kernel_of(op, torch_npu, atb=False) is not None or op.kind in (*COLLECTIVES, *COMPOSED)
     if CATALOGUE[op.kind].host == "npu" and not known:
         return f"{op.op_type or CATALOGUE[op.kind].op_type} has no adapter for torch_npu"
     return None
@@ -113,13 +112,18 @@ def _choice(model: Model) -> str | None:
     return None
 
 
-def _graph(program: Program) -> Iterator[tuple[str, str]]:
+def _graph(program: Program, torch_npu: str) -> Iterator[tuple[str, str]]:
     if program.graph == "eager":
         return
+    if program.graph == "npugraph_ex" and (lack := lacks(NPUGRAPH_EX, torch_npu)):
+        yield "graph", f"{lack}; set it to aclgraph"
     ops = [op for block in program.blocks if block.captured for op in block.ops]
     if any(op.kind in GROWING and special(op) is None for op in ops):
         yield "graph", "a captured step cannot hold unfused attention, whose shapes grow; set fusion.attention to true"
     if program.graph == "aclgraph":
+        latent = any(op.kind == "attention" and op.attr("latent", False) for op in ops)
+        if latent and (lack := lacks(V2_IN_CAPTURE, torch_npu)):
+            yield "graph", f"{lack}, and latent attention is one; set it to eager"
         return
     for stream in sorted({op.stream for op in ops} - {0}):
         what = f"{program.graph} issues compiled code on one stream; switch it off, or take aclgraph"
@@ -133,9 +137,8 @@ def _graph(program: Program) -> Iterator[tuple[str, str]]:
         yield "fusion.qkv_norm_rope_cache", what
 
 
-def _rehearse(op: Op, step: Step) -> str | None:
+def _rehearse(op: Op, kernel: Kernel | None, step: Step) -> str | None:
     """What the call of `op` is refused for, None where it is taken."""
-    kernel = kernel_of(op)
     if kernel is None or kernel.form == "torch" or op.kind == "matmul_all_reduce":  # that one needs its HCCL group
         return None
     inputs = [standing_for(op, tensor) for tensor in op.inputs]
@@ -146,7 +149,8 @@ def _rehearse(op: Op, step: Step) -> str | None:
         return f"{refusal}; change the scenario, or switch it off"
     except NotImplementedError as error:
         # A call without a meta kernel has been held against the rules before it got there.
-        return None if op.kind in WITHOUT_META else f"torch_npu refuses it: {_first_line(error)}"
+        known = any(f"::{name}" in str(error) for name in WITHOUT_META)
+        return None if known else f"torch_npu refuses it: {_first_line(error)}"
     except AttributeError as error:
         if "_OpNamespace" not in str(error):  # a fault of this program
             raise
