@@ -40,7 +40,7 @@ def torch_npu() -> Any:
         found = version("torch-npu")
     except PackageNotFoundError:
         raise ScenarioError(
-            ["--backend npu: torch_npu is not installed; pip install 'ascend-whatif[npu]' on a machine with CANN"]
+            [f"--backend npu: torch_npu is not installed; {DOCTOR} and which version this machine's CANN wants"]
         ) from None
     if wrong := wrong_pairing(str(torch.__version__), found):
         raise ScenarioError([f"--backend npu: {wrong}"])

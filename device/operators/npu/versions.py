@@ -71,6 +71,24 @@ def wheel_of(torch_npu: str) -> Wheel | None:
     return next((wheel for wheel in WHEELS if wheel.torch_npu == torch_npu.partition("+")[0]), None)
 
 
+def minor(version: str) -> tuple[int, int]:
+    """(8, 3) of 8.3.RC1 and of 8.3.0: what CANN keeps together."""
+    first, second = [int(n) for n in re.findall(r"\d+", version)[:2]]
+    return first, second
+
+
+def wheel_for(cann: str, torch: str | None = None) -> Wheel | None:
+    """The wheel that is documented with a release of CANN, or with the nearest before it: the one for `torch` where
+    there is one, else the newest. None where CANN is older than all."""
+    known = [wheel for wheel in WHEELS if wheel.cann is not None and minor(wheel.cann) <= minor(cann)]
+    if not known:
+        return None
+    nearest = max(minor(str(wheel.cann)) for wheel in known)
+    fitting = [wheel for wheel in known if minor(str(wheel.cann)) == nearest]
+    same = [wheel for wheel in fitting if torch is not None and wheel.torch == release(torch)]
+    return (same or fitting)[-1]
+
+
 def line_of(torch_npu: str) -> Line:
     """The line that a version was cut from; of an unknown one that of the nearest older wheel for the same torch, else
     the first or last of all."""
