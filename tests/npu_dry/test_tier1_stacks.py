@@ -8,9 +8,9 @@ from device.operators.npu.plan import lacking
 from device.operators.npu.versions import V2_IN_CAPTURE, WHEELS, Wheel
 from scenarios.batches import reported_batch
 from scenarios.build import build
-from scenarios.models.hf_config import load_model
 from scenarios.loader import load_scenario, shipped_names
 from scenarios.lowering.parallel import shard
+from scenarios.models.hf_config import load_model
 from sim.hardware.profile import load_hardware
 
 #: Experts spread over ranks and pipeline stages run on no NPU yet: those scenarios without.
