@@ -5,11 +5,11 @@ Each function makes the `Work` of an op; `scenarios.ops.catalogue` says which ki
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import Literal, cast
+from typing import cast
 
+from scenarios.ops.op_kind import OpKind
 from scenarios.ops.program import DTYPE_BITS, Group, Op, Tensor
 from scenarios.ops.routing import Routing
 from scenarios.ops.work import (
@@ -25,33 +25,8 @@ from scenarios.ops.work import (
     MatmulCollectiveShape,
     MatmulShape,
     RowsShape,
-    Unit,
     Work,
 )
-
-HostClass = Literal["aten", "matmul", "npu", "inner"]
-
-
-@dataclass(frozen=True, slots=True)
-class OpKind:
-    """One kind of operation.
-
-    op_type: the profiler's name where the op gives none. unit: the cores that run it. host: what class of call the host
-    makes (a plain aten op, a matmul, a fused npu_ op, or none of its own: an inner kernel that another call launches).
-    elementwise: a graph compiler may fuse it with its neighbours. ops_per_element: vector instructions per element of
-    the largest operand. api: the torch or torch_npu call behind it. routed: what it does differs by layer and rank, as
-    the tokens choose their experts.
-    """
-
-    name: str
-    op_type: str
-    unit: Unit
-    work: Callable[[Op, OpKind], Work]
-    host: HostClass = "aten"
-    elementwise: bool = False
-    ops_per_element: int = 1
-    api: str = ""
-    routed: bool = False
 
 
 def _split_reads(tensors: tuple[Tensor, ...]) -> tuple[int, int]:
