@@ -27,7 +27,7 @@ def kind_of(op: Op) -> OpKind:
     return CATALOGUE[op.kind]
 
 
-def params_of(name: str) -> str:
+def params_name(name: str) -> str:
     """The set of a hardware profile's numbers that prices a kernel called `name`: a kind of the catalogue, or a set."""
     kind = CATALOGUE.get(name)
     return (kind.params or name) if kind else name

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from scenarios.loader import load_scenario
+from scenarios.ops.families import family_of_type
 from sim.accuracy.ablations import ablations_result, price_ablations, read_ablations
 from sim.accuracy.collectives import price_collectives
 from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
@@ -15,7 +16,6 @@ from sim.accuracy.score import Scored, errors, price_kernels, price_steps
 from sim.accuracy.validate import REFERENCE
 from sim.predict.answer import answer, case_of
 from sim.predict.predict import predict
-from sim.predict.uncertainty import family_of
 
 HEAD = (
     "| compared | source | rows | median error | P90 | plain roofline's median |",
@@ -36,7 +36,7 @@ def accuracy_rows() -> list[str]:
     steps = read_steps(REFERENCE / "steps.csv")
     families: dict[str, list[Scored]] = {"matmul": [], "attention": [], "vector": []}
     for row in kernels:
-        families[family_of(row.kind.lower())].append(row)
+        families[family_of_type(row.kind)].append(row)
     lines = [_line(f"kernels: {name}", _SOURCE, errors(families[key])) for key, name in _FAMILIES]
     lines.append(_line("kernels: all", _SOURCE, errors(kernels)))
     collectives = price_collectives(read_collectives(REFERENCE / "collectives.csv"))[0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from scenarios.ops.families import Family
+from scenarios.ops.families import family_of_type as family_of_kernel
 from scenarios.timeline import QUEUED, Span
 from scenarios.timeline import is_kernel as on_stream
 
@@ -12,10 +14,9 @@ MATMUL, ATTENTION, NORM, CACHE, ELEMENTWISE, COPY, AI_CPU, TRANSFER, WAIT, COLLE
     "waiting for other ranks", "collectives", "host", "waits of a stream",
 )  # fmt: skip
 
-#: Families of kernels by parts of their op type, in order; what matches none is `ELEMENTWISE`.
+_FAMILY: dict[Family, str] = {"matmul": MATMUL, "attention": ATTENTION}
+#: What vector kernels are for, by parts of their op type, in order; what matches none is `ELEMENTWISE`.
 _FAMILIES = (
-    (re.compile(r"matmul|gemm|conv|\bffn|cijk|cublas|addmm", re.I), MATMUL),
-    (re.compile(r"attention|\bmla|ringmla|flash_?fwd|fmha|sdpa", re.I), ATTENTION),
     (re.compile(r"^(hcom|hccl|nccl|gloo|c10d)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", re.I), COLLECTIVE),
     (re.compile(r"norm", re.I), NORM),
     (re.compile(r"cache|kv_", re.I), CACHE),
@@ -71,4 +72,6 @@ def operation_of(op_type: str) -> str:
 
 def family_of_type(op_type: str) -> str:
     """The family of a kernel on a stream."""
+    if known := _FAMILY.get(family_of_kernel(op_type)):
+        return known
     return next((family for pattern, family in _FAMILIES if pattern.search(op_type)), ELEMENTWISE)

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import NO_OPS, Timing, Timings
-from scenarios.ops.catalogue import work_of
+from scenarios.ops.catalogue import family_of, work_of
 from scenarios.ops.work import FixedShape, Work
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.cpu import effects, names_of, stream_ns
-from sim.predict.uncertainty import Z90, family_of
+from sim.predict.uncertainty import Z90
 
 #: Coefficients of a program, in the order of `features`: microseconds a call and a row, nanoseconds an element and a
 #: multiply-add.

@@ -15,12 +15,12 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
+from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import Work
 from sim.accuracy.reference import FOLDER
 from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import params_of, price
-from sim.kernel.programs import PROGRAM_OF
 
 REFERENCE = FOLDER / "kernels.csv"
 
@@ -122,7 +122,7 @@ def put(hw: HardwareProfile, values: Mapping[str, float]) -> HardwareProfile:
 
 def program_name(sample: Sample, hw: HardwareProfile) -> str:
     """The program of the profile that prices `sample`."""
-    name, found = PROGRAM_OF.get(sample.work.program, sample.work.program), params_of(sample.work, hw)
+    name, found = params_name(sample.work.program), params_of(sample.work, hw)
     return name if hw.programs.get(name) is found else next(n for n, p in hw.programs.items() if p is found)
 
 

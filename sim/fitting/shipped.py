@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import ceil, exp
 from pathlib import Path
 
+from scenarios.ops.catalogue import family_of
 from sim.fitting.collectives import calibrate as calibrate_links
 from sim.fitting.exchange import calibrate as calibrate_exchange
 from sim.fitting.host import fit_host
@@ -25,7 +26,7 @@ from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, 
 from sim.fitting.ranks import fit_rank_skew
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware
-from sim.predict.uncertainty import Z90, family_of
+from sim.predict.uncertainty import Z90
 
 #: Fewest held-out rows from which a family's residual is taken.
 MIN_ROWS = 15

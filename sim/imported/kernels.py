@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from scenarios.ops.families import family_of_type
 from scenarios.ops.work import Work
 from scenarios.profile import Capture, Kind, Step
 from sim.accuracy.rows.op_types import Unpriced, work_of_row
@@ -29,10 +30,6 @@ _LIMIT_OF_BOUND: dict[Bound, Bottleneck] = {
     "hbm": "HBM-bound", "cube": "cube-bound", "vector": "vector-bound", "launch": "vector-bound",
     "ai_cpu": "vector-bound", "link": "communication-bound", "l2": "vector-bound",
 }  # fmt: skip
-
-
-#: In the names of op types that run on cube cores.
-_CUBE_WORDS = ("matmul", "attention", "conv", "gemm", "ffn", "bmm", "flash", "cutlass", "wgmma", "mla")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +153,7 @@ def _bound(op_type: str, task_type: str, pipe: str, time: KernelTime | None) -> 
     if "AI_CPU" in task_type or "AICPU" in task_type:
         return "ai_cpu", "assumed"
     # At level 0 a kernel of the vector cores is an AI_CORE task too, so the op type has to tell.
-    return ("cube" if any(word in op_type.lower() for word in _CUBE_WORDS) else "vector"), "assumed"
+    return ("vector" if family_of_type(op_type) == "vector" else "cube"), "assumed"
 
 
 def _merged(rows: Iterable[MeasuredKernel]) -> list[MeasuredKernel]:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
 from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import KernelParams
 from sim.kernel.attention import is_decode
 from sim.kernel.cost import Cost
-from sim.kernel.programs import PROGRAM_OF
 
 #: The program of elementwise work, norms and copies inside code that torch.compile made: calls are fused away.
 COMPILED = "compiled"
@@ -59,13 +59,13 @@ def names_of(work: Work, captured: bool = False) -> tuple[str, ...]:
     """Programs that may price `work`, the most special first; a profile has the last one."""
     shape, plain = work.shape, work.program
     if captured and isinstance(shape, RowsShape | FlatShape):
-        return (COMPILED, plain, PROGRAM_OF.get(plain, plain), _generic(work))
+        return (COMPILED, plain, params_name(plain), _generic(work))
     if isinstance(shape, AttentionShape):
         phase = "attention" if all(is_decode(g) for g in shape.groups) else "attention_prefill"
         paged, int8 = "_paged" if shape.block_size else "", "_int8" if shape.kv_dtype == "int8" else ""
         return tuple(dict.fromkeys((phase + paged + int8, phase + paged, phase + int8, phase)))
     flat = isinstance(shape, MatmulShape) and shape.m == 1  # one row: a product of a matrix and a vector
-    return (*((f"{plain}_vector",) if flat else ()), plain, PROGRAM_OF.get(plain, plain), _generic(work))
+    return (*((f"{plain}_vector",) if flat else ()), plain, params_name(plain), _generic(work))
 
 
 def _generic(work: Work) -> str:

@@ -8,9 +8,11 @@ Collectives are priced in `sim.collective`, from the moment their last rank arri
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
+from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import (
     AttentionShape,
     CollectiveShape,
@@ -22,6 +24,7 @@ from scenarios.ops.work import (
     MatmulCollectiveShape,
     MatmulShape,
     RowsShape,
+    Shape,
     Work,
 )
 from sim.collective import price_collective
@@ -35,11 +38,12 @@ from sim.kernel.ffn import ffn_cost
 from sim.kernel.grouped import grouped_cost
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import fastest, product_of
-from sim.kernel.programs import PROGRAM_OF
 from sim.kernel.time import Bound, KernelTime, Lane
 from sim.kernel.traffic import traffic
 from sim.kernel.vector import vector_cost
 
+#: (work, hardware, its kernel's parameters, repeat, resident) -> cost.
+CostOf = Callable[[Work, HardwareProfile, KernelParams, bool, bool], Cost]
 #: Norms of rows shorter than this put several rows into one tile: another, larger program.
 SHORT_ROW = 2048
 
@@ -59,26 +63,7 @@ def price(
         return _on_cpu(work, hw, resident, captured)
     if work.unit == "copy":
         return _copied(work, hw)
-    if isinstance(work.shape, FixedShape):
-        return _fixed(work, work.shape, hw)
-    if isinstance(work.shape, CollectiveShape):
-        return _collective(work, work.shape, hw)
-    if isinstance(work.shape, ExchangeShape):
-        return _exchange(work, work.shape, hw)
-    if isinstance(work.shape, MatmulCollectiveShape):
-        return _fused(work, work.shape, hw)
-    params = params_of(work, hw)
-    if isinstance(work.shape, MatmulShape):
-        cost = matmul_cost(work, hw, params, repeat, resident)
-        return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
-    if isinstance(work.shape, GroupedShape):
-        cost = grouped_cost(work, hw, params, repeat, resident)
-        return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
-    if isinstance(work.shape, FfnShape):
-        return _time(work, hw, ffn_cost(work, hw, params, repeat, resident), "MIX_AIC")
-    if isinstance(work.shape, AttentionShape):
-        return _time(work, hw, attention_cost(work, hw, params, repeat, resident), "MIX_AIC")
-    return _time(work, hw, vector_cost(work, hw, params, repeat, resident), "AI_VECTOR_CORE")
+    return PRICES[type(work.shape)](work, hw, repeat, resident)
 
 
 def params_of(work: Work, hw: HardwareProfile) -> KernelParams:
@@ -86,7 +71,7 @@ def params_of(work: Work, hw: HardwareProfile) -> KernelParams:
 
     One that the profile does not know is taken for the plain one of its shape.
     """
-    name = PROGRAM_OF.get(work.program, work.program)
+    name = params_name(work.program)
     if name == "rms_norm" and isinstance(work.shape, RowsShape) and work.shape.cols < SHORT_ROW:
         name = "rms_norm_short"
     if (
@@ -177,12 +162,13 @@ def _copied(work: Work, hw: HardwareProfile) -> KernelTime:
     )
 
 
-def _fixed(work: Work, shape: FixedShape, hw: HardwareProfile) -> KernelTime:
+def _fixed(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     """A kernel whose time does not depend on its shape.
 
     As the profile's `fixed_us` says, or else a start on one core.
     """
-    on_cpu = work.unit == "ai_cpu"
+    shape, on_cpu = work.shape, work.unit == "ai_cpu"
+    assert isinstance(shape, FixedShape)
     us = hw.fixed_us.get(shape.key)
     if us is None:
         us = hw.fixed_us["ai_cpu"] if on_cpu else hw.kernel.start_us + hw.kernel.core_us
@@ -200,8 +186,10 @@ def _fixed(work: Work, shape: FixedShape, hw: HardwareProfile) -> KernelTime:
     )
 
 
-def _collective(work: Work, shape: CollectiveShape, hw: HardwareProfile) -> KernelTime:
+def _collective(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     """A collective whose ranks are all there; on vector cores where HCCL lets it, as inference engines ask for."""
+    shape = work.shape
+    assert isinstance(shape, CollectiveShape)
     it = price_collective(
         shape.op, shape.bytes, shape.ranks, hw, shape.mode, busy=True, first=shape.first, stride=shape.stride,
         imbalance=shape.imbalance,
@@ -224,8 +212,10 @@ def _collective(work: Work, shape: CollectiveShape, hw: HardwareProfile) -> Kern
     )
 
 
-def _fused(work: Work, shape: MatmulCollectiveShape, hw: HardwareProfile) -> KernelTime:
+def _fused(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     """A product with its all-reduce inside, all ranks there."""
+    shape = work.shape
+    assert isinstance(shape, MatmulCollectiveShape)
     product = product_of(work, shape)
     it = fastest(product, shape, hw, params_of(product, hw))
     duration = max(1, round(it.total_ns))
@@ -248,8 +238,10 @@ def _fused(work: Work, shape: MatmulCollectiveShape, hw: HardwareProfile) -> Ker
     )
 
 
-def _exchange(work: Work, shape: ExchangeShape, hw: HardwareProfile) -> KernelTime:
+def _exchange(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     """Dispatch or combine whose ranks are all there; it takes all vector cores."""
+    shape = work.shape
+    assert isinstance(shape, ExchangeShape)
     duration = max(1, round(exchange_ns(shape, hw)))
     moved = 2 * sent_bytes(shape)
     return KernelTime(
@@ -266,3 +258,24 @@ def _exchange(work: Work, shape: ExchangeShape, hw: HardwareProfile) -> KernelTi
         holds_cores=True,
         link_share=1.0,
     )
+
+
+def _on_cores(cost: CostOf, lane: Lane, work: Work, hw: HardwareProfile, repeat: bool, resident: bool) -> KernelTime:
+    """A kernel whose parameters the profile has, on the cores of `lane`; work of the unit mix takes both kinds."""
+    taken: Lane = "MIX_AIC" if work.unit == "mix" and lane == "AI_CORE" else lane
+    return _time(work, hw, cost(work, hw, params_of(work, hw), repeat, resident), taken)
+
+
+#: The time of one kernel on an accelerator, by the class of its shape.
+PRICES: dict[type[Shape], Callable[[Work, HardwareProfile, bool, bool], KernelTime]] = {
+    FixedShape: _fixed,
+    CollectiveShape: _collective,
+    ExchangeShape: _exchange,
+    MatmulCollectiveShape: _fused,
+    MatmulShape: partial(_on_cores, matmul_cost, "AI_CORE"),
+    GroupedShape: partial(_on_cores, grouped_cost, "AI_CORE"),
+    FfnShape: partial(_on_cores, ffn_cost, "MIX_AIC"),
+    AttentionShape: partial(_on_cores, attention_cost, "MIX_AIC"),
+    FlatShape: partial(_on_cores, vector_cost, "AI_VECTOR_CORE"),
+    RowsShape: partial(_on_cores, vector_cost, "AI_VECTOR_CORE"),
+}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil, log2
 
+from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.work import FlatShape, RowsShape, Work
 from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import KernelParams
@@ -18,8 +19,8 @@ from sim.kernel.cost import Cost, start_ns
 from sim.kernel.tiles import Tile, uniform_ns
 from sim.kernel.traffic import hbm_rate, traffic
 
-#: Programs that read rows picked by index; their cold reads are not a stream.
-SCATTERED = frozenset({"gather", "embedding", "index_select", "block_gather", "index"})
+#: Parameter sets, of no kind of the catalogue, whose kernels read rows picked by index.
+_PICKING = ("gather", "index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def vector_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: b
         layout = row_layout(shape.rows, shape.cols, params.cores_per_row, cores)
         layout = Layout(layout.cores, layout.rows, layout.elements * passes, layout.stretch)
         return layout_cost(work, hw, params, layout, repeat, resident)
-    if work.program in SCATTERED and params.grain:
+    if _picks_rows(work.program) and params.grain:
         layout = flat_layout(shape.rows * shape.cols, params.grain, cores)
         return layout_cost(work, hw, params, layout, repeat, resident)
     by_row = row_layout(shape.rows, shape.cols, params.cores_per_row, cores)
@@ -78,6 +79,12 @@ def vector_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: b
     )
 
 
+def _picks_rows(name: str) -> bool:
+    """Whether a kernel reads rows picked by index: its cold reads are not a stream."""
+    kind = CATALOGUE.get(name)
+    return kind.picks_rows if kind else name in _PICKING
+
+
 def layout_cost(
     work: Work, hw: HardwareProfile, params: KernelParams, layout: Layout, repeat: bool, resident: bool
 ) -> Cost:
@@ -89,7 +96,7 @@ def layout_cost(
     shared = max(split.hbm / hbm_rate(cores, hw), reads / memory.l2_read_gbps + writes / memory.l2_write_gbps)
     each = layout.stretch / cores
     pieces = work.pieces / 2 * each * kernel.piece_ns
-    if work.program in SCATTERED:
+    if _picks_rows(work.program):
         # Rows from all over a table: each core waits for each of them, whatever HBM could give to a stream.
         shared += split.hbm_read * each / memory.core_random_gbps
     load = max(reads * each / memory.core_l2_gbps, shared if reads else 0.0) + pieces

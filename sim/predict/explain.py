@@ -41,7 +41,7 @@ ALIKE = 0.05
 
 def limit_of(kind: str, bound: Bound) -> Bottleneck:
     """What limits a kernel; the cube cores do where they wait for what they load from L2."""
-    return "cube-bound" if bound == "l2" and CATALOGUE[kind].unit in ("cube", "mix") else _LIMIT[bound]
+    return "cube-bound" if bound == "l2" and CATALOGUE[kind].uses_cube else _LIMIT[bound]
 
 
 @dataclass(frozen=True, slots=True)

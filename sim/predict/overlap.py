@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scenarios.ops.catalogue import work_of
+from scenarios.ops.catalogue import kind_of, work_of
 from scenarios.ops.program import Op
 from scenarios.ops.work import MatmulCollectiveShape
 from scenarios.passes import branches, collectives, micro_batches, prefetch
@@ -138,14 +138,14 @@ def _chunks(prediction: Prediction, item: Pass) -> Iterator[_Place]:
     for product, reduction in pairwise(whole):
         stems = product.name, reduction.name
         names = frozenset(name for name in pieces if name.rpartition(".")[0] in stems)
-        if product.kind in prefetch.PRODUCTS and names:
+        if kind_of(product).dense and names:
             yield _Place(names, _alone_ns(prediction, product), _alone_ns(prediction, reduction))
 
 
 def _fetches(prediction: Prediction, _: Pass) -> Iterator[_Place]:
     """The fetches of a layer, and the kernels of the main stream between them and the last product that waits."""
     ops = _layer(prediction)
-    fetches = [i for i, op in enumerate(ops) if op.kind == "prefetch"]
+    fetches = [i for i, op in enumerate(ops) if kind_of(op).unit == "copy"]
     waiting = [i for i, op in enumerate(ops) if any(wait.startswith("prefetched ") for wait in op.waits)]
     if fetches and waiting:
         beside = [op for op in ops[fetches[0] : waiting[-1]] if op.stream == 0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from scenarios.batches import micro_batches
 from scenarios.lowering.stages import TRANSFERS, layers_of_stages
 from scenarios.models.model import Model
-from scenarios.ops.catalogue import work_of
+from scenarios.ops.catalogue import CATALOGUE, kind_of, work_of
 from scenarios.ops.program import Batch, Program
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
@@ -112,7 +112,7 @@ def transfer_ns(pipe: Pipe, batch: Batch, stage: int) -> int:
     if not stage:
         return 0
     received = pipe.program(batch, stage).block("receive").ops
-    return sum(price(work_of(op), pipe.hardware).duration_ns for op in received if op.kind == "send_recv")
+    return sum(price(work_of(op), pipe.hardware).duration_ns for op in received if kind_of(op).exchanges == "stages")
 
 
 def _stage_times(pipe: Pipe, batch: Batch, stage: int, probes: Sequence[Variant]) -> list[StageTime]:
@@ -167,7 +167,7 @@ def alone(plan: Plan, last: bool) -> Plan:
     last stage waits for its device."""
     steps: list[HostStep] = [
         replace(step, launch=_without_time(step.launch))
-        if isinstance(step, Issue) and step.launch.kind == "send_recv"
+        if isinstance(step, Issue) and CATALOGUE[step.launch.kind].exchanges == "stages"
         else step
         for step in plan.steps
     ]

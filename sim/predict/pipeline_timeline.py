@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.program import Batch, Program
 from scenarios.timeline import Span, Timeline
 from sim.predict.pipeline_steps import Pipe, alone, behind
@@ -90,7 +91,7 @@ def _with_sends(plan: Plan, schedule: Schedule, row: Sequence[Pass], begin: int)
     """`schedule` with its sends where the next stage takes them."""
     ready, at = row[0].ready - begin, row[1].transfer - begin
     for number, launch in enumerate(launches(plan)):
-        if launch.kind == "send_recv":
+        if CATALOGUE[launch.kind].exchanges == "stages":
             end = at + launch.kernel.duration_ns
             schedule.arrivals[number] = ready
             schedule.kernels[number] = at, end

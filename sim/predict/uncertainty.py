@@ -23,7 +23,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from math import exp, expm1, hypot, log1p, sqrt
 
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import CATALOGUE, family_of
 from sim.hardware.profile import HardwareProfile
 from sim.step.plan import Issue, Launch, Plan
 from sim.step.schedule import launches
@@ -98,11 +98,6 @@ def _call_parts(plan: Plan, hw: HardwareProfile, elasticity: float) -> dict[Hash
     total = sum(times.values()) or 1
     sigma = hw.residual.host_class_sigma
     return {("host", name): (elasticity * time / total, sigma) for name, time in times.items()}
-
-
-def family_of(kind: str) -> str:
-    """matmul, attention or vector: the families of kernels that the model's residuals are known for."""
-    return "matmul" if "matmul" in kind or kind == "ffn" else "attention" if "attention" in kind else "vector"
 
 
 def sigma_of(kind: str, hw: HardwareProfile) -> float:

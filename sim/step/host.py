@@ -21,7 +21,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from scenarios.ops.catalogue import CATALOGUE, op_type_of, work_of
+from scenarios.ops.catalogue import kind_of, op_type_of, work_of
 from scenarios.ops.op_work import placed
 from scenarios.ops.program import Block, Op, Program
 from sim.hardware.profile import HardwareProfile
@@ -74,13 +74,13 @@ def make_plans(program: Program, hw: HardwareProfile, conditions: Conditions) ->
 def host_costs_ns(op: Op, hw: HardwareProfile, task_queue_enable: int) -> tuple[float, float]:
     """(Python thread, launch thread) nanoseconds of one eager call, before jitter."""
     host = hw.host
-    if CATALOGUE[op.kind].host == "inner":
+    if kind_of(op).host == "inner":
         # The call that reads the view launches this kernel too: tiling and launch, no dispatch.
         if task_queue_enable == 0:
             return 1000 * (host.tiling_us + host.launch_us), 0.0
         return 0.0, 1000 * host.launch_us
     dispatch_us = {"aten": host.aten_python_us, "matmul": host.matmul_python_us, "npu": host.fused_op_python_us}[
-        CATALOGUE[op.kind].host
+        kind_of(op).host
     ]
     if task_queue_enable == 0:
         return 1000 * (dispatch_us + host.tiling_us + host.launch_us), 0.0
@@ -158,7 +158,7 @@ class _Builder:
         priced = []
         for kind, op in zip(before, block.ops, strict=False):
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
-            twin = kind == op.kind == "rms_norm"
+            twin = kind == op.kind and kind_of(op).twin
             nominal = self.nominal(op, block.repeat, self.conditions.rank, twin, block.captured)
             jitter = self._jitter(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
             costs = host_costs_ns(op, self.hw, queue)
@@ -178,7 +178,7 @@ class _Builder:
     ) -> tuple[KernelTime, ...]:
         """The kernel in each repetition, before luck: one and the same, but where tokens choose their experts."""
         scale, cpu = self.conditions.device_scale, self._on_cpu
-        if not CATALOGUE[op.kind].routed:
+        if not kind_of(op).routed:
             return (scaled(price(work_of(op), self.hw, twin, self._resident, cpu and captured), scale),) * repeat
         return tuple(
             scaled(price(work_of(placed(op, n, rank)), self.hw, False, self._resident), scale) for n in range(repeat)
@@ -219,7 +219,7 @@ class _Builder:
         it = self.conditions
         sigma = self.hw.kernel.jitter_sigma if self.varies(item.kernel) else 0.0
         jitter = jitter_of_ranks(it.seed, f"kernel {item.op.name}", repeat, sigma, it.ranks)
-        if not CATALOGUE[item.op.kind].routed:
+        if not kind_of(item.op).routed:
             spread = self.spread_ns(item.kernel)
             times = item.kernel.duration_ns + (jitter - 1) * spread
         else:  # each rank holds other experts
@@ -247,7 +247,8 @@ class _Builder:
         has_rendezvous = kernel.link_share > 0
         # A transfer between stages is timed apart (`sim.step.pipeline`); here its ranks only start it together.
         # Ranks that lie apart, one of each replica, are taken to meet with all others: their neighbours meet anyway.
-        group = op.attr("ranks", 0) if has_rendezvous and op.kind != "send_recv" and op.attr("stride", 1) == 1 else 0
+        between_stages = kind_of(op).exchanges == "stages"
+        group = op.attr("ranks", 0) if has_rendezvous and not between_stages and op.attr("stride", 1) == 1 else 0
         assert isinstance(group, int)
         group_ranks = group if group < self.conditions.ranks else 0
         return Launch(
@@ -283,7 +284,7 @@ class _Builder:
             for layer in range(block.repeat):
                 for item in priced:
                     gates: tuple[str, ...] = ()
-                    if item.op.kind == "attention" and self._program.graph in PARAMETER_UPDATES:
+                    if kind_of(item.op).family == "attention" and self._program.graph in PARAMETER_UPDATES:
                         gates = (f"update {item.op.name} {numbers[item.op.name]}",)
                         numbers[item.op.name] += 1
                         self.updates.append((block, layer))
@@ -321,7 +322,7 @@ def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:
         end = begin + block.repeat * len(priced)
         for place, item in enumerate(priced):
             rows = range(begin + place, end, len(priced))  # this op's kernels, one a layer
-            if builder.varies(item.kernel) or CATALOGUE[item.op.kind].routed:
+            if builder.varies(item.kernel) or kind_of(item.op).routed:
                 kernels[rows] = builder.kernels_ns(item, block.repeat)
             if not block.captured:
                 jitter = builder.host_jitter(item.op.name, block.repeat)

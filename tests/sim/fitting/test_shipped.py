@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.ops.catalogue import family_of
 from sim.fitting.kernels import Block, Report, fit, held_out, interval, put, read_samples, residuals
 from sim.fitting.shipped import SHARED, STAGES, Stage, calibrate, residual_sigmas, rows_of_block
 from sim.hardware.profile import SHIPPED, load_hardware
-from sim.predict.uncertainty import Z90, family_of
+from sim.predict.uncertainty import Z90
 
 pytest.importorskip("scipy", reason="calibration needs the extra `fit`")
 
