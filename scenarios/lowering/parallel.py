@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from scenarios.errors import ScenarioError
 from scenarios.models.model import Experts, Model
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Op, Program, Tensor
 
 #: Values that are partial sums on each rank: of a row-split product, of experts sliced over the ranks.
@@ -94,7 +94,7 @@ def expanded(program: Program, mode: str) -> Program:
         return program
 
     def asked(op: Op) -> Op:
-        collective = CATALOGUE[op.kind].unit == "link"
+        collective = kind_of(op).is_collective
         return replace(op, attrs=(*op.attrs, ("mode", mode))) if collective else op
 
     return program.with_blocks(tuple(replace(b, ops=tuple(map(asked, b.ops))) for b in program.blocks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,6 +121,11 @@ def in_layers(program: Program, applied: str, rewrite: Rewrite) -> Program:
     """`program` with `rewrite` applied to the decoder's layers."""
     blocks = tuple(replace(b, ops=rewrite(b.ops)) if b.is_layer else b for b in program.blocks)
     return program.with_blocks(blocks, applied)
+
+
+def of_kind(ops: Iterable[Op], *kinds: str) -> list[Op]:
+    """Those of `ops` that a pattern of a pass names."""
+    return [op for op in ops if op.kind in kinds]
 
 
 def replace_runs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program
 from scenarios.passes.base import Context, Pass, in_layers
 
@@ -31,7 +32,7 @@ def split_keys(program: Program, _: Context) -> Program:
     """Norm, rotation and cache write of keys and values beside the same of the query; attention waits for both."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        at = next((i for i, op in enumerate(ops) if op.kind in ("attention", "block_gather", "expand")), None)
+        at = next((i for i, op in enumerate(ops) if _reads_cache(op)), None)
         if at is None:
             return ops
         reader = ops[at]
@@ -45,6 +46,12 @@ def split_keys(program: Program, _: Context) -> Program:
         return _on_stream(ops, branch, KEYS_STREAM, "keys", reader)
 
     return in_layers(program, "overlap.streams", rewrite)
+
+
+def _reads_cache(op: Op) -> bool:
+    """Whether attention starts with `op`, in one kernel or in pieces; what absorbs the latent rows comes before it."""
+    kind = kind_of(op)
+    return kind.family == "attention" or (kind.over_cache == "growing" and kind.family == "vector")
 
 
 def _makers(ops: tuple[Op, ...], name: str, before: int) -> set[int]:

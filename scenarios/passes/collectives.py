@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from scenarios.batches import reported_batch
+from scenarios.ops.catalogue import CATALOGUE, kind_of
 from scenarios.ops.pieces import row_pieces
 from scenarios.ops.program import Attr, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, replace_runs
-from scenarios.passes.prefetch import PRODUCTS
 
 #: The stream of the collectives that run beside their products (1 is that of the prefetches).
 STREAM = 2
@@ -23,8 +23,8 @@ def fuse_all_reduce(program: Program, _: Context) -> Program:
     """Each product that an all-reduce follows becomes one kernel with it."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        for kind in PRODUCTS:
-            ops = replace_runs(ops, (kind, "all_reduce"), _fuse)
+        for kind in (kind for kind in CATALOGUE.values() if kind.dense):
+            ops = replace_runs(ops, (kind.name, "all_reduce"), _fuse)
         return ops
 
     return in_layers(program, "fusion.matmul_all_reduce", rewrite)
@@ -69,7 +69,7 @@ def cut_collectives(program: Program, context: Context) -> Program:
         return tuple(part for op in ops for part in _own_share(op, pieces, ranks))
 
     program = in_layers(program, "overlap.comm_chunks", rewrite)
-    if not any(op.kind == "reduce_scatter" for op in program.block("embed").ops):
+    if not any(kind_of(op).exchanges == "shares of sums" for op in program.block("embed").ops):
         return program
     blocks = tuple(replace(b, ops=scattered(b.ops)) if b.name != "sample" else b for b in program.blocks)
     return program.with_blocks(blocks)
@@ -95,9 +95,9 @@ def _overlapped(ops: tuple[Op, ...], pieces: int, ranks: int) -> Iterator[Op]:
 
 def _sizes(product: Op, reduction: Op | None, pieces: int, ranks: int) -> tuple[int, ...]:
     """Rows of each piece; none where the two are no product and its reduction."""
-    if reduction is None or product.kind not in PRODUCTS or reduction.kind not in ("all_reduce", "reduce_scatter"):
+    if reduction is None or not (kind_of(product).dense and kind_of(reduction).reduces):
         return ()
-    return rows_of_pieces(product.out.shape[0], pieces, ranks if reduction.kind == "reduce_scatter" else 1)
+    return rows_of_pieces(product.out.shape[0], pieces, ranks if kind_of(reduction).cuts_rows else 1)
 
 
 def rows_of_pieces(rows: int, pieces: int, divisor: int) -> tuple[int, ...]:
@@ -149,8 +149,8 @@ def _piece(op: Op, number: int, sizes: tuple[int, ...], record: str = "") -> Op:
 
 def _own_share(op: Op, pieces: int, ranks: int) -> tuple[Op, ...]:
     """A gather or scatter of tokens outside the pairs, piece by piece as the ranks hold them."""
-    tokens = (op.kind == "all_gather" and op.name != "logits_all_gather") or op.name == "embed_tokens.reduce_scatter"
-    if not tokens:
+    gathers = kind_of(op).exchanges == "shares" and op.name != "logits_all_gather"
+    if not gathers and op.name != "embed_tokens.reduce_scatter":
         return (op,)
     sizes = rows_of_pieces(max(op.inputs[0].shape[0], op.out.shape[0]), pieces, ranks)
     return tuple(_piece(op, i, sizes) for i in range(len(sizes))) or (op,)

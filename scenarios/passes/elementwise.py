@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_block, in_layers, replace_runs
 
@@ -70,8 +71,9 @@ def fuse_swiglu_quant(program: Program, _: Context) -> Program:
         x, weight, scale, row_scale = product.inputs
         sums = replace(product.out, dtype="int32")
         # The dense product's call wants scales in any case; the one of experts does not.
-        kept = (x, weight, scale) if product.kind == "quant_matmul" else (x, weight)
-        attrs = () if product.kind == "quant_matmul" else product.attrs
+        dense = kind_of(product).dense
+        kept = (x, weight, scale) if dense else (x, weight)
+        attrs = () if dense else product.attrs
         return (
             replace(product, inputs=kept, outputs=(sums,)),
             Op("dequant_swiglu_quant", swiglu.name, (sums, scale, row_scale), quant.outputs, attrs),

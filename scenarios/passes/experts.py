@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from scenarios.lowering.moe import routed
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.ops.routing import Routing
 from scenarios.passes.base import Context, Pass, in_layers
@@ -20,7 +21,7 @@ def fuse_choice(program: Program, _: Context) -> Program:
     """Scores, choice and weights -> npu_moe_gating_top_k."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        run = [op for op in ops if op.name.startswith("router.") and op.kind != "all_gather"]  # of its input
+        run = [op for op in ops if op.name.startswith("router.") and not kind_of(op).is_collective]  # of its input
         if not run:
             return ops
         logits = run[0].inputs[0]
@@ -50,7 +51,7 @@ def group_experts(program: Program, context: Context) -> Program:
             return ops
         it = _routing(program, context)
         (ids, *weights), x, out = run[0].inputs, run[1].inputs[0], run[-1].out
-        exchanged = any(op.kind == "all_to_all" for op in ops)
+        exchanged = any(kind_of(op).exchanges == "tokens" for op in ops)
         rows = x.shape[0] if exchanged else it.rows
         hidden, width, act = x.shape[1], experts.intermediate, x.dtype
         sorted_rows = Tensor("expert_rows", (rows, hidden), act)

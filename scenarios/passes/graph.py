@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import LAYER_BLOCKS, Block, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, reads_outside
 
@@ -63,11 +63,11 @@ def _fuse_elementwise(program: Program, block: Block) -> Block:
         connected = connected and op.out.elements == run[-1].out.elements
         # An event in between, or another stream, keeps kernels apart.
         connected = connected and op.stream == run[-1].stream and not op.waits and not run[-1].records
-        if CATALOGUE[op.kind].elementwise and connected:
+        if kind_of(op).elementwise and connected:
             run.append(op)
             continue
         out += _merge(program, run)
-        run = [op] if CATALOGUE[op.kind].elementwise else []
+        run = [op] if kind_of(op).elementwise else []
         if not run:
             out.append(op)
     out += _merge(program, run)
@@ -89,7 +89,7 @@ def _merge(program: Program, run: list[Op]) -> list[Op]:
             made[tensor.name] = tensor
     last = run[-1].out.name
     outputs = tuple(t for name, t in made.items() if name in needed or name == last)
-    ops = sum(CATALOGUE[op.kind].ops_per_element for op in run)
+    ops = sum(kind_of(op).ops_per_element for op in run)
     name = "+".join(op.name.rsplit(".", 1)[-1] for op in run)
     return [
         Op(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.lowering.prepare import prepare_paged
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, replace_runs
+from scenarios.passes.base import Context, Pass, in_layers, of_kind, replace_runs
 
 
 def page_cache(program: Program, context: Context) -> Program:
@@ -27,11 +28,11 @@ def page_cache(program: Program, context: Context) -> Program:
             if op.kind == "kv_cache_write":
                 new, cache, slots = op.inputs
                 out.append(replace(op, inputs=(new, pool(cache), slots), outputs=(pool(cache),), op_type=""))
-            elif any(t.role == "kv_cache" for t in op.inputs) and op.kind in ("attention", "cache_read"):
+            elif any(t.role == "kv_cache" for t in op.inputs) and kind_of(op).over_cache == "fixed":
                 attrs = tuple((k, size if k == "block_size" else v) for k, v in op.attrs)
                 pooled = tuple(pool(t) if t.role == "kv_cache" else t for t in op.inputs)
                 out.append(replace(op, inputs=(*pooled, table), attrs=attrs))
-            elif op.kind == "expand" and op.inputs[0].role == "kv_cache":
+            elif kind_of(op).over_cache == "growing" and op.inputs[0].role == "kv_cache":
                 # Unfused attention cannot read through a block table: the blocks are gathered first.
                 seen = op.inputs[0]
                 flat = Tensor(f"{seen.name}.gathered", seen.shape, seen.dtype)
@@ -98,7 +99,7 @@ def quantise_cache(program: Program, context: Context) -> Program:
         for op in ops:
             if op.kind == "kv_cache_write":
                 out += write(op)
-            elif op.kind == "attention":
+            elif kind_of(op).family == "attention":
                 query, key, value, *tables = op.inputs
                 tokens = sum(g.count * g.kv_len for g in program.batch.groups)
                 read = (scales(key, tokens), scales(value, tokens))
@@ -123,15 +124,15 @@ def fuse_qkv_norm_rope_cache(program: Program, context: Context) -> Program:
         qkv_proj, between = ops[start], ops[start + 1 : end]
         tokens = qkv_proj.inputs[0].shape[0]
         qkv = Tensor("qkv", (tokens, qkv_proj.inputs[1].shape[0]), context.act)
-        rope = next(op for op in between if op.kind == "rope")
-        norms = [op for op in between if op.kind == "rms_norm"]
+        rope = of_kind(between, "rope")[0]
+        norms = of_kind(between, "rms_norm")
         gammas = tuple(op.inputs[1] for op in norms)
-        writes = [op for op in between if op.kind == "kv_cache_write"]
+        writes = of_kind(between, "kv_cache_write")
         held = tuple(t for op in writes for t in op.inputs if t.role == "kv_cache")
         # The call leaves FRACTAL_NZ blocks, which attention has to read as such.
         pools = tuple(replace(t, format="nz") for t in held)
         slots = writes[0].inputs[-1]
-        scales = tuple(t for op in between if op.kind == "static_quant" for t in op.inputs[1:])
+        scales = tuple(t for op in of_kind(between, "static_quant") for t in op.inputs[1:])
         fused = Op(
             "qkv_norm_rope_cache", "qkv_norm_rope_cache",
             (qkv, *gammas, *rope.inputs[2:], *scales, slots, *pools), (rope.out, *pools), norms[0].attrs,
@@ -153,7 +154,7 @@ def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     """Norm of the latent row, RoPE of its rotated part and both cache writes -> npu_kv_rmsnorm_rope_cache."""
     by_name = {op.name: op for op in ops}
     norm, rope = by_name["kv_a_norm"], by_name["rope"]
-    writes = [op for op in ops if op.kind == "kv_cache_write"]
+    writes = of_kind(ops, "kv_cache_write")
     slices = [by_name["slice_kv_c"], by_name["slice_k_pe"]]
     q, _, *angles = rope.inputs
     latent = norm.inputs[0]
@@ -161,7 +162,7 @@ def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     pools = tuple(t for op in writes for t in op.outputs)
     slots = next(t for t in writes[0].inputs if t.name == "slots")
     # Attention of a prefill unpacks the new rows, which are then given out too.
-    read = {t.name for op in ops if op.kind != "kv_cache_write" for t in op.inputs}
+    read = {t.name for op in ops if op not in writes for t in op.inputs}
     kept = tuple(t for t in (norm.out, rope.outputs[1]) if t.name in read)
     made = (
         Op("kv_norm_rope_cache", "kv_norm_rope_cache", (row, norm.inputs[1], *angles, slots, *pools), (*pools, *kept)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from scenarios.models.model import Model
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass
 
@@ -108,7 +108,7 @@ def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
     reduce-scatter and all-gather), there is nothing to take turns for: they go with the collectives."""
     found: list[_Stretch] = []
     for op in ops:
-        links = CATALOGUE[op.kind].unit == "link"
+        links = kind_of(op).is_collective
         if found and found[-1].links == links:
             found[-1] = replace(found[-1], ops=(*found[-1].ops, op))
         else:
@@ -117,7 +117,7 @@ def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
     joined: list[_Stretch] = []
     for i, stretch in enumerate(found):
         between = i > 0 and (i < len(found) - 1 or wraps)
-        links = stretch.links or (between and not any(CATALOGUE[op.kind].unit in ("cube", "mix") for op in stretch.ops))
+        links = stretch.links or (between and not any(kind_of(op).uses_cube for op in stretch.ops))
         if joined and joined[-1].links and links:
             joined[-1] = replace(joined[-1], ops=(*joined[-1].ops, *stretch.ops))
         else:

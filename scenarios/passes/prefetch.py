@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers
 
-PRODUCTS = ("matmul", "quant_matmul", "weight_quant_matmul")
 #: The stream of the prefetches.
 STREAM = 1
 
@@ -22,9 +22,9 @@ def prefetch_weights(program: Program, _: Context) -> Program:
 
 
 def _rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    attention = next((i for i, op in enumerate(ops) if op.kind in ("attention", "batch_matmul")), len(ops))
-    before = [i for i, op in enumerate(ops) if op.kind in PRODUCTS and i < attention]
-    later = [i for i, op in enumerate(ops) if op.kind in PRODUCTS and i > attention]
+    attention = next((i for i, op in enumerate(ops) if _attends(op)), len(ops))
+    before = [i for i, op in enumerate(ops) if kind_of(op).dense and i < attention]
+    later = [i for i, op in enumerate(ops) if kind_of(op).dense and i > attention]
     if not before or not later:
         return ops
     together = sum(_weight(ops[i]).bytes for i in later)
@@ -40,6 +40,11 @@ def _rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         else:
             out.append(op)
     return tuple(out)
+
+
+def _attends(op: Op) -> bool:
+    """Whether attention multiplies from `op` on, in one kernel or in pieces."""
+    return kind_of(op).over_cache != "" and kind_of(op).family != "vector"
 
 
 def _weight(product: Op) -> Tensor:

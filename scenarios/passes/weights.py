@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import DType, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers
 
@@ -27,7 +28,7 @@ def quantise_weights(program: Program, context: Context) -> Program:
         out: list[Op] = []
         quantised: set[str] = set()
         for op in ops:
-            if op.kind not in ("matmul", "grouped_matmul") or op.name in KEPT:
+            if not (kind_of(op).dense or kind_of(op).routed) or op.name in KEPT:
                 out.append(op)
                 quantised -= {t.name for t in op.outputs}
                 continue
@@ -35,13 +36,13 @@ def quantise_weights(program: Program, context: Context) -> Program:
             w = replace(weight, dtype=width)
             scale = Tensor(f"{op.name}.scale", weight.shape[:-1], "fp32", "weight")
             if not int8_activations:
-                kind = "weight_quant_matmul" if op.kind == "matmul" else op.kind
+                kind = "weight_quant_matmul" if kind_of(op).dense else op.kind
                 out.append(replace(op, kind=kind, inputs=(x, w, scale, *bias), op_type=""))
                 continue
             tokens = x.elements // x.shape[-1]
             xq, xs = Tensor(f"{x.name}_int8", x.shape, "int8"), Tensor(f"{x.name}_scale", (tokens,), "fp32")
             if x.name not in quantised:
-                if out and out[-1].kind == "moe_dispatch" and out[-1].out.name == x.name:
+                if out and kind_of(out[-1]).exchanges == "tokens" and out[-1].out.name == x.name:
                     out[-1] = replace(out[-1], outputs=(xq, xs))  # it quantises what it sends
                 else:
                     out.append(Op("dynamic_quant", f"quant_{x.name}", (x,), (xq, xs)))
@@ -58,7 +59,7 @@ def lay_out_weights(program: Program, _: Context) -> Program:
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         return tuple(
             replace(op, inputs=(op.inputs[0], replace(op.inputs[1], format="nz"), *op.inputs[2:]))
-            if op.kind in ("matmul", "quant_matmul", "weight_quant_matmul", "grouped_matmul", "quant_grouped_matmul")
+            if kind_of(op).dense or kind_of(op).routed
             else op
             for op in ops
         )

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.ops.catalogue import op_type_of, work_of
-from scenarios.passes.prefetch import PRODUCTS
+from scenarios.ops.catalogue import kind_of, op_type_of, work_of
 from tests.scenarios.making import bare, cube_flops, faults, kinds, op, program, switched, weight_bytes
 
 #: One decoding request; products o [16, 16], gate and up [24, 16] and down [16, 24] follow attention.
@@ -68,5 +67,5 @@ def test_nothing_else_changes(graph: str, phase: str) -> None:
 def test_only_products_of_weights_are_fetched_for() -> None:
     after = program(ON)
     marked = [o for o in after.block("layers").ops if o.attr("prefetched_bytes", 0)]
-    assert {o.kind for o in marked} <= set(PRODUCTS)
+    assert all(kind_of(op).dense for op in marked)
     assert all(replace(o, attrs=(), waits=()) == op(program(OFF), o.name) for o in marked)
