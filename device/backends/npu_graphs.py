@@ -24,6 +24,7 @@ from device.run.graphs import TAKEN, Body, Piece, body_of, read_first
 from device.run.graphs import units as pieces
 from device.run.runner import issue
 from device.step.step import Layout, Step
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Issued, Op
 
 #: Values of the step that are the same in all steps: copied into their buffers once.
@@ -127,7 +128,7 @@ class Replayed:
 def _graph_of(backend: Any, run: list[Call], needed: frozenset[str], captures: dict[object, Any]) -> Unit:
     flat = [part for call in run for part in (call.parts or (call,))]
     writes = tuple(dict.fromkeys(name for call in flat for name in call.results if name in needed and name is not None))
-    attention = next((call.issued.op for call in run if call.issued.op.kind == "attention"), None)
+    attention = next((call.issued.op for call in run if kind_of(call.issued.op).family == "attention"), None)
     key = ("aclgraph", tuple(_shape_of(call.issued.op) for call in run), writes)
     graph = captures.setdefault(key, Graph())
     return Replayed(backend, tuple(run), tuple(read_first(flat)), writes, attention, graph)

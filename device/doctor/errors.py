@@ -18,18 +18,18 @@ from dataclasses import dataclass, replace
 import torch
 
 from device.backends import choose
-from device.backends.base import Backend
 from device.doctor.checks import MAX_ERROR, MAX_ERROR_QUANTISED
-from device.numerics import Run, generate, small_prompts
+from device.measure.numerics import Run, generate, small_prompts
 from device.operators.reference import reference
-from device.session import Options, Session
-from device.step import Group
-from device.tensor_parallel import joined, under_torchrun
-from device.weights import RandomCheckpoint
+from device.ranks.spawn import joined, under_torchrun
+from device.run.backend import Backend
+from device.run.session import Options, Session
+from device.step.step import Group
+from device.weights.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
-from scenarios.hf_config import load_model
 from scenarios.loader import load_scenario
-from scenarios.model import Model
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 

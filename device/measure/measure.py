@@ -24,7 +24,7 @@ from device.run.call import Unit
 from device.run.kv_cache import KvTensors
 from device.step.step import Step
 from device.weights.weights import Weights
-from scenarios.ops.catalogue import CATALOGUE, op_type_of
+from scenarios.ops.catalogue import kind_of, op_type_of
 from scenarios.ops.program import Program
 from scenarios.timeline import Process, Span, Timeline
 
@@ -33,7 +33,6 @@ WARM_UP, MIN_REPEATS, MAX_REPEATS, BUDGET_NS = 3, 5, 50, 10_000_000_000
 RANKS_REPEATS = 20
 #: Kind of a span that stands for several ops.
 CAPTURED = "captured"
-COLLECTIVES = tuple(name for name, kind in CATALOGUE.items() if kind.unit == "link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +195,7 @@ def _steady_steps(taken: _Repeats, bound: Runs, step: Step, units: Sequence[Samp
 
 
 def _meets(unit: Unit) -> bool:
-    return unit.issued.op.kind in COLLECTIVES
+    return kind_of(unit.issued.op).is_collective
 
 
 def timeline(bound: Runs, spans: Sequence[tuple[int, int]], length_ns: int, rank: int) -> Timeline:

@@ -14,21 +14,6 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step.step import Step
 from scenarios.ops.program import Op
 
-#: Fused kinds for which torch has no kernel of its own, with the switch that asks for them.
-NEED_COMPILER = {
-    "add_rms_norm": "fusion.add_rms_norm",
-    "add_rms_norm_dynamic_quant": "fusion.add_rms_norm_quant",
-    "rope": "fusion.rope",
-    "swiglu": "fusion.swiglu",
-    "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache",
-    "dequant_swiglu_quant": "fusion.swiglu_quant",
-}
-#: Kinds of which there is no one kernel at all: torch cannot join them with what comes behind or before.
-NOT_ONE_KERNEL = {
-    "ffn": "fusion.ffn", "matmul_all_reduce": "fusion.matmul_all_reduce", "moe_dispatch": "fusion.moe_dispatch",
-    "moe_combine": "fusion.moe_dispatch",
-}  # fmt: skip
-
 #: Shapes that one function may be compiled for; torch's own limit of 8 is for programs that should not have more.
 MAX_SHAPES = 256
 

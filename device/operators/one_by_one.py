@@ -22,8 +22,6 @@ from scenarios.ops.program import Op, Tensor
 
 #: Ops of one expert's place: `expert3.gate_proj`, `quant_expert3.x`; of a micro-batch `part0.expert3.gate_proj`.
 _NAME = re.compile(r"(?:part\d+\.)?(?:quant_)?(expert\d+)\..+")
-#: Kinds that read a weight.
-WEIGHED = ("matmul", "quant_matmul", "weight_quant_matmul", "dequant_swiglu_quant", "ffn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def kernel(op: Op, place: Place, plain: Kernel) -> Kernel:
         return Kernel(lambda _, inputs, step: _find(place, inputs, step), "composed", raw=True)
     if last == "add":
         return Kernel(lambda op, inputs, step: _add(place, op, inputs, step), raw=True)
-    if op.kind in WEIGHED:
+    if any(tensor.role == "weight" for tensor in op.inputs):
         return Kernel(lambda op, inputs, step: _product(place, op, inputs, step, plain), "composed", raw=True)
     return plain
 

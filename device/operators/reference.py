@@ -25,6 +25,7 @@ from device.operators import (
 )
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step.step import Step
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program
 
 
@@ -41,7 +42,7 @@ REFERENCE: dict[str, Kernel] = {
 
 def special(op: Op) -> Kernel | None:
     """The kernel of an op that routers or latent attention mean in their own way; None for all others."""
-    if op.kind == "attention" and op.attr("latent", False):
+    if kind_of(op).family == "attention" and op.attr("latent", False):
         return mla.ABSORBED
     name = re.sub(r"^part\d+\.", "", op.name)  # of a micro-batch
     return experts.NAMED.get(name) or mla.NAMED.get(name)

@@ -18,16 +18,9 @@ from device.operators.experts import follows_router
 from device.operators.kernel import Form, fitted
 from device.run.call import Call, Unit
 from device.step.step import Step
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Issued
 
-#: Kinds that see the cached tokens; from the first to the last of them a layer's shapes change with every step.
-OVER_THE_CACHE = (
-    "attention", "expand", "block_gather", "batch_matmul", "transpose", "transpose_batch_matmul", "cache_read",
-)  # fmt: skip
-COLLECTIVES = tuple(name for name, kind in CATALOGUE.items() if kind.unit == "link")
-#: Kinds whose work hangs on what the router has chosen.
-ROUTED = ("moe_init_routing", "grouped_matmul", "quant_grouped_matmul", "moe_finalize_routing")
 #: Values that the host takes from a step.
 TAKEN = frozenset({"next_ids", "logits", "logits32", "parameters"})
 
@@ -112,16 +105,17 @@ def _cut(calls: Sequence[Call]) -> Sequence[Call]:
     for place, call in enumerate(calls):
         layers.setdefault((id(call.issued.block), call.issued.layer), []).append(place)
     for places in layers.values():
-        over = [place for place in places if calls[place].issued.op.kind in OVER_THE_CACHE]
+        # From the first to the last op over the cache a layer's shapes change with every step.
+        over = [place for place in places if kind_of(calls[place].issued.op).over_cache]
         if over:
             outside |= set(range(over[0], over[-1] + 1))
     return [call.alone() if place in outside else call for place, call in enumerate(calls)]
 
 
 def _captured(call: Call) -> bool:
-    op = call.issued.op
-    routed = op.kind in ROUTED or op.attr("held", 0) or any(map(follows_router, (*op.inputs, *op.outputs)))
-    alone = call.is_alone or op.stream or routed or op.kind in COLLECTIVES
+    op, kind = call.issued.op, kind_of(call.issued.op)
+    routed = kind.reads_choice or op.attr("held", 0) or any(map(follows_router, (*op.inputs, *op.outputs)))
+    alone = call.is_alone or op.stream or routed or kind.is_collective
     return call.issued.block.captured and not alone
 
 

@@ -18,15 +18,13 @@ from device.operators.kernel import Inputs, Kernel, Outputs, fitted
 from device.operators.one_by_one import place_of
 from device.step.step import Step
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Batch, Block, Op, Program, Tensor
 from scenarios.passes.micro_batches import SHARED, split
 
 _PART = re.compile(r"part(\d+)\.")
 #: Tables of which a part has its rows: a slot a token, a row of block tables a request.
 _TABLES = ("slots", "block_table")
-#: Collectives that leave a rank with some of the rows.
-SCATTERED = ("reduce_scatter", "all_gather")
-
 
 #: {value: (first row, rows of the whole)}
 Rows = dict[str, tuple[int, int]]
@@ -150,7 +148,7 @@ def problems(program: Program, model: Model) -> list[str]:
     """What of pieces and of a cut batch no device runs here, one line each. model: what this rank holds of it."""
     ops = [op for block in program.blocks for op in block.ops]
     found = []
-    if model.expert_parallel and any(op.kind in SCATTERED and op.attr("piece", -1) != -1 for op in ops):
+    if model.expert_parallel and any(kind_of(op).cuts_rows and op.attr("piece", -1) != -1 for op in ops):
         what = "scattered tokens of spread experts (engine.sequence_parallel) are predicted in pieces"
         found.append(f"optimizations.overlap.comm_chunks: {what}, but not yet measured; set it to 1")
     if not batches(program):
@@ -166,10 +164,10 @@ def problems(program: Program, model: Model) -> list[str]:
 
 def _not_in_parts(program: Program, model: Model, ops: Sequence[Op]) -> Iterator[str]:
     """ops: of the layers."""
-    attention = [op for op in ops if op.kind == "attention"]
+    attention = [op for op in ops if kind_of(op).family == "attention"]
     if model.expert_parallel:
         yield "experts spread over ranks (engine.enable_expert_parallel) are"
-    elif any(op.kind in SCATTERED for op in ops):
+    elif any(kind_of(op).cuts_rows for op in ops):
         yield "scattered tokens (engine.sequence_parallel) are"
     if any(place_of(op) for op in ops):
         yield "experts one by one (fusion.grouped_matmul: false) are"

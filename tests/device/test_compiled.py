@@ -10,11 +10,11 @@ from device.backends.cpu import compiler
 from device.measure.document import document
 from device.measure.measure import measure
 from device.measure.numerics import generate
-from device.operators.compiled import NEED_COMPILER
 from device.run.host_inputs import Requests
 from device.run.session import Options
 from scenarios.exchange.measured import Predicted
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import CATALOGUE
 from tests.device.making import ALL_FUSED, LITE, QWEN3, QWEN3_MOE, WIDE_REFERENCE, plain, prompts, run, session
 
 pytestmark = [
@@ -39,7 +39,7 @@ def test_compiled_fusions_say_so() -> None:
     bound, _ = at_work.prepared("prefill", requests)
     forms = {call.issued.op.kind: call.kernel.form for call in bound.calls}
     assert {kind for kind, form in forms.items() if form == "compiled"} == {"add_rms_norm", "rope", "swiglu"}
-    assert set(NEED_COMPILER) > {"add_rms_norm", "rope", "swiglu"}
+    assert {CATALOGUE[kind].torch_kernel for kind in ("add_rms_norm", "rope", "swiglu")} == {"compiled"}
     assert (forms["rms_norm"], forms["attention"], forms["matmul"]) == ("fused", "fused", "torch")
     assert choose("cpu").describe()["compiler"] == compiler()
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from app_pages.learn.cases import program, step_of_tokens
 from app_pages.learn.rounding import Precision, relative_error, rounded
-from scenarios.ops.catalogue import work_of
+from scenarios.ops.catalogue import kind_of, work_of
 from scenarios.ops.program import Op
 from sim.kernel.price import price
 
@@ -69,7 +69,7 @@ def _form(model: str, hardware: str, tokens: int, fused: bool) -> Form:
 
 
 def _of_attention(op: Op) -> bool:
-    return op.kind == "attention" or op.name.startswith("attn.")
+    return kind_of(op).family == "attention" or op.name.startswith("attn.")
 
 
 def room(hardware: str, tokens: int, rows: int, tile: int, head_dim: int = 128) -> Room:

@@ -99,4 +99,9 @@ KERNELS = {
     "quant_grouped_matmul": Kernel(_quant_grouped_matmul, "fused"),
 }
 #: The choice where the sum is divided by outside the call.
-GATING_AND_DIVISION = Kernel(_gating, "composed")
+_GATING_AND_DIVISION = Kernel(_gating, "composed")
+
+
+def gating(op: Op) -> Kernel:
+    """How the choice `op` is computed: scores without a bias are a softmax's, and are divided outside the call."""
+    return _GATING_AND_DIVISION if len(op.inputs) == 1 else KERNELS["moe_gating_top_k"]

@@ -15,15 +15,13 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from device.operators.npu.quant import with_offset
 from device.operators.npu.rules import INT4_GROUP
 from device.operators.quant import unpack_int4
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Tensor
 
 #: Gives another weight of the same op.
 Beside = Callable[[Tensor], torch.Tensor]
 
 FRACTAL_NZ = 29
-#: The products whose weights and scales are laid out anew.
-QUANTISED = ("quant_matmul", "weight_quant_matmul", "matmul_all_reduce", "grouped_matmul", "quant_grouped_matmul")
-GROUPED = ("grouped_matmul", "quant_grouped_matmul")
 
 
 class LaidOut:
@@ -50,14 +48,15 @@ class LaidOut:
 def how_of(op: Op, tensor: Tensor, act: torch.dtype) -> str:
     """In words what becomes of the weight `tensor` of `op`; empty where it stays as it is."""
     part = tensor.name.rpartition(".")[2]
-    if op.kind in QUANTISED and part in ("scale", "bias"):
+    kind = kind_of(op)
+    if kind.family == "matmul" and part in ("scale", "bias"):
         return _of_scale(op, part, act)
     if op.kind == "moe_gating_top_k":
         return "as activations"
-    turned = "turned " if tensor.dtype in ("int8", "int4") or op.kind in (*GROUPED, "ffn") else ""
-    many = "experts " if op.kind in GROUPED else ""
-    packed = "int4 " if tensor.dtype == "int4" else ""
     whole = "whole " if op.kind == "ffn" else ""
+    turned = "turned " if tensor.dtype in ("int8", "int4") or kind.routed or whole else ""
+    many = "experts " if kind.routed else ""
+    packed = "int4 " if tensor.dtype == "int4" else ""
     return f"{turned}{many}{packed}{whole}{'nz' if tensor.format == 'nz' else ''}".strip()
 
 
@@ -65,9 +64,10 @@ def _of_scale(op: Op, part: str, act: torch.dtype) -> str:
     int8_rows = op.inputs[0].dtype == "int8"
     if part == "bias":
         return "float32" if act == torch.bfloat16 and op.kind == "weight_quant_matmul" else ""
-    if op.kind == "quant_matmul" and op.inputs[1].dtype == "int4":
+    kind = kind_of(op)
+    if int8_rows and kind.dense and op.inputs[1].dtype == "int4":
         return "int4 scale"
-    if op.kind == "quant_grouped_matmul":
+    if int8_rows and kind.routed:
         return "as activations" if act == torch.bfloat16 else ""
     return "" if int8_rows else "as activations"
 
