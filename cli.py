@@ -123,9 +123,9 @@ def experiment(
     """Measure one optimisation after the other beside its prediction, and say which to adopt."""
     from device.experiment import opened
     from sim.experiment.protocol import Options
-    from sim.experiment.run import experimented
     from sim.report import terminal
     from sim.report.experiment import print_experiment
+    from sim.report.outputs.experiment import experimented
 
     wanted = tuple(name for name in factors.split(",") if name.strip())
     given = [*(sets or []), *([f"hardware={hardware}"] if hardware else [])]
@@ -186,9 +186,9 @@ def import_(
     ] = None,
 ) -> None:
     """Read a profile of torch_npu, msprof or PyTorch: where the time went, who waited, what to try."""
-    from sim.imported.outputs import imported
     from sim.report import terminal
     from sim.report.imported import print_import
+    from sim.report.outputs.imported import imported
 
     found = imported(profile, hardware, step, json, trace, what_if or [])
     terminal.show(lambda console: print_import(console, found))

@@ -125,8 +125,8 @@ def warm_rows(repeats: int) -> Iterator[Row]:
     """What-ifs inside a process that has answered one question. Each repeat asks for a batch not seen before."""
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
-    from sim.predict.answer import case_of
     from sim.predict.predict import Case, predict, step_ns
+    from sim.predict.scenario_result import case_of
 
     for name, bound in ((SEED, 20.0), (LARGE, 60.0)):
         case = case_of(load_scenario(name))
@@ -153,7 +153,7 @@ def player_rows(repeats: int) -> Iterator[Row]:
     from scenarios.batches import reported_batch
     from scenarios.build import build
     from scenarios.loader import load_scenario
-    from sim.predict.answer import case_of
+    from sim.predict.scenario_result import case_of
     from sim.step import engine, recurrence
     from sim.step.host import make_plan
     from sim.step.schedule import launches
@@ -186,8 +186,8 @@ def rank_rows(repeats: int) -> Iterator[Row]:
     """A captured step of 16 ranks that meet in collectives: its plans, and both players."""
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
-    from sim.predict.answer import case_of
     from sim.predict.predict import plans_of
+    from sim.predict.scenario_result import case_of
     from sim.step import engine, ranks
 
     case = case_of(load_scenario(RANKS))
@@ -218,8 +218,8 @@ def many_rank_rows(repeats: int) -> Iterator[Row]:
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
     from scenarios.timeline import Timeline
-    from sim.predict.answer import case_of
     from sim.predict.predict import Case, plans_of, program_of
+    from sim.predict.scenario_result import case_of
     from sim.step import engine
     from sim.step.schedule import timeline
 
@@ -248,8 +248,8 @@ def file_rows(repeats: int) -> Iterator[Row]:
     """Reading a scenario and writing a trace."""
     from scenarios.loader import load_scenario
     from scenarios.trace import trace_text
-    from sim.predict.answer import case_of
     from sim.predict.predict import predict
+    from sim.predict.scenario_result import case_of
 
     loads = [timed_ms(lambda: [load_scenario(SEED) for _ in range(20)]) / 20 for _ in range(repeats)]
     yield Row("loading a scenario", "ms", loads, 5)

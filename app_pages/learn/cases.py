@@ -9,8 +9,8 @@ from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
 from scenarios.ops.program import Program
-from sim.predict.answer import case_of
 from sim.predict.predict import Case, program_of
+from sim.predict.scenario_result import case_of
 
 
 def case(*sets: str) -> Case:

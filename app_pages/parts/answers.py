@@ -12,9 +12,9 @@ from app_pages.parts.state import Question
 from scenarios.loader import Loaded, load_scenario
 from scenarios.timeline import Timeline
 from scenarios.trace import trace_text
-from sim.predict.answer import Answer, first_answer, kernel_args, what_ifs
 from sim.predict.gains import Progress
 from sim.predict.rank_timelines import timelines_of_ranks
+from sim.predict.scenario_result import Answer, first_answer, kernel_args, what_ifs
 from sim.report.files import to_json
 
 if TYPE_CHECKING:

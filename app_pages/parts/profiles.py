@@ -21,8 +21,8 @@ from scenarios.profile.read import read_captures
 from scenarios.profile.read.find import sources
 from scenarios.timeline import Timeline
 from sim.hardware.profile import load_hardware
-from sim.imported.document import import_result
 from sim.imported.replayed import replayed
+from sim.imported.result import import_result
 from sim.imported.timelines import timelines_of
 
 #: Endings of files that may be uploaded, all together at most MAX_MB; more goes through `whatif import`.

@@ -27,8 +27,8 @@ from results import Result, gains_of, summary  # noqa: E402
 from scenarios.errors import ScenarioError  # noqa: E402
 from scenarios.files.atomic import write_text  # noqa: E402
 from scenarios.loader import load_text  # noqa: E402
-from sim.predict.answer import case_of, predicted_of  # noqa: E402
 from sim.predict.predict import predict  # noqa: E402
+from sim.predict.scenario_result import case_of, predicted_of  # noqa: E402
 
 #: Longest that one step is measured in one round, seconds.
 BUDGET_S = 2.5

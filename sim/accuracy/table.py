@@ -14,8 +14,8 @@ from sim.accuracy.collectives import price_collectives
 from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
 from sim.accuracy.score import Scored, errors, price_kernels, price_steps
 from sim.accuracy.validate import REFERENCE
-from sim.predict.answer import answer, case_of
 from sim.predict.predict import predict
+from sim.predict.scenario_result import answer, case_of
 
 HEAD = (
     "| compared | source | rows | median error | P90 | plain roofline's median |",

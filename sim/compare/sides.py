@@ -79,7 +79,7 @@ def _is_trace(file: str) -> bool:
 
 
 def _scenario(given: str, sets: Sequence[str]) -> Side:
-    from sim.predict.answer import answer, kernel_args
+    from sim.predict.scenario_result import answer, kernel_args
 
     found = answer(given, sets)
     timeline = with_args(found.prediction.timeline, kernel_args(found.prediction))

@@ -9,7 +9,7 @@ from scenarios.profile import CaptureSet
 from scenarios.profile.spans import rows_of
 from scenarios.timeline import Timeline
 from sim.hardware.profile import HardwareProfile
-from sim.imported.document import steps_of_ranks
+from sim.imported.result import steps_of_ranks
 from sim.imported.timelines import CLOCKS, timelines_of
 from sim.replay.whatif import asked, what_if
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from scenarios.errors import ScenarioError, printable
 from scenarios.profile import Capture, CaptureSet, Step, timeline_of
 from scenarios.timeline import Timeline
-from sim.imported.document import steps_of_ranks
 from sim.imported.ranks import waits_of
+from sim.imported.result import steps_of_ranks
 
 #: What is said where ranks cannot be laid on one clock.
 CLOCKS = "the ranks' clocks differ by {:.1f} ms, so each is taken alone"

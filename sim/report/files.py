@@ -13,7 +13,7 @@ from scenarios.exchange.measured import Measure
 from scenarios.files.atomic import write_text
 from scenarios.loader import Loaded, located
 from sim.hardware.profile import HardwareProfile, hardware_names, load_hardware
-from sim.predict.answer import Answer, answer, kernel_args, predicted_of
+from sim.predict.scenario_result import Answer, answer, kernel_args, predicted_of
 
 
 def answered(
@@ -58,7 +58,7 @@ def compared(
 
     Raises ScenarioError, also for settings that would change nothing and for a picture of what has no timeline.
     """
-    from sim.compare.document import compare_sides
+    from sim.compare.result import compare_sides
     from sim.compare.sides import side
 
     _refuse_picture(plot_file)

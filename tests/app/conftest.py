@@ -12,7 +12,7 @@ import pytest
 from app_pages.parts import answers
 from app_pages.parts.state import Question
 from scenarios.loader import load_scenario
-from sim.predict.answer import first_answer, what_ifs
+from sim.predict.scenario_result import first_answer, what_ifs
 
 Open = Callable[..., Any]
 

@@ -16,7 +16,7 @@ from app_pages.parts.lab.view import class_words, hover_words
 from app_pages.parts.texts import common
 from scenarios.loader import load_scenario
 from scenarios.timeline import Span, Timeline
-from sim.predict.answer import first_answer, kernel_args
+from sim.predict.scenario_result import first_answer, kernel_args
 
 WORDS = {word: word for word in ("none", "here", "all", "step", "change", "now")}
 

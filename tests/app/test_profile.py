@@ -17,7 +17,7 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
 from sim.compare import classes
-from sim.predict.answer import first_answer, kernel_args
+from sim.predict.scenario_result import first_answer, kernel_args
 
 Open = Callable[..., Any]
 

@@ -19,7 +19,7 @@ from app_pages.parts.formats import number
 from app_pages.parts.texts import LANGUAGES, Language, speaker
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
-from sim.predict.answer import first_answer, kernel_args
+from sim.predict.scenario_result import first_answer, kernel_args
 from tests.browser.lab import PICTURE, drawn, settled, wait_number, wait_other
 
 pytestmark = [

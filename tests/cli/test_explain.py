@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from scenarios.loader import load_scenario, shipped_names
-from sim.predict.answer import case_of
 from sim.predict.predict import predict
+from sim.predict.scenario_result import case_of
 
 Answer = Callable[..., dict[str, Any]]
 WhatIf = Callable[..., Any]

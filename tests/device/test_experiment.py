@@ -23,8 +23,8 @@ from scenarios.loader import Loaded, load_scenario
 from scenarios.models.hf_config import load_model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
-from sim.predict.answer import case_of
 from sim.predict.memory import memory_of
+from sim.predict.scenario_result import case_of
 from tests.device.making import ALL_FUSED, QWEN3, REFERENCE, WIDE_REFERENCE, plain
 
 pytestmark = [pytest.mark.cpu, pytest.mark.xdist_group("torch")]

@@ -18,10 +18,10 @@ from device.experiment.bench import DeviceBench
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Bench
 from scenarios.loader import Loaded, load_scenario, shipped_names
-from sim.experiment.document import document
 from sim.experiment.protocol import Options, experiment
+from sim.experiment.result import document
 from sim.hardware.profile import load_hardware
-from sim.predict.answer import case_of
+from sim.predict.scenario_result import case_of
 from tests.hardware.machine import VARIABLE, backend_here, devices_here, profile_here
 from tests.hardware.scaled import settings
 

@@ -343,7 +343,7 @@ def test_the_lists_of_knobs_name_knobs() -> None:
 
 ANSWER = """
 import sys
-from sim.predict.answer import answer
+from sim.predict.scenario_result import answer
 from sim.report.files import to_json
 for given in sys.argv[1:]:
     path, *sets = given.split()

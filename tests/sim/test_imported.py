@@ -14,10 +14,10 @@ from scenarios.profile.steps import merged, minus, step_times
 from sim.hardware.profile import load_hardware
 from sim.imported.advice import advise_step
 from sim.imported.diagnosis import diagnose_step
-from sim.imported.document import import_result
 from sim.imported.gaps import gaps_of
 from sim.imported.kernels import kernels_of
 from sim.imported.ranks import waits_of
+from sim.imported.result import import_result
 
 STREAM, COMM, HOST = (
     Lane("Ascend Hardware", "Stream 2", 2),

@@ -14,7 +14,7 @@ from app_pages.parts.lab.view import View
 from app_pages.parts.page import quiet, section, show, unfolded
 from app_pages.parts.palette import CLASSES, IDLE, class_of
 from app_pages.parts.texts import Say
-from sim.predict.answer import kernel_args
+from sim.predict.scenario_result import kernel_args
 
 MEMORY = ("weights", "kv_cache", "activations", "graph_pool", "hccl_buffers", "runtime")
 MEMORY_COLOURS = ("#0072b2", "#cc79a7", "#56b4e9", "#7b6bb0", "#b59b00", "#8a939e")

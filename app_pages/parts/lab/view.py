@@ -12,7 +12,7 @@ from app_pages.parts.palette import CLASSES
 from app_pages.parts.state import Question, unpacked
 from app_pages.parts.texts import Language, Say, common, speaker
 from scenarios.errors import ScenarioError
-from sim.predict.answer import Answer
+from sim.predict.scenario_result import Answer
 
 #: The parameter of the URL that holds the pinned question.
 BASELINE = "baseline"

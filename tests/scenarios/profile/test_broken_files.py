@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import ScenarioError
-from sim.imported.outputs import imported
+from sim.report.outputs.imported import imported
 from tests.scenarios.profile import making
 
 WORDS = (

@@ -14,7 +14,7 @@ from benchmarks.profiles import write_trace
 CHILD = """
 import resource, sys
 from scenarios.profile.read import read_captures
-from sim.imported.document import import_result
+from sim.imported.result import import_result
 found = read_captures(sys.argv[1])
 import_result(found, None)
 print(len(found.captures[0].events), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6)

@@ -11,12 +11,12 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
-from sim.experiment.document import document
 from sim.experiment.factors import factors_of
 from sim.experiment.protocol import Options, experiment
-from sim.experiment.run import report
-from sim.predict.answer import case_of
+from sim.experiment.result import document
+from sim.predict.scenario_result import case_of
 from sim.report.experiment_markdown import markdown
+from sim.report.outputs.experiment import report
 from tests.sim.experiment.fake import FakeBench, heard
 
 TINY = "tiny_llama_cpu"

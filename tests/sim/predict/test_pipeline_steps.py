@@ -19,7 +19,6 @@ from scenarios.timeline import Span, step_time
 from scenarios.trace import read_trace, write_trace
 from sim.collective import price_collective
 from sim.hardware.profile import HardwareProfile, load_hardware
-from sim.predict.answer import kernel_args
 from sim.predict.explain import diagnose
 from sim.predict.gains import gains_of
 from sim.predict.memory import memory_of, memory_of_stages
@@ -27,6 +26,7 @@ from sim.predict.pipeline_steps import Pipe, alone, behind, rows_of, transfer_ns
 from sim.predict.pipeline_timeline import wrapped
 from sim.predict.predict import Case, check, in_flight, plans_of, predict, program_of, step_ns
 from sim.predict.result import run_result
+from sim.predict.scenario_result import kernel_args
 from sim.step import engine
 from sim.step.pipeline import once
 from sim.step.schedule import launches

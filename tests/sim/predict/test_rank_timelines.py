@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scenarios.loader import load_scenario
-from sim.predict.answer import first_answer
 from sim.predict.rank_timelines import timelines_of_ranks
+from sim.predict.scenario_result import first_answer
 
 
 def test_ranks_meet_in_each_collective_and_the_last_to_come_does_not_wait() -> None:

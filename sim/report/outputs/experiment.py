@@ -11,10 +11,10 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.bench import Bench
 from scenarios.files.atomic import write_folder, write_text
 from scenarios.loader import Loaded, load_scenario
-from sim.experiment.document import document
 from sim.experiment.protocol import Options, Say, experiment
+from sim.experiment.result import document
 from sim.experiment.rows import Experiment
-from sim.predict.answer import case_of
+from sim.predict.scenario_result import case_of
 from sim.report.experiment_markdown import GAINS, WARM_UP, markdown
 from sim.report.experiment_svg import gains_svg, warm_up_svg
 from sim.report.files import refuse_another_device, refuse_overwriting, to_json

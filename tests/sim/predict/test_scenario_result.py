@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scenarios.loader import load_scenario
-from sim.predict.answer import answer, first_answer, kernel_args, what_ifs
+from sim.predict.scenario_result import answer, first_answer, kernel_args, what_ifs
 
 SMALL = "tiny_llama_cpu"
 

@@ -12,8 +12,8 @@ from scenarios.files.atomic import write_text
 from scenarios.profile import timeline_of
 from scenarios.profile.read import read_captures
 from sim.hardware.profile import load_hardware
-from sim.imported.document import import_result, steps_of_ranks
 from sim.imported.replayed import replayed
+from sim.imported.result import import_result, steps_of_ranks
 from sim.report.files import refuse_overwriting, to_json
 
 
