@@ -60,31 +60,31 @@ def run(
     ] = None,
 ) -> None:
     """Predict one scenario: step time, bottleneck, gains, memory. With a device as backend, measure it too."""
-    from sim.report import files as outputs
     from sim.report import terminal
     from sim.report.measured import print_measured
+    from sim.report.outputs.run import run_outputs
     from sim.report.run import print_run
 
     if backend == "sim":
         if profile is not None:
             raise ScenarioError(["--profile: sim runs nothing; take --backend cpu or npu, or --trace for a prediction"])
-        found = outputs.answered(scenario, sets or [], json, trace)
+        found = run_outputs(scenario, sets or [], json, trace)
         terminal.show(lambda console: print_run(console, found.result))
         return
     from device.open import measure_on
 
-    found = outputs.answered(scenario, sets or [], json, trace, measure_on(backend, profile))
+    found = run_outputs(scenario, sets or [], json, trace, measure_on(backend, profile))
     terminal.show(lambda console: print_measured(console, found.result))
 
 
 @app.command()
 def explain(scenario: ScenarioFile, sets: Sets = None, json: JsonOut = None) -> None:
     """Say why the step takes as long as it does, and what to try."""
-    from sim.report import files as outputs
     from sim.report import terminal
+    from sim.report.outputs.run import run_outputs
     from sim.report.run import print_explain
 
-    found = outputs.answered(scenario, sets or [], json, None)
+    found = run_outputs(scenario, sets or [], json, None)
     terminal.show(lambda console: print_explain(console, found.result))
 
 
@@ -99,11 +99,11 @@ def compare(
     ] = None,
 ) -> None:
     """Lay two steps side by side, predicted or measured; --set applies to scenarios."""
-    from sim.report import files as outputs
     from sim.report import terminal
     from sim.report.compare import print_compare
+    from sim.report.outputs.compare import compare_outputs
 
-    found = outputs.compared(a, b, sets or [], json, plot)
+    found = compare_outputs(a, b, sets or [], json, plot)
     terminal.show(lambda console: print_compare(console, found))
 
 
@@ -125,13 +125,13 @@ def experiment(
     from sim.experiment.protocol import Options
     from sim.report import terminal
     from sim.report.experiment import print_experiment
-    from sim.report.outputs.experiment import experimented
+    from sim.report.outputs.experiment import experiment_outputs
 
     wanted = tuple(name for name in factors.split(",") if name.strip())
     given = [*(sets or []), *([f"hardware={hardware}"] if hardware else [])]
     with opened(backend) as bench_for:
         options = Options(wanted, budget_s)
-        made = experimented(scenario, given, bench_for, options, json, out, terminal.progress)
+        made = experiment_outputs(scenario, given, bench_for, options, json, out, terminal.progress)
     terminal.show(lambda console: print_experiment(console, made))
 
 
@@ -154,12 +154,14 @@ def validate(
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw predicted against measured.")] = None,
 ) -> None:
     """Hold predictions against measurements: the given files, or the reference set that is shipped."""
-    from sim.accuracy.validate import Bounds, validated
+    from sim.accuracy.validate import Bounds, Measurements
     from sim.report import terminal
+    from sim.report.outputs.validate import validate_outputs
     from sim.report.validate import print_validation
 
     bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median, max_collective_median, max_collective_p90)
-    found = validated(kernels, steps, ladders, hardware, bounds, json, plot, collectives, overlaps)
+    files = Measurements(kernels, collectives, steps, ladders, overlaps)
+    found = validate_outputs(files, hardware, bounds, json, plot)
     terminal.show(lambda console: print_validation(console, found.result, found.broken))
     raise typer.Exit(1 if found.broken else 0)
 
@@ -188,9 +190,9 @@ def import_(
     """Read a profile of torch_npu, msprof or PyTorch: where the time went, who waited, what to try."""
     from sim.report import terminal
     from sim.report.imported import print_import
-    from sim.report.outputs.imported import imported
+    from sim.report.outputs.imported import import_outputs
 
-    found = imported(profile, hardware, step, json, trace, what_if or [])
+    found = import_outputs(profile, hardware, step, json, trace, what_if or [])
     terminal.show(lambda console: print_import(console, found))
 
 

@@ -11,11 +11,11 @@ from scenarios.loader import load_scenario
 from scenarios.ops.families import family_of_type
 from sim.accuracy.ablations import ablations_result, price_ablations, read_ablations
 from sim.accuracy.collectives import price_collectives
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
 from sim.accuracy.score import Scored, errors, price_kernels, price_steps
-from sim.accuracy.validate import REFERENCE
 from sim.predict.predict import predict
-from sim.predict.scenario_result import answer, case_of
+from sim.predict.scenario_result import case_of, scenario_result
 
 HEAD = (
     "| compared | source | rows | median error | P90 | plain roofline's median |",
@@ -32,14 +32,14 @@ _LINKS = "8 and 16 dies of A3, two cards of a 910B4-class chip"
 
 def accuracy_rows() -> list[str]:
     """The accuracy table's lines."""
-    kernels = [r for r in price_kernels(read_kernels(REFERENCE / "kernels.csv"))[0] if r.scored]
-    steps = read_steps(REFERENCE / "steps.csv")
+    kernels = [r for r in price_kernels(read_kernels(reference_csv("kernels")))[0] if r.scored]
+    steps = read_steps(reference_csv("steps"))
     families: dict[str, list[Scored]] = {"matmul": [], "attention": [], "vector": []}
     for row in kernels:
         families[family_of_type(row.kind)].append(row)
     lines = [_line(f"kernels: {name}", _SOURCE, errors(families[key])) for key, name in _FAMILIES]
     lines.append(_line("kernels: all", _SOURCE, errors(kernels)))
-    collectives = price_collectives(read_collectives(REFERENCE / "collectives.csv"))[0]
+    collectives = price_collectives(read_collectives(reference_csv("collectives")))[0]
     lines.append(_line("collectives alone", _LINKS, errors([r for r in collectives if r.scored])))
     for name, where, rows in (
         (
@@ -56,7 +56,7 @@ def accuracy_rows() -> list[str]:
         priced = price_steps(r for r, taken in zip(steps, rows, strict=True) if taken)[0]
         if scored := [r for r in priced if r.scored]:
             lines.append(_line(name, where, errors(scored)))
-    ablations = ablations_result(*price_ablations(read_ablations(REFERENCE / "ladders.csv")))
+    ablations = ablations_result(*price_ablations(read_ablations(reference_csv("ladders"))))
     lines.append(
         f"| gains of single optimisations | {_ABLATIONS} | {ablations['scored']} | "
         f"{ablations['median_points']:.1f} points; direction right in {ablations['signs_right']} of "
@@ -67,8 +67,8 @@ def accuracy_rows() -> list[str]:
 
 def gain_rows() -> list[str]:
     """What each optimisation gains alone, eager and in a graph, at batch 1: a factor on the step, with its interval."""
-    eager = answer(GAIN_SCENARIO).result["gains"]
-    graph = answer(GAIN_SCENARIO, ("optimizations.graph=ge_graph",)).result["gains"]
+    eager = scenario_result(GAIN_SCENARIO).result["gains"]
+    graph = scenario_result(GAIN_SCENARIO, ("optimizations.graph=ge_graph",)).result["gains"]
     lines = ["| optimisation, alone | op by op (eager) | in a graph (ge_graph) |", "|---|---|---|"]
     for a, b in zip(eager, graph, strict=True):
         if a["verdict"] == b["verdict"] == "not applicable":

@@ -79,9 +79,9 @@ def _is_trace(file: str) -> bool:
 
 
 def _scenario(given: str, sets: Sequence[str]) -> Side:
-    from sim.predict.scenario_result import answer, kernel_args
+    from sim.predict.scenario_result import kernel_args, scenario_result
 
-    found = answer(given, sets)
+    found = scenario_result(given, sets)
     timeline = with_args(found.prediction.timeline, kernel_args(found.prediction))
     sources = tuple(map(str, found.loaded.document.sources))
     return Side(found.result["scenario"]["name"], "scenario", found.result, timeline, sources)

@@ -14,8 +14,8 @@ from sim.experiment.statistics import Interval
 SCHEMA_VERSION = 1
 
 
-def document(found: Experiment) -> dict[str, Any]:
-    """The `experiment` document: the seven steps in their order. Gains are without / with, above 1 where it helps."""
+def experiment_result(found: Experiment) -> dict[str, Any]:
+    """The `experiment` result: the seven steps in their order. Gains are without / with, above 1 where it helps."""
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "experiment",

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from sim.accuracy.collectives import op_of, predicted_us
-from sim.accuracy.reference import FOLDER
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import CollectiveRow, read_collectives
 from sim.accuracy.score import percentile
 from sim.collective.price import price_collective
@@ -25,8 +25,6 @@ from sim.fitting.kernels import PRIOR, ROBUST
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware
 from sim.predict.uncertainty import Z90
-
-REFERENCE = FOLDER / "collectives.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +50,10 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def points(links: Links, path: Path = REFERENCE) -> dict[tuple[str, int, int], list[CollectiveRow]]:
+def points(links: Links) -> dict[tuple[str, int, int], list[CollectiveRow]]:
     """The family's scored rows by (operation, ranks, bytes of the whole tensor)."""
     found: dict[tuple[str, int, int], list[CollectiveRow]] = {}
-    for row in read_collectives(path):
+    for row in read_collectives(reference_csv("collectives")):
         if row.hardware == links.hardware and row.scored:
             whole = row.bytes * (row.ranks if row.shard else 1)
             found.setdefault((op_of(row.op), row.ranks, whole), []).append(row)

@@ -16,13 +16,12 @@ from typing import Any, cast
 
 from scenarios.ops.program import DType
 from scenarios.ops.work import Exchange, ExchangeShape
-from sim.accuracy.reference import FOLDER
+from sim.accuracy.reference import reference_csv
 from sim.fitting.kernels import ROBUST
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.exchange import exchange_ns
 
-REFERENCE = FOLDER / "exchange.csv"
 #: Where the fit starts, us.
 START = {"exchange_flag_us": 1.0, "exchange_row_us": 1.0}
 #: The profile that the rows are measured on and that takes the numbers.
@@ -39,7 +38,7 @@ class ExchangeRow:
 
 def rows() -> list[ExchangeRow]:
     """The rows of the reference set."""
-    with REFERENCE.open(encoding="utf-8", newline="") as file:
+    with reference_csv("exchange").open(encoding="utf-8", newline="") as file:
         return [
             ExchangeRow(
                 ExchangeShape(

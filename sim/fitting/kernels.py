@@ -12,17 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from math import exp, log
-from pathlib import Path
 from typing import Any
 
 from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import Work
-from sim.accuracy.reference import FOLDER
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import params_of, price
-
-REFERENCE = FOLDER / "kernels.csv"
 
 #: Residuals beyond this (in logarithms) count less (soft L1).
 ROBUST = 0.1
@@ -73,15 +70,15 @@ class Report:
     errors: list[tuple[Sample, float]]
 
 
-def read_samples(path: Path = REFERENCE, hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]:
-    """The rows of a reference file that take part in fits.
+def read_samples(hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]:
+    """The rows of the reference set that take part in fits.
 
     hardware: only these (default all). use: "yes" for kernels in a network and their replays, "alone" for vendor
     kernels that a benchmark ran alone, again and again, each time on data that is not in L2.
     """
     wanted = frozenset(hardware)
     samples = []
-    with path.open(newline="") as file:
+    with reference_csv("kernels").open(newline="") as file:
         for row in csv.DictReader(file):
             if row["fit"] != use or (wanted and row["hardware"] not in wanted):
                 continue

@@ -13,13 +13,12 @@ from math import log, sqrt
 from statistics import fmean
 
 from scenarios.batches import reported_batch
-from sim.accuracy.reference import FOLDER
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
 from sim.hardware.profile import HardwareProfile
 from sim.predict.predict import Case, length_ns, plans_of
 
-REFERENCE = FOLDER
 #: Rows of steps.csv that state their concurrency, and all rows of that model's decode on 16 dies.
 FITTED_ROWS = ("qwen3_32b_decode_a3_tp16_c4", "qwen3_32b_decode_a3_tp16_c16")
 SPREAD_ROWS = (*FITTED_ROWS, "qwen3_32b_decode_a3_tp16_b16", "qwen3_32b_decode_a3_tp16_b16_later")
@@ -30,7 +29,7 @@ CLOSE_US = 0.1
 
 def fit_rank_skew(hw: HardwareProfile) -> dict[str, float]:
     """The mean lateness of one rank and how it varies, under the profile's names. `hw`: the profile of those dies."""
-    steps = {row.id: (case_of_row(row), row.step_ms) for row in read_steps(REFERENCE / "steps.csv")}
+    steps = {row.id: (case_of_row(row), row.step_ms) for row in read_steps(reference_csv("steps"))}
     fitted = [_known(*steps[name]) for name in FITTED_ROWS]
     low, high = 0.0, MAX_US
     while high - low > CLOSE_US:

@@ -1,4 +1,4 @@
-"""From a scenario file to its answer: what `whatif run` and `explain` do, as one call for command, app and tests."""
+"""From a scenario file to its result: what `whatif run` and `explain` do, as one call for command, app and tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scenarios.lowering.stages import split_depth
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.timeline import COMPUTE
-from sim.hardware.profile import HardwareError, load_hardware
+from sim.hardware.profile import HardwareError, HardwareProfile, hardware_names, load_hardware
 from sim.predict.device_terms import spoken
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import Progress, gains_of
@@ -25,15 +25,15 @@ from sim.step.schedule import launches
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A prediction and its document."""
+class ScenarioResult:
+    """A scenario, its prediction, and the result as plain data."""
 
     loaded: Loaded
     prediction: Prediction
     result: dict[str, Any]
 
 
-def answer(path: str | Path, sets: Sequence[str] = ()) -> Answer:
+def scenario_result(path: str | Path, sets: Sequence[str] = ()) -> ScenarioResult:
     """Predict one scenario file (or shipped name) with `--set` pairs.
 
     Raises ScenarioError with located lines for everything that is wrong with the input.
@@ -42,19 +42,19 @@ def answer(path: str | Path, sets: Sequence[str] = ()) -> Answer:
     prediction = predict(case_of(loaded))
     gains = gains_of(prediction.case)
     diagnosis = diagnose(prediction)
-    return Answer(
+    return ScenarioResult(
         loaded, prediction, run_result(prediction, diagnosis, gains, advise(prediction, gains), _name(loaded))
     )
 
 
-def first_answer(loaded: Loaded) -> Answer:
-    """The answer without its what-ifs: a tenth of the time. Raises ScenarioError as `answer` does."""
+def first_result(loaded: Loaded) -> ScenarioResult:
+    """The result without its what-ifs: a tenth of the time. Raises ScenarioError as `scenario_result` does."""
     prediction = predict(case_of(loaded))
-    return Answer(loaded, prediction, step_result(prediction, diagnose(prediction), _name(loaded)))
+    return ScenarioResult(loaded, prediction, step_result(prediction, diagnose(prediction), _name(loaded)))
 
 
-def what_ifs(first: Answer, progress: Progress = lambda share: None) -> dict[str, Any]:
-    """What `first_answer` left out: gains, waterfall and advice.
+def what_ifs(first: ScenarioResult, progress: Progress = lambda share: None) -> dict[str, Any]:
+    """What `first_result` left out: gains, waterfall and advice.
 
     progress: told the share that is done, 0 to 1, between what-ifs; what it raises stops them.
     """
@@ -103,6 +103,15 @@ def case_of(loaded: Loaded) -> Case:
     if found:
         raise ScenarioError([f"{located(loaded, where)}: {where}: {what}" for where, what in found])
     return case
+
+
+def refuse_another_device(loaded: Loaded, hardware: HardwareProfile, device: str) -> None:
+    """Raise ScenarioError where the prediction is of one kind of device and the measurement would be of another."""
+    if hardware.profile.device != device:
+        known = [n for n in hardware_names() if load_hardware(n).profile.device == device]
+        hint = f"; set it to {known[0]}" if known else ""
+        what = f"{hardware.name} is a profile for {hardware.profile.device}, and --backend measures {device}{hint}"
+        raise ScenarioError([f"{located(loaded, 'hardware')}: hardware: {what}"])
 
 
 def predicted_of(prediction: Prediction) -> Predicted:

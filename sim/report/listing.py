@@ -6,18 +6,19 @@ from collections.abc import Callable
 
 from rich.console import Console, RenderableType
 
+from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.loader import load_scenario, shipped_names
 from scenarios.models.hf_config import load_model, model_names
 from scenarios.passes import PASSES
 from sim.hardware.profile import hardware_names, load_hardware
-from sim.report.files import unknown_list
 from sim.report.tables import Column, fitted
 
 
 def print_listing(console: Console, what: str) -> None:
     """Print one list, or all where `what` is empty. Raises ScenarioError for a list that does not exist."""
     if what and what not in LISTS:
-        raise unknown_list(what, tuple(LISTS))
+        hint = did_you_mean(what, list(LISTS))
+        raise ScenarioError([f"list: {quoted(what)} is not one of {', '.join(LISTS)}{hint}"])
     for name in (what,) if what else tuple(LISTS):
         console.print(LISTS[name](console.width))
 

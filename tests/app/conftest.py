@@ -12,7 +12,7 @@ import pytest
 from app_pages.parts import answers
 from app_pages.parts.state import Question
 from scenarios.loader import load_scenario
-from sim.predict.scenario_result import first_answer, what_ifs
+from sim.predict.scenario_result import first_result, what_ifs
 
 Open = Callable[..., Any]
 
@@ -20,7 +20,7 @@ Open = Callable[..., Any]
 @pytest.fixture(scope="session")
 def some_gains() -> dict[str, Any]:
     """What-ifs of a small scenario."""
-    return what_ifs(first_answer(load_scenario("qwen3_0_6b_decode")))
+    return what_ifs(first_result(load_scenario("qwen3_0_6b_decode")))
 
 
 @pytest.fixture

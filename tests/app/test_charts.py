@@ -16,7 +16,7 @@ from app_pages.parts.lab.view import class_words, hover_words
 from app_pages.parts.texts import common
 from scenarios.loader import load_scenario
 from scenarios.timeline import Span, Timeline
-from sim.predict.scenario_result import first_answer, kernel_args
+from sim.predict.scenario_result import first_result, kernel_args
 
 WORDS = {word: word for word in ("none", "here", "all", "step", "change", "now")}
 
@@ -98,12 +98,12 @@ def test_layers_are_counted_on_where_their_numbers_begin_again() -> None:
     ("name", "layers"), [("qwen3_8b_decode", 36), ("qwen3_8b_910b2_eager", 36), ("deepseek_v3_ep16_decode", 61)]
 )
 def test_a_model_has_its_layers(name: str, layers: int) -> None:
-    assert len(rows.layers_of(first_answer(load_scenario(name)).prediction.timeline)) == layers
+    assert len(rows.layers_of(first_result(load_scenario(name)).prediction.timeline)) == layers
 
 
 @pytest.mark.parametrize("name", ["qwen3_8b_decode", "qwen3_8b_tp2_decode", "qwen3_8b_910b2_eager", "tiny_llama_cpu"])
 def test_a_predicted_timeline_is_drawn_whole(name: str) -> None:
-    found = first_answer(load_scenario(name)).prediction
+    found = first_result(load_scenario(name)).prediction
     drawn = rows.whole(found.timeline, kernel_args(found))
     lanes = rows.lanes_of(found.timeline.spans)
     total = (found.timeline.end_ns - found.timeline.start_ns) / 1000

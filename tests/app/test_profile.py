@@ -17,7 +17,7 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
 from sim.compare import classes
-from sim.predict.scenario_result import first_answer, kernel_args
+from sim.predict.scenario_result import first_result, kernel_args
 
 Open = Callable[..., Any]
 
@@ -25,7 +25,7 @@ Open = Callable[..., Any]
 @pytest.fixture(scope="module")
 def trace() -> bytes:
     """A step of ours as a trace: eager, so that a graph would gain."""
-    found = first_answer(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
+    found = first_result(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
     return trace_text([found.timeline], [kernel_args(found)]).encode()
 
 

@@ -97,7 +97,7 @@ def test_what_fails_is_not_kept() -> None:
 
 
 def test_the_whole_answer_is_that_of_the_command() -> None:
-    from sim.predict.scenario_result import answer
+    from sim.predict.scenario_result import scenario_result
     from sim.report.files import to_json
 
-    assert answers.json_text(Question("tiny_llama_cpu")) == to_json(answer("tiny_llama_cpu").result)
+    assert answers.json_text(Question("tiny_llama_cpu")) == to_json(scenario_result("tiny_llama_cpu").result)

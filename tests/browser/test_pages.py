@@ -19,7 +19,7 @@ from app_pages.parts.formats import number
 from app_pages.parts.texts import LANGUAGES, Language, speaker
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
-from sim.predict.scenario_result import first_answer, kernel_args
+from sim.predict.scenario_result import first_result, kernel_args
 from tests.browser.lab import PICTURE, drawn, settled, wait_number, wait_other
 
 pytestmark = [
@@ -84,7 +84,7 @@ def test_a_slider_of_a_lesson_moves_number_picture_and_url(page: Any, address: s
 
 def test_a_profile_is_uploaded_diagnosed_and_replayed(page: Any, address: str, shoot: Any, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    made = first_answer(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
+    made = first_result(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
     file.write_text(trace_text([made.timeline], [kernel_args(made)]))
     given = profiles.uploaded([(file.name, file.read_bytes())])
     plain, changed = (profiles.shown(given, "", "", what_if) for what_if in ("", "remove_host_gaps"))

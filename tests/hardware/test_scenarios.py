@@ -19,7 +19,7 @@ from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Bench
 from scenarios.loader import Loaded, load_scenario, shipped_names
 from sim.experiment.protocol import Options, experiment
-from sim.experiment.result import document
+from sim.experiment.result import experiment_result
 from sim.hardware.profile import load_hardware
 from sim.predict.scenario_result import case_of
 from tests.hardware.machine import VARIABLE, backend_here, devices_here, profile_here
@@ -119,7 +119,7 @@ def held(
     backend, loaded = here
     with opened(backend) as bench_for:
         bench: Bench = bench_for(loaded)
-        found = document(experiment(loaded, case_of(loaded), bench, Options(wanted, BUDGET_S[backend])))
+        found = experiment_result(experiment(loaded, case_of(loaded), bench, Options(wanted, BUDGET_S[backend])))
     lines, problems = table(name, found, at_one_speed(found) if backend == "cpu" else 1.0)
     for line in lines:
         print(line)

@@ -343,11 +343,11 @@ def test_the_lists_of_knobs_name_knobs() -> None:
 
 ANSWER = """
 import sys
-from sim.predict.scenario_result import answer
+from sim.predict.scenario_result import scenario_result
 from sim.report.files import to_json
 for given in sys.argv[1:]:
     path, *sets = given.split()
-    sys.stdout.write(to_json(answer(path, sets).result))
+    sys.stdout.write(to_json(scenario_result(path, sets).result))
 """
 ASKED = [
     "scenarios/qwen3_0_6b_decode.yaml optimizations.graph=aclgraph workload.batch=3",

@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from cli import app
 from scenarios.errors import ScenarioError
 from sim.accuracy.collectives import arrival_spread_ns, op_of, predicted_us, price_collectives
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import CollectiveRow, read_collectives
 from sim.accuracy.score import percentile
-from sim.accuracy.validate import Bounds, validated
+from sim.accuracy.validate import Bounds, Measurements, validate
 from sim.collective.choose import CollectiveError
-from sim.fitting.collectives import FAMILIES, REFERENCE, fit, held_out, points, with_numbers
+from sim.fitting.collectives import FAMILIES, fit, held_out, points, with_numbers
 from sim.hardware import load_hardware
 
 A3 = load_hardware("atlas_a3_die")
@@ -133,7 +134,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_shared_measurements(shared: Path) -> None:
     path = shared / "measured" / "hccl_a3.csv"
-    found = validated(None, None, None, "", Bounds(), collectives=path).result
+    found = validate(Measurements(collectives=path), "", Bounds()).result
     part = found["collectives"]
     assert (part["rows"], part["unscored"], part["unpriced"]) == (40, 19, [])
     assert part["median"] <= 0.10
@@ -143,7 +144,7 @@ def test_the_shared_measurements(shared: Path) -> None:
 
 
 def test_the_shipped_reference_is_what_is_validated_by_default() -> None:
-    scored, skipped = price_collectives(read_collectives(REFERENCE))
+    scored, skipped = price_collectives(read_collectives(reference_csv("collectives")))
     assert skipped == []
     errors = sorted(abs(r.error) for r in scored if r.scored)
     assert median(errors) <= 0.05
@@ -151,7 +152,7 @@ def test_the_shipped_reference_is_what_is_validated_by_default() -> None:
 
 
 def test_each_reference_row_names_its_source() -> None:
-    with REFERENCE.open(newline="") as file:
+    with reference_csv("collectives").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 72
     assert [row for row in rows if len(row["source"]) < 8] == []
@@ -165,7 +166,7 @@ def test_the_reference_holds_the_shared_file(shared: Path) -> None:
                 for r in csv.DictReader(file)
             }
 
-    assert values(shared / "measured" / "hccl_a3.csv") <= values(REFERENCE)
+    assert values(shared / "measured" / "hccl_a3.csv") <= values(reference_csv("collectives"))
 
 
 def test_a_fit_finds_the_numbers_that_made_the_times() -> None:

@@ -1,4 +1,4 @@
-"""From a scenario file to a report on disk: what `whatif experiment` does beside measuring."""
+"""From a scenario file to a report on disk: what `whatif experiment` does next to measuring."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from scenarios.exchange.bench import Bench
 from scenarios.files.atomic import write_folder, write_text
 from scenarios.loader import Loaded, load_scenario
 from sim.experiment.protocol import Options, Say, experiment
-from sim.experiment.result import document
+from sim.experiment.result import experiment_result
 from sim.experiment.rows import Experiment
-from sim.predict.scenario_result import case_of
+from sim.predict.scenario_result import case_of, refuse_another_device
 from sim.report.experiment_markdown import GAINS, WARM_UP, markdown
 from sim.report.experiment_svg import gains_svg, warm_up_svg
-from sim.report.files import refuse_another_device, refuse_overwriting, to_json
+from sim.report.files import refuse_overwriting, to_json
 
 #: Seconds that a budget must have and may have.
 MIN_BUDGET_S, MAX_BUDGET_S = 10.0, 86_400.0
 
 
-def experimented(
+def experiment_outputs(
     scenario: str, sets: Sequence[str], bench_for: Callable[[Loaded], Bench], options: Options,
     json_file: Path | None, folder: Path | None, say: Say,
 ) -> dict[str, Any]:  # fmt: skip
@@ -41,22 +41,24 @@ def experimented(
     case = case_of(loaded)
     bench = bench_for(loaded)
     refuse_another_device(loaded, case.hardware, bench.device)
-    found = experiment(loaded, case, bench, options, say)
-    made = document(found)
-    texts = report(found, made)
+    measured = experiment(loaded, case, bench, options, say)
+    result = experiment_result(measured)
+    texts = report(measured, result)
     if folder is not None:
         write_folder(folder, texts)
     if json_file is not None:
         write_text(json_file, texts["report.json"])
-    return made
+    return result
 
 
-def report(found: Experiment, made: dict[str, Any]) -> dict[str, str]:
+def report(measured: Experiment, result: dict[str, Any]) -> dict[str, str]:
     """The files of the report by name."""
     return {
-        "report.md": markdown(made), "report.json": to_json(made),
-        GAINS: gains_svg(found), WARM_UP: warm_up_svg(found),
-    }  # fmt: skip
+        "report.md": markdown(result),
+        "report.json": to_json(result),
+        GAINS: gains_svg(measured),
+        WARM_UP: warm_up_svg(measured),
+    }
 
 
 def _refuse_no_place(json_file: Path | None, folder: Path | None) -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.files.atomic import write_text
 from scenarios.profile import timeline_of
 from scenarios.profile.read import read_captures
 from sim.hardware.profile import load_hardware
 from sim.imported.replayed import replayed
 from sim.imported.result import import_result, steps_of_ranks
-from sim.report.files import refuse_overwriting, to_json
+from sim.report.files import refuse_overwriting, write_json
 
 
 def _files(source: str) -> list[str]:
@@ -22,7 +21,7 @@ def _files(source: str) -> list[str]:
     return [os.path.join(source, name) for name in os.listdir(source)] if os.path.isdir(source) else [source]
 
 
-def imported(
+def import_outputs(
     name: str,
     hardware: str,
     step_id: str,
@@ -30,7 +29,7 @@ def imported(
     trace_file: Path | None,
     what_ifs: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The `import` document of the profile that the user calls `name`, written to the files asked for.
+    """The `import` result of the profile that the user calls `name`, written to the files asked for.
 
     hardware: a profile's name, "" for none. what_ifs: `NAME[:ARGS]`; the trace
     then holds the measured steps and behind them the changed ones. Raises ScenarioError, one line.
@@ -50,6 +49,5 @@ def imported(
             write_trace(trace_file, both or [timeline_of(p, s, tasks=True) for p, s in pairs])
         except ValueError as error:
             raise ScenarioError([f"--trace {printable(str(trace_file), 200)}: {error}"]) from None
-    if json_file is not None:
-        write_text(json_file, to_json(result))
+    write_json(json_file, result)
     return result

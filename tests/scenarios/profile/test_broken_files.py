@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import ScenarioError
-from sim.report.outputs.imported import imported
+from sim.report.outputs.imported import import_outputs
 from tests.scenarios.profile import making
 
 WORDS = (
@@ -63,7 +63,7 @@ def test_broken_files_are_read_or_refused_in_one_line(tmp_path: Path, kind: str)
         file.write_bytes(broken(file.read_bytes(), jitter))
         out = tmp_path / f"{number}.json"
         try:
-            imported(str(folder), "910b2", "", out, None)
+            import_outputs(str(folder), "910b2", "", out, None)
         except ScenarioError as error:
             refused += 1
             [line] = error.messages

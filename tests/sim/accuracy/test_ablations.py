@@ -19,8 +19,8 @@ from sim.accuracy.ablations import (
     price_ablations,
     read_ablations,
 )
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.steps import case_of_row
-from sim.accuracy.validate import REFERENCE
 from sim.predict.predict import Case, plans_of, program_of, step_ns
 from sim.step.schedule import launches
 
@@ -164,14 +164,14 @@ def test_the_document_counts_what_is_scored() -> None:
 
 
 def test_one_gain_by_name() -> None:
-    assert measured_gain(REFERENCE / "ladders.csv", "qwen3_8b_eager_to_graph_b1") == pytest.approx(62.893 / 14.507)
+    assert measured_gain(reference_csv("ladders"), "qwen3_8b_eager_to_graph_b1") == pytest.approx(62.893 / 14.507)
     with pytest.raises(KeyError, match="no ladder row 'nothing'"):
-        measured_gain(REFERENCE / "ladders.csv", "nothing")
+        measured_gain(reference_csv("ladders"), "nothing")
 
 
 @pytest.fixture(scope="module")
 def reference() -> tuple[list[ScoredStep], list[tuple[str, str]]]:
-    return price_ablations(read_ablations(REFERENCE / "ladders.csv"))
+    return price_ablations(read_ablations(reference_csv("ladders")))
 
 
 def test_the_ladders_of_the_reference_set(reference: tuple[list[ScoredStep], list[tuple[str, str]]]) -> None:
@@ -185,7 +185,7 @@ def test_every_rung_of_the_reference_set_is_priced_or_says_why(
     reference: tuple[list[ScoredStep], list[tuple[str, str]]],
 ) -> None:
     found, skipped = reference
-    rows = list(read_ablations(REFERENCE / "ladders.csv"))
+    rows = list(read_ablations(reference_csv("ladders")))
     assert sorted([r.id for r in found] + [name for name, _ in skipped]) == sorted(r.base.id for r in rows)
     assert all(reason for _, reason in skipped)
 

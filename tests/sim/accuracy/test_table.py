@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_kernels, read_steps
 from sim.accuracy.score import errors, price_kernels, price_steps
 from sim.accuracy.table import _gain, _line, accuracy_rows
-from sim.accuracy.validate import REFERENCE
 
 
 def gain(verdict: str, **of: float) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def test_the_families_make_up_all_kernels_and_steps_are_the_scored_ones() -> Non
     lines = [line.split("|") for line in accuracy_rows()]
     rows = {cells[1].strip(): cells for cells in lines}
     counts = [int(rows[name][3]) for name in rows if name.startswith("kernels: ") and name != "kernels: all"]
-    kernels = [r for r in price_kernels(read_kernels(REFERENCE / "kernels.csv"))[0] if r.scored]
+    kernels = [r for r in price_kernels(read_kernels(reference_csv("kernels")))[0] if r.scored]
     assert sum(counts) == int(rows["kernels: all"][3]) == len(kernels)
     assert rows["kernels: all"][4].strip() == f"{errors(kernels)['median']:.1%}"
-    steps = [r for r in price_steps(read_steps(REFERENCE / "steps.csv"))[0] if r.scored]
+    steps = [r for r in price_steps(read_steps(reference_csv("steps")))[0] if r.scored]
     assert sum(int(rows[name][3]) for name in rows if name.startswith("whole ")) == len(steps)

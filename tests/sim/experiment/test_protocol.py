@@ -13,7 +13,7 @@ from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from sim.experiment.factors import factors_of
 from sim.experiment.protocol import Options, experiment
-from sim.experiment.result import document
+from sim.experiment.result import experiment_result
 from sim.predict.scenario_result import case_of
 from sim.report.experiment_markdown import markdown
 from sim.report.outputs.experiment import report
@@ -29,7 +29,7 @@ KNOWN = {
 
 def made(bench: FakeBench, options: Options | None = None, sets: tuple[str, ...] = ()) -> dict[str, Any]:
     loaded = load_scenario(TINY, sets)
-    return document(experiment(loaded, case_of(loaded), bench, options or Options(budget_s=1000)))
+    return experiment_result(experiment(loaded, case_of(loaded), bench, options or Options(budget_s=1000)))
 
 
 def by_name(found: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,9 @@ def test_a_factor_that_fails_is_a_row_and_not_the_end() -> None:
 def test_what_there_is_no_time_for_is_named() -> None:
     lines, say = heard()
     loaded = load_scenario(TINY)
-    found = document(experiment(loaded, case_of(loaded), FakeBench(KNOWN, cost_s=10.0), Options(budget_s=60), say))
+    found = experiment_result(
+        experiment(loaded, case_of(loaded), FakeBench(KNOWN, cost_s=10.0), Options(budget_s=60), say)
+    )
     rows = found["factors"]
     left = [row["factor"] for row in rows if row["status"] == "left out"]
     assert left
@@ -141,7 +143,7 @@ def test_the_same_measurements_give_the_same_report() -> None:
         loaded = load_scenario(TINY)
         wanted = Options(("fusion.rms_norm", "fusion.rope", "weights"), 1000)
         found = experiment(loaded, case_of(loaded), FakeBench(KNOWN, drift=0.05), wanted)
-        return report(found, document(found))
+        return report(found, experiment_result(found))
 
     assert texts() == texts()
 
@@ -225,7 +227,7 @@ def test_the_pictures_are_svg_with_a_mark_for_each_measured_factor(whole: dict[s
 
     loaded = load_scenario(TINY)
     found = experiment(loaded, case_of(loaded), FakeBench(KNOWN), Options(budget_s=1000))
-    texts = report(found, document(found))
+    texts = report(found, experiment_result(found))
     assert sorted(texts) == ["gains.svg", "report.json", "report.md", "warm_up.svg"]
     root = ElementTree.fromstring(texts["gains.svg"])
     titles = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}title")]

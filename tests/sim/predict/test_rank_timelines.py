@@ -6,11 +6,11 @@ import pytest
 
 from scenarios.loader import load_scenario
 from sim.predict.rank_timelines import timelines_of_ranks
-from sim.predict.scenario_result import first_answer
+from sim.predict.scenario_result import first_result
 
 
 def test_ranks_meet_in_each_collective_and_the_last_to_come_does_not_wait() -> None:
-    prediction = first_answer(load_scenario("qwen3_8b_tp2_decode", ["engine.tensor_parallel_size=4"])).prediction
+    prediction = first_result(load_scenario("qwen3_8b_tp2_decode", ["engine.tensor_parallel_size=4"])).prediction
     ranks = timelines_of_ranks(prediction)
     assert [it.rank for it in ranks] == [0, 1, 2, 3]
     assert ranks[0] == prediction.timeline
@@ -28,5 +28,5 @@ def test_ranks_meet_in_each_collective_and_the_last_to_come_does_not_wait() -> N
 
 @pytest.mark.parametrize("name", ["qwen3_8b_decode", "llama_3_1_70b_tp4_pp2_decode"])
 def test_one_rank_or_a_stage_is_its_own(name: str) -> None:
-    prediction = first_answer(load_scenario(name)).prediction
+    prediction = first_result(load_scenario(name)).prediction
     assert timelines_of_ranks(prediction) == [prediction.timeline]
