@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.documents.tables import accuracy_rows, dies_rows, gain_rows
+from benchmarks.documents.tables_zh import in_chinese
 from cli import app
-from sim.accuracy.table import accuracy_rows, dies_rows, gain_rows
-from sim.accuracy.table_zh import in_chinese
 
 READMES = ("README.md", "README.zh-CN.md")
 

@@ -1,4 +1,4 @@
-"""The README's tables, computed: `python -m sim.accuracy.table` prints them, a test compares.
+"""The README's tables, computed: `python -m benchmarks.documents.tables` prints them, a test compares.
 
 Accuracy comes from the reference set, gains from the shipped eager scenario with the measured ones beside them.
 """

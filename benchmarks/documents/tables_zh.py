@@ -1,10 +1,13 @@
-"""The README's tables in Chinese: the same computed rows with other words. `python -m sim.accuracy.table_zh` prints."""
+"""The README's tables in Chinese: the same computed rows with other words.
+
+`python -m benchmarks.documents.tables_zh` prints them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sim.accuracy.table import accuracy_rows, dies_rows, gain_rows
+from benchmarks.documents.tables import accuracy_rows, dies_rows, gain_rows
 
 #: What is said in the tables, the longest first, so that no part of a phrase is taken for another.
 WORDS = {

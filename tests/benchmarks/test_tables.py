@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.documents.tables import _gain, _line, accuracy_rows
 from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_kernels, read_steps
 from sim.accuracy.score import errors, price_kernels, price_steps
-from sim.accuracy.table import _gain, _line, accuracy_rows
 
 
 def gain(verdict: str, **of: float) -> dict[str, Any]:
