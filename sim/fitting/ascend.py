@@ -14,8 +14,9 @@ from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.work import CollectiveShape, ExchangeShape, FixedShape
 from sim.fitting.cpu import MIN_SHAPES, WIDEST, Fit, at_speed
 from sim.fitting.cpu import Sample as Row
-from sim.fitting.kernels import Block, Sample, fit, held_out, interval, put
+from sim.fitting.kernels import Block, Sample, fit, held_out, interval
 from sim.fitting.shipped import ALONE, SHARED, rows_of_block
+from sim.hardware.numbers import with_numbers
 from sim.hardware.profile import HardwareProfile
 
 
@@ -31,7 +32,7 @@ def fit_blocks(timings: Timings, base: HardwareProfile, reference: float, draws:
         if not block.parameters:
             continue
         found.append(_fitted(block, rows, hw, draws))
-        hw = put(hw, found[-1].values)
+        hw = with_numbers(hw, found[-1].values)
     return tuple(found)
 
 

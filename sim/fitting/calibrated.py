@@ -7,8 +7,9 @@ collectives, and how wrong it all is. What no row speaks of stays what the base 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, exp, log
+from dataclasses import dataclass
+from itertools import chain
+from math import log
 from statistics import median
 from typing import Any
 
@@ -19,28 +20,25 @@ from scenarios.exchange.timings import CAPTURED, COPY, STEP, SYNCHRONIZE, Timing
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.work import CollectiveShape, FixedShape, FlatShape, RowsShape
 from sim.collective.price import price_collective
+from sim.fitting import robust
 from sim.fitting.ascend import fit_blocks
+from sim.fitting.collectives import with_links
 from sim.fitting.cpu import (
     DRAWS,
     MIN_SHAPES,
-    ROBUST,
     Fit,
     Vector,
     at_speed,
-    family_sigmas,
     fit_program,
     held_out,
     reference_us,
     samples_of,
-    scipy,
     trial_sigma,
 )
-from sim.fitting.kernels import PRIOR
+from sim.hardware.numbers import with_numbers
 from sim.hardware.profile import HardwareProfile, Source
-from sim.hardware.sections import KernelParams
 from sim.kernel.cpu import COMPILED, effects
 from sim.kernel.price import price
-from sim.predict.uncertainty import Z90
 
 #: Fewest rows that a number of its own is taken from.
 MIN_ROWS = 3
@@ -76,7 +74,7 @@ def calibrated(timings: Timings, base: HardwareProfile, draws: int = DRAWS) -> C
     Raises ScenarioError where scipy is missing, where the base is for another device, or where there is no row to fit
     to.
     """
-    scipy()
+    robust.scipy()
     if base.profile.device != timings.backend:
         what = f"the rows are of {timings.backend}, the base profile {base.name} is for {base.profile.device}"
         raise ScenarioError([f"calibrate: {what}"])
@@ -85,15 +83,20 @@ def calibrated(timings: Timings, base: HardwareProfile, draws: int = DRAWS) -> C
     if base.profile.device != "cpu":
         return _of_accelerator(timings, base, reference, numbers, draws)
     numbers |= dict(_chip(timings)) | dict(_memory(timings, reference))
-    hw = with_numbers(base, numbers)
+    hw = with_found(base, numbers)
     fits, unknown = _programs(timings, reference, hw, draws)
     numbers |= program_numbers(fits)
     numbers |= dict(_calls(timings, reference))
-    hw = with_numbers(hw, numbers)
+    hw = with_found(hw, numbers)
     numbers |= dict(_pieces(timings, reference, hw, draws))
     numbers |= dict(_links(timings, reference, hw, draws))
     numbers |= dict(_residuals(timings, reference, fits))
-    return Calibrated(numbers, unknown | _untold(numbers), fits, with_numbers(base, numbers))
+    return Calibrated(numbers, unknown | _untold(numbers), fits, with_found(base, numbers))
+
+
+def _errors_by_kind(fits: Sequence[Fit]) -> Iterator[tuple[str, float]]:
+    """(kind, error) of all held-out rows."""
+    return chain.from_iterable(fit.errors_by_kind() for fit in fits)
 
 
 def _of_accelerator(
@@ -107,31 +110,15 @@ def _of_accelerator(
         for name, value in fit.values.items():
             numbers[name] = Found(value, *_around(value, fit.intervals[name]), "fitted", how)
         unknown |= dict.fromkeys(fit.unknown, "its interval is wider than a factor of 6: the base's number stays")
-    for name, sigma in family_sigmas(fits).items():
+    for name, sigma in robust.family_sigmas(_errors_by_kind(fits)).items():
         numbers[name] = Found(sigma, sigma, sigma, "measured", "held-out shapes, such that 90 % lie inside")
     unknown |= {"host": "an accelerator's host is not calibrated by kernels", "collective": "not timed"}
-    return Calibrated(numbers, unknown, fits, with_numbers(base, numbers))
+    return Calibrated(numbers, unknown, fits, with_found(base, numbers))
 
 
-def with_numbers(hw: HardwareProfile, numbers: Mapping[str, Found]) -> HardwareProfile:
+def with_found(hw: HardwareProfile, numbers: Mapping[str, Found]) -> HardwareProfile:
     """`hw` with these numbers in it."""
-    sections: dict[str, dict[str, float]] = {}
-    programs: dict[str, dict[str, float]] = {}
-    fixed = dict(hw.fixed_us)
-    for name, found in numbers.items():
-        match name.split("."):
-            case ["programs", program, effect]:
-                programs.setdefault(program, {})[effect] = found.value
-            case ["fixed_us", key]:
-                fixed[key] = found.value
-            case [section, field]:
-                sections.setdefault(section, {})[field] = found.value
-    parts: dict[str, Any] = {s: replace(getattr(hw, s), **values) for s, values in sections.items()}
-    made: dict[str, Any] = {
-        name: replace(hw.programs.get(name, KernelParams()), **values)  # type: ignore[arg-type]
-        for name, values in programs.items()
-    }
-    return replace(hw, programs={**hw.programs, **made}, fixed_us=fixed, **parts)
+    return with_numbers(hw, {name: number.value for name, number in numbers.items()})
 
 
 def program_numbers(fits: Sequence[Fit]) -> dict[str, Found]:
@@ -276,10 +263,7 @@ def _solved(features: Vector, offsets: Vector, measured: Vector, draws: int, how
         def objective(y: Vector) -> Vector:
             return np.asarray(np.log((offsets[rows] + features[rows] @ (y * scale)) / measured[rows]))
 
-        found = scipy().least_squares(
-            objective, np.ones(len(scale)), bounds=(1e-9, np.inf), loss="soft_l1", f_scale=ROBUST
-        )
-        return np.asarray(found.x * scale)
+        return np.asarray(robust.solve(objective, np.ones(len(scale)), bounds=(1e-9, np.inf)) * scale)
 
     every, generator = np.arange(len(measured)), np.random.default_rng(0)
     values = solve(every)
@@ -296,27 +280,23 @@ def _links(timings: Timings, reference: float, hw: HardwareProfile, draws: int) 
     rows = [row for row in timings.rows if row.ops and isinstance(work_of(row.op).shape, CollectiveShape)]
     if len(rows) < MIN_ROWS:
         return
-    start = [log(float(getattr(hw.collective, name))) for name in LINKS]
+    starts = {name: float(getattr(hw.collective, name)) for name in LINKS}
 
-    def errors(x: Any, of: Sequence[Timing]) -> list[float]:
-        numbers: dict[str, Any] = {name: exp(v) for name, v in zip(LINKS, x, strict=True)}
-        tried = replace(hw, collective=replace(hw.collective, **numbers))
+    def errors(values: Mapping[str, float], of: Sequence[Timing]) -> list[float]:
+        tried = with_links(hw, values)
         return [log(_collective_us(row, tried) * row.reference_us / (row.low_us * reference)) for row in of]
 
-    def solve(of: Sequence[Timing]) -> Any:
-        def objective(x: Any) -> list[float]:
-            return [*errors(x, of), *(PRIOR * (v - s) for v, s in zip(x, start, strict=True))]
-
-        return scipy().least_squares(objective, start, loss="soft_l1", f_scale=ROBUST, diff_step=0.01).x
+    def solve(of: Sequence[Timing]) -> dict[str, float]:
+        return robust.fit_logs(lambda values: errors(values, of), starts, max_evaluations=None)
 
     best, generator = solve(rows), np.random.default_rng(0)
     turns = max(2, draws // 4)
-    drawn = np.exp([solve([rows[i] for i in generator.choice(len(rows), len(rows))]) for _ in range(turns)])
-    low, high = np.percentile(drawn, (5, 95), axis=0)
+    fits = [solve([rows[i] for i in generator.choice(len(rows), len(rows))]) for _ in range(turns)]
+    low, high = np.percentile([[fit[name] for name in LINKS] for fit in fits], (5, 95), axis=0)
     how = f"the quickest decile of {len(rows)} collectives"
-    for name, v, a, b in zip(LINKS, np.exp(best), low, high, strict=True):
+    for name, v, a, b in zip(LINKS, best.values(), low, high, strict=True):
         yield f"collective.{name}", Found(float(v), float(min(v, a)), float(max(v, b)), "fitted", how)
-    sigma = _sigma([abs(e) for e in errors(best, rows)])
+    sigma = robust.sigma_of([abs(e) for e in errors(best, rows)])
     yield "collective.sigma", Found(sigma, sigma, sigma, "measured", f"{len(rows)} collectives, none held out")
     price_collective.cache_clear()  # full of devices that will not come again
     price.cache_clear()
@@ -327,7 +307,7 @@ def _collective_us(row: Timing, hw: HardwareProfile) -> float:
 
 
 def _residuals(timings: Timings, reference: float, fits: Sequence[Fit]) -> Iterator[tuple[str, Found]]:
-    for name, sigma in family_sigmas(fits).items():
+    for name, sigma in robust.family_sigmas(_errors_by_kind(fits)).items():
         yield name, Found(sigma, sigma, sigma, "measured", "held-out shapes, such that 90 % lie inside")
     together = trial_sigma(fits)
     how = "all kernels of a trial together, held-out shapes, such that 90 % lie inside"
@@ -337,7 +317,7 @@ def _residuals(timings: Timings, reference: float, fits: Sequence[Fit]) -> Itera
     positive = [host for host in hosts if host > 0]
     if len(positive) >= MIN_ROWS:
         middle = median(positive)
-        spread = _sigma([abs(log(host / middle)) for host in positive])
+        spread = robust.sigma_of([abs(log(host / middle)) for host in positive])
         yield "residual.host_sigma", Found(spread, spread, spread, "measured", "steps less their calls, by trial")
 
 
@@ -347,11 +327,6 @@ def _untold(numbers: Mapping[str, Found]) -> dict[str, str]:
              "collective.hccs_gbps": "no collectives were timed", "memory.hbm_gbps": "no copies were timed",
              "fixed_us.ai_cpu": "no small preparation was timed"}  # fmt: skip
     return {name: why for name, why in parts.items() if name not in numbers}
-
-
-def _sigma(errors: Sequence[float]) -> float:
-    """The standard deviation with which a normal distribution has 90 % of `errors` (magnitudes) inside."""
-    return sorted(errors)[ceil(0.9 * len(errors)) - 1] / Z90
 
 
 def _measured(values: Sequence[float], how: str) -> Found:

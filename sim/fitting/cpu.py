@@ -8,31 +8,27 @@ number is invented for it. scipy is imported only when a fit runs (the extra `fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from math import ceil, log
+from math import log
 from statistics import median
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import NO_OPS, Timing, Timings
-from scenarios.ops.catalogue import family_of, work_of
+from scenarios.ops.catalogue import work_of
 from scenarios.ops.work import FixedShape, Work
+from sim.fitting import robust
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.cpu import effects, names_of, stream_ns
-from sim.predict.uncertainty import Z90
 
 #: Coefficients of a program, in the order of `features`: microseconds a call and a row, nanoseconds an element and a
 #: multiply-add.
 COEFFICIENTS = ("fixed_us", "row_us", "element_ns", "mac_ns")
-#: Residuals beyond this (in logarithms) count less (soft L1).
-ROBUST = 0.1
-#: Fewest distinct shapes that a program is fitted to, and held-out rows that a family's residual is taken from.
-MIN_SHAPES, MIN_ROWS = 3, 15
+#: Fewest distinct shapes that a program is fitted to.
+MIN_SHAPES = 3
 DRAWS, FOLDS = 40, 5
 #: An effect is identified if the upper end of its interval is at most so many times the lower one.
 WIDEST = 6.0
@@ -104,13 +100,10 @@ class Fit:
     def shapes(self) -> int:
         return len({sample.shape for sample in self.samples})
 
-
-def scipy() -> Any:
-    """scipy.optimize. Raises ScenarioError, one line, where scipy is not installed."""
-    try:
-        return import_module("scipy.optimize")
-    except ModuleNotFoundError:
-        raise ScenarioError(["calibrate: scipy is not installed; pip install 'ascend-whatif[fit]'"]) from None
+    def errors_by_kind(self) -> Iterator[tuple[str, float]]:
+        """(kind, error) of each sample when its shape was held out."""
+        for sample, error in zip(self.samples, self.errors, strict=True):
+            yield sample.work.program or self.program, error
 
 
 def reference_us(timings: Timings) -> float:
@@ -201,10 +194,8 @@ def solve(rows: Rows, kept: Sequence[str], start: Mapping[str, float] | None = N
         return np.asarray(features * counts / predicted(y)[:, np.newaxis])
 
     first = np.array([start[c] for c in kept]) / scale if start else np.full(len(kept), 1.0 / len(kept))
-    found = scipy().least_squares(
-        objective, first, slope, bounds=(0, np.inf), loss="soft_l1", f_scale=ROBUST, max_nfev=60, **TOLERANCES
-    )
-    return {c: float(v) for c, v in zip(kept, found.x * scale, strict=True)}
+    best = robust.solve(objective, first, slope, bounds=(0, np.inf), max_nfev=robust.MAX_EVALUATIONS, **TOLERANCES)
+    return {c: float(v) for c, v in zip(kept, best * scale, strict=True)}
 
 
 def bootstrap(
@@ -215,9 +206,7 @@ def bootstrap(
     generator = np.random.default_rng(0)
     drawn = (generator.choice(len(groups), len(groups)) for _ in range(draws))
     fits = [solve(rows.picked(np.concatenate([groups[i] for i in chosen])), kept, values) for chosen in drawn]
-    ordered = {c: sorted(fit[c] for fit in fits) for c in kept}
-    cut = int(0.05 * draws)
-    return {c: (values[cut], values[-1 - cut]) for c, values in ordered.items()}
+    return robust.intervals(fits)
 
 
 def _by_shape(samples: Sequence[Sample]) -> list[NDArray[np.int64]]:
@@ -260,21 +249,6 @@ def _scale(column: Vector, measured_us: Vector) -> float:
     return float(np.percentile(measured_us[having] / column[having], 10)) if having.any() else 1.0
 
 
-def family_sigmas(fits: Sequence[Fit]) -> dict[str, float]:
-    """Standard deviation of the log error by family of kernel, from held-out shapes, such that 90 % of the errors lie
-    within what a normal distribution of that width allows. Families of too few rows are left out."""
-    found: dict[str, list[float]] = {}
-    for fit in fits:
-        for sample, error in zip(fit.samples, fit.errors, strict=True):
-            kind = sample.work.program or fit.program
-            found.setdefault(f"residual.{family_of(kind)}_sigma", []).append(abs(error))
-    return {
-        name: sorted(errors)[ceil(0.9 * len(errors)) - 1] / Z90
-        for name, errors in found.items()
-        if len(errors) >= MIN_ROWS
-    }
-
-
 def trial_sigma(fits: Sequence[Fit]) -> float:
     """Standard deviation of what all kernels of a trial are wrong by together, weighted by their times: how well the
     speed of the machine is known at one moment."""
@@ -284,5 +258,5 @@ def trial_sigma(fits: Sequence[Fit]) -> float:
         for sample, error in zip(fit.samples, fit.errors, strict=True):
             predicted[sample.trial] = predicted.get(sample.trial, 0.0) + sample.us * float(np.exp(error))
             measured[sample.trial] = measured.get(sample.trial, 0.0) + sample.us
-    errors = sorted(abs(log(predicted[trial] / measured[trial])) for trial in measured)
-    return errors[ceil(0.9 * len(errors)) - 1] / Z90 if errors else 0.0
+    errors = [abs(log(predicted[trial] / measured[trial])) for trial in measured]
+    return robust.sigma_of(errors) if errors else 0.0

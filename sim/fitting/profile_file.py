@@ -12,7 +12,7 @@ from scenarios.errors import ScenarioError, printable, quoted
 from scenarios.exchange.timings import Timings
 from scenarios.files.atomic import write_text
 from sim.fitting.calibrated import Calibrated, Found, calibrated
-from sim.fitting.cpu import scipy
+from sim.fitting.robust import scipy
 from sim.hardware.files import rounded
 from sim.hardware.profile import SECTIONS, HardwareProfile, Number, hardware_names, load_hardware
 from sim.hardware.sections import KernelParams

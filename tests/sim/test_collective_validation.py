@@ -18,7 +18,7 @@ from sim.accuracy.rows.files import CollectiveRow, read_collectives
 from sim.accuracy.score import percentile
 from sim.accuracy.validate import Bounds, Measurements, validate
 from sim.collective.choose import CollectiveError
-from sim.fitting.collectives import FAMILIES, fit, held_out, points, with_numbers
+from sim.fitting.collectives import FAMILIES, fit, held_out, points, with_links
 from sim.hardware import load_hardware
 
 A3 = load_hardware("atlas_a3_die")
@@ -174,7 +174,7 @@ def test_a_fit_finds_the_numbers_that_made_the_times() -> None:
     links = FAMILIES[0]
     rows = [row for seen in points(links).values() for row in seen]
     truth = {**links.parameters, "hccs_gbps": 150.0, "step_us": 4.0, "aiv_gbps": 120.0}
-    made = with_numbers(A3, truth)
+    made = with_links(A3, truth)
     found = fit(links, [_timed(row, predicted_us(row, made)) for row in rows], A3)
     assert found["hccs_gbps"] == pytest.approx(150, rel=0.02)
     assert found["aiv_gbps"] == pytest.approx(120, rel=0.03)
@@ -202,9 +202,7 @@ def test_the_shipped_numbers_are_those_that_the_fit_finds() -> None:
     pytest.importorskip("scipy", reason="fitting needs the extra `fit`")
     for links in FAMILIES:
         hw = load_hardware(links.into)
-        values = fit(
-            links, [row for rows in points(links).values() for row in rows], with_numbers(hw, links.parameters)
-        )
+        values = fit(links, [row for rows in points(links).values() for row in rows], with_links(hw, links.parameters))
         for name, value in values.items():
             number = hw.profile.numbers()[f"collective.{name}"]
             assert number.source == "fitted"
