@@ -46,8 +46,8 @@ def _summary(told: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[str]
     yield f"| rank correlation of gains, all | {told['rank_correlation_all']:.2f} |"
     for name, value in told["rank_correlation"].items():
         yield f"| rank correlation, {name} | {value:.2f} |"
-    yield f"| direction of the gains that are told from noise | {right} of {of} right |"
-    yield f"| pairs that both tell apart, in the wrong order | {'; '.join(wrong) or 'none'} |"
+    yield f"| direction of the gains that stand out from noise | {right} of {of} right |"
+    yield f"| pairs that both distinguish, in the wrong order | {'; '.join(wrong) or 'none'} |"
 
 
 def _steps(results: Mapping[Run, Result]) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _steps(results: Mapping[Run, Result]) -> Iterator[str]:
 
 
 def _gains(gains: Sequence[Gain]) -> Iterator[str]:
-    yield "| step | optimisation | predicted | measured | told from noise |"
+    yield "| step | optimisation | predicted | measured | stands out from noise |"
     yield "|---|---|---|---:|---|"
     for gain in gains:
         value, low, high = gain.predicted

@@ -181,7 +181,7 @@ def error_table(models: Iterable[Model], backend: Backend, choice_is_reference: 
 
 def markdown(rows: Iterable[Row]) -> Iterator[str]:
     """The rows as lines of a Markdown table."""
-    yield "| model | optimisation | precision | greatest error | relative error | greedy tokens |"
+    yield "| model | optimisation | precision | largest error | relative error | greedy tokens |"
     yield "|---|---|---|---:|---:|---|"
     for row in rows:
         if row.refused:
