@@ -58,7 +58,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Spans of one step of one rank, and the step's own begin and end (the host's first call to the next step's).
+    """Spans of one step of one rank, and the step's own start and end (the host's first call to the next step's).
 
     device: what kind of device the rank has, NPU, CPU or CUDA.
     """
@@ -130,7 +130,7 @@ def step_time(timeline: Timeline) -> StepTime:
     """Computing, communication, overlap and free time of a step, from its spans.
 
     Computing is the union of kernels on cube, vector and AI CPU; communication the union of collectives; what both
-    cover is overlapped; free is what neither covers between the step's begin and end (torch_npu's definition).
+    cover is overlapped; free is what neither covers between the step's start and end (torch_npu's definition).
     """
     computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if is_kernel(s))
     communication = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication")

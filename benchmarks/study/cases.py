@@ -126,7 +126,7 @@ def _of(base: Base, variants: tuple[Variant, ...]) -> Iterator[Variant]:
 
 def write_models(folder: Path) -> dict[str, Path]:
     """A folder with a Hugging Face config for each model."""
-    made = {}
+    paths = {}
     for number, (name, size) in enumerate(MODELS.items()):
         path = folder / f"model-{number}"
         path.mkdir()
@@ -139,5 +139,5 @@ def write_models(folder: Path) -> dict[str, Path]:
             "torch_dtype": "bfloat16", "vocab_size": size["vocab"],
         }  # fmt: skip
         (path / "config.json").write_text(json.dumps(config))
-        made[name] = path
-    return made
+        paths[name] = path
+    return paths

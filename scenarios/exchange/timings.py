@@ -34,7 +34,7 @@ class Timing:
     captured piece. median, low, high: microseconds without other programs' time, at the speed of the machine at which
     its reference kernel took reference_us; low and high are the 10th and 90th percentile. raw_us: the median by the
     wall clock. count: equal calls in one step. values: numbers that belong to its kind (of a copy its `bytes`; of a
-    step its `units`, its compiled `pieces`, its `layers`, and in microseconds what the host takes beside each unit and
+    step its `units`, its compiled `pieces`, its `layers`, and in microseconds what the host takes next to each unit and
     a mark, `host_us` and `mark_us`).
     """
 
@@ -95,7 +95,7 @@ def read_timings(path: Path) -> Timings:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ScenarioError([f"{shown}: larger than {MAX_BYTES >> 20} MiB: not a file of microbenchmarks"])
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        result = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError([f"{shown}: cannot be read: {getattr(error, 'strerror', None) or 'no UTF-8'}"]) from None
     except json.JSONDecodeError as error:
@@ -105,13 +105,13 @@ def read_timings(path: Path) -> Timings:
         ) from None  # fmt: skip
     except (ValueError, RecursionError):
         raise ScenarioError([f"{shown}: not a file of microbenchmarks; delete it to begin anew"]) from None
-    if not isinstance(found, dict) or found.get("kind") != KIND:
+    if not isinstance(result, dict) or result.get("kind") != KIND:
         raise ScenarioError([f"{shown}: not a file of microbenchmarks (`whatif calibrate` writes them)"])
-    if found.get("version") != VERSION:
-        what = f"version {printable(str(found.get('version')))} of its kind, and this program reads {VERSION}"
+    if result.get("version") != VERSION:
+        what = f"version {printable(str(result.get('version')))} of its kind, and this program reads {VERSION}"
         raise ScenarioError([f"{shown}: {what}; delete it to begin anew"])
     try:
-        return _timings(found)
+        return _timings(result)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ScenarioError([f"{shown}: a row or its head is damaged ({printable(str(error))}); delete it"]) from None
 
@@ -120,16 +120,16 @@ def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _timings(found: Mapping[str, Any]) -> Timings:
-    about = {str(k): v for k, v in found["about"].items() if isinstance(v, str | int)}
+def _timings(result: Mapping[str, Any]) -> Timings:
+    about = {str(k): v for k, v in result["about"].items() if isinstance(v, str | int)}
     about["backend"]
     return Timings(
         about=about,
-        plan=str(found["plan"]),
-        complete=found["complete"] is True,
-        rows=tuple(_timing(row) for row in found["rows"]),
-        done=tuple(str(name) for name in found["done"]),
-        refused=tuple((str(what), str(why)) for what, why in found["refused"]),
+        plan=str(result["plan"]),
+        complete=result["complete"] is True,
+        rows=tuple(_timing(row) for row in result["rows"]),
+        done=tuple(str(name) for name in result["done"]),
+        refused=tuple((str(what), str(why)) for what, why in result["refused"]),
     )
 
 
@@ -158,21 +158,21 @@ def _timing(row: Mapping[str, Any]) -> Timing:
 
 
 def _op(op: Op) -> dict[str, Any]:
-    made: dict[str, Any] = {"kind": op.kind, "inputs": _tensors(op.inputs), "outputs": _tensors(op.outputs)}
-    return made | {"name": op.name, "op_type": op.op_type, "attrs": dict(op.attrs)}
+    fields: dict[str, Any] = {"kind": op.kind, "inputs": _tensors(op.inputs), "outputs": _tensors(op.outputs)}
+    return fields | {"name": op.name, "op_type": op.op_type, "attrs": dict(op.attrs)}
 
 
 def _tensors(tensors: tuple[Tensor, ...]) -> list[list[Any]]:
     return [[t.dtype, list(t.shape), t.role, t.format] for t in tensors]
 
 
-def _op_of(found: Mapping[str, Any]) -> Op:
-    if found["kind"] not in CATALOGUE:
-        raise ValueError(f"unknown kind {found['kind']}")
-    attrs = tuple((str(name), _attr(value)) for name, value in found["attrs"].items())
+def _op_of(op: Mapping[str, Any]) -> Op:
+    if op["kind"] not in CATALOGUE:
+        raise ValueError(f"unknown kind {op['kind']}")
+    attrs = tuple((str(name), _attr(value)) for name, value in op["attrs"].items())
     return Op(
-        found["kind"], str(found["name"]), _tensors_of(found["inputs"]), _tensors_of(found["outputs"]), attrs,
-        str(found["op_type"]),
+        op["kind"], str(op["name"]), _tensors_of(op["inputs"]), _tensors_of(op["outputs"]), attrs,
+        str(op["op_type"]),
     )  # fmt: skip
 
 
@@ -184,11 +184,11 @@ def _attr(value: Any) -> Attr:
     return value
 
 
-def _tensors_of(found: list[Any]) -> tuple[Tensor, ...]:
-    made = []
-    for number, (dtype, shape, role, form) in enumerate(found):
+def _tensors_of(entries: list[Any]) -> tuple[Tensor, ...]:
+    tensors = []
+    for number, (dtype, shape, role, form) in enumerate(entries):
         for word, known in ((dtype, DType), (role, Role), (form, Format)):
             if word not in get_args(known):
                 raise ValueError(f"unknown word {word}")
-        made.append(Tensor(f"t{number}", tuple(int(side) for side in shape), dtype, role, form))
-    return tuple(made)
+        tensors.append(Tensor(f"t{number}", tuple(int(side) for side in shape), dtype, role, form))
+    return tuple(tensors)

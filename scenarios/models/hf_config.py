@@ -114,13 +114,13 @@ class _Config:
     problems: list[str]
     inside: str = ""
 
-    def whole(self, key: str, default: int | None = None, most: int = 1 << 24, least: int = 1) -> int:
+    def whole(self, key: str, default: int | None = None, most: int = 1 << 24, low: int = 1) -> int:
         value = self.fields.get(key, default)
         if value is None and default is not None:
             value = default
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.wrong(f"{key}: must be a whole number from {least} to {most}, got {shown(value)}")
-            return max(1, least)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= most:
+            self.wrong(f"{key}: must be a whole number from {low} to {most}, got {shown(value)}")
+            return max(1, low)
         return value
 
     def number(self, key: str, default: float, or_none: bool = False) -> float:
@@ -251,7 +251,7 @@ def _rope_scaling(read: _Config, rope: _Config) -> RopeScaling | None:
 
 def _latent(read: _Config) -> Latent:
     return Latent(
-        q_rank=read.whole("q_lora_rank", 0, least=0) if read.fields.get("q_lora_rank") is not None else 0,
+        q_rank=read.whole("q_lora_rank", 0, low=0) if read.fields.get("q_lora_rank") is not None else 0,
         kv_rank=read.whole("kv_lora_rank"),
         nope_dim=read.whole("qk_nope_head_dim", most=4096),
         rope_dim=read.whole("qk_rope_head_dim", most=4096),
@@ -263,8 +263,8 @@ def _experts(read: _Config, family: Family, layers: int) -> Experts:
     count = read.whole(family.experts, most=1 << 14)
     top_k = read.whole("num_experts_per_tok", most=1 << 14)
     width = read.whole("moe_intermediate_size")
-    shared = read.whole("n_shared_experts", 0, most=64, least=0)
-    dense = read.whole("first_k_dense_replace", 0, most=1024, least=0)
+    shared = read.whole("n_shared_experts", 0, most=64, low=0)
+    dense = read.whole("first_k_dense_replace", 0, most=1024, low=0)
     if not read.problems and top_k > count:
         read.wrong(f"num_experts_per_tok {top_k} is more than {family.experts} {count}")
     if not read.problems and dense >= layers:

@@ -23,7 +23,7 @@ _FACT_ARGS = ("Task Type", "Input Shapes", "Input Data Types", "Output Shapes", 
 
 
 def read_own(path: Path) -> list[Capture]:
-    """The timelines of a trace of ours. Where it holds a prediction beside its measurement, the measurement.
+    """The timelines of a trace of ours. Where it holds a prediction next to its measurement, the measurement.
 
     Raises TraceError or CaptureError, one line.
     """

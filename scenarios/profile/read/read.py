@@ -45,12 +45,12 @@ def read_captures(path: str | Path) -> CaptureSet:
 
 
 def _read(source: Source) -> list[Capture]:
-    found = []
+    captures = []
     for capture in _READERS[source.form](source.path):
         if not capture.steps:
             fail(source.path, "holds no kernels of a device")
-        found.append(capture)
-    return found
+        captures.append(capture)
+    return captures
 
 
 def _same_run(path: Path, one: Capture, other: Capture) -> None:

@@ -1,6 +1,6 @@
 """Which events belong to which step, as torch_npu decides it.
 
-A step's window on the device begins with the first thing that the host launched inside its mark (`ProfilerStep#N`)
+A step's window on the device starts with the first thing that the host launched inside its mark (`ProfilerStep#N`)
 and ends with the last, or with the mark where that is later. What starts in the window belongs to the step.
 """
 
@@ -27,13 +27,13 @@ def steps_of_marks(events: Events, texts: tuple[str, ...]) -> tuple[Step, ...]:
     issued, device = issued[order], device[order]
     steps = []
     for mark in marks.tolist():
-        begin, end = int(events.start_ns[mark]), events.end_ns_of(mark)
-        first, last = np.searchsorted(issued, begin, side="left"), np.searchsorted(issued, end, side="right")
+        start, end = int(events.start_ns[mark]), events.end_ns_of(mark)
+        first, last = np.searchsorted(issued, start, side="left"), np.searchsorted(issued, end, side="right")
         mine = device[first:last]
-        start_ns = int(events.start_ns[mine].min()) if len(mine) else begin
+        start_ns = int(events.start_ns[mine].min()) if len(mine) else start
         ends = events.start_ns[mine] + events.duration_ns[mine]
         end_ns = max(int(ends.max()), end) if len(mine) else end
-        steps.append(Step(texts[int(events.name[mark])].partition("#")[2], start_ns, end_ns, begin, end))
+        steps.append(Step(texts[int(events.name[mark])].partition("#")[2], start_ns, end_ns, start, end))
     return tuple(steps)
 
 
@@ -41,13 +41,13 @@ def whole(events: Events) -> Step:
     """All of a capture as one step without a name."""
     device = events.rows(*_DEVICE)
     host = events.rows(Kind.HOST)
-    begin, end = int(events.start_ns[device].min()), int(events.end_ns[device].max())
-    host_begin = min(begin, int(events.start_ns[host].min())) if len(host) else begin
-    return Step("", begin, end + 1, host_begin, max(end, int(events.end_ns[host].max())) if len(host) else end)
+    start, end = int(events.start_ns[device].min()), int(events.end_ns[device].max())
+    host_begin = min(start, int(events.start_ns[host].min())) if len(host) else start
+    return Step("", start, end + 1, host_begin, max(end, int(events.end_ns[host].max())) if len(host) else end)
 
 
 def _issued_ns(events: Events, device: Int64) -> Int64:
-    """When the host issued each device row: the begin of the first call in its chain; -1 where unknown."""
+    """When the host issued each device row: the start of the first call in its chain; -1 where unknown."""
     at = events.launched_by[device].astype(np.int64)
     issued = np.where(at != NO_ROW, events.start_ns[at], -1)
     for _ in range(8):
@@ -69,6 +69,6 @@ def steps_of_ids(events: Events, details: KernelDetails, texts: tuple[str, ...])
         if not texts[number]:
             continue
         here = numbers == number
-        begin, end = int(starts[here].min()), int(ends[here].max())
-        steps.append(Step(texts[number], begin, end, begin, end))
+        start, end = int(starts[here].min()), int(ends[here].max())
+        steps.append(Step(texts[number], start, end, start, end))
     return tuple(sorted(steps, key=lambda step: step.start_ns)) or (whole(events),)
