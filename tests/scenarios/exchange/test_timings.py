@@ -31,9 +31,9 @@ def written(path: Path, timings: Timings = MADE) -> Path:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    found = read_timings(written(tmp_path / "rows.json"))
-    assert replace(found, rows=()) == replace(MADE, rows=())
-    row, step = found.rows
+    timings = read_timings(written(tmp_path / "rows.json"))
+    assert replace(timings, rows=()) == replace(MADE, rows=())
+    row, step = timings.rows
     assert step == STEPS
     assert work_of(row.op) == work_of(ATTENTION)
     assert row.op.signature == ATTENTION.signature

@@ -30,23 +30,23 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
 
 def broken(data: bytes, jitter: random.Random) -> bytes:
     """The bytes with one to five of them changed, cut out, put in, or cut off."""
-    found = bytearray(data)
+    result = bytearray(data)
     for _ in range(jitter.choice((1, 1, 2, 5))):
-        at = jitter.randrange(len(found) + 1)
+        at = jitter.randrange(len(result) + 1)
         how = jitter.randrange(5)
-        if how == 0 and at < len(found):
-            found[at] = jitter.randrange(256)
+        if how == 0 and at < len(result):
+            result[at] = jitter.randrange(256)
         elif how == 1:
-            del found[at : at + jitter.choice((1, 3, 50))]
+            del result[at : at + jitter.choice((1, 3, 50))]
         elif how == 2:
-            found[at:at] = jitter.choice(WORDS)
+            result[at:at] = jitter.choice(WORDS)
         elif how == 3:  # the next number becomes something else
-            begin = next((i for i in range(at, len(found)) if chr(found[i]).isdigit()), at)
-            end = next((i for i in range(begin, len(found)) if found[i] not in b"0123456789."), len(found))
-            found[begin:end] = jitter.choice(WORDS)
+            start = next((i for i in range(at, len(result)) if chr(result[i]).isdigit()), at)
+            end = next((i for i in range(start, len(result)) if result[i] not in b"0123456789."), len(result))
+            result[start:end] = jitter.choice(WORDS)
         elif jitter.random() < 0.3:
-            del found[at:]
-    return bytes(found)
+            del result[at:]
+    return bytes(result)
 
 
 @pytest.mark.parametrize("kind", MAKERS)

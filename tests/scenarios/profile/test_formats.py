@@ -53,8 +53,8 @@ def test_database_in_a_folder_of_torch_npu(tmp_path: Path) -> None:
 def test_op_summary(tmp_path: Path) -> None:
     making.op_summary(tmp_path / "op_summary_20260101120000.csv")
     capture = one(tmp_path)
-    found = step_time_of(capture, capture.steps[0])
-    assert (found.computing_ns, found.communication_ns, found.free_ns) == (250_000, 150_000, 100_000)
+    result = step_time_of(capture, capture.steps[0])
+    assert (result.computing_ns, result.communication_ns, result.free_ns) == (250_000, 150_000, 100_000)
     assert (capture.kind, capture.rank) == ("msprof", 0)
     assert making.texts_of(capture, capture.events.rows(Kind.KERNEL), "op_type") == ["Add", "RmsNorm", "MatMulV3"]
 

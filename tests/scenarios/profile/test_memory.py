@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru
 def imported(path: Path, root: Path) -> tuple[int, float]:
     """Events kept and peak in MB of a process that imports `path`.
 
-    A child's peak begins with that of the process it is forked from, so a small one stands in between.
+    A child's peak starts with that of the process it is forked from, so a small one stands in between.
     """
     starter = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', *sys.argv[1:]]).returncode)"
     command = [sys.executable, "-c", starter, CHILD, str(path)]
