@@ -203,8 +203,10 @@ def rank_rows(repeats: int) -> Iterator[Row]:
 #: over them (ranks that are alike without jitter, folded to one).
 SPREAD = ("engine.tensor_parallel_size=8", "engine.data_parallel_size=8")
 SLICED = (
-    "engine.tensor_parallel_size=64", "engine.data_parallel_size=1", "engine.enable_expert_parallel=false",
-)  # fmt: skip
+    "engine.tensor_parallel_size=64",
+    "engine.data_parallel_size=1",
+    "engine.enable_expert_parallel=false",
+)
 ISSUED = {
     "captured": ("optimizations.graph=aclgraph",),
     "captured on 2 streams": ("optimizations.graph=aclgraph", "optimizations.overlap.prefetch=true"),

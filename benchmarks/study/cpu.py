@@ -36,9 +36,14 @@ BUDGET_S = 2.5
 
 
 def studied(
-    profile: Path, bases: Sequence[Base], variants: Sequence[Variant], rounds: int, say: Callable[[str], None],
-    ranks: bool = True, budget_s: float = BUDGET_S,
-) -> tuple[dict[Run, Result], list[str]]:  # fmt: skip
+    profile: Path,
+    bases: Sequence[Base],
+    variants: Sequence[Variant],
+    rounds: int,
+    say: Callable[[str], None],
+    ranks: bool = True,
+    budget_s: float = BUDGET_S,
+) -> tuple[dict[Run, Result], list[str]]:
     """Predict and measure everything; what was refused, with its reason, comes next to it.
 
     ranks: run steps on two ranks too. budget_s: longest that one step is measured in one round.
@@ -91,16 +96,30 @@ def main() -> None:
 
     with TemporaryDirectory() as folder:
         profile = options.profile or _calibrated(Path(folder) / "profile.yaml", say)
-        results, refused = studied(profile, BASES, VARIANTS, options.rounds, say, True, options.budget_s)
+        results, refused = studied(
+            profile=profile,
+            bases=BASES,
+            variants=VARIANTS,
+            rounds=options.rounds,
+            say=say,
+            ranks=True,
+            budget_s=options.budget_s,
+        )
     gains = gains_of(results, BASES, VARIANTS)
     comments = options.comments.read_text() if options.comments else ""
     page = markdown(results, gains, refused, about_of(options.rounds), comments)
     if options.json:
         steps = [
-            {"step": run.base.name, "settings": run.settings, "predicted_us": result.predicted_us,
-             "interval_us": result.interval_us, "raw_us": result.raw_us, "steady_us": result.steady_us}
+            {
+                "step": run.base.name,
+                "settings": run.settings,
+                "predicted_us": result.predicted_us,
+                "interval_us": result.interval_us,
+                "raw_us": result.raw_us,
+                "steady_us": result.steady_us,
+            }
             for run, result in results.items()
-        ]  # fmt: skip
+        ]
         write_text(options.json, json.dumps(summary(results, gains) | {"rows": steps}, indent=1) + "\n")
     if options.out:
         write_text(options.out, page)

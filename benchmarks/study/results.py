@@ -139,4 +139,4 @@ def summary(results: Mapping[Run, Result], gains: Sequence[Gain]) -> dict[str, A
         "rank_correlation_all": spearman([(g.predicted[0], g.measured) for g in gains]),
         "directions": [sum((g.predicted[0] > 1) == (g.measured > 1) for g in told), len(told)],
         "reversed": [f"{a.base.name}: {a.variant.name} and {b.variant.name}" for a, b in reversed_pairs(gains)],
-    }  # fmt: skip
+    }

@@ -79,9 +79,14 @@ class Timings:
 def pieces_of(timings: Timings) -> Iterator[str]:
     """The text of a file of timings, a row a line."""
     head: dict[str, Any] = {
-        "kind": KIND, "version": VERSION, "complete": timings.complete, "plan": timings.plan,
-        "about": dict(timings.about), "done": list(timings.done), "refused": [list(pair) for pair in timings.refused],
-    }  # fmt: skip
+        "kind": KIND,
+        "version": VERSION,
+        "complete": timings.complete,
+        "plan": timings.plan,
+        "about": dict(timings.about),
+        "done": list(timings.done),
+        "refused": [list(pair) for pair in timings.refused],
+    }
     yield json.dumps(head, ensure_ascii=False, allow_nan=False)[:-1] + ', "rows": [\n'
     last = len(timings.rows) - 1
     for number, row in enumerate(timings.rows):
@@ -100,9 +105,11 @@ def read_timings(path: Path) -> Timings:
         raise ScenarioError([f"{shown}: cannot be read: {getattr(error, 'strerror', None) or 'no UTF-8'}"]) from None
     except json.JSONDecodeError as error:
         raise ScenarioError(
-            [f"{shown}:{error.lineno}:{error.colno}: not a whole file of microbenchmarks: {error.msg}; delete it to "
-             "begin anew"]
-        ) from None  # fmt: skip
+            [
+                f"{shown}:{error.lineno}:{error.colno}: not a whole file of microbenchmarks: {error.msg}; delete it to "
+                "begin anew"
+            ]
+        ) from None
     except (ValueError, RecursionError):
         raise ScenarioError([f"{shown}: not a file of microbenchmarks; delete it to begin anew"]) from None
     if not isinstance(result, dict) or result.get("kind") != KIND:
@@ -135,11 +142,19 @@ def _timings(result: Mapping[str, Any]) -> Timings:
 
 def _row(row: Timing) -> dict[str, Any]:
     return {
-        "kind": row.kind, "trial": row.trial, "form": row.form, "median_us": round(row.median_us, 3),
-        "low_us": round(row.low_us, 3), "high_us": round(row.high_us, 3), "raw_us": round(row.raw_us, 3),
-        "reference_us": round(row.reference_us, 3), "repeats": row.repeats, "count": row.count,
-        "values": dict(row.values), "ops": [_op(op) for op in row.ops],
-    }  # fmt: skip
+        "kind": row.kind,
+        "trial": row.trial,
+        "form": row.form,
+        "median_us": round(row.median_us, 3),
+        "low_us": round(row.low_us, 3),
+        "high_us": round(row.high_us, 3),
+        "raw_us": round(row.raw_us, 3),
+        "reference_us": round(row.reference_us, 3),
+        "repeats": row.repeats,
+        "count": row.count,
+        "values": dict(row.values),
+        "ops": [_op(op) for op in row.ops],
+    }
 
 
 def _timing(row: Mapping[str, Any]) -> Timing:
@@ -152,9 +167,19 @@ def _timing(row: Mapping[str, Any]) -> Timing:
     values = {str(name): float(value) for name, value in row["values"].items()}
     median, low, high, raw, reference = times
     return Timing(
-        str(row["kind"]), str(row["trial"]), str(row["form"]), ops, median, low, high, raw, reference,
-        int(row["repeats"]), int(row["count"]), values,
-    )  # fmt: skip
+        kind=str(row["kind"]),
+        trial=str(row["trial"]),
+        form=str(row["form"]),
+        ops=ops,
+        median_us=median,
+        low_us=low,
+        high_us=high,
+        raw_us=raw,
+        reference_us=reference,
+        repeats=int(row["repeats"]),
+        count=int(row["count"]),
+        values=values,
+    )
 
 
 def _op(op: Op) -> dict[str, Any]:
@@ -171,9 +196,13 @@ def _op_of(op: Mapping[str, Any]) -> Op:
         raise ValueError(f"unknown kind {op['kind']}")
     attrs = tuple((str(name), _attr(value)) for name, value in op["attrs"].items())
     return Op(
-        op["kind"], str(op["name"]), _tensors_of(op["inputs"]), _tensors_of(op["outputs"]), attrs,
+        op["kind"],
+        str(op["name"]),
+        _tensors_of(op["inputs"]),
+        _tensors_of(op["outputs"]),
+        attrs,
         str(op["op_type"]),
-    )  # fmt: skip
+    )
 
 
 def _attr(value: Any) -> Attr:

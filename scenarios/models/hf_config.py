@@ -233,14 +233,20 @@ def _rope_scaling(read: _Config, rope: _Config) -> RopeScaling | None:
         rope.wrong(f"factor: is due for {kind}")
     positions = read.fields.get("max_position_embeddings", 1)
     scaling = RopeScaling(
-        kind, rope.number("factor", 1.0),
-        rope.whole("original_max_position_embeddings", positions if isinstance(positions, int) else 1),
-        rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0),
-        rope.number("beta_fast", 32.0, or_none=True), rope.number("beta_slow", 1.0, or_none=True),
-        rope.flag("truncate", True),
-        rope.number("mscale", 1.0, or_none=True), rope.number("mscale_all_dim", 0.0, or_none=True),
-        rope.number("attention_factor", 0.0, or_none=True) or None,
-    )  # fmt: skip
+        kind=kind,
+        factor=rope.number("factor", 1.0),
+        original_positions=rope.whole(
+            "original_max_position_embeddings", positions if isinstance(positions, int) else 1
+        ),
+        low_factor=rope.number("low_freq_factor", 1.0),
+        high_factor=rope.number("high_freq_factor", 4.0),
+        beta_fast=rope.number("beta_fast", 32.0, or_none=True),
+        beta_slow=rope.number("beta_slow", 1.0, or_none=True),
+        truncated=rope.flag("truncate", True),
+        mscale=rope.number("mscale", 1.0, or_none=True),
+        mscale_all_dim=rope.number("mscale_all_dim", 0.0, or_none=True),
+        attention_factor=rope.number("attention_factor", 0.0, or_none=True) or None,
+    )
     if not read.problems and (scaling.low_factor >= scaling.high_factor or scaling.beta_slow >= scaling.beta_fast):
         rope.wrong("low_freq_factor must be below high_freq_factor, and beta_slow below beta_fast")
     theta = rope.fields.get("rope_theta", read.fields.get("rope_theta", 10_000.0))
@@ -273,9 +279,19 @@ def _experts(read: _Config, family: Family, layers: int) -> Experts:
     normalised = read.flag("norm_topk_prob", family.score == "sigmoid")
     groups, kept = _groups(read, count, top_k)
     return Experts(
-        count, count, top_k, width, shared * width, dense, family.score, factor != 1.0,
-        factor=factor, normalised=normalised, groups=groups, kept_groups=kept,
-    )  # fmt: skip
+        count=count,
+        held=count,
+        top_k=top_k,
+        intermediate=width,
+        shared=shared * width,
+        dense_layers=dense,
+        score=family.score,
+        scaled=factor != 1.0,
+        factor=factor,
+        normalised=normalised,
+        groups=groups,
+        kept_groups=kept,
+    )
 
 
 def _groups(read: _Config, count: int, top_k: int) -> tuple[int, int]:

@@ -102,9 +102,13 @@ def _span(capture: Capture, row: int, origin: int, place: dict[int, int]) -> Spa
 
 def _args(capture: Capture, row: int) -> Iterator[tuple[str, str | int | float]]:
     for key, column in (
-        ("Task Type", "task_type"), ("Input Shapes", "shapes"), ("Input Data Types", "dtypes"),
-        ("Output Shapes", "output_shapes"), ("Group", "group"), ("Busiest Pipe", "pipe"),
-    ):  # fmt: skip
+        ("Task Type", "task_type"),
+        ("Input Shapes", "shapes"),
+        ("Input Data Types", "dtypes"),
+        ("Output Shapes", "output_shapes"),
+        ("Group", "group"),
+        ("Busiest Pipe", "pipe"),
+    ):
         if text := capture.text(row, column):
             yield key, text
     if cores := int(capture.events.facts.block_dim[capture.events.fact[row]]):

@@ -272,9 +272,12 @@ def case_of(tree: dict[str, Any]) -> Case:
     scenario = Scenario.model_validate(tree)
     engine = scenario.engine
     model = shard(
-        load_model(scenario.model), engine.tensor_parallel_size, engine.data_parallel_size,
-        engine.enable_expert_parallel, engine.all2all_backend == "allgather_reducescatter",
-    )  # fmt: skip
+        load_model(scenario.model),
+        engine.tensor_parallel_size,
+        engine.data_parallel_size,
+        engine.enable_expert_parallel,
+        engine.all2all_backend == "allgather_reducescatter",
+    )
     model = split_depth(model, engine.pipeline_parallel_size)
     return Case(scenario, model, load_hardware(scenario.hardware))
 
@@ -358,9 +361,13 @@ ASKED = [
 def test_the_same_bytes_in_every_process(root: Path) -> None:
     def run(hash_seed: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", ANSWER, *ASKED], cwd=root, env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", ANSWER, *ASKED],
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

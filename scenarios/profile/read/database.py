@@ -59,8 +59,8 @@ class _Database:
             return
         for column in columns:
             if column not in there:
-                columns = ", ".join(printable(name, 30) for name in sorted(there)[:12])
-                fail(self.path, f"table {table} has no column '{column}'; found {columns}")
+                known = ", ".join(printable(name, 30) for name in sorted(there)[:12])
+                fail(self.path, f"table {table} has no column '{column}'; found {known}")
         names = ", ".join(f'"{column}"' for column in columns)
         query = f'SELECT {names} FROM "{table}" {where} LIMIT {LIMITS.events + 1}'
         for number, row in enumerate(self.connection.execute(query)):
@@ -145,10 +145,21 @@ def _read(database: _Database, device: int) -> Capture:
     if not reported:
         notes.append("no reported step times: there is no StepTraceTime in an analysis.db beside it")
     return Capture(
-        source=str(path), kind="torch_npu", rank=rank, device="NPU", texts=texts.tuple(), lanes=tuple(lanes),
-        events=events, steps=steps_of_marks(events, texts.tuple()), reported=reported, metadata=info.metadata,
-        groups=info.groups, collective_waits_ns={}, dropped={}, notes=tuple(notes),
-    )  # fmt: skip
+        source=str(path),
+        kind="torch_npu",
+        rank=rank,
+        device="NPU",
+        texts=texts.tuple(),
+        lanes=tuple(lanes),
+        events=events,
+        steps=steps_of_marks(events, texts.tuple()),
+        reported=reported,
+        metadata=info.metadata,
+        groups=info.groups,
+        collective_waits_ns={},
+        dropped={},
+        notes=tuple(notes),
+    )
 
 
 class _Words:

@@ -58,7 +58,15 @@ def _rows(path: Path, connection: sqlite3.Connection) -> tuple[ReportedStep, ...
         except (NotATime, TypeError, ValueError) as error:
             fail(path, f"StepTraceTime of step {printable(str(step), 20)}: {error}")
         computing, exposed, overlapped, communication, free, stage, bubble = ns
-        time = StepTime(computing + exposed + free, computing, communication, exposed, 0, overlapped, free)
+        time = StepTime(
+            total_ns=computing + exposed + free,
+            computing_ns=computing,
+            communication_ns=communication,
+            communication_not_overlapped_ns=exposed,
+            communication_wait_ns=0,
+            overlapped_ns=overlapped,
+            free_ns=free,
+        )
         number = device if isinstance(device, int) else 0
         name = "" if step is None else str(step)
         reported.append(ReportedStep(name, number, time, stage, bubble, round(preparing * 1000)))

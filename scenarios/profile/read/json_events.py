@@ -181,7 +181,17 @@ def _decode(slab: bytes) -> list[Event]:
 
 def _with_text(event: NumberEvent) -> Event:
     ts = "" if event.ts is None else format(event.ts, "f")
-    return Event(event.ph, ts, event.name, event.pid, event.tid, event.cat, event.dur, event.id, event.args)
+    return Event(
+        ph=event.ph,
+        ts=ts,
+        name=event.name,
+        pid=event.pid,
+        tid=event.tid,
+        cat=event.cat,
+        dur=event.dur,
+        id=event.id,
+        args=event.args,
+    )
 
 
 def _slow_slabs(path: Path, skip: int) -> Iterator[list[Event]]:

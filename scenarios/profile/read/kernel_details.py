@@ -74,9 +74,15 @@ class KernelDetails:
         """The number of the facts of each row."""
         nothing = texts[""]
         rows = zip(
-            self.op_type, self.task_type, self.shapes, self.dtypes, self.output_shapes, self.pipe, self.block_dim,
+            self.op_type,
+            self.task_type,
+            self.shapes,
+            self.dtypes,
+            self.output_shapes,
+            self.pipe,
+            self.block_dim,
             strict=True,
-        )  # fmt: skip
+        )
         return np.fromiter((facts[*row[:5], nothing, *row[5:]] for row in rows), dtype=np.int32, count=len(self))
 
 

@@ -54,10 +54,22 @@ def _capture(path: Path, timeline: Timeline, notes: tuple[str, ...]) -> Capture:
     )
     step = Step("", timeline.start_ns, timeline.end_ns, timeline.start_ns, timeline.end_ns, whole=True)
     return Capture(
-        source=str(path), kind="what-if trace", rank=timeline.rank, device=timeline.device, texts=texts.tuple(),
-        lanes=tuple(lanes), events=ordered(columns.take(), facts.facts()), steps=(step,) if spans else (), reported=(),
-        metadata={}, groups={}, collective_waits_ns={}, dropped={}, notes=notes, label=timeline.label,
-    )  # fmt: skip
+        source=str(path),
+        kind="what-if trace",
+        rank=timeline.rank,
+        device=timeline.device,
+        texts=texts.tuple(),
+        lanes=tuple(lanes),
+        events=ordered(columns.take(), facts.facts()),
+        steps=(step,) if spans else (),
+        reported=(),
+        metadata={},
+        groups={},
+        collective_waits_ns={},
+        dropped={},
+        notes=notes,
+        label=timeline.label,
+    )
 
 
 def _kind(span: Span) -> Kind:

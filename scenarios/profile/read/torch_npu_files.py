@@ -151,8 +151,10 @@ def read_info(folder: Path) -> Info:
         experimental = config.get("experimental_config") if isinstance(config, dict) else None
         level = experimental.get("_profiler_level") if isinstance(experimental, dict) else None
         for key, value in (
-            ("torch_npu", document.get("torch_npu_version")), ("cann", document.get("cann_version")), ("level", level),
-        ):  # fmt: skip
+            ("torch_npu", document.get("torch_npu_version")),
+            ("cann", document.get("cann_version")),
+            ("level", level),
+        ):
             if isinstance(value, str):
                 metadata[key] = printable(value, 40)
     path = folder / "profiler_metadata.json"

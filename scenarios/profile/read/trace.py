@@ -88,11 +88,14 @@ class Trace:
         """The threads in order of their numbers."""
         return [
             Thread(
-                pid, tid, self.process_names.get(pid, ""), self.thread_names.get((pid, tid), ""),
+                pid,
+                tid,
+                self.process_names.get(pid, ""),
+                self.thread_names.get((pid, tid), ""),
                 self.process_labels.get(pid, ""),
             )
             for pid, tid in self.keys
-        ]  # fmt: skip
+        ]
 
 
 def read_trace_events(path: Path, texts: Texts) -> Trace:

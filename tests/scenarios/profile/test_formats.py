@@ -14,8 +14,24 @@ from scenarios.timeline import Span, StepTime, Timeline, step_time
 from scenarios.trace import write_trace
 from tests.scenarios.profile import making
 
-FIRST = StepTime(1_000_000, 250_000, 150_000, 100_000, 100_000, 50_000, 650_000)
-LAST = StepTime(450_000, 250_000, 150_000, 100_000, 100_000, 50_000, 100_000)
+FIRST = StepTime(
+    total_ns=1_000_000,
+    computing_ns=250_000,
+    communication_ns=150_000,
+    communication_not_overlapped_ns=100_000,
+    communication_wait_ns=100_000,
+    overlapped_ns=50_000,
+    free_ns=650_000,
+)
+LAST = StepTime(
+    total_ns=450_000,
+    computing_ns=250_000,
+    communication_ns=150_000,
+    communication_not_overlapped_ns=100_000,
+    communication_wait_ns=100_000,
+    overlapped_ns=50_000,
+    free_ns=100_000,
+)
 
 
 def one(path: Path) -> Capture:
