@@ -79,11 +79,11 @@ class Graphs:
         cuda.current_stream().wait_stream(stream)
         if self.pool is None:
             self.pool = cuda.graph_pool_handle()
-        made = cuda.CUDAGraph()
+        cuda_graph = cuda.CUDAGraph()
         # Other threads (the watchdog of NCCL) may go on calling CUDA meanwhile.
-        with cuda.graph(made, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
+        with cuda.graph(cuda_graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
             outputs = piece.body(piece.constants, held, step)
-        return Graph(made, held, outputs)
+        return Graph(cuda_graph, held, outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class Replayed(Piece):
 def units(graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
     """`calls` with the captured ones put together. captures: pieces and graphs of earlier Programs of the session."""
     graphs: Graphs = captures.setdefault(GRAPHS, Graphs())
-    made: list[Unit] = []
+    issued: list[Unit] = []
     for unit in pieces(calls, MODES[graph], captures):
         if isinstance(unit, Piece):
             unit = Replayed(unit.calls, unit.body, unit.constants, unit.reads, unit.writes, graphs=graphs)
-        made.append(unit)
-    return tuple(made)
+        issued.append(unit)
+    return tuple(issued)

@@ -37,12 +37,12 @@ def torch_npu() -> Any:
     try:
         from importlib.metadata import PackageNotFoundError, version
 
-        found = version("torch-npu")
+        installed = version("torch-npu")
     except PackageNotFoundError:
         raise ScenarioError(
             [f"--backend npu: torch_npu is not installed; {DOCTOR} and which version this machine's CANN wants"]
         ) from None
-    if wrong := wrong_pairing(str(torch.__version__), found):
+    if wrong := wrong_pairing(str(torch.__version__), installed):
         raise ScenarioError([f"--backend npu: {wrong}"])
     try:
         return importlib.import_module("torch_npu")
@@ -126,13 +126,13 @@ class Npu(Accelerator):
 
     def profiler(self, folder: Path, rank: int, steps: int) -> Any:
         """torch_npu's own, at level 1 with pipe utilisation: it writes one *_ascend_pt a rank."""
-        made = self._module.profiler
-        config = made._ExperimentalConfig(
-            profiler_level=made.ProfilerLevel.Level1, aic_metrics=made.AiCMetrics.PipeUtilization,
+        profiler = self._module.profiler
+        config = profiler._ExperimentalConfig(
+            profiler_level=profiler.ProfilerLevel.Level1, aic_metrics=profiler.AiCMetrics.PipeUtilization,
             data_simplification=False,
         )  # fmt: skip
-        return made.profile(
-            activities=[made.ProfilerActivity.CPU, made.ProfilerActivity.NPU], record_shapes=True,
-            schedule=made.schedule(wait=0, warmup=1, active=steps, repeat=1),
-            on_trace_ready=made.tensorboard_trace_handler(str(folder), f"rank{rank}"), experimental_config=config,
+        return profiler.profile(
+            activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU], record_shapes=True,
+            schedule=profiler.schedule(wait=0, warmup=1, active=steps, repeat=1),
+            on_trace_ready=profiler.tensorboard_trace_handler(str(folder), f"rank{rank}"), experimental_config=config,
         )  # fmt: skip

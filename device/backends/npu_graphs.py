@@ -42,18 +42,18 @@ def units(backend: Any, graph: str, calls: Sequence[Call], captures: dict[object
         if not (call.issued.block.captured and runs and runs[-1][-1].issued.block.captured):
             runs.append([])
         runs[-1].append(call)
-    made: list[Unit] = []
+    issued: list[Unit] = []
     for place, run in enumerate(runs):
         if not run[0].issued.block.captured:
-            made += run
+            issued += run
             continue
         needed = TAKEN | {name for other in runs[place + 1 :] for name in read_first(other)}
-        made.append(
+        issued.append(
             _graph_of(backend, run, needed, captures)
             if graph == "aclgraph"
             else _compiled_of(backend, run, needed, captures)
         )
-    return tuple(made)
+    return tuple(issued)
 
 
 @dataclass(slots=True)
@@ -114,10 +114,10 @@ class Replayed:
         with npu.stream(stream), npu.use_mem_pool(pool):
             self._issue(step)
         npu.synchronize()
-        made = npu.NPUGraph()
-        with npu.graph(made, pool=pool.id, stream=stream, auto_dispatch_capture=self.attention is not None):
+        npu_graph = npu.NPUGraph()
+        with npu.graph(npu_graph, pool=pool.id, stream=stream, auto_dispatch_capture=self.attention is not None):
             graph.outputs = self._issue(step)
-        graph.npu_graph = made
+        graph.npu_graph = npu_graph
 
     def _issue(self, step: Step) -> list[torch.Tensor]:
         values = {**step.values, **dict(zip(self.reads, self.graph.inputs, strict=True))}
@@ -208,10 +208,10 @@ def ge_compiled(body: Body) -> Body:
     """`body` compiled by the graph engine (torchair, max-autotune). It reads caches where they lie at each call."""
     torchair = importlib.import_module("torchair")
     backend: Any = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
-    made: Callable[..., Any] = torch.compile(body, backend=backend, fullgraph=True, dynamic=False)
+    compiled: Callable[..., Any] = torch.compile(body, backend=backend, fullgraph=True, dynamic=False)
 
     def run(constants: list[torch.Tensor], inputs: list[torch.Tensor], step: Step) -> list[torch.Tensor]:
-        found: list[torch.Tensor] = made([flat_cache(x) for x in constants], inputs, step)
-        return found
+        tensors: list[torch.Tensor] = compiled([flat_cache(x) for x in constants], inputs, step)
+        return tensors
 
     return run

@@ -82,8 +82,8 @@ class DeviceBench:
     def weights(self, loaded: Loaded) -> str:
         scenario = loaded.scenario
         model = load_model(scenario.model, self.beside)
-        found = checkpoint_of(scenario.model, self.beside, model, scenario.protocol.seed)
-        return "seeded random" if isinstance(found, RandomCheckpoint) else f"trained ({type(found).__name__})"
+        checkpoint = checkpoint_of(scenario.model, self.beside, model, scenario.protocol.seed)
+        return "seeded random" if isinstance(checkpoint, RandomCheckpoint) else f"trained ({type(checkpoint).__name__})"
 
     def refused(self, scenario: Scenario) -> str:
         model = load_model(scenario.model, self.beside)
@@ -100,12 +100,12 @@ class DeviceBench:
 
     def warm_up(self, scenario: Scenario) -> WarmUp:
         if scenario.engine.tensor_parallel_size > 1:
-            found = self._on_ranks(scenario, None)
+            result = self._on_ranks(scenario, None)
         else:
             self._here = Workbench(self.backend, self.beside)
-            found = _as_lines(self.backend.name, lambda: self._bench().warm_up(scenario))
-        assert isinstance(found, WarmUp)
-        return found
+            result = _as_lines(self.backend.name, lambda: self._bench().warm_up(scenario))
+        assert isinstance(result, WarmUp)
+        return result
 
     def profile(self, loaded: Loaded, predicted: Predicted) -> Measured:
         if self._here is None or loaded.scenario.engine.tensor_parallel_size > 1:
@@ -114,11 +114,11 @@ class DeviceBench:
 
     def pair(self, a: Scenario, b: Scenario) -> Pair:
         if a.engine.tensor_parallel_size > 1 or b.engine.tensor_parallel_size > 1:
-            found = self._on_ranks(a, b)
+            result = self._on_ranks(a, b)
         else:
-            found = _as_lines(self.backend.name, lambda: self._bench().pair(a, b))
-        assert isinstance(found, Pair)
-        return found
+            result = _as_lines(self.backend.name, lambda: self._bench().pair(a, b))
+        assert isinstance(result, Pair)
+        return result
 
     def elapsed_s(self) -> float:
         return perf_counter() - self._started

@@ -73,9 +73,9 @@ def _documentation(folder: Path, most: int) -> list[int]:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises its own type for a file that is cut or forged
         raise ScenarioError([f"{file}: cannot be read: {printable(str(error), 200)}"]) from None
-    found: list[int] = []
+    tokens: list[int] = []
     for key in sorted(topics):
-        found += tokenizer.encode(topics[key], add_special_tokens=False).ids
-        if len(found) >= most:
+        tokens += tokenizer.encode(topics[key], add_special_tokens=False).ids
+        if len(tokens) >= most:
             break
-    return found
+    return tokens

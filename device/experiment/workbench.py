@@ -71,8 +71,8 @@ class Workbench:
         steps, number = prepared.parts[part], 0
         if part == "tpot":
             number = min(max(0, scenario.decode_context_tokens - prepared.span.start), len(steps) - 1)
-        found = measure(steps[number].bound, steps[number].step)
-        return Measured(document(found, predicted), found.timeline)
+        result = measure(steps[number].bound, steps[number].step)
+        return Measured(document(result, predicted), result.timeline)
 
     def pair(self, a: Scenario, b: Scenario) -> Pair:
         """Both sides in turn; a side that is the baseline is the one that is prepared already, once."""
@@ -129,8 +129,8 @@ class Workbench:
         model, _ = self.model(scenario)
         key = plain_of(scenario, model)
         if key not in self._reference_runs:
-            found = self._tried(scenario, wide=True)
-            self._reference_runs[key] = self._tried(scenario, wide=False) if isinstance(found, str) else found
+            tried = self._tried(scenario, wide=True)
+            self._reference_runs[key] = self._tried(scenario, wide=False) if isinstance(tried, str) else tried
         return self._reference_runs[key]
 
     def _tried(self, scenario: Scenario, wide: bool) -> ReferenceRun | str:
@@ -140,10 +140,10 @@ class Workbench:
                 session = plain_session(scenario, model, self.backend, checkpoint, self.group, wide)
                 if not wide:  # loaded once, for the baseline too
                     session.weights = self._weights.setdefault(_held_as(session), session.weights)
-                found = reference_run_of(session, self._text(scenario))
+                reference_run = reference_run_of(session, self._text(scenario))
         except ScenarioError as error:
             return error.messages[0]
-        return found if found.logits.isfinite().all() else "its logits are no numbers"
+        return reference_run if reference_run.logits.isfinite().all() else "its logits are no numbers"
 
 
 def _held_as(session: Session) -> tuple[DType, bool]:

@@ -73,14 +73,14 @@ class Task:
                 runs, step = pipe, pipe.parts[0].step
             else:
                 runs, step = session.prepared(phase, requests)
-            found = measure(runs, step, budget_ns=self.budget_ns)
-            stages = _by_stage(found, groups, session.place.device)
+            measurement = measure(runs, step, budget_ns=self.budget_ns)
+            stages = _by_stage(measurement, groups, session.place.device)
             if self.profile is not None:
                 profiled(runs, step, self.profile, group)
         if groups.stage:  # the prediction tells the ops of the first stage
-            return Measured(stages, found.timeline)
-        told = document(found, self.predicted) | {"ranks": self._ranks(model)} | stages
-        return Measured(told, found.timeline)
+            return Measured(stages, measurement.timeline)
+        result = document(measurement, self.predicted) | {"ranks": self._ranks(model)} | stages
+        return Measured(result, measurement.timeline)
 
     def _ranks(self, model: Model) -> dict[str, int]:
         """How many ranks the scenario has, and how many were measured: replicas that never meet are one for all."""
@@ -89,11 +89,11 @@ class Task:
         return {"in_scenario": whole, "measured": ranks_of(engine, model)}
 
 
-def _by_stage(found: Measurement, groups: Groups, device: torch.device) -> dict[str, Any]:
+def _by_stage(measurement: Measurement, groups: Groups, device: torch.device) -> dict[str, Any]:
     """The round of each pipeline stage, as its first rank has measured it."""
     if groups.line is None:
         return {}
-    sample = found.unmarked
+    sample = measurement.unmarked
     mine = torch.tensor([sample.median_ns, sample.low_ns, sample.high_ns], dtype=torch.float64, device=device)
     every = groups.line.all_gather(mine)[:: groups.tensor.ranks if groups.tensor else 1] / 1000
     names = ("median_us", "low_us", "high_us")
@@ -152,10 +152,10 @@ def _measured(task: Task, backend: Backend) -> Measured:
         raise ScenarioError([f"--backend {backend.name}: {what}; take fewer ranks"])
     if under_torchrun():
         group = joined(backend.collectives, ranks)
-        found = task(group)
+        result = task(group)
         if group.rank:
             raise SystemExit(0)
-        return found
+        return result
     if ranks == 1:
         return task(None)
     return on_ranks(task, ranks, backend.collectives)[0]

@@ -155,7 +155,7 @@ def _take(taken: _Repeats, bound: Runs, step: Step, repeats: int, budget_ns: int
 
 def _measurement(taken: _Repeats, bound: Runs, step: Step) -> Measurement:
     middle = sorted(range(len(taken.spans)), key=lambda i: taken.marked_ns[i])[len(taken.spans) // 2]
-    references = [it.busy_ns for it in taken.references]
+    references = [reference.busy_ns for reference in taken.references]
     steady = tuple(
         _steady(unit, list(ns), references) for unit, ns in zip(bound.units, zip(*taken.busy, strict=True), strict=True)
     )
@@ -167,11 +167,11 @@ def _measurement(taken: _Repeats, bound: Runs, step: Step) -> Measurement:
         steady_units=steady,
         timeline=timeline(bound, taken.spans[middle], taken.marked_ns[middle], step.groups.rank),
         marked=Sample.of(taken.marked_ns),
-        unmarked=Sample.of([it.wall_ns for it in taken.unmarked]),
+        unmarked=Sample.of([timed.wall_ns for timed in taken.unmarked]),
         steady_steps_ns=tuple(_steady_steps(taken, bound, step, steady)),
         between=Sample.of(steadied(between, references)),
         reference=Sample.of(references),
-        on_cpu_share=sum(it.busy_ns for it in taken.unmarked) / sum(it.wall_ns for it in taken.unmarked),
+        on_cpu_share=sum(step.busy_ns for step in taken.unmarked) / sum(step.wall_ns for step in taken.unmarked),
         next_ids=tuple(bound.next_ids(step)),
         chosen=tuple(map(len, chosen_by_layer(step))),
     )
@@ -180,18 +180,18 @@ def _measurement(taken: _Repeats, bound: Runs, step: Step) -> Measurement:
 def _steady(unit: Unit, values: Sequence[float], references: Sequence[float]) -> Sample:
     """A unit at one speed of the machine. Of a collective the wall clock counts, and it hangs on whether all ranks have
     a CPU: what it takes by itself is its quickest decile."""
-    found = Sample.of(steadied(values, references))
-    return Sample(found.low_ns, found.low_ns, found.median_ns) if _meets(unit) else found
+    sample = Sample.of(steadied(values, references))
+    return Sample(sample.low_ns, sample.low_ns, sample.median_ns) if _meets(unit) else sample
 
 
 def _steady_steps(taken: _Repeats, bound: Runs, step: Step, units: Sequence[Sample]) -> list[float]:
     """The unmarked steps at one speed of the machine. units: their steady times."""
-    references = [it.busy_ns for it in taken.references]
+    references = [reference.busy_ns for reference in taken.references]
     if step.groups.line is not None:
-        return steadied([it.wall_ns for it in taken.unmarked], references)
+        return steadied([timed.wall_ns for timed in taken.unmarked], references)
     # A rank that waits for another has no processor meanwhile, so its own clock leaves collectives out.
     exchanged = sum(sample.median_ns for unit, sample in zip(bound.units, units, strict=True) if _meets(unit))
-    return [ns + exchanged for ns in steadied([it.busy_ns for it in taken.unmarked], references)]
+    return [ns + exchanged for ns in steadied([timed.busy_ns for timed in taken.unmarked], references)]
 
 
 def _meets(unit: Unit) -> bool:
@@ -200,7 +200,7 @@ def _meets(unit: Unit) -> bool:
 
 def timeline(bound: Runs, spans: Sequence[tuple[int, int]], length_ns: int, rank: int) -> Timeline:
     """The spans of one run, ns from its start: one for each op of the Program, or for what was captured together."""
-    made = []
+    timed_spans = []
     for unit, (start, end) in zip(bound.units, spans, strict=True):
         issued = unit.issued
         op = issued.op
@@ -209,10 +209,10 @@ def timeline(bound: Runs, spans: Sequence[tuple[int, int]], length_ns: int, rank
         thread = "Group 0 Communication" if on_link else f"Stream {op.stream}"
         kind, op_type = (op.kind, op_type_of(op, bound.backend.name)) if len(unit.calls) == 1 else (CAPTURED, CAPTURED)
         args: tuple[tuple[str, str | int | float], ...] = (("form", unit.form), ("ops", len(unit.calls)))
-        made.append(
+        timed_spans.append(
             Span(name_of(unit), process, thread, start, end, kind, op_type, issued.index, issued.layer, args=args)
         )
-    return Timeline(tuple(made), 0, length_ns, "MEASURED", rank, bound.backend.name.upper())
+    return Timeline(tuple(timed_spans), 0, length_ns, "MEASURED", rank, bound.backend.name.upper())
 
 
 def name_of(unit: Unit) -> str:

@@ -91,18 +91,18 @@ def scaled_down(model: Model, head_dim: int = 16) -> Model:
 
 def families(head_dim: int = 16) -> list[Model]:
     """One scaled-down variant of each kind of model that ships."""
-    found: dict[object, Model] = {}
+    models: dict[object, Model] = {}
     for model in map(load_model, model_names()):
         small = scaled_down(model, head_dim)
         key = replace(small, name="", rope_theta=0.0, norm_eps=1.0, rope_scaling=None)
-        found.setdefault(key, small)
-    return list(found.values())
+        models.setdefault(key, small)
+    return list(models.values())
 
 
 def plain_scenario(model: Model) -> Scenario:
     """Every optimisation off, on the small batch: experts run one by one."""
-    made = Scenario.model_validate({"workload": SIZES})
-    return set_switch(all_off(made, model), "weights", model.dtype)
+    scenario = Scenario.model_validate({"workload": SIZES})
+    return set_switch(all_off(scenario, model), "weights", model.dtype)
 
 
 def switches(model: Model) -> Iterator[tuple[str, Switches]]:
@@ -141,21 +141,21 @@ def compare(
     choice_is_reference: bool,
 ) -> Row:
     """One row: `wanted` on `model`, in fp32 or in the model's 16 bits."""
-    made = plain_scenario(model)
+    scenario = plain_scenario(model)
     for switch, value in wanted.items():
-        made = set_switch(made, switch, value)
-    if problems := problems_of(made, model):
+        scenario = set_switch(scenario, switch, value)
+    if problems := problems_of(scenario, model):
         return Row(model.name, name, precision, refused=problems[0][1])
     options = Options(precision == "fp32", reference if choice_is_reference else None)
     try:
-        session = Session(made, model, backend, RandomCheckpoint(model, 0), None, options)
-        found = generate(session, small_prompts(model.vocab), STEPS, reference_run.tokens)
+        session = Session(scenario, model, backend, RandomCheckpoint(model, 0), None, options)
+        run = generate(session, small_prompts(model.vocab), STEPS, reference_run.tokens)
     except ScenarioError as error:
         return Row(model.name, name, precision, refused=error.messages[0])
-    difference = found.logits - reference_run.logits
+    difference = run.logits - reference_run.logits
     other = (
         (step, request)
-        for step, (mine, plain) in enumerate(zip(found.tokens, reference_run.tokens, strict=True))
+        for step, (mine, plain) in enumerate(zip(run.tokens, reference_run.tokens, strict=True))
         for request, (a, b) in enumerate(zip(mine, plain, strict=True))
         if a != b
     )

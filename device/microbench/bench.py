@@ -98,25 +98,25 @@ def _again(backend: Backend, trial: Trial) -> list[Timing]:
 
 def caches() -> dict[str, str | int]:
     """Bytes of this machine's caches by level, as Linux tells them; nothing elsewhere."""
-    found: dict[str, str | int] = {}
+    caches: dict[str, str | int] = {}
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             kind, level, size = ((folder / part).read_text().strip() for part in ("type", "level", "size"))
             if kind != "Instruction":
-                found[f"l{int(level)}_cache_bytes"] = int(size.removesuffix("K")) * 1024
+                caches[f"l{int(level)}_cache_bytes"] = int(size.removesuffix("K")) * 1024
         except (OSError, ValueError):
             continue
-    return found
+    return caches
 
 
 def _with(state: Timings, task: Task) -> Timings:
     """`state` after `task`; what the backend refuses is kept with its reason."""
     try:
-        made = task.run()
+        rows = task.run()
     except ScenarioError as error:
         lines = tuple((task.name, line) for line in error.messages)
         return replace(state, done=(*state.done, task.name), refused=(*state.refused, *lines))
-    return replace(state, done=(*state.done, task.name), rows=(*state.rows, *made))
+    return replace(state, done=(*state.done, task.name), rows=(*state.rows, *rows))
 
 
 def _begun(rows: Path, about: Mapping[str, str | int], plan: str, resume: bool, say: Say) -> Timings:

@@ -45,9 +45,9 @@ def _row(
         several()
         for _ in range(REPEATS):
             references.append(reference.timed().busy_ns)
-            found = timed(backend, several)
-            walls.append(found.wall_ns)
-            busy.append(found.busy_ns)
+            copied = timed(backend, several)
+            walls.append(copied.wall_ns)
+            busy.append(copied.busy_ns)
     steady = Sample.of(steadied(busy, references))
     scale = 1 / together / 1000
     return Timing(

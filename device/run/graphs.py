@@ -66,10 +66,10 @@ def units(calls: Sequence[Call], capture: Callable[[Body], Body], captures: Capt
     """
     runs = list(_runs(calls))
     needed = TAKEN | {name for run in runs for name in read_first(run)}
-    made: list[Unit] = []
+    issued: list[Unit] = []
     for run in runs:
         if not _captured(run[0]):
-            made += run
+            issued += run
             continue
         flat = [part for call in run for part in (call.parts or (call,))]
         writes = tuple(dict.fromkeys(n for call in flat for n in call.results if n is not None and n in needed))
@@ -78,8 +78,8 @@ def units(calls: Sequence[Call], capture: Callable[[Body], Body], captures: Capt
         if key not in captures:
             captures[key] = capture(body_of(flat, reads, writes))
         constants = [x for call in flat for x, _ in call.operands if not isinstance(x, str)]
-        made.append(Piece(tuple(run), captures[key], constants, reads, writes))
-    return tuple(made)
+        issued.append(Piece(tuple(run), captures[key], constants, reads, writes))
+    return tuple(issued)
 
 
 def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
@@ -126,12 +126,12 @@ def _same_layer(a: Call, b: Call) -> bool:
 def read_first(calls: Sequence[Call]) -> dict[str, None]:
     """Names that `calls` read before they write them, in order."""
     written: set[str] = set()
-    found: dict[str, None] = {}
+    first: dict[str, None] = {}
     for call in calls:
         for part in call.parts or (call,):
-            found |= {x: None for x, _ in part.operands if isinstance(x, str) and x not in written}
+            first |= {x: None for x, _ in part.operands if isinstance(x, str) and x not in written}
             written |= {name for name in part.results if name is not None}
-    return found
+    return first
 
 
 def body_of(calls: Sequence[Call], reads: tuple[str, ...], writes: tuple[str, ...]) -> Body:
@@ -145,14 +145,14 @@ def body_of(calls: Sequence[Call], reads: tuple[str, ...], writes: tuple[str, ..
         values = dict(zip(reads, inputs, strict=True))
         at = 0
         for compute, op, operands, results in plans:
-            found = []
+            inputs = []
             for name, shape in operands:
                 if name is None:
                     x, at = constants[at], at + 1
                 else:
                     x = values[name]
-                found.append(x if shape is None else fitted(x, shape))
-            for name, value in zip(results, compute(op, found, step), strict=False):
+                inputs.append(x if shape is None else fitted(x, shape))
+            for name, value in zip(results, compute(op, inputs, step), strict=False):
                 if name is not None:
                     values[name] = value
         return [values[name] for name in writes]

@@ -54,8 +54,8 @@ class Bound:
 
     def next_ids(self, step: Step) -> list[int]:
         """The tokens that the step has chosen; none on a stage without the LM head."""
-        found = step.values.get("next_ids")
-        return [] if found is None else found.tolist()
+        ids = step.values.get("next_ids")
+        return [] if ids is None else ids.tolist()
 
     def run(self, step: Step) -> None:
         """Issue every op once, in order, on its stream."""
@@ -129,11 +129,11 @@ class Bound:
 
 def _layers_before(program: Program, counts: Callable[[Block], bool] = lambda _: True) -> dict[int, int]:
     """Layers before each block, by its identity; of blocks that are no layers 0. counts: which blocks of layers do."""
-    found, before = {}, 0
+    layers_before, before = {}, 0
     for block in program.blocks:
-        found[id(block)] = before if block.is_layer else 0
+        layers_before[id(block)] = before if block.is_layer else 0
         before += block.repeat if block.is_layer and counts(block) else 0
-    return found
+    return layers_before
 
 
 def _on_share(kernel: Kernel, shares: frozenset[str]) -> Kernel:

@@ -174,8 +174,8 @@ class Session:
 
 def logits_of(step: Step, model: Model) -> torch.Tensor:
     """[requests, vocab] in float32, without the padding of batch and vocabulary."""
-    found = fitted(step.values["logits"], (len(step.layout.requests), model.vocab))
-    return found.to(torch.float32, copy=True)  # of its own: a captured graph writes the next step's over them
+    logits = fitted(step.values["logits"], (len(step.layout.requests), model.vocab))
+    return logits.to(torch.float32, copy=True)  # of its own: a captured graph writes the next step's over them
 
 
 def batch_of(phase: Phase, requests: Requests) -> Batch:
@@ -239,16 +239,16 @@ def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
     name = backend.name
     if name in HOST_READS:
         return
-    found = []
+    problems = []
     if scenario.engine.pipeline_parallel_size > 1:
-        found.append(f"engine.pipeline_parallel_size: stages are not measured on {name}; set it to 1")
+        problems.append(f"engine.pipeline_parallel_size: stages are not measured on {name}; set it to 1")
     if model.experts and scenario.engine.enable_expert_parallel:
-        found.append(f"engine.enable_expert_parallel: spread experts are not measured on {name}; set it to false")
+        problems.append(f"engine.enable_expert_parallel: spread experts are not measured on {name}; set it to false")
     if model.experts and not scenario.optimizations.fusion.grouped_matmul:
         what = f"experts one by one have no adapters on {name}; set it to true"
-        found.append(f"optimizations.fusion.grouped_matmul: {what}")
-    if found:
-        raise ScenarioError([f"--backend {name}: {line}" for line in found])
+        problems.append(f"optimizations.fusion.grouped_matmul: {what}")
+    if problems:
+        raise ScenarioError([f"--backend {name}: {line}" for line in problems])
 
 
 def _refuse_overflow(

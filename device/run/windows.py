@@ -43,27 +43,27 @@ class Window:
 
 def part_of(op: Op) -> int:
     """The micro-batch of `op`, -1 where it is of none."""
-    found = _PART.match(op.name)
-    return int(found.group(1)) if found else -1
+    match = _PART.match(op.name)
+    return int(match.group(1)) if match else -1
 
 
 def windows(block: Block) -> dict[str, Window]:
     """The windows of the ops of `block` by name; an op without one is not in it."""
     sizes: dict[tuple[str, str], dict[int, int]] = {}  # (what is cut, value) -> rows by number of the piece or part
-    cut = [(op, side, *found) for op in block.ops for side in ("reads", "writes") for found in _cuts(op, side)]
+    cut = [(op, side, *rows) for op in block.ops for side in ("reads", "writes") for rows in _cuts(op, side)]
     for _, side, tensor, what, number in cut:
         sizes.setdefault((f"{side} {what}", tensor.name), {})[number] = tensor.shape[0]
-    made: dict[str, dict[str, Rows]] = {}
+    places_of: dict[str, dict[str, Rows]] = {}
     for op, side, tensor, what, number in cut:
         rows = sizes[f"{side} {what}", tensor.name]
         first = sum(size for other, size in rows.items() if other < number)
-        made.setdefault(op.name, {"reads": {}, "writes": {}})[side][tensor.name] = (first, sum(rows.values()))
-    found = {}
+        places_of.setdefault(op.name, {"reads": {}, "writes": {}})[side][tensor.name] = (first, sum(rows.values()))
+    windows = {}
     for op in block.ops:
-        if op.name in made or part_of(op) >= 0:
+        if op.name in places_of or part_of(op) >= 0:
             maker = op.name.rpartition(".")[0] if op.attr("piece", -1) != -1 else ""
-            found[op.name] = Window(part_of(op), maker, **made.get(op.name, {"reads": {}, "writes": {}}))
-    return found
+            windows[op.name] = Window(part_of(op), maker, **places_of.get(op.name, {"reads": {}, "writes": {}}))
+    return windows
 
 
 def _cuts(op: Op, side: str) -> Iterator[tuple[Tensor, str, int]]:
@@ -147,19 +147,19 @@ def batches(program: Program) -> list[Batch]:
 def problems(program: Program, model: Model) -> list[str]:
     """What of pieces and of a cut batch no device runs here, one line each. model: what this rank holds of it."""
     ops = [op for block in program.blocks for op in block.ops]
-    found = []
+    problems = []
     if model.expert_parallel and any(kind_of(op).cuts_rows and op.attr("piece", -1) != -1 for op in ops):
         what = "scattered tokens of spread experts (engine.sequence_parallel) are predicted in pieces"
-        found.append(f"optimizations.overlap.comm_chunks: {what}, but not yet measured; set it to 1")
+        problems.append(f"optimizations.overlap.comm_chunks: {what}, but not yet measured; set it to 1")
     if not batches(program):
-        return found
-    found += [
+        return problems
+    problems += [
         f"optimizations.overlap.micro_batches: {line} predicted in parts, but not yet measured; set it to 1"
         for line in _not_in_parts(
             program, model, [op for block in program.blocks if block.is_layer for op in block.ops]
         )
     ]
-    return found
+    return problems
 
 
 def _not_in_parts(program: Program, model: Model, ops: Sequence[Op]) -> Iterator[str]:

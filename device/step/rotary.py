@@ -30,35 +30,35 @@ def frequencies(model: Model) -> torch.Tensor:
     """Radians a position of each rotated pair, [rotated / 2] in float32."""
     half = torch.arange(0, model.rotated, 2, dtype=torch.float32) / model.rotated
     plain = 1.0 / model.rope_theta**half
-    it = model.rope_scaling
-    if it is None:
+    scaling = model.rope_scaling
+    if scaling is None:
         return plain
-    if it.kind == "linear":
-        return plain / it.factor
-    kept = _kept_by_yarn(it, model) if it.kind == "yarn" else _kept_by_llama3(it, plain)
-    return plain * kept + plain / it.factor * (1 - kept)
+    if scaling.kind == "linear":
+        return plain / scaling.factor
+    kept = _kept_by_yarn(scaling, model) if scaling.kind == "yarn" else _kept_by_llama3(scaling, plain)
+    return plain * kept + plain / scaling.factor * (1 - kept)
 
 
-def _kept_by_llama3(it: RopeScaling, plain: torch.Tensor) -> torch.Tensor:
+def _kept_by_llama3(scaling: RopeScaling, plain: torch.Tensor) -> torch.Tensor:
     """The part of each frequency that is not divided: 1 for more than high_factor turns over the original positions, 0
     for fewer than low_factor."""
-    turns = it.original_positions * plain / (2 * pi)
-    return ((turns - it.low_factor) / (it.high_factor - it.low_factor)).clamp(0, 1)
+    turns = scaling.original_positions * plain / (2 * pi)
+    return ((turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)).clamp(0, 1)
 
 
-def _kept_by_yarn(it: RopeScaling, model: Model) -> torch.Tensor:
+def _kept_by_yarn(scaling: RopeScaling, model: Model) -> torch.Tensor:
     """The same of yarn: it falls along the dimensions, from the one of beta_fast turns to the one of beta_slow."""
-    first, last = (_dimension_of(turns, it, model) for turns in (it.beta_fast, it.beta_slow))
-    if it.truncated:
+    first, last = (_dimension_of(turns, scaling, model) for turns in (scaling.beta_fast, scaling.beta_slow))
+    if scaling.truncated:
         first, last = floor(first), ceil(last)
     first, last = max(first, 0), min(last, model.rotated - 1)
     pairs = torch.arange(model.rotated // 2, dtype=torch.float32)
     return 1 - ((pairs - first) / max(last - first, 0.001)).clamp(0, 1)
 
 
-def _dimension_of(turns: float, it: RopeScaling, model: Model) -> float:
+def _dimension_of(turns: float, scaling: RopeScaling, model: Model) -> float:
     """The pair that turns so often over the original positions: theta^(2 i / rotated) = positions / (2 pi turns)."""
-    return model.rotated * log(it.original_positions / (turns * 2 * pi)) / (2 * log(model.rope_theta))
+    return model.rotated * log(scaling.original_positions / (turns * 2 * pi)) / (2 * log(model.rope_theta))
 
 
 def _growth(factor: float, by: float) -> float:
@@ -67,17 +67,17 @@ def _growth(factor: float, by: float) -> float:
 
 def angle_scale(model: Model) -> float:
     """What cosines and sines are multiplied by."""
-    it = model.rope_scaling
-    if it is None or it.kind != "yarn":
+    scaling = model.rope_scaling
+    if scaling is None or scaling.kind != "yarn":
         return 1.0
-    if it.attention_factor is not None:
-        return it.attention_factor
-    return _growth(it.factor, it.mscale) / _growth(it.factor, it.mscale_all_dim)
+    if scaling.attention_factor is not None:
+        return scaling.attention_factor
+    return _growth(scaling.factor, scaling.mscale) / _growth(scaling.factor, scaling.mscale_all_dim)
 
 
 def latent_scale(model: Model) -> float:
     """What the scores of latent attention are multiplied by before the softmax."""
     assert model.latent is not None
     plain: float = (model.latent.nope_dim + model.latent.rope_dim) ** -0.5
-    it = model.rope_scaling
-    return plain * _growth(it.factor, it.mscale_all_dim) ** 2 if it and it.kind == "yarn" else plain
+    scaling = model.rope_scaling
+    return plain * _growth(scaling.factor, scaling.mscale_all_dim) ** 2 if scaling and scaling.kind == "yarn" else plain

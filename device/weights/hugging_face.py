@@ -48,11 +48,12 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
     }  # fmt: skip
     if model.experts:
         sizes["gate"] = (model.experts.count, hidden)
-    if it := model.latent:
+    if latent := model.latent:
         sizes |= {
-            "q_a_proj": (it.q_rank, hidden), "q_b_proj": (model.q_size, it.q_rank), "q_a_layernorm": (it.q_rank, 0),
-            "kv_a_proj_with_mqa": (it.row, hidden), "kv_a_layernorm": (it.kv_rank, 0),
-            "kv_b_proj": (model.heads * (it.nope_dim + it.v_dim), it.kv_rank),
+            "q_a_proj": (latent.q_rank, hidden), "q_b_proj": (model.q_size, latent.q_rank),
+            "q_a_layernorm": (latent.q_rank, 0),
+            "kv_a_proj_with_mqa": (latent.row, hidden), "kv_a_layernorm": (latent.kv_rank, 0),
+            "kv_b_proj": (model.heads * (latent.nope_dim + latent.v_dim), latent.kv_rank),
         }  # fmt: skip
     out, into = sizes.get(layer, (hidden, 0))
     return (out, into) if into and kind == "weight" else (out,)

@@ -86,15 +86,15 @@ class SafetensorsCheckpoint:
         self._block: Block | None = None
 
     def tensor(self, name: str) -> torch.Tensor:
-        found, file = self._stored(name)
-        if found.dtype in FP8:
-            return self._from_fp8(name, found, file)
-        if found.dtype.itemsize < 2 or not found.is_floating_point():
+        tensor, file = self._stored(name)
+        if tensor.dtype in FP8:
+            return self._from_fp8(name, tensor, file)
+        if tensor.dtype.itemsize < 2 or not tensor.is_floating_point():
             what = (
                 f"{printable(name, 100)} is quantised; a checkpoint in 16 bits, or in FP8 with a scale a block, is due"
             )
             raise ScenarioError([f"{file}: {what}"])
-        return found
+        return tensor
 
     @property
     def origin(self) -> str:
@@ -110,10 +110,10 @@ class SafetensorsCheckpoint:
             raise ScenarioError([f"{self.folder}: no tensor {printable(name, 100)}"])
         try:
             with self._open(file, framework="pt") as opened:
-                found: torch.Tensor = opened.get_tensor(name)
+                tensor: torch.Tensor = opened.get_tensor(name)
         except Exception as error:  # the library raises its own type for a file that is cut or forged
             raise ScenarioError([f"{file}: cannot be read: {printable(str(error), 200)}"]) from None
-        return found, file
+        return tensor, file
 
     def _from_fp8(self, name: str, values: torch.Tensor, file: Path) -> torch.Tensor:
         self._block = self._block or block_of(self.folder / "config.json")
@@ -192,12 +192,12 @@ class Weights:
 
     def fork(self) -> Weights:
         """The same weights, those made so far shared; what is made from here on is its own."""
-        made = Weights(
+        weights = Weights(
             self.checkpoint, self.model, self.shard, self.rank, self.dtypes, self.stored, self.device,
             self.expert_rank, self.in_pairs,
         )  # fmt: skip
-        made._kept, made._scales = dict(self._kept), dict(self._scales)
-        return made
+        weights._kept, weights._scales = dict(self._kept), dict(self._scales)
+        return weights
 
     def get(self, tensor: Tensor, layer: int, like: DType, width: DType | None = None) -> torch.Tensor:
         """The weight that `tensor` names, of `layer`.
