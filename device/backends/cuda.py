@@ -28,7 +28,7 @@ from scenarios.ops.program import Op, Program, Tensor
 #: Streams that a step may use: the main one, prefetch, collectives, the shared expert, keys.
 STREAMS = 5
 DOCTOR = "`whatif doctor --backend cuda` says what is missing"
-#: Least compute capability for which Triton makes kernels.
+#: Smallest compute capability for which Triton makes kernels.
 TRITON_CAPABILITY = (7, 0)
 
 
@@ -115,7 +115,7 @@ class Cuda(Accelerator):
         return refusals(refused, ops, "a GPU")
 
     def held(
-        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, others: Callable[[Tensor], torch.Tensor]
     ) -> torch.Tensor:
         return value
 

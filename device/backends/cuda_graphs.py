@@ -24,7 +24,7 @@ from device.step.step import Step
 
 #: Graph modes with what the pieces are made of before they are captured.
 MODES: dict[str, Callable[[Body], Body]] = {"aclgraph": lambda body: body, "ge_graph": compiled}
-#: Where `captures` keeps the graphs, beside the pieces of device/run/graphs.py.
+#: Where `captures` keeps the graphs, next to the pieces of device/run/graphs.py.
 GRAPHS = "CUDA graphs"
 
 
@@ -39,18 +39,18 @@ class Graph:
 
 @dataclass(slots=True)
 class Graphs:
-    """All graphs of a session. still: addresses of results, which every replay writes anew in the same place."""
+    """All graphs of a session. still: addresses of results, which every replay writes again in the same place."""
 
     pool: Any = None
-    made: dict[object, Graph] = field(default_factory=dict)
+    graphs: dict[object, Graph] = field(default_factory=dict)
     still: set[int] = field(default_factory=set)
 
     def replay(self, piece: Piece, inputs: Sequence[torch.Tensor], step: Step) -> list[torch.Tensor]:
         """What `piece` makes of `inputs`; it is captured where it has not been for these shapes and constants."""
         key = self._key(piece, inputs)
-        graph = self.made.get(key)
+        graph = self.graphs.get(key)
         if graph is None:
-            graph = self.made[key] = self._capture(piece, inputs, step)
+            graph = self.graphs[key] = self._capture(piece, inputs, step)
             self.still |= {x.data_ptr() for x in graph.outputs}
         for buffer, value in zip(graph.inputs, inputs, strict=True):
             if buffer.data_ptr() != value.data_ptr():  # not the result of another graph, which lies where it lay
@@ -59,7 +59,7 @@ class Graphs:
         return graph.outputs
 
     def _key(self, piece: Piece, inputs: Sequence[torch.Tensor]) -> object:
-        """What a capture hangs on: the calls, where weights, caches and results of other graphs lie, and shapes."""
+        """What a capture depends on: the calls, where weights, caches and results of other graphs lie, and shapes."""
         places = tuple(x.data_ptr() for x in piece.constants)
         read = tuple((self._stays(x) and x.data_ptr(), x.shape, x.stride(), x.dtype) for x in inputs)
         return id(piece.body), places, read

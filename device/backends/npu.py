@@ -117,9 +117,9 @@ class Npu(Accelerator):
         return lacking(program, model, self.version, self.atb)
 
     def held(
-        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, others: Callable[[Tensor], torch.Tensor]
     ) -> torch.Tensor:
-        return self._laid_out.get(op, tensor, value, act, beside)
+        return self._laid_out.get(op, tensor, value, act, others)
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
         return npu_graphs.units(self, graph, calls, captures)

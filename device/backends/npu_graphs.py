@@ -143,8 +143,8 @@ def _shape_of(op: Op) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Known(Layout):
-    """A layout of one new token a request whose key lengths are given: a compiled graph can be told new numbers, but
-    not new sums of them."""
+    """A layout of one new token per request whose key lengths are given: a compiled graph can be given new numbers,
+    but not new sums of them."""
 
     known_keys: tuple[int, ...] = ()
 

@@ -1,4 +1,4 @@
-"""torch's own profiler, of a CPU or a GPU: a Chrome trace a rank."""
+"""torch's own profiler, of a CPU or a GPU: a Chrome trace per rank."""
 
 from __future__ import annotations
 

@@ -14,11 +14,12 @@ from device.measure.steady import Reference, Timed
 from scenarios.exchange.bench import Part, Repeat
 
 #: Turns, at least and at most, and time for those of all parts, ns. Ranks must agree, so theirs are fixed. All are
-#: even: either side is as often the first. With nine and more the interval of the median is no longer from the least
-#: to the greatest, which one busy moment can spoil.
+#: even: either side is as often the first. With nine and more the interval of the median is no longer from the smallest
+#: to the largest, which one busy moment can spoil.
 MIN_TURNS, MAX_TURNS, TURNS_NS = 10, 24, 6_000_000_000
 RANKS_TURNS = 12
-#: Repeats of the baseline alone that show how it became warm, at most and, where they take longer than TURNS_NS, least.
+#: Repeats of the baseline alone that show how it became warm, at most and, where they take longer than TURNS_NS,
+#: at least.
 WARM_UP_REPEATS, MIN_WARM_UP = 24, 9
 
 

@@ -41,21 +41,21 @@ class RankTask:
     """What each rank of a pair does. b: None to warm `a` up."""
 
     backend: str
-    beside: Path
+    base_folder: Path
     a: Scenario
     b: Scenario | None
 
     def __call__(self, group: Group) -> Pair | WarmUp:
-        bench = Workbench(choose(self.backend), self.beside, group)
+        bench = Workbench(choose(self.backend), self.base_folder, group)
         return bench.warm_up(self.a) if self.b is None else bench.pair(self.a, self.b)
 
 
 @dataclass(slots=True)
 class DeviceBench:
-    """`exchange.bench.Bench` on `backend`. beside: the folder that a relative path of the model starts from."""
+    """`exchange.bench.Bench` on `backend`. base_folder: the folder that a relative path of the model starts from."""
 
     backend: Backend
-    beside: Path
+    base_folder: Path
     device: str = ""
     _started: float = field(default_factory=perf_counter)
     _here: Workbench | None = None
@@ -81,12 +81,12 @@ class DeviceBench:
 
     def weights(self, loaded: Loaded) -> str:
         scenario = loaded.scenario
-        model = load_model(scenario.model, self.beside)
-        checkpoint = checkpoint_of(scenario.model, self.beside, model, scenario.protocol.seed)
+        model = load_model(scenario.model, self.base_folder)
+        checkpoint = checkpoint_of(scenario.model, self.base_folder, model, scenario.protocol.seed)
         return "seeded random" if isinstance(checkpoint, RandomCheckpoint) else f"trained ({type(checkpoint).__name__})"
 
     def refused(self, scenario: Scenario) -> str:
-        model = load_model(scenario.model, self.beside)
+        model = load_model(scenario.model, self.base_folder)
         try:
             part = shard_of(scenario.engine, model, scenario.engine.tensor_parallel_size)
             batches = (reported_batch(scenario), decode_batch(scenario), prefill_batches(scenario)[0])
@@ -102,7 +102,7 @@ class DeviceBench:
         if scenario.engine.tensor_parallel_size > 1:
             result = self._on_ranks(scenario, None)
         else:
-            self._here = Workbench(self.backend, self.beside)
+            self._here = Workbench(self.backend, self.base_folder)
             result = _as_lines(self.backend.name, lambda: self._bench().warm_up(scenario))
         assert isinstance(result, WarmUp)
         return result
@@ -124,11 +124,11 @@ class DeviceBench:
         return perf_counter() - self._started
 
     def _bench(self) -> Workbench:
-        self._here = self._here or Workbench(self.backend, self.beside)
+        self._here = self._here or Workbench(self.backend, self.base_folder)
         return self._here
 
     def _on_ranks(self, a: Scenario, b: Scenario | None) -> Pair | WarmUp:
-        task = RankTask(self.backend.name, self.beside, a, b)
+        task = RankTask(self.backend.name, self.base_folder, a, b)
         return on_ranks(task, a.engine.tensor_parallel_size, self.backend.collectives)[0]
 
 

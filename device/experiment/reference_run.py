@@ -22,7 +22,7 @@ from scenarios.passes.base import set_switch
 from scenarios.passes.switches import activation_dtype, all_off
 from scenarios.schema import Scenario
 
-#: Least norm that errors are told relative to.
+#: Smallest norm that errors are reported relative to.
 SMALLEST_NORM = 1e-30
 
 

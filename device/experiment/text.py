@@ -15,7 +15,7 @@ DECODE_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Tokens of each request. before: in the cache before the prefill begins. prompt: after it. start: in the cache
+    """Tokens of each request. before: in the cache before the prefill starts. prompt: after it. start: in the cache
     before the first decode step. steps: decode steps. The decode steps lie around the scenario's decode context."""
 
     before: int

@@ -32,11 +32,11 @@ HEADLINE: dict[str, Part] = {"decode": "tpot", "prefill": "ttft", "mixed": "step
 
 @dataclass(slots=True)
 class Workbench:
-    """beside: the folder that a relative path of the model starts from. The baseline stays prepared: most pairs have it
-    on one side, and all take the weights from it that they have in common."""
+    """base_folder: the folder that a relative path of the model starts from. The baseline stays prepared: most pairs
+    have it on one side, and all take the weights from it that they have in common."""
 
     backend: Backend
-    beside: Path
+    base_folder: Path
     group: Group | None = None
     _models: dict[str, tuple[Model, Checkpoint]] = field(default_factory=dict)
     _reference_runs: dict[Scenario, ReferenceRun | str] = field(default_factory=dict)
@@ -46,8 +46,8 @@ class Workbench:
     def model(self, scenario: Scenario) -> tuple[Model, Checkpoint]:
         """The whole model and where its weights come from."""
         if scenario.model not in self._models:
-            model = load_model(scenario.model, self.beside)
-            checkpoint = checkpoint_of(scenario.model, self.beside, model, scenario.protocol.seed)
+            model = load_model(scenario.model, self.base_folder)
+            checkpoint = checkpoint_of(scenario.model, self.base_folder, model, scenario.protocol.seed)
             self._models[scenario.model] = (model, checkpoint)
         return self._models[scenario.model]
 
@@ -93,7 +93,7 @@ class Workbench:
         started = perf_counter_ns()
         session = Session(scenario, model, self.backend, checkpoint, self.group)
         session.weights = self._weights.setdefault(_held_as(session), session.weights)
-        if self._baseline or twin:  # the baseline's own stay; what another side needs beside them goes with it
+        if self._baseline or twin:  # the baseline's own stay; what another side needs next to them goes with it
             session.weights = session.weights.fork()
         if twin and twin.session.scenario == scenario:
             session.captures = twin.session.captures
@@ -120,7 +120,7 @@ class Workbench:
         """The folder of a trained model."""
         if isinstance(checkpoint, RandomCheckpoint):
             return None
-        roots = (self.beside / scenario.model, Path(scenario.model).expanduser())
+        roots = (self.base_folder / scenario.model, Path(scenario.model).expanduser())
         return next((folder for folder in roots if folder.is_dir()), None)
 
     def _reference_run(self, scenario: Scenario) -> ReferenceRun | str:

@@ -42,13 +42,13 @@ PROFILED_STEPS = 3
 class Task:
     """The reported step of a scenario, to be measured by each of its ranks.
 
-    beside: the folder that a relative path of the model starts from. budget_ns: after which no repeat is begun, where
-    one rank measures alone. profile: the folder for a profiler's files.
+    base_folder: the folder that a relative path of the model starts from. budget_ns: after which no repeat is started,
+    where one rank measures alone. profile: the folder for a profiler's files.
     """
 
     backend: str
     scenario: Scenario
-    beside: Path
+    base_folder: Path
     predicted: Predicted
     budget_ns: int = BUDGET_NS
     profile: Path | None = None
@@ -58,9 +58,9 @@ class Task:
         from device.backends import choose
 
         backend = choose(self.backend)
-        model = load_model(self.scenario.model, self.beside)
+        model = load_model(self.scenario.model, self.base_folder)
         with reported(self.backend):
-            checkpoint = checkpoint_of(self.scenario.model, self.beside, model, self.scenario.protocol.seed)
+            checkpoint = checkpoint_of(self.scenario.model, self.base_folder, model, self.scenario.protocol.seed)
             engine = self.scenario.engine
             groups = groups_of(
                 group, engine.tensor_parallel_size, engine.pipeline_parallel_size, replicas_of(engine, model)
@@ -119,7 +119,8 @@ def profiled(runs: Runs, step: Step, folder: Path, everyone: Group | None) -> No
 def measured(
     backend: Backend, loaded: Loaded, predicted: Predicted, budget_ns: int = BUDGET_NS, profile: Path | None = None
 ) -> Measured:
-    """Run the reported step of a scenario on `backend` and lay it beside its prediction: rank 0's where there are more.
+    """Run the reported step of a scenario on `backend` and lay it next to its prediction: rank 0's where there are
+    more.
 
     Under torchrun this process is one of the ranks, and those above 0 end here; else the ranks are started here.
     profile: a new folder for a profiler's files, there whole or not at all. Raises ScenarioError, one line, where the
@@ -144,7 +145,7 @@ def _measured(task: Task, backend: Backend) -> Measured:
         what = "a prefill's stages are predicted from empty to empty, and only a steady round is measured"
         where = "engine.pipeline_parallel_size"
         raise ScenarioError([f"--backend {backend.name}: {where}: {what}; set it to 1, or workload.phase to decode"])
-    ranks = ranks_of(scenario.engine, load_model(scenario.model, task.beside))
+    ranks = ranks_of(scenario.engine, load_model(scenario.model, task.base_folder))
     if backend.devices is not None and ranks > backend.devices and not under_torchrun():
         fields = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
         where = ", ".join(f"engine.{field}" for field in fields if getattr(scenario.engine, field) > 1)

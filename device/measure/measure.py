@@ -82,7 +82,7 @@ class Measurement:
     marked, unmarked: the step with and without marks around each op. steady_units, steady_steps_ns: of each unit, and
     of each repeat of the unmarked step, without other programs' time and at the speed of the machine at which the
     reference takes its median; a pipeline's round mostly waits for other stages, so its wall clock counts. between:
-    what a marked step takes beside its units. reference: the fixed kernel in between, without other programs' time.
+    what a marked step takes next to its units. reference: the fixed kernel in between, without other programs' time.
     on_cpu_share: part of the unmarked steps in which this thread had a CPU; other programs, other ranks or a device had
     the rest. chosen: where experts run one by one, those that the router chose in each layer of them.
     """
@@ -178,8 +178,8 @@ def _measurement(taken: _Repeats, bound: Runs, step: Step) -> Measurement:
 
 
 def _steady(unit: Unit, values: Sequence[float], references: Sequence[float]) -> Sample:
-    """A unit at one speed of the machine. Of a collective the wall clock counts, and it hangs on whether all ranks have
-    a CPU: what it takes by itself is its quickest decile."""
+    """A unit at one speed of the machine. Of a collective the wall clock counts, and it depends on whether all ranks
+    have a CPU: what it takes by itself is its quickest decile."""
     sample = Sample.of(steadied(values, references))
     return Sample(sample.low_ns, sample.low_ns, sample.median_ns) if _meets(unit) else sample
 

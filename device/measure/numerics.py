@@ -46,7 +46,7 @@ SIZES = {"batch": len(LENGTHS), "input_tokens": max(LENGTHS), "output_tokens": S
 class Row:
     """One switch on one model in one precision, against the plain program.
 
-    greatest: difference of two logits. relative: norm of all differences over the norm of the plain logits.
+    largest: difference of two logits. relative: norm of all differences over the norm of the plain logits.
     first_other: (step, request) of the first greedy token that differs, None where all are equal. refused: why it
     cannot run, and then nothing else.
     """
@@ -54,7 +54,7 @@ class Row:
     model: str
     switch: str
     precision: str
-    greatest: float = 0.0
+    largest: float = 0.0
     relative: float = 0.0
     first_other: tuple[int, int] | None = None
     refused: str = ""
@@ -191,7 +191,7 @@ def markdown(rows: Iterable[Row]) -> Iterator[str]:
         if row.first_other is not None:
             step, request = row.first_other
             tokens = f"first other at step {step} of request {request}"
-        numbers = f"{row.greatest:.1e} | {row.relative:.1e}"
+        numbers = f"{row.largest:.1e} | {row.relative:.1e}"
         yield f"| {row.model} | {row.switch} | {row.precision} | {numbers} | {tokens} |"
 
 

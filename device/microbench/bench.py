@@ -45,9 +45,9 @@ class Task:
 def benched(backend: Backend, rows: Path, budget_s: float, resume: bool, say: Say) -> Timings:
     """The microbenchmarks of `backend`, kept in the file `rows`.
 
-    rows: a part that an earlier run has left there is gone on with. budget_s: but for the first, no benchmark is begun
-    that would probably end after so many seconds. resume: take what is in `rows` where it is whole, instead of
-    measuring anew. say: told what is going on. Raises ScenarioError where `rows` cannot be written, or is of another
+    rows: a part that an earlier run has left there is gone on with. budget_s: but for the first, no benchmark is
+    started that would probably end after so many seconds. resume: take what is in `rows` where it is whole, instead of
+    measuring again. say: told what is going on. Raises ScenarioError where `rows` cannot be written, or is of another
     machine or plan.
     """
     torch.set_num_threads(1)
@@ -128,7 +128,7 @@ def _begun(rows: Path, about: Mapping[str, str | int], plan: str, resume: bool, 
     if old.complete and not resume:
         return new
     shown = printable(str(rows), 200)
-    # A whole file may be fitted on another machine; a part can only go on where it was begun.
+    # A whole file may be fitted on another machine; a part can only go on where it was started.
     for key in ("backend",) if old.complete else ("backend", "device", "torch", "threads", "capability"):
         if old.about.get(key) != about.get(key):
             what = f"holds a part of another calibration ({key} {old.about.get(key)}, here {about.get(key)})"

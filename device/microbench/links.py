@@ -41,7 +41,7 @@ class Links:
                     references, walls = [], []
                     for _ in range(REPEATS + WARM_UP):
                         references.append(reference.timed().busy_ns)
-                        group.all_reduce(torch.zeros(1, device=backend.device))  # all ranks begin together
+                        group.all_reduce(torch.zeros(1, device=backend.device))  # all ranks start together
                         walls.append(timed(backend, partial(call, x)).wall_ns)
                     timings.append(_row(kind, x.shape[-1], group.ranks, references[WARM_UP:], walls[WARM_UP:]))
         return timings

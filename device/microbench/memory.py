@@ -33,7 +33,7 @@ def timed_memory(backend: Backend) -> Iterator[Timing]:
 def _row(
     backend: Backend, kind: str, name: str, call: Callable[[], object], together: int, values: dict[str, float]
 ) -> Timing:
-    """`together` calls, timed as one, again and again, each time beside the reference."""
+    """`together` calls, timed as one, again and again, each time next to the reference."""
     reference = Reference(backend)
 
     def several() -> None:

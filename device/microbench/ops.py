@@ -76,7 +76,7 @@ def _ops(unit: Unit) -> tuple[Op, ...]:
 
 
 def _step(backend: Backend, trial: Trial, measurement: Measurement) -> Timing:
-    """The whole step, without marks; what the host takes beside each unit, and a mark."""
+    """The whole step, without marks; what the host takes next to each unit, and a mark."""
     steady, pieces = measurement.steady, [unit for unit in measurement.bound.units if isinstance(unit, Piece)]
     values = {"units": len(measurement.bound.units), "pieces": len(pieces), "layers": trial.model.layers}
     marks = [float(backend.busy_ns(backend.mark(), backend.mark())) for _ in range(101)]

@@ -1,7 +1,7 @@
 """A step in pipeline stages as it is measured: all micro-batches in turn through this rank's stage, round after round.
 
 The stages are processes that meet in their sends and receives, so a round's length is that of a steady pipeline, with
-its bubble. A micro-batch begins on the first stage when the last one has handed back the tokens that it chose the round
+its bubble. A micro-batch starts on the first stage when the last one has handed back the tokens that it chose the round
 before; its own are given, so every round computes the same.
 """
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Profiler(Protocol):
-    """What a backend's profiler is told."""
+    """What a backend's profiler hears."""
 
     def step(self) -> None:
         """One step is over."""
@@ -56,10 +56,10 @@ class Backend(Protocol):
         holds of it."""
 
     def held(
-        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, others: Callable[[Tensor], torch.Tensor]
     ) -> torch.Tensor:
         """`value`, the weight `tensor`, as this backend's kernel of `op` reads it. act: how 16-bit values are held.
-        beside: gives the other weights of `op`, as the Program keeps them."""
+        others: gives the other weights of `op`, as the Program keeps them."""
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> Sequence[Unit]:
         """`calls` as the graph mode issues them. captures: what earlier Programs of the session have captured."""

@@ -99,7 +99,7 @@ class KvTensors:
         return tuple(requests)
 
     def set_channel_scales(self, keys: Tensors, values: Tensors) -> None:
-        """Take the scales of the channels from a 16-bit cache that a calibration run has filled: the greatest magnitude
+        """Take the scales of the channels from a 16-bit cache that a calibration run has filled: the largest magnitude
         of each."""
         for name, caches in (("k_scale", keys), ("v_scale", values)):
             for scale, cache in zip(self.tensors[name], caches, strict=True):

@@ -73,7 +73,7 @@ class Bound:
                 marks.append((start, mark()))
                 turns.read(unit, step.values)
             unit.put(outputs, step.values)
-            turns.made(unit)
+            turns.wrote(unit)
         turns.end()
         return marks
 
@@ -179,7 +179,7 @@ def issue(backend: Backend, units: Sequence[Unit], step: Step) -> None:
             outputs = unit.compute(unit.inputs(step), step)
             turns.read(unit, step.values)
         unit.put(outputs, step.values)
-        turns.made(unit)
+        turns.wrote(unit)
     turns.end()
 
 

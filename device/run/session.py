@@ -30,7 +30,7 @@ from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Engine, Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 
-#: Backends that run experts one by one or spread over ranks, and pipeline stages: plain torch calls, whose shapes the
+#: Backends that run ungrouped or expert-parallel experts, and pipeline stages: plain torch calls, whose shapes the
 #: host reads from the device in between.
 HOST_READS = ("cpu", "cuda")
 #: Programs that a session keeps ready.

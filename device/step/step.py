@@ -1,4 +1,4 @@
-"""What one step works on: which requests it serves, and what operators may look at beside their operands."""
+"""What one step works on: which requests it serves, and what operators may look at next to their operands."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ ALONE = Groups()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an operator may look at beside its operands.
+    """What an operator may look at next to its operands.
 
     dtypes: how the Program's types are held. values: the activations, tables and host inputs by name; an operator
     returns its outputs and writes here only what has no output of its own (the host's preparation, who goes to which

@@ -1,6 +1,6 @@
-"""FP8 weights with a scale a block, as DeepSeek-V3 is published: read as BF16, since nothing here multiplies FP8.
+"""FP8 weights with a scale per block, as DeepSeek-V3 is published: read as BF16, since nothing here multiplies FP8.
 
-Beside `NAME` lies `NAME_scale_inv`, a float32 scale for each block of 128 x 128, or of what
+Next to `NAME` lies `NAME_scale_inv`, a float32 scale for each block of 128 x 128, or of what
 `quantization_config.weight_block_size` of config.json says. Despite its name a weight is its FP8 value times its scale.
 Blocks at the lower and right edge may be smaller.
 """

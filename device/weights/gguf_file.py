@@ -1,7 +1,7 @@
 """Weights from a GGUF file, dequantised to float32: read-only, no code in it is run.
 
-llama.cpp's converter reorders the rows of Q and K of Llama models so that rotated pairs lie beside each other; they are
-put back here into the halves that Hugging Face pairs.
+llama.cpp's converter reorders the rows of Q and K of Llama models so that rotated pairs lie next to each other; they
+are put back here into the halves that Hugging Face pairs.
 """
 
 from __future__ import annotations

@@ -119,11 +119,11 @@ class SafetensorsCheckpoint:
         self._block = self._block or block_of(self.folder / "config.json")
         if f"{name}_scale_inv" not in self._files:
             raise ScenarioError([f"{file}: {printable(name, 100)} is FP8 without {printable(name, 100)}_scale_inv"])
-        scale, beside = self._stored(f"{name}_scale_inv")
+        scale, scale_file = self._stored(f"{name}_scale_inv")
         try:
             return dequantised(printable(name, 100), values, scale, self._block)
         except ScenarioError as error:
-            raise ScenarioError([f"{beside}: {line}" for line in error.messages]) from None
+            raise ScenarioError([f"{scale_file}: {line}" for line in error.messages]) from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._files
@@ -150,13 +150,13 @@ def _files_of(folder: Path) -> dict[str, Path]:
         raise ScenarioError([f"{folder}: no safetensors checkpoint: {printable(str(error), 200)}"]) from None
 
 
-def checkpoint_of(name: str, beside: Path | None, model: Model, seed: int) -> Checkpoint:
+def checkpoint_of(name: str, base_folder: Path | None, model: Model, seed: int) -> Checkpoint:
     """The checkpoint of a scenario's model: of its folder where that holds safetensors or one GGUF file, else seeded
     random values.
 
-    name: the scenario's `model`. beside: the folder that a relative path starts from.
+    name: the scenario's `model`. base_folder: the folder that a relative path starts from.
     """
-    for root in (beside, Path()):
+    for root in (base_folder, Path()):
         folder = (root / name if root is not None else Path(name)).expanduser()
         if folder.is_dir() and any(folder.glob("*.safetensors")):
             return SafetensorsCheckpoint(folder)
@@ -218,7 +218,7 @@ class Weights:
         return self._kept[key]
 
     def _quantised(self, name: str, layer: int, like: DType, width: DType) -> torch.Tensor:
-        """Integers of `name`; its scales, one an output, are kept beside them."""
+        """Integers of `name`; its scales, one an output, are kept next to them."""
         key = (name, layer, width)
         if key not in self._kept:
             value = self._whole(name, "weight", layer).to(self.stored[like])

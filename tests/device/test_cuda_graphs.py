@@ -30,7 +30,7 @@ def test_replays_are_eager_steps_to_the_last_bit(model: Model, graph: str, monke
     found = generate(made, prompts(), 4)
     assert found.tokens == reference_run.tokens
     assert torch.equal(found.logits, reference_run.logits)
-    graphs = made.captures[GRAPHS].made
+    graphs = made.captures[GRAPHS].graphs
     assert len(graphs) == len(cuda.graphs) > model.layers  # each layer has its own, and the four steps no more
     # Once in each of the four steps; a piece without weights (scale, sum) may serve several layers.
     assert {graph.replays % 4 for graph in cuda.graphs} == {0}
@@ -45,7 +45,7 @@ def test_each_layer_reads_its_own_weights_and_no_input_of_an_earlier_step(monkey
     bound = made.bound(Batch("decode", (Group(2, 1, 40), Group(1, 1, 33))))
     pieces = [unit for unit in bound.units if isinstance(unit, Replayed)]
     assert all(piece.form == "captured" for piece in pieces)
-    graphs = list(made.captures[GRAPHS].made.values())
+    graphs = list(made.captures[GRAPHS].graphs.values())
     results = {x.data_ptr() for graph in graphs for x in graph.outputs}
     held = [x for graph in graphs for x in graph.inputs]
     copied = [x for x in held if x.data_ptr() not in results]
@@ -74,6 +74,6 @@ def test_other_shapes_are_captured_anew_and_earlier_graphs_stay(monkeypatch: pyt
     made.decode(tokens)
     assert torch.equal(first, before)  # logits that were given out are not written over by the next replay
     once = len(cuda.graphs)
-    made.captures[GRAPHS].made.clear()
+    made.captures[GRAPHS].graphs.clear()
     made.decode(tokens)
     assert len(cuda.graphs) == 2 * once

@@ -26,7 +26,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "study"
 
 @pytest.fixture(scope="module")
 def study() -> Iterator[tuple[ModuleType, ModuleType, ModuleType, ModuleType]]:
-    """The study's modules: its scripts lie beside each other and find each other by name."""
+    """The study's modules: its scripts lie next to each other and find each other by name."""
     sys.path.insert(0, str(FOLDER))
     try:
         import cases  # type: ignore[import-not-found]

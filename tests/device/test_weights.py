@@ -71,8 +71,10 @@ def test_shards_are_the_whole_again(ranks: int) -> None:
         return torch.cat([get(part, name, *shape) for part in parts], dim)
 
     q, down = get(whole, "q_proj.weight", 64, 64), get(whole, "down_proj.weight", 64, 96)
-    assert torch.equal(together("q_proj.weight", 0, 64 // ranks, 64), q)  # column split: outputs lie beside each other
-    assert torch.equal(together("down_proj.weight", 1, 64, 96 // ranks), down)  # row split: inputs do
+    assert torch.equal(
+        together("q_proj.weight", 0, 64 // ranks, 64), q
+    )  # column-parallel: outputs lie next to each other
+    assert torch.equal(together("down_proj.weight", 1, 64, 96 // ranks), down)  # row-parallel: inputs do
     embed = get(whole, "embed_tokens.weight", 320, 64)
     assert torch.equal(together("embed_tokens.weight", 0, 320 // ranks, 64), embed)
     heads = [get(part, "k_proj.weight", max(1, 2 // ranks) * 16, 64) for part in parts]
@@ -195,7 +197,7 @@ def test_bad_folders_are_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def gguf_folder(path: Path, model: Model, architecture: str) -> Path:
-    """`model` with random weights as llama.cpp's converter writes it, in float32, and its config beside it."""
+    """`model` with random weights as llama.cpp's converter writes it, in float32, and its config next to it."""
     source = RandomCheckpoint(model, 5)
     path.mkdir()
     writer = gguf.GGUFWriter(path / "model.gguf", architecture)

@@ -2,7 +2,7 @@
 
 Quantised weights, those of experts and of npu_ffn are read as [.., inputs, outputs]; the Program keeps [.., outputs,
 inputs]. INT4 goes eight to an int32. FRACTAL_NZ is format 29 of npu_format_cast. Scales have the type that their call
-wants; those of INT4 weights beside INT8 rows carry what the call adds for the shift of its half bytes.
+wants; those of INT4 weights next to INT8 rows carry what the call adds for the shift of its half bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Tensor
 
 #: Gives another weight of the same op.
-Beside = Callable[[Tensor], torch.Tensor]
+OtherWeights = Callable[[Tensor], torch.Tensor]
 
 FRACTAL_NZ = 29
 
@@ -30,8 +30,8 @@ class LaidOut:
     def __init__(self) -> None:
         self._made: dict[str, WeakTensorKeyDictionary] = {}
 
-    def get(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Beside) -> torch.Tensor:
-        """`value`, the weight `tensor` of `op`, as the call of `op` reads it. act: the type of its activations. beside:
+    def get(self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, others: OtherWeights) -> torch.Tensor:
+        """`value`, the weight `tensor` of `op`, as the call of `op` reads it. act: the type of its activations. others:
         gives the other weights of `op`, as the Program keeps them."""
         how = how_of(op, tensor, act)
         if not how:
@@ -39,7 +39,7 @@ class LaidOut:
         made = self._made.setdefault(how, WeakTensorKeyDictionary())
         if value not in made:
             made[value] = (
-                _int4_scale(value, beside(op.inputs[1])) if how == "int4 scale" else _laid_out(how, value, act)
+                _int4_scale(value, others(op.inputs[1])) if how == "int4 scale" else _laid_out(how, value, act)
             )
         found: torch.Tensor = made[value]
         return found
@@ -99,7 +99,7 @@ def _packed(value: torch.Tensor, of_experts: bool) -> torch.Tensor:
 
 
 def _int4_scale(scale: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Scales [n] -> [k / 256, n] in the call's own type, with the offset that belongs to them beside them.
+    """Scales [n] -> [k / 256, n] in the call's own type, with the offset that belongs to them next to them.
 
     The call multiplies half bytes: x = 16 high + (low - 8), so it misses 8 x the sum of each column, which its offset
     adds.
