@@ -22,6 +22,10 @@ ORDER: dict[str, tuple[str, ...]] = {
         "hardware", "collective", "kernel", "step", "predict", "accuracy", "fitting", "compare", "replay", "imported",
         "experiment", "report",
     ),
+    "device": (
+        "step", "operators", "weights", "run", "backends", "ranks", "measure", "microbench", "experiment", "doctor",
+        "open",
+    ),
 }  # fmt: skip
 
 #: Most rooms that a package may have.
