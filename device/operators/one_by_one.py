@@ -20,9 +20,6 @@ from device.step.step import Step
 from scenarios.models.model import Experts
 from scenarios.ops.program import Op, Tensor
 
-#: Ops of one expert's place: `expert3.gate_proj`, `quant_expert3.x`; of a micro-batch `part0.expert3.gate_proj`.
-_NAME = re.compile(r"(?:part\d+\.)?(?:quant_)?(expert\d+)\..+")
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -56,8 +53,7 @@ def chosen_by_layer(step: Step) -> list[torch.Tensor]:
 
 def place_of(op: Op) -> str | None:
     """The name of the place that `op` belongs to (`expert3`), None for all other ops."""
-    found = _NAME.fullmatch(op.name.partition("+")[0])
-    return found[1] if found else None
+    return f"expert{op.expert}" if op.expert >= 0 else None
 
 
 class Places:
@@ -88,10 +84,9 @@ def stacked(tensor: Tensor, experts: Experts | None) -> Tensor:
 
 def kernel(op: Op, place: Place, plain: Kernel) -> Kernel:
     """How `op` is computed for whoever stands in `place`. plain: how the backend computes an op of its kind."""
-    last = op.name.rpartition(".")[2]
-    if last == "find":
+    if op.whole == f"{place.name}.find":
         return Kernel(lambda _, inputs, step: _find(place, inputs, step), "composed", raw=True)
-    if last == "add":
+    if op.whole == f"{place.name}.add":
         return Kernel(lambda op, inputs, step: _add(place, op, inputs, step), raw=True)
     if any(tensor.role == "weight" for tensor in op.inputs):
         return Kernel(lambda op, inputs, step: _product(place, op, inputs, step, plain), "composed", raw=True)

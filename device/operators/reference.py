@@ -6,7 +6,6 @@ computes nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from device.operators import (
@@ -44,8 +43,7 @@ def special(op: Op) -> Kernel | None:
     """The kernel of an op that routers or latent attention mean in their own way; None for all others."""
     if kind_of(op).family == "attention" and op.attr("latent", False):
         return mla.ABSORBED
-    name = re.sub(r"^part\d+\.", "", op.name)  # of a micro-batch
-    return experts.NAMED.get(name) or mla.NAMED.get(name)
+    return experts.NAMED.get(op.whole) or mla.NAMED.get(op.whole)
 
 
 def reference(op: Op) -> Kernel:

@@ -7,7 +7,6 @@ share, each its rows. Here each such op gets its window on the whole values.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +21,6 @@ from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Batch, Block, Op, Program, Tensor
 from scenarios.passes.micro_batches import SHARED, split
 
-_PART = re.compile(r"part(\d+)\.")
 #: Tables of which a part has its rows: a slot a token, a row of block tables a request.
 _TABLES = ("slots", "block_table")
 
@@ -41,12 +39,6 @@ class Window:
     writes: Rows
 
 
-def part_of(op: Op) -> int:
-    """The micro-batch of `op`, -1 where it is of none."""
-    match = _PART.match(op.name)
-    return int(match.group(1)) if match else -1
-
-
 def windows(block: Block) -> dict[str, Window]:
     """The windows of the ops of `block` by name; an op without one is not in it."""
     sizes: dict[tuple[str, str], dict[int, int]] = {}  # (what is cut, value) -> rows by number of the piece or part
@@ -60,19 +52,18 @@ def windows(block: Block) -> dict[str, Window]:
         places_of.setdefault(op.name, {"reads": {}, "writes": {}})[side][tensor.name] = (first, sum(rows.values()))
     windows = {}
     for op in block.ops:
-        if op.name in places_of or part_of(op) >= 0:
-            maker = op.name.rpartition(".")[0] if op.attr("piece", -1) != -1 else ""
-            windows[op.name] = Window(part_of(op), maker, **places_of.get(op.name, {"reads": {}, "writes": {}}))
+        if op.name in places_of or op.micro_batch >= 0:
+            maker = op.whole if op.piece >= 0 else ""
+            windows[op.name] = Window(op.micro_batch, maker, **places_of.get(op.name, {"reads": {}, "writes": {}}))
     return windows
 
 
 def _cuts(op: Op, side: str) -> Iterator[tuple[Tensor, str, int]]:
     """(a value of which `op` has some rows, what is cut there, the number of these rows) for each."""
-    piece, part = op.attr("piece", -1), part_of(op)
-    assert isinstance(piece, int)
+    piece, part = op.piece, op.micro_batch
     for tensor in op.inputs if side == "reads" else op.outputs:
         if piece >= 0 and tensor.role == "activation":
-            yield tensor, op.name.rpartition(".")[0], piece
+            yield tensor, op.whole, piece
         elif part >= 0 and (tensor.name in SHARED if tensor.role == "activation" else tensor.name in _TABLES):
             yield tensor, "batch", part
 
@@ -140,7 +131,7 @@ def _whole(tensor: Tensor, like: torch.Tensor, window: Window, step: Step) -> to
 
 def batches(program: Program) -> list[Batch]:
     """The micro-batches of `program` in order; none where it is not cut."""
-    parts = max((part_of(op) for block in program.blocks for op in block.ops), default=-1) + 1
+    parts = max((op.micro_batch for block in program.blocks for op in block.ops), default=-1) + 1
     return split(program.batch, parts) if parts else []
 
 
@@ -148,7 +139,7 @@ def problems(program: Program, model: Model) -> list[str]:
     """What of pieces and of a cut batch no device runs here, one line each. model: what this rank holds of it."""
     ops = [op for block in program.blocks for op in block.ops]
     problems = []
-    if model.expert_parallel and any(kind_of(op).cuts_rows and op.attr("piece", -1) != -1 for op in ops):
+    if model.expert_parallel and any(kind_of(op).cuts_rows and op.piece >= 0 for op in ops):
         what = "scattered tokens of spread experts (engine.sequence_parallel) are predicted in pieces"
         problems.append(f"optimizations.overlap.comm_chunks: {what}, but not yet measured; set it to 1")
     if not batches(program):
@@ -173,6 +164,6 @@ def _not_in_parts(program: Program, model: Model, ops: Sequence[Op]) -> Iterator
         yield "experts one by one (fusion.grouped_matmul: false) are"
     if not attention or not all(op.attr("groups", ()) for op in attention):
         yield "attention in pieces, and latent attention, are"
-    by_part = {part_of(op): op.out.shape[0] for op in attention}
+    by_part = {op.micro_batch: op.out.shape[0] for op in attention}
     if sum(by_part.values()) != program.batch.tokens:
         yield "a batch padded to a captured size is"

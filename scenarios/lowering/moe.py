@@ -114,16 +114,17 @@ def _one_by_one(
         total = activation(out if expert == busy[-1][0] else "moe_sum", x.shape, x.dtype)
         found = (index,) if weights is None else (index, share)
         chosen = (ids,) if weights is None else (ids, weights)
-        ops += [
+        own = [
             Op("index_select", f"{prefix}find", chosen, found, op_type="NonZero"),
             Op("index_select", f"{prefix}pick", (x, index), (picked,)),
             *gated(picked, prefix, experts.intermediate, f"{prefix}out"),
         ]
         if weights is not None:
-            ops.append(_same("mul", f"{prefix}weigh", (result, share), f"{prefix}weighed"))
+            own.append(_same("mul", f"{prefix}weigh", (result, share), f"{prefix}weighed"))
             result = activation(f"{prefix}weighed", picked.shape, x.dtype)
         before = (activation("moe_sum", x.shape, x.dtype),) if expert != busy[0][0] else ()
-        ops.append(Op("index_add", f"{prefix}add", (result, index, *before), (total,)))
+        own.append(Op("index_add", f"{prefix}add", (result, index, *before), (total,)))
+        ops += [replace(op, expert=expert) for op in own]
     return tuple(ops)
 
 

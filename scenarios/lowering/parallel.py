@@ -112,7 +112,7 @@ def _is_partial(op: Op) -> bool:
 
 def _summed(op: Op) -> str:
     """What a sum over the ranks is named after: its op, or all experts where the last one ends the sum."""
-    return op.name if not op.name.startswith("expert") else "experts"
+    return op.name if op.expert < 0 else "experts"
 
 
 def _is_spread(op: Op, block: Block, model: Model) -> bool:

@@ -142,6 +142,9 @@ def replace_runs(
             out.append(ops[i])
             i += 1
         else:
+            first = run[0]
+            if first.expert >= 0:  # what replaces an expert's ops is that expert's
+                ops_instead = [replace(op, expert=first.expert) for op in ops_instead]
             out.extend(ops_instead)
             i += width
     return tuple(out)

@@ -142,8 +142,9 @@ def _piece(op: Op, number: int, sizes: tuple[int, ...], record: str = "") -> Op:
         return replace(tensor, shape=(tensor.shape[0] * rows // whole, *tensor.shape[1:]))
 
     return replace(
-        op, name=f"{op.name}.{number}", inputs=tuple(map(part, op.inputs)), outputs=tuple(map(part, op.outputs)),
-        attrs=(*op.attrs, ("piece", number)), records=(*records, record) if record else records,
+        op, name=f"{op.name}.{number}", stem=op.name, piece=number, inputs=tuple(map(part, op.inputs)),
+        outputs=tuple(map(part, op.outputs)),
+        records=(*records, record) if record else records,
     )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def group_experts(program: Program, context: Context) -> Program:
     experts = context.model.experts
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        run = [op for op in ops if op.name.startswith("expert") and op.name[6].isdigit()]
+        run = [op for op in ops if op.expert >= 0]
         if not run or experts is None:
             return ops
         it = _routing(program, context)

@@ -95,6 +95,7 @@ def _merge(program: Program, run: list[Op]) -> list[Op]:
         Op(
             "fused_elementwise", f"{run[0].name}+{name.split('+', 1)[1]}", tuple(inputs.values()), outputs,
             (("fused_ops", ops),), stream=run[0].stream, waits=run[0].waits, records=run[-1].records, parts=tuple(run),
+            expert=run[0].expert, micro_batch=run[0].micro_batch,
         )
     ]  # fmt: skip
 

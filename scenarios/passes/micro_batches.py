@@ -154,7 +154,8 @@ def _of_part(op: Op, part: int) -> Op:
         return replace(tensor, name=f"part{part}.{tensor.name}")
 
     return replace(
-        op, name=f"part{part}.{op.name}", inputs=tuple(map(own, op.inputs)), outputs=tuple(map(own, op.outputs)),
+        op, name=f"part{part}.{op.name}", stem=op.name, micro_batch=part, inputs=tuple(map(own, op.inputs)),
+        outputs=tuple(map(own, op.outputs)),
         waits=tuple(f"part{part}.{name}" for name in op.waits),
         records=tuple(f"part{part}.{name}" for name in op.records),
     )  # fmt: skip

@@ -45,7 +45,7 @@ def quantise_weights(program: Program, context: Context) -> Program:
                 if out and out[-1].kind == "moe_dispatch" and out[-1].out.name == x.name:
                     out[-1] = replace(out[-1], outputs=(xq, xs))  # it quantises what it sends
                 else:
-                    out.append(Op("dynamic_quant", f"quant_{x.name}", (x,), (xq, xs)))
+                    out.append(Op("dynamic_quant", f"quant_{x.name}", (x,), (xq, xs), expert=op.expert))
                 quantised.add(x.name)
             out.append(replace(op, kind=f"quant_{op.kind}", inputs=(xq, w, scale, xs, *bias), op_type=""))
         return tuple(out)

@@ -134,10 +134,10 @@ def _chunks(prediction: Prediction, item: Pass) -> Iterator[_Place]:
     case = prediction.case
     scenario = set_switch(case.scenario, item.switch, item.off[0])
     whole = program_of(scenario, case.model, prediction.batch).block("layers").ops
-    pieces = [op.name for op in _layer(prediction) if op.attr("piece", -1) != -1]
+    pieces = [op for op in _layer(prediction) if op.piece >= 0]
     for product, reduction in pairwise(whole):
         stems = product.name, reduction.name
-        names = frozenset(name for name in pieces if name.rpartition(".")[0] in stems)
+        names = frozenset(op.name for op in pieces if op.whole in stems)
         if kind_of(product).dense and names:
             yield _Place(names, _alone_ns(prediction, product), _alone_ns(prediction, reduction))
 

@@ -264,7 +264,7 @@ def _bad_reads(made: Program) -> list[str]:
                     found.append(f"{what}, which nothing has written")
             elif (before.dtype, before.role) != (tensor.dtype, tensor.role):
                 found.append(f"{what} as {tensor.dtype} {tensor.role}, written as {before.dtype} {before.role}")
-            elif issued.op.attr("piece", -1) != -1:  # some of the rows of what was there before the first piece
+            elif issued.op.piece >= 0:  # some of the rows of what was there before the first piece
                 if tensor.elements > most[tensor.name]:
                     found.append(f"{what} {tensor.shape}, more than was written")
             elif not _same_elements(made, issued.op, before, tensor):
@@ -276,7 +276,7 @@ def _bad_reads(made: Program) -> list[str]:
 
 def _so_far(writer: Op, tensor: Tensor, parts: dict[str, dict[int, int]]) -> Tensor:
     """`tensor` with the rows that the pieces of an op have written of it until now."""
-    piece = int(writer.attr("piece", -1))  # type: ignore[arg-type]
+    piece = writer.piece
     if piece < 0:
         return tensor
     rows = {**(parts.get(tensor.name, {}) if piece else {}), piece: tensor.shape[0]}

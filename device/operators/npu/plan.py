@@ -41,7 +41,7 @@ def lacking(program: Program, model: Model, torch_npu: str, atb: bool = False) -
     found: dict[str, str] = {}
     ops = tuple(dict.fromkeys(op for block in program.blocks for op in block.ops))
     step = rehearsed_step(program, model)
-    if any(op.name.startswith("part") and op.name[4:5].isdigit() for op in ops):
+    if any(op.micro_batch >= 0 for op in ops):
         found["overlap.micro_batches"] = "no call here has been shown the requests of a part of the step; set it to 1"
     for op in ops:
         switch = kind_of(op).switch or op.kind
