@@ -68,13 +68,13 @@ def run(
     if backend == "sim":
         if profile is not None:
             raise ScenarioError(["--profile: sim runs nothing; take --backend cpu or npu, or --trace for a prediction"])
-        found = run_outputs(scenario, sets or [], json, trace)
-        terminal.show(lambda console: print_run(console, found.result))
+        run_result = run_outputs(scenario, sets or [], json, trace)
+        terminal.show(lambda console: print_run(console, run_result.result))
         return
     from device.open import measure_on
 
-    found = run_outputs(scenario, sets or [], json, trace, measure_on(backend, profile))
-    terminal.show(lambda console: print_measured(console, found.result))
+    run_result = run_outputs(scenario, sets or [], json, trace, measure_on(backend, profile))
+    terminal.show(lambda console: print_measured(console, run_result.result))
 
 
 @app.command()
@@ -84,8 +84,8 @@ def explain(scenario: ScenarioFile, sets: Sets = None, json: JsonOut = None) -> 
     from sim.report.outputs.run import run_outputs
     from sim.report.run import print_explain
 
-    found = run_outputs(scenario, sets or [], json, None)
-    terminal.show(lambda console: print_explain(console, found.result))
+    run_result = run_outputs(scenario, sets or [], json, None)
+    terminal.show(lambda console: print_explain(console, run_result.result))
 
 
 @app.command()
@@ -103,8 +103,8 @@ def compare(
     from sim.report.compare import print_compare
     from sim.report.outputs.compare import compare_outputs
 
-    found = compare_outputs(a, b, sets or [], json, plot)
-    terminal.show(lambda console: print_compare(console, found))
+    result = compare_outputs(a, b, sets or [], json, plot)
+    terminal.show(lambda console: print_compare(console, result))
 
 
 @app.command()
@@ -131,8 +131,8 @@ def experiment(
     given = [*(sets or []), *([f"hardware={hardware}"] if hardware else [])]
     with opened(backend) as bench_for:
         options = Options(wanted, budget_s)
-        made = experiment_outputs(scenario, given, bench_for, options, json, out, terminal.progress)
-    terminal.show(lambda console: print_experiment(console, made))
+        result = experiment_outputs(scenario, given, bench_for, options, json, out, terminal.progress)
+    terminal.show(lambda console: print_experiment(console, result))
 
 
 @app.command()
@@ -161,9 +161,9 @@ def validate(
 
     bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median, max_collective_median, max_collective_p90)
     files = Measurements(kernels, collectives, steps, ladders, overlaps)
-    found = validate_outputs(files, hardware, bounds, json, plot)
-    terminal.show(lambda console: print_validation(console, found.result, found.broken))
-    raise typer.Exit(1 if found.broken else 0)
+    validation = validate_outputs(files, hardware, bounds, json, plot)
+    terminal.show(lambda console: print_validation(console, validation.result, validation.broken))
+    raise typer.Exit(1 if validation.broken else 0)
 
 
 @app.command("import")
@@ -192,8 +192,8 @@ def import_(
     from sim.report.imported import print_import
     from sim.report.outputs.imported import import_outputs
 
-    found = import_outputs(profile, hardware, step, json, trace, what_if or [])
-    terminal.show(lambda console: print_import(console, found))
+    result = import_outputs(profile, hardware, step, json, trace, what_if or [])
+    terminal.show(lambda console: print_import(console, result))
 
 
 @app.command()
@@ -216,9 +216,9 @@ def calibrate(
     rows, base = ready(backend, out, hardware)
     timings = bench(rows, budget_s, resume, terminal.progress)
     terminal.progress("fitting")
-    found = write_profile(out, timings, base)
+    fitted = write_profile(out, timings, base)
     terminal.progress("")
-    terminal.show(lambda console: print_calibration(console, found, timings, str(out)))
+    terminal.show(lambda console: print_calibration(console, fitted, timings, str(out)))
 
 
 @app.command()

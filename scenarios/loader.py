@@ -66,9 +66,9 @@ def _finish(root: Node, file: Path, sets: Sequence[str], sources: list[str], pro
     if problems:
         raise ScenarioError(problems)
     loaded = Loaded(scenario, document, file, file.stem)
-    found = check(scenario)
-    if found:
-        raise ScenarioError(f"{located(loaded, p.where)}: {p.where}: {p.what}" for p in found)
+    faults = check(scenario)
+    if faults:
+        raise ScenarioError(f"{located(loaded, p.where)}: {p.where}: {p.what}" for p in faults)
     return loaded
 
 

@@ -47,7 +47,11 @@ else:
     KvCache = _extended("KvCache", settings.KvCache, **_switches(settings.KvCache, "kv"))
     Overlap = _extended("Overlap", settings.Overlap, **_switches(settings.Overlap, "overlap"))
     Optimizations = _extended(
-        "Optimizations", settings.Optimizations, **_switches(settings.Optimizations, ""),
-        fusion=(Fusion, Fusion()), kv=(KvCache, KvCache()), overlap=(Overlap, Overlap()),
-    )  # fmt: skip
+        "Optimizations",
+        settings.Optimizations,
+        **_switches(settings.Optimizations, ""),
+        fusion=(Fusion, Fusion()),
+        kv=(KvCache, KvCache()),
+        overlap=(Overlap, Overlap()),
+    )
     Scenario = _extended("Scenario", settings.Settings, optimizations=(Optimizations, Optimizations()))

@@ -58,16 +58,16 @@ memory:
 
 PAGE = '''"""Made up."""
 
-from app_pages.learn.lesson import Lesson, conclude, lesson
+from app_pages.learn.lesson import Lesson, conclude, show_lesson
 from app_pages.learn.made_up.experiment import doubled
 from app_pages.learn.made_up.texts import TEXTS
 
 
-def body(it: Lesson) -> None:
-    conclude(it.say("answer", number=doubled(21)))
+def body(lesson: Lesson) -> None:
+    conclude(lesson.say("answer", number=doubled(21)))
 
 
-lesson("made_up", TEXTS, body)
+show_lesson("made_up", TEXTS, body)
 '''
 
 TEXTS = '''"""Made up."""

@@ -92,8 +92,8 @@ def validation() -> Validation:
 
 def json_text(question: Question) -> str:
     """The whole answer as `whatif run --json` writes it."""
-    found = first(question)
-    keys = {**found.result, **gains(question, lambda share: None)}
+    answer = first(question)
+    keys = {**answer.result, **gains(question, lambda share: None)}
     order = [key for key in keys if key not in ROOM]
     return to_json({key: keys[key] for key in [*order, *ROOM]})
 
@@ -104,5 +104,5 @@ ROOM = ("memory", "capacity", "cold_start")
 
 def trace(question: Question) -> str:
     """The step as a Chrome trace."""
-    found = first(question).prediction
-    return trace_text([found.timeline], [kernel_args(found)])
+    prediction = first(question).prediction
+    return trace_text([prediction.timeline], [kernel_args(prediction)])

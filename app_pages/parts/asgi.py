@@ -35,10 +35,10 @@ async def trace(request: Request) -> Response:
 
 def routes() -> list[BaseRoute]:
     """What is served beside the lab."""
-    found = perfetto.folder()
-    if found is None:
+    folder = perfetto.folder()
+    if folder is None:
         return []
-    return [Route("/trace/{digest}.json", trace), Mount("/perfetto", Offline(directory=found, html=True))]
+    return [Route("/trace/{digest}.json", trace), Mount("/perfetto", Offline(directory=folder, html=True))]
 
 
 app = st.App(Path(__file__).parents[2] / "app.py", routes=routes())

@@ -103,12 +103,18 @@ def show_with_data(chart: Chart) -> None:
     """Draw a chart, and below it the button that keeps its data."""
     show(chart)
     st.download_button(
-        "CSV", lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
-        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
-    )  # fmt: skip
+        "CSV",
+        lambda: csv_text(chart.rows),
+        f"{chart.name}.csv",
+        "text/csv",
+        on_click="ignore",
+        icon=":material/download:",
+        type="tertiary",
+        key=f"file:{chart.name}",
+    )
 
 
 def _frame(rows: Iterable[Row]) -> pa.Table:
     """Rows as columns, which travel to the browser in binary form."""
-    made = list(rows)
-    return pa.table({key: [row[key] for row in made] for key in (made[0] if made else {})})
+    listed = list(rows)
+    return pa.table({key: [row[key] for row in listed] for key in (listed[0] if listed else {})})

@@ -39,11 +39,23 @@ FAMILIES = {
 }
 
 #: The class of a kernel that belongs to no part of a layer.
-_BY_UNIT = {"cube": "matmul", "mix": "matmul", "vector": "vector", "link": "communication", "ai_cpu": "ai_cpu",
-            "copy": "cache"}  # fmt: skip
+_BY_UNIT = {
+    "cube": "matmul",
+    "mix": "matmul",
+    "vector": "vector",
+    "link": "communication",
+    "ai_cpu": "ai_cpu",
+    "copy": "cache",
+}
 #: Spans that are no kernels, by their kind.
-_SPANS = {"wait": "wait", "transfer": "communication", "replay": "graph", "update": "graph", "synchronize": "wait",
-          "host": "host"}  # fmt: skip
+_SPANS = {
+    "wait": "wait",
+    "transfer": "communication",
+    "replay": "graph",
+    "update": "graph",
+    "synchronize": "wait",
+    "host": "host",
+}
 
 
 #: Classes of the families that `sim.compare.classes` finds in other profilers' names.

@@ -82,11 +82,11 @@ def offered() -> dict[str, Path]:
         return {}
     root = Path(top).resolve()
     try:
-        found = sources(root)
+        known = sources(root)
     except ScenarioError:
         return {}
     folders: dict[str, Path] = {}
-    for source in found[:MAX_OFFERED]:
+    for source in known[:MAX_OFFERED]:
         folder = source.path if source.path.is_file() else source.path.parent.parent
         # A job's ranks lie beside each other: they are read together.
         place = folder.resolve()

@@ -117,10 +117,15 @@ def _merged(members: Sequence[Span], lane: str, args: Args) -> dict[str, Any]:
     most = max(members, key=lambda s: s.duration_ns)
     row = span_row(most, lane, {})
     row.update(
-        start=start / 1000, end=end / 1000, us=busy / 1000, kind=max(by_class, key=lambda c: (by_class[c], c)),
-        name=f"{most.op_type or most.name} + {len(members) - 1}", layer=members[0].layer,
-        busy=min(1.0, busy / max(1, end - start)), spans=len(members),
-    )  # fmt: skip
+        start=start / 1000,
+        end=end / 1000,
+        us=busy / 1000,
+        kind=max(by_class, key=lambda c: (by_class[c], c)),
+        name=f"{most.op_type or most.name} + {len(members) - 1}",
+        layer=members[0].layer,
+        busy=min(1.0, busy / max(1, end - start)),
+        spans=len(members),
+    )
     return row
 
 

@@ -50,9 +50,12 @@ def settings(question: Question, language: Language, refused: Mapping[str, str])
 
 
 def _group(
-    controls: tuple[Control, ...], shown: Mapping[str, object], label: Say, language: Language,
+    controls: tuple[Control, ...],
+    shown: Mapping[str, object],
+    label: Say,
+    language: Language,
     refused: Mapping[str, str],
-) -> None:  # fmt: skip
+) -> None:
     for control in controls:
         # The session may lack a widget that was not drawn for a while: another page was.
         st.session_state.setdefault(control.key, shown[control.field])

@@ -27,13 +27,13 @@ _UPLOADED: Remembered[Side] = Remembered(4)
 
 def asked(question: Question) -> Side:
     """A scenario's step. Raises ScenarioError."""
-    found = answers.first(question)
+    answer = answers.first(question)
 
     def make() -> Side:
-        timeline = with_args(found.prediction.timeline, kernel_args(found.prediction))
-        return Side(found.result["scenario"]["name"], "scenario", found.result, timeline, ())
+        timeline = with_args(answer.prediction.timeline, kernel_args(answer.prediction))
+        return Side(answer.result["scenario"]["name"], "scenario", answer.result, timeline, ())
 
-    return _ASKED.get(answers.key_of(found.loaded), make)
+    return _ASKED.get(answers.key_of(answer.loaded), make)
 
 
 def uploaded(name: str, data: bytes) -> Side:

@@ -7,8 +7,16 @@ from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 
 ATTENTION_CALLS = (
-    "expand", "expand", "batch_matmul", "muls", "add", "cast", "softmax", "cast", "batch_matmul",
-)  # fmt: skip
+    "expand",
+    "expand",
+    "batch_matmul",
+    "muls",
+    "add",
+    "cast",
+    "softmax",
+    "cast",
+    "batch_matmul",
+)
 
 
 def fuse_attention(program: Program, context: Context) -> Program:

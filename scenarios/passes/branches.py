@@ -56,13 +56,13 @@ def _reads_cache(op: Op) -> bool:
 
 def _makers(ops: tuple[Op, ...], name: str, before: int) -> set[int]:
     """Places of all ops before `before` that `name` hangs on."""
-    found: set[int] = set()
+    places: set[int] = set()
     wanted = {name}
     for i in range(before - 1, -1, -1):
         if wanted & {t.name for t in ops[i].outputs}:
-            found.add(i)
+            places.add(i)
             wanted |= {t.name for t in ops[i].inputs if t.role == "activation"}
-    return found
+    return places
 
 
 def _needed_for(ops: tuple[Op, ...], name: str, first: Op, end: int) -> list[int]:

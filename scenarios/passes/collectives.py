@@ -113,14 +113,14 @@ def cut_pair(product: Op, reduction: Op, sizes: tuple[int, ...]) -> Iterator[Op]
     weight = product.inputs[1]
     last = len(sizes) - 1
     for i in range(len(sizes)):
-        made = f"made {product.name} {i}"
-        piece = _piece(product, i, sizes, made)
+        done = f"made {product.name} {i}"
+        piece = _piece(product, i, sizes, done)
         if i:  # the weights are in L2 where they fit it beside the piece that went before
             together = weight.bytes + piece.inputs[0].bytes + piece.out.bytes
             piece = replace(piece, waits=(), attrs=(*_without_prefetch(piece), *_prefetched(weight.bytes, together)))
         yield piece
         moved = _piece(reduction, i, sizes, f"reduced {product.name}" if i == last else "")
-        yield replace(moved, stream=STREAM, waits=(made,))
+        yield replace(moved, stream=STREAM, waits=(done,))
 
 
 def _prefetched(size: int, together: int) -> tuple[tuple[str, int], ...]:
@@ -142,10 +142,14 @@ def _piece(op: Op, number: int, sizes: tuple[int, ...], record: str = "") -> Op:
         return replace(tensor, shape=(tensor.shape[0] * rows // whole, *tensor.shape[1:]))
 
     return replace(
-        op, name=f"{op.name}.{number}", stem=op.name, piece=number, inputs=tuple(map(part, op.inputs)),
+        op,
+        name=f"{op.name}.{number}",
+        stem=op.name,
+        piece=number,
+        inputs=tuple(map(part, op.inputs)),
         outputs=tuple(map(part, op.outputs)),
         records=(*records, record) if record else records,
-    )  # fmt: skip
+    )
 
 
 def _own_share(op: Op, pieces: int, ranks: int) -> tuple[Op, ...]:

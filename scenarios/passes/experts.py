@@ -31,11 +31,11 @@ def fuse_choice(program: Program, _: Context) -> Program:
         )
         top = Tensor("top_weights", weights.shape, logits.dtype)
         # Experts are weighed in 32 bit: a cast follows, as engines issue it.
-        made = (
+        fused = (
             Op("moe_gating_top_k", "router.gating", (logits, *bias), (top, ids), (("top_k", ids.shape[-1]),)),
             Op("cast", "router.cast_weights", (top,), (weights,)),
         )
-        return _in_place(ops, run, made)
+        return _in_place(ops, run, fused)
 
     return in_layers(program, "fusion.moe_routing", rewrite)
 
@@ -49,10 +49,10 @@ def group_experts(program: Program, context: Context) -> Program:
         run = [op for op in ops if op.expert >= 0]
         if not run or experts is None:
             return ops
-        it = _routing(program, context)
+        tokens = _routing(program, context)
         (ids, *weights), x, out = run[0].inputs, run[1].inputs[0], run[-1].out
         exchanged = any(kind_of(op).exchanges == "tokens" for op in ops)
-        rows = x.shape[0] if exchanged else it.rows
+        rows = x.shape[0] if exchanged else tokens.rows
         hidden, width, act = x.shape[1], experts.intermediate, x.dtype
         sorted_rows = Tensor("expert_rows", (rows, hidden), act)
         result = Tensor("expert_results", (rows, hidden), act)
@@ -66,7 +66,7 @@ def group_experts(program: Program, context: Context) -> Program:
             if exchanged
             else Op("moe_finalize_routing", "experts.unpermute", (result, *weights), (out,))
         )
-        return _in_place(ops, run, (first, *_grouped(it, sorted_rows, width), last))
+        return _in_place(ops, run, (first, *_grouped(tokens, sorted_rows, width), last))
 
     return in_layers(program, "fusion.grouped_matmul", rewrite)
 
@@ -77,18 +77,22 @@ def _routing(program: Program, context: Context) -> Routing:
     assert model.experts is not None
     replicas = model.data_parallel if model.expert_parallel else 1
     return Routing(
-        program.batch.tokens * replicas, model.experts.count, model.experts.held, model.experts.top_k,
-        scenario.workload.expert_skew, scenario.protocol.seed,
-    )  # fmt: skip
+        program.batch.tokens * replicas,
+        model.experts.count,
+        model.experts.held,
+        model.experts.top_k,
+        scenario.workload.expert_skew,
+        scenario.protocol.seed,
+    )
 
 
-def _grouped(it: Routing, x: Tensor, width: int) -> tuple[Op, ...]:
+def _grouped(routing: Routing, x: Tensor, width: int) -> tuple[Op, ...]:
     """gate, up, silu, mul, down over the rows of all experts of this rank."""
-    attrs = routed(it)
+    attrs = routed(routing)
     rows, hidden = x.shape
 
     def product(name: str, source: Tensor, n: int, out: str) -> Op:
-        weights = Tensor(f"experts.{name}.weight", (it.held, n, source.shape[1]), x.dtype, "weight")
+        weights = Tensor(f"experts.{name}.weight", (routing.held, n, source.shape[1]), x.dtype, "weight")
         return Op("grouped_matmul", f"experts.{name}", (source, weights), (Tensor(out, (rows, n), x.dtype),), attrs)
 
     def inner(name: str) -> Tensor:
@@ -125,11 +129,11 @@ def fuse_exchange(program: Program, _: Context) -> Program:
     return in_layers(program, "fusion.moe_dispatch", rewrite)
 
 
-def _in_place(ops: tuple[Op, ...], run: list[Op], made: tuple[Op, ...]) -> tuple[Op, ...]:
-    """`ops` with those of `run` replaced by `made`, where the first of them stood."""
+def _in_place(ops: tuple[Op, ...], run: list[Op], instead: tuple[Op, ...]) -> tuple[Op, ...]:
+    """`ops` with those of `run` replaced by `instead`, where the first of them stood."""
     gone = {id(op) for op in run}
     at = next(i for i, op in enumerate(ops) if id(op) in gone)
-    return (*ops[:at], *made, *(op for op in ops[at:] if id(op) not in gone))
+    return (*ops[:at], *instead, *(op for op in ops[at:] if id(op) not in gone))
 
 
 def _no_experts(model: Model) -> str | None:

@@ -40,9 +40,11 @@ def _compile(program: Program) -> Program:
     """What the graph engine does: connected runs of elementwise ops become one kernel, ops get its names."""
     blocks = tuple(_fuse_elementwise(program, b) if b.name in CAPTURED["ge_graph"] else b for b in program.blocks)
     update = Op(
-        "graph_parameters", "update_parameters",
-        (Tensor("lengths", (program.batch.requests,), "int64"),), (Tensor("parameters", (1024,), "int64"),),
-    )  # fmt: skip
+        "graph_parameters",
+        "update_parameters",
+        (Tensor("lengths", (program.batch.requests,), "int64"),),
+        (Tensor("parameters", (1024,), "int64"),),
+    )
     blocks = tuple(replace(b, ops=(update, *b.ops)) if b.name == "embed" else b for b in blocks)
     named = tuple(
         replace(b, ops=tuple(replace(op, op_type=_GE_NAMES.get(op.kind, op.op_type)) for op in b.ops))
@@ -79,25 +81,33 @@ def _merge(program: Program, run: list[Op]) -> list[Op]:
     if len(run) < 2:
         return run
     needed = reads_outside(program, run)
-    made: dict[str, Tensor] = {}
+    written: dict[str, Tensor] = {}
     inputs: dict[str, Tensor] = {}
     for op in run:
         for tensor in op.inputs:
-            if tensor.name not in made:
+            if tensor.name not in written:
                 inputs.setdefault(tensor.name, tensor)
         for tensor in op.outputs:
-            made[tensor.name] = tensor
+            written[tensor.name] = tensor
     last = run[-1].out.name
-    outputs = tuple(t for name, t in made.items() if name in needed or name == last)
+    outputs = tuple(t for name, t in written.items() if name in needed or name == last)
     ops = sum(kind_of(op).ops_per_element for op in run)
     name = "+".join(op.name.rsplit(".", 1)[-1] for op in run)
     return [
         Op(
-            "fused_elementwise", f"{run[0].name}+{name.split('+', 1)[1]}", tuple(inputs.values()), outputs,
-            (("fused_ops", ops),), stream=run[0].stream, waits=run[0].waits, records=run[-1].records, parts=tuple(run),
-            expert=run[0].expert, micro_batch=run[0].micro_batch,
+            "fused_elementwise",
+            f"{run[0].name}+{name.split('+', 1)[1]}",
+            tuple(inputs.values()),
+            outputs,
+            (("fused_ops", ops),),
+            stream=run[0].stream,
+            waits=run[0].waits,
+            records=run[-1].records,
+            parts=tuple(run),
+            expert=run[0].expert,
+            micro_batch=run[0].micro_batch,
         )
-    ]  # fmt: skip
+    ]
 
 
 GRAPH = Pass(

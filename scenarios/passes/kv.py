@@ -85,11 +85,11 @@ def quantise_cache(program: Program, context: Context) -> Program:
         new = [t for t in op.inputs if t.role == "activation"]
         pools = [replace(t, dtype="int8") for t in op.inputs if t.role == "kv_cache"]
         slots = op.inputs[-1]
-        made = [quantised(tensor, pool) for tensor, pool in zip(new, pools, strict=True)]
-        stored = tuple(q for _, q, _ in made)
-        out = [quant for quant, _, _ in made]
+        parts = [quantised(tensor, pool) for tensor, pool in zip(new, pools, strict=True)]
+        stored = tuple(q for _, q, _ in parts)
+        out = [quant for quant, _, _ in parts]
         out.append(replace(op, inputs=(*stored, *pools, slots), outputs=tuple(pools)))
-        for (_, _, fresh), pool in zip(made, pools, strict=True):
+        for (_, _, fresh), pool in zip(parts, pools, strict=True):
             held = scales(pool, pool.elements // model.kv_size)
             out += [Op("kv_cache_write", f"write_{held.name}", (scale, held, slots), (held,)) for scale in fresh]
         return out
@@ -134,9 +134,12 @@ def fuse_qkv_norm_rope_cache(program: Program, context: Context) -> Program:
         slots = writes[0].inputs[-1]
         scales = tuple(t for op in of_kind(between, "static_quant") for t in op.inputs[1:])
         fused = Op(
-            "qkv_norm_rope_cache", "qkv_norm_rope_cache",
-            (qkv, *gammas, *rope.inputs[2:], *scales, slots, *pools), (rope.out, *pools), norms[0].attrs,
-        )  # fmt: skip
+            "qkv_norm_rope_cache",
+            "qkv_norm_rope_cache",
+            (qkv, *gammas, *rope.inputs[2:], *scales, slots, *pools),
+            (rope.out, *pools),
+            norms[0].attrs,
+        )
         attention = ops[end]
         read = tuple(replace(t, format="nz") if t in held else t for t in attention.inputs)
         return (
@@ -164,13 +167,13 @@ def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     # Attention of a prefill unpacks the new rows, which are then given out too.
     read = {t.name for op in ops if op not in writes for t in op.inputs}
     kept = tuple(t for t in (norm.out, rope.outputs[1]) if t.name in read)
-    made = (
+    fused = (
         Op("kv_norm_rope_cache", "kv_norm_rope_cache", (row, norm.inputs[1], *angles, slots, *pools), (*pools, *kept)),
         Op("interleave_rope", "rope", (q, *angles), rope.outputs[:1]),
     )
     gone = {id(op) for op in (norm, rope, *writes, *slices)}
     at = next(i for i, op in enumerate(ops) if op is norm)
-    return (*(op for op in ops[:at] if id(op) not in gone), *made, *(op for op in ops[at:] if id(op) not in gone))
+    return (*(op for op in ops[:at] if id(op) not in gone), *fused, *(op for op in ops[at:] if id(op) not in gone))
 
 
 def _has_norms_and_one_scale(context: Context) -> str | None:

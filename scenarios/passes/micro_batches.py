@@ -29,7 +29,7 @@ def split(batch: Batch, parts: int) -> list[Batch]:
     """
     if batch.requests < parts:
         return _along_the_prompt(batch, parts)
-    found, left = [], list(batch.groups)
+    batches, left = [], list(batch.groups)
     for part in range(parts, 0, -1):
         groups, room = [], round(sum(g.count * g.query for g in left) / part)
         requests = sum(g.count for g in left) - (part - 1)  # each later part needs one
@@ -41,8 +41,8 @@ def split(batch: Batch, parts: int) -> list[Batch]:
             left[0] = replace(group, count=group.count - take)
             if not left[0].count:
                 left.pop(0)
-        found.append(replace(batch, groups=tuple(groups)))
-    return found
+        batches.append(replace(batch, groups=tuple(groups)))
+    return batches
 
 
 def _along_the_prompt(batch: Batch, parts: int) -> list[Batch]:
@@ -106,17 +106,17 @@ def _woven(layers: list[Block]) -> tuple[Op, ...]:
 def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
     """Alternately computing and communicating. Where only small kernels lie between two collectives (a norm between
     reduce-scatter and all-gather), there is nothing to take turns for: they go with the collectives."""
-    found: list[_Stretch] = []
+    stretches: list[_Stretch] = []
     for op in ops:
         links = kind_of(op).is_collective
-        if found and found[-1].links == links:
-            found[-1] = replace(found[-1], ops=(*found[-1].ops, op))
+        if stretches and stretches[-1].links == links:
+            stretches[-1] = replace(stretches[-1], ops=(*stretches[-1].ops, op))
         else:
-            found.append(_Stretch((op,), links))
-    wraps = found[0].links  # the layer after begins as this one does
+            stretches.append(_Stretch((op,), links))
+    wraps = stretches[0].links  # the layer after begins as this one does
     joined: list[_Stretch] = []
-    for i, stretch in enumerate(found):
-        between = i > 0 and (i < len(found) - 1 or wraps)
+    for i, stretch in enumerate(stretches):
+        between = i > 0 and (i < len(stretches) - 1 or wraps)
         links = stretch.links or (between and not any(kind_of(op).uses_cube for op in stretch.ops))
         if joined and joined[-1].links and links:
             joined[-1] = replace(joined[-1], ops=(*joined[-1].ops, *stretch.ops))
@@ -127,7 +127,7 @@ def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
 
 def _on_streams(stretches: list[_Stretch], part: int) -> list[list[Op]]:
     """The stretches of one part with their events: each waits for all streams of the one before it."""
-    found: list[list[Op]] = []
+    placed: list[list[Op]] = []
     waits: tuple[str, ...] = (_BEFORE,) if stretches[0].links else ()
     for number, stretch in enumerate(stretches):
         ops = [_of_part(op, part) for op in stretch.ops]
@@ -141,8 +141,8 @@ def _on_streams(stretches: list[_Stretch], part: int) -> list[list[Op]]:
         waits = tuple(f"part{part} {through} on {stream}" for stream in ends)
         for i, event in zip(ends.values(), waits, strict=True):
             ops[i] = replace(ops[i], records=(*ops[i].records, event))
-        found.append(ops)
-    return found
+        placed.append(ops)
+    return placed
 
 
 def _of_part(op: Op, part: int) -> Op:
@@ -154,11 +154,15 @@ def _of_part(op: Op, part: int) -> Op:
         return replace(tensor, name=f"part{part}.{tensor.name}")
 
     return replace(
-        op, name=f"part{part}.{op.name}", stem=op.name, micro_batch=part, inputs=tuple(map(own, op.inputs)),
+        op,
+        name=f"part{part}.{op.name}",
+        stem=op.name,
+        micro_batch=part,
+        inputs=tuple(map(own, op.inputs)),
         outputs=tuple(map(own, op.outputs)),
         waits=tuple(f"part{part}.{name}" for name in op.waits),
         records=tuple(f"part{part}.{name}" for name in op.records),
-    )  # fmt: skip
+    )
 
 
 def _one_rank(model: Model) -> str | None:

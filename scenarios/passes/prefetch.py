@@ -53,9 +53,14 @@ def _weight(product: Op) -> Tensor:
 
 def _fetch(product: Op) -> Op:
     return Op(
-        "prefetch", f"prefetch.{product.name}", (_weight(product),), (),
-        stream=STREAM, waits=("prefetch",), records=(f"prefetched {product.name}",),
-    )  # fmt: skip
+        "prefetch",
+        f"prefetch.{product.name}",
+        (_weight(product),),
+        (),
+        stream=STREAM,
+        waits=("prefetch",),
+        records=(f"prefetched {product.name}",),
+    )
 
 
 PREFETCH = Pass(

@@ -26,20 +26,25 @@ def _cut(packed: str, parts: tuple[Tensor, ...]) -> tuple[Op, ...]:
     """One slice for each of `parts`, which lie side by side in the last dimension of `packed`."""
     ends = accumulate(part.shape[-1] for part in parts)
     return tuple(
-        Op("slice", f"slice_{out.name}", (Tensor(packed, out.shape, out.dtype),), (out,),
-           (("start", end - out.shape[-1]),))
+        Op(
+            "slice",
+            f"slice_{out.name}",
+            (Tensor(packed, out.shape, out.dtype),),
+            (out,),
+            (("start", end - out.shape[-1]),),
+        )
         for out, end in zip(parts, ends, strict=True)
-    )  # fmt: skip
+    )
 
 
 def pack_qkv(program: Program, _: Context) -> Program:
     """Three projections of grouped-query attention, or the two low-rank ones of MLA."""
 
     def qkv(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
-        found = _packed(run, "qkv_proj")
-        if found is None:
+        parts = _packed(run, "qkv_proj")
+        if parts is None:
             return None
-        x, weights, width = found
+        x, weights, width = parts
         tokens = x.shape[0]
         outs = tuple(op.out for op in run)
         if tokens == 1:
@@ -50,10 +55,10 @@ def pack_qkv(program: Program, _: Context) -> Program:
 
     def low_rank(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         """The parts of kv_a are cut from a product in any case; the query's part is one more."""
-        found = _packed(run, "qkv_a_proj")
-        if found is None or [op.name for op in run] != ["q_a_proj", "kv_a_proj"]:
+        parts = _packed(run, "qkv_a_proj")
+        if parts is None or [op.name for op in run] != ["q_a_proj", "kv_a_proj"]:
             return None
-        x, weights, width = found
+        x, weights, width = parts
         query = run[0].out
         product = Op("matmul", "qkv_a_proj", (x, *weights), (Tensor("qkv_a", (x.shape[0], width), x.dtype),))
         part = Tensor("qkv_a", query.shape, query.dtype)
@@ -80,10 +85,10 @@ def pack_gate_up(program: Program, _: Context) -> Program:
     def make(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         gate, up, silu = run
         prefix = gate.name.removesuffix("gate_proj")
-        found = _packed((gate, up), f"{prefix}gate_up_proj")
-        if found is None:
+        parts = _packed((gate, up), f"{prefix}gate_up_proj")
+        if parts is None:
             return None
-        x, weights, width = found
+        x, weights, width = parts
         name = f"{prefix}gate_up"
         packed = Tensor(name, (x.shape[0], width), x.dtype)
         cut = _cut(name, (gate.out, up.out))

@@ -69,7 +69,7 @@ def factors_of(case: Case, wanted: Sequence[str] = ()) -> list[Factor]:
     known = passes_for(case.model)
     if not wanted:
         return [_factor(case, item, on_value(item, case.scenario)) for item in known]
-    found, problems = [], []
+    factors, problems = [], []
     for name in wanted:
         switch, _, value = name.strip().removeprefix("optimizations.").partition("=")
         item = pass_of(switch)
@@ -80,12 +80,12 @@ def factors_of(case: Case, wanted: Sequence[str] = ()) -> list[Factor]:
             problems.append(f"--factors: {switch} has no effect here: {item.idle(case.model)}")
         else:
             try:
-                found.append(_factor(case, item, _parsed(item, value) if value else on_value(item, case.scenario)))
+                factors.append(_factor(case, item, _parsed(item, value) if value else on_value(item, case.scenario)))
             except ScenarioError as error:
                 problems += error.messages
     if problems:
         raise ScenarioError(problems)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(factors))
 
 
 def _parsed(item: Pass, value: str) -> object:
@@ -132,9 +132,9 @@ def _factor(case: Case, item: Pass, value: object) -> Factor:
 
 def unfit(case: Case, scenario: Scenario, of: str = "") -> str:
     """Why `scenario` can run nowhere, or an empty string; another switch than `of` that objects is named."""
-    found = forbidden(case.with_scenario(scenario))
-    if found:
-        where, what = found[0]
+    problems = forbidden(case.with_scenario(scenario))
+    if problems:
+        where, what = problems[0]
         switch = where.removeprefix("optimizations.")
         return what if switch == of else f"{switch}: {what}"
     memory = memory_of(scenario, case.model, case.hardware)
@@ -162,8 +162,10 @@ def _batch_of(scenario: Scenario, part: Part) -> Batch:
 
 def predicted_metrics(case: Case, scenario: Scenario) -> dict[str, dict[str, float]]:
     """TTFT, TPOT, throughput and memory with their intervals, as `whatif run` tells them; memory by part, bytes."""
-    found = predict(case.with_scenario(scenario))
+    prediction = predict(case.with_scenario(scenario))
     wanted = ("ttft_ms", "tpot_ms", "output_throughput", "decode_throughput", "peak_memory_bytes")
-    metrics = {k: {"value": m.value, "low": m.low, "high": m.high} for k, m in found.metrics.items() if k in wanted}
-    exact = {"weights_bytes": found.memory.weights, "kv_cache_bytes": found.memory.kv_cache}
+    metrics = {
+        k: {"value": m.value, "low": m.low, "high": m.high} for k, m in prediction.metrics.items() if k in wanted
+    }
+    exact = {"weights_bytes": prediction.memory.weights, "kv_cache_bytes": prediction.memory.kv_cache}
     return metrics | {k: {"value": float(v), "low": float(v), "high": float(v)} for k, v in exact.items()}

@@ -120,10 +120,10 @@ class _Steps:
 
     def invalid(self, scenario: Scenario, of: str = "") -> str:
         """Why the variant cannot run, or an empty string; another switch than `of` that objects is named."""
-        found = forbidden(self._case.with_scenario(scenario))
-        if not found:
+        problems = forbidden(self._case.with_scenario(scenario))
+        if not problems:
             return ""
-        where, what = found[0]
+        where, what = problems[0]
         switch = where.removeprefix("optimizations.")
         return what if switch == of else f"{switch} {what}"
 
@@ -143,8 +143,8 @@ def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) ->
     notes = [f"given {', '.join(switch for switch, _ in needed)}"] if needed else []
     notes += ["without it does not fit memory"] if steps.too_large(without_it) else []
     notes += ["does not fit memory"] if steps.too_large(with_it) else []
-    found = verdict(ratio, low, high)
-    return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, found, "; ".join(notes))
+    said = verdict(ratio, low, high)
+    return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, said, "; ".join(notes))
 
 
 def verdict(ratio: float, low: float, high: float) -> Verdict:

@@ -66,7 +66,7 @@ def experiment(model: str, hardware: str, batch: int, input_tokens: int, chosen:
     """The chosen switches on a plain decode step. Raises ScenarioError where the baseline is refused."""
     base = _baseline(model, hardware, batch, input_tokens)
     prediction = predict(base)
-    found = diagnose(prediction)
+    diagnosis = diagnose(prediction)
     items = tuple(item for item in passes_for(base.model) if item.switch in chosen)
     factors = tuple(_factor(base, item) for item in items)
     product = 1.0
@@ -76,8 +76,8 @@ def experiment(model: str, hardware: str, batch: int, input_tokens: int, chosen:
     last = predict(after)
     return Experiment(
         baseline_ms=prediction.step.total_ns / 1e6,
-        bottleneck=found.name,
-        evidence=found.evidence,
+        bottleneck=diagnosis.name,
+        evidence=diagnosis.evidence,
         factors=factors,
         product=product,
         together=prediction.step.total_ns / last.step.total_ns,
@@ -88,10 +88,10 @@ def experiment(model: str, hardware: str, batch: int, input_tokens: int, chosen:
 
 
 def _baseline(model: str, hardware: str, batch: int, input_tokens: int) -> Case:
-    found = case(
+    plain = case(
         f"model={model}", f"hardware={hardware}", f"workload.batch={batch}", f"workload.input_tokens={input_tokens}"
-    )  # fmt: skip
-    return found.with_scenario(all_off(found.scenario, found.model))
+    )
+    return plain.with_scenario(all_off(plain.scenario, plain.model))
 
 
 def _with(scenario: Scenario, item: Pass) -> Scenario:

@@ -87,9 +87,9 @@ def forms(model: str, hardware: str, tokens: int) -> tuple[Form, ...]:
 
 
 def _ops(form: str, model: str, hardware: str, tokens: int) -> tuple[list[Op], HardwareProfile]:
-    found = step_of_tokens(model, hardware, tokens, *FORMS[form])
-    ops = [op for op in program(found).block("layers").ops if op.name.startswith(OPS)]
-    return ops, found.hardware
+    case = step_of_tokens(model, hardware, tokens, *FORMS[form])
+    ops = [op for op in program(case).block("layers").ops if op.name.startswith(OPS)]
+    return ops, case.hardware
 
 
 def _form(name: str, ops: list[Op], hardware: HardwareProfile) -> Form:
@@ -116,15 +116,15 @@ def _form(name: str, ops: list[Op], hardware: HardwareProfile) -> Form:
 def lanes(form: str, model: str, hardware: str, tokens: int) -> tuple[Lane, ...]:
     """Inside each kernel of `form`: load (MTE2), compute and store (MTE3) of the fullest core, kernels in turn."""
     ops, hw = _ops(form, model, hardware, tokens)
-    made, start_us = [], 0.0
+    drawn, start_us = [], 0.0
     for op in ops:
         work = work_of(op)
         cost = vector_cost(work, hw, params_of(work, hw), repeat=False, resident=False)
         assert cost.tile is not None
         spans = play([[cost.tile] * min(cost.tiles, MAX_TILES)])
-        made.append(Lane(op.name, start_us, cost.head_ns / 1000, cost.tiles, spans))
+        drawn.append(Lane(op.name, start_us, cost.head_ns / 1000, cost.tiles, spans))
         start_us += cost.total_ns / 1000
-    return tuple(made)
+    return tuple(drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,8 @@ def numerics(rows: int, cols: int, precision: Precision, seed: int = 0, eps: flo
     wide = x + residual  # one kernel may keep the sum on chip in float32
     inverse = 1 / np.sqrt(np.mean(wide * wide, -1, keepdims=True, dtype=np.float32) + np.float32(eps))
     fused = rounded(wide * inverse * gamma, precision)
-    found = dict(zip(FORMS, (by_primitives, fused_norm, fused), strict=True))
-    errors = {name: relative_error(y, exact) for name, y in found.items()}
+    outputs = dict(zip(FORMS, (by_primitives, fused_norm, fused), strict=True))
+    errors = {name: relative_error(y, exact) for name, y in outputs.items()}
     return Numerics(errors, relative_error(fused, fused_norm.astype(np.float64)))
 
 

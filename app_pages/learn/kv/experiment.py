@@ -79,22 +79,22 @@ class _Stream:
         self.is_paged = layout == "paged"
         self.waiting: list[int] = list(range(traffic.requests))
         self.running: list[int] = []
-        self.made = [0] * traffic.requests
+        self.generated = [0] * traffic.requests
         self.finished = 0
         self.held = False  # nobody is admitted after a preemption until a request has gone
 
     def frames(self, most: int) -> tuple[Frame, ...]:
-        found: list[Frame] = []
-        while (self.waiting or self.running) and len(found) < most:
+        taken: list[Frame] = []
+        while (self.waiting or self.running) and len(taken) < most:
             self._admit()
             if not self.running:  # not even one request fits
                 break
-            found.append(self._frame())
+            taken.append(self._frame())
             self._leave()
             for request in tuple(self.running):
                 if request in self.running:
                     self._grow(request)
-        return tuple(found)
+        return tuple(taken)
 
     def _admit(self) -> None:
         while self.waiting and not self.held:
@@ -106,7 +106,7 @@ class _Stream:
             self.running.append(self.waiting.pop(0))
 
     def _allocate(self, request: int) -> None:
-        tokens = self.prompt[request] + self.made[request]
+        tokens = self.prompt[request] + self.generated[request]
         if not self.is_paged:
             self.contiguous.allocate(request, tokens)
             return
@@ -115,7 +115,7 @@ class _Stream:
 
     def _leave(self) -> None:
         for request in tuple(self.running):
-            if self.made[request] == self.output[request]:
+            if self.generated[request] == self.output[request]:
                 self._cache.free(request)
                 self.running.remove(request)
                 self.finished += 1
@@ -131,7 +131,7 @@ class _Stream:
                 self.waiting.insert(0, last)
                 self.held = bool(self.running)
             else:
-                self.made[request] += 1
+                self.generated[request] += 1
                 return
 
     @property
@@ -179,19 +179,21 @@ class Capacity:
 
 def capacities(model: str, hardware: str, input_tokens: int, output_tokens: int) -> tuple[Capacity, ...]:
     """Contiguous and paged caches, 16 bits and INT8. Raises ScenarioError where the model does not fit."""
-    found = []
+    rows = []
     for layout in ("contiguous", "paged"):
         for dtype in ("auto", "int8"):
-            it = case(
-                f"model={model}", f"hardware={hardware}", f"optimizations.kv.layout={layout}",
-                f"optimizations.kv.dtype={dtype}", f"workload.input_tokens={input_tokens}",
-                f"workload.output_tokens={output_tokens}", f"engine.max_model_len={4 * (input_tokens + output_tokens)}",
-            )  # fmt: skip
-            held = memory_of(it.scenario, it.model, it.hardware).capacity
-            found.append(
-                Capacity(layout, dtype, held.bytes_per_token, held.kv_tokens, held.max_concurrent_requests)
-            )  # fmt: skip
-    return tuple(found)
+            deployment = case(
+                f"model={model}",
+                f"hardware={hardware}",
+                f"optimizations.kv.layout={layout}",
+                f"optimizations.kv.dtype={dtype}",
+                f"workload.input_tokens={input_tokens}",
+                f"workload.output_tokens={output_tokens}",
+                f"engine.max_model_len={4 * (input_tokens + output_tokens)}",
+            )
+            held = memory_of(deployment.scenario, deployment.model, deployment.hardware).capacity
+            rows.append(Capacity(layout, dtype, held.bytes_per_token, held.kv_tokens, held.max_concurrent_requests))
+    return tuple(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +218,14 @@ def quantised(tokens: int, head_dim: int, outlier: float, seed: int = 0) -> tupl
     v = rounded(random.normal(size=(tokens, head_dim)), "bf16").astype(np.float64)
     q = random.normal(size=(16, head_dim)) / strength
     exact = _attend(q, k, v)
-    found = []
+    rows = []
     for scale in ("channel", "token", "head"):
         keys, values = _int8(k, scale), _int8(v, scale)
         error = float(np.max(np.abs(keys - k)) / np.max(np.abs(k)))
         out = float(np.max(np.abs(_attend(q, keys, values) - exact)) / np.max(np.abs(exact)))
         scales = {"channel": head_dim / tokens, "token": 1.0, "head": 1 / tokens}[scale]
-        found.append(Quantised(scale, error, out, 2 * (head_dim + 4 * scales)))
-    return tuple(found)
+        rows.append(Quantised(scale, error, out, 2 * (head_dim + 4 * scales)))
+    return tuple(rows)
 
 
 def _int8(x: npt.NDArray[np.float64], scale: str) -> npt.NDArray[np.float64]:

@@ -64,9 +64,13 @@ def rounding(split: Split, ranks: int, precision: Precision, rows: int, k: int, 
     whole = matmul(x, w, precision)
     exact = x.astype(np.float64) @ w.astype(np.float64)
     return Rounding(
-        split, ranks, relative_error(y, exact), relative_error(whole, exact), float(np.max(np.abs(y - whole))),
+        split,
+        ranks,
+        relative_error(y, exact),
+        relative_error(whole, exact),
+        float(np.max(np.abs(y - whole))),
         float(np.mean(y == whole)),
-    )  # fmt: skip
+    )
 
 
 def joined(parts: tuple[npt.NDArray[np.float32], ...], split: Split, precision: Precision) -> npt.NDArray[np.float32]:

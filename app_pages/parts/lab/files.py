@@ -41,8 +41,8 @@ def _files(view: View, charts: Sequence[Chart]) -> None:
 
 def _origin() -> str:
     """Scheme and host of the lab as the reader's browser has them."""
-    found = urlsplit(st.context.url or "")
-    return f"{found.scheme}://{found.netloc}"
+    url = urlsplit(st.context.url or "")
+    return f"{url.scheme}://{url.netloc}"
 
 
 def chart_file(view: View, chart: Chart) -> None:
@@ -58,6 +58,6 @@ def _file(label: str, name: str, mime: str, data: object) -> None:
 
 def provenance(view: View) -> str:
     """Predicted, and from which kinds of numbers."""
-    found = view.result["provenance"]["sources"]
-    sources = ", ".join(view.say(f"source_{source}", n=found[source]) for source in found)
+    numbers = view.result["provenance"]["sources"]
+    sources = ", ".join(view.say(f"source_{source}", n=numbers[source]) for source in numbers)
     return view.say("provenance", sources=sources)
