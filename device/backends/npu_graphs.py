@@ -129,7 +129,7 @@ def _graph_of(backend: Any, run: list[Call], needed: frozenset[str], captures: d
     flat = [part for call in run for part in (call.parts or (call,))]
     writes = tuple(dict.fromkeys(name for call in flat for name in call.results if name in needed and name is not None))
     attention = next((call.issued.op for call in run if kind_of(call.issued.op).family == "attention"), None)
-    key = ("aclgraph", tuple(_shape_of(call.issued.op) for call in run), writes)
+    key = ("aclgraph", tuple(_shape_of(call.issued.op) for call in run), writes, _places(flat))
     graph = captures.setdefault(key, Graph())
     return Replayed(backend, tuple(run), tuple(read_first(flat)), writes, attention, graph)
 
@@ -139,6 +139,11 @@ def _shape_of(op: Op) -> tuple[object, ...]:
     attrs = tuple(attr for attr in op.attrs if attr[0] != "groups")
     inputs = tuple((t.name, t.dtype, None if t.role == "kv_cache" else t.shape) for t in op.inputs)
     return op.kind, op.name, attrs, inputs
+
+
+def _places(calls: Sequence[Call]) -> tuple[int, ...]:
+    """Where weights and caches lie: a replay reads and writes there, whatever has become of them since."""
+    return tuple(x.data_ptr() for call in calls for x, _ in call.operands if not isinstance(x, str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,7 @@ def _compiled_of(backend: Any, run: list[Call], needed: frozenset[str], captures
     flat = [part for call in run for part in (call.parts or (call,))]
     writes = tuple(dict.fromkeys(name for call in flat for name in call.results if name in needed and name is not None))
     reads = tuple(read_first(flat))
-    key = ("npugraph_ex", tuple(_shape_of(call.issued.op) for call in run), writes)
+    key = ("npugraph_ex", tuple(_shape_of(call.issued.op) for call in run), writes, _places(flat))
     if key not in captures:
         causal_mask(backend.device)
         _allow_results_in_place()

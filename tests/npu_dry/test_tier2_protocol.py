@@ -110,6 +110,17 @@ def test_prefetches_are_captured_on_their_stream(captured: Ran) -> None:
 
 
 @pytest.mark.parametrize("case", CAPTURED)
+def test_a_capture_comes_after_the_same_calls_as_they_are(captured: Ran, case: str) -> None:
+    """What a first call makes (handles, workspaces, kernels that are loaded) must not be made inside a capture."""
+    marks = captured.answer[case]["marks"]
+    calls = captured.between(*marks[0])
+    start = next(place for place, call in enumerate(calls) if call["k"] == "capture_begin")
+    before = [call["name"] for call in calls[:start] if call["k"] == "op"]
+    inside = [call["name"] for call in captured.capture(marks) if call["k"] == "op"]
+    assert before[-len(inside) :] == inside
+
+
+@pytest.mark.parametrize("case", CAPTURED)
 def test_three_steps_are_one_capture_and_three_replays(captured: Ran, case: str) -> None:
     first, *later = captured.answer[case]["marks"]
     assert [sum(c["k"] == "capture_begin" for c in captured.between(*m)) for m in (first, *later)] == [1, 0, 0]
