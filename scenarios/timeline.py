@@ -41,6 +41,16 @@ class Span:
     def duration_ns(self) -> int:
         return self.end_ns - self.start_ns
 
+    @property
+    def is_wait(self) -> bool:
+        """Whether a collective waits here for its other ranks."""
+        return self.kind == "wait"
+
+    @property
+    def synchronizes(self) -> bool:
+        """Whether the host waits here for the device."""
+        return self.kind == "synchronize"
+
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
@@ -134,7 +144,7 @@ def step_time(timeline: Timeline) -> StepTime:
     """
     computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if is_kernel(s))
     communication = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication")
-    wait = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.kind == "wait")
+    wait = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.is_wait)
     total = timeline.end_ns - timeline.start_ns
     overlapped = intersect_ns(computing, communication)
     computing_ns, communication_ns = length_ns(computing), length_ns(communication)

@@ -53,7 +53,7 @@ def _class(span: Span) -> str:
 def span_row(span: Span, lane: str, args: Args) -> dict[str, Any]:
     """One span with all that a reader may ask of it. Times in us from the begin of the step."""
     more: Mapping[str, Any] = {}
-    if span.process not in ("Python", "CANN") and span.kind != "wait":
+    if span.process not in ("Python", "CANN") and not span.is_wait:
         more = args.get(span.index) or dict(span.args)
     return {
         "lane": lane,

@@ -19,6 +19,7 @@ from typing import Literal
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import collective
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Op, Program, Tensor
 
 #: Blocks in which a stage meets its neighbours.
@@ -104,7 +105,7 @@ def _slice(layers: Sequence[Block], start: int, end: int) -> list[Block]:
 def _boundary(layer: Block) -> int:
     """Index of the first op that belongs to the next stage."""
     for index, op in enumerate(layer.ops):
-        if op.name == _ADD and op.kind == "add":
+        if op.name == _ADD and kind_of(op).elementwise:
             return index + 1
         if op.name.split("+")[0].split(".")[0] in (_ADD, _NORM):
             return index

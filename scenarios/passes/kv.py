@@ -25,7 +25,7 @@ def page_cache(program: Program, context: Context) -> Program:
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         out: list[Op] = []
         for op in ops:
-            if op.kind == "kv_cache_write":
+            if _is_write(op):
                 new, cache, slots = op.inputs
                 out.append(replace(op, inputs=(new, pool(cache), slots), outputs=(pool(cache),), op_type=""))
             elif any(t.role == "kv_cache" for t in op.inputs) and kind_of(op).over_cache == "fixed":
@@ -48,6 +48,10 @@ def page_cache(program: Program, context: Context) -> Program:
 
     blocks = tuple(prepare_paged(program.batch) if b.name == "prepare" else b for b in program.blocks)
     return in_layers(program.with_blocks(blocks), "kv.layout", rewrite)
+
+
+def _is_write(op: Op) -> bool:
+    return op.kind == "kv_cache_write"
 
 
 def _write_both(run: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -97,7 +101,7 @@ def quantise_cache(program: Program, context: Context) -> Program:
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         out: list[Op] = []
         for op in ops:
-            if op.kind == "kv_cache_write":
+            if _is_write(op):
                 out += write(op)
             elif kind_of(op).family == "attention":
                 query, key, value, *tables = op.inputs

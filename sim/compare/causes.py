@@ -27,9 +27,7 @@ def causes_ns(timeline: Timeline) -> dict[str, int]:
     inside = [(timeline.start_ns, timeline.end_ns)]
     computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if on_stream(s))
     communication = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication")
-    waiting = union_ns(
-        (s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.kind == "wait"
-    )
+    waiting = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.is_wait)
     times = _computing(timeline)
     exposed = minus(_within(communication, inside), computing)
     waits = minus(_within(waiting, inside), computing)

@@ -39,7 +39,7 @@ def op_type_of(span: Span) -> str:
 
 def is_collective(span: Span) -> bool:
     """A whole collective; planes hold its pieces, and waiting is part of it."""
-    if span.process != "Communication" or span.kind == "wait" or span.kind in QUEUED:
+    if span.process != "Communication" or span.is_wait or span.kind in QUEUED:
         return False
     return not span.thread.startswith("Plane")
 

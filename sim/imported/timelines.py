@@ -36,7 +36,7 @@ def timelines_of(captures: CaptureSet, step_id: str = "", tasks: bool = False) -
 
 def _origin_ns(capture: Capture, step: Step, timeline: Timeline) -> int:
     """What 0 of a timeline is on the capture's clock."""
-    known = next((span for span in timeline.spans if span.index >= 0 and span.kind != "wait"), None)
+    known = next((span for span in timeline.spans if span.index >= 0 and not span.is_wait), None)
     return int(capture.events.start_ns[known.index]) - known.start_ns if known else step.start_ns
 
 

@@ -96,7 +96,7 @@ def _predicted_ns(prediction: Prediction, places: list[_Place]) -> int:
         if span.process in ("Ascend Hardware", "Communication") and span.name in place_of and span.index >= first:
             spans.setdefault((place_of[span.name], span.layer), []).append(span)
     busy = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.device_spans)
-    waits = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.spans if s.kind == "wait")
+    waits = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.spans if s.is_wait)
     total = 0
     for members in spans.values():
         window = [(min(s.start_ns for s in members), max(s.end_ns for s in members))]

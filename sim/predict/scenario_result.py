@@ -118,7 +118,7 @@ def predicted_of(prediction: Prediction) -> Predicted:
     """The times of the reported step and of each of its ops; an op's waiting for ranks left out."""
     times: dict[int, int] = {}
     for span in prediction.timeline.spans:
-        if span.index >= 0 and span.kind != "wait" and span.process in (*COMPUTE, "Communication"):
+        if span.index >= 0 and not span.is_wait and span.process in (*COMPUTE, "Communication"):
             times[span.index] = times.get(span.index, 0) + span.duration_ns
     reference = prediction.case.hardware.profile.reference_us
     return Predicted(prediction.step.total_ns, times, 1000 * float(reference.value) if reference else 0.0)

@@ -53,7 +53,7 @@ def thread_of(process: str, thread: str) -> str:
 def synchronises(timeline: Timeline, number: int) -> bool:
     """Whether the call is known by its name to wait for the device."""
     span = timeline.spans[number]
-    return span.process in HOST and (span.kind == "synchronize" or bool(_SYNCHRONISES.search(span.name)))
+    return span.process in HOST and (span.synchronizes or bool(_SYNCHRONISES.search(span.name)))
 
 
 def _in_turn(timeline: Timeline, thread: str, numbers: Sequence[int]) -> list[Call]:

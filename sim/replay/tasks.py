@@ -81,7 +81,7 @@ class RankTasks:
             task = self.draft.add(made, span.start_ns + waited)
             own += [arrive, task]
             self.collectives.append(task)
-        elif span.kind == "event_wait":
+        elif _is_event_wait(span):
             task = self.draft.add(Task("wait", self.rank, lane, 0, (), span, number), span.end_ns)
             own.append(task)
         else:
@@ -93,7 +93,7 @@ class RankTasks:
 
     def _waited_ns(self, span: Span, parts: Sequence[int]) -> int:
         """How long a collective waited for other ranks, as far as its parts say."""
-        waits = [self.spans[n] for n in parts if self.spans[n].kind == "wait"]
+        waits = [self.spans[n] for n in parts if self.spans[n].is_wait]
         return length_ns(union_ns((max(span.start_ns, w.start_ns), min(span.end_ns, w.end_ns)) for w in waits))
 
     def _parts(self, device: Sequence[int]) -> dict[int, list[int]]:
@@ -126,6 +126,10 @@ class RankTasks:
             self.draft.attach(task, numbers)
 
 
+def _is_event_wait(span: Span) -> bool:
+    return span.kind == "event_wait"
+
+
 def _is_task(span: Span) -> bool:
     """A task of a stream, or a whole collective."""
     if span.process in COMPUTE:
@@ -135,4 +139,4 @@ def _is_task(span: Span) -> bool:
 
 def _when(span: Span) -> int:
     """What counts of a task in the order of its stream: of a wait its end."""
-    return span.end_ns if span.kind == "event_wait" else span.start_ns
+    return span.end_ns if _is_event_wait(span) else span.start_ns

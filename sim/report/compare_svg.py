@@ -173,7 +173,7 @@ def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
 
 def _family(span: Span) -> str:
     family = classes.family_of(span)
-    waits = family == classes.HOST and (span.kind == "synchronize" or "ynchroni" in span.name)
+    waits = family == classes.HOST and (span.synchronizes or "ynchroni" in span.name)
     return "host waits" if waits else family
 
 

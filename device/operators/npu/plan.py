@@ -61,7 +61,7 @@ def _graph(program: Program, torch_npu: str) -> Iterator[tuple[str, str]]:
     if any(kind_of(op).over_cache == "growing" and special(op) is None for op in ops):
         yield "graph", "a captured step cannot hold unfused attention, whose shapes grow; set fusion.attention to true"
     if program.graph == "aclgraph":
-        latent = any(op.kind == "attention" and op.attr("latent", False) for op in ops)
+        latent = any(kind_of(op).family == "attention" and op.attr("latent", False) for op in ops)
         if latent and (lack := lacks(V2_IN_CAPTURE, torch_npu)):
             yield "graph", f"{lack}, and latent attention is one; set it to eager"
         return

@@ -22,6 +22,7 @@ from scenarios.ops.program import Op, Tensor
 OtherWeights = Callable[[Tensor], torch.Tensor]
 
 FRACTAL_NZ = 29
+_INTEGERS = ("int8", "int4")
 
 
 class LaidOut:
@@ -54,17 +55,17 @@ def how_of(op: Op, tensor: Tensor, act: torch.dtype) -> str:
     if op.kind == "moe_gating_top_k":
         return "as activations"
     whole = "whole " if op.kind == "ffn" else ""
-    turned = "turned " if tensor.dtype in ("int8", "int4") or kind.routed or whole else ""
+    turned = "turned " if tensor.dtype in _INTEGERS or kind.routed or whole else ""
     many = "experts " if kind.routed else ""
     packed = "int4 " if tensor.dtype == "int4" else ""
     return f"{turned}{many}{packed}{whole}{'nz' if tensor.format == 'nz' else ''}".strip()
 
 
 def _of_scale(op: Op, part: str, act: torch.dtype) -> str:
-    int8_rows = op.inputs[0].dtype == "int8"
+    kind, int8_rows = kind_of(op), op.inputs[0].dtype == "int8"
     if part == "bias":
-        return "float32" if act == torch.bfloat16 and op.kind == "weight_quant_matmul" else ""
-    kind = kind_of(op)
+        unpacked = kind.dense and not int8_rows and op.inputs[1].dtype in _INTEGERS
+        return "float32" if unpacked and act == torch.bfloat16 else ""
     if int8_rows and kind.dense and op.inputs[1].dtype == "int4":
         return "int4 scale"
     if int8_rows and kind.routed:

@@ -75,7 +75,7 @@ def _capture(path: Path, timeline: Timeline, notes: tuple[str, ...]) -> Capture:
 def _kind(span: Span) -> Kind:
     if span.process in _HOST:
         return Kind.HOST
-    if span.kind in QUEUED or span.kind == "wait":
+    if span.kind in QUEUED or span.is_wait:
         return _KINDS.get(span.kind, Kind.TASK)
     if span.process == "Communication":
         return Kind.COLLECTIVE
