@@ -1,4 +1,4 @@
-"""The lab: one scenario, its switches beside it, and at once what they do to the step."""
+"""The lab: one scenario, its switches next to it, and at once what they do to the step."""
 
 from __future__ import annotations
 

@@ -161,14 +161,14 @@ def _is_bare(name: str) -> bool:
 
 
 def _instead(file: Path, shipped: Path) -> str:
-    """What a missing file was probably meant to be: a file beside it, or a shipped scenario."""
+    """What a missing file was probably meant to be: a file next to it, or a shipped scenario."""
     try:
-        beside = sorted(p.name for p in file.parent.iterdir() if p.suffix in (".yaml", ".yml"))
+        neighbours = sorted(p.name for p in file.parent.iterdir() if p.suffix in (".yaml", ".yml"))
     except (OSError, ValueError):
-        beside = []
+        neighbours = []
     names = shipped_names(shipped)
     listed = f". Shipped scenarios: {', '.join(names)}" if names else ""
-    return did_you_mean(file.name, beside) or did_you_mean(file.stem, names) or listed
+    return did_you_mean(file.name, neighbours) or did_you_mean(file.stem, names) or listed
 
 
 def _real(path: Path) -> Path:

@@ -34,5 +34,5 @@ def matmul(a: Floats, b: Floats, precision: Precision) -> npt.NDArray[np.float32
 
 
 def relative_error(values: Floats, exact: Floats) -> float:
-    """Greatest difference over the greatest magnitude of what is exact."""
+    """Largest difference over the largest magnitude of what is exact."""
     return float(np.max(np.abs(values.astype(np.float64) - exact)) / np.max(np.abs(exact)))

@@ -1,4 +1,4 @@
-"""The lab with Perfetto beside it: `streamlit run` serves the `app` of this file."""
+"""The lab with Perfetto next to it: `streamlit run` serves the `app` of this file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def trace(request: Request) -> Response:
 
 
 def routes() -> list[BaseRoute]:
-    """What is served beside the lab."""
+    """What is served next to the lab."""
     folder = perfetto.folder()
     if folder is None:
         return []

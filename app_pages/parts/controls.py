@@ -24,7 +24,7 @@ LENGTHS = tuple(1 << n for n in range(4, 18))
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """One widget. field: the dotted field that it sets. options: what it offers beside the value that it has."""
+    """One widget. field: the dotted field that it sets. options: what it offers besides the value that it has."""
 
     field: str
     widget: Widget

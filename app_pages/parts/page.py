@@ -45,7 +45,7 @@ class Figure:
 
 
 def figures(shown: Sequence[Figure]) -> None:
-    """Numbers beside each other, the first one leading."""
+    """Numbers next to each other, the first one leading."""
     st.html(f'<div class="wi-row">{"".join(_cell(figure, not n) for n, figure in enumerate(shown))}</div>')
 
 

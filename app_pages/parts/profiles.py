@@ -88,7 +88,7 @@ def offered() -> dict[str, Path]:
     folders: dict[str, Path] = {}
     for source in known[:MAX_OFFERED]:
         folder = source.path if source.path.is_file() else source.path.parent.parent
-        # A job's ranks lie beside each other: they are read together.
+        # A job's ranks lie next to each other: they are read together.
         place = folder.resolve()
         if place.is_relative_to(root):
             folders.setdefault(str(place.relative_to(root)), place)

@@ -13,7 +13,7 @@ from scenarios.errors import ScenarioError, printable
 
 PAGES = Path(__file__).parents[1]
 SCRIPT = PAGES.parent / "app.py"
-#: The lab with Perfetto beside it, where the package that brings it is installed.
+#: The lab with Perfetto next to it, where the package that brings it is installed.
 WITH_PERFETTO = PAGES / "parts" / "asgi.py"
 
 #: The environment variable with the folder whose profiles the profile page offers.

@@ -44,7 +44,7 @@ class Pass:
 
     For people: title: in reports. rewrites, saves, costs: in lists. claim: what it shows. name: where it stands alone;
     {value} is the value meant. label: on its widget, below the heading of its group. help: what its field is, in the
-    JSON Schema and beside the widget.
+    JSON Schema and next to the widget.
     """
 
     switch: str

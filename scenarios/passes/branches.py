@@ -16,7 +16,7 @@ SHARED_EXPERT_STREAM, KEYS_STREAM = 3, 4
 
 
 def split_shared_expert(program: Program, _: Context) -> Program:
-    """The shared expert beside choice, exchange and routed experts: both read the same normed input."""
+    """The shared expert alongside choice, exchange and routed experts: both read the same normed input."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         end = next((i for i, op in enumerate(ops) if op.name == "add_shared"), None)
@@ -29,7 +29,7 @@ def split_shared_expert(program: Program, _: Context) -> Program:
 
 
 def split_keys(program: Program, _: Context) -> Program:
-    """Norm, rotation and cache write of keys and values beside the same of the query; attention waits for both."""
+    """Norm, rotation and cache write of keys and values alongside the same of the query; attention waits for both."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         at = next((i for i, op in enumerate(ops) if _reads_cache(op)), None)

@@ -1,4 +1,4 @@
-"""Row-split products and the collectives behind them, side by side: in one kernel, or in pieces on two streams."""
+"""Row-parallel products and the collectives behind them, side by side: in one kernel, or in pieces on two streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scenarios.ops.pieces import row_pieces
 from scenarios.ops.program import Attr, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 
-#: The stream of the collectives that run beside their products (1 is that of the prefetches).
+#: The stream of the collectives that run alongside their products (1 is that of the prefetches).
 STREAM = 2
 #: Rows of a piece are a multiple of this where there are enough of them: the cube works on blocks of 16 rows.
 UNIT_ROWS = 16
@@ -54,7 +54,7 @@ def _cannot_fuse(context: Context) -> str | None:
 
 def cut_collectives(program: Program, context: Context) -> Program:
     """Each product with its all-reduce or reduce-scatter in pieces by rows: a piece's collective runs on a second
-    stream beside the product of the next piece, and what reads the sum waits for the last of them.
+    stream alongside the product of the next piece, and what reads the sum waits for the last of them.
 
     A reduce-scatter of each piece leaves a rank with a share of each piece, so the embedding's scatters and the gathers
     before the projections go piece by piece too, on the main stream. Steps of fewer tokens than pieces stay whole.
@@ -115,7 +115,7 @@ def cut_pair(product: Op, reduction: Op, sizes: tuple[int, ...]) -> Iterator[Op]
     for i in range(len(sizes)):
         done = f"made {product.name} {i}"
         piece = _piece(product, i, sizes, done)
-        if i:  # the weights are in L2 where they fit it beside the piece that went before
+        if i:  # the weights are in L2 where they fit it next to the piece that went before
             together = weight.bytes + piece.inputs[0].bytes + piece.out.bytes
             piece = replace(piece, waits=(), attrs=(*_without_prefetch(piece), *_prefetched(weight.bytes, together)))
         yield piece

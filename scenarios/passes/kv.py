@@ -69,7 +69,7 @@ def quantise_cache(program: Program, context: Context) -> Program:
     model = context.model
 
     def scales(cache: Tensor, tokens: int) -> Tensor:
-        """The scales of K or V: constants of the channels, or kept beside the cache for `tokens` tokens."""
+        """The scales of K or V: constants of the channels, or kept next to the cache for `tokens` tokens."""
         name = cache.name.replace("_cache", "_scale")
         if kv.scale == "channel":
             return Tensor(name, (model.kv_heads, 1, model.head_dim), context.act, "table")

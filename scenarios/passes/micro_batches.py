@@ -50,7 +50,7 @@ def _along_the_prompt(batch: Batch, parts: int) -> list[Batch]:
     if batch.requests > 1 or group.query < parts:
         return [batch]
     edges = [group.query * part // parts for part in range(parts + 1)]
-    return [replace(batch, groups=(Group(1, end - begin, group.context + begin),)) for begin, end in pairwise(edges)]
+    return [replace(batch, groups=(Group(1, end - start, group.context + start),)) for start, end in pairwise(edges)]
 
 
 def take_turns(program: Program, context: Context) -> Program:
@@ -113,7 +113,7 @@ def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
             stretches[-1] = replace(stretches[-1], ops=(*stretches[-1].ops, op))
         else:
             stretches.append(_Stretch((op,), links))
-    wraps = stretches[0].links  # the layer after begins as this one does
+    wraps = stretches[0].links  # the layer after starts as this one does
     joined: list[_Stretch] = []
     for i, stretch in enumerate(stretches):
         between = i > 0 and (i < len(stretches) - 1 or wraps)
@@ -134,8 +134,8 @@ def _on_streams(stretches: list[_Stretch], part: int) -> list[list[Op]]:
         if stretch.links:
             ops = [replace(op, stream=STREAM) for op in ops]
         ends = {op.stream: i for i, op in enumerate(ops)}
-        begins = {op.stream: i for i, op in reversed(list(enumerate(ops)))}
-        for i in begins.values():
+        starts = {op.stream: i for i, op in reversed(list(enumerate(ops)))}
+        for i in starts.values():
             ops[i] = replace(ops[i], waits=(*ops[i].waits, *waits))
         through = "through" if number == len(stretches) - 1 else f"stretch {number}"
         waits = tuple(f"part{part} {through} on {stream}" for stream in ends)

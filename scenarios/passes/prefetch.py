@@ -14,7 +14,7 @@ STREAM = 1
 
 def prefetch_weights(program: Program, _: Context) -> Program:
     """Once the last product before attention has ended, the weights of all later products of the layer are fetched, one
-    after the other, beside RoPE, cache write, attention and norms; each product waits for its own.
+    after the other, alongside RoPE, cache write, attention and norms; each product waits for its own.
 
     Whether they are still in L2 when they are needed is for the simulator to say: it knows how large L2 is.
     """

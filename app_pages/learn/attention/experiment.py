@@ -37,7 +37,7 @@ class Form:
 @dataclass(frozen=True, slots=True)
 class Room:
     """What must be on chip at once, against what is there. scores_bytes: the whole matrix of one head in float32;
-    tile_bytes: scores, keys and values of one tile of `tile` keys beside `rows` queries."""
+    tile_bytes: scores, keys and values of one tile of `tile` keys alongside `rows` queries."""
 
     ub_bytes: int
     l1_bytes: int

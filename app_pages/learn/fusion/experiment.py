@@ -21,7 +21,7 @@ from sim.kernel.tiles_simpy import LaneSpan, play
 from sim.kernel.vector import vector_cost
 from sim.step.host import host_costs_ns
 
-#: Switches of each form. Names of ops that belong to it begin with one of OPS.
+#: Switches of each form. Names of ops that belong to it start with one of OPS.
 FORMS = {
     "primitives": ("optimizations.fusion.rms_norm=false", "optimizations.fusion.add_rms_norm=false"),
     "add, rms_norm": ("optimizations.fusion.add_rms_norm=false",),
@@ -72,7 +72,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Tiles of one kernel on the lanes of its fullest core. start_us: when the kernel begins, the form's first at 0."""
+    """Tiles of one kernel on the lanes of its fullest core. start_us: when the kernel starts, the form's first at 0."""
 
     kernel: str
     start_us: float
@@ -129,7 +129,7 @@ def lanes(form: str, model: str, hardware: str, tokens: int) -> tuple[Lane, ...]
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """Greatest relative error of each form against float64, and between the last two."""
+    """Largest relative error of each form against float64, and between the last two."""
 
     errors: dict[str, float]
     apart: float

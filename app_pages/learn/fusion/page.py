@@ -95,10 +95,12 @@ def _lanes(lesson: Lesson, model: str, hardware: str, tokens: int) -> None:
     assert set(words) == set(LANES)
     rows, end = [], 0.0
     for lane in lanes:
-        begin = lane.start_us + lane.head_us
-        rows.append({"lane": "start", "kernel": lane.kernel, "start": lane.start_us, "end": begin, "us": lane.head_us})
+        start_us = lane.start_us + lane.head_us
+        rows.append(
+            {"lane": "start", "kernel": lane.kernel, "start": lane.start_us, "end": start_us, "us": lane.head_us}
+        )
         for s in lane.spans:
-            start, finish = begin + s.start_ns / 1000, begin + s.end_ns / 1000
+            start, finish = start_us + s.start_ns / 1000, start_us + s.end_ns / 1000
             rows.append(
                 {
                     "lane": s.lane,

@@ -81,12 +81,12 @@ def window(case: Case, layers: tuple[int, int]) -> Timeline:
     timeline = predict(case).timeline
     kernels = [s for s in timeline.device_spans if layers[0] <= s.layer < layers[1] and s.index >= 0]
     calls = [timeline.spans[i] for i in sorted({s.launched_by for s in kernels if s.launched_by >= 0})]
-    begin, end = min(s.start_ns for s in kernels), max(s.end_ns for s in kernels)
+    start, end = min(s.start_ns for s in kernels), max(s.end_ns for s in kernels)
     if case.scenario.optimizations.graph == "eager":
-        begin = min([begin, *(s.start_ns for s in calls)])
-    beside = [
-        replace(s, start_ns=max(s.start_ns, begin), end_ns=min(s.end_ns, end), launched_by=-1)
+        start = min([start, *(s.start_ns for s in calls)])
+    host = [
+        replace(s, start_ns=max(s.start_ns, start), end_ns=min(s.end_ns, end), launched_by=-1)
         for s in timeline.spans
-        if s.process in ("Python", "CANN") and s.start_ns < end and s.end_ns > begin
+        if s.process in ("Python", "CANN") and s.start_ns < end and s.end_ns > start
     ]
-    return Timeline((*beside, *kernels), begin, end, timeline.label, device=timeline.device)
+    return Timeline((*host, *kernels), start, end, timeline.label, device=timeline.device)

@@ -26,7 +26,7 @@ MAX_WAITING = 64
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A seeded stream of requests: lengths uniform between the least and the greatest, tokens."""
+    """A seeded stream of requests: lengths uniform between the smallest and the largest, tokens."""
 
     seed: int = 0
     requests: int = 24
@@ -56,7 +56,7 @@ def play(
     """Requests through a cache of `cache_tokens`: admitted while there is room, a token more each step, then gone.
 
     Where a paged request finds no block for its next token, the one that was admitted last gives its blocks back and
-    waits until another has gone; it starts anew with all tokens it had (as vLLM preempts).
+    waits until another has gone; it starts again with all tokens it had (as vLLM preempts).
     """
     return _Stream(layout, cache_tokens, block_tokens, traffic).frames(max_frames)
 
@@ -66,10 +66,10 @@ class _Stream:
 
     def __init__(self, layout: Layout, cache_tokens: int, block_tokens: int, traffic: Traffic) -> None:
         random = np.random.default_rng(traffic.seed)
-        least = max(traffic.min_tokens, traffic.common_tokens + 1)
-        self.prompt = random.integers(least, max(least, traffic.max_tokens) + 1, traffic.requests).tolist()
+        smallest = max(traffic.min_tokens, traffic.common_tokens + 1)
+        self.prompt = random.integers(smallest, max(smallest, traffic.max_tokens) + 1, traffic.requests).tolist()
         self.output = random.integers(
-            least // 2 + 1, max(least, traffic.max_tokens // 2) + 1, traffic.requests
+            smallest // 2 + 1, max(smallest, traffic.max_tokens // 2) + 1, traffic.requests
         ).tolist()
         self.common, self.block = traffic.common_tokens, block_tokens
         self.row_tokens = max(p + o for p, o in zip(self.prompt, self.output, strict=True))

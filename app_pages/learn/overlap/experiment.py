@@ -1,7 +1,7 @@
-"""Lesson: computing beside communication moves a + b towards max(a, b), and what keeps it from getting there.
+"""Lesson: computing alongside communication moves a + b towards max(a, b), and what keeps it from getting there.
 
-A prefill over tensor-parallel ranks: each row-split product and its all-reduce one after the other, cut into pieces on
-two streams, or in one kernel; and what spoils it: too many pieces, few tokens, a host that waits after every op, two
+A prefill over tensor-parallel ranks: each row-parallel product and its all-reduce one after the other, cut into pieces
+on two streams, or in one kernel; and what spoils it: too many pieces, few tokens, a host that waits after every op, two
 streams that depend on each other.
 """
 
@@ -56,7 +56,8 @@ def fused(model: str, hardware: str, ranks: int, tokens: int) -> Side:
 
 
 def two_streams(model: str, hardware: str, batch: int, streams: int) -> Side:
-    """A decode step of one card whose keys and values are prepared beside the query: two streams that both want HBM."""
+    """A decode step of one card whose keys and values are prepared alongside the query: two streams that both want
+    HBM."""
     streamed = case(
         f"model={model}",
         f"hardware={hardware}",

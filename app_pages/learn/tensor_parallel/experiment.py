@@ -1,4 +1,4 @@
-"""Lesson: a column split concatenates, a row split sums; the sum's order changes the last bits.
+"""Lesson: a column-parallel product concatenates, a row-parallel one sums; the sum's order changes the last bits.
 
 columns: Y = [X W0, X W1]        rows: Y = X0 W0 + X1 W1
 """
@@ -31,7 +31,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """A product of real size over `ranks`. split_error, whole_error: against float64, relative to the greatest.
+    """A product of real size over `ranks`. split_error, whole_error: against float64, relative to the largest.
     apart: largest difference between the split product and the whole one; equal_share: values that are bit for bit
     equal."""
 

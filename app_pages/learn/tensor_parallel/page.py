@@ -1,4 +1,4 @@
-"""Lesson: a column split concatenates, a row split sums."""
+"""Lesson: a column-parallel product concatenates, a row-parallel one sums."""
 
 from __future__ import annotations
 
