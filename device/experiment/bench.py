@@ -20,7 +20,6 @@ from device.experiment.workbench import Workbench
 from device.measure.answer import THREADS, measured
 from device.ranks.spawn import on_ranks, under_torchrun
 from device.run.backend import Backend
-from device.run.session import shard_of
 from device.run.windows import problems
 from device.step.step import Group
 from device.weights.weights import RandomCheckpoint, checkpoint_of
@@ -30,6 +29,7 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.bench import Pair, WarmUp
 from scenarios.exchange.measured import Measured, Predicted
 from scenarios.loader import Loaded, folder_of
+from scenarios.lowering.parallel import shard_of
 from scenarios.models.hf_config import load_model
 from scenarios.schema import Scenario
 

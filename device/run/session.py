@@ -21,13 +21,13 @@ from device.step.step import Group, Groups, Step
 from device.weights.weights import Checkpoint, Weights
 from scenarios.build import build
 from scenarios.errors import ScenarioError
-from scenarios.lowering.parallel import shard
+from scenarios.lowering.parallel import shard_of
 from scenarios.lowering.stages import layers_of_stages, split_depth, stage_model
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, DType
 from scenarios.ops.program import Group as Alike
 from scenarios.passes.switches import activation_dtype
-from scenarios.schema import Engine, Scenario
+from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 
 #: Backends that run ungrouped or expert-parallel experts, and pipeline stages: plain torch calls, whose shapes the
@@ -220,13 +220,6 @@ def calibrated(session: Session, prompts: Prompts) -> Session:
     run.prefill(prompts)
     session.cache.set_channel_scales(run.cache.tensors["k_cache"], run.cache.tensors["v_cache"])
     return session
-
-
-def shard_of(engine: Engine, model: Model, ranks: int, replicas: int = 1) -> Model:
-    """What a rank holds of `model`: of its replica of `ranks`, and of the experts that the replicas share."""
-    spread = engine.enable_expert_parallel and model.experts is not None
-    gathered = engine.all2all_backend == "allgather_reducescatter"
-    return shard(model, ranks, replicas if spread else 1, spread, gathered)
 
 
 def _sizes(groups: Groups) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from scenarios.errors import ScenarioError
 from scenarios.models.model import Experts, Model
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Op, Program, Tensor
+from scenarios.settings import Engine
 
 #: Values that are partial sums on each rank: of a row-split product, of experts sliced over the ranks.
 PARTIAL = ("attention_out", "mlp_out")
@@ -53,6 +54,15 @@ def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = F
         tensor_parallel=ranks,
         expert_parallel=expert_parallel,
     )
+
+
+def shard_of(engine: Engine, model: Model, ranks: int, replicas: int = 1) -> Model:
+    """What a rank of `engine` holds of `model`: of its replica of `ranks`, and of the experts that `replicas` share.
+
+    Raises ScenarioError as `shard`.
+    """
+    gathered = engine.all2all_backend == "allgather_reducescatter"
+    return shard(model, ranks, replicas, engine.enable_expert_parallel, gathered)
 
 
 def _attention_problems(model: Model, ranks: int) -> Iterator[str]:

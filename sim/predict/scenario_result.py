@@ -10,7 +10,7 @@ from typing import Any
 from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.measured import Predicted
 from scenarios.loader import Loaded, folder_of, load_scenario, located
-from scenarios.lowering.parallel import shard
+from scenarios.lowering.parallel import shard_of
 from scenarios.lowering.stages import split_depth
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
@@ -87,8 +87,7 @@ def case_of(loaded: Loaded) -> Case:
     engine = scenario.engine
 
     def spread(model: Model, degree: int) -> Model:
-        gathered = engine.all2all_backend == "allgather_reducescatter"
-        return shard(model, degree, engine.data_parallel_size, engine.enable_expert_parallel, gathered)
+        return shard_of(engine, model, degree, engine.data_parallel_size)
 
     for where, split, degree in (
         ("engine.tensor_parallel_size", spread, engine.tensor_parallel_size),

@@ -6,10 +6,11 @@ import pytest
 
 from device.backends.cpu import Cpu
 from device.measure.numerics import Run, generate
-from device.run.session import Session, shard_of
+from device.run.session import Session
 from device.run.windows import problems, windows
 from device.weights.weights import RandomCheckpoint
 from scenarios.build import build
+from scenarios.lowering.parallel import shard_of
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Group, Program
 from scenarios.schema import Scenario
