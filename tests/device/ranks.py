@@ -47,8 +47,8 @@ class Cases:
     cases: dict[str, Case]
 
     def __call__(self, group: Group) -> dict[str, tuple[list[list[int]], list[list[list[float]]]]]:
-        found = {name: case.run(group) for name, case in self.cases.items()}
-        return {name: (run.tokens, run.logits.tolist()) for name, run in found.items()}
+        result = {name: case.run(group) for name, case in self.cases.items()}
+        return {name: (run.tokens, run.logits.tolist()) for name, run in result.items()}
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,14 @@ class SpreadCases:
 
     def __call__(self, world: Group) -> dict[str, object]:
         known: dict[tuple[int, int], Groups] = {}
-        found: dict[str, object] = {}
+        result: dict[str, object] = {}
         for name, case in self.cases.items():
             sizes = (case.tensor, case.replicas)
             if sizes not in known:
                 known[sizes] = groups_of(world, case.tensor, 1, case.replicas)
             run, seen = case.run(known[sizes])
-            found[name] = (run.tokens, run.logits.tolist(), seen)
-        return found
+            result[name] = (run.tokens, run.logits.tolist(), seen)
+        return result
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,13 @@ class StageCases:
 
     def __call__(self, world: Group) -> dict[str, object]:
         groups = groups_of(world, self.tensor, 2)
-        found: dict[str, object] = {}
+        result: dict[str, object] = {}
         for name, case in self.cases.items():
             run = case.run(groups)
-            found[name] = (run.tokens, run.logits.tolist())
+            result[name] = (run.tokens, run.logits.tolist())
         if self.measure is not None:
-            found["measured"] = self.measure(world).document
-        return found
+            result["measured"] = self.measure(world).document
+        return result
 
 
 def rank_1_dies(group: Group) -> None:

@@ -36,9 +36,9 @@ class NoHost(TorchDispatchMode):
         return out
 
 
-def rehearse(made: Session, phase: Any, requests: Requests) -> list[str]:
+def rehearse(session: Session, phase: Any, requests: Requests) -> list[str]:
     """Every unit of a step, checked call by call; the names of what was left out, for the host must see values."""
-    bound, step = made.prepared(phase, requests)
+    bound, step = session.prepared(phase, requests)
     skipped = []
     with torch.inference_mode():
         for unit in bound.units:
@@ -115,13 +115,13 @@ def test_each_call_takes_its_operands_and_stays_on_the_device(
     monkeypatch.setattr(F, "scaled_dot_product_attention", fused_only)
     model = MODELS[name]
     about = switched(scenario(variant, model), graph=graph)
-    made = Session(about, model, gpu.On("meta"), Shapes(model, 0), options=Options(wide))
+    session = Session(about, model, gpu.On("meta"), Shapes(model, 0), options=Options(wide))
     for number, length in enumerate(LENGTHS):
-        made.cache.allocator.allocate(number, length + 1)
+        session.cache.allocator.allocate(number, length + 1)
     prompts = tuple((1,) * length for length in LENGTHS)
-    rehearse(made, "prefill", Requests((0, 1, 2), (0, 0, 0), prompts))
-    rehearse(made, "prefill", Requests((0, 1), (0, 0), prompts[:2]))  # alike: causal and unmasked
-    skipped = rehearse(made, "decode", Requests((0, 1, 2), LENGTHS, ((1,), (1,), (1,))))
-    rehearse(made, "decode", Requests((0, 1), (40, 40), ((1,), (1,))))
+    rehearse(session, "prefill", Requests((0, 1, 2), (0, 0, 0), prompts))
+    rehearse(session, "prefill", Requests((0, 1), (0, 0), prompts[:2]))  # alike: causal and unmasked
+    skipped = rehearse(session, "decode", Requests((0, 1, 2), LENGTHS, ((1,), (1,), (1,))))
+    rehearse(session, "decode", Requests((0, 1), (40, 40), ((1,), (1,))))
     one_by_one = wide or variant in ("w8a16", "w4a16")
     assert bool(skipped) == (bool(model.experts) and one_by_one)

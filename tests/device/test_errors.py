@@ -21,9 +21,9 @@ pytestmark = pytest.mark.xdist_group("torch")
 @pytest.mark.parametrize("sets", [(), ("optimizations.weights=w8a8",), ("optimizations.kv.layout=paged",)])
 def test_a_cpu_is_within_its_limits(sets: tuple[str, ...]) -> None:
     scenario = load_scenario("tiny_llama_cpu", sets).scenario
-    found = errors(choose("cpu"), scenario, load_model(scenario.model))
-    assert 0 < found.relative < found.limit
-    assert found.passed
+    result = errors(choose("cpu"), scenario, load_model(scenario.model))
+    assert 0 < result.relative < result.limit
+    assert result.passed
 
 
 def test_a_norm_that_is_a_tenth_too_large_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,10 +43,10 @@ def test_a_norm_that_is_a_tenth_too_large_is_found(monkeypatch: pytest.MonkeyPat
         return replace(kernel, compute=scaled)
 
     monkeypatch.setattr(type(backend), "kernel", wrong)
-    found = errors(backend, scenario, load_model(scenario.model))
-    assert not found.passed
-    assert str(found).startswith("relative error ")
-    assert "NOT within 0.015" in str(found)
+    result = errors(backend, scenario, load_model(scenario.model))
+    assert not result.passed
+    assert str(result).startswith("relative error ")
+    assert "NOT within 0.015" in str(result)
 
 
 def test_numbers_that_are_none_do_not_pass() -> None:
