@@ -114,8 +114,8 @@ def variants_of(model: Model) -> dict[str, dict[str, object]]:
     """What a model is run in, by name."""
     if not model.experts:
         return VARIANTS
-    found = {name: v for name, v in EXPERT_VARIANTS.items() if model.experts.shared or name != "shared beside"}
-    return {**found, **LATENT_VARIANTS} if model.latent else found
+    result = {name: v for name, v in EXPERT_VARIANTS.items() if model.experts.shared or name != "shared beside"}
+    return {**result, **LATENT_VARIANTS} if model.latent else result
 
 
 #: (model, switches) by name: every family in its variants, and the special cases.
@@ -182,11 +182,11 @@ def of_case(case: str) -> tuple[Npu, Model, dict[str, object]]:
 def scenario(model: Model, switches: dict[str, object], batch: int = len(LENGTHS), ranks: int = 1) -> Scenario:
     """Every optimisation off but `switches`."""
     sizes = {"batch": batch, "input_tokens": max(LENGTHS), "output_tokens": STEPS + 1}
-    made = Scenario.model_validate({"workload": sizes, "engine": {"tensor_parallel_size": ranks}})
-    made = set_switch(all_off(made, model), "weights", model.dtype)
+    result = Scenario.model_validate({"workload": sizes, "engine": {"tensor_parallel_size": ranks}})
+    result = set_switch(all_off(result, model), "weights", model.dtype)
     for switch, value in switches.items():
-        made = set_switch(made, switch, value)
-    return made
+        result = set_switch(result, switch, value)
+    return result
 
 
 def session(
@@ -197,6 +197,6 @@ def session(
     return Session(scenario(model, switches, batch), model, backend, RandomCheckpoint(model, 0), options=options)
 
 
-def run(made: Session, forced: Run | None = None, steps: int = STEPS) -> Run:
+def run(session: Session, forced: Run | None = None, steps: int = STEPS) -> Run:
     """Prefill and `steps` greedy decode steps."""
-    return generate(made, small_prompts(made.model.vocab, LENGTHS), steps, forced.tokens if forced else None)
+    return generate(session, small_prompts(session.model.vocab, LENGTHS), steps, forced.tokens if forced else None)

@@ -93,9 +93,9 @@ def install() -> None:
     enter, leave, replay = graphs.graph.__enter__, graphs.graph.__exit__, graphs.NPUGraph.replay
 
     def graph_enter(self: Any) -> Any:
-        made = enter(self)
+        result = enter(self)
         KEPT.capture = self.npu_graph._calls = []
-        return made
+        return result
 
     def graph_exit(self: Any, *error: Any) -> Any:
         KEPT.capture = None
@@ -195,17 +195,17 @@ def tokens_by_way() -> dict[str, Any]:
         with Numbers():
             return making.run(making.session(backend, model, {**switches, "graph": graph}))
 
-    found: dict[str, Any] = {}
+    tokens: dict[str, Any] = {}
     for case in CASES:
         model, switches = making.CASES[case.partition(" on ")[0]]
         plain = making.run(making.session(making.On("cpu"), model, switches, plain=not model.experts))
         eager, captured = (through(case, graph) for graph in ("eager", "aclgraph"))
-        found[case] = {
+        tokens[case] = {
             "tokens": {"plain": plain.tokens, "eager": eager.tokens, "captured": captured.tokens},
             "difference": difference(eager, captured),
         }
     honest, npu_graphs.lengths = npu_graphs.lengths, lambda *_: {}
     right, wrong = (through("small-llama, all fused, paged", graph) for graph in ("eager", "aclgraph"))
     npu_graphs.lengths = honest
-    found["forgotten"] = {"difference": difference(right, wrong)}
-    return found
+    tokens["forgotten"] = {"difference": difference(right, wrong)}
+    return tokens

@@ -221,21 +221,21 @@ def _over_nz_blocks(query, key, value, **named):
 def _of_request(store, scale, mode, request, keys, table, size, heads):
     """[keys, heads, dim] of one request in double, dequantised."""
     if table is None:
-        found = store[request, :keys].double()
+        double = store[request, :keys].double()
         by_token = {
             "token": lambda s: s[0, request, :keys, None, None],
             "head": lambda s: s[request, :, :keys].T[..., None],
         }
     else:
         blocks = table[request, : -(-keys // size)].long()
-        found = store[blocks].flatten(0, 1)[:keys].unflatten(-1, (heads, -1)).double()
+        double = store[blocks].flatten(0, 1)[:keys].unflatten(-1, (heads, -1)).double()
         by_token = {
             "token": lambda s: s[blocks].flatten()[:keys, None, None],
             "head": lambda s: s[blocks].transpose(1, 2).flatten(0, 1)[:keys, :, None],
         }
     if scale is None:
-        return found
-    return found * (scale[0] if MODES[mode] == "channel" else by_token[MODES[mode]](scale)).double()
+        return double
+    return double * (scale[0] if MODES[mode] == "channel" else by_token[MODES[mode]](scale)).double()
 
 
 def _mask(mode, mask, queries, keys):
@@ -268,9 +268,9 @@ def into(kernel):
     """The `.out` form of an attention call: into given tensors, with a workspace that nothing here needs."""
 
     def written(query, key, value, *, workspace=None, out, **named):
-        for to, made in zip(out, kernel(query, key, value, **named), strict=True):
-            if to.numel() == made.numel():  # the second is empty where no statistics are asked for
-                to.copy_(made)
+        for to, result in zip(out, kernel(query, key, value, **named), strict=True):
+            if to.numel() == result.numel():  # the second is empty where no statistics are asked for
+                to.copy_(result)
         return tuple(out)
 
     return written

@@ -121,12 +121,12 @@ def _source(names: set[str], operators: set[str]):
 
 
 def _symbols(path: Path, which: str) -> set[str]:
-    found = set()
+    symbols = set()
     for line in _run("nm", "-D", which, path).splitlines():
         parts = line.split()
         if which == "--defined-only" or parts[-2] == "U":  # a weak one may stay undefined
-            found.add(parts[-1].split("@")[0])
-    return found
+            symbols.add(parts[-1].split("@")[0])
+    return symbols
 
 
 def _package(name: str) -> Path:

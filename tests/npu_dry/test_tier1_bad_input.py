@@ -77,9 +77,9 @@ def test_a_trial_asks_for_nothing_that_is_refused(number: int) -> None:
     words = shlex.split(TRIALS[number].command)
     sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     for phase in ("decode", "prefill"):
-        made = load_scenario(scenario_of(words), [*sets, f"workload.phase={phase}"]).scenario
-        part = shard(load_model(made.model), made.engine.tensor_parallel_size)
-        assert lacking(build(made, part, reported_batch(made)), part, "2.13.0") == []
+        scenario = load_scenario(scenario_of(words), [*sets, f"workload.phase={phase}"]).scenario
+        part = shard(load_model(scenario.model), scenario.engine.tensor_parallel_size)
+        assert lacking(build(scenario, part, reported_batch(scenario)), part, "2.13.0") == []
 
 
 #: Whole models of the shipped scenarios, on one rank or split over tensor-parallel ones.
@@ -107,5 +107,5 @@ def test_experts_spread_over_ranks_are_refused_by_name() -> None:
     model = shard(
         load_model(scenario.model), engine.tensor_parallel_size, engine.data_parallel_size, expert_parallel=True
     )
-    found = lacking(build(scenario, model, reported_batch(scenario)), model, "2.13.0")
-    assert any("tokens between ranks are predicted, but not measured" in line for line in found)
+    result = lacking(build(scenario, model, reported_batch(scenario)), model, "2.13.0")
+    assert any("tokens between ranks are predicted, but not measured" in line for line in result)
