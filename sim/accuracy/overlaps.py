@@ -146,22 +146,22 @@ def overlapped_us(
 
 def overlaps_result(priced: list[PricedPair], skipped: list[Skipped]) -> dict[str, Any]:
     """The `overlaps` part of the `validate` document; times in us, errors of the overlapped time, signed."""
-    found = errors([it.scored for it in priced if it.scored.scored])
+    summary = errors([row.scored for row in priced if row.scored.scored])
     return {
         "rows": [
             {
-                "id": it.row.id, "scored": it.row.scored, "pieces": it.pieces,
-                "measured": _times(it.row.times), "predicted": _times(it.times),
-                "error": it.scored.error, "from_parts_us": it.from_parts_us,
-                "from_parts_error": it.from_parts_us / it.row.times.overlapped_us - 1,
+                "id": row.row.id, "scored": row.row.scored, "pieces": row.pieces,
+                "measured": _times(row.row.times), "predicted": _times(row.times),
+                "error": row.scored.error, "from_parts_us": row.from_parts_us,
+                "from_parts_error": row.from_parts_us / row.row.times.overlapped_us - 1,
             }
-            for it in priced
+            for row in priced
         ],
-        "scored": found["rows"],
-        "median": found["median"],
-        "unpriced": [{"row": it.label, "reason": it.reason} for it in skipped],
+        "scored": summary["rows"],
+        "median": summary["median"],
+        "unpriced": [{"row": row.label, "reason": row.reason} for row in skipped],
     }  # fmt: skip
 
 
-def _times(it: Times) -> dict[str, float]:
-    return {**asdict(it), "gain": it.sequential_us / it.overlapped_us}
+def _times(times: Times) -> dict[str, float]:
+    return {**asdict(times), "gain": times.sequential_us / times.overlapped_us}

@@ -66,8 +66,8 @@ def family_of(span: Span) -> str:
 
 def operation_of(op_type: str) -> str:
     """What a collective does, whatever library names it: hcom_allReduce_ and all_reduce are `allreduce`."""
-    found = _OPERATION.search(op_type)
-    return found[0].replace("_", "").lower() if found else op_type
+    match = _OPERATION.search(op_type)
+    return match[0].replace("_", "").lower() if match else op_type
 
 
 def family_of_type(op_type: str) -> str:

@@ -28,15 +28,15 @@ def compare_sides(a: Side, b: Side) -> dict[str, Any]:
     """
     names = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     if a.result is not None and b.result is not None:
-        document = compare_results(a.result, b.result)
+        result = compare_results(a.result, b.result)
     else:
-        document = _of_times(a, b, names)
-    for key, it in (("a", a), ("b", b)):
-        document[key]["kind"] = it.kind
+        result = _of_times(a, b, names)
+    for key, side in (("a", a), ("b", b)):
+        result[key]["kind"] = side.kind
     if a.timeline is not None and b.timeline is not None:
-        document["timelines"] = compare_timelines(a.timeline, b.timeline)
-    document["notes"] = [*a.notes, *b.notes]
-    return document
+        result["timelines"] = compare_timelines(a.timeline, b.timeline)
+    result["notes"] = [*a.notes, *b.notes]
+    return result
 
 
 def _of_times(a: Side, b: Side, names: tuple[str, str]) -> dict[str, Any]:
@@ -59,25 +59,25 @@ def _of_times(a: Side, b: Side, names: tuple[str, str]) -> dict[str, Any]:
     }
 
 
-def _head(it: Side, name: str) -> dict[str, Any]:
-    if it.result is not None:
-        return {"name": name, "hardware": it.result["hardware"], "bottleneck": it.result["bottleneck"]["name"]}
-    assert it.timeline is not None
-    return {"name": name, "hardware": it.timeline.device, "bottleneck": None}
+def _head(side: Side, name: str) -> dict[str, Any]:
+    if side.result is not None:
+        return {"name": name, "hardware": side.result["hardware"], "bottleneck": side.result["bottleneck"]["name"]}
+    assert side.timeline is not None
+    return {"name": name, "hardware": side.timeline.device, "bottleneck": None}
 
 
-def _step_us(it: Side) -> dict[str, float]:
-    if it.result is not None:
-        return dict(it.result["step"])
-    assert it.timeline is not None
-    return {key.removesuffix("_ns") + "_us": ns / 1000 for key, ns in asdict(step_time(it.timeline)).items()}
+def _step_us(side: Side) -> dict[str, float]:
+    if side.result is not None:
+        return dict(side.result["step"])
+    assert side.timeline is not None
+    return {key.removesuffix("_ns") + "_us": ns / 1000 for key, ns in asdict(step_time(side.timeline)).items()}
 
 
-def _kernels(it: Side) -> int:
-    if it.result is not None:
-        return int(it.result["kernel_count"])
-    assert it.timeline is not None
-    return sum(map(is_kernel, it.timeline.spans))
+def _kernels(side: Side) -> int:
+    if side.result is not None:
+        return int(side.result["kernel_count"])
+    assert side.timeline is not None
+    return sum(map(is_kernel, side.timeline.spans))
 
 
 def _causes(a: Side, b: Side) -> list[dict[str, Any]]:
@@ -93,13 +93,13 @@ def _causes(a: Side, b: Side) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-abs(row["b_us"] - row["a_us"]), row["cause"]))
 
 
-def _families(it: Side) -> dict[str, float]:
+def _families(side: Side) -> dict[str, float]:
     times: dict[str, float] = {}
-    for op_type, (_, us) in _times(it).items():
+    for op_type, (_, us) in _times(side).items():
         family = family_of_type(op_type)
         times[family] = times.get(family, 0.0) + us
-    step = _step_us(it)
-    if it.result is None and COLLECTIVE in times:  # of a run document, collectives are without their waiting
+    step = _step_us(side)
+    if side.result is None and COLLECTIVE in times:  # of a run document, collectives are without their waiting
         times[COLLECTIVE] = max(0.0, times[COLLECTIVE] - step["communication_wait_us"])
     times |= {IDLE: step["free_us"], WAIT: step.get("communication_wait_us", 0.0)}
     return {cause: us for cause, us in times.items() if us}
@@ -121,13 +121,13 @@ def _op_types(a: Side, b: Side) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-abs(row["b_us"] - row["a_us"]), row["op_type"]))
 
 
-def _times(it: Side) -> dict[str, tuple[int, float]]:
+def _times(side: Side) -> dict[str, tuple[int, float]]:
     """(count, us) of each op type."""
-    if it.result is not None:
-        rows = [(row["op_type"], int(row["count"]), round(row["total_us"] * 1000)) for row in it.result["kernels"]]
+    if side.result is not None:
+        rows = [(row["op_type"], int(row["count"]), round(row["total_us"] * 1000)) for row in side.result["kernels"]]
     else:
-        assert it.timeline is not None
-        rows = [(op_type_of(s), 1, s.duration_ns) for s in it.timeline.spans if is_kernel(s)]
+        assert side.timeline is not None
+        rows = [(op_type_of(s), 1, s.duration_ns) for s in side.timeline.spans if is_kernel(s)]
     times: dict[str, tuple[int, int]] = {}
     for op_type, count, ns in rows:
         before = times.get(op_type, (0, 0))

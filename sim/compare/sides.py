@@ -59,12 +59,12 @@ def side(given: str, sets: Sequence[str]) -> Side:
 
 def _split(given: str) -> tuple[str, int]:
     """The file, and the number of a timeline in it, 0 where none is given; a file of the whole name comes first."""
-    found = _NUMBERED.fullmatch(given)
-    if found is None or os.path.exists(given) or not os.path.exists(found["file"]):
+    match = _NUMBERED.fullmatch(given)
+    if match is None or os.path.exists(given) or not os.path.exists(match["file"]):
         return given, 0
-    if int(found["number"]) == 0:
+    if int(match["number"]) == 0:
         raise ScenarioError([f"{printable(given, 200)}: timelines count from 1"])
-    return found["file"], int(found["number"])
+    return match["file"], int(match["number"])
 
 
 def _is_trace(file: str) -> bool:
@@ -81,10 +81,10 @@ def _is_trace(file: str) -> bool:
 def _scenario(given: str, sets: Sequence[str]) -> Side:
     from sim.predict.scenario_result import kernel_args, scenario_result
 
-    found = scenario_result(given, sets)
-    timeline = with_args(found.prediction.timeline, kernel_args(found.prediction))
-    sources = tuple(map(str, found.loaded.document.sources))
-    return Side(found.result["scenario"]["name"], "scenario", found.result, timeline, sources)
+    run = scenario_result(given, sets)
+    timeline = with_args(run.prediction.timeline, kernel_args(run.prediction))
+    sources = tuple(map(str, run.loaded.document.sources))
+    return Side(run.result["scenario"]["name"], "scenario", run.result, timeline, sources)
 
 
 def with_args(timeline: Timeline, args: KernelArgs) -> Timeline:

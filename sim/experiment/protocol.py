@@ -214,21 +214,21 @@ def _row(lab: Laboratory, factor: Factor) -> Row:
         "with": predicted_metrics(lab.case, factor.with_it),
     }
     try:
-        found = lab.compared(factor.without, factor.with_it)
+        compared = lab.compared(factor.without, factor.with_it)
     except ScenarioError as error:
         return Row(factor, "failed", predicted, metrics, reason=error.messages[0])
-    verdict = decide(found.gains[lab.headline], lab.floor, found.numbers, _trade_off(lab, factor, found))
-    return Row(factor, "measured", predicted, metrics, compared=found, verdict=verdict)
+    verdict = decide(compared.gains[lab.headline], lab.floor, compared.numbers, _trade_off(lab, factor, compared))
+    return Row(factor, "measured", predicted, metrics, compared=compared, verdict=verdict)
 
 
-def _trade_off(lab: Laboratory, factor: Factor, found: Compared) -> str:
+def _trade_off(lab: Laboratory, factor: Factor, compared: Compared) -> str:
     """What a switch changes beside what the verdict is of, where that can be told from nothing."""
     said = []
-    for part, gain in found.gains.items():
+    for part, gain in compared.gains.items():
         if part != lab.headline and abs(log(gain.value)) > lab.floor and (gain.low > 1 or gain.high < 1):
             said.append(f"{part.upper()} {gain.value:.2f}x")
     if factor.for_capacity:
-        ratio = found.with_it["kv_cache_bytes"] / found.without["kv_cache_bytes"]
+        ratio = compared.with_it["kv_cache_bytes"] / compared.without["kv_cache_bytes"]
         said.append(f"it is for room, not for speed: KV cache of {ratio:.2f} times the bytes here")
     return ", ".join(said)
 
@@ -268,13 +268,13 @@ def _combinations(lab: Laboratory, adopted: Sequence[Row]) -> list[Combination]:
 
     A pair of one that is off and one that is on would need a fourth side, and its product holds by construction.
     """
-    found: list[Combination] = []
+    tried: list[Combination] = []
     groups = [_one_a_switch([r for r in adopted if r.factor.state == state]) for state in ("off", "on")]
     sets = [group for group in groups if len(group) > 1]
     sets += [list(two) for group in groups if len(group) > 2 for two in combinations(group[:MAX_PAIRED], 2)]
     for rows in sets:
-        found.append(_combination(lab, rows))
-    return found
+        tried.append(_combination(lab, rows))
+    return tried
 
 
 def _one_a_switch(rows: Sequence[Row]) -> list[Row]:
@@ -298,11 +298,11 @@ def _combination(lab: Laboratory, rows: Sequence[Row]) -> Combination:
         return Combination(names, state, "left out", predicted, alone, reason="no time was left for it")
     lab.say(f"together: {', '.join(names)}")
     try:
-        found = lab.compared(without, with_it)
+        compared = lab.compared(without, with_it)
     except ScenarioError as error:
         return Combination(names, state, "failed", predicted, alone, reason=error.messages[0])
-    together = found.gains[lab.headline]
+    together = compared.gains[lab.headline]
     singles = product([row.compared.gains[lab.headline] for row in rows if row.compared])
     return Combination(
-        names, state, "measured", predicted, alone, together, singles, over(together, singles), found.numbers
+        names, state, "measured", predicted, alone, together, singles, over(together, singles), compared.numbers
     )

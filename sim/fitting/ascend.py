@@ -23,7 +23,7 @@ from sim.hardware.profile import HardwareProfile
 def fit_blocks(timings: Timings, base: HardwareProfile, reference: float, draws: int) -> tuple[Fit, ...]:
     """The fit of each block that has enough shapes, its coefficients under their dotted names."""
     samples = list(_samples(timings, base, reference))
-    hw, found = base, []
+    hw, fits = base, []
     for block in (*SHARED, *ALONE):
         rows = rows_of_block(block, samples, {base.name: hw})
         if len({row.shape for row in rows}) < MIN_SHAPES:
@@ -31,9 +31,9 @@ def fit_blocks(timings: Timings, base: HardwareProfile, reference: float, draws:
         block = _from_base(block, hw)
         if not block.parameters:
             continue
-        found.append(_fitted(block, rows, hw, draws))
-        hw = with_numbers(hw, found[-1].values)
-    return tuple(found)
+        fits.append(_fitted(block, rows, hw, draws))
+        hw = with_numbers(hw, fits[-1].values)
+    return tuple(fits)
 
 
 def _samples(timings: Timings, base: HardwareProfile, reference: float) -> Iterator[Sample]:

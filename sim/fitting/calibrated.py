@@ -124,23 +124,23 @@ def with_found(hw: HardwareProfile, numbers: Mapping[str, Found]) -> HardwarePro
 def program_numbers(fits: Sequence[Fit]) -> dict[str, Found]:
     """The programs' effects. What every call pays, `kernel.start_us`, is the least that any of them pays."""
     calls = {fit.program: fit.values.get("fixed_us", 0.0) for fit in fits if "fixed_us" in fit.values}
-    found: dict[str, Found] = {}
+    numbers: dict[str, Found] = {}
     start = min(calls.values(), default=0.0)
     if calls:
         cheapest = next(fit for fit in fits if calls.get(fit.program) == start)
         how = f"the cheapest call of all, {cheapest.program}"
-        found["kernel.start_us"] = Found(start, *_around(start, cheapest.intervals["fixed_us"]), "fitted", how)
+        numbers["kernel.start_us"] = Found(start, *_around(start, cheapest.intervals["fixed_us"]), "fitted", how)
     for fit in fits:
         for effect, value in fit.values.items():
             low, high = _around(value, fit.intervals[effect])
             less = start if effect == "fixed_us" else 0.0
             how = f"{len(fit.samples)} rows of {fit.shapes} shapes"
-            found[f"programs.{fit.program}.{effect}"] = Found(
+            numbers[f"programs.{fit.program}.{effect}"] = Found(
                 value - less, max(0.0, low - less), max(value, high) - less, "fitted", how
             )
         for effect in fit.unknown:
-            found[f"programs.{fit.program}.{effect}"] = Found(0.0, 0.0, 0.0, "assumed", _UNTOLD)
-    return found
+            numbers[f"programs.{fit.program}.{effect}"] = Found(0.0, 0.0, 0.0, "assumed", _UNTOLD)
+    return numbers
 
 
 _UNTOLD = "not identified by the rows, which other effects explain as well: left out"
@@ -186,10 +186,10 @@ def _memory(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
     ):
         rates = [2 * size / 1000 / (us - start) for size, us in copies if least <= size <= most and us > start]
         if rates:
-            found = _measured(rates, f"{len(rates)} sizes of copies that stay in {where}, read and written")
-            yield name, found
+            rate = _measured(rates, f"{len(rates)} sizes of copies that stay in {where}, read and written")
+            yield name, rate
             if name == "memory.hbm_gbps":
-                yield "memory.core_hbm_gbps", found
+                yield "memory.core_hbm_gbps", rate
 
 
 def _calls(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:

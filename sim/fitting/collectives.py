@@ -51,12 +51,12 @@ FAMILIES = (
 
 def points(links: Links) -> dict[tuple[str, int, int], list[CollectiveRow]]:
     """The family's scored rows by (operation, ranks, bytes of the whole tensor)."""
-    found: dict[tuple[str, int, int], list[CollectiveRow]] = {}
+    by_point: dict[tuple[str, int, int], list[CollectiveRow]] = {}
     for row in read_collectives(reference_csv("collectives")):
         if row.hardware == links.hardware and row.scored:
             whole = row.bytes * (row.ranks if row.shard else 1)
-            found.setdefault((op_of(row.op), row.ranks, whole), []).append(row)
-    return found
+            by_point.setdefault((op_of(row.op), row.ranks, whole), []).append(row)
+    return by_point
 
 
 def with_links(hw: HardwareProfile, values: Mapping[str, float]) -> HardwareProfile:
@@ -126,8 +126,8 @@ def table(results: Sequence[tuple[Links, list[tuple[CollectiveRow, float]]]]) ->
         for row, error in errors:
             kinds.setdefault(f"{op_of(row.op)} {row.ranks}", []).append(error)
         kinds["all"] = [e for _, e in errors]
-        for kind, found in kinds.items():
-            ordered = sorted(found)
+        for kind, errors_of_kind in kinds.items():
+            ordered = sorted(errors_of_kind)
             name = f"{links.hardware} {kind}"
             lines.append(f"{name:40} {len(ordered):5} {median(ordered):7.1%} {percentile(ordered, 0.9):7.1%}")
     return "\n".join(lines)

@@ -120,19 +120,19 @@ def at_speed(row: Timing, reference: float) -> float:
 
 def samples_of(timings: Timings, reference: float, hw: HardwareProfile) -> dict[str, list[Sample]]:
     """The rows of single calls by the program that prices them. hw: says what moving bytes takes."""
-    found: dict[str, list[Sample]] = {}
+    samples: dict[str, list[Sample]] = {}
     for row in timings.rows:
         if row.kind in NO_OPS or len(row.ops) != 1 or row.kind != row.op.kind:
             continue
         work = work_of(row.op)
         if work.unit == "link" or isinstance(work.shape, FixedShape):
             continue
-        it = effects(work)
-        features = (1.0, float(it.rows), it.elements / 1000, it.macs / 1000)
+        effect = effects(work)
+        features = (1.0, float(effect.rows), effect.elements / 1000, effect.macs / 1000)
         floor_us = stream_ns(work, hw, resident=True) / 1000
         sample = Sample(work, at_speed(row, reference), repr(work.shape), row.trial, features, floor_us)
-        found.setdefault(names_of(work)[0], []).append(sample)
-    return found
+        samples.setdefault(names_of(work)[0], []).append(sample)
+    return samples
 
 
 def fit_program(program: str, samples: Sequence[Sample], draws: int = DRAWS) -> Fit:
@@ -211,20 +211,20 @@ def bootstrap(
 
 def _by_shape(samples: Sequence[Sample]) -> list[NDArray[np.int64]]:
     """Places of the samples of each shape, shapes in order."""
-    found: dict[str, list[int]] = {}
+    places: dict[str, list[int]] = {}
     for place, sample in enumerate(samples):
-        found.setdefault(sample.shape, []).append(place)
-    return [np.array(found[shape]) for shape in sorted(found)]
+        places.setdefault(sample.shape, []).append(place)
+    return [np.array(places[shape]) for shape in sorted(places)]
 
 
 def _doubtful(rows: Rows, values: Mapping[str, float], spans: Mapping[str, tuple[float, float]]) -> list[str]:
     """The effects that the rows do not identify: their interval is too wide, or they hardly matter anywhere."""
-    found = []
+    doubtful = []
     for c, (low, high) in spans.items():
         part = float(np.max(values[c] * rows.features[:, COEFFICIENTS.index(c)] / rows.measured_us))
         if part < MIN_PART or low <= 0 or high > WIDEST * low or _own(rows, c, list(values)) < MIN_OWN:
-            found.append(c)
-    return found
+            doubtful.append(c)
+    return doubtful
 
 
 def _own(rows: Rows, effect: str, kept: Sequence[str]) -> float:

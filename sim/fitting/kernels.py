@@ -101,8 +101,8 @@ def read_samples(hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]
 
 def program_name(sample: Sample, hw: HardwareProfile) -> str:
     """The program of the profile that prices `sample`."""
-    name, found = params_name(sample.work.program), params_of(sample.work, hw)
-    return name if hw.programs.get(name) is found else next(n for n, p in hw.programs.items() if p is found)
+    name, params = params_name(sample.work.program), params_of(sample.work, hw)
+    return name if hw.programs.get(name) is params else next(n for n, p in hw.programs.items() if p is params)
 
 
 def residuals(

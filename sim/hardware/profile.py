@@ -123,11 +123,11 @@ class Profile(_Part):
 
     def numbers(self) -> dict[str, Number]:
         """Every number under its dotted name: {"chip.cube_cores": Number(...), "programs.swiglu.code_us": ...}."""
-        found = {f"{s}.{f.name}": getattr(getattr(self, s), f.name) for s, cls in SECTIONS.items() for f in fields(cls)}
+        named = {f"{s}.{f.name}": getattr(getattr(self, s), f.name) for s, cls in SECTIONS.items() for f in fields(cls)}
         for name, part in self.programs.items():
-            found |= {f"programs.{name}.{f.name}": getattr(part, f.name) for f in fields(KernelParams)}
-        found |= {f"fixed_us.{key}": number for key, number in self.fixed_us.items()}
-        return {key: number for key, number in found.items() if number is not None}
+            named |= {f"programs.{name}.{f.name}": getattr(part, f.name) for f in fields(KernelParams)}
+        named |= {f"fixed_us.{key}": number for key, number in self.fixed_us.items()}
+        return {key: number for key, number in named.items() if number is not None}
 
     def worst_source(self) -> Source:
         """The least trustworthy tag among the numbers."""

@@ -109,9 +109,9 @@ def _operator(capture: Capture, row: int, threads: dict[int, NDArray[np.intp]]) 
         threads[lane] = np.flatnonzero((events.lane == lane) & (events.kind == Kind.HOST))
     rows = threads[lane]
     at = int(np.searchsorted(events.start_ns[rows], events.start_ns[row], side="right"))
-    found = None
+    operator = None
     for other in rows[max(0, at - 64) : at][::-1].tolist():
         name = capture.text(other)
         if events.end_ns_of(other) >= events.start_ns[row] and not name.startswith(_QUEUE):
-            found = name
-    return found
+            operator = name
+    return operator

@@ -72,11 +72,11 @@ def kernels_of(
     facts, which = np.unique(events.fact[rows], return_inverse=True)
     counts = np.bincount(which)
     times = np.bincount(which, weights=events.duration_ns[rows].astype(np.float64))
-    found = [
+    kernels = [
         _kernel(capture, int(fact), int(count), int(ns), total_ns, hardware)
         for fact, count, ns in zip(facts, counts, times, strict=True)
     ]
-    return tuple(sorted(_merged(found), key=lambda k: (-k.total_us, k.op_type, k.shapes)))
+    return tuple(sorted(_merged(kernels), key=lambda k: (-k.total_us, k.op_type, k.shapes)))
 
 
 def in_step(capture: Capture, step: Step, *kinds: Kind) -> NDArray[np.intp]:

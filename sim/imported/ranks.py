@@ -98,14 +98,14 @@ def waits_of(captures: Sequence[Capture], steps: Sequence[Step]) -> Waits:
 
 def _arrivals(capture: Capture, step: Step) -> list[tuple[tuple[str, str, int], _Arrival]]:
     seen: dict[tuple[str, str], int] = {}
-    found = []
+    arrivals = []
     events = capture.events
     for row in in_step(capture, step, Kind.COLLECTIVE).tolist():
         name, group = capture.text(row), capture.text(row, "group")
         number = seen[name, group] = seen.get((name, group), -1) + 1
         start = int(events.start_ns[row])
-        found.append(((name, group, number), _Arrival(capture.rank, start, start + int(events.duration_ns[row]))))
-    return found
+        arrivals.append(((name, group, number), _Arrival(capture.rank, start, start + int(events.duration_ns[row]))))
+    return arrivals
 
 
 def _matched(name: str, group: str, arrivals: list[_Arrival], latest: _Arrival) -> MatchedCollective:

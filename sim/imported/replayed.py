@@ -34,18 +34,18 @@ def replayed(
     if any(note.startswith(CLOCKS[:20]) for note in notes):
         timelines = timelines[:1]
     try:
-        found = what_if(timelines, wanted, hardware)
+        replay = what_if(timelines, wanted, hardware)
     except ValueError as error:
         return _nothing([*notes, str(error)]), []
-    document = {
+    result = {
         "asked": list(wanted),
-        "replay": found.replay,
+        "replay": replay.replay,
         "kind": "measured" if timelines[0].label == "MEASURED" else "predicted",
         "ranks": [timeline.rank for timeline in timelines],
-        "rows": found.rows,
-        "notes": [*notes, *found.replay["notes"]],
+        "rows": replay.rows,
+        "notes": [*notes, *replay.replay["notes"]],
     }
-    return document, [*timelines, *found.changed] if wanted else []
+    return result, [*timelines, *replay.changed] if wanted else []
 
 
 def _nothing(notes: list[str]) -> dict[str, Any]:

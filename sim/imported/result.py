@@ -37,11 +37,11 @@ def import_result(
     at += [_same_step(p, t, step.id) for p, t in zip(captures.captures[1:], times[1:], strict=True)]
     steps = [capture.steps[i] for capture, i in zip(captures.captures, at, strict=True)]
     waits = waits_of(captures.captures, steps)
-    found = [
+    diagnoses = [
         diagnose_step(capture, one, all_times[i], waits, hardware)
         for capture, one, all_times, i in zip(captures.captures, steps, times, at, strict=True)
     ]
-    main = found[0]
+    main = diagnoses[0]
     reported = reported_of(first, step)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -62,7 +62,7 @@ def import_result(
         "launches": main.launches,
         "host_gaps": _gaps(main),
         "host_apis": [_api(api) for api in first.host_apis[:MAX_CALLS]],
-        "ranks": [_rank(f, waits) for f in found],
+        "ranks": [_rank(f, waits) for f in diagnoses],
         "collectives": [asdict(c) for c in waits.collectives[:MAX_COLLECTIVES]],
         "waited_for_us": {str(rank): us for rank, us in waits.waited_for_us.items()},
         "clocks_differ_us": waits.clocks_differ_us,
@@ -149,21 +149,21 @@ def _capture(capture: Capture, name: str) -> dict[str, Any]:
     }
 
 
-def _provenance(hardware: HardwareProfile | None, found: Found) -> dict[str, Any]:
+def _provenance(hardware: HardwareProfile | None, diagnosis: Found) -> dict[str, Any]:
     """Times are measured; what the model adds to them (rooflines, prices) is predicted, and says so by its key."""
     sources: dict[str, int] = {}
-    for kernel in found.kernels:
+    for kernel in diagnosis.kernels:
         sources[kernel.bound_source] = sources.get(kernel.bound_source, 0) + kernel.count
     return {
-        "kind": "measured" if found.capture.label == "MEASURED" else "predicted",
+        "kind": "measured" if diagnosis.capture.label == "MEASURED" else "predicted",
         "bounds": dict(sorted(sources.items())),
         "roofline": None if hardware is None else hardware.profile.worst_source(),
         "tool_version": __version__,
     }
 
 
-def _gaps(found: Found) -> dict[str, Any]:
-    gaps = found.gaps
+def _gaps(diagnosis: Found) -> dict[str, Any]:
+    gaps = diagnosis.gaps
     return {
         "count": gaps.count,
         "total_us": gaps.total_us,
@@ -178,23 +178,23 @@ def _api(api: HostApi) -> dict[str, Any]:
     return {"level": api.level, "name": api.name, "count": api.count, "total_us": api.total_ns / 1000}
 
 
-def _rank(found: Found, waits: Waits) -> dict[str, Any]:
-    mine = next(rank for rank in waits.by_rank if rank.rank == found.capture.rank)
-    reported = reported_of(found.capture, found.step)
+def _rank(diagnosis: Found, waits: Waits) -> dict[str, Any]:
+    mine = next(rank for rank in waits.by_rank if rank.rank == diagnosis.capture.rank)
+    reported = reported_of(diagnosis.capture, diagnosis.step)
     return {
-        "rank": found.capture.rank,
-        "source": printable(found.capture.source, 200),
-        "step_id": found.step.id,
-        "step": step_us(found.time),
+        "rank": diagnosis.capture.rank,
+        "source": printable(diagnosis.capture.source, 200),
+        "step_id": diagnosis.step.id,
+        "step": step_us(diagnosis.time),
         "reported_step": _reported_us(reported),
-        "reconciliation": reconciliation(found.time, reported),
-        "bottleneck": {"name": found.name, "evidence": found.evidence},
-        "kernel_count": found.kernel_count,
+        "reconciliation": reconciliation(diagnosis.time, reported),
+        "bottleneck": {"name": diagnosis.name, "evidence": diagnosis.evidence},
+        "kernel_count": diagnosis.kernel_count,
         "collectives": mine.collectives,
         "matched_collectives": mine.matched,
-        "wait_us": mine.wait_us if mine.matched else found.time.communication_wait_ns / 1000,
+        "wait_us": mine.wait_us if mine.matched else diagnosis.time.communication_wait_ns / 1000,
         "came_last": mine.last,
-        "notes": list(found.capture.notes),
+        "notes": list(diagnosis.capture.notes),
     }
 
 

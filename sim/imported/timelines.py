@@ -23,15 +23,15 @@ def timelines_of(captures: CaptureSet, step_id: str = "", tasks: bool = False) -
     first = captures.captures[0]
     steps = steps_of_ranks(captures, step_id)
     try:
-        made = [timeline_of(p, s, tasks) for p, s in zip(captures.captures, steps, strict=True)]
+        timelines = [timeline_of(p, s, tasks) for p, s in zip(captures.captures, steps, strict=True)]
     except ValueError as error:
         raise ScenarioError([f"{printable(first.source, 200)}: {error}"]) from None
     notes = [f"step {steps[0].id} of {len(first.steps)}"] if len(first.steps) > 1 else []
     waits = waits_of(captures.captures, steps)
     if not waits.same_clock:
-        return made, [*notes, CLOCKS.format(waits.clocks_differ_us / 1000)]
-    origins = [_origin_ns(p, s, t) for p, s, t in zip(captures.captures, steps, made, strict=True)]
-    return [_later(t, origin - min(origins)) for t, origin in zip(made, origins, strict=True)], notes
+        return timelines, [*notes, CLOCKS.format(waits.clocks_differ_us / 1000)]
+    origins = [_origin_ns(p, s, t) for p, s, t in zip(captures.captures, steps, timelines, strict=True)]
+    return [_later(t, origin - min(origins)) for t, origin in zip(timelines, origins, strict=True)], notes
 
 
 def _origin_ns(capture: Capture, step: Step, timeline: Timeline) -> int:

@@ -32,16 +32,16 @@ def limits(scenario: Scenario, hardware: HardwareProfile) -> list[tuple[str, str
 
 
 def _on_a_gpu(scenario: Scenario) -> list[tuple[str, str]]:
-    found = [
+    problems = [
         (f"optimizations.{switch}", why)
         for switch, values, why in _NOT_ON_A_GPU
         if _value(scenario.optimizations, switch) not in values
     ]
     if scenario.engine.task_queue_enable:
-        found.append(("engine.task_queue_enable", "a launch thread of torch_npu, a GPU has none; set it to 0"))
+        problems.append(("engine.task_queue_enable", "a launch thread of torch_npu, a GPU has none; set it to 0"))
     if scenario.engine.hccl_op_expansion_mode != "auto":
-        found.append(("engine.hccl_op_expansion_mode", "NCCL has no such choice; set it to auto"))
-    return found
+        problems.append(("engine.hccl_op_expansion_mode", "NCCL has no such choice; set it to auto"))
+    return problems
 
 
 def _value(part: object, path: str) -> object:

@@ -138,9 +138,9 @@ def memory_of(scenario: Scenario, model: Model, hw: HardwareProfile) -> Memory:
     stages = memory_of_stages(scenario, model, hw)
     if len(stages) == 1:
         return stages[0]
-    others = tuple(min(same, key=_tokens) for same in zip(*(it.others for it in stages), strict=True))
-    fullest = max(stages, key=lambda it: it.total)
-    return replace(fullest, capacity=min((it.capacity for it in stages), key=_tokens), others=others)
+    others = tuple(min(same, key=_tokens) for same in zip(*(stage.others for stage in stages), strict=True))
+    fullest = max(stages, key=lambda stage: stage.total)
+    return replace(fullest, capacity=min((stage.capacity for stage in stages), key=_tokens), others=others)
 
 
 def _tokens(capacity: KvCapacity) -> int:

@@ -56,7 +56,7 @@ class _Place:
 
 def overlaps(prediction: Prediction) -> tuple[Overlap, ...]:
     """Each overlap that is on and takes place in the reported step."""
-    found = []
+    pairs = []
     for item, first, second, places_of in (
         (prefetch.PREFETCH, "kernels beside", "prefetch", _fetches),
         (collectives.MATMUL_ALL_REDUCE, "matmul", "all-reduce", _fused),
@@ -67,8 +67,8 @@ def overlaps(prediction: Prediction) -> tuple[Overlap, ...]:
     ):
         places = list(places_of(prediction, item)) if item.is_on(prediction.case.scenario) else []
         if places:
-            found.append(_summed(prediction, item, (first, second), places))
-    return tuple(found)
+            pairs.append(_summed(prediction, item, (first, second), places))
+    return tuple(pairs)
 
 
 def _summed(prediction: Prediction, item: Pass, sides: tuple[str, str], places: list[_Place]) -> Overlap:

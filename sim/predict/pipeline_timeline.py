@@ -30,27 +30,27 @@ class Shown:
 def shown(
     pipe: Pipe,
     batches: Sequence[Batch],
-    it: Round,
+    round_: Round,
     whole: Batch,
     waits: Callable[[Plan, Sequence[Schedule]], dict[int, int]],
 ) -> Shown:
-    """Rank 0's step in round `it`: all micro-batches on the first stage, one after the other.
+    """Rank 0's step in round `round_`: all micro-batches on the first stage, one after the other.
 
     waits: how long rank 0 waited in the collectives of its group, by the rank that came last.
     """
     programs = [pipe.program(batch, 0) for batch in batches]
-    begin = it.passes[0][0].begin
+    begin = round_.passes[0][0].begin
     plans: list[Plan] = []
     parts: list[Schedule] = []
     waited: dict[int, int] = {}
-    for batch, row in zip(batches, it.passes, strict=True):
+    for batch, row in zip(batches, round_.passes, strict=True):
         ours = pipe.plans(batch, 0, Variant())
         schedule = _schedule(ours, row[0])
         for rank, ns in waits(ours[0], schedule).items():
             waited[rank] = waited.get(rank, 0) + ns
         plans.append(ours[0])
         parts.append(_with_sends(ours[0], _shifted(schedule[0], row[0].begin - begin), row, begin))
-    held = sum(row[1].transfer - row[0].ready for row in it.passes)
+    held = sum(row[1].transfer - row[0].ready for row in round_.passes)
     if held:
         waited[pipe.model.ranks] = held  # its neighbour on the next stage
     blocks = tuple(chain.from_iterable(program.blocks for program in programs))
@@ -59,7 +59,7 @@ def shown(
     return Shown(
         Program(blocks, whole, programs[0].graph, programs[0].applied),
         plan,
-        Timeline(wrapped(spans.spans, it.total_ns), 0, it.total_ns),
+        Timeline(wrapped(spans.spans, round_.total_ns), 0, round_.total_ns),
         dict(sorted(waited.items())),
     )
 
@@ -108,7 +108,7 @@ def joined(plans: Sequence[Plan]) -> Plan:
             if isinstance(step, Issue):
                 step = replace(step, launch=_renamed(step.launch, number, offset))
             elif isinstance(step, Replay):
-                step = replace(step, launches=tuple(_renamed(it, number, offset) for it in step.launches))
+                step = replace(step, launches=tuple(_renamed(launch, number, offset) for launch in step.launches))
             elif isinstance(step, Update):
                 step = replace(step, records=f"{number}/{step.records}")
             steps.append(step)

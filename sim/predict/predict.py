@@ -104,17 +104,17 @@ def predict(case: Case) -> Prediction:
     memory = memory_of(case.scenario, case.model, case.hardware)
     refuse_overflow(case, memory)
     batch = reported_batch(case.scenario)
-    it = _shown(case, batch)
-    schedule = on_device(it.timeline, case.hardware.profile.device.upper())
+    shown = _shown(case, batch)
+    schedule = on_device(shown.timeline, case.hardware.profile.device.upper())
     return Prediction(
         case=case,
         batch=batch,
         graph=effective_graph(case.scenario, in_flight(case, batch)[0])[0],
-        program=it.program,
-        plan=it.plan,
+        program=shown.program,
+        plan=shown.plan,
         timeline=schedule,
         step=step_time(schedule),
-        waits_ns=it.waits_ns,
+        waits_ns=shown.waits_ns,
         sensitivity=sensitivity_of(case, batch),
         metrics=_metrics(case, memory),
         memory=memory,
@@ -147,7 +147,7 @@ def waits_by_rank(plan: Plan, schedule: Sequence[Schedule]) -> dict[int, int]:
     waits: dict[int, int] = {}
     groups = {number: launch.group_ranks for number, launch in enumerate(launches(plan)) if launch.rendezvous}
     for number, arrival in schedule[0].arrivals.items():
-        arrivals = [it.arrivals[number] for it in schedule[: groups[number] or len(schedule)]]
+        arrivals = [rendezvous.arrivals[number] for rendezvous in schedule[: groups[number] or len(schedule)]]
         if wait := max(arrivals) - arrival:
             last = [rank for rank, ns in enumerate(arrivals) if ns == arrival + wait]
             for rank in last:
@@ -248,9 +248,9 @@ def overlap(plan: Plan) -> bool:
 
 def interval_ns(case: Case, batch: Batch) -> Interval:
     """(value, low, high) of a step, ns: the central 90 % that the profile's residuals imply."""
-    it = sensitivity_of(case, batch)
-    low, high = step_interval(it, case.hardware)
-    return it.step_ns, low, high
+    sensitivity = sensitivity_of(case, batch)
+    low, high = step_interval(sensitivity, case.hardware)
+    return sensitivity.step_ns, low, high
 
 
 def refuse_overflow(case: Case, memory: Memory) -> None:
@@ -385,11 +385,11 @@ def forbidden(case: Case) -> list[tuple[str, str]]:
 
 def check(case: Case) -> list[tuple[str, str]]:
     """What forbids this case, as (field, what) pairs; empty where it can run."""
-    found = forbidden(case)
-    if not found:
+    problems = forbidden(case)
+    if not problems:
         memory = memory_of(case.scenario, case.model, case.hardware)
         try:
             refuse_overflow(case, memory)
         except DoesNotFit as error:
-            found.append(("workload.batch" if memory.weights_fit else "model", str(error)))
-    return found
+            problems.append(("workload.batch" if memory.weights_fit else "model", str(error)))
+    return problems

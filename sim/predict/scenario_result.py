@@ -98,9 +98,9 @@ def case_of(loaded: Loaded) -> Case:
         except ScenarioError as error:
             raise ScenarioError([f"{located(loaded, where)}: {where}: {line}" for line in error.messages]) from None
     case = Case(scenario, model, hardware)
-    found = check(case)
-    if found:
-        raise ScenarioError([f"{located(loaded, where)}: {where}: {what}" for where, what in found])
+    wrong = check(case)
+    if wrong:
+        raise ScenarioError([f"{located(loaded, where)}: {where}: {what}" for where, what in wrong])
     return case
 
 

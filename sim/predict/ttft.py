@@ -51,7 +51,7 @@ def ends_through_stages(
         nonlocal rigid
         (value, low, high), row = price(chunk)
         rigid = row[0].rigid
-        return (1.0, low / value, high / value, *(ns for it in row for ns in it.durations_ns))
+        return (1.0, low / value, high / value, *(ns for stage in row for ns in stage.durations_ns))
 
     series = _along(chunks, priced)
     value, low, high = (

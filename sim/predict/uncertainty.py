@@ -105,13 +105,13 @@ def sigma_of(kind: str, hw: HardwareProfile) -> float:
     return float(getattr(hw.residual, f"{family_of(kind)}_sigma"))
 
 
-def step_interval(it: Sensitivity, hw: HardwareProfile) -> tuple[float, float]:
+def step_interval(sensitivity: Sensitivity, hw: HardwareProfile) -> tuple[float, float]:
     """(low, high) of a step, ns."""
     residual = hw.residual
-    variance = sum((weight * sigma) ** 2 for weight, sigma in it.parts.values())
-    variance += (it.device * residual.device_sigma) ** 2 + (it.host * residual.host_sigma) ** 2
-    down, up = _with_late(Z90 * sqrt(variance), it.late, 0.0, hw)
-    return it.step_ns * exp(-down), it.step_ns * exp(up)
+    variance = sum((weight * sigma) ** 2 for weight, sigma in sensitivity.parts.values())
+    variance += (sensitivity.device * residual.device_sigma) ** 2 + (sensitivity.host * residual.host_sigma) ** 2
+    down, up = _with_late(Z90 * sqrt(variance), sensitivity.late, 0.0, hw)
+    return sensitivity.step_ns * exp(-down), sensitivity.step_ns * exp(up)
 
 
 def _with_late(width: float, late_a: float, late_b: float, hw: HardwareProfile) -> tuple[float, float]:

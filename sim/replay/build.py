@@ -159,14 +159,14 @@ class _Connect:
         explained = max(draft.free_ns(edge) for edge in known)
         if task.what == "arrive":
             return [draft.edge(other, number, "inferred" if at - explained > self.late_ns else "event", self.gap_ns)]
-        found = []
+        edges = []
         collective = self.ends.collective_before(at, task.lane)
         if collective is not None and lane_began_ns < draft.end_ns(collective):
-            found.append(draft.edge(collective, number, "event", self.gap_ns))
+            edges.append(draft.edge(collective, number, "event", self.gap_ns))
             explained = max(explained, draft.end_ns(collective))
         if at - explained > self.late_ns and draft.end_ns(other) > explained:
-            found.append(draft.edge(other, number, "inferred", None))
-        return found
+            edges.append(draft.edge(other, number, "inferred", None))
+        return edges
 
     def _marks(self) -> None:
         """The begin of the step is that of its first kernel where the timeline has it so; its end is that of all."""

@@ -85,13 +85,13 @@ class Ends:
         for lane, numbers in lanes.items():
             ends = sorted((draft.end_ns(n), n) for n in numbers if draft.tasks[n].what != "arrive")
             self._all[lane] = ends
-            moved = [it for it in ends if draft.tasks[it[1]].what == "transfer"]
+            moved = [end for end in ends if draft.tasks[end[1]].what == "transfer"]
             if moved:
                 self._collectives[lane] = moved
 
     def of_lanes(self, at_ns: int) -> list[int]:
         """The task of each lane that ended last at `at_ns` or before."""
-        return [found[1] for ends in self._all.values() if (found := _last(ends, at_ns)) is not None]
+        return [last[1] for ends in self._all.values() if (last := _last(ends, at_ns)) is not None]
 
     def before(self, at_ns: int, but: str) -> int | None:
         """The task of any lane but one that ended last at `at_ns` or before."""
@@ -108,5 +108,7 @@ def _last(ends: Sequence[tuple[int, int]], at_ns: int) -> tuple[int, int] | None
 
 
 def _latest(lanes: Mapping[str, Sequence[tuple[int, int]]], at_ns: int, but: str) -> int | None:
-    found = [it for lane, ends in lanes.items() if lane != but and (it := _last(ends, at_ns)) is not None]
-    return max(found)[1] if found else None
+    latest = [
+        latest_end for lane, ends in lanes.items() if lane != but and (latest_end := _last(ends, at_ns)) is not None
+    ]
+    return max(latest)[1] if latest else None

@@ -82,7 +82,7 @@ def _timeline(graph: Graph, schedule: Replayed, rank: int, places: Sequence[int]
             part = _part(span, task, moved, low, until)
             if part is not None:
                 placed.append((part, number))
-    placed.sort(key=lambda it: (it[0].start_ns, it[0].end_ns, it[1]))
+    placed.sort(key=lambda entry: (entry[0].start_ns, entry[0].end_ns, entry[1]))
     went = {number: new for new, (_, number) in enumerate(placed) if number >= 0}
     spans = tuple(replace(span, launched_by=went.get(span.launched_by, -1)) for span, _ in placed)
     return replace(measured, spans=spans, start_ns=min(begin, end), end_ns=end)

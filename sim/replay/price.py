@@ -33,9 +33,9 @@ def dtypes_of(span: Span) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _spelt(found: str) -> str:
+def _spelt(text: str) -> str:
     names = {"bf16": "DT_BF16", "fp16": "FLOAT16", "fp32": "FLOAT", "int8": "INT8", "int32": "INT32", "int64": "INT64"}
-    return ";".join(names.get(part.strip(), part) for part in found.split(";"))
+    return ";".join(names.get(part.strip(), part) for part in text.split(";"))
 
 
 def input_of(span: Span, index: int = 0) -> Shape:

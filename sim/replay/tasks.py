@@ -61,8 +61,8 @@ class RankTasks:
         span, own = self.spans[call.number], self.threads.setdefault(call.thread, [])
         if call.waits:
             own.append(self.draft.add(Task("host", self.rank, call.thread, 0, ()), call.start_ns))
-            made = Task("synchronise", self.rank, call.thread, 0, (), span, call.number)
-            number = self.draft.add(made, call.end_ns)
+            task = Task("synchronise", self.rank, call.thread, 0, (), span, call.number)
+            number = self.draft.add(task, call.end_ns)
         else:
             length = call.end_ns - call.start_ns
             number = self.draft.add(Task("host", self.rank, call.thread, length, (), span, call.number), call.start_ns)
@@ -77,16 +77,16 @@ class RankTasks:
             waited = self._waited_ns(span, parts)
             arrive = self.draft.add(Task("arrive", self.rank, lane, 0, ()), span.start_ns)
             after = (Edge(arrive, True, waited, "meet"),)
-            made = Task("transfer", self.rank, lane, span.duration_ns - waited, after, span, number)
-            task = self.draft.add(made, span.start_ns + waited)
+            placed_task = Task("transfer", self.rank, lane, span.duration_ns - waited, after, span, number)
+            task = self.draft.add(placed_task, span.start_ns + waited)
             own += [arrive, task]
             self.collectives.append(task)
         elif _is_event_wait(span):
             task = self.draft.add(Task("wait", self.rank, lane, 0, (), span, number), span.end_ns)
             own.append(task)
         else:
-            made = Task("kernel", self.rank, lane, span.duration_ns, (), span, number)
-            task = self.draft.add(made, span.start_ns)
+            placed_task = Task("kernel", self.rank, lane, span.duration_ns, (), span, number)
+            task = self.draft.add(placed_task, span.start_ns)
             own.append(task)
         if parts:
             self.draft.attach(task, parts)

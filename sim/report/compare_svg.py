@@ -43,9 +43,9 @@ def picture(a: Side, b: Side, document: dict[str, Any]) -> str:
 
     Raises ScenarioError where one of them has no timeline.
     """
-    for it in (a, b):
-        if it.timeline is None:
-            raise ScenarioError([f"--plot: {printable(it.name, 200)}: a {it.kind} has no timeline to draw"])
+    for side in (a, b):
+        if side.timeline is None:
+            raise ScenarioError([f"--plot: {printable(side.name, 200)}: a {side.kind} has no timeline to draw"])
     assert a.timeline is not None
     assert b.timeline is not None
     names = [document[key]["name"] for key in "ab"]
@@ -121,7 +121,9 @@ def _lanes(timeline: Timeline) -> tuple[list[tuple[str, list[Span]]], int]:
     for process, most in sorted(MAX_LANES.items(), key=lambda item: _ORDER.index(item[0])):
         own = [(thread, spans) for (p, thread), spans in lanes.items() if p == process]
         # Whole collectives before their planes, then the busiest.
-        busiest = sorted(own, key=lambda it: (it[0].startswith("Plane"), -sum(s.duration_ns for s in it[1])))[:most]
+        busiest = sorted(own, key=lambda lane: (lane[0].startswith("Plane"), -sum(s.duration_ns for s in lane[1])))[
+            :most
+        ]
         for thread, spans in own:
             if any(thread == kept for kept, _ in busiest):
                 name = process if process == thread else f"{process} {thread}"
@@ -149,7 +151,7 @@ def _spans(spans: Sequence[Span], start_ns: int, end_ns: int, axis: _Axis, y: fl
             share = narrow.setdefault(int(begin), {})
             share[family] = share.get(family, 0.0) + width
     columns = [(x, max(share, key=share.__getitem__), sum(share.values())) for x, share in sorted(narrow.items())]
-    for (family, faint), run in groupby(_adjacent(columns), key=lambda it: (it[1], it[2])):
+    for (family, faint), run in groupby(_adjacent(columns), key=lambda column: (column[1], column[2])):
         places = [x for x, _, _ in run]
         for first, last in _runs(places):
             yield svg.box(first, y, last - first + 1, LANE, COLOURS[family], opacity=faint)

@@ -105,10 +105,10 @@ def _share(parts: dict[str, Any], key: str) -> str:
 
 
 def _bottleneck(result: dict[str, Any]) -> RenderableType:
-    found = result["bottleneck"]
+    bottleneck = result["bottleneck"]
     return Group(
-        Text.assemble("Bottleneck: ", (found["name"], "bold red")),
-        Padding(Text(found["evidence"]), (0, 0, 0, 2)),
+        Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")),
+        Padding(Text(bottleneck["evidence"]), (0, 0, 0, 2)),
         Text(),
     )
 

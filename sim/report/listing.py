@@ -25,12 +25,12 @@ def print_listing(console: Console, what: str) -> None:
 
 def _scenarios(width: int) -> RenderableType:
     names = shipped_names()
-    found = [load_scenario(name).scenario for name in names]
+    scenarios = [load_scenario(name).scenario for name in names]
     columns = [
         Column("name", names),
-        Column("model", [s.model for s in found], rank=2),
-        Column("hardware", [s.hardware for s in found], rank=1),
-        Column("what it shows", [s.description.strip() for s in found], wraps=True),
+        Column("model", [s.model for s in scenarios], rank=2),
+        Column("hardware", [s.hardware for s in scenarios], rank=1),
+        Column("what it shows", [s.description.strip() for s in scenarios], wraps=True),
     ]
     return fitted("Scenarios", columns, width)
 
@@ -50,14 +50,14 @@ def _models(width: int) -> RenderableType:
 
 
 def _hardware(width: int) -> RenderableType:
-    found = [load_hardware(name) for name in hardware_names()]
+    profiles = [load_hardware(name) for name in hardware_names()]
     columns = [
         Column("name", hardware_names()),
-        Column("cube cores", [str(hw.chip.cube_cores) for hw in found], right=True, rank=1),
-        Column("TFLOPS", [f"{hw.chip.cube_flops_per_ns / 1000:.0f}" for hw in found], right=True),
-        Column("HBM GiB", [f"{hw.chip.hbm_capacity_bytes / (1 << 30):.0f}" for hw in found], right=True),
-        Column("TB/s", [f"{hw.memory.hbm_gbps / 1000:.2f}" for hw in found], right=True),
-        Column("what it is", [hw.profile.description for hw in found], wraps=True),
+        Column("cube cores", [str(hw.chip.cube_cores) for hw in profiles], right=True, rank=1),
+        Column("TFLOPS", [f"{hw.chip.cube_flops_per_ns / 1000:.0f}" for hw in profiles], right=True),
+        Column("HBM GiB", [f"{hw.chip.hbm_capacity_bytes / (1 << 30):.0f}" for hw in profiles], right=True),
+        Column("TB/s", [f"{hw.memory.hbm_gbps / 1000:.2f}" for hw in profiles], right=True),
+        Column("what it is", [hw.profile.description for hw in profiles], wraps=True),
     ]
     return fitted("Hardware (BF16 peak; HBM bandwidth that streaming kernels sustain)", columns, width)
 

@@ -133,9 +133,9 @@ class _Builder:
         return Plan(tuple(self.steps()), threaded, self.hw.host.queue_depth)
 
     def steps(self) -> Iterable[HostStep]:
-        it, skew_us = self.conditions, self.hw.host.rank_skew_us
-        if it.ranks > 1 and skew_us:  # all ranks have the same steps, so rank 0 begins 0 ns late
-            yield HostWork(LATE, late_ns(it.seed, it.ranks, skew_us)[it.rank])
+        conditions, skew_us = self.conditions, self.hw.host.rank_skew_us
+        if conditions.ranks > 1 and skew_us:  # all ranks have the same steps, so rank 0 begins 0 ns late
+            yield HostWork(LATE, late_ns(conditions.seed, conditions.ranks, skew_us)[conditions.rank])
         waiting: list[Block] = []
         for block in self._program.blocks:
             if block.captured:
@@ -190,8 +190,11 @@ class _Builder:
             return nominal
         jitter = self._jitter(f"kernel {op.name}", len(nominal), self.hw.kernel.jitter_sigma)
         return tuple(
-            KernelTime(max(1, round(it.duration_ns + (f - 1) * self.spread_ns(it))), *_fields_after_duration(it))
-            for f, it in zip(jitter, nominal, strict=True)
+            KernelTime(
+                max(1, round(nominal_ns.duration_ns + (f - 1) * self.spread_ns(nominal_ns))),
+                *_fields_after_duration(nominal_ns),
+            )
+            for f, nominal_ns in zip(jitter, nominal, strict=True)
         )
 
     def varies(self, kernel: KernelTime) -> bool:
@@ -209,21 +212,24 @@ class _Builder:
 
     def host_jitter(self, name: str, repeat: int) -> NDArray[float64]:
         """`_jitter` of host calls on all ranks, of shape (repeat, ranks)."""
-        it = self.conditions
-        return jitter_of_ranks(it.seed, name, repeat, self.hw.host.jitter_sigma, it.ranks)
+        conditions = self.conditions
+        return jitter_of_ranks(conditions.seed, name, repeat, self.hw.host.jitter_sigma, conditions.ranks)
 
     def kernels_ns(self, item: _Priced, repeat: int) -> Matrix:
         """`_kernels` on all ranks, ns, of shape (repeat, ranks)."""
         import numpy as np
 
-        it = self.conditions
+        conditions = self.conditions
         sigma = self.hw.kernel.jitter_sigma if self.varies(item.kernel) else 0.0
-        jitter = jitter_of_ranks(it.seed, f"kernel {item.op.name}", repeat, sigma, it.ranks)
+        jitter = jitter_of_ranks(conditions.seed, f"kernel {item.op.name}", repeat, sigma, conditions.ranks)
         if not kind_of(item.op).routed:
             spread = self.spread_ns(item.kernel)
             times = item.kernel.duration_ns + (jitter - 1) * spread
         else:  # each rank holds other experts
-            ranks = [[kernel.duration_ns for kernel in self.nominal(item.op, repeat, rank)] for rank in range(it.ranks)]
+            ranks = [
+                [kernel.duration_ns for kernel in self.nominal(item.op, repeat, rank)]
+                for rank in range(conditions.ranks)
+            ]
             own = np.array(ranks).T
             times = own + (jitter - 1) * np.minimum(own, self.spread_cap_ns)
         return np.maximum(np.rint(times), 1).astype(np.int64)
@@ -308,15 +314,15 @@ def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:
     """The plans of all ranks, from rank 0's and what `builder` has laid out for it."""
     import numpy as np
 
-    it, times = builder.conditions, times_of(plan)
+    conditions, times = builder.conditions, times_of(plan)
 
     def on_all(ns: list[int]) -> Matrix:
-        return np.tile(np.array(ns, np.int64)[:, np.newaxis], it.ranks)
+        return np.tile(np.array(ns, np.int64)[:, np.newaxis], conditions.ranks)
 
     host, launch, kernels = on_all(times.host), on_all(times.launch), on_all(times.kernels)
     steps, entries = _places(plan)
     if builder.hw.host.rank_skew_us:
-        host[0] = late_ns(it.seed, it.ranks, builder.hw.host.rank_skew_us)
+        host[0] = late_ns(conditions.seed, conditions.ranks, builder.hw.host.rank_skew_us)
     begin = 0
     for block, priced in builder.blocks:
         end = begin + block.repeat * len(priced)
@@ -326,13 +332,13 @@ def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:
                 kernels[rows] = builder.kernels_ns(item, block.repeat)
             if not block.captured:
                 jitter = builder.host_jitter(item.op.name, block.repeat)
-                host[[steps[row] for row in rows]] = np.rint(item.host_ns * jitter * it.host_scale)
-                launch[[entries[row] for row in rows]] = np.rint(item.launch_ns * jitter * it.host_scale)
+                host[[steps[row] for row in rows]] = np.rint(item.host_ns * jitter * conditions.host_scale)
+                launch[[entries[row] for row in rows]] = np.rint(item.launch_ns * jitter * conditions.host_scale)
         begin = end
     updates = (at for at, step in enumerate(plan.steps) if isinstance(step, Update))
     for at, (block, layer) in zip(updates, builder.updates, strict=True):
         jitter = builder.host_jitter("update", block.repeat)[layer]
-        host[at] = np.rint(builder.hw.host.attention_update_us * 1000 * jitter * it.host_scale)
+        host[at] = np.rint(builder.hw.host.attention_update_us * 1000 * jitter * conditions.host_scale)
     return RankPlans(plan, host, launch, kernels)
 
 

@@ -87,20 +87,20 @@ class Clocks:
         last = len(times) - 1
         announced, ready = scheduled_ns, 0
         passes: list[Pass] = []
-        for stage, it in enumerate(times):
+        for stage, stage_times in enumerate(times):
             begin = max(host[stage], announced)
             idle = max(0, begin - max(host[stage], device[stage]))
             free = post = transfer = arrived = device[stage]
             if stage:
-                post = max(begin + it.post_ns, free)
+                post = max(begin + stage_times.post_ns, free)
                 transfer = max(post, ready)
-                arrived = transfer + it.transfer_ns
+                arrived = transfer + stage_times.transfer_ns
                 device[stage - 1] = arrived
                 if times[stage - 1].rigid:
                     host[stage - 1] = arrived
-            ready = max(begin + it.alone_ns, arrived + it.queued_ns)
+            ready = max(begin + stage_times.alone_ns, arrived + stage_times.queued_ns)
             device[stage] = ready
-            announced = ready if it.rigid else begin + it.host_ns
+            announced = ready if stage_times.rigid else begin + stage_times.host_ns
             host[stage] = ready if stage == last else announced
             passes.append(Pass(begin, free, post, transfer, arrived, ready, idle))
         return tuple(passes)
@@ -176,9 +176,9 @@ def steady(times: Sequence[Sequence[StageTime]]) -> Round:
 
 def _bubbles(passes: Sequence[Sequence[Pass]], after: Sequence[int]) -> tuple[Bubble, ...]:
     """Waiting by stage. after: what each stage idles behind its last micro-batch."""
-    found: list[Bubble] = []
+    bubbles: list[Bubble] = []
     for stage, idle in enumerate(after):
         receive = sum(row[stage].transfer - row[stage].post for row in passes)
         send = sum(row[stage + 1].transfer - row[stage].ready for row in passes) if stage + 1 < len(after) else 0
-        found.append(Bubble(receive, send, idle + sum(row[stage].idle for row in passes)))
-    return tuple(found)
+        bubbles.append(Bubble(receive, send, idle + sum(row[stage].idle for row in passes)))
+    return tuple(bubbles)

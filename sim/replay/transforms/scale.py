@@ -59,16 +59,16 @@ def quantise(graph: Graph, asked: Asked, end: Bound) -> Changed:
     return Changed(change.finished(), change.made, tuple(_assumed(change.made, priced, calls, factor, asked)))
 
 
-def _assumed(made: int, priced: int, calls: int, factor: float, asked: Asked) -> list[str]:
+def _assumed(scaled: int, priced: int, calls: int, factor: float, asked: Asked) -> list[str]:
     assumed = []
     if priced and asked.hardware is not None:
         assumed.append(
             f"{priced:,} products times the ratio of their INT8 and 16-bit prices on {asked.hardware.name} (within "
             f"{PRICE_SPREAD:.0%}), a dynamic quantisation in front, shared by products in a row that read one shape"
         )
-    if made > priced:
+    if scaled > priced:
         assumed.append(
-            f"{made - priced:,} products take {factor:g} times as long (a half where only weights are read), "
+            f"{scaled - priced:,} products take {factor:g} times as long (a half where only weights are read), "
             "quantising of inputs included; name a hardware profile to price them"
         )
     if calls:
