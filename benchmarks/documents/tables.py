@@ -1,6 +1,6 @@
 """The README's tables, computed: `python -m benchmarks.documents.tables` prints them, a test compares.
 
-Accuracy comes from the reference set, gains from the shipped eager scenario with the measured ones beside them.
+Accuracy comes from the reference set, gains from the shipped eager scenario with the measured ones next to them.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def dies_rows() -> list[str]:
         cells = []
         for weights in ("bf16", "w8a8"):
             sets = (f"engine.tensor_parallel_size={dies}", f"optimizations.weights={weights}")
-            found = predict(case_of(load_scenario(DIES_SCENARIO, sets)))
-            tpot, step = found.metrics["tpot_ms"], found.step
+            prediction = predict(case_of(load_scenario(DIES_SCENARIO, sets)))
+            tpot, step = prediction.metrics["tpot_ms"], prediction.step
             cells.append(f"{tpot.value:.1f} ({tpot.low:.1f}-{tpot.high:.1f})")
             cells += [f"{ns / 1e6:.1f}" for ns in (step.communication_ns, step.communication_wait_ns)]
         lines.append(f"| {dies} | {' | '.join(cells)} |")
@@ -104,10 +104,10 @@ def _gain(gain: dict[str, Any]) -> str:
     return shown + (", not distinguishable" if gain["verdict"] == "not distinguishable" else "")
 
 
-def _line(name: str, source: str, found: dict[str, Any]) -> str:
+def _line(name: str, source: str, result: dict[str, Any]) -> str:
     return (
-        f"| {name} | {source} | {found['rows']} | {found['median']:.1%} | {found['p90']:.1%} | "
-        f"{found['roofline_median']:.0%} |"
+        f"| {name} | {source} | {result['rows']} | {result['median']:.1%} | {result['p90']:.1%} | "
+        f"{result['roofline_median']:.0%} |"
     )
 
 
