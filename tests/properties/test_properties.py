@@ -358,6 +358,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.study  # in the default run tests/cli/test_outputs.py asks the same of the whole command
 def test_the_same_bytes_in_every_process(root: Path) -> None:
     def run(hash_seed: str) -> str:
         done = subprocess.run(
