@@ -120,7 +120,7 @@ def experiment(
     json: JsonOut = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the report: Markdown, JSON, SVG.")] = None,
 ) -> None:
-    """Measure one optimisation after the other beside its prediction, and say which to adopt."""
+    """Measure one optimisation after the other next to its prediction, and say which to adopt."""
     from device.experiment import opened
     from sim.experiment.protocol import Options
     from sim.report import terminal

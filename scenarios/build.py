@@ -25,7 +25,7 @@ def effective_graph(scenario: Scenario, batch: Batch) -> tuple[str, int]:
     """(graph mode, rows of the matrix products) that `batch` really runs with.
 
     Prefills and mixed batches run eager; with graph_prefill ge_graph compiles prefills for their exact shape. aclgraph
-    and npugraph_ex pad a decode batch to the next captured size, and run a batch above the greatest one eager. ge_graph
+    and npugraph_ex pad a decode batch to the next captured size, and run a batch above the largest one eager. ge_graph
     compiles for the exact batch.
     """
     mode = scenario.optimizations.graph

@@ -71,16 +71,16 @@ class Engine(Part):
     sequence_parallel: Switch = False
     """Reduce-scatter and all-gather in place of all-reduce."""
     max_num_seqs: Batch = 256
-    """Greatest number of requests in one step."""
+    """Largest number of requests in one step."""
     max_num_batched_tokens: Tokens = 8192
-    """Greatest number of tokens in one step; longer prefills are cut into chunks of this size."""
+    """Largest number of tokens in one step; longer prefills are cut into chunks of this size."""
     max_model_len: Tokens | None = None
     """Longest request, prompt and output, tokens. Default: input_tokens + output_tokens."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of HBM that weights, activations and the KV cache may take together (vLLM's name, also on an NPU)."""
     cudagraph_capture_sizes: Annotated[tuple[Batch, ...], Field(max_length=512)] | None = None
     """Batch sizes captured in aclgraph and npugraph_ex mode (vLLM's name). A batch between two is padded to the next,
-    one above the greatest runs eager. Default: 1, 2, 4 and every multiple of 8 up to max_num_seqs."""
+    one above the largest runs eager. Default: 1, 2, 4 and every multiple of 8 up to max_num_seqs."""
     task_queue_enable: Annotated[int, Field(ge=0, le=2, strict=True)] = 1
     """TASK_QUEUE_ENABLE: 0 one host thread; 1 a second thread launches; 2 it also does the workspace work."""
 
@@ -123,7 +123,7 @@ class KvCache(Part):
 
 
 class Overlap(Part):
-    """What may run beside what."""
+    """What may run alongside what."""
 
     streams: Annotated[int, Field(ge=1, le=2, strict=True)] = 1
     micro_batches: Annotated[int, Field(ge=1, le=8, strict=True)] = 1

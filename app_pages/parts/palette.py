@@ -1,6 +1,6 @@
 """Colours of the lab: one for each class of work, the same in every chart, scenario and theme.
 
-Okabe and Ito's set, which readers with any of the common colour blindnesses tell apart, on white and on near-black.
+Okabe and Ito's set, which readers with any of the common colour blindnesses distinguish, on white and on near-black.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Npu(Accelerator):
 
     @property
     def atb(self) -> bool:
-        """Whether ATB's calls are there: torch_npu has them where it finds NNAL beside CANN."""
+        """Whether ATB's calls are there: torch_npu has them where it finds NNAL next to CANN."""
         return has_atb()
 
     @property

@@ -78,7 +78,7 @@ def cann_version(machine: Machine) -> str | None:
 
 
 def _torch_npu(machine: Machine, cann: str | None) -> list[Check]:
-    """Its version, that of the torch beside it, and whether it sees a device."""
+    """Its version, that of the torch next to it, and whether it sees a device."""
     from device.operators.npu.versions import wheel_for, wheel_of, wrong_pairing
 
     version, torch = machine.package("torch-npu"), machine.package("torch")

@@ -1,6 +1,6 @@
 """What only an NPU can show, ready to run: nothing here has been run on one.
 
-Whether numbers are right is told by errors against the reference operators on the same device and tokens
+Whether numbers are right is reported by errors against the reference operators on the same device and tokens
 (device/doctor/errors.py): random weights have near choices everywhere, so equal tokens would say little either way.
 """
 

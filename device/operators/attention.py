@@ -75,7 +75,7 @@ def dequantised(
 ) -> torch.Tensor:
     """INT8 keys or values times their scale.
 
-    scale: [kv heads, 1, dim], a constant a channel; or [tokens of the cache, 1 or kv heads], kept beside the cache.
+    scale: [kv heads, 1, dim], a constant a channel; or [tokens of the cache, 1 or kv heads], kept next to the cache.
     """
     values = cached(store, step.layout, table).float()
     if scale.ndim == 3:

@@ -1,4 +1,5 @@
-"""Latent attention (MLA) over one latent row a token: absorbed for requests of few new tokens, unpacked for the others.
+"""Latent attention (MLA) over one latent row per token: absorbed for requests of few new tokens, unpacked for the
+others.
 
 The requests of a step may come in any order, so each way picks its own rows of q and of the new latent rows by the
 layout, and puts what it computes where these rows lie in `attended`. Sums are made in float32.
@@ -105,7 +106,7 @@ def _transpose(_: Op, inputs: Inputs, __: Step) -> Outputs:
 
 
 def absorbed(_: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:
-    """The query, in latent terms and rotated, against the latent rows as they lie -> a latent row a head."""
+    """The query, in latent terms and rotated, against the latent rows as they lie -> a latent row per head."""
     q_latent, q_rotated, latent_cache, rope_cache, *table = inputs
     part = part_of(step, True)
     query = by_request(torch.cat((q_latent, part.of(q_rotated)), -1), part.layout)

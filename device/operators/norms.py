@@ -53,7 +53,7 @@ def _add_rms_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
 def add_rms_norm_dynamic_quant(
     x: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(INT8 rows of the normed sum, sum, one float32 scale a row)."""
+    """(INT8 rows of the normed sum, sum, one float32 scale per row)."""
     y, _, total = add_rms_norm(x, residual, gamma, eps)
     quantised, scale = quantise_rows(y)
     return quantised, total, scale

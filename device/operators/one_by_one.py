@@ -1,4 +1,4 @@
-"""Experts one by one (`fusion.grouped_matmul: false`): the places that a Program lists, and who really stands there.
+"""Ungrouped experts (`fusion.grouped_matmul: false`): the places that a Program lists, and who really stands there.
 
 A Program lists the experts of its draw, and the router chooses its own. The n-th expert that the router has chosen
 takes the n-th place: op i stays op i, every expert that was chosen runs by itself, and the answer is the router's.
@@ -94,7 +94,7 @@ def kernel(op: Op, place: Place, plain: Kernel) -> Kernel:
 
 
 def _find(place: Place, inputs: Inputs, step: Step) -> Outputs:
-    """ids [rows, top_k] or [rows], perhaps weights beside them -> rows of who stands here, one expert after the other,
+    """ids [rows, top_k] or [rows], perhaps weights next to them -> rows of who stands here, one expert after the other,
     and their weights [rows, 1]."""
     ids, *weights = inputs
     # Rows that were sent here are all real, and their experts are numbered among those held.
@@ -136,7 +136,7 @@ def _product(place: Place, op: Op, inputs: Inputs, step: Step, plain: Kernel) ->
 
 
 def _add(place: Place, op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """The rows of who stands here into the sum, which the first place begins."""
+    """The rows of who stands here into the sum, which the first place starts."""
     result, index, *before = inputs
     if before:
         total = before[0]

@@ -1,8 +1,9 @@
 """Multi-head latent attention (MLA), from the normed input of a layer to what its heads attended.
 
-The cache holds one latent row a token (kv_rank) and its rotated part (rope_dim), for all heads. Tokens of a decode step
-attend to it as it lies: W_UK is absorbed into the query and W_UV into the output, so nothing is unpacked. Tokens of a
-prefill chunk are many: K and V of all tokens that they see are unpacked first, and attention is that of full heads.
+The cache holds one latent row per token (kv_rank) and its rotated part (rope_dim), for all heads. Tokens of a decode
+step attend to it as it lies: W_UK is absorbed into the query and W_UV into the output, so nothing is unpacked. Tokens
+of a prefill chunk are many: K and V of all tokens that they see are unpacked first, and attention is that of full
+heads.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _groups(groups: tuple[Group, ...]) -> tuple[tuple[int, int, int], ...]:
 
 
 def _absorbed(step: Step, it: Latent, groups: tuple[Group, ...], tokens: int) -> tuple[Op, ...]:
-    """q W_UK against the latent rows; what comes out is a latent row a head, and W_UV makes values of it."""
+    """q W_UK against the latent rows; what comes out is a latent row per head, and W_UV makes values of it."""
     model, act = step.model, step.act
     heads = model.heads
     q_nope = activation("q_nope", (heads, tokens, it.nope_dim), act)

@@ -99,7 +99,7 @@ def _one_by_one(
     experts: Experts, it: Routing, x: Tensor, out: str, ids: Tensor, weights: Tensor | None
 ) -> tuple[Op, ...]:
     """Expert by expert: find and pick its rows, run its MLP, weigh, add to the sum; those that nobody chose are passed
-    over. ids: the experts of each row of `x`; weights: beside them, None where rows are weighed elsewhere.
+    over. ids: the experts of each row of `x`; weights: next to them, None where rows are weighed elsewhere.
 
     Who chose whom is that of the first layer: a repeated block can be unrolled in one way only.
     """

@@ -1,6 +1,6 @@
 """Tensor parallelism: what one of n ranks holds of a model, and the collectives that its Program needs.
 
-Column split (q, k, v, gate, up, LM head): each rank computes other outputs; whoever needs all of them gathers. Row
+Column-parallel (q, k, v, gate, up, LM head): each rank computes other outputs; whoever needs all of them gathers. Row
 split (o, down) and the split vocabulary of the embedding: each rank computes a partial sum; the sums are reduced.
 Experts are sliced the same way, or spread whole over all ranks of all replicas: then each rank routes its own share of
 the tokens and the shares are gathered. With sequence parallelism the reduction is a reduce-scatter over tokens,
@@ -19,7 +19,7 @@ from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Op, Program, Tensor
 from scenarios.settings import Engine
 
-#: Values that are partial sums on each rank: of a row-split product, of experts sliced over the ranks.
+#: Values that are partial sums on each rank: of a row-parallel product, of experts sliced over the ranks.
 PARTIAL = ("attention_out", "mlp_out")
 #: Ops that need all tokens in sequence parallelism: the first reader of each normed activation.
 GATHER_BEFORE = ("q_proj", "q_a_proj", "gate_proj", "router")

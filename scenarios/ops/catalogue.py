@@ -76,7 +76,7 @@ CATALOGUE: dict[str, OpKind] = _table(
     OpKind("attention", "FusedInferAttentionScore", "mix", of.attention, "npu",
            api="torch_npu.npu_fused_infer_attention_score", family="attention", part="attention",
            switch="fusion.attention", over_cache="fixed"),
-    # Normalisation, one row a token or a head.
+    # Normalisation, one row per token or a head.
     OpKind("rms_norm", "RmsNorm", "vector", of.rows, "npu", ops_per_element=4, api="torch_npu.npu_rms_norm",
            part="norm", switch="fusion.rms_norm", twin=True),
     OpKind("add_rms_norm", "AddRmsNorm", "vector", of.rows, "npu", ops_per_element=5, api="torch_npu.npu_add_rms_norm",

@@ -87,8 +87,8 @@ def swiglu(op: Op, kind: OpKind) -> Work:
 
 
 def dequant_swiglu_quant(op: Op, kind: OpKind) -> Work:
-    """INT32 sums [rows, 2 n], scales of the weight and of the rows -> INT8 [rows, n] and a scale a row. Its program is
-    that of SwiGLU, as measured rows of this kernel are priced."""
+    """INT32 sums [rows, 2 n], scales of the weight and of the rows -> INT8 [rows, n] and a scale per row. Its program
+    is that of SwiGLU, as measured rows of this kernel are priced."""
     cold, warm = _split_reads(op.inputs)
     work = swiglu(op, kind)
     return replace(work, cold_read_bytes=cold, warm_read_bytes=warm, write_bytes=_bytes(op.outputs), program="swiglu")
@@ -194,7 +194,7 @@ def attention(op: Op, kind: OpKind) -> Work:
 
 
 def _latent_attention(op: Op, kind: OpKind) -> Work:
-    """MLA with its projections absorbed: all heads read one latent row a token, for keys and for values.
+    """MLA with its projections absorbed: all heads read one latent row per token, for keys and for values.
 
     Inputs: latent and rotated part of the query, then the two caches (and a block table).
     """
@@ -284,7 +284,7 @@ def transpose(op: Op, kind: OpKind) -> Work:
 
 
 def token_rows(op: Op, kind: OpKind) -> Work:
-    """One row a token, whatever its heads: the first input passes a core token by token, and goes into the caches.
+    """One row per token, whatever its heads: the first input passes a core token by token, and goes into the caches.
 
     Caches are written only where the new rows go.
     """

@@ -55,7 +55,7 @@ def _reads_cache(op: Op) -> bool:
 
 
 def _makers(ops: tuple[Op, ...], name: str, before: int) -> set[int]:
-    """Places of all ops before `before` that `name` hangs on."""
+    """Places of all ops before `before` that `name` depends on."""
     places: set[int] = set()
     wanted = {name}
     for i in range(before - 1, -1, -1):
@@ -66,7 +66,7 @@ def _makers(ops: tuple[Op, ...], name: str, before: int) -> set[int]:
 
 
 def _needed_for(ops: tuple[Op, ...], name: str, first: Op, end: int) -> list[int]:
-    """Places of the ops from `first` on that only `name` hangs on."""
+    """Places of the ops from `first` on that only `name` depends on."""
     start = next(i for i, op in enumerate(ops) if op is first)
     makers = {i for i in _makers(ops, name, end) if i > start}
     others = {t.name for i, op in enumerate(ops) if i > start and i not in makers and i != end for t in op.inputs}

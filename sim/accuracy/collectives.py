@@ -60,8 +60,8 @@ def _timed(row: CollectiveRow, hw: HardwareProfile) -> tuple[float, CollectiveTi
 
 
 def price_collectives(rows: Iterable[CollectiveRow], hardware: str = "") -> tuple[list[Scored], list[Skipped]]:
-    """Price measured collectives; `hardware` replaces the profile that the rows name. The plain roofline beside them is
-    the bytes that a rank must receive over the rate of its links on paper."""
+    """Price measured collectives; `hardware` replaces the profile that the rows name. The plain roofline next to them
+    is the bytes that a rank must receive over the rate of its links on paper."""
     scored: list[Scored] = []
     skipped: list[Skipped] = []
     for row in rows:

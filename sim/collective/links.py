@@ -10,7 +10,7 @@ from sim.collective.algorithms import Terms
 from sim.collective.topology import Tier
 from sim.hardware.profile import HardwareProfile
 
-#: Where HCCL unfolds a collective: tasks that the host launches, tasks that the AI CPU launches, a vector kernel.
+#: Where HCCL expands a collective: tasks that the host launches, tasks that the AI CPU launches, a vector kernel.
 Mode = Literal["HOST", "AI_CPU", "AIV"]
 
 
@@ -68,7 +68,7 @@ def aiv_cores(op: str, ranks: int, hw: HardwareProfile) -> int:
 
 
 def start_ns(mode: Mode, idle: bool, hw: HardwareProfile) -> float:
-    """Before the first byte moves. idle: nothing hides the AI CPU's unfolding."""
+    """Before the first byte moves. idle: nothing hides the AI CPU's expansion."""
     c = hw.collective
     if mode == "AIV":
         return 1000 * hw.kernel.start_us

@@ -60,7 +60,7 @@ def price_collective(
     own part included), or with semantics "shard" what one rank keeps or sends to one. mode: auto, HOST, AI_CPU or AIV
     (as HCCL_OP_EXPANSION_MODE: AIV falls back above its thresholds; auto is AIV, which inference engines set).
     stride: distance of neighbouring ranks, in dies; first: the die of the first one. graph: part of a whole graph
-    (other thresholds). idle: nothing hides the AI CPU's unfolding, for nothing ran on the device before or a captured
+    (other thresholds). idle: nothing hides the AI CPU's expansion, for nothing ran on the device before or a captured
     graph launches it. busy: between the kernels of a network instead of in a benchmark's loop. imbalance: bytes of the
     busiest rank over the mean, of an all-to-all-v. Raises CollectiveError for an operation, mode or algorithm that
     there is not.

@@ -23,7 +23,7 @@ IDLE = "device idle"
 def compare_sides(a: Side, b: Side) -> dict[str, Any]:
     """The document of A and B. Times in us.
 
-    Beside the keys of `compare_results`: `timelines` where both have one, else `op_types`; `notes`; and of each side
+    Next to the keys of `compare_results`: `timelines` where both have one, else `op_types`; `notes`; and of each side
     its `kind`.
     """
     names = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")

@@ -31,7 +31,7 @@ from sim.experiment.verdict import MAX_KL_NATS, check_numbers, decide, floor_of
 from sim.predict.predict import Case, cold_start, predict
 from sim.predict.scenario_result import predicted_of
 
-#: Shares of the budget by the end of which the factors, the shapes and the combinations must have begun.
+#: Shares of the budget by the end of which the factors, the shapes and the combinations must have started.
 FACTORS_BY, SHAPES_BY, ALL_BY = 0.7, 0.85, 1.0
 #: Factors that are taken to other shapes, and of which pairs are tried: the largest gains.
 MAX_SHAPED, MAX_PAIRED = 3, 3
@@ -94,7 +94,7 @@ class Laboratory:
 def experiment(
     loaded: Loaded, case: Case, bench: Bench, options: Options | None = None, say: Say = lambda _: None
 ) -> Experiment:
-    """Carry the seven steps out. say: hears one line at the beginning of each comparison, and an empty one at the end.
+    """Carry the seven steps out. say: hears one line at the start of each comparison, and an empty one at the end.
 
     Raises ScenarioError where the baseline itself cannot run, or where a wanted factor is none.
     """
@@ -162,7 +162,7 @@ def _control(lab: Laboratory) -> tuple[dict[Part, Interval], dict[str, float]]:
 
 def _rows(lab: Laboratory, factors: Sequence[Factor]) -> list[Row]:
     """Every factor, in the order given; they are measured in the order of their predicted effect, so that what there is
-    no time for is what would matter least."""
+    no time for is what would matter smallest."""
     rows: dict[str, Row] = {}
     todo: list[tuple[float, Factor]] = []
     for factor in factors:
@@ -222,7 +222,7 @@ def _row(lab: Laboratory, factor: Factor) -> Row:
 
 
 def _trade_off(lab: Laboratory, factor: Factor, compared: Compared) -> str:
-    """What a switch changes beside what the verdict is of, where that can be told from nothing."""
+    """What a switch changes next to what the verdict is of, where that can be distinguished from nothing."""
     said = []
     for part, gain in compared.gains.items():
         if part != lab.headline and abs(log(gain.value)) > lab.floor and (gain.low > 1 or gain.high < 1):

@@ -74,7 +74,7 @@ class Combination:
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """All that was found. headline: the part that verdicts are of. by_reference: whether ratios are by the fixed
-    kernel. floor: |ln| of the smallest gain that is told from none. left_out: what there was no time for."""
+    kernel. floor: |ln| of the smallest gain that is distinguished from none. left_out: what there was no time for."""
 
     baseline: dict[str, Any]
     scenario: Scenario

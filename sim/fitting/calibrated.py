@@ -122,7 +122,7 @@ def with_found(hw: HardwareProfile, numbers: Mapping[str, Found]) -> HardwarePro
 
 
 def program_numbers(fits: Sequence[Fit]) -> dict[str, Found]:
-    """The programs' effects. What every call pays, `kernel.start_us`, is the least that any of them pays."""
+    """The programs' effects. What every call pays, `kernel.start_us`, is the smallest that any of them pays."""
     calls = {fit.program: fit.values.get("fixed_us", 0.0) for fit in fits if "fixed_us" in fit.values}
     numbers: dict[str, Found] = {}
     start = min(calls.values(), default=0.0)
@@ -193,7 +193,7 @@ def _memory(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
 
 
 def _calls(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
-    """What a call costs beside its kernel: the runner's own time a call, the step's small preparations, a wait."""
+    """What a call costs next to its kernel: the runner's own time a call, the step's small preparations, a wait."""
     eager = [row for row in timings.rows if row.kind == STEP and not row.values["pieces"]]
     hosts = _host_us(eager, reference)
     if len(hosts) >= MIN_ROWS:
@@ -214,7 +214,7 @@ def _calls(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
 
 
 def _pieces(timings: Timings, reference: float, hw: HardwareProfile, draws: int) -> Iterator[tuple[str, Found]]:
-    """What entering compiled code costs, and a fused call and an element inside it, beside products as they are."""
+    """What entering compiled code costs, and a fused call and an element inside it, next to products as they are."""
     rows = [row for row in timings.rows if row.kind == CAPTURED]
     steps = [row for row in timings.rows if row.kind == STEP and row.values["pieces"]]
     if len(rows) < MIN_SHAPES + 1 or not steps:
@@ -250,7 +250,7 @@ def _inside(row: Timing, hw: HardwareProfile) -> tuple[int, int, float]:
 
 
 def _host_us(steps: Sequence[Timing], reference: float) -> list[float]:
-    """What the runner takes beside each unit, microseconds: between its marks, less what the two marks take, of which
+    """What the runner takes next to each unit, microseconds: between its marks, less what the two marks take, of which
     one lies inside the unit's own time."""
     return [(row.values["host_us"] - 2 * row.values["mark_us"]) * reference / row.reference_us for row in steps]
 

@@ -39,7 +39,7 @@ MIN_OWN = 0.05
 
 #: When a fit is good enough: coefficients are never known to a thousandth.
 TOLERANCES = {"ftol": 1e-5, "xtol": 1e-5, "gtol": 1e-5}
-#: Least time, so that a logarithm exists.
+#: Smallest time, so that a logarithm exists.
 TINY_US = 1e-9
 
 Vector = NDArray[np.float64]

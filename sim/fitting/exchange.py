@@ -1,7 +1,7 @@
 """Fit what a peer and a row add to an exchange of experts' tokens to measured ones.
 
-Six rows, three sizes of group, one size of message: two numbers can be told from them and no more. scipy is imported
-only when a fit runs (the extra `fit`).
+Six rows, three sizes of group, one size of message: two numbers can be distinguished from them and no more. scipy is
+imported only when a fit runs (the extra `fit`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from sim.hardware.profile import HardwareProfile
 from sim.predict.predict import Case, plans_of
 from sim.step.plan import Issue, Synchronize
 
-#: Row of ladders.csv that gives the gain of fusing RMSNorm alone in an eager model.
+#: Row of ablations.csv that gives the gain of fusing RMSNorm alone in an eager model.
 GAIN_ROW = "swan_eager_rms_norm"
 
 

@@ -17,7 +17,7 @@ from sim.hardware.files import rounded
 from sim.hardware.profile import SECTIONS, HardwareProfile, Number, hardware_names, load_hardware
 from sim.hardware.sections import KernelParams
 
-#: Ends the name of the file that holds the rows, beside the profile.
+#: Ends the name of the file that holds the rows, next to the profile.
 ROWS = ".rows.json"
 
 

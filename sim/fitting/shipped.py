@@ -1,7 +1,7 @@
 """Re-derive every fitted number of the shipped profiles from the reference measurements: `python -m
 sim.fitting.shipped`.
 
-`sim/fitting/` knows how to fit kernels, collectives, exchanges, hosts and late ranks; here stands what is fitted to
+`sim/fitting/` knows how to fit kernels, collectives, exchanges, hosts and rank skew; here stands what is fitted to
 which rows, in which order, and into which profile it goes. Numbers that all profiles of a family share are fitted
 first; later stages see them. `--write` puts the numbers into the shipped profiles, `--out` into copies in another
 folder. scipy is needed (the extra `fit`).

@@ -23,7 +23,7 @@ from sim.hardware.sections import Chip, Collective, Graph, Host, Kernel, KernelP
 SHIPPED = Path(__file__).parent
 
 Source = Literal["spec", "measured", "fitted", "assumed"]
-#: From the most to the least trustworthy.
+#: From the most to the smallest trustworthy.
 SOURCES: tuple[Source, ...] = ("spec", "measured", "fitted", "assumed")
 
 #: Other names that measurements and users call the shipped profiles by.
@@ -130,7 +130,7 @@ class Profile(_Part):
         return {key: number for key, number in named.items() if number is not None}
 
     def worst_source(self) -> Source:
-        """The least trustworthy tag among the numbers."""
+        """The smallest trustworthy tag among the numbers."""
         return max((n.source for n in self.numbers().values()), key=SOURCES.index)
 
 

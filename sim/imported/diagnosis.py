@@ -65,7 +65,7 @@ def _limits_us(time: StepTime, kernels: Sequence[MeasuredKernel], gaps: Gaps) ->
         limits[kernel.limit] = limits.get(kernel.limit, 0.0) + kernel.total_us
     if time.communication_ns:
         limits["communication-bound"] = time.communication_not_overlapped_ns / 1000
-    # Without launches nobody can tell the host's part of the idle time; it is told as if all of it were the host's.
+    # Without launches nobody can tell the host's part of the idle time; it is reported as if all of it were the host's.
     late = gaps.late_us if gaps.launches_known else gaps.total_us
     if late:
         limits["host-bound"] = late

@@ -1,7 +1,7 @@
 """Where the device idles in a measured step, and for which call of the host it waited.
 
 A gap is a piece of torch_npu's lane Free. Whatever starts at its end was launched by a call of the host: if that call
-ended its work after the gap began, the host was late, by that much; if it had launched before, the kernel lay in its
+ended its work after the gap started, the host was late, by that much; if it had launched before, the kernel lay in its
 queue, and the gap is the device's own (the start of a kernel, a wait between streams, a copy).
 """
 

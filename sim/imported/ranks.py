@@ -2,7 +2,8 @@
 
 A collective is the same one on two ranks where its name, its group and its place among those of that name agree. It
 starts for good when the last rank has come; what a rank spends in it before that is waiting. Ranks of one machine have
-one clock; where the clocks of two ranks differ, their collectives end at different times, and the difference is told.
+one clock; where the clocks of two ranks differ, their collectives end at different times, and the difference is
+reported.
 """
 
 from __future__ import annotations

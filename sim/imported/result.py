@@ -16,7 +16,7 @@ from sim.imported.diagnosis import Found, diagnose_step
 from sim.imported.ranks import Waits, waits_of
 from sim.predict.result import SCHEMA_VERSION
 
-#: Differences beyond this share of the reported step are told as such.
+#: Differences beyond this share of the reported step are reported as such.
 RECONCILED = 0.001
 #: Longest lists of the document.
 MAX_CALLS, MAX_COLLECTIVES, MAX_KERNELS, MAX_STEPS = 50, 100, 1000, 1000
@@ -25,7 +25,7 @@ MAX_CALLS, MAX_COLLECTIVES, MAX_KERNELS, MAX_STEPS = 50, 100, 1000, 1000
 def import_result(
     captures: CaptureSet, hardware: HardwareProfile | None, step_id: str = "", name: str = ""
 ) -> dict[str, Any]:
-    """The `import` document of the first rank's step and of all ranks beside it.
+    """The `import` document of the first rank's step and of all ranks next to it.
 
     step_id: which step; by default that of the median length of the first rank. Raises ScenarioError where the
     captures hold no such step.

@@ -15,9 +15,9 @@ CLOCKS = "the ranks' clocks differ by {:.1f} ms, so each is taken alone"
 
 
 def timelines_of(captures: CaptureSet, step_id: str = "", tasks: bool = False) -> tuple[list[Timeline], list[str]]:
-    """One step of every rank, from the begin of the earliest; and what has to be said.
+    """One step of every rank, from the start of the earliest; and what has to be said.
 
-    tasks: as `timeline_of` has it. Ranks whose clocks differ all begin at 0. Raises ScenarioError where there is no
+    tasks: as `timeline_of` has it. Ranks whose clocks differ all start at 0. Raises ScenarioError where there is no
     such step or it has too many spans.
     """
     first = captures.captures[0]

@@ -13,9 +13,9 @@ from sim.kernel.tiles import Tile
 class Cost:
     """Nanoseconds and bytes of one kernel.
 
-    head_ns: before and beside the work (launch, instruction fetch, synchronisation). body_ns: the work. cores: cores
+    head_ns: before and next to the work (launch, instruction fetch, synchronisation). body_ns: the work. cores: cores
     started (cube cores, or vector cores of a vector kernel). compute_ns, memory_ns: what the computing and the moving
-    alone would take: the greater is the bound. hbm_bytes: traffic to HBM. beside_ns: work of the vector cores beside
+    alone would take: the greater is the bound. hbm_bytes: traffic to HBM. beside_ns: work of the vector cores next to
     the cube. tiles, tile: what passes the fullest core of a vector kernel, one like the other.
     """
 

@@ -4,7 +4,7 @@
 
 There are no cores to start and no tiles to queue. What a call costs differs by what it is made of, so each kind has its
 own program, and what one counts as rows and elements is said in `effects`. Measured over sizes of three orders of
-magnitude these sums hold to about 10 %: torch packs the weight of a product anew at each call (elements), then
+magnitude these sums hold to about 10 %: torch packs the weight of a product again at each call (elements), then
 multiplies (mac); its attention walks over requests and heads (rows) and over what they see (elements, mac).
 
 Weights and caches of a step that fit the last cache stay there from step to step; others come from memory.

@@ -110,7 +110,7 @@ def second_layout(shape: FfnShape, hw: HardwareProfile) -> Layout:
 
 
 def _halved(side: int, most: int) -> int:
-    """`side`, halved until it is at most `most`; 16 is the least."""
+    """`side`, halved until it is at most `most`; 16 is the smallest."""
     while side > max(16, most):
         side //= 2
     return max(16, side)

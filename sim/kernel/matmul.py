@@ -153,7 +153,7 @@ def share_ns(
 
 
 def vector_beside_ns(dtype: DType, weights: int, outputs: int, hw: HardwareProfile, params: KernelParams) -> float:
-    """Vector cores beside the cube.
+    """Vector cores next to the cube.
 
     Rescaling the outputs of an INT8 product, or unpacking weights that are multiplied as 16 bit.
     """

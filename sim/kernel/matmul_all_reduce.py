@@ -1,13 +1,13 @@
 """A product fused with its all-reduce (MC2): rows are reduced over the ranks while later rows are multiplied.
 
 The kernel cuts its rows into pieces. The cube cores go through all of them without a stop; a partner on the AI CPU,
-started with the kernel, is told of each piece that is complete and has copy engines reduce it:
+started with the kernel, is reported of each piece that is complete and has copy engines reduce it:
 
-    begin of reduction i = max(end of product i + hand-over, end of reduction i - 1), the first not before the partner
+    start of reduction i = max(end of product i + hand-over, end of reduction i - 1), the first not before the partner
                            has started
     time = end of the last reduction = at best first product + the greater of the two sums + last reduction
 
-Each piece pays: its product reads the weights again (from L2 as far as they are still there) and fills the cores anew,
+Each piece pays: its product reads the weights again (from L2 as far as they are still there) and fills the cores again,
 its reduction all steps of its algorithm, and the hand-over. So many pieces hide more and cost more. What runs side by
 side shares HBM. The product of one piece does not wait for other ranks, so if all ranks meet at the kernel's start
 instead of at its first reduction it ends no later.
@@ -45,7 +45,7 @@ MODE: Mode = "AI_CPU"
 class Fused:
     """One way to cut the kernel. Times in ns.
 
-    first_ns: until the first reduction begins. product_ns, reduction_ns: sums over the pieces. cost: of the product as
+    first_ns: until the first reduction starts. product_ns, reduction_ns: sums over the pieces. cost: of the product as
     one kernel: what its cores and bytes are.
     """
 
@@ -67,7 +67,7 @@ def product_of(work: Work, shape: MatmulCollectiveShape) -> Work:
 
 
 def piece_of(product: Work, rows: int, first: bool) -> Work:
-    """`rows` rows of a product. All but the first find its weights in L2 as far as they fit it beside the piece."""
+    """`rows` rows of a product. All but the first find its weights in L2 as far as they fit it next to the piece."""
     shape = product.shape
     assert isinstance(shape, MatmulShape)
     read, written = (part * rows // shape.m for part in (product.warm_read_bytes, product.write_bytes))
@@ -87,7 +87,7 @@ def fastest(product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, pa
 
 
 def cuts(rows: int) -> tuple[tuple[int, ...], ...]:
-    """Even pieces; and a short one before even ones (where reducing takes longer, it can begin early) or behind them
+    """Even pieces; and a short one before even ones (where reducing takes longer, it can start early) or behind them
     (where multiplying does, little is left to reduce)."""
     found = dict.fromkeys(row_pieces(rows, n, TILE_ROWS) for n in range(1, MAX_PIECES + 1))
     for short in SHORT_ROWS:
@@ -110,7 +110,7 @@ def cut(
     slower = _hbm_slows(product_bytes / product_ns, moved_bytes / max(1.0, reduction_ns), hw)
     computed, done, first = 0.0, partner_ns, 0.0
     for i, (multiplied, reduced) in enumerate(zip(products, reductions, strict=True)):
-        computed += multiplied * (slower if i else 1.0)  # nothing is reduced beside the first product
+        computed += multiplied * (slower if i else 1.0)  # nothing is reduced next to the first product
         begin = max(computed + hand_over_ns, done)
         done = begin + reduced * (slower if i + 1 < len(sizes) else 1.0)
         first = first or begin

@@ -105,7 +105,7 @@ class _Steps:
         return self._known[scenario]
 
     def exposed(self, scenario: Scenario) -> Sensitivity:
-        """The step with what it hangs on."""
+        """The step with what it depends on."""
         if scenario not in self._exposed:
             self._exposed[scenario] = sensitivity_of(self._case.with_scenario(scenario), reported_batch(scenario))
         return self._exposed[scenario]

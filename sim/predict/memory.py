@@ -21,7 +21,7 @@ WEIGHT_BITS = {"bf16": 16, "fp16": 16, "w8a16": 8, "w8a8": 8, "w4a16": 4, "w4a8"
 @dataclass(frozen=True, slots=True)
 class KvCapacity:
     """What a KV cache layout holds. bytes_per_token: keys, values and scales of all layers. reserved_tokens: what one
-    request takes of the cache, waste included. requests: the greatest number at the scenario's lengths."""
+    request takes of the cache, waste included. requests: the largest number at the scenario's lengths."""
 
     layout: str
     dtype: str
@@ -53,7 +53,7 @@ class Memory:
 
     @property
     def weights_fit(self) -> bool:
-        """Whether anything is left beside the weights."""
+        """Whether anything is left next to the weights."""
         return self.weights + self.runtime + self.hccl_buffers < self.usable
 
     @property
@@ -97,7 +97,7 @@ def weight_bytes(scenario: Scenario, model: Model) -> int:
 
 
 def activation_bytes(scenario: Scenario, model: Model) -> int:
-    """Greatest activations alive at once: in the MLP of the largest step, or the logits in 16 and 32 bits.
+    """Largest activations alive at once: in the MLP of the largest step, or the logits in 16 and 32 bits.
 
     An estimate (assumed): the residual, the normed input, gate and up together, and their product.
     """
@@ -114,7 +114,7 @@ def activation_bytes(scenario: Scenario, model: Model) -> int:
 
 
 def graph_pool_bytes(scenario: Scenario, model: Model) -> int:
-    """Static buffers of captured graphs: one pool, as large as the greatest captured batch needs (assumed)."""
+    """Static buffers of captured graphs: one pool, as large as the largest captured batch needs (assumed)."""
     mode = scenario.optimizations.graph
     if mode == "eager":
         return 0
@@ -133,7 +133,7 @@ def _running(scenario: Scenario, model: Model) -> int:
 def memory_of(scenario: Scenario, model: Model, hw: HardwareProfile) -> Memory:
     """Memory by part for `scenario` on one card of `hw`, and the KV capacity of its layout and of the others.
 
-    Of pipeline stages, the one that needs the most; the cache holds what the stage with the least room holds.
+    Of pipeline stages, the one that needs the most; the cache holds what the stage with the smallest room holds.
     """
     stages = memory_of_stages(scenario, model, hw)
     if len(stages) == 1:

@@ -27,7 +27,7 @@ class Overlap:
     """One overlap of the reported step, summed over all places where it happens; us.
 
     first_us, second_us: the two sides alone. ideal_us: the greater of the two, place by place. predicted_us: from the
-    begin of the first to the end of the last, without waiting for other ranks. lost_us: predicted minus ideal.
+    start of the first to the end of the last, without waiting for other ranks. lost_us: predicted minus ideal.
     """
 
     switch: str
@@ -88,7 +88,7 @@ def _summed(prediction: Prediction, item: Pass, sides: tuple[str, str], places: 
 
 
 def _predicted_ns(prediction: Prediction, places: list[_Place]) -> int:
-    """From first begin to last end of each place in each layer, without the time in which the rank only waits."""
+    """From first start to last end of each place in each layer, without the time in which the rank only waits."""
     place_of = {name: i for i, place in enumerate(places) for name in place.names}
     first = _first_of_layers(prediction)  # the same names occur in the dense layers before
     spans: dict[tuple[int, int], list[Span]] = {}

@@ -138,7 +138,7 @@ def _one_after_another(parts: Sequence[Schedule]) -> Schedule:
 
 def wrapped(spans: Sequence[Span], total_ns: int) -> tuple[Span, ...]:
     """Spans of a round that repeats every `total_ns`: what lies behind its end is what the round before left at its
-    begin, so it is shown there, cut where the round begins."""
+    start, so it is shown there, cut where the round starts."""
     kept: list[Span] = []
     over: list[Span] = []
     for span in spans:

@@ -222,7 +222,7 @@ def _round(case: Case, batch: Batch) -> Round:
 
 @lru_cache(maxsize=256)
 def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
-    """Length of one step and what it hangs on: three plays of it, and one more where ranks wait for each other."""
+    """Length of one step and what it depends on: three plays of it, and one more where ranks wait for each other."""
     if case.model.pipeline_parallel > 1:
         return sensitivity_of_stages(_pipe(case), in_flight(case, batch), batch.phase, rank_schedules(case) > 1)
     plans = plans_of(case, batch)
@@ -231,7 +231,7 @@ def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
         alone, *probes = ranks.totals_ns(
             plans, (Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
         )
-        # What is probed hardly hangs on contention, which the walk does not know.
+        # What is probed hardly depends on contention, which the walk does not know.
         nominal = length_ns(plans) if overlap(plans[0]) else alone
         device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
         return sensitivity(nominal, device, host, plans[0], case.hardware, in_time)
@@ -254,7 +254,7 @@ def interval_ns(case: Case, batch: Batch) -> Interval:
 
 
 def refuse_overflow(case: Case, memory: Memory) -> None:
-    """Raise DoesNotFit with the parts, the excess and the greatest batch that fits."""
+    """Raise DoesNotFit with the parts, the excess and the largest batch that fits."""
     if not memory.too_much:
         return
     gib = 1 << 30

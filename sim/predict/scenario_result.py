@@ -124,7 +124,7 @@ def predicted_of(prediction: Prediction) -> Predicted:
 
 
 def kernel_args(prediction: Prediction) -> dict[int, dict[str, str | int | float]]:
-    """What a trace shows of each kernel beside its time: shapes, types, bytes, flops, cores, what bounds it, and the
+    """What a trace shows of each kernel next to its time: shapes, types, bytes, flops, cores, what bounds it, and the
     time that peak compute and peak HBM would allow over the time taken."""
     args: dict[int, dict[str, str | int | float]] = {}
     device = prediction.case.hardware.profile.device

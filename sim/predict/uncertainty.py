@@ -1,7 +1,7 @@
 """How sure a prediction is: the profile's residuals, carried into steps and into ratios of steps.
 
 The kernel model's error is one number per kernel signature: the 36 equal matmuls of a step are wrong together, two
-different kernels are wrong independently. Host calls are wrong by class of call (aten, matmul, fused op). Beside these
+different kernels are wrong independently. Host calls are wrong by class of call (aten, matmul, fused op). Next to these
 a step has an error common to its device (another board, another clock) and one common to its host.
 
 With elasticities E (relative change of the step per relative change of all device times) and H (of all host times), and
@@ -12,7 +12,7 @@ weights w of the parts (E times a kernel's share of the device time, H times a c
 
 to first order: what two variants share cancels in their ratio. Intervals are the central 90 % of a log-normal.
 
-Waiting for ranks that begin late varies by a factor of three from one measurement to the next, too much for a first
+Waiting for ranks that start late varies by a factor of three from one measurement to the next, too much for a first
 order: its share of the step is stretched and shrunk by exp(1.6449 s), and the change of the step's logarithm joins the
 rest's as the root of the sum of squares, upwards and downwards each on its own.
 """
@@ -36,10 +36,10 @@ PROBE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """A step's length and what it hangs on.
+    """A step's length and what it depends on.
 
     device, host: elasticities. parts: weight and standard deviation of the log error of each independent part. late:
-    share of the step that is waiting for ranks that begin late.
+    share of the step that is waiting for ranks that start late.
     """
 
     step_ns: int
@@ -59,7 +59,7 @@ def sensitivity(
 ) -> Sensitivity:
     """The exposure of a step played at nominal times, with device times and with host times longer by PROBE.
 
-    in_time_ns: its length if all ranks began together.
+    in_time_ns: its length if all ranks started together.
     """
     device = (device_probe_ns / step_ns - 1) / PROBE
     host = (host_probe_ns / step_ns - 1) / PROBE
@@ -115,7 +115,7 @@ def step_interval(sensitivity: Sensitivity, hw: HardwareProfile) -> tuple[float,
 
 
 def _with_late(width: float, late_a: float, late_b: float, hw: HardwareProfile) -> tuple[float, float]:
-    """(down, up): widths of ln(a / b) with what waiting for late ranks adds to `width`."""
+    """(down, up): widths of ln(a / b) with what waiting for rank skew adds to `width`."""
     spread = Z90 * hw.residual.rank_skew_sigma
     moves = [log1p(late_a * expm1(z)) - log1p(late_b * expm1(z)) for z in (-spread, spread)]
     return hypot(width, min(0.0, *moves)), hypot(width, max(0.0, *moves))

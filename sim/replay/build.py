@@ -3,14 +3,14 @@
 What a profile says: who launched a kernel, the order on each stream and thread, that a stream waited. What it does not
 say is read off the times, and the graph's notes say how often:
 
-- A task that begins later than its stream and its launch explain waits for the task of another stream that ended last
+- A task that starts later than its stream and its launch explain waits for the task of another stream that ended last
   before it (`inferred`).
 - A thread of the host that idles for long while another one works waits for that one (`inferred`).
 - A collective waits for the kernel that ended last before it, and the first kernel of a stream after it waits for it;
   so does a stream's wait for the last task that ended elsewhere.
 - A call named synchronise waits for what the device had finished before it returned.
 
-Every task gets one edge that gives exactly its measured begin. The lags of its other edges are what such an edge
+Every task gets one edge that gives exactly its measured start. The lags of its other edges are what such an edge
 usually takes, never more than would move it; so the unchanged graph replays to the measured times.
 """
 
@@ -148,7 +148,7 @@ class _Connect:
     def _across(self, number: int, known: Sequence[Edge], lane_began_ns: int) -> list[Edge]:
         """What a task waits for on other lanes: recorded, by the order around a collective, or read off the times.
 
-        lane_began_ns: when the task before it on its lane began.
+        lane_began_ns: when the task before it on its lane started.
         """
         draft, task, at = self.draft, self.draft.tasks[number], self.draft.starts_ns[number]
         other = self.ends.before(at, task.lane)
@@ -169,7 +169,7 @@ class _Connect:
         return edges
 
     def _marks(self) -> None:
-        """The begin of the step is that of its first kernel where the timeline has it so; its end is that of all."""
+        """The start of the step is that of its first kernel where the timeline has it so; its end is that of all."""
         draft, rank = self.draft, self.rank
         at = draft.starts_ns[rank.first]
         heads = [n for lane in rank.lanes.values() for n in lane if draft.starts_ns[n] == at]

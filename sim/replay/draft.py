@@ -1,4 +1,4 @@
-"""A graph in the making: tasks with their measured begins, and edges whose lags give exactly those."""
+"""A graph in the making: tasks with their measured starts, and edges whose lags give exactly those."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sim.replay.graph import Edge, Task, Why
 
 @dataclass(slots=True)
 class Draft:
-    """tasks and starts_ns: by number. attached: spans that move with a task. begins: the begin of each rank."""
+    """tasks and starts_ns: by number. attached: spans that move with a task. starts: the start of each rank."""
 
     tasks: list[Task] = field(default_factory=list)
     starts_ns: list[int] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Draft:
         return len(self.tasks) - 1
 
     def attach(self, task: int, spans: Iterable[int]) -> None:
-        """Let spans move with a task, beside those that do already."""
+        """Let spans move with a task, next to those that do already."""
         self.attached[task] = (*self.attached.get(task, ()), *spans)
 
     def end_ns(self, number: int) -> int:
@@ -33,7 +33,7 @@ class Draft:
         return self.starts_ns[number] + self.tasks[number].duration_ns
 
     def slack_ns(self, source: int, target: int) -> int:
-        """From the end of the source to the begin of the target; below 0 where they overlap."""
+        """From the end of the source to the start of the target; below 0 where they overlap."""
         return self.starts_ns[target] - self.end_ns(source)
 
     def free_ns(self, edge: Edge) -> int:
@@ -41,7 +41,7 @@ class Draft:
         return self.end_ns(edge.source) if edge.at_end else self.starts_ns[edge.source]
 
     def edge(self, source: int, target: int, why: Why, usual_ns: int | None) -> Edge:
-        """An edge with all of its slack as lag, or with the usual lag where that is less; from the source's begin
+        """An edge with all of its slack as lag, or with the usual lag where that is less; from the source's start
         where the target does not wait for its end."""
         slack = self.slack_ns(source, target)
         at_end = slack >= 0
@@ -50,10 +50,10 @@ class Draft:
         return Edge(source, at_end, slack if usual_ns is None else min(slack, usual_ns), why)
 
     def connect(self, target: int, wanted: Sequence[Edge]) -> None:
-        """Give a task its edges, and the one that is free last the lag that makes the task begin as measured.
+        """Give a task its edges, and the one that is free last the lag that makes the task start as measured.
 
         A lag that would make it later is cut down; an edge whose cause came later than the task is left out. One that
-        has none left waits for the begin of its rank.
+        has none left waits for the start of its rank.
         """
         at = self.starts_ns[target]
         kept: list[Edge] = []

@@ -1,7 +1,7 @@
 """The host's calls as tasks: of each thread the calls that launch something or wait for the device, in turn.
 
 What lies between two of them (Python, other calls) is the thread's work and stays as long as it was. Calls nest in a
-profile, while tasks of a thread follow each other: a call ends as a task where the next one that matters begins.
+profile, while tasks of a thread follow each other: a call ends as a task where the next one that matters starts.
 """
 
 from __future__ import annotations

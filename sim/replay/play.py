@@ -1,4 +1,4 @@
-"""One forward pass over a graph: when each task begins, and the timeline that follows."""
+"""One forward pass over a graph: when each task starts, and the timeline that follows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sim.replay.graph import Graph, Task
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """starts_ns, ends_ns: of each task. makespan_ns: from the first rank's begin to the last one's end."""
+    """starts_ns, ends_ns: of each task. makespan_ns: from the first rank's start to the last one's end."""
 
     starts_ns: tuple[int, ...]
     ends_ns: tuple[int, ...]
@@ -89,7 +89,7 @@ def _timeline(graph: Graph, schedule: Replayed, rank: int, places: Sequence[int]
 
 
 def _own(graph: Graph, schedule: Replayed, place: int, span: Span, moved: int) -> Span:
-    """A task's own span with the task's new times. A wait begins where what it follows let it, and ends with the task:
+    """A task's own span with the task's new times. A wait starts where what it follows let it, and ends with the task:
     the host's wait with its call, a collective with its arrival, a stream's wait behind the task before it."""
     task, at, until = graph.tasks[place], schedule.starts_ns[place], schedule.ends_ns[place]
     if task.what == "host":  # a call that holds others is a task only up to the first of them

@@ -106,14 +106,14 @@ class RankTasks:
             if span.process in HOST or _is_task(span):
                 continue
             at = bisect_right(begins, span.start_ns) - 1
-            # Collectives of several groups may overlap: the one that began last and still runs.
+            # Collectives of several groups may overlap: the one that started last and still runs.
             inside = [n for n in whole[max(0, at + 1 - _OVERLAPPING) : at + 1] if self.spans[n].end_ns >= span.end_ns]
             before = max(0, bisect_right(kernels, span.start_ns) - 1)
             parts.setdefault(inside[-1] if inside else device[before], []).append(number)
         return parts
 
     def _attach_calls(self) -> None:
-        """Calls that are no tasks move with the last task before them on their thread, or with the begin."""
+        """Calls that are no tasks move with the last task before them on their thread, or with the start."""
         begins = {thread: [self.draft.starts_ns[n] for n in numbers] for thread, numbers in self.threads.items()}
         held: dict[int, list[int]] = {}
         for number, span in enumerate(self.spans):

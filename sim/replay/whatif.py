@@ -114,7 +114,7 @@ def what_if(
 
     Ratios are the measured makespan over the changed one: above 1 it helps; low and high are the ends of what was
     assumed. waterfall_us: what it takes off when they are applied one after the other, in the order of the rows; of a
-    bound that nobody asked for None, since nothing does just that.
+    bound that was not requested None, since nothing does just that.
     Raises ScenarioError for a name that is none or that no kernel has, ValueError for timelines without kernels.
     """
     todo = [asked(text, hardware) for text in wanted or TRIED]

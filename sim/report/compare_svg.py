@@ -64,7 +64,7 @@ def picture(a: Side, b: Side, document: dict[str, Any]) -> str:
 
 
 class _Axis:
-    """Time to pixels: both timelines begin at the left end."""
+    """Time to pixels: both timelines start at the left end."""
 
     def __init__(self, longest_ns: int) -> None:
         self.longest_ns = max(1, longest_ns)

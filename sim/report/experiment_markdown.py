@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-#: Names of the pictures beside the report.
+#: Names of the pictures next to the report.
 GAINS, WARM_UP = "gains.svg", "warm_up.svg"
 NAMES = {"tpot": "TPOT", "ttft": "TTFT", "step": "mixed step"}
 

@@ -1,4 +1,4 @@
-"""The measured step beside the predicted one, for a terminal."""
+"""The measured step next to the predicted one, for a terminal."""
 
 from __future__ import annotations
 

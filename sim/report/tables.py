@@ -1,4 +1,4 @@
-"""Tables that fit: where the terminal is narrow the least important columns go, and those that stay are whole."""
+"""Tables that fit: where the terminal is narrow the smallest important columns go, and those that stay are whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`whatif validate` on a terminal: errors beside the plain roofline's, and what was not priced."""
+"""`whatif validate` on a terminal: errors next to the plain roofline's, and what was not priced."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ The Python thread walks the steps of the plan in order.
   host_ns.
 
 The launch thread takes entries first in, first out, is busy for launch_ns with each and hands it to the device. An
-entry leaves the queue when the thread begins with it. The queue holds `queue_depth` entries; a Python thread that
+entry leaves the queue when the thread starts with it. The queue holds `queue_depth` entries; a Python thread that
 finds it full waits until one leaves.
 
 The two threads need nothing from the device but at a Synchronize. Until then one process keeps the times until which

@@ -45,9 +45,9 @@ PARAMETER_UPDATES = ("aclgraph", "npugraph_ex")
 class Conditions:
     """How a program is played: host threads, where the host waits, the seed of its jitter.
 
-    rank, ranks: which of how many ranks this is; each has its own luck, and with several the kernels have it too, since
-    the others wait for the slowest. host_scale and device_scale multiply host and kernel times; they carry a profile's
-    uncertainty into a prediction.
+    rank, ranks: which of how many ranks this is; each has its own jitter, and with several the kernels have it too,
+    since the others wait for the slowest. host_scale and device_scale multiply host and kernel times; they carry a
+    profile's uncertainty into a prediction.
     """
 
     task_queue_enable: int = 1
@@ -134,7 +134,7 @@ class _Builder:
 
     def steps(self) -> Iterable[HostStep]:
         conditions, skew_us = self.conditions, self.hw.host.rank_skew_us
-        if conditions.ranks > 1 and skew_us:  # all ranks have the same steps, so rank 0 begins 0 ns late
+        if conditions.ranks > 1 and skew_us:  # all ranks have the same steps, so rank 0 starts 0 ns late
             yield HostWork(LATE, late_ns(conditions.seed, conditions.ranks, skew_us)[conditions.rank])
         waiting: list[Block] = []
         for block in self._program.blocks:
@@ -176,7 +176,7 @@ class _Builder:
     def nominal(
         self, op: Op, repeat: int, rank: int, twin: bool = False, captured: bool = False
     ) -> tuple[KernelTime, ...]:
-        """The kernel in each repetition, before luck: one and the same, but where tokens choose their experts."""
+        """The kernel in each repetition, before jitter: one and the same, but where tokens choose their experts."""
         scale, cpu = self.conditions.device_scale, self._on_cpu
         if not kind_of(op).routed:
             return (scaled(price(work_of(op), self.hw, twin, self._resident, cpu and captured), scale),) * repeat
@@ -185,7 +185,7 @@ class _Builder:
         )
 
     def _kernels(self, op: Op, nominal: tuple[KernelTime, ...]) -> tuple[KernelTime, ...]:
-        """The kernel's time in each repetition, with the rank's luck where others wait for it."""
+        """The kernel's time in each repetition, with the rank's jitter where others wait for it."""
         if not self.varies(nominal[0]):
             return nominal
         jitter = self._jitter(f"kernel {op.name}", len(nominal), self.hw.kernel.jitter_sigma)
@@ -198,7 +198,7 @@ class _Builder:
         )
 
     def varies(self, kernel: KernelTime) -> bool:
-        """Whether the kernel's time has luck of its own: not where no other rank would wait for it."""
+        """Whether the kernel's time has jitter of its own: not where no other rank would wait for it."""
         several = self.conditions.ranks > 1 and self.hw.kernel.jitter_sigma > 0
         return several and not kernel.link_share
 
@@ -240,7 +240,7 @@ class _Builder:
         gap_ns = graph.mix_gap_ns if mixed or self._mixed_before else graph.node_gap_ns
         if captured and self._program.graph != "ge_graph":
             gap_ns = max(gap_ns, graph.replay_node_gap_ns)
-        if self._on_cpu and not captured:  # a call begins when it is made; only compiled code is entered and left
+        if self._on_cpu and not captured:  # a call starts when it is made; only compiled code is entered and left
             gap_ns = 0.0
         if op.stream == 0:
             self._mixed_before = mixed

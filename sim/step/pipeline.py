@@ -1,13 +1,13 @@
 """Stages and micro-batches in time: who waits for whom in a pipeline, and how much of it is bubble.
 
 Each stage has a host and a device; micro-batches go through the stages in order. With b the moment when a stage's host
-begins with a micro-batch, r the end of the receive (on the first stage: when the device is free), a pass through stage
+starts with a micro-batch, r the end of the receive (on the first stage: when the device is free), a pass through stage
 s is
 
     host free   b + host_ns                             device done   max(b + alone_ns, r + queued_ns)
 
 Both terms are longest paths through the stage's own step, so this is what the step's players compute, shortened to what
-others see of it. A stage's host begins when it is through with the micro-batch before and the host of the stage before
+others see of it. A stage's host starts when it is through with the micro-batch before and the host of the stage before
 has announced the tensors (vLLM sends their shapes from host to host before the data). A transfer is a rendezvous: it
 starts when the sender's device is done and the receiver's has come to its receive, and holds both until it ends. The
 host of the last stage waits for its device, as it reads the sampled tokens; the next step of the same requests is
@@ -56,7 +56,7 @@ class StageTime:
 class Pass:
     """One micro-batch on one stage, ns on the pipeline's clock.
 
-    begin: of the host. device_free: when the device was through with what came before. post: the receive has been
+    start: of the host. device_free: when the device was through with what came before. post: the receive has been
     posted, transfer: it starts, arrived: it has ended (all on the first stage: the device is free). ready: the device
     is done (on the last stage: the host has the tokens). idle: neither host nor device had anything to do before.
     """
@@ -123,8 +123,8 @@ class Bubble:
 class Round:
     """All micro-batches once through the pipeline.
 
-    total_ns: in a steady state, from the begin of one round to the begin of the next; of a series that is run once,
-    from the first begin to the last end. passes: by micro-batch and stage. bubbles: by stage.
+    total_ns: in a steady state, from the start of one round to the start of the next; of a series that is run once,
+    from the first start to the last end. passes: by micro-batch and stage. bubbles: by stage.
     """
 
     total_ns: int

@@ -6,7 +6,7 @@ Synchronize and at the end: a stream goes on until its first kernel misses an ev
 Updates that follow the replay that waits for them are known by then.
 
 Kernels that run together and want more of a resource than there is are beyond it, and it says so: `play` and `total_ns`
-raise Contended, `quick` sets a flag beside a lower bound.
+raise Contended, `quick` sets a flag next to a lower bound.
 """
 
 from __future__ import annotations

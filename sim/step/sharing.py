@@ -8,7 +8,7 @@ as much as one that wants all of it, as in one memory queue.
 
 Vector cores are not shared in time: a kernel's blocks keep their cores until they end. Kernels of many short blocks
 come out as if they shared; a collective, whose few blocks wait for those of other ranks, does not. It holds its cores
-from start to end, so the others progress on what is left: beside 24 held of 40 cores, a kernel that fills all 40 takes
+from start to end, so the others progress on what is left: next to 24 held of 40 cores, a kernel that fills all 40 takes
 2.5 times as long, and one that finds none left waits. (That a collective itself waits for blocks to end before it has
 all its cores is left out.)
 

@@ -36,7 +36,7 @@ def quick_gains(some_gains: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def lab(root: Path) -> Iterator[Open]:
-    """Opens the lab with parameters of the URL, on a page of app_pages/, with a group of widgets unfolded."""
+    """Opens the lab with parameters of the URL, on a page of app_pages/, with a group of widgets expanded."""
     from streamlit.testing.v1 import AppTest
 
     def opened(page: str = "", unfold: str = "", **params: str) -> Any:

@@ -1,4 +1,5 @@
-"""The lab without a browser: its numbers are the model's, each switch does what its `--set` does, refusals are told."""
+"""The lab without a browser: its numbers are the model's, each switch does what its `--set` does, refusals are
+reported."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def html(at: Any) -> str:
 
 def evidence(trace: bytes) -> str:
     found = profiles.shown(profiles.uploaded([("trace.json", trace)]), "", "", "").result
-    return str(found["bottleneck"]["evidence"])[1:]  # the page begins it with a capital
+    return str(found["bottleneck"]["evidence"])[1:]  # the page starts it with a capital
 
 
 def upload(at: Any, *files: tuple[str, bytes]) -> Any:

@@ -30,7 +30,7 @@ FAILED = '[data-testid="stException"], [data-testid="stAlert"], [data-testid="st
 
 
 def open_lesson(page: Any, name: str, language: Language) -> None:
-    """By the menu: of a deep link Streamlit asks for files beside it, and the console says that there are none."""
+    """By the menu: of a deep link Streamlit asks for files next to it, and the console says that there are none."""
     _, texts = LESSONS[name]
     heading = speaker(texts, language)("title")
     page.get_by_role("button", name=speaker(learn.TEXTS, language)("section")).click()

@@ -49,7 +49,7 @@ def step(seed: int, ops: int, rank: int = 0) -> Timeline:
     # Pieces of a collective overlap on their plane; Perfetto would drop the second, so it is drawn below the first.
     spans.append(Span("Memcpy", "Communication", "Plane 0", plane, plane + 100))
     spans.append(Span("Reduce_Inline", "Communication", "Plane 0", plane + 50, plane + 150))
-    # Nested on one thread, parent and child beginning together; and a slice of no length.
+    # Nested on one thread, parent and child start together; and a slice of no length.
     spans.append(Span("child", "Python", "Thread 3", 10, 20))
     spans.append(Span("parent", "Python", "Thread 3", 10, 30))
     spans.append(Span("instant", "Python", "Thread 3", 40, 40))

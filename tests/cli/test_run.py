@@ -83,8 +83,8 @@ def test_a_step_is_computing_and_communication_and_free(answer: Answer, scenario
     assert step["total_us"] == step["computing_us"] + step["communication_not_overlapped_us"] + step["free_us"]
     assert step["total_us"] > step["computing_us"] > 0
     assert step["free_us"] >= 0
-    # On one stream the kernels follow one another, and only AI CPU kernels can lie beside them. Collectives are timed
-    # without the wait for other ranks, and are no computing; those inside a fused kernel lie beside its computing.
+    # On one stream the kernels follow one another, and only AI CPU kernels can lie next to them. Collectives are timed
+    # without the wait for other ranks, and are no computing; those inside a fused kernel lie next to its computing.
     collectives = [row["op_type"].startswith(("hcom_", "MoeDistribute")) for row in document["kernels"]]
     times = list(zip(collectives, (ns(row["total_us"]) for row in document["kernels"]), strict=True))
     kernels = sum(time for apart, time in times if not apart)

@@ -50,7 +50,7 @@ def run(
 
 
 class Recorder(TorchDispatchMode):
-    """Every call of torch's core between its beginning and its end, with what it read and wrote."""
+    """Every call of torch's core between its start and its end, with what it read and wrote."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -47,7 +47,7 @@ LITE = replace(
 WITH_EXPERTS = {"qwen3_moe": QWEN3_MOE, "glm": GLM, "deepseek": DEEPSEEK, "lite": LITE}
 FAMILIES = {"qwen3": QWEN3, "qwen2": QWEN2, "llama": LLAMA}
 
-#: Three requests of two lengths; all begin alike.
+#: Three requests of two lengths; all start alike.
 LENGTHS = (40, 40, 33)
 COMMON = 33
 SIZES = {"workload__batch": 3, "workload__input_tokens": 40, "workload__output_tokens": 8}

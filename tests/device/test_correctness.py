@@ -30,7 +30,7 @@ from tests.device.making import (
 
 @dataclass(frozen=True)
 class Error:
-    """How far logits are from the plain ones: greatest difference, and norm of the difference over the norm."""
+    """How far logits are from the plain ones: largest difference, and norm of the difference over the norm."""
 
     greatest: float
     relative: float

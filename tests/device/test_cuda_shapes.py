@@ -81,7 +81,7 @@ def fused_only(
         assert q.dtype in (torch.bfloat16, torch.float16)
         assert q.shape[-1] == k.shape[-1] == v.shape[-1] <= 256
         assert enable_gqa == (q.shape[1] > k.shape[1])
-        assert not is_causal or q.shape[2] == k.shape[2]  # its triangle begins above on the left
+        assert not is_causal or q.shape[2] == k.shape[2]  # its triangle starts above on the left
         return aten._scaled_dot_product_flash_attention(q, k, v, 0.0, is_causal, False, scale=scale)[0]
     assert q.shape[1] == k.shape[1] == v.shape[1]  # it serves each head by one of its own
     assert not enable_gqa

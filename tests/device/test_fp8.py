@@ -20,7 +20,7 @@ Q = "model.layers.0.self_attn.q_a_proj.weight"
 
 
 def quantised(x: torch.Tensor, block: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`x` in FP8 and its scales, block by block: the greatest magnitude of a block becomes 448."""
+    """`x` in FP8 and its scales, block by block: the largest magnitude of a block becomes 448."""
     rows, columns = x.shape
     scale = torch.empty(-(-rows // block), -(-columns // block))
     out = torch.empty(x.shape, dtype=torch.float8_e4m3fn)

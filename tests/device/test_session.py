@@ -207,7 +207,7 @@ def test_streams_wait_for_each_other_as_the_program_says() -> None:
         *["1 waits for event of 0", "record on 1"] * 3,
         *["0 waits for event of 1"] * 3,
     ]
-    # The second stream begins behind what was issued before the step, and the first ends behind the second.
+    # The second stream starts behind what was issued before the step, and the first ends behind the second.
     assert backend.notes[:2] == ["record on 0", *layer[:1]]
     begun = backend.notes.index("1 waits for event of 0")
     assert backend.notes[1:begun] + backend.notes[begun + 1 : -2] == layer * QWEN3.layers

@@ -53,7 +53,7 @@ WIDE_GATE = replace(QWEN3_MOE, name="small-moe-64", experts=Experts(8, 8, 2, 64,
 WITH_EXPERTS = {model.name: model for model in (QWEN3_MOE, GLM, DEEPSEEK, LITE)}
 #: Query and key heads that INT8 blocks in FRACTAL_NZ are read for.
 WIDE = replace(QWEN3, name="small-qwen3-10-1", heads=10, kv_heads=1)
-#: Inputs of INT4 weights beside INT8 rows come in 256, as in DEEPEST.
+#: Inputs of INT4 weights next to INT8 rows come in 256, as in DEEPEST.
 DEEP = replace(QWEN3, name="small-qwen3-256", hidden=256, intermediate=256, heads=2, kv_heads=1)
 
 FUSED = {

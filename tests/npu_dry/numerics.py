@@ -173,12 +173,12 @@ CASES = (
 
 
 def difference(a: Any, b: Any) -> float:
-    """The greatest between the logits of two runs."""
+    """The largest between the logits of two runs."""
     return (host_view(a.logits) - host_view(b.logits)).abs().max().item()
 
 
 def tokens_by_way() -> dict[str, Any]:
-    """Of each case the greedy tokens [steps][requests] by each way of running it, and the greatest difference between
+    """Of each case the greedy tokens [steps][requests] by each way of running it, and the largest difference between
     the logits of eager and captured steps; `forgotten` is a captured step that does not hand over its lengths.
 
     The plain run is that of the plain operators; of models with experts, where a near choice may fall otherwise, it is

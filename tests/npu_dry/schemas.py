@@ -3,9 +3,9 @@
     pip download --no-deps --only-binary :all: -d wheels torch-npu==2.9.0
     python -m tests.npu_dry.schemas wheels/*.whl
 
-In the project's own environment this writes schemas.json anew, from a wheel of each of `versions.WHEELS`. A library
+In the project's own environment this writes schemas.json again, from a wheel of each of `versions.WHEELS`. A library
 registers its operators with their schemas, so these stand in it as text: nothing is imported, and no CANN or torch of
-another version is needed. What is captured, and whether there is a backend npugraph_ex, is told by the wheel's own
+another version is needed. What is captured, and whether there is a backend npugraph_ex, is reported by the wheel's own
 Python files.
 """
 
@@ -24,7 +24,7 @@ from device.operators.npu.versions import WHEELS, order
 
 FILE = Path(__file__).parent / "schemas.json"
 LIBRARIES = ("torch_npu/lib/libtorch_npu.so", "torch_npu/lib/libop_plugin_atb.so")
-#: Calls that lay weights out, beside those of the rules.
+#: Calls that lay weights out, next to those of the rules.
 LAYING = ("npu_convert_weight_to_int4pack", "npu_format_cast", "npu_trans_quant_param")
 #: Calls whose lengths follow the step, and where the wheels keep what hands them over under capture.
 LENGTHS = ("npu_fused_infer_attention_score", "npu_fused_infer_attention_score_v2")

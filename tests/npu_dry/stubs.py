@@ -34,7 +34,8 @@ TOOLS = ("cc", "nm", "readelf")
 
 
 def built(kind: str) -> Path:
-    """The folder of the `stub` or `dry` libraries, built where it is not there yet; beside the environment's own files.
+    """The folder of the `stub` or `dry` libraries, built where it is not there yet; next to the environment's own
+    files.
 
     Raises RuntimeError where a tool is missing.
     """

@@ -45,7 +45,7 @@ from tests.npu_dry.making import (
 
 
 def no_meta(case: str) -> bool:
-    """Calls that lay weights out anew have no meta kernel, nor has the reading of latent rows: what they are for runs
+    """Calls that lay weights out again have no meta kernel, nor has the reading of latent rows: what they are for runs
     on the CPU kernels alone."""
     return any(word in case for word in ("w4a16", "w4a8", "nz"))
 
@@ -114,7 +114,7 @@ def test_adapters_compute_what_the_plain_operators_do(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["small-deepseek, latent write", "small-lite, experts, all fused"])
 def test_chunks_behind_cached_rows_and_mixed_steps_compute_the_same(case: str) -> None:
-    """Latent rows that are read back and unpacked, beside requests that decode."""
+    """Latent rows that are read back and unpacked, next to requests that decode."""
     model, switches = CASES[case]
     result = []
     for plain in (True, False):
@@ -234,7 +234,7 @@ def test_what_nothing_stands_for_is_refused_with_the_wheel_that_has_it(case: str
         session(On("meta", version), model, switches).bound(batch_of("decode", Requests((0,), (0,), ((1,),))))
 
 
-#: Wheels of each kind, and ATB beside them or not.
+#: Wheels of each kind, and ATB next to them or not.
 STACKS = (("2.8.0", False), ("2.8.0", True), ("2.9.0", False), ("2.9.0", True))
 
 

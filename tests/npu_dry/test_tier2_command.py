@@ -47,7 +47,7 @@ def test_a_profile_holds_the_host_side_of_the_steps(tmp_path: Path) -> None:
     assert result.name.startswith("rank0_")
     assert result.name.endswith("_ascend_pt")
     assert (result / "FRAMEWORK").is_dir()
-    assert [path.name for path in tmp_path.iterdir()] == ["profile"]  # nothing half-done beside it
+    assert [path.name for path in tmp_path.iterdir()] == ["profile"]  # nothing half-done next to it
 
 
 def test_two_ranks_under_torchrun(tmp_path: Path) -> None:

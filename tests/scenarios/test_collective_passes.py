@@ -106,7 +106,7 @@ def test_groups_that_the_kernel_does_not_take_are_refused() -> None:
 
 
 def lines(ops: tuple[Op, ...], *stems: str) -> list[tuple[str, int, tuple[str, ...], tuple[str, ...], int]]:
-    """(name, stream, waits, records, rows read) of the ops whose names begin with one of `stems`."""
+    """(name, stream, waits, records, rows read) of the ops whose names start with one of `stems`."""
     return [(o.name, o.stream, o.waits, o.records, o.inputs[0].shape[0]) for o in ops if o.name.startswith(stems)]
 
 
@@ -143,7 +143,7 @@ def test_only_the_first_piece_reads_its_weights_from_hbm() -> None:
     weight = 16 * 12 * 2
     assert work_of(first).prefetched_bytes == 0
     assert work_of(second).prefetched_bytes == weight
-    # Beside the weights, 8 rows of 12 come in and 8 of 16 go out.
+    # Next to the weights, 8 rows of 12 come in and 8 of 16 go out.
     assert work_of(second).prefetched_together_bytes == weight + 2 * 8 * (12 + 16)
 
 

@@ -106,7 +106,7 @@ def test_unfused_attention_repeats_keys_over_the_group_and_scores_every_pair() -
 def test_unfused_attention_pads_a_mixed_step_to_its_longest_request() -> None:
     mixed = Batch("mixed", (Group(3, 1, 9), Group(1, 5, 0)))
     made = lowered(mixed)
-    assert op(made, "attn.qk").out.shape == (4, 4, 5, 10)  # 4 requests, 5 queries, 10 keys, each the greatest
+    assert op(made, "attn.qk").out.shape == (4, 4, 5, 10)  # 4 requests, 5 queries, 10 keys, each the largest
     assert op(made, "attn.pv").out.shape == (8, 4, 4)  # 3 + 5 tokens come out
 
 

@@ -286,7 +286,7 @@ def test_int8_activations_are_quantised_once_for_all_that_read_them() -> None:
     assert [(t.name, t.dtype) for t in op(after, "v_proj").inputs] == [
         ("normed_int8", "int8"), ("v_proj.weight", "int8"), ("v_proj.scale", "fp32"), ("normed_scale", "fp32")
     ]  # fmt: skip
-    assert op(after, "quant_normed").outputs[1].shape == (2,)  # one scale a token
+    assert op(after, "quant_normed").outputs[1].shape == (2,)  # one scale per token
 
 
 def test_a_bias_survives_quantisation() -> None:

@@ -114,7 +114,7 @@ def test_scattered_tokens_cross_as_they_are() -> None:
     assert receive == [("send_recv", (500, 5120))] * 2
 
 
-#: Blocks and ops that stages have beside their part of the whole.
+#: Blocks and ops that stages have next to their part of the whole.
 OWN = ("prepare", "receive", "send")
 
 

@@ -31,7 +31,7 @@ class _Pipeline:
         self.found: list[int] = []
         self.done = self._events()
         self.inbox = [Store(self.env) for _ in range(self.stages)]  # announcements from the host of the stage before
-        self.queue = [Store(self.env) for _ in range(self.stages)]  # what the host has begun, for its device
+        self.queue = [Store(self.env) for _ in range(self.stages)]  # what the host has started, for its device
         self.posted = [self._events() for _ in range(self.stages)]
         self.ready = [self._events() for _ in range(self.stages)]
         self.gone = [self._events() for _ in range(self.stages)]

@@ -172,7 +172,7 @@ def plans(draw: st.DrawFn, share=MODEST, *, wild: bool = False, streams: int = S
 
 
 def assert_rules(plan: Plan, schedule: Schedule) -> None:
-    """Every begin is the latest of its causes, exactly: no effect before its cause, and nobody idle without one.
+    """Every start is the latest of its causes, exactly: no effect before its cause, and nobody idle without one.
 
     Written from the rules as equations between the times of a played plan, whoever played it; only the ends of
     kernels are taken as they are, since they depend on sharing.

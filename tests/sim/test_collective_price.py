@@ -83,7 +83,7 @@ def test_two_servers_level_by_level() -> None:
 
 
 def test_the_pipeline_overlaps_levels() -> None:
-    # 1.6 MB gathered by 16 cards: parts of 100 kB. Across 6 + 10 us beside inside 2 + 5, then the last inside.
+    # 1.6 MB gathered by 16 cards: parts of 100 kB. Across 6 + 10 us next to inside 2 + 5, then the last inside.
     assert us("all_gather", 1_600_000, 16, MESH, mode="HOST", algorithm="pipeline") == 10 + 16 + 7
 
 
@@ -111,7 +111,7 @@ def test_the_measured_change_of_protocol_on_8_dies() -> None:
     assert (before.mode, behind.mode) == ("AIV", "AI_CPU")
     assert before.duration_ns == pytest.approx(30_400, rel=0.1)
     assert behind.duration_ns == pytest.approx(156_400, rel=0.1)
-    # In a network, where the kernels before hide the unfolding, 75.4 us.
+    # In a network, where the kernels before hide the expansion, 75.4 us.
     assert price_collective("all_gather", 786_432, 8, A3, semantics="shard").duration_ns == pytest.approx(
         75_400, rel=0.1
     )

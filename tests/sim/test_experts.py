@@ -40,7 +40,7 @@ def test_a_decode_of_experts_takes_the_time_of_their_weights() -> None:
     # Sixteen experts of 29.4 MB each from HBM at the rate of FRACTAL_NZ weights in a flat product: 343 us.
     stream = 16 * 7168 * 4096 / (A3.memory.hbm_gbps * A3.memory.nz_flat_share) / 1000
     assert stream < us(grouped((1,) * 16)) < 1.15 * stream
-    # Rows cost little beside them, and experts without rows nothing.
+    # Rows cost little next to them, and experts without rows nothing.
     assert us(grouped((8,) * 16)) < 1.02 * us(grouped((1,) * 16))
     assert abs(us(grouped((1,) * 8)) / us(grouped((1,) * 16)) - 0.5) < 0.05
 
@@ -86,11 +86,11 @@ def test_groups_of_ranks_meet_beside_each_other() -> None:
     first = next(n for n, launch in enumerate(launches(plans[0])) if launch.kind == "all_reduce")
     starts = [it.kernels[first][0] for it in schedule]
     assert len(set(starts[:8])) == len(set(starts[8:])) == 1
-    assert starts[0] != starts[8]  # the other replica has its own late ranks
+    assert starts[0] != starts[8]  # the other replica has its own rank skew
 
 
 def calm(hw: HardwareProfile) -> HardwareProfile:
-    """`hw` without any luck."""
+    """`hw` without any jitter."""
     return replace(
         hw,
         host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=0.0), kernel=replace(hw.kernel, jitter_sigma=0.0),

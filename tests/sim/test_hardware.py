@@ -1,4 +1,4 @@
-"""Hardware profiles: what ships, and what a user's mistakes are told."""
+"""Hardware profiles: what ships, and what a user's mistakes are reported."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_late_host_is_named_and_makes_the_step_host_bound() -> None:
             (Kind.KERNEL, "b", 1000, 10, "Add", "", 2),
         )
     )
-    # Idle 110-1000: the call that ends it began at 800.
+    # Idle 110-1000: the call that ends it started at 800.
     assert (found.gaps.late_us, found.gaps.queued_us, found.gaps.unknown_us) == (0.69, 0.2, 0.0)
     assert [(call.name, call.gaps) for call in found.gaps.calls] == [("aten::mm", 1)]
     assert found.name == "host-bound"

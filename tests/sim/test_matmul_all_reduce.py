@@ -129,7 +129,7 @@ def test_the_short_piece_stands_where_it_uncovers_least() -> None:
         return min(cuts(8192), key=lambda it: cut(product, shape, A2, params, it).total_ns)
 
     by_links, by_cube = sizes(1024), sizes(12288)
-    assert by_links[0] < by_links[-1]  # reductions take longer: the first begins early
+    assert by_links[0] < by_links[-1]  # reductions take longer: the first starts early
     assert by_cube[0] > by_cube[-1]  # products take longer: little is left to reduce
 
 

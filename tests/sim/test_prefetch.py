@@ -1,4 +1,4 @@
-"""Weight prefetch in time: what L2 keeps, HBM shared with what runs beside, and no byte read for nothing."""
+"""Weight prefetch in time: what L2 keeps, HBM shared with what runs alongside, and no byte read for nothing."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_fetches_begin_after_the_product_before_them_and_products_begin_after_th
         assert qkv.end_ns <= first.start_ns
         for name in ("o_proj", "gate_up_proj", "down_proj"):
             assert spans[f"prefetch.{name}", layer].end_ns <= spans[name, layer].start_ns
-        # Beside attention, not after it.
+        # Next to attention, not after it.
         assert first.start_ns < spans["attention", layer].start_ns
 
 

@@ -128,7 +128,7 @@ def test_a_prediction_counts_a_kernels_work_as_its_measurement_does(name: str, b
     theirs = work_of_row(kernel.op_type or op_type_of(asked), kernel.shapes.format(b=batch), kernel.dtypes, KEYS)
     assert (ours.unit, ours.shape, ours.cube_flops) == (theirs.unit, theirs.shape, theirs.cube_flops)
     assert params_of(ours, hw) is params_of(theirs, hw)
-    # Bytes may differ by what a row does not tell: the statistic beside a norm, scales, block tables.
+    # Bytes may differ by what a row does not tell: the statistic next to a norm, scales, block tables.
     assert price(ours, hw).duration_ns == pytest.approx(price(theirs, hw).duration_ns, rel=0.02), (ours, theirs)
 
 

@@ -7,7 +7,7 @@ BSND, queries padded to the longest: other head dimensions, contiguous caches, I
 a wheel that hands no new lengths to a captured v2. INT8 caches
 of a step with several query tokens (more than 16 in NZ blocks) are dequantised first; nothing takes those as they lie.
 
-The lengths are lists of Python numbers, so a captured graph must be told the new ones of each step.
+The lengths are lists of Python numbers, so a captured graph must be reported the new ones of each step.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import torch
 
 from device.operators.npu import rules
 
-#: Calls of ATB, the library of Transformer kernels that is installed beside CANN.
+#: Calls of ATB, the library of Transformer kernels that is installed next to CANN.
 OF_ATB = ("_npu_reshape_and_cache",)
 
 _enforced = False

@@ -16,7 +16,7 @@ from device.operators.npu.call import call
 from device.step.step import COUNTS, Step
 from scenarios.ops.program import Op
 
-#: The value of the step that the permutation leaves beside the counts: where each choice's row lies, token by token.
+#: The value of the step that the permutation leaves next to the counts: where each choice's row lies, token by token.
 PLACES = "experts.places"
 #: Arguments of the calls, by their documented numbers: counts instead of sums, places by token and choice, groups of
 #: rows, one tensor out; the choice's scores by sigmoid, groups as good as their best two.

@@ -97,7 +97,7 @@ def _unpack(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _kv_norm_rope_cache(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """Norm of the latent row, rotation of the pairs beside it, both into their pools; given out too where a prefill
+    """Norm of the latent row, rotation of the pairs next to it, both into their pools; given out too where a prefill
     unpacks them."""
     packed, gamma, cos, sin, slots, latent_pool, rope_pool = inputs
     it, tokens = latent_of(step), packed.shape[0]

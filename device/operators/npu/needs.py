@@ -9,7 +9,7 @@ import torch
 HALF = (torch.float16, torch.bfloat16)
 FLOATS = (*HALF, torch.float32)
 INTEGERS = (torch.int32, torch.int64)
-#: Greatest length of an inner dimension of a quantised product, and of a token of one cache block (heads x dim).
+#: Largest length of an inner dimension of a quantised product, and of a token of one cache block (heads x dim).
 MAX_INNER = 65535
 
 

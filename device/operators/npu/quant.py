@@ -90,7 +90,8 @@ def _weight_quant_matmul(op: Op, inputs: Inputs, _: Step) -> Outputs:
 
 
 def _matmul_all_reduce(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """A row-split product and the sum over the ranks in one call; the three kinds of product tell by their inputs."""
+    """A row-parallel product and the sum over the ranks in one call; the three kinds of product tell by their
+    inputs."""
     assert step.group is not None
     x, w, *rest = inputs
     group = hcom(step.group.rank)

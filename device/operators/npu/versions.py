@@ -129,7 +129,7 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def wrong_pairing(torch: str, torch_npu: str) -> str | None:
-    """What is wrong with this torch beside this torch_npu, and what to install; None where nothing is.
+    """What is wrong with this torch next to this torch_npu, and what to install; None where nothing is.
 
     A wheel of torch_npu is built against one release of torch and fails, or worse, with another.
     """

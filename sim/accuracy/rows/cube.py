@@ -8,7 +8,7 @@ from scenarios.ops.program import DTYPE_BITS, Format, Group
 from scenarios.ops.work import AttentionShape, FfnShape, GroupedShape, MatmulShape, Unit, Work
 from sim.accuracy.rows.row import Row, Unpriced, rows_of
 
-#: Programs that run on cube cores only; the others rescale or unpack on the vector cores beside them.
+#: Programs that run on cube cores only; the others rescale or unpack on the vector cores next to them.
 _CUBE = ("matmul", "batch_matmul", "transpose_batch_matmul")
 
 #: Warm-up runs of a server attend to no more keys than this; queries with their own keys and more than that are a

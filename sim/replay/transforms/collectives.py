@@ -33,7 +33,7 @@ def shrink_collectives(graph: Graph, asked: Asked, end: Bound) -> Changed:
 
 
 def no_waits(graph: Graph, asked: Asked, end: Bound) -> Changed:
-    """Let every collective begin when this rank arrives: what balanced ranks and steady hosts could gain at most.
+    """Let every collective start when this rank arrives: what balanced ranks and steady hosts could gain at most.
 
     Transfers point to point stay: they wait for data.
     """

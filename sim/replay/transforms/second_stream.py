@@ -1,4 +1,4 @@
-"""second_stream: kernels of a family run beside the others, as far as what they need and what needs them allows."""
+"""second_stream: kernels of a family run alongside the others, as far as what they need and what needs them allows."""
 
 from __future__ import annotations
 

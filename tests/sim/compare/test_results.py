@@ -82,7 +82,7 @@ def test_of_a_collective_transfer_and_waiting_are_causes_of_their_own() -> None:
     assert transfer > 0
     assert causes["all_reduce"] + causes["all_gather"] == pytest.approx(transfer)
     assert transfer + causes["waiting for other ranks"] == pytest.approx(two["step"]["communication_us"])
-    # The host's input preparation keeps an AI CPU busy beside the stream: all else follows one another.
+    # The host's input preparation keeps an AI CPU busy next to the stream: all else follows one another.
     difference = two["step"]["total_us"] - one["step"]["total_us"]
     assert sum(causes.values()) - sum(c["a_us"] for c in compare_results(one, two)["causes"]) == pytest.approx(
         difference

@@ -1,4 +1,4 @@
-"""The fit of late ranks, and what it leaves of the steps that it was fitted to and of those that it was not."""
+"""The fit of rank skew, and what it leaves of the steps that it was fitted to and of those that it was not."""
 
 from __future__ import annotations
 

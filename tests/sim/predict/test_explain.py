@@ -115,12 +115,12 @@ def test_the_evidence_is_one_sentence_without_a_gap(graph: str) -> None:
 
 # ---- who is waited for ----
 
-#: Nothing varies from rank to rank but when each begins.
+#: Nothing varies from rank to rank but when each starts.
 LATE = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__rank_skew_us=1.0)
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch, *late_us: int) -> Prediction:
-    """A captured step of as many ranks as numbers, each of which begins that much later than it could."""
+    """A captured step of as many ranks as numbers, each of which starts that much later than it could."""
     monkeypatch.setattr("sim.step.host.late_ns", lambda *_: tuple(1000 * us for us in late_us))
     sensitivity_of.cache_clear()
     ranks = len(late_us)

@@ -198,7 +198,7 @@ def test_a_variant_that_does_not_fit_memory_is_noted() -> None:
     model = load_model("Qwen3-32B")
     quantised = scenario(workload__batch=1, optimizations__weights="w8a16", optimizations__graph="ge_graph")
     assert by_switch(gains_of(Case(quantised, model, HW)))["weights"].reason == "without it does not fit memory"
-    # Graph buffers of the greatest captured batch, 65,536 rows of 196,992 numbers, are 24 GiB beside 15 GiB of weights.
+    # Graph buffers of the largest captured batch, 65,536 rows of 196,992 numbers, are 24 GiB next to 15 GiB of weights.
     sizes = {"engine__max_num_seqs": 65_536, "engine__gpu_memory_utilization": 0.5}
     found = by_switch(gains_of(Case(scenario(**sizes, optimizations__graph="aclgraph"), load_model("Qwen3-8B"), HW)))
     assert found["graph"].reason == "does not fit memory"

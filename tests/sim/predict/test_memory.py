@@ -62,7 +62,7 @@ def test_captured_graphs_hold_static_buffers() -> None:
     row_bytes = (2 * 16 + 3 * 24 + 32) * 2
     assert pool(optimizations__graph="eager") == 0
     assert pool(optimizations__graph="ge_graph") == 2 * row_bytes  # compiled for this batch
-    assert pool(optimizations__graph="aclgraph") == 256 * row_bytes  # for the greatest captured size
+    assert pool(optimizations__graph="aclgraph") == 256 * row_bytes  # for the largest captured size
     sizes = {"engine__cudagraph_capture_sizes": (4, 16)}
     assert pool(optimizations__graph="npugraph_ex", **sizes) == 16 * row_bytes
 

@@ -29,7 +29,7 @@ PREFILL = scenario(
 
 
 def quiet(hw: HardwareProfile, rank_skew_us: float = 0.0) -> HardwareProfile:
-    """Without luck: ranks differ by when they begin, or not at all."""
+    """Without jitter: ranks differ by when they start, or not at all."""
     return replace(
         hw, host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=rank_skew_us),
         kernel=replace(hw.kernel, jitter_sigma=0.0),
@@ -127,7 +127,7 @@ def test_kernels_that_wait_for_their_own_collective_count_as_communication() -> 
 
 
 def beside_an_all_reduce(kernel: KernelTime, op: str, hw: HardwareProfile) -> float:
-    """How many times as long `kernel` takes beside a collective of two ranks that lasts longer than it."""
+    """How many times as long `kernel` takes next to a collective of two ranks that lasts longer than it."""
     tensor = Tensor("x", (65536, 4096), "bf16")
     share = replace(tensor, shape=(32768, 4096))
     sides = {"all_reduce": (tensor, tensor), "reduce_scatter": (tensor, share), "all_gather": (share, tensor)}[op]
@@ -139,7 +139,7 @@ def beside_an_all_reduce(kernel: KernelTime, op: str, hw: HardwareProfile) -> fl
 
 def test_what_cores_a_collective_holds_slows_the_rest_by_mechanism() -> None:
     """910B3 has 40 vector cores; HCCL takes 24 of them to reduce and 16 to gather. Measured there, averages of a run in
-    which not every kernel has a collective beside it: Add 2.73x, MatMulV3 1.83-1.99x."""
+    which not every kernel has a collective next to it: Add 2.73x, MatMulV3 1.83-1.99x."""
     hw = load_hardware("atlas_a2_910b3")
     x = Tensor("x", (8192, 4096), "bf16")
     add = price(work_of(Op("add", "add", (x, x), (x,))), hw)

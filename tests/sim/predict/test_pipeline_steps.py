@@ -117,7 +117,7 @@ def test_the_step_of_rank_0(graph: str, phase: str, ranks: int, hw: HardwareProf
     assert step.computing_ns == computing
     moved = sum(k.kernel.duration_ns for k in kernels if k.kernel.accelerator == "COMMUNICATION")
     assert step.communication_ns == moved + step.communication_wait_ns
-    # What the stage waits for others is told apart: in its sends it is waiting, without work it is free.
+    # What the stage waits for others is distinguished: in its sends it is waiting, without work it is free.
     first = pipeline.round.bubbles[0]
     assert found.waits_ns.get(ranks, 0) == first.send_ns
     assert step.communication_wait_ns >= first.send_ns

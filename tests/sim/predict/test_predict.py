@@ -72,7 +72,7 @@ def test_every_op_of_the_program_is_one_kernel_of_the_timeline() -> None:
         assert span.duration_ns == launch.kernel.duration_ns  # one stream: nothing is shared
 
 
-# ---- what the step hangs on ----
+# ---- what the step depends on ----
 
 
 def test_a_plan_with_slower_kernels_or_a_slower_host() -> None:

@@ -1,4 +1,4 @@
-"""How sure a prediction is: intervals worked out by hand, what cancels in a ratio, what a step hangs on."""
+"""How sure a prediction is: intervals worked out by hand, what cancels in a ratio, what a step depends on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware
 from tests.sim.plans import SYNCHRONIZE, launch, together
 
-#: Standard deviations that are easy to tell apart in a sum of squares.
+#: Standard deviations that are easy to distinguish in a sum of squares.
 SIGMAS = {
     "residual__matmul_sigma": 0.1, "residual__attention_sigma": 0.4, "residual__vector_sigma": 0.2,
     "residual__device_sigma": 0.05, "residual__host_sigma": 0.3, "residual__host_class_sigma": 0.5,
@@ -32,7 +32,7 @@ QWEN3_8B = load_model("Qwen3-8B")
 
 
 def kernel(kind: str, ns: int, gm_bytes: int = 0, host_ns: int = 0) -> Launch:
-    """A launch of `kind` whose signature is told apart by its bytes."""
+    """A launch of `kind` whose signature is distinguished by its bytes."""
     made = launch(kind, ns, host_ns=host_ns)
     return replace(made, kind=kind, kernel=replace(made.kernel, gm_bytes=gm_bytes))
 
@@ -53,7 +53,7 @@ def case(made: Scenario, model: Model = TINY, hw: HardwareProfile = HW) -> Case:
 
 
 def test_a_step_of_two_kernels_by_hand() -> None:
-    # 60 us of matmul, 40 us of a norm: weights 0.6 and 0.4 of a step that hangs on its device alone.
+    # 60 us of matmul, 40 us of a norm: weights 0.6 and 0.4 of a step that depends on its device alone.
     it = on_device(kernel("matmul", 60_000), kernel("rms_norm", 40_000))
     assert (it.step_ns, it.device, it.host) == (100_000, pytest.approx(1.0), 0.0)
     weights = sorted(weight for weight, _ in it.parts.values() if weight)
@@ -122,7 +122,7 @@ def test_a_wider_spread_is_a_wider_interval(it: Sensitivity, name: str, factor: 
 
 @pytest.mark.parametrize("name", ["matmul", "attention", "vector", "device", "host", "host_class"])
 def test_each_residual_widens_the_interval_of_a_real_step(name: str) -> None:
-    # A step that hangs on both: kernels of a larger model, called one by one.
+    # A step that depends on both: kernels of a larger model, called one by one.
     made = scenario(workload__batch=64, workload__input_tokens=4000)
     wider = hardware(**{**SIGMAS, f"residual__{name}_sigma": 1.0})
     plain, wide = (
@@ -165,7 +165,7 @@ def test_a_slower_host_is_no_excuse_for_a_kernel() -> None:
     assert ratio_interval(a, b, HW) == pytest.approx((2.0, 2.0, 2.0))
 
 
-# ---- what a step hangs on ----
+# ---- what a step depends on ----
 
 
 def test_a_host_bound_step_hangs_on_the_host() -> None:
@@ -210,13 +210,13 @@ def test_a_gain_whose_interval_holds_one_is_not_distinguishable(sigma: float) ->
     assert rope.verdict == {0.01: "gain", 0.2: "gain", 5.0: "not distinguishable"}[sigma]
 
 
-# ---- ranks that begin late ----
+# ---- ranks that start late ----
 
 
 def test_waiting_for_late_ranks_stretches_and_shrinks_its_share() -> None:
     hw = hardware(**{**SIGMAS, "residual__device_sigma": 0.0, "residual__rank_skew_sigma": 1.0})
     it = Sensitivity(100_000, 0.0, 0.0, {}, late=0.2)
-    # 20 us of waiting, times or over exp(1.6449) = 5.1805: 103.6 us or 3.86 us beside 80 us.
+    # 20 us of waiting, times or over exp(1.6449) = 5.1805: 103.6 us or 3.86 us next to 80 us.
     assert step_interval(it, hw) == (pytest.approx(83_861, abs=2), pytest.approx(183_610, abs=5))
 
 

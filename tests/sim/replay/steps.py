@@ -92,7 +92,8 @@ def runs(draw: st.DrawFn) -> list[Timeline]:
 
 
 def violations(timeline: Timeline) -> list[str]:
-    """What no device could have done: a kernel before the call that launched it began, or two on one stream at once."""
+    """What no device could have done: a kernel before the call that launched it started, or two on one stream at
+    once."""
     found = []
     lanes: dict[str, list[Span]] = {}
     for span in timeline.spans:

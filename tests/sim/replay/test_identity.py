@@ -115,7 +115,7 @@ def test_two_ranks_meet_in_a_collective() -> None:
 
 
 def test_collectives_that_overlap_on_one_lane_keep_their_times() -> None:
-    """Of two groups on one lane, the first of which begins for good when the other has long begun."""
+    """Of two groups on one lane, the first of which starts for good when the other has long started."""
     early, late = "hcom_allReduce__1_0_1", "hcom_allGather__2_0_1"
     ranks = [
         step(kernel(0, 5), collective(5, 90, early), collective(6, 20, late), kernel(95, 99)),

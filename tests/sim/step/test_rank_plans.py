@@ -18,7 +18,7 @@ from tests.scenarios.making import program, scenario
 from tests.sim.hardware_maker import hardware
 
 MODEL = shard(load_model("Qwen3-8B"), 4)
-#: Luck of hosts and of kernels, and ranks that begin late.
+#: Luck of hosts and of kernels, and ranks that start late.
 NOISY = hardware(
     "atlas_a3_die", host__jitter_sigma=0.1, host__rank_skew_us=300.0, kernel__jitter_sigma=0.1,
     kernel__jitter_cap_us=20.0,
@@ -63,7 +63,7 @@ def test_each_rank_has_the_plan_that_it_would_have_alone(of: Scenario, condition
     assert list(together) == alone
     assert together[-1] == alone[-1]
     assert together[1:3] == alone[1:3]
-    # And they differ: a rank's luck is its own.
+    # And they differ: a rank's jitter is its own.
     assert len({repr(times_of(plan)) for plan in alone}) == RANKS
     assert [times for _, times in timed(together)] == [times_of(plan) for plan in alone]
 

@@ -77,7 +77,7 @@ def test_cores_that_a_collective_holds_are_lost_to_the_others() -> None:
 
 def test_who_finds_no_core_left_stands_still_until_there_are_some() -> None:
     assert beside((1.0, True), (0.5, False)) == [1.0, 0.0]
-    # The collective takes 100 ns; the other has run for 10 of its 30 ns when it begins.
+    # The collective takes 100 ns; the other has run for 10 of its 30 ns when it starts.
     holder = launch("reduce", 100, stream=1, waits=("go",), vector=1.0, holds=True)
     assert times(launch("add", 30, vector=1.0), launch("tick", 10, stream=2, records=("go",)), holder) == [
         ("add", 0, 130), ("tick", 0, 10), ("reduce", 10, 110),
