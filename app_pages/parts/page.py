@@ -87,7 +87,7 @@ def style() -> None:
 
 
 @contextmanager
-def unfolded(label: str, name: str) -> Iterator[bool]:
+def disclosure(label: str, name: str) -> Iterator[bool]:
     """A part that is folded away at first; gives whether it is open, so that what is not seen is not made."""
     folded = st.expander(label, key=f"group:{name}", on_change="rerun")
     with folded:

@@ -32,7 +32,7 @@ class Trial:
     expected: str
 
 
-def found(name: str, what: str) -> Check:
+def present(name: str, what: str) -> Check:
     return Check(name, True, what)
 
 

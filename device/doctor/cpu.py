@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from device.doctor.checks import CHECKOUT, MAX_ERROR, Check, Trial, found, missing, probed
+from device.doctor.checks import CHECKOUT, MAX_ERROR, Check, Trial, missing, present, probed
 from device.doctor.machine import Machine
 
 TRIALS: tuple[Trial, ...] = (
@@ -23,11 +23,11 @@ def torch_of(machine: Machine) -> Check:
     version = machine.package("torch")
     if version is None:
         return missing("torch", f"not installed; {CHECKOUT}: pip install '.[device]'")
-    return found("torch", version)
+    return present("torch", version)
 
 
 def checks(machine: Machine) -> list[Check]:
-    made = [torch_of(machine)]
+    first = [torch_of(machine)]
     probes = (
         ("imports", "import torch; print('torch computes', torch.ones(2).sum().item())", "reinstall torch"),
         (
@@ -42,4 +42,4 @@ def checks(machine: Machine) -> list[Check]:
             "this torch has no gloo: one rank only",
         ),
     )
-    return [*made, *probed(machine, probes)]
+    return [*first, *probed(machine, probes)]

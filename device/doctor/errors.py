@@ -60,8 +60,8 @@ def errors(backend: Backend, scenario: Scenario, model: Model, group: Group | No
     short, few = shortened(scenario), shallow(model)
     eager = set_switch(short, "graph", "eager")
     truth = _run(Session(eager, few, backend, RandomCheckpoint(few, 0), group, Options(choice=reference)))
-    found = _run(Session(short, few, backend, RandomCheckpoint(few, 0), group), truth)
-    rows = (found.logits - truth.logits).norm(dim=-1) / truth.logits.norm(dim=-1)
+    present = _run(Session(short, few, backend, RandomCheckpoint(few, 0), group), truth)
+    rows = (present.logits - truth.logits).norm(dim=-1) / truth.logits.norm(dim=-1)
     return Errors((rows.median() if model.experts else rows.max()).item(), limit_of(scenario))
 
 
@@ -104,13 +104,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model = load_model(loaded.scenario.model)
         ranks = loaded.scenario.engine.tensor_parallel_size
         group = joined(backend.collectives, ranks) if under_torchrun() else None
-        found = errors(backend, loaded.scenario, model, group)
+        present = errors(backend, loaded.scenario, model, group)
     except ScenarioError as error:
         print("\n".join(error.messages), file=sys.stderr)
         return 2
     if group is None or not group.rank:
-        print(found)
-    return int(not found.passed)
+        print(present)
+    return int(not present.passed)
 
 
 if __name__ == "__main__":

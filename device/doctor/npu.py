@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from device.doctor.checks import CHECKOUT, Check, found, missing
+from device.doctor.checks import CHECKOUT, Check, missing, present
 from device.doctor.cpu import torch_of
 from device.doctor.machine import Machine
 from device.doctor.npu_trials import TRIALS
@@ -39,19 +39,19 @@ def _driver(machine: Machine) -> Check:
     if _numbers(version) < GRAPH_DRIVER:
         wanted = ".".join(map(str, GRAPH_DRIVER))
         return missing("driver", f"{version}; captured graphs run out of streams (alloc sq cq fail) before {wanted}")
-    return found("driver", f"{version}, firmware {firmware or 'not told'}")
+    return present("driver", f"{version}, firmware {firmware or 'not told'}")
 
 
 def _devices(machine: Machine) -> Check:
     count = machine.devices("davinci[0-9]*")
     if not count:
         return missing("devices", "no /dev/davinci*; pass the NPUs into this container (--device), or use their host")
-    return found("devices", f"{count} in /dev")
+    return present("devices", f"{count} in /dev")
 
 
 def _npu_smi(machine: Machine) -> Check:
     path = machine.command("npu-smi")
-    return found("npu-smi", path) if path else missing("npu-smi", "not on PATH; it comes with the driver")
+    return present("npu-smi", path) if path else missing("npu-smi", "not on PATH; it comes with the driver")
 
 
 def _cann(machine: Machine) -> Check:
@@ -63,7 +63,7 @@ def _cann(machine: Machine) -> Check:
     version = cann_version(machine)
     if version is None:
         return missing("CANN", f"{home} names no version ({', '.join(CANN_VERSIONS)}); install CANN anew")
-    return found("CANN", f"{version} in {home}")
+    return present("CANN", f"{version} in {home}")
 
 
 def _home(machine: Machine) -> str | None:
@@ -92,12 +92,12 @@ def _torch_npu(machine: Machine, cann: str | None) -> list[Check]:
     known = "" if wheel_of(version) else "; not one of the versions that the adapters are held against (docs/npu.md)"
     passed, line = machine.python(SEES)
     if passed:
-        seen = found("torch sees them", line)
+        seen = present("torch sees them", line)
     elif "cannot open shared object" in line or "libascend" in line or "libhccl" in line:
         seen = missing("torch sees them", f"CANN is not found ({line[:90]}); source its set_env.sh")
     else:
         seen = missing("torch sees them", f"no device ({line[:90]}); see npu-smi info and ASCEND_RT_VISIBLE_DEVICES")
-    return [found("torch_npu", f"{version}{known}"), seen]
+    return [present("torch_npu", f"{version}{known}"), seen]
 
 
 def _stack(machine: Machine, cann: str | None) -> list[Check]:
@@ -128,11 +128,11 @@ def _beside_driver(machine: Machine, cann: str, told: str) -> Check:
 
     driver, wanted = _version(machine.text(DRIVER)), DRIVERS.get(minor(cann))
     if driver is None or wanted is None:
-        return found("versions", f"{told}; the release notes of CANN {cann} name its driver")
+        return present("versions", f"{told}; the release notes of CANN {cann} name its driver")
     named = ".".join(map(str, wanted))
     if _numbers(driver) < wanted:
         return missing("versions", f"driver {driver} is older than {named}, which goes with CANN {cann}; install that")
-    return found("versions", f"{told}; driver {driver} is not older than {named}, which goes with it")
+    return present("versions", f"{told}; driver {driver} is not older than {named}, which goes with it")
 
 
 def _atb(machine: Machine) -> list[Check]:
@@ -143,9 +143,9 @@ def _atb(machine: Machine) -> list[Check]:
     if version is None or has(PLAIN_BLOCKS, version):
         return []
     if home := machine.environment.get("ATB_HOME_PATH"):
-        return [found("ATB", f"{home}; it writes keys and values in one call")]
+        return [present("ATB", f"{home}; it writes keys and values in one call")]
     line = "not sourced, so keys and values are written by two calls; install NNAL and `source .../nnal/atb/set_env.sh`"
-    return [found("ATB", line)]
+    return [present("ATB", line)]
 
 
 def _hccl(machine: Machine) -> Check:
@@ -154,7 +154,7 @@ def _hccl(machine: Machine) -> Check:
     for folder in folders:
         path = machine.file(str(Path(folder) / "libhccl.so")) if folder.startswith("/") else None
         if path is not None and path.is_file():
-            return found("HCCL", str(path))
+            return present("HCCL", str(path))
     return missing("HCCL", "no libhccl.so in CANN's lib64 or on LD_LIBRARY_PATH; one rank only until CANN is sourced")
 
 

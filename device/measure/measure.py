@@ -225,13 +225,13 @@ def _marked(taken: _Repeats, bound: Runs, step: Step) -> None:
     """Run the step once with its marks; all times from its start, ns."""
     backend = bound.backend
     backend.synchronize()
-    begin = backend.mark()
+    first = backend.mark()
     marks = bound.run_marked(step)
     finish = backend.mark()
     backend.synchronize()
-    taken.spans.append([(backend.between_ns(begin, start), backend.between_ns(begin, end)) for start, end in marks])
-    taken.marked_ns.append(backend.between_ns(begin, finish))
-    taken.marked_busy_ns.append(backend.busy_ns(begin, finish))
+    taken.spans.append([(backend.between_ns(first, start), backend.between_ns(first, end)) for start, end in marks])
+    taken.marked_ns.append(backend.between_ns(first, finish))
+    taken.marked_busy_ns.append(backend.busy_ns(first, finish))
     taken.busy.append(
         [
             backend.between_ns(*mark) if _meets(unit) else backend.busy_ns(*mark)

@@ -91,13 +91,13 @@ def keys_and_values(op: Op, inputs: Inputs, step: Step, dtype: torch.dtype) -> t
     """
     rest = list(inputs[3:])
     table = rest.pop(0) if op.attr("block_size") else None
-    found = []
+    result = []
     for store in inputs[1:3]:
         if rest:
-            found.append(dequantised(store, rest.pop(0), step, table, dtype).transpose(1, 2))
+            result.append(dequantised(store, rest.pop(0), step, table, dtype).transpose(1, 2))
         else:
-            found.append(cached(store, step.layout, table).transpose(1, 2))
-    return found[0], found[1]
+            result.append(cached(store, step.layout, table).transpose(1, 2))
+    return result[0], result[1]
 
 
 def heads_of(query: torch.Tensor, op: Op) -> torch.Tensor:

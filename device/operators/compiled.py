@@ -27,8 +27,8 @@ def compiled(function: Callable[..., Any], dynamic: bool = False) -> Callable[..
 @cache
 def _compiled(function: Callable[..., Any], dynamic: bool) -> Callable[..., Any]:
     torch._dynamo.config.recompile_limit = MAX_SHAPES
-    made: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=dynamic)
-    return made
+    result: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=dynamic)
+    return result
 
 
 def _swiglu(op: Op, inputs: Inputs, _: Step) -> Outputs:
@@ -48,18 +48,18 @@ def _rotate_both(
 
 
 def _rope(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    made: Outputs = compiled(_rotate_both)(*inputs)
-    return made
+    outputs: Outputs = compiled(_rotate_both)(*inputs)
+    return outputs
 
 
 def _normed(function: Callable[..., Outputs], op: Op, inputs: Inputs, _: Step) -> Outputs:
-    made: Outputs = compiled(function)(*inputs, norms.eps_of(op))
-    return made
+    outputs: Outputs = compiled(function)(*inputs, norms.eps_of(op))
+    return outputs
 
 
 def _qkv_norm_rope_cache(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    made: Outputs = compiled(kv.norm_rope_cache)(list(inputs), op.out.shape[1], norms.eps_of(op))
-    return made
+    outputs: Outputs = compiled(kv.norm_rope_cache)(list(inputs), op.out.shape[1], norms.eps_of(op))
+    return outputs
 
 
 KERNELS: dict[str, Kernel] = {

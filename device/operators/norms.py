@@ -31,8 +31,8 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     them."""
     wide = x.float()
     lower, upper = wide.chunk(2, -1)
-    turned = torch.cat((-upper, lower), -1)
-    return (wide * cos.float().unsqueeze(1) + turned * sin.float().unsqueeze(1)).to(x.dtype)
+    rotary = torch.cat((-upper, lower), -1)
+    return (wide * cos.float().unsqueeze(1) + rotary * sin.float().unsqueeze(1)).to(x.dtype)
 
 
 def eps_of(op: Op) -> float:

@@ -45,10 +45,10 @@ def chosen_in(layer: int) -> str:
 
 def chosen_by_layer(step: Step) -> list[torch.Tensor]:
     """The same of each layer whose experts run one by one, in order, after a run of the step."""
-    found: list[torch.Tensor] = []
-    while (value := step.values.get(chosen_in(len(found)))) is not None:
-        found.append(value)
-    return found
+    tensors: list[torch.Tensor] = []
+    while (value := step.values.get(chosen_in(len(tensors)))) is not None:
+        tensors.append(value)
+    return tensors
 
 
 def place_of(op: Op) -> str | None:
@@ -105,16 +105,16 @@ def _find(place: Place, inputs: Inputs, step: Step) -> Outputs:
     if not place.number:
         chosen = own.unique()
         step.values[key] = chosen[(chosen >= first) & (chosen < first + experts_of(step).held)]
-    found, standing = [], []
+    result, standing = [], []
     for expert in step.values[key][place.number :: place.places].tolist():
         at = (own == expert).nonzero(as_tuple=True)
-        found.append((rows[at[0]], weights[0][rows][at] if weights else None))
+        result.append((rows[at[0]], weights[0][rows][at] if weights else None))
         standing.append((expert - first, len(at[0])))
     step.values[place.mine] = torch.tensor(standing, dtype=torch.int64).reshape(-1, 2)
-    index = torch.cat([row for row, _ in found]) if found else rows[:0]
+    index = torch.cat([row for row, _ in result]) if result else rows[:0]
     if not weights:
         return (index,)
-    shares = [share for _, share in found if share is not None]
+    shares = [share for _, share in result if share is not None]
     return index, (torch.cat(shares) if shares else weights[0].new_zeros(0)).unsqueeze(-1)
 
 

@@ -131,9 +131,9 @@ def fuse_exchange(program: Program, _: Context) -> Program:
 
 def _in_place(ops: tuple[Op, ...], run: list[Op], instead: tuple[Op, ...]) -> tuple[Op, ...]:
     """`ops` with those of `run` replaced by `instead`, where the first of them stood."""
-    gone = {id(op) for op in run}
-    at = next(i for i, op in enumerate(ops) if id(op) in gone)
-    return (*ops[:at], *instead, *(op for op in ops[at:] if id(op) not in gone))
+    removed = {id(op) for op in run}
+    at = next(i for i, op in enumerate(ops) if id(op) in removed)
+    return (*ops[:at], *instead, *(op for op in ops[at:] if id(op) not in removed))
 
 
 def _no_experts(model: Model) -> str | None:

@@ -175,9 +175,13 @@ def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         Op("kv_norm_rope_cache", "kv_norm_rope_cache", (row, norm.inputs[1], *angles, slots, *pools), (*pools, *kept)),
         Op("interleave_rope", "rope", (q, *angles), rope.outputs[:1]),
     )
-    gone = {id(op) for op in (norm, rope, *writes, *slices)}
+    removed = {id(op) for op in (norm, rope, *writes, *slices)}
     at = next(i for i, op in enumerate(ops) if op is norm)
-    return (*(op for op in ops[:at] if id(op) not in gone), *fused, *(op for op in ops[at:] if id(op) not in gone))
+    return (
+        *(op for op in ops[:at] if id(op) not in removed),
+        *fused,
+        *(op for op in ops[at:] if id(op) not in removed),
+    )
 
 
 def _has_norms_and_one_scale(context: Context) -> str | None:

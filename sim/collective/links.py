@@ -63,8 +63,8 @@ def wire(tier: Tier, mode: Mode, cores: int, hw: HardwareProfile, busy: bool = F
 def aiv_cores(op: str, ranks: int, hw: HardwareProfile) -> int:
     """Vector cores that a collective takes: as many as ranks (times what the profile says), between its limits."""
     c = hw.collective
-    least = c.aiv_min_reduce_cores if op in ("all_reduce", "reduce_scatter") else c.aiv_min_cores
-    return min(max(ranks * c.aiv_cores_per_rank, least), c.aiv_max_cores, hw.chip.vector_cores)
+    smallest = c.aiv_min_reduce_cores if op in ("all_reduce", "reduce_scatter") else c.aiv_min_cores
+    return min(max(ranks * c.aiv_cores_per_rank, smallest), c.aiv_max_cores, hw.chip.vector_cores)
 
 
 def start_ns(mode: Mode, idle: bool, hw: HardwareProfile) -> float:

@@ -49,7 +49,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Laboratory:
+class ExperimentSession:
     """What the steps of one experiment share. took_s: the comparisons so far, from which the next is estimated."""
 
     case: Case
@@ -114,7 +114,7 @@ def _carried_out(
 ) -> Experiment:
     scenario = case.scenario
     weights = bench.weights(loaded)
-    lab = Laboratory(case, bench, options, say, HEADLINE[scenario.workload.phase], weights != "seeded random")
+    lab = ExperimentSession(case, bench, options, say, HEADLINE[scenario.workload.phase], weights != "seeded random")
     baseline = baseline_record(loaded, case, weights, bench.machine())
     say("warming up the baseline")
     warm_up = bench.warm_up(scenario)
@@ -144,7 +144,7 @@ def _carried_out(
     )  # fmt: skip
 
 
-def _control(lab: Laboratory) -> tuple[dict[Part, Interval], dict[str, float]]:
+def _control(lab: ExperimentSession) -> tuple[dict[Part, Interval], dict[str, float]]:
     """(what two equal sides differ by, the baseline's metrics); how ratios are formed and told from 1 follows from
     it."""
     pair = lab.pair(lab.case.scenario, lab.case.scenario)
@@ -160,7 +160,7 @@ def _control(lab: Laboratory) -> tuple[dict[Part, Interval], dict[str, float]]:
     return gains, metrics_of(lab.case.scenario, pair, True)
 
 
-def _rows(lab: Laboratory, factors: Sequence[Factor]) -> list[Row]:
+def _rows(lab: ExperimentSession, factors: Sequence[Factor]) -> list[Row]:
     """Every factor, in the order given; they are measured in the order of their predicted effect, so that what there is
     no time for is what would matter smallest."""
     rows: dict[str, Row] = {}
@@ -186,7 +186,7 @@ def _rows(lab: Laboratory, factors: Sequence[Factor]) -> list[Row]:
     return list(rows.values())
 
 
-def _late(lab: Laboratory, rows: Sequence[Row]) -> list[Row]:
+def _late(lab: ExperimentSession, rows: Sequence[Row]) -> list[Row]:
     """Take up the factors that were left out where the rest has left time for them after all."""
     done = []
     for row in rows:
@@ -198,16 +198,16 @@ def _late(lab: Laboratory, rows: Sequence[Row]) -> list[Row]:
     return done
 
 
-def _refused(lab: Laboratory, factor: Factor) -> str:
+def _refused(lab: ExperimentSession, factor: Factor) -> str:
     return lab.bench.refused(factor.with_it) or lab.bench.refused(factor.without)
 
 
-def _predicted(lab: Laboratory, factor: Factor) -> dict[Part, Ratio]:
+def _predicted(lab: ExperimentSession, factor: Factor) -> dict[Part, Ratio]:
     parts: tuple[Part, ...] = ("tpot", "ttft", "step") if lab.headline == "step" else ("tpot", "ttft")
     return {part: predicted_ratio(lab.case, factor.without, factor.with_it, part) for part in parts}
 
 
-def _row(lab: Laboratory, factor: Factor) -> Row:
+def _row(lab: ExperimentSession, factor: Factor) -> Row:
     predicted = _predicted(lab, factor)
     metrics = {
         "without": predicted_metrics(lab.case, factor.without),
@@ -221,7 +221,7 @@ def _row(lab: Laboratory, factor: Factor) -> Row:
     return Row(factor, "measured", predicted, metrics, compared=compared, verdict=verdict)
 
 
-def _trade_off(lab: Laboratory, factor: Factor, compared: Compared) -> str:
+def _trade_off(lab: ExperimentSession, factor: Factor, compared: Compared) -> str:
     """What a switch changes next to what the verdict is of, where that can be distinguished from nothing."""
     said = []
     for part, gain in compared.gains.items():
@@ -237,7 +237,7 @@ def _gain(row: Row, part: Part) -> float:
     return row.compared.gains[part].value if row.compared else 1.0
 
 
-def _shapes(lab: Laboratory, adopted: Sequence[Row]) -> list[ShapeRow]:
+def _shapes(lab: ExperimentSession, adopted: Sequence[Row]) -> list[ShapeRow]:
     """The adopted factors with the largest gains, each at another batch and another length."""
     rows = []
     for row in adopted[:MAX_SHAPED]:
@@ -247,7 +247,7 @@ def _shapes(lab: Laboratory, adopted: Sequence[Row]) -> list[ShapeRow]:
     return rows
 
 
-def _shape(lab: Laboratory, factor: Factor, label: str, change: Callable[[Scenario], Scenario]) -> ShapeRow:
+def _shape(lab: ExperimentSession, factor: Factor, label: str, change: Callable[[Scenario], Scenario]) -> ShapeRow:
     without, with_it = change(factor.without), change(factor.with_it)
     if reason := next((r for s in (without, with_it) if (r := unfit(lab.case, s) or lab.bench.refused(s))), ""):
         return ShapeRow(factor.name, label, "refused", reason=reason)
@@ -263,7 +263,7 @@ def _shape(lab: Laboratory, factor: Factor, label: str, change: Callable[[Scenar
     return ShapeRow(factor.name, label, "measured", predicted, gain)
 
 
-def _combinations(lab: Laboratory, adopted: Sequence[Row]) -> list[Combination]:
+def _combinations(lab: ExperimentSession, adopted: Sequence[Row]) -> list[Combination]:
     """All adopted factors together, then pairs of the largest: of those that the scenario lacks, and of those it has.
 
     A pair of one that is off and one that is on would need a fourth side, and its product holds by construction.
@@ -282,7 +282,7 @@ def _one_a_switch(rows: Sequence[Row]) -> list[Row]:
     return list({row.factor.switch: row for row in reversed(rows)}.values())[::-1]
 
 
-def _combination(lab: Laboratory, rows: Sequence[Row]) -> Combination:
+def _combination(lab: ExperimentSession, rows: Sequence[Row]) -> Combination:
     state, names = rows[0].factor.state, tuple(row.factor.name for row in rows)
     scenario, factors = lab.case.scenario, [row.factor for row in rows]
     without = scenario if state == "off" else all_out(lab.case, factors)

@@ -179,12 +179,12 @@ def _memory(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
         return
     own, last = sorted(sizes.items())[-2][1], sorted(sizes.items())[-1][1]
     start = min(us for _, us in copies)
-    for name, least, most, where in (
+    for name, smallest, most, where in (
         ("memory.core_l2_gbps", 1 << 16, own // 2, "a core's own cache"),
         ("memory.l2_read_gbps", own, last // 4, "the last cache"),
         ("memory.hbm_gbps", last, 1 << 62, "memory"),
     ):
-        rates = [2 * size / 1000 / (us - start) for size, us in copies if least <= size <= most and us > start]
+        rates = [2 * size / 1000 / (us - start) for size, us in copies if smallest <= size <= most and us > start]
         if rates:
             rate = _measured(rates, f"{len(rates)} sizes of copies that stay in {where}, read and written")
             yield name, rate
@@ -225,8 +225,8 @@ def _pieces(timings: Timings, reference: float, hw: HardwareProfile, draws: int)
     measured = np.array([at_speed(row, reference) for row in rows])
     how = f"{len(rows)} compiled pieces, their products taken out"
     enter, call, element = _solved(features, products, measured, draws, how)
-    beside = median(max(0.0, host) for host in _host_us(steps, reference))
-    value, low, high = (1000 * (us + beside) for us in (enter.value, enter.low, enter.high))
+    others = median(max(0.0, host) for host in _host_us(steps, reference))
+    value, low, high = (1000 * (us + others) for us in (enter.value, enter.low, enter.high))
     gap = Found(value, low, high, "fitted", how)
     yield "graph.mix_gap_ns", gap
     yield "graph.node_gap_ns", Found(0.0, 0.0, 0.0, "assumed", "inside compiled code nothing is issued")

@@ -1,6 +1,6 @@
 """How late the hosts of ranks start a step: what two measured steps leave once transfers and kernels are counted.
 
-Ranks that start late make all others wait in their first collective. `rank_skew_us` is fitted so that the logarithms of
+Stragglers make all others wait in their first collective. `rank_skew_us` is fitted so that the logarithms of
 measured over predicted cancel over the two steps that state their concurrency; `rank_skew_sigma` is how far the same
 waiting varies over all decode steps of that source, as the root mean square of its logarithm over the fitted one.
 """

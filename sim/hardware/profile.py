@@ -88,7 +88,7 @@ def _schema(name: str, section: type[Any], optional: bool = False) -> type[BaseM
 KernelParamsPart = _schema("KernelParamsPart", KernelParams, optional=True)
 
 
-class Profile(_Part):
+class ProfileFile(_Part):
     """One hardware YAML file after `extends:`. device: what kind of device it describes. reference_us: what the
     reference kernel of the microbenchmarks (`device.measure.steady`) took when it was measured, where it was."""
 
@@ -108,7 +108,7 @@ class Profile(_Part):
     collective: _schema("CollectivePart", Collective)  # type: ignore[valid-type]
 
     @model_validator(mode="after")
-    def _usable(self) -> Profile:
+    def _usable(self) -> ProfileFile:
         for section, name in (("chip", "clock_mhz"), ("chip", "cube_cores"), ("memory", "hbm_gbps")):
             if not getattr(getattr(self, section), name).value:
                 raise ValueError(f"{section}.{name} must be greater than 0")
@@ -151,7 +151,7 @@ class HardwareProfile:
     residual: Residual
     graph: Graph
     collective: Collective
-    profile: Profile
+    profile: ProfileFile
 
 
 def hardware_names() -> list[str]:
@@ -166,10 +166,10 @@ def load_hardware(name_or_path: str) -> HardwareProfile:
     Raises HardwareError with the nearest name where there is none, ScenarioError with file, line and column of every
     mistake in the file.
     """
-    return from_profile(validate(_resolve(find_profile(name_or_path), ()), Profile))
+    return from_profile(validate(_resolve(find_profile(name_or_path), ()), ProfileFile))
 
 
-def from_profile(profile: Profile) -> HardwareProfile:
+def from_profile(profile: ProfileFile) -> HardwareProfile:
     """The numbers of `profile` without their sources."""
     parts = {s: cls(**_values(getattr(profile, s), cls)) for s, cls in SECTIONS.items()}
     programs = {name: KernelParams(**_values(part, KernelParams)) for name, part in profile.programs.items()}
@@ -208,9 +208,9 @@ def _resolve(path: Path, children: tuple[Path, ...]) -> Document:
         raise ScenarioError(
             [f"{parent.mark}: extends: profiles extend one another in a circle or more than {_MAX_EXTENDS} deep"]
         )
-    beside = [path.parent / parent.value, path.parent / f"{parent.value}.yaml"]
+    others = [path.parent / parent.value, path.parent / f"{parent.value}.yaml"]
     try:
-        base_path = next((p for p in beside if p.is_file()), None) or find_profile(parent.value)
+        base_path = next((p for p in others if p.is_file()), None) or find_profile(parent.value)
     except HardwareError as error:
         raise ScenarioError([f"{parent.mark}: extends: {error.messages[0]}"]) from None
     base = _resolve(base_path, (*children, path))

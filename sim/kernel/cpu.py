@@ -45,9 +45,9 @@ def effects(work: Work) -> Effects:
             return Effects(batch * n, batch * k * n, work.cube_flops // 2)
         case GroupedShape(loads=loads, k=k, n=n):
             return Effects(len(loads) * n, len(loads) * k * n, work.cube_flops // 2)
-        case AttentionShape(groups=groups) as it:
+        case AttentionShape(groups=groups) as shape:
             requests, keys = sum(g.count for g in groups), sum(g.count * g.kv_len for g in groups)
-            return Effects(requests * it.heads, 2 * keys * it.kv_heads * it.head_dim, work.cube_flops // 2)
+            return Effects(requests * shape.heads, 2 * keys * shape.kv_heads * shape.head_dim, work.cube_flops // 2)
         case RowsShape(rows=rows, cols=cols):
             return Effects(rows, rows * cols, 0)
         case FlatShape(elements=elements):
@@ -99,6 +99,6 @@ def cpu_cost(work: Work, hw: HardwareProfile, resident: bool, captured: bool) ->
     return Cost(1000 * (start_us + params.fixed_us), max(compute, memory), 1, compute, memory, hbm_bytes)
 
 
-def computing_ns(it: Effects, params: KernelParams) -> float:
+def computing_ns(item: Effects, params: KernelParams) -> float:
     """Nanoseconds of the work itself, whatever its bytes take."""
-    return 1000 * it.rows * params.row_us + it.elements * params.element_ns + it.macs * params.mac_ns
+    return 1000 * item.rows * params.row_us + item.elements * params.element_ns + item.macs * params.mac_ns

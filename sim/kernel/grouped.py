@@ -43,6 +43,6 @@ def grouped_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: 
     fullest = ceil(columns / cores) * weights / columns
     stream = stream_ns(shape, hw, cores, weights, fullest, work.gm_bytes - weights, split.hbm - weights)
     rows = sum(shape.loads)
-    beside = vector_beside_ns(shape.dtype, shape.k * shape.n * len(shape.loads), rows * shape.n, hw, params)
-    body = max(multiply + stream, load_ns, beside)
-    return Cost(start_ns(hw, params, cores, repeat), body, cores, multiply, max(stream, load_ns), split.hbm, beside)
+    others = vector_beside_ns(shape.dtype, shape.k * shape.n * len(shape.loads), rows * shape.n, hw, params)
+    body = max(multiply + stream, load_ns, others)
+    return Cost(start_ns(hw, params, cores, repeat), body, cores, multiply, max(stream, load_ns), split.hbm, others)

@@ -55,14 +55,14 @@ def grids(shape: MatmulShape, cube_cores: int, narrowest: int) -> list[Grid]:
     spread = min(shape.batch, cube_cores)
     batches = ceil(shape.batch / spread)
     each = max(1, cube_cores // spread)
-    found: dict[Grid, None] = {}
+    result: dict[Grid, None] = {}
     for rows in range(1, min(each, ceil(shape.m / 16)) + 1):
         cols = min(each // rows, ceil(shape.n / narrowest))
-        found[Grid(rows, cols, 1, batches)] = None
+        result[Grid(rows, cols, 1, batches)] = None
         spare = each // (rows * cols)
         if spare > 1 and shape.k >= MIN_SPLIT_K:
-            found[Grid(rows, cols, spare, batches)] = None
-    return list(found)
+            result[Grid(rows, cols, spare, batches)] = None
+    return list(result)
 
 
 def matmul_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
@@ -96,11 +96,11 @@ def grid_cost(work: Work, hw: HardwareProfile, params: KernelParams, grid: Grid,
     stream += kept / min(cores * memory.core_l2_gbps, memory.l2_read_gbps)
     # Loading counts by itself: it is the last leg of the stream, and again wherever shares read the same bytes.
     batch = shape.batch
-    beside = vector_beside_ns(shape.dtype, batch * shape.k * shape.n, batch * shape.m * shape.n, hw, params)
-    body = max(multiply + stream, load, beside)
+    others = vector_beside_ns(shape.dtype, batch * shape.k * shape.n, batch * shape.m * shape.n, hw, params)
+    body = max(multiply + stream, load, others)
     if grid.splits > 1:
         body += 1000 * kernel.split_us + 4 * shape.batch * shape.m * shape.n * grid.splits / memory.cube_gbps
-    return Cost(start_ns(hw, params, cores, repeat), body, cores, multiply, max(stream, load), split.hbm, beside)
+    return Cost(start_ns(hw, params, cores, repeat), body, cores, multiply, max(stream, load), split.hbm, others)
 
 
 def stream_ns(

@@ -71,30 +71,32 @@ def piece_of(product: Work, rows: int, first: bool) -> Work:
     shape = product.shape
     assert isinstance(shape, MatmulShape)
     read, written = (part * rows // shape.m for part in (product.warm_read_bytes, product.write_bytes))
-    made = replace(
+    piece = replace(
         product, shape=replace(shape, m=rows), cube_flops=product.cube_flops * rows // shape.m, warm_read_bytes=read,
         write_bytes=written,
     )  # fmt: skip
     if first:
-        return made
+        return piece
     weights = product.cold_read_bytes
-    return replace(made, prefetched_bytes=weights, prefetched_together_bytes=weights + read + written)
+    return replace(piece, prefetched_bytes=weights, prefetched_together_bytes=weights + read + written)
 
 
 def fastest(product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, params: KernelParams) -> Fused:
     """The fastest cut."""
-    return min((cut(product, shape, hw, params, sizes) for sizes in cuts(shape.matmul.m)), key=lambda it: it.total_ns)
+    return min(
+        (cut(product, shape, hw, params, sizes) for sizes in cuts(shape.matmul.m)), key=lambda value: value.total_ns
+    )
 
 
 def cuts(rows: int) -> tuple[tuple[int, ...], ...]:
     """Even pieces; and a short one before even ones (where reducing takes longer, it can start early) or behind them
     (where multiplying does, little is left to reduce)."""
-    found = dict.fromkeys(row_pieces(rows, n, TILE_ROWS) for n in range(1, MAX_PIECES + 1))
+    fromkeys = dict.fromkeys(row_pieces(rows, n, TILE_ROWS) for n in range(1, MAX_PIECES + 1))
     for short in SHORT_ROWS:
         for n in range(1, MAX_PIECES if rows >= 2 * short else 1):
             rest = row_pieces(rows - short, n, TILE_ROWS)
-            found |= {(short, *rest): None, (*rest, short): None}
-    return tuple(found)
+            fromkeys |= {(short, *rest): None, (*rest, short): None}
+    return tuple(fromkeys)
 
 
 def cut(
@@ -111,9 +113,9 @@ def cut(
     computed, done, first = 0.0, partner_ns, 0.0
     for i, (multiplied, reduced) in enumerate(zip(products, reductions, strict=True)):
         computed += multiplied * (slower if i else 1.0)  # nothing is reduced next to the first product
-        begin = max(computed + hand_over_ns, done)
-        done = begin + reduced * (slower if i + 1 < len(sizes) else 1.0)
-        first = first or begin
+        start = max(computed + hand_over_ns, done)
+        done = start + reduced * (slower if i + 1 < len(sizes) else 1.0)
+        first = first or start
     return Fused(len(sizes), done, first, product_ns, reduction_ns, product_bytes + moved_bytes, priced[0][0])
 
 

@@ -190,24 +190,24 @@ def _collective(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     """A collective whose ranks are all there; on vector cores where HCCL lets it, as inference engines ask for."""
     shape = work.shape
     assert isinstance(shape, CollectiveShape)
-    it = price_collective(
+    item = price_collective(
         shape.op, shape.bytes, shape.ranks, hw, shape.mode, busy=True, first=shape.first, stride=shape.stride,
         imbalance=shape.imbalance,
     )  # fmt: skip
-    duration = max(1, it.duration_ns)
+    duration = max(1, item.duration_ns)
     return KernelTime(
         duration_ns=duration,
         accelerator="COMMUNICATION",
-        cores=it.vector_cores,
+        cores=item.vector_cores,
         bound="link",
-        hbm_bytes=it.hbm_bytes,
+        hbm_bytes=item.hbm_bytes,
         gm_bytes=work.gm_bytes,
         flops=0,
-        roofline_ns=roofline_ns(work, hw, it.hbm_bytes),
-        hbm_share=min(1.0, it.hbm_bytes / duration / hw.memory.hbm_gbps),
-        vector_share=it.vector_cores / hw.chip.vector_cores,
-        ai_cpu_share=1 / hw.chip.ai_cpu_cores if it.mode == "AI_CPU" else 0.0,
-        holds_cores=it.mode == "AIV",
+        roofline_ns=roofline_ns(work, hw, item.hbm_bytes),
+        hbm_share=min(1.0, item.hbm_bytes / duration / hw.memory.hbm_gbps),
+        vector_share=item.vector_cores / hw.chip.vector_cores,
+        ai_cpu_share=1 / hw.chip.ai_cpu_cores if item.mode == "AI_CPU" else 0.0,
+        holds_cores=item.mode == "AIV",
         link_share=1.0,
     )
 
@@ -217,24 +217,24 @@ def _fused(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     shape = work.shape
     assert isinstance(shape, MatmulCollectiveShape)
     product = product_of(work, shape)
-    it = fastest(product, shape, hw, params_of(product, hw))
-    duration = max(1, round(it.total_ns))
-    alone = _time(product, hw, it.cost, "MIX_AIC" if product.unit == "mix" else "AI_CORE")
-    computing = min(1.0, it.product_ns / duration)
+    item = fastest(product, shape, hw, params_of(product, hw))
+    duration = max(1, round(item.total_ns))
+    alone = _time(product, hw, item.cost, "MIX_AIC" if product.unit == "mix" else "AI_CORE")
+    computing = min(1.0, item.product_ns / duration)
     return replace(
         alone,
         duration_ns=duration,
         accelerator="MIX_AIC",
-        bound="link" if it.reduction_ns > it.product_ns else alone.bound,
-        hbm_bytes=round(it.hbm_bytes),
+        bound="link" if item.reduction_ns > item.product_ns else alone.bound,
+        hbm_bytes=round(item.hbm_bytes),
         gm_bytes=work.gm_bytes,
-        roofline_ns=roofline_ns(product, hw, it.hbm_bytes),
-        hbm_share=min(1.0, it.hbm_bytes / duration / hw.memory.hbm_gbps),
+        roofline_ns=roofline_ns(product, hw, item.hbm_bytes),
+        hbm_share=min(1.0, item.hbm_bytes / duration / hw.memory.hbm_gbps),
         cube_share=alone.cube_share * computing,
         vector_share=alone.vector_share * computing,
         ai_cpu_share=1 / hw.chip.ai_cpu_cores,
         link_share=1.0,
-        alone_ns=min(duration, round(it.first_ns)),
+        alone_ns=min(duration, round(item.first_ns)),
     )
 
 

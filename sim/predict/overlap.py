@@ -106,8 +106,8 @@ def _predicted_ns(prediction: Prediction, places: list[_Place]) -> int:
 
 
 def _common(window: list[tuple[int, int]], waits: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    (begin, end), = window  # fmt: skip
-    return ((max(begin, a), min(end, b)) for a, b in waits if a < end and b > begin)
+    (start, end), = window  # fmt: skip
+    return ((max(start, a), min(end, b)) for a, b in waits if a < end and b > start)
 
 
 def _alone_ns(prediction: Prediction, op: Op) -> int:
@@ -148,10 +148,10 @@ def _fetches(prediction: Prediction, _: Pass) -> Iterator[_Place]:
     fetches = [i for i, op in enumerate(ops) if kind_of(op).unit == "copy"]
     waiting = [i for i, op in enumerate(ops) if any(wait.startswith("prefetched ") for wait in op.waits)]
     if fetches and waiting:
-        beside = [op for op in ops[fetches[0] : waiting[-1]] if op.stream == 0]
+        others = [op for op in ops[fetches[0] : waiting[-1]] if op.stream == 0]
         fetched = [ops[i] for i in fetches]
-        times = [sum(_alone_ns(prediction, op) for op in side) for side in (beside, fetched)]
-        yield _Place(frozenset(op.name for op in (*beside, *fetched)), *times)
+        times = [sum(_alone_ns(prediction, op) for op in side) for side in (others, fetched)]
+        yield _Place(frozenset(op.name for op in (*others, *fetched)), *times)
 
 
 def _first_of_layers(prediction: Prediction) -> int:

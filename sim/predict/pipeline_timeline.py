@@ -39,7 +39,7 @@ def shown(
     waits: how long rank 0 waited in the collectives of its group, by the rank that came last.
     """
     programs = [pipe.program(batch, 0) for batch in batches]
-    begin = round_.passes[0][0].begin
+    start = round_.passes[0][0].start_of
     plans: list[Plan] = []
     parts: list[Schedule] = []
     waited: dict[int, int] = {}
@@ -49,7 +49,7 @@ def shown(
         for rank, ns in waits(ours[0], schedule).items():
             waited[rank] = waited.get(rank, 0) + ns
         plans.append(ours[0])
-        parts.append(_with_sends(ours[0], _shifted(schedule[0], row[0].begin - begin), row, begin))
+        parts.append(_with_sends(ours[0], _shifted(schedule[0], row[0].start_of - start), row, start))
     held = sum(row[1].transfer - row[0].ready for row in round_.passes)
     if held:
         waited[pipe.model.ranks] = held  # its neighbour on the next stage
@@ -66,7 +66,7 @@ def shown(
 
 def _schedule(plans: Sequence[Plan], at: Pass) -> list[Schedule]:
     """The first stage's ranks with one micro-batch, on devices that are busy until the pass finds them free."""
-    busy = max(0, at.device_free - at.begin)
+    busy = max(0, at.device_free - at.start_of)
     bare = [alone(plan, last=False) for plan in plans]
     schedule = engine.times_of_ranks([behind(plan, busy) for plan in bare])
     for one in schedule:
@@ -87,9 +87,9 @@ def _shifted(schedule: Schedule, by_ns: int) -> Schedule:
     )
 
 
-def _with_sends(plan: Plan, schedule: Schedule, row: Sequence[Pass], begin: int) -> Schedule:
+def _with_sends(plan: Plan, schedule: Schedule, row: Sequence[Pass], start: int) -> Schedule:
     """`schedule` with its sends where the next stage takes them."""
-    ready, at = row[0].ready - begin, row[1].transfer - begin
+    ready, at = row[0].ready - start, row[1].transfer - start
     for number, launch in enumerate(launches(plan)):
         if CATALOGUE[launch.kind].exchanges == "stages":
             end = at + launch.kernel.duration_ns

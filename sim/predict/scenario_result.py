@@ -76,8 +76,8 @@ def case_of(loaded: Loaded) -> Case:
     except ScenarioError as error:
         problems += [f"{located(loaded, 'model')}: model: {line}" for line in error.messages]
     try:
-        beside = folder_of(loaded, "hardware") / scenario.hardware
-        hardware = load_hardware(str(beside) if beside.is_file() else scenario.hardware)
+        others = folder_of(loaded, "hardware") / scenario.hardware
+        hardware = load_hardware(str(others) if others.is_file() else scenario.hardware)
     except HardwareError as error:  # its line names the field by itself
         problems += [f"{located(loaded, 'hardware')}: {line}" for line in error.messages]
     except ScenarioError as error:

@@ -12,7 +12,7 @@ weights w of the parts (E times a kernel's share of the device time, H times a c
 
 to first order: what two variants share cancels in their ratio. Intervals are the central 90 % of a log-normal.
 
-Waiting for ranks that start late varies by a factor of three from one measurement to the next, too much for a first
+Waiting for rank skew varies by a factor of three from one measurement to the next, too much for a first
 order: its share of the step is stretched and shrunk by exp(1.6449 s), and the change of the step's logarithm joins the
 rest's as the root of the sum of squares, upwards and downwards each on its own.
 """
@@ -39,7 +39,7 @@ class Sensitivity:
     """A step's length and what it depends on.
 
     device, host: elasticities. parts: weight and standard deviation of the log error of each independent part. late:
-    share of the step that is waiting for ranks that start late.
+    share of the step that is waiting for rank skew.
     """
 
     step_ns: int

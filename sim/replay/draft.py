@@ -16,7 +16,7 @@ class Draft:
     tasks: list[Task] = field(default_factory=list)
     starts_ns: list[int] = field(default_factory=list)
     attached: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    begins: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
 
     def add(self, task: Task, start_ns: int) -> int:
         """Append a task and return its number."""
@@ -69,8 +69,8 @@ class Draft:
                 latest, latest_ns = len(kept), free
             kept.append(edge if lag == edge.lag_ns else Edge(edge.source, edge.at_end, lag, edge.why))
         if not kept:
-            begin = self.begins[self.tasks[target].rank]
-            kept = [Edge(begin, False, at - self.starts_ns[begin], "mark")]
+            start = self.offsets[self.tasks[target].rank]
+            kept = [Edge(start, False, at - self.starts_ns[start], "mark")]
         elif not exact:
             kept[latest] = kept[latest]._replace(lag_ns=at - latest_ns)
         self.tasks[target] = self.tasks[target]._replace(after=tuple(kept))

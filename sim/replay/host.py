@@ -62,9 +62,9 @@ def _in_turn(timeline: Timeline, thread: str, numbers: Sequence[int]) -> list[Ca
     calls: list[Call] = []
     for place, number in enumerate(order):
         span = spans[number]
-        begin = spans[order[place + 1]].start_ns if place + 1 < len(order) else span.end_ns
-        cut = span.end_ns > begin
+        start = spans[order[place + 1]].start_ns if place + 1 < len(order) else span.end_ns
+        cut = span.end_ns > start
         # One that holds other calls is no wait itself: what it waits for, one of them does.
         waits = synchronises(timeline, number) and not cut and span.duration_ns > 0
-        calls.append(Call(number, thread, span.start_ns, min(span.end_ns, begin), waits))
+        calls.append(Call(number, thread, span.start_ns, min(span.end_ns, start), waits))
     return calls

@@ -37,8 +37,8 @@ class RankTasks:
             raise ValueError("the timeline holds no kernels, so there is nothing to replay")
         device.sort(key=lambda n: (_when(self.spans[n]), self.spans[n].end_ns, n))
         zero = min([self.timeline.start_ns, *(span.start_ns for span in self.spans)])
-        self.begin = draft.add(Task("begin", rank, "", 0, ()), min(0, zero))
-        draft.begins.append(self.begin)
+        self.offset = draft.add(Task("begin", rank, "", 0, ()), min(0, zero))
+        draft.offsets.append(self.offset)
         for calls in calls_of(timeline).values():
             for call in calls:
                 self._add_call(call)
@@ -99,13 +99,13 @@ class RankTasks:
     def _parts(self, device: Sequence[int]) -> dict[int, list[int]]:
         """Parts of collectives by the collective they lie in; by the last kernel before them where they lie in none."""
         whole = [n for n in device if is_collective(self.spans[n])]
-        begins = [self.spans[n].start_ns for n in whole]
+        starts = [self.spans[n].start_ns for n in whole]
         kernels = [_when(self.spans[n]) for n in device]
         parts: dict[int, list[int]] = {}
         for number, span in enumerate(self.spans):
             if span.process in HOST or _is_task(span):
                 continue
-            at = bisect_right(begins, span.start_ns) - 1
+            at = bisect_right(starts, span.start_ns) - 1
             # Collectives of several groups may overlap: the one that started last and still runs.
             inside = [n for n in whole[max(0, at + 1 - _OVERLAPPING) : at + 1] if self.spans[n].end_ns >= span.end_ns]
             before = max(0, bisect_right(kernels, span.start_ns) - 1)
@@ -114,14 +114,14 @@ class RankTasks:
 
     def _attach_calls(self) -> None:
         """Calls that are no tasks move with the last task before them on their thread, or with the start."""
-        begins = {thread: [self.draft.starts_ns[n] for n in numbers] for thread, numbers in self.threads.items()}
+        starts = {thread: [self.draft.starts_ns[n] for n in numbers] for thread, numbers in self.threads.items()}
         held: dict[int, list[int]] = {}
         for number, span in enumerate(self.spans):
             if span.process not in HOST or number in self.task_of:
                 continue
             thread = thread_of(span.process, span.thread)
-            at = bisect_right(begins.get(thread, []), span.start_ns) - 1
-            held.setdefault(self.threads[thread][at] if at >= 0 else self.begin, []).append(number)
+            at = bisect_right(starts.get(thread, []), span.start_ns) - 1
+            held.setdefault(self.threads[thread][at] if at >= 0 else self.offset, []).append(number)
         for task, numbers in held.items():
             self.draft.attach(task, numbers)
 

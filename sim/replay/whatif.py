@@ -123,7 +123,7 @@ def what_if(
     before_ns = play(graph).makespan_ns
     changes = [_alone(graph, change, before_ns) for change in todo]
     if not wanted:
-        changes = [change for change in changes if change.changed.made]
+        changes = [change for change in changes if change.changed.places]
         changes.sort(key=lambda change: (-change.row["alone_ratio"], change.row["what_if"]))
     chain, chain_ns = graph, before_ns
     for change in changes:
@@ -177,20 +177,20 @@ def _row(graph: Graph, asked: Asked, value: Changed, before_ns: int) -> dict[str
     return {
         "what_if": asked.name + (f":{asked.subject}" if asked.subject else ""),
         "title": TRANSFORMS[asked.name].title,
-        "made": value.made,
+        "made": value.places,
         "predicted_us": after_ns / 1000,
         "alone_ratio": ratio,
         "low": low,
         "high": high,
         "waterfall_us": 0.0,
-        "verdict": _verdict(value.made, ratio, low, high),
-        "assumed": list(value.assumed) if value.made else [],
+        "verdict": _verdict(value.places, ratio, low, high),
+        "assumed": list(value.assumed) if value.places else [],
     }
 
 
 def _makespan(graph: Graph, asked: Asked, value: Changed, end: Bound, value_ns: int) -> int:
     """With the other end of what is assumed; nothing to play where nothing was changed, or there is one end."""
-    if not value.made or not TRANSFORMS[asked.name].ends:
+    if not value.places or not TRANSFORMS[asked.name].ends:
         return value_ns
     return play(TRANSFORMS[asked.name].apply(graph, asked, end).graph).makespan_ns
 

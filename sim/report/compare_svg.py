@@ -140,15 +140,15 @@ def _spans(spans: Sequence[Span], start_ns: int, end_ns: int, axis: _Axis, y: fl
     narrow: dict[int, dict[str, float]] = {}
     for span in sorted(spans, key=lambda s: (s.start_ns, -s.end_ns)):
         first, last = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
-        begin, width = axis.x(first - start_ns), (last - first) * axis.scale
+        start, width = axis.x(first - start_ns), (last - first) * axis.scale
         if width <= 0:  # of no length, or outside the step
             continue
         family = _family(span)
         if width >= NARROW:
             title = f"{span.name}: {_time(span.duration_ns)}"
-            yield svg.box(begin, y, max(0.4, width - 0.3), LANE, COLOURS[family], title)
+            yield svg.box(start, y, max(0.4, width - 0.3), LANE, COLOURS[family], title)
         else:
-            share = narrow.setdefault(int(begin), {})
+            share = narrow.setdefault(int(start), {})
             share[family] = share.get(family, 0.0) + width
     columns = [(x, max(share, key=share.__getitem__), sum(share.values())) for x, share in sorted(narrow.items())]
     for (family, faint), run in groupby(_adjacent(columns), key=lambda column: (column[1], column[2])):

@@ -119,17 +119,17 @@ def warm_up_svg(experiment: Experiment) -> str:
     values = [value / steady for value in told]
     width, height, left, bottom = 640, 300, 64, 250
     top, most = 50, max(1.3, *values) * 1.05
-    least = min(0.7, *values) * 0.95
+    smallest = min(0.7, *values) * 0.95
 
     def place(number: int, value: float) -> tuple[float, float]:
         return (
             left + (number + 0.5) / len(values) * (width - left - 24),
-            bottom - (value - least) / (most - least) * (bottom - top),
+            bottom - (value - smallest) / (most - smallest) * (bottom - top),
         )
 
     parts = [svg.text(16, 24, f"Warm-up: {_of(experiment)} of the baseline, repeat by repeat", size=14, bold=True)]
-    step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e9) if (most - least) / s <= 8)
-    for number in range(ceil(least / step), floor(most / step) + 1):
+    step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e9) if (most - smallest) / s <= 8)
+    for number in range(ceil(smallest / step), floor(most / step) + 1):
         at = place(0, number * step)[1]
         parts.append(svg.line([(left, at), (width - 24, at)], svg.DARK if number * step == 1 else svg.LINE))
         parts.append(svg.text(left - 8, at + 4, f"{number * step:g}", "end"))

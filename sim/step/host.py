@@ -323,18 +323,18 @@ def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:
     steps, entries = _places(plan)
     if builder.hw.host.rank_skew_us:
         host[0] = late_ns(conditions.seed, conditions.ranks, builder.hw.host.rank_skew_us)
-    begin = 0
+    start = 0
     for block, priced in builder.blocks:
-        end = begin + block.repeat * len(priced)
+        end = start + block.repeat * len(priced)
         for place, item in enumerate(priced):
-            rows = range(begin + place, end, len(priced))  # this op's kernels, one a layer
+            rows = range(start + place, end, len(priced))  # this op's kernels, one a layer
             if builder.varies(item.kernel) or kind_of(item.op).routed:
                 kernels[rows] = builder.kernels_ns(item, block.repeat)
             if not block.captured:
                 jitter = builder.host_jitter(item.op.name, block.repeat)
                 host[[steps[row] for row in rows]] = np.rint(item.host_ns * jitter * conditions.host_scale)
                 launch[[entries[row] for row in rows]] = np.rint(item.launch_ns * jitter * conditions.host_scale)
-        begin = end
+        start = end
     updates = (at for at, step in enumerate(plan.steps) if isinstance(step, Update))
     for at, (block, layer) in zip(updates, builder.updates, strict=True):
         jitter = builder.host_jitter("update", block.repeat)[layer]

@@ -61,7 +61,7 @@ class Pass:
     is done (on the last stage: the host has the tokens). idle: neither host nor device had anything to do before.
     """
 
-    begin: int
+    start_of: int
     device_free: int
     post: int
     transfer: int
@@ -88,21 +88,21 @@ class Clocks:
         announced, ready = scheduled_ns, 0
         passes: list[Pass] = []
         for stage, stage_times in enumerate(times):
-            begin = max(host[stage], announced)
-            idle = max(0, begin - max(host[stage], device[stage]))
+            start = max(host[stage], announced)
+            idle = max(0, start - max(host[stage], device[stage]))
             free = post = transfer = arrived = device[stage]
             if stage:
-                post = max(begin + stage_times.post_ns, free)
+                post = max(start + stage_times.post_ns, free)
                 transfer = max(post, ready)
                 arrived = transfer + stage_times.transfer_ns
                 device[stage - 1] = arrived
                 if times[stage - 1].rigid:
                     host[stage - 1] = arrived
-            ready = max(begin + stage_times.alone_ns, arrived + stage_times.queued_ns)
+            ready = max(start + stage_times.alone_ns, arrived + stage_times.queued_ns)
             device[stage] = ready
-            announced = ready if stage_times.rigid else begin + stage_times.host_ns
+            announced = ready if stage_times.rigid else start + stage_times.host_ns
             host[stage] = ready if stage == last else announced
-            passes.append(Pass(begin, free, post, transfer, arrived, ready, idle))
+            passes.append(Pass(start, free, post, transfer, arrived, ready, idle))
         return tuple(passes)
 
 

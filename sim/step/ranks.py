@@ -28,7 +28,7 @@ _NEVER = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How a step is played: factors of host and kernel times, and whether ranks start late."""
+    """How a step is played: factors of host and kernel times, and whether ranks lag (rank skew)."""
 
     host: float = 1.0
     device: float = 1.0
@@ -101,9 +101,9 @@ class _Walk:
             return self.clock
         if len(self._begun) >= self._depth:
             self.clock = self._np.maximum(self.clock, self._begun[-self._depth])
-        begin = self._np.maximum(self.clock, self._launcher)
-        self._begun.append(begin)
-        self._launcher = begin + launch
+        start = self._np.maximum(self.clock, self._launcher)
+        self._begun.append(start)
+        self._launcher = start + launch
         return self._launcher
 
     def _resolve(self) -> None:

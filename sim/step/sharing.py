@@ -51,8 +51,8 @@ def _parts(share: float) -> int:
 def contended(running: Sequence[Shares]) -> bool:
     """Whether the kernels want more of some resource than there is."""
     wanted = [sum(kernel[resource] for kernel in running) for resource in range(len(RESOURCES))]
-    beside = wanted[VECTOR] + wanted[HELD] if wanted[VECTOR] else 0
-    return beside > WHOLE or any(column > WHOLE for column in wanted)
+    others = wanted[VECTOR] + wanted[HELD] if wanted[VECTOR] else 0
+    return others > WHOLE or any(column > WHOLE for column in wanted)
 
 
 def rates(running: Sequence[Shares]) -> list[int]:

@@ -51,7 +51,7 @@ def lab(root: Path) -> Iterator[Open]:
             for key, value in params.items():
                 at.query_params[key] = value
             at.run()
-        assert not at.exception, [it.value for it in at.exception]
+        assert not at.exception, [item.value for item in at.exception]
         return at
 
     with warnings.catch_warnings():

@@ -31,8 +31,8 @@ def test_a_gain_is_a_factor_with_its_interval(verdict: str, shown: str) -> None:
 
 
 def test_a_line_of_the_table() -> None:
-    found = {"rows": 7, "median": 0.0512, "p90": 0.2, "roofline_median": 0.61}
-    assert _line("kernels: all", "somewhere", found) == "| kernels: all | somewhere | 7 | 5.1% | 20.0% | 61% |"
+    result = {"rows": 7, "median": 0.0512, "p90": 0.2, "roofline_median": 0.61}
+    assert _line("kernels: all", "somewhere", result) == "| kernels: all | somewhere | 7 | 5.1% | 20.0% | 61% |"
 
 
 def test_the_families_make_up_all_kernels_and_steps_are_the_scored_ones() -> None:

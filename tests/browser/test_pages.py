@@ -84,8 +84,8 @@ def test_a_slider_of_a_lesson_moves_number_picture_and_url(page: Any, address: s
 
 def test_a_profile_is_uploaded_diagnosed_and_replayed(page: Any, address: str, shoot: Any, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    made = first_result(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
-    file.write_text(trace_text([made.timeline], [kernel_args(made)]))
+    prediction = first_result(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
+    file.write_text(trace_text([prediction.timeline], [kernel_args(prediction)]))
     given = profiles.uploaded([(file.name, file.read_bytes())])
     plain, changed = (profiles.shown(given, "", "", what_if) for what_if in ("", "remove_host_gaps"))
 

@@ -88,7 +88,7 @@ def test_a_whole_machine_passes(machine: Maker) -> None:
         ("CANN", f"9.1.0 in {HOME}"),
         ("HCCL", "libhccl.so"),
     ):
-        assert any(all(word in found for word in line) for found in lines)
+        assert any(all(word in item for word in line) for item in lines)
     assert (
         "torch_npu 2.10.0.post4 is documented with CANN 9.1.0; the release notes of CANN 9.1.0 name its driver" in text
     )
@@ -136,18 +136,18 @@ MISSING = {
 @pytest.mark.parametrize("case", MISSING)
 def test_what_is_missing_is_said_in_one_line_with_what_to_do(machine: Maker, case: str) -> None:
     settings, name, wanted = MISSING[case]
-    made = machine(**settings)
-    found = next(check for check in checks(made) if check.name == name)
-    assert not found.passed
-    assert wanted in found.says
-    text, passed = examined("npu", made)
+    result = machine(**settings)
+    outcome = next(check for check in checks(result) if check.name == name)
+    assert not outcome.passed
+    assert wanted in outcome.says
+    text, passed = examined("npu", result)
     assert not passed
-    assert sum(line.startswith("  MISSING") for line in text.splitlines()) == sum(not c.passed for c in checks(made))
+    assert sum(line.startswith("  MISSING") for line in text.splitlines()) == sum(not c.passed for c in checks(result))
 
 
 def test_a_version_that_no_adapter_was_written_for_is_named(machine: Maker) -> None:
-    made = machine(packages={"torch": "2.9.1", "torch-npu": "2.9.1"})
-    assert "not one of the versions that the adapters are held against" in examined("npu", made)[0]
+    result = machine(packages={"torch": "2.9.1", "torch-npu": "2.9.1"})
+    assert "not one of the versions that the adapters are held against" in examined("npu", result)[0]
 
 
 def test_a_stack_that_is_documented_together_passes(machine: Maker) -> None:
@@ -158,8 +158,8 @@ def test_a_stack_that_is_documented_together_passes(machine: Maker) -> None:
 
 
 def test_an_older_torch_npu_in_a_newer_cann_passes_and_names_the_documented_pair(machine: Maker) -> None:
-    made = machine(files=cann("8.5.0"), packages=PACKAGES_2_8)
-    (line,) = [check for check in checks(made) if check.name == "versions"]
+    result = machine(files=cann("8.5.0"), packages=PACKAGES_2_8)
+    (line,) = [check for check in checks(result) if check.name == "versions"]
     assert line.passed
     assert line.says == (
         "torch_npu 2.8.0 is documented with CANN 8.3.RC1, here is 8.5.0, which is not older (in a checkout of this "
@@ -170,8 +170,8 @@ def test_an_older_torch_npu_in_a_newer_cann_passes_and_names_the_documented_pair
 
 def test_a_driver_that_is_older_than_its_cann_is_named(machine: Maker) -> None:
     old = {"/usr/local/Ascend/driver/version.info": "Version=25.2.0\n"}
-    made = machine(files={**cann("8.5.0"), **old}, packages={"torch": "2.9.0", "torch-npu": "2.9.0"})
-    says = {check.name: check.says for check in checks(made) if not check.passed}
+    result = machine(files={**cann("8.5.0"), **old}, packages={"torch": "2.9.0", "torch-npu": "2.9.0"})
+    says = {check.name: check.says for check in checks(result) if not check.passed}
     assert says["versions"] == "driver 25.2.0 is older than 25.5, which goes with CANN 8.5.0; install that"
     assert says["driver"].startswith("25.2.0; captured graphs run out of streams")
 

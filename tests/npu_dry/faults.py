@@ -193,9 +193,9 @@ def main() -> int:
         if not sound(copy):
             raise SystemExit("the tests fail without a fault: run `make npu`")
         for fault in chosen(sys.argv[1:]):
-            found = catches(fault, copy)
-            survived += not found
-            print(f"{'caught  ' if found else 'SURVIVED'}  {fault.name}: {fault.test}", flush=True)
+            result = catches(fault, copy)
+            survived += not result
+            print(f"{'caught  ' if result else 'SURVIVED'}  {fault.name}: {fault.test}", flush=True)
     return int(survived > 0)
 
 

@@ -130,11 +130,11 @@ def _updating(update: Callable[..., None]) -> Callable[..., None]:
 
 
 def _task_groups(graphs: Any) -> dict[str, Callable[..., Any]]:
-    begin, end = graphs.graph_task_group_begin, graphs.graph_task_group_end
+    start, end = graphs.graph_task_group_begin, graphs.graph_task_group_end
     update_begin, update_end = graphs.graph_task_update_begin, graphs.graph_task_update_end
 
     def group_begin(stream: Any) -> None:
-        begin(stream)
+        start(stream)
         assert KEPT.capture is not None
         KEPT.group = len(KEPT.capture)
 

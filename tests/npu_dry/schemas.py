@@ -59,9 +59,9 @@ def read(path: Path) -> Wheel:
         names = wheel.namelist()
         text = "\0".join(wheel.read(name).decode("latin-1") for name in LIBRARIES)
         handlers = "".join(wheel.read(name).decode() for name in names if HANDLERS.fullmatch(name))
-    found = {name: signature(name, text) for name in sorted({*RULES, *LAYING})}
+    result = {name: signature(name, text) for name in sorted({*RULES, *LAYING})}
     updated = tuple(name for name in LENGTHS if f'"{name}"' in handlers)
-    return Wheel({name: text for name, text in found.items() if text}, updated, NPUGRAPH_EX in names)
+    return Wheel({name: text for name, text in result.items() if text}, updated, NPUGRAPH_EX in names)
 
 
 def document(wheels: dict[str, Wheel]) -> dict[str, Any]:
@@ -77,14 +77,14 @@ def document(wheels: dict[str, Wheel]) -> dict[str, Any]:
 def load() -> dict[str, Wheel]:
     """The wheels of schemas.json by version."""
     stored = json.loads(FILE.read_text(encoding="utf-8"))
-    found = {
+    wheels = {
         version: Wheel({}, tuple(facts["updated"]), facts["npugraph_ex"]) for version, facts in stored["wheels"].items()
     }
     for name, signatures in stored["calls"].items():
         for text, versions in signatures.items():
             for version in versions:
-                found[version].calls[name] = text
-    return found
+                wheels[version].calls[name] = text
+    return wheels
 
 
 def main() -> None:

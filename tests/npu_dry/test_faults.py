@@ -18,9 +18,9 @@ def test_a_fault_can_be_seeded_and_its_test_is_there(fault: Fault) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = copied(tmp_path_factory.mktemp("checkout"))
-    assert sound(made)
-    return made
+    path = copied(tmp_path_factory.mktemp("checkout"))
+    assert sound(path)
+    return path
 
 
 @pytest.mark.study

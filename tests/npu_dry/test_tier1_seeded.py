@@ -65,14 +65,14 @@ def test_a_norm_is_given_the_epsilon_of_its_model(name: str) -> None:
 
 def test_another_epsilon_gives_other_logits() -> None:
     """And those of the plain operators: the references compute with the epsilon that they are given."""
-    found = {}
+    result = {}
     for eps in (1e-6, EPSILON):
         model, switches = replace(QWEN3, norm_eps=eps), VARIANTS["all fused, paged"]
         truth = run(session(On("cpu"), model, switches, plain=True), steps=1)
         mine = run(session(On("cpu"), model, switches), forced=truth, steps=1)
         assert ((mine.logits - truth.logits).norm() / truth.logits.norm()).item() < 0.015
-        found[eps] = truth.logits
-    assert ((found[EPSILON] - found[1e-6]).norm() / found[1e-6].norm()).item() > 0.1
+        result[eps] = truth.logits
+    assert ((result[EPSILON] - result[1e-6]).norm() / result[1e-6].norm()).item() > 0.1
 
 
 NZ = {

@@ -54,14 +54,14 @@ def parameters(signature: str) -> list[tuple[str, bool, bool]]:
             parts.append("")
         else:
             parts[-1] += character
-    found, positional = [], True
+    result, positional = [], True
     for part in (p.strip() for p in parts):
         if part == "*":
             positional = False
             continue
         declared, has_default, _ = part.partition("=")
-        found.append((declared.split()[-1], positional, bool(has_default)))
-    return found
+        result.append((declared.split()[-1], positional, bool(has_default)))
+    return result
 
 
 def abilities(version: str) -> tuple[bool, ...]:
@@ -74,11 +74,11 @@ def made(of: tuple[bool, ...]) -> set[Call]:
     """(call, positional arguments, keywords) of all that the adapters call on a wheel of these abilities, in prefill
     and decode."""
     version = next(wheel.torch_npu for wheel in WHEELS if abilities(wheel.torch_npu) == of)
-    found: set[Call] = {WITH_RANKS}
+    calls: set[Call] = {WITH_RANKS}
     honest = door.rules.check
 
     def note(name: str, args: Any, kwargs: Any) -> None:
-        found.add((name, len(args), frozenset(key for key, value in kwargs.items() if value is not None)))
+        calls.add((name, len(args), frozenset(key for key, value in kwargs.items() if value is not None)))
         honest(name, args, kwargs)
 
     door.rules.check = note
@@ -89,7 +89,7 @@ def made(of: tuple[bool, ...]) -> set[Call]:
         made_by(case, On("cpu" if case in SPECIAL or model.latent else "meta", version))
     made_by("small-qwen3, all fused, paged", On("cpu", version, atb=True))
     door.rules.check = honest
-    return found
+    return calls
 
 
 def made_by(case: str, backend: On) -> None:
@@ -125,14 +125,14 @@ def test_every_call_fits_the_signature_of(wheel: Any) -> None:
 def test_what_a_wheel_is_said_to_lack_is_what_its_files_lack(wheel: Any) -> None:
     read = SCHEMAS[wheel.torch_npu]
     lacking = {what for what in SINCE if not has(what, wheel.torch_npu)}
-    gone = {name for name in (QKV_IN_ONE, "npu_gather_pa_kv_cache") if name not in read.calls}
+    removed = {name for name in (QKV_IN_ONE, "npu_gather_pa_kv_cache") if name not in read.calls}
     if "cache_mode" not in read.calls["npu_scatter_pa_kv_cache"]:
-        gone.add("npu_scatter_pa_kv_cache(cache_mode)")
+        removed.add("npu_scatter_pa_kv_cache(cache_mode)")
     if "npu_fused_infer_attention_score_v2" not in read.updated:
-        gone.add(V2_IN_CAPTURE)
+        removed.add(V2_IN_CAPTURE)
     if not read.npugraph_ex:
-        gone.add(NPUGRAPH_EX)
-    assert lacking == gone
+        removed.add(NPUGRAPH_EX)
+    assert lacking == removed
     assert "npu_fused_infer_attention_score" in read.updated
 
 

@@ -44,8 +44,8 @@ def test_a_product_says_what_was_fetched_for_it_and_with_how_much_else() -> None
 
 
 def test_packed_and_quantised_weights_are_fetched_as_they_are() -> None:
-    made = switched(ON, fusion__qkv=True, fusion__gate_up=True, weights="w8a8")
-    after = program(made)
+    result = switched(ON, fusion__qkv=True, fusion__gate_up=True, weights="w8a8")
+    after = program(result)
     fetched = {o.inputs[0].name: o.inputs[0].bytes for o in after.block("layers").ops if o.kind == "prefetch"}
     assert fetched == {"o_proj.weight": 16 * 16, "gate_up_proj.weight": 48 * 16, "down_proj.weight": 16 * 24}
 

@@ -78,8 +78,8 @@ def test_two_servers_level_by_level() -> None:
     # all-gather inside.
     inside_out = 2 + 1 + 10 + 2 + (2 + 10)
     between = 2 * (6 + 10) + 1 + 1
-    found = price_collective("all_reduce", 1_600_000, 16, MESH, mode="HOST")
-    assert (found.algorithm, found.duration_ns) == ("hierarchical:ring", 1000 * (10 + inside_out + between))
+    result = price_collective("all_reduce", 1_600_000, 16, MESH, mode="HOST")
+    assert (result.algorithm, result.duration_ns) == ("hierarchical:ring", 1000 * (10 + inside_out + between))
 
 
 def test_the_pipeline_overlaps_levels() -> None:
@@ -94,8 +94,8 @@ def test_all_to_all_over_servers() -> None:
 
 
 def test_what_else_is_told() -> None:
-    found = price_collective("all_gather", 100_000, 8, SWITCH, mode="AI_CPU", semantics="shard")
-    assert found == CollectiveTime(79_000, "ring", "AI_CPU", 0, 1_400_000, 700_000, 700_000 / 79_000)
+    result = price_collective("all_gather", 100_000, 8, SWITCH, mode="AI_CPU", semantics="shard")
+    assert result == CollectiveTime(79_000, "ring", "AI_CPU", 0, 1_400_000, 700_000, 700_000 / 79_000)
     assert price_collective("all_reduce", 8_000, 1, SWITCH).duration_ns == 0
 
 
@@ -161,13 +161,13 @@ def test_more_bandwidth_is_never_slower(op: str, n: int, ranks: int, hw: Hardwar
 def test_times_and_counts_are_whole_and_the_bus_is_not_beaten(
     op: str, n: int, ranks: int, hw: HardwareProfile, mode: str
 ) -> None:
-    found = price_collective(op, n, ranks, hw, mode)
-    assert found.duration_ns > 0
-    assert 0 <= found.vector_cores <= hw.chip.vector_cores
-    assert (found.vector_cores > 0) == (found.mode == "AIV")
+    result = price_collective(op, n, ranks, hw, mode)
+    assert result.duration_ns > 0
+    assert 0 <= result.vector_cores <= hw.chip.vector_cores
+    assert (result.vector_cores > 0) == (result.mode == "AIV")
     links = hw.collective
     fastest = max(links.hccs_gbps, links.sio_gbps, links.aiv_gbps) * (7 if links.full_mesh else 1)
-    assert found.bus_gbps <= fastest
+    assert result.bus_gbps <= fastest
 
 
 def test_a_busier_rank_takes_longer() -> None:

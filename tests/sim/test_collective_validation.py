@@ -117,10 +117,10 @@ def test_validate_takes_a_collectives_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["validate", "--collectives", str(path), "--json", str(out)])
     assert done.exit_code == 0, done.output
     result = json.loads(out.read_text())
-    found = result["collectives"]
-    assert (found["rows"], found["unscored"], found["unpriced"]) == (1, 1, [])
-    assert found["by_kind"].keys() == {"all_gather 16"}
-    assert found["median"] < 0.1
+    outcome = result["collectives"]
+    assert (outcome["rows"], outcome["unscored"], outcome["unpriced"]) == (1, 1, [])
+    assert outcome["by_kind"].keys() == {"all_gather 16"}
+    assert outcome["median"] < 0.1
     assert result["coverage"]["collectives"] == 1.0
     assert result["files"]["collectives"] == str(path)
     assert result["kernels"]["rows"] == 0
@@ -134,13 +134,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_shared_measurements(shared: Path) -> None:
     path = shared / "measured" / "hccl_a3.csv"
-    found = validate(Measurements(collectives=path), "", Bounds()).result
-    part = found["collectives"]
+    result = validate(Measurements(collectives=path), "", Bounds()).result
+    part = result["collectives"]
     assert (part["rows"], part["unscored"], part["unpriced"]) == (40, 19, [])
     assert part["median"] <= 0.10
     assert part["p90"] <= 0.35
     assert part["median"] < part["roofline_median"] / 4
-    assert found["coverage"]["collectives"] >= 0.8
+    assert result["coverage"]["collectives"] >= 0.8
 
 
 def test_the_shipped_reference_is_what_is_validated_by_default() -> None:
@@ -174,11 +174,11 @@ def test_a_fit_finds_the_numbers_that_made_the_times() -> None:
     links = FAMILIES[0]
     rows = [row for seen in points(links).values() for row in seen]
     truth = {**links.parameters, "hccs_gbps": 150.0, "step_us": 4.0, "aiv_gbps": 120.0}
-    made = with_links(A3, truth)
-    found = fit(links, [_timed(row, predicted_us(row, made)) for row in rows], A3)
-    assert found["hccs_gbps"] == pytest.approx(150, rel=0.02)
-    assert found["aiv_gbps"] == pytest.approx(120, rel=0.03)
-    assert found["step_us"] == pytest.approx(4, rel=0.1)
+    result = with_links(A3, truth)
+    outcome = fit(links, [_timed(row, predicted_us(row, result)) for row in rows], A3)
+    assert outcome["hccs_gbps"] == pytest.approx(150, rel=0.02)
+    assert outcome["aiv_gbps"] == pytest.approx(120, rel=0.03)
+    assert outcome["step_us"] == pytest.approx(4, rel=0.1)
 
 
 def _timed(row: CollectiveRow, mean_us: float) -> CollectiveRow:

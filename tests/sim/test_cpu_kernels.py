@@ -59,9 +59,9 @@ def test_bytes_bound_a_call_where_they_take_longer(hw: HardwareProfile) -> None:
     large = Work("vector", FlatShape(10), 0, 0, 16 << 20, 0, 0, "add")
     call_ns = 4000 + 1000 * hw.programs["elementwise"].fixed_us
     for resident, rate, bound in ((False, hw.memory.hbm_gbps, "hbm"), (True, hw.memory.l2_read_gbps, "l2")):
-        found = price(large, hw, resident=resident)
-        assert found.duration_ns == pytest.approx(call_ns + (16 << 20) / rate, rel=1e-6)
-        assert found.bound == bound
+        result = price(large, hw, resident=resident)
+        assert result.duration_ns == pytest.approx(call_ns + (16 << 20) / rate, rel=1e-6)
+        assert result.bound == bound
 
 
 def test_caches_by_what_a_call_touches(hw: HardwareProfile) -> None:
@@ -83,8 +83,8 @@ def test_which_program_prices_what() -> None:
 
 
 def test_attention_walks_over_requests_heads_and_what_they_see() -> None:
-    found = effects(attention((Group(3, 1, 40), Group(1, 1, 9))))
-    assert (found.rows, found.elements, found.macs) == (4 * 8, 2 * (3 * 41 + 10) * 2 * 16, 2 * 8 * 16 * 300)
+    result = effects(attention((Group(3, 1, 40), Group(1, 1, 9))))
+    assert (result.rows, result.elements, result.macs) == (4 * 8, 2 * (3 * 41 + 10) * 2 * 16, 2 * 8 * 16 * 300)
 
 
 def test_small_preparations_take_their_own_time(hw: HardwareProfile) -> None:
@@ -98,8 +98,8 @@ def test_an_npu_knows_no_compiled_code() -> None:
 
 def step_us(hw: HardwareProfile, **settings: object) -> float:
     how = {"engine__task_queue_enable": 0, "protocol__synchronize": "op", **settings}
-    made = scenario(workload__batch=2, workload__input_tokens=32, **how)
-    return predict(Case(made, TINY, hw)).step.total_ns / 1000
+    result = scenario(workload__batch=2, workload__input_tokens=32, **how)
+    return predict(Case(result, TINY, hw)).step.total_ns / 1000
 
 
 def test_entering_compiled_code_is_paid_in_a_graph_only(hw: HardwareProfile) -> None:

@@ -57,23 +57,23 @@ def test_a_product_that_finds_its_weights_is_faster_and_never_free() -> None:
 
 
 def test_a_fetch_takes_what_hbm_sustains_and_no_core() -> None:
-    found = price(Work("copy", FlatShape(1), cold_read_bytes=16_200_000, program="prefetch"), HW)
+    result = price(Work("copy", FlatShape(1), cold_read_bytes=16_200_000, program="prefetch"), HW)
     us = HW.kernel.start_us + 16_200_000 / HW.memory.hbm_gbps / 1000
-    assert found.duration_ns == round(1000 * us)
-    assert (found.cores, found.cube_share, found.vector_share, found.accelerator) == (0, 0.0, 0.0, "SDMA")
-    assert found.hbm_share == pytest.approx(16_200_000 / HW.memory.hbm_gbps / found.duration_ns)
+    assert result.duration_ns == round(1000 * us)
+    assert (result.cores, result.cube_share, result.vector_share, result.accelerator) == (0, 0.0, 0.0, "SDMA")
+    assert result.hbm_share == pytest.approx(16_200_000 / HW.memory.hbm_gbps / result.duration_ns)
 
 
 def case(model: str, hw: HardwareProfile = HW, **settings: object) -> Case:
-    made = scenario(
+    result = scenario(
         workload__input_tokens=512, workload__output_tokens=64, optimizations__graph="ge_graph",
         optimizations__kv__layout="contiguous",
     )  # fmt: skip
-    return Case(switched(made, **settings), load_model(model), hw)
+    return Case(switched(result, **settings), load_model(model), hw)
 
 
-def hbm_bytes(it: Case) -> int:
-    return sum(one.kernel.hbm_bytes for one in launches(predict(it).plan))
+def hbm_bytes(item: Case) -> int:
+    return sum(one.kernel.hbm_bytes for one in launches(predict(item).plan))
 
 
 def test_hbm_bytes_are_conserved_where_the_weights_fit() -> None:

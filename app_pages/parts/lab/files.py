@@ -10,18 +10,18 @@ import streamlit as st
 from app_pages.parts import answers, perfetto
 from app_pages.parts.charts import Chart, csv_text
 from app_pages.parts.lab.view import View
-from app_pages.parts.page import quiet, unfolded
+from app_pages.parts.page import disclosure, quiet
 from scenarios.resolved import resolved_yaml
 
 
 def files(view: View, charts: Sequence[Chart]) -> None:
     """The command that asks the same, and the files."""
     say = view.say
-    with unfolded(say("download"), "download") as open_:
+    with disclosure(say("download"), "download") as open_:
         if open_:
             _files(view, charts)
     if perfetto.folder() is not None:
-        with unfolded(say("perfetto"), "perfetto") as open_:
+        with disclosure(say("perfetto"), "perfetto") as open_:
             if open_:
                 digest = perfetto.keep(answers.trace(view.question))
                 st.iframe(perfetto.address(_origin(), digest), height=620, alt=say("perfetto_open"))

@@ -11,7 +11,7 @@ from app_pages.parts import answers, formats, sidebar
 from app_pages.parts.charts import Chart, bars
 from app_pages.parts.lab.files import chart_file
 from app_pages.parts.lab.view import View
-from app_pages.parts.page import quiet, section, show, unfolded
+from app_pages.parts.page import disclosure, quiet, section, show
 from app_pages.parts.state import Question
 from app_pages.parts.texts import speaker
 from app_pages.parts.texts.fields import LABELS, SWITCHES
@@ -32,7 +32,7 @@ def gains(view: View) -> None:
     picture = waterfall(view, result)
     show(picture)
     _advice(view, result)
-    with unfolded(say("gains_table"), "gains") as open_:
+    with disclosure(say("gains_table"), "gains") as open_:
         if open_:
             _table(view, result)
             chart_file(view, picture)

@@ -11,7 +11,7 @@ from app_pages.parts.charts import Chart, bars
 from app_pages.parts.charts import roofline as roofs
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import View
-from app_pages.parts.page import quiet, section, show, unfolded
+from app_pages.parts.page import disclosure, quiet, section, show
 from app_pages.parts.palette import CLASSES, IDLE, class_of
 from app_pages.parts.texts import Say
 from sim.predict.scenario_result import kernel_args
@@ -231,7 +231,7 @@ def roofline(view: View) -> list[Chart]:
 def kernels(view: View) -> None:
     """The table behind the pictures."""
     say = view.say
-    with unfolded(say("kernels"), "kernels") as open_:
+    with disclosure(say("kernels"), "kernels") as open_:
         if not open_:
             return
         listed = view.result["kernels"]

@@ -183,15 +183,15 @@ def _scales(op: Op, scales: Inputs, store: torch.Tensor, layout: Layout) -> tupl
     if scales[0].ndim == 3:
         return 0, [scale.reshape(1, *scale.shape[::2]) for scale in scales]
     paged, by_head = bool(op.attr("block_size")), scales[0].shape[-1] > 1
-    found = []
+    result = []
     for scale in scales:
         by_place = scale.view(*store.shape[:2], scale.shape[-1])
         by_place = by_place if paged else rows_of_requests(by_place, layout)
         if by_head:
-            found.append(by_place.transpose(1, 2).contiguous())
+            result.append(by_place.transpose(1, 2).contiguous())
         else:
-            found.append(by_place.squeeze(-1) if paged else by_place.squeeze(-1).unsqueeze(0))
-    return (5 if paged else 3) if by_head else (4 if paged else 1), found
+            result.append(by_place.squeeze(-1) if paged else by_place.squeeze(-1).unsqueeze(0))
+    return (5 if paged else 3) if by_head else (4 if paged else 1), result
 
 
 def _heads(op: Op, heads: str, scale: str) -> dict[str, Any]:

@@ -25,8 +25,8 @@ _VARIANTS: dict[str, Callable[[Op], Kernel]] = {
 def kernel_of(op: Op, torch_npu: str, atb: bool) -> Kernel | None:
     """How torch_npu computes `op`; None where that is left to the plain operators. torch_npu: the installed version.
     atb: whether its calls of ATB are there."""
-    if found := special(op):
-        return latent.NAMED.get(op.name, found)
+    if result := special(op):
+        return latent.NAMED.get(op.name, result)
     choose = _OLDER.get(op.kind)
     if choose and (older := choose(op, torch_npu, atb)):
         return older

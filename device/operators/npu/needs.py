@@ -25,8 +25,8 @@ def need(holds: bool, what: str) -> None:
 
 def same_type(what: str, *tensors: Any) -> None:
     """All of `tensors` have one type."""
-    found = {_name(t.dtype) for t in tensors}
-    need(len(found) == 1, f"{what}: all of one type, not {' and '.join(sorted(found))}")
+    names = {_name(t.dtype) for t in tensors}
+    need(len(names) == 1, f"{what}: all of one type, not {' and '.join(sorted(names))}")
 
 
 def typed(what: str, tensor: Any, *allowed: torch.dtype) -> None:

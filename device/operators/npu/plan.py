@@ -38,18 +38,18 @@ STREAMS = {
 def lacking(program: Program, model: Model, torch_npu: str, atb: bool = False) -> list[str]:
     """One line for each switch that cannot be had: its name, why, what to do. model: what this rank holds of it.
     torch_npu: the installed version. atb: whether its calls of ATB are there."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     ops = tuple(dict.fromkeys(op for block in program.blocks for op in block.ops))
     step = rehearsed_step(program, model)
     if any(op.micro_batch >= 0 for op in ops):
-        found["overlap.micro_batches"] = "no call here has been shown the requests of a part of the step; set it to 1"
+        result["overlap.micro_batches"] = "no call here has been shown the requests of a part of the step; set it to 1"
     for op in ops:
         switch = kind_of(op).switch or op.kind
         if why := refused(op, model, torch_npu) or _rehearse(op, kernel_of(op, torch_npu, atb), step):
-            found.setdefault(switch, why)
+            result.setdefault(switch, why)
     for switch, why in _graph(program, torch_npu):
-        found.setdefault(switch, why)
-    return [f"optimizations.{switch}: {why}" for switch, why in found.items()]
+        result.setdefault(switch, why)
+    return [f"optimizations.{switch}: {why}" for switch, why in result.items()]
 
 
 def _graph(program: Program, torch_npu: str) -> Iterator[tuple[str, str]]:
@@ -142,5 +142,5 @@ def _weight_standing_for(how: list[str], op: Op, tensor: Tensor, act: torch.dtyp
     if "int4" in how:
         return torch.empty((*shape[:-2], shape[-1], shape[-2] // 8), dtype=torch.int32, device="meta")
     dtype = act if how == ["as", "activations"] else torch.float32 if how == ["float32"] else dtype
-    made = torch.empty(shape, dtype=dtype, device="meta")
-    return made.mT if "turned" in how else made
+    empty = torch.empty(shape, dtype=dtype, device="meta")
+    return empty.mT if "turned" in how else empty

@@ -63,19 +63,19 @@ def _int4_matmul(
 def with_offset(scale: Any, offset: torch.Tensor) -> torch.Tensor:
     """`scale` with the offset of its product, which travels with it: an operand is one tensor."""
     scale.offset = offset
-    made: torch.Tensor = scale
-    return made
+    tensor: torch.Tensor = scale
+    return tensor
 
 
 def _dequant_swiglu_quant(op: Op, inputs: Inputs, step: Step) -> Outputs:
     """Scales of the weight [n], or [experts, n] with the rows of each expert; the gate lies left."""
     sums, scale, row_scale = inputs
     groups = {} if scale.ndim == 1 else {"group_index": step.values[COUNTS]}
-    quantised, found = call(
+    quantised, result = call(
         "npu_dequant_swiglu_quant", sums, weight_scale=scale.view(-1, scale.shape[-1]),
         activation_scale=row_scale.reshape(-1), activate_left=True, quant_mode=1, **groups,
     )  # fmt: skip
-    return quantised, found.reshape(op.outputs[1].shape)
+    return quantised, result.reshape(op.outputs[1].shape)
 
 
 def _ffn(_: Op, inputs: Inputs, __: Step) -> Outputs:

@@ -117,8 +117,8 @@ def lacks(what: str, torch_npu: str) -> str | None:
 
 def release(version: str) -> str:
     """`2.10.0` of `2.10.0.post4+git1234`."""
-    found = re.match(r"\d+\.\d+\.\d+", version)
-    return found.group() if found else version
+    match = re.match(r"\d+\.\d+\.\d+", version)
+    return match.group() if match else version
 
 
 def order(version: str) -> tuple[int, ...]:
@@ -136,6 +136,6 @@ def wrong_pairing(torch: str, torch_npu: str) -> str | None:
     wanted = release(torch_npu)
     if release(torch) == wanted:
         return None
-    beside = [wheel for wheel in WHEELS if wheel.torch == release(torch)]
-    other = f", or torch-npu=={beside[-1].torch_npu} for this torch" if beside else ""
+    others = [wheel for wheel in WHEELS if wheel.torch == release(torch)]
+    other = f", or torch-npu=={others[-1].torch_npu} for this torch" if others else ""
     return f"torch_npu {torch_npu} wants torch {wanted}, installed is {torch}; pip install torch=={wanted}{other}"

@@ -37,13 +37,13 @@ class LaidOut:
         how = how_of(op, tensor, act)
         if not how:
             return value
-        made = self._made.setdefault(how, WeakTensorKeyDictionary())
-        if value not in made:
-            made[value] = (
+        result = self._made.setdefault(how, WeakTensorKeyDictionary())
+        if value not in result:
+            result[value] = (
                 _int4_scale(value, others(op.inputs[1])) if how == "int4 scale" else _laid_out(how, value, act)
             )
-        found: torch.Tensor = made[value]
-        return found
+        outcome: torch.Tensor = result[value]
+        return outcome
 
 
 def how_of(op: Op, tensor: Tensor, act: torch.dtype) -> str:
@@ -55,10 +55,10 @@ def how_of(op: Op, tensor: Tensor, act: torch.dtype) -> str:
     if op.kind == "moe_gating_top_k":
         return "as activations"
     whole = "whole " if op.kind == "ffn" else ""
-    turned = "turned " if tensor.dtype in _INTEGERS or kind.routed or whole else ""
+    transposed = "turned " if tensor.dtype in _INTEGERS or kind.routed or whole else ""
     many = "experts " if kind.routed else ""
     packed = "int4 " if tensor.dtype == "int4" else ""
-    return f"{turned}{many}{packed}{whole}{'nz' if tensor.format == 'nz' else ''}".strip()
+    return f"{transposed}{many}{packed}{whole}{'nz' if tensor.format == 'nz' else ''}".strip()
 
 
 def _of_scale(op: Op, part: str, act: torch.dtype) -> str:
@@ -108,5 +108,5 @@ def _int4_scale(scale: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     integers = unpack_int4(weight)
     groups = integers.shape[-1] // INT4_GROUP
     many = scale.float().repeat(groups)
-    made = torch.ops.npu.npu_trans_quant_param(many).view(groups, -1)
-    return with_offset(made, 8 * integers.sum(-1).float() * scale.float())
+    view = torch.ops.npu.npu_trans_quant_param(many).view(groups, -1)
+    return with_offset(view, 8 * integers.sum(-1).float() * scale.float())

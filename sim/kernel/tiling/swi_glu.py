@@ -71,8 +71,8 @@ def _search(rows: int, cols: int, chip: TilingChip, dtype_bytes: int, buffers: i
         if _one_row_only(cols, width, block, dtype_bytes, aligned):
             high = 1
         tiles = ceil(rows / high) * ceil(cols / width)
-        found = _Tiles(min(tiles, chip.vector_cores), tiles, high, width, (rows // high) * (cols // width))
-        best = found if best is None or found.rank > best.rank else best
+        result = _Tiles(min(tiles, chip.vector_cores), tiles, high, width, (rows // high) * (cols // width))
+        best = result if best is None or result.rank > best.rank else best
         if width <= line or high >= min(rows, MAX_ROWS):
             return best
         width = width - line if width % line == 0 else width // line * line

@@ -36,7 +36,7 @@ class Changed:
     """A graph after a what-if. made: how often it applied. assumed: what it took for granted, a sentence each."""
 
     graph: Graph
-    made: int
+    places: int
     assumed: tuple[str, ...]
 
 

@@ -29,7 +29,7 @@ def fuse(graph: Graph, asked: Asked, end: Bound) -> Changed:
                 known = _fuse(change, pattern, numbers[run.start : run.stop], asked.hardware, end)
                 priced, by_bytes = priced + known, by_bytes + (not known)
                 counts[pattern.name] = counts.get(pattern.name, 0) + 1
-    change.made = sum(counts.values())
+    change.places = sum(counts.values())
     assumed = [
         f"{count:,} runs of {BY_NAME[name].title} become {BY_NAME[name].fused}" for name, count in counts.items()
     ]
@@ -49,7 +49,7 @@ def fuse(graph: Graph, asked: Asked, end: Bound) -> Changed:
             f"{change.saved_calls:,} calls of the host are saved, each with the host's work in front of it; that of a "
             f"fused kernel costs {of_fused}"
         )
-    return Changed(change.finished(), change.made, tuple(assumed))
+    return Changed(change.finished(), change.places, tuple(assumed))
 
 
 def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: HardwareProfile | None, end: Bound) -> bool:

@@ -27,9 +27,9 @@ def scale(graph: Graph, asked: Asked, end: Bound) -> Changed:
         assert task.span is not None
         if of_subject(task.span, asked.subject):
             change.set_duration(number, round(task.duration_ns * factor))
-            change.made += 1
-    assumed = (f"{change.made:,} kernels of {asked.subject or 'all families'} take {factor:g} times as long, alike",)
-    return Changed(change.finished(), change.made, assumed)
+            change.places += 1
+    assumed = (f"{change.places:,} kernels of {asked.subject or 'all families'} take {factor:g} times as long, alike",)
+    return Changed(change.finished(), change.places, assumed)
 
 
 def quantise(graph: Graph, asked: Asked, end: Bound) -> Changed:
@@ -55,8 +55,8 @@ def quantise(graph: Graph, asked: Asked, end: Bound) -> Changed:
         else:
             change.set_duration(number, round(task.duration_ns * factor))
         calls += _calls(change, number, asked.hardware, quantises)
-        change.made += 1
-    return Changed(change.finished(), change.made, tuple(_assumed(change.made, priced, calls, factor, asked)))
+        change.places += 1
+    return Changed(change.finished(), change.places, tuple(_assumed(change.places, priced, calls, factor, asked)))
 
 
 def _assumed(scaled: int, priced: int, calls: int, factor: float, asked: Asked) -> list[str]:

@@ -23,12 +23,14 @@ def drawn(kernels: list[Scored], collectives: list[Scored], steps: list[Scored])
 
 def points(svg: str) -> list[tuple[float, float, str, str]]:
     """(x, y, colour, title) of the points; the legend's have no title."""
-    found = []
+    result = []
     for circle in ElementTree.fromstring(svg).iter(f"{SVG}circle"):
         title = circle.find(f"{SVG}title")
         if title is not None:
-            found.append((float(circle.get("cx", "")), float(circle.get("cy", "")), circle.get("fill", ""), title.text))
-    return found
+            result.append(
+                (float(circle.get("cx", "")), float(circle.get("cy", "")), circle.get("fill", ""), title.text)
+            )
+    return result
 
 
 def test_a_point_lies_where_its_times_say() -> None:

@@ -117,9 +117,9 @@ def test_files_that_were_not_given_have_no_rows(tmp_path: Path) -> None:
 
 def test_bounds_hold_or_are_named_one_by_one(tmp_path: Path) -> None:
     path = kernels_file(tmp_path, NORM.replace("9.0", "1.0"))  # far less than any norm takes
-    found = of_kernels(path, Bounds(kernel_median=0.1, kernel_p90=0.3))
-    error = found.result["kernels"]["median"]
-    assert found.broken == (
+    result = of_kernels(path, Bounds(kernel_median=0.1, kernel_p90=0.3))
+    error = result.result["kernels"]["median"]
+    assert result.broken == (
         f"kernels: median error {error:.1%} is over its bound 10.0%",
         f"kernels: 90th percentile of the error {error:.1%} is over its bound 30.0%",
     )

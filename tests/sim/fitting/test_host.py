@@ -23,9 +23,9 @@ def test_two_equations_are_solved() -> None:
 
 def test_the_shipped_numbers_are_the_fit() -> None:
     hw = load_hardware("atlas_a2_910b2")
-    found = fit_host(hw)
-    assert set(found) == {"host.aten_python_us", "host.matmul_python_us", "host.fused_op_python_us"}
-    for name, value in found.items():
+    host = fit_host(hw)
+    assert set(host) == {"host.aten_python_us", "host.matmul_python_us", "host.fused_op_python_us"}
+    for name, value in host.items():
         assert hw.profile.numbers()[name].source == "fitted"
         assert getattr(hw.host, name.partition(".")[2]) == pytest.approx(value, rel=0.01)
 

@@ -18,13 +18,13 @@ from sim.predict.uncertainty import step_interval
 @pytest.fixture(scope="module")
 def steps() -> dict[str, tuple[Prediction, float]]:
     """Each many-card row with its prediction."""
-    found = {}
+    predictions = {}
     for row in read_steps(reference_csv("steps")):
         if row.tp > 1:
             case = case_of_row(row)
             assert isinstance(case, Case), case
-            found[row.id] = predict(case), row.step_ms
-    return found
+            predictions[row.id] = predict(case), row.step_ms
+    return predictions
 
 
 def test_the_profiles_numbers_are_what_the_fit_gives() -> None:

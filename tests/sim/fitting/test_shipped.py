@@ -26,13 +26,13 @@ def test_a_fit_finds_the_numbers_that_made_the_times() -> None:
     rows = rows_of_block(block, read_samples(hardware=("atlas_a3_die",)), {"atlas_a3_die": hw})
     truth = {"programs.triton_rope.code_us": 0.1, "programs.triton_rope.row_us": 0.6}
     errors = residuals(truth, rows, {"atlas_a3_die": hw})
-    made = [
+    result = [
         s.__class__(s.hardware, s.op_type, s.shape, s.work, s.us * 2.718281828459045**e, False, False)
         for s, e in zip(rows, errors, strict=True)
     ]
-    found = fit(block, made, {"atlas_a3_die": hw})
-    assert found["programs.triton_rope.row_us"] == pytest.approx(0.6, rel=0.02)
-    assert found["programs.triton_rope.code_us"] == pytest.approx(0.1, rel=0.1)
+    outcome = fit(block, result, {"atlas_a3_die": hw})
+    assert outcome["programs.triton_rope.row_us"] == pytest.approx(0.6, rel=0.02)
+    assert outcome["programs.triton_rope.code_us"] == pytest.approx(0.1, rel=0.1)
 
 
 def test_held_out_rows_are_each_predicted_once() -> None:
@@ -126,10 +126,10 @@ def test_sigmas_from_half_of_the_shapes_cover_the_other_half(calibrated: Calibra
         for s, e in report.errors
         if s.shape in seen
     ]
-    found = {name.removeprefix("residual.").removesuffix("_sigma"): v for name, v in family_sigmas(errors).items()}
-    rows = [row for row in calibrated.unseen if row[1] not in seen and row[0] in found]
-    assert {"matmul", "vector"} <= set(found)
-    assert 0.80 <= covered(rows, found, load_hardware("atlas_a2_910b2").residual.device_sigma) <= 0.97
+    result = {name.removeprefix("residual.").removesuffix("_sigma"): v for name, v in family_sigmas(errors).items()}
+    rows = [row for row in calibrated.unseen if row[1] not in seen and row[0] in result]
+    assert {"matmul", "vector"} <= set(result)
+    assert 0.80 <= covered(rows, result, load_hardware("atlas_a2_910b2").residual.device_sigma) <= 0.97
 
 
 def test_a_sigma_is_the_width_that_holds_nine_errors_in_ten() -> None:

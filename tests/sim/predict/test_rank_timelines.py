@@ -12,15 +12,15 @@ from sim.predict.scenario_result import first_result
 def test_ranks_meet_in_each_collective_and_the_last_to_come_does_not_wait() -> None:
     prediction = first_result(load_scenario("qwen3_8b_tp2_decode", ["engine.tensor_parallel_size=4"])).prediction
     ranks = timelines_of_ranks(prediction)
-    assert [it.rank for it in ranks] == [0, 1, 2, 3]
+    assert [rank.rank for rank in ranks] == [0, 1, 2, 3]
     assert ranks[0] == prediction.timeline
     transfers = [
-        {s.index: (s.start_ns, s.end_ns) for s in it.spans if s.process == "Communication" and s.kind == "transfer"}
-        for it in ranks
+        {s.index: (s.start_ns, s.end_ns) for s in item.spans if s.process == "Communication" and s.kind == "transfer"}
+        for item in ranks
     ]
     assert transfers[0]
-    assert all(it == transfers[0] for it in transfers)
-    waits = [{s.index for s in it.spans if s.kind == "wait"} for it in ranks]
+    assert all(transfer == transfers[0] for transfer in transfers)
+    waits = [{s.index for s in value.spans if s.kind == "wait"} for value in ranks]
     assert not set.intersection(*waits)
     waited = sum(s.duration_ns for s in ranks[0].spans if s.kind == "wait")
     assert waited == sum(prediction.waits_ns.values()) > 0

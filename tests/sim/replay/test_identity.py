@@ -57,8 +57,8 @@ def after(graph_task: Task) -> set[str]:
 
 def task(measured: Timeline, what: str, name: str = "") -> Task:
     graph = build([measured])
-    [found] = [t for t in graph.tasks if t.what == what and (not name or (t.span and t.span.name == name))]
-    return found
+    [result] = [t for t in graph.tasks if t.what == what and (not name or (t.span and t.span.name == name))]
+    return result
 
 
 def test_a_kernel_that_starts_late_without_a_reason_waits_for_another_stream() -> None:
@@ -99,8 +99,8 @@ def test_a_thread_that_idles_while_another_one_works_waits_for_it() -> None:
 
 def test_a_wait_of_a_stream_ends_with_what_ended_last_elsewhere() -> None:
     event = Span("EVENT_WAIT", "Ascend Hardware", "Stream 0", 5, 82, "event_wait")
-    found = task(step(kernel(0, 80, "Conv", stream=1), event, kernel(83, 90, "Add")), "wait")
-    assert [(e.why, e.lag_ns) for e in found.after] == [("queue", 0), ("event", 2)] or found.after[-1].lag_ns == 2
+    result = task(step(kernel(0, 80, "Conv", stream=1), event, kernel(83, 90, "Add")), "wait")
+    assert [(e.why, e.lag_ns) for e in result.after] == [("queue", 0), ("event", 2)] or result.after[-1].lag_ns == 2
 
 
 def test_two_ranks_meet_in_a_collective() -> None:

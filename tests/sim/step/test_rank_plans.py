@@ -84,13 +84,13 @@ def test_both_players_take_either_form() -> None:
 def test_one_walk_plays_each_variant_as_a_walk_of_its_own() -> None:
     together, alone, laid = both(made(optimizations__graph="aclgraph"), Conditions(ranks=RANKS))
     variants = (Variant(), Variant(host=1.05), Variant(device=1.05), Variant(late=False))
-    found = ranks.totals_ns(together, variants)
-    assert found == [ranks.totals_ns(alone, (variant,))[0] for variant in variants]
-    assert len(set(found)) == len(variants)
+    totals_ns = ranks.totals_ns(together, variants)
+    assert totals_ns == [ranks.totals_ns(alone, (variant,))[0] for variant in variants]
+    assert len(set(totals_ns)) == len(variants)
     in_time = hardware(
         "atlas_a3_die", host__jitter_sigma=0.1, kernel__jitter_sigma=0.1, kernel__jitter_cap_us=20.0
     )  # fmt: skip
-    assert found[3] == ranks.total_ns(make_plans(laid, in_time, Conditions(ranks=RANKS)))
+    assert totals_ns[3] == ranks.total_ns(make_plans(laid, in_time, Conditions(ranks=RANKS)))
 
 
 def test_ranks_begin_late_only_where_the_profile_says_so() -> None:

@@ -200,12 +200,12 @@ def test_no_resource_gives_more_than_the_whole_of_itself(plan: Plan) -> None:
     """In any stretch of time the kernels that lie within it used at most that much of each resource."""
     intervals = engine.times(plan).kernels
     work = list(zip(intervals, (one.kernel for one in launches(plan)), strict=True))
-    for begin in {start for start, _ in intervals}:
+    for first in {start for start, _ in intervals}:
         for end in {end for _, end in intervals}:
-            within = [k for (start, stop), k in work if begin <= start and stop <= end]
+            within = [k for (start, stop), k in work if first <= start and stop <= end]
             for resource in ("hbm_share", "cube_share", "vector_share", "ai_cpu_share"):
                 used = sum(k.duration_ns * getattr(k, resource) for k in within)
-                assert used <= max(0, end - begin) + 1e-6
+                assert used <= max(0, end - first) + 1e-6
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 300)), min_size=1, max_size=6))

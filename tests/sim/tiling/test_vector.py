@@ -297,12 +297,12 @@ def rows_of_profiles(folder: Path) -> Iterator[tuple[Row, TilingChip]]:
         for path in sorted((folder / "profiles" / name).rglob("kernel_details.csv")):
             with path.open(newline="") as file:
                 for line in csv.DictReader(file):
-                    given, made = line["Input Shapes"].strip('"'), line["Output Shapes"].strip('"')
+                    given, result = line["Input Shapes"].strip('"'), line["Output Shapes"].strip('"')
                     if line["Accelerator Core"] not in ("AI_VECTOR_CORE", "MIX_AIV"):
                         continue
                     row = Row(
                         line["Type"], shapes(given) if given != "N/A" else (),
-                        shapes(made)[0] if made != "N/A" else (),
+                        shapes(result)[0] if result != "N/A" else (),
                         sizes(line["Input Data Types"], line["Output Data Types"]),
                         tuple(line["Input Formats"].split(";")), int(line["Block Dim"]), name,
                     )  # fmt: skip
