@@ -18,7 +18,7 @@ from app_pages.parts.texts.compare import TEXTS
 from scenarios.errors import ScenarioError
 from scenarios.loader import shipped_names
 from sim.compare import AS_FAST
-from sim.compare.sides import Side
+from sim.compare.side import Side
 
 Which = Literal["a", "b"]
 #: What the page opens with: the same model as a loop of Python issues it, and as one graph.

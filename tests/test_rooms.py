@@ -15,8 +15,8 @@ import pytest
 #: The rooms of each package, bottom to top.
 ORDER: dict[str, tuple[str, ...]] = {
     "scenarios": (
-        "errors", "ops", "schema", "timeline", "batches", "files", "json_schema", "models", "checks", "lowering",
-        "trace", "loader", "passes", "profile", "resolved", "build", "exchange", "serving",
+        "errors", "ops", "settings", "timeline", "batches", "files", "models", "lowering", "trace", "passes", "profile",
+        "schema", "build", "checks", "json_schema", "loader", "resolved", "exchange", "serving",
     ),
     "sim": (
         "hardware", "collective", "kernel", "step", "predict", "accuracy", "fitting", "compare", "replay", "imported",

@@ -13,8 +13,9 @@ from app_pages.parts.answers import Remembered
 from app_pages.parts.state import Question
 from scenarios.errors import ScenarioError, printable
 from sim.compare.result import compare_sides
-from sim.compare.sides import Side, side, with_args
+from sim.compare.side import Side
 from sim.predict.scenario_result import kernel_args
+from sim.report.sides import side, with_args
 
 #: Endings that a compared file may have, and the largest one, MB.
 ENDINGS = ("json", "gz", "csv", "db")

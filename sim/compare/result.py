@@ -13,7 +13,7 @@ from scenarios.timeline import step_time
 from sim.compare.causes import causes_ns
 from sim.compare.classes import COLLECTIVE, WAIT, family_of_type, is_kernel, op_type_of
 from sim.compare.results import AS_FAST, change_of, compare_results, pair_of
-from sim.compare.sides import Side
+from sim.compare.side import Side
 from sim.compare.timelines import compare_timelines
 from sim.predict.result import SCHEMA_VERSION
 

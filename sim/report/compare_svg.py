@@ -10,7 +10,7 @@ from typing import Any
 from scenarios.errors import ScenarioError, printable
 from scenarios.timeline import Span, Timeline
 from sim.compare import classes
-from sim.compare.sides import Side
+from sim.compare.side import Side
 from sim.report import svg
 
 WIDTH, LEFT, RIGHT = 1280, 196, 24

@@ -9,8 +9,8 @@ from typing import Any
 from scenarios.errors import ScenarioError, printable
 from scenarios.files.atomic import write_text
 from sim.compare.result import compare_sides
-from sim.compare.sides import side
 from sim.report.files import refuse_overwriting, write_json
+from sim.report.sides import side
 
 
 def compare_outputs(

@@ -5,37 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
 from scenarios.errors import ScenarioError, printable
 from scenarios.timeline import Timeline
 from scenarios.trace import TraceError, read_trace
 from scenarios.trace.layout import HOST, KernelArgs, merged_args
-
-Kind = Literal["scenario", "result", "trace", "profile"]
+from sim.compare.side import Kind, Side
 
 #: As much of a JSON file as tells a trace from a result, bytes.
 _SNIFFED = 1 << 16
 _TRACE_ARRAY = re.compile(rb"\s*\[\s*\{")
 _TRACE_KEYS = (b'"traceEvents"', b'"schemaVersion"')
 _NUMBERED = re.compile(r"(?P<file>.+)#(?P<number>[0-9]{1,9})")
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A or B. result: its `run` document, where it has one. timeline: its spans, where it has them.
-
-    sources: files it was read from. notes: what a reader of the comparison has to know.
-    """
-
-    name: str
-    kind: Kind
-    result: dict[str, Any] | None
-    timeline: Timeline | None
-    sources: tuple[str, ...]
-    notes: tuple[str, ...] = ()
 
 
 def side(given: str, sets: Sequence[str]) -> Side:
