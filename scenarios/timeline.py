@@ -13,8 +13,10 @@ from typing import Literal
 Process = Literal["Python", "CANN", "Ascend Hardware", "AI CPU", "Device", "HBM", "Communication", "Overlap Analysis"]
 #: Lanes of kernels: an NPU's streams and AI CPU, and the streams of a device that is no NPU.
 COMPUTE: tuple[Process, ...] = ("Ascend Hardware", "AI CPU", "Device")
+#: `Span.kind` of a collective that waits for other ranks, of a host that waits for its device, of a copy.
+WAIT, SYNCHRONIZE, COPY = "wait", "synchronize", "copy"
 #: `Span.kind` of what lies on a stream and is no kernel: copies, marks and waits between streams, parts of collectives.
-QUEUED = frozenset({"copy", "event_record", "event_wait", "task", "transfer", "notify_wait"})
+QUEUED = frozenset({COPY, "event_record", "event_wait", "task", "transfer", "notify_wait"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,12 @@ class Span:
     @property
     def is_wait(self) -> bool:
         """Whether a collective waits here for its other ranks."""
-        return self.kind == "wait"
+        return self.kind == WAIT
 
     @property
     def synchronizes(self) -> bool:
         """Whether the host waits here for the device."""
-        return self.kind == "synchronize"
+        return self.kind == SYNCHRONIZE
 
 
 @dataclass(frozen=True, slots=True)

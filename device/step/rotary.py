@@ -15,7 +15,7 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.models.model import Model, RopeScaling
 
 #: Kinds of scaling that are computed here.
-COMPUTED = ("linear", "llama3", "yarn")
+LINEAR, LLAMA3, YARN = COMPUTED = ("linear", "llama3", "yarn")
 
 
 def refuse_scaling(model: Model) -> None:
@@ -33,9 +33,9 @@ def frequencies(model: Model) -> torch.Tensor:
     scaling = model.rope_scaling
     if scaling is None:
         return plain
-    if scaling.kind == "linear":
+    if scaling.kind == LINEAR:
         return plain / scaling.factor
-    kept = _kept_by_yarn(scaling, model) if scaling.kind == "yarn" else _kept_by_llama3(scaling, plain)
+    kept = _kept_by_yarn(scaling, model) if scaling.kind == YARN else _kept_by_llama3(scaling, plain)
     return plain * kept + plain / scaling.factor * (1 - kept)
 
 
@@ -68,7 +68,7 @@ def _growth(factor: float, by: float) -> float:
 def angle_scale(model: Model) -> float:
     """What cosines and sines are multiplied by."""
     scaling = model.rope_scaling
-    if scaling is None or scaling.kind != "yarn":
+    if scaling is None or scaling.kind != YARN:
         return 1.0
     if scaling.attention_factor is not None:
         return scaling.attention_factor
@@ -80,4 +80,4 @@ def latent_scale(model: Model) -> float:
     assert model.latent is not None
     plain: float = (model.latent.nope_dim + model.latent.rope_dim) ** -0.5
     scaling = model.rope_scaling
-    return plain * _growth(scaling.factor, scaling.mscale_all_dim) ** 2 if scaling and scaling.kind == "yarn" else plain
+    return plain * _growth(scaling.factor, scaling.mscale_all_dim) ** 2 if scaling and scaling.kind == YARN else plain

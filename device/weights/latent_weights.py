@@ -21,7 +21,7 @@ def in_halves(name: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
     return value
 
 
-def absorbed(kind: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
-    """Of kv_b_proj [heads (nope + v), rank]: W_UK [heads, nope, rank] (kind k), W_UV [heads, rank, v] (kind v)."""
+def absorbed(part: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
+    """Of kv_b_proj [heads (nope + v), rank]: W_UK [heads, nope, rank] (part k), W_UV [heads, rank, v] (part v)."""
     w_uk, w_uv = value.unflatten(0, (-1, latent.nope_dim + latent.v_dim)).split((latent.nope_dim, latent.v_dim), 1)
-    return w_uk if kind == "k" else w_uv.transpose(1, 2)
+    return w_uk if part == "k" else w_uv.transpose(1, 2)

@@ -204,8 +204,8 @@ class Weights:
 
         like: the 16-bit type of the program's weights. width: for a scale, the type of the weight that it belongs to.
         """
-        name, _, kind = tensor.name.rpartition(".")
-        if kind == "scale":
+        name, _, part = tensor.name.rpartition(".")
+        if part == "scale":
             assert width is not None
             self._quantised(name, layer, like, width)
             return self._scales[name, layer, width]
@@ -213,7 +213,7 @@ class Weights:
             return self._quantised(name, layer, like, tensor.dtype)
         key = (tensor.name, layer, tensor.dtype)
         if key not in self._kept:
-            value = self._whole(name, kind, layer).to(self.stored[tensor.dtype]).to(self.dtypes[tensor.dtype])
+            value = self._whole(name, part, layer).to(self.stored[tensor.dtype]).to(self.dtypes[tensor.dtype])
             self._kept[key] = self._checked(value.contiguous(), tensor).to(self.device)
         return self._kept[key]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from scenarios import timeline
 from scenarios.ops.families import Family
 from scenarios.ops.families import family_of_type as family_of_kernel
 from scenarios.timeline import QUEUED, Span
@@ -60,7 +61,7 @@ def family_of(span: Span) -> str:
     if span.process == "AI CPU":
         return AI_CPU
     if span.kind in QUEUED:
-        return COPY if span.kind == "copy" else QUEUE
+        return COPY if span.kind == timeline.COPY else QUEUE
     return family_of_type(op_type_of(span))
 
 
