@@ -11,8 +11,8 @@ from device.doctor import errors as module
 from device.doctor.errors import Errors, errors, limit_of, main, shallow
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step.step import Step
-from scenarios.hf_config import load_model
 from scenarios.loader import load_scenario
+from scenarios.models.hf_config import load_model
 from scenarios.ops.program import Op
 
 pytestmark = pytest.mark.xdist_group("torch")
