@@ -131,7 +131,15 @@ def experiment(
     given = [*(sets or []), *([f"hardware={hardware}"] if hardware else [])]
     with opened(backend) as bench_for:
         options = Options(wanted, budget_s)
-        result = experiment_outputs(scenario, given, bench_for, options, json, out, terminal.progress)
+        result = experiment_outputs(
+            scenario=scenario,
+            sets=given,
+            bench_for=bench_for,
+            options=options,
+            json_file=json,
+            folder=out,
+            say=terminal.progress,
+        )
     terminal.show(lambda console: print_experiment(console, result))
 
 

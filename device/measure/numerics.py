@@ -176,7 +176,15 @@ def error_table(models: Iterable[Model], backend: Backend, choice_is_reference: 
         reference_run = reference_run_of(model, backend)
         for name, wanted in (("none", {}), *switches(model)):
             for precision in ("fp32", model.dtype):
-                yield compare(model, name, wanted, precision, backend, reference_run, choice_is_reference)
+                yield compare(
+                    model=model,
+                    name=name,
+                    wanted=wanted,
+                    precision=precision,
+                    backend=backend,
+                    reference_run=reference_run,
+                    choice_is_reference=choice_is_reference,
+                )
 
 
 def markdown(rows: Iterable[Row]) -> Iterator[str]:

@@ -58,6 +58,14 @@ def _row(kind: str, cols: int, ranks: int, references: list[int], walls: list[in
     given, output = Tensor("x", (ROWS, cols), "bf16"), Tensor("y", (rows, cols), "bf16")
     op = Op(kind, f"{kind} of {ranks}", (given,), (output,), (("ranks", ranks),))
     return Timing(
-        kind, f"{kind} {2 * ROWS * cols} bytes on {ranks} ranks", "torch", (op,), steady.median_ns / 1000,
-        steady.low_ns / 1000, steady.high_ns / 1000, median(walls) / 1000, median(references) / 1000, REPEATS,
-    )  # fmt: skip
+        kind=kind,
+        trial=f"{kind} {2 * ROWS * cols} bytes on {ranks} ranks",
+        form="torch",
+        ops=(op,),
+        median_us=steady.median_ns / 1000,
+        low_us=steady.low_ns / 1000,
+        high_us=steady.high_ns / 1000,
+        raw_us=median(walls) / 1000,
+        reference_us=median(references) / 1000,
+        repeats=REPEATS,
+    )

@@ -51,6 +51,16 @@ def _row(
     steady = Sample.of(steadied(busy, references))
     scale = 1 / together / 1000
     return Timing(
-        kind, name, "torch", (), steady.median_ns * scale, steady.low_ns * scale, steady.high_ns * scale,
-        median(walls) * scale, median(references) / 1000, REPEATS, together, values,
-    )  # fmt: skip
+        kind=kind,
+        trial=name,
+        form="torch",
+        ops=(),
+        median_us=steady.median_ns * scale,
+        low_us=steady.low_ns * scale,
+        high_us=steady.high_ns * scale,
+        raw_us=median(walls) * scale,
+        reference_us=median(references) / 1000,
+        repeats=REPEATS,
+        count=together,
+        values=values,
+    )

@@ -73,10 +73,16 @@ class Session:
         self.checkpoint = checkpoint
         _refuse_overflow(scenario, self.shard, self.act, dtypes, backend)
         self.weights = Weights(
-            checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device,
-            groups.everyone.rank if groups.everyone else 0,
+            checkpoint=checkpoint,
+            model=model,
+            shard=self.shard,
+            rank=self.place.rank,
+            dtypes=dtypes,
+            stored=DTYPES,
+            device=backend.device,
+            expert_rank=groups.everyone.rank if groups.everyone else 0,
             in_pairs=model.latent is not None and scenario.optimizations.fusion.qkv_norm_rope_cache,
-        )  # fmt: skip
+        )
         self.cache = KvTensors(scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario))
         self._bound: dict[Batch, Bound] = {}
         self.captures: dict[object, Any] = {}
@@ -94,16 +100,30 @@ class Session:
             while len(self._bound) >= MAX_BOUND:  # each decode step is a batch of its own, longer by one token
                 del self._bound[next(iter(self._bound))]
             self._bound[batch] = Bound(
-                program, self.backend, self.weights, self.cache, self.act, self.options.choice, self.captures,
-                first,
-            )  # fmt: skip
+                program=program,
+                backend=self.backend,
+                weights=self.weights,
+                cache=self.cache,
+                act=self.act,
+                choice=self.options.choice,
+                captures=self.captures,
+                first_layer=first,
+            )
         return self._bound[batch]
 
     def prepared(self, phase: Phase, requests: Requests) -> tuple[Bound, Step]:
         """The bound Program of one step and the step itself; the allocator has placed its tokens already."""
         bound = self.bound(batch_of(phase, requests))
         seed = self.scenario.protocol.seed
-        return bound, step_of(bound.program, requests, self.cache, self.shard, self.place, self.act, seed)
+        return bound, step_of(
+            program=bound.program,
+            requests=requests,
+            cache=self.cache,
+            model=self.shard,
+            place=self.place,
+            act=self.act,
+            seed=seed,
+        )
 
     def run(self, phase: Phase, requests: Requests) -> Step:
         """Run one step; `next_ids` and `logits32` are in its values."""

@@ -193,9 +193,16 @@ class Weights:
     def fork(self) -> Weights:
         """The same weights, those made so far shared; what is made from here on is its own."""
         weights = Weights(
-            self.checkpoint, self.model, self.shard, self.rank, self.dtypes, self.stored, self.device,
-            self.expert_rank, self.in_pairs,
-        )  # fmt: skip
+            checkpoint=self.checkpoint,
+            model=self.model,
+            shard=self.shard,
+            rank=self.rank,
+            dtypes=self.dtypes,
+            stored=self.stored,
+            device=self.device,
+            expert_rank=self.expert_rank,
+            in_pairs=self.in_pairs,
+        )
         weights._kept, weights._scales = dict(self._kept), dict(self._scales)
         return weights
 

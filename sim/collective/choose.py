@@ -46,7 +46,7 @@ def choose(
     """The choice for `n` bytes of the whole tensor. Raises CollectiveError with what there is instead."""
     _check(op, mode, algorithm)
     forced = "" if algorithm == "auto" else algorithm
-    engine = _engine(op, n, ranks, levels, hw, mode, forced, graph)
+    engine = _engine(op=op, n=n, ranks=ranks, levels=levels, hw=hw, mode=mode, forced=forced, graph=graph)
     if engine == "AIV":
         return Choice(engine, _kernel(op, n, forced, hw.collective))
     if len(levels) == 1 or op in ("all_to_all", "send_recv"):

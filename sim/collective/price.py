@@ -76,7 +76,9 @@ def price_collective(
     levels = levels_of(ranks, hw.collective, stride, first)
     if not levels:
         choose(op, n, ranks, (Level("sio", 1),), hw, mode, "auto", graph)
-        return CollectiveTime(0, "none", "HOST", 0, 0, 0, 0.0)
+        return CollectiveTime(
+            duration_ns=0, algorithm="none", mode="HOST", vector_cores=0, hbm_bytes=0, link_bytes=0, bus_gbps=0.0
+        )
     choice = choose(op, n, ranks, levels, hw, mode, algorithm, graph)
     cores = aiv_cores(op, ranks, hw) if choice.mode == "AIV" else 0
     wires = tuple(wire(level.tier, choice.mode, cores, hw, busy) for level in levels)
@@ -86,7 +88,13 @@ def price_collective(
     # What arrives is written, as much is read for the others, and what is reduced is read again where it is added.
     hbm = round(2 * received + reduced)
     return CollectiveTime(
-        duration, name, choice.mode, cores, hbm, round(received), _bus_bytes(op, n, ranks) / max(1, duration)
+        duration_ns=duration,
+        algorithm=name,
+        mode=choice.mode,
+        vector_cores=cores,
+        hbm_bytes=hbm,
+        link_bytes=round(received),
+        bus_gbps=_bus_bytes(op, n, ranks) / max(1, duration),
     )
 
 

@@ -127,7 +127,17 @@ def _factor(case: Case, item: Pass, value: object) -> Factor:
     given = (*(s for s, _ in needed), *((f"{item.switch}={item.value(scenario)} instead",) if is_other else ()))
     why_not = next((reason for side in (with_it, without_it) if (reason := unfit(case, side, item.switch))), "")
     shown = item.shown(value)
-    return Factor(item.switch, item.title, shown, state, without_it, with_it, given, item.for_capacity, why_not)
+    return Factor(
+        switch=item.switch,
+        title=item.title,
+        value=shown,
+        state=state,
+        without=without_it,
+        with_it=with_it,
+        given=given,
+        for_capacity=item.for_capacity,
+        why_not=why_not,
+    )
 
 
 def unfit(case: Case, scenario: Scenario, of: str = "") -> str:

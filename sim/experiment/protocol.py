@@ -304,5 +304,13 @@ def _combination(lab: ExperimentSession, rows: Sequence[Row]) -> Combination:
     together = compared.gains[lab.headline]
     singles = product([row.compared.gains[lab.headline] for row in rows if row.compared])
     return Combination(
-        names, state, "measured", predicted, alone, together, singles, over(together, singles), compared.numbers
+        names=names,
+        state=state,
+        status="measured",
+        predicted=predicted,
+        predicted_product=alone,
+        together=together,
+        product=singles,
+        excess=over(together, singles),
+        numbers=compared.numbers,
     )

@@ -81,7 +81,15 @@ class _Host:
         self._plan = plan
         self._times = times
         self.schedule = Schedule([], [], [(0, 0)] * len(times.kernels))
-        self.device = Device(env, times.kernels, self.schedule, self._ended, rendezvous, rank, one_stream(plan))
+        self.device = Device(
+            env=env,
+            durations=times.kernels,
+            schedule=self.schedule,
+            ended=self._ended,
+            rendezvous=rendezvous,
+            rank=rank,
+            alone=one_stream(plan),
+        )
         #: Kernels issued and not ended.
         self.outstanding = 0
         #: Name of the Synchronize step in which the Python thread waits.

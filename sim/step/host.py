@@ -258,11 +258,21 @@ class _Builder:
         assert isinstance(group, int)
         group_ranks = group if group < self.conditions.ranks else 0
         return Launch(
-            index, layer, op.name, op.kind, priced.op_type, kernel, op.stream, waits, records,
-            0 if captured else self._ns(priced.host_ns * jitter),
-            0 if captured else self._ns(priced.launch_ns * jitter),
-            round(gap_ns), f"{op.name} {index}" if has_rendezvous else "", group_ranks,
-        )  # fmt: skip
+            index=index,
+            layer=layer,
+            name=op.name,
+            kind=op.kind,
+            op_type=priced.op_type,
+            kernel=kernel,
+            stream=op.stream,
+            waits=waits,
+            records=records,
+            host_ns=0 if captured else self._ns(priced.host_ns * jitter),
+            launch_ns=0 if captured else self._ns(priced.launch_ns * jitter),
+            gap_ns=round(gap_ns),
+            rendezvous=f"{op.name} {index}" if has_rendezvous else "",
+            group_ranks=group_ranks,
+        )
 
     def _record(self, event: str) -> str:
         self._recorded[event] = self._recorded.get(event, -1) + 1

@@ -102,7 +102,17 @@ class Clocks:
             device[stage] = ready
             announced = ready if stage_times.rigid else start + stage_times.host_ns
             host[stage] = ready if stage == last else announced
-            passes.append(Pass(start, free, post, transfer, arrived, ready, idle))
+            passes.append(
+                Pass(
+                    start_of=start,
+                    device_free=free,
+                    post=post,
+                    transfer=transfer,
+                    arrived=arrived,
+                    ready=ready,
+                    idle=idle,
+                )
+            )
         return tuple(passes)
 
 

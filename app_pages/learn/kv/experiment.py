@@ -144,7 +144,15 @@ class _Stream:
         reserved = sum(1 for owner, _, _ in cells if owner >= 0) * self.block
         waiting = min(len(self.waiting), MAX_WAITING)
         row = 8 if self.is_paged else self.row_tokens // self.block
-        return Frame(tuple(cells), len(self.running), waiting, used, reserved, self.finished, row)
+        return Frame(
+            cells=tuple(cells),
+            running=len(self.running),
+            waiting=waiting,
+            used_tokens=used,
+            reserved_tokens=reserved,
+            finished=self.finished,
+            row_cells=row,
+        )
 
     def _paged_cells(self) -> list[tuple[int, int, float]]:
         cells = [(-1, 0, 0.0)] * self.paged.blocks

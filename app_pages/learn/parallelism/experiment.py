@@ -43,7 +43,18 @@ def ways(model: str, hardware: str, cards: int, requests: int, input_tokens: int
     """Every way for `requests` requests in all. `requests` must be a multiple of `cards`: ValueError else."""
     if requests % cards:
         raise ValueError(f"{requests} requests do not divide over {cards} cards")
-    return [way(name, model, hardware, cards, requests, input_tokens, output_tokens) for name in WAYS]
+    return [
+        way(
+            name=name,
+            model=model,
+            hardware=hardware,
+            cards=cards,
+            requests=requests,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+        for name in WAYS
+    ]
 
 
 def way(name: str, model: str, hardware: str, cards: int, requests: int, input_tokens: int, output_tokens: int) -> Way:

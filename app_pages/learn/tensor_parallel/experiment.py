@@ -50,7 +50,9 @@ def shown(split: Split, ranks: int, rows: int = 2, k: int = 8, n: int = 8, seed:
     w = random.integers(-3, 4, (k, n)).astype(np.float32)
     x_parts, w_parts = _parts(x, w, split, ranks)
     y_parts = tuple(a @ b for a, b in zip(x_parts, w_parts, strict=True))
-    return Shown(x, w, x_parts, w_parts, y_parts, joined(y_parts, split, "fp32"), x @ w)
+    return Shown(
+        x=x, w=w, x_parts=x_parts, w_parts=w_parts, y_parts=y_parts, y=joined(y_parts, split, "fp32"), whole=x @ w
+    )
 
 
 def rounding(split: Split, ranks: int, precision: Precision, rows: int, k: int, n: int, seed: int = 0) -> Rounding:

@@ -165,7 +165,17 @@ def quant_matmul(
     typed(f"{name}: x2", x2, torch.int8, torch.int32)
     _product(name, x1, x2)
     if x2.dtype == torch.int32:
-        _int4_product(name, x1, x2, scale, offset, pertoken_scale, bias, output_dtype, group_sizes)
+        _int4_product(
+            name=name,
+            x1=x1,
+            x2=x2,
+            scale=scale,
+            offset=offset,
+            per_token=pertoken_scale,
+            bias=bias,
+            output_dtype=output_dtype,
+            sizes=group_sizes,
+        )
         return
     need(offset is None and group_sizes is None, f"{name}: offset and group_sizes belong to INT4 weights here")
     typed(f"{name}: scale", scale, torch.float32, torch.bfloat16, torch.int64)
