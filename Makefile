@@ -16,7 +16,7 @@ DEV := $(VENV)/dev.stamp
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 TOO_OLD = Python 3.11 or newer is needed and $(PYTHON) is not that; name one: make PYTHON=/path/to/python3.11
-# An environment is made anew when its Python is gone or too old, and when it was copied or moved here: it would run the
+# An environment is made again when its Python is gone or too old, and when it was copied or moved here: it would run the
 # code of the place that it came from.
 STALE := $(shell test "$$(cat $(VENV)/made_in 2>/dev/null)" = "$(CURDIR)" && $(BIN)/python -c '$(NEW_ENOUGH)' 2>/dev/null || echo stale)
 
@@ -26,7 +26,13 @@ NPU := $(NPU_VENV)/stamp
 NPU_DRY := tests/npu_dry
 HAS_TORCH_NPU := $(shell uname -sm | grep -Eq '^Linux (x86_64|aarch64)$$' && echo yes)
 
-.PHONY: help env run app test check npu format bench study schema clean always
+# The tests that `make quick` runs: the rules of the house, and one path from a scenario file through passes, kernels and steps to the errors.
+QUICK := tests/test_imports.py tests/test_rooms.py tests/test_docs.py tests/test_words.py tests/scenarios/test_checks.py \
+	tests/scenarios/test_passes.py tests/scenarios/test_lowering.py tests/scenarios/test_loader.py tests/scenarios/ops \
+	tests/sim/test_kernel.py tests/sim/test_tiles.py tests/sim/step/test_engine.py tests/sim/step/test_host.py tests/sim/step/test_sharing.py \
+	tests/sim/step/test_ranks.py tests/sim/accuracy tests/sim/predict/test_uncertainty.py tests/cli/test_list.py tests/cli/test_bad_input.py
+
+.PHONY: help env run app quick test check npu format bench study schema clean always
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +42,13 @@ run: $(CORE) ## predict a scenario: SCENARIO=file.yaml ARGS="--set workload.batc
 
 app: $(APP) ## the what-if lab in your browser: PORT=8501
 	$(BIN)/whatif app --port $(PORT)
+
+# mypy reads what did not change from its cache.
+quick: $(DEV) ## lint, types of what changed, and the tests that matter most: under a minute
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not study and not slow' $(QUICK)
 
 test: check npu ## lint, types and all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup

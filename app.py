@@ -39,17 +39,27 @@ def main() -> None:
     for name, (icon, texts) in LESSONS.items():
         said = speaker(texts, language)
         lessons.append(
-            st.Page(f"app_pages/learn/{name}/page.py", title=said("title"), icon=icon, url_path=f"learn_{name}",
-                    help=said("question"))
-        )  # fmt: skip
+            st.Page(
+                f"app_pages/learn/{name}/page.py",
+                title=said("title"),
+                icon=icon,
+                url_path=f"learn_{name}",
+                help=said("question"),
+            )
+        )
     chosen = st.navigation({"": pages, speaker(learn.TEXTS, language)("section"): lessons}, position="top")
     page.style()
     with st.container(horizontal=True, horizontal_alignment="right"):
         st.session_state["lang"] = language
         st.segmented_control(
-            say("language"), list(LANGUAGES), key="lang", required=True, format_func=lambda it: LANGUAGES[it],
-            on_change=_choose_language, label_visibility="collapsed",
-        )  # fmt: skip
+            say("language"),
+            list(LANGUAGES),
+            key="lang",
+            required=True,
+            format_func=lambda code: LANGUAGES[code],
+            on_change=_choose_language,
+            label_visibility="collapsed",
+        )
     chosen.run()
 
 

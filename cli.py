@@ -60,32 +60,32 @@ def run(
     ] = None,
 ) -> None:
     """Predict one scenario: step time, bottleneck, gains, memory. With a device as backend, measure it too."""
-    from sim.report import files as outputs
     from sim.report import terminal
     from sim.report.measured import print_measured
+    from sim.report.outputs.run import run_outputs
     from sim.report.run import print_run
 
     if backend == "sim":
         if profile is not None:
             raise ScenarioError(["--profile: sim runs nothing; take --backend cpu or npu, or --trace for a prediction"])
-        found = outputs.answered(scenario, sets or [], json, trace)
-        terminal.show(lambda console: print_run(console, found.result))
+        run_result = run_outputs(scenario, sets or [], json, trace)
+        terminal.show(lambda console: print_run(console, run_result.result))
         return
     from device.open import measure_on
 
-    found = outputs.answered(scenario, sets or [], json, trace, measure_on(backend, profile))
-    terminal.show(lambda console: print_measured(console, found.result))
+    run_result = run_outputs(scenario, sets or [], json, trace, measure_on(backend, profile))
+    terminal.show(lambda console: print_measured(console, run_result.result))
 
 
 @app.command()
 def explain(scenario: ScenarioFile, sets: Sets = None, json: JsonOut = None) -> None:
     """Say why the step takes as long as it does, and what to try."""
-    from sim.report import files as outputs
     from sim.report import terminal
+    from sim.report.outputs.run import run_outputs
     from sim.report.run import print_explain
 
-    found = outputs.answered(scenario, sets or [], json, None)
-    terminal.show(lambda console: print_explain(console, found.result))
+    run_result = run_outputs(scenario, sets or [], json, None)
+    terminal.show(lambda console: print_explain(console, run_result.result))
 
 
 @app.command()
@@ -99,14 +99,12 @@ def compare(
     ] = None,
 ) -> None:
     """Lay two steps side by side, predicted or measured; --set applies to scenarios."""
-    from scenarios.profile.read import read_captures
-    from sim.imported.timelines import timelines_of
-    from sim.report import files as outputs
     from sim.report import terminal
     from sim.report.compare import print_compare
+    from sim.report.outputs.compare import compare_outputs
 
-    found = outputs.compared(a, b, sets or [], json, plot, lambda path: timelines_of(read_captures(path)))
-    terminal.show(lambda console: print_compare(console, found))
+    result = compare_outputs(a, b, sets or [], json, plot)
+    terminal.show(lambda console: print_compare(console, result))
 
 
 @app.command()
@@ -122,19 +120,27 @@ def experiment(
     json: JsonOut = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the report: Markdown, JSON, SVG.")] = None,
 ) -> None:
-    """Measure one optimisation after the other beside its prediction, and say which to adopt."""
+    """Measure one optimisation after the other next to its prediction, and say which to adopt."""
     from device.experiment import opened
     from sim.experiment.protocol import Options
-    from sim.experiment.run import experimented
     from sim.report import terminal
     from sim.report.experiment import print_experiment
+    from sim.report.outputs.experiment import experiment_outputs
 
     wanted = tuple(name for name in factors.split(",") if name.strip())
     given = [*(sets or []), *([f"hardware={hardware}"] if hardware else [])]
     with opened(backend) as bench_for:
         options = Options(wanted, budget_s)
-        made = experimented(scenario, given, bench_for, options, json, out, terminal.progress)
-    terminal.show(lambda console: print_experiment(console, made))
+        result = experiment_outputs(
+            scenario=scenario,
+            sets=given,
+            bench_for=bench_for,
+            options=options,
+            json_file=json,
+            folder=out,
+            say=terminal.progress,
+        )
+    terminal.show(lambda console: print_experiment(console, result))
 
 
 @app.command()
@@ -156,14 +162,16 @@ def validate(
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw predicted against measured.")] = None,
 ) -> None:
     """Hold predictions against measurements: the given files, or the reference set that is shipped."""
-    from sim.accuracy.validate import Bounds, validated
+    from sim.accuracy.validate import Bounds, Measurements
     from sim.report import terminal
+    from sim.report.outputs.validate import validate_outputs
     from sim.report.validate import print_validation
 
     bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median, max_collective_median, max_collective_p90)
-    found = validated(kernels, steps, ladders, hardware, bounds, json, plot, collectives, overlaps)
-    terminal.show(lambda console: print_validation(console, found.result, found.broken))
-    raise typer.Exit(1 if found.broken else 0)
+    files = Measurements(kernels, collectives, steps, ladders, overlaps)
+    validation = validate_outputs(files, hardware, bounds, json, plot)
+    terminal.show(lambda console: print_validation(console, validation.result, validation.broken))
+    raise typer.Exit(1 if validation.broken else 0)
 
 
 @app.command("import")
@@ -195,13 +203,12 @@ def import_(
     ] = None,
 ) -> None:
     """Read a profile of torch_npu, msprof or PyTorch: where the time went, who waited, what to try."""
-    from scenarios.profile.read import read_captures
-    from sim.imported.outputs import imported
     from sim.report import terminal
     from sim.report.imported import print_import
+    from sim.report.outputs.imported import import_outputs
 
-    found = imported(read_captures(profile, step_mark, step), hardware, step, profile, json, trace, what_if or [])
-    terminal.show(lambda console: print_import(console, found))
+    result = import_outputs(profile, hardware, step, json, trace, what_if or [], step_mark)
+    terminal.show(lambda console: print_import(console, result))
 
 
 @app.command()
@@ -224,9 +231,9 @@ def calibrate(
     rows, base = ready(backend, out, hardware)
     timings = bench(rows, budget_s, resume, terminal.progress)
     terminal.progress("fitting")
-    found = write_profile(out, timings, base)
+    fitted = write_profile(out, timings, base)
     terminal.progress("")
-    terminal.show(lambda console: print_calibration(console, found, timings, str(out)))
+    terminal.show(lambda console: print_calibration(console, fitted, timings, str(out)))
 
 
 @app.command()

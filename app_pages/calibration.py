@@ -26,27 +26,29 @@ def main() -> None:
     say = speaker(TEXTS, state.language())
     title(say("title"), say("about"))
     with st.spinner(say("running")):
-        found = answers.validation()
-    _summary(found.result, say)
+        validation = answers.validation()
+    _summary(validation.result, say)
     words = {word: say(f"word_{word}") for word in WORDS}
     section(say("scatter"), say("scatter_note"))
-    show_with_data(_scatter(found, words, say))
+    show_with_data(_scatter(validation, words, say))
     section(say("steps_title"), say("steps_note"))
-    show_with_data(_steps(found, words, say))
+    show_with_data(_steps(validation, words, say))
     section(say("by_kind"))
-    _by_kind(found.result, say)
+    _by_kind(validation.result, say)
     _provenance(say)
 
 
 def _summary(result: dict[str, Any], say: Say) -> None:
     shown = [
         Figure(
-            say(name), f"{100 * result[name]['median']:.1f}", "%",
+            say(name),
+            f"{100 * result[name]['median']:.1f}",
+            "%",
             say("rows_p90", rows=_scored(result, name), p90=formats.percent(result[name]["p90"])),
             say("roofline_median", share=formats.percent(result[name]["roofline_median"])),
         )
         for name in ("kernels", "collectives", "steps")
-    ]  # fmt: skip
+    ]
     ladders = result["ladders"]
     signs = say("signs", right=ladders["signs_right"], asked=ladders["signs_asked"])
     shown.append(Figure(say("gains"), f"{ladders['median_points']:.1f}", say("points"), signs))
@@ -59,38 +61,51 @@ def _scored(result: dict[str, Any], name: str) -> int:
     return int(result[name]["scored"] if name == "steps" else result[name]["rows"])
 
 
-def _scatter(found: Validation, words: dict[str, str], say: Say) -> Chart:
+def _scatter(validation: Validation, words: dict[str, str], say: Say) -> Chart:
     points = [
-        {"family": say(f"family_{family}"), "label": row.label, "measured_us": row.measured_us,
-         "predicted_us": row.predicted_us, "low_us": row.low_us, "high_us": row.high_us, "error": row.error,
-         "roofline_error": row.roofline_error}
-        for family, row in found.points
-    ]  # fmt: skip
+        {
+            "family": say(f"family_{family}"),
+            "label": row.label,
+            "measured_us": row.measured_us,
+            "predicted_us": row.predicted_us,
+            "low_us": row.low_us,
+            "high_us": row.high_us,
+            "error": row.error,
+            "roofline_error": row.roofline_error,
+        }
+        for family, row in validation.points
+    ]
     colours = {say(f"family_{family}"): colour for family, colour in FAMILIES.items()}
-    alt = say("scatter_alt", count=len(points), median=formats.percent(found.result["kernels"]["median"]))
+    alt = say("scatter_alt", count=len(points), median=formats.percent(validation.result["kernels"]["median"]))
     return scatter("scatter", points, colours, words, alt)
 
 
-def _steps(found: Validation, words: dict[str, str], say: Say) -> Chart:
+def _steps(validation: Validation, words: dict[str, str], say: Say) -> Chart:
     rows = [
-        {"label": row["id"], "measured": row["measured_ms"], "predicted": row["predicted_ms"], "low": row["low_ms"],
-         "high": row["high_ms"], "scored": row["scored"]}
-        for row in sorted(found.result["steps"]["rows"], key=lambda row: row["measured_ms"])
-    ]  # fmt: skip
+        {
+            "label": row["id"],
+            "measured": row["measured_ms"],
+            "predicted": row["predicted_ms"],
+            "low": row["low_ms"],
+            "high": row["high_ms"],
+            "scored": row["scored"],
+        }
+        for row in sorted(validation.result["steps"]["rows"], key=lambda row: row["measured_ms"])
+    ]
     return intervals("steps", rows, words, say("steps_alt", count=len(rows)))
 
 
 def _by_kind(result: dict[str, Any], say: Say) -> None:
-    found = sorted(
+    ordered = sorted(
         [*result["kernels"]["by_kind"].items(), *result["collectives"]["by_kind"].items()],
         key=lambda item: (-item[1]["rows"], item[0]),
     )
     columns: dict[str, list[Any]] = {
-        say("kind"): [kind for kind, _ in found],
-        say("rows"): [v["rows"] for _, v in found],
+        say("kind"): [kind for kind, _ in ordered],
+        say("rows"): [v["rows"] for _, v in ordered],
     }
     shares = {"median": "median", "p90": "p90", "worst": "worst", "bias": "bias", "roofline": "roofline_median"}
-    columns |= {say(word): [100 * v[key] for _, v in found] for word, key in shares.items()}
+    columns |= {say(word): [100 * v[key] for _, v in ordered] for word, key in shares.items()}
     percent = st.column_config.NumberColumn(format="%.1f %%")
     st.dataframe(columns, hide_index=True, column_config={say(word): percent for word in shares}, alt=say("by_kind"))
 
@@ -107,7 +122,11 @@ def _provenance(say: Say) -> None:
         say("profile"), hardware_names(), hardware_names().index(FIRST_PROFILE), key="calibration:profile"
     )
     only = right.pills(
-        say("only"), SOURCES, selection_mode="multi", key="calibration:only", format_func=lambda it: say(f"source_{it}")
+        say("only"),
+        SOURCES,
+        selection_mode="multi",
+        key="calibration:only",
+        format_func=lambda origin: say(f"source_{origin}"),
     )
     if name not in hardware_names():
         return
@@ -124,9 +143,11 @@ def _provenance(say: Say) -> None:
             say("source"): [say(f"source_{n.source}") for n in shown.values()],
             say("origin"): [n.origin for n in shown.values()],
         },
-        hide_index=True, height=520, alt=say("provenance"),
+        hide_index=True,
+        height=520,
+        alt=say("provenance"),
         column_config={say("origin"): st.column_config.TextColumn(width="large")},
-    )  # fmt: skip
+    )
 
 
 main()

@@ -18,7 +18,7 @@ from app_pages.parts.texts.compare import TEXTS
 from scenarios.errors import ScenarioError
 from scenarios.loader import shipped_names
 from sim.compare import AS_FAST
-from sim.compare.sides import Side
+from sim.compare.side import Side
 
 Which = Literal["a", "b"]
 #: What the page opens with: the same model as a loop of Python issues it, and as one graph.
@@ -42,15 +42,15 @@ def main() -> None:
     if a is None or b is None:
         return
     try:
-        found = sides.compared(a, b)
+        result = sides.compared(a, b)
     except ScenarioError as error:
         refusal(error.messages)
         return
-    _numbers(found, a, b, say)
+    _numbers(result, a, b, say)
     _timelines(a, b, language, say)
-    _causes(found, say)
-    tables(found, say)
-    for note in found["notes"]:
+    _causes(result, say)
+    tables(result, say)
+    for note in result["notes"]:
         quiet(note)
 
 
@@ -78,9 +78,13 @@ def _side(which: Which, say: Say) -> Side | None:
     name = which.upper()
     kinds = ("scenario", "file")
     kind = st.segmented_control(
-        say("from", side=name), kinds, default="scenario", key=f"compare:{which}_from", required=True,
-        format_func=lambda it: say(f"from_{it}"),
-    )  # fmt: skip
+        say("from", side=name),
+        kinds,
+        default="scenario",
+        key=f"compare:{which}_from",
+        required=True,
+        format_func=lambda choice: say(f"from_{choice}"),
+    )
     try:
         if kind == "file":
             return _uploaded(which, say)
@@ -92,9 +96,12 @@ def _side(which: Which, say: Say) -> Side | None:
 
 def _uploaded(which: Which, say: Say) -> Side | None:
     given = st.file_uploader(
-        say("file"), list(sides.ENDINGS), key=f"compare:{which}_file", help=say("file_help"),
+        say("file"),
+        list(sides.ENDINGS),
+        key=f"compare:{which}_file",
+        help=say("file_help"),
         max_upload_size=sides.MAX_MB,
-    )  # fmt: skip
+    )
     if given is None:
         quiet(say("file_wait", side=which.upper()))
         return None
@@ -107,9 +114,13 @@ def _asked(which: Which, say: Say) -> Side:
     offered = names if chosen in names else [chosen, *names]
     scenario = st.selectbox(say("scenario"), offered, key=f"compare:{which}", on_change=_change)
     settings = st.text_input(
-        say("settings"), key=f"compare:{which}_set", on_change=_change, help=say("settings_help"),
-        placeholder="workload.batch=8", max_chars=1000,
-    )  # fmt: skip
+        say("settings"),
+        key=f"compare:{which}_set",
+        on_change=_change,
+        help=say("settings_help"),
+        placeholder="workload.batch=8",
+        max_chars=1000,
+    )
     return sides.asked(question_of(str(scenario), settings or ""))
 
 
@@ -134,7 +145,7 @@ def _kind(side: Side, say: Say) -> str:
     return say("measured" if measured else "predicted")
 
 
-def _numbers(found: dict[str, Any], a: Side, b: Side, say: Say) -> None:
+def _numbers(result: dict[str, Any], a: Side, b: Side, say: Say) -> None:
     first, second = _step_us(a), _step_us(b)
     ratio = first / second
     same = abs(ratio - 1) < AS_FAST
@@ -147,8 +158,8 @@ def _numbers(found: dict[str, Any], a: Side, b: Side, say: Say) -> None:
         ]
     )
     lead = say("sentence", a=formats.time(first), b=formats.time(second))
-    moved = [(row["cause"], row["b_us"] - row["a_us"]) for row in causes_of(found)]
-    most = (min if ratio > 1 else max)(moved, key=lambda it: it[1], default=None)
+    moved = [(row["cause"], row["b_us"] - row["a_us"]) for row in causes_of(result)]
+    most = (min if ratio > 1 else max)(moved, key=lambda pair: pair[1], default=None)
     rest = ""
     if most is not None and not same:
         rest = say("sentence_cause", cause=_cause(most[0], say), delta=_signed(most[1]))
@@ -159,9 +170,9 @@ def _signed(us: float) -> str:
     return ("+" if us > 0 else "") + formats.time(us)
 
 
-def causes_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+def causes_of(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Time by cause: of the timelines where there are two, else of what both know."""
-    rows_: list[dict[str, Any]] = found["timelines"]["causes"] if "timelines" in found else found["causes"]
+    rows_: list[dict[str, Any]] = result["timelines"]["causes"] if "timelines" in result else result["causes"]
     return rows_
 
 
@@ -174,25 +185,30 @@ def _timelines(a: Side, b: Side, language: Language, say: Say) -> None:
     if a.timeline is None or b.timeline is None:
         quiet(say("no_timelines"))
         return
-    found: list[dict[str, Any]] = []
+    drawn: list[dict[str, Any]] = []
     lanes: list[str] = []
     for name, side in (("A", a.timeline), ("B", b.timeline)):
-        found += [{**row, "lane": f"{name} · {row['lane']}"} for row in rows.whole(side, {})]
+        drawn += [{**row, "lane": f"{name} · {row['lane']}"} for row in rows.whole(side, {})]
         # A lane without a name keeps the two apart.
         lanes += [*([""] if lanes else []), *(f"{name} · {lane}" for lane in rows.lanes_of(side.spans))]
     longest = max(_step_us(a), _step_us(b))
     alt = say("timelines_alt", a=formats.number(_step_us(a) / 1000), b=formats.number(_step_us(b) / 1000))
     words = class_words(language), hover_words(language)
-    show_with_data(timeline("timelines", found, lanes, *words, alt, span_us=(0.0, longest)))
+    show_with_data(timeline("timelines", drawn, lanes, *words, alt, span_us=(0.0, longest)))
 
 
-def _causes(found: dict[str, Any], say: Say) -> None:
+def _causes(result: dict[str, Any], say: Say) -> None:
     section(say("causes"), say("causes_note"))
     moved = [
-        {"label": _cause(row["cause"], say), "change": (row["b_us"] - row["a_us"]) / 1000, "a": row["a_us"] / 1000,
-         "b": row["b_us"] / 1000}
-        for row in causes_of(found) if row["b_us"] != row["a_us"]
-    ]  # fmt: skip
+        {
+            "label": _cause(row["cause"], say),
+            "change": (row["b_us"] - row["a_us"]) / 1000,
+            "a": row["a_us"] / 1000,
+            "b": row["b_us"] / 1000,
+        }
+        for row in causes_of(result)
+        if row["b_us"] != row["a_us"]
+    ]
     if not moved:
         quiet(say("as_fast"))
         return

@@ -1,4 +1,4 @@
-"""The lab: one scenario, its switches beside it, and at once what they do to the step."""
+"""The lab: one scenario, its switches next to it, and at once what they do to the step."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def main() -> None:
     say = speaker(TEXTS, language)
     question = state.question_of(st.query_params.to_dict())
     refused: dict[str, str] = {}
-    found = None
+    answer = None
     try:
-        found = answers.first(question)
+        answer = answers.first(question)
     except ScenarioError as error:
         refused = head.by_field(error)
     with st.sidebar:
         sidebar.settings(question, language, refused)
-    if found is None:
+    if answer is None:
         head.refusal(question, refused, language, say)
         return
     st.session_state["kept:good"] = question
-    view = View(question, found, pinned(), language, say)
+    view = View(question, answer, pinned(), language, say)
     head.title(view)
     head.numbers(view)
     head.bottleneck(view)

@@ -37,27 +37,31 @@ def main() -> None:
         if given is None:
             quiet(say("waiting"))
             return
-        found = _chosen(given, say)
+        capture = _chosen(given, say)
     except ScenarioError as error:
         refusal(error.messages)
         return
-    _numbers(found, say)
-    _bottleneck(found, language, say)
-    if found.result["notes"]:
-        quiet(" · ".join(found.result["notes"]))
-    _timelines(found, language, say)
+    _numbers(capture, say)
+    _bottleneck(capture, language, say)
+    if capture.result["notes"]:
+        quiet(" · ".join(capture.result["notes"]))
+    _timelines(capture, language, say)
     left, right = st.columns([3, 2], gap="large")
     with left:
-        _what_ifs(found, say)
+        _what_ifs(capture, say)
     with right:
-        _composition(found, say)
-        _gaps(found, say)
-    _ranks(found, say)
-    _kernels(found, say)
+        _composition(capture, say)
+        _gaps(capture, say)
+    _ranks(capture, say)
+    _kernels(capture, say)
     st.download_button(
-        say("json"), lambda: to_json(found.result), "import.json", "application/json", on_click="ignore",
+        say("json"),
+        lambda: to_json(capture.result),
+        "import.json",
+        "application/json",
+        on_click="ignore",
         icon=":material/download:",
-    )  # fmt: skip
+    )
 
 
 def _given(say: Say) -> Given | None:
@@ -66,13 +70,17 @@ def _given(say: Say) -> Given | None:
     if offered:
         chosen = st.selectbox(
             say("place"), offered, index=None, key="profile", bind="query-params", help=say("place_help")
-        )  # fmt: skip
+        )
         if chosen:
             return profiles.placed(chosen)
     files = st.file_uploader(
-        say("files"), list(profiles.ENDINGS), accept_multiple_files=True, key="profile:files",
-        help=say("files_help"), max_upload_size=profiles.MAX_MB,
-    )  # fmt: skip
+        say("files"),
+        list(profiles.ENDINGS),
+        accept_multiple_files=True,
+        key="profile:files",
+        help=say("files_help"),
+        max_upload_size=profiles.MAX_MB,
+    )
     return profiles.uploaded([(file.name, file.getvalue()) for file in files]) if files else None
 
 
@@ -82,75 +90,96 @@ def _chosen(given: Given, say: Say) -> Shown:
     with st.container(horizontal=True):
         step = ""
         if len(steps) > 1:
-            step = st.selectbox(say("step"), ["", *steps], key="step", bind="query-params",
-                                format_func=lambda it: it or say("median"))  # fmt: skip
-        hardware = st.selectbox(say("hardware"), ["", *hardware_names()], key="hardware", bind="query-params",
-                                format_func=lambda it: it or say("none"), help=say("hardware_help"))  # fmt: skip
+            step = st.selectbox(
+                say("step"),
+                ["", *steps],
+                key="step",
+                bind="query-params",
+                format_func=lambda name: name or say("median"),
+            )
+        hardware = st.selectbox(
+            say("hardware"),
+            ["", *hardware_names()],
+            key="hardware",
+            bind="query-params",
+            format_func=lambda name: name or say("none"),
+            help=say("hardware_help"),
+        )
         plain = profiles.shown(given, step or "", hardware or "", "")
         names = [row["what_if"] for row in plain.result["what_if"]["rows"]]
-        what_if = st.selectbox(say("what_if"), ["", *names], key="what_if", bind="query-params",
-                               format_func=lambda it: it or say("none"), help=say("what_if_help"))  # fmt: skip
+        what_if = st.selectbox(
+            say("what_if"),
+            ["", *names],
+            key="what_if",
+            bind="query-params",
+            format_func=lambda name: name or say("none"),
+            help=say("what_if_help"),
+        )
     return profiles.shown(given, step or "", hardware or "", what_if or "") if what_if else plain
 
 
-def _numbers(found: Shown, say: Say) -> None:
-    step, reported = found.result["step"], found.result["reported_step"]
+def _numbers(capture: Shown, say: Say) -> None:
+    step, reported = capture.result["step"], capture.result["reported_step"]
     shown = []
     for key in ("total", "computing", "communication_not_overlapped", "free"):
         us = step[f"{key}_us"]
         share = "" if key == "total" else formats.percent(us / step["total_us"])
         said = "" if reported is None else say("reported", ms=formats.number(reported[f"{key}_us"] / 1000))
-        if key == "total" and found.changed is not None:
-            said = f"{say('after')} {formats.time((found.changed.end_ns - found.changed.start_ns) / 1000)}"
+        if key == "total" and capture.changed is not None:
+            said = f"{say('after')} {formats.time((capture.changed.end_ns - capture.changed.start_ns) / 1000)}"
         shown.append(Figure(say(key), formats.number(us / 1000), "ms", share, said))
     figures(shown)
-    made = found.result["profile"]
-    kind = say("measured") if made["label"] == "MEASURED" else say("predicted")
+    profile = capture.result["profile"]
+    kind = say("measured") if profile["label"] == "MEASURED" else say("predicted")
     told = [
         kind,
-        made["kind"],
-        f"{say('ranks')} {len(found.result['ranks'])}",
-        f"{say('step')} {found.result['step_id']}",
+        profile["kind"],
+        f"{say('ranks')} {len(capture.result['ranks'])}",
+        f"{say('step')} {capture.result['step_id']}",
     ]
-    check = found.result["reconciliation"]
+    check = capture.result["reconciliation"]
     if check is not None:
-        told.append(say("reconciled" if check["reconciled"] else "not_reconciled",
-                        share=f"{100 * check['worst_share']:.4f}{formats.THIN}%"))  # fmt: skip
+        told.append(
+            say(
+                "reconciled" if check["reconciled"] else "not_reconciled",
+                share=f"{100 * check['worst_share']:.4f}{formats.THIN}%",
+            )
+        )
     quiet(" · ".join(told))
 
 
-def _bottleneck(found: Shown, language: Language, say: Say) -> None:
-    verdict = found.result["bottleneck"]
+def _bottleneck(capture: Shown, language: Language, say: Say) -> None:
+    verdict = capture.result["bottleneck"]
     words = speaker(verdict_texts.TEXTS, language)
     lead = words(verdict["name"]) if verdict["name"] in verdict_texts.TEXTS else verdict["name"]
     evidence = verdict["evidence"]
     sentence(lead, f"{evidence[:1].upper()}{evidence[1:]}.")
     quiet(" · ".join(f"{part} {formats.percent(share)}" for part, share in verdict["shares"].items()))
-    if found.result["advice_withheld"]:
-        quiet(" · ".join([say("partial"), *found.result["completeness"]["reasons"]]))
+    if capture.result["advice_withheld"]:
+        quiet(" · ".join([say("partial"), *capture.result["completeness"]["reasons"]]))
         return
-    most = found.result["advice"][:3]
+    most = capture.result["advice"][:3]
     tries = [f"{item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})" for item in most]
     if tries:
         quiet(f"{say('try')}: " + " · ".join(tries))
 
 
-def _timelines(found: Shown, language: Language, say: Say) -> None:
+def _timelines(capture: Shown, language: Language, say: Say) -> None:
     section(say("timeline"), say("timeline_note"))
-    drawn: list[tuple[str, Timeline]] = [(f"{say('rank')} {it.rank}", it) for it in found.timelines]
-    if found.changed is not None:
-        drawn.insert(1, (say("after"), _alike(found.changed, found.timelines[0])))
+    drawn: list[tuple[str, Timeline]] = [(f"{say('rank')} {shown.rank}", shown) for shown in capture.timelines]
+    if capture.changed is not None:
+        drawn.insert(1, (say("after"), _alike(capture.changed, capture.timelines[0])))
     several = len(drawn) > 1
     marks: list[dict[str, Any]] = []
     lanes: list[str] = []
-    for name, it in drawn[:9]:
-        begin_us = it.start_ns / 1000
-        for row in rows.whole(it, {}):
+    for name, shown in drawn[:9]:
+        begin_us = shown.start_ns / 1000
+        for row in rows.whole(shown, {}):
             lane = f"{name} · {row['lane']}" if several else row["lane"]
             marks.append({**row, "lane": lane, "start": row["start"] - begin_us, "end": row["end"] - begin_us})
-        lanes += [""] * bool(lanes) + [f"{name} · {lane}" if several else lane for lane in rows.lanes_of(it.spans)]
-    longest = max((it.end_ns - it.start_ns) / 1000 for _, it in drawn)
-    alt = say("timeline_alt", ranks=len(found.timelines), ms=formats.number(longest / 1000))
+        lanes += [""] * bool(lanes) + [f"{name} · {lane}" if several else lane for lane in rows.lanes_of(shown.spans)]
+    longest = max((shown.end_ns - shown.start_ns) / 1000 for _, shown in drawn)
+    alt = say("timeline_alt", ranks=len(capture.timelines), ms=formats.number(longest / 1000))
     words = class_words(language), hover_words(language)
     show_with_data(timeline("profile", marks, lanes, *words, alt, span_us=(0.0, longest)))
 
@@ -161,35 +190,35 @@ def _alike(changed: Timeline, measured: Timeline) -> Timeline:
     return replace(changed, spans=tuple(span for span in changed.spans if (span.process, span.thread) in lanes))
 
 
-def _what_ifs(found: Shown, say: Say) -> None:
+def _what_ifs(capture: Shown, say: Say) -> None:
     section(say("what_ifs"), say("what_ifs_note"))
-    replay = found.result["what_if"]["replay"]
-    told = list(found.result["what_if"]["notes"])
-    made = found.result["what_if"]["rows"]
-    if replay is None or not made:
+    replay = capture.result["what_if"]["replay"]
+    told = list(capture.result["what_if"]["notes"])
+    rows = capture.result["what_if"]["rows"]
+    if replay is None or not rows:
         quiet(" · ".join([*told, say("no_what_ifs")]))
         return
     error = formats.percent(replay["error"], signed=True)
     quiet(" · ".join([say("replayed", error=error, tasks=formats.whole(replay["tasks"])), *told]))
     st.table(
         {
-            say("what_if"): [literal(row["what_if"]) for row in made],
-            say("what"): [row["title"] for row in made],
-            say("places"): [row["made"] for row in made],
-            say("gain"): [formats.ratio(row["alone_ratio"]) for row in made],
-            say("interval"): [formats.interval(f"{row['low']:.2f}", f"{row['high']:.2f}") for row in made],
-            say("after"): [formats.time(row["predicted_us"]) for row in made],
+            say("what_if"): [literal(row["what_if"]) for row in rows],
+            say("what"): [row["title"] for row in rows],
+            say("places"): [row["made"] for row in rows],
+            say("gain"): [formats.ratio(row["alone_ratio"]) for row in rows],
+            say("interval"): [formats.interval(f"{row['low']:.2f}", f"{row['high']:.2f}") for row in rows],
+            say("after"): [formats.time(row["predicted_us"]) for row in rows],
         }
     )
-    chosen = found.result.get("chosen", [])
+    chosen = capture.result.get("chosen", [])
     with st.expander(say("assumed"), expanded=bool(chosen)):
-        for row in chosen or made:
+        for row in chosen or rows:
             quiet(f"{row['what_if']}: {'; '.join(row['assumed'])}")
 
 
-def _composition(found: Shown, say: Say) -> None:
+def _composition(capture: Shown, say: Say) -> None:
     section(say("composition"))
-    step = found.result["step"]
+    step = capture.result["step"]
     wait = min(step["communication_wait_us"], step["communication_not_overlapped_us"])
     parts = (
         ("computing", step["computing_us"] - step["overlapped_us"], CLASSES["matmul"]),
@@ -200,62 +229,80 @@ def _composition(found: Shown, say: Say) -> None:
     )
     marks = [
         {"part": f"{say(name)} {formats.time(us)}", "value": us / 1000, "colour": colour, "shown": formats.time(us)}
-        for name, us, colour in parts if us > 0
-    ]  # fmt: skip
+        for name, us, colour in parts
+        if us > 0
+    ]
     alt = say("composition_alt", parts=", ".join(mark["part"] for mark in marks))
     show_with_data(bars.stacked("profile-composition", marks, "ms", alt))
 
 
-def _gaps(found: Shown, say: Say) -> None:
-    gaps = found.result["host_gaps"]
+def _gaps(capture: Shown, say: Say) -> None:
+    gaps = capture.result["host_gaps"]
     section(say("gaps"))
-    quiet(say("gaps_note", count=formats.whole(gaps["count"]), late=formats.time(gaps["host_late_us"]),
-              queued=formats.time(gaps["queued_us"]), unknown=formats.time(gaps["unknown_us"])))  # fmt: skip
+    quiet(
+        say(
+            "gaps_note",
+            count=formats.whole(gaps["count"]),
+            late=formats.time(gaps["host_late_us"]),
+            queued=formats.time(gaps["queued_us"]),
+            unknown=formats.time(gaps["unknown_us"]),
+        )
+    )
     if gaps["calls"]:
         calls = gaps["calls"][:8]
-        st.table({say("call"): [literal(c["name"][:60]) for c in calls], say("gap_count"): [c["gaps"] for c in calls],
-                  say("late"): [formats.time(c["late_us"]) for c in calls]})  # fmt: skip
+        st.table(
+            {
+                say("call"): [literal(c["name"][:60]) for c in calls],
+                say("gap_count"): [c["gaps"] for c in calls],
+                say("late"): [formats.time(c["late_us"]) for c in calls],
+            }
+        )
 
 
-def _ranks(found: Shown, say: Say) -> None:
-    made = found.result["ranks"]
-    if len(made) < 2:
+def _ranks(capture: Shown, say: Say) -> None:
+    ranks = capture.result["ranks"]
+    if len(ranks) < 2:
         return
     section(say("ranks_title"), say("ranks_note"))
     st.table(
         {
-            say("rank"): [str(r["rank"]) for r in made],
-            say("total"): [formats.time(r["step"]["total_us"]) for r in made],
-            say("computing"): [formats.time(r["step"]["computing_us"]) for r in made],
+            say("rank"): [str(r["rank"]) for r in ranks],
+            say("total"): [formats.time(r["step"]["total_us"]) for r in ranks],
+            say("computing"): [formats.time(r["step"]["computing_us"]) for r in ranks],
             say("communication_not_overlapped"): [
-                formats.time(r["step"]["communication_not_overlapped_us"]) for r in made
+                formats.time(r["step"]["communication_not_overlapped_us"]) for r in ranks
             ],
-            say("wait"): [formats.time(r["wait_us"]) for r in made],
-            say("last"): [f"{r['came_last']} / {r['matched_collectives']}" for r in made],
+            say("wait"): [formats.time(r["wait_us"]) for r in ranks],
+            say("last"): [f"{r['came_last']} / {r['matched_collectives']}" for r in ranks],
         }
     )
 
 
-def _kernels(found: Shown, say: Say) -> None:
-    made = found.result["kernels"][:MOST]
+def _kernels(capture: Shown, say: Say) -> None:
+    kernels = capture.result["kernels"][:MOST]
     section(say("kernels"))
     number = st.column_config.NumberColumn
     columns = {
-        say("op_type"): [k["op_type"] for k in made],
-        say("shapes"): [k["shapes"][:80] for k in made],
-        say("count"): [k["count"] for k in made],
-        say("time"): [k["total_us"] for k in made],
-        say("share"): [100 * k["share"] for k in made],
-        say("bound"): [f"{k['bound']} ({k['bound_source']})" for k in made],
+        say("op_type"): [k["op_type"] for k in kernels],
+        say("shapes"): [k["shapes"][:80] for k in kernels],
+        say("count"): [k["count"] for k in kernels],
+        say("time"): [k["total_us"] for k in kernels],
+        say("share"): [100 * k["share"] for k in kernels],
+        say("bound"): [f"{k['bound']} ({k['bound_source']})" for k in kernels],
     }
-    roofs = [k["roofline_share"] for k in made]
+    roofs = [k["roofline_share"] for k in kernels]
     if any(share is not None for share in roofs):
         columns[say("roofline")] = [None if share is None else 100 * share for share in roofs]
     st.dataframe(
-        columns, hide_index=True, alt=say("kernels"),
-        column_config={say("time"): number(format="%.1f"), say("share"): number(format="%.1f %%"),
-                       say("roofline"): number(format="%.0f %%")},
-    )  # fmt: skip
+        columns,
+        hide_index=True,
+        alt=say("kernels"),
+        column_config={
+            say("time"): number(format="%.1f"),
+            say("share"): number(format="%.1f %%"),
+            say("roofline"): number(format="%.0f %%"),
+        },
+    )
 
 
 main()

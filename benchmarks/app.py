@@ -39,8 +39,9 @@ def lab() -> Iterator[str]:
         port = probe.getsockname()[1]
     process = subprocess.Popen(
         [sys.executable, "-c", "import cli; cli.main()", "app", "--port", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         address = f"http://127.0.0.1:{port}"
         for _ in range(300):
@@ -61,31 +62,31 @@ def changed(page: Any, script: str, before: str) -> None:
 
 def first_page(page: Any, address: str) -> float:
     """Seconds from asking for the page to its first numbers and its first chart."""
-    begin = time.perf_counter()
+    start = time.perf_counter()
     page.goto(address)
     page.wait_for_selector(".wi-value")
     page.wait_for_selector(CHART)
-    return time.perf_counter() - begin
+    return time.perf_counter() - start
 
 
 def redraws(page: Any) -> list[float]:
     """Seconds from each key press on the batch slider until number and timeline are other ones."""
     page.wait_for_timeout(3000)
     page.get_by_role("slider").first.focus()
-    found = []
+    seconds = []
     for key in ["ArrowRight"] * MOVES:
         number, picture = page.evaluate(NUMBER), page.evaluate(PICTURE)
-        begin = time.perf_counter()
+        start = time.perf_counter()
         page.keyboard.press(key)
         changed(page, NUMBER, number)
         changed(page, PICTURE, picture)
-        found.append(time.perf_counter() - begin)
+        seconds.append(time.perf_counter() - start)
         page.wait_for_timeout(1500)
-    return found
+    return seconds
 
 
 def main() -> None:
-    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if program is None:
         print(f"no Chromium on this machine ({', '.join(BROWSERS)}): nothing was measured")
         return

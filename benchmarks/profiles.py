@@ -47,11 +47,11 @@ def _names() -> Iterator[str]:
 
 
 def _step(step: int) -> Iterator[str]:
-    begin = EPOCH_US + step * (KERNELS_A_STEP + 2) * KERNEL_US
+    start = EPOCH_US + step * (KERNELS_A_STEP + 2) * KERNEL_US
     length = KERNELS_A_STEP * KERNEL_US
-    yield _slice(f"ProfilerStep#{step}", PYTHON, 1, begin, length, '"cat": "cpu_op", "args": {}')
+    yield _slice(f"ProfilerStep#{step}", PYTHON, 1, start, length, '"cat": "cpu_op", "args": {}')
     for i in range(KERNELS_A_STEP):
-        yield from _kernel(step * KERNELS_A_STEP + i, begin + i * KERNEL_US, NAMES[i % len(NAMES)])
+        yield from _kernel(step * KERNELS_A_STEP + i, start + i * KERNEL_US, NAMES[i % len(NAMES)])
 
 
 def _kernel(number: int, at: int, name: str) -> Iterator[str]:

@@ -3,9 +3,9 @@ many ranks.
 
     python benchmarks/speed.py [--repeats N] [--json FILE]
 
-Nothing here fails a build: the machine decides the numbers. Each is shown beside its bound and as a multiple of a loop
+Nothing here fails a build: the machine decides the numbers. Each is shown next to its bound and as a multiple of a loop
 of plain Python that runs in between, so that runs on different or busy machines can be compared. Only the standard
-library measures, and the project is imported after the commands have been measured: a child's peak memory begins with
+library measures, and the project is imported after the commands have been measured: a child's peak memory starts with
 that of the process it was forked from.
 """
 
@@ -55,7 +55,7 @@ class Row:
 
 def reference_ms() -> float:
     """A fixed loop of what a simulator does most: integers, a dict and a list. Milliseconds of CPU time."""
-    begin = process_time()
+    start = process_time()
     clock = 0
     ends: list[int] = []
     last: dict[int, int] = {}
@@ -64,15 +64,15 @@ def reference_ms() -> float:
         last[i & 63] = clock
         ends.append(clock)
     assert len(ends) == 200_000
-    return 1000 * (process_time() - begin)
+    return 1000 * (process_time() - start)
 
 
 def timed_ms(work: Callable[[], object]) -> float:
     """CPU time of one call, milliseconds. Garbage of earlier calls is not paid for here."""
     gc.collect()
-    begin = process_time()
+    start = process_time()
     work()
-    return 1000 * (process_time() - begin)
+    return 1000 * (process_time() - start)
 
 
 def child(code: str, *arguments: str) -> tuple[float, float, str]:
@@ -125,8 +125,8 @@ def warm_rows(repeats: int) -> Iterator[Row]:
     """What-ifs inside a process that has answered one question. Each repeat asks for a batch not seen before."""
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
-    from sim.predict.answer import case_of
     from sim.predict.predict import Case, predict, step_ns
+    from sim.predict.scenario_result import case_of
 
     for name, bound in ((SEED, 20.0), (LARGE, 60.0)):
         case = case_of(load_scenario(name))
@@ -153,7 +153,7 @@ def player_rows(repeats: int) -> Iterator[Row]:
     from scenarios.batches import reported_batch
     from scenarios.build import build
     from scenarios.loader import load_scenario
-    from sim.predict.answer import case_of
+    from sim.predict.scenario_result import case_of
     from sim.step import engine, recurrence
     from sim.step.host import make_plan
     from sim.step.schedule import launches
@@ -186,8 +186,8 @@ def rank_rows(repeats: int) -> Iterator[Row]:
     """A captured step of 16 ranks that meet in collectives: its plans, and both players."""
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
-    from sim.predict.answer import case_of
     from sim.predict.predict import plans_of
+    from sim.predict.scenario_result import case_of
     from sim.step import engine, ranks
 
     case = case_of(load_scenario(RANKS))
@@ -199,12 +199,14 @@ def rank_rows(repeats: int) -> Iterator[Row]:
     yield Row("  recurrence", "ms", [timed_ms(partial(ranks.total_ns, plans)) for _ in range(repeats)])
 
 
-#: DeepSeek-V3 on 64 dies: whole experts spread over all of them (no two ranks are alike), and every expert sliced over
-#: them (ranks that are alike without luck, folded to one).
+#: DeepSeek-V3 on 64 dies: whole expert parallelism over all of them (no two ranks are alike), and every expert sliced
+#: over them (ranks that are alike without jitter, folded to one).
 SPREAD = ("engine.tensor_parallel_size=8", "engine.data_parallel_size=8")
 SLICED = (
-    "engine.tensor_parallel_size=64", "engine.data_parallel_size=1", "engine.enable_expert_parallel=false",
-)  # fmt: skip
+    "engine.tensor_parallel_size=64",
+    "engine.data_parallel_size=1",
+    "engine.enable_expert_parallel=false",
+)
 ISSUED = {
     "captured": ("optimizations.graph=aclgraph",),
     "captured on 2 streams": ("optimizations.graph=aclgraph", "optimizations.overlap.prefetch=true"),
@@ -213,13 +215,13 @@ ISSUED = {
 
 
 def many_rank_rows(repeats: int) -> Iterator[Row]:
-    """A step of DeepSeek-V3 on 64 ranks from its program to its timeline. Each repeat has a seed, so luck and experts,
-    of its own."""
+    """A step of DeepSeek-V3 on 64 ranks from its program to its timeline. Each repeat has a seed, so jitter and
+    experts, of its own."""
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
     from scenarios.timeline import Timeline
-    from sim.predict.answer import case_of
     from sim.predict.predict import Case, plans_of, program_of
+    from sim.predict.scenario_result import case_of
     from sim.step import engine
     from sim.step.schedule import timeline
 
@@ -248,8 +250,8 @@ def file_rows(repeats: int) -> Iterator[Row]:
     """Reading a scenario and writing a trace."""
     from scenarios.loader import load_scenario
     from scenarios.trace import trace_text
-    from sim.predict.answer import case_of
     from sim.predict.predict import predict
+    from sim.predict.scenario_result import case_of
 
     loads = [timed_ms(lambda: [load_scenario(SEED) for _ in range(20)]) / 20 for _ in range(repeats)]
     yield Row("loading a scenario", "ms", loads, 5)

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Literal
 
 from scenarios.ops.program import Batch, Group
-from scenarios.schema import Engine, Scenario
+from scenarios.settings import Engine
+from scenarios.settings import Settings as Scenario
 
 
 def decode_batch(scenario: Scenario) -> Batch:
@@ -84,7 +85,7 @@ def micro_batches(batch: Batch, stages: int) -> tuple[Batch, ...]:
     """A decode or mixed batch as it is in flight in a pipeline: in as many parts as stages, and none of them empty.
 
     Requests are shared out as evenly as can be (vLLM keeps as many batches in flight as there are stages; which request
-    is in which hangs on when it came). A prefill goes with the first part.
+    is in which depends on when it came). A prefill goes with the first part.
     """
     count = min(stages, batch.requests)
     parts: list[list[Group]] = [[] for _ in range(count)]

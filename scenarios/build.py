@@ -11,8 +11,9 @@ from scenarios.lowering.parallel import expanded, parallelize
 from scenarios.lowering.stages import cut
 from scenarios.lowering.step import Step
 from scenarios.models.model import Model
-from scenarios.ops.program import Batch, DType, Program
+from scenarios.ops.program import Batch, Program
 from scenarios.passes import PASSES, Context, Pass
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
 
 #: Steps of more tokens than this are scattered over tokens in sequence parallelism; smaller ones keep the all-reduce,
@@ -20,21 +21,11 @@ from scenarios.schema import Scenario
 SCATTER_ABOVE_TOKENS = 1000
 
 
-def activation_dtype(scenario: Scenario, model: Model) -> DType:
-    """16-bit type of the activations: the weights' own, or the cache's, or the model's."""
-    weights, kv = scenario.optimizations.weights, scenario.optimizations.kv.dtype
-    if weights == "bf16" or weights == "fp16":
-        return weights
-    if kv == "bf16" or kv == "fp16":
-        return kv
-    return model.dtype
-
-
 def effective_graph(scenario: Scenario, batch: Batch) -> tuple[str, int]:
     """(graph mode, rows of the matrix products) that `batch` really runs with.
 
     Prefills and mixed batches run eager; with graph_prefill ge_graph compiles prefills for their exact shape. aclgraph
-    and npugraph_ex pad a decode batch to the next captured size, and run a batch above the greatest one eager. ge_graph
+    and npugraph_ex pad a decode batch to the next captured size, and run a batch above the largest one eager. ge_graph
     compiles for the exact batch.
     """
     mode = scenario.optimizations.graph
@@ -50,40 +41,40 @@ def effective_graph(scenario: Scenario, batch: Batch) -> tuple[str, int]:
 
 def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
     """What is wrong between a scenario and its model: (field, what) pairs."""
-    found: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     longest = scenario.longest_request_tokens
     if longest > model.max_position:
         where = "engine.max_model_len" if scenario.engine.max_model_len else "workload.input_tokens"
-        found.append((where, f"{longest} tokens are more than the {model.max_position} positions of {model.name}"))
+        problems.append((where, f"{longest} tokens are more than the {model.max_position} positions of {model.name}"))
     if scenario.workload.phase != "prefill" and scenario.decode_context_tokens + 1 > model.max_position:
-        found.append(("workload.context_tokens", f"longer than the {model.max_position} positions of {model.name}"))
+        problems.append(("workload.context_tokens", f"longer than the {model.max_position} positions of {model.name}"))
     if scenario.workload.expert_skew and not model.experts:
-        found.append(("workload.expert_skew", f"has no effect: {model.name} has no experts"))
+        problems.append(("workload.expert_skew", f"has no effect: {model.name} has no experts"))
     if scenario.engine.hccl_op_expansion_mode != "auto" and model.cards == 1:
-        found.append(("engine.hccl_op_expansion_mode", "has no effect: a card alone has no collectives"))
+        problems.append(("engine.hccl_op_expansion_mode", "has no effect: a card alone has no collectives"))
     optimizations = scenario.optimizations
     if model.sends_tokens and optimizations.graph != "eager" and not optimizations.fusion.moe_dispatch:
         what = (
             "an all-to-all needs to know on the host how much each rank sends, which a captured graph cannot wait for"
         )
-        found.append(("optimizations.fusion.moe_dispatch", what))
+        problems.append(("optimizations.fusion.moe_dispatch", what))
     act, kv = activation_dtype(scenario, model), optimizations.kv.dtype
     if kv not in ("auto", "int8") and kv != act:
         what = f"{kv} with {act} activations: the fused kernels take one type; use auto"
-        found.append(("optimizations.kv.dtype", what))
+        problems.append(("optimizations.kv.dtype", what))
     context = Context(scenario, model, act)
     defaults = Scenario()
     for item in PASSES:
         idle = item.idle(model)
         if idle:
             if item.value(scenario) != item.value(defaults):
-                found.append((f"optimizations.{item.switch}", f"has no effect here: {idle}"))
+                problems.append((f"optimizations.{item.switch}", f"has no effect here: {idle}"))
         elif item.is_on(scenario):
             missing = ", ".join(f"{switch} {str(value).lower()}" for switch, value in item.missing(scenario))
             reason = f"needs {missing}" if missing else item.refuse(context)
             if reason:
-                found.append((f"optimizations.{item.switch}", reason))
-    return found
+                problems.append((f"optimizations.{item.switch}", reason))
+    return problems
 
 
 def build(scenario: Scenario, model: Model, batch: Batch, stage: int | None = None) -> Program:
@@ -91,9 +82,9 @@ def build(scenario: Scenario, model: Model, batch: Batch, stage: int | None = No
 
     Raises ScenarioError where `problems_of` finds something.
     """
-    found = problems_of(scenario, model)
-    if found:
-        raise ScenarioError([f"{where}: {what}" for where, what in found])
+    problems = problems_of(scenario, model)
+    if problems:
+        raise ScenarioError([f"{where}: {what}" for where, what in problems])
     mode, rows = effective_graph(scenario, batch)
     if mode != scenario.optimizations.graph:
         optimizations = scenario.optimizations.model_copy(update={"graph": mode})

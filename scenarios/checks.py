@@ -29,8 +29,16 @@ class Problem:
 def check(scenario: Scenario) -> list[Problem]:
     """All that is impossible or without effect in the scenario; empty where nothing is."""
     rules = (
-        _experts, _lengths, _batch, _chunks, _capture_sizes, _graph_prefill, _kv_cache, _prefix_sharing, _fusion,
-    )  # fmt: skip
+        _experts,
+        _lengths,
+        _batch,
+        _chunks,
+        _capture_sizes,
+        _graph_prefill,
+        _kv_cache,
+        _prefix_sharing,
+        _fusion,
+    )
     return [problem for rule in rules for problem in rule(scenario)]
 
 

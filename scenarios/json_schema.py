@@ -14,7 +14,7 @@ from scenarios.schema import Scenario
 
 
 class _WithoutFieldTitles(GenerateJsonSchema):
-    """A title such as "Max Num Seqs" beside `max_num_seqs` tells an editor nothing."""
+    """A title such as "Max Num Seqs" next to `max_num_seqs` tells an editor nothing."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

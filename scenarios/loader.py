@@ -66,9 +66,9 @@ def _finish(root: Node, file: Path, sets: Sequence[str], sources: list[str], pro
     if problems:
         raise ScenarioError(problems)
     loaded = Loaded(scenario, document, file, file.stem)
-    found = check(scenario)
-    if found:
-        raise ScenarioError(f"{located(loaded, p.where)}: {p.where}: {p.what}" for p in found)
+    faults = check(scenario)
+    if faults:
+        raise ScenarioError(f"{located(loaded, p.where)}: {p.where}: {p.what}" for p in faults)
     return loaded
 
 
@@ -161,14 +161,14 @@ def _is_bare(name: str) -> bool:
 
 
 def _instead(file: Path, shipped: Path) -> str:
-    """What a missing file was probably meant to be: a file beside it, or a shipped scenario."""
+    """What a missing file was probably meant to be: a file next to it, or a shipped scenario."""
     try:
-        beside = sorted(p.name for p in file.parent.iterdir() if p.suffix in (".yaml", ".yml"))
+        neighbours = sorted(p.name for p in file.parent.iterdir() if p.suffix in (".yaml", ".yml"))
     except (OSError, ValueError):
-        beside = []
+        neighbours = []
     names = shipped_names(shipped)
     listed = f". Shipped scenarios: {', '.join(names)}" if names else ""
-    return did_you_mean(file.name, beside) or did_you_mean(file.stem, names) or listed
+    return did_you_mean(file.name, neighbours) or did_you_mean(file.stem, names) or listed
 
 
 def _real(path: Path) -> Path:

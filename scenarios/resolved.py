@@ -18,8 +18,8 @@ def resolved_yaml(scenario: Scenario) -> str:
     must not set.
     """
     document = scenario.model_dump(mode="json", exclude_none=True)
-    while found := check(Scenario.model_validate_json(json.dumps(document))):
-        for problem in found:
+    while problems := check(Scenario.model_validate_json(json.dumps(document))):
+        for problem in problems:
             _remove(document, problem.where.split("."))
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
     return text

@@ -1,215 +1,57 @@
-"""The scenario file: what to run, on what, with which optimisations. Pure data, no physics.
+"""The scenario file: what to run, on what, with which optimisations. Its switches are those of the passes.
 
-Every field has a unit in its name or its description, and a default. The JSON Schema that editors complete from is
-generated from these classes (`whatif schema`).
+`scenarios.settings` declares what is no optimisation. Here each pass adds the field of its switch, or says what a field
+that stands there already is. The JSON Schema that editors complete from is generated from these classes (`whatif
+schema`).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, create_model
 
-Graph = Literal["eager", "aclgraph", "npugraph_ex", "ge_graph"]
-Weights = Literal["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"]
-Phase = Literal["decode", "prefill", "mixed"]
+from scenarios import settings
+from scenarios.passes import PASSES
+from scenarios.settings import Engine, Graph, Part
 
-#: Upper limits that refuse a slipped zero, not a real deployment.
-MAX_BATCH = 65_536
-MAX_TOKENS = 16_777_216
+__all__ = ["Engine", "Fusion", "Graph", "KvCache", "Optimizations", "Overlap", "Scenario"]
 
-Batch = Annotated[int, Field(ge=1, le=MAX_BATCH, strict=True, json_schema_extra={"unit": "requests"})]
-Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS, strict=True, json_schema_extra={"unit": "tokens"})]
-Degree = Annotated[int, Field(ge=1, le=4096, strict=True)]
-Switch = Annotated[bool, Field(strict=True)]
+P = TypeVar("P", bound=Part)
 
 
-class Part(BaseModel):
-    """A strict, immutable part of a scenario: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Workload(Part):
-    """The requests."""
-
-    phase: Phase = "decode"
-    """Which step the report takes apart: a steady decode step, a prefill chunk, or a mixed batch of both."""
-    batch: Batch = 1
-    """Requests that run together, per data-parallel replica."""
-    input_tokens: Tokens = 1024
-    """Prompt length of each request, tokens."""
-    output_tokens: Tokens = 128
-    """Tokens generated for each request."""
-    context_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS, strict=True)] | None = None
-    """Tokens in the KV cache of each request before the reported step. Default: decode takes the middle of the
-    generation (input_tokens + output_tokens // 2), prefill takes 0."""
-    expert_skew: Annotated[float, Field(ge=0, le=4)] = 0.0
-    """How unequally popular the experts of a layer are: parameter of their log-normal popularity. 0: all alike (even so
-    some get more tokens than others); a model with experts only."""
-    sampling: Literal["greedy", "top_k_top_p"] = "greedy"
-    """How the next token is chosen: arg-max, or sort, top-k/top-p filter and softmax."""
+def _switches(base: type[Part], group: str) -> dict[str, Any]:
+    """The fields of `base` that stand for the switches `group.*` (or those outside all groups), by name."""
+    declared = get_type_hints(base, include_extras=True)
+    fields: dict[str, Any] = {}
+    for item in PASSES:
+        head, _, name = item.switch.rpartition(".")
+        if head != group:
+            continue
+        kind, default = item.type, item.default
+        if name in declared:
+            kind, default = declared[name], base.model_fields[name].default
+        fields[name] = (Annotated[kind, Field(description=item.help[0])], default)
+    return fields
 
 
-class Engine(Part):
-    """The serving engine, spelled as vLLM spells it."""
-
-    tensor_parallel_size: Degree = 1
-    """Ranks that share each layer."""
-    pipeline_parallel_size: Degree = 1
-    """Stages that share the depth of the model, each of tensor_parallel_size ranks; as many batches are in flight."""
-    data_parallel_size: Degree = 1
-    """Replicas that share the requests."""
-    enable_expert_parallel: Switch = False
-    """Spread whole experts over the ranks instead of slicing each."""
-    hccl_op_expansion_mode: Literal["auto", "AIV", "AI_CPU", "HOST"] = "auto"
-    """HCCL_OP_EXPANSION_MODE: who moves the bytes of a collective: vector cores, copies that the AI CPU launches, or
-    copies that the host launches. auto: vector cores wherever HCCL lets them, as inference engines set it."""
-    all2all_backend: Literal["alltoall", "allgather_reducescatter"] = "alltoall"
-    """How tokens reach experts that other ranks hold: sent to them, or every rank sees all tokens and sums are reduced
-    (as vLLM-Ascend does on A2 below 16 cards). Matters with enable_expert_parallel."""
-    sequence_parallel: Switch = False
-    """Reduce-scatter and all-gather in place of all-reduce."""
-    max_num_seqs: Batch = 256
-    """Greatest number of requests in one step."""
-    max_num_batched_tokens: Tokens = 8192
-    """Greatest number of tokens in one step; longer prefills are cut into chunks of this size."""
-    max_model_len: Tokens | None = None
-    """Longest request, prompt and output, tokens. Default: input_tokens + output_tokens."""
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of HBM that weights, activations and the KV cache may take together (vLLM's name, also on an NPU)."""
-    cudagraph_capture_sizes: Annotated[tuple[Batch, ...], Field(max_length=512)] | None = None
-    """Batch sizes captured in aclgraph and npugraph_ex mode (vLLM's name). A batch between two is padded to the next,
-    one above the greatest runs eager. Default: 1, 2, 4 and every multiple of 8 up to max_num_seqs."""
-    task_queue_enable: Annotated[int, Field(ge=0, le=2, strict=True)] = 1
-    """TASK_QUEUE_ENABLE: 0 one host thread; 1 a second thread launches; 2 it also does the workspace work."""
+def _extended(name: str, base: type[P], **fields: Any) -> type[P]:
+    return create_model(name, __base__=base, __module__=__name__, __doc__=base.__doc__, **fields)
 
 
-class Fusion(Part):
-    """Which groups of operations run as one fused kernel."""
-
-    rms_norm: Switch = True
-    """RMSNorm's eight primitive calls -> npu_rms_norm."""
-    add_rms_norm: Switch = True
-    """Residual add and RMSNorm -> npu_add_rms_norm."""
-    rope: Switch = True
-    """Rotary embedding of query and key -> npu_apply_rotary_pos_emb."""
-    swiglu: Switch = True
-    """SiLU and multiply -> npu_swiglu."""
-    attention: Switch = True
-    """QK, softmax, PV -> npu_fused_infer_attention_score."""
-    qkv: Switch = True
-    """Query, key and value projections packed into one matmul."""
-    gate_up: Switch = True
-    """Gate and up projections packed into one matmul."""
-    qkv_norm_rope_cache: Switch = False
-    """Q and K norm, RoPE and cache write -> npu_qkv_rms_norm_rope_cache."""
-    moe_routing: Switch = True
-    """Scores, top-k and weights of the experts -> npu_moe_gating_top_k."""
-    grouped_matmul: Switch = True
-    """Expert by expert -> npu_grouped_matmul over all experts of the rank."""
-    moe_dispatch: Switch = True
-    """Permute, all-to-all and sort -> npu_moe_distribute_dispatch, and ..._combine back (expert parallelism only)."""
-    matmul_all_reduce: Switch = False
-    """Row-split matmul and its all-reduce -> npu_mm_all_reduce_base."""
-    add_rms_norm_quant: Switch = False
-    """Residual add, RMSNorm and dynamic quantisation -> npu_add_rms_norm_dynamic_quant (with w8a8 or w4a8)."""
-    swiglu_quant: Switch = False
-    """Dequantisation of the gate's sums, SwiGLU and dynamic quantisation -> npu_dequant_swiglu_quant (with w8a8)."""
-    ffn: Switch = False
-    """Gate and up projection, SwiGLU and down projection -> npu_ffn (float16 only)."""
-
-
-class KvCache(Part):
-    """Where keys and values lie and how they are stored."""
-
-    layout: Literal["contiguous", "paged"] = "paged"
-    """contiguous reserves max_model_len for each request; paged hands out blocks."""
-    block_size: Annotated[
-        int, Field(ge=16, le=1024, multiple_of=16, strict=True, json_schema_extra={"unit": "tokens"})
-    ] = 128
-    """Tokens in one block of a paged cache."""
-    prefix_sharing: Switch = False
-    """Requests with one prompt prefix share its blocks (paged only)."""
-    shared_prefix_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS, strict=True)] = 0
-    """Prompt tokens that all requests have in common; matters with prefix_sharing."""
-    dtype: Literal["auto", "bf16", "fp16", "int8"] = "auto"
-    """Element type of keys and values; auto follows the activations."""
-    scale: Literal["channel", "token", "head"] = "channel"
-    """What one INT8 scale covers; matters with dtype int8."""
-
-
-class Overlap(Part):
-    """What may run beside what."""
-
-    streams: Annotated[int, Field(ge=1, le=2, strict=True)] = 1
-    """Compute streams of attention's preparation: 2 puts keys and values beside the query."""
-    micro_batches: Annotated[int, Field(ge=1, le=8, strict=True)] = 1
-    """Micro-batches of a dual pipeline: one computes while the other communicates."""
-    comm_chunks: Annotated[int, Field(ge=1, le=64, strict=True)] = 1
-    """Pieces a matmul and its collective are cut into to overlap."""
-    prefetch: Switch = False
-    """Prefetch the next weights into L2 beside vector work and attention."""
-    shared_expert_stream: Switch = False
-    """Shared expert on a second stream beside the routed experts."""
-
-
-class Optimizations(Part):
-    """The switches, each measurable alone."""
-
-    fusion: Fusion = Fusion()
-    graph: Graph = "eager"
-    """How the host issues: op by op; torch.npu.graph capture as vLLM-Ascend does; torch.compile capture; whole
-    graph."""
-    graph_prefill: Switch = False
-    """Compile prefill steps too, each for its exact shape (ge_graph only)."""
-    kv: KvCache = KvCache()
-    weights: Weights = "bf16"
-    """Weight and activation types of the linear layers."""
-    weight_format: Literal["nd", "nz"] = "nd"
-    """Layout of the weights in memory: row-major, or FRACTAL_NZ."""
-    overlap: Overlap = Overlap()
-
-
-class Protocol(Part):
-    """How a run is carried out."""
-
-    seed: Annotated[int, Field(ge=0, lt=2**32, strict=True)] = 0
-    """Seed of the host jitter."""
-    synchronize: Literal["step", "layer", "op"] = "step"
-    """Where the host waits for the device: at the end of a step, after each layer, or after each op."""
-
-
-class Scenario(Part):
-    """One scenario file."""
-
-    description: Annotated[str, Field(max_length=2000)] = ""
-    """What the scenario shows, for people."""
-    model: Annotated[str, Field(min_length=1, max_length=4096)] = "Qwen3-8B"
-    """A shipped model's name (`whatif list models`), or a folder with a Hugging Face config.json, or such a file."""
-    hardware: Annotated[str, Field(min_length=1, max_length=4096)] = "atlas_a2_910b2"
-    """A shipped profile's name (`whatif list hardware`), or a hardware YAML file."""
-    workload: Workload = Workload()
-    engine: Engine = Engine()
-    optimizations: Optimizations = Optimizations()
-    protocol: Protocol = Protocol()
-
-    @property
-    def request_tokens(self) -> int:
-        """Tokens of one request at its end: prompt and output, or the context of the reported step and its new
-        tokens."""
-        workload = self.workload
-        query = workload.input_tokens if workload.phase == "prefill" else 1
-        return max(workload.input_tokens + workload.output_tokens, (workload.context_tokens or 0) + query)
-
-    @property
-    def longest_request_tokens(self) -> int:
-        """Tokens that the cache must hold for one request: max_model_len, or what a request of the scenario needs."""
-        return self.engine.max_model_len or self.request_tokens
-
-    @property
-    def decode_context_tokens(self) -> int:
-        """Tokens in the cache of each request before the reported decode step."""
-        if self.workload.context_tokens is not None:
-            return self.workload.context_tokens
-        return self.workload.input_tokens + self.workload.output_tokens // 2
+if TYPE_CHECKING:  # a checker sees the fields that are declared by name
+    from scenarios.settings import Fusion, KvCache, Optimizations, Overlap
+    from scenarios.settings import Settings as Scenario
+else:
+    Fusion = _extended("Fusion", settings.Fusion, **_switches(settings.Fusion, "fusion"))
+    KvCache = _extended("KvCache", settings.KvCache, **_switches(settings.KvCache, "kv"))
+    Overlap = _extended("Overlap", settings.Overlap, **_switches(settings.Overlap, "overlap"))
+    Optimizations = _extended(
+        "Optimizations",
+        settings.Optimizations,
+        **_switches(settings.Optimizations, ""),
+        fusion=(Fusion, Fusion()),
+        kv=(KvCache, KvCache()),
+        overlap=(Overlap, Overlap()),
+    )
+    Scenario = _extended("Scenario", settings.Settings, optimizations=(Optimizations, Optimizations()))

@@ -13,8 +13,10 @@ from typing import Literal
 Process = Literal["Python", "CANN", "Ascend Hardware", "AI CPU", "Device", "HBM", "Communication", "Overlap Analysis"]
 #: Lanes of kernels: an NPU's streams and AI CPU, and the streams of a device that is no NPU.
 COMPUTE: tuple[Process, ...] = ("Ascend Hardware", "AI CPU", "Device")
+#: `Span.kind` of a collective that waits for other ranks, of a host that waits for its device, of a copy.
+WAIT, SYNCHRONIZE, COPY = "wait", "synchronize", "copy"
 #: `Span.kind` of what lies on a stream and is no kernel: copies, marks and waits between streams, parts of collectives.
-QUEUED = frozenset({"copy", "event_record", "event_wait", "task", "transfer", "notify_wait"})
+QUEUED = frozenset({COPY, "event_record", "event_wait", "task", "transfer", "notify_wait"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,16 @@ class Span:
     def duration_ns(self) -> int:
         return self.end_ns - self.start_ns
 
+    @property
+    def is_wait(self) -> bool:
+        """Whether a collective waits here for its other ranks."""
+        return self.kind == WAIT
+
+    @property
+    def synchronizes(self) -> bool:
+        """Whether the host waits here for the device."""
+        return self.kind == SYNCHRONIZE
+
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
@@ -58,7 +70,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Spans of one step of one rank, and the step's own begin and end (the host's first call to the next step's).
+    """Spans of one step of one rank, and the step's own start and end (the host's first call to the next step's).
 
     device: what kind of device the rank has, NPU, CPU or CUDA.
     """
@@ -130,11 +142,11 @@ def step_time(timeline: Timeline) -> StepTime:
     """Computing, communication, overlap and free time of a step, from its spans.
 
     Computing is the union of kernels on cube, vector and AI CPU; communication the union of collectives; what both
-    cover is overlapped; free is what neither covers between the step's begin and end (torch_npu's definition).
+    cover is overlapped; free is what neither covers between the step's start and end (torch_npu's definition).
     """
     computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if is_kernel(s))
     communication = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication")
-    wait = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.kind == "wait")
+    wait = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.is_wait)
     total = timeline.end_ns - timeline.start_ns
     overlapped = intersect_ns(computing, communication)
     computing_ns, communication_ns = length_ns(computing), length_ns(communication)

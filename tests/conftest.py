@@ -1,4 +1,4 @@
-"""What all tests share: where the project is, the reference data beside it, and how hypothesis searches."""
+"""What all tests share: where the project is, the reference data next to it, and how hypothesis searches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference material beside the project; the test skips where it is absent."""
+    """The folder of reference material next to the project; the test skips where it is absent."""
     folder = ROOT.parent / "shared"
     if not folder.is_dir():
         pytest.skip("no folder ../shared beside the project")

@@ -93,7 +93,7 @@ def test_package_keeps_the_import_rule(package: str, root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "result"),
     [
         ("import torch.nn as nn", [(1, "torch")]),
         ("from sim.step.engine import play", [(1, "sim")]),
@@ -105,8 +105,8 @@ def test_package_keeps_the_import_rule(package: str, root: Path) -> None:
         ("text = 'import torch'", []),
     ],
 )
-def test_imports_are_found_in_every_form(source: str, found: list[tuple[int, str]]) -> None:
-    assert list(imported_modules(source)) == found
+def test_imports_are_found_in_every_form(source: str, result: list[tuple[int, str]]) -> None:
+    assert list(imported_modules(source)) == result
 
 
 @pytest.mark.parametrize("module", ["scenarios", "sim", "device", "device.backends", "scenarios.profile.read", "cli"])

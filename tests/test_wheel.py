@@ -66,6 +66,14 @@ def test_wheel_holds_every_file_of_the_packages_and_no_other(wheel: Path, root: 
     assert {"sim/py.typed", "scenarios/py.typed", "scenarios/qwen3_8b_decode.yaml"} <= shipped
 
 
+def test_wheel_holds_no_tools_of_maintainers(wheel: Path) -> None:
+    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert {name.partition("/")[0] for name in shipped} == set(SHIPPED)
+    assert not [
+        name for name in shipped if re.search(r"table(s?|_zh)\.py$|checksums\.py$", name) and "accuracy" in name
+    ]
+
+
 def test_wheel_asks_for_the_core_dependencies_only(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]

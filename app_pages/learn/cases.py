@@ -9,8 +9,8 @@ from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
 from scenarios.ops.program import Program
-from sim.predict.answer import case_of
 from sim.predict.predict import Case, program_of
+from sim.predict.scenario_result import case_of
 
 
 def case(*sets: str) -> Case:
@@ -32,9 +32,14 @@ def step_of_tokens(model: str, hardware: str, tokens: int, *sets: str) -> Case:
     """An eager forward step of one prompt of `tokens` tokens: the shapes of a decode step of as many requests, but for
     attention."""
     return case(
-        f"model={model}", f"hardware={hardware}", "workload.phase=prefill", f"workload.input_tokens={tokens}",
-        "workload.output_tokens=1", f"engine.max_num_batched_tokens={max(tokens, 16)}", *sets,
-    )  # fmt: skip
+        f"model={model}",
+        f"hardware={hardware}",
+        "workload.phase=prefill",
+        f"workload.input_tokens={tokens}",
+        "workload.output_tokens=1",
+        f"engine.max_num_batched_tokens={max(tokens, 16)}",
+        *sets,
+    )
 
 
 def why(error: ScenarioError) -> str:

@@ -39,21 +39,21 @@ class Lesson:
     language: Language
 
 
-def lesson(name: str, table: Table, body: Callable[[Lesson], None]) -> None:
+def show_lesson(name: str, table: Table, body: Callable[[Lesson], None]) -> None:
     """Draw the lesson. A combination that is refused is said in place of the rest; the controls stay."""
     state.arrive(name)
     language = state.language()
-    it = Lesson(name, speaker(table, language), speaker(learn.TEXTS, language), language)
-    claim = f'<p class="wi-claim">{escape(it.say("claim"))}</p>'
-    st.html(f'{STYLE}<h1 class="wi-title">{escape(it.say("title"))}</h1>{claim}')
+    lesson = Lesson(name, speaker(table, language), speaker(learn.TEXTS, language), language)
+    claim = f'<p class="wi-claim">{escape(lesson.say("claim"))}</p>'
+    st.html(f'{STYLE}<h1 class="wi-title">{escape(lesson.say("title"))}</h1>{claim}')
     try:
-        body(it)
+        body(lesson)
     except ScenarioError as error:
-        st.error(it.common("refused", why=why(error)))
-    tries = "".join(f"<li>{escape(line)}</li>" for line in it.say("try").splitlines())
+        st.error(lesson.common("refused", why=why(error)))
+    tries = "".join(f"<li>{escape(line)}</li>" for line in lesson.say("try").splitlines())
     st.html(
-        f'<div class="wi-end"><h3>{escape(it.common("question"))}</h3><p>{escape(it.say("question"))}</p>'
-        f"<h3>{escape(it.common('try'))}</h3><ul>{tries}</ul></div>"
+        f'<div class="wi-end"><h3>{escape(lesson.common("question"))}</h3><p>{escape(lesson.say("question"))}</p>'
+        f"<h3>{escape(lesson.common('try'))}</h3><ul>{tries}</ul></div>"
     )
 
 
@@ -62,47 +62,47 @@ def conclude(text: str) -> None:
     st.html(f'<div class="wi-say">{escape(text)}</div>')
 
 
-def steps(it: Lesson, key: str, label: str, options: Sequence[int], default: int) -> int:
+def steps(lesson: Lesson, key: str, label: str, options: Sequence[int], default: int) -> int:
     """A slider over given numbers, kept in the URL."""
     value = st.select_slider(
         label, list(options), default, key=f"{key}", bind="query-params", format_func=lambda n: f"{n:,}"
-    )  # fmt: skip
+    )
     assert isinstance(value, int)
     return value
 
 
 def choice(key: str, label: str, options: Sequence[str], words: Callable[[str], str] = str, default: int = 0) -> str:
     """One of a few words, kept in the URL."""
-    found = st.segmented_control(
+    chosen = st.segmented_control(
         label, list(options), default=options[default], key=key, bind="query-params", format_func=words, required=True
     )
-    return found if isinstance(found, str) else options[default]
+    return chosen if isinstance(chosen, str) else options[default]
 
 
 def picked(key: str, label: str, options: Sequence[str], default: str) -> str:
     """One of many names, kept in the URL."""
-    found = st.selectbox(label, list(options), list(options).index(default), key=key, bind="query-params")
-    return found if isinstance(found, str) else default
+    chosen = st.selectbox(label, list(options), list(options).index(default), key=key, bind="query-params")
+    return chosen if isinstance(chosen, str) else default
 
 
-def model_and_chip(it: Lesson, model: str = MODEL, hardware: str = HARDWARE) -> tuple[str, str]:
+def model_and_chip(lesson: Lesson, model: str = MODEL, hardware: str = HARDWARE) -> tuple[str, str]:
     """Pickers of the model and of the Ascend chip that times are predicted for."""
     chips = [name for name in hardware_names() if load_hardware(name).profile.device == "npu"]
     with st.sidebar:
         return (
-            picked("model", it.common("model"), model_names(), model),
-            picked("hardware", it.common("hardware"), chips, hardware),
+            picked("model", lesson.common("model"), model_names(), model),
+            picked("hardware", lesson.common("hardware"), chips, hardware),
         )
 
 
-def bottleneck_name(it: Lesson, name: str) -> str:
+def bottleneck_name(lesson: Lesson, name: str) -> str:
     """A bottleneck's name in the reader's language."""
-    return speaker(verdicts.TEXTS, it.language)(name).rstrip(":：.。")
+    return speaker(verdicts.TEXTS, lesson.language)(name).rstrip(":：.。")
 
 
-def labelled(it: Lesson, hardware: str, computed: bool = False) -> None:
+def labelled(lesson: Lesson, hardware: str, computed: bool = False) -> None:
     """Where the numbers come from."""
-    quiet(it.common("predicted" if computed else "predicted_only", hardware=hardware))
+    quiet(lesson.common("predicted" if computed else "predicted_only", hardware=hardware))
 
 
 def draw(title: str, chart: Chart, note: str = "") -> None:

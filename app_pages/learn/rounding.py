@@ -33,6 +33,6 @@ def matmul(a: Floats, b: Floats, precision: Precision) -> npt.NDArray[np.float32
     return rounded(rounded(a, precision) @ rounded(b, precision), precision)
 
 
-def relative_error(found: Floats, exact: Floats) -> float:
-    """Greatest difference over the greatest magnitude of what is exact."""
-    return float(np.max(np.abs(found.astype(np.float64) - exact)) / np.max(np.abs(exact)))
+def relative_error(values: Floats, exact: Floats) -> float:
+    """Largest difference over the largest magnitude of what is exact."""
+    return float(np.max(np.abs(values.astype(np.float64) - exact)) / np.max(np.abs(exact)))

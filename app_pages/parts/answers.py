@@ -12,9 +12,9 @@ from app_pages.parts.state import Question
 from scenarios.loader import Loaded, load_scenario
 from scenarios.timeline import Timeline
 from scenarios.trace import trace_text
-from sim.predict.answer import Answer, first_answer, kernel_args, what_ifs
 from sim.predict.gains import Progress
 from sim.predict.rank_timelines import timelines_of_ranks
+from sim.predict.scenario_result import ScenarioResult, first_result, kernel_args, what_ifs
 from sim.report.files import to_json
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Remembered(Generic[T]):
 
 
 #: An answer with the timeline of thousands of spans takes some megabytes.
-ANSWERS: Remembered[Answer] = Remembered(24)
+ANSWERS: Remembered[ScenarioResult] = Remembered(24)
 RANKS: Remembered[list[Timeline]] = Remembered(4)
 WHAT_IFS: Remembered[dict[str, Any]] = Remembered(200)
 
@@ -66,10 +66,10 @@ def key_of(scenario: Loaded) -> tuple[str, str]:
     return scenario.name, scenario.scenario.model_dump_json()
 
 
-def first(question: Question) -> Answer:
+def first(question: Question) -> ScenarioResult:
     """The step, without what-ifs. Raises ScenarioError."""
     scenario = loaded(question)
-    return ANSWERS.get(key_of(scenario), lambda: first_answer(scenario))
+    return ANSWERS.get(key_of(scenario), lambda: first_result(scenario))
 
 
 def gains(question: Question, progress: Progress) -> dict[str, Any]:
@@ -85,15 +85,15 @@ def ranks(question: Question) -> list[Timeline]:
 @lru_cache(maxsize=1)
 def validation() -> Validation:
     """Every measured row that ships, predicted: some seconds, once a process."""
-    from sim.accuracy.validate import Bounds, validated
+    from sim.accuracy.validate import Bounds, Measurements, validate
 
-    return validated(None, None, None, "", Bounds())
+    return validate(Measurements(), "", Bounds())
 
 
 def json_text(question: Question) -> str:
     """The whole answer as `whatif run --json` writes it."""
-    found = first(question)
-    keys = {**found.result, **gains(question, lambda share: None)}
+    answer = first(question)
+    keys = {**answer.result, **gains(question, lambda share: None)}
     order = [key for key in keys if key not in ROOM]
     return to_json({key: keys[key] for key in [*order, *ROOM]})
 
@@ -104,5 +104,5 @@ ROOM = ("memory", "capacity", "cold_start")
 
 def trace(question: Question) -> str:
     """The step as a Chrome trace."""
-    found = first(question).prediction
-    return trace_text([found.timeline], [kernel_args(found)])
+    prediction = first(question).prediction
+    return trace_text([prediction.timeline], [kernel_args(prediction)])

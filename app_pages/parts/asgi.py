@@ -1,4 +1,4 @@
-"""The lab with Perfetto beside it: `streamlit run` serves the `app` of this file.
+"""The lab with Perfetto next to it: `streamlit run` serves the `app` of this file.
 
 Every page comes with a policy that forbids other hosts: whatever a profile is called, its reader's browser asks nothing
 of anybody.
@@ -52,11 +52,11 @@ async def trace(request: Request) -> Response:
 
 
 def routes() -> list[BaseRoute]:
-    """What is served beside the lab."""
-    found = perfetto.folder()
-    if found is None:
+    """What is served next to the lab."""
+    folder = perfetto.folder()
+    if folder is None:
         return []
-    return [Route("/trace/{digest}.json", trace), Mount("/perfetto", StaticFiles(directory=found, html=True))]
+    return [Route("/trace/{digest}.json", trace), Mount("/perfetto", StaticFiles(directory=folder, html=True))]
 
 
 app = st.App(Path(__file__).parents[2] / "app.py", routes=routes(), middleware=[Middleware(Offline)])

@@ -12,31 +12,37 @@ BOTH = ("a", "b")
 MAX_KERNELS = 200
 
 
-def tables(found: dict[str, Any], say: Say) -> None:
+def tables(result: dict[str, Any], say: Say) -> None:
     number = st.column_config.NumberColumn
-    if found["settings"]:
+    if result["settings"]:
         with st.expander(say("settings_differ")):
-            settings = found["settings"]
+            settings = result["settings"]
             st.dataframe(
-                {say("setting"): [row["setting"] for row in settings],
-                 **{side.upper(): [str(row[side]) for row in settings] for side in BOTH}},
-                hide_index=True, alt=say("settings_differ"),
-            )  # fmt: skip
-    if found["metrics"]:
+                {
+                    say("setting"): [row["setting"] for row in settings],
+                    **{side.upper(): [str(row[side]) for row in settings] for side in BOTH},
+                },
+                hide_index=True,
+                alt=say("settings_differ"),
+            )
+    if result["metrics"]:
         with st.expander(say("metrics")):
-            metrics = found["metrics"]
+            metrics = result["metrics"]
             st.dataframe(
-                {say("metric"): list(metrics),
-                 **{side.upper(): [row[side] for row in metrics.values()] for side in BOTH},
-                 say("col_ratio"): [row["ratio"] for row in metrics.values()]},
-                hide_index=True, alt=say("metrics"),
+                {
+                    say("metric"): list(metrics),
+                    **{side.upper(): [row[side] for row in metrics.values()] for side in BOTH},
+                    say("col_ratio"): [row["ratio"] for row in metrics.values()],
+                },
+                hide_index=True,
+                alt=say("metrics"),
                 column_config=dict.fromkeys(("A", "B", say("col_ratio")), number(format="%.3f")),
-            )  # fmt: skip
-    if "timelines" in found:
+            )
+    if "timelines" in result:
         with st.expander(say("lanes")):
-            _lanes(found["timelines"]["lanes"], say)
+            _lanes(result["timelines"]["lanes"], say)
         with st.expander(say("kernels")):
-            _kernels(found["timelines"]["kernels"], say)
+            _kernels(result["timelines"]["kernels"], say)
 
 
 def _lanes(lanes: list[dict[str, Any]], say: Say) -> None:
@@ -46,9 +52,11 @@ def _lanes(lanes: list[dict[str, Any]], say: Say) -> None:
         columns[say("spans", side=side.upper())] = [row[side]["spans"] if row[side] else None for row in lanes]
     number = st.column_config.NumberColumn(format="%.3f")
     st.dataframe(
-        columns, hide_index=True, alt=say("lanes"),
+        columns,
+        hide_index=True,
+        alt=say("lanes"),
         column_config={say("busy", side=side.upper()): number for side in BOTH},
-    )  # fmt: skip
+    )
 
 
 def _kernels(kernels: dict[str, Any], say: Say) -> None:
@@ -62,10 +70,16 @@ def _kernels(kernels: dict[str, Any], say: Say) -> None:
     ]
     for side in BOTH:
         listed += [
-            (say("only", side=side.upper()), row["op_type"], row["shapes"], row["count"],
-             row["total_us"] if side == "a" else None, row["total_us"] if side == "b" else None)
+            (
+                say("only", side=side.upper()),
+                row["op_type"],
+                row["shapes"],
+                row["count"],
+                row["total_us"] if side == "a" else None,
+                row["total_us"] if side == "b" else None,
+            )
             for row in kernels[f"only_in_{side}"]
-        ]  # fmt: skip
+        ]
     listed.sort(key=lambda row: -abs((row[5] or 0.0) - (row[4] or 0.0)))
     shown = listed[:MAX_KERNELS]
     heads = (say("where"), say("op_type"), say("shapes"), say("count"), "A, µs", "B, µs")
@@ -74,6 +88,8 @@ def _kernels(kernels: dict[str, Any], say: Say) -> None:
     number = st.column_config.NumberColumn(format="%.2f")
     signed = st.column_config.NumberColumn(format="%+.2f")
     st.dataframe(
-        columns, hide_index=True, alt=say("kernels"),
+        columns,
+        hide_index=True,
+        alt=say("kernels"),
         column_config={"A, µs": number, "B, µs": number, say("difference"): signed},
-    )  # fmt: skip
+    )

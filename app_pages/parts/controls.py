@@ -3,13 +3,15 @@ looks for them. What a field may be is read off the schema, and every value goes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from scenarios.models.hf_config import model_names
+from scenarios.passes import PASSES, Pass
 from scenarios.schema import Fusion, Scenario
 from sim.hardware.profile import hardware_names
 
@@ -22,7 +24,7 @@ LENGTHS = tuple(1 << n for n in range(4, 18))
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """One widget. field: the dotted field that it sets. options: what it offers beside the value that it has."""
+    """One widget. field: the dotted field that it sets. options: what it offers besides the value that it has."""
 
     field: str
     widget: Widget
@@ -42,15 +44,20 @@ class Control:
         return [value, *self.options]
 
 
-def _literal(field: str) -> tuple[Any, ...]:
-    """The words that the schema allows in a dotted field."""
+def field_of(field: str) -> FieldInfo:
+    """What the schema knows of a dotted field."""
     part: type[BaseModel] = Scenario
     *path, last = field.split(".")
     for name in path:
         annotation = part.model_fields[name].annotation
         assert isinstance(annotation, type)
         part = annotation
-    return get_args(part.model_fields[last].annotation)
+    return part.model_fields[last]
+
+
+def _literal(field: str) -> tuple[Any, ...]:
+    """The words that the schema allows in a dotted field."""
+    return get_args(field_of(field).annotation)
 
 
 def _choice(field: str) -> Control:
@@ -65,8 +72,27 @@ def _steps(field: str, options: Sequence[int]) -> Control:
     return Control(field, "steps", tuple(options))
 
 
-#: Groups in the order of the side bar. The first is always open.
-GROUPS: dict[str, tuple[Control, ...]] = {
+def _switch(item: Pass) -> Control:
+    """The widget of an optimisation's switch that has no place of its own below."""
+    field = f"optimizations.{item.switch}"
+    if _literal(field):
+        return _choice(field)
+    return _toggle(field) if isinstance(item.on, bool) else Control(field, "steps", (*item.off, item.on))
+
+
+def _following(groups: Mapping[str, tuple[Control, ...]]) -> dict[str, tuple[Control, ...]]:
+    """`groups` with the switches of the passes that they lack, each last in its group."""
+    named = {control.field for controls in groups.values() for control in controls}
+    filled = dict(groups)
+    for item in PASSES:
+        if f"optimizations.{item.switch}" not in named:
+            group = item.switch.partition(".")[0]
+            group = group if group in filled else "issue"
+            filled[group] = (*filled[group], _switch(item))
+    return filled
+
+
+_PLACED: dict[str, tuple[Control, ...]] = {
     "workload": (
         Control("model", "list", tuple(model_names())),
         Control("hardware", "list", tuple(hardware_names())),
@@ -107,8 +133,6 @@ GROUPS: dict[str, tuple[Control, ...]] = {
         _steps("optimizations.overlap.streams", (1, 2)),
         _steps("optimizations.overlap.micro_batches", (1, 2, 4, 8)),
         _steps("optimizations.overlap.comm_chunks", (1, 2, 4, 8, 16)),
-        _toggle("optimizations.overlap.prefetch"),
-        _toggle("optimizations.overlap.shared_expert_stream"),
     ),
     "scheduler": (
         _steps("engine.max_num_seqs", (*POWERS, 512, 1024)),
@@ -117,4 +141,6 @@ GROUPS: dict[str, tuple[Control, ...]] = {
     ),
 }
 
+#: Groups in the order of the side bar. The first is always open.
+GROUPS = _following(_PLACED)
 CONTROLS: tuple[Control, ...] = tuple(control for group in GROUPS.values() for control in group)

@@ -30,8 +30,8 @@ def time(us: float) -> str:
 
 def size(count_bytes: float) -> str:
     """Bytes as GiB, MiB or KiB, whichever says most."""
-    for unit, least, name in ((GIB, GIB / 10, "GiB"), (MIB, MIB, "MiB"), (KIB, KIB, "KiB")):
-        if count_bytes >= least:
+    for unit, smallest, name in ((GIB, GIB / 10, "GiB"), (MIB, MIB, "MiB"), (KIB, KIB, "KiB")):
+        if count_bytes >= smallest:
             return f"{count_bytes / unit:,.1f}{THIN}{name}"
     return f"{count_bytes:,.0f}{THIN}B"
 

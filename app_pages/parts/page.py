@@ -50,7 +50,7 @@ class Figure:
 
 
 def figures(shown: Sequence[Figure]) -> None:
-    """Numbers beside each other, the first one leading."""
+    """Numbers next to each other, the first one leading."""
     st.html(f'<div class="wi-row">{"".join(_cell(figure, not n) for n, figure in enumerate(shown))}</div>')
 
 
@@ -111,7 +111,7 @@ def style() -> None:
 
 
 @contextmanager
-def unfolded(label: str, name: str) -> Iterator[bool]:
+def disclosure(label: str, name: str) -> Iterator[bool]:
     """A part that is folded away at first; gives whether it is open, so that what is not seen is not made."""
     folded = st.expander(label, key=f"group:{name}", on_change="rerun")
     with folded:
@@ -127,12 +127,18 @@ def show_with_data(chart: Chart) -> None:
     """Draw a chart, and below it the button that keeps its data."""
     show(chart)
     st.download_button(
-        "CSV", lambda: csv_text(chart.rows), f"{chart.name}.csv", "text/csv", on_click="ignore",
-        icon=":material/download:", type="tertiary", key=f"file:{chart.name}",
-    )  # fmt: skip
+        "CSV",
+        lambda: csv_text(chart.rows),
+        f"{chart.name}.csv",
+        "text/csv",
+        on_click="ignore",
+        icon=":material/download:",
+        type="tertiary",
+        key=f"file:{chart.name}",
+    )
 
 
 def _frame(rows: Iterable[Row]) -> pa.Table:
     """Rows as columns, which travel to the browser in binary form."""
-    made = list(rows)
-    return pa.table({key: [row[key] for row in made] for key in (made[0] if made else {})})
+    listed = list(rows)
+    return pa.table({key: [row[key] for row in listed] for key in (listed[0] if listed else {})})

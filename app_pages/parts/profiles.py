@@ -21,8 +21,8 @@ from scenarios.profile.read import read_captures
 from scenarios.profile.read.find import sources
 from scenarios.timeline import Timeline
 from sim.hardware.profile import load_hardware
-from sim.imported.document import import_result
 from sim.imported.replayed import replayed
+from sim.imported.result import import_result
 from sim.imported.timelines import timelines_of
 
 #: Endings of files that may be uploaded, all together at most MAX_MB; more goes through `whatif import`.
@@ -82,13 +82,13 @@ def offered() -> dict[str, Path]:
         return {}
     root = Path(top).resolve()
     try:
-        found = sources(root)
+        known = sources(root)
     except ScenarioError:
         return {}
     folders: dict[str, Path] = {}
-    for source in found[:MAX_OFFERED]:
+    for source in known[:MAX_OFFERED]:
         folder = source.path if source.path.is_file() else source.path.parent.parent
-        # A job's ranks lie beside each other: they are read together.
+        # A job's ranks lie next to each other: they are read together.
         place = folder.resolve()
         if place.is_relative_to(root):
             folders.setdefault(str(place.relative_to(root)), place)

@@ -51,9 +51,9 @@ def _class(span: Span) -> str:
 
 
 def span_row(span: Span, lane: str, args: Args) -> dict[str, Any]:
-    """One span with all that a reader may ask of it. Times in us from the begin of the step."""
+    """One span with all that a reader may ask of it. Times in us from the start of the step."""
     more: Mapping[str, Any] = {}
-    if span.process not in ("Python", "CANN") and span.kind != "wait":
+    if span.process not in ("Python", "CANN") and not span.is_wait:
         more = args.get(span.index) or dict(span.args)
     return {
         "lane": lane,
@@ -117,16 +117,21 @@ def _merged(members: Sequence[Span], lane: str, args: Args) -> dict[str, Any]:
     most = max(members, key=lambda s: s.duration_ns)
     row = span_row(most, lane, {})
     row.update(
-        start=start / 1000, end=end / 1000, us=busy / 1000, kind=max(by_class, key=lambda c: (by_class[c], c)),
-        name=f"{most.op_type or most.name} + {len(members) - 1}", layer=members[0].layer,
-        busy=min(1.0, busy / max(1, end - start)), spans=len(members),
-    )  # fmt: skip
+        start=start / 1000,
+        end=end / 1000,
+        us=busy / 1000,
+        kind=max(by_class, key=lambda c: (by_class[c], c)),
+        name=f"{most.op_type or most.name} + {len(members) - 1}",
+        layer=members[0].layer,
+        busy=min(1.0, busy / max(1, end - start)),
+        spans=len(members),
+    )
     return row
 
 
 def layers_of(timeline: Timeline) -> list[tuple[int, int]]:
     """From the first to the last kernel of each layer in the order of the program, with a twelfth more on either side;
-    ns. The numbers that spans have begin again with each kind of layer, as in a model whose first layers are dense."""
+    ns. The numbers that spans have start again with each kind of layer, as in a model whose first layers are dense."""
     kernels = sorted((s for s in timeline.device_spans if s.layer >= 0), key=lambda s: s.index)
     runs = [list(members) for _, members in groupby(kernels, key=lambda s: s.layer)]
     if len(runs) > 1 and runs[-1][0].layer == 0:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import streamlit as st
-from pydantic import BaseModel
 
 from app_pages.parts import answers, state
-from app_pages.parts.controls import CONTROLS, GROUPS, Control
+from app_pages.parts.controls import CONTROLS, GROUPS, Control, field_of
 from app_pages.parts.page import literal
 from app_pages.parts.state import Question, value_of, written
 from app_pages.parts.texts import Language, Say, speaker
@@ -52,9 +51,12 @@ def settings(question: Question, language: Language, refused: Mapping[str, str])
 
 
 def _group(
-    controls: tuple[Control, ...], shown: Mapping[str, object], label: Say, language: Language,
+    controls: tuple[Control, ...],
+    shown: Mapping[str, object],
+    label: Say,
+    language: Language,
     refused: Mapping[str, str],
-) -> None:  # fmt: skip
+) -> None:
     for control in controls:
         # The session may lack a widget that was not drawn for a while: another page was.
         st.session_state.setdefault(control.key, shown[control.field])
@@ -110,13 +112,7 @@ def help_of(field: str, language: Language) -> str:
 
 def schema_help(field: str) -> str:
     """The description of a dotted field in the schema."""
-    part: type[BaseModel] = Scenario
-    *path, last = field.split(".")
-    for name in path:
-        annotation = part.model_fields[name].annotation
-        assert isinstance(annotation, type)
-        part = annotation
-    return (part.model_fields[last].description or "").replace("\n", " ")
+    return (field_of(field).description or "").replace("\n", " ")
 
 
 def _choose() -> None:

@@ -12,11 +12,10 @@ from app_pages.parts import answers
 from app_pages.parts.answers import Remembered
 from app_pages.parts.state import Question
 from scenarios.errors import ScenarioError, printable
-from scenarios.profile.read import read_captures
-from sim.compare.document import compare_sides
-from sim.compare.sides import Side, side, with_args
-from sim.imported.timelines import timelines_of
-from sim.predict.answer import kernel_args
+from sim.compare.result import compare_sides
+from sim.compare.side import Side
+from sim.predict.scenario_result import kernel_args
+from sim.report.sides import side, with_args
 
 #: Endings that a compared file may have, and the largest one, MB.
 ENDINGS = ("json", "gz", "csv", "db")
@@ -29,13 +28,13 @@ _UPLOADED: Remembered[Side] = Remembered(4)
 
 def asked(question: Question) -> Side:
     """A scenario's step. Raises ScenarioError."""
-    found = answers.first(question)
+    answer = answers.first(question)
 
     def make() -> Side:
-        timeline = with_args(found.prediction.timeline, kernel_args(found.prediction))
-        return Side(found.result["scenario"]["name"], "scenario", found.result, timeline, ())
+        timeline = with_args(answer.prediction.timeline, kernel_args(answer.prediction))
+        return Side(answer.result["scenario"]["name"], "scenario", answer.result, timeline, ())
 
-    return _ASKED.get(answers.key_of(found.loaded), make)
+    return _ASKED.get(answers.key_of(answer.loaded), make)
 
 
 def uploaded(name: str, data: bytes) -> Side:
@@ -48,7 +47,7 @@ def _read(name: str, data: bytes) -> Side:
         path = Path(folder) / name.replace("/", "_").lstrip(".")
         path.write_bytes(data)
         try:
-            return side(str(path), (), lambda it: timelines_of(read_captures(it)))
+            return side(str(path), ())
         except ScenarioError as error:
             raise ScenarioError([message.replace(f"{folder}{os.sep}", "") for message in error.messages]) from None
 

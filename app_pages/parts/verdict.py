@@ -11,12 +11,12 @@ from app_pages.parts.texts.verdicts import EVIDENCE_ZH, TEXTS
 
 def verdict(result: dict[str, Any], language: Language) -> tuple[str, str]:
     """(the bottleneck by name, its evidence)."""
-    found = result["bottleneck"]
-    lead = speaker(TEXTS, language)(found["name"])
+    bottleneck = result["bottleneck"]
+    lead = speaker(TEXTS, language)(bottleneck["name"])
     if language == "en":
-        evidence = found["evidence"]
+        evidence = bottleneck["evidence"]
         return lead, f"{evidence[0].lower()}{evidence[1:]}." if evidence[:2].istitle() else f"{evidence}."
-    return lead, EVIDENCE_ZH[found["name"]].format(**_facts(result))
+    return lead, EVIDENCE_ZH[bottleneck["name"]].format(**_facts(result))
 
 
 def _facts(result: dict[str, Any]) -> dict[str, str]:

@@ -16,11 +16,15 @@ MODELS: dict[str, dict[str, int]] = {
 
 #: Every optimisation off: what a variant is laid on.
 PLAIN = (
-    "engine.task_queue_enable=0", "protocol.synchronize=op", "optimizations.graph=eager",
-    *(f"optimizations.fusion.{name}=false" for name in
-      ("rms_norm", "add_rms_norm", "rope", "swiglu", "attention", "qkv", "gate_up")),
+    "engine.task_queue_enable=0",
+    "protocol.synchronize=op",
+    "optimizations.graph=eager",
+    *(
+        f"optimizations.fusion.{name}=false"
+        for name in ("rms_norm", "add_rms_norm", "rope", "swiglu", "attention", "qkv", "gate_up")
+    ),
     "optimizations.kv.layout=contiguous",
-)  # fmt: skip
+)
 
 
 def _on(*names: str) -> tuple[str, ...]:
@@ -74,9 +78,11 @@ class Base:
     @property
     def settings(self) -> tuple[str, ...]:
         return (
-            f"workload.phase={self.phase}", f"workload.batch={self.batch}", f"workload.input_tokens={self.tokens}",
+            f"workload.phase={self.phase}",
+            f"workload.batch={self.batch}",
+            f"workload.input_tokens={self.tokens}",
             "workload.output_tokens=16",
-        )  # fmt: skip
+        )
 
 
 BASES = (
@@ -126,18 +132,28 @@ def _of(base: Base, variants: tuple[Variant, ...]) -> Iterator[Variant]:
 
 def write_models(folder: Path) -> dict[str, Path]:
     """A folder with a Hugging Face config for each model."""
-    made = {}
+    paths = {}
     for number, (name, size) in enumerate(MODELS.items()):
         path = folder / f"model-{number}"
         path.mkdir()
         heads = size["heads"]
         config = {
-            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
-            "attention_bias": False, "hidden_size": size["hidden"], "intermediate_size": size["intermediate"],
-            "num_hidden_layers": size["layers"], "num_attention_heads": heads, "num_key_value_heads": size["kv_heads"],
-            "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
-            "torch_dtype": "bfloat16", "vocab_size": size["vocab"],
-        }  # fmt: skip
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "hidden_size": size["hidden"],
+            "intermediate_size": size["intermediate"],
+            "num_hidden_layers": size["layers"],
+            "num_attention_heads": heads,
+            "num_key_value_heads": size["kv_heads"],
+            "max_position_embeddings": 4096,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0,
+            "tie_word_embeddings": False,
+            "torch_dtype": "bfloat16",
+            "vocab_size": size["vocab"],
+        }
         (path / "config.json").write_text(json.dumps(config))
-        made[name] = path
-    return made
+        paths[name] = path
+    return paths

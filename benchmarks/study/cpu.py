@@ -2,8 +2,9 @@
 
     python benchmarks/study/cpu.py [--profile PROFILE.yaml] [--rounds N] [--out docs/study_cpu.md] [--json FILE]
 
-Every scenario is measured in each of N rounds, minutes apart, each time beside the reference kernel; what two rounds
-differ by is the noise that a gain must exceed to be told from none. Nothing is fitted to what is measured here.
+Every scenario is measured in each of N rounds, minutes apart, each time next to the reference kernel; what two rounds
+differ by is the noise that a gain must exceed to be distinguished from none. Nothing is fitted to what is measured
+here.
 """
 
 from __future__ import annotations
@@ -27,18 +28,23 @@ from results import Result, gains_of, summary  # noqa: E402
 from scenarios.errors import ScenarioError  # noqa: E402
 from scenarios.files.atomic import write_text  # noqa: E402
 from scenarios.loader import load_text  # noqa: E402
-from sim.predict.answer import case_of, predicted_of  # noqa: E402
 from sim.predict.predict import predict  # noqa: E402
+from sim.predict.scenario_result import case_of, predicted_of  # noqa: E402
 
 #: Longest that one step is measured in one round, seconds.
 BUDGET_S = 2.5
 
 
 def studied(
-    profile: Path, bases: Sequence[Base], variants: Sequence[Variant], rounds: int, say: Callable[[str], None],
-    ranks: bool = True, budget_s: float = BUDGET_S,
-) -> tuple[dict[Run, Result], list[str]]:  # fmt: skip
-    """Predict and measure everything; what was refused, with its reason, comes beside it.
+    profile: Path,
+    bases: Sequence[Base],
+    variants: Sequence[Variant],
+    rounds: int,
+    say: Callable[[str], None],
+    ranks: bool = True,
+    budget_s: float = BUDGET_S,
+) -> tuple[dict[Run, Result], list[str]]:
+    """Predict and measure everything; what was refused, with its reason, comes next to it.
 
     ranks: run steps on two ranks too. budget_s: longest that one step is measured in one round.
     """
@@ -56,12 +62,12 @@ def studied(
                 loaded = load_text(text, "study", [*run.base.settings, *PLAIN, *run.settings])
                 result = results.get(run) or Result(run, predict(case_of(loaded)))
                 try:
-                    found = measure.run(loaded, predicted_of(result.prediction)).document
+                    document = measure.run(loaded, predicted_of(result.prediction)).document
                 except ScenarioError as error:
                     refused.append(f"{run.base.name}, {' '.join(run.settings)}: {error}")
                     continue
-                result.raw_us.append(found["unmarked_step"]["median_us"])
-                result.steady_us.append(found["steady_step"]["median_us"])
+                result.raw_us.append(document["unmarked_step"]["median_us"])
+                result.steady_us.append(document["steady_step"]["median_us"])
                 results[run] = result
                 say(f"  {result.error:+.0%}: {result.predicted_us:,.0f} us for {result.steady_us[-1]:,.0f}")
     return results, refused
@@ -90,16 +96,30 @@ def main() -> None:
 
     with TemporaryDirectory() as folder:
         profile = options.profile or _calibrated(Path(folder) / "profile.yaml", say)
-        results, refused = studied(profile, BASES, VARIANTS, options.rounds, say, True, options.budget_s)
+        results, refused = studied(
+            profile=profile,
+            bases=BASES,
+            variants=VARIANTS,
+            rounds=options.rounds,
+            say=say,
+            ranks=True,
+            budget_s=options.budget_s,
+        )
     gains = gains_of(results, BASES, VARIANTS)
     comments = options.comments.read_text() if options.comments else ""
     page = markdown(results, gains, refused, about_of(options.rounds), comments)
     if options.json:
         steps = [
-            {"step": run.base.name, "settings": run.settings, "predicted_us": it.predicted_us,
-             "interval_us": it.interval_us, "raw_us": it.raw_us, "steady_us": it.steady_us}
-            for run, it in results.items()
-        ]  # fmt: skip
+            {
+                "step": run.base.name,
+                "settings": run.settings,
+                "predicted_us": result.predicted_us,
+                "interval_us": result.interval_us,
+                "raw_us": result.raw_us,
+                "steady_us": result.steady_us,
+            }
+            for run, result in results.items()
+        ]
         write_text(options.json, json.dumps(summary(results, gains) | {"rows": steps}, indent=1) + "\n")
     if options.out:
         write_text(options.out, page)

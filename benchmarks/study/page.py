@@ -21,9 +21,12 @@ quickest decile. A CPU's numbers say nothing about Ascend.
 
 
 def markdown(
-    results: Mapping[Run, Result], gains: Sequence[Gain], refused: Sequence[str], about: Mapping[str, Any],
+    results: Mapping[Run, Result],
+    gains: Sequence[Gain],
+    refused: Sequence[str],
+    about: Mapping[str, Any],
     comments: str,
-) -> str:  # fmt: skip
+) -> str:
     """Summary, comments, every step and every gain."""
     parts = [_HEAD.format(**about), "\n".join(_summary(summary(results, gains), about)), comments.strip()]
     parts += ["## Steps", "\n".join(_steps(results)), "## Gains", "Step without / step with, all else equal."]
@@ -46,8 +49,8 @@ def _summary(told: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[str]
     yield f"| rank correlation of gains, all | {told['rank_correlation_all']:.2f} |"
     for name, value in told["rank_correlation"].items():
         yield f"| rank correlation, {name} | {value:.2f} |"
-    yield f"| direction of the gains that are told from noise | {right} of {of} right |"
-    yield f"| pairs that both tell apart, in the wrong order | {'; '.join(wrong) or 'none'} |"
+    yield f"| direction of the gains that stand out from noise | {right} of {of} right |"
+    yield f"| pairs that both distinguish, in the wrong order | {'; '.join(wrong) or 'none'} |"
 
 
 def _steps(results: Mapping[Run, Result]) -> Iterator[str]:
@@ -56,22 +59,30 @@ def _steps(results: Mapping[Run, Result]) -> Iterator[str]:
     for run, result in sorted(results.items(), key=lambda item: (item[0].base.name, item[0].settings)):
         low, high = (us / 1000 for us in result.interval_us)
         cells = (
-            run.base.name, _short(run.settings), f"{median(result.raw_us) / 1000:.2f}",
-            f"{result.measured_us / 1000:.2f}", f"{result.predicted_us / 1000:.2f}", f"{low:.2f}-{high:.2f}",
-            f"{result.error:+.0%}", "yes" if result.is_covered else "no",
-        )  # fmt: skip
+            run.base.name,
+            _short(run.settings),
+            f"{median(result.raw_us) / 1000:.2f}",
+            f"{result.measured_us / 1000:.2f}",
+            f"{result.predicted_us / 1000:.2f}",
+            f"{low:.2f}-{high:.2f}",
+            f"{result.error:+.0%}",
+            "yes" if result.is_covered else "no",
+        )
         yield f"| {' | '.join(cells)} |"
 
 
 def _gains(gains: Sequence[Gain]) -> Iterator[str]:
-    yield "| step | optimisation | predicted | measured | told from noise |"
+    yield "| step | optimisation | predicted | measured | stands out from noise |"
     yield "|---|---|---|---:|---|"
     for gain in gains:
         value, low, high = gain.predicted
         cells = (
-            gain.base.name, gain.variant.name, f"{value:.2f}x ({low:.2f}-{high:.2f})", f"{gain.measured:.2f}x",
+            gain.base.name,
+            gain.variant.name,
+            f"{value:.2f}x ({low:.2f}-{high:.2f})",
+            f"{gain.measured:.2f}x",
             "yes" if gain.is_told else "no",
-        )  # fmt: skip
+        )
         yield f"| {' | '.join(cells)} |"
 
 

@@ -77,7 +77,7 @@ def noise_of(results: Mapping[Run, Result]) -> float:
 
 def gains_of(results: Mapping[Run, Result], bases: Sequence[Base], variants: Sequence[Variant]) -> list[Gain]:
     """The gains of all optimisations on all bases that were measured."""
-    noise, found = noise_of(results), []
+    noise, gains = noise_of(results), []
     for base in bases:
         for variant, without, with_it in pairs(base, tuple(variants)):
             if without not in results or with_it not in results:
@@ -85,8 +85,8 @@ def gains_of(results: Mapping[Run, Result], bases: Sequence[Base], variants: Seq
             a, b = results[without], results[with_it]
             told = ratio_interval(a.prediction.sensitivity, b.prediction.sensitivity, a.prediction.case.hardware)
             each = noise * sqrt(1 / len(a.steady_us) + 1 / len(b.steady_us))
-            found.append(Gain(base, variant, told, a.measured_us / b.measured_us, each))
-    return found
+            gains.append(Gain(base, variant, told, a.measured_us / b.measured_us, each))
+    return gains
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> float:
@@ -105,9 +105,9 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def reversed_pairs(gains: Sequence[Gain]) -> list[tuple[Gain, Gain]]:
-    """Pairs of optimisations of one base whose order is wrong though it can be told in both: the intervals of the
+    """Pairs of optimisations of one base whose order is wrong though it shows in both: the intervals of the
     predicted gains lie apart one way, the measured gains, with their noise, the other way."""
-    found = []
+    reversals = []
     for a, b in combinations(gains, 2):
         if a.base != b.base:
             continue
@@ -116,8 +116,8 @@ def reversed_pairs(gains: Sequence[Gain]) -> list[tuple[Gain, Gain]]:
         first = a.predicted[1] > b.predicted[2] and measured < -noise
         second = a.predicted[2] < b.predicted[1] and measured > noise
         if first or second:
-            found.append((a, b))
-    return found
+            reversals.append((a, b))
+    return reversals
 
 
 def summary(results: Mapping[Run, Result], gains: Sequence[Gain]) -> dict[str, Any]:
@@ -139,4 +139,4 @@ def summary(results: Mapping[Run, Result], gains: Sequence[Gain]) -> dict[str, A
         "rank_correlation_all": spearman([(g.predicted[0], g.measured) for g in gains]),
         "directions": [sum((g.predicted[0] > 1) == (g.measured > 1) for g in told), len(told)],
         "reversed": [f"{a.base.name}: {a.variant.name} and {b.variant.name}" for a, b in reversed_pairs(gains)],
-    }  # fmt: skip
+    }

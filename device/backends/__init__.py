@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 
 if TYPE_CHECKING:
-    from device.backends.base import Backend
+    from device.run.backend import Backend
 
 
 def _cpu() -> Backend:

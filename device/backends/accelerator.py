@@ -10,7 +10,7 @@ import torch
 
 
 class Accelerator:
-    """Streams, events, time marks and memory of a device that works beside the host.
+    """Streams, events, time marks and memory of a device that works alongside the host.
 
     device: of this process. calls: torch.cuda or torch.npu.
     """

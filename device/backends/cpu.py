@@ -20,10 +20,11 @@ import torch
 
 from device.operators import torch_calls
 from device.operators.compiled import KERNELS as COMPILED
-from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL, compiled
+from device.operators.compiled import compiled
 from device.operators.kernel import Kernel
 from device.operators.reference import REFERENCE, ops_of, refusals, special
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass
@@ -52,8 +53,10 @@ def off(item: Pass) -> str:
 
 def compiler() -> str | None:
     """The C++ compiler that torch.compile would use, None where it or the headers of Python are missing."""
-    found = next((path for name in (os.environ.get("CXX", ""), "g++", "clang++") if (path := shutil.which(name))), None)
-    return found if (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file() else None
+    compiler = next(
+        (path for name in (os.environ.get("CXX", ""), "g++", "clang++") if (path := shutil.which(name))), None
+    )
+    return compiler if (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file() else None
 
 
 #: What stands over the reference on a CPU.
@@ -80,36 +83,37 @@ class Cpu:
         }
 
     def kernel(self, op: Op) -> Kernel:
-        if found := special(op):
-            return torch_calls.NAMED.get(op.name, found)
-        if op.kind == "attention" and (op.attr("block_size") or op.inputs[1].dtype == "int8"):
+        if kernel := special(op):
+            return torch_calls.NAMED.get(op.name, kernel)
+        if kind_of(op).family == "attention" and (op.attr("block_size") or op.inputs[1].dtype == "int8"):
             return torch_calls.COMPOSED_ATTENTION
         return KERNELS.get(op.kind) or REFERENCE[op.kind]
 
     def lacks(self, program: Program, model: Model) -> list[str]:
-        found: dict[str, str] = {}
+        lacking: dict[str, str] = {}
         if program.graph != "eager" and compiler() is None:
-            found["graph"] = "torch.compile captures a step, and there is no C++ compiler for it; set it to eager"
+            lacking["graph"] = "torch.compile captures a step, and there is no C++ compiler for it; set it to eager"
         ops = ops_of(program)
         for op in ops:
-            if op.kind in NEED_COMPILER and compiler() is None:
+            kind = kind_of(op)
+            if kind.torch_kernel == "compiled" and compiler() is None:
                 what = f"torch has no {op.kind} kernel for a CPU, and there is no C++ compiler to make one"
-                found[NEED_COMPILER[op.kind]] = f"{what}; set it to false"
-            if op.kind in NOT_ONE_KERNEL:
+                lacking[kind.switch] = f"{what}; set it to false"
+            if kind.torch_kernel == "none":
                 what = f"torch has no {op.kind} kernel for a CPU, nor can torch.compile make one"
-                found.setdefault(NOT_ONE_KERNEL[op.kind], f"{what}; set it to false")
-            if op.kind == "prefetch":
-                found["overlap.prefetch"] = "torch brings no weight into a CPU's cache ahead; set it to false"
+                lacking.setdefault(kind.switch, f"{what}; set it to false")
+            if kind.unit == "copy":
+                lacking[kind.switch] = "torch brings no weight into a CPU's cache ahead; set it to false"
             elif op.stream:
                 switch = stream_switch(program, op)
                 what = f"{op.name} wants stream {op.stream}, and a CPU has one"
-                found.setdefault(switch.switch, f"{what}; set optimizations.{switch.switch} to {off(switch)}")
+                lacking.setdefault(switch.switch, f"{what}; set optimizations.{switch.switch} to {off(switch)}")
             if any(t.format == "nz" and t.role == "weight" for t in op.inputs):  # blocks of a cache lie its own way
-                found["weight_format"] = "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
-        return refusals(found, ops, "a CPU")
+                lacking["weight_format"] = "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"
+        return refusals(lacking, ops, "a CPU")
 
     def held(
-        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, others: Callable[[Tensor], torch.Tensor]
     ) -> torch.Tensor:
         return value
 

@@ -16,19 +16,19 @@ import torch
 from device.backends import cuda_graphs
 from device.backends.accelerator import Accelerator
 from device.operators import cuda
-from device.operators.compiled import NEED_COMPILER, NOT_ONE_KERNEL
 from device.operators.experts import follows_router
 from device.operators.kernel import Kernel
 from device.operators.reference import REFERENCE, ops_of, refusals, special
 from device.run.call import Call, Unit
 from scenarios.errors import ScenarioError, printable
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 
 #: Streams that a step may use: the main one, prefetch, collectives, the shared expert, keys.
 STREAMS = 5
 DOCTOR = "`whatif doctor --backend cuda` says what is missing"
-#: Least compute capability for which Triton makes kernels.
+#: Smallest compute capability for which Triton makes kernels.
 TRITON_CAPABILITY = (7, 0)
 
 
@@ -93,29 +93,29 @@ class Cuda(Accelerator):
         }
 
     def kernel(self, op: Op) -> Kernel:
-        if found := special(op):
-            return cuda.NAMED.get(op.name, found)
-        if op.kind == "attention" and not cuda.whole(op):
+        if kernel := special(op):
+            return cuda.NAMED.get(op.name, kernel)
+        if kind_of(op).family == "attention" and not cuda.whole(op):
             return cuda.COMPOSED_ATTENTION
         if cuda.is_grouped(op):
             return cuda.GROUPED
         return cuda.KERNELS.get(op.kind) or REFERENCE[op.kind]
 
     def lacks(self, program: Program, model: Model) -> list[str]:
-        found: dict[str, str] = {}
+        refused: dict[str, str] = {}
         if program.graph not in ("eager", *cuda_graphs.MODES):
             modes = "aclgraph (CUDA graphs) or ge_graph (torch.compile and CUDA graphs)"
-            found["graph"] = f"{program.graph} is a compiler of torch_npu; take {modes}"
+            refused["graph"] = f"{program.graph} is a compiler of torch_npu; take {modes}"
         elif program.graph == "ge_graph" and not triton():
-            found["graph"] = "torch.compile makes the pieces, and Triton is not there for it; take aclgraph or eager"
+            refused["graph"] = "torch.compile makes the pieces, and Triton is not there for it; take aclgraph or eager"
         ops = ops_of(program)
         for op in dict.fromkeys(ops):
             for switch, why in _lacking(op):
-                found.setdefault(switch, why)
-        return refusals(found, ops, "a GPU")
+                refused.setdefault(switch, why)
+        return refusals(refused, ops, "a GPU")
 
     def held(
-        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, others: Callable[[Tensor], torch.Tensor]
     ) -> torch.Tensor:
         return value
 
@@ -130,26 +130,28 @@ class Cuda(Accelerator):
 
 def _lacking(op: Op) -> list[tuple[str, str]]:
     """The switches without which `op` would not be there, each with why a GPU cannot run it."""
-    found: list[tuple[str, str]] = []
-    if op.kind in NEED_COMPILER and not triton():
+    lacking: list[tuple[str, str]] = []
+    kind = kind_of(op)
+    if kind.torch_kernel == "compiled" and not triton():
         what = f"torch has no {op.kind} kernel for a GPU, and there is no Triton to make one"
-        found.append((NEED_COMPILER[op.kind], f"{what}; install triton, or set it to false"))
-    if op.kind in NOT_ONE_KERNEL:
+        lacking.append((kind.switch, f"{what}; install triton, or set it to false"))
+    if kind.torch_kernel == "none":
         what = f"torch has no {op.kind} kernel for a GPU, nor can torch.compile make one"
-        found.append((NOT_ONE_KERNEL[op.kind], f"{what}; set it to false"))
-    if op.kind == "prefetch":
-        found.append(("overlap.prefetch", "torch brings no weight into a GPU's L2 ahead; set it to false"))
-    by_router = op.kind == "quant_grouped_matmul" or (op.kind == "quant_matmul" and follows_router(op.inputs[0]))
-    if op.kind == "quant_matmul" and not by_router and (problem := cuda.int8_problem(op)):
-        found.append(("weights", problem))
+        lacking.append((kind.switch, f"{what}; set it to false"))
+    if kind.unit == "copy":
+        lacking.append((kind.switch, "torch brings no weight into a GPU's L2 ahead; set it to false"))
+    int8 = kind.family == "matmul" and op.inputs[0].dtype == "int8"
+    by_router = int8 and (kind.routed or follows_router(op.inputs[0]))
+    if int8 and kind.dense and not by_router and (problem := cuda.int8_problem(op)):
+        lacking.append(("weights", problem))
     if by_router:
         what = "an expert may have fewer rows than torch._int_mm multiplies on a GPU"
-        found.append(("weights", f"{what}, and only the router knows; take bf16 or w8a16"))
+        lacking.append(("weights", f"{what}, and only the router knows; take bf16 or w8a16"))
     dim = op.attr("head_dim", 0)
     assert isinstance(dim, int)
-    if op.kind == "attention" and special(op) is None and dim % cuda.HEAD_MULTIPLE:
+    if kind.family == "attention" and special(op) is None and dim % cuda.HEAD_MULTIPLE:
         what = f"fused attention reads heads of multiples of {cuda.HEAD_MULTIPLE}, these are {dim} wide"
-        found.append(("fusion.attention", f"{what}; set it to false"))
+        lacking.append(("fusion.attention", f"{what}; set it to false"))
     if any(t.format == "nz" and t.role == "weight" for t in op.inputs):  # blocks of a cache lie its own way
-        found.append(("weight_format", "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"))
-    return found
+        lacking.append(("weight_format", "FRACTAL_NZ is the layout of Ascend's cube; set it to nd"))
+    return lacking

@@ -20,11 +20,11 @@ from device.operators.kernel import Form
 from device.run.call import Call, Unit
 from device.run.graphs import Body, Piece
 from device.run.graphs import units as pieces
-from device.run.step import Step
+from device.step.step import Step
 
 #: Graph modes with what the pieces are made of before they are captured.
 MODES: dict[str, Callable[[Body], Body]] = {"aclgraph": lambda body: body, "ge_graph": compiled}
-#: Where `captures` keeps the graphs, beside the pieces of device/run/graphs.py.
+#: Where `captures` keeps the graphs, next to the pieces of device/run/graphs.py.
 GRAPHS = "CUDA graphs"
 
 
@@ -39,18 +39,18 @@ class Graph:
 
 @dataclass(slots=True)
 class Graphs:
-    """All graphs of a session. still: addresses of results, which every replay writes anew in the same place."""
+    """All graphs of a session. still: addresses of results, which every replay writes again in the same place."""
 
     pool: Any = None
-    made: dict[object, Graph] = field(default_factory=dict)
+    graphs: dict[object, Graph] = field(default_factory=dict)
     still: set[int] = field(default_factory=set)
 
     def replay(self, piece: Piece, inputs: Sequence[torch.Tensor], step: Step) -> list[torch.Tensor]:
         """What `piece` makes of `inputs`; it is captured where it has not been for these shapes and constants."""
         key = self._key(piece, inputs)
-        graph = self.made.get(key)
+        graph = self.graphs.get(key)
         if graph is None:
-            graph = self.made[key] = self._capture(piece, inputs, step)
+            graph = self.graphs[key] = self._capture(piece, inputs, step)
             self.still |= {x.data_ptr() for x in graph.outputs}
         for buffer, value in zip(graph.inputs, inputs, strict=True):
             if buffer.data_ptr() != value.data_ptr():  # not the result of another graph, which lies where it lay
@@ -59,7 +59,7 @@ class Graphs:
         return graph.outputs
 
     def _key(self, piece: Piece, inputs: Sequence[torch.Tensor]) -> object:
-        """What a capture hangs on: the calls, where weights, caches and results of other graphs lie, and shapes."""
+        """What a capture depends on: the calls, where weights, caches and results of other graphs lie, and shapes."""
         places = tuple(x.data_ptr() for x in piece.constants)
         read = tuple((self._stays(x) and x.data_ptr(), x.shape, x.stride(), x.dtype) for x in inputs)
         return id(piece.body), places, read
@@ -79,11 +79,11 @@ class Graphs:
         cuda.current_stream().wait_stream(stream)
         if self.pool is None:
             self.pool = cuda.graph_pool_handle()
-        made = cuda.CUDAGraph()
+        cuda_graph = cuda.CUDAGraph()
         # Other threads (the watchdog of NCCL) may go on calling CUDA meanwhile.
-        with cuda.graph(made, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
+        with cuda.graph(cuda_graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
             outputs = piece.body(piece.constants, held, step)
-        return Graph(made, held, outputs)
+        return Graph(cuda_graph, held, outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class Replayed(Piece):
 def units(graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
     """`calls` with the captured ones put together. captures: pieces and graphs of earlier Programs of the session."""
     graphs: Graphs = captures.setdefault(GRAPHS, Graphs())
-    made: list[Unit] = []
+    issued: list[Unit] = []
     for unit in pieces(calls, MODES[graph], captures):
         if isinstance(unit, Piece):
             unit = Replayed(unit.calls, unit.body, unit.constants, unit.reads, unit.writes, graphs=graphs)
-        made.append(unit)
-    return tuple(made)
+        issued.append(unit)
+    return tuple(issued)

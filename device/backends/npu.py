@@ -15,11 +15,12 @@ import torch
 
 from device.backends import npu_graphs
 from device.backends.accelerator import Accelerator
-from device.backends.npu_weights import LaidOut
 from device.operators.kernel import Kernel
+from device.operators.npu.call import has_atb
 from device.operators.npu.kernels import kernel_of
 from device.operators.npu.plan import lacking
-from device.operators.npu.versions import pair_of, wrong_pairing
+from device.operators.npu.versions import wheel_of, wrong_pairing
+from device.operators.npu.weights import LaidOut
 from device.operators.reference import REFERENCE
 from device.run.call import Call, Unit
 from scenarios.errors import ScenarioError, printable
@@ -36,12 +37,12 @@ def torch_npu() -> Any:
     try:
         from importlib.metadata import PackageNotFoundError, version
 
-        found = version("torch-npu")
+        installed = version("torch-npu")
     except PackageNotFoundError:
         raise ScenarioError(
-            ["--backend npu: torch_npu is not installed; pip install 'ascend-whatif[npu]' on a machine with CANN"]
+            [f"--backend npu: torch_npu is not installed; {DOCTOR} and which version this machine's CANN wants"]
         ) from None
-    if wrong := wrong_pairing(str(torch.__version__), found):
+    if wrong := wrong_pairing(str(torch.__version__), installed):
         raise ScenarioError([f"--backend npu: {wrong}"])
     try:
         return importlib.import_module("torch_npu")
@@ -88,45 +89,50 @@ class Npu(Accelerator):
         return str(self._module.__version__).partition("+")[0]
 
     @property
+    def atb(self) -> bool:
+        """Whether ATB's calls are there: torch_npu has them where it finds NNAL next to CANN."""
+        return has_atb()
+
+    @property
     def devices(self) -> int:
         count: int = self.calls.device_count()
         return count
 
     def describe(self) -> dict[str, str | int]:
-        pair = pair_of(self.version)
+        wheel = wheel_of(self.version)
         return {
             "backend": self.name,
             "device": f"{self.calls.get_device_name(self.device)}, {self.calls.device_count()} in this machine",
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "torch_npu": self.version,
-            "documented_cann": (pair.cann if pair else None) or "none for this torch_npu",
+            "documented_cann": (wheel.cann if wheel else None) or "none for this torch_npu",
             "task_queue_enable": os.environ.get("TASK_QUEUE_ENABLE", "1"),
         }
 
     def kernel(self, op: Op) -> Kernel:
-        return kernel_of(op) or REFERENCE[op.kind]
+        return kernel_of(op, self.version, self.atb) or REFERENCE[op.kind]
 
     def lacks(self, program: Program, model: Model) -> list[str]:
-        return lacking(program, model, self.version)
+        return lacking(program, model, self.version, self.atb)
 
     def held(
-        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, beside: Callable[[Tensor], torch.Tensor]
+        self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, others: Callable[[Tensor], torch.Tensor]
     ) -> torch.Tensor:
-        return self._laid_out.get(op, tensor, value, act, beside)
+        return self._laid_out.get(op, tensor, value, act, others)
 
     def units(self, graph: str, calls: Sequence[Call], captures: dict[object, Any]) -> tuple[Unit, ...]:
         return npu_graphs.units(self, graph, calls, captures)
 
     def profiler(self, folder: Path, rank: int, steps: int) -> Any:
         """torch_npu's own, at level 1 with pipe utilisation: it writes one *_ascend_pt a rank."""
-        made = self._module.profiler
-        config = made._ExperimentalConfig(
-            profiler_level=made.ProfilerLevel.Level1, aic_metrics=made.AiCMetrics.PipeUtilization,
+        profiler = self._module.profiler
+        config = profiler._ExperimentalConfig(
+            profiler_level=profiler.ProfilerLevel.Level1, aic_metrics=profiler.AiCMetrics.PipeUtilization,
             data_simplification=False,
         )  # fmt: skip
-        return made.profile(
-            activities=[made.ProfilerActivity.CPU, made.ProfilerActivity.NPU], record_shapes=True,
-            schedule=made.schedule(wait=0, warmup=1, active=steps, repeat=1),
-            on_trace_ready=made.tensorboard_trace_handler(str(folder), f"rank{rank}"), experimental_config=config,
+        return profiler.profile(
+            activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU], record_shapes=True,
+            schedule=profiler.schedule(wait=0, warmup=1, active=steps, repeat=1),
+            on_trace_ready=profiler.tensorboard_trace_handler(str(folder), f"rank{rank}"), experimental_config=config,
         )  # fmt: skip

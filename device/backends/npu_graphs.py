@@ -18,11 +18,13 @@ import torch
 
 from device.operators.kernel import Form
 from device.operators.npu.attention import causal_mask, lengths
+from device.operators.npu.versions import V2_IN_CAPTURE, has
 from device.run.call import Call, Unit
 from device.run.graphs import TAKEN, Body, Piece, body_of, read_first
 from device.run.graphs import units as pieces
 from device.run.runner import issue
-from device.run.step import Layout, Step
+from device.step.step import Layout, Step
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Issued, Op
 
 #: Values of the step that are the same in all steps: copied into their buffers once.
@@ -40,18 +42,18 @@ def units(backend: Any, graph: str, calls: Sequence[Call], captures: dict[object
         if not (call.issued.block.captured and runs and runs[-1][-1].issued.block.captured):
             runs.append([])
         runs[-1].append(call)
-    made: list[Unit] = []
+    issued: list[Unit] = []
     for place, run in enumerate(runs):
         if not run[0].issued.block.captured:
-            made += run
+            issued += run
             continue
         needed = TAKEN | {name for other in runs[place + 1 :] for name in read_first(other)}
-        made.append(
+        issued.append(
             _graph_of(backend, run, needed, captures)
             if graph == "aclgraph"
             else _compiled_of(backend, run, needed, captures)
         )
-    return tuple(made)
+    return tuple(issued)
 
 
 @dataclass(slots=True)
@@ -95,7 +97,8 @@ class Replayed:
                 buffer.copy_(value)
         graph.npu_graph.replay()
         if self.attention is not None:
-            graph.npu_graph.update([dict(lengths(self.attention, step.layout))])
+            v2 = has(V2_IN_CAPTURE, self.backend.version)
+            graph.npu_graph.update([dict(lengths(self.attention, step.layout, v2))])
         return graph.outputs
 
     def put(self, outputs: Sequence[torch.Tensor], values: dict[str, torch.Tensor]) -> None:
@@ -111,10 +114,10 @@ class Replayed:
         with npu.stream(stream), npu.use_mem_pool(pool):
             self._issue(step)
         npu.synchronize()
-        made = npu.NPUGraph()
-        with npu.graph(made, pool=pool.id, stream=stream, auto_dispatch_capture=self.attention is not None):
+        npu_graph = npu.NPUGraph()
+        with npu.graph(npu_graph, pool=pool.id, stream=stream, auto_dispatch_capture=self.attention is not None):
             graph.outputs = self._issue(step)
-        graph.npu_graph = made
+        graph.npu_graph = npu_graph
 
     def _issue(self, step: Step) -> list[torch.Tensor]:
         values = {**step.values, **dict(zip(self.reads, self.graph.inputs, strict=True))}
@@ -125,8 +128,8 @@ class Replayed:
 def _graph_of(backend: Any, run: list[Call], needed: frozenset[str], captures: dict[object, Any]) -> Unit:
     flat = [part for call in run for part in (call.parts or (call,))]
     writes = tuple(dict.fromkeys(name for call in flat for name in call.results if name in needed and name is not None))
-    attention = next((call.issued.op for call in run if call.issued.op.kind == "attention"), None)
-    key = ("aclgraph", tuple(_shape_of(call.issued.op) for call in run), writes)
+    attention = next((call.issued.op for call in run if kind_of(call.issued.op).family == "attention"), None)
+    key = ("aclgraph", tuple(_shape_of(call.issued.op) for call in run), writes, _places(flat))
     graph = captures.setdefault(key, Graph())
     return Replayed(backend, tuple(run), tuple(read_first(flat)), writes, attention, graph)
 
@@ -138,10 +141,15 @@ def _shape_of(op: Op) -> tuple[object, ...]:
     return op.kind, op.name, attrs, inputs
 
 
+def _places(calls: Sequence[Call]) -> tuple[int, ...]:
+    """Where weights and caches lie: a replay reads and writes there, whatever has become of them since."""
+    return tuple(x.data_ptr() for call in calls for x, _ in call.operands if not isinstance(x, str))
+
+
 @dataclass(frozen=True, slots=True)
 class Known(Layout):
-    """A layout of one new token a request whose key lengths are given: a compiled graph can be told new numbers, but
-    not new sums of them."""
+    """A layout of one new token per request whose key lengths are given: a compiled graph can be given new numbers,
+    but not new sums of them."""
 
     known_keys: tuple[int, ...] = ()
 
@@ -171,7 +179,7 @@ def _compiled_of(backend: Any, run: list[Call], needed: frozenset[str], captures
     flat = [part for call in run for part in (call.parts or (call,))]
     writes = tuple(dict.fromkeys(name for call in flat for name in call.results if name in needed and name is not None))
     reads = tuple(read_first(flat))
-    key = ("npugraph_ex", tuple(_shape_of(call.issued.op) for call in run), writes)
+    key = ("npugraph_ex", tuple(_shape_of(call.issued.op) for call in run), writes, _places(flat))
     if key not in captures:
         causal_mask(backend.device)
         _allow_results_in_place()
@@ -205,10 +213,10 @@ def ge_compiled(body: Body) -> Body:
     """`body` compiled by the graph engine (torchair, max-autotune). It reads caches where they lie at each call."""
     torchair = importlib.import_module("torchair")
     backend: Any = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
-    made: Callable[..., Any] = torch.compile(body, backend=backend, fullgraph=True, dynamic=False)
+    compiled: Callable[..., Any] = torch.compile(body, backend=backend, fullgraph=True, dynamic=False)
 
     def run(constants: list[torch.Tensor], inputs: list[torch.Tensor], step: Step) -> list[torch.Tensor]:
-        found: list[torch.Tensor] = made([flat_cache(x) for x in constants], inputs, step)
-        return found
+        tensors: list[torch.Tensor] = compiled([flat_cache(x) for x in constants], inputs, step)
+        return tensors
 
     return run

@@ -1,4 +1,4 @@
-"""torch's own profiler, of a CPU or a GPU: a Chrome trace a rank."""
+"""torch's own profiler, of a CPU or a GPU: a Chrome trace per rank."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch.profiler import ProfilerActivity, profile, schedule
 def torch_profiler(folder: Path, rank: int, steps: int, on_gpu: bool) -> Any:
     """One step passes to warm up, `steps` are recorded and written to `folder`/rankN.pt.trace.json."""
 
-    def write(made: Any) -> None:
-        made.export_chrome_trace(str(folder / f"rank{rank}.pt.trace.json"))
+    def write(recorded: Any) -> None:
+        recorded.export_chrome_trace(str(folder / f"rank{rank}.pt.trace.json"))
 
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     plan = schedule(wait=0, warmup=1, active=steps, repeat=1)

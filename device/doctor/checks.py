@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 from device.doctor.machine import Machine
 
+#: Largest relative error of a step's logits against the reference operators: the rounding of 16-bit values between
+#: operators, and of rows or a cache that are quantised on the way. The bounds of tests/npu_dry/test_tier1_adapters.py.
+MAX_ERROR, MAX_ERROR_QUANTISED = 0.015, 0.03
+#: Where `pip install .` finds this project, which is on no registry.
+CHECKOUT = "in a checkout of this project"
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -26,7 +32,7 @@ class Trial:
     expected: str
 
 
-def found(name: str, what: str) -> Check:
+def present(name: str, what: str) -> Check:
     return Check(name, True, what)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from device.doctor.checks import Check, Trial, found, missing, probed
+from device.doctor.checks import CHECKOUT, MAX_ERROR, Check, Trial, missing, present, probed
 from device.doctor.machine import Machine
 
 TRIALS: tuple[Trial, ...] = (
+    Trial(
+        "Numbers: a small model against the reference operators",
+        "python -m device.doctor.errors cpu tiny_llama_cpu",
+        f"relative error within {MAX_ERROR:g}",
+    ),
     Trial(
         "Predicted beside measured on this CPU",
         "whatif run tiny_llama_cpu --backend cpu",
@@ -17,12 +22,12 @@ TRIALS: tuple[Trial, ...] = (
 def torch_of(machine: Machine) -> Check:
     version = machine.package("torch")
     if version is None:
-        return missing("torch", "not installed; pip install 'ascend-whatif[device]'")
-    return found("torch", version)
+        return missing("torch", f"not installed; {CHECKOUT}: pip install '.[device]'")
+    return present("torch", version)
 
 
 def checks(machine: Machine) -> list[Check]:
-    made = [torch_of(machine)]
+    first = [torch_of(machine)]
     probes = (
         ("imports", "import torch; print('torch computes', torch.ones(2).sum().item())", "reinstall torch"),
         (
@@ -37,4 +42,4 @@ def checks(machine: Machine) -> list[Check]:
             "this torch has no gloo: one rank only",
         ),
     )
-    return [*made, *probed(machine, probes)]
+    return [*first, *probed(machine, probes)]

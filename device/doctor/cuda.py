@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from device.doctor.checks import Check, found, missing, probed
+from device.doctor.checks import Check, missing, present, probed
 from device.doctor.cpu import torch_of
 from device.doctor.cuda_trials import TRIALS
 from device.doctor.machine import Machine
@@ -49,11 +49,11 @@ def checks(machine: Machine) -> list[Check]:
     version = machine.text("/proc/driver/nvidia/version")
     driver = (version or "").partition("\n")[0].strip()
     devices = machine.devices("nvidia[0-9]*")
-    made = [
-        found("driver", driver) if driver else missing("driver", "no NVIDIA driver is loaded; install it"),
-        found("devices", f"{devices} in /dev")
+    first = [
+        present("driver", driver) if driver else missing("driver", "no NVIDIA driver is loaded; install it"),
+        present("devices", f"{devices} in /dev")
         if devices
         else missing("devices", "no /dev/nvidia*; pass the GPU into this container, or take --backend cpu"),
         torch_of(machine),
     ]
-    return [*made, *probed(machine, PROBES)]
+    return [*first, *probed(machine, PROBES)]

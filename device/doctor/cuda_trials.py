@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from device.doctor.checks import Trial
+from device.doctor.checks import MAX_ERROR, MAX_ERROR_QUANTISED, Trial
 
 _RUN = "whatif run llama_3_1_8b_h200_decode --backend cuda"
-_SAME = "the same `next_ids` as trial 3, in the JSON under measured"
+_ERRORS = "python -m device.doctor.errors cuda llama_3_1_8b_h200_decode"
+_RIGHT = f"relative error within {MAX_ERROR:g}"
 
 TRIALS = (
     Trial(
@@ -26,12 +27,16 @@ TRIALS = (
     Trial(
         "CUDA graphs of the calls as they are",
         f"{_RUN} --set optimizations.graph=aclgraph --json cuda_graphs.json",
-        f"{_SAME}; rows of form `captured`; unmarked_step below that of trial 3",
+        "rows of form `captured`; unmarked_step below that of trial 3",
     ),
     Trial(
         "CUDA graphs of what torch.compile has made",
         f"{_RUN} --set optimizations.graph=ge_graph --json cuda_compiled.json",
-        f"{_SAME} but for near choices; the first step takes minutes (compilation)",
+        "rows of form `captured`; the first step takes minutes (compilation)",
+    ),
+    *(
+        Trial(f"The numbers of such a step ({graph})", f"{_ERRORS} --set optimizations.graph={graph}", _RIGHT)
+        for graph in ("eager", "aclgraph", "ge_graph")
     ),
     Trial(
         "No attention runs as math: requests of several lengths go to the memory-efficient kernel",
@@ -44,6 +49,16 @@ TRIALS = (
         "form `composed` for quant_matmul and dynamic_quant; with workload.batch=16 one line refuses it",
     ),
     Trial(
+        "The numbers of INT8 weights and activations",
+        f"{_ERRORS} --set workload.batch=32 --set optimizations.weights=w8a8",
+        f"relative error within {MAX_ERROR_QUANTISED:g}",
+    ),
+    Trial(
+        "The numbers of an INT8 KV cache",
+        f"{_ERRORS} --set optimizations.kv.dtype=int8",
+        f"relative error within {MAX_ERROR_QUANTISED:g}",
+    ),
+    Trial(
         "INT8 KV cache, dequantised before attention",
         f"{_RUN} --set optimizations.kv.dtype=int8 --json cuda_int8_kv.json",
         "form `composed` for attention; measured.memory.kv_cache_bytes half of trial 3",
@@ -51,12 +66,12 @@ TRIALS = (
     Trial(
         "Keys and values on a second stream",
         f"{_RUN} --set optimizations.overlap.streams=2 --set optimizations.graph=eager --trace cuda_streams.json",
-        f"{_SAME}; two lanes in the trace, that of Stream 4 beside the query's kernels",
+        "two lanes in the trace, that of Stream 4 beside the query's kernels",
     ),
     Trial(
         "Two ranks over NCCL",
-        f"torchrun --nproc-per-node 2 -m cli {_RUN.removeprefix('whatif ')} --set engine.tensor_parallel_size=2",
-        "next_ids of trial 3 up to rounding of the sums; no rank left behind (nvidia-smi shows no process)",
+        f"torchrun --nproc-per-node 2 -m {_ERRORS.removeprefix('python -m ')} --set engine.tensor_parallel_size=2",
+        f"{_RIGHT}; no rank left behind (nvidia-smi shows no process)",
     ),
     Trial(
         "Too large a batch",

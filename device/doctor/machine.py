@@ -17,7 +17,7 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """root: where its file system begins. environment: its variables."""
+    """root: where its file system starts. environment: its variables."""
 
     root: Path = Path("/")
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))

@@ -14,11 +14,12 @@ from device.measure.steady import Reference, Timed
 from scenarios.exchange.bench import Part, Repeat
 
 #: Turns, at least and at most, and time for those of all parts, ns. Ranks must agree, so theirs are fixed. All are
-#: even: either side is as often the first. With nine and more the interval of the median is no longer from the least
-#: to the greatest, which one busy moment can spoil.
+#: even: either side is as often the first. With nine and more the interval of the median is no longer from the smallest
+#: to the largest, which one busy moment can spoil.
 MIN_TURNS, MAX_TURNS, TURNS_NS = 10, 24, 6_000_000_000
 RANKS_TURNS = 12
-#: Repeats of the baseline alone that show how it became warm, at most and, where they take longer than TURNS_NS, least.
+#: Repeats of the baseline alone that show how it became warm, at most and, where they take longer than TURNS_NS,
+#: at least.
 WARM_UP_REPEATS, MIN_WARM_UP = 24, 9
 
 
@@ -26,7 +27,7 @@ def alternating(a: Prepared, b: Prepared) -> dict[Part, tuple[Repeat, ...]]:
     """Time all parts of both sides: A B, B A, A B ..."""
     reference = Reference(a.session.backend)
     by_wall = a.session.place.groups.are_several
-    found: dict[Part, list[Repeat]] = {part: [] for part in a.parts}
+    repeats: dict[Part, list[Repeat]] = {part: [] for part in a.parts}
     with steady_host():
         for part in a.parts:
             reference.timed()
@@ -34,10 +35,10 @@ def alternating(a: Prepared, b: Prepared) -> dict[Part, tuple[Repeat, ...]]:
             b.time(part)
         started, number = perf_counter_ns(), 0
         while _goes_on(number, perf_counter_ns() - started, by_wall):
-            for part, turns in found.items():
+            for part, turns in repeats.items():
                 turns.append(_turn(a, b, part, reference, number % 2 == 0, by_wall))
             number += 1
-    return {part: tuple(turns) for part, turns in found.items()}
+    return {part: tuple(turns) for part, turns in repeats.items()}
 
 
 def _goes_on(done: int, taken_ns: int, ranks: bool) -> bool:
@@ -61,7 +62,7 @@ def _turn(a: Prepared, b: Prepared, part: Part, reference: Reference, a_first: b
 
 def warming(side: Prepared, part: Part) -> tuple[tuple[float, float], ...]:
     """(reference, side) of the first repeats, ns."""
-    reference, found = Reference(side.session.backend), []
+    reference, ratios = Reference(side.session.backend), []
     by_wall = side.session.place.groups.are_several
     with steady_host():
         started = perf_counter_ns()
@@ -69,12 +70,12 @@ def warming(side: Prepared, part: Part) -> tuple[tuple[float, float], ...]:
             if not by_wall and number >= MIN_WARM_UP and perf_counter_ns() - started > TURNS_NS:
                 break
             before = reference.timed()
-            found.append((_ns(before, by_wall), _ns(side.time(part), by_wall)))
-    return tuple(found)
+            ratios.append((_ns(before, by_wall), _ns(side.time(part), by_wall)))
+    return tuple(ratios)
 
 
-def _ns(it: Timed, by_wall: bool) -> float:
-    return it.wall_ns if by_wall else it.busy_ns
+def _ns(timed: Timed, by_wall: bool) -> float:
+    return timed.wall_ns if by_wall else timed.busy_ns
 
 
 @contextmanager

@@ -16,13 +16,12 @@ import numpy
 import torch
 
 from device.backends import choose
-from device.backends.base import Backend
 from device.experiment.workbench import Workbench
 from device.measure.answer import THREADS, measured
 from device.ranks.spawn import on_ranks, under_torchrun
-from device.run.session import shard_of
-from device.run.step import Group
+from device.run.backend import Backend
 from device.run.windows import problems
+from device.step.step import Group
 from device.weights.weights import RandomCheckpoint, checkpoint_of
 from scenarios.batches import decode_batch, prefill_batches, reported_batch
 from scenarios.build import build
@@ -30,6 +29,7 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.bench import Pair, WarmUp
 from scenarios.exchange.measured import Measured, Predicted
 from scenarios.loader import Loaded, folder_of
+from scenarios.lowering.parallel import shard_of
 from scenarios.models.hf_config import load_model
 from scenarios.schema import Scenario
 
@@ -41,21 +41,21 @@ class RankTask:
     """What each rank of a pair does. b: None to warm `a` up."""
 
     backend: str
-    beside: Path
+    base_folder: Path
     a: Scenario
     b: Scenario | None
 
     def __call__(self, group: Group) -> Pair | WarmUp:
-        bench = Workbench(choose(self.backend), self.beside, group)
+        bench = Workbench(choose(self.backend), self.base_folder, group)
         return bench.warm_up(self.a) if self.b is None else bench.pair(self.a, self.b)
 
 
 @dataclass(slots=True)
 class DeviceBench:
-    """`exchange.bench.Bench` on `backend`. beside: the folder that a relative path of the model starts from."""
+    """`exchange.bench.Bench` on `backend`. base_folder: the folder that a relative path of the model starts from."""
 
     backend: Backend
-    beside: Path
+    base_folder: Path
     device: str = ""
     _started: float = field(default_factory=perf_counter)
     _here: Workbench | None = None
@@ -81,12 +81,12 @@ class DeviceBench:
 
     def weights(self, loaded: Loaded) -> str:
         scenario = loaded.scenario
-        model = load_model(scenario.model, self.beside)
-        found = checkpoint_of(scenario.model, self.beside, model, scenario.protocol.seed)
-        return "seeded random" if isinstance(found, RandomCheckpoint) else f"trained ({type(found).__name__})"
+        model = load_model(scenario.model, self.base_folder)
+        checkpoint = checkpoint_of(scenario.model, self.base_folder, model, scenario.protocol.seed)
+        return "seeded random" if isinstance(checkpoint, RandomCheckpoint) else f"trained ({type(checkpoint).__name__})"
 
     def refused(self, scenario: Scenario) -> str:
-        model = load_model(scenario.model, self.beside)
+        model = load_model(scenario.model, self.base_folder)
         try:
             part = shard_of(scenario.engine, model, scenario.engine.tensor_parallel_size)
             batches = (reported_batch(scenario), decode_batch(scenario), prefill_batches(scenario)[0])
@@ -100,12 +100,12 @@ class DeviceBench:
 
     def warm_up(self, scenario: Scenario) -> WarmUp:
         if scenario.engine.tensor_parallel_size > 1:
-            found = self._on_ranks(scenario, None)
+            result = self._on_ranks(scenario, None)
         else:
-            self._here = Workbench(self.backend, self.beside)
-            found = _as_lines(self.backend.name, lambda: self._bench().warm_up(scenario))
-        assert isinstance(found, WarmUp)
-        return found
+            self._here = Workbench(self.backend, self.base_folder)
+            result = _as_lines(self.backend.name, lambda: self._bench().warm_up(scenario))
+        assert isinstance(result, WarmUp)
+        return result
 
     def profile(self, loaded: Loaded, predicted: Predicted) -> Measured:
         if self._here is None or loaded.scenario.engine.tensor_parallel_size > 1:
@@ -114,21 +114,21 @@ class DeviceBench:
 
     def pair(self, a: Scenario, b: Scenario) -> Pair:
         if a.engine.tensor_parallel_size > 1 or b.engine.tensor_parallel_size > 1:
-            found = self._on_ranks(a, b)
+            result = self._on_ranks(a, b)
         else:
-            found = _as_lines(self.backend.name, lambda: self._bench().pair(a, b))
-        assert isinstance(found, Pair)
-        return found
+            result = _as_lines(self.backend.name, lambda: self._bench().pair(a, b))
+        assert isinstance(result, Pair)
+        return result
 
     def elapsed_s(self) -> float:
         return perf_counter() - self._started
 
     def _bench(self) -> Workbench:
-        self._here = self._here or Workbench(self.backend, self.beside)
+        self._here = self._here or Workbench(self.backend, self.base_folder)
         return self._here
 
     def _on_ranks(self, a: Scenario, b: Scenario | None) -> Pair | WarmUp:
-        task = RankTask(self.backend.name, self.beside, a, b)
+        task = RankTask(self.backend.name, self.base_folder, a, b)
         return on_ranks(task, a.engine.tensor_parallel_size, self.backend.collectives)[0]
 
 

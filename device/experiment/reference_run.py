@@ -7,23 +7,22 @@ from dataclasses import dataclass
 
 import torch
 
-from device.backends.base import Backend
 from device.experiment.sides import Prepared
 from device.experiment.text import Span, Text
-from device.measure.numerics import applicable
 from device.operators.reference import reference
+from device.run.backend import Backend
 from device.run.host_inputs import Requests
 from device.run.session import Options, Session, logits_of
-from device.run.step import Group
+from device.step.step import Group
 from device.weights.weights import Checkpoint
-from scenarios.build import activation_dtype
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Errors
 from scenarios.models.model import Model
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import activation_dtype, all_off
 from scenarios.schema import Scenario
 
-#: Least norm that errors are told relative to.
+#: Smallest norm that errors are reported relative to.
 SMALLEST_NORM = 1e-30
 
 
@@ -40,9 +39,9 @@ class ReferenceRun:
 def plain_of(scenario: Scenario, model: Model) -> Scenario:
     """`scenario` with every optimisation off, but that experts run together: the same numbers in fewer calls."""
     act = activation_dtype(scenario, model)
-    for item in applicable(model):
-        together = item.switch == "fusion.grouped_matmul"
-        scenario = set_switch(scenario, item.switch, item.on if together else item.off[0])
+    scenario = all_off(scenario, model)
+    if model.experts:
+        scenario = set_switch(scenario, "fusion.grouped_matmul", True)
     return set_switch(set_switch(scenario, "weights", act), "kv.prefix_sharing", False)
 
 

@@ -14,8 +14,8 @@ from device.run.call import Call
 from device.run.host_inputs import Requests
 from device.run.runner import Bound
 from device.run.session import Phase, Session, batch_of, calibrated, chunks, logits_of
-from device.run.step import Step
 from device.run.workload import placed
+from device.step.step import Step
 from scenarios.batches import mixed_batch
 from scenarios.exchange.bench import Part
 
@@ -118,9 +118,9 @@ class Prepared:
 
     def _keep(self, step: Step, scores: torch.Tensor) -> None:
         """Put the logits of each request into its row; one whose prefill comes in chunks keeps its last."""
-        found = logits_of(step, self.session.model).cpu()
+        logits = logits_of(step, self.session.model).cpu()
         for row, number in enumerate(step.layout.requests):
-            scores[number] = found[row]
+            scores[number] = logits[row]
 
     def _pass(self, part: Part, after: Callable[[int, Step], None]) -> float:
         """Milliseconds of all steps of a part; what is done `after` each is not counted."""
@@ -181,7 +181,7 @@ def _nothing(_: int, __: Step) -> None:
 
 def _both(lengths: Sequence[Timed]) -> tuple[list[int], list[int]]:
     """(wall, busy) of all."""
-    return [it.wall_ns for it in lengths], [it.busy_ns for it in lengths]
+    return [length.wall_ns for length in lengths], [length.busy_ns for length in lengths]
 
 
 def _mean_end(lengths: Sequence[int], ends: Sequence[int]) -> int:

@@ -15,7 +15,7 @@ DECODE_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Tokens of each request. before: in the cache before the prefill begins. prompt: after it. start: in the cache
+    """Tokens of each request. before: in the cache before the prefill starts. prompt: after it. start: in the cache
     before the first decode step. steps: decode steps. The decode steps lie around the scenario's decode context."""
 
     before: int
@@ -73,9 +73,9 @@ def _documentation(folder: Path, most: int) -> list[int]:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises its own type for a file that is cut or forged
         raise ScenarioError([f"{file}: cannot be read: {printable(str(error), 200)}"]) from None
-    found: list[int] = []
+    tokens: list[int] = []
     for key in sorted(topics):
-        found += tokenizer.encode(topics[key], add_special_tokens=False).ids
-        if len(found) >= most:
+        tokens += tokenizer.encode(topics[key], add_special_tokens=False).ids
+        if len(tokens) >= most:
             break
-    return found
+    return tokens

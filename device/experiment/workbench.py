@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 
-from device.backends.base import Backend
 from device.experiment.alternating import alternating, warming
 from device.experiment.reference_run import ReferenceRun, errors_of, plain_of, plain_session, reference_run_of
 from device.experiment.sides import Prepared
@@ -15,8 +14,9 @@ from device.measure.answer import reported
 from device.measure.document import document
 from device.measure.measure import measure
 from device.measure.steady import Reference
+from device.run.backend import Backend
 from device.run.session import Session
-from device.run.step import Group
+from device.step.step import Group
 from device.weights.weights import Checkpoint, RandomCheckpoint, Weights, checkpoint_of
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Pair, Part, Side, WarmUp
@@ -32,11 +32,11 @@ HEADLINE: dict[str, Part] = {"decode": "tpot", "prefill": "ttft", "mixed": "step
 
 @dataclass(slots=True)
 class Workbench:
-    """beside: the folder that a relative path of the model starts from. The baseline stays prepared: most pairs have it
-    on one side, and all take the weights from it that they have in common."""
+    """base_folder: the folder that a relative path of the model starts from. The baseline stays prepared: most pairs
+    have it on one side, and all take the weights from it that they have in common."""
 
     backend: Backend
-    beside: Path
+    base_folder: Path
     group: Group | None = None
     _models: dict[str, tuple[Model, Checkpoint]] = field(default_factory=dict)
     _reference_runs: dict[Scenario, ReferenceRun | str] = field(default_factory=dict)
@@ -46,8 +46,8 @@ class Workbench:
     def model(self, scenario: Scenario) -> tuple[Model, Checkpoint]:
         """The whole model and where its weights come from."""
         if scenario.model not in self._models:
-            model = load_model(scenario.model, self.beside)
-            checkpoint = checkpoint_of(scenario.model, self.beside, model, scenario.protocol.seed)
+            model = load_model(scenario.model, self.base_folder)
+            checkpoint = checkpoint_of(scenario.model, self.base_folder, model, scenario.protocol.seed)
             self._models[scenario.model] = (model, checkpoint)
         return self._models[scenario.model]
 
@@ -71,8 +71,8 @@ class Workbench:
         steps, number = prepared.parts[part], 0
         if part == "tpot":
             number = min(max(0, scenario.decode_context_tokens - prepared.span.start), len(steps) - 1)
-        found = measure(steps[number].bound, steps[number].step)
-        return Measured(document(found, predicted), found.timeline)
+        result = measure(steps[number].bound, steps[number].step)
+        return Measured(document(result, predicted), result.timeline)
 
     def pair(self, a: Scenario, b: Scenario) -> Pair:
         """Both sides in turn; a side that is the baseline is the one that is prepared already, once."""
@@ -93,7 +93,7 @@ class Workbench:
         started = perf_counter_ns()
         session = Session(scenario, model, self.backend, checkpoint, self.group)
         session.weights = self._weights.setdefault(_held_as(session), session.weights)
-        if self._baseline or twin:  # the baseline's own stay; what another side needs beside them goes with it
+        if self._baseline or twin:  # the baseline's own stay; what another side needs next to them goes with it
             session.weights = session.weights.fork()
         if twin and twin.session.scenario == scenario:
             session.captures = twin.session.captures
@@ -120,7 +120,7 @@ class Workbench:
         """The folder of a trained model."""
         if isinstance(checkpoint, RandomCheckpoint):
             return None
-        roots = (self.beside / scenario.model, Path(scenario.model).expanduser())
+        roots = (self.base_folder / scenario.model, Path(scenario.model).expanduser())
         return next((folder for folder in roots if folder.is_dir()), None)
 
     def _reference_run(self, scenario: Scenario) -> ReferenceRun | str:
@@ -129,8 +129,8 @@ class Workbench:
         model, _ = self.model(scenario)
         key = plain_of(scenario, model)
         if key not in self._reference_runs:
-            found = self._tried(scenario, wide=True)
-            self._reference_runs[key] = self._tried(scenario, wide=False) if isinstance(found, str) else found
+            tried = self._tried(scenario, wide=True)
+            self._reference_runs[key] = self._tried(scenario, wide=False) if isinstance(tried, str) else tried
         return self._reference_runs[key]
 
     def _tried(self, scenario: Scenario, wide: bool) -> ReferenceRun | str:
@@ -140,10 +140,10 @@ class Workbench:
                 session = plain_session(scenario, model, self.backend, checkpoint, self.group, wide)
                 if not wide:  # loaded once, for the baseline too
                     session.weights = self._weights.setdefault(_held_as(session), session.weights)
-                found = reference_run_of(session, self._text(scenario))
+                reference_run = reference_run_of(session, self._text(scenario))
         except ScenarioError as error:
             return error.messages[0]
-        return found if found.logits.isfinite().all() else "its logits are no numbers"
+        return reference_run if reference_run.logits.isfinite().all() else "its logits are no numbers"
 
 
 def _held_as(session: Session) -> tuple[DType, bool]:

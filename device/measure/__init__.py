@@ -1,1 +1,1 @@
-"""A measured step: steady times, numerics against the reference, and the result laid beside a prediction."""
+"""A measured step: steady times, numerics against the reference, and the result laid next to a prediction."""

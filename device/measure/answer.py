@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from device.backends.base import Backend
 from device.measure.document import document
 from device.measure.measure import BUDGET_NS, Measurement, Runs, measure
 from device.ranks.groups import groups_of
 from device.ranks.pipeline import rounds
 from device.ranks.spawn import joined, on_ranks, under_torchrun
+from device.run.backend import Backend
 from device.run.session import Session
-from device.run.step import Group, Groups, Step
 from device.run.workload import reported_step
+from device.step.step import Group, Groups, Step
 from device.weights.weights import checkpoint_of
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, printable
@@ -42,13 +42,13 @@ PROFILED_STEPS = 3
 class Task:
     """The reported step of a scenario, to be measured by each of its ranks.
 
-    beside: the folder that a relative path of the model starts from. budget_ns: after which no repeat is begun, where
-    one rank measures alone. profile: the folder for a profiler's files.
+    base_folder: the folder that a relative path of the model starts from. budget_ns: after which no repeat is started,
+    where one rank measures alone. profile: the folder for a profiler's files.
     """
 
     backend: str
     scenario: Scenario
-    beside: Path
+    base_folder: Path
     predicted: Predicted
     budget_ns: int = BUDGET_NS
     profile: Path | None = None
@@ -58,9 +58,9 @@ class Task:
         from device.backends import choose
 
         backend = choose(self.backend)
-        model = load_model(self.scenario.model, self.beside)
+        model = load_model(self.scenario.model, self.base_folder)
         with reported(self.backend):
-            checkpoint = checkpoint_of(self.scenario.model, self.beside, model, self.scenario.protocol.seed)
+            checkpoint = checkpoint_of(self.scenario.model, self.base_folder, model, self.scenario.protocol.seed)
             engine = self.scenario.engine
             groups = groups_of(
                 group, engine.tensor_parallel_size, engine.pipeline_parallel_size, replicas_of(engine, model)
@@ -73,14 +73,14 @@ class Task:
                 runs, step = pipe, pipe.parts[0].step
             else:
                 runs, step = session.prepared(phase, requests)
-            found = measure(runs, step, budget_ns=self.budget_ns)
-            stages = _by_stage(found, groups, session.place.device)
+            measurement = measure(runs, step, budget_ns=self.budget_ns)
+            stages = _by_stage(measurement, groups, session.place.device)
             if self.profile is not None:
                 profiled(runs, step, self.profile, group)
         if groups.stage:  # the prediction tells the ops of the first stage
-            return Measured(stages, found.timeline)
-        told = document(found, self.predicted) | {"ranks": self._ranks(model)} | stages
-        return Measured(told, found.timeline)
+            return Measured(stages, measurement.timeline)
+        result = document(measurement, self.predicted) | {"ranks": self._ranks(model)} | stages
+        return Measured(result, measurement.timeline)
 
     def _ranks(self, model: Model) -> dict[str, int]:
         """How many ranks the scenario has, and how many were measured: replicas that never meet are one for all."""
@@ -89,11 +89,11 @@ class Task:
         return {"in_scenario": whole, "measured": ranks_of(engine, model)}
 
 
-def _by_stage(found: Measurement, groups: Groups, device: torch.device) -> dict[str, Any]:
+def _by_stage(measurement: Measurement, groups: Groups, device: torch.device) -> dict[str, Any]:
     """The round of each pipeline stage, as its first rank has measured it."""
     if groups.line is None:
         return {}
-    sample = found.unmarked
+    sample = measurement.unmarked
     mine = torch.tensor([sample.median_ns, sample.low_ns, sample.high_ns], dtype=torch.float64, device=device)
     every = groups.line.all_gather(mine)[:: groups.tensor.ranks if groups.tensor else 1] / 1000
     names = ("median_us", "low_us", "high_us")
@@ -119,7 +119,8 @@ def profiled(runs: Runs, step: Step, folder: Path, everyone: Group | None) -> No
 def measured(
     backend: Backend, loaded: Loaded, predicted: Predicted, budget_ns: int = BUDGET_NS, profile: Path | None = None
 ) -> Measured:
-    """Run the reported step of a scenario on `backend` and lay it beside its prediction: rank 0's where there are more.
+    """Run the reported step of a scenario on `backend` and lay it next to its prediction: rank 0's where there are
+    more.
 
     Under torchrun this process is one of the ranks, and those above 0 end here; else the ranks are started here.
     profile: a new folder for a profiler's files, there whole or not at all. Raises ScenarioError, one line, where the
@@ -144,7 +145,7 @@ def _measured(task: Task, backend: Backend) -> Measured:
         what = "a prefill's stages are predicted from empty to empty, and only a steady round is measured"
         where = "engine.pipeline_parallel_size"
         raise ScenarioError([f"--backend {backend.name}: {where}: {what}; set it to 1, or workload.phase to decode"])
-    ranks = ranks_of(scenario.engine, load_model(scenario.model, task.beside))
+    ranks = ranks_of(scenario.engine, load_model(scenario.model, task.base_folder))
     if backend.devices is not None and ranks > backend.devices and not under_torchrun():
         fields = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
         where = ", ".join(f"engine.{field}" for field in fields if getattr(scenario.engine, field) > 1)
@@ -152,10 +153,10 @@ def _measured(task: Task, backend: Backend) -> Measured:
         raise ScenarioError([f"--backend {backend.name}: {what}; take fewer ranks"])
     if under_torchrun():
         group = joined(backend.collectives, ranks)
-        found = task(group)
+        result = task(group)
         if group.rank:
             raise SystemExit(0)
-        return found
+        return result
     if ranks == 1:
         return task(None)
     return on_ranks(task, ranks, backend.collectives)[0]

@@ -1,4 +1,4 @@
-"""A measurement beside its prediction as plain data: the `measured` part of a `run` document."""
+"""A measurement next to its prediction as plain data: the `measured` part of a `run` document."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
 
 
 def _experts(measurement: Measurement) -> dict[str, Any]:
-    """Of experts one by one: how many the Program drew, and how many the router chose in each layer."""
+    """Of ungrouped experts: how many the Program drew, and how many the router chose in each layer."""
     if not measurement.chosen:
         return {}
     block = measurement.bound.program.block("layers")

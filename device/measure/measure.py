@@ -17,14 +17,14 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from device.backends.base import Backend
 from device.measure.steady import Reference, Timed, steadied, timed
 from device.operators.one_by_one import chosen_by_layer
+from device.run.backend import Backend
 from device.run.call import Unit
 from device.run.kv_cache import KvTensors
-from device.run.step import Step
+from device.step.step import Step
 from device.weights.weights import Weights
-from scenarios.ops.catalogue import CATALOGUE, op_type_of
+from scenarios.ops.catalogue import kind_of, op_type_of
 from scenarios.ops.program import Program
 from scenarios.timeline import Process, Span, Timeline
 
@@ -33,7 +33,6 @@ WARM_UP, MIN_REPEATS, MAX_REPEATS, BUDGET_NS = 3, 5, 50, 10_000_000_000
 RANKS_REPEATS = 20
 #: Kind of a span that stands for several ops.
 CAPTURED = "captured"
-COLLECTIVES = tuple(name for name, kind in CATALOGUE.items() if kind.unit == "link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Measurement:
     marked, unmarked: the step with and without marks around each op. steady_units, steady_steps_ns: of each unit, and
     of each repeat of the unmarked step, without other programs' time and at the speed of the machine at which the
     reference takes its median; a pipeline's round mostly waits for other stages, so its wall clock counts. between:
-    what a marked step takes beside its units. reference: the fixed kernel in between, without other programs' time.
+    what a marked step takes next to its units. reference: the fixed kernel in between, without other programs' time.
     on_cpu_share: part of the unmarked steps in which this thread had a CPU; other programs, other ranks or a device had
     the rest. chosen: where experts run one by one, those that the router chose in each layer of them.
     """
@@ -156,7 +155,7 @@ def _take(taken: _Repeats, bound: Runs, step: Step, repeats: int, budget_ns: int
 
 def _measurement(taken: _Repeats, bound: Runs, step: Step) -> Measurement:
     middle = sorted(range(len(taken.spans)), key=lambda i: taken.marked_ns[i])[len(taken.spans) // 2]
-    references = [it.busy_ns for it in taken.references]
+    references = [reference.busy_ns for reference in taken.references]
     steady = tuple(
         _steady(unit, list(ns), references) for unit, ns in zip(bound.units, zip(*taken.busy, strict=True), strict=True)
     )
@@ -168,40 +167,40 @@ def _measurement(taken: _Repeats, bound: Runs, step: Step) -> Measurement:
         steady_units=steady,
         timeline=timeline(bound, taken.spans[middle], taken.marked_ns[middle], step.groups.rank),
         marked=Sample.of(taken.marked_ns),
-        unmarked=Sample.of([it.wall_ns for it in taken.unmarked]),
+        unmarked=Sample.of([timed.wall_ns for timed in taken.unmarked]),
         steady_steps_ns=tuple(_steady_steps(taken, bound, step, steady)),
         between=Sample.of(steadied(between, references)),
         reference=Sample.of(references),
-        on_cpu_share=sum(it.busy_ns for it in taken.unmarked) / sum(it.wall_ns for it in taken.unmarked),
+        on_cpu_share=sum(step.busy_ns for step in taken.unmarked) / sum(step.wall_ns for step in taken.unmarked),
         next_ids=tuple(bound.next_ids(step)),
         chosen=tuple(map(len, chosen_by_layer(step))),
     )
 
 
 def _steady(unit: Unit, values: Sequence[float], references: Sequence[float]) -> Sample:
-    """A unit at one speed of the machine. Of a collective the wall clock counts, and it hangs on whether all ranks have
-    a CPU: what it takes by itself is its quickest decile."""
-    found = Sample.of(steadied(values, references))
-    return Sample(found.low_ns, found.low_ns, found.median_ns) if _meets(unit) else found
+    """A unit at one speed of the machine. Of a collective the wall clock counts, and it depends on whether all ranks
+    have a CPU: what it takes by itself is its quickest decile."""
+    sample = Sample.of(steadied(values, references))
+    return Sample(sample.low_ns, sample.low_ns, sample.median_ns) if _meets(unit) else sample
 
 
 def _steady_steps(taken: _Repeats, bound: Runs, step: Step, units: Sequence[Sample]) -> list[float]:
     """The unmarked steps at one speed of the machine. units: their steady times."""
-    references = [it.busy_ns for it in taken.references]
+    references = [reference.busy_ns for reference in taken.references]
     if step.groups.line is not None:
-        return steadied([it.wall_ns for it in taken.unmarked], references)
+        return steadied([timed.wall_ns for timed in taken.unmarked], references)
     # A rank that waits for another has no processor meanwhile, so its own clock leaves collectives out.
     exchanged = sum(sample.median_ns for unit, sample in zip(bound.units, units, strict=True) if _meets(unit))
-    return [ns + exchanged for ns in steadied([it.busy_ns for it in taken.unmarked], references)]
+    return [ns + exchanged for ns in steadied([timed.busy_ns for timed in taken.unmarked], references)]
 
 
 def _meets(unit: Unit) -> bool:
-    return unit.issued.op.kind in COLLECTIVES
+    return kind_of(unit.issued.op).is_collective
 
 
 def timeline(bound: Runs, spans: Sequence[tuple[int, int]], length_ns: int, rank: int) -> Timeline:
     """The spans of one run, ns from its start: one for each op of the Program, or for what was captured together."""
-    made = []
+    timed_spans = []
     for unit, (start, end) in zip(bound.units, spans, strict=True):
         issued = unit.issued
         op = issued.op
@@ -210,10 +209,10 @@ def timeline(bound: Runs, spans: Sequence[tuple[int, int]], length_ns: int, rank
         thread = "Group 0 Communication" if on_link else f"Stream {op.stream}"
         kind, op_type = (op.kind, op_type_of(op, bound.backend.name)) if len(unit.calls) == 1 else (CAPTURED, CAPTURED)
         args: tuple[tuple[str, str | int | float], ...] = (("form", unit.form), ("ops", len(unit.calls)))
-        made.append(
+        timed_spans.append(
             Span(name_of(unit), process, thread, start, end, kind, op_type, issued.index, issued.layer, args=args)
         )
-    return Timeline(tuple(made), 0, length_ns, "MEASURED", rank, bound.backend.name.upper())
+    return Timeline(tuple(timed_spans), 0, length_ns, "MEASURED", rank, bound.backend.name.upper())
 
 
 def name_of(unit: Unit) -> str:
@@ -226,13 +225,13 @@ def _marked(taken: _Repeats, bound: Runs, step: Step) -> None:
     """Run the step once with its marks; all times from its start, ns."""
     backend = bound.backend
     backend.synchronize()
-    begin = backend.mark()
+    first = backend.mark()
     marks = bound.run_marked(step)
     finish = backend.mark()
     backend.synchronize()
-    taken.spans.append([(backend.between_ns(begin, start), backend.between_ns(begin, end)) for start, end in marks])
-    taken.marked_ns.append(backend.between_ns(begin, finish))
-    taken.marked_busy_ns.append(backend.busy_ns(begin, finish))
+    taken.spans.append([(backend.between_ns(first, start), backend.between_ns(first, end)) for start, end in marks])
+    taken.marked_ns.append(backend.between_ns(first, finish))
+    taken.marked_busy_ns.append(backend.busy_ns(first, finish))
     taken.busy.append(
         [
             backend.between_ns(*mark) if _meets(unit) else backend.busy_ns(*mark)

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from device.backends.base import Backend
 from device.operators.reference import reference
+from device.run.backend import Backend
 from device.run.session import Options, Prompts, Session, calibrated
 from device.weights.weights import RandomCheckpoint
 from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model, model_names
 from scenarios.models.model import Latent, Model
-from scenarios.passes import PASSES
-from scenarios.passes.base import Pass, set_switch
+from scenarios.passes.base import set_switch
+from scenarios.passes.switches import all_off, needs_of, passes_for
 from scenarios.schema import Scenario
 
 Switches = dict[str, object]
@@ -46,7 +46,7 @@ SIZES = {"batch": len(LENGTHS), "input_tokens": max(LENGTHS), "output_tokens": S
 class Row:
     """One switch on one model in one precision, against the plain program.
 
-    greatest: difference of two logits. relative: norm of all differences over the norm of the plain logits.
+    largest: difference of two logits. relative: norm of all differences over the norm of the plain logits.
     first_other: (step, request) of the first greedy token that differs, None where all are equal. refused: why it
     cannot run, and then nothing else.
     """
@@ -54,7 +54,7 @@ class Row:
     model: str
     switch: str
     precision: str
-    greatest: float = 0.0
+    largest: float = 0.0
     relative: float = 0.0
     first_other: tuple[int, int] | None = None
     refused: str = ""
@@ -91,42 +91,26 @@ def scaled_down(model: Model, head_dim: int = 16) -> Model:
 
 def families(head_dim: int = 16) -> list[Model]:
     """One scaled-down variant of each kind of model that ships."""
-    found: dict[object, Model] = {}
+    models: dict[object, Model] = {}
     for model in map(load_model, model_names()):
         small = scaled_down(model, head_dim)
         key = replace(small, name="", rope_theta=0.0, norm_eps=1.0, rope_scaling=None)
-        found.setdefault(key, small)
-    return list(found.values())
+        models.setdefault(key, small)
+    return list(models.values())
 
 
 def plain_scenario(model: Model) -> Scenario:
     """Every optimisation off, on the small batch: experts run one by one."""
-    made = Scenario.model_validate({"workload": SIZES})
-    for item in applicable(model):
-        made = set_switch(made, item.switch, item.off[0])
-    return set_switch(made, "weights", model.dtype)
-
-
-def applicable(model: Model) -> list[Pass]:
-    """The optimisations that have something to say about `model`."""
-    return [item for item in PASSES if not item.idle(model)]
+    scenario = Scenario.model_validate({"workload": SIZES})
+    return set_switch(all_off(scenario, model), "weights", model.dtype)
 
 
 def switches(model: Model) -> Iterator[tuple[str, Switches]]:
     """Each optimisation alone, with the switches that it cannot do without."""
-    for item in applicable(model):
-        yield f"{item.switch}={str(item.on).lower()}", {**_needs(item), item.switch: item.on}
+    for item in passes_for(model):
+        yield f"{item.switch}={item.shown(item.on)}", {**needs_of(item), item.switch: item.on}
     for name, needed in VARIANTS:
         yield name, {**({"fusion.attention": True} if "kv.dtype" in needed else {}), **needed}
-
-
-def _needs(item: Pass) -> Switches:
-    """What `item` needs, and what that needs in turn."""
-    found: Switches = {}
-    for switch, values in item.needs:
-        other = next(p for p in PASSES if p.switch == switch)
-        found |= {**_needs(other), switch: values[0]}
-    return found
 
 
 def generate(session: Session, prompts: Prompts, steps: int, forced: Sequence[Sequence[int]] | None = None) -> Run:
@@ -157,21 +141,21 @@ def compare(
     choice_is_reference: bool,
 ) -> Row:
     """One row: `wanted` on `model`, in fp32 or in the model's 16 bits."""
-    made = plain_scenario(model)
+    scenario = plain_scenario(model)
     for switch, value in wanted.items():
-        made = set_switch(made, switch, value)
-    if problems := problems_of(made, model):
+        scenario = set_switch(scenario, switch, value)
+    if problems := problems_of(scenario, model):
         return Row(model.name, name, precision, refused=problems[0][1])
     options = Options(precision == "fp32", reference if choice_is_reference else None)
     try:
-        session = Session(made, model, backend, RandomCheckpoint(model, 0), None, options)
-        found = generate(session, small_prompts(model.vocab), STEPS, reference_run.tokens)
+        session = Session(scenario, model, backend, RandomCheckpoint(model, 0), None, options)
+        run = generate(session, small_prompts(model.vocab), STEPS, reference_run.tokens)
     except ScenarioError as error:
         return Row(model.name, name, precision, refused=error.messages[0])
-    difference = found.logits - reference_run.logits
+    difference = run.logits - reference_run.logits
     other = (
         (step, request)
-        for step, (mine, plain) in enumerate(zip(found.tokens, reference_run.tokens, strict=True))
+        for step, (mine, plain) in enumerate(zip(run.tokens, reference_run.tokens, strict=True))
         for request, (a, b) in enumerate(zip(mine, plain, strict=True))
         if a != b
     )
@@ -192,12 +176,20 @@ def error_table(models: Iterable[Model], backend: Backend, choice_is_reference: 
         reference_run = reference_run_of(model, backend)
         for name, wanted in (("none", {}), *switches(model)):
             for precision in ("fp32", model.dtype):
-                yield compare(model, name, wanted, precision, backend, reference_run, choice_is_reference)
+                yield compare(
+                    model=model,
+                    name=name,
+                    wanted=wanted,
+                    precision=precision,
+                    backend=backend,
+                    reference_run=reference_run,
+                    choice_is_reference=choice_is_reference,
+                )
 
 
 def markdown(rows: Iterable[Row]) -> Iterator[str]:
     """The rows as lines of a Markdown table."""
-    yield "| model | optimisation | precision | greatest error | relative error | greedy tokens |"
+    yield "| model | optimisation | precision | largest error | relative error | greedy tokens |"
     yield "|---|---|---|---:|---:|---|"
     for row in rows:
         if row.refused:
@@ -207,7 +199,7 @@ def markdown(rows: Iterable[Row]) -> Iterator[str]:
         if row.first_other is not None:
             step, request = row.first_other
             tokens = f"first other at step {step} of request {request}"
-        numbers = f"{row.greatest:.1e} | {row.relative:.1e}"
+        numbers = f"{row.largest:.1e} | {row.relative:.1e}"
         yield f"| {row.model} | {row.switch} | {row.precision} | {numbers} | {tokens} |"
 
 

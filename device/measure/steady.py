@@ -2,8 +2,8 @@
 
 A machine that others use drifts by tens of percent within a minute, for two reasons. Other programs have the CPU for a
 part of the time: on a CPU a thread's own clock leaves that out (`Backend.own_ns`). And the CPU itself is slower: its
-clock falls, neighbours fill its caches. So a reference kernel runs beside every repeat of whatever is measured, and a
-time is told in units of the reference's time then: times measured in different minutes, or by a calibration and a
+clock falls, neighbours fill its caches. So a reference kernel runs alongside every repeat of whatever is measured, and
+a time is reported in units of the reference's time then: times measured in different minutes, or by a calibration and a
 later run, can be compared.
 
 The reference is a small decode step: a product of matrices, a copy through memory and a row of small calls, about
@@ -19,12 +19,12 @@ from time import perf_counter_ns
 import numpy as np
 import torch
 
-from device.backends.base import Backend
+from device.run.backend import Backend
 
 #: Side of the square float32 product; float32 elements that are copied (2 MiB); additions of SMALL elements.
 REFERENCE_SIDE, COPIED, CALLS, SMALL = 192, 1 << 19, 64, 64
 #: Each run copies other memory, 64 MiB in turn: whatever ran before, it has left the caches. (Copies that stay in the
-#: last cache swing by a quarter with its other users, and a step that is measured beside them does not.)
+#: last cache swing by a quarter with its other users, and a step that is measured next to them does not.)
 RING = 32
 #: References around a repeat whose median is the machine's speed then: one alone is noisier than what it corrects.
 WINDOW = 5
@@ -55,13 +55,13 @@ class Reference:
     def __init__(self, backend: Backend) -> None:
         random = torch.Generator().manual_seed(0)
 
-        def made(*shape: int) -> torch.Tensor:
+        def uniform(*shape: int) -> torch.Tensor:
             return torch.randn(*shape, generator=random).to(backend.device)
 
         self._backend = backend
-        self._side, self._product = made(REFERENCE_SIDE, REFERENCE_SIDE), made(REFERENCE_SIDE, REFERENCE_SIDE)
+        self._side, self._product = uniform(REFERENCE_SIDE, REFERENCE_SIDE), uniform(REFERENCE_SIDE, REFERENCE_SIDE)
         self._memory, self._turn = torch.ones(RING, COPIED, device=backend.device), 0
-        self._small, self._sum = made(SMALL), made(SMALL)
+        self._small, self._sum = uniform(SMALL), uniform(SMALL)
 
     def timed(self) -> Timed:
         """Run it once."""
@@ -88,8 +88,8 @@ def around(references: Sequence[float], window: int = WINDOW) -> list[float]:
 def steadied(values: Sequence[float], references: Sequence[float], at: float = 0.0) -> list[float]:
     """`values` as they would be at one speed of the machine.
 
-    references: the reference's time beside each value. at: its time at the speed asked for, in the same unit; 0 for the
-    median of `references`, which keeps the values' own level.
+    references: the reference's time next to each value. at: its time at the speed asked for, in the same unit; 0 for
+    the median of `references`, which keeps the values' own level.
     """
     if not values:
         return []

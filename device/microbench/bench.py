@@ -13,12 +13,12 @@ from time import monotonic
 
 import torch
 
-from device.backends.base import Backend
 from device.microbench.links import timed_links
 from device.microbench.memory import timed_memory
 from device.microbench.ops import timed_trial
 from device.microbench.plan import RANKS, Trial, trials
 from device.microbench.refusals import refusals
+from device.run.backend import Backend
 from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.timings import Timing, Timings, pieces_of, read_timings
 from scenarios.files.atomic import write_text
@@ -45,9 +45,9 @@ class Task:
 def benched(backend: Backend, rows: Path, budget_s: float, resume: bool, say: Say) -> Timings:
     """The microbenchmarks of `backend`, kept in the file `rows`.
 
-    rows: a part that an earlier run has left there is gone on with. budget_s: but for the first, no benchmark is begun
-    that would probably end after so many seconds. resume: take what is in `rows` where it is whole, instead of
-    measuring anew. say: told what is going on. Raises ScenarioError where `rows` cannot be written, or is of another
+    rows: a part that an earlier run has left there is gone on with. budget_s: but for the first, no benchmark is
+    started that would probably end after so many seconds. resume: take what is in `rows` where it is whole, instead of
+    measuring again. say: told what is going on. Raises ScenarioError where `rows` cannot be written, or is of another
     machine or plan.
     """
     torch.set_num_threads(1)
@@ -98,25 +98,25 @@ def _again(backend: Backend, trial: Trial) -> list[Timing]:
 
 def caches() -> dict[str, str | int]:
     """Bytes of this machine's caches by level, as Linux tells them; nothing elsewhere."""
-    found: dict[str, str | int] = {}
+    caches: dict[str, str | int] = {}
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             kind, level, size = ((folder / part).read_text().strip() for part in ("type", "level", "size"))
             if kind != "Instruction":
-                found[f"l{int(level)}_cache_bytes"] = int(size.removesuffix("K")) * 1024
+                caches[f"l{int(level)}_cache_bytes"] = int(size.removesuffix("K")) * 1024
         except (OSError, ValueError):
             continue
-    return found
+    return caches
 
 
 def _with(state: Timings, task: Task) -> Timings:
     """`state` after `task`; what the backend refuses is kept with its reason."""
     try:
-        made = task.run()
+        rows = task.run()
     except ScenarioError as error:
         lines = tuple((task.name, line) for line in error.messages)
         return replace(state, done=(*state.done, task.name), refused=(*state.refused, *lines))
-    return replace(state, done=(*state.done, task.name), rows=(*state.rows, *made))
+    return replace(state, done=(*state.done, task.name), rows=(*state.rows, *rows))
 
 
 def _begun(rows: Path, about: Mapping[str, str | int], plan: str, resume: bool, say: Say) -> Timings:
@@ -128,7 +128,7 @@ def _begun(rows: Path, about: Mapping[str, str | int], plan: str, resume: bool, 
     if old.complete and not resume:
         return new
     shown = printable(str(rows), 200)
-    # A whole file may be fitted on another machine; a part can only go on where it was begun.
+    # A whole file may be fitted on another machine; a part can only go on where it was started.
     for key in ("backend",) if old.complete else ("backend", "device", "torch", "threads", "capability"):
         if old.about.get(key) != about.get(key):
             what = f"holds a part of another calibration ({key} {old.about.get(key)}, here {about.get(key)})"

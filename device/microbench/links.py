@@ -13,7 +13,7 @@ from device.measure.measure import Sample
 from device.measure.steady import Reference, steadied, timed
 from device.microbench.plan import LINK_BYTES
 from device.ranks.spawn import on_ranks
-from device.run.step import Group
+from device.step.step import Group
 from scenarios.exchange.timings import Timing
 from scenarios.ops.program import Op, Tensor
 
@@ -32,7 +32,7 @@ class Links:
     def __call__(self, group: Group) -> list[Timing]:
         backend = choose(self.backend)
         reference = Reference(backend)
-        found = []
+        timings = []
         with torch.inference_mode():
             for kind in ("all_reduce", "all_gather", "reduce_scatter"):
                 for size in LINK_BYTES:
@@ -41,10 +41,10 @@ class Links:
                     references, walls = [], []
                     for _ in range(REPEATS + WARM_UP):
                         references.append(reference.timed().busy_ns)
-                        group.all_reduce(torch.zeros(1, device=backend.device))  # all ranks begin together
+                        group.all_reduce(torch.zeros(1, device=backend.device))  # all ranks start together
                         walls.append(timed(backend, partial(call, x)).wall_ns)
-                    found.append(_row(kind, x.shape[-1], group.ranks, references[WARM_UP:], walls[WARM_UP:]))
-        return found
+                    timings.append(_row(kind, x.shape[-1], group.ranks, references[WARM_UP:], walls[WARM_UP:]))
+        return timings
 
 
 def timed_links(backend: str, collectives: str, ranks: int) -> list[Timing]:
@@ -55,9 +55,17 @@ def timed_links(backend: str, collectives: str, ranks: int) -> list[Timing]:
 def _row(kind: str, cols: int, ranks: int, references: list[int], walls: list[int]) -> Timing:
     steady = Sample.of(steadied(walls, references))
     rows = {"all_reduce": ROWS, "all_gather": ROWS * ranks, "reduce_scatter": ROWS // ranks}[kind]
-    given, made = Tensor("x", (ROWS, cols), "bf16"), Tensor("y", (rows, cols), "bf16")
-    op = Op(kind, f"{kind} of {ranks}", (given,), (made,), (("ranks", ranks),))
+    given, output = Tensor("x", (ROWS, cols), "bf16"), Tensor("y", (rows, cols), "bf16")
+    op = Op(kind, f"{kind} of {ranks}", (given,), (output,), (("ranks", ranks),))
     return Timing(
-        kind, f"{kind} {2 * ROWS * cols} bytes on {ranks} ranks", "torch", (op,), steady.median_ns / 1000,
-        steady.low_ns / 1000, steady.high_ns / 1000, median(walls) / 1000, median(references) / 1000, REPEATS,
-    )  # fmt: skip
+        kind=kind,
+        trial=f"{kind} {2 * ROWS * cols} bytes on {ranks} ranks",
+        form="torch",
+        ops=(op,),
+        median_us=steady.median_ns / 1000,
+        low_us=steady.low_ns / 1000,
+        high_us=steady.high_ns / 1000,
+        raw_us=median(walls) / 1000,
+        reference_us=median(references) / 1000,
+        repeats=REPEATS,
+    )

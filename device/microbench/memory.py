@@ -8,10 +8,10 @@ from statistics import median
 
 import torch
 
-from device.backends.base import Backend
 from device.measure.measure import Sample
 from device.measure.steady import Reference, steadied, timed
 from device.microbench.plan import COPY_BYTES
+from device.run.backend import Backend
 from scenarios.exchange.timings import COPY, EVENT, SYNCHRONIZE, Timing
 
 #: Repeats of each size; calls that are timed together where one is too short for a clock.
@@ -33,7 +33,7 @@ def timed_memory(backend: Backend) -> Iterator[Timing]:
 def _row(
     backend: Backend, kind: str, name: str, call: Callable[[], object], together: int, values: dict[str, float]
 ) -> Timing:
-    """`together` calls, timed as one, again and again, each time beside the reference."""
+    """`together` calls, timed as one, again and again, each time next to the reference."""
     reference = Reference(backend)
 
     def several() -> None:
@@ -45,12 +45,22 @@ def _row(
         several()
         for _ in range(REPEATS):
             references.append(reference.timed().busy_ns)
-            found = timed(backend, several)
-            walls.append(found.wall_ns)
-            busy.append(found.busy_ns)
+            copied = timed(backend, several)
+            walls.append(copied.wall_ns)
+            busy.append(copied.busy_ns)
     steady = Sample.of(steadied(busy, references))
     scale = 1 / together / 1000
     return Timing(
-        kind, name, "torch", (), steady.median_ns * scale, steady.low_ns * scale, steady.high_ns * scale,
-        median(walls) * scale, median(references) / 1000, REPEATS, together, values,
-    )  # fmt: skip
+        kind=kind,
+        trial=name,
+        form="torch",
+        ops=(),
+        median_us=steady.median_ns * scale,
+        low_us=steady.low_ns * scale,
+        high_us=steady.high_ns * scale,
+        raw_us=median(walls) * scale,
+        reference_us=median(references) / 1000,
+        repeats=REPEATS,
+        count=together,
+        values=values,
+    )

@@ -8,16 +8,16 @@ from time import perf_counter_ns
 
 import torch
 
-from device.backends.base import Backend
 from device.measure.measure import CAPTURED as SEVERAL
 from device.measure.measure import Measurement, Sample, measure
 from device.microbench.plan import Trial
+from device.run.backend import Backend
 from device.run.call import Unit
 from device.run.graphs import Piece
 from device.run.runner import Bound
 from device.run.session import Session
-from device.run.step import Step
 from device.run.workload import reported_step
+from device.step.step import Step
 from device.weights.weights import RandomCheckpoint
 from scenarios.exchange.timings import CAPTURED, STEP, Timing
 from scenarios.ops.program import Op
@@ -32,8 +32,8 @@ def timed_trial(backend: Backend, trial: Trial) -> list[Timing]:
     session = Session(trial.scenario, trial.model, backend, checkpoint)
     phase, requests = reported_step(session)
     bound, step = session.prepared(phase, requests)
-    found = measure(bound, step, _repeats(backend, bound, step))
-    return [*_units(trial, found), _step(backend, trial, found)]
+    measurement = measure(bound, step, _repeats(backend, bound, step))
+    return [*_units(trial, measurement), _step(backend, trial, measurement)]
 
 
 def _repeats(backend: Backend, bound: Bound, step: Step) -> int:
@@ -46,10 +46,10 @@ def _repeats(backend: Backend, bound: Bound, step: Step) -> int:
     return max(LEAST, min(MOST, TRIAL_NS // max(1, 2 * (perf_counter_ns() - start))))
 
 
-def _units(trial: Trial, found: Measurement) -> Iterator[Timing]:
+def _units(trial: Trial, measurement: Measurement) -> Iterator[Timing]:
     """One row for ops that are alike: the median of their medians."""
     alike: dict[object, list[tuple[Unit, Sample, Sample]]] = {}
-    for unit, raw, steady in zip(found.bound.units, found.units, found.steady_units, strict=True):
+    for unit, raw, steady in zip(measurement.bound.units, measurement.units, measurement.steady_units, strict=True):
         ops = _ops(unit)
         key = (unit.form, tuple(op.signature for op in ops))
         alike.setdefault(key, []).append((unit, raw, steady))
@@ -65,8 +65,8 @@ def _units(trial: Trial, found: Measurement) -> Iterator[Timing]:
             low_us=min(steady.low_ns for _, _, steady in group) / 1000,
             high_us=max(steady.high_ns for _, _, steady in group) / 1000,
             raw_us=median(raw.median_ns for _, raw, _ in group) / 1000,
-            reference_us=found.reference.median_ns / 1000,
-            repeats=found.repeats,
+            reference_us=measurement.reference.median_ns / 1000,
+            repeats=measurement.repeats,
             count=len(group),
         )
 
@@ -75,12 +75,12 @@ def _ops(unit: Unit) -> tuple[Op, ...]:
     return tuple(call.issued.op for call in unit.calls)
 
 
-def _step(backend: Backend, trial: Trial, found: Measurement) -> Timing:
-    """The whole step, without marks; what the host takes beside each unit, and a mark."""
-    steady, pieces = found.steady, [unit for unit in found.bound.units if isinstance(unit, Piece)]
-    values = {"units": len(found.bound.units), "pieces": len(pieces), "layers": trial.model.layers}
+def _step(backend: Backend, trial: Trial, measurement: Measurement) -> Timing:
+    """The whole step, without marks; what the host takes next to each unit, and a mark."""
+    steady, pieces = measurement.steady, [unit for unit in measurement.bound.units if isinstance(unit, Piece)]
+    values = {"units": len(measurement.bound.units), "pieces": len(pieces), "layers": trial.model.layers}
     marks = [float(backend.busy_ns(backend.mark(), backend.mark())) for _ in range(101)]
-    host_us = found.between.median_ns / 1000 / len(found.bound.units)
+    host_us = measurement.between.median_ns / 1000 / len(measurement.bound.units)
     return Timing(
         kind=STEP,
         trial=trial.name,
@@ -89,8 +89,8 @@ def _step(backend: Backend, trial: Trial, found: Measurement) -> Timing:
         median_us=steady.median_ns / 1000,
         low_us=steady.low_ns / 1000,
         high_us=steady.high_ns / 1000,
-        raw_us=found.unmarked.median_ns / 1000,
-        reference_us=found.reference.median_ns / 1000,
-        repeats=found.repeats,
+        raw_us=measurement.unmarked.median_ns / 1000,
+        reference_us=measurement.reference.median_ns / 1000,
+        repeats=measurement.repeats,
         values={**values, "host_us": host_us, "mark_us": median(marks) / 1000},
     )

@@ -55,24 +55,24 @@ COMPILED = {**PACKED, "add_rms_norm": True, "rope": True, "swiglu": True}
 
 def trials() -> tuple[Trial, ...]:
     """All trials, those from which most is learnt first: a budget may cut the list short."""
-    made = [_decode("fused", *case, fusion=FUSED) for case in DECODES]
-    made += [_prefill("fused", *case, fusion=FUSED) for case in PREFILLS]
+    trials = [_decode("fused", *case, fusion=FUSED) for case in DECODES]
+    trials += [_prefill("fused", *case, fusion=FUSED) for case in PREFILLS]
     for case in (DECODES[4], DECODES[12], DECODES[14]):
-        made.append(_decode("graph", *case, fusion=PACKED, graph="ge_graph", cost=16))
-    made += [_decode("compiled", *case, fusion=COMPILED, cost=8) for case in (DECODES[3], DECODES[7], DECODES[12])]
-    made += [_prefill("compiled", *case, fusion=COMPILED, cost=8) for case in (PREFILLS[3], PREFILLS[7])]
+        trials.append(_decode("graph", *case, fusion=PACKED, graph="ge_graph", cost=16))
+    trials += [_decode("compiled", *case, fusion=COMPILED, cost=8) for case in (DECODES[3], DECODES[7], DECODES[12])]
+    trials += [_prefill("compiled", *case, fusion=COMPILED, cost=8) for case in (PREFILLS[3], PREFILLS[7])]
     for weights in ("w8a8", "w8a16"):
-        made += [_decode(weights, *case, fusion=PACKED, weights=weights) for case in DECODES[1::2]]
-        made += [_prefill(weights, *case, fusion=PACKED, weights=weights) for case in PREFILLS[::2]]
+        trials += [_decode(weights, *case, fusion=PACKED, weights=weights) for case in DECODES[1::2]]
+        trials += [_prefill(weights, *case, fusion=PACKED, weights=weights) for case in PREFILLS[::2]]
     for switches in _CACHES:
         name = ".".join(str(value) for value in switches.values())
-        made += [_decode(name, *DECODES[place], fusion=PACKED, kv=switches) for place in (0, 2, 5, 9, 11, 14)]
-        made += [_prefill(name, *PREFILLS[place], fusion=PACKED, kv=switches) for place in (0, 3, 4, 7)]
-    made += [_decode("plain", *case, fusion={}) for case in DECODES[::2]]
-    made += [_prefill("plain", *case, fusion={}) for case in PREFILLS[1::2]]
-    made += [_decode("w4a16", *case, fusion=PACKED, weights="w4a16") for case in DECODES[4::6]]
-    made += [_decode("sampled", *case, fusion=FUSED, sampling="top_k_top_p") for case in (DECODES[3], DECODES[13])]
-    return tuple(made)
+        trials += [_decode(name, *DECODES[place], fusion=PACKED, kv=switches) for place in (0, 2, 5, 9, 11, 14)]
+        trials += [_prefill(name, *PREFILLS[place], fusion=PACKED, kv=switches) for place in (0, 3, 4, 7)]
+    trials += [_decode("plain", *case, fusion={}) for case in DECODES[::2]]
+    trials += [_prefill("plain", *case, fusion={}) for case in PREFILLS[1::2]]
+    trials += [_decode("w4a16", *case, fusion=PACKED, weights="w4a16") for case in DECODES[4::6]]
+    trials += [_decode("sampled", *case, fusion=FUSED, sampling="top_k_top_p") for case in (DECODES[3], DECODES[13])]
+    return tuple(trials)
 
 
 _CACHES: tuple[dict[str, Any], ...] = (

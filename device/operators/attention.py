@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Layout, Step
+from device.step.step import Layout, Step
 from scenarios.ops.program import Op, Tensor
 
 
@@ -75,7 +75,7 @@ def dequantised(
 ) -> torch.Tensor:
     """INT8 keys or values times their scale.
 
-    scale: [kv heads, 1, dim], a constant a channel; or [tokens of the cache, 1 or kv heads], kept beside the cache.
+    scale: [kv heads, 1, dim], a constant a channel; or [tokens of the cache, 1 or kv heads], kept next to the cache.
     """
     values = cached(store, step.layout, table).float()
     if scale.ndim == 3:
@@ -91,13 +91,13 @@ def keys_and_values(op: Op, inputs: Inputs, step: Step, dtype: torch.dtype) -> t
     """
     rest = list(inputs[3:])
     table = rest.pop(0) if op.attr("block_size") else None
-    found = []
+    result = []
     for store in inputs[1:3]:
         if rest:
-            found.append(dequantised(store, rest.pop(0), step, table, dtype).transpose(1, 2))
+            result.append(dequantised(store, rest.pop(0), step, table, dtype).transpose(1, 2))
         else:
-            found.append(cached(store, step.layout, table).transpose(1, 2))
-    return found[0], found[1]
+            result.append(cached(store, step.layout, table).transpose(1, 2))
+    return result[0], result[1]
 
 
 def heads_of(query: torch.Tensor, op: Op) -> torch.Tensor:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.matmul import matmul
-from device.run.step import Group, Step
+from device.step.step import Group, Step
 from scenarios.ops.program import Op
 
 
@@ -23,7 +23,7 @@ def _all_reduce(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _all_gather(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """Shares of the tokens come to lie below, shares of the vocabulary beside each other."""
+    """Shares of the tokens come to lie below, shares of the vocabulary next to each other."""
     gathered = _group(op, step).all_gather(inputs[0].contiguous())
     if op.out.shape[0] == op.inputs[0].shape[0]:
         return (torch.cat(gathered.unbind(0), -1),)

@@ -11,23 +11,8 @@ import torch
 from device.operators import elementwise, kv, norms, quant
 from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
-
-#: Fused kinds for which torch has no kernel of its own, with the switch that asks for them.
-NEED_COMPILER = {
-    "add_rms_norm": "fusion.add_rms_norm",
-    "add_rms_norm_dynamic_quant": "fusion.add_rms_norm_quant",
-    "rope": "fusion.rope",
-    "swiglu": "fusion.swiglu",
-    "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache",
-    "dequant_swiglu_quant": "fusion.swiglu_quant",
-}
-#: Kinds of which there is no one kernel at all: torch cannot join them with what comes behind or before.
-NOT_ONE_KERNEL = {
-    "ffn": "fusion.ffn", "matmul_all_reduce": "fusion.matmul_all_reduce", "moe_dispatch": "fusion.moe_dispatch",
-    "moe_combine": "fusion.moe_dispatch",
-}  # fmt: skip
 
 #: Shapes that one function may be compiled for; torch's own limit of 8 is for programs that should not have more.
 MAX_SHAPES = 256
@@ -42,8 +27,8 @@ def compiled(function: Callable[..., Any], dynamic: bool = False) -> Callable[..
 @cache
 def _compiled(function: Callable[..., Any], dynamic: bool) -> Callable[..., Any]:
     torch._dynamo.config.recompile_limit = MAX_SHAPES
-    made: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=dynamic)
-    return made
+    result: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=dynamic)
+    return result
 
 
 def _swiglu(op: Op, inputs: Inputs, _: Step) -> Outputs:
@@ -63,18 +48,18 @@ def _rotate_both(
 
 
 def _rope(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    made: Outputs = compiled(_rotate_both)(*inputs)
-    return made
+    outputs: Outputs = compiled(_rotate_both)(*inputs)
+    return outputs
 
 
 def _normed(function: Callable[..., Outputs], op: Op, inputs: Inputs, _: Step) -> Outputs:
-    made: Outputs = compiled(function)(*inputs, norms.eps_of(op))
-    return made
+    outputs: Outputs = compiled(function)(*inputs, norms.eps_of(op))
+    return outputs
 
 
 def _qkv_norm_rope_cache(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    made: Outputs = compiled(kv.norm_rope_cache)(list(inputs), op.out.shape[1], norms.eps_of(op))
-    return made
+    outputs: Outputs = compiled(kv.norm_rope_cache)(list(inputs), op.out.shape[1], norms.eps_of(op))
+    return outputs
 
 
 KERNELS: dict[str, Kernel] = {

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from device.operators import attention, mla, torch_calls
 from device.operators.compiled import KERNELS as COMPILED
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import COUNTS, Layout, Step
+from device.step.step import COUNTS, Layout, Step
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op
 
 #: torch._int_mm goes to cuBLASLt: more rows than this, and both other dimensions multiples of that.
@@ -105,7 +106,7 @@ def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 def is_grouped(op: Op) -> bool:
     """Whether a product of experts is one call: bf16 rows and weights."""
-    return op.kind == "grouped_matmul" and {t.dtype for t in op.inputs[:2]} == {"bf16"}
+    return kind_of(op).routed and {t.dtype for t in op.inputs[:2]} == {"bf16"}
 
 
 KERNELS: dict[str, Kernel] = {

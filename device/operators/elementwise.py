@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.rotary import angle_scale
-from device.run.step import Step
+from device.step.rotary import angle_scale
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 

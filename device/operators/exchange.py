@@ -12,7 +12,7 @@ from device.operators import experts
 from device.operators.experts import ORDER, SENT, experts_of
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import quantise_rows
-from device.run.step import COUNTS, Group, Step
+from device.step.step import COUNTS, Group, Step
 from scenarios.ops.program import Op
 
 INCOMING, SORTED = "experts.incoming", "experts.sorted"
@@ -67,7 +67,7 @@ def _re_routing(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _dispatch(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """Permute, send and sort; in INT8 with a scale a row where the Program says so."""
+    """Permute, send and sort; in INT8 with a scale per row where the Program says so."""
     received, each = _send(op, experts.sorted_rows(op, inputs, step), step)
     rows = _sort(received, each, step)
     if len(op.outputs) == 1:

@@ -15,7 +15,7 @@ import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import exact_product, integers, scaled
-from device.run.step import COUNTS, Step
+from device.step.step import COUNTS, Step
 from scenarios.models.model import Experts
 from scenarios.ops.program import Op, Tensor
 

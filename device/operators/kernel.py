@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 Inputs = Sequence[torch.Tensor]

@@ -7,7 +7,7 @@ import torch
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.norms import eps_of, rms_norm, rotate
 from device.operators.quant import quantise_by
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 
@@ -48,7 +48,7 @@ def norm_rope(
 def norm_rope_cache(inputs: Inputs, heads: int, eps: float) -> Outputs:
     """(q, K pool, V pool) of packed qkv, the two gammas, cos, sin, (the INT8 scales,) slots and the two pools."""
     qkv, gamma_q, gamma_k, cos, sin, *scales, slots, k_pool, v_pool = inputs
-    q, k, v = norm_rope(qkv, gamma_q, gamma_k, cos, sin, heads, eps)
+    q, k, v = norm_rope(qkv=qkv, gamma_q=gamma_q, gamma_k=gamma_k, cos=cos, sin=sin, heads=heads, eps=eps)
     if scales:
         k, v = quantise_by(k, scales[0].squeeze(1)), quantise_by(v, scales[1].squeeze(1))
     return q, put(k_pool, k, slots), put(v_pool, v, slots)

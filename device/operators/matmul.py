@@ -5,7 +5,7 @@ from __future__ import annotations
 from device.operators.elementwise import swiglu
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import split
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 

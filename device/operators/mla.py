@@ -1,4 +1,5 @@
-"""Latent attention (MLA) over one latent row a token: absorbed for requests of few new tokens, unpacked for the others.
+"""Latent attention (MLA) over one latent row per token: absorbed for requests of few new tokens, unpacked for the
+others.
 
 The requests of a step may come in any order, so each way picks its own rows of q and of the new latent rows by the
 layout, and puts what it computes where these rows lie in `attended`. Sums are made in float32.
@@ -16,8 +17,8 @@ from device.operators.attention import by_request, by_token, cached, numbers, vi
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.kv import put
 from device.operators.norms import rms_norm, rotate
-from device.run.rotary import latent_scale
-from device.run.step import Layout, Step
+from device.step.rotary import latent_scale
+from device.step.step import Layout, Step
 from scenarios.lowering.mla import DECODE_QUERY
 from scenarios.models.model import Latent
 from scenarios.ops.program import Op
@@ -105,7 +106,7 @@ def _transpose(_: Op, inputs: Inputs, __: Step) -> Outputs:
 
 
 def absorbed(_: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:
-    """The query, in latent terms and rotated, against the latent rows as they lie -> a latent row a head."""
+    """The query, in latent terms and rotated, against the latent rows as they lie -> a latent row per head."""
     q_latent, q_rotated, latent_cache, rope_cache, *table = inputs
     part = part_of(step, True)
     query = by_request(torch.cat((q_latent, part.of(q_rotated)), -1), part.layout)
@@ -134,11 +135,11 @@ def _cache_read(_: Op, inputs: Inputs, step: Step) -> Outputs:
     """What the requests that unpack have in the cache from before, request by request."""
     *stores, part = *inputs[:2], part_of(step, False)
     table = part_table(part, inputs[2:])
-    found = []
+    result = []
     for store in stores:
         seen = cached(store, part.layout, table)
-        found.append(torch.cat([seen[i, :context] for i, context in enumerate(part.layout.contexts)]))
-    return found[0].squeeze(1), found[1]
+        result.append(torch.cat([seen[i, :context] for i, context in enumerate(part.layout.contexts)]))
+    return result[0].squeeze(1), result[1]
 
 
 def _join_rows(op: Op, inputs: Inputs, step: Step) -> Outputs:
@@ -195,14 +196,14 @@ def _kv_norm_rope_cache(op: Op, inputs: Inputs, step: Step) -> Outputs:
     """Norm of the latent row, rotation of its other part, both into their caches; given out too where a prefill unpacks
     them."""
     packed, gamma, cos, sin, slots, latent_pool, rope_pool = inputs
-    it = latent_of(step)
+    item = latent_of(step)
     assert step.model is not None
-    latent, turning = packed[:, -it.row :].split((it.kv_rank, it.rope_dim), -1)
+    latent, turning = packed[:, -item.row :].split((item.kv_rank, item.rope_dim), -1)
     row = rms_norm(latent, gamma, step.model.norm_eps)[0]
-    turned = rotate_pairs(turning.unsqueeze(1), cos, sin)
-    found = {"kv_normed": row, "k_rotated": turned}
-    pools = put(latent_pool, row, slots), put(rope_pool, turned.flatten(1), slots)
-    return (*pools, *(found[t.name] for t in op.outputs[2:]))
+    rotary = rotate_pairs(turning.unsqueeze(1), cos, sin)
+    result = {"kv_normed": row, "k_rotated": rotary}
+    pools = put(latent_pool, row, slots), put(rope_pool, rotary.flatten(1), slots)
+    return (*pools, *(result[t.name] for t in op.outputs[2:]))
 
 
 def rotate_pairs(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import quantise_rows
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 
@@ -31,8 +31,8 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     them."""
     wide = x.float()
     lower, upper = wide.chunk(2, -1)
-    turned = torch.cat((-upper, lower), -1)
-    return (wide * cos.float().unsqueeze(1) + turned * sin.float().unsqueeze(1)).to(x.dtype)
+    rotary = torch.cat((-upper, lower), -1)
+    return (wide * cos.float().unsqueeze(1) + rotary * sin.float().unsqueeze(1)).to(x.dtype)
 
 
 def eps_of(op: Op) -> float:
@@ -53,7 +53,7 @@ def _add_rms_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
 def add_rms_norm_dynamic_quant(
     x: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(INT8 rows of the normed sum, sum, one float32 scale a row)."""
+    """(INT8 rows of the normed sum, sum, one float32 scale per row)."""
     y, _, total = add_rms_norm(x, residual, gamma, eps)
     quantised, scale = quantise_rows(y)
     return quantised, total, scale

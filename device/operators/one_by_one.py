@@ -1,4 +1,4 @@
-"""Experts one by one (`fusion.grouped_matmul: false`): the places that a Program lists, and who really stands there.
+"""Ungrouped experts (`fusion.grouped_matmul: false`): the places that a Program lists, and who really stands there.
 
 A Program lists the experts of its draw, and the router chooses its own. The n-th expert that the router has chosen
 takes the n-th place: op i stays op i, every expert that was chosen runs by itself, and the answer is the router's.
@@ -16,14 +16,9 @@ import torch
 
 from device.operators.experts import experts_of, first_held, real_rows
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.models.model import Experts
 from scenarios.ops.program import Op, Tensor
-
-#: Ops of one expert's place: `expert3.gate_proj`, `quant_expert3.x`; of a micro-batch `part0.expert3.gate_proj`.
-_NAME = re.compile(r"(?:part\d+\.)?(?:quant_)?(expert\d+)\..+")
-#: Kinds that read a weight.
-WEIGHED = ("matmul", "quant_matmul", "weight_quant_matmul", "dequant_swiglu_quant", "ffn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +45,15 @@ def chosen_in(layer: int) -> str:
 
 def chosen_by_layer(step: Step) -> list[torch.Tensor]:
     """The same of each layer whose experts run one by one, in order, after a run of the step."""
-    found: list[torch.Tensor] = []
-    while (value := step.values.get(chosen_in(len(found)))) is not None:
-        found.append(value)
-    return found
+    tensors: list[torch.Tensor] = []
+    while (value := step.values.get(chosen_in(len(tensors)))) is not None:
+        tensors.append(value)
+    return tensors
 
 
 def place_of(op: Op) -> str | None:
     """The name of the place that `op` belongs to (`expert3`), None for all other ops."""
-    found = _NAME.fullmatch(op.name.partition("+")[0])
-    return found[1] if found else None
+    return f"expert{op.expert}" if op.expert >= 0 else None
 
 
 class Places:
@@ -90,18 +84,17 @@ def stacked(tensor: Tensor, experts: Experts | None) -> Tensor:
 
 def kernel(op: Op, place: Place, plain: Kernel) -> Kernel:
     """How `op` is computed for whoever stands in `place`. plain: how the backend computes an op of its kind."""
-    last = op.name.rpartition(".")[2]
-    if last == "find":
+    if op.whole == f"{place.name}.find":
         return Kernel(lambda _, inputs, step: _find(place, inputs, step), "composed", raw=True)
-    if last == "add":
+    if op.whole == f"{place.name}.add":
         return Kernel(lambda op, inputs, step: _add(place, op, inputs, step), raw=True)
-    if op.kind in WEIGHED:
+    if any(tensor.role == "weight" for tensor in op.inputs):
         return Kernel(lambda op, inputs, step: _product(place, op, inputs, step, plain), "composed", raw=True)
     return plain
 
 
 def _find(place: Place, inputs: Inputs, step: Step) -> Outputs:
-    """ids [rows, top_k] or [rows], perhaps weights beside them -> rows of who stands here, one expert after the other,
+    """ids [rows, top_k] or [rows], perhaps weights next to them -> rows of who stands here, one expert after the other,
     and their weights [rows, 1]."""
     ids, *weights = inputs
     # Rows that were sent here are all real, and their experts are numbered among those held.
@@ -112,16 +105,16 @@ def _find(place: Place, inputs: Inputs, step: Step) -> Outputs:
     if not place.number:
         chosen = own.unique()
         step.values[key] = chosen[(chosen >= first) & (chosen < first + experts_of(step).held)]
-    found, standing = [], []
+    result, standing = [], []
     for expert in step.values[key][place.number :: place.places].tolist():
         at = (own == expert).nonzero(as_tuple=True)
-        found.append((rows[at[0]], weights[0][rows][at] if weights else None))
+        result.append((rows[at[0]], weights[0][rows][at] if weights else None))
         standing.append((expert - first, len(at[0])))
     step.values[place.mine] = torch.tensor(standing, dtype=torch.int64).reshape(-1, 2)
-    index = torch.cat([row for row, _ in found]) if found else rows[:0]
+    index = torch.cat([row for row, _ in result]) if result else rows[:0]
     if not weights:
         return (index,)
-    shares = [share for _, share in found if share is not None]
+    shares = [share for _, share in result if share is not None]
     return index, (torch.cat(shares) if shares else weights[0].new_zeros(0)).unsqueeze(-1)
 
 
@@ -143,7 +136,7 @@ def _product(place: Place, op: Op, inputs: Inputs, step: Step, plain: Kernel) ->
 
 
 def _add(place: Place, op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """The rows of who stands here into the sum, which the first place begins."""
+    """The rows of who stands here into the sum, which the first place starts."""
     result, index, *before = inputs
     if before:
         total = before[0]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 Values = dict[str, torch.Tensor]

@@ -1,4 +1,4 @@
-"""Quantised values: INT8 with a scale a row or a channel, INT4 packed two to a byte, and their products."""
+"""Quantised values: INT8 with a scale per row or a channel, INT4 packed two to a byte, and their products."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import torch
 import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import COUNTS, Step
+from device.step.step import COUNTS, Step
 from scenarios.ops.program import Op
 
-#: Greatest magnitude; the range is symmetric.
+#: Largest magnitude; the range is symmetric.
 INT8_MAX, INT4_MAX = 127, 7
 #: Rows of zeros still get a scale that can be divided by.
 SMALLEST_SCALE = 1e-12
 
 
 def quantise_rows(x: torch.Tensor, most: int = INT8_MAX) -> tuple[torch.Tensor, torch.Tensor]:
-    """x [..., n] -> (integers in int8 of magnitude at most `most`, one float32 scale a row [..., 1]); x is about
+    """x [..., n] -> (integers in int8 of magnitude at most `most`, one float32 scale per row [..., 1]); x is about
     integers * scale."""
     wide = x.float()
     scale = (wide.abs().amax(-1, keepdim=True) / most).clamp_min(SMALLEST_SCALE)
@@ -63,7 +63,7 @@ def dequant_swiglu_quant(
     sums: torch.Tensor, scale: torch.Tensor, row_scale: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Integer sums [rows, 2 n], scales [2 n] or [rows, 2 n] of the weight and [rows] of the rows -> (INT8 rows of the
-    gated values, one float32 scale a row)."""
+    gated values, one float32 scale per row)."""
     gate, up = scaled(sums, scale, row_scale, ()).chunk(2, -1)
     return quantise_rows(F.silu(gate) * up)
 

@@ -6,7 +6,6 @@ computes nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from device.operators import (
@@ -24,7 +23,8 @@ from device.operators import (
     sampling,
 )
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Step
+from device.step.step import Step
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program
 
 
@@ -41,10 +41,9 @@ REFERENCE: dict[str, Kernel] = {
 
 def special(op: Op) -> Kernel | None:
     """The kernel of an op that routers or latent attention mean in their own way; None for all others."""
-    if op.kind == "attention" and op.attr("latent", False):
+    if kind_of(op).family == "attention" and op.attr("latent", False):
         return mla.ABSORBED
-    name = re.sub(r"^part\d+\.", "", op.name)  # of a micro-batch
-    return experts.NAMED.get(name) or mla.NAMED.get(name)
+    return experts.NAMED.get(op.whole) or mla.NAMED.get(op.whole)
 
 
 def reference(op: Op) -> Kernel:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
-#: What the filter keeps: a scenario names no values, and the time of the filter hangs on the vocabulary alone.
+#: What the filter keeps: a scenario names no values, and the time of the filter depends on the vocabulary alone.
 TOP_K, TOP_P = 50, 0.9
 
 
@@ -27,7 +27,7 @@ def _sort(_: Op, inputs: Inputs, __: Step) -> Outputs:
 
 
 def top_k_top_p(values: torch.Tensor, order: torch.Tensor, k: int = TOP_K, p: float = TOP_P) -> torch.Tensor:
-    """Logits [rows, n], ascending, and their places -> logits in their places, -inf for all but the k greatest and, of
+    """Logits [rows, n], ascending, and their places -> logits in their places, -inf for all but the k largest and, of
     these, the fewest that together have probability p."""
     width = values.shape[-1]
     kept = values.clone()

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from device.operators import attention, experts, mla, norms, quant
 from device.operators.kernel import Inputs, Kernel, Outputs
-from device.run.step import Layout, Step
+from device.step.step import Layout, Step
 from scenarios.ops.program import Op
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from device.run.step import Group, Groups
+from device.step.step import Group, Groups
 
 #: torch 2.13 has renamed these two; the torch of older NPU releases has the old names only.
 _ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -56,7 +56,7 @@ class Ranks:
 
     def post(self, x: torch.Tensor, to: int) -> None:
         work = dist.isend(x.contiguous(), self.members[to], group=self._group)
-        self._posted = [it for it in self._posted if not it.is_completed()] + [work]
+        self._posted = [work for work in self._posted if not work.is_completed()] + [work]
 
     def receive(self, x: torch.Tensor, sender: int) -> torch.Tensor:
         dist.recv(x, self.members[sender], group=self._group)
@@ -67,12 +67,12 @@ def groups_of(world: Group | None, tensor: int, stages: int = 1, replicas: int =
     """The groups of this process, of `world` with `replicas` x `stages` x `tensor` ranks; None is a rank alone."""
     if world is None or world.ranks == tensor:
         return Groups.of(world)
-    mine, found = world.rank, {}
+    mine, groups = world.rank, {}
 
     def add(name: str, members: Sequence[int]) -> None:
-        made = Ranks(members)  # all processes take part in making each
+        group = Ranks(members)  # all processes take part in making each
         if mine in members and len(members) > 1:
-            found[name] = made
+            groups[name] = group
 
     def number(replica: int, stage: int, place: int) -> int:
         return (replica * stages + stage) * tensor + place
@@ -86,4 +86,4 @@ def groups_of(world: Group | None, tensor: int, stages: int = 1, replicas: int =
         for place in range(tensor):
             add("replicas", [number(r, stage, place) for r in range(replicas)])
     replica, rest = divmod(mine, stages * tensor)
-    return Groups(**found, stage=rest // tensor, replica=replica)
+    return Groups(**groups, stage=rest // tensor, replica=replica)

@@ -1,7 +1,7 @@
 """A step in pipeline stages as it is measured: all micro-batches in turn through this rank's stage, round after round.
 
 The stages are processes that meet in their sends and receives, so a round's length is that of a steady pipeline, with
-its bubble. A micro-batch begins on the first stage when the last one has handed back the tokens that it chose the round
+its bubble. A micro-batch starts on the first stage when the last one has handed back the tokens that it chose the round
 before; its own are given, so every round computes the same.
 """
 
@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from device.backends.base import Backend
+from device.run.backend import Backend
 from device.run.call import Call, Unit
 from device.run.graphs import Piece
 from device.run.host_inputs import Requests
 from device.run.kv_cache import KvTensors
 from device.run.runner import Bound
 from device.run.session import Session
-from device.run.step import Step
+from device.step.step import Step
 from device.weights.weights import Weights
 from scenarios.batches import micro_batches, reported_batch
 from scenarios.ops.program import Program

@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 
 from device.ranks.groups import Ranks
-from device.run.step import Group
+from device.step.step import Group
 from scenarios.errors import ScenarioError, printable
 
 T = TypeVar("T")
@@ -130,37 +130,37 @@ def _end_with_parent(watched: Connection) -> None:
 
 def _collect(started: list[tuple[SpawnProcess, Connection, Connection]], timeout_s: float) -> list[T]:
     """The answers of all ranks. Raises ScenarioError for the rank that is to blame where there are not all."""
-    found: dict[int, tuple[str, object]] = {}
+    results: dict[int, tuple[str, object]] = {}
     deadline = time.monotonic() + timeout_s
-    while len(found) < len(started):
-        open_ranks = {answers: rank for rank, (_, answers, _) in enumerate(started) if rank not in found}
+    while len(results) < len(started):
+        open_ranks = {answers: rank for rank, (_, answers, _) in enumerate(started) if rank not in results}
         ready = wait(open_ranks, max(0.0, deadline - time.monotonic()))
         for answers in ready:
             assert isinstance(answers, Connection)
             rank = open_ranks[answers]
             try:
-                found[rank] = answers.recv()
+                results[rank] = answers.recv()
             except EOFError:  # it has ended without a word
-                found[rank] = ("died", _ending(started[rank][0]))
+                results[rank] = ("died", _ending(started[rank][0]))
         if not ready:
             break
-        if any(state != "done" for state, _ in found.values()):
+        if any(state != "done" for state, _ in results.values()):
             deadline = min(deadline, time.monotonic() + GRACE_S)
-    _raise_the_worst(found, len(started), timeout_s)
-    return [found[rank][1] for rank in range(len(started))]  # type: ignore[misc]
+    _raise_the_worst(results, len(started), timeout_s)
+    return [results[rank][1] for rank in range(len(started))]  # type: ignore[misc]
 
 
-def _raise_the_worst(found: dict[int, tuple[str, object]], ranks: int, timeout_s: float) -> None:
+def _raise_the_worst(results: dict[int, tuple[str, object]], ranks: int, timeout_s: float) -> None:
     """Raise for the rank that is to blame, if any: those that only noticed that another was gone come last."""
     for blamed in ("refused", "died", "failed"):
-        for rank, (state, what) in sorted(found.items()):
+        for rank, (state, what) in sorted(results.items()):
             if state == blamed == "refused":
                 assert isinstance(what, tuple)
                 raise ScenarioError(what)
             if state == blamed:
                 raise ScenarioError([f"rank {rank} of {ranks} {what}; the other ranks were stopped"])
-    alone = any(state == "left alone" for state, _ in found.values())
-    if silent := [rank for rank in range(ranks) if rank not in found]:
+    alone = any(state == "left alone" for state, _ in results.values())
+    if silent := [rank for rank in range(ranks) if rank not in results]:
         what = "did not come to a collective in time" if alone else f"gave no answer within {timeout_s:g} s"
         raise ScenarioError([f"rank {silent[0]} of {ranks} {what}; all ranks were stopped"])
     if alone:

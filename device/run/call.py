@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from device.operators.kernel import Form, Kernel, Outputs, fitted
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Issued
 
 
@@ -44,11 +44,11 @@ class Call:
 
     def inputs(self, step: Step) -> list[torch.Tensor]:
         """The operands as the op reads them now."""
-        values, found = step.values, []
+        values, inputs = step.values, []
         for operand, shape in self.operands:
             x = values[operand] if isinstance(operand, str) else operand
-            found.append(x if shape is None else fitted(x, shape))
-        return found
+            inputs.append(x if shape is None else fitted(x, shape))
+        return inputs
 
     def compute(self, inputs: list[torch.Tensor], step: Step) -> Outputs:
         return self.kernel.compute(self.issued.op, inputs, step)

@@ -17,17 +17,10 @@ import torch
 from device.operators.experts import follows_router
 from device.operators.kernel import Form, fitted
 from device.run.call import Call, Unit
-from device.run.step import Step
-from scenarios.ops.catalogue import CATALOGUE
+from device.step.step import Step
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Issued
 
-#: Kinds that see the cached tokens; from the first to the last of them a layer's shapes change with every step.
-OVER_THE_CACHE = (
-    "attention", "expand", "block_gather", "batch_matmul", "transpose", "transpose_batch_matmul", "cache_read",
-)  # fmt: skip
-COLLECTIVES = tuple(name for name, kind in CATALOGUE.items() if kind.unit == "link")
-#: Kinds whose work hangs on what the router has chosen.
-ROUTED = ("moe_init_routing", "grouped_matmul", "quant_grouped_matmul", "moe_finalize_routing")
 #: Values that the host takes from a step.
 TAKEN = frozenset({"next_ids", "logits", "logits32", "parameters"})
 
@@ -73,10 +66,10 @@ def units(calls: Sequence[Call], capture: Callable[[Body], Body], captures: Capt
     """
     runs = list(_runs(calls))
     needed = TAKEN | {name for run in runs for name in read_first(run)}
-    made: list[Unit] = []
+    issued: list[Unit] = []
     for run in runs:
         if not _captured(run[0]):
-            made += run
+            issued += run
             continue
         flat = [part for call in run for part in (call.parts or (call,))]
         writes = tuple(dict.fromkeys(n for call in flat for n in call.results if n is not None and n in needed))
@@ -85,8 +78,8 @@ def units(calls: Sequence[Call], capture: Callable[[Body], Body], captures: Capt
         if key not in captures:
             captures[key] = capture(body_of(flat, reads, writes))
         constants = [x for call in flat for x, _ in call.operands if not isinstance(x, str)]
-        made.append(Piece(tuple(run), captures[key], constants, reads, writes))
-    return tuple(made)
+        issued.append(Piece(tuple(run), captures[key], constants, reads, writes))
+    return tuple(issued)
 
 
 def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
@@ -112,16 +105,17 @@ def _cut(calls: Sequence[Call]) -> Sequence[Call]:
     for place, call in enumerate(calls):
         layers.setdefault((id(call.issued.block), call.issued.layer), []).append(place)
     for places in layers.values():
-        over = [place for place in places if calls[place].issued.op.kind in OVER_THE_CACHE]
+        # From the first to the last op over the cache a layer's shapes change with every step.
+        over = [place for place in places if kind_of(calls[place].issued.op).over_cache]
         if over:
             outside |= set(range(over[0], over[-1] + 1))
     return [call.alone() if place in outside else call for place, call in enumerate(calls)]
 
 
 def _captured(call: Call) -> bool:
-    op = call.issued.op
-    routed = op.kind in ROUTED or op.attr("held", 0) or any(map(follows_router, (*op.inputs, *op.outputs)))
-    alone = call.is_alone or op.stream or routed or op.kind in COLLECTIVES
+    op, kind = call.issued.op, kind_of(call.issued.op)
+    routed = kind.reads_choice or op.attr("held", 0) or any(map(follows_router, (*op.inputs, *op.outputs)))
+    alone = call.is_alone or op.stream or routed or kind.is_collective
     return call.issued.block.captured and not alone
 
 
@@ -132,12 +126,12 @@ def _same_layer(a: Call, b: Call) -> bool:
 def read_first(calls: Sequence[Call]) -> dict[str, None]:
     """Names that `calls` read before they write them, in order."""
     written: set[str] = set()
-    found: dict[str, None] = {}
+    first: dict[str, None] = {}
     for call in calls:
         for part in call.parts or (call,):
-            found |= {x: None for x, _ in part.operands if isinstance(x, str) and x not in written}
+            first |= {x: None for x, _ in part.operands if isinstance(x, str) and x not in written}
             written |= {name for name in part.results if name is not None}
-    return found
+    return first
 
 
 def body_of(calls: Sequence[Call], reads: tuple[str, ...], writes: tuple[str, ...]) -> Body:
@@ -151,14 +145,14 @@ def body_of(calls: Sequence[Call], reads: tuple[str, ...], writes: tuple[str, ..
         values = dict(zip(reads, inputs, strict=True))
         at = 0
         for compute, op, operands, results in plans:
-            found = []
+            inputs = []
             for name, shape in operands:
                 if name is None:
                     x, at = constants[at], at + 1
                 else:
                     x = values[name]
-                found.append(x if shape is None else fitted(x, shape))
-            for name, value in zip(results, compute(op, found, step), strict=False):
+                inputs.append(x if shape is None else fitted(x, shape))
+            for name, value in zip(results, compute(op, inputs, step), strict=False):
                 if name is not None:
                     values[name] = value
         return [values[name] for name in writes]

@@ -9,10 +9,10 @@ import torch
 
 from device.operators.attention import visible_keys
 from device.run.kv_cache import KvTensors
-from device.run.rotary import angle_scale, frequencies
 from device.run.runner import reads, rows_of
-from device.run.step import ALONE, Groups, Layout, Step
 from device.run.windows import batches
+from device.step.rotary import angle_scale, frequencies
+from device.step.step import ALONE, Groups, Layout, Step
 from scenarios.models.model import Model
 from scenarios.ops.program import DType, Program
 
@@ -148,13 +148,13 @@ def _mask(
 def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[str, torch.Tensor]:
     """Frequencies of the rotary embedding, and its cosines and sines where they are looked up."""
     each = frequencies(model)
-    found = {"inv_freq": place.moved(each)}
+    tables = {"inv_freq": place.moved(each)}
     if reads(program, "cos_table"):
         angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * each
         angles, scale = torch.cat((angles, angles), -1), angle_scale(model)
         for name, table in (("cos_table", angles.cos() * scale), ("sin_table", angles.sin() * scale)):
-            found[name] = place.moved(table.to(place.dtypes[act]))
-    return found
+            tables[name] = place.moved(table.to(place.dtypes[act]))
+    return tables
 
 
 def _sampling(program: Program, layout: Layout, model: Model, place: Place, seed: int) -> dict[str, torch.Tensor]:

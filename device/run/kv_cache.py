@@ -99,7 +99,7 @@ class KvTensors:
         return tuple(requests)
 
     def set_channel_scales(self, keys: Tensors, values: Tensors) -> None:
-        """Take the scales of the channels from a 16-bit cache that a calibration run has filled: the greatest magnitude
+        """Take the scales of the channels from a 16-bit cache that a calibration run has filled: the largest magnitude
         of each."""
         for name, caches in (("k_scale", keys), ("v_scale", values)):
             for scale, cache in zip(self.tensors[name], caches, strict=True):
@@ -109,7 +109,7 @@ class KvTensors:
 
 def _rows(shard: Model) -> dict[str, tuple[int, int]]:
     """What one layer keeps of a token, [heads, dim] of each cache."""
-    if it := shard.latent:
-        return {"latent_cache": (1, it.kv_rank), "rope_cache": (1, it.rope_dim)}
+    if latent := shard.latent:
+        return {"latent_cache": (1, latent.kv_rank), "rope_cache": (1, latent.rope_dim)}
     row = (shard.kv_heads, shard.head_dim)
     return {"k_cache": row, "v_cache": row}

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from device.backends.base import Backend
-from device.dtypes import DTYPES
 from device.operators import one_by_one
 from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs, fitted
+from device.run.backend import Backend
 from device.run.call import Call, Unit
 from device.run.kv_cache import KvTensors
-from device.run.step import Step
 from device.run.streams import Turns
 from device.run.windows import windowed, windows
+from device.step.dtypes import DTYPES
+from device.step.step import Step
 from device.weights.weights import Weights
 from scenarios.lowering.stages import CARRIED
 from scenarios.ops.program import Block, DType, Issued, Op, Program, Tensor
@@ -54,8 +54,8 @@ class Bound:
 
     def next_ids(self, step: Step) -> list[int]:
         """The tokens that the step has chosen; none on a stage without the LM head."""
-        found = step.values.get("next_ids")
-        return [] if found is None else found.tolist()
+        ids = step.values.get("next_ids")
+        return [] if ids is None else ids.tolist()
 
     def run(self, step: Step) -> None:
         """Issue every op once, in order, on its stream."""
@@ -73,7 +73,7 @@ class Bound:
                 marks.append((start, mark()))
                 turns.read(unit, step.values)
             unit.put(outputs, step.values)
-            turns.made(unit)
+            turns.wrote(unit)
         turns.end()
         return marks
 
@@ -129,11 +129,11 @@ class Bound:
 
 def _layers_before(program: Program, counts: Callable[[Block], bool] = lambda _: True) -> dict[int, int]:
     """Layers before each block, by its identity; of blocks that are no layers 0. counts: which blocks of layers do."""
-    found, before = {}, 0
+    layers_before, before = {}, 0
     for block in program.blocks:
-        found[id(block)] = before if block.is_layer else 0
+        layers_before[id(block)] = before if block.is_layer else 0
         before += block.repeat if block.is_layer and counts(block) else 0
-    return found
+    return layers_before
 
 
 def _on_share(kernel: Kernel, shares: frozenset[str]) -> Kernel:
@@ -179,7 +179,7 @@ def issue(backend: Backend, units: Sequence[Unit], step: Step) -> None:
             outputs = unit.compute(unit.inputs(step), step)
             turns.read(unit, step.values)
         unit.put(outputs, step.values)
-        turns.made(unit)
+        turns.wrote(unit)
     turns.end()
 
 

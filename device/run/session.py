@@ -9,27 +9,28 @@ from typing import Any, Literal
 
 import torch
 
-from device.backends.base import Backend
-from device.dtypes import DTYPES, WIDE_DTYPES
 from device.operators.kernel import fitted
+from device.run.backend import Backend
 from device.run.host_inputs import Place, Requests, step_of
 from device.run.kv_cache import KvTensors
-from device.run.rotary import refuse_scaling
 from device.run.runner import Bound, Choice
-from device.run.step import Group, Groups, Step
 from device.run.windows import problems
+from device.step.dtypes import DTYPES, WIDE_DTYPES
+from device.step.rotary import refuse_scaling
+from device.step.step import Group, Groups, Step
 from device.weights.weights import Checkpoint, Weights
-from scenarios.build import activation_dtype, build
+from scenarios.build import build
 from scenarios.errors import ScenarioError
-from scenarios.lowering.parallel import shard
+from scenarios.lowering.parallel import shard_of
 from scenarios.lowering.stages import layers_of_stages, split_depth, stage_model
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, DType
 from scenarios.ops.program import Group as Alike
-from scenarios.schema import Engine, Scenario
+from scenarios.passes.switches import activation_dtype
+from scenarios.schema import Scenario
 from scenarios.serving.kv_cache import PagedCache, shared_blocks
 
-#: Backends that run experts one by one or spread over ranks, and pipeline stages: plain torch calls, whose shapes the
+#: Backends that run ungrouped or expert-parallel experts, and pipeline stages: plain torch calls, whose shapes the
 #: host reads from the device in between.
 HOST_READS = ("cpu", "cuda")
 #: Programs that a session keeps ready.
@@ -72,10 +73,16 @@ class Session:
         self.checkpoint = checkpoint
         _refuse_overflow(scenario, self.shard, self.act, dtypes, backend)
         self.weights = Weights(
-            checkpoint, model, self.shard, self.place.rank, dtypes, DTYPES, backend.device,
-            groups.everyone.rank if groups.everyone else 0,
+            checkpoint=checkpoint,
+            model=model,
+            shard=self.shard,
+            rank=self.place.rank,
+            dtypes=dtypes,
+            stored=DTYPES,
+            device=backend.device,
+            expert_rank=groups.everyone.rank if groups.everyone else 0,
             in_pairs=model.latent is not None and scenario.optimizations.fusion.qkv_norm_rope_cache,
-        )  # fmt: skip
+        )
         self.cache = KvTensors(scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario))
         self._bound: dict[Batch, Bound] = {}
         self.captures: dict[object, Any] = {}
@@ -93,16 +100,30 @@ class Session:
             while len(self._bound) >= MAX_BOUND:  # each decode step is a batch of its own, longer by one token
                 del self._bound[next(iter(self._bound))]
             self._bound[batch] = Bound(
-                program, self.backend, self.weights, self.cache, self.act, self.options.choice, self.captures,
-                first,
-            )  # fmt: skip
+                program=program,
+                backend=self.backend,
+                weights=self.weights,
+                cache=self.cache,
+                act=self.act,
+                choice=self.options.choice,
+                captures=self.captures,
+                first_layer=first,
+            )
         return self._bound[batch]
 
     def prepared(self, phase: Phase, requests: Requests) -> tuple[Bound, Step]:
         """The bound Program of one step and the step itself; the allocator has placed its tokens already."""
         bound = self.bound(batch_of(phase, requests))
         seed = self.scenario.protocol.seed
-        return bound, step_of(bound.program, requests, self.cache, self.shard, self.place, self.act, seed)
+        return bound, step_of(
+            program=bound.program,
+            requests=requests,
+            cache=self.cache,
+            model=self.shard,
+            place=self.place,
+            act=self.act,
+            seed=seed,
+        )
 
     def run(self, phase: Phase, requests: Requests) -> Step:
         """Run one step; `next_ids` and `logits32` are in its values."""
@@ -173,8 +194,8 @@ class Session:
 
 def logits_of(step: Step, model: Model) -> torch.Tensor:
     """[requests, vocab] in float32, without the padding of batch and vocabulary."""
-    found = fitted(step.values["logits"], (len(step.layout.requests), model.vocab))
-    return found.to(torch.float32, copy=True)  # of its own: a captured graph writes the next step's over them
+    logits = fitted(step.values["logits"], (len(step.layout.requests), model.vocab))
+    return logits.to(torch.float32, copy=True)  # of its own: a captured graph writes the next step's over them
 
 
 def batch_of(phase: Phase, requests: Requests) -> Batch:
@@ -221,13 +242,6 @@ def calibrated(session: Session, prompts: Prompts) -> Session:
     return session
 
 
-def shard_of(engine: Engine, model: Model, ranks: int, replicas: int = 1) -> Model:
-    """What a rank holds of `model`: of its replica of `ranks`, and of the experts that the replicas share."""
-    spread = engine.enable_expert_parallel and model.experts is not None
-    gathered = engine.all2all_backend == "allgather_reducescatter"
-    return shard(model, ranks, replicas if spread else 1, spread, gathered)
-
-
 def _sizes(groups: Groups) -> tuple[int, int]:
     """Ranks that share each layer, and replicas."""
     return groups.tensor.ranks if groups.tensor else 1, groups.replicas.ranks if groups.replicas else 1
@@ -238,16 +252,16 @@ def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
     name = backend.name
     if name in HOST_READS:
         return
-    found = []
+    problems = []
     if scenario.engine.pipeline_parallel_size > 1:
-        found.append(f"engine.pipeline_parallel_size: stages are not measured on {name}; set it to 1")
+        problems.append(f"engine.pipeline_parallel_size: stages are not measured on {name}; set it to 1")
     if model.experts and scenario.engine.enable_expert_parallel:
-        found.append(f"engine.enable_expert_parallel: spread experts are not measured on {name}; set it to false")
+        problems.append(f"engine.enable_expert_parallel: spread experts are not measured on {name}; set it to false")
     if model.experts and not scenario.optimizations.fusion.grouped_matmul:
         what = f"experts one by one have no adapters on {name}; set it to true"
-        found.append(f"optimizations.fusion.grouped_matmul: {what}")
-    if found:
-        raise ScenarioError([f"--backend {name}: {line}" for line in found])
+        problems.append(f"optimizations.fusion.grouped_matmul: {what}")
+    if problems:
+        raise ScenarioError([f"--backend {name}: {line}" for line in problems])
 
 
 def _refuse_overflow(

@@ -1,8 +1,8 @@
 """Streams in turn: where each op is issued, what it waits for, and whose memory it may not lose.
 
-A step begins and ends on the main stream. A side stream starts behind what was on the main one when the step began, and
-the main one ends behind all of them: so a captured step forks and joins as a capture must, and the end of a step is the
-end of all its work. An event that was recorded inside a captured graph is over when that graph is, which the main
+A step starts and ends on the main stream. A side stream starts behind what was on the main one when the step started,
+and the main one ends behind all of them: so a captured step forks and joins as a capture must, and the end of a step is
+the end of all its work. An event that was recorded inside a captured graph is over when that graph is, which the main
 stream is behind.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from device.backends.base import Backend
+    from device.run.backend import Backend
     from device.run.call import Unit
 
 
@@ -61,7 +61,7 @@ class Turns:
                 if isinstance(name, str) and self._made_on.get(name, 0) != number and name in values:
                     self._backend.keep(values[name])
 
-    def made(self, unit: Unit) -> None:
+    def wrote(self, unit: Unit) -> None:
         """Note which stream has made the results of `unit`."""
         if self._several:
             for call in unit.calls:

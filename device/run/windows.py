@@ -7,7 +7,6 @@ share, each its rows. Here each such op gets its window on the whole values.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,17 +15,14 @@ import torch
 from device.operators.experts import follows_router
 from device.operators.kernel import Inputs, Kernel, Outputs, fitted
 from device.operators.one_by_one import place_of
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Batch, Block, Op, Program, Tensor
 from scenarios.passes.micro_batches import SHARED, split
 
-_PART = re.compile(r"part(\d+)\.")
 #: Tables of which a part has its rows: a slot a token, a row of block tables a request.
 _TABLES = ("slots", "block_table")
-#: Collectives that leave a rank with some of the rows.
-SCATTERED = ("reduce_scatter", "all_gather")
-
 
 #: {value: (first row, rows of the whole)}
 Rows = dict[str, tuple[int, int]]
@@ -43,38 +39,31 @@ class Window:
     writes: Rows
 
 
-def part_of(op: Op) -> int:
-    """The micro-batch of `op`, -1 where it is of none."""
-    found = _PART.match(op.name)
-    return int(found.group(1)) if found else -1
-
-
 def windows(block: Block) -> dict[str, Window]:
     """The windows of the ops of `block` by name; an op without one is not in it."""
     sizes: dict[tuple[str, str], dict[int, int]] = {}  # (what is cut, value) -> rows by number of the piece or part
-    cut = [(op, side, *found) for op in block.ops for side in ("reads", "writes") for found in _cuts(op, side)]
+    cut = [(op, side, *rows) for op in block.ops for side in ("reads", "writes") for rows in _cuts(op, side)]
     for _, side, tensor, what, number in cut:
         sizes.setdefault((f"{side} {what}", tensor.name), {})[number] = tensor.shape[0]
-    made: dict[str, dict[str, Rows]] = {}
+    places_of: dict[str, dict[str, Rows]] = {}
     for op, side, tensor, what, number in cut:
         rows = sizes[f"{side} {what}", tensor.name]
         first = sum(size for other, size in rows.items() if other < number)
-        made.setdefault(op.name, {"reads": {}, "writes": {}})[side][tensor.name] = (first, sum(rows.values()))
-    found = {}
+        places_of.setdefault(op.name, {"reads": {}, "writes": {}})[side][tensor.name] = (first, sum(rows.values()))
+    windows = {}
     for op in block.ops:
-        if op.name in made or part_of(op) >= 0:
-            maker = op.name.rpartition(".")[0] if op.attr("piece", -1) != -1 else ""
-            found[op.name] = Window(part_of(op), maker, **made.get(op.name, {"reads": {}, "writes": {}}))
-    return found
+        if op.name in places_of or op.micro_batch >= 0:
+            maker = op.whole if op.piece >= 0 else ""
+            windows[op.name] = Window(op.micro_batch, maker, **places_of.get(op.name, {"reads": {}, "writes": {}}))
+    return windows
 
 
 def _cuts(op: Op, side: str) -> Iterator[tuple[Tensor, str, int]]:
     """(a value of which `op` has some rows, what is cut there, the number of these rows) for each."""
-    piece, part = op.attr("piece", -1), part_of(op)
-    assert isinstance(piece, int)
+    piece, part = op.piece, op.micro_batch
     for tensor in op.inputs if side == "reads" else op.outputs:
         if piece >= 0 and tensor.role == "activation":
-            yield tensor, op.name.rpartition(".")[0], piece
+            yield tensor, op.whole, piece
         elif part >= 0 and (tensor.name in SHARED if tensor.role == "activation" else tensor.name in _TABLES):
             yield tensor, "batch", part
 
@@ -142,39 +131,39 @@ def _whole(tensor: Tensor, like: torch.Tensor, window: Window, step: Step) -> to
 
 def batches(program: Program) -> list[Batch]:
     """The micro-batches of `program` in order; none where it is not cut."""
-    parts = max((part_of(op) for block in program.blocks for op in block.ops), default=-1) + 1
+    parts = max((op.micro_batch for block in program.blocks for op in block.ops), default=-1) + 1
     return split(program.batch, parts) if parts else []
 
 
 def problems(program: Program, model: Model) -> list[str]:
     """What of pieces and of a cut batch no device runs here, one line each. model: what this rank holds of it."""
     ops = [op for block in program.blocks for op in block.ops]
-    found = []
-    if model.expert_parallel and any(op.kind in SCATTERED and op.attr("piece", -1) != -1 for op in ops):
+    problems = []
+    if model.expert_parallel and any(kind_of(op).cuts_rows and op.piece >= 0 for op in ops):
         what = "scattered tokens of spread experts (engine.sequence_parallel) are predicted in pieces"
-        found.append(f"optimizations.overlap.comm_chunks: {what}, but not yet measured; set it to 1")
+        problems.append(f"optimizations.overlap.comm_chunks: {what}, but not yet measured; set it to 1")
     if not batches(program):
-        return found
-    found += [
+        return problems
+    problems += [
         f"optimizations.overlap.micro_batches: {line} predicted in parts, but not yet measured; set it to 1"
         for line in _not_in_parts(
             program, model, [op for block in program.blocks if block.is_layer for op in block.ops]
         )
     ]
-    return found
+    return problems
 
 
 def _not_in_parts(program: Program, model: Model, ops: Sequence[Op]) -> Iterator[str]:
     """ops: of the layers."""
-    attention = [op for op in ops if op.kind == "attention"]
+    attention = [op for op in ops if kind_of(op).family == "attention"]
     if model.expert_parallel:
         yield "experts spread over ranks (engine.enable_expert_parallel) are"
-    elif any(op.kind in SCATTERED for op in ops):
+    elif any(kind_of(op).cuts_rows for op in ops):
         yield "scattered tokens (engine.sequence_parallel) are"
     if any(place_of(op) for op in ops):
         yield "experts one by one (fusion.grouped_matmul: false) are"
     if not attention or not all(op.attr("groups", ()) for op in attention):
         yield "attention in pieces, and latent attention, are"
-    by_part = {part_of(op): op.out.shape[0] for op in attention}
+    by_part = {op.micro_batch: op.out.shape[0] for op in attention}
     if sum(by_part.values()) != program.batch.tokens:
         yield "a batch padded to a captured size is"

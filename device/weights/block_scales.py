@@ -1,6 +1,6 @@
-"""FP8 weights with a scale a block, as DeepSeek-V3 is published: read as BF16, since nothing here multiplies FP8.
+"""FP8 weights with a scale per block, as DeepSeek-V3 is published: read as BF16, since nothing here multiplies FP8.
 
-Beside `NAME` lies `NAME_scale_inv`, a float32 scale for each block of 128 x 128, or of what
+Next to `NAME` lies `NAME_scale_inv`, a float32 scale for each block of 128 x 128, or of what
 `quantization_config.weight_block_size` of config.json says. Despite its name a weight is its FP8 value times its scale.
 Blocks at the lower and right edge may be smaller.
 """
@@ -26,13 +26,13 @@ Block = tuple[int, int]
 def block_of(config: Path) -> Block:
     """Rows and columns of a block by a config.json. Raises ScenarioError where its quantisation is another."""
     fields: Any = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
-    found = fields.get("quantization_config") or {}
+    quantization = fields.get("quantization_config") or {}
     where = f"{config}: quantization_config"
-    if not isinstance(found, dict):
-        raise ScenarioError([f"{where}: must be a mapping, got {shown(found)}"])
-    if (method := found.get("quant_method", "fp8")) != "fp8":
+    if not isinstance(quantization, dict):
+        raise ScenarioError([f"{where}: must be a mapping, got {shown(quantization)}"])
+    if (method := quantization.get("quant_method", "fp8")) != "fp8":
         raise ScenarioError([f"{where}.quant_method: FP8 in blocks is read, not {shown(method)}"])
-    size = found.get("weight_block_size", list(BLOCK))
+    size = quantization.get("weight_block_size", list(BLOCK))
     if not (isinstance(size, list) and len(size) == 2 and all(type(n) is int and 0 < n <= 1 << 20 for n in size)):
         raise ScenarioError([f"{where}.weight_block_size: two whole numbers above 0 are due, got {_listed(size)}"])
     return size[0], size[1]

@@ -1,7 +1,7 @@
 """Weights from a GGUF file, dequantised to float32: read-only, no code in it is run.
 
-llama.cpp's converter reorders the rows of Q and K of Llama models so that rotated pairs lie beside each other; they are
-put back here into the halves that Hugging Face pairs.
+llama.cpp's converter reorders the rows of Q and K of Llama models so that rotated pairs lie next to each other; they
+are put back here into the halves that Hugging Face pairs.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class GgufCheckpoint:
         }
 
     def tensor(self, name: str) -> torch.Tensor:
-        found = self._tensors.get(gguf_name(name))
-        if found is None:
+        stored = self._tensors.get(gguf_name(name))
+        if stored is None:
             raise ScenarioError([f"{self.file}: no tensor {printable(gguf_name(name), 100)}"])
-        values = self._gguf.quants.dequantize(found.data, found.tensor_type)
+        values = self._gguf.quants.dequantize(stored.data, stored.tensor_type)
         tensor = torch.from_numpy(values.copy()).float()
         if self.architecture == "llama" and (".q_proj." in name or ".k_proj." in name):
             key = "attention.head_count" if ".q_proj." in name else "attention.head_count_kv"
@@ -93,16 +93,16 @@ class GgufCheckpoint:
         field = self._reader.fields.get(key)
         if field is None and default is None:
             raise ScenarioError([f"{self.file}: no field {key}"])
-        found = default if field is None else field.contents()
-        return float(str(np.float32(found))) if isinstance(found, float) else found  # 1e-06, held in 32 bits
+        value = default if field is None else field.contents()
+        return float(str(np.float32(value))) if isinstance(value, float) else value  # 1e-06, held in 32 bits
 
 
 def gguf_name(name: str) -> str:
     """GGUF's name of a Hugging Face tensor; the name itself where it has none."""
-    found = _LAYER.fullmatch(name)
-    if found is None or found[2] not in IN_LAYER:
+    match = _LAYER.fullmatch(name)
+    if match is None or match[2] not in IN_LAYER:
         return OUTSIDE.get(name, name)
-    return f"blk.{found[1]}.{IN_LAYER[found[2]]}.{found[3]}"
+    return f"blk.{match[1]}.{IN_LAYER[match[2]]}.{match[3]}"
 
 
 def halves(rows: torch.Tensor, heads: int) -> torch.Tensor:

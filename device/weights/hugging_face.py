@@ -15,8 +15,8 @@ IN_LAYER = {
 }  # fmt: skip
 
 
-def name_of(model: Model, name: str, kind: str, layer: int) -> str:
-    """The tensor `kind` (weight, bias) of what a Program calls `name` (`q_proj`, `experts.3.up_proj`,
+def name_of(model: Model, name: str, part: str, layer: int) -> str:
+    """The tensor `part` (weight, bias) of what a Program calls `name` (`q_proj`, `experts.3.up_proj`,
     `shared.up_proj`), of `layer`."""
     if name == "embed_tokens" or (name == "lm_head" and model.tied_embeddings):
         return "model.embed_tokens.weight"
@@ -28,17 +28,17 @@ def name_of(model: Model, name: str, kind: str, layer: int) -> str:
         last = layer + 1 == model.layers
         return "model.norm.weight" if last else f"model.layers.{layer + 1}.input_layernorm.weight"
     at = f"model.layers.{layer}"
-    if name == "router" and kind == "bias":
+    if name == "router" and part == "bias":
         return f"{at}.mlp.gate.e_score_correction_bias"
     prefix, _, projection = name.rpartition(".")
     if prefix:
-        return f"{at}.mlp.{'shared_experts' if prefix == 'shared' else prefix}.{projection}.{kind}"
-    return f"{at}.{IN_LAYER[name]}.{kind}"
+        return f"{at}.mlp.{'shared_experts' if prefix == 'shared' else prefix}.{projection}.{part}"
+    return f"{at}.{IN_LAYER[name]}.{part}"
 
 
 def shape_of(model: Model, name: str) -> tuple[int, ...]:
     """The shape of the tensor called `name`."""
-    *_, layer, kind = name.split(".")
+    *_, layer, part = name.split(".")
     hidden, width = model.hidden, _mlp_width(model, name)
     sizes = {
         "q_proj": (model.q_size, hidden), "k_proj": (model.kv_size, hidden), "v_proj": (model.kv_size, hidden),
@@ -48,14 +48,15 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
     }  # fmt: skip
     if model.experts:
         sizes["gate"] = (model.experts.count, hidden)
-    if it := model.latent:
+    if latent := model.latent:
         sizes |= {
-            "q_a_proj": (it.q_rank, hidden), "q_b_proj": (model.q_size, it.q_rank), "q_a_layernorm": (it.q_rank, 0),
-            "kv_a_proj_with_mqa": (it.row, hidden), "kv_a_layernorm": (it.kv_rank, 0),
-            "kv_b_proj": (model.heads * (it.nope_dim + it.v_dim), it.kv_rank),
+            "q_a_proj": (latent.q_rank, hidden), "q_b_proj": (model.q_size, latent.q_rank),
+            "q_a_layernorm": (latent.q_rank, 0),
+            "kv_a_proj_with_mqa": (latent.row, hidden), "kv_a_layernorm": (latent.kv_rank, 0),
+            "kv_b_proj": (model.heads * (latent.nope_dim + latent.v_dim), latent.kv_rank),
         }  # fmt: skip
     out, into = sizes.get(layer, (hidden, 0))
-    return (out, into) if into and kind == "weight" else (out,)
+    return (out, into) if into and part == "weight" else (out,)
 
 
 def _mlp_width(model: Model, name: str) -> int:

@@ -7,21 +7,21 @@ import torch
 from scenarios.models.model import Latent
 
 
-def in_halves(name: str, value: torch.Tensor, it: Latent) -> torch.Tensor:
+def in_halves(name: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
     """`value` [rows, k] with the rows of rotated dimensions in halves: a DeepSeek checkpoint has them in pairs, and the
     rotation of a Program is that of halves, but where one fused call rotates pairs. Query and key are reordered alike,
     so their product stays."""
     if name in ("q_proj", "q_b_proj"):
-        heads = value.unflatten(0, (-1, it.nope_dim + it.rope_dim))
-        still, turning = heads.split((it.nope_dim, it.rope_dim), 1)
+        heads = value.unflatten(0, (-1, latent.nope_dim + latent.rope_dim))
+        still, turning = heads.split((latent.nope_dim, latent.rope_dim), 1)
         return torch.cat((still, turning[:, 0::2], turning[:, 1::2]), 1).flatten(0, 1)
     if name == "kv_a_proj":
-        still, turning = value.split((it.kv_rank, it.rope_dim))
+        still, turning = value.split((latent.kv_rank, latent.rope_dim))
         return torch.cat((still, turning[0::2], turning[1::2]))
     return value
 
 
-def absorbed(kind: str, value: torch.Tensor, it: Latent) -> torch.Tensor:
-    """Of kv_b_proj [heads (nope + v), rank]: W_UK [heads, nope, rank] (kind k), W_UV [heads, rank, v] (kind v)."""
-    w_uk, w_uv = value.unflatten(0, (-1, it.nope_dim + it.v_dim)).split((it.nope_dim, it.v_dim), 1)
-    return w_uk if kind == "k" else w_uv.transpose(1, 2)
+def absorbed(part: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
+    """Of kv_b_proj [heads (nope + v), rank]: W_UK [heads, nope, rank] (part k), W_UV [heads, rank, v] (part v)."""
+    w_uk, w_uv = value.unflatten(0, (-1, latent.nope_dim + latent.v_dim)).split((latent.nope_dim, latent.v_dim), 1)
+    return w_uk if part == "k" else w_uv.transpose(1, 2)

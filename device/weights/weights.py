@@ -86,15 +86,15 @@ class SafetensorsCheckpoint:
         self._block: Block | None = None
 
     def tensor(self, name: str) -> torch.Tensor:
-        found, file = self._stored(name)
-        if found.dtype in FP8:
-            return self._from_fp8(name, found, file)
-        if found.dtype.itemsize < 2 or not found.is_floating_point():
+        tensor, file = self._stored(name)
+        if tensor.dtype in FP8:
+            return self._from_fp8(name, tensor, file)
+        if tensor.dtype.itemsize < 2 or not tensor.is_floating_point():
             what = (
                 f"{printable(name, 100)} is quantised; a checkpoint in 16 bits, or in FP8 with a scale a block, is due"
             )
             raise ScenarioError([f"{file}: {what}"])
-        return found
+        return tensor
 
     @property
     def origin(self) -> str:
@@ -110,20 +110,20 @@ class SafetensorsCheckpoint:
             raise ScenarioError([f"{self.folder}: no tensor {printable(name, 100)}"])
         try:
             with self._open(file, framework="pt") as opened:
-                found: torch.Tensor = opened.get_tensor(name)
+                tensor: torch.Tensor = opened.get_tensor(name)
         except Exception as error:  # the library raises its own type for a file that is cut or forged
             raise ScenarioError([f"{file}: cannot be read: {printable(str(error), 200)}"]) from None
-        return found, file
+        return tensor, file
 
     def _from_fp8(self, name: str, values: torch.Tensor, file: Path) -> torch.Tensor:
         self._block = self._block or block_of(self.folder / "config.json")
         if f"{name}_scale_inv" not in self._files:
             raise ScenarioError([f"{file}: {printable(name, 100)} is FP8 without {printable(name, 100)}_scale_inv"])
-        scale, beside = self._stored(f"{name}_scale_inv")
+        scale, scale_file = self._stored(f"{name}_scale_inv")
         try:
             return dequantised(printable(name, 100), values, scale, self._block)
         except ScenarioError as error:
-            raise ScenarioError([f"{beside}: {line}" for line in error.messages]) from None
+            raise ScenarioError([f"{scale_file}: {line}" for line in error.messages]) from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._files
@@ -150,13 +150,13 @@ def _files_of(folder: Path) -> dict[str, Path]:
         raise ScenarioError([f"{folder}: no safetensors checkpoint: {printable(str(error), 200)}"]) from None
 
 
-def checkpoint_of(name: str, beside: Path | None, model: Model, seed: int) -> Checkpoint:
+def checkpoint_of(name: str, base_folder: Path | None, model: Model, seed: int) -> Checkpoint:
     """The checkpoint of a scenario's model: of its folder where that holds safetensors or one GGUF file, else seeded
     random values.
 
-    name: the scenario's `model`. beside: the folder that a relative path starts from.
+    name: the scenario's `model`. base_folder: the folder that a relative path starts from.
     """
-    for root in (beside, Path()):
+    for root in (base_folder, Path()):
         folder = (root / name if root is not None else Path(name)).expanduser()
         if folder.is_dir() and any(folder.glob("*.safetensors")):
             return SafetensorsCheckpoint(folder)
@@ -192,20 +192,27 @@ class Weights:
 
     def fork(self) -> Weights:
         """The same weights, those made so far shared; what is made from here on is its own."""
-        made = Weights(
-            self.checkpoint, self.model, self.shard, self.rank, self.dtypes, self.stored, self.device,
-            self.expert_rank, self.in_pairs,
-        )  # fmt: skip
-        made._kept, made._scales = dict(self._kept), dict(self._scales)
-        return made
+        weights = Weights(
+            checkpoint=self.checkpoint,
+            model=self.model,
+            shard=self.shard,
+            rank=self.rank,
+            dtypes=self.dtypes,
+            stored=self.stored,
+            device=self.device,
+            expert_rank=self.expert_rank,
+            in_pairs=self.in_pairs,
+        )
+        weights._kept, weights._scales = dict(self._kept), dict(self._scales)
+        return weights
 
     def get(self, tensor: Tensor, layer: int, like: DType, width: DType | None = None) -> torch.Tensor:
         """The weight that `tensor` names, of `layer`.
 
         like: the 16-bit type of the program's weights. width: for a scale, the type of the weight that it belongs to.
         """
-        name, _, kind = tensor.name.rpartition(".")
-        if kind == "scale":
+        name, _, part = tensor.name.rpartition(".")
+        if part == "scale":
             assert width is not None
             self._quantised(name, layer, like, width)
             return self._scales[name, layer, width]
@@ -213,12 +220,12 @@ class Weights:
             return self._quantised(name, layer, like, tensor.dtype)
         key = (tensor.name, layer, tensor.dtype)
         if key not in self._kept:
-            value = self._whole(name, kind, layer).to(self.stored[tensor.dtype]).to(self.dtypes[tensor.dtype])
+            value = self._whole(name, part, layer).to(self.stored[tensor.dtype]).to(self.dtypes[tensor.dtype])
             self._kept[key] = self._checked(value.contiguous(), tensor).to(self.device)
         return self._kept[key]
 
     def _quantised(self, name: str, layer: int, like: DType, width: DType) -> torch.Tensor:
-        """Integers of `name`; its scales, one an output, are kept beside them."""
+        """Integers of `name`; its scales, one an output, are kept next to them."""
         key = (name, layer, width)
         if key not in self._kept:
             value = self._whole(name, "weight", layer).to(self.stored[like])

@@ -36,7 +36,7 @@ class Repeat:
 class Errors:
     """Logits of a side against those of the plain program, on the same tokens.
 
-    greatest: of one logit. relative: norm of all differences over the norm of the plain logits. kl_nats: mean
+    largest: of one logit. relative: norm of all differences over the norm of the plain logits. kl_nats: mean
     divergence of the next token's distribution from the plain one. nll_nats, plain_nll_nats: mean negative log
     likelihood of the text under the side and under the plain program. first_other: (step, request) of the first greedy
     token that differs, None where all are equal. rows: distributions compared.
@@ -121,4 +121,4 @@ class Bench(Protocol):
         """Measure two scenarios in turn; they differ in what is being tried, or not at all."""
 
     def elapsed_s(self) -> float:
-        """Seconds since the experiment began."""
+        """Seconds since the experiment started."""

@@ -1,4 +1,4 @@
-"""What a device hands to whoever lays it beside a prediction: plain data and a timeline."""
+"""What a device hands to whoever lays it next to a prediction: plain data and a timeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What a measurement is laid beside: the step's length, and the time of each op by its place in the Program, ns.
+    """What a measurement is laid next to: the step's length, and the time of each op by its place in the Program, ns.
 
     reference_ns: what the reference kernel (`device.measure.steady`) took when the hardware profile was measured; 0
     where it does not say.

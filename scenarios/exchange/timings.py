@@ -34,7 +34,7 @@ class Timing:
     captured piece. median, low, high: microseconds without other programs' time, at the speed of the machine at which
     its reference kernel took reference_us; low and high are the 10th and 90th percentile. raw_us: the median by the
     wall clock. count: equal calls in one step. values: numbers that belong to its kind (of a copy its `bytes`; of a
-    step its `units`, its compiled `pieces`, its `layers`, and in microseconds what the host takes beside each unit and
+    step its `units`, its compiled `pieces`, its `layers`, and in microseconds what the host takes next to each unit and
     a mark, `host_us` and `mark_us`).
     """
 
@@ -79,9 +79,14 @@ class Timings:
 def pieces_of(timings: Timings) -> Iterator[str]:
     """The text of a file of timings, a row a line."""
     head: dict[str, Any] = {
-        "kind": KIND, "version": VERSION, "complete": timings.complete, "plan": timings.plan,
-        "about": dict(timings.about), "done": list(timings.done), "refused": [list(pair) for pair in timings.refused],
-    }  # fmt: skip
+        "kind": KIND,
+        "version": VERSION,
+        "complete": timings.complete,
+        "plan": timings.plan,
+        "about": dict(timings.about),
+        "done": list(timings.done),
+        "refused": [list(pair) for pair in timings.refused],
+    }
     yield json.dumps(head, ensure_ascii=False, allow_nan=False)[:-1] + ', "rows": [\n'
     last = len(timings.rows) - 1
     for number, row in enumerate(timings.rows):
@@ -95,23 +100,25 @@ def read_timings(path: Path) -> Timings:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ScenarioError([f"{shown}: larger than {MAX_BYTES >> 20} MiB: not a file of microbenchmarks"])
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        result = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError([f"{shown}: cannot be read: {getattr(error, 'strerror', None) or 'no UTF-8'}"]) from None
     except json.JSONDecodeError as error:
         raise ScenarioError(
-            [f"{shown}:{error.lineno}:{error.colno}: not a whole file of microbenchmarks: {error.msg}; delete it to "
-             "begin anew"]
-        ) from None  # fmt: skip
+            [
+                f"{shown}:{error.lineno}:{error.colno}: not a whole file of microbenchmarks: {error.msg}; delete it to "
+                "begin anew"
+            ]
+        ) from None
     except (ValueError, RecursionError):
         raise ScenarioError([f"{shown}: not a file of microbenchmarks; delete it to begin anew"]) from None
-    if not isinstance(found, dict) or found.get("kind") != KIND:
+    if not isinstance(result, dict) or result.get("kind") != KIND:
         raise ScenarioError([f"{shown}: not a file of microbenchmarks (`whatif calibrate` writes them)"])
-    if found.get("version") != VERSION:
-        what = f"version {printable(str(found.get('version')))} of its kind, and this program reads {VERSION}"
+    if result.get("version") != VERSION:
+        what = f"version {printable(str(result.get('version')))} of its kind, and this program reads {VERSION}"
         raise ScenarioError([f"{shown}: {what}; delete it to begin anew"])
     try:
-        return _timings(found)
+        return _timings(result)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ScenarioError([f"{shown}: a row or its head is damaged ({printable(str(error))}); delete it"]) from None
 
@@ -120,26 +127,34 @@ def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _timings(found: Mapping[str, Any]) -> Timings:
-    about = {str(k): v for k, v in found["about"].items() if isinstance(v, str | int)}
+def _timings(result: Mapping[str, Any]) -> Timings:
+    about = {str(k): v for k, v in result["about"].items() if isinstance(v, str | int)}
     about["backend"]
     return Timings(
         about=about,
-        plan=str(found["plan"]),
-        complete=found["complete"] is True,
-        rows=tuple(_timing(row) for row in found["rows"]),
-        done=tuple(str(name) for name in found["done"]),
-        refused=tuple((str(what), str(why)) for what, why in found["refused"]),
+        plan=str(result["plan"]),
+        complete=result["complete"] is True,
+        rows=tuple(_timing(row) for row in result["rows"]),
+        done=tuple(str(name) for name in result["done"]),
+        refused=tuple((str(what), str(why)) for what, why in result["refused"]),
     )
 
 
 def _row(row: Timing) -> dict[str, Any]:
     return {
-        "kind": row.kind, "trial": row.trial, "form": row.form, "median_us": round(row.median_us, 3),
-        "low_us": round(row.low_us, 3), "high_us": round(row.high_us, 3), "raw_us": round(row.raw_us, 3),
-        "reference_us": round(row.reference_us, 3), "repeats": row.repeats, "count": row.count,
-        "values": dict(row.values), "ops": [_op(op) for op in row.ops],
-    }  # fmt: skip
+        "kind": row.kind,
+        "trial": row.trial,
+        "form": row.form,
+        "median_us": round(row.median_us, 3),
+        "low_us": round(row.low_us, 3),
+        "high_us": round(row.high_us, 3),
+        "raw_us": round(row.raw_us, 3),
+        "reference_us": round(row.reference_us, 3),
+        "repeats": row.repeats,
+        "count": row.count,
+        "values": dict(row.values),
+        "ops": [_op(op) for op in row.ops],
+    }
 
 
 def _timing(row: Mapping[str, Any]) -> Timing:
@@ -152,28 +167,42 @@ def _timing(row: Mapping[str, Any]) -> Timing:
     values = {str(name): float(value) for name, value in row["values"].items()}
     median, low, high, raw, reference = times
     return Timing(
-        str(row["kind"]), str(row["trial"]), str(row["form"]), ops, median, low, high, raw, reference,
-        int(row["repeats"]), int(row["count"]), values,
-    )  # fmt: skip
+        kind=str(row["kind"]),
+        trial=str(row["trial"]),
+        form=str(row["form"]),
+        ops=ops,
+        median_us=median,
+        low_us=low,
+        high_us=high,
+        raw_us=raw,
+        reference_us=reference,
+        repeats=int(row["repeats"]),
+        count=int(row["count"]),
+        values=values,
+    )
 
 
 def _op(op: Op) -> dict[str, Any]:
-    made: dict[str, Any] = {"kind": op.kind, "inputs": _tensors(op.inputs), "outputs": _tensors(op.outputs)}
-    return made | {"name": op.name, "op_type": op.op_type, "attrs": dict(op.attrs)}
+    fields: dict[str, Any] = {"kind": op.kind, "inputs": _tensors(op.inputs), "outputs": _tensors(op.outputs)}
+    return fields | {"name": op.name, "op_type": op.op_type, "attrs": dict(op.attrs)}
 
 
 def _tensors(tensors: tuple[Tensor, ...]) -> list[list[Any]]:
     return [[t.dtype, list(t.shape), t.role, t.format] for t in tensors]
 
 
-def _op_of(found: Mapping[str, Any]) -> Op:
-    if found["kind"] not in CATALOGUE:
-        raise ValueError(f"unknown kind {found['kind']}")
-    attrs = tuple((str(name), _attr(value)) for name, value in found["attrs"].items())
+def _op_of(op: Mapping[str, Any]) -> Op:
+    if op["kind"] not in CATALOGUE:
+        raise ValueError(f"unknown kind {op['kind']}")
+    attrs = tuple((str(name), _attr(value)) for name, value in op["attrs"].items())
     return Op(
-        found["kind"], str(found["name"]), _tensors_of(found["inputs"]), _tensors_of(found["outputs"]), attrs,
-        str(found["op_type"]),
-    )  # fmt: skip
+        op["kind"],
+        str(op["name"]),
+        _tensors_of(op["inputs"]),
+        _tensors_of(op["outputs"]),
+        attrs,
+        str(op["op_type"]),
+    )
 
 
 def _attr(value: Any) -> Attr:
@@ -184,11 +213,11 @@ def _attr(value: Any) -> Attr:
     return value
 
 
-def _tensors_of(found: list[Any]) -> tuple[Tensor, ...]:
-    made = []
-    for number, (dtype, shape, role, form) in enumerate(found):
+def _tensors_of(entries: list[Any]) -> tuple[Tensor, ...]:
+    tensors = []
+    for number, (dtype, shape, role, form) in enumerate(entries):
         for word, known in ((dtype, DType), (role, Role), (form, Format)):
             if word not in get_args(known):
                 raise ValueError(f"unknown word {word}")
-        made.append(Tensor(f"t{number}", tuple(int(side) for side in shape), dtype, role, form))
-    return tuple(made)
+        tensors.append(Tensor(f"t{number}", tuple(int(side) for side in shape), dtype, role, form))
+    return tuple(tensors)

@@ -1,4 +1,4 @@
-"""Result files are whole or absent: written beside the target under another name, synced, then renamed over it.
+"""Result files are whole or absent: written next to the target under another name, synced, then renamed over it.
 
 A reader never sees half a file, and an interrupted or failing run leaves what was there before.
 """
@@ -68,14 +68,14 @@ def write_folder(folder: str | os.PathLike[str], files: Mapping[str, str]) -> No
     """
     target = os.fspath(folder)
     real = os.path.realpath(target)
-    made = not os.path.isdir(real)
+    is_new = not os.path.isdir(real)
     with _reported(target):
-        ready = mkdtemp(prefix=".whatif-", suffix=".tmp", dir=os.path.dirname(real) if made else real)
+        ready = mkdtemp(prefix=".whatif-", suffix=".tmp", dir=os.path.dirname(real) if is_new else real)
     try:
         for name, text in files.items():
             write_text(os.path.join(ready, name), text)
         with _reported(target):
-            if made:
+            if is_new:
                 os.chmod(ready, 0o777 & ~_umask())
                 os.rename(ready, real)
             else:
@@ -109,7 +109,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> 
 
 
 def _replace(target: str, pieces: Iterable[bytes]) -> None:
-    """Write beside `target`, then rename over it."""
+    """Write next to `target`, then rename over it."""
     with _reported(target):
         if target.endswith(os.sep):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -15,7 +15,7 @@ Scalar = str | int | float | bool | None
 Data = Scalar | dict[str, "Data"] | list["Data"]
 Path = tuple[str | int, ...]
 
-#: Greatest length of a source's name in a message, characters.
+#: Largest length of a source's name in a message, characters.
 MAX_SOURCE = 200
 
 

@@ -1,4 +1,4 @@
-"""Result folders are whole or absent: filled beside the target under another name, then renamed to it."""
+"""Result folders are whole or absent: filled next to the target under another name, then renamed to it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def refuse_folder(option: str, path: Path) -> None:
             raise ScenarioError([f"{option} {name}: is not empty; name a new folder"])
         if path.exists() and not path.is_dir():
             raise ScenarioError([f"{option} {name}: is a file; name a new folder"])
-    beside = Path(os.path.abspath(path)).parent
-    if not beside.is_dir():
+    parent = Path(os.path.abspath(path)).parent
+    if not parent.is_dir():
         raise OutputError([f"{option} {name}: cannot be written: its folder does not exist"])
-    if not os.access(beside, os.W_OK | os.X_OK):
+    if not os.access(parent, os.W_OK | os.X_OK):
         raise OutputError([f"{option} {name}: cannot be written: permission denied"])
 
 

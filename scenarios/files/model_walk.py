@@ -80,19 +80,19 @@ def unit(slots: list[Slot]) -> str:
 
 def places(model: Model) -> dict[str, list[Path]]:
     """Every key of the model and of the models within it -> the paths of the mappings that take it."""
-    found: dict[str, list[Path]] = {}
-    _collect(model, (), (), found)
-    return found
+    paths: dict[str, list[Path]] = {}
+    _collect(model, (), (), paths)
+    return paths
 
 
-def _collect(model: Model, path: Path, above: tuple[Model, ...], found: dict[str, list[Path]]) -> None:
+def _collect(model: Model, path: Path, above: tuple[Model, ...], paths: dict[str, list[Path]]) -> None:
     if model in above:
         return
     for key, info in fields_of(model).items():
-        found.setdefault(key, []).append(path)
+        paths.setdefault(key, []).append(path)
         for slot in _alternatives(info.annotation, ""):
             if _is_model(slot.type):
-                _collect(slot.type, (*path, key), (*above, model), found)
+                _collect(slot.type, (*path, key), (*above, model), paths)
 
 
 def _step(slot: Slot, key: str | int) -> Iterator[Slot]:

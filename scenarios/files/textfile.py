@@ -12,7 +12,7 @@ from scenarios.files.document import Mark
 
 MAX_BYTES = 1 << 20
 
-# What YAML allows, less the byte-order mark and what begins a line for some programs only (NEL, U+2028, U+2029).
+# What YAML allows, less the byte-order mark and what starts a line for some programs only (NEL, U+2028, U+2029).
 FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
@@ -57,11 +57,11 @@ def check_text(text: str, name: str) -> None:
     """Raises ScenarioError where the text is over MAX_BYTES or holds a control character or a byte-order mark."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ScenarioError([f"{Mark(name)}: larger than {MAX_BYTES} bytes"])
-    found = FORBIDDEN.search(text)
-    if found:
-        line, column = _line_column(text[: found.start()])
-        what = f"character U+{ord(found[0]):04X} is not allowed"
-        if found[0] == "\ufeff":
+    match = FORBIDDEN.search(text)
+    if match:
+        line, column = _line_column(text[: match.start()])
+        what = f"character U+{ord(match[0]):04X} is not allowed"
+        if match[0] == "\ufeff":
             what = "byte-order mark (U+FEFF) is not allowed; save the file as UTF-8 without BOM"
         raise ScenarioError([f"{Mark(name, line, column)}: {what}"])
 

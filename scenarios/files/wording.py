@@ -77,13 +77,13 @@ def _under(homes: list[Path]) -> str:
 _QUANTITY = re.compile(r"[-+]?\.?\d[\d_,.]*(?:[eE][-+]?\d+)?\s*(?P<unit>[A-Za-zµμ%/].*)?")
 
 
-def _number(it: Finding) -> str:
+def _number(finding: Finding) -> str:
     """A number is due, and something else stands there."""
-    due, got, of = DUE[it.type], shown(it.value), unit(it.slots)
+    due, got, of = DUE[finding.type], shown(finding.value), unit(finding.slots)
     of = f" of {of}" if of else ""
-    if isinstance(it.value, float) and it.value.is_integer() and abs(it.value) < 2**63:
-        return f"must be {due}{of}, got {got}. Write {int(it.value)}"
-    text = it.value.strip() if isinstance(it.value, str) else ""
+    if isinstance(finding.value, float) and finding.value.is_integer() and abs(finding.value) < 2**63:
+        return f"must be {due}{of}, got {got}. Write {int(finding.value)}"
+    text = finding.value.strip() if isinstance(finding.value, str) else ""
     quantity = _QUANTITY.fullmatch(text)
     if quantity and quantity["unit"]:
         without = quoted(quantity["unit"])
@@ -98,32 +98,32 @@ def _number(it: Finding) -> str:
 _TRUE, _FALSE = ("yes", "y", "on", "true", "t", "1"), ("no", "n", "off", "false", "f", "0")
 
 
-def _bool(it: Finding) -> str:
-    word = str(it.value).lower() if isinstance(it.value, str | int | float) else ""
+def _bool(finding: Finding) -> str:
+    word = str(finding.value).lower() if isinstance(finding.value, str | int | float) else ""
     meant = "true" if word in _TRUE else "false" if word in _FALSE else ""
-    return f"must be true or false, got {shown(it.value)}" + (f". Did you mean {meant}?" if meant else "")
+    return f"must be true or false, got {shown(finding.value)}" + (f". Did you mean {meant}?" if meant else "")
 
 
-def _text(it: Finding) -> str:
-    advice = ". Put it in quotes" if isinstance(it.value, bool | int | float) else ""
-    return f"must be text, got {shown(it.value)}{advice}"
+def _text(finding: Finding) -> str:
+    advice = ". Put it in quotes" if isinstance(finding.value, bool | int | float) else ""
+    return f"must be text, got {shown(finding.value)}{advice}"
 
 
-def _mapping(it: Finding) -> str:
-    keys = known_keys(it.slots)
-    what = f"must be a mapping{' with keys such as ' + ', '.join(keys[:4]) if keys else ''}, got {shown(it.value)}"
-    return f"{what}. Remove the key to take the defaults" if it.value is None else what
+def _mapping(finding: Finding) -> str:
+    keys = known_keys(finding.slots)
+    what = f"must be a mapping{' with keys such as ' + ', '.join(keys[:4]) if keys else ''}, got {shown(finding.value)}"
+    return f"{what}. Remove the key to take the defaults" if finding.value is None else what
 
 
-def _list(it: Finding) -> str:
-    return f"must be a list such as [1, 2], got {shown(it.value)}"
+def _list(finding: Finding) -> str:
+    return f"must be a list such as [1, 2], got {shown(finding.value)}"
 
 
-def _word(it: Finding) -> str:
-    words, value = [str(word) for word in known_words(it.slots)], it.value
+def _word(finding: Finding) -> str:
+    words, value = [str(word) for word in known_words(finding.slots)], finding.value
     if not words:  # an Enum, or the tags of a discriminated union
-        words = re.findall(r"'([^']*)'", str(it.context.get("expected_tags") or it.context.get("expected")))
-        value = it.context.get("tag", value)
+        words = re.findall(r"'([^']*)'", str(finding.context.get("expected_tags") or finding.context.get("expected")))
+        value = finding.context.get("tag", value)
     if value is None or isinstance(value, dict | list):
         return f"must be one of {', '.join(words)}, got {shown(value)}"
     text = value if isinstance(value, str) else shown(value)
@@ -131,44 +131,44 @@ def _word(it: Finding) -> str:
 
 
 def _bound(words: str, key: str) -> Callable[[Finding], str]:
-    return lambda it: f"must be {words} {_plain(it.context[key])}, got {shown(it.value)}"
+    return lambda finding: f"must be {words} {_plain(finding.context[key])}, got {shown(finding.value)}"
 
 
 def _plain(number: object) -> str:
     return str(int(number)) if isinstance(number, float) and number.is_integer() else str(number)
 
 
-def _length(it: Finding) -> str:
-    least = "min_length" in it.context
-    limit = it.context["min_length" if least else "max_length"]
-    if least and limit == 1:
+def _length(finding: Finding) -> str:
+    is_min = "min_length" in finding.context
+    limit = finding.context["min_length" if is_min else "max_length"]
+    if is_min and limit == 1:
         return "must not be empty"
-    size = len(it.value) if isinstance(it.value, str | list | dict) else 0
-    things = "characters" if isinstance(it.value, str) else "entries"
-    return f"must have at {'least' if least else 'most'} {limit} {things}, got {size}"
+    size = len(finding.value) if isinstance(finding.value, str | list | dict) else 0
+    things = "characters" if isinstance(finding.value, str) else "entries"
+    return f"must have at {'least' if is_min else 'most'} {limit} {things}, got {size}"
 
 
-def _missing(it: Finding) -> str:
-    return f"required key {quoted(str(it.path[-1]))} is missing"
+def _missing(finding: Finding) -> str:
+    return f"required key {quoted(str(finding.path[-1]))} is missing"
 
 
-def _no_tag(it: Finding) -> str:
-    return f"required key {it.context['discriminator']} is missing: it says which kind this is"
+def _no_tag(finding: Finding) -> str:
+    return f"required key {finding.context['discriminator']} is missing: it says which kind this is"
 
 
-def _union(it: Finding) -> str:
-    words = f"one of {', '.join(map(str, known_words(it.slots)))}" if known_words(it.slots) else ""
-    due = " or ".join(part for part in (it.context["due"], words) if part)
-    return f"must be {due}, got {shown(it.value)}"
+def _union(finding: Finding) -> str:
+    words = f"one of {', '.join(map(str, known_words(finding.slots)))}" if known_words(finding.slots) else ""
+    due = " or ".join(part for part in (finding.context["due"], words) if part)
+    return f"must be {due}, got {shown(finding.value)}"
 
 
-def _own(it: Finding) -> str:
+def _own(finding: Finding) -> str:
     """A validator of the model itself speaks."""
-    return printable(str(it.context.get("error", it.message)), 400)
+    return printable(str(finding.context.get("error", finding.message)), 400)
 
 
-def _other(it: Finding) -> str:
-    return f"{printable(it.message[:1].lower() + it.message[1:], 400)}, got {shown(it.value)}"
+def _other(finding: Finding) -> str:
+    return f"{printable(finding.message[:1].lower() + finding.message[1:], 400)}, got {shown(finding.value)}"
 
 
 _WRITERS: dict[str, Callable[[Finding], str]] = {

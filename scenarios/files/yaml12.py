@@ -55,7 +55,7 @@ def load_document(text: str, name: str) -> Document:
 def load_value(text: str, name: str) -> Node:
     """The value of a setting on the command line: a plain scalar, or flow syntax (`[1, 2]`, `{a: 1}`, `"text"`).
 
-    Whatever does not begin with a bracket or a quote is one plain scalar to its end, so a path such as `C:\\models #1`
+    Whatever does not start with a bracket or a quote is one plain scalar to its end, so a path such as `C:\\models #1`
     stays whole. name: the setting as messages print it, in place of file, line and column. Raises ScenarioError.
     """
     text = text.strip()
@@ -155,7 +155,7 @@ class _Composer:
             raise ScenarioError([f"{mark}: more than {MAX_NODES} values, aliases expanded"])
 
     def node(self, event: Any, path: Path, depth: int) -> Node:
-        """The node that begins with `event`, all its events consumed."""
+        """The node that starts with `event`, all its events consumed."""
         mark = self.mark(event)
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, mark, path, depth)

@@ -1,8 +1,9 @@
 """Multi-head latent attention (MLA), from the normed input of a layer to what its heads attended.
 
-The cache holds one latent row a token (kv_rank) and its rotated part (rope_dim), for all heads. Tokens of a decode step
-attend to it as it lies: W_UK is absorbed into the query and W_UV into the output, so nothing is unpacked. Tokens of a
-prefill chunk are many: K and V of all tokens that they see are unpacked first, and attention is that of full heads.
+The cache holds one latent row per token (kv_rank) and its rotated part (rope_dim), for all heads. Tokens of a decode
+step attend to it as it lies: W_UK is absorbed into the query and W_UV into the output, so nothing is unpacked. Tokens
+of a prefill chunk are many: K and V of all tokens that they see are unpacked first, and attention is that of full
+heads.
 """
 
 from __future__ import annotations
@@ -18,41 +19,41 @@ DECODE_QUERY = 16
 
 def latent_attention(step: Step, x: Tensor) -> tuple[Op, ...]:
     """Projections, low-rank norms, RoPE, cache write and attention; `attended` is [tokens, heads v_dim]."""
-    model, it = step.model, step.model.latent
-    assert it is not None
+    model, item = step.model, step.model.latent
+    assert item is not None
     tokens = step.tokens
-    turn = (tokens, it.rope_dim)
+    turn = (tokens, item.rope_dim)
     cos, sin = activation("cos", turn, step.act), activation("sin", turn, step.act)
-    q_pe = activation("q_pe", (tokens, model.heads, it.rope_dim), step.act)
-    k_pe = activation("k_pe", (tokens, 1, it.rope_dim), step.act)
+    q_pe = activation("q_pe", (tokens, model.heads, item.rope_dim), step.act)
+    k_pe = activation("k_pe", (tokens, 1, item.rope_dim), step.act)
     return (
-        *_projections(step, x, it),
-        *rms_norm("kv_a_norm", activation("kv_c", (tokens, it.kv_rank), step.act), "kv_normed", model.norm_eps),
+        *_projections(step, x, item),
+        *rms_norm("kv_a_norm", activation("kv_c", (tokens, item.kv_rank), step.act), "kv_normed", model.norm_eps),
         *rotate("rope_q", q_pe, "q_rotated", cos, sin),
         *rotate("rope_k", k_pe, "k_rotated", cos, sin),
-        *_write_cache(step, it),
-        *_attend(step, it),
+        *_write_cache(step, item),
+        *_attend(step, item),
     )
 
 
-def _projections(step: Step, x: Tensor, it: Latent) -> tuple[Op, ...]:
+def _projections(step: Step, x: Tensor, latent: Latent) -> tuple[Op, ...]:
     """The query (through its own low rank, if it has one) and the latent row with its rotated part."""
     model, tokens, act = step.model, step.tokens, step.act
     query = activation("q", (tokens, model.q_size), act)
-    kv = activation("kv_a", (tokens, it.row), act)
+    kv = activation("kv_a", (tokens, latent.row), act)
     heads = (tokens, model.heads)
-    ops = [linear("q_a_proj", x, "q_a", it.q_rank)] if it.q_rank else [linear("q_proj", x, "q", model.q_size)]
-    ops.append(linear("kv_a_proj", x, "kv_a", it.row))
-    if it.q_rank:
-        low = activation("q_a", (tokens, it.q_rank), act)
+    ops = [linear("q_a_proj", x, "q_a", latent.q_rank)] if latent.q_rank else [linear("q_proj", x, "q", model.q_size)]
+    ops.append(linear("kv_a_proj", x, "kv_a", latent.row))
+    if latent.q_rank:
+        low = activation("q_a", (tokens, latent.q_rank), act)
         ops += rms_norm("q_a_norm", low, "q_a_normed", model.norm_eps)
         ops.append(linear("q_b_proj", activation("q_a_normed", low.shape, act), "q", model.q_size))
     return (
         *ops,
-        _cut("slice_q_nope", query, "q_nope", (*heads, it.nope_dim), 0),
-        _cut("slice_q_pe", query, "q_pe", (*heads, it.rope_dim), it.nope_dim),
-        _cut("slice_kv_c", kv, "kv_c", (tokens, it.kv_rank), -it.row),
-        _cut("slice_k_pe", kv, "k_pe", (tokens, 1, it.rope_dim), -it.rope_dim),
+        _cut("slice_q_nope", query, "q_nope", (*heads, latent.nope_dim), 0),
+        _cut("slice_q_pe", query, "q_pe", (*heads, latent.rope_dim), latent.nope_dim),
+        _cut("slice_kv_c", kv, "kv_c", (tokens, latent.kv_rank), -latent.row),
+        _cut("slice_k_pe", kv, "k_pe", (tokens, 1, latent.rope_dim), -latent.rope_dim),
     )
 
 
@@ -63,36 +64,36 @@ def _cut(name: str, source: Tensor, out: str, shape: tuple[int, ...], start: int
     return Op("slice", name, (read,), (kept,), (("start", start),))
 
 
-def _caches(step: Step, it: Latent) -> tuple[Tensor, Tensor]:
+def _caches(step: Step, latent: Latent) -> tuple[Tensor, Tensor]:
     """The latent rows and their rotated parts."""
     slots = (step.batch.requests, step.cache_tokens, 1)
     return (
-        Tensor("latent_cache", (*slots, it.kv_rank), step.act, "kv_cache"),
-        Tensor("rope_cache", (*slots, it.rope_dim), step.act, "kv_cache"),
+        Tensor("latent_cache", (*slots, latent.kv_rank), step.act, "kv_cache"),
+        Tensor("rope_cache", (*slots, latent.rope_dim), step.act, "kv_cache"),
     )
 
 
-def _write_cache(step: Step, it: Latent) -> tuple[Op, ...]:
-    latent, turned = _caches(step, it)
+def _write_cache(step: Step, item: Latent) -> tuple[Op, ...]:
+    latent, rotary = _caches(step, item)
     slots = Tensor("slots", (step.tokens,), "int64", "table")
-    row = activation("kv_normed", (step.tokens, 1, it.kv_rank), step.act)
-    part = activation("k_rotated", (step.tokens, 1, it.rope_dim), step.act)
+    row = activation("kv_normed", (step.tokens, 1, item.kv_rank), step.act)
+    part = activation("k_rotated", (step.tokens, 1, item.rope_dim), step.act)
     return (
         Op("kv_cache_write", "write_latent", (row, latent, slots), (latent,), op_type="Scatter"),
-        Op("kv_cache_write", "write_rope", (part, turned, slots), (turned,), op_type="Scatter"),
+        Op("kv_cache_write", "write_rope", (part, rotary, slots), (rotary,), op_type="Scatter"),
     )
 
 
-def _attend(step: Step, it: Latent) -> tuple[Op, ...]:
+def _attend(step: Step, latent: Latent) -> tuple[Op, ...]:
     """Decode and prefill requests of the batch, each in their own way; both write their tokens of `attended`."""
     decoding = tuple(g for g in step.batch.groups if g.query <= DECODE_QUERY)
     prefilling = tuple(g for g in step.batch.groups if g.query > DECODE_QUERY)
     ops: tuple[Op, ...] = ()
     if decoding:
         tokens = step.tokens - sum(g.count * g.query for g in prefilling)
-        ops += _absorbed(step, it, decoding, tokens)
+        ops += _absorbed(step, latent, decoding, tokens)
     if prefilling:
-        ops += _unpacked(step, it, prefilling)
+        ops += _unpacked(step, latent, prefilling)
     return ops
 
 
@@ -100,33 +101,33 @@ def _groups(groups: tuple[Group, ...]) -> tuple[tuple[int, int, int], ...]:
     return tuple((g.count, g.query, g.context) for g in groups)
 
 
-def _absorbed(step: Step, it: Latent, groups: tuple[Group, ...], tokens: int) -> tuple[Op, ...]:
-    """q W_UK against the latent rows; what comes out is a latent row a head, and W_UV makes values of it."""
+def _absorbed(step: Step, latent: Latent, groups: tuple[Group, ...], tokens: int) -> tuple[Op, ...]:
+    """q W_UK against the latent rows; what comes out is a latent row per head, and W_UV makes values of it."""
     model, act = step.model, step.act
     heads = model.heads
-    q_nope = activation("q_nope", (heads, tokens, it.nope_dim), act)
-    by_head = activation("q_by_head", (heads, tokens, it.kv_rank), act)
-    q_latent = activation("q_latent", (tokens, heads, it.kv_rank), act)
-    mixed = activation("latent_out", (tokens, heads, it.kv_rank), act)
+    q_nope = activation("q_nope", (heads, tokens, latent.nope_dim), act)
+    by_head = activation("q_by_head", (heads, tokens, latent.kv_rank), act)
+    q_latent = activation("q_latent", (tokens, heads, latent.kv_rank), act)
+    mixed = activation("latent_out", (tokens, heads, latent.kv_rank), act)
     batched = (("batched", True),)
     attrs = (
-        ("groups", _groups(groups)), ("heads", heads), ("kv_heads", 1), ("head_dim", it.row), ("block_size", 0),
+        ("groups", _groups(groups)), ("heads", heads), ("kv_heads", 1), ("head_dim", latent.row), ("block_size", 0),
         ("latent", True),
     )  # fmt: skip
-    w_uk = weight("kv_b_proj.k", (heads, it.nope_dim, it.kv_rank), act)
-    w_uv = weight("kv_b_proj.v", (heads, it.kv_rank, it.v_dim), act)
-    query = (q_latent, activation("q_rotated", (tokens, heads, it.rope_dim), act))
+    w_uk = weight("kv_b_proj.k", (heads, latent.nope_dim, latent.kv_rank), act)
+    w_uv = weight("kv_b_proj.v", (heads, latent.kv_rank, latent.v_dim), act)
+    query = (q_latent, activation("q_rotated", (tokens, heads, latent.rope_dim), act))
     return (
         Op("batch_matmul", "absorb_k", (q_nope, w_uk), (by_head,), batched),
         Op("transpose", "absorb_k.by_token", (by_head,), (q_latent,)),
-        Op("attention", "attention", (*query, *_caches(step, it)), (mixed,), attrs),
+        Op("attention", "attention", (*query, *_caches(step, latent)), (mixed,), attrs),
         Op("transpose_batch_matmul", "absorb_v",
-           (activation("latent_out", (heads, tokens, it.kv_rank), act), w_uv),
-           (activation("attended", (tokens, heads, it.v_dim), act),), batched),
+           (activation("latent_out", (heads, tokens, latent.kv_rank), act), w_uv),
+           (activation("attended", (tokens, heads, latent.v_dim), act),), batched),
     )  # fmt: skip
 
 
-def _unpacked(step: Step, it: Latent, groups: tuple[Group, ...]) -> tuple[Op, ...]:
+def _unpacked(step: Step, item: Latent, groups: tuple[Group, ...]) -> tuple[Op, ...]:
     """K and V of all heads for every token that is seen, from rows just made or read back from the cache.
 
     Heads attend over nope_dim + rope_dim dimensions and give v_dim; the work counts their mean for both products.
@@ -137,44 +138,48 @@ def _unpacked(step: Step, it: Latent, groups: tuple[Group, ...]) -> tuple[Op, ..
     tokens = sum(g.count * g.query for g in groups)
     ops: list[Op] = []
     latent, part = (
-        activation("kv_normed", (tokens, it.kv_rank), act),
-        activation("k_rotated", (tokens, 1, it.rope_dim), act),
+        activation("kv_normed", (tokens, item.kv_rank), act),
+        activation("k_rotated", (tokens, 1, item.rope_dim), act),
     )
     if cached:
         before = (
-            activation("latent_read", (cached, it.kv_rank), act), activation("rope_read", (cached, 1, it.rope_dim), act)
+            activation("latent_read", (cached, item.kv_rank), act), activation("rope_read", (cached, 1, item.rope_dim),
+            act)
         )  # fmt: skip
-        ops.append(Op("cache_read", "read_latent", _caches(step, it), before, (("block_size", 0),)))
-        whole = activation("latent_seen", (seen, it.kv_rank), act), activation("rope_seen", (seen, 1, it.rope_dim), act)
+        ops.append(Op("cache_read", "read_latent", _caches(step, item), before, (("block_size", 0),)))
+        whole = (
+            activation("latent_seen", (seen, item.kv_rank), act),
+            activation("rope_seen", (seen, 1, item.rope_dim), act),
+        )
         for name, old, new, both in zip(("latent", "rope"), before, (latent, part), whole, strict=True):
             ops.append(Op("concat", f"join_{name}", (old, new), (both,)))
         latent, part = whole
-    key = activation("k_unpacked", (seen, model.heads, it.nope_dim + it.rope_dim), act)
-    value = activation("v_unpacked", (seen, model.heads, it.v_dim), act)
-    nope = activation("k_nope", (seen, model.heads, it.nope_dim), act)
-    turned = activation("k_pe_all", (seen, model.heads, it.rope_dim), act)
-    ops.append(linear("kv_b_proj", latent, "kv_b", model.heads * (it.nope_dim + it.v_dim)))
+    key = activation("k_unpacked", (seen, model.heads, item.nope_dim + item.rope_dim), act)
+    value = activation("v_unpacked", (seen, model.heads, item.v_dim), act)
+    nope = activation("k_nope", (seen, model.heads, item.nope_dim), act)
+    rotary = activation("k_pe_all", (seen, model.heads, item.rope_dim), act)
+    ops.append(linear("kv_b_proj", latent, "kv_b", model.heads * (item.nope_dim + item.v_dim)))
     ops += [
         _cut("slice_k_nope", activation("kv_b", nope.shape, act), "k_nope", nope.shape, 0),
-        _cut("slice_v", activation("kv_b", value.shape, act), "v_unpacked", value.shape, it.nope_dim),
-        Op("expand", "k_pe.repeat", (part,), (turned,)),
-        Op("concat", "k_join", (nope, turned), (key,)),
+        _cut("slice_v", activation("kv_b", value.shape, act), "v_unpacked", value.shape, item.nope_dim),
+        Op("expand", "k_pe.repeat", (part,), (rotary,)),
+        Op("concat", "k_join", (nope, rotary), (key,)),
         Op("concat", "q_join", (
-            activation("q_nope", (tokens, model.heads, it.nope_dim), act),
-            activation("q_rotated", (tokens, model.heads, it.rope_dim), act),
-        ), (activation("q_whole", (tokens, model.heads, it.nope_dim + it.rope_dim), act),)),
-        _attention_of_heads(model, it, groups, tokens, key, value),
+            activation("q_nope", (tokens, model.heads, item.nope_dim), act),
+            activation("q_rotated", (tokens, model.heads, item.rope_dim), act),
+        ), (activation("q_whole", (tokens, model.heads, item.nope_dim + item.rope_dim), act),)),
+        _attention_of_heads(model, item, groups, tokens, key, value),
     ]  # fmt: skip
     return tuple(ops)
 
 
 def _attention_of_heads(
-    model: Model, it: Latent, groups: tuple[Group, ...], tokens: int, key: Tensor, value: Tensor
+    model: Model, latent: Latent, groups: tuple[Group, ...], tokens: int, key: Tensor, value: Tensor
 ) -> Op:
-    query = activation("q_whole", (tokens, model.heads, it.nope_dim + it.rope_dim), key.dtype)
-    out = activation("attended", (tokens, model.heads, it.v_dim), key.dtype)
+    query = activation("q_whole", (tokens, model.heads, latent.nope_dim + latent.rope_dim), key.dtype)
+    out = activation("attended", (tokens, model.heads, latent.v_dim), key.dtype)
     attrs = (
         ("groups", _groups(groups)), ("heads", model.heads), ("kv_heads", model.heads),
-        ("head_dim", (it.nope_dim + it.rope_dim + it.v_dim) // 2), ("block_size", 0),
+        ("head_dim", (latent.nope_dim + latent.rope_dim + latent.v_dim) // 2), ("block_size", 0),
     )  # fmt: skip
     return Op("attention", "prefill_attention", (query, key, value), (out,), attrs, op_type="RINGMLAPrefillBF16Kernel")

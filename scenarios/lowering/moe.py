@@ -29,11 +29,11 @@ def routing(step: Step, experts: Experts) -> Routing:
     return Routing(tokens, experts.count, experts.held, experts.top_k, step.skew, step.seed)
 
 
-def routed(it: Routing) -> tuple[tuple[str, Attr], ...]:
+def routed(item: Routing) -> tuple[tuple[str, Attr], ...]:
     """A routing as op attributes (`scenarios.ops.op_work.routing_of` reads them)."""
     return (
-        ("tokens", it.tokens), ("experts", it.experts), ("held", it.held), ("top_k", it.top_k), ("skew", it.skew),
-        ("seed", it.seed),
+        ("tokens", item.tokens), ("experts", item.experts), ("held", item.held), ("top_k", item.top_k), ("skew",
+        item.skew), ("seed", item.seed),
     )  # fmt: skip
 
 
@@ -43,15 +43,15 @@ def mixture(step: Step, experts: Experts) -> tuple[Op, ...]:
     x = activation("mlp_in", (rows, model.hidden), act)
     chosen = "moe_out" if experts.shared or experts.scaled else "mlp_out"
     ops = [linear("router", x, "router_logits", experts.count), *_choose(experts, rows, act)]
-    it = routing(step, experts)
+    item = routing(step, experts)
     choice = (rows, experts.top_k)
     ids, weights = activation("expert_ids", choice, "int32"), activation("expert_weights", choice, "fp32")
     if model.sends_tokens:
-        ops += _exchanged(step, experts, it, x, chosen)
+        ops += _exchanged(step, experts, item, x, chosen)
     elif experts.gathered and model.data_parallel > 1:
-        ops += _gathered(step, experts, it, (x, ids, weights), chosen)
+        ops += _gathered(step, experts, item, (x, ids, weights), chosen)
     else:
-        ops += _one_by_one(experts, it, x, chosen, ids, weights)
+        ops += _one_by_one(experts, item, x, chosen, ids, weights)
     if experts.scaled:
         scaled = "moe_scaled" if experts.shared else "mlp_out"
         by = (("value", experts.factor),)
@@ -96,59 +96,60 @@ def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
 
 
 def _one_by_one(
-    experts: Experts, it: Routing, x: Tensor, out: str, ids: Tensor, weights: Tensor | None
+    experts: Experts, item: Routing, x: Tensor, out: str, ids: Tensor, weights: Tensor | None
 ) -> tuple[Op, ...]:
     """Expert by expert: find and pick its rows, run its MLP, weigh, add to the sum; those that nobody chose are passed
-    over. ids: the experts of each row of `x`; weights: beside them, None where rows are weighed elsewhere.
+    over. ids: the experts of each row of `x`; weights: next to them, None where rows are weighed elsewhere.
 
     Who chose whom is that of the first layer: a repeated block can be unrolled in one way only.
     """
     ops: list[Op] = []
     # A rank whose experts nobody chose there still makes a sum, and has tokens in other layers: one expert, one row.
-    busy = [(expert, load) for expert, load in enumerate(it.loads(0)) if load] or [(0, 1)]
+    busy = [(expert, load) for expert, load in enumerate(item.loads(0)) if load] or [(0, 1)]
     for expert, load in busy:
         prefix = f"expert{expert}."
         picked = activation(f"{prefix}x", (load, x.shape[1]), x.dtype)
         result = activation(f"{prefix}out", picked.shape, x.dtype)
         index, share = activation(f"{prefix}index", (load,), "int64"), activation(f"{prefix}weights", (load, 1), "fp32")
         total = activation(out if expert == busy[-1][0] else "moe_sum", x.shape, x.dtype)
-        found = (index,) if weights is None else (index, share)
+        outcome = (index,) if weights is None else (index, share)
         chosen = (ids,) if weights is None else (ids, weights)
-        ops += [
-            Op("index_select", f"{prefix}find", chosen, found, op_type="NonZero"),
+        own = [
+            Op("index_select", f"{prefix}find", chosen, outcome, op_type="NonZero"),
             Op("index_select", f"{prefix}pick", (x, index), (picked,)),
             *gated(picked, prefix, experts.intermediate, f"{prefix}out"),
         ]
         if weights is not None:
-            ops.append(_same("mul", f"{prefix}weigh", (result, share), f"{prefix}weighed"))
+            own.append(_same("mul", f"{prefix}weigh", (result, share), f"{prefix}weighed"))
             result = activation(f"{prefix}weighed", picked.shape, x.dtype)
         before = (activation("moe_sum", x.shape, x.dtype),) if expert != busy[0][0] else ()
-        ops.append(Op("index_add", f"{prefix}add", (result, index, *before), (total,)))
+        own.append(Op("index_add", f"{prefix}add", (result, index, *before), (total,)))
+        ops += [replace(op, expert=expert) for op in own]
     return tuple(ops)
 
 
-def _exchanged(step: Step, experts: Experts, it: Routing, x: Tensor, out: str) -> tuple[Op, ...]:
+def _exchanged(step: Step, experts: Experts, item: Routing, x: Tensor, out: str) -> tuple[Op, ...]:
     """Rows in the order of their ranks, an all-to-all there, the experts, an all-to-all back, rows in their order."""
     ranks, top_k = step.model.ranks, experts.top_k
     sent = activation("rows_sent", (x.shape[0] * top_k, x.shape[1]), x.dtype)
-    received = activation("rows_received", (max(1, it.rows), x.shape[1]), x.dtype)
+    received = activation("rows_received", (max(1, item.rows), x.shape[1]), x.dtype)
     order = activation("row_experts", (received.shape[0],), "int32")
     done = activation("rows_done", received.shape, x.dtype)
     back = activation("rows_back", sent.shape, x.dtype)
     choice = (x.shape[0], top_k)
     ids, weights = activation("expert_ids", choice, "int32"), activation("expert_weights", choice, "fp32")
-    group: tuple[tuple[str, Attr], ...] = (("ranks", ranks), ("top_k", top_k), ("imbalance", it.busiest(0)))
+    group: tuple[tuple[str, Attr], ...] = (("ranks", ranks), ("top_k", top_k), ("imbalance", item.busiest(0)))
     return (
         Op("moe_init_routing", "exchange.permute", (x, ids), (sent,)),
         Op("all_to_all", "exchange.send", (sent,), (received, order), group),
-        *_one_by_one(experts, it, received, "rows_done", order, None),
+        *_one_by_one(experts, item, received, "rows_done", order, None),
         Op("all_to_all", "exchange.return", (done,), (back,), group),
         Op("moe_finalize_routing", "exchange.unpermute", (back, weights), (activation(out, x.shape, x.dtype),)),
     )
 
 
 def _gathered(
-    step: Step, experts: Experts, it: Routing, mine: tuple[Tensor, Tensor, Tensor], out: str
+    step: Step, experts: Experts, item: Routing, mine: tuple[Tensor, Tensor, Tensor], out: str
 ) -> tuple[Op, ...]:
     """Tokens, choices and weights of all replicas come to every rank; each adds up its experts' part, and the sums go
     back to the replicas."""
@@ -159,6 +160,6 @@ def _gathered(
     partial = activation("moe_partial", x.shape, x.dtype)
     return (
         *(Op("all_gather", f"gather.{t.name}", (t,), (whole,), group) for t, whole in zip(mine, all_of, strict=True)),
-        *_one_by_one(experts, it, x, "moe_partial", ids, weights),
+        *_one_by_one(experts, item, x, "moe_partial", ids, weights),
         Op("reduce_scatter", "scatter.experts", (partial,), (activation(out, mine[0].shape, x.dtype),), group),
     )

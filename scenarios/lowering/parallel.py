@@ -1,11 +1,11 @@
 """Tensor parallelism: what one of n ranks holds of a model, and the collectives that its Program needs.
 
-Column split (q, k, v, gate, up, LM head): each rank computes other outputs; whoever needs all of them gathers. Row
-split (o, down) and the split vocabulary of the embedding: each rank computes a partial sum; the sums are reduced.
-Experts are sliced the same way, or spread whole over all ranks of all replicas: then each rank routes its own share of
-the tokens and the shares are gathered. With sequence parallelism the reduction is a reduce-scatter over tokens,
-residual and norms work on a rank's share of the tokens, and an all-gather brings the tokens together again before the
-next projection: the same bytes on the links as an all-reduce.
+Column-parallel (q, k, v, gate, up, LM head): each rank computes other outputs; whoever needs all of them gathers.
+Row-parallel (o, down), and the split vocabulary of the embedding: each rank computes a partial sum; the sums are
+reduced. Experts are sliced the same way, or spread whole over all ranks of all replicas: then each rank routes its own
+share of the tokens and the shares are gathered. With sequence parallelism the reduction is a reduce-scatter over
+tokens, residual and norms work on a rank's share of the tokens, and an all-gather brings the tokens together again
+before the next projection: the same bytes on the links as an all-reduce.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from dataclasses import replace
 
 from scenarios.errors import ScenarioError
 from scenarios.models.model import Experts, Model
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Op, Program, Tensor
+from scenarios.settings import Engine
 
-#: Values that are partial sums on each rank: of a row-split product, of experts sliced over the ranks.
+#: Values that are partial sums on each rank: of a row-parallel product, of experts sliced over the ranks.
 PARTIAL = ("attention_out", "mlp_out")
 #: Ops that need all tokens in sequence parallelism: the first reader of each normed activation.
 GATHER_BEFORE = ("q_proj", "q_a_proj", "gate_proj", "router")
@@ -55,6 +56,15 @@ def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = F
     )
 
 
+def shard_of(engine: Engine, model: Model, ranks: int, replicas: int = 1) -> Model:
+    """What a rank of `engine` holds of `model`: of its replica of `ranks`, and of the experts that `replicas` share.
+
+    Raises ScenarioError as `shard`.
+    """
+    gathered = engine.all2all_backend == "allgather_reducescatter"
+    return shard(model, ranks, replicas, engine.enable_expert_parallel, gathered)
+
+
 def _attention_problems(model: Model, ranks: int) -> Iterator[str]:
     if model.heads % ranks:
         yield f"{model.heads} attention heads do not divide by {ranks}"
@@ -63,22 +73,23 @@ def _attention_problems(model: Model, ranks: int) -> Iterator[str]:
 
 
 def _mlp_problems(model: Model, ranks: int, replicas: int, expert_parallel: bool) -> Iterator[str]:
-    it = model.experts
-    if (it is None or it.dense_layers) and model.intermediate % ranks:
+    experts = model.experts
+    if (experts is None or experts.dense_layers) and model.intermediate % ranks:
         yield f"intermediate size {model.intermediate} does not divide by {ranks}"
-    if it is None:
+    if experts is None:
         return
-    if expert_parallel and it.count % (ranks * replicas):
-        yield f"{it.count} experts do not divide by the {ranks * replicas} ranks that share them"
-    if not expert_parallel and (it.intermediate % ranks or it.shared % ranks):
-        yield f"expert width {it.intermediate} does not divide by {ranks}: spread whole ones (enable_expert_parallel)"
+    if expert_parallel and experts.count % (ranks * replicas):
+        yield f"{experts.count} experts do not divide by the {ranks * replicas} ranks that share them"
+    if not expert_parallel and (experts.intermediate % ranks or experts.shared % ranks):
+        width = experts.intermediate
+        yield f"expert width {width} does not divide by {ranks}: spread whole ones (enable_expert_parallel)"
 
 
-def _experts(it: Experts, ranks: int, replicas: int, spread: bool, gathered: bool) -> Experts:
+def _experts(experts: Experts, ranks: int, replicas: int, spread: bool, gathered: bool) -> Experts:
     if spread:
-        shared = it.shared // ranks if gathered else it.shared
-        return replace(it, held=it.count // (ranks * replicas), shared=shared, gathered=gathered)
-    return replace(it, intermediate=it.intermediate // ranks, shared=it.shared // ranks)
+        shared = experts.shared // ranks if gathered else experts.shared
+        return replace(experts, held=experts.count // (ranks * replicas), shared=shared, gathered=gathered)
+    return replace(experts, intermediate=experts.intermediate // ranks, shared=experts.shared // ranks)
 
 
 def parallelize(program: Program, model: Model, sequence_parallel: bool) -> Program:
@@ -94,7 +105,7 @@ def expanded(program: Program, mode: str) -> Program:
         return program
 
     def asked(op: Op) -> Op:
-        collective = CATALOGUE[op.kind].unit == "link"
+        collective = kind_of(op).is_collective
         return replace(op, attrs=(*op.attrs, ("mode", mode))) if collective else op
 
     return program.with_blocks(tuple(replace(b, ops=tuple(map(asked, b.ops))) for b in program.blocks))
@@ -112,11 +123,11 @@ def _is_partial(op: Op) -> bool:
 
 def _summed(op: Op) -> str:
     """What a sum over the ranks is named after: its op, or all experts where the last one ends the sum."""
-    return op.name if not op.name.startswith("expert") else "experts"
+    return op.name if op.expert < 0 else "experts"
 
 
 def _is_spread(op: Op, block: Block, model: Model) -> bool:
-    """Whether the op gives the finished MLP of a rank's own tokens: with whole experts spread over the ranks."""
+    """Whether the op gives the finished MLP of a rank's own tokens: with expert parallelism."""
     routed = any(o.name == "router" for o in block.ops)
     return model.sends_tokens and routed and op.out.name == "mlp_out"
 

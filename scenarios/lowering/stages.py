@@ -19,6 +19,7 @@ from typing import Literal
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import collective
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Op, Program, Tensor
 
 #: Blocks in which a stage meets its neighbours.
@@ -91,20 +92,20 @@ def cut(program: Program, model: Model, stage: int, scattered: bool) -> Program:
 
 def _slice(layers: Sequence[Block], start: int, end: int) -> list[Block]:
     """Layers `start` to `end` of blocks that repeat."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     at = 0
     for block in layers:
         count = min(end, at + block.repeat) - max(start, at)
         if count > 0:
-            found.append(replace(block, repeat=count))
+            blocks.append(replace(block, repeat=count))
         at += block.repeat
-    return found
+    return blocks
 
 
 def _boundary(layer: Block) -> int:
     """Index of the first op that belongs to the next stage."""
     for index, op in enumerate(layer.ops):
-        if op.name == _ADD and op.kind == "add":
+        if op.name == _ADD and kind_of(op).elementwise:
             return index + 1
         if op.name.split("+")[0].split(".")[0] in (_ADD, _NORM):
             return index
@@ -114,13 +115,13 @@ def _boundary(layer: Block) -> int:
 def _crossing(layer: Block) -> tuple[Tensor, ...]:
     """What the next stage reads of this layer: activations that ops behind the cut need from before it."""
     cut_at = _boundary(layer)
-    made: set[str] = set()
+    result: set[str] = set()
     needed: dict[str, Tensor] = {}
     for op in layer.ops[cut_at:]:
         for tensor in op.inputs:
-            if tensor.role == "activation" and tensor.name not in made:
+            if tensor.role == "activation" and tensor.name not in result:
                 needed.setdefault(tensor.name, tensor)
-        made |= {tensor.name for tensor in op.outputs}
+        result |= {tensor.name for tensor in op.outputs}
     return tuple(needed.values())
 
 

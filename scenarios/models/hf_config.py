@@ -21,7 +21,7 @@ class Family:
 
     qk_norm: Q and K are normalised per head (None: as `use_qk_norm` says). bias: default of `attention_bias` on the QKV
     projections. experts: key of the number of routed experts, "" for a dense model. score: how the router scores.
-    latent: multi-head latent attention (MLA).
+    latent: multi-head latent attention (MLA). windowed: a `sliding_window` applies without `use_sliding_window`.
     """
 
     qk_norm: bool | None = False
@@ -29,11 +29,13 @@ class Family:
     experts: str = ""
     score: Score = "softmax"
     latent: bool = False
+    windowed: bool = False
 
 
+#: Of each `model_type`. A dense family whose layers are those of another is one line here.
 FAMILIES: dict[str, Family] = {
     "llama": Family(),
-    "mistral": Family(),
+    "mistral": Family(windowed=True),
     "qwen2": Family(bias=True),
     "qwen3": Family(qk_norm=True),
     "qwen3_moe": Family(qk_norm=True, experts="num_experts"),
@@ -112,13 +114,13 @@ class _Config:
     problems: list[str]
     inside: str = ""
 
-    def whole(self, key: str, default: int | None = None, most: int = 1 << 24, least: int = 1) -> int:
+    def whole(self, key: str, default: int | None = None, most: int = 1 << 24, low: int = 1) -> int:
         value = self.fields.get(key, default)
         if value is None and default is not None:
             value = default
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.wrong(f"{key}: must be a whole number from {least} to {most}, got {shown(value)}")
-            return max(1, least)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= most:
+            self.wrong(f"{key}: must be a whole number from {low} to {most}, got {shown(value)}")
+            return max(1, low)
         return value
 
     def number(self, key: str, default: float, or_none: bool = False) -> float:
@@ -183,7 +185,7 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
         latent=latent,
         experts=_experts(read, family, layers) if family.experts else None,
     )
-    _refuse(read)
+    _refuse(read, family)
     if read.problems:
         raise ScenarioError(read.problems)
     return model
@@ -231,14 +233,20 @@ def _rope_scaling(read: _Config, rope: _Config) -> RopeScaling | None:
         rope.wrong(f"factor: is due for {kind}")
     positions = read.fields.get("max_position_embeddings", 1)
     scaling = RopeScaling(
-        kind, rope.number("factor", 1.0),
-        rope.whole("original_max_position_embeddings", positions if isinstance(positions, int) else 1),
-        rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0),
-        rope.number("beta_fast", 32.0, or_none=True), rope.number("beta_slow", 1.0, or_none=True),
-        rope.flag("truncate", True),
-        rope.number("mscale", 1.0, or_none=True), rope.number("mscale_all_dim", 0.0, or_none=True),
-        rope.number("attention_factor", 0.0, or_none=True) or None,
-    )  # fmt: skip
+        kind=kind,
+        factor=rope.number("factor", 1.0),
+        original_positions=rope.whole(
+            "original_max_position_embeddings", positions if isinstance(positions, int) else 1
+        ),
+        low_factor=rope.number("low_freq_factor", 1.0),
+        high_factor=rope.number("high_freq_factor", 4.0),
+        beta_fast=rope.number("beta_fast", 32.0, or_none=True),
+        beta_slow=rope.number("beta_slow", 1.0, or_none=True),
+        truncated=rope.flag("truncate", True),
+        mscale=rope.number("mscale", 1.0, or_none=True),
+        mscale_all_dim=rope.number("mscale_all_dim", 0.0, or_none=True),
+        attention_factor=rope.number("attention_factor", 0.0, or_none=True) or None,
+    )
     if not read.problems and (scaling.low_factor >= scaling.high_factor or scaling.beta_slow >= scaling.beta_fast):
         rope.wrong("low_freq_factor must be below high_freq_factor, and beta_slow below beta_fast")
     theta = rope.fields.get("rope_theta", read.fields.get("rope_theta", 10_000.0))
@@ -249,7 +257,7 @@ def _rope_scaling(read: _Config, rope: _Config) -> RopeScaling | None:
 
 def _latent(read: _Config) -> Latent:
     return Latent(
-        q_rank=read.whole("q_lora_rank", 0, least=0) if read.fields.get("q_lora_rank") is not None else 0,
+        q_rank=read.whole("q_lora_rank", 0, low=0) if read.fields.get("q_lora_rank") is not None else 0,
         kv_rank=read.whole("kv_lora_rank"),
         nope_dim=read.whole("qk_nope_head_dim", most=4096),
         rope_dim=read.whole("qk_rope_head_dim", most=4096),
@@ -261,8 +269,8 @@ def _experts(read: _Config, family: Family, layers: int) -> Experts:
     count = read.whole(family.experts, most=1 << 14)
     top_k = read.whole("num_experts_per_tok", most=1 << 14)
     width = read.whole("moe_intermediate_size")
-    shared = read.whole("n_shared_experts", 0, most=64, least=0)
-    dense = read.whole("first_k_dense_replace", 0, most=1024, least=0)
+    shared = read.whole("n_shared_experts", 0, most=64, low=0)
+    dense = read.whole("first_k_dense_replace", 0, most=1024, low=0)
     if not read.problems and top_k > count:
         read.wrong(f"num_experts_per_tok {top_k} is more than {family.experts} {count}")
     if not read.problems and dense >= layers:
@@ -271,9 +279,19 @@ def _experts(read: _Config, family: Family, layers: int) -> Experts:
     normalised = read.flag("norm_topk_prob", family.score == "sigmoid")
     groups, kept = _groups(read, count, top_k)
     return Experts(
-        count, count, top_k, width, shared * width, dense, family.score, factor != 1.0,
-        factor=factor, normalised=normalised, groups=groups, kept_groups=kept,
-    )  # fmt: skip
+        count=count,
+        held=count,
+        top_k=top_k,
+        intermediate=width,
+        shared=shared * width,
+        dense_layers=dense,
+        score=family.score,
+        scaled=factor != 1.0,
+        factor=factor,
+        normalised=normalised,
+        groups=groups,
+        kept_groups=kept,
+    )
 
 
 def _groups(read: _Config, count: int, top_k: int) -> tuple[int, int]:
@@ -285,11 +303,10 @@ def _groups(read: _Config, count: int, top_k: int) -> tuple[int, int]:
     return groups, kept
 
 
-def _refuse(read: _Config) -> None:
+def _refuse(read: _Config, family: Family) -> None:
     """What a config may ask for that is not modelled."""
     window = read.fields.get("sliding_window")
-    mistral = read.fields.get("model_type") == "mistral" and window is not None
-    if read.flag("use_sliding_window", False) or mistral:
+    if read.flag("use_sliding_window", False) or (family.windowed and window is not None):
         read.wrong(f"sliding_window: attention to a window of {shown(window)} tokens is not modelled")
     if read.flag("mlp_bias", False):
         read.wrong("mlp_bias: a bias in the MLP is not modelled")

@@ -12,7 +12,7 @@ Score = Literal["softmax", "sigmoid"]
 
 @dataclass(frozen=True, slots=True)
 class Latent:
-    """Multi-head latent attention (MLA): K and V are kept as one latent row a token, with a rotated part beside it.
+    """Multi-head latent attention (MLA): K and V are kept as one latent row per token, with a rotated part next to it.
 
     Sizes in elements. q_rank: of the query's low-rank projection, 0 where there is none. kv_rank: of the latent row.
     nope_dim, rope_dim: plain and rotated part of a query head; v_dim: of a value head.
@@ -87,7 +87,7 @@ class Model:
 
     Of a model split over `tensor_parallel` ranks, heads, kv_heads, intermediate and vocab are those of one rank;
     full_vocab is the whole vocabulary (0 where it is vocab). One that runs in `pipeline_parallel` stages has all its
-    layers here; has_embedding and has_head say what one stage holds beside its own (`scenarios.lowering.stages`).
+    layers here; has_embedding and has_head say what one stage holds next to its own (`scenarios.lowering.stages`).
     rotary_dim: dimensions of a head that turn (0: all). rope_scaling: how their angles are scaled, None for not.
     latent: with it kv_heads is 1 and head_dim the rotated part.
     experts: those of all but the leading dense layers. data_parallel: replicas of attention; expert_parallel: whether
@@ -172,9 +172,9 @@ class Model:
         """Weights of the linear layers of one attention, elements (what weight quantisation shrinks)."""
         if self.latent is None:
             return self.hidden * (self.q_size + 2 * self.kv_size) + self.q_size * self.hidden
-        it = self.latent
-        query = it.q_rank * (self.hidden + self.q_size) if it.q_rank else self.hidden * self.q_size
-        return query + self.hidden * it.row + self.attended * self.hidden
+        latent = self.latent
+        query = latent.q_rank * (self.hidden + self.q_size) if latent.q_rank else self.hidden * self.q_size
+        return query + self.hidden * latent.row + self.attended * self.hidden
 
     @property
     def linear_weights(self) -> int:
@@ -194,9 +194,9 @@ class Model:
             attention = self.latent.q_rank + self.q_size + self.latent.row + self.hidden
         outputs = self.layers * attention + self.dense_layers * (2 * self.intermediate + self.hidden)
         if self.experts:
-            it = self.experts
-            routed = it.held * (2 * it.intermediate + self.hidden)
-            shared = 2 * it.shared + self.hidden if it.shared else 0
+            experts = self.experts
+            routed = experts.held * (2 * experts.intermediate + self.hidden)
+            shared = 2 * experts.shared + self.hidden if experts.shared else 0
             outputs += (self.layers - self.dense_layers) * (routed + shared)
         return outputs
 
@@ -206,8 +206,8 @@ class Model:
         quantised here."""
         norms = 2 * self.hidden + (2 * self.head_dim if self.qk_norm else 0)
         if self.latent:  # W_UK and W_UV, which attention absorbs, stay in 16 bit
-            it = self.latent
-            norms += it.q_rank + it.kv_rank + self.heads * it.kv_rank * (it.nope_dim + it.v_dim)
+            latent = self.latent
+            norms += latent.q_rank + latent.kv_rank + self.heads * latent.kv_rank * (latent.nope_dim + latent.v_dim)
         bias = self.q_size + 2 * self.kv_size if self.qkv_bias else 0
         router = 0
         if self.experts:  # a sigmoid router has a bias that moves the choice

@@ -5,11 +5,11 @@ Each function makes the `Work` of an op; `scenarios.ops.catalogue` says which ki
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import Literal, cast
+from typing import cast
 
+from scenarios.ops.op_kind import OpKind
 from scenarios.ops.program import DTYPE_BITS, Group, Op, Tensor
 from scenarios.ops.routing import Routing
 from scenarios.ops.work import (
@@ -25,33 +25,8 @@ from scenarios.ops.work import (
     MatmulCollectiveShape,
     MatmulShape,
     RowsShape,
-    Unit,
     Work,
 )
-
-HostClass = Literal["aten", "matmul", "npu", "inner"]
-
-
-@dataclass(frozen=True, slots=True)
-class OpKind:
-    """One kind of operation.
-
-    op_type: the profiler's name where the op gives none. unit: the cores that run it. host: what class of call the host
-    makes (a plain aten op, a matmul, a fused npu_ op, or none of its own: an inner kernel that another call launches).
-    elementwise: a graph compiler may fuse it with its neighbours. ops_per_element: vector instructions per element of
-    the largest operand. api: the torch or torch_npu call behind it. routed: what it does differs by layer and rank, as
-    the tokens choose their experts.
-    """
-
-    name: str
-    op_type: str
-    unit: Unit
-    work: Callable[[Op, OpKind], Work]
-    host: HostClass = "aten"
-    elementwise: bool = False
-    ops_per_element: int = 1
-    api: str = ""
-    routed: bool = False
 
 
 def _split_reads(tensors: tuple[Tensor, ...]) -> tuple[int, int]:
@@ -112,8 +87,8 @@ def swiglu(op: Op, kind: OpKind) -> Work:
 
 
 def dequant_swiglu_quant(op: Op, kind: OpKind) -> Work:
-    """INT32 sums [rows, 2 n], scales of the weight and of the rows -> INT8 [rows, n] and a scale a row. Its program is
-    that of SwiGLU, as measured rows of this kernel are priced."""
+    """INT32 sums [rows, 2 n], scales of the weight and of the rows -> INT8 [rows, n] and a scale per row. Its program
+    is that of SwiGLU, as measured rows of this kernel are priced."""
     cold, warm = _split_reads(op.inputs)
     work = swiglu(op, kind)
     return replace(work, cold_read_bytes=cold, warm_read_bytes=warm, write_bytes=_bytes(op.outputs), program="swiglu")
@@ -219,7 +194,7 @@ def attention(op: Op, kind: OpKind) -> Work:
 
 
 def _latent_attention(op: Op, kind: OpKind) -> Work:
-    """MLA with its projections absorbed: all heads read one latent row a token, for keys and for values.
+    """MLA with its projections absorbed: all heads read one latent row per token, for keys and for values.
 
     Inputs: latent and rotated part of the query, then the two caches (and a block table).
     """
@@ -309,7 +284,7 @@ def transpose(op: Op, kind: OpKind) -> Work:
 
 
 def token_rows(op: Op, kind: OpKind) -> Work:
-    """One row a token, whatever its heads: the first input passes a core token by token, and goes into the caches.
+    """One row per token, whatever its heads: the first input passes a core token by token, and goes into the caches.
 
     Caches are written only where the new rows go.
     """

@@ -58,7 +58,9 @@ class Op:
     kind: a key of the catalogue. name: unique within its block (`q_proj`, `input_norm.pow`). op_type: the name the
     profiler prints, where it differs from the catalogue's. stream: 0 is the main stream. waits / records: names of
     events; a wait refers to the latest record of that name in program order. parts: the ops that a graph compiler
-    merged into this one.
+    merged into this one. expert: of the rank's experts, whose own op this is. micro_batch: the part of the batch that
+    it works on. piece: which rows of an op that is cut by rows. All three count from 0, and are -1 where it is of none.
+    stem: the name before its batch or its rows were cut; `name` is made of it and says which part this is.
     """
 
     kind: str
@@ -71,6 +73,15 @@ class Op:
     waits: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     parts: tuple[Op, ...] = ()
+    expert: int = -1
+    micro_batch: int = -1
+    piece: int = -1
+    stem: str = ""
+
+    @property
+    def whole(self) -> str:
+        """What the op is called before its batch or its rows are cut."""
+        return self.stem or self.name
 
     def attr(self, key: str, default: Attr | None = None) -> Attr:
         """The attribute `key`; KeyError where it is absent and no default is given."""

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from scenarios.lowering.primitives import groups_of
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
+from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 
 ATTENTION_CALLS = (
-    "expand", "expand", "batch_matmul", "muls", "add", "cast", "softmax", "cast", "batch_matmul",
-)  # fmt: skip
+    "expand",
+    "expand",
+    "batch_matmul",
+    "muls",
+    "add",
+    "cast",
+    "softmax",
+    "cast",
+    "batch_matmul",
+)
 
 
 def fuse_attention(program: Program, context: Context) -> Program:
@@ -37,11 +45,17 @@ def fuse_attention(program: Program, context: Context) -> Program:
 
 
 ATTENTION = Pass(
-    "fusion.attention", "Fused attention", (False,), True, fuse_attention, (), never,
+    switch="fusion.attention",
+    title="Fused attention",
+    rewrite=fuse_attention,
+    idle=lambda model: (
+        f"{model.name} attends to latent rows: only the fused kernel of that is modelled" if model.latent else None
+    ),
     rewrites="repeat K and V, QK, scale, mask, softmax, PV -> npu_fused_infer_attention_score",
     saves="eight launches, the copies of K and V over the group, and all traffic of the score matrix",
     costs="a fixed start-up of 17-22 us a layer; tiles must fit UB (online softmax)",
     claim="long sequences need tiles and online softmax, not a score matrix that fits on chip",
-    idle=lambda model: f"{model.name} attends to latent rows: only the fused kernel of that is modelled"
-    if model.latent else None,
-)  # fmt: skip
+    name=("fused attention", "融合注意力"),
+    label=("Attention", "注意力"),
+    help=("QK, softmax, PV -> npu_fused_infer_attention_score.", "QK、softmax、PV → npu_fused_infer_attention_score。"),
+)

@@ -2,71 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, DType, Op, Program
-from scenarios.schema import Scenario
+from scenarios.settings import Settings, Switch
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a rewrite may look at beside the program. act: type of the activations. part: the program of a part of the
+    """What a rewrite may look at next to the program. act: type of the activations. part: the program of a part of the
     batch, rewritten as far as this one, for a rewrite that cuts the batch."""
 
-    scenario: Scenario
+    scenario: Settings
     model: Model
     act: DType
     part: Callable[[Batch], Program] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+def never(_: Context) -> str | None:
+    """The rewrite always applies."""
+    return None
+
+
+#: A text in English and in Chinese.
+Words = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """One optimisation: a rewrite Program -> Program behind one switch.
+    """One optimisation: a rewrite Program -> Program behind one switch, and all that is said of it anywhere.
 
     switch: path of its switch below `optimizations`. off: the values that leave the program alone, the first is the one
-    a what-if goes back to. on: the value a what-if tries. rewrite: applied where the switch is not off. needs: other
-    switches and the values they must have. refuse: any further reason why the rewrite cannot apply, or None. rewrites,
-    saves, costs, claim: for people. for_capacity: what it is for is room, so a slower step does not speak against it.
-    idle: why the switch has nothing to say about a model, or None; it then stays at its default.
+    a what-if goes back to. on: the value a what-if tries. type, default: of the scenario's field, where
+    `scenarios.settings` does not declare it. rewrite: applied where the switch is not off. needs: other switches and
+    the values they must have. refuse: any further reason why the rewrite cannot apply, or None. idle: why the switch
+    has nothing to say about a model, or None; it then stays at its default. for_capacity: what it is for is room, so a
+    slower step does not speak against it.
+
+    For people: title: in reports. rewrites, saves, costs: in lists. claim: what it shows. name: where it stands alone;
+    {value} is the value meant. label: on its widget, below the heading of its group. help: what its field is, in the
+    JSON Schema and next to the widget.
     """
 
     switch: str
     title: str
-    off: tuple[object, ...]
-    on: object
+    off: tuple[object, ...] = (False,)
+    on: object = True
+    type: Any = Switch
+    default: object = False
     rewrite: Callable[[Program, Context], Program]
-    needs: tuple[tuple[str, tuple[object, ...]], ...]
-    refuse: Callable[[Context], str | None]
+    needs: tuple[tuple[str, tuple[object, ...]], ...] = ()
+    refuse: Callable[[Context], str | None] = never
+    idle: Callable[[Model], str | None] = lambda _: None
+    for_capacity: bool = False
     rewrites: str
     saves: str
     costs: str
     claim: str
-    for_capacity: bool = False
-    idle: Callable[[Model], str | None] = lambda _: None
+    name: Words
+    label: Words
+    help: Words
 
-    def value(self, scenario: Scenario) -> object:
+    def value(self, scenario: Settings) -> object:
         """The switch's value in `scenario`."""
         return switch_value(scenario, self.switch)
 
-    def missing(self, scenario: Scenario) -> tuple[tuple[str, object], ...]:
+    def missing(self, scenario: Settings) -> tuple[tuple[str, object], ...]:
         """The switches that must be set first, each with the value to set."""
         return tuple((s, values[0]) for s, values in self.needs if switch_value(scenario, s) not in values)
 
-    def is_on(self, scenario: Scenario) -> bool:
+    def is_on(self, scenario: Settings) -> bool:
         return self.value(scenario) not in self.off
 
+    @staticmethod
+    def shown(value: object) -> str:
+        """A value as a scenario file spells it."""
+        return str(value).lower()
 
-def switch_value(scenario: Scenario, switch: str) -> object:
+
+def switch_value(scenario: Settings, switch: str) -> object:
     """The value of a switch below `optimizations`."""
-    found: object = scenario.optimizations
+    value: object = scenario.optimizations
     for part in switch.split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
-def set_switch(scenario: Scenario, switch: str, value: object) -> Scenario:
+def set_switch(scenario: Settings, switch: str, value: object) -> Settings:
     """`scenario` with one switch below `optimizations` set."""
     head, _, rest = switch.partition(".")
     optimizations = scenario.optimizations
@@ -76,11 +101,6 @@ def set_switch(scenario: Scenario, switch: str, value: object) -> Scenario:
     else:
         optimizations = optimizations.model_copy(update={head: value})
     return scenario.model_copy(update={"optimizations": optimizations})
-
-
-def never(_: Context) -> str | None:
-    """The rewrite always applies."""
-    return None
 
 
 Rewrite = Callable[[tuple[Op, ...]], tuple[Op, ...]]
@@ -103,6 +123,11 @@ def in_layers(program: Program, applied: str, rewrite: Rewrite) -> Program:
     return program.with_blocks(blocks, applied)
 
 
+def of_kind(ops: Iterable[Op], *kinds: str) -> list[Op]:
+    """Those of `ops` that a pattern of a pass names."""
+    return [op for op in ops if op.kind in kinds]
+
+
 def replace_runs(
     ops: tuple[Op, ...], kinds: Sequence[str], make: Callable[[tuple[Op, ...]], Sequence[Op] | None]
 ) -> tuple[Op, ...]:
@@ -111,12 +136,16 @@ def replace_runs(
     i, width = 0, len(kinds)
     while i < len(ops):
         run = ops[i : i + width]
-        made = make(run) if len(run) == width and all(o.kind == k for o, k in zip(run, kinds, strict=True)) else None
-        if made is None:
+        matches = len(run) == width and all(o.kind == k for o, k in zip(run, kinds, strict=True))
+        ops_instead = make(run) if matches else None
+        if ops_instead is None:
             out.append(ops[i])
             i += 1
         else:
-            out.extend(made)
+            first = run[0]
+            if first.expert >= 0:  # what replaces an expert's ops is that expert's
+                ops_instead = [replace(op, expert=first.expert) for op in ops_instead]
+            out.extend(ops_instead)
             i += width
     return tuple(out)
 

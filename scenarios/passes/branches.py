@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program
-from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.passes.base import Context, Pass, in_layers
 
 #: What one layer hands to the next.
 _CARRIED = {"normed", "normed_int8", "residual"}
@@ -15,7 +16,7 @@ SHARED_EXPERT_STREAM, KEYS_STREAM = 3, 4
 
 
 def split_shared_expert(program: Program, _: Context) -> Program:
-    """The shared expert beside choice, exchange and routed experts: both read the same normed input."""
+    """The shared expert alongside choice, exchange and routed experts: both read the same normed input."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         end = next((i for i, op in enumerate(ops) if op.name == "add_shared"), None)
@@ -28,10 +29,10 @@ def split_shared_expert(program: Program, _: Context) -> Program:
 
 
 def split_keys(program: Program, _: Context) -> Program:
-    """Norm, rotation and cache write of keys and values beside the same of the query; attention waits for both."""
+    """Norm, rotation and cache write of keys and values alongside the same of the query; attention waits for both."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        at = next((i for i, op in enumerate(ops) if op.kind in ("attention", "block_gather", "expand")), None)
+        at = next((i for i, op in enumerate(ops) if _reads_cache(op)), None)
         if at is None:
             return ops
         reader = ops[at]
@@ -47,19 +48,25 @@ def split_keys(program: Program, _: Context) -> Program:
     return in_layers(program, "overlap.streams", rewrite)
 
 
+def _reads_cache(op: Op) -> bool:
+    """Whether attention starts with `op`, in one kernel or in pieces; what absorbs the latent rows comes before it."""
+    kind = kind_of(op)
+    return kind.family == "attention" or (kind.over_cache == "growing" and kind.family == "vector")
+
+
 def _makers(ops: tuple[Op, ...], name: str, before: int) -> set[int]:
-    """Places of all ops before `before` that `name` hangs on."""
-    found: set[int] = set()
+    """Places of all ops before `before` that `name` depends on."""
+    places: set[int] = set()
     wanted = {name}
     for i in range(before - 1, -1, -1):
         if wanted & {t.name for t in ops[i].outputs}:
-            found.add(i)
+            places.add(i)
             wanted |= {t.name for t in ops[i].inputs if t.role == "activation"}
-    return found
+    return places
 
 
 def _needed_for(ops: tuple[Op, ...], name: str, first: Op, end: int) -> list[int]:
-    """Places of the ops from `first` on that only `name` hangs on."""
+    """Places of the ops from `first` on that only `name` depends on."""
     start = next(i for i, op in enumerate(ops) if op is first)
     makers = {i for i in _makers(ops, name, end) if i > start}
     others = {t.name for i, op in enumerate(ops) if i > start and i not in makers and i != end for t in op.inputs}
@@ -97,17 +104,32 @@ def _no_shared_expert(model: Model) -> str | None:
 
 
 SHARED_EXPERT = Pass(
-    "overlap.shared_expert_stream", "Shared expert on a second stream", (False,), True, split_shared_expert, (), never,
+    switch="overlap.shared_expert_stream",
+    title="Shared expert on a second stream",
+    rewrite=split_shared_expert,
+    idle=_no_shared_expert,
     rewrites="the shared expert runs on its own stream beside choice, exchange and routed experts",
     saves="its time, where the exchange leaves cube and HBM idle",
     costs="HBM and cores shared with the routed experts; two events a layer",
     claim="two streams are not a promise of parallelism",
-    idle=_no_shared_expert,
-)  # fmt: skip
+    name=("shared expert beside", "共享专家并行流"),
+    label=("Shared expert beside", "共享专家并行流"),
+    help=("Shared expert on a second stream beside the routed experts.", "共享专家放到第二条流上，与路由专家并行。"),
+)
 STREAMS = Pass(
-    "overlap.streams", "Keys and values beside the query", (1,), 2, split_keys, (), never,
+    switch="overlap.streams",
+    title="Keys and values beside the query",
+    off=(1,),
+    on=2,
+    rewrite=split_keys,
     rewrites="norm, rotation and cache write of keys and values run on a second stream; attention waits for both",
     saves="the shorter of the two branches",
     costs="two events a layer; small kernels start no faster beside each other",
     claim="two streams are not a promise of parallelism",
-)  # fmt: skip
+    name=("{value} compute streams", "{value} 条计算流"),
+    label=("Compute streams", "计算流数"),
+    help=(
+        "Compute streams of attention's preparation: 2 puts keys and values beside the query.",
+        "注意力准备阶段的计算流数：2 表示 K、V 与 Q 并行。",
+    ),
+)

@@ -1,4 +1,4 @@
-"""Row-split products and the collectives behind them, side by side: in one kernel, or in pieces on two streams."""
+"""Row-parallel products and the collectives behind them, side by side: in one kernel, or in pieces on two streams."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from scenarios.batches import reported_batch
+from scenarios.ops.catalogue import CATALOGUE, kind_of
 from scenarios.ops.pieces import row_pieces
 from scenarios.ops.program import Attr, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, replace_runs
-from scenarios.passes.prefetch import PRODUCTS
 
-#: The stream of the collectives that run beside their products (1 is that of the prefetches).
+#: The stream of the collectives that run alongside their products (1 is that of the prefetches).
 STREAM = 2
 #: Rows of a piece are a multiple of this where there are enough of them: the cube works on blocks of 16 rows.
 UNIT_ROWS = 16
@@ -23,8 +23,8 @@ def fuse_all_reduce(program: Program, _: Context) -> Program:
     """Each product that an all-reduce follows becomes one kernel with it."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        for kind in PRODUCTS:
-            ops = replace_runs(ops, (kind, "all_reduce"), _fuse)
+        for kind in (kind for kind in CATALOGUE.values() if kind.dense):
+            ops = replace_runs(ops, (kind.name, "all_reduce"), _fuse)
         return ops
 
     return in_layers(program, "fusion.matmul_all_reduce", rewrite)
@@ -54,7 +54,7 @@ def _cannot_fuse(context: Context) -> str | None:
 
 def cut_collectives(program: Program, context: Context) -> Program:
     """Each product with its all-reduce or reduce-scatter in pieces by rows: a piece's collective runs on a second
-    stream beside the product of the next piece, and what reads the sum waits for the last of them.
+    stream alongside the product of the next piece, and what reads the sum waits for the last of them.
 
     A reduce-scatter of each piece leaves a rank with a share of each piece, so the embedding's scatters and the gathers
     before the projections go piece by piece too, on the main stream. Steps of fewer tokens than pieces stay whole.
@@ -69,7 +69,7 @@ def cut_collectives(program: Program, context: Context) -> Program:
         return tuple(part for op in ops for part in _own_share(op, pieces, ranks))
 
     program = in_layers(program, "overlap.comm_chunks", rewrite)
-    if not any(op.kind == "reduce_scatter" for op in program.block("embed").ops):
+    if not any(kind_of(op).exchanges == "shares of sums" for op in program.block("embed").ops):
         return program
     blocks = tuple(replace(b, ops=scattered(b.ops)) if b.name != "sample" else b for b in program.blocks)
     return program.with_blocks(blocks)
@@ -95,9 +95,9 @@ def _overlapped(ops: tuple[Op, ...], pieces: int, ranks: int) -> Iterator[Op]:
 
 def _sizes(product: Op, reduction: Op | None, pieces: int, ranks: int) -> tuple[int, ...]:
     """Rows of each piece; none where the two are no product and its reduction."""
-    if reduction is None or product.kind not in PRODUCTS or reduction.kind not in ("all_reduce", "reduce_scatter"):
+    if reduction is None or not (kind_of(product).dense and kind_of(reduction).reduces):
         return ()
-    return rows_of_pieces(product.out.shape[0], pieces, ranks if reduction.kind == "reduce_scatter" else 1)
+    return rows_of_pieces(product.out.shape[0], pieces, ranks if kind_of(reduction).cuts_rows else 1)
 
 
 def rows_of_pieces(rows: int, pieces: int, divisor: int) -> tuple[int, ...]:
@@ -113,14 +113,14 @@ def cut_pair(product: Op, reduction: Op, sizes: tuple[int, ...]) -> Iterator[Op]
     weight = product.inputs[1]
     last = len(sizes) - 1
     for i in range(len(sizes)):
-        made = f"made {product.name} {i}"
-        piece = _piece(product, i, sizes, made)
-        if i:  # the weights are in L2 where they fit it beside the piece that went before
+        done = f"made {product.name} {i}"
+        piece = _piece(product, i, sizes, done)
+        if i:  # the weights are in L2 where they fit it next to the piece that went before
             together = weight.bytes + piece.inputs[0].bytes + piece.out.bytes
             piece = replace(piece, waits=(), attrs=(*_without_prefetch(piece), *_prefetched(weight.bytes, together)))
         yield piece
         moved = _piece(reduction, i, sizes, f"reduced {product.name}" if i == last else "")
-        yield replace(moved, stream=STREAM, waits=(made,))
+        yield replace(moved, stream=STREAM, waits=(done,))
 
 
 def _prefetched(size: int, together: int) -> tuple[tuple[str, int], ...]:
@@ -142,15 +142,20 @@ def _piece(op: Op, number: int, sizes: tuple[int, ...], record: str = "") -> Op:
         return replace(tensor, shape=(tensor.shape[0] * rows // whole, *tensor.shape[1:]))
 
     return replace(
-        op, name=f"{op.name}.{number}", inputs=tuple(map(part, op.inputs)), outputs=tuple(map(part, op.outputs)),
-        attrs=(*op.attrs, ("piece", number)), records=(*records, record) if record else records,
-    )  # fmt: skip
+        op,
+        name=f"{op.name}.{number}",
+        stem=op.name,
+        piece=number,
+        inputs=tuple(map(part, op.inputs)),
+        outputs=tuple(map(part, op.outputs)),
+        records=(*records, record) if record else records,
+    )
 
 
 def _own_share(op: Op, pieces: int, ranks: int) -> tuple[Op, ...]:
     """A gather or scatter of tokens outside the pairs, piece by piece as the ranks hold them."""
-    tokens = (op.kind == "all_gather" and op.name != "logits_all_gather") or op.name == "embed_tokens.reduce_scatter"
-    if not tokens:
+    gathers = kind_of(op).exchanges == "shares" and op.name != "logits_all_gather"
+    if not gathers and op.name != "embed_tokens.reduce_scatter":
         return (op,)
     sizes = rows_of_pieces(max(op.inputs[0].shape[0], op.out.shape[0]), pieces, ranks)
     return tuple(_piece(op, i, sizes) for i in range(len(sizes))) or (op,)
@@ -170,16 +175,33 @@ def _cannot_cut(context: Context) -> str | None:
 
 
 MATMUL_ALL_REDUCE = Pass(
-    "fusion.matmul_all_reduce", "Matmul + all-reduce", (False,), True, fuse_all_reduce, (), _cannot_fuse,
+    switch="fusion.matmul_all_reduce",
+    title="Matmul + all-reduce",
+    rewrite=fuse_all_reduce,
+    refuse=_cannot_fuse,
     rewrites="row-split matmul, all-reduce -> npu_mm_all_reduce_base, which reduces rows while multiplying more",
     saves="the time of the shorter of the two, as far as pieces overlap; vector cores",
     costs="all steps of the all-reduce for each piece, and a start on the AI CPU: a loss for few tokens",
     claim="overlap hides the shorter of two, and costs a start-up that small work does not pay back",
-)  # fmt: skip
+    name=("matmul + all-reduce", "矩阵乘 + 全归约"),
+    label=("Matmul + all-reduce", "矩阵乘 + 全归约"),
+    help=(
+        "Row-split matmul and its all-reduce -> npu_mm_all_reduce_base.",
+        "行切分矩阵乘及其全归约 → npu_mm_all_reduce_base。",
+    ),
+)
 COMM_CHUNKS = Pass(
-    "overlap.comm_chunks", "Matmul and collective in pieces", (1,), 4, cut_collectives, (), _cannot_cut,
+    switch="overlap.comm_chunks",
+    title="Matmul and collective in pieces",
+    off=(1,),
+    on=4,
+    rewrite=cut_collectives,
+    refuse=_cannot_cut,
     rewrites="row-split matmul and its collective -> pieces by rows, the collectives on a second stream",
     saves="the time of the shorter of the two, as far as pieces overlap",
     costs="starts and host calls for each piece; vector cores and HBM shared with what runs beside",
     claim="overlap pays for large work and costs for small",
-)  # fmt: skip
+    name=("collectives in {value} pieces", "集合通信分 {value} 片"),
+    label=("Pieces of a collective", "集合通信分片数"),
+    help=("Pieces a matmul and its collective are cut into to overlap.", "矩阵乘与其集合通信切成几片以重叠。"),
+)

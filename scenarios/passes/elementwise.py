@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_block, in_layers, never, replace_runs
+from scenarios.passes.base import Context, Pass, in_block, in_layers, replace_runs
 
 ROTATE_CALLS = ("mul", "slice", "neg", "slice", "concat", "mul", "add")
 ANGLE_CALLS = ("mul", "concat", "cos", "sin", "cast", "cast")
@@ -70,8 +71,9 @@ def fuse_swiglu_quant(program: Program, _: Context) -> Program:
         x, weight, scale, row_scale = product.inputs
         sums = replace(product.out, dtype="int32")
         # The dense product's call wants scales in any case; the one of experts does not.
-        kept = (x, weight, scale) if product.kind == "quant_matmul" else (x, weight)
-        attrs = () if product.kind == "quant_matmul" else product.attrs
+        dense = kind_of(product).dense
+        kept = (x, weight, scale) if dense else (x, weight)
+        attrs = () if dense else product.attrs
         return (
             replace(product, inputs=kept, outputs=(sums,)),
             Op("dequant_swiglu_quant", swiglu.name, (sums, scale, row_scale), quant.outputs, attrs),
@@ -86,25 +88,48 @@ def fuse_swiglu_quant(program: Program, _: Context) -> Program:
 
 
 ROPE = Pass(
-    "fusion.rope", "RoPE as one kernel", (False,), True, fuse_rope, (), never,
-    rewrites="ten elementwise calls on q and k, and the copies of halves they need -> npu_apply_rotary_pos_emb; "
-    "the angles become table look-ups",
+    switch="fusion.rope",
+    title="RoPE as one kernel",
+    rewrite=fuse_rope,
+    rewrites=(
+        "ten elementwise calls on q and k, and the copies of halves they need -> npu_apply_rotary_pos_emb; "
+        "the angles become table look-ups"
+    ),
     saves="thirteen kernels a layer and the round trips between them",
     costs="the layout must be given; q and k are rewritten in place",
     claim="fusion saves launches and round trips, not arithmetic",
-)  # fmt: skip
+    name=("fused RoPE", "融合 RoPE"),
+    label=("RoPE", "RoPE"),
+    help=(
+        "Rotary embedding of query and key -> npu_apply_rotary_pos_emb.",
+        "Q 与 K 的旋转位置编码 → npu_apply_rotary_pos_emb。",
+    ),
+)
 SWIGLU = Pass(
-    "fusion.swiglu", "SwiGLU as one kernel", (False,), True, fuse_swiglu, (), never,
+    switch="fusion.swiglu",
+    title="SwiGLU as one kernel",
+    rewrite=fuse_swiglu,
     rewrites="(slices,) silu, mul -> npu_swiglu",
     saves="one to three launches a layer and the round trip of silu(gate)",
     costs="wants gate and up side by side: without fusion.gate_up a concat is added, which can eat the gain",
     claim="deeper is not always faster",
-)  # fmt: skip
+    name=("fused SwiGLU", "融合 SwiGLU"),
+    label=("SwiGLU", "SwiGLU"),
+    help=("SiLU and multiply -> npu_swiglu.", "SiLU 与乘法 → npu_swiglu。"),
+)
 SWIGLU_QUANT = Pass(
-    "fusion.swiglu_quant", "Dequantise + SwiGLU + quantise", (False,), True, fuse_swiglu_quant,
-    (("fusion.gate_up", (True,)), ("fusion.swiglu", (True,)), ("weights", ("w8a8",))), never,
+    switch="fusion.swiglu_quant",
+    title="Dequantise + SwiGLU + quantise",
+    rewrite=fuse_swiglu_quant,
+    needs=(("fusion.gate_up", (True,)), ("fusion.swiglu", (True,)), ("weights", ("w8a8",))),
     rewrites="scales of the gate and up product, npu_swiglu, npu_dynamic_quant -> npu_dequant_swiglu_quant",
     saves="one launch and the round trip of the gated activations",
     costs="the product writes sums of 32 bits instead of values of 16",
     claim="deeper is not always faster",
-)  # fmt: skip
+    name=("dequantise + SwiGLU + quantise", "反量化 + SwiGLU + 量化"),
+    label=("Dequantise + SwiGLU + quantise", "反量化 + SwiGLU + 量化"),
+    help=(
+        "Dequantisation of the gate's sums, SwiGLU and dynamic quantisation -> npu_dequant_swiglu_quant (with w8a8).",
+        "反量化、SwiGLU 与动态量化 → npu_dequant_swiglu_quant（配合 w8a8）。",
+    ),
+)

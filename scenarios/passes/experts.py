@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from scenarios.lowering.moe import routed
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.ops.routing import Routing
-from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.passes.base import Context, Pass, in_layers
 
 #: Tokens of one rank that npu_moe_distribute_dispatch takes at most (its documentation: BS <= 512 on A3); larger steps
 #: keep the all-to-all.
@@ -20,7 +21,7 @@ def fuse_choice(program: Program, _: Context) -> Program:
     """Scores, choice and weights -> npu_moe_gating_top_k."""
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        run = [op for op in ops if op.name.startswith("router.") and op.kind != "all_gather"]  # of its input
+        run = [op for op in ops if op.name.startswith("router.") and not kind_of(op).is_collective]  # of its input
         if not run:
             return ops
         logits = run[0].inputs[0]
@@ -30,11 +31,11 @@ def fuse_choice(program: Program, _: Context) -> Program:
         )
         top = Tensor("top_weights", weights.shape, logits.dtype)
         # Experts are weighed in 32 bit: a cast follows, as engines issue it.
-        made = (
+        fused = (
             Op("moe_gating_top_k", "router.gating", (logits, *bias), (top, ids), (("top_k", ids.shape[-1]),)),
             Op("cast", "router.cast_weights", (top,), (weights,)),
         )
-        return _in_place(ops, run, made)
+        return _in_place(ops, run, fused)
 
     return in_layers(program, "fusion.moe_routing", rewrite)
 
@@ -45,13 +46,13 @@ def group_experts(program: Program, context: Context) -> Program:
     experts = context.model.experts
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        run = [op for op in ops if op.name.startswith("expert") and op.name[6].isdigit()]
+        run = [op for op in ops if op.expert >= 0]
         if not run or experts is None:
             return ops
-        it = _routing(program, context)
+        tokens = _routing(program, context)
         (ids, *weights), x, out = run[0].inputs, run[1].inputs[0], run[-1].out
-        exchanged = any(op.kind == "all_to_all" for op in ops)
-        rows = x.shape[0] if exchanged else it.rows
+        exchanged = any(kind_of(op).exchanges == "tokens" for op in ops)
+        rows = x.shape[0] if exchanged else tokens.rows
         hidden, width, act = x.shape[1], experts.intermediate, x.dtype
         sorted_rows = Tensor("expert_rows", (rows, hidden), act)
         result = Tensor("expert_results", (rows, hidden), act)
@@ -65,7 +66,7 @@ def group_experts(program: Program, context: Context) -> Program:
             if exchanged
             else Op("moe_finalize_routing", "experts.unpermute", (result, *weights), (out,))
         )
-        return _in_place(ops, run, (first, *_grouped(it, sorted_rows, width), last))
+        return _in_place(ops, run, (first, *_grouped(tokens, sorted_rows, width), last))
 
     return in_layers(program, "fusion.grouped_matmul", rewrite)
 
@@ -76,18 +77,22 @@ def _routing(program: Program, context: Context) -> Routing:
     assert model.experts is not None
     replicas = model.data_parallel if model.expert_parallel else 1
     return Routing(
-        program.batch.tokens * replicas, model.experts.count, model.experts.held, model.experts.top_k,
-        scenario.workload.expert_skew, scenario.protocol.seed,
-    )  # fmt: skip
+        program.batch.tokens * replicas,
+        model.experts.count,
+        model.experts.held,
+        model.experts.top_k,
+        scenario.workload.expert_skew,
+        scenario.protocol.seed,
+    )
 
 
-def _grouped(it: Routing, x: Tensor, width: int) -> tuple[Op, ...]:
+def _grouped(routing: Routing, x: Tensor, width: int) -> tuple[Op, ...]:
     """gate, up, silu, mul, down over the rows of all experts of this rank."""
-    attrs = routed(it)
+    attrs = routed(routing)
     rows, hidden = x.shape
 
     def product(name: str, source: Tensor, n: int, out: str) -> Op:
-        weights = Tensor(f"experts.{name}.weight", (it.held, n, source.shape[1]), x.dtype, "weight")
+        weights = Tensor(f"experts.{name}.weight", (routing.held, n, source.shape[1]), x.dtype, "weight")
         return Op("grouped_matmul", f"experts.{name}", (source, weights), (Tensor(out, (rows, n), x.dtype),), attrs)
 
     def inner(name: str) -> Tensor:
@@ -124,11 +129,11 @@ def fuse_exchange(program: Program, _: Context) -> Program:
     return in_layers(program, "fusion.moe_dispatch", rewrite)
 
 
-def _in_place(ops: tuple[Op, ...], run: list[Op], made: tuple[Op, ...]) -> tuple[Op, ...]:
-    """`ops` with those of `run` replaced by `made`, where the first of them stood."""
-    gone = {id(op) for op in run}
-    at = next(i for i, op in enumerate(ops) if id(op) in gone)
-    return (*ops[:at], *made, *(op for op in ops[at:] if id(op) not in gone))
+def _in_place(ops: tuple[Op, ...], run: list[Op], instead: tuple[Op, ...]) -> tuple[Op, ...]:
+    """`ops` with those of `run` replaced by `instead`, where the first of them stood."""
+    removed = {id(op) for op in run}
+    at = next(i for i, op in enumerate(ops) if id(op) in removed)
+    return (*ops[:at], *instead, *(op for op in ops[at:] if id(op) not in removed))
 
 
 def _no_experts(model: Model) -> str | None:
@@ -142,27 +147,51 @@ def _not_spread(model: Model) -> str | None:
 
 
 MOE_ROUTING = Pass(
-    "fusion.moe_routing", "Expert choice as one kernel", (False,), True, fuse_choice, (), never,
+    switch="fusion.moe_routing",
+    title="Expert choice as one kernel",
+    rewrite=fuse_choice,
+    idle=_no_experts,
     rewrites="scores, top-k, normalisation -> npu_moe_gating_top_k",
     saves="five to seven launches a layer",
     costs="one cast more",
     claim="fusion saves launches and round trips, not arithmetic",
-    idle=_no_experts,
-)  # fmt: skip
+    name=("fused expert routing", "融合专家路由"),
+    label=("Expert routing", "专家路由"),
+    help=(
+        "Scores, top-k and weights of the experts -> npu_moe_gating_top_k.",
+        "专家的打分、top-k 与权重 → npu_moe_gating_top_k。",
+    ),
+)
 GROUPED_MATMUL = Pass(
-    "fusion.grouped_matmul", "Grouped matmul over experts", (False,), True, group_experts, (), never,
+    switch="fusion.grouped_matmul",
+    title="Grouped matmul over experts",
+    rewrite=group_experts,
+    idle=_no_experts,
     rewrites="pick, gate, up, SwiGLU, down, weigh and add for each expert -> permute, npu_grouped_matmul, unpermute",
     saves="eight launches an expert; experts fill the cores together",
     costs="rows are sorted by expert first and back after",
     claim="fusion saves launches and round trips, not arithmetic",
-    idle=_no_experts,
-)  # fmt: skip
+    name=("grouped expert matmul", "专家分组矩阵乘"),
+    label=("Grouped expert matmul", "专家分组矩阵乘"),
+    help=(
+        "Expert by expert -> npu_grouped_matmul over all experts of the rank.",
+        "逐个专家 → 对本卡全部专家做一次 npu_grouped_matmul。",
+    ),
+)
 MOE_DISPATCH = Pass(
-    "fusion.moe_dispatch", "Dispatch and combine as one kernel each", (False,), True, fuse_exchange,
-    (("fusion.grouped_matmul", (True,)),), never,
+    switch="fusion.moe_dispatch",
+    title="Dispatch and combine as one kernel each",
+    rewrite=fuse_exchange,
+    needs=(("fusion.grouped_matmul", (True,)),),
+    idle=_not_spread,
     rewrites="permute, all-to-all, sort -> npu_moe_distribute_dispatch; the way back -> npu_moe_distribute_combine",
     saves="four launches and two sorts a layer; rows go straight into the peers' memory",
     costs="all vector cores are taken; at most 512 tokens a rank",
     claim="communication and its copies are one pipeline",
-    idle=_not_spread,
-)  # fmt: skip
+    name=("expert dispatch, combine", "专家分发与合并"),
+    label=("Expert dispatch, combine", "专家分发与合并"),
+    help=(
+        "Permute, all-to-all and sort -> npu_moe_distribute_dispatch, and ..._combine back (expert parallelism only).",
+        "置换、all-to-all 与排序 → npu_moe_distribute_dispatch 与 combine（仅专家并行）。",
+    ),
+)

@@ -28,14 +28,28 @@ def _without_prefetch(context: Context) -> str | None:
 
 
 FFN = Pass(
-    "fusion.ffn", "Feed-forward layer as one kernel", (False,), True, fuse_ffn,
+    switch="fusion.ffn",
+    title="Feed-forward layer as one kernel",
+    rewrite=fuse_ffn,
     # With a gated activation npu_ffn takes float16 and row-major weights only, gate and up side by side.
-    (
-        ("fusion.gate_up", (True,)), ("fusion.swiglu", (True,)), ("weights", ("fp16",)), ("weight_format", ("nd",)),
-    ), _without_prefetch,
+    needs=(
+        ("fusion.gate_up", (True,)),
+        ("fusion.swiglu", (True,)),
+        ("weights", ("fp16",)),
+        ("weight_format", ("nd",)),
+    ),
+    refuse=_without_prefetch,
     rewrites="gate and up projection, SwiGLU, down projection -> npu_ffn",
     saves="two launches; the activation runs beside the first product",
-    costs="no bytes are saved (a workspace in global memory joins the products); a fixed grid that may leave cores "
-    "idle, blocks that are not loaded ahead, cores that wait for each other between the products",
+    costs=(
+        "no bytes are saved (a workspace in global memory joins the products); a fixed grid that may leave cores "
+        "idle, blocks that are not loaded ahead, cores that wait for each other between the products"
+    ),
     claim="deeper is not always faster",
-)  # fmt: skip
+    name=("whole feed-forward", "整个前馈层融合"),
+    label=("Whole feed-forward", "整个前馈层"),
+    help=(
+        "Gate and up projection, SwiGLU and down projection -> npu_ffn (float16 only).",
+        "gate/up 投影、SwiGLU 与 down 投影 → npu_ffn（仅 float16）。",
+    ),
+)

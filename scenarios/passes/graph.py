@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import LAYER_BLOCKS, Block, Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, never, reads_outside
+from scenarios.passes.base import Context, Pass, reads_outside
 
 #: Blocks inside the graph. vLLM-Ascend captures the forward pass; ge_graph compiles sampling too.
 CAPTURED = {
@@ -40,9 +40,11 @@ def _compile(program: Program) -> Program:
     """What the graph engine does: connected runs of elementwise ops become one kernel, ops get its names."""
     blocks = tuple(_fuse_elementwise(program, b) if b.name in CAPTURED["ge_graph"] else b for b in program.blocks)
     update = Op(
-        "graph_parameters", "update_parameters",
-        (Tensor("lengths", (program.batch.requests,), "int64"),), (Tensor("parameters", (1024,), "int64"),),
-    )  # fmt: skip
+        "graph_parameters",
+        "update_parameters",
+        (Tensor("lengths", (program.batch.requests,), "int64"),),
+        (Tensor("parameters", (1024,), "int64"),),
+    )
     blocks = tuple(replace(b, ops=(update, *b.ops)) if b.name == "embed" else b for b in blocks)
     named = tuple(
         replace(b, ops=tuple(replace(op, op_type=_GE_NAMES.get(op.kind, op.op_type)) for op in b.ops))
@@ -63,11 +65,11 @@ def _fuse_elementwise(program: Program, block: Block) -> Block:
         connected = connected and op.out.elements == run[-1].out.elements
         # An event in between, or another stream, keeps kernels apart.
         connected = connected and op.stream == run[-1].stream and not op.waits and not run[-1].records
-        if CATALOGUE[op.kind].elementwise and connected:
+        if kind_of(op).elementwise and connected:
             run.append(op)
             continue
         out += _merge(program, run)
-        run = [op] if CATALOGUE[op.kind].elementwise else []
+        run = [op] if kind_of(op).elementwise else []
         if not run:
             out.append(op)
     out += _merge(program, run)
@@ -79,30 +81,50 @@ def _merge(program: Program, run: list[Op]) -> list[Op]:
     if len(run) < 2:
         return run
     needed = reads_outside(program, run)
-    made: dict[str, Tensor] = {}
+    written: dict[str, Tensor] = {}
     inputs: dict[str, Tensor] = {}
     for op in run:
         for tensor in op.inputs:
-            if tensor.name not in made:
+            if tensor.name not in written:
                 inputs.setdefault(tensor.name, tensor)
         for tensor in op.outputs:
-            made[tensor.name] = tensor
+            written[tensor.name] = tensor
     last = run[-1].out.name
-    outputs = tuple(t for name, t in made.items() if name in needed or name == last)
-    ops = sum(CATALOGUE[op.kind].ops_per_element for op in run)
+    outputs = tuple(t for name, t in written.items() if name in needed or name == last)
+    ops = sum(kind_of(op).ops_per_element for op in run)
     name = "+".join(op.name.rsplit(".", 1)[-1] for op in run)
     return [
         Op(
-            "fused_elementwise", f"{run[0].name}+{name.split('+', 1)[1]}", tuple(inputs.values()), outputs,
-            (("fused_ops", ops),), stream=run[0].stream, waits=run[0].waits, records=run[-1].records, parts=tuple(run),
+            "fused_elementwise",
+            f"{run[0].name}+{name.split('+', 1)[1]}",
+            tuple(inputs.values()),
+            outputs,
+            (("fused_ops", ops),),
+            stream=run[0].stream,
+            waits=run[0].waits,
+            records=run[-1].records,
+            parts=tuple(run),
+            expert=run[0].expert,
+            micro_batch=run[0].micro_batch,
         )
-    ]  # fmt: skip
+    ]
 
 
 GRAPH = Pass(
-    "graph", "Graph mode", ("eager",), "ge_graph", capture, (), never,
+    switch="graph",
+    title="Graph mode",
+    off=("eager",),
+    on="ge_graph",
+    rewrite=capture,
     rewrites="op-by-op dispatch -> replay of a captured or compiled graph",
     saves="host dispatch of every op; device gaps",
     costs="capture or compile time per shape, padding to capture sizes, parameter updates, static buffers",
     claim="graph mode changes how work is issued, and needs warm-up",
-)  # fmt: skip
+    name=("graph: {value}", "图模式：{value}"),
+    label=("Graph mode", "图模式"),
+    help=(
+        "How the host issues: op by op; torch.npu.graph capture as vLLM-Ascend does; torch.compile capture; whole "
+        "graph.",
+        "主机如何下发：逐算子；torch.npu.graph 捕获；torch.compile 捕获；整图编译。",
+    ),
+)

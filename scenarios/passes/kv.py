@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.lowering.prepare import prepare_paged
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
+from scenarios.passes.base import Context, Pass, in_layers, of_kind, replace_runs
 
 
 def page_cache(program: Program, context: Context) -> Program:
@@ -24,14 +25,14 @@ def page_cache(program: Program, context: Context) -> Program:
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         out: list[Op] = []
         for op in ops:
-            if op.kind == "kv_cache_write":
+            if _is_write(op):
                 new, cache, slots = op.inputs
                 out.append(replace(op, inputs=(new, pool(cache), slots), outputs=(pool(cache),), op_type=""))
-            elif any(t.role == "kv_cache" for t in op.inputs) and op.kind in ("attention", "cache_read"):
+            elif any(t.role == "kv_cache" for t in op.inputs) and kind_of(op).over_cache == "fixed":
                 attrs = tuple((k, size if k == "block_size" else v) for k, v in op.attrs)
                 pooled = tuple(pool(t) if t.role == "kv_cache" else t for t in op.inputs)
                 out.append(replace(op, inputs=(*pooled, table), attrs=attrs))
-            elif op.kind == "expand" and op.inputs[0].role == "kv_cache":
+            elif kind_of(op).over_cache == "growing" and op.inputs[0].role == "kv_cache":
                 # Unfused attention cannot read through a block table: the blocks are gathered first.
                 seen = op.inputs[0]
                 flat = Tensor(f"{seen.name}.gathered", seen.shape, seen.dtype)
@@ -49,6 +50,10 @@ def page_cache(program: Program, context: Context) -> Program:
     return in_layers(program.with_blocks(blocks), "kv.layout", rewrite)
 
 
+def _is_write(op: Op) -> bool:
+    return op.kind == "kv_cache_write"
+
+
 def _write_both(run: tuple[Op, ...]) -> tuple[Op, ...]:
     (k, k_pool, slots), (v, v_pool, _) = run[0].inputs, run[1].inputs
     return (
@@ -64,7 +69,7 @@ def quantise_cache(program: Program, context: Context) -> Program:
     model = context.model
 
     def scales(cache: Tensor, tokens: int) -> Tensor:
-        """The scales of K or V: constants of the channels, or kept beside the cache for `tokens` tokens."""
+        """The scales of K or V: constants of the channels, or kept next to the cache for `tokens` tokens."""
         name = cache.name.replace("_cache", "_scale")
         if kv.scale == "channel":
             return Tensor(name, (model.kv_heads, 1, model.head_dim), context.act, "table")
@@ -84,11 +89,11 @@ def quantise_cache(program: Program, context: Context) -> Program:
         new = [t for t in op.inputs if t.role == "activation"]
         pools = [replace(t, dtype="int8") for t in op.inputs if t.role == "kv_cache"]
         slots = op.inputs[-1]
-        made = [quantised(tensor, pool) for tensor, pool in zip(new, pools, strict=True)]
-        stored = tuple(q for _, q, _ in made)
-        out = [quant for quant, _, _ in made]
+        parts = [quantised(tensor, pool) for tensor, pool in zip(new, pools, strict=True)]
+        stored = tuple(q for _, q, _ in parts)
+        out = [quant for quant, _, _ in parts]
         out.append(replace(op, inputs=(*stored, *pools, slots), outputs=tuple(pools)))
-        for (_, _, fresh), pool in zip(made, pools, strict=True):
+        for (_, _, fresh), pool in zip(parts, pools, strict=True):
             held = scales(pool, pool.elements // model.kv_size)
             out += [Op("kv_cache_write", f"write_{held.name}", (scale, held, slots), (held,)) for scale in fresh]
         return out
@@ -96,9 +101,9 @@ def quantise_cache(program: Program, context: Context) -> Program:
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         out: list[Op] = []
         for op in ops:
-            if op.kind == "kv_cache_write":
+            if _is_write(op):
                 out += write(op)
-            elif op.kind == "attention":
+            elif kind_of(op).family == "attention":
                 query, key, value, *tables = op.inputs
                 tokens = sum(g.count * g.kv_len for g in program.batch.groups)
                 read = (scales(key, tokens), scales(value, tokens))
@@ -123,19 +128,22 @@ def fuse_qkv_norm_rope_cache(program: Program, context: Context) -> Program:
         qkv_proj, between = ops[start], ops[start + 1 : end]
         tokens = qkv_proj.inputs[0].shape[0]
         qkv = Tensor("qkv", (tokens, qkv_proj.inputs[1].shape[0]), context.act)
-        rope = next(op for op in between if op.kind == "rope")
-        norms = [op for op in between if op.kind == "rms_norm"]
+        rope = of_kind(between, "rope")[0]
+        norms = of_kind(between, "rms_norm")
         gammas = tuple(op.inputs[1] for op in norms)
-        writes = [op for op in between if op.kind == "kv_cache_write"]
+        writes = of_kind(between, "kv_cache_write")
         held = tuple(t for op in writes for t in op.inputs if t.role == "kv_cache")
         # The call leaves FRACTAL_NZ blocks, which attention has to read as such.
         pools = tuple(replace(t, format="nz") for t in held)
         slots = writes[0].inputs[-1]
-        scales = tuple(t for op in between if op.kind == "static_quant" for t in op.inputs[1:])
+        scales = tuple(t for op in of_kind(between, "static_quant") for t in op.inputs[1:])
         fused = Op(
-            "qkv_norm_rope_cache", "qkv_norm_rope_cache",
-            (qkv, *gammas, *rope.inputs[2:], *scales, slots, *pools), (rope.out, *pools), norms[0].attrs,
-        )  # fmt: skip
+            "qkv_norm_rope_cache",
+            "qkv_norm_rope_cache",
+            (qkv, *gammas, *rope.inputs[2:], *scales, slots, *pools),
+            (rope.out, *pools),
+            norms[0].attrs,
+        )
         attention = ops[end]
         read = tuple(replace(t, format="nz") if t in held else t for t in attention.inputs)
         return (
@@ -153,7 +161,7 @@ def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     """Norm of the latent row, RoPE of its rotated part and both cache writes -> npu_kv_rmsnorm_rope_cache."""
     by_name = {op.name: op for op in ops}
     norm, rope = by_name["kv_a_norm"], by_name["rope"]
-    writes = [op for op in ops if op.kind == "kv_cache_write"]
+    writes = of_kind(ops, "kv_cache_write")
     slices = [by_name["slice_kv_c"], by_name["slice_k_pe"]]
     q, _, *angles = rope.inputs
     latent = norm.inputs[0]
@@ -161,15 +169,19 @@ def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     pools = tuple(t for op in writes for t in op.outputs)
     slots = next(t for t in writes[0].inputs if t.name == "slots")
     # Attention of a prefill unpacks the new rows, which are then given out too.
-    read = {t.name for op in ops if op.kind != "kv_cache_write" for t in op.inputs}
+    read = {t.name for op in ops if op not in writes for t in op.inputs}
     kept = tuple(t for t in (norm.out, rope.outputs[1]) if t.name in read)
-    made = (
+    fused = (
         Op("kv_norm_rope_cache", "kv_norm_rope_cache", (row, norm.inputs[1], *angles, slots, *pools), (*pools, *kept)),
         Op("interleave_rope", "rope", (q, *angles), rope.outputs[:1]),
     )
-    gone = {id(op) for op in (norm, rope, *writes, *slices)}
+    removed = {id(op) for op in (norm, rope, *writes, *slices)}
     at = next(i for i, op in enumerate(ops) if op is norm)
-    return (*(op for op in ops[:at] if id(op) not in gone), *made, *(op for op in ops[at:] if id(op) not in gone))
+    return (
+        *(op for op in ops[:at] if id(op) not in removed),
+        *fused,
+        *(op for op in ops[at:] if id(op) not in removed),
+    )
 
 
 def _has_norms_and_one_scale(context: Context) -> str | None:
@@ -192,31 +204,63 @@ def _no_latent_rows(context: Context) -> str | None:
 
 
 LAYOUT = Pass(
-    "kv.layout", "Paged KV cache", ("contiguous",), "paged", page_cache, (), never,
+    switch="kv.layout",
+    title="Paged KV cache",
+    off=("contiguous",),
+    on="paged",
+    rewrite=page_cache,
     rewrites="cache rows reserved at full length -> blocks handed out on demand, found through a block table",
     saves="fragmentation: more requests fit",
-    costs="16 small host calls a step for slots and tables, block table reads, the waste of the last block; the bytes "
-    "of a token stay the same",
+    costs=(
+        "16 small host calls a step for slots and tables, block table reads, the waste of the last block; the bytes "
+        "of a token stay the same"
+    ),
     claim="paging changes where KV lies, not how many bytes a token has",
     for_capacity=True,
-)  # fmt: skip
+    name=("KV cache {value}", "KV 缓存 {value}"),
+    label=("Layout", "布局"),
+    help=(
+        "contiguous reserves max_model_len for each request; paged hands out blocks.",
+        "contiguous 为每个请求预留最大长度；paged 按块分配。",
+    ),
+)
 DTYPE = Pass(
-    "kv.dtype", "INT8 KV cache", ("auto", "bf16", "fp16"), "int8", quantise_cache,
-    (("fusion.attention", (True,)),), _no_latent_rows,
+    switch="kv.dtype",
+    title="INT8 KV cache",
+    off=("auto", "bf16", "fp16"),
+    on="int8",
+    rewrite=quantise_cache,
+    needs=(("fusion.attention", (True,)),),
+    refuse=_no_latent_rows,
     rewrites="16-bit keys and values -> INT8 with scales",
     saves="half the KV bytes: traffic and capacity",
     costs="quantise before the write, dequantise inside attention, scales, some quality",
     claim="quantisation changes the bytes",
     for_capacity=True,
-)  # fmt: skip
+    name=("KV cache {value}", "KV 缓存 {value}"),
+    label=("Element type", "元素类型"),
+    help=("Element type of keys and values; auto follows the activations.", "键和值的元素类型；auto 与激活相同。"),
+)
 QKV_NORM_ROPE_CACHE = Pass(
-    "fusion.qkv_norm_rope_cache", "Q/K norm + RoPE + cache write", (False,), True, fuse_qkv_norm_rope_cache,
-    (
-        ("fusion.qkv", (True,)), ("fusion.rms_norm", (True,)), ("fusion.rope", (True,)), ("fusion.attention", (True,)),
+    switch="fusion.qkv_norm_rope_cache",
+    title="Q/K norm + RoPE + cache write",
+    rewrite=fuse_qkv_norm_rope_cache,
+    needs=(
+        ("fusion.qkv", (True,)),
+        ("fusion.rms_norm", (True,)),
+        ("fusion.rope", (True,)),
+        ("fusion.attention", (True,)),
         ("kv.layout", ("paged",)),
-    ), _has_norms_and_one_scale,
+    ),
+    refuse=_has_norms_and_one_scale,
     rewrites="two RMSNorms, RoPE, cache writes -> npu_qkv_rms_norm_rope_cache",
     saves="three to seven launches a layer and the round trips of q, k and v",
     costs="needs a packed projection and a paged cache",
     claim="deeper is not always faster",
-)  # fmt: skip
+    name=("norm + RoPE + cache write", "归一化 + RoPE + 写缓存"),
+    label=("Norm + RoPE + cache write", "归一化 + RoPE + 写缓存"),
+    help=(
+        "Q and K norm, RoPE and cache write -> npu_qkv_rms_norm_rope_cache.",
+        "Q/K 归一化、RoPE 与写缓存 → npu_qkv_rms_norm_rope_cache。",
+    ),
+)

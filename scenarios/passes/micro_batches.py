@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from scenarios.models.model import Model
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass
 
@@ -29,7 +29,7 @@ def split(batch: Batch, parts: int) -> list[Batch]:
     """
     if batch.requests < parts:
         return _along_the_prompt(batch, parts)
-    found, left = [], list(batch.groups)
+    batches, left = [], list(batch.groups)
     for part in range(parts, 0, -1):
         groups, room = [], round(sum(g.count * g.query for g in left) / part)
         requests = sum(g.count for g in left) - (part - 1)  # each later part needs one
@@ -41,8 +41,8 @@ def split(batch: Batch, parts: int) -> list[Batch]:
             left[0] = replace(group, count=group.count - take)
             if not left[0].count:
                 left.pop(0)
-        found.append(replace(batch, groups=tuple(groups)))
-    return found
+        batches.append(replace(batch, groups=tuple(groups)))
+    return batches
 
 
 def _along_the_prompt(batch: Batch, parts: int) -> list[Batch]:
@@ -50,7 +50,7 @@ def _along_the_prompt(batch: Batch, parts: int) -> list[Batch]:
     if batch.requests > 1 or group.query < parts:
         return [batch]
     edges = [group.query * part // parts for part in range(parts + 1)]
-    return [replace(batch, groups=(Group(1, end - begin, group.context + begin),)) for begin, end in pairwise(edges)]
+    return [replace(batch, groups=(Group(1, end - start, group.context + start),)) for start, end in pairwise(edges)]
 
 
 def take_turns(program: Program, context: Context) -> Program:
@@ -106,18 +106,18 @@ def _woven(layers: list[Block]) -> tuple[Op, ...]:
 def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
     """Alternately computing and communicating. Where only small kernels lie between two collectives (a norm between
     reduce-scatter and all-gather), there is nothing to take turns for: they go with the collectives."""
-    found: list[_Stretch] = []
+    stretches: list[_Stretch] = []
     for op in ops:
-        links = CATALOGUE[op.kind].unit == "link"
-        if found and found[-1].links == links:
-            found[-1] = replace(found[-1], ops=(*found[-1].ops, op))
+        links = kind_of(op).is_collective
+        if stretches and stretches[-1].links == links:
+            stretches[-1] = replace(stretches[-1], ops=(*stretches[-1].ops, op))
         else:
-            found.append(_Stretch((op,), links))
-    wraps = found[0].links  # the layer after begins as this one does
+            stretches.append(_Stretch((op,), links))
+    wraps = stretches[0].links  # the layer after starts as this one does
     joined: list[_Stretch] = []
-    for i, stretch in enumerate(found):
-        between = i > 0 and (i < len(found) - 1 or wraps)
-        links = stretch.links or (between and not any(CATALOGUE[op.kind].unit in ("cube", "mix") for op in stretch.ops))
+    for i, stretch in enumerate(stretches):
+        between = i > 0 and (i < len(stretches) - 1 or wraps)
+        links = stretch.links or (between and not any(kind_of(op).uses_cube for op in stretch.ops))
         if joined and joined[-1].links and links:
             joined[-1] = replace(joined[-1], ops=(*joined[-1].ops, *stretch.ops))
         else:
@@ -127,22 +127,22 @@ def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
 
 def _on_streams(stretches: list[_Stretch], part: int) -> list[list[Op]]:
     """The stretches of one part with their events: each waits for all streams of the one before it."""
-    found: list[list[Op]] = []
+    placed: list[list[Op]] = []
     waits: tuple[str, ...] = (_BEFORE,) if stretches[0].links else ()
     for number, stretch in enumerate(stretches):
         ops = [_of_part(op, part) for op in stretch.ops]
         if stretch.links:
             ops = [replace(op, stream=STREAM) for op in ops]
         ends = {op.stream: i for i, op in enumerate(ops)}
-        begins = {op.stream: i for i, op in reversed(list(enumerate(ops)))}
-        for i in begins.values():
+        starts = {op.stream: i for i, op in reversed(list(enumerate(ops)))}
+        for i in starts.values():
             ops[i] = replace(ops[i], waits=(*ops[i].waits, *waits))
         through = "through" if number == len(stretches) - 1 else f"stretch {number}"
         waits = tuple(f"part{part} {through} on {stream}" for stream in ends)
         for i, event in zip(ends.values(), waits, strict=True):
             ops[i] = replace(ops[i], records=(*ops[i].records, event))
-        found.append(ops)
-    return found
+        placed.append(ops)
+    return placed
 
 
 def _of_part(op: Op, part: int) -> Op:
@@ -154,10 +154,15 @@ def _of_part(op: Op, part: int) -> Op:
         return replace(tensor, name=f"part{part}.{tensor.name}")
 
     return replace(
-        op, name=f"part{part}.{op.name}", inputs=tuple(map(own, op.inputs)), outputs=tuple(map(own, op.outputs)),
+        op,
+        name=f"part{part}.{op.name}",
+        stem=op.name,
+        micro_batch=part,
+        inputs=tuple(map(own, op.inputs)),
+        outputs=tuple(map(own, op.outputs)),
         waits=tuple(f"part{part}.{name}" for name in op.waits),
         records=tuple(f"part{part}.{name}" for name in op.records),
-    )  # fmt: skip
+    )
 
 
 def _one_rank(model: Model) -> str | None:
@@ -176,11 +181,24 @@ def _too_few(context: Context) -> str | None:
 
 
 MICRO_BATCHES = Pass(
-    "overlap.micro_batches", "Micro-batches that take turns", (1,), 2, take_turns, (), _too_few,
+    switch="overlap.micro_batches",
+    title="Micro-batches that take turns",
+    off=(1,),
+    on=2,
+    rewrite=take_turns,
+    refuse=_too_few,
+    idle=_one_rank,
     rewrites="the requests of a step in parts; one computes while the collectives of another run on their own stream",
     saves="the time of the collectives, as far as there is other work to do meanwhile",
-    costs="weights are read once for each part, kernels get smaller, twice the launches; collectives on vector cores "
-    "slow what runs beside them",
+    costs=(
+        "weights are read once for each part, kernels get smaller, twice the launches; collectives on vector cores "
+        "slow what runs beside them"
+    ),
     claim="overlap moves a + b towards max(a, b), and hurts where there is too little of either",
-    idle=_one_rank,
-)  # fmt: skip
+    name=("{value} micro-batches", "{value} 个微批"),
+    label=("Micro-batches", "微批数"),
+    help=(
+        "Micro-batches of a dual pipeline: one computes while the other communicates.",
+        "双流水的微批数：一个计算时另一个通信。",
+    ),
+)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, each_block, never, replace_runs
+from scenarios.passes.base import Context, Pass, each_block, replace_runs
 
 RMS_NORM_CALLS = ("cast", "pow", "reduce_mean", "adds", "rsqrt", "mul", "cast", "mul")
 
@@ -70,24 +70,42 @@ def fuse_add_rms_norm_quant(program: Program, _: Context) -> Program:
 
 
 RMS_NORM = Pass(
-    "fusion.rms_norm", "RMSNorm as one kernel", (False,), True, fuse_rms_norm, (), never,
+    switch="fusion.rms_norm",
+    title="RMSNorm as one kernel",
+    rewrite=fuse_rms_norm,
     rewrites="cast, pow, mean, add, rsqrt, mul, cast, mul -> npu_rms_norm",
     saves="seven launches and the round trips of float32 intermediates",
     costs="one more small output (rstd)",
     claim="fusion saves launches and round trips, not arithmetic",
-)  # fmt: skip
+    name=("fused RMSNorm", "融合 RMSNorm"),
+    label=("RMSNorm", "RMSNorm"),
+    help=("RMSNorm's eight primitive calls -> npu_rms_norm.", "RMSNorm 的八次基础调用 → npu_rms_norm。"),
+)
 ADD_RMS_NORM = Pass(
-    "fusion.add_rms_norm", "Add + RMSNorm", (False,), True, fuse_add_rms_norm, (), never,
+    switch="fusion.add_rms_norm",
+    title="Add + RMSNorm",
+    rewrite=fuse_add_rms_norm,
     rewrites="add, RMSNorm -> npu_add_rms_norm (three outputs, the residual is the third)",
     saves="one launch and one read of the sum",
     costs="the whole row must stay in UB",
     claim="the sum is reused on chip; the residual is still written once",
-)  # fmt: skip
+    name=("fused Add + RMSNorm", "融合 Add + RMSNorm"),
+    label=("Add + RMSNorm", "Add + RMSNorm"),
+    help=("Residual add and RMSNorm -> npu_add_rms_norm.", "残差相加与 RMSNorm → npu_add_rms_norm。"),
+)
 ADD_RMS_NORM_QUANT = Pass(
-    "fusion.add_rms_norm_quant", "Add + RMSNorm + quantise", (False,), True, fuse_add_rms_norm_quant,
-    (("fusion.add_rms_norm", (True,)), ("weights", ("w8a8", "w4a8"))), never,
+    switch="fusion.add_rms_norm_quant",
+    title="Add + RMSNorm + quantise",
+    rewrite=fuse_add_rms_norm_quant,
+    needs=(("fusion.add_rms_norm", (True,)), ("weights", ("w8a8", "w4a8"))),
     rewrites="npu_add_rms_norm, npu_dynamic_quant -> npu_add_rms_norm_dynamic_quant",
     saves="one launch and a round trip of the normed activations",
     costs="more UB; deeper is not always faster",
     claim="fusion saves launches and round trips, not arithmetic",
-)  # fmt: skip
+    name=("Add + RMSNorm + quantise", "Add + RMSNorm + 量化"),
+    label=("Add + RMSNorm + quantise", "Add + RMSNorm + 量化"),
+    help=(
+        "Residual add, RMSNorm and dynamic quantisation -> npu_add_rms_norm_dynamic_quant (with w8a8 or w4a8).",
+        "残差相加、RMSNorm 与动态量化合一（配合 w8a8 或 w4a8）。",
+    ),
+)

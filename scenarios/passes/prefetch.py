@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.passes.base import Context, Pass, in_layers
 
-PRODUCTS = ("matmul", "quant_matmul", "weight_quant_matmul")
 #: The stream of the prefetches.
 STREAM = 1
 
 
 def prefetch_weights(program: Program, _: Context) -> Program:
     """Once the last product before attention has ended, the weights of all later products of the layer are fetched, one
-    after the other, beside RoPE, cache write, attention and norms; each product waits for its own.
+    after the other, alongside RoPE, cache write, attention and norms; each product waits for its own.
 
     Whether they are still in L2 when they are needed is for the simulator to say: it knows how large L2 is.
     """
@@ -22,9 +22,9 @@ def prefetch_weights(program: Program, _: Context) -> Program:
 
 
 def _rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    attention = next((i for i, op in enumerate(ops) if op.kind in ("attention", "batch_matmul")), len(ops))
-    before = [i for i, op in enumerate(ops) if op.kind in PRODUCTS and i < attention]
-    later = [i for i, op in enumerate(ops) if op.kind in PRODUCTS and i > attention]
+    attention = next((i for i, op in enumerate(ops) if _attends(op)), len(ops))
+    before = [i for i, op in enumerate(ops) if kind_of(op).dense and i < attention]
+    later = [i for i, op in enumerate(ops) if kind_of(op).dense and i > attention]
     if not before or not later:
         return ops
     together = sum(_weight(ops[i]).bytes for i in later)
@@ -42,21 +42,39 @@ def _rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     return tuple(out)
 
 
+def _attends(op: Op) -> bool:
+    """Whether attention multiplies from `op` on, in one kernel or in pieces."""
+    return kind_of(op).over_cache != "" and kind_of(op).family != "vector"
+
+
 def _weight(product: Op) -> Tensor:
     return product.inputs[1]
 
 
 def _fetch(product: Op) -> Op:
     return Op(
-        "prefetch", f"prefetch.{product.name}", (_weight(product),), (),
-        stream=STREAM, waits=("prefetch",), records=(f"prefetched {product.name}",),
-    )  # fmt: skip
+        "prefetch",
+        f"prefetch.{product.name}",
+        (_weight(product),),
+        (),
+        stream=STREAM,
+        waits=("prefetch",),
+        records=(f"prefetched {product.name}",),
+    )
 
 
 PREFETCH = Pass(
-    "overlap.prefetch", "Weight prefetch", (False,), True, prefetch_weights, (), never,
+    switch="overlap.prefetch",
+    title="Weight prefetch",
+    rewrite=prefetch_weights,
     rewrites="weights of the products after attention are fetched into L2 on a second stream beside attention",
     saves="HBM idles less: products find their weights in L2",
     costs="HBM shared with what runs beside it; a launch for each; what L2 cannot keep is read twice",
     claim="overlap pays where the data fits the cache, and costs where it does not",
-)  # fmt: skip
+    name=("weights prefetched", "预取权重"),
+    label=("Prefetch weights to L2", "预取权重到 L2"),
+    help=(
+        "Prefetch the next weights into L2 beside vector work and attention.",
+        "在向量计算与注意力旁把下一份权重预取到 L2。",
+    ),
+)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from scenarios.ops.program import Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, never, replace_runs
+from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 
 
 def _packed(run: tuple[Op, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...], int] | None:
@@ -26,20 +26,25 @@ def _cut(packed: str, parts: tuple[Tensor, ...]) -> tuple[Op, ...]:
     """One slice for each of `parts`, which lie side by side in the last dimension of `packed`."""
     ends = accumulate(part.shape[-1] for part in parts)
     return tuple(
-        Op("slice", f"slice_{out.name}", (Tensor(packed, out.shape, out.dtype),), (out,),
-           (("start", end - out.shape[-1]),))
+        Op(
+            "slice",
+            f"slice_{out.name}",
+            (Tensor(packed, out.shape, out.dtype),),
+            (out,),
+            (("start", end - out.shape[-1]),),
+        )
         for out, end in zip(parts, ends, strict=True)
-    )  # fmt: skip
+    )
 
 
 def pack_qkv(program: Program, _: Context) -> Program:
     """Three projections of grouped-query attention, or the two low-rank ones of MLA."""
 
     def qkv(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
-        found = _packed(run, "qkv_proj")
-        if found is None:
+        parts = _packed(run, "qkv_proj")
+        if parts is None:
             return None
-        x, weights, width = found
+        x, weights, width = parts
         tokens = x.shape[0]
         outs = tuple(op.out for op in run)
         if tokens == 1:
@@ -50,10 +55,10 @@ def pack_qkv(program: Program, _: Context) -> Program:
 
     def low_rank(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         """The parts of kv_a are cut from a product in any case; the query's part is one more."""
-        found = _packed(run, "qkv_a_proj")
-        if found is None or [op.name for op in run] != ["q_a_proj", "kv_a_proj"]:
+        parts = _packed(run, "qkv_a_proj")
+        if parts is None or [op.name for op in run] != ["q_a_proj", "kv_a_proj"]:
             return None
-        x, weights, width = found
+        x, weights, width = parts
         query = run[0].out
         product = Op("matmul", "qkv_a_proj", (x, *weights), (Tensor("qkv_a", (x.shape[0], width), x.dtype),))
         part = Tensor("qkv_a", query.shape, query.dtype)
@@ -80,10 +85,10 @@ def pack_gate_up(program: Program, _: Context) -> Program:
     def make(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         gate, up, silu = run
         prefix = gate.name.removesuffix("gate_proj")
-        found = _packed((gate, up), f"{prefix}gate_up_proj")
-        if found is None:
+        parts = _packed((gate, up), f"{prefix}gate_up_proj")
+        if parts is None:
             return None
-        x, weights, width = found
+        x, weights, width = parts
         name = f"{prefix}gate_up"
         packed = Tensor(name, (x.shape[0], width), x.dtype)
         cut = _cut(name, (gate.out, up.out))
@@ -97,16 +102,26 @@ def pack_gate_up(program: Program, _: Context) -> Program:
 
 
 QKV = Pass(
-    "fusion.qkv", "Packed QKV projection", (False,), True, pack_qkv, (), never,
+    switch="fusion.qkv",
+    title="Packed QKV projection",
+    rewrite=pack_qkv,
     rewrites="q, k and v (MLA: q_a and kv_a) projections -> one matmul (and slices where there are several tokens)",
     saves="two launches; a wider matmul fills more cores",
     costs="copies of the slices when there are several tokens",
     claim="fewer, larger kernels read the same weight bytes",
-)  # fmt: skip
+    name=("packed QKV", "合并 QKV 投影"),
+    label=("Packed QKV", "合并 QKV 投影"),
+    help=("Query, key and value projections packed into one matmul.", "Q、K、V 三个投影合并为一次矩阵乘。"),
+)
 GATE_UP = Pass(
-    "fusion.gate_up", "Packed gate and up projection", (False,), True, pack_gate_up, (), never,
+    switch="fusion.gate_up",
+    title="Packed gate and up projection",
+    rewrite=pack_gate_up,
     rewrites="gate and up projections -> one matmul",
     saves="one launch",
     costs="two slices unless the SwiGLU that follows is fused too",
     claim="fewer, larger kernels read the same weight bytes",
-)  # fmt: skip
+    name=("packed gate and up", "合并 gate 与 up"),
+    label=("Packed gate and up", "合并 gate 与 up"),
+    help=("Gate and up projections packed into one matmul.", "gate 与 up 投影合并为一次矩阵乘。"),
+)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import DType, Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, in_layers, never
+from scenarios.passes.base import Context, Pass, in_layers
 
 #: Products that stay in 16 bit: the router, whose choice is touchy, and MLA's W_UK and W_UV, which attention absorbs.
 KEPT = ("router", "kv_b_proj")
@@ -27,7 +28,7 @@ def quantise_weights(program: Program, context: Context) -> Program:
         out: list[Op] = []
         quantised: set[str] = set()
         for op in ops:
-            if op.kind not in ("matmul", "grouped_matmul") or op.name in KEPT:
+            if not (kind_of(op).dense or kind_of(op).routed) or op.name in KEPT:
                 out.append(op)
                 quantised -= {t.name for t in op.outputs}
                 continue
@@ -35,7 +36,7 @@ def quantise_weights(program: Program, context: Context) -> Program:
             w = replace(weight, dtype=width)
             scale = Tensor(f"{op.name}.scale", weight.shape[:-1], "fp32", "weight")
             if not int8_activations:
-                kind = "weight_quant_matmul" if op.kind == "matmul" else op.kind
+                kind = "weight_quant_matmul" if kind_of(op).dense else op.kind
                 out.append(replace(op, kind=kind, inputs=(x, w, scale, *bias), op_type=""))
                 continue
             tokens = x.elements // x.shape[-1]
@@ -44,7 +45,7 @@ def quantise_weights(program: Program, context: Context) -> Program:
                 if out and out[-1].kind == "moe_dispatch" and out[-1].out.name == x.name:
                     out[-1] = replace(out[-1], outputs=(xq, xs))  # it quantises what it sends
                 else:
-                    out.append(Op("dynamic_quant", f"quant_{x.name}", (x,), (xq, xs)))
+                    out.append(Op("dynamic_quant", f"quant_{x.name}", (x,), (xq, xs), expert=op.expert))
                 quantised.add(x.name)
             out.append(replace(op, kind=f"quant_{op.kind}", inputs=(xq, w, scale, xs, *bias), op_type=""))
         return tuple(out)
@@ -58,7 +59,7 @@ def lay_out_weights(program: Program, _: Context) -> Program:
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         return tuple(
             replace(op, inputs=(op.inputs[0], replace(op.inputs[1], format="nz"), *op.inputs[2:]))
-            if op.kind in ("matmul", "quant_matmul", "weight_quant_matmul", "grouped_matmul", "quant_grouped_matmul")
+            if kind_of(op).dense or kind_of(op).routed
             else op
             for op in ops
         )
@@ -67,16 +68,33 @@ def lay_out_weights(program: Program, _: Context) -> Program:
 
 
 WEIGHTS = Pass(
-    "weights", "Quantised weights", ("bf16", "fp16"), "w8a8", quantise_weights, (), never,
+    switch="weights",
+    title="Quantised weights",
+    off=("bf16", "fp16"),
+    on="w8a8",
+    rewrite=quantise_weights,
     rewrites="16-bit matmuls -> INT8 or INT4 weights, with quantised activations for a8",
     saves="half or three quarters of the weight bytes; the INT8 rate of the cube with a8",
     costs="quantise kernels, scales, some quality",
     claim="quantisation shrinks what is moved",
-)  # fmt: skip
+    name=("weights {value}", "权重 {value}"),
+    label=("Weights and activations", "权重与激活"),
+    help=("Weight and activation types of the linear layers.", "线性层的权重与激活类型。"),
+)
 WEIGHT_FORMAT = Pass(
-    "weight_format", "FRACTAL_NZ weights", ("nd",), "nz", lay_out_weights, (), never,
+    switch="weight_format",
+    title="FRACTAL_NZ weights",
+    off=("nd",),
+    on="nz",
+    rewrite=lay_out_weights,
     rewrites="row-major weights -> FRACTAL_NZ",
     saves="the conversion on the way into L1",
     costs="rates differ by shape: NZ can lose",
     claim="a layout helps some shapes and hurts others",
-)  # fmt: skip
+    name=("weight layout {value}", "权重布局 {value}"),
+    label=("Weight layout", "权重布局"),
+    help=(
+        "Layout of the weights in memory: row-major, or FRACTAL_NZ.",
+        "权重在内存中的布局：行优先 nd，或 FRACTAL_NZ。",
+    ),
+)

@@ -1,13 +1,13 @@
-"""What kind of work a kernel does, read off its whole name: the one table for readers, tables, what-ifs and advice.
-
-Names are those of CANN's op types, cuBLAS (`nvjet_*`, `ampere_*gemm*`, `sm90_xmma_gemm_*`), hipBLASLt (`Cijk_*`),
-CUTLASS, cuDNN, Triton's templates, flash attention of several libraries, NCCL and RCCL, and the engines' own.
-"""
+"""What a kernel of a profile does, read off its whole name: the families of `scenarios.ops.families`, and what vector
+kernels and collectives are for."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+
+from scenarios.ops.families import Family
+from scenarios.ops.families import family_of_type as family_of_kernel
 
 MATMUL, ATTENTION, NORM, CACHE, ELEMENTWISE, COPY, COLLECTIVE = (
     "matrix products", "attention", "norms", "KV cache", "other vector", "copies", "collectives",
@@ -19,29 +19,9 @@ _COLLECTIVE = re.compile(
     r"|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all",
     re.I,
 )
-#: Families by parts of the name, in order; what matches none is `ELEMENTWISE`.
+_FAMILY: dict[Family, str] = {"matmul": MATMUL, "attention": ATTENTION}
+#: What vector kernels are for, by parts of the name, in order; what matches none is `ELEMENTWISE`.
 _FAMILIES = (
-    # Triton's generated kernels: pointwise, reductions. What they fuse stands in their names; products have templates.
-    (re.compile(r"^triton_(?:poi|per|red)_.*norm", re.I), NORM),
-    (re.compile(r"^triton_(?:poi|per|red)_", re.I), ELEMENTWISE),
-    # A fused product with a collective inside is a product; kernels of flash attention name their products.
-    (
-        re.compile(
-            r"attention|(?:\b|[0-9_])mla|ringmla|flash_?(?:fwd|bwd|attn|decode|mla)|fmha|sdpa|mha_(?:varlen|fwd|bwd)|paged_?attn"
-            r"|_attn_|batch(?:prefill|decode)with|\b_?fwd_(?:grouped_)?kernel(?:_stage[0-9])?\b|merge_state",
-            re.I,
-        ),
-        ATTENTION,
-    ),
-    (re.compile(r"causal_conv1d", re.I), ELEMENTWISE),
-    (
-        re.compile(
-            r"matmul|gemm|gemv|conv(?!er)|\bffn|cijk|cublas|addmm|nvjet|xmma|cutlass|tensorop|wgmma|bmm|grouped_?mm"
-            r"|splitk|fused_moe_kernel|marlin|(?:^|[^a-z])mm(?:[^a-z]|$)|fprop|dgrad|wgrad|winograd|dot_kernel",
-            re.I,
-        ),
-        MATMUL,
-    ),
     (_COLLECTIVE, COLLECTIVE),
     (re.compile(r"norm", re.I), NORM),
     (re.compile(r"cache|kv_", re.I), CACHE),
@@ -55,6 +35,8 @@ _TOKEN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @lru_cache(maxsize=65_536)
 def family_of_type(name: str) -> str:
     """The family of a kernel by its op type or its whole name."""
+    if known := _FAMILY.get(family_of_kernel(name)):
+        return known
     return next((family for pattern, family in _FAMILIES if pattern.search(name)), ELEMENTWISE)
 
 

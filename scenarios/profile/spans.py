@@ -22,10 +22,10 @@ SPAN_KINDS = {
 
 
 def timeline_of(capture: Capture, step: Step, tasks: bool = False) -> Timeline:
-    """The spans of one step, from 0 at the host's mark (or the window's begin, where that is earlier).
+    """The spans of one step, from 0 at the host's mark (or the window's start, where that is earlier).
 
-    `Timeline.start_ns` is the begin of the step's first kernel or collective and `end_ns` the end of its last (or the
-    begin of the next step's first, where torch_npu counts the gap for this step), so that
+    `Timeline.start_ns` is the start of the step's first kernel or collective and `end_ns` the end of its last (or the
+    start of the next step's first, where torch_npu counts the gap for this step), so that
     `scenarios.timeline.step_time` gives what step_trace_time.csv reports. Span.index is the row of the event in
     `capture.events`. tasks: whether copies, waits between streams and the parts of collectives come along; their
     `Span.kind` is one of SPAN_KINDS, which `step_time` does not count as computing.
@@ -73,7 +73,7 @@ def rows_of(capture: Capture, step: Step, tasks: bool = False) -> NDArray[np.int
 
 
 def _end_ns(capture: Capture, step: Step, last_ns: int) -> int:
-    """The end of the step: of its last kernel, or the begin of the next one where the gap counts for this step."""
+    """The end of the step: of its last kernel, or the start of the next one where the gap counts for this step."""
     events = capture.events
     device = events.rows(Kind.KERNEL, Kind.COLLECTIVE)
     later = events.start_ns[device]
@@ -102,9 +102,13 @@ def _span(capture: Capture, row: int, origin: int, place: dict[int, int]) -> Spa
 
 def _args(capture: Capture, row: int) -> Iterator[tuple[str, str | int | float]]:
     for key, column in (
-        ("Task Type", "task_type"), ("Input Shapes", "shapes"), ("Input Data Types", "dtypes"),
-        ("Output Shapes", "output_shapes"), ("Group", "group"), ("Busiest Pipe", "pipe"),
-    ):  # fmt: skip
+        ("Task Type", "task_type"),
+        ("Input Shapes", "shapes"),
+        ("Input Data Types", "dtypes"),
+        ("Output Shapes", "output_shapes"),
+        ("Group", "group"),
+        ("Busiest Pipe", "pipe"),
+    ):
         if text := capture.text(row, column):
             yield key, text
     if cores := int(capture.events.facts.block_dim[capture.events.fact[row]]):
@@ -112,7 +116,7 @@ def _args(capture: Capture, row: int) -> Iterator[tuple[str, str | int | float]]
 
 
 def _waits(capture: Capture, step: Step, origin: int) -> Iterator[Span]:
-    """What collectives wait, as spans of their own beside them, as predictions have it."""
+    """What collectives wait, as spans of their own next to them, as predictions have it."""
     events = capture.events
     rows = events.rows(Kind.COLLECTIVE)
     for start, end in zip(*waiting_lanes(events, capture.collective_waits_ns), strict=True):

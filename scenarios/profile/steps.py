@@ -54,10 +54,10 @@ def _inside(points: Int64, intervals: Intervals) -> np.ndarray[tuple[int, ...], 
     """Whether each point lies in one of the disjoint intervals."""
     starts, ends = intervals
     at = np.searchsorted(starts, points, side="right") - 1
-    found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = np.zeros(len(points), dtype=bool)
+    inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = np.zeros(len(points), dtype=bool)
     held = at >= 0
-    found[held] = points[held] < ends[at[held]]
-    return found
+    inside[held] = points[held] < ends[at[held]]
+    return inside
 
 
 def length(intervals: Intervals) -> int:
@@ -117,21 +117,21 @@ def _by_step(lane: Intervals, steps: Sequence[Step]) -> list[int]:
             int(np.clip(np.minimum(ends, step.end_ns) - np.maximum(starts, step.start_ns), 0, None).sum())
             for step in steps
         ]
-    begins = np.array([step.start_ns for step in steps], dtype=np.int64)
+    from_ns = np.array([step.start_ns for step in steps], dtype=np.int64)
     until = np.array([step.end_ns for step in steps], dtype=np.int64)
-    if (np.diff(begins) >= 0).all() and (np.diff(until) >= 0).all():
+    if (np.diff(from_ns) >= 0).all() and (np.diff(until) >= 0).all():
         at = np.searchsorted(until, starts, side="right")
         held = at < len(steps)
-        held[held] = begins[at[held]] <= starts[held]
+        held[held] = from_ns[at[held]] <= starts[held]
         sums = np.zeros(len(steps), dtype=np.int64)
         np.add.at(sums, at[held], (ends - starts)[held])
         return [int(total) for total in sums]
-    free, found = np.ones(len(starts), dtype=bool), []
-    for begin, end in zip(begins, until, strict=True):
-        here = free & (starts >= begin) & (starts < end)
-        found.append(int((ends[here] - starts[here]).sum()))
+    free, by_step = np.ones(len(starts), dtype=bool), []
+    for start, end in zip(from_ns, until, strict=True):
+        here = free & (starts >= start) & (starts < end)
+        by_step.append(int((ends[here] - starts[here]).sum()))
         free &= ~here
-    return found
+    return by_step
 
 
 def waiting_lanes(events: Events, waits_ns: Mapping[int, int]) -> Intervals:
@@ -139,7 +139,7 @@ def waiting_lanes(events: Events, waits_ns: Mapping[int, int]) -> Intervals:
 
     Where the capture has the tasks of its collectives: some plane waits, none transfers, and the time lies in a
     collective. Where it has not: the end of each collective less what communication.json says it waited is taken for
-    its transfer, so the wait stands at its beginning.
+    its transfer, so the wait stands at its start.
     """
     collectives = _union(events, Kind.COLLECTIVE)
     waits, transfers = (_union(events, kind) for kind in (Kind.WAIT, Kind.TRANSFER))

@@ -100,7 +100,7 @@ class Events:
     """Rows in order of start (then the longer first). Columns have one length.
 
     lane: index into `Capture.lanes`. launched_by: the row of the host call that issued this one; of a dequeued call,
-    the call that enqueued it; NO_ROW where unknown. issued_after_ns: how long after the begin of that call it was
+    the call that enqueued it; NO_ROW where unknown. issued_after_ns: how long after the start of that call it was
     issued (a call may issue several kernels). name: index into `Capture.texts`. fact: row of `facts`, whose
     columns are here too, spread over the events (`events.op_type`).
     """

@@ -127,8 +127,8 @@ class _Slot:
             self.processes[pid] = _get(args, "name", str, where)
         elif what == "thread_name":
             self.threads[pid, _get(event, "tid", int, where)] = _get(args, "name", str, where)
-        elif what == "process_labels" and (found := _LABELS.fullmatch(_get(args, "labels", str, where))):
-            self.label = found[1], int(found[2]), found[3]
+        elif what == "process_labels" and (match := _LABELS.fullmatch(_get(args, "labels", str, where))):
+            self.label = match[1], int(match[2]), match[3]
 
     def slice(self, pid: int, event: dict[str, Any], where: str) -> None:
         """Take in an X event."""
@@ -196,12 +196,12 @@ class _Slot:
 def _interval(event: dict[str, Any], where: str) -> tuple[int, int]:
     """Start and end, ns."""
     ts, length = event.get("ts"), event.get("dur")
-    found = _TS.fullmatch(ts) if isinstance(ts, str) else None
-    if found is None:
+    match = _TS.fullmatch(ts) if isinstance(ts, str) else None
+    if match is None:
         _fail(where, f"ts is {shown(ts)}, not microseconds with three decimals as text")
     if not isinstance(length, int | float) or isinstance(length, bool) or not 0 <= length < MAX_NS / 1000:
         _fail(where, f"dur is {shown(length)}, not microseconds")
-    start_ns = int(found[1]) * 1000 + int(found[2])
+    start_ns = int(match[1]) * 1000 + int(match[2])
     end_ns = start_ns + round(length * 1000)
     if end_ns >= MAX_NS:
         _fail(where, f"ts is {ts}: times count from the start of the step")

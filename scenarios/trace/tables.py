@@ -122,7 +122,7 @@ def _argument(column: str, value: Value | None) -> Value:
 
 def _is_collective(span: Span) -> bool:
     """Whether the span is a whole collective; planes hold its pieces, and waiting is part of it."""
-    return span.process == "Communication" and not span.thread.startswith("Plane") and span.kind != "wait"
+    return span.process == "Communication" and not span.thread.startswith("Plane") and not span.is_wait
 
 
 def _several(timelines: Timeline | Iterable[Timeline]) -> Iterable[Timeline]:

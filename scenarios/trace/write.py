@@ -76,8 +76,8 @@ class _Texts(dict[str, str]):
     """The JSON text of each string, made once."""
 
     def __missing__(self, text: str) -> str:
-        made = self[text] = r'"\u0070h"' if text == "ph" else json.dumps(text)
-        return made
+        escaped = self[text] = r'"\u0070h"' if text == "ph" else json.dumps(text)
+        return escaped
 
     def value(self, value: Value) -> str:
         if isinstance(value, str):

@@ -1,1 +1,1 @@
-"""Predictions held against measurements: kernels, steps, ladders, and the plain roofline beside them."""
+"""Predictions held against measurements: kernels, steps, ablations, and the plain roofline next to them."""

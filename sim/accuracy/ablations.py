@@ -1,8 +1,8 @@
-"""Published optimisation ladders: one step of one optimisation, its measured gain, and the gain predicted for it.
+"""Published optimisation ablations: one step of one optimisation, its measured gain, and the gain predicted for it.
 
 A row gives the settings of the base and the settings that the step adds, and either both times or the range of the
 gain; times are of the step, or of the kernels of one part of it. Gains are base / step: above 1 the step helps. Where
-the source counted kernels, the Program's count stands beside it. A rung that no switch expresses says why and is
+the source counted kernels, the Program's count stands next to it. A step that no switch expresses says why and is
 listed.
 """
 
@@ -38,8 +38,8 @@ CLEAR_EFFECT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class AblationStep:
-    """One step of a ladder; gains above 1 help. kernels: those of base and step that the source counted, 0 where it did
-    not. not_modelled: why no switch expresses it, or empty. part: the part of the step whose kernels were timed, or
+    """One step of a ablation; gains above 1 help. kernels: those of base and step that the source counted, 0 where it
+    did not. not_modelled: why no switch expresses it, or empty. part: the part of the step whose kernels were timed, or
     empty for the whole step."""
 
     base: StepRow
@@ -52,7 +52,7 @@ class AblationStep:
 
 @dataclass(frozen=True, slots=True)
 class ScoredStep:
-    """A rung with its predicted gain and the interval that the profile's residuals imply.
+    """A step with its predicted gain and the interval that the profile's residuals imply.
 
     kernels, predicted_kernels: of base and step, as measured (0: not stated) and as in the Programs.
     """
@@ -196,7 +196,7 @@ def ablations_result(rows: list[ScoredStep], skipped: list[tuple[str, str]]) -> 
 
 
 def measured_gain(path: Path, row_id: str) -> float:
-    """The measured gain of one row of a ladders file; KeyError where there is none."""
+    """The measured gain of one row of a ablations file; KeyError where there is none."""
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             if row["id"] == row_id:

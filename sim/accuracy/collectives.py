@@ -17,7 +17,7 @@ from sim.accuracy.rows.files import CollectiveRow
 from sim.accuracy.score import Scored, Skipped
 from sim.collective.choose import CollectiveError
 from sim.collective.price import CollectiveTime, Semantics, price_collective
-from sim.hardware.profile import Hardware, HardwareError, load_hardware
+from sim.hardware.profile import HardwareError, HardwareProfile, load_hardware
 from sim.predict.uncertainty import Z90
 
 #: Spellings of the operations, in lower case and without underscores.
@@ -39,18 +39,18 @@ def op_of(name: str) -> str:
     return OPS[words]
 
 
-def arrival_spread_ns(hw: Hardware, statistic: str = "median") -> float:
+def arrival_spread_ns(hw: HardwareProfile, statistic: str = "median") -> float:
     """What the ranks of a collective in a network add by not arriving together, ns: `median` or `mean`."""
     c = hw.collective
     return 1000 * (c.arrival_us if statistic == "median" else c.arrival_mean_us)
 
 
-def predicted_us(row: CollectiveRow, hw: Hardware) -> float:
+def predicted_us(row: CollectiveRow, hw: HardwareProfile) -> float:
     """The time of a measured collective, us. Raises CollectiveError where it cannot be priced."""
     return _timed(row, hw)[0]
 
 
-def _timed(row: CollectiveRow, hw: Hardware) -> tuple[float, CollectiveTime]:
+def _timed(row: CollectiveRow, hw: HardwareProfile) -> tuple[float, CollectiveTime]:
     semantics: Semantics = "shard" if row.shard else "full"
     time = price_collective(
         op_of(row.op), row.bytes, row.ranks, hw, row.mode, row.algorithm, semantics, idle=row.idle, busy=row.waited
@@ -60,8 +60,8 @@ def _timed(row: CollectiveRow, hw: Hardware) -> tuple[float, CollectiveTime]:
 
 
 def price_collectives(rows: Iterable[CollectiveRow], hardware: str = "") -> tuple[list[Scored], list[Skipped]]:
-    """Price measured collectives; `hardware` replaces the profile that the rows name. The plain roofline beside them is
-    the bytes that a rank must receive over the rate of its links on paper."""
+    """Price measured collectives; `hardware` replaces the profile that the rows name. The plain roofline next to them
+    is the bytes that a rank must receive over the rate of its links on paper."""
     scored: list[Scored] = []
     skipped: list[Skipped] = []
     for row in rows:
@@ -78,7 +78,7 @@ def price_collectives(rows: Iterable[CollectiveRow], hardware: str = "") -> tupl
     return scored, skipped
 
 
-def _links(ranks: int, hw: Hardware) -> int:
+def _links(ranks: int, hw: HardwareProfile) -> int:
     """Links that bring a rank its bytes: one to each neighbour on a full mesh, else the port."""
     c = hw.collective
     return min(ranks, c.dies_per_server) - 1 if c.full_mesh and ranks > 1 else 1

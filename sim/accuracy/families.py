@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scenarios.ops.families import Family, family_of_type
 from sim.accuracy.score import Scored
 
-FAMILIES = ("matrix products", "attention", "vector and cache", "collectives", "whole steps")
+_NAMES: dict[Family, str] = {"matmul": "matrix products", "attention": "attention", "vector": "vector and cache"}
+FAMILIES = (*_NAMES.values(), "collectives", "whole steps")
 
 
 def by_family(
@@ -19,7 +21,4 @@ def by_family(
 
 def family_of(op_type: str) -> str:
     """The family of a kernel, by the profiler's name of it."""
-    name = op_type.lower()
-    if "matmul" in name or "gemm" in name:
-        return "matrix products"
-    return "attention" if "attention" in name or "mla" in name else "vector and cache"
+    return _NAMES[family_of_type(op_type)]

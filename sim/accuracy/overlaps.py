@@ -23,7 +23,7 @@ from scenarios.passes.collectives import cut_pair, rows_of_pieces
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.rows.files import positive, rows_of_csv, whole
 from sim.accuracy.score import Scored, Skipped, errors
-from sim.hardware.profile import Hardware, HardwareError, load_hardware
+from sim.hardware.profile import HardwareError, HardwareProfile, load_hardware
 from sim.kernel.price import price
 from sim.predict.uncertainty import Z90
 from sim.step import engine
@@ -104,7 +104,7 @@ def price_overlaps(rows: Iterable[PairRow], hardware: str = "") -> tuple[list[Pr
     return priced, skipped
 
 
-def _priced(row: PairRow, hw: Hardware) -> PricedPair:
+def _priced(row: PairRow, hw: HardwareProfile) -> PricedPair:
     product, reduction = pair_of(row)
     measured, alone = row.times, [price(work_of(op), hw).duration_ns / 1000 for op in (product, reduction)]
     factors = measured.product_us / alone[0], measured.collective_us / alone[1]
@@ -130,7 +130,7 @@ def pair_of(row: PairRow) -> tuple[Op, Op]:
 
 
 def overlapped_us(
-    product: Op, reduction: Op, pieces: int, hw: Hardware, factors: tuple[float, float] = (1.0, 1.0)
+    product: Op, reduction: Op, pieces: int, hw: HardwareProfile, factors: tuple[float, float] = (1.0, 1.0)
 ) -> float:
     """Both in `pieces` pieces on two streams, all ranks alike, the host far ahead. factors: on the time of products and
     of collectives."""
@@ -146,22 +146,22 @@ def overlapped_us(
 
 def overlaps_result(priced: list[PricedPair], skipped: list[Skipped]) -> dict[str, Any]:
     """The `overlaps` part of the `validate` document; times in us, errors of the overlapped time, signed."""
-    found = errors([it.scored for it in priced if it.scored.scored])
+    summary = errors([row.scored for row in priced if row.scored.scored])
     return {
         "rows": [
             {
-                "id": it.row.id, "scored": it.row.scored, "pieces": it.pieces,
-                "measured": _times(it.row.times), "predicted": _times(it.times),
-                "error": it.scored.error, "from_parts_us": it.from_parts_us,
-                "from_parts_error": it.from_parts_us / it.row.times.overlapped_us - 1,
+                "id": row.row.id, "scored": row.row.scored, "pieces": row.pieces,
+                "measured": _times(row.row.times), "predicted": _times(row.times),
+                "error": row.scored.error, "from_parts_us": row.from_parts_us,
+                "from_parts_error": row.from_parts_us / row.row.times.overlapped_us - 1,
             }
-            for it in priced
+            for row in priced
         ],
-        "scored": found["rows"],
-        "median": found["median"],
-        "unpriced": [{"row": it.label, "reason": it.reason} for it in skipped],
+        "scored": summary["rows"],
+        "median": summary["median"],
+        "unpriced": [{"row": row.label, "reason": row.reason} for row in skipped],
     }  # fmt: skip
 
 
-def _times(it: Times) -> dict[str, float]:
-    return {**asdict(it), "gain": it.sequential_us / it.overlapped_us}
+def _times(times: Times) -> dict[str, float]:
+    return {**asdict(times), "gain": times.sequential_us / times.overlapped_us}

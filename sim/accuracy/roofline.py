@@ -11,7 +11,7 @@ from dataclasses import replace
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Program
 from scenarios.ops.work import CollectiveShape, MatmulCollectiveShape, MatmulShape, Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.matmul_all_reduce import product_of
 
 COMPUTE_SHARE = 0.7
@@ -19,7 +19,7 @@ BANDWIDTH_SHARE = 0.6
 STATIC_US = {"cube": 5.0, "mix": 5.0, "vector": 2.0, "ai_cpu": 2.0, "copy": 2.0, "link": 10.0}
 
 
-def roofline_us(work: Work, hw: Hardware) -> float:
+def roofline_us(work: Work, hw: HardwareProfile) -> float:
     """The plain roofline's time of one kernel, us."""
     if isinstance(work.shape, CollectiveShape):
         link_ns = work.shape.bytes / (BANDWIDTH_SHARE * hw.collective.hccs_peak_gbps)
@@ -34,6 +34,6 @@ def roofline_us(work: Work, hw: Hardware) -> float:
     return max(work.cube_flops / peak, bytes_ns) / 1000 + STATIC_US[work.unit]
 
 
-def program_roofline_us(program: Program, hw: Hardware) -> float:
+def program_roofline_us(program: Program, hw: HardwareProfile) -> float:
     """The sum over the kernels of a step: no host, no gaps, no overlap."""
     return sum(b.repeat * sum(roofline_us(work_of(op), hw) for op in b.ops) for b in program.blocks)

@@ -101,7 +101,7 @@ def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Score
 def rows_result(
     rows: Sequence[Scored], skipped: Sequence[Skipped], order: Callable[[str], Any] | None = None
 ) -> dict[str, Any]:
-    """A part of the `validate` document that is told by kind: `kernels` and `collectives`. order: of the kinds."""
+    """A part of the `validate` document that is reported by kind: `kernels` and `collectives`. order: of the kinds."""
     counted = [r for r in rows if r.scored]
     kinds: dict[str, list[Scored]] = {}
     for row in counted:

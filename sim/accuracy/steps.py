@@ -9,8 +9,8 @@ from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
 from sim.accuracy.rows.files import StepRow
-from sim.predict.answer import case_of
 from sim.predict.predict import Case
+from sim.predict.scenario_result import case_of
 
 
 def case_of_row(row: StepRow, hardware: str = "") -> Case | str:

@@ -1,33 +1,41 @@
-"""What `whatif validate` does: read files, price their rows, hold the errors against bounds, write what was asked."""
+"""What `whatif validate` does: read measured rows, price them, hold the errors against bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from scenarios.errors import ScenarioError
-from scenarios.files.atomic import write_text
 from sim.accuracy.ablations import ablations_result, price_ablations, read_ablations
 from sim.accuracy.collectives import by_operation, price_collectives
 from sim.accuracy.families import by_family
 from sim.accuracy.overlaps import overlaps_result, price_overlaps, read_overlaps
-from sim.accuracy.reference import FOLDER
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
 from sim.accuracy.score import NOMINAL, Scored, price_kernels, price_steps, rows_result, steps_result
 from sim.predict.result import SCHEMA_VERSION
-from sim.report.files import to_json
-from sim.report.validate_svg import scatter_svg
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """CSV files of measured rows by what they measure; None: no such file."""
+
+    kernels: Path | None = None
+    collectives: Path | None = None
+    steps: Path | None = None
+    ladders: Path | None = None
+    overlaps: Path | None = None
+
 
 #: The measurements that come with the package.
-REFERENCE = FOLDER
+REFERENCE = Measurements(**{part.name: reference_csv(part.name) for part in fields(Measurements)})
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Greatest errors that a validation may show, fractions; None: no bound."""
+    """Largest errors that a validation may show, fractions; None: no bound."""
 
     kernel_median: float | None = None
     kernel_p90: float | None = None
@@ -38,71 +46,50 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The document, the bounds that it broke, one line each, and the scored rows that it sums up, by family."""
+    """The result, the bounds that it broke, one line each, and the scored rows that it sums up, by family."""
 
     result: dict[str, Any]
     broken: tuple[str, ...]
     points: tuple[tuple[str, Scored], ...] = ()
 
 
-def validated(
-    kernels: Path | None,
-    steps: Path | None,
-    ablations: Path | None,
-    hardware: str,
-    bounds: Bounds,
-    json_file: Path | None = None,
-    plot_file: Path | None = None,
-    collectives: Path | None = None,
-    overlaps: Path | None = None,
-) -> Validation:
+def validate(measurements: Measurements, hardware: str, bounds: Bounds) -> Validation:
     """Validate the files given; without any, the reference set that is shipped.
 
-    Raises ScenarioError, before anything is written, for a file that cannot be read, a bound that is no share, and a
-    plot that is not SVG.
+    hardware: a profile that all rows are priced on; "" for the one that each row names. Raises ScenarioError for a file
+    that cannot be read.
     """
-    _refuse(bounds, plot_file)
-    files = {
-        "kernels": kernels, "collectives": collectives, "steps": steps, "ladders": ablations, "overlaps": overlaps,
-    }  # fmt: skip
-    if not any(files.values()):
-        files = {name: REFERENCE / f"{name}.csv" for name in files}
-        kernels, collectives, steps, ablations, overlaps = files.values()
-    priced_kernels = price_kernels(read_kernels(kernels), hardware) if kernels else ([], [])
-    priced_collectives = price_collectives(read_collectives(collectives), hardware) if collectives else ([], [])
-    priced_steps = price_steps(read_steps(steps), hardware) if steps else ([], [])
+    files = measurements if any(astuple(measurements)) else REFERENCE
+    kernels = price_kernels(read_kernels(files.kernels), hardware) if files.kernels else ([], [])
+    collectives = price_collectives(read_collectives(files.collectives), hardware) if files.collectives else ([], [])
+    steps = price_steps(read_steps(files.steps), hardware) if files.steps else ([], [])
+    ablations = price_ablations(read_ablations(files.ladders)) if files.ladders else ([], [])
+    overlaps = price_overlaps(read_overlaps(files.overlaps), hardware) if files.overlaps else ([], [])
     parts: dict[str, dict[str, Any]] = {
-        "kernels": rows_result(*priced_kernels),
-        "collectives": rows_result(*priced_collectives, by_operation),
-        "steps": steps_result(*priced_steps),
-        "ladders": ablations_result(*(price_ablations(read_ablations(ablations)) if ablations else ([], []))),
-        "overlaps": overlaps_result(*(price_overlaps(read_overlaps(overlaps), hardware) if overlaps else ([], []))),
+        "kernels": rows_result(*kernels),
+        "collectives": rows_result(*collectives, by_operation),
+        "steps": steps_result(*steps),
+        "ladders": ablations_result(*ablations),
+        "overlaps": overlaps_result(*overlaps),
     }
     covered = {name: parts[name].pop("coverage") for name in ("kernels", "collectives", "steps")}
     result = {
         "schema_version": SCHEMA_VERSION,
-        "files": {name: str(path) if path else None for name, path in files.items()},
+        "files": {name: str(path) if path else None for name, path in asdict(files).items()},
         **parts,
         "coverage": {"nominal": NOMINAL, **covered},
     }
-    if json_file:
-        write_text(json_file, to_json(result))
-    scored = [_scored(rows) for rows, _ in (priced_kernels, priced_collectives, priced_steps)]
-    if plot_file:
-        write_text(plot_file, scatter_svg(*scored))
+    scored = [_scored(rows) for rows, _ in (kernels, collectives, steps)]
     return Validation(result, tuple(_broken(result, bounds)), tuple(by_family(*scored)))
 
 
-def _refuse(bounds: Bounds, plot_file: Path | None) -> None:
-    problems = [
+def bound_problems(bounds: Bounds) -> list[str]:
+    """A line for each bound that is no share."""
+    return [
         f"--max-{name.replace('_', '-')}: must be a share, 0 or more, such as 0.1, got {value}"
         for name, value in asdict(bounds).items()
         if value is not None and not (isfinite(value) and value >= 0)
     ]
-    if plot_file and plot_file.suffix.lower() != ".svg":
-        problems.append(f"--plot: {plot_file}: the picture is SVG: name a file that ends in .svg")
-    if problems:
-        raise ScenarioError(problems)
 
 
 def _scored(rows: Sequence[Scored]) -> list[Scored]:

@@ -12,7 +12,7 @@ from scenarios.errors import did_you_mean
 from sim.collective.algorithms import FORMULAS, Algorithm
 from sim.collective.links import Mode
 from sim.collective.topology import Level
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import Collective
 
 MODES = ("auto", "HOST", "AI_CPU", "AIV")
@@ -34,12 +34,19 @@ class Choice:
 
 
 def choose(
-    op: str, n: float, ranks: int, levels: tuple[Level, ...], hw: Hardware, mode: str, algorithm: str, graph: bool
+    op: str,
+    n: float,
+    ranks: int,
+    levels: tuple[Level, ...],
+    hw: HardwareProfile,
+    mode: str,
+    algorithm: str,
+    graph: bool,
 ) -> Choice:
     """The choice for `n` bytes of the whole tensor. Raises CollectiveError with what there is instead."""
     _check(op, mode, algorithm)
     forced = "" if algorithm == "auto" else algorithm
-    engine = _engine(op, n, ranks, levels, hw, mode, forced, graph)
+    engine = _engine(op=op, n=n, ranks=ranks, levels=levels, hw=hw, mode=mode, forced=forced, graph=graph)
     if engine == "AIV":
         return Choice(engine, _kernel(op, n, forced, hw.collective))
     if len(levels) == 1 or op in ("all_to_all", "send_recv"):
@@ -69,7 +76,7 @@ PIPELINED = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def _engine(
-    op: str, n: float, ranks: int, levels: tuple[Level, ...], hw: Hardware, mode: str, forced: str, graph: bool
+    op: str, n: float, ranks: int, levels: tuple[Level, ...], hw: HardwareProfile, mode: str, forced: str, graph: bool
 ) -> Mode:
     """auto and AIV: vector cores where HCCL lets them (and the algorithm is theirs), else the family's default."""
     c = hw.collective

@@ -8,9 +8,9 @@ from typing import Literal
 
 from sim.collective.algorithms import Terms
 from sim.collective.topology import Tier
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 
-#: Where HCCL unfolds a collective: tasks that the host launches, tasks that the AI CPU launches, a vector kernel.
+#: Where HCCL expands a collective: tasks that the host launches, tasks that the AI CPU launches, a vector kernel.
 Mode = Literal["HOST", "AI_CPU", "AIV"]
 
 
@@ -44,7 +44,7 @@ class Wire:
         return self.steps_ns(terms) + self.bytes_ns(terms.link_bytes, terms.peers)
 
 
-def wire(tier: Tier, mode: Mode, cores: int, hw: Hardware, busy: bool = False) -> Wire:
+def wire(tier: Tier, mode: Mode, cores: int, hw: HardwareProfile, busy: bool = False) -> Wire:
     """The wire of a tier. cores: vector cores at work, with AIV. busy: in a network, where those take longer."""
     c = hw.collective
     latency_us = {"sio": c.sio_us, "hccs": c.hccs_us, "pod": c.pod_us, "roce": c.roce_us}[tier]
@@ -60,15 +60,15 @@ def wire(tier: Tier, mode: Mode, cores: int, hw: Hardware, busy: bool = False) -
     return Wire(alpha, 0.0, gbps / slow, cores * c.aiv_core_gbps / slow, c.aiv_reduce_gbps / slow, meshed)
 
 
-def aiv_cores(op: str, ranks: int, hw: Hardware) -> int:
+def aiv_cores(op: str, ranks: int, hw: HardwareProfile) -> int:
     """Vector cores that a collective takes: as many as ranks (times what the profile says), between its limits."""
     c = hw.collective
-    least = c.aiv_min_reduce_cores if op in ("all_reduce", "reduce_scatter") else c.aiv_min_cores
-    return min(max(ranks * c.aiv_cores_per_rank, least), c.aiv_max_cores, hw.chip.vector_cores)
+    smallest = c.aiv_min_reduce_cores if op in ("all_reduce", "reduce_scatter") else c.aiv_min_cores
+    return min(max(ranks * c.aiv_cores_per_rank, smallest), c.aiv_max_cores, hw.chip.vector_cores)
 
 
-def start_ns(mode: Mode, idle: bool, hw: Hardware) -> float:
-    """Before the first byte moves. idle: nothing hides the AI CPU's unfolding."""
+def start_ns(mode: Mode, idle: bool, hw: HardwareProfile) -> float:
+    """Before the first byte moves. idle: nothing hides the AI CPU's expansion."""
     c = hw.collective
     if mode == "AIV":
         return 1000 * hw.kernel.start_us

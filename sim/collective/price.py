@@ -11,7 +11,7 @@ from sim.collective.algorithms import FORMULAS, Terms
 from sim.collective.choose import Choice, CollectiveError, choose
 from sim.collective.links import Mode, Wire, aiv_cores, start_ns, wire
 from sim.collective.topology import Level, levels_of
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 
 #: What `bytes` counts: the whole tensor, or one rank's share of it.
 Semantics = Literal["full", "shard"]
@@ -42,7 +42,7 @@ def price_collective(
     op: str,
     bytes: int,
     ranks: int,
-    hw: Hardware,
+    hw: HardwareProfile,
     mode: str = "auto",
     algorithm: str = "auto",
     semantics: Semantics = "full",
@@ -60,7 +60,7 @@ def price_collective(
     own part included), or with semantics "shard" what one rank keeps or sends to one. mode: auto, HOST, AI_CPU or AIV
     (as HCCL_OP_EXPANSION_MODE: AIV falls back above its thresholds; auto is AIV, which inference engines set).
     stride: distance of neighbouring ranks, in dies; first: the die of the first one. graph: part of a whole graph
-    (other thresholds). idle: nothing hides the AI CPU's unfolding, for nothing ran on the device before or a captured
+    (other thresholds). idle: nothing hides the AI CPU's expansion, for nothing ran on the device before or a captured
     graph launches it. busy: between the kernels of a network instead of in a benchmark's loop. imbalance: bytes of the
     busiest rank over the mean, of an all-to-all-v. Raises CollectiveError for an operation, mode or algorithm that
     there is not.
@@ -76,7 +76,9 @@ def price_collective(
     levels = levels_of(ranks, hw.collective, stride, first)
     if not levels:
         choose(op, n, ranks, (Level("sio", 1),), hw, mode, "auto", graph)
-        return CollectiveTime(0, "none", "HOST", 0, 0, 0, 0.0)
+        return CollectiveTime(
+            duration_ns=0, algorithm="none", mode="HOST", vector_cores=0, hbm_bytes=0, link_bytes=0, bus_gbps=0.0
+        )
     choice = choose(op, n, ranks, levels, hw, mode, algorithm, graph)
     cores = aiv_cores(op, ranks, hw) if choice.mode == "AIV" else 0
     wires = tuple(wire(level.tier, choice.mode, cores, hw, busy) for level in levels)
@@ -86,7 +88,13 @@ def price_collective(
     # What arrives is written, as much is read for the others, and what is reduced is read again where it is added.
     hbm = round(2 * received + reduced)
     return CollectiveTime(
-        duration, name, choice.mode, cores, hbm, round(received), _bus_bytes(op, n, ranks) / max(1, duration)
+        duration_ns=duration,
+        algorithm=name,
+        mode=choice.mode,
+        vector_cores=cores,
+        hbm_bytes=hbm,
+        link_bytes=round(received),
+        bus_gbps=_bus_bytes(op, n, ranks) / max(1, duration),
     )
 
 

@@ -41,12 +41,12 @@ def levels_of(ranks: int, links: Collective, stride: int = 1, first: int = 0) ->
     pods = len({die // links.dies_per_pod for die in dies})
     near = _shares(ranks, servers)
     one_card = len({die // links.dies_per_card for die in dies}) == 1
-    found = (
+    result = (
         Level("sio" if one_card else "hccs", near),
         Level("pod", _shares(servers, pods)),
         Level("roce", pods),
     )
-    return tuple(level for level in found if level.ranks > 1)
+    return tuple(level for level in result if level.ranks > 1)
 
 
 def _shares(whole: int, parts: int) -> int:

@@ -1,7 +1,7 @@
 """Where the time of a step goes: every nanosecond of it under one cause, so that causes sum to the step.
 
 - Computing goes to the family of the kernel that runs; of kernels that run together to the one that started first.
-- A collective that nothing computes beside is waiting for other ranks where the timeline tells it apart, else transfer.
+- A collective with no computing alongside is waiting for other ranks where the timeline says so, else transfer.
 - The device idles because the host is late, as long as the call that launches the next kernel has not returned; after
   that for reasons of its own: start-up, a gap in a graph, an event. Where the timeline does not say who launched the
   kernel, it is just idle.
@@ -27,9 +27,7 @@ def causes_ns(timeline: Timeline) -> dict[str, int]:
     inside = [(timeline.start_ns, timeline.end_ns)]
     computing = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if on_stream(s))
     communication = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication")
-    waiting = union_ns(
-        (s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.kind == "wait"
-    )
+    waiting = union_ns((s.start_ns, s.end_ns) for s in timeline.spans if s.process == "Communication" and s.is_wait)
     times = _computing(timeline)
     exposed = minus(_within(communication, inside), computing)
     waits = minus(_within(waiting, inside), computing)

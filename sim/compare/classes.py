@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from scenarios import timeline
 from scenarios.profile.families import (
     ATTENTION,
     CACHE,
@@ -40,7 +41,7 @@ def op_type_of(span: Span) -> str:
 
 def is_collective(span: Span) -> bool:
     """A whole collective; planes hold its pieces, and waiting is part of it."""
-    if span.process != "Communication" or span.kind == "wait" or span.kind in QUEUED:
+    if span.process != "Communication" or span.is_wait or span.kind in QUEUED:
         return False
     return not span.thread.startswith("Plane")
 
@@ -61,11 +62,11 @@ def family_of(span: Span) -> str:
     if span.process == "AI CPU":
         return AI_CPU
     if span.kind in QUEUED:
-        return COPY if span.kind == "copy" else QUEUE
+        return COPY if span.kind == timeline.COPY else QUEUE
     return family_of_type(op_type_of(span))
 
 
 def operation_of(op_type: str) -> str:
     """What a collective does, whatever library names it: hcom_allReduce_ and all_reduce are `allreduce`."""
-    found = _OPERATION.search(op_type)
-    return found[0].replace("_", "").lower() if found else op_type
+    match = _OPERATION.search(op_type)
+    return match[0].replace("_", "").lower() if match else op_type

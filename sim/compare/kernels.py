@@ -84,9 +84,9 @@ def pair(a: Timeline, b: Timeline) -> Paired:
     lane_of_gap: list[int] = []
     for number, (lane_a, lane_b) in enumerate(lanes):
         here_a, here_b = of_a.get(lane_a, []), of_b.get(lane_b, [])
-        found = _aligned(here_a, here_b)
-        pairs += [(here_a[i], here_b[j]) for i, j in found]
-        gaps += _gaps(here_a, here_b, found)
+        aligned = _aligned(here_a, here_b)
+        pairs += [(here_a[i], here_b[j]) for i, j in aligned]
+        gaps += _gaps(here_a, here_b, aligned)
         lane_of_gap += [number] * (len(gaps) - len(lane_of_gap))
     moved, replaced = _across(gaps, lane_of_gap)
     return Paired((*pairs, *moved), tuple(replaced), tuple(lanes), len(moved))
@@ -138,7 +138,7 @@ def _between(pairs: Pairs, a: Sequence[str], b: Sequence[str], beyond: int = 0) 
 
     beyond: only places longer than that, and there all keys.
     """
-    found = list(pairs)
+    all_pairs = list(pairs)
     for (i, j), (next_i, next_j) in _steps(pairs, len(a), len(b)):
         here_a, here_b = a[i + 1 : next_i], b[j + 1 : next_j]
         if not here_a or not here_b:
@@ -151,8 +151,8 @@ def _between(pairs: Pairs, a: Sequence[str], b: Sequence[str], beyond: int = 0) 
             at_a = [x for x, key in enumerate(here_a) if key in even]
             at_b = [y for y, key in enumerate(here_b) if key in even]
             inner = [(at_a[x], at_b[y]) for x, y in align([here_a[x] for x in at_a], [here_b[y] for y in at_b])]
-        found += [(i + 1 + x, j + 1 + y) for x, y in inner]
-    return sorted(found)
+        all_pairs += [(i + 1 + x, j + 1 + y) for x, y in inner]
+    return sorted(all_pairs)
 
 
 def _steps(pairs: Pairs, length_a: int, length_b: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:

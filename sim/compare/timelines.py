@@ -28,8 +28,8 @@ def compare_timelines(a: Timeline, b: Timeline) -> dict[str, Any]:
             "elsewhere": paired.moved,
             "changed": _changed(paired.pairs),
             "replaced": _replaced(paired.replaced),
-            "only_in_a": _only(kernel for it in paired.replaced if not it.b for kernel in it.a),
-            "only_in_b": _only(kernel for it in paired.replaced if not it.a for kernel in it.b),
+            "only_in_a": _only(kernel for replaced in paired.replaced if not replaced.b for kernel in replaced.a),
+            "only_in_b": _only(kernel for replaced in paired.replaced if not replaced.a for kernel in replaced.b),
         },
     }
 
@@ -55,9 +55,9 @@ def _causes(a: Timeline, b: Timeline) -> list[dict[str, Any]]:
 def _lanes(a: Timeline, b: Timeline, paired: Paired) -> list[dict[str, Any]]:
     """Busy time and spans of each lane: host threads by their place, lanes of kernels as they were paired."""
     of_a, of_b = _busy(a), _busy(b)
-    host = [[lane for lane in it if lane.startswith(("Python", "CANN"))] for it in (of_a, of_b)]
-    longer = max(len(it) for it in host)
-    threads = list(zip(*([*it, *[""] * (longer - len(it))] for it in host), strict=True))
+    host = [[lane for lane in lanes if lane.startswith(("Python", "CANN"))] for lanes in (of_a, of_b)]
+    longer = max(len(lanes) for lanes in host)
+    threads = list(zip(*([*lanes, *[""] * (longer - len(lanes))] for lanes in host), strict=True))
     known = {lane for pair_ in (*threads, *paired.lanes) for lane in pair_}
     others = [lane for lane in dict.fromkeys((*of_a, *of_b)) if lane not in known]
     return [

@@ -12,8 +12,8 @@ from scenarios.exchange.bench import Part
 from scenarios.ops.program import Batch
 from scenarios.passes import PASSES, Pass
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import on_value, pass_of, passes_for, with_needs, without
 from scenarios.schema import Graph, Scenario
-from sim.predict.gains import on_value, passes_for, with_needs, without
 from sim.predict.memory import memory_of
 from sim.predict.predict import Case, forbidden, predict, sensitivity_of
 from sim.predict.uncertainty import ratio_interval
@@ -69,10 +69,10 @@ def factors_of(case: Case, wanted: Sequence[str] = ()) -> list[Factor]:
     known = passes_for(case.model)
     if not wanted:
         return [_factor(case, item, on_value(item, case.scenario)) for item in known]
-    found, problems = [], []
+    factors, problems = [], []
     for name in wanted:
         switch, _, value = name.strip().removeprefix("optimizations.").partition("=")
-        item = next((p for p in PASSES if p.switch == switch), None)
+        item = pass_of(switch)
         if item is None:
             names = [p.switch for p in PASSES]
             problems.append(f"--factors: {quoted(switch)} is no optimisation switch{did_you_mean(switch, names)}")
@@ -80,12 +80,12 @@ def factors_of(case: Case, wanted: Sequence[str] = ()) -> list[Factor]:
             problems.append(f"--factors: {switch} has no effect here: {item.idle(case.model)}")
         else:
             try:
-                found.append(_factor(case, item, _parsed(item, value) if value else on_value(item, case.scenario)))
+                factors.append(_factor(case, item, _parsed(item, value) if value else on_value(item, case.scenario)))
             except ScenarioError as error:
                 problems += error.messages
     if problems:
         raise ScenarioError(problems)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(factors))
 
 
 def _parsed(item: Pass, value: str) -> object:
@@ -110,8 +110,8 @@ def _parsed(item: Pass, value: str) -> object:
 
 def alternatives(case: Case, factor: Factor) -> list[Factor]:
     """The same switch with the other values that it has."""
-    item = next(p for p in PASSES if p.switch == factor.switch)
-    if factor.state == "on":
+    item = pass_of(factor.switch)
+    if item is None or factor.state == "on":
         return []
     return [_factor(case, item, value) for value in ALTERNATIVES.get(factor.switch, ()) if value != factor.value]
 
@@ -126,15 +126,25 @@ def _factor(case: Case, item: Pass, value: object) -> Factor:
     without_it = without(item, base, model) if state == "on" else base
     given = (*(s for s, _ in needed), *((f"{item.switch}={item.value(scenario)} instead",) if is_other else ()))
     why_not = next((reason for side in (with_it, without_it) if (reason := unfit(case, side, item.switch))), "")
-    shown = str(value).lower()
-    return Factor(item.switch, item.title, shown, state, without_it, with_it, given, item.for_capacity, why_not)
+    shown = item.shown(value)
+    return Factor(
+        switch=item.switch,
+        title=item.title,
+        value=shown,
+        state=state,
+        without=without_it,
+        with_it=with_it,
+        given=given,
+        for_capacity=item.for_capacity,
+        why_not=why_not,
+    )
 
 
 def unfit(case: Case, scenario: Scenario, of: str = "") -> str:
     """Why `scenario` can run nowhere, or an empty string; another switch than `of` that objects is named."""
-    found = forbidden(case.with_scenario(scenario))
-    if found:
-        where, what = found[0]
+    problems = forbidden(case.with_scenario(scenario))
+    if problems:
+        where, what = problems[0]
         switch = where.removeprefix("optimizations.")
         return what if switch == of else f"{switch}: {what}"
     memory = memory_of(scenario, case.model, case.hardware)
@@ -162,8 +172,10 @@ def _batch_of(scenario: Scenario, part: Part) -> Batch:
 
 def predicted_metrics(case: Case, scenario: Scenario) -> dict[str, dict[str, float]]:
     """TTFT, TPOT, throughput and memory with their intervals, as `whatif run` tells them; memory by part, bytes."""
-    found = predict(case.with_scenario(scenario))
+    prediction = predict(case.with_scenario(scenario))
     wanted = ("ttft_ms", "tpot_ms", "output_throughput", "decode_throughput", "peak_memory_bytes")
-    metrics = {k: {"value": m.value, "low": m.low, "high": m.high} for k, m in found.metrics.items() if k in wanted}
-    exact = {"weights_bytes": found.memory.weights, "kv_cache_bytes": found.memory.kv_cache}
+    metrics = {
+        k: {"value": m.value, "low": m.low, "high": m.high} for k, m in prediction.metrics.items() if k in wanted
+    }
+    exact = {"weights_bytes": prediction.memory.weights, "kv_cache_bytes": prediction.memory.kv_cache}
     return metrics | {k: {"value": float(v), "low": float(v), "high": float(v)} for k, v in exact.items()}

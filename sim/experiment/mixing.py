@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from scenarios.passes import PASSES
 from scenarios.passes.base import Pass, set_switch, switch_value
+from scenarios.passes.switches import with_needs, without
 from scenarios.schema import Scenario
 from sim.experiment.factors import Factor
-from sim.predict.gains import with_needs, without
 from sim.predict.predict import Case
 
 

@@ -28,10 +28,10 @@ from sim.experiment.rows import Combination, Compared, Experiment, Row, ShapeRow
 from sim.experiment.shapes import other_shapes
 from sim.experiment.statistics import Interval, median_interval, over, product, ratios, reference_helps, warmth
 from sim.experiment.verdict import MAX_KL_NATS, check_numbers, decide, floor_of
-from sim.predict.answer import predicted_of
 from sim.predict.predict import Case, cold_start, predict
+from sim.predict.scenario_result import predicted_of
 
-#: Shares of the budget by the end of which the factors, the shapes and the combinations must have begun.
+#: Shares of the budget by the end of which the factors, the shapes and the combinations must have started.
 FACTORS_BY, SHAPES_BY, ALL_BY = 0.7, 0.85, 1.0
 #: Factors that are taken to other shapes, and of which pairs are tried: the largest gains.
 MAX_SHAPED, MAX_PAIRED = 3, 3
@@ -49,7 +49,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Laboratory:
+class ExperimentSession:
     """What the steps of one experiment share. took_s: the comparisons so far, from which the next is estimated."""
 
     case: Case
@@ -94,7 +94,7 @@ class Laboratory:
 def experiment(
     loaded: Loaded, case: Case, bench: Bench, options: Options | None = None, say: Say = lambda _: None
 ) -> Experiment:
-    """Carry the seven steps out. say: hears one line at the beginning of each comparison, and an empty one at the end.
+    """Carry the seven steps out. say: hears one line at the start of each comparison, and an empty one at the end.
 
     Raises ScenarioError where the baseline itself cannot run, or where a wanted factor is none.
     """
@@ -114,7 +114,7 @@ def _carried_out(
 ) -> Experiment:
     scenario = case.scenario
     weights = bench.weights(loaded)
-    lab = Laboratory(case, bench, options, say, HEADLINE[scenario.workload.phase], weights != "seeded random")
+    lab = ExperimentSession(case, bench, options, say, HEADLINE[scenario.workload.phase], weights != "seeded random")
     baseline = baseline_record(loaded, case, weights, bench.machine())
     say("warming up the baseline")
     warm_up = bench.warm_up(scenario)
@@ -144,7 +144,7 @@ def _carried_out(
     )  # fmt: skip
 
 
-def _control(lab: Laboratory) -> tuple[dict[Part, Interval], dict[str, float]]:
+def _control(lab: ExperimentSession) -> tuple[dict[Part, Interval], dict[str, float]]:
     """(what two equal sides differ by, the baseline's metrics); how ratios are formed and told from 1 follows from
     it."""
     pair = lab.pair(lab.case.scenario, lab.case.scenario)
@@ -160,9 +160,9 @@ def _control(lab: Laboratory) -> tuple[dict[Part, Interval], dict[str, float]]:
     return gains, metrics_of(lab.case.scenario, pair, True)
 
 
-def _rows(lab: Laboratory, factors: Sequence[Factor]) -> list[Row]:
+def _rows(lab: ExperimentSession, factors: Sequence[Factor]) -> list[Row]:
     """Every factor, in the order given; they are measured in the order of their predicted effect, so that what there is
-    no time for is what would matter least."""
+    no time for is what would matter smallest."""
     rows: dict[str, Row] = {}
     todo: list[tuple[float, Factor]] = []
     for factor in factors:
@@ -186,7 +186,7 @@ def _rows(lab: Laboratory, factors: Sequence[Factor]) -> list[Row]:
     return list(rows.values())
 
 
-def _late(lab: Laboratory, rows: Sequence[Row]) -> list[Row]:
+def _late(lab: ExperimentSession, rows: Sequence[Row]) -> list[Row]:
     """Take up the factors that were left out where the rest has left time for them after all."""
     done = []
     for row in rows:
@@ -198,37 +198,37 @@ def _late(lab: Laboratory, rows: Sequence[Row]) -> list[Row]:
     return done
 
 
-def _refused(lab: Laboratory, factor: Factor) -> str:
+def _refused(lab: ExperimentSession, factor: Factor) -> str:
     return lab.bench.refused(factor.with_it) or lab.bench.refused(factor.without)
 
 
-def _predicted(lab: Laboratory, factor: Factor) -> dict[Part, Ratio]:
+def _predicted(lab: ExperimentSession, factor: Factor) -> dict[Part, Ratio]:
     parts: tuple[Part, ...] = ("tpot", "ttft", "step") if lab.headline == "step" else ("tpot", "ttft")
     return {part: predicted_ratio(lab.case, factor.without, factor.with_it, part) for part in parts}
 
 
-def _row(lab: Laboratory, factor: Factor) -> Row:
+def _row(lab: ExperimentSession, factor: Factor) -> Row:
     predicted = _predicted(lab, factor)
     metrics = {
         "without": predicted_metrics(lab.case, factor.without),
         "with": predicted_metrics(lab.case, factor.with_it),
     }
     try:
-        found = lab.compared(factor.without, factor.with_it)
+        compared = lab.compared(factor.without, factor.with_it)
     except ScenarioError as error:
         return Row(factor, "failed", predicted, metrics, reason=error.messages[0])
-    verdict = decide(found.gains[lab.headline], lab.floor, found.numbers, _trade_off(lab, factor, found))
-    return Row(factor, "measured", predicted, metrics, compared=found, verdict=verdict)
+    verdict = decide(compared.gains[lab.headline], lab.floor, compared.numbers, _trade_off(lab, factor, compared))
+    return Row(factor, "measured", predicted, metrics, compared=compared, verdict=verdict)
 
 
-def _trade_off(lab: Laboratory, factor: Factor, found: Compared) -> str:
-    """What a switch changes beside what the verdict is of, where that can be told from nothing."""
+def _trade_off(lab: ExperimentSession, factor: Factor, compared: Compared) -> str:
+    """What a switch changes next to what the verdict is of, where that can be distinguished from nothing."""
     said = []
-    for part, gain in found.gains.items():
+    for part, gain in compared.gains.items():
         if part != lab.headline and abs(log(gain.value)) > lab.floor and (gain.low > 1 or gain.high < 1):
             said.append(f"{part.upper()} {gain.value:.2f}x")
     if factor.for_capacity:
-        ratio = found.with_it["kv_cache_bytes"] / found.without["kv_cache_bytes"]
+        ratio = compared.with_it["kv_cache_bytes"] / compared.without["kv_cache_bytes"]
         said.append(f"it is for room, not for speed: KV cache of {ratio:.2f} times the bytes here")
     return ", ".join(said)
 
@@ -237,7 +237,7 @@ def _gain(row: Row, part: Part) -> float:
     return row.compared.gains[part].value if row.compared else 1.0
 
 
-def _shapes(lab: Laboratory, adopted: Sequence[Row]) -> list[ShapeRow]:
+def _shapes(lab: ExperimentSession, adopted: Sequence[Row]) -> list[ShapeRow]:
     """The adopted factors with the largest gains, each at another batch and another length."""
     rows = []
     for row in adopted[:MAX_SHAPED]:
@@ -247,7 +247,7 @@ def _shapes(lab: Laboratory, adopted: Sequence[Row]) -> list[ShapeRow]:
     return rows
 
 
-def _shape(lab: Laboratory, factor: Factor, label: str, change: Callable[[Scenario], Scenario]) -> ShapeRow:
+def _shape(lab: ExperimentSession, factor: Factor, label: str, change: Callable[[Scenario], Scenario]) -> ShapeRow:
     without, with_it = change(factor.without), change(factor.with_it)
     if reason := next((r for s in (without, with_it) if (r := unfit(lab.case, s) or lab.bench.refused(s))), ""):
         return ShapeRow(factor.name, label, "refused", reason=reason)
@@ -263,18 +263,18 @@ def _shape(lab: Laboratory, factor: Factor, label: str, change: Callable[[Scenar
     return ShapeRow(factor.name, label, "measured", predicted, gain)
 
 
-def _combinations(lab: Laboratory, adopted: Sequence[Row]) -> list[Combination]:
+def _combinations(lab: ExperimentSession, adopted: Sequence[Row]) -> list[Combination]:
     """All adopted factors together, then pairs of the largest: of those that the scenario lacks, and of those it has.
 
     A pair of one that is off and one that is on would need a fourth side, and its product holds by construction.
     """
-    found: list[Combination] = []
+    tried: list[Combination] = []
     groups = [_one_a_switch([r for r in adopted if r.factor.state == state]) for state in ("off", "on")]
     sets = [group for group in groups if len(group) > 1]
     sets += [list(two) for group in groups if len(group) > 2 for two in combinations(group[:MAX_PAIRED], 2)]
     for rows in sets:
-        found.append(_combination(lab, rows))
-    return found
+        tried.append(_combination(lab, rows))
+    return tried
 
 
 def _one_a_switch(rows: Sequence[Row]) -> list[Row]:
@@ -282,7 +282,7 @@ def _one_a_switch(rows: Sequence[Row]) -> list[Row]:
     return list({row.factor.switch: row for row in reversed(rows)}.values())[::-1]
 
 
-def _combination(lab: Laboratory, rows: Sequence[Row]) -> Combination:
+def _combination(lab: ExperimentSession, rows: Sequence[Row]) -> Combination:
     state, names = rows[0].factor.state, tuple(row.factor.name for row in rows)
     scenario, factors = lab.case.scenario, [row.factor for row in rows]
     without = scenario if state == "off" else all_out(lab.case, factors)
@@ -298,11 +298,19 @@ def _combination(lab: Laboratory, rows: Sequence[Row]) -> Combination:
         return Combination(names, state, "left out", predicted, alone, reason="no time was left for it")
     lab.say(f"together: {', '.join(names)}")
     try:
-        found = lab.compared(without, with_it)
+        compared = lab.compared(without, with_it)
     except ScenarioError as error:
         return Combination(names, state, "failed", predicted, alone, reason=error.messages[0])
-    together = found.gains[lab.headline]
+    together = compared.gains[lab.headline]
     singles = product([row.compared.gains[lab.headline] for row in rows if row.compared])
     return Combination(
-        names, state, "measured", predicted, alone, together, singles, over(together, singles), found.numbers
+        names=names,
+        state=state,
+        status="measured",
+        predicted=predicted,
+        predicted_product=alone,
+        together=together,
+        product=singles,
+        excess=over(together, singles),
+        numbers=compared.numbers,
     )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from scenarios.build import activation_dtype
 from scenarios.errors import printable
 from scenarios.loader import Loaded
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
 from sim import __version__
 from sim.predict.explain import Diagnosis, diagnose, limit_of
@@ -96,7 +96,7 @@ def bottleneck_of(prediction: Prediction, measured: Mapping[str, Any]) -> Bottle
 def _by_limit(prediction: Prediction, ops: list[dict[str, Any]]) -> dict[str, float]:
     """Measured us of computing ops by what limits them. What was captured together is shared out as predicted."""
     kernels = {launch.index: launch for launch in launches(prediction.plan)}
-    found: dict[str, float] = {}
+    by_limit: dict[str, float] = {}
     for row in ops:
         mine = [kernels[i] for i in range(row["index"], row["index"] + row["ops"]) if i in kernels]
         total = sum(launch.kernel.duration_ns for launch in mine)
@@ -104,5 +104,5 @@ def _by_limit(prediction: Prediction, ops: list[dict[str, Any]]) -> dict[str, fl
             limit = limit_of(launch.kind, launch.kernel.bound)
             if limit != "communication-bound":
                 share = launch.kernel.duration_ns / total if total else 1 / len(mine)
-                found[limit] = found.get(limit, 0.0) + row["measured_us"] * share
-    return found
+                by_limit[limit] = by_limit.get(limit, 0.0) + row["measured_us"] * share
+    return by_limit

@@ -74,7 +74,7 @@ class Combination:
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """All that was found. headline: the part that verdicts are of. by_reference: whether ratios are by the fixed
-    kernel. floor: |ln| of the smallest gain that is told from none. left_out: what there was no time for."""
+    kernel. floor: |ln| of the smallest gain that is distinguished from none. left_out: what there was no time for."""
 
     baseline: dict[str, Any]
     scenario: Scenario
@@ -104,23 +104,23 @@ def metrics_of(scenario: Scenario, pair: Pair, of_a: bool) -> Metrics:
     output_throughput: requests x output tokens / (TTFT + (output tokens - 1) TPOT), tokens/s.
     """
     side = pair.a if of_a else pair.b
-    found: Metrics = {}
+    metrics: Metrics = {}
     for part, turns in pair.repeats.items():
-        found[f"{part}_ms"] = median(_ns(t, of_a) for t in turns) / 1e6
-        found[f"{part}_wall_ms"] = median(t.a_wall_ns if of_a else t.b_wall_ns for t in turns) / 1e6
+        metrics[f"{part}_ms"] = median(_ns(t, of_a) for t in turns) / 1e6
+        metrics[f"{part}_wall_ms"] = median(t.a_wall_ns if of_a else t.b_wall_ns for t in turns) / 1e6
     workload = scenario.workload
-    e2el_ms = found["ttft_ms"] + (workload.output_tokens - 1) * found["tpot_ms"]
-    found["output_throughput"] = 1000 * workload.batch * workload.output_tokens / e2el_ms
-    found["decode_throughput"] = 1000 * workload.batch / found["tpot_ms"]
-    found |= {
+    e2el_ms = metrics["ttft_ms"] + (workload.output_tokens - 1) * metrics["tpot_ms"]
+    metrics["output_throughput"] = 1000 * workload.batch * workload.output_tokens / e2el_ms
+    metrics["decode_throughput"] = 1000 * workload.batch / metrics["tpot_ms"]
+    metrics |= {
         "weights_bytes": float(side.weights_bytes), "kv_cache_bytes": float(side.kv_cache_bytes),
         "values_bytes": float(side.values_bytes),
     }  # fmt: skip
-    found["memory_bytes"] = found["weights_bytes"] + found["kv_cache_bytes"] + found["values_bytes"]
-    found["load_ms"] = side.load_ms
+    metrics["memory_bytes"] = metrics["weights_bytes"] + metrics["kv_cache_bytes"] + metrics["values_bytes"]
+    metrics["load_ms"] = side.load_ms
     # What the first pass through everything took more than the second.
-    found["cold_ms"] = sum(side.first_ms.values()) - sum(side.second_ms.values())
-    return found
+    metrics["cold_ms"] = sum(side.first_ms.values()) - sum(side.second_ms.values())
+    return metrics
 
 
 def _ns(turn: Repeat, of_a: bool) -> float:

@@ -16,17 +16,17 @@ Change = Callable[[Scenario], Scenario]
 def other_shapes(case: Case) -> list[tuple[str, Change]]:
     """(what is other, how a scenario is taken there): one other batch and one other length, where there is one."""
     workload = case.scenario.workload
-    found: list[tuple[str, Change]] = []
+    shapes: list[tuple[str, Change]] = []
     for name, change, now in (
         ("batch", _batch, workload.batch),
         ("input_tokens", _length, workload.input_tokens),
     ):
         for other in (2 * now, now // 2):
-            made = partial(change, to=other)
-            if other and not check(made(case.scenario)) and not unfit(case, made(case.scenario)):
-                found.append((f"{name}={other}", made))
+            changed = partial(change, to=other)
+            if other and not check(changed(case.scenario)) and not unfit(case, changed(case.scenario)):
+                shapes.append((f"{name}={other}", changed))
                 break
-    return found
+    return shapes
 
 
 def _batch(scenario: Scenario, to: int) -> Scenario:

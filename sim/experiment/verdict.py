@@ -14,12 +14,12 @@ Numerics = Literal["as before", "within limits", "not acceptable", "not checked"
 
 #: An error this many times that of the side without counts as rounding of another order, not as an approximation.
 ROUNDING = 2.0
-#: Greatest mean divergence of the next token's distribution from the plain program's, nats: if all of it went against
+#: Largest mean divergence of the next token's distribution from the plain program's, nats: if all of it went against
 #: the true token, perplexity would be 1 % higher. An assumed limit, as the next one is.
 MAX_KL_NATS = 0.01
 #: A likelihood that is worse by more than this is as bad as can be.
 MAX_NATS = 100.0
-#: Greatest change of perplexity on trained weights.
+#: Largest change of perplexity on trained weights.
 MAX_PERPLEXITY = 0.005
 
 
@@ -60,7 +60,7 @@ def check_numbers(without: Errors | None, with_it: Errors | None, unchecked: str
 
 
 def decide(gain: Interval, floor: float, numbers: Checked, trade_off: str = "") -> Verdict:
-    """floor: |ln ratio| that two equal sides differ by; no smaller gain can be told from none.
+    """floor: |ln ratio| that two equal sides differ by; no smaller gain can be distinguished from none.
 
     trade_off: what else the switch changes, for the reason. Numbers that are not acceptable decide whatever the speed.
     """

@@ -14,15 +14,16 @@ from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.work import CollectiveShape, ExchangeShape, FixedShape
 from sim.fitting.cpu import MIN_SHAPES, WIDEST, Fit, at_speed
 from sim.fitting.cpu import Sample as Row
-from sim.fitting.kernels import Block, Sample, fit, held_out, interval, put
+from sim.fitting.kernels import Block, Sample, fit, held_out, interval
 from sim.fitting.shipped import ALONE, SHARED, rows_of_block
-from sim.hardware.profile import Hardware
+from sim.hardware.numbers import with_numbers
+from sim.hardware.profile import HardwareProfile
 
 
-def fit_blocks(timings: Timings, base: Hardware, reference: float, draws: int) -> tuple[Fit, ...]:
+def fit_blocks(timings: Timings, base: HardwareProfile, reference: float, draws: int) -> tuple[Fit, ...]:
     """The fit of each block that has enough shapes, its coefficients under their dotted names."""
     samples = list(_samples(timings, base, reference))
-    hw, found = base, []
+    hw, fits = base, []
     for block in (*SHARED, *ALONE):
         rows = rows_of_block(block, samples, {base.name: hw})
         if len({row.shape for row in rows}) < MIN_SHAPES:
@@ -30,12 +31,12 @@ def fit_blocks(timings: Timings, base: Hardware, reference: float, draws: int) -
         block = _from_base(block, hw)
         if not block.parameters:
             continue
-        found.append(_fitted(block, rows, hw, draws))
-        hw = put(hw, found[-1].values)
-    return tuple(found)
+        fits.append(_fitted(block, rows, hw, draws))
+        hw = with_numbers(hw, fits[-1].values)
+    return tuple(fits)
 
 
-def _samples(timings: Timings, base: Hardware, reference: float) -> Iterator[Sample]:
+def _samples(timings: Timings, base: HardwareProfile, reference: float) -> Iterator[Sample]:
     """Rows of single kernels; each runs among others, so nothing of its own is left in L2."""
     for row in timings.rows:
         if row.kind in NO_OPS or len(row.ops) != 1 or row.kind != row.op.kind:
@@ -45,7 +46,7 @@ def _samples(timings: Timings, base: Hardware, reference: float) -> Iterator[Sam
             yield Sample(base.name, op_type_of(row.op), repr(work), work, at_speed(row, reference), False, False)
 
 
-def _from_base(block: Block, hw: Hardware) -> Block:
+def _from_base(block: Block, hw: HardwareProfile) -> Block:
     """`block` with the base's numbers as starts; what the base does not have is not fitted."""
     starts: dict[str, float] = {}
     for name in block.parameters:
@@ -57,8 +58,8 @@ def _from_base(block: Block, hw: Hardware) -> Block:
     return Block(block.name, starts, block.programs)
 
 
-def _fitted(block: Block, rows: Sequence[Sample], hw: Hardware, draws: int) -> Fit:
-    bases: Mapping[str, Hardware] = {hw.name: hw}
+def _fitted(block: Block, rows: Sequence[Sample], hw: HardwareProfile, draws: int) -> Fit:
+    bases: Mapping[str, HardwareProfile] = {hw.name: hw}
     values, spans = fit(block, rows, bases), interval(block, rows, bases, max(2, draws // 4))
     unknown = tuple(name for name, (low, high) in spans.items() if high > WIDEST * low)
     known = {name: value for name, value in values.items() if name not in unknown}

@@ -7,8 +7,9 @@ collectives, and how wrong it all is. What no row speaks of stays what the base 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, exp, log
+from dataclasses import dataclass
+from itertools import chain
+from math import log
 from statistics import median
 from typing import Any
 
@@ -19,28 +20,25 @@ from scenarios.exchange.timings import CAPTURED, COPY, STEP, SYNCHRONIZE, Timing
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.work import CollectiveShape, FixedShape, FlatShape, RowsShape
 from sim.collective.price import price_collective
+from sim.fitting import robust
 from sim.fitting.ascend import fit_blocks
+from sim.fitting.collectives import with_links
 from sim.fitting.cpu import (
     DRAWS,
     MIN_SHAPES,
-    ROBUST,
     Fit,
     Vector,
     at_speed,
-    family_sigmas,
     fit_program,
     held_out,
     reference_us,
     samples_of,
-    scipy,
     trial_sigma,
 )
-from sim.fitting.kernels import PRIOR
-from sim.hardware.profile import Hardware, Source
-from sim.hardware.sections import Program
+from sim.hardware.numbers import with_numbers
+from sim.hardware.profile import HardwareProfile, Source
 from sim.kernel.cpu import COMPILED, effects
 from sim.kernel.price import price
-from sim.predict.uncertainty import Z90
 
 #: Fewest rows that a number of its own is taken from.
 MIN_ROWS = 3
@@ -67,16 +65,16 @@ class Calibrated:
     numbers: dict[str, Found]
     unknown: dict[str, str]
     fits: tuple[Fit, ...]
-    hardware: Hardware
+    hardware: HardwareProfile
 
 
-def calibrated(timings: Timings, base: Hardware, draws: int = DRAWS) -> Calibrated:
+def calibrated(timings: Timings, base: HardwareProfile, draws: int = DRAWS) -> Calibrated:
     """The numbers of a profile that `timings` give. base: what the others are taken from.
 
     Raises ScenarioError where scipy is missing, where the base is for another device, or where there is no row to fit
     to.
     """
-    scipy()
+    robust.scipy()
     if base.profile.device != timings.backend:
         what = f"the rows are of {timings.backend}, the base profile {base.name} is for {base.profile.device}"
         raise ScenarioError([f"calibrate: {what}"])
@@ -85,19 +83,24 @@ def calibrated(timings: Timings, base: Hardware, draws: int = DRAWS) -> Calibrat
     if base.profile.device != "cpu":
         return _of_accelerator(timings, base, reference, numbers, draws)
     numbers |= dict(_chip(timings)) | dict(_memory(timings, reference))
-    hw = with_numbers(base, numbers)
+    hw = with_found(base, numbers)
     fits, unknown = _programs(timings, reference, hw, draws)
     numbers |= program_numbers(fits)
     numbers |= dict(_calls(timings, reference))
-    hw = with_numbers(hw, numbers)
+    hw = with_found(hw, numbers)
     numbers |= dict(_pieces(timings, reference, hw, draws))
     numbers |= dict(_links(timings, reference, hw, draws))
     numbers |= dict(_residuals(timings, reference, fits))
-    return Calibrated(numbers, unknown | _untold(numbers), fits, with_numbers(base, numbers))
+    return Calibrated(numbers, unknown | _untold(numbers), fits, with_found(base, numbers))
+
+
+def _errors_by_kind(fits: Sequence[Fit]) -> Iterator[tuple[str, float]]:
+    """(kind, error) of all held-out rows."""
+    return chain.from_iterable(fit.errors_by_kind() for fit in fits)
 
 
 def _of_accelerator(
-    timings: Timings, base: Hardware, reference: float, numbers: dict[str, Found], draws: int
+    timings: Timings, base: HardwareProfile, reference: float, numbers: dict[str, Found], draws: int
 ) -> Calibrated:
     """The kernels of a device that has cores of its own, and how wrong they are; all else is the base's."""
     fits = fit_blocks(timings, base, reference, draws)
@@ -107,59 +110,45 @@ def _of_accelerator(
         for name, value in fit.values.items():
             numbers[name] = Found(value, *_around(value, fit.intervals[name]), "fitted", how)
         unknown |= dict.fromkeys(fit.unknown, "its interval is wider than a factor of 6: the base's number stays")
-    for name, sigma in family_sigmas(fits).items():
+    for name, sigma in robust.family_sigmas(_errors_by_kind(fits)).items():
         numbers[name] = Found(sigma, sigma, sigma, "measured", "held-out shapes, such that 90 % lie inside")
     unknown |= {"host": "an accelerator's host is not calibrated by kernels", "collective": "not timed"}
-    return Calibrated(numbers, unknown, fits, with_numbers(base, numbers))
+    return Calibrated(numbers, unknown, fits, with_found(base, numbers))
 
 
-def with_numbers(hw: Hardware, numbers: Mapping[str, Found]) -> Hardware:
+def with_found(hw: HardwareProfile, numbers: Mapping[str, Found]) -> HardwareProfile:
     """`hw` with these numbers in it."""
-    sections: dict[str, dict[str, float]] = {}
-    programs: dict[str, dict[str, float]] = {}
-    fixed = dict(hw.fixed_us)
-    for name, found in numbers.items():
-        match name.split("."):
-            case ["programs", program, effect]:
-                programs.setdefault(program, {})[effect] = found.value
-            case ["fixed_us", key]:
-                fixed[key] = found.value
-            case [section, field]:
-                sections.setdefault(section, {})[field] = found.value
-    parts: dict[str, Any] = {s: replace(getattr(hw, s), **values) for s, values in sections.items()}
-    made: dict[str, Any] = {
-        name: replace(hw.programs.get(name, Program()), **values)  # type: ignore[arg-type]
-        for name, values in programs.items()
-    }
-    return replace(hw, programs={**hw.programs, **made}, fixed_us=fixed, **parts)
+    return with_numbers(hw, {name: number.value for name, number in numbers.items()})
 
 
 def program_numbers(fits: Sequence[Fit]) -> dict[str, Found]:
-    """The programs' effects. What every call pays, `kernel.start_us`, is the least that any of them pays."""
+    """The programs' effects. What every call pays, `kernel.start_us`, is the smallest that any of them pays."""
     calls = {fit.program: fit.values.get("fixed_us", 0.0) for fit in fits if "fixed_us" in fit.values}
-    found: dict[str, Found] = {}
+    numbers: dict[str, Found] = {}
     start = min(calls.values(), default=0.0)
     if calls:
         cheapest = next(fit for fit in fits if calls.get(fit.program) == start)
         how = f"the cheapest call of all, {cheapest.program}"
-        found["kernel.start_us"] = Found(start, *_around(start, cheapest.intervals["fixed_us"]), "fitted", how)
+        numbers["kernel.start_us"] = Found(start, *_around(start, cheapest.intervals["fixed_us"]), "fitted", how)
     for fit in fits:
         for effect, value in fit.values.items():
             low, high = _around(value, fit.intervals[effect])
             less = start if effect == "fixed_us" else 0.0
             how = f"{len(fit.samples)} rows of {fit.shapes} shapes"
-            found[f"programs.{fit.program}.{effect}"] = Found(
+            numbers[f"programs.{fit.program}.{effect}"] = Found(
                 value - less, max(0.0, low - less), max(value, high) - less, "fitted", how
             )
         for effect in fit.unknown:
-            found[f"programs.{fit.program}.{effect}"] = Found(0.0, 0.0, 0.0, "assumed", _UNTOLD)
-    return found
+            numbers[f"programs.{fit.program}.{effect}"] = Found(0.0, 0.0, 0.0, "assumed", _UNTOLD)
+    return numbers
 
 
 _UNTOLD = "not identified by the rows, which other effects explain as well: left out"
 
 
-def _programs(timings: Timings, reference: float, hw: Hardware, draws: int) -> tuple[tuple[Fit, ...], dict[str, str]]:
+def _programs(
+    timings: Timings, reference: float, hw: HardwareProfile, draws: int
+) -> tuple[tuple[Fit, ...], dict[str, str]]:
     """The fit of each program that has enough shapes, and those that have not."""
     fits, unknown = [], {}
     for program, samples in sorted(samples_of(timings, reference, hw).items()):
@@ -190,21 +179,21 @@ def _memory(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
         return
     own, last = sorted(sizes.items())[-2][1], sorted(sizes.items())[-1][1]
     start = min(us for _, us in copies)
-    for name, least, most, where in (
+    for name, smallest, most, where in (
         ("memory.core_l2_gbps", 1 << 16, own // 2, "a core's own cache"),
         ("memory.l2_read_gbps", own, last // 4, "the last cache"),
         ("memory.hbm_gbps", last, 1 << 62, "memory"),
     ):
-        rates = [2 * size / 1000 / (us - start) for size, us in copies if least <= size <= most and us > start]
+        rates = [2 * size / 1000 / (us - start) for size, us in copies if smallest <= size <= most and us > start]
         if rates:
-            found = _measured(rates, f"{len(rates)} sizes of copies that stay in {where}, read and written")
-            yield name, found
+            rate = _measured(rates, f"{len(rates)} sizes of copies that stay in {where}, read and written")
+            yield name, rate
             if name == "memory.hbm_gbps":
-                yield "memory.core_hbm_gbps", found
+                yield "memory.core_hbm_gbps", rate
 
 
 def _calls(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
-    """What a call costs beside its kernel: the runner's own time a call, the step's small preparations, a wait."""
+    """What a call costs next to its kernel: the runner's own time a call, the step's small preparations, a wait."""
     eager = [row for row in timings.rows if row.kind == STEP and not row.values["pieces"]]
     hosts = _host_us(eager, reference)
     if len(hosts) >= MIN_ROWS:
@@ -224,8 +213,8 @@ def _calls(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
             yield "host.synchronize_us", Found(row.median_us, row.low_us, row.high_us, "measured", "one wait, alone")
 
 
-def _pieces(timings: Timings, reference: float, hw: Hardware, draws: int) -> Iterator[tuple[str, Found]]:
-    """What entering compiled code costs, and a fused call and an element inside it, beside products as they are."""
+def _pieces(timings: Timings, reference: float, hw: HardwareProfile, draws: int) -> Iterator[tuple[str, Found]]:
+    """What entering compiled code costs, and a fused call and an element inside it, next to products as they are."""
     rows = [row for row in timings.rows if row.kind == CAPTURED]
     steps = [row for row in timings.rows if row.kind == STEP and row.values["pieces"]]
     if len(rows) < MIN_SHAPES + 1 or not steps:
@@ -236,8 +225,8 @@ def _pieces(timings: Timings, reference: float, hw: Hardware, draws: int) -> Ite
     measured = np.array([at_speed(row, reference) for row in rows])
     how = f"{len(rows)} compiled pieces, their products taken out"
     enter, call, element = _solved(features, products, measured, draws, how)
-    beside = median(max(0.0, host) for host in _host_us(steps, reference))
-    value, low, high = (1000 * (us + beside) for us in (enter.value, enter.low, enter.high))
+    others = median(max(0.0, host) for host in _host_us(steps, reference))
+    value, low, high = (1000 * (us + others) for us in (enter.value, enter.low, enter.high))
     gap = Found(value, low, high, "fitted", how)
     yield "graph.mix_gap_ns", gap
     yield "graph.node_gap_ns", Found(0.0, 0.0, 0.0, "assumed", "inside compiled code nothing is issued")
@@ -248,7 +237,7 @@ def _pieces(timings: Timings, reference: float, hw: Hardware, draws: int) -> Ite
     yield f"programs.{COMPILED}.element_ns", element
 
 
-def _inside(row: Timing, hw: Hardware) -> tuple[int, int, float]:
+def _inside(row: Timing, hw: HardwareProfile) -> tuple[int, int, float]:
     """Of a compiled piece: calls that are fused away, their elements, and microseconds of its other calls."""
     fused, elements, others_us = 0, 0, 0.0
     for op in row.ops:
@@ -261,7 +250,7 @@ def _inside(row: Timing, hw: Hardware) -> tuple[int, int, float]:
 
 
 def _host_us(steps: Sequence[Timing], reference: float) -> list[float]:
-    """What the runner takes beside each unit, microseconds: between its marks, less what the two marks take, of which
+    """What the runner takes next to each unit, microseconds: between its marks, less what the two marks take, of which
     one lies inside the unit's own time."""
     return [(row.values["host_us"] - 2 * row.values["mark_us"]) * reference / row.reference_us for row in steps]
 
@@ -274,10 +263,7 @@ def _solved(features: Vector, offsets: Vector, measured: Vector, draws: int, how
         def objective(y: Vector) -> Vector:
             return np.asarray(np.log((offsets[rows] + features[rows] @ (y * scale)) / measured[rows]))
 
-        found = scipy().least_squares(
-            objective, np.ones(len(scale)), bounds=(1e-9, np.inf), loss="soft_l1", f_scale=ROBUST
-        )
-        return np.asarray(found.x * scale)
+        return np.asarray(robust.solve(objective, np.ones(len(scale)), bounds=(1e-9, np.inf)) * scale)
 
     every, generator = np.arange(len(measured)), np.random.default_rng(0)
     values = solve(every)
@@ -289,43 +275,39 @@ def _solved(features: Vector, offsets: Vector, measured: Vector, draws: int, how
     ]
 
 
-def _links(timings: Timings, reference: float, hw: Hardware, draws: int) -> Iterator[tuple[str, Found]]:
+def _links(timings: Timings, reference: float, hw: HardwareProfile, draws: int) -> Iterator[tuple[str, Found]]:
     """Start and rate of collectives, from the quickest decile: other programs make a rank late, and others wait."""
     rows = [row for row in timings.rows if row.ops and isinstance(work_of(row.op).shape, CollectiveShape)]
     if len(rows) < MIN_ROWS:
         return
-    start = [log(float(getattr(hw.collective, name))) for name in LINKS]
+    starts = {name: float(getattr(hw.collective, name)) for name in LINKS}
 
-    def errors(x: Any, of: Sequence[Timing]) -> list[float]:
-        numbers: dict[str, Any] = {name: exp(v) for name, v in zip(LINKS, x, strict=True)}
-        tried = replace(hw, collective=replace(hw.collective, **numbers))
+    def errors(values: Mapping[str, float], of: Sequence[Timing]) -> list[float]:
+        tried = with_links(hw, values)
         return [log(_collective_us(row, tried) * row.reference_us / (row.low_us * reference)) for row in of]
 
-    def solve(of: Sequence[Timing]) -> Any:
-        def objective(x: Any) -> list[float]:
-            return [*errors(x, of), *(PRIOR * (v - s) for v, s in zip(x, start, strict=True))]
-
-        return scipy().least_squares(objective, start, loss="soft_l1", f_scale=ROBUST, diff_step=0.01).x
+    def solve(of: Sequence[Timing]) -> dict[str, float]:
+        return robust.fit_logs(lambda values: errors(values, of), starts, max_evaluations=None)
 
     best, generator = solve(rows), np.random.default_rng(0)
     turns = max(2, draws // 4)
-    drawn = np.exp([solve([rows[i] for i in generator.choice(len(rows), len(rows))]) for _ in range(turns)])
-    low, high = np.percentile(drawn, (5, 95), axis=0)
+    fits = [solve([rows[i] for i in generator.choice(len(rows), len(rows))]) for _ in range(turns)]
+    low, high = np.percentile([[fit[name] for name in LINKS] for fit in fits], (5, 95), axis=0)
     how = f"the quickest decile of {len(rows)} collectives"
-    for name, v, a, b in zip(LINKS, np.exp(best), low, high, strict=True):
+    for name, v, a, b in zip(LINKS, best.values(), low, high, strict=True):
         yield f"collective.{name}", Found(float(v), float(min(v, a)), float(max(v, b)), "fitted", how)
-    sigma = _sigma([abs(e) for e in errors(best, rows)])
+    sigma = robust.sigma_of([abs(e) for e in errors(best, rows)])
     yield "collective.sigma", Found(sigma, sigma, sigma, "measured", f"{len(rows)} collectives, none held out")
     price_collective.cache_clear()  # full of devices that will not come again
     price.cache_clear()
 
 
-def _collective_us(row: Timing, hw: Hardware) -> float:
+def _collective_us(row: Timing, hw: HardwareProfile) -> float:
     return price(work_of(row.op), hw).duration_ns / 1000
 
 
 def _residuals(timings: Timings, reference: float, fits: Sequence[Fit]) -> Iterator[tuple[str, Found]]:
-    for name, sigma in family_sigmas(fits).items():
+    for name, sigma in robust.family_sigmas(_errors_by_kind(fits)).items():
         yield name, Found(sigma, sigma, sigma, "measured", "held-out shapes, such that 90 % lie inside")
     together = trial_sigma(fits)
     how = "all kernels of a trial together, held-out shapes, such that 90 % lie inside"
@@ -335,7 +317,7 @@ def _residuals(timings: Timings, reference: float, fits: Sequence[Fit]) -> Itera
     positive = [host for host in hosts if host > 0]
     if len(positive) >= MIN_ROWS:
         middle = median(positive)
-        spread = _sigma([abs(log(host / middle)) for host in positive])
+        spread = robust.sigma_of([abs(log(host / middle)) for host in positive])
         yield "residual.host_sigma", Found(spread, spread, spread, "measured", "steps less their calls, by trial")
 
 
@@ -345,11 +327,6 @@ def _untold(numbers: Mapping[str, Found]) -> dict[str, str]:
              "collective.hccs_gbps": "no collectives were timed", "memory.hbm_gbps": "no copies were timed",
              "fixed_us.ai_cpu": "no small preparation was timed"}  # fmt: skip
     return {name: why for name, why in parts.items() if name not in numbers}
-
-
-def _sigma(errors: Sequence[float]) -> float:
-    """The standard deviation with which a normal distribution has 90 % of `errors` (magnitudes) inside."""
-    return sorted(errors)[ceil(0.9 * len(errors)) - 1] / Z90
 
 
 def _measured(values: Sequence[float], how: str) -> Found:

@@ -9,24 +9,21 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib import import_module
-from math import ceil, exp, log, log1p
+from dataclasses import dataclass
+from math import exp, log, log1p
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from sim.accuracy.collectives import op_of, predicted_us
-from sim.accuracy.reference import FOLDER
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import CollectiveRow, read_collectives
 from sim.accuracy.score import percentile
 from sim.collective.price import price_collective
-from sim.fitting.kernels import PRIOR, ROBUST
+from sim.fitting.robust import covering, fit_logs, intervals
 from sim.hardware.files import write_numbers
-from sim.hardware.profile import SHIPPED, Hardware, load_hardware
+from sim.hardware.numbers import with_numbers
+from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware
 from sim.predict.uncertainty import Z90
-
-REFERENCE = FOLDER / "collectives.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,45 +49,35 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def points(links: Links, path: Path = REFERENCE) -> dict[tuple[str, int, int], list[CollectiveRow]]:
+def points(links: Links) -> dict[tuple[str, int, int], list[CollectiveRow]]:
     """The family's scored rows by (operation, ranks, bytes of the whole tensor)."""
-    found: dict[tuple[str, int, int], list[CollectiveRow]] = {}
-    for row in read_collectives(path):
+    by_point: dict[tuple[str, int, int], list[CollectiveRow]] = {}
+    for row in read_collectives(reference_csv("collectives")):
         if row.hardware == links.hardware and row.scored:
             whole = row.bytes * (row.ranks if row.shard else 1)
-            found.setdefault((op_of(row.op), row.ranks, whole), []).append(row)
-    return found
+            by_point.setdefault((op_of(row.op), row.ranks, whole), []).append(row)
+    return by_point
 
 
-def with_numbers(hw: Hardware, values: Mapping[str, float]) -> Hardware:
+def with_links(hw: HardwareProfile, values: Mapping[str, float]) -> HardwareProfile:
     """`hw` with other numbers in its `collective` section."""
-    numbers: dict[str, Any] = dict(values)
-    return replace(hw, collective=replace(hw.collective, **numbers))
+    return with_numbers(hw, {f"collective.{name}": value for name, value in values.items()})
 
 
-def residuals(values: Mapping[str, float], rows: Sequence[CollectiveRow], hw: Hardware) -> list[float]:
+def residuals(values: Mapping[str, float], rows: Sequence[CollectiveRow], hw: HardwareProfile) -> list[float]:
     """ln(predicted / measured) of each row."""
-    tried = with_numbers(hw, values)
+    tried = with_links(hw, values)
     return [log(predicted_us(row, tried) / row.mean_us) for row in rows]
 
 
-def fit(links: Links, rows: Sequence[CollectiveRow], hw: Hardware) -> dict[str, float]:
+def fit(links: Links, rows: Sequence[CollectiveRow], hw: HardwareProfile) -> dict[str, float]:
     """The numbers that fit `rows` best; fitted as logarithms, so they stay positive."""
-    least_squares = import_module("scipy.optimize").least_squares
-
-    names = list(links.parameters)
-    start = [log(v) for v in links.parameters.values()]
-
-    def objective(x: Any) -> list[float]:
-        pulls = [PRIOR * (v - s) for v, s in zip(x, start, strict=True)]
-        return [*residuals({n: exp(v) for n, v in zip(names, x, strict=True)}, rows, hw), *pulls]
-
-    found = least_squares(objective, start, loss="soft_l1", f_scale=ROBUST, diff_step=0.01, max_nfev=60)
+    values = fit_logs(lambda tried: residuals(tried, rows, hw), links.parameters)
     price_collective.cache_clear()  # full of devices that will not come again
-    return {name: exp(v) for name, v in zip(names, found.x, strict=True)}
+    return values
 
 
-def held_out(links: Links, hw: Hardware) -> list[tuple[CollectiveRow, float]]:
+def held_out(links: Links, hw: HardwareProfile) -> list[tuple[CollectiveRow, float]]:
     """(row, absolute relative error) of each row, predicted by a fit that has not seen its point."""
     by_point = points(links)
     result = []
@@ -100,15 +87,13 @@ def held_out(links: Links, hw: Hardware) -> list[tuple[CollectiveRow, float]]:
     return result
 
 
-def interval(links: Links, hw: Hardware, draws: int) -> dict[str, tuple[float, float]]:
+def interval(links: Links, hw: HardwareProfile, draws: int) -> dict[str, tuple[float, float]]:
     """5th and 95th percentile of each number over fits to points drawn with replacement."""
     groups, generator = list(points(links).values()), random.Random(0)
     fits = [
         fit(links, [row for rows in generator.choices(groups, k=len(groups)) for row in rows], hw) for _ in range(draws)
     ]
-    ordered = {name: sorted(f[name] for f in fits) for name in links.parameters}
-    cut = int(0.05 * draws)
-    return {name: (values[cut], values[-1 - cut]) for name, values in ordered.items()}
+    return intervals(fits)
 
 
 def calibrate(
@@ -118,12 +103,11 @@ def calibrate(
     done = []
     for links in FAMILIES:
         path = folder / f"{links.into}.yaml"
-        hw = with_numbers(load_hardware.__wrapped__(str(path)), links.parameters)
+        hw = with_links(load_hardware.__wrapped__(str(path)), links.parameters)
         values = fit(links, [row for rows in points(links).values() for row in rows], hw)
         errors = held_out(links, hw) if check else []
         if errors and links.into == "atlas_a3_die":
-            ordered = sorted(e for _, e in errors)
-            values["sigma"] = log1p(ordered[ceil(0.9 * len(ordered)) - 1]) / Z90
+            values["sigma"] = log1p(covering(error for _, error in errors)) / Z90
         spans = interval(links, hw, draws) if draws else {}
         write_numbers(
             path,
@@ -142,8 +126,8 @@ def table(results: Sequence[tuple[Links, list[tuple[CollectiveRow, float]]]]) ->
         for row, error in errors:
             kinds.setdefault(f"{op_of(row.op)} {row.ranks}", []).append(error)
         kinds["all"] = [e for _, e in errors]
-        for kind, found in kinds.items():
-            ordered = sorted(found)
+        for kind, errors_of_kind in kinds.items():
+            ordered = sorted(errors_of_kind)
             name = f"{links.hardware} {kind}"
             lines.append(f"{name:40} {len(ordered):5} {median(ordered):7.1%} {percentile(ordered, 0.9):7.1%}")
     return "\n".join(lines)

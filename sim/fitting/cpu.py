@@ -8,12 +8,10 @@ number is invented for it. scipy is imported only when a fit runs (the extra `fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from math import ceil, log
+from math import log
 from statistics import median
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +20,15 @@ from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import NO_OPS, Timing, Timings
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.work import FixedShape, Work
-from sim.hardware.profile import Hardware
+from sim.fitting import robust
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.cpu import effects, names_of, stream_ns
-from sim.predict.uncertainty import Z90, family_of
 
 #: Coefficients of a program, in the order of `features`: microseconds a call and a row, nanoseconds an element and a
 #: multiply-add.
 COEFFICIENTS = ("fixed_us", "row_us", "element_ns", "mac_ns")
-#: Residuals beyond this (in logarithms) count less (soft L1).
-ROBUST = 0.1
-#: Fewest distinct shapes that a program is fitted to, and held-out rows that a family's residual is taken from.
-MIN_SHAPES, MIN_ROWS = 3, 15
+#: Fewest distinct shapes that a program is fitted to.
+MIN_SHAPES = 3
 DRAWS, FOLDS = 40, 5
 #: An effect is identified if the upper end of its interval is at most so many times the lower one.
 WIDEST = 6.0
@@ -43,7 +39,7 @@ MIN_OWN = 0.05
 
 #: When a fit is good enough: coefficients are never known to a thousandth.
 TOLERANCES = {"ftol": 1e-5, "xtol": 1e-5, "gtol": 1e-5}
-#: Least time, so that a logarithm exists.
+#: Smallest time, so that a logarithm exists.
 TINY_US = 1e-9
 
 Vector = NDArray[np.float64]
@@ -104,13 +100,10 @@ class Fit:
     def shapes(self) -> int:
         return len({sample.shape for sample in self.samples})
 
-
-def scipy() -> Any:
-    """scipy.optimize. Raises ScenarioError, one line, where scipy is not installed."""
-    try:
-        return import_module("scipy.optimize")
-    except ModuleNotFoundError:
-        raise ScenarioError(["calibrate: scipy is not installed; pip install 'ascend-whatif[fit]'"]) from None
+    def errors_by_kind(self) -> Iterator[tuple[str, float]]:
+        """(kind, error) of each sample when its shape was held out."""
+        for sample, error in zip(self.samples, self.errors, strict=True):
+            yield sample.work.program or self.program, error
 
 
 def reference_us(timings: Timings) -> float:
@@ -125,21 +118,21 @@ def at_speed(row: Timing, reference: float) -> float:
     return row.median_us * reference / row.reference_us
 
 
-def samples_of(timings: Timings, reference: float, hw: Hardware) -> dict[str, list[Sample]]:
+def samples_of(timings: Timings, reference: float, hw: HardwareProfile) -> dict[str, list[Sample]]:
     """The rows of single calls by the program that prices them. hw: says what moving bytes takes."""
-    found: dict[str, list[Sample]] = {}
+    samples: dict[str, list[Sample]] = {}
     for row in timings.rows:
         if row.kind in NO_OPS or len(row.ops) != 1 or row.kind != row.op.kind:
             continue
         work = work_of(row.op)
         if work.unit == "link" or isinstance(work.shape, FixedShape):
             continue
-        it = effects(work)
-        features = (1.0, float(it.rows), it.elements / 1000, it.macs / 1000)
+        effect = effects(work)
+        features = (1.0, float(effect.rows), effect.elements / 1000, effect.macs / 1000)
         floor_us = stream_ns(work, hw, resident=True) / 1000
         sample = Sample(work, at_speed(row, reference), repr(work.shape), row.trial, features, floor_us)
-        found.setdefault(names_of(work)[0], []).append(sample)
-    return found
+        samples.setdefault(names_of(work)[0], []).append(sample)
+    return samples
 
 
 def fit_program(program: str, samples: Sequence[Sample], draws: int = DRAWS) -> Fit:
@@ -201,10 +194,8 @@ def solve(rows: Rows, kept: Sequence[str], start: Mapping[str, float] | None = N
         return np.asarray(features * counts / predicted(y)[:, np.newaxis])
 
     first = np.array([start[c] for c in kept]) / scale if start else np.full(len(kept), 1.0 / len(kept))
-    found = scipy().least_squares(
-        objective, first, slope, bounds=(0, np.inf), loss="soft_l1", f_scale=ROBUST, max_nfev=60, **TOLERANCES
-    )
-    return {c: float(v) for c, v in zip(kept, found.x * scale, strict=True)}
+    best = robust.solve(objective, first, slope, bounds=(0, np.inf), max_nfev=robust.MAX_EVALUATIONS, **TOLERANCES)
+    return {c: float(v) for c, v in zip(kept, best * scale, strict=True)}
 
 
 def bootstrap(
@@ -215,27 +206,25 @@ def bootstrap(
     generator = np.random.default_rng(0)
     drawn = (generator.choice(len(groups), len(groups)) for _ in range(draws))
     fits = [solve(rows.picked(np.concatenate([groups[i] for i in chosen])), kept, values) for chosen in drawn]
-    ordered = {c: sorted(fit[c] for fit in fits) for c in kept}
-    cut = int(0.05 * draws)
-    return {c: (values[cut], values[-1 - cut]) for c, values in ordered.items()}
+    return robust.intervals(fits)
 
 
 def _by_shape(samples: Sequence[Sample]) -> list[NDArray[np.int64]]:
     """Places of the samples of each shape, shapes in order."""
-    found: dict[str, list[int]] = {}
+    places: dict[str, list[int]] = {}
     for place, sample in enumerate(samples):
-        found.setdefault(sample.shape, []).append(place)
-    return [np.array(found[shape]) for shape in sorted(found)]
+        places.setdefault(sample.shape, []).append(place)
+    return [np.array(places[shape]) for shape in sorted(places)]
 
 
 def _doubtful(rows: Rows, values: Mapping[str, float], spans: Mapping[str, tuple[float, float]]) -> list[str]:
     """The effects that the rows do not identify: their interval is too wide, or they hardly matter anywhere."""
-    found = []
+    doubtful = []
     for c, (low, high) in spans.items():
         part = float(np.max(values[c] * rows.features[:, COEFFICIENTS.index(c)] / rows.measured_us))
         if part < MIN_PART or low <= 0 or high > WIDEST * low or _own(rows, c, list(values)) < MIN_OWN:
-            found.append(c)
-    return found
+            doubtful.append(c)
+    return doubtful
 
 
 def _own(rows: Rows, effect: str, kept: Sequence[str]) -> float:
@@ -260,21 +249,6 @@ def _scale(column: Vector, measured_us: Vector) -> float:
     return float(np.percentile(measured_us[having] / column[having], 10)) if having.any() else 1.0
 
 
-def family_sigmas(fits: Sequence[Fit]) -> dict[str, float]:
-    """Standard deviation of the log error by family of kernel, from held-out shapes, such that 90 % of the errors lie
-    within what a normal distribution of that width allows. Families of too few rows are left out."""
-    found: dict[str, list[float]] = {}
-    for fit in fits:
-        for sample, error in zip(fit.samples, fit.errors, strict=True):
-            kind = sample.work.program or fit.program
-            found.setdefault(f"residual.{family_of(kind)}_sigma", []).append(abs(error))
-    return {
-        name: sorted(errors)[ceil(0.9 * len(errors)) - 1] / Z90
-        for name, errors in found.items()
-        if len(errors) >= MIN_ROWS
-    }
-
-
 def trial_sigma(fits: Sequence[Fit]) -> float:
     """Standard deviation of what all kernels of a trial are wrong by together, weighted by their times: how well the
     speed of the machine is known at one moment."""
@@ -284,5 +258,5 @@ def trial_sigma(fits: Sequence[Fit]) -> float:
         for sample, error in zip(fit.samples, fit.errors, strict=True):
             predicted[sample.trial] = predicted.get(sample.trial, 0.0) + sample.us * float(np.exp(error))
             measured[sample.trial] = measured.get(sample.trial, 0.0) + sample.us
-    errors = sorted(abs(log(predicted[trial] / measured[trial])) for trial in measured)
-    return errors[ceil(0.9 * len(errors)) - 1] / Z90 if errors else 0.0
+    errors = [abs(log(predicted[trial] / measured[trial])) for trial in measured]
+    return robust.sigma_of(errors) if errors else 0.0

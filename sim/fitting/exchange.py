@@ -1,28 +1,27 @@
 """Fit what a peer and a row add to an exchange of experts' tokens to measured ones.
 
-Six rows, three sizes of group, one size of message: two numbers can be told from them and no more. scipy is imported
-only when a fit runs (the extra `fit`).
+Six rows, three sizes of group, one size of message: two numbers can be distinguished from them and no more. scipy is
+imported only when a fit runs (the extra `fit`).
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from importlib import import_module
-from math import exp, log
+from dataclasses import dataclass
+from math import log
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from scenarios.ops.program import DType
 from scenarios.ops.work import Exchange, ExchangeShape
-from sim.accuracy.reference import FOLDER
-from sim.fitting.kernels import ROBUST
+from sim.accuracy.reference import reference_csv
+from sim.fitting.collectives import with_links
+from sim.fitting.robust import fit_logs
 from sim.hardware.files import write_numbers
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.exchange import exchange_ns
 
-REFERENCE = FOLDER / "exchange.csv"
 #: Where the fit starts, us.
 START = {"exchange_flag_us": 1.0, "exchange_row_us": 1.0}
 #: The profile that the rows are measured on and that takes the numbers.
@@ -39,7 +38,7 @@ class ExchangeRow:
 
 def rows() -> list[ExchangeRow]:
     """The rows of the reference set."""
-    with REFERENCE.open(encoding="utf-8", newline="") as file:
+    with reference_csv("exchange").open(encoding="utf-8", newline="") as file:
         return [
             ExchangeRow(
                 ExchangeShape(
@@ -52,22 +51,15 @@ def rows() -> list[ExchangeRow]:
         ]  # fmt: skip
 
 
-def residuals(values: Mapping[str, float], measured: list[ExchangeRow], hw: Hardware) -> list[float]:
+def residuals(values: Mapping[str, float], measured: list[ExchangeRow], hw: HardwareProfile) -> list[float]:
     """ln(predicted / measured) of each row."""
-    numbers: dict[str, Any] = dict(values)
-    tried = replace(hw, collective=replace(hw.collective, **numbers))
+    tried = with_links(hw, values)
     return [log(exchange_ns(row.shape, tried) / 1000 / row.mean_us) for row in measured]
 
 
-def fit(measured: list[ExchangeRow], hw: Hardware) -> dict[str, float]:
+def fit(measured: list[ExchangeRow], hw: HardwareProfile) -> dict[str, float]:
     """The two numbers, fitted as logarithms so that they stay positive."""
-    least_squares = import_module("scipy.optimize").least_squares
-    names = list(START)
-    found = least_squares(
-        lambda x: residuals({n: exp(v) for n, v in zip(names, x, strict=True)}, measured, hw),
-        [log(v) for v in START.values()], loss="soft_l1", f_scale=ROBUST, diff_step=0.01,
-    )  # fmt: skip
-    return {name: exp(v) for name, v in zip(names, found.x, strict=True)}
+    return fit_logs(lambda values: residuals(values, measured, hw), START, prior=0.0, max_evaluations=None)
 
 
 def calibrate(folder: Path) -> dict[str, float]:

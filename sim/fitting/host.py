@@ -17,21 +17,20 @@ from scenarios.batches import reported_batch
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.passes.base import set_switch
 from sim.accuracy.ablations import measured_gain
-from sim.accuracy.reference import FOLDER
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.predict import Case, plans_of
 from sim.step.plan import Issue, Synchronize
 
-REFERENCE = FOLDER
-#: Row of ladders.csv that gives the gain of fusing RMSNorm alone in an eager model.
+#: Row of ablations.csv that gives the gain of fusing RMSNorm alone in an eager model.
 GAIN_ROW = "swan_eager_rms_norm"
 
 
-def fit_host(hw: Hardware) -> dict[str, float]:
+def fit_host(hw: HardwareProfile) -> dict[str, float]:
     """The Python thread's cost per call, us, under the profile's names."""
-    steps = read_steps(REFERENCE / "steps.csv")
+    steps = read_steps(reference_csv("steps"))
     eager = [r for r in steps if r.scored and "optimizations.graph=eager" in r.settings]
     rows = [r for r in eager if r.cards == 1 and r.phase == "decode"]
     cases = [case_of_row(r) for r in rows]
@@ -39,11 +38,11 @@ def fit_host(hw: Hardware) -> dict[str, float]:
     total_us = 1000 * mean(r.step_ms for r in rows)
     plain = _calls(case, hw)
     fused = _calls(replace(case, scenario=set_switch(case.scenario, "fusion.rms_norm", True)), hw)
-    a, f = _solve(plain, total_us, fused, total_us / measured_gain(REFERENCE / "ladders.csv", GAIN_ROW))
+    a, f = _solve(plain, total_us, fused, total_us / measured_gain(reference_csv("ladders"), GAIN_ROW))
     return {"host.aten_python_us": a, "host.matmul_python_us": f, "host.fused_op_python_us": f}
 
 
-def _calls(case: Case, hw: Hardware) -> tuple[int, int, float]:
+def _calls(case: Case, hw: HardwareProfile) -> tuple[int, int, float]:
     """(aten calls, matmul and fused calls, us that do not depend on either) of a step's Python thread."""
     (plan,) = plans_of(replace(case, hardware=hw), reported_batch(case.scenario))
     issued = [CATALOGUE[s.launch.kind].host for s in plan.steps if isinstance(s, Issue)]

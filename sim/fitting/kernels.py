@@ -10,24 +10,17 @@ import csv
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from math import exp, log
-from pathlib import Path
-from typing import Any
+from math import log
 
+from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import Work
-from sim.accuracy.reference import FOLDER
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
-from sim.hardware.profile import Hardware
-from sim.kernel.price import price, program_of
-from sim.kernel.programs import PROGRAM_OF
+from sim.fitting.robust import fit_logs, intervals
+from sim.hardware.numbers import with_numbers
+from sim.hardware.profile import HardwareProfile
+from sim.kernel.price import params_of, price
 
-REFERENCE = FOLDER / "kernels.csv"
-
-#: Residuals beyond this (in logarithms) count less (soft L1).
-ROBUST = 0.1
-#: Pull of each parameter towards its start, so that one that its rows do not decide stays there.
-PRIOR = 0.06
 FOLDS = 8
 
 #: Physical limits; other parameters may be anything above 0.
@@ -73,15 +66,15 @@ class Report:
     errors: list[tuple[Sample, float]]
 
 
-def read_samples(path: Path = REFERENCE, hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]:
-    """The rows of a reference file that take part in fits.
+def read_samples(hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]:
+    """The rows of the reference set that take part in fits.
 
     hardware: only these (default all). use: "yes" for kernels in a network and their replays, "alone" for vendor
     kernels that a benchmark ran alone, again and again, each time on data that is not in L2.
     """
     wanted = frozenset(hardware)
     samples = []
-    with path.open(newline="") as file:
+    with reference_csv("kernels").open(newline="") as file:
         for row in csv.DictReader(file):
             if row["fit"] != use or (wanted and row["hardware"] not in wanted):
                 continue
@@ -106,54 +99,32 @@ def read_samples(path: Path = REFERENCE, hardware: Iterable[str] = (), use: str 
     return samples
 
 
-def put(hw: Hardware, values: Mapping[str, float]) -> Hardware:
-    """`hw` with other numbers under dotted names of its profile."""
-    sections: dict[str, dict[str, float]] = {}
-    programs = dict(hw.programs)
-    for name, value in values.items():
-        section, *rest = name.split(".")
-        if section == "programs":
-            programs[rest[0]] = replace(programs[rest[0]], **{rest[1]: value})  # type: ignore[arg-type]
-        else:
-            sections.setdefault(section, {})[rest[0]] = value
-    parts: dict[str, Any] = {s: replace(getattr(hw, s), **v) for s, v in sections.items()}
-    return replace(hw, programs=programs, **parts)
-
-
-def program_name(sample: Sample, hw: Hardware) -> str:
+def program_name(sample: Sample, hw: HardwareProfile) -> str:
     """The program of the profile that prices `sample`."""
-    name, found = PROGRAM_OF.get(sample.work.program, sample.work.program), program_of(sample.work, hw)
-    return name if hw.programs.get(name) is found else next(n for n, p in hw.programs.items() if p is found)
+    name, params = params_name(sample.work.program), params_of(sample.work, hw)
+    return name if hw.programs.get(name) is params else next(n for n, p in hw.programs.items() if p is params)
 
 
-def residuals(values: Mapping[str, float], samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> list[float]:
+def residuals(
+    values: Mapping[str, float], samples: Sequence[Sample], bases: Mapping[str, HardwareProfile]
+) -> list[float]:
     """log(predicted / measured) of each sample with `values` in its hardware."""
-    hardware = {name: put(hw, values) for name, hw in bases.items()}
+    hardware = {name: with_numbers(hw, values) for name, hw in bases.items()}
     return [
         log(price.__wrapped__(s.work, hardware[s.hardware], s.repeat, s.resident).duration_ns / 1000 / s.us)
         for s in samples
     ]
 
 
-def fit(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> dict[str, float]:
+def fit(block: Block, samples: Sequence[Sample], bases: Mapping[str, HardwareProfile]) -> dict[str, float]:
     """The block's parameters that fit `samples` best; fitted as logarithms, so they stay positive."""
-    least_squares = import_module("scipy.optimize").least_squares  # only here, so that the simulator needs no scipy
-
-    names = list(block.parameters)
-    limits = [LIMITS.get(name, (1e-5, 1e9)) for name in names]
-    start = [log(min(max(block.parameters[n], a * 1.001), b * 0.999)) for n, (a, b) in zip(names, limits, strict=True)]
-
-    def objective(x: Any) -> list[float]:
-        values = {name: exp(v) for name, v in zip(names, x, strict=True)}
-        pulls = [PRIOR * (v - s) for v, s in zip(x, start, strict=True)]
-        return [*residuals(values, samples, bases), *pulls]
-
-    bounds = ([log(a) for a, _ in limits], [log(b) for _, b in limits])
-    found = least_squares(objective, start, bounds=bounds, loss="soft_l1", f_scale=ROBUST, diff_step=0.01, max_nfev=60)
-    return {name: exp(v) for name, v in zip(names, found.x, strict=True)}
+    limits = {name: LIMITS.get(name, (1e-5, 1e9)) for name in block.parameters}
+    return fit_logs(lambda values: residuals(values, samples, bases), block.parameters, limits)
 
 
-def held_out(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware]) -> list[tuple[Sample, float]]:
+def held_out(
+    block: Block, samples: Sequence[Sample], bases: Mapping[str, HardwareProfile]
+) -> list[tuple[Sample, float]]:
     """(sample, log(predicted / measured)) with each shape predicted by a fit that has not seen it."""
     shapes = sorted({s.shape for s in samples})
     folds = min(FOLDS, len(shapes))
@@ -167,7 +138,7 @@ def held_out(block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardwa
 
 
 def interval(
-    block: Block, samples: Sequence[Sample], bases: Mapping[str, Hardware], draws: int
+    block: Block, samples: Sequence[Sample], bases: Mapping[str, HardwareProfile], draws: int
 ) -> dict[str, tuple[float, float]]:
     """5th and 95th percentile of each parameter over fits to shapes drawn with replacement.
 
@@ -182,6 +153,4 @@ def interval(
     for _ in range(draws):
         drawn = [s for shape in generator.choices(shapes, k=len(shapes)) for s in by_shape[shape]]
         fits.append(fit(block, drawn, bases))
-    ordered = {name: sorted(f[name] for f in fits) for name in block.parameters}
-    cut = int(0.05 * draws)
-    return {name: (values[cut], values[-1 - cut]) for name, values in ordered.items()}
+    return intervals(fits)

@@ -12,16 +12,16 @@ from scenarios.errors import ScenarioError, printable, quoted
 from scenarios.exchange.timings import Timings
 from scenarios.files.atomic import write_text
 from sim.fitting.calibrated import Calibrated, Found, calibrated
-from sim.fitting.cpu import scipy
+from sim.fitting.robust import scipy
 from sim.hardware.files import rounded
-from sim.hardware.profile import SECTIONS, Hardware, Number, hardware_names, load_hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import SECTIONS, HardwareProfile, Number, hardware_names, load_hardware
+from sim.hardware.sections import KernelParams
 
-#: Ends the name of the file that holds the rows, beside the profile.
+#: Ends the name of the file that holds the rows, next to the profile.
 ROWS = ".rows.json"
 
 
-def ready(backend: str, out: Path, hardware: str) -> tuple[Path, Hardware]:
+def ready(backend: str, out: Path, hardware: str) -> tuple[Path, HardwareProfile]:
     """(the file of the rows, the base profile), before anything is measured.
 
     hardware: the base's name or file; "" for the one that is shipped for the device. Raises ScenarioError where scipy
@@ -40,21 +40,21 @@ def ready(backend: str, out: Path, hardware: str) -> tuple[Path, Hardware]:
     return out.with_name(out.name.removesuffix(".yaml") + ROWS), base
 
 
-def write_profile(out: Path, timings: Timings, base: Hardware) -> Calibrated:
+def write_profile(out: Path, timings: Timings, base: HardwareProfile) -> Calibrated:
     """Fit a profile to `timings` and write it to `out`, whole or not at all. Raises ScenarioError as `calibrated`."""
-    found = calibrated(timings, base)
-    write_text(out, profile_text(found, timings, out.stem or "calibrated"))
-    return found
+    calibration = calibrated(timings, base)
+    write_text(out, profile_text(calibration, timings, out.stem or "calibrated"))
+    return calibration
 
 
-def profile_text(found: Calibrated, timings: Timings, name: str) -> Iterator[str]:
+def profile_text(calibration: Calibrated, timings: Timings, name: str) -> Iterator[str]:
     """The profile, line by line. name: as results call it."""
-    about, base = timings.about, found.hardware.profile
+    about, base = timings.about, calibration.hardware.profile
     where = f"{about.get('device', 'a CPU')}, torch {about.get('torch', '?')}, {about.get('threads', 1)} thread"
     date = str(about.get("date", ""))
     yield f"# Written by `whatif calibrate --backend {timings.backend}` on {date}: {where}.\n"
     yield f"# {len(timings.rows)} rows of microbenchmarks; what none speaks of is as in the profile {base.name}.\n"
-    for what, why in sorted(found.unknown.items()):
+    for what, why in sorted(calibration.unknown.items()):
         yield f"# Not identified: {what}: {why}\n"
     for what, why in timings.refused:
         yield f"# Not timed: {printable(what, 100)}: {printable(why, 200)}\n"
@@ -62,42 +62,43 @@ def profile_text(found: Calibrated, timings: Timings, name: str) -> Iterator[str
     yield f"description: {json.dumps(f'Calibrated {date} on {where}')}\n"
     yield f"device: {base.device}\n"
     origin = f"whatif calibrate {date}, {where}"
-    if "reference_us" in found.numbers:
-        yield f"reference_us: {_number(found.numbers['reference_us'], origin)}\n"
+    if "reference_us" in calibration.numbers:
+        yield f"reference_us: {_number(calibration.numbers['reference_us'], origin)}\n"
     for section, cls in SECTIONS.items():
         yield f"\n{section}:\n"
         part = getattr(base, section)
         for field in fields(cls):
             name = f"{section}.{field.name}"
             whole = field.type == "int"
-            yield f"  {field.name}: {_either(found.numbers.get(name), getattr(part, field.name), origin, whole)}\n"
-    yield from _programs(found, origin)
+            shown = _either(calibration.numbers.get(name), getattr(part, field.name), origin, whole)
+            yield f"  {field.name}: {shown}\n"
+    yield from _programs(calibration, origin)
     yield "\nfixed_us:\n"
     for key, number in base.fixed_us.items():
-        yield f"  {key}: {_either(found.numbers.get(f'fixed_us.{key}'), number, origin)}\n"
+        yield f"  {key}: {_either(calibration.numbers.get(f'fixed_us.{key}'), number, origin)}\n"
 
 
-def _programs(found: Calibrated, origin: str) -> Iterator[str]:
+def _programs(calibration: Calibrated, origin: str) -> Iterator[str]:
     """All programs: those of the base, and those that were fitted, number by number."""
-    made: dict[str, dict[str, Found]] = {}
-    for name, number in found.numbers.items():
+    fitted_numbers: dict[str, dict[str, Found]] = {}
+    for name, number in calibration.numbers.items():
         if name.startswith("programs."):
             _, program, effect = name.split(".")
-            made.setdefault(program, {})[effect] = number
-    base: Mapping[str, Any] = found.hardware.profile.programs
+            fitted_numbers.setdefault(program, {})[effect] = number
+    base: Mapping[str, Any] = calibration.hardware.profile.programs
     yield "\nprograms:\n"
-    for program in sorted({*made, *base}):
+    for program in sorted({*fitted_numbers, *base}):
         yield f"  {program}:\n"
-        for field in fields(Program):
-            fitted, kept = made.get(program, {}).get(field.name), getattr(base.get(program), field.name, None)
+        for field in fields(KernelParams):
+            fitted, kept = fitted_numbers.get(program, {}).get(field.name), getattr(base.get(program), field.name, None)
             if fitted is not None:
                 yield f"    {field.name}: {_number(fitted, origin)}\n"
             elif kept is not None:
                 yield f"    {field.name}: {_kept(kept)}\n"
 
 
-def _either(found: Found | None, number: Number, origin: str, whole: bool = False) -> str:
-    return _kept(number) if found is None else _number(found, origin, whole)
+def _either(fitted: Found | None, number: Number, origin: str, whole: bool = False) -> str:
+    return _kept(number) if fitted is None else _number(fitted, origin, whole)
 
 
 def _kept(number: Number) -> str:
@@ -109,11 +110,11 @@ def _kept(number: Number) -> str:
     return text + "}"
 
 
-def _number(found: Found, origin: str, whole: bool = False) -> str:
-    value, low, high = (int(v) if whole else rounded(v) for v in (found.value, found.low, found.high))
+def _number(fitted: Found, origin: str, whole: bool = False) -> str:
+    value, low, high = (int(v) if whole else rounded(v) for v in (fitted.value, fitted.low, fitted.high))
     text = f"{{value: {value:g}" if not whole else f"{{value: {value}"
-    said = f"{origin}: {found.how}"
-    text += f", source: {found.source}, origin: {json.dumps(said, ensure_ascii=False)}"
-    if found.source in ("measured", "fitted"):
+    said = f"{origin}: {fitted.how}"
+    text += f", source: {fitted.source}, origin: {json.dumps(said, ensure_ascii=False)}"
+    if fitted.source in ("measured", "fitted"):
         text += f", low: {min(low, value):g}, high: {max(high, value):g}"
     return text + "}"

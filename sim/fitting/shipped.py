@@ -1,7 +1,7 @@
 """Re-derive every fitted number of the shipped profiles from the reference measurements: `python -m
 sim.fitting.shipped`.
 
-`sim/fitting/` knows how to fit kernels, collectives, exchanges, hosts and late ranks; here stands what is fitted to
+`sim/fitting/` knows how to fit kernels, collectives, exchanges, hosts and rank skew; here stands what is fitted to
 which rows, in which order, and into which profile it goes. Numbers that all profiles of a family share are fitted
 first; later stages see them. `--write` puts the numbers into the shipped profiles, `--out` into copies in another
 folder. scipy is needed (the extra `fit`).
@@ -15,20 +15,18 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp
+from math import exp
 from pathlib import Path
 
 from sim.fitting.collectives import calibrate as calibrate_links
 from sim.fitting.exchange import calibrate as calibrate_exchange
 from sim.fitting.host import fit_host
-from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, program_name, put, read_samples
+from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, program_name, read_samples
 from sim.fitting.ranks import fit_rank_skew
+from sim.fitting.robust import family_sigmas
 from sim.hardware.files import write_numbers
-from sim.hardware.profile import SHIPPED, Hardware, load_hardware
-from sim.predict.uncertainty import Z90, family_of
-
-#: Fewest held-out rows from which a family's residual is taken.
-MIN_ROWS = 15
+from sim.hardware.numbers import with_numbers
+from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware
 
 
 def _own(program: str, **effects: float) -> Block:
@@ -175,18 +173,18 @@ def calibrate(folder: Path, draws: int = 0, check: bool = True) -> list[tuple[St
         for block in stage.blocks:  # once without reports: blocks lean on each other's numbers a little
             if rows := rows_of_block(block, samples, bases):
                 values = fit(block, rows, bases)
-                bases = {name: put(hw, values) for name, hw in bases.items()}
+                bases = {name: with_numbers(hw, values) for name, hw in bases.items()}
         reports = []
         for block in stage.blocks:
             if rows := rows_of_block(block, samples, bases):
                 errors = held_out(block, rows, bases) if check else []
                 spans = interval(block, rows, bases, draws) if draws else {}
                 reports.append(Report(block, fit(block, rows, bases), spans, errors))
-                bases = {name: put(hw, reports[-1].values) for name, hw in bases.items()}
+                bases = {name: with_numbers(hw, reports[-1].values) for name, hw in bases.items()}
         values = {name: value for report in reports for name, value in report.values.items()}
         spans = {name: span for report in reports for name, span in report.intervals.items()}
         if check:
-            values.update(residual_sigmas(reports))
+            values.update(family_sigmas((sample.work.program, e) for r in reports for sample, e in r.errors))
         write_numbers(folder / f"{stage.into}.yaml", values, spans)
         done += [(stage, report) for report in reports]
     base = folder / "atlas_a2_910b2.yaml"
@@ -197,29 +195,12 @@ def calibrate(folder: Path, draws: int = 0, check: bool = True) -> list[tuple[St
     return done
 
 
-def residual_sigmas(reports: Sequence[Report]) -> dict[str, float]:
-    """Standard deviations of the log error by family of kernel, from held-out shapes.
-
-    Such that 90 % of the errors lie within what a normal distribution of that width allows: the errors have long tails,
-    and an interval must cover. Families with fewer than MIN_ROWS rows say too little and are left out.
-    """
-    found: dict[str, list[float]] = {}
-    for report in reports:
-        for sample, error in report.errors:
-            found.setdefault(f"residual.{family_of(sample.work.program)}_sigma", []).append(abs(error))
-    return {
-        name: sorted(errors)[ceil(0.9 * len(errors)) - 1] / Z90
-        for name, errors in found.items()
-        if len(errors) >= MIN_ROWS
-    }
-
-
-def rows_of_block(block: Block, samples: Sequence[Sample], bases: dict[str, Hardware]) -> list[Sample]:
+def rows_of_block(block: Block, samples: Sequence[Sample], bases: dict[str, HardwareProfile]) -> list[Sample]:
     """The samples that one of the block's programs prices."""
     return [s for s in samples if program_name(s, bases[s.hardware]) in block.programs]
 
 
-def roofline_us(sample: Sample, hw: Hardware) -> float:
+def roofline_us(sample: Sample, hw: HardwareProfile) -> float:
     """The plain roofline that a model must beat.
 
     Flops at 0.7 of peak, bytes at 0.6 of HBM's peak, plus 5 us (cube) or 2 us (vector).

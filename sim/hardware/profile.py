@@ -1,4 +1,4 @@
-"""Hardware profiles: strict YAML in, a frozen `Hardware` for the hot code out.
+"""Hardware profiles: strict YAML in, a frozen `HardwareProfile` for the hot code out.
 
 A profile names each number as `{value, source, origin, low?, high?}`. `extends:` takes all numbers of another profile
 and replaces some, so a family of chips shares its base. Unknown keys, missing numbers and numbers without a source are
@@ -18,12 +18,12 @@ from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.files.document import Document, Entry, Node
 from scenarios.files.validation import validate
 from scenarios.files.yaml12 import read_document
-from sim.hardware.sections import Chip, Collective, Graph, Host, Kernel, Memory, Program, Residual
+from sim.hardware.sections import Chip, Collective, Graph, Host, Kernel, KernelParams, Memory, Residual
 
 SHIPPED = Path(__file__).parent
 
 Source = Literal["spec", "measured", "fitted", "assumed"]
-#: From the most to the least trustworthy.
+#: From the most to the smallest trustworthy.
 SOURCES: tuple[Source, ...] = ("spec", "measured", "fitted", "assumed")
 
 #: Other names that measurements and users call the shipped profiles by.
@@ -39,8 +39,8 @@ ALIASES = {
 
 SECTIONS: dict[str, type[Any]] = {"chip": Chip, "memory": Memory, "kernel": Kernel, "host": Host,
                                   "residual": Residual, "graph": Graph, "collective": Collective}  # fmt: skip
-#: Programs that the cost model falls back on, so a profile must have them; and the fixed time of an unknown AI CPU
-#: kernel.
+#: Kernel programs that the cost model falls back on, so a profile must have them; and the fixed time of an unknown AI
+#: CPU kernel.
 NEEDED_PROGRAMS = ("elementwise", "row_wise", "matmul", "quant_matmul", "attention", "attention_prefill")
 NEEDED_FIXED = ("ai_cpu",)
 #: Rates and counts of the collective section that times are divided by.
@@ -85,10 +85,10 @@ def _schema(name: str, section: type[Any], optional: bool = False) -> type[BaseM
     return cast(type[BaseModel], create_model(name, __base__=_Part, **names))
 
 
-ProgramPart = _schema("ProgramPart", Program, optional=True)
+KernelParamsPart = _schema("KernelParamsPart", KernelParams, optional=True)
 
 
-class Profile(_Part):
+class ProfileFile(_Part):
     """One hardware YAML file after `extends:`. device: what kind of device it describes. reference_us: what the
     reference kernel of the microbenchmarks (`device.measure.steady`) took when it was measured, where it was."""
 
@@ -100,7 +100,7 @@ class Profile(_Part):
     chip: _schema("ChipPart", Chip)  # type: ignore[valid-type]
     memory: _schema("MemoryPart", Memory)  # type: ignore[valid-type]
     kernel: _schema("KernelPart", Kernel)  # type: ignore[valid-type]
-    programs: dict[str, ProgramPart]  # type: ignore[valid-type]
+    programs: dict[str, KernelParamsPart]  # type: ignore[valid-type]
     fixed_us: dict[str, Number]
     host: _schema("HostPart", Host)  # type: ignore[valid-type]
     residual: _schema("ResidualPart", Residual)  # type: ignore[valid-type]
@@ -108,7 +108,7 @@ class Profile(_Part):
     collective: _schema("CollectivePart", Collective)  # type: ignore[valid-type]
 
     @model_validator(mode="after")
-    def _usable(self) -> Profile:
+    def _usable(self) -> ProfileFile:
         for section, name in (("chip", "clock_mhz"), ("chip", "cube_cores"), ("memory", "hbm_gbps")):
             if not getattr(getattr(self, section), name).value:
                 raise ValueError(f"{section}.{name} must be greater than 0")
@@ -123,19 +123,19 @@ class Profile(_Part):
 
     def numbers(self) -> dict[str, Number]:
         """Every number under its dotted name: {"chip.cube_cores": Number(...), "programs.swiglu.code_us": ...}."""
-        found = {f"{s}.{f.name}": getattr(getattr(self, s), f.name) for s, cls in SECTIONS.items() for f in fields(cls)}
+        named = {f"{s}.{f.name}": getattr(getattr(self, s), f.name) for s, cls in SECTIONS.items() for f in fields(cls)}
         for name, part in self.programs.items():
-            found |= {f"programs.{name}.{f.name}": getattr(part, f.name) for f in fields(Program)}
-        found |= {f"fixed_us.{key}": number for key, number in self.fixed_us.items()}
-        return {key: number for key, number in found.items() if number is not None}
+            named |= {f"programs.{name}.{f.name}": getattr(part, f.name) for f in fields(KernelParams)}
+        named |= {f"fixed_us.{key}": number for key, number in self.fixed_us.items()}
+        return {key: number for key, number in named.items() if number is not None}
 
     def worst_source(self) -> Source:
-        """The least trustworthy tag among the numbers."""
+        """The smallest trustworthy tag among the numbers."""
         return max((n.source for n in self.numbers().values()), key=SOURCES.index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hardware:
+class HardwareProfile:
     """One device as the simulator reads it.
 
     Compared by identity: it is a cache key, and a what-if makes a new one by `replace`.
@@ -145,13 +145,13 @@ class Hardware:
     chip: Chip
     memory: Memory
     kernel: Kernel
-    programs: dict[str, Program]
+    programs: dict[str, KernelParams]
     fixed_us: dict[str, float]
     host: Host
     residual: Residual
     graph: Graph
     collective: Collective
-    profile: Profile
+    profile: ProfileFile
 
 
 def hardware_names() -> list[str]:
@@ -160,21 +160,21 @@ def hardware_names() -> list[str]:
 
 
 @lru_cache(maxsize=32)
-def load_hardware(name_or_path: str) -> Hardware:
+def load_hardware(name_or_path: str) -> HardwareProfile:
     """The profile called `name_or_path`: a shipped name, an alias, or a YAML file.
 
     Raises HardwareError with the nearest name where there is none, ScenarioError with file, line and column of every
     mistake in the file.
     """
-    return from_profile(validate(_resolve(find_profile(name_or_path), ()), Profile))
+    return from_profile(validate(_resolve(find_profile(name_or_path), ()), ProfileFile))
 
 
-def from_profile(profile: Profile) -> Hardware:
+def from_profile(profile: ProfileFile) -> HardwareProfile:
     """The numbers of `profile` without their sources."""
     parts = {s: cls(**_values(getattr(profile, s), cls)) for s, cls in SECTIONS.items()}
-    programs = {name: Program(**_values(part, Program)) for name, part in profile.programs.items()}
+    programs = {name: KernelParams(**_values(part, KernelParams)) for name, part in profile.programs.items()}
     fixed = {key: float(number.value) for key, number in profile.fixed_us.items()}
-    return Hardware(name=profile.name, profile=profile, programs=programs, fixed_us=fixed, **parts)
+    return HardwareProfile(name=profile.name, profile=profile, programs=programs, fixed_us=fixed, **parts)
 
 
 def _values(part: Any, section: type[Any]) -> dict[str, Any]:
@@ -208,9 +208,9 @@ def _resolve(path: Path, children: tuple[Path, ...]) -> Document:
         raise ScenarioError(
             [f"{parent.mark}: extends: profiles extend one another in a circle or more than {_MAX_EXTENDS} deep"]
         )
-    beside = [path.parent / parent.value, path.parent / f"{parent.value}.yaml"]
+    others = [path.parent / parent.value, path.parent / f"{parent.value}.yaml"]
     try:
-        base_path = next((p for p in beside if p.is_file()), None) or find_profile(parent.value)
+        base_path = next((p for p in others if p.is_file()), None) or find_profile(parent.value)
     except HardwareError as error:
         raise ScenarioError([f"{parent.mark}: extends: {error.messages[0]}"]) from None
     base = _resolve(base_path, (*children, path))

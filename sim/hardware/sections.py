@@ -93,7 +93,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class KernelParams:
     """What one kernel program adds to its work; an effect that a profile does not name is 0.
 
     code_us: fetching its instructions on each core, unless the same program ran just before. fixed_us: synchronisation
@@ -119,7 +119,7 @@ class Host:
     """Host costs, microseconds.
 
     *_python_us: the Python thread per call, by class of call. enqueue, launch, tiling: the launch path. rank_skew_us:
-    mean time by which the host of one rank begins a step later than the first.
+    mean time by which the host of one rank starts a step later than the first.
     """
 
     aten_python_us: float
@@ -143,7 +143,7 @@ class Residual:
 
     matmul, attention, vector: one kernel signature of that family, whole shapes held out. device: all kernels of a
     device together (another board or clock). host: all host times together (another processor, another load).
-    host_class: one class of host call against the others. rank_skew: how late ranks begin, from one measurement to
+    host_class: one class of host call against the others. rank_skew: how rank skew start, from one measurement to
     another.
     """
 
@@ -176,15 +176,16 @@ class Collective:
 
     dies_per_card, dies_per_server, dies_per_pod: how dies are grouped; a pod is what HCCS reaches without RoCE.
     full_mesh: 1 where each two dies of a server have a link of their own, 0 where each die has one port to a switch.
-    ai_cpu_default: 1 where HCCL unfolds on the AI CPU unless told otherwise, 0 where the host does.
+    ai_cpu_default: 1 where HCCL expands on the AI CPU unless told otherwise, 0 where the host does.
 
     Rates, in one direction: hccs_peak_gbps of the link (full mesh) or port on paper. hccs_gbps, sio_gbps, pod_gbps,
     roce_gbps: what copies sustain inside a server, between the two dies of a card, between servers of a pod, beyond.
     aiv_gbps: what all vector cores of a die pull from other dies; aiv_core_gbps: one of them. reduce_gbps,
-    aiv_reduce_gbps: reducing what arrives, beside receiving it. hccs_us, sio_us, pod_us, roce_us: latency of a message.
+    aiv_reduce_gbps: reducing what arrives, next to receiving it. hccs_us, sio_us, pod_us, roce_us: latency of a
+    message.
 
     Times: *_start_us: before the first byte, by expansion mode; ai_cpu_idle_us more where the device was idle, so that
-    nothing hides the unfolding. step_us, reduce_step_us: one step of an algorithm made of copies, and what a reducing
+    nothing hides the expansion. step_us, reduce_step_us: one step of an algorithm made of copies, and what a reducing
     one takes more. aiv_step_us: one phase of a kernel on vector cores. inter_choice_us: latency that HCCL assumes when
     it chooses between algorithms over servers.
 

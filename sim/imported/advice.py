@@ -37,23 +37,23 @@ class Try:
     why: str
 
 
-def advise_step(found: Found, waits: Waits) -> tuple[Try, ...]:
+def advise_step(diagnosis: Found, waits: Waits) -> tuple[Try, ...]:
     """What to try, the largest possible gain first."""
-    total_us = found.time.total_ns / 1000
+    total_us = diagnosis.time.total_ns / 1000
     items = []
-    for us, settings, why in _ideas(found, waits):
+    for us, settings, why in _ideas(diagnosis, waits):
         us = min(us, total_us * 0.999)
         if total_us and us >= WORTH * total_us:
             items.append(Try(total_us / (total_us - us), us, settings, why))
     return tuple(sorted(items, key=lambda item: (-item.at_most_us, item.why)))
 
 
-def _ideas(found: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...], str]]:
-    gaps, time = found.gaps, found.time
+def _ideas(diagnosis: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...], str]]:
+    gaps, time = diagnosis.gaps, diagnosis.time
     if gaps.launches_known and gaps.late_us:
         why = f"a graph launches all kernels at once: the host is late in {gaps.late_us / 1000:.2f} ms of idle time"
         yield gaps.late_us, ("optimizations.graph=aclgraph",), why
-        if not _has_queue(found):
+        if not _has_queue(diagnosis):
             yield (
                 gaps.late_us / 2,
                 ("engine.task_queue_enable=1",),
@@ -65,8 +65,8 @@ def _ideas(found: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...],
             ("optimizations.graph=aclgraph",),
             "the device idles; a profile with host calls would say why",
         )
-    yield from _communication(found, waits)
-    yield from _kernels(found)
+    yield from _communication(diagnosis, waits)
+    yield from _kernels(diagnosis)
     if gaps.launches_known and gaps.queued_us:
         yield (
             gaps.queued_us,
@@ -79,31 +79,31 @@ def _ideas(found: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...],
         yield hidden, ("optimizations.overlap.comm_chunks=4",), "no collective overlaps with computing"
 
 
-def _has_queue(found: Found) -> bool:
-    return any(name.startswith("Dequeue") for name in found.capture.texts)
+def _has_queue(diagnosis: Found) -> bool:
+    return any(name.startswith("Dequeue") for name in diagnosis.capture.texts)
 
 
-def _communication(found: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...], str]]:
-    mine = next((rank for rank in waits.by_rank if rank.rank == found.capture.rank), None)
-    others = {rank: us for rank, us in waits.waited_for_us.items() if rank != found.capture.rank}
+def _communication(diagnosis: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...], str]]:
+    mine = next((rank for rank in waits.by_rank if rank.rank == diagnosis.capture.rank), None)
+    others = {rank: us for rank, us in waits.waited_for_us.items() if rank != diagnosis.capture.rank}
     if mine is not None and mine.matched and waits.same_clock and mine.wait_us and others:
         last = max(others, key=lambda rank: others[rank])
         yield mine.wait_us, (), f"balance the ranks: this one waits {mine.wait_us / 1000:.2f} ms, most for rank {last}"
-    elif found.time.communication_wait_ns:
-        wait_us = found.time.communication_wait_ns / 1000
+    elif diagnosis.time.communication_wait_ns:
+        wait_us = diagnosis.time.communication_wait_ns / 1000
         yield wait_us, (), f"find the rank that is late: collectives wait {wait_us / 1000:.2f} ms and move nothing"
 
 
-def _kernels(found: Found) -> Iterator[tuple[float, tuple[str, ...], str]]:
-    matmuls = [k for k in found.kernels if family_of_type(k.op_type) == MATMUL and not _is_quantised(k)]
+def _kernels(diagnosis: Found) -> Iterator[tuple[float, tuple[str, ...], str]]:
+    matmuls = [k for k in diagnosis.kernels if family_of_type(k.op_type) == MATMUL and not _is_quantised(k)]
     heavy_us = sum(k.total_us for k in matmuls if k.limit in ("HBM-bound", "cube-bound"))
     if heavy_us:
         why = f"8-bit weights: {heavy_us / 1000:.2f} ms in matrix products of 16 or 32 bit"
         yield heavy_us * _QUANTISED, ("optimizations.weights=w8a8",), why
-    if (fused_us := _add_norm_us(found)) > 0:
+    if (fused_us := _add_norm_us(diagnosis)) > 0:
         why = f"fuse Add with the norm behind it: {fused_us / 1000:.2f} ms in such Adds"
         yield fused_us, ("optimizations.fusion.add_rms_norm=true",), why
-    small = [k for k in found.kernels if k.total_us / k.count < SMALL_US and k.limit == "vector-bound"]
+    small = [k for k in diagnosis.kernels if k.total_us / k.count < SMALL_US and k.limit == "vector-bound"]
     count, us = sum(k.count for k in small), sum(k.total_us for k in small)
     if count:
         yield us, (), f"fuse small kernels: {count:,} of {us / count:.1f} us on average on the vector cores"
@@ -114,10 +114,10 @@ def _is_quantised(kernel: MeasuredKernel) -> bool:
     return "INT8" in kernel.dtypes or bool(_NARROW.search(kernel.op_type))
 
 
-def _add_norm_us(found: Found) -> float:
+def _add_norm_us(diagnosis: Found) -> float:
     """Time in Adds that a norm follows on their stream: the kernel that a fused AddRmsNorm saves."""
-    capture, events = found.capture, found.capture.events
-    rows = in_step(capture, found.step, Kind.KERNEL)
+    capture, events = diagnosis.capture, diagnosis.capture.events
+    rows = in_step(capture, diagnosis.step, Kind.KERNEL)
     saved = 0
     last: dict[int, int] = {}
     for row in rows.tolist():

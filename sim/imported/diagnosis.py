@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scenarios.profile import Capture, Kind, Step
 from scenarios.timeline import StepTime
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.imported.gaps import Gaps, gaps_of
 from sim.imported.kernels import MeasuredKernel, in_step, kernels_of
 from sim.imported.names import short_name
@@ -37,7 +37,9 @@ class Found:
     collective_count: int
 
 
-def diagnose_step(capture: Capture, step: Step, time: StepTime, waits: Waits, hardware: Hardware | None) -> Found:
+def diagnose_step(
+    capture: Capture, step: Step, time: StepTime, waits: Waits, hardware: HardwareProfile | None
+) -> Found:
     """Name the bottleneck of one rank's step, whose time is `time`."""
     kernels = kernels_of(capture, step, time.total_ns, hardware)
     gaps = gaps_of(capture, step)
@@ -74,7 +76,7 @@ def _mixed(parts: Mapping[Part, float], time: StepTime, evidence: Sequence[str])
 
 def _evidence(
     name: Name, capture: Capture, time: StepTime, kernels: Sequence[MeasuredKernel], gaps: Gaps, waits: Waits,
-    hardware: Hardware | None,
+    hardware: HardwareProfile | None,
 ) -> str:  # fmt: skip
     total, free = max(1, time.total_ns), time.free_ns / max(1, time.total_ns)
     if name == "host-bound":
@@ -107,7 +109,7 @@ def _times(count: int) -> str:
     return f"{count:,} call{'' if count == 1 else 's'}"
 
 
-def _reached(kernel: MeasuredKernel, hardware: Hardware | None) -> str:
+def _reached(kernel: MeasuredKernel, hardware: HardwareProfile | None) -> str:
     if kernel.roofline_share is None or kernel.gbps is None or kernel.tflops is None or hardware is None:
         return ""
     if kernel.tflops >= 0.05:

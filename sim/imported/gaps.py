@@ -1,7 +1,7 @@
 """Where the device idles in a measured step, and for which call of the host it waited.
 
 A gap is a piece of torch_npu's lane Free. Whatever starts at its end was launched by a call of the host: if that call
-ended its work after the gap began, the host was late, by that much; if it had launched before, the kernel lay in its
+ended its work after the gap started, the host was late, by that much; if it had launched before, the kernel lay in its
 queue, and the gap is the device's own (the start of a kernel, a wait between streams, a copy).
 """
 
@@ -140,9 +140,9 @@ def _operator(capture: Capture, row: int, threads: dict[int, NDArray[np.intp]]) 
         threads[lane] = np.flatnonzero((events.lane == lane) & (events.kind == Kind.HOST))
     rows = threads[lane]
     at = int(np.searchsorted(events.start_ns[rows], events.start_ns[row], side="right"))
-    found = None
+    operator = None
     for other in rows[max(0, at - 64) : at][::-1].tolist():
         name = capture.text(other)
         if events.end_ns_of(other) >= events.start_ns[row] and not name.startswith(_QUEUE):
-            found = name
-    return found
+            operator = name
+    return operator

@@ -13,7 +13,7 @@ from scenarios.ops.work import Work
 from scenarios.profile import Capture, Kind, Step
 from scenarios.profile.families import ATTENTION, MATMUL, family_of_type
 from sim.accuracy.rows.op_types import Unpriced, work_of_row
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.time import Bound, KernelTime
 from sim.predict.explain import Bottleneck
@@ -61,7 +61,9 @@ class MeasuredKernel:
     unpriced: str = ""
 
 
-def kernels_of(capture: Capture, step: Step, total_ns: int, hardware: Hardware | None) -> tuple[MeasuredKernel, ...]:
+def kernels_of(
+    capture: Capture, step: Step, total_ns: int, hardware: HardwareProfile | None
+) -> tuple[MeasuredKernel, ...]:
     """The kernels that start in the step, grouped, the longest first. Collectives are not among them."""
     events = capture.events
     rows = in_step(capture, step, Kind.KERNEL)
@@ -70,11 +72,11 @@ def kernels_of(capture: Capture, step: Step, total_ns: int, hardware: Hardware |
     facts, which = np.unique(events.fact[rows], return_inverse=True)
     counts = np.bincount(which)
     times = np.bincount(which, weights=events.duration_ns[rows].astype(np.float64))
-    found = [
+    kernels = [
         _kernel(capture, int(fact), int(count), int(ns), total_ns, hardware)
         for fact, count, ns in zip(facts, counts, times, strict=True)
     ]
-    return tuple(sorted(_merged(found), key=lambda k: (-k.total_us, k.op_type, k.shapes)))
+    return tuple(sorted(_merged(kernels), key=lambda k: (-k.total_us, k.op_type, k.shapes)))
 
 
 def in_step(capture: Capture, step: Step, *kinds: Kind) -> NDArray[np.intp]:
@@ -85,7 +87,7 @@ def in_step(capture: Capture, step: Step, *kinds: Kind) -> NDArray[np.intp]:
 
 
 def _kernel(
-    capture: Capture, fact: int, count: int, ns: int, total_ns: int, hardware: Hardware | None
+    capture: Capture, fact: int, count: int, ns: int, total_ns: int, hardware: HardwareProfile | None
 ) -> MeasuredKernel:
     facts = capture.events.facts
 
@@ -129,7 +131,7 @@ def _with_roofline(row: MeasuredKernel, time: KernelTime, ns: int) -> MeasuredKe
 
 
 def _priced(
-    op_type: str, shapes: str, dtypes: str, hardware: Hardware | None
+    op_type: str, shapes: str, dtypes: str, hardware: HardwareProfile | None
 ) -> tuple[Work | None, KernelTime | None, str]:
     """The work of a kernel and its price, or why there is none."""
     if hardware is None:

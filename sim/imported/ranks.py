@@ -2,7 +2,8 @@
 
 A collective is the same one on two ranks where its name, its group and its place among those of that name agree. It
 starts for good when the last rank has come; what a rank spends in it before that is waiting. Ranks of one machine have
-one clock; where the clocks of two ranks differ, their collectives end at different times, and the difference is told.
+one clock; where the clocks of two ranks differ, their collectives end at different times, and the difference is
+reported.
 """
 
 from __future__ import annotations
@@ -106,14 +107,14 @@ def waits_of(captures: Sequence[Capture], steps: Sequence[Step]) -> Waits:
 
 def _arrivals(capture: Capture, step: Step) -> list[tuple[tuple[str, str, int], _Arrival]]:
     seen: dict[tuple[str, str], int] = {}
-    found = []
+    arrivals = []
     events = capture.events
     for row in in_step(capture, step, Kind.COLLECTIVE).tolist():
         name, group = capture.text(row), capture.text(row, "group")
         number = seen[name, group] = seen.get((name, group), -1) + 1
         start = int(events.start_ns[row])
-        found.append(((name, group, number), _Arrival(capture.rank, start, start + int(events.duration_ns[row]))))
-    return found
+        arrivals.append(((name, group, number), _Arrival(capture.rank, start, start + int(events.duration_ns[row]))))
+    return arrivals
 
 
 def _matched(name: str, group: str, arrivals: list[_Arrival], latest: _Arrival) -> MatchedCollective:

@@ -8,7 +8,7 @@ from typing import Any
 from scenarios.profile import CaptureSet
 from scenarios.profile.spans import rows_of
 from scenarios.timeline import Timeline
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.imported.chosen import chosen_steps
 from sim.imported.timelines import CLOCKS, timelines_of
 from sim.replay.whatif import asked, what_if
@@ -18,7 +18,7 @@ LISTED_SPANS = 50_000
 
 
 def replayed(
-    captures: CaptureSet, step_id: str, wanted: Sequence[str], hardware: Hardware | None, withheld: str = ""
+    captures: CaptureSet, step_id: str, wanted: Sequence[str], hardware: HardwareProfile | None, withheld: str = ""
 ) -> tuple[dict[str, Any], list[Timeline]]:
     """(`what_if` document, measured timelines and behind them the changed ones, where what-ifs were asked for).
 
@@ -36,18 +36,18 @@ def replayed(
     if any(note.startswith(CLOCKS[:20]) for note in notes):
         timelines = timelines[:1]
     try:
-        found = what_if(timelines, wanted, hardware)
+        replay = what_if(timelines, wanted, hardware)
     except ValueError as error:
         return _nothing([*notes, str(error)]), []
-    document = {
+    result = {
         "asked": list(wanted),
-        "replay": found.replay,
+        "replay": replay.replay,
         "kind": "measured" if timelines[0].label == "MEASURED" else "predicted",
         "ranks": [timeline.rank for timeline in timelines],
-        "rows": found.rows,
-        "notes": [*notes, *found.replay["notes"]],
+        "rows": replay.rows,
+        "notes": [*notes, *replay.replay["notes"]],
     }
-    return document, [*timelines, *found.changed] if wanted else []
+    return result, [*timelines, *replay.changed] if wanted else []
 
 
 def _nothing(notes: list[str]) -> dict[str, Any]:

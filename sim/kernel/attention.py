@@ -13,8 +13,8 @@ from math import ceil
 
 from scenarios.ops.program import DTYPE_BITS, Group
 from scenarios.ops.work import AttentionShape, Work
-from sim.hardware.profile import Hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile
+from sim.hardware.sections import KernelParams
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.traffic import hbm_rate, traffic
 
@@ -58,7 +58,7 @@ def is_decode(group: Group) -> bool:
     return group.query <= DECODE_QUERY
 
 
-def attention_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident: bool) -> Cost:
+def attention_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
     """The cost of fused attention over all groups; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape, chip = work.shape, hw.chip
     assert isinstance(shape, AttentionShape)
@@ -66,20 +66,20 @@ def attention_cost(work: Work, hw: Hardware, program: Program, repeat: bool, res
     total = sum(t.count for t in groups)
     cores = max(1, min(chip.cube_cores, total))
     split = traffic(work, hw, resident)
-    parts = [_task_ns(t, shape, hw, program, cores, resident) for t in groups]
+    parts = [_task_ns(t, shape, hw, params, cores, resident) for t in groups]
     busy = sum(t.count * max(p) for t, p in zip(groups, parts, strict=True))
     waves = ceil(total / cores)
     longest = max((max(p) for p in parts), default=0.0)
     spread = max(longest, busy / total * waves) if total else 0.0
     stream = split.hbm / hbm_rate(cores, hw)
     compute = sum(t.count * p[1] for t, p in zip(groups, parts, strict=True)) / cores
-    head = start_ns(hw, program, cores, repeat) + 1000 * waves * program.row_us
+    head = start_ns(hw, params, cores, repeat) + 1000 * waves * params.row_us
     memory = max(stream, sum(t.count * p[0] for t, p in zip(groups, parts, strict=True)) / cores)
     return Cost(head, max(spread, stream), cores, compute, memory, split.hbm)
 
 
 def _task_ns(
-    tasks: Tasks, shape: AttentionShape, hw: Hardware, program: Program, cores: int, resident: bool
+    tasks: Tasks, shape: AttentionShape, hw: HardwareProfile, params: KernelParams, cores: int, resident: bool
 ) -> tuple[float, float]:
     """(moving, computing) nanoseconds of one task."""
     chip, memory, kernel = hw.chip, hw.memory, hw.kernel
@@ -95,10 +95,10 @@ def _task_ns(
     load = 2 * tasks.loaded * row_bytes / rate + bursts * kernel.burst_ns
     blocks = ceil(tasks.rows / chip.cube_m) * tasks.keys / chip.cube_n * 2 * shape.head_dim / chip.cube_k
     cube = blocks * cycle_ns / kernel.cube_efficiency
-    vector = tasks.rows * tasks.keys * program.element_ns
+    vector = tasks.rows * tasks.keys * params.element_ns
     if shape.kv_dtype in ("int8", "int4"):
         unpack = 3 * kernel.register_cycles * cycle_ns / (chip.vector_bytes / 4)
         vector += 2 * tasks.loaded * shape.head_dim * unpack / 2
-    if program.buffers == 1:  # no tile is loaded while another is computed
+    if params.buffers == 1:  # no tile is loaded while another is computed
         return 0.0, load + cube + vector
     return load, max(cube, vector)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sim.hardware.profile import Hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile
+from sim.hardware.sections import KernelParams
 from sim.kernel.tiles import Tile
 
 
@@ -13,9 +13,9 @@ from sim.kernel.tiles import Tile
 class Cost:
     """Nanoseconds and bytes of one kernel.
 
-    head_ns: before and beside the work (launch, instruction fetch, synchronisation). body_ns: the work. cores: cores
+    head_ns: before and next to the work (launch, instruction fetch, synchronisation). body_ns: the work. cores: cores
     started (cube cores, or vector cores of a vector kernel). compute_ns, memory_ns: what the computing and the moving
-    alone would take: the greater is the bound. hbm_bytes: traffic to HBM. beside_ns: work of the vector cores beside
+    alone would take: the greater is the bound. hbm_bytes: traffic to HBM. beside_ns: work of the vector cores next to
     the cube. tiles, tile: what passes the fullest core of a vector kernel, one like the other.
     """
 
@@ -34,11 +34,11 @@ class Cost:
         return self.head_ns + self.body_ns
 
 
-def start_ns(hw: Hardware, program: Program, cores: int, repeat: bool) -> float:
+def start_ns(hw: HardwareProfile, params: KernelParams, cores: int, repeat: bool) -> float:
     """What a kernel costs before it works: its start on each core, the fetch of its instructions by each, its set-up.
 
     The fetches are mostly saved where the same program ran just before.
     """
     kernel = hw.kernel
-    fetch_us = program.code_us * (kernel.repeat_share if repeat else 1.0)
-    return 1000 * (kernel.start_us + cores * (kernel.core_us + fetch_us) + program.fixed_us)
+    fetch_us = params.code_us * (kernel.repeat_share if repeat else 1.0)
+    return 1000 * (kernel.start_us + cores * (kernel.core_us + fetch_us) + params.fixed_us)

@@ -4,7 +4,7 @@
 
 There are no cores to start and no tiles to queue. What a call costs differs by what it is made of, so each kind has its
 own program, and what one counts as rows and elements is said in `effects`. Measured over sizes of three orders of
-magnitude these sums hold to about 10 %: torch packs the weight of a product anew at each call (elements), then
+magnitude these sums hold to about 10 %: torch packs the weight of a product again at each call (elements), then
 multiplies (mac); its attention walks over requests and heads (rows) and over what they see (elements, mac).
 
 Weights and caches of a step that fit the last cache stay there from step to step; others come from memory.
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
-from sim.hardware.profile import Hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile
+from sim.hardware.sections import KernelParams
 from sim.kernel.attention import is_decode
 from sim.kernel.cost import Cost
-from sim.kernel.programs import PROGRAM_OF
 
 #: The program of elementwise work, norms and copies inside code that torch.compile made: calls are fused away.
 COMPILED = "compiled"
@@ -45,9 +45,9 @@ def effects(work: Work) -> Effects:
             return Effects(batch * n, batch * k * n, work.cube_flops // 2)
         case GroupedShape(loads=loads, k=k, n=n):
             return Effects(len(loads) * n, len(loads) * k * n, work.cube_flops // 2)
-        case AttentionShape(groups=groups) as it:
+        case AttentionShape(groups=groups) as shape:
             requests, keys = sum(g.count for g in groups), sum(g.count * g.kv_len for g in groups)
-            return Effects(requests * it.heads, 2 * keys * it.kv_heads * it.head_dim, work.cube_flops // 2)
+            return Effects(requests * shape.heads, 2 * keys * shape.kv_heads * shape.head_dim, work.cube_flops // 2)
         case RowsShape(rows=rows, cols=cols):
             return Effects(rows, rows * cols, 0)
         case FlatShape(elements=elements):
@@ -59,13 +59,13 @@ def names_of(work: Work, captured: bool = False) -> tuple[str, ...]:
     """Programs that may price `work`, the most special first; a profile has the last one."""
     shape, plain = work.shape, work.program
     if captured and isinstance(shape, RowsShape | FlatShape):
-        return (COMPILED, plain, PROGRAM_OF.get(plain, plain), _generic(work))
+        return (COMPILED, plain, params_name(plain), _generic(work))
     if isinstance(shape, AttentionShape):
         phase = "attention" if all(is_decode(g) for g in shape.groups) else "attention_prefill"
         paged, int8 = "_paged" if shape.block_size else "", "_int8" if shape.kv_dtype == "int8" else ""
         return tuple(dict.fromkeys((phase + paged + int8, phase + paged, phase + int8, phase)))
     flat = isinstance(shape, MatmulShape) and shape.m == 1  # one row: a product of a matrix and a vector
-    return (*((f"{plain}_vector",) if flat else ()), plain, PROGRAM_OF.get(plain, plain), _generic(work))
+    return (*((f"{plain}_vector",) if flat else ()), plain, params_name(plain), _generic(work))
 
 
 def _generic(work: Work) -> str:
@@ -74,7 +74,7 @@ def _generic(work: Work) -> str:
     return "elementwise" if isinstance(work.shape, FlatShape) else "row_wise"
 
 
-def stream_ns(work: Work, hw: Hardware, resident: bool) -> float:
+def stream_ns(work: Work, hw: HardwareProfile, resident: bool) -> float:
     """Moving the call's bytes: what fits a core's own cache at its rate, the rest at the last cache's; weights and
     caches come from memory unless they are `resident` in the last cache."""
     memory, chip = hw.memory, hw.chip
@@ -86,19 +86,19 @@ def stream_ns(work: Work, hw: Hardware, resident: bool) -> float:
     return cold / memory.hbm_gbps + near / rate
 
 
-def cpu_cost(work: Work, hw: Hardware, resident: bool, captured: bool) -> Cost:
+def cpu_cost(work: Work, hw: HardwareProfile, resident: bool, captured: bool) -> Cost:
     """The cost of one call. resident: weights and caches stay in the last cache. captured: inside compiled code."""
     if isinstance(work.shape, FixedShape):
         fixed_us = hw.fixed_us.get(work.shape.key, hw.fixed_us["ai_cpu"])
         return Cost(1000 * fixed_us, 0.0, 1, 0.0, 0.0, 0.0)
     name = next(name for name in names_of(work, captured) if name in hw.programs)
-    program = hw.programs[name]
+    params = hw.programs[name]
     start_us = 0.0 if name == COMPILED else hw.kernel.start_us
-    compute, memory = computing_ns(effects(work), program), stream_ns(work, hw, resident)
+    compute, memory = computing_ns(effects(work), params), stream_ns(work, hw, resident)
     hbm_bytes = 0.0 if resident else float(work.cold_read_bytes)
-    return Cost(1000 * (start_us + program.fixed_us), max(compute, memory), 1, compute, memory, hbm_bytes)
+    return Cost(1000 * (start_us + params.fixed_us), max(compute, memory), 1, compute, memory, hbm_bytes)
 
 
-def computing_ns(it: Effects, program: Program) -> float:
+def computing_ns(item: Effects, params: KernelParams) -> float:
     """Nanoseconds of the work itself, whatever its bytes take."""
-    return 1000 * it.rows * program.row_us + it.elements * program.element_ns + it.macs * program.mac_ns
+    return 1000 * item.rows * params.row_us + item.elements * params.element_ns + item.macs * params.mac_ns

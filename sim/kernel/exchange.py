@@ -22,11 +22,11 @@ from sim.collective.algorithms import mesh_all_to_all
 from sim.collective.links import wire
 from sim.collective.price import all_peers_ns
 from sim.collective.topology import levels_of
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.vector import vector_cost
 
 
-def exchange_ns(shape: ExchangeShape, hw: Hardware) -> float:
+def exchange_ns(shape: ExchangeShape, hw: HardwareProfile) -> float:
     """Time of one dispatch or combine whose ranks are all there, ns."""
     links = hw.collective
     flags = 1000 * shape.ranks * links.exchange_flag_us
@@ -44,7 +44,7 @@ def sent_bytes(shape: ExchangeShape) -> int:
     return shape.tokens * shape.top_k * shape.hidden * DTYPE_BITS[shape.dtype] // 8
 
 
-def _rows_ns(shape: ExchangeShape, hw: Hardware, program: str, ops: int, read: int, written: int) -> float:
+def _rows_ns(shape: ExchangeShape, hw: HardwareProfile, program: str, ops: int, read: int, written: int) -> float:
     """One of the profile's vector kernels on all rows that are sent; read and written: bytes an element."""
     rows = shape.tokens * shape.top_k
     elements = rows * shape.hidden
@@ -55,7 +55,7 @@ def _rows_ns(shape: ExchangeShape, hw: Hardware, program: str, ops: int, read: i
     return vector_cost(work, hw, known, repeat=False, resident=False).total_ns
 
 
-def _links_ns(shape: ExchangeShape, hw: Hardware) -> float:
+def _links_ns(shape: ExchangeShape, hw: HardwareProfile) -> float:
     levels = levels_of(shape.ranks, hw.collective)
     wires = tuple(wire(level.tier, "AIV", hw.chip.vector_cores, hw) for level in levels)
     terms = mesh_all_to_all(sent_bytes(shape), shape.ranks)

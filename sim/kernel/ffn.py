@@ -31,8 +31,8 @@ from math import ceil
 
 from scenarios.ops.program import DTYPE_BITS
 from scenarios.ops.work import FfnShape, FlatShape, MatmulShape, Work
-from sim.hardware.profile import Hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile
+from sim.hardware.sections import KernelParams
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.matmul import TALLEST, share_ns, stream_ns, up16
 from sim.kernel.traffic import traffic
@@ -68,7 +68,7 @@ class Half:
     hbm_bytes: float
 
 
-def ffn_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident: bool) -> Cost:
+def ffn_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
     """The cost of the fused kernel; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, FfnShape)
@@ -80,7 +80,7 @@ def ffn_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident:
     last_rows = grid.rows - (ceil(grid.rows / grid.height) - 1) * grid.height
     rendezvous_ns = 1000 * (hw.kernel.start_us + hw.chip.cube_cores * hw.kernel.core_us)
     return Cost(
-        head_ns=start_ns(hw, program, hw.chip.cube_cores, repeat),
+        head_ns=start_ns(hw, params, hw.chip.cube_cores, repeat),
         body_ns=first.total_ns + block_ns * last_rows / grid.height + rendezvous_ns + second.total_ns,
         cores=hw.chip.cube_cores,
         compute_ns=first.multiply_ns + second.multiply_ns,
@@ -90,7 +90,7 @@ def ffn_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident:
     )
 
 
-def first_layout(shape: FfnShape, hw: Hardware) -> Layout:
+def first_layout(shape: FfnShape, hw: HardwareProfile) -> Layout:
     """Shares of gate and up over the vector cores: `cols` columns of each."""
     width = _halved(FIRST_WIDTH, shape.intermediate)
     height = _halved(ACTIVATED_ELEMENTS // width, shape.m)
@@ -102,7 +102,7 @@ def first_layout(shape: FfnShape, hw: Hardware) -> Layout:
     return _laid(shape.m, shape.intermediate, height, width, hw.chip.vector_cores)
 
 
-def second_layout(shape: FfnShape, hw: Hardware) -> Layout:
+def second_layout(shape: FfnShape, hw: HardwareProfile) -> Layout:
     """Shares of the second product over the cube cores."""
     width = _halved(SECOND_WIDTH, shape.hidden)
     height = _halved(min(SECOND_ELEMENTS // width, hw.chip.l0c_bytes // (4 * width)), shape.m)
@@ -110,7 +110,7 @@ def second_layout(shape: FfnShape, hw: Hardware) -> Layout:
 
 
 def _halved(side: int, most: int) -> int:
-    """`side`, halved until it is at most `most`; 16 is the least."""
+    """`side`, halved until it is at most `most`; 16 is the smallest."""
     while side > max(16, most):
         side //= 2
     return max(16, side)
@@ -126,7 +126,7 @@ def _laid(m: int, n: int, height: int, width: int, cores: int) -> Layout:
     return Layout(across * ceil(m / rows), rows, cols, height, width)
 
 
-def _first(shape: FfnShape, hw: Hardware, grid: Layout, activate_ns: float, resident: bool) -> Half:
+def _first(shape: FfnShape, hw: HardwareProfile, grid: Layout, activate_ns: float, resident: bool) -> Half:
     """Gate and up, two products on every share; no block of them is loaded while the one before is multiplied."""
     chip, memory, element = hw.chip, hw.memory, _element_bytes(shape)
     served = max(1, chip.vector_cores // chip.cube_cores)
@@ -146,7 +146,7 @@ def _first(shape: FfnShape, hw: Hardware, grid: Layout, activate_ns: float, resi
     return Half(max(multiply + stream + waits, load, activate_ns), multiply, max(stream + waits, load), hbm)
 
 
-def _second(shape: FfnShape, hw: Hardware, resident: bool) -> Half:
+def _second(shape: FfnShape, hw: HardwareProfile, resident: bool) -> Half:
     """Down: one share a core."""
     grid, element = second_layout(shape, hw), _element_bytes(shape)
     whole = MatmulShape(1, shape.m, shape.intermediate, shape.hidden, shape.dtype, shape.dtype, "nd")
@@ -158,7 +158,7 @@ def _second(shape: FfnShape, hw: Hardware, resident: bool) -> Half:
     return Half(max(multiply + stream, load), multiply, max(stream, load), hbm)
 
 
-def _stream(work: Work, hw: Hardware, cores: int, cols: int, moved: int, resident: bool) -> tuple[float, float]:
+def _stream(work: Work, hw: HardwareProfile, cores: int, cols: int, moved: int, resident: bool) -> tuple[float, float]:
     """(streaming ns, HBM bytes) of a product of which the fullest core works on `cols` columns."""
     shape, split = work.shape, traffic(work, hw, resident)
     assert isinstance(shape, MatmulShape)
@@ -167,7 +167,7 @@ def _stream(work: Work, hw: Hardware, cores: int, cols: int, moved: int, residen
     return stream_ns(shape, hw, cores, weights, fullest, moved, split.hbm - weights), split.hbm
 
 
-def _activate_ns(work: Work, hw: Hardware, grid: Layout, resident: bool) -> float:
+def _activate_ns(work: Work, hw: HardwareProfile, grid: Layout, resident: bool) -> float:
     """Activating one block on every vector core that has a share, with one buffer each for what comes and goes."""
     shape = work.shape
     assert isinstance(shape, FfnShape)
@@ -175,9 +175,9 @@ def _activate_ns(work: Work, hw: Hardware, grid: Layout, resident: bool) -> floa
     elements = grid.shares * each
     ops = work.vector_ops * elements // (shape.m * shape.intermediate)
     swiglu = Work("vector", FlatShape(2 * elements), 0, ops, 0, 2 * element * elements, element * elements)
-    program = replace(hw.programs.get("swiglu", hw.programs["elementwise"]), buffers=1)
+    params = replace(hw.programs.get("swiglu", hw.programs["elementwise"]), buffers=1)
     on_cores = CoreLayout(grid.shares, 0, 2 * each, 1.0)
-    return layout_cost(swiglu, hw, program, on_cores, repeat=False, resident=resident).body_ns
+    return layout_cost(swiglu, hw, params, on_cores, repeat=False, resident=resident).body_ns
 
 
 def _element_bytes(shape: FfnShape) -> int:

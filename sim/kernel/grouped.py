@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import ceil
 
 from scenarios.ops.work import GroupedShape, Work
-from sim.hardware.profile import Hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile
+from sim.hardware.sections import KernelParams
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.matmul import share_ns, stream_ns, vector_beside_ns
 from sim.kernel.traffic import traffic
@@ -20,7 +20,7 @@ from sim.kernel.traffic import traffic
 BLOCK_ROWS, BLOCK_COLS = 128, 256
 
 
-def grouped_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident: bool) -> Cost:
+def grouped_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
     """The cost over all experts that have rows; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, GroupedShape)
@@ -43,6 +43,6 @@ def grouped_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resid
     fullest = ceil(columns / cores) * weights / columns
     stream = stream_ns(shape, hw, cores, weights, fullest, work.gm_bytes - weights, split.hbm - weights)
     rows = sum(shape.loads)
-    beside = vector_beside_ns(shape.dtype, shape.k * shape.n * len(shape.loads), rows * shape.n, hw, program)
-    body = max(multiply + stream, load_ns, beside)
-    return Cost(start_ns(hw, program, cores, repeat), body, cores, multiply, max(stream, load_ns), split.hbm, beside)
+    others = vector_beside_ns(shape.dtype, shape.k * shape.n * len(shape.loads), rows * shape.n, hw, params)
+    body = max(multiply + stream, load_ns, others)
+    return Cost(start_ns(hw, params, cores, repeat), body, cores, multiply, max(stream, load_ns), split.hbm, others)

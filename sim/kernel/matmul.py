@@ -19,8 +19,8 @@ from math import ceil
 
 from scenarios.ops.program import DTYPE_BITS, DType
 from scenarios.ops.work import GroupedShape, MatmulShape, Work
-from sim.hardware.profile import Hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile
+from sim.hardware.sections import KernelParams
 from sim.kernel.cost import Cost, start_ns
 from sim.kernel.traffic import hbm_rate, prefetched_in_l2, traffic
 
@@ -55,28 +55,28 @@ def grids(shape: MatmulShape, cube_cores: int, narrowest: int) -> list[Grid]:
     spread = min(shape.batch, cube_cores)
     batches = ceil(shape.batch / spread)
     each = max(1, cube_cores // spread)
-    found: dict[Grid, None] = {}
+    result: dict[Grid, None] = {}
     for rows in range(1, min(each, ceil(shape.m / 16)) + 1):
         cols = min(each // rows, ceil(shape.n / narrowest))
-        found[Grid(rows, cols, 1, batches)] = None
+        result[Grid(rows, cols, 1, batches)] = None
         spare = each // (rows * cols)
         if spare > 1 and shape.k >= MIN_SPLIT_K:
-            found[Grid(rows, cols, spare, batches)] = None
-    return list(found)
+            result[Grid(rows, cols, spare, batches)] = None
+    return list(result)
 
 
-def matmul_cost(work: Work, hw: Hardware, program: Program, repeat: bool, resident: bool) -> Cost:
+def matmul_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
     """The cost of the fastest grid; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, MatmulShape)
-    narrowest = max(16, program.grain)
+    narrowest = max(16, params.grain)
     costs = [
-        grid_cost(work, hw, program, grid, repeat, resident) for grid in grids(shape, hw.chip.cube_cores, narrowest)
+        grid_cost(work, hw, params, grid, repeat, resident) for grid in grids(shape, hw.chip.cube_cores, narrowest)
     ]
     return min(costs, key=lambda cost: cost.total_ns)
 
 
-def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bool, resident: bool) -> Cost:
+def grid_cost(work: Work, hw: HardwareProfile, params: KernelParams, grid: Grid, repeat: bool, resident: bool) -> Cost:
     """The cost of one grid."""
     shape, memory, kernel = work.shape, hw.memory, hw.kernel
     assert isinstance(shape, MatmulShape)
@@ -96,16 +96,16 @@ def grid_cost(work: Work, hw: Hardware, program: Program, grid: Grid, repeat: bo
     stream += kept / min(cores * memory.core_l2_gbps, memory.l2_read_gbps)
     # Loading counts by itself: it is the last leg of the stream, and again wherever shares read the same bytes.
     batch = shape.batch
-    beside = vector_beside_ns(shape.dtype, batch * shape.k * shape.n, batch * shape.m * shape.n, hw, program)
-    body = max(multiply + stream, load, beside)
+    others = vector_beside_ns(shape.dtype, batch * shape.k * shape.n, batch * shape.m * shape.n, hw, params)
+    body = max(multiply + stream, load, others)
     if grid.splits > 1:
         body += 1000 * kernel.split_us + 4 * shape.batch * shape.m * shape.n * grid.splits / memory.cube_gbps
-    return Cost(start_ns(hw, program, cores, repeat), body, cores, multiply, max(stream, load), split.hbm, beside)
+    return Cost(start_ns(hw, params, cores, repeat), body, cores, multiply, max(stream, load), split.hbm, others)
 
 
 def stream_ns(
     shape: MatmulShape | GroupedShape,
-    hw: Hardware,
+    hw: HardwareProfile,
     cores: int,
     weights: float,
     fullest: float,
@@ -130,7 +130,7 @@ def stream_ns(
 
 def share_ns(
     shape: MatmulShape | GroupedShape,
-    hw: Hardware,
+    hw: HardwareProfile,
     rows: int,
     cols: int,
     depth: float,
@@ -152,10 +152,10 @@ def share_ns(
     return multiply, load, down * across
 
 
-def vector_beside_ns(dtype: DType, weights: int, outputs: int, hw: Hardware, program: Program) -> float:
-    """Vector cores beside the cube.
+def vector_beside_ns(dtype: DType, weights: int, outputs: int, hw: HardwareProfile, params: KernelParams) -> float:
+    """Vector cores next to the cube.
 
     Rescaling the outputs of an INT8 product, or unpacking weights that are multiplied as 16 bit.
     """
     elements = outputs if dtype in ("int8", "int4") else weights
-    return elements / hw.chip.vector_cores * program.element_ns if program.element_ns else 0.0
+    return elements / hw.chip.vector_cores * params.element_ns if params.element_ns else 0.0

@@ -1,13 +1,13 @@
 """A product fused with its all-reduce (MC2): rows are reduced over the ranks while later rows are multiplied.
 
 The kernel cuts its rows into pieces. The cube cores go through all of them without a stop; a partner on the AI CPU,
-started with the kernel, is told of each piece that is complete and has copy engines reduce it:
+started with the kernel, is reported of each piece that is complete and has copy engines reduce it:
 
-    begin of reduction i = max(end of product i + hand-over, end of reduction i - 1), the first not before the partner
+    start of reduction i = max(end of product i + hand-over, end of reduction i - 1), the first not before the partner
                            has started
     time = end of the last reduction = at best first product + the greater of the two sums + last reduction
 
-Each piece pays: its product reads the weights again (from L2 as far as they are still there) and fills the cores anew,
+Each piece pays: its product reads the weights again (from L2 as far as they are still there) and fills the cores again,
 its reduction all steps of its algorithm, and the hand-over. So many pieces hide more and cost more. What runs side by
 side shares HBM. The product of one piece does not wait for other ranks, so if all ranks meet at the kernel's start
 instead of at its first reduction it ends no later.
@@ -27,8 +27,8 @@ from scenarios.ops.pieces import row_pieces
 from scenarios.ops.work import MatmulCollectiveShape, MatmulShape, Work
 from sim.collective import CollectiveTime, price_collective
 from sim.collective.links import Mode, start_ns
-from sim.hardware.profile import Hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile
+from sim.hardware.sections import KernelParams
 from sim.kernel.cost import Cost
 from sim.kernel.matmul import matmul_cost
 
@@ -45,7 +45,7 @@ MODE: Mode = "AI_CPU"
 class Fused:
     """One way to cut the kernel. Times in ns.
 
-    first_ns: until the first reduction begins. product_ns, reduction_ns: sums over the pieces. cost: of the product as
+    first_ns: until the first reduction starts. product_ns, reduction_ns: sums over the pieces. cost: of the product as
     one kernel: what its cores and bytes are.
     """
 
@@ -67,39 +67,43 @@ def product_of(work: Work, shape: MatmulCollectiveShape) -> Work:
 
 
 def piece_of(product: Work, rows: int, first: bool) -> Work:
-    """`rows` rows of a product. All but the first find its weights in L2 as far as they fit it beside the piece."""
+    """`rows` rows of a product. All but the first find its weights in L2 as far as they fit it next to the piece."""
     shape = product.shape
     assert isinstance(shape, MatmulShape)
     read, written = (part * rows // shape.m for part in (product.warm_read_bytes, product.write_bytes))
-    made = replace(
+    piece = replace(
         product, shape=replace(shape, m=rows), cube_flops=product.cube_flops * rows // shape.m, warm_read_bytes=read,
         write_bytes=written,
     )  # fmt: skip
     if first:
-        return made
+        return piece
     weights = product.cold_read_bytes
-    return replace(made, prefetched_bytes=weights, prefetched_together_bytes=weights + read + written)
+    return replace(piece, prefetched_bytes=weights, prefetched_together_bytes=weights + read + written)
 
 
-def fastest(product: Work, shape: MatmulCollectiveShape, hw: Hardware, program: Program) -> Fused:
+def fastest(product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, params: KernelParams) -> Fused:
     """The fastest cut."""
-    return min((cut(product, shape, hw, program, sizes) for sizes in cuts(shape.matmul.m)), key=lambda it: it.total_ns)
+    return min(
+        (cut(product, shape, hw, params, sizes) for sizes in cuts(shape.matmul.m)), key=lambda value: value.total_ns
+    )
 
 
 def cuts(rows: int) -> tuple[tuple[int, ...], ...]:
-    """Even pieces; and a short one before even ones (where reducing takes longer, it can begin early) or behind them
+    """Even pieces; and a short one before even ones (where reducing takes longer, it can start early) or behind them
     (where multiplying does, little is left to reduce)."""
-    found = dict.fromkeys(row_pieces(rows, n, TILE_ROWS) for n in range(1, MAX_PIECES + 1))
+    fromkeys = dict.fromkeys(row_pieces(rows, n, TILE_ROWS) for n in range(1, MAX_PIECES + 1))
     for short in SHORT_ROWS:
         for n in range(1, MAX_PIECES if rows >= 2 * short else 1):
             rest = row_pieces(rows - short, n, TILE_ROWS)
-            found |= {(short, *rest): None, (*rest, short): None}
-    return tuple(found)
+            fromkeys |= {(short, *rest): None, (*rest, short): None}
+    return tuple(fromkeys)
 
 
-def cut(product: Work, shape: MatmulCollectiveShape, hw: Hardware, program: Program, sizes: Sequence[int]) -> Fused:
+def cut(
+    product: Work, shape: MatmulCollectiveShape, hw: HardwareProfile, params: KernelParams, sizes: Sequence[int]
+) -> Fused:
     """The kernel cut into pieces of `sizes` rows."""
-    priced = [_piece(product, shape, rows, i == 0, hw, program) for i, rows in enumerate(sizes)]
+    priced = [_piece(product, shape, rows, i == 0, hw, params) for i, rows in enumerate(sizes)]
     products = [cost.total_ns if i == 0 else cost.body_ns for i, (cost, _) in enumerate(priced)]
     partner_ns, hand_over_ns = start_ns(MODE, False, hw), 1000 * hw.collective.step_us
     reductions = [moved.duration_ns - partner_ns for _, moved in priced]
@@ -108,23 +112,23 @@ def cut(product: Work, shape: MatmulCollectiveShape, hw: Hardware, program: Prog
     slower = _hbm_slows(product_bytes / product_ns, moved_bytes / max(1.0, reduction_ns), hw)
     computed, done, first = 0.0, partner_ns, 0.0
     for i, (multiplied, reduced) in enumerate(zip(products, reductions, strict=True)):
-        computed += multiplied * (slower if i else 1.0)  # nothing is reduced beside the first product
-        begin = max(computed + hand_over_ns, done)
-        done = begin + reduced * (slower if i + 1 < len(sizes) else 1.0)
-        first = first or begin
+        computed += multiplied * (slower if i else 1.0)  # nothing is reduced next to the first product
+        start = max(computed + hand_over_ns, done)
+        done = start + reduced * (slower if i + 1 < len(sizes) else 1.0)
+        first = first or start
     return Fused(len(sizes), done, first, product_ns, reduction_ns, product_bytes + moved_bytes, priced[0][0])
 
 
 @lru_cache(maxsize=4096)
 def _piece(
-    product: Work, shape: MatmulCollectiveShape, rows: int, first: bool, hw: Hardware, program: Program
+    product: Work, shape: MatmulCollectiveShape, rows: int, first: bool, hw: HardwareProfile, params: KernelParams
 ) -> tuple[Cost, CollectiveTime]:
     """What a piece's product and its reduction cost alone: many cuts share a piece."""
-    cost = matmul_cost(piece_of(product, rows, first), hw, program, repeat=not first, resident=False)
+    cost = matmul_cost(piece_of(product, rows, first), hw, params, repeat=not first, resident=False)
     whole = shape.collective
     return cost, price_collective("all_reduce", whole.bytes * rows // shape.matmul.m, whole.ranks, hw, MODE)
 
 
-def _hbm_slows(product_gbps: float, moved_gbps: float, hw: Hardware) -> float:
+def _hbm_slows(product_gbps: float, moved_gbps: float, hw: HardwareProfile) -> float:
     """How much longer a product and a reduction take side by side where together they want more than HBM gives."""
     return max(1.0, (product_gbps + moved_gbps) / hw.memory.hbm_gbps)

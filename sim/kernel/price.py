@@ -8,9 +8,11 @@ Collectives are priced in `sim.collective`, from the moment their last rank arri
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
+from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import (
     AttentionShape,
     CollectiveShape,
@@ -22,11 +24,12 @@ from scenarios.ops.work import (
     MatmulCollectiveShape,
     MatmulShape,
     RowsShape,
+    Shape,
     Work,
 )
 from sim.collective import price_collective
-from sim.hardware.profile import Hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile
+from sim.hardware.sections import KernelParams
 from sim.kernel.attention import attention_cost, is_decode
 from sim.kernel.cost import Cost
 from sim.kernel.cpu import cpu_cost
@@ -35,17 +38,20 @@ from sim.kernel.ffn import ffn_cost
 from sim.kernel.grouped import grouped_cost
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import fastest, product_of
-from sim.kernel.programs import PROGRAM_OF
 from sim.kernel.time import Bound, KernelTime, Lane
 from sim.kernel.traffic import traffic
 from sim.kernel.vector import vector_cost
 
+#: (work, hardware, its kernel's parameters, repeat, resident) -> cost.
+CostOf = Callable[[Work, HardwareProfile, KernelParams, bool, bool], Cost]
 #: Norms of rows shorter than this put several rows into one tile: another, larger program.
 SHORT_ROW = 2048
 
 
 @lru_cache(maxsize=65536)
-def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False, captured: bool = False) -> KernelTime:
+def price(
+    work: Work, hw: HardwareProfile, repeat: bool = False, resident: bool = False, captured: bool = False
+) -> KernelTime:
     """The time of `work` alone on `hw`.
 
     repeat: the same program ran just before, so its instructions are still in the cores' caches. resident: isolated
@@ -57,34 +63,15 @@ def price(work: Work, hw: Hardware, repeat: bool = False, resident: bool = False
         return _on_cpu(work, hw, resident, captured)
     if work.unit == "copy":
         return _copied(work, hw)
-    if isinstance(work.shape, FixedShape):
-        return _fixed(work, work.shape, hw)
-    if isinstance(work.shape, CollectiveShape):
-        return _collective(work, work.shape, hw)
-    if isinstance(work.shape, ExchangeShape):
-        return _exchange(work, work.shape, hw)
-    if isinstance(work.shape, MatmulCollectiveShape):
-        return _fused(work, work.shape, hw)
-    program = program_of(work, hw)
-    if isinstance(work.shape, MatmulShape):
-        cost = matmul_cost(work, hw, program, repeat, resident)
-        return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
-    if isinstance(work.shape, GroupedShape):
-        cost = grouped_cost(work, hw, program, repeat, resident)
-        return _time(work, hw, cost, "MIX_AIC" if work.unit == "mix" else "AI_CORE")
-    if isinstance(work.shape, FfnShape):
-        return _time(work, hw, ffn_cost(work, hw, program, repeat, resident), "MIX_AIC")
-    if isinstance(work.shape, AttentionShape):
-        return _time(work, hw, attention_cost(work, hw, program, repeat, resident), "MIX_AIC")
-    return _time(work, hw, vector_cost(work, hw, program, repeat, resident), "AI_VECTOR_CORE")
+    return PRICES[type(work.shape)](work, hw, repeat, resident)
 
 
-def program_of(work: Work, hw: Hardware) -> Program:
+def params_of(work: Work, hw: HardwareProfile) -> KernelParams:
     """The kernel program that runs `work`.
 
     One that the profile does not know is taken for the plain one of its shape.
     """
-    name = PROGRAM_OF.get(work.program, work.program)
+    name = params_name(work.program)
     if name == "rms_norm" and isinstance(work.shape, RowsShape) and work.shape.cols < SHORT_ROW:
         name = "rms_norm_short"
     if (
@@ -104,7 +91,7 @@ def program_of(work: Work, hw: Hardware) -> Program:
     return hw.programs["elementwise" if isinstance(work.shape, FlatShape) else "row_wise"]
 
 
-def _time(work: Work, hw: Hardware, cost: Cost, lane: Lane) -> KernelTime:
+def _time(work: Work, hw: HardwareProfile, cost: Cost, lane: Lane) -> KernelTime:
     duration = max(1, round(cost.total_ns))
     on_cube = lane != "AI_VECTOR_CORE"
     if cost.head_ns >= cost.body_ns:
@@ -132,7 +119,7 @@ def _time(work: Work, hw: Hardware, cost: Cost, lane: Lane) -> KernelTime:
     )
 
 
-def roofline_ns(work: Work, hw: Hardware, hbm_bytes: float | None = None) -> int:
+def roofline_ns(work: Work, hw: HardwareProfile, hbm_bytes: float | None = None) -> int:
     """The bound that no kernel beats, ns: the greater of its flops at peak and its HBM bytes at the HBM's peak.
 
     hbm_bytes: by default those that the work draws from HBM in a network; what it finds in L2 is no bound.
@@ -144,7 +131,7 @@ def roofline_ns(work: Work, hw: Hardware, hbm_bytes: float | None = None) -> int
     return round(max(work.cube_flops / peak, moved / hw.memory.hbm_peak_gbps))
 
 
-def _on_cpu(work: Work, hw: Hardware, resident: bool, captured: bool) -> KernelTime:
+def _on_cpu(work: Work, hw: HardwareProfile, resident: bool, captured: bool) -> KernelTime:
     """A call that runs on the caller's own core."""
     cost = cpu_cost(work, hw, resident, captured)
     lane: Lane = "AI_VECTOR_CORE"
@@ -155,7 +142,7 @@ def _on_cpu(work: Work, hw: Hardware, resident: bool, captured: bool) -> KernelT
     return _time(work, hw, cost, lane)
 
 
-def _copied(work: Work, hw: Hardware) -> KernelTime:
+def _copied(work: Work, hw: HardwareProfile) -> KernelTime:
     """A copy by the DMA engines, which use no core.
 
     Assumed: together they draw what HBM sustains, and one task starts as a kernel on one core does.
@@ -175,12 +162,13 @@ def _copied(work: Work, hw: Hardware) -> KernelTime:
     )
 
 
-def _fixed(work: Work, shape: FixedShape, hw: Hardware) -> KernelTime:
+def _fixed(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     """A kernel whose time does not depend on its shape.
 
     As the profile's `fixed_us` says, or else a start on one core.
     """
-    on_cpu = work.unit == "ai_cpu"
+    shape, on_cpu = work.shape, work.unit == "ai_cpu"
+    assert isinstance(shape, FixedShape)
     us = hw.fixed_us.get(shape.key)
     if us is None:
         us = hw.fixed_us["ai_cpu"] if on_cpu else hw.kernel.start_us + hw.kernel.core_us
@@ -198,56 +186,62 @@ def _fixed(work: Work, shape: FixedShape, hw: Hardware) -> KernelTime:
     )
 
 
-def _collective(work: Work, shape: CollectiveShape, hw: Hardware) -> KernelTime:
+def _collective(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     """A collective whose ranks are all there; on vector cores where HCCL lets it, as inference engines ask for."""
-    it = price_collective(
+    shape = work.shape
+    assert isinstance(shape, CollectiveShape)
+    item = price_collective(
         shape.op, shape.bytes, shape.ranks, hw, shape.mode, busy=True, first=shape.first, stride=shape.stride,
         imbalance=shape.imbalance,
     )  # fmt: skip
-    duration = max(1, it.duration_ns)
+    duration = max(1, item.duration_ns)
     return KernelTime(
         duration_ns=duration,
         accelerator="COMMUNICATION",
-        cores=it.vector_cores,
+        cores=item.vector_cores,
         bound="link",
-        hbm_bytes=it.hbm_bytes,
+        hbm_bytes=item.hbm_bytes,
         gm_bytes=work.gm_bytes,
         flops=0,
-        roofline_ns=roofline_ns(work, hw, it.hbm_bytes),
-        hbm_share=min(1.0, it.hbm_bytes / duration / hw.memory.hbm_gbps),
-        vector_share=it.vector_cores / hw.chip.vector_cores,
-        ai_cpu_share=1 / hw.chip.ai_cpu_cores if it.mode == "AI_CPU" else 0.0,
-        holds_cores=it.mode == "AIV",
+        roofline_ns=roofline_ns(work, hw, item.hbm_bytes),
+        hbm_share=min(1.0, item.hbm_bytes / duration / hw.memory.hbm_gbps),
+        vector_share=item.vector_cores / hw.chip.vector_cores,
+        ai_cpu_share=1 / hw.chip.ai_cpu_cores if item.mode == "AI_CPU" else 0.0,
+        holds_cores=item.mode == "AIV",
         link_share=1.0,
     )
 
 
-def _fused(work: Work, shape: MatmulCollectiveShape, hw: Hardware) -> KernelTime:
+def _fused(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     """A product with its all-reduce inside, all ranks there."""
+    shape = work.shape
+    assert isinstance(shape, MatmulCollectiveShape)
     product = product_of(work, shape)
-    it = fastest(product, shape, hw, program_of(product, hw))
-    duration = max(1, round(it.total_ns))
-    alone = _time(product, hw, it.cost, "MIX_AIC" if product.unit == "mix" else "AI_CORE")
-    computing = min(1.0, it.product_ns / duration)
+    item = fastest(product, shape, hw, params_of(product, hw))
+    duration = max(1, round(item.total_ns))
+    alone = _time(product, hw, item.cost, "MIX_AIC" if product.unit == "mix" else "AI_CORE")
+    computing = min(1.0, item.product_ns / duration)
     return replace(
         alone,
         duration_ns=duration,
         accelerator="MIX_AIC",
-        bound="link" if it.reduction_ns > it.product_ns else alone.bound,
-        hbm_bytes=round(it.hbm_bytes),
+        bound="link" if item.reduction_ns > item.product_ns else alone.bound,
+        hbm_bytes=round(item.hbm_bytes),
         gm_bytes=work.gm_bytes,
-        roofline_ns=roofline_ns(product, hw, it.hbm_bytes),
-        hbm_share=min(1.0, it.hbm_bytes / duration / hw.memory.hbm_gbps),
+        roofline_ns=roofline_ns(product, hw, item.hbm_bytes),
+        hbm_share=min(1.0, item.hbm_bytes / duration / hw.memory.hbm_gbps),
         cube_share=alone.cube_share * computing,
         vector_share=alone.vector_share * computing,
         ai_cpu_share=1 / hw.chip.ai_cpu_cores,
         link_share=1.0,
-        alone_ns=min(duration, round(it.first_ns)),
+        alone_ns=min(duration, round(item.first_ns)),
     )
 
 
-def _exchange(work: Work, shape: ExchangeShape, hw: Hardware) -> KernelTime:
+def _exchange(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     """Dispatch or combine whose ranks are all there; it takes all vector cores."""
+    shape = work.shape
+    assert isinstance(shape, ExchangeShape)
     duration = max(1, round(exchange_ns(shape, hw)))
     moved = 2 * sent_bytes(shape)
     return KernelTime(
@@ -264,3 +258,24 @@ def _exchange(work: Work, shape: ExchangeShape, hw: Hardware) -> KernelTime:
         holds_cores=True,
         link_share=1.0,
     )
+
+
+def _on_cores(cost: CostOf, lane: Lane, work: Work, hw: HardwareProfile, repeat: bool, resident: bool) -> KernelTime:
+    """A kernel whose parameters the profile has, on the cores of `lane`; work of the unit mix takes both kinds."""
+    taken: Lane = "MIX_AIC" if work.unit == "mix" and lane == "AI_CORE" else lane
+    return _time(work, hw, cost(work, hw, params_of(work, hw), repeat, resident), taken)
+
+
+#: The time of one kernel on an accelerator, by the class of its shape.
+PRICES: dict[type[Shape], Callable[[Work, HardwareProfile, bool, bool], KernelTime]] = {
+    FixedShape: _fixed,
+    CollectiveShape: _collective,
+    ExchangeShape: _exchange,
+    MatmulCollectiveShape: _fused,
+    MatmulShape: partial(_on_cores, matmul_cost, "AI_CORE"),
+    GroupedShape: partial(_on_cores, grouped_cost, "AI_CORE"),
+    FfnShape: partial(_on_cores, ffn_cost, "MIX_AIC"),
+    AttentionShape: partial(_on_cores, attention_cost, "MIX_AIC"),
+    FlatShape: partial(_on_cores, vector_cost, "AI_VECTOR_CORE"),
+    RowsShape: partial(_on_cores, vector_cost, "AI_VECTOR_CORE"),
+}

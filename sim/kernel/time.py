@@ -19,7 +19,7 @@ class KernelTime:
     as a whole (L2 hits included). roofline_ns: the greater of compute and HBM bytes at their peaks. The shares say
     which part of a resource the kernel uses while it runs alone, 0 to 1: kernels that run together slow each other down
     where the shares of one resource sum to more than 1. holds_cores: its vector cores are its own from start to
-    end, and what runs beside it gets the others. link_share: of the links to other ranks; what uses them meets the
+    end, and what runs alongside it gets the others. link_share: of the links to other ranks; what uses them meets the
     other ranks first. alone_ns: of a kernel that computes before it communicates, until its first bytes leave.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scenarios.ops.work import Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Traffic:
         return self.l2_read + self.l2_write
 
 
-def traffic(work: Work, hw: Hardware, resident: bool = False) -> Traffic:
+def traffic(work: Work, hw: HardwareProfile, resident: bool = False) -> Traffic:
     """Split the bytes of `work` between HBM and L2.
 
     Weights, caches and tables come from HBM. Activations are found in L2 as long as the kernel's activations fit the
@@ -48,7 +48,7 @@ def traffic(work: Work, hw: Hardware, resident: bool = False) -> Traffic:
     )
 
 
-def prefetched_in_l2(work: Work, hw: Hardware) -> float:
+def prefetched_in_l2(work: Work, hw: HardwareProfile) -> float:
     """Bytes of prefetched weights that the kernel still finds in L2.
 
     As with activations: each byte beyond the share of L2 that survives drives out one that was there.
@@ -61,7 +61,7 @@ def prefetched_in_l2(work: Work, hw: Hardware) -> float:
     return work.prefetched_bytes * kept / together
 
 
-def hbm_rate(cores: float, hw: Hardware, share: float = 1.0) -> float:
+def hbm_rate(cores: float, hw: HardwareProfile, share: float = 1.0) -> float:
     """What `cores` cores draw from HBM together, bytes a nanosecond: their own limits, up to the sustained rate.
 
     share: part of the sustained rate that the access pattern reaches.

@@ -24,4 +24,4 @@ NOT_ON_A_GPU = ("launch_thread", "ai_cpu")
 
 def spoken(text: str, device: str) -> str:
     """`text` of the model in the words of a kind of device."""
-    return _PHRASE.sub(lambda found: _GPU[found.group()], text) if device == "cuda" else text
+    return _PHRASE.sub(lambda match: _GPU[match.group()], text) if device == "cuda" else text

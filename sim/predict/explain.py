@@ -8,13 +8,13 @@ from typing import cast
 
 from scenarios.batches import reported_batch
 from scenarios.ops.catalogue import CATALOGUE
-from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import changed, on_value, passes_for, with_needs, without
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
 from sim.kernel.time import Bound
 from sim.predict.device_terms import spoken
-from sim.predict.gains import Gains, on_value, passes_for, with_needs, without
+from sim.predict.gains import Gains
 from sim.predict.pipeline_steps import Pipeline
 from sim.predict.predict import Prediction, check, step_ns
 from sim.predict.shares import Name
@@ -40,7 +40,7 @@ ALIKE = 0.05
 
 def limit_of(kind: str, bound: Bound) -> Bottleneck:
     """What limits a kernel; the cube cores do where they wait for what they load from L2."""
-    return "cube-bound" if bound == "l2" and CATALOGUE[kind].unit in ("cube", "mix") else _LIMIT[bound]
+    return "cube-bound" if bound == "l2" and CATALOGUE[kind].uses_cube else _LIMIT[bound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,16 @@ def diagnose(prediction: Prediction) -> Diagnosis:
     calls = sum(isinstance(step, Issue | Replay) for step in prediction.plan.steps)
     name, evidence = _verdict(prediction, limits, rows, calls, busy)
     return Diagnosis(
-        name, spoken(evidence, prediction.case.hardware.profile.device), limits, busy, rows, calls, len(kernels),
-        sum(k.kernel.hbm_bytes for k in kernels), sum(k.kernel.gm_bytes for k in kernels),
-    )  # fmt: skip
+        name,
+        spoken(evidence, prediction.case.hardware.profile.device),
+        limits,
+        busy,
+        rows,
+        calls,
+        len(kernels),
+        sum(k.kernel.hbm_bytes for k in kernels),
+        sum(k.kernel.gm_bytes for k in kernels),
+    )
 
 
 def _held_by_links_ns(kernels: Iterable[Launch]) -> int:
@@ -168,8 +175,8 @@ def _busy(prediction: Prediction, kernels: list[Launch]) -> Busy:
     spans = prediction.timeline.spans
 
     def lane(process: str, skip: str = "") -> float:
-        found = union_ns((s.start_ns, s.end_ns) for s in spans if s.process == process and s.kind != skip)
-        return length_ns(found) / total
+        busy = union_ns((s.start_ns, s.end_ns) for s in spans if s.process == process and s.kind != skip)
+        return length_ns(busy) / total
 
     chip = prediction.case.hardware
     return Busy(
@@ -227,18 +234,18 @@ def _verdict(
 
 def _bubble_evidence(pipeline: Pipeline, phase: str) -> str:
     """How long the first stage waits for the others, and why."""
-    it, count, stages = pipeline.round, len(pipeline.requests), len(pipeline.layers)
-    bubble = it.bubbles[0].total_ns
+    first, count, stages = pipeline.round, len(pipeline.requests), len(pipeline.layers)
+    bubble = first.bubbles[0].total_ns
     text = (
-        f"{bubble / it.total_ns:.0%} of the step ({bubble / 1e6:.2f} of {it.total_ns / 1e6:.2f} ms) the first stage "
-        f"waits for the others: {count} micro-batch{'' if count == 1 else 'es'} in {stages} stages, "
-        f"{it.share:.0%} of their time is bubble"
+        f"{bubble / first.total_ns:.0%} of the step ({bubble / 1e6:.2f} of {first.total_ns / 1e6:.2f} ms) the first "
+        f"stage waits for the others: {count} micro-batch{'' if count == 1 else 'es'} in {stages} stages, "
+        f"{first.share:.0%} of their time is bubble"
     )
     if phase == "prefill":
         return f"{text} while the pipeline fills and drains; shorter chunks would fill it sooner"
     if count < stages:
         return f"{text}; {stages} requests or more would keep every stage busy"
-    slowest = min(range(stages), key=lambda stage: it.bubbles[stage].total_ns)
+    slowest = min(range(stages), key=lambda stage: first.bubbles[stage].total_ns)
     return f"{text}; stage {slowest} sets the pace"
 
 
@@ -298,23 +305,25 @@ def _cube_ms(prediction: Prediction, rows: tuple[KernelRow, ...]) -> float:
 def advise(prediction: Prediction, gains: Gains) -> tuple[Advice, ...]:
     """What to try next, the largest predicted gain first: what is off and gains, and what is on and loses."""
     scenario, model = prediction.case.scenario, prediction.case.model
-    found: list[Advice] = []
+    advices: list[Advice] = []
     for item, gain in zip(passes_for(model), gains.gains, strict=True):
         if gain.state == "off" and gain.verdict == "gain":
             tried = set_switch(with_needs(item, scenario), item.switch, on_value(item, scenario))
             why = gain.title + (", with what it needs" if gain.reason else "")
-            found += _advice(prediction, tried, _settings(scenario, tried), why)
+            advices += _advice(prediction, tried, changed(scenario, tried), why)
         elif gain.state == "on" and gain.verdict == "loss" and not item.for_capacity:
             tried = without(item, scenario, model)
-            found += _advice(prediction, tried, _settings(scenario, tried), f"without: {gain.title}")
+            advices += _advice(prediction, tried, changed(scenario, tried), f"without: {gain.title}")
     if scenario.optimizations.graph == "eager" and scenario.engine.task_queue_enable == 0:
         tried = scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"task_queue_enable": 1})})
         why = "a second host thread launches while Python dispatches"
-        found += _advice(prediction, tried, ("engine.task_queue_enable=1",), why)
+        advices += _advice(prediction, tried, ("engine.task_queue_enable=1",), why)
     if scenario.protocol.synchronize != "step":
         tried = scenario.model_copy(update={"protocol": scenario.protocol.model_copy(update={"synchronize": "step"})})
-        found += _advice(prediction, tried, ("protocol.synchronize=step",), "each synchronise drains the launch queue")
-    return tuple(sorted(found, key=lambda a: (-a.ratio, a.settings)))
+        advices += _advice(
+            prediction, tried, ("protocol.synchronize=step",), "each synchronise drains the launch queue"
+        )
+    return tuple(sorted(advices, key=lambda a: (-a.ratio, a.settings)))
 
 
 def _advice(prediction: Prediction, tried: Scenario, settings: tuple[str, ...], why: str) -> list[Advice]:
@@ -324,9 +333,3 @@ def _advice(prediction: Prediction, tried: Scenario, settings: tuple[str, ...], 
         return []
     ratio = prediction.step.total_ns / step_ns(case, reported_batch(tried))
     return [Advice(settings, ratio, why)] if ratio > 1 else []
-
-
-def _settings(scenario: Scenario, tried: Scenario) -> tuple[str, ...]:
-    """The `--set` pairs that turn the optimisations of `scenario` into those of `tried`."""
-    changed = [p for p in PASSES if p.value(tried) != p.value(scenario)]
-    return tuple(f"optimizations.{p.switch}={str(p.value(tried)).lower()}" for p in changed)

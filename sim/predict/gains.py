@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scenarios.batches import reported_batch
-from scenarios.build import activation_dtype
-from scenarios.models.model import Model
-from scenarios.passes import PASSES, Pass
+from scenarios.passes import Pass
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import all_off, on_value, passes_for, with_needs, without
 from scenarios.schema import Scenario
 from sim.predict.memory import memory_of
 from sim.predict.predict import Case, forbidden, sensitivity_of, step_ns
@@ -56,32 +55,6 @@ class Gains:
     scenario_us: float
     target_us: float
     gains: tuple[Gain, ...]
-
-
-def all_off(scenario: Scenario, model: Model) -> Scenario:
-    """`scenario` with every optimisation off (dependants first, so that each state on the way is valid)."""
-    for item in reversed(passes_for(model)):
-        if item.is_on(scenario):
-            scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))
-    return scenario
-
-
-def passes_for(model: Model) -> list[Pass]:
-    """The optimisations that have something to say about `model`."""
-    return [item for item in PASSES if item.idle(model) is None]
-
-
-def off_value(item: Pass, scenario: Scenario, model: Model) -> object:
-    """The value that a what-if switches off to. Weights that are no longer quantised take the type of the
-    activations."""
-    act = activation_dtype(scenario, model)
-    return act if item.switch == "weights" else item.off[0]
-
-
-def on_value(item: Pass, scenario: Scenario) -> object:
-    """The value a what-if switches on: the scenario's own, or the pass's."""
-    value = item.value(scenario)
-    return item.on if value in item.off else value
 
 
 def gains_of(case: Case, progress: Progress = lambda share: None) -> Gains:
@@ -132,7 +105,7 @@ class _Steps:
         return self._known[scenario]
 
     def exposed(self, scenario: Scenario) -> Sensitivity:
-        """The step with what it hangs on."""
+        """The step with what it depends on."""
         if scenario not in self._exposed:
             self._exposed[scenario] = sensitivity_of(self._case.with_scenario(scenario), reported_batch(scenario))
         return self._exposed[scenario]
@@ -147,10 +120,10 @@ class _Steps:
 
     def invalid(self, scenario: Scenario, of: str = "") -> str:
         """Why the variant cannot run, or an empty string; another switch than `of` that objects is named."""
-        found = forbidden(self._case.with_scenario(scenario))
-        if not found:
+        problems = forbidden(self._case.with_scenario(scenario))
+        if not problems:
             return ""
-        where, what = found[0]
+        where, what = problems[0]
         switch = where.removeprefix("optimizations.")
         return what if switch == of else f"{switch} {what}"
 
@@ -163,31 +136,15 @@ def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) ->
     with_it = set_switch(base, item.switch, value)
     without_it = without(item, base, steps.model) if state == "on" else base
     reason = steps.invalid(with_it, item.switch) or steps.invalid(without_it, item.switch)
-    shown = str(value).lower()
+    shown = item.shown(value)
     if reason:
         return Gain(item.switch, item.title, state, shown, 1.0, 1.0, 1.0, waterfall_us, "not applicable", reason)
     ratio, low, high = steps.ratio(without_it, with_it)
     notes = [f"given {', '.join(switch for switch, _ in needed)}"] if needed else []
     notes += ["without it does not fit memory"] if steps.too_large(without_it) else []
     notes += ["does not fit memory"] if steps.too_large(with_it) else []
-    found = verdict(ratio, low, high)
-    return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, found, "; ".join(notes))
-
-
-def with_needs(item: Pass, scenario: Scenario) -> Scenario:
-    """`scenario` with the switches on that `item` cannot be without."""
-    for switch, value in item.missing(scenario):
-        scenario = set_switch(scenario, switch, value)
-    return scenario
-
-
-def without(item: Pass, scenario: Scenario, model: Model) -> Scenario:
-    """`scenario` with `item` off, and with it all that needs it."""
-    scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))
-    for other in reversed(passes_for(model)):
-        if other.is_on(scenario) and other.missing(scenario):
-            scenario = without(other, scenario, model)
-    return scenario
+    said = verdict(ratio, low, high)
+    return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, said, "; ".join(notes))
 
 
 def verdict(ratio: float, low: float, high: float) -> Verdict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scenarios.schema import Scenario
 from sim.collective.topology import levels_of
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 
 #: Switches below `optimizations` that a GPU has nothing for, with the values it can have and why.
 _NOT_ON_A_GPU: tuple[tuple[str, tuple[object, ...], str], ...] = (
@@ -17,7 +17,7 @@ _NOT_ON_A_GPU: tuple[tuple[str, tuple[object, ...], str], ...] = (
 )  # fmt: skip
 
 
-def limits(scenario: Scenario, hardware: Hardware) -> list[tuple[str, str]]:
+def limits(scenario: Scenario, hardware: HardwareProfile) -> list[tuple[str, str]]:
     """What `hardware` cannot run of `scenario`: (field, what) pairs."""
     if hardware.profile.device == "cuda":
         return _on_a_gpu(scenario)
@@ -32,16 +32,16 @@ def limits(scenario: Scenario, hardware: Hardware) -> list[tuple[str, str]]:
 
 
 def _on_a_gpu(scenario: Scenario) -> list[tuple[str, str]]:
-    found = [
+    problems = [
         (f"optimizations.{switch}", why)
         for switch, values, why in _NOT_ON_A_GPU
         if _value(scenario.optimizations, switch) not in values
     ]
     if scenario.engine.task_queue_enable:
-        found.append(("engine.task_queue_enable", "a launch thread of torch_npu, a GPU has none; set it to 0"))
+        problems.append(("engine.task_queue_enable", "a launch thread of torch_npu, a GPU has none; set it to 0"))
     if scenario.engine.hccl_op_expansion_mode != "auto":
-        found.append(("engine.hccl_op_expansion_mode", "NCCL has no such choice; set it to auto"))
-    return found
+        problems.append(("engine.hccl_op_expansion_mode", "NCCL has no such choice; set it to auto"))
+    return problems
 
 
 def _value(part: object, path: str) -> object:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from scenarios.batches import capture_sizes, largest_chunk_tokens
-from scenarios.build import activation_dtype
 from scenarios.lowering.stages import stage_model
 from scenarios.models.model import Model
 from scenarios.ops.program import DTYPE_BITS
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import KvCache, Scenario
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of, shared_blocks
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 
 GIB = 1 << 30
 #: Bits of one weight, scales aside.
@@ -21,7 +21,7 @@ WEIGHT_BITS = {"bf16": 16, "fp16": 16, "w8a16": 8, "w8a8": 8, "w4a16": 4, "w4a8"
 @dataclass(frozen=True, slots=True)
 class KvCapacity:
     """What a KV cache layout holds. bytes_per_token: keys, values and scales of all layers. reserved_tokens: what one
-    request takes of the cache, waste included. requests: the greatest number at the scenario's lengths."""
+    request takes of the cache, waste included. requests: the largest number at the scenario's lengths."""
 
     layout: str
     dtype: str
@@ -53,7 +53,7 @@ class Memory:
 
     @property
     def weights_fit(self) -> bool:
-        """Whether anything is left beside the weights."""
+        """Whether anything is left next to the weights."""
         return self.weights + self.runtime + self.hccl_buffers < self.usable
 
     @property
@@ -97,7 +97,7 @@ def weight_bytes(scenario: Scenario, model: Model) -> int:
 
 
 def activation_bytes(scenario: Scenario, model: Model) -> int:
-    """Greatest activations alive at once: in the MLP of the largest step, or the logits in 16 and 32 bits.
+    """Largest activations alive at once: in the MLP of the largest step, or the logits in 16 and 32 bits.
 
     An estimate (assumed): the residual, the normed input, gate and up together, and their product.
     """
@@ -114,7 +114,7 @@ def activation_bytes(scenario: Scenario, model: Model) -> int:
 
 
 def graph_pool_bytes(scenario: Scenario, model: Model) -> int:
-    """Static buffers of captured graphs: one pool, as large as the greatest captured batch needs (assumed)."""
+    """Static buffers of captured graphs: one pool, as large as the largest captured batch needs (assumed)."""
     mode = scenario.optimizations.graph
     if mode == "eager":
         return 0
@@ -130,31 +130,31 @@ def _running(scenario: Scenario, model: Model) -> int:
     return -(-scenario.workload.batch // model.pipeline_parallel)
 
 
-def memory_of(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
+def memory_of(scenario: Scenario, model: Model, hw: HardwareProfile) -> Memory:
     """Memory by part for `scenario` on one card of `hw`, and the KV capacity of its layout and of the others.
 
-    Of pipeline stages, the one that needs the most; the cache holds what the stage with the least room holds.
+    Of pipeline stages, the one that needs the most; the cache holds what the stage with the smallest room holds.
     """
     stages = memory_of_stages(scenario, model, hw)
     if len(stages) == 1:
         return stages[0]
-    others = tuple(min(same, key=_tokens) for same in zip(*(it.others for it in stages), strict=True))
-    fullest = max(stages, key=lambda it: it.total)
-    return replace(fullest, capacity=min((it.capacity for it in stages), key=_tokens), others=others)
+    others = tuple(min(same, key=_tokens) for same in zip(*(stage.others for stage in stages), strict=True))
+    fullest = max(stages, key=lambda stage: stage.total)
+    return replace(fullest, capacity=min((stage.capacity for stage in stages), key=_tokens), others=others)
 
 
 def _tokens(capacity: KvCapacity) -> int:
     return capacity.kv_tokens
 
 
-def memory_of_stages(scenario: Scenario, model: Model, hw: Hardware) -> tuple[Memory, ...]:
+def memory_of_stages(scenario: Scenario, model: Model, hw: HardwareProfile) -> tuple[Memory, ...]:
     """Memory of one card of each pipeline stage."""
     if model.pipeline_parallel == 1:
         return (_memory_of_rank(scenario, model, hw),)
     return tuple(_memory_of_rank(scenario, stage_model(model, s), hw) for s in range(model.pipeline_parallel))
 
 
-def _memory_of_rank(scenario: Scenario, model: Model, hw: Hardware) -> Memory:
+def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Memory:
     weights = weight_bytes(scenario, model)
     activations = activation_bytes(scenario, model)
     pool = graph_pool_bytes(scenario, model)

@@ -11,16 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scenarios.ops.catalogue import work_of
+from scenarios.ops.catalogue import kind_of, work_of
 from scenarios.ops.program import Op
 from scenarios.ops.work import MatmulCollectiveShape
 from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass, set_switch
 from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
 from sim.kernel.matmul_all_reduce import cut, product_of
-from sim.kernel.price import price, program_of
-from sim.predict.predict import Prediction
-from sim.predict.predict import program_of as program_of_case
+from sim.kernel.price import params_of, price
+from sim.predict.predict import Prediction, program_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Overlap:
     """One overlap of the reported step, summed over all places where it happens; us.
 
     first_us, second_us: the two sides alone. ideal_us: the greater of the two, place by place. predicted_us: from the
-    begin of the first to the end of the last, without waiting for other ranks. lost_us: predicted minus ideal.
+    start of the first to the end of the last, without waiting for other ranks. lost_us: predicted minus ideal.
     """
 
     switch: str
@@ -57,7 +56,7 @@ class _Place:
 
 def overlaps(prediction: Prediction) -> tuple[Overlap, ...]:
     """Each overlap that is on and takes place in the reported step."""
-    found = []
+    pairs = []
     for item, first, second, places_of in (
         (prefetch.PREFETCH, "kernels beside", "prefetch", _fetches),
         (collectives.MATMUL_ALL_REDUCE, "matmul", "all-reduce", _fused),
@@ -68,8 +67,8 @@ def overlaps(prediction: Prediction) -> tuple[Overlap, ...]:
     ):
         places = list(places_of(prediction, item)) if item.is_on(prediction.case.scenario) else []
         if places:
-            found.append(_summed(prediction, item, (first, second), places))
-    return tuple(found)
+            pairs.append(_summed(prediction, item, (first, second), places))
+    return tuple(pairs)
 
 
 def _summed(prediction: Prediction, item: Pass, sides: tuple[str, str], places: list[_Place]) -> Overlap:
@@ -89,7 +88,7 @@ def _summed(prediction: Prediction, item: Pass, sides: tuple[str, str], places: 
 
 
 def _predicted_ns(prediction: Prediction, places: list[_Place]) -> int:
-    """From first begin to last end of each place in each layer, without the time in which the rank only waits."""
+    """From first start to last end of each place in each layer, without the time in which the rank only waits."""
     place_of = {name: i for i, place in enumerate(places) for name in place.names}
     first = _first_of_layers(prediction)  # the same names occur in the dense layers before
     spans: dict[tuple[int, int], list[Span]] = {}
@@ -97,7 +96,7 @@ def _predicted_ns(prediction: Prediction, places: list[_Place]) -> int:
         if span.process in ("Ascend Hardware", "Communication") and span.name in place_of and span.index >= first:
             spans.setdefault((place_of[span.name], span.layer), []).append(span)
     busy = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.device_spans)
-    waits = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.spans if s.kind == "wait")
+    waits = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.spans if s.is_wait)
     total = 0
     for members in spans.values():
         window = [(min(s.start_ns for s in members), max(s.end_ns for s in members))]
@@ -107,8 +106,8 @@ def _predicted_ns(prediction: Prediction, places: list[_Place]) -> int:
 
 
 def _common(window: list[tuple[int, int]], waits: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    (begin, end), = window  # fmt: skip
-    return ((max(begin, a), min(end, b)) for a, b in waits if a < end and b > begin)
+    (start, end), = window  # fmt: skip
+    return ((max(start, a), min(end, b)) for a, b in waits if a < end and b > start)
 
 
 def _alone_ns(prediction: Prediction, op: Op) -> int:
@@ -126,7 +125,7 @@ def _fused(prediction: Prediction, _: Pass) -> Iterator[_Place]:
         work = work_of(op)
         if isinstance(work.shape, MatmulCollectiveShape):
             product = product_of(work, work.shape)
-            whole = cut(product, work.shape, hw, program_of(product, hw), (work.shape.matmul.m,))
+            whole = cut(product, work.shape, hw, params_of(product, hw), (work.shape.matmul.m,))
             yield _Place(frozenset({op.name}), whole.product_ns, whole.reduction_ns)
 
 
@@ -134,25 +133,25 @@ def _chunks(prediction: Prediction, item: Pass) -> Iterator[_Place]:
     """Product and collective of each pair as they are without the switch."""
     case = prediction.case
     scenario = set_switch(case.scenario, item.switch, item.off[0])
-    whole = program_of_case(scenario, case.model, prediction.batch).block("layers").ops
-    pieces = [op.name for op in _layer(prediction) if op.attr("piece", -1) != -1]
+    whole = program_of(scenario, case.model, prediction.batch).block("layers").ops
+    pieces = [op for op in _layer(prediction) if op.piece >= 0]
     for product, reduction in pairwise(whole):
         stems = product.name, reduction.name
-        names = frozenset(name for name in pieces if name.rpartition(".")[0] in stems)
-        if product.kind in prefetch.PRODUCTS and names:
+        names = frozenset(op.name for op in pieces if op.whole in stems)
+        if kind_of(product).dense and names:
             yield _Place(names, _alone_ns(prediction, product), _alone_ns(prediction, reduction))
 
 
 def _fetches(prediction: Prediction, _: Pass) -> Iterator[_Place]:
     """The fetches of a layer, and the kernels of the main stream between them and the last product that waits."""
     ops = _layer(prediction)
-    fetches = [i for i, op in enumerate(ops) if op.kind == "prefetch"]
+    fetches = [i for i, op in enumerate(ops) if kind_of(op).unit == "copy"]
     waiting = [i for i, op in enumerate(ops) if any(wait.startswith("prefetched ") for wait in op.waits)]
     if fetches and waiting:
-        beside = [op for op in ops[fetches[0] : waiting[-1]] if op.stream == 0]
+        others = [op for op in ops[fetches[0] : waiting[-1]] if op.stream == 0]
         fetched = [ops[i] for i in fetches]
-        times = [sum(_alone_ns(prediction, op) for op in side) for side in (beside, fetched)]
-        yield _Place(frozenset(op.name for op in (*beside, *fetched)), *times)
+        times = [sum(_alone_ns(prediction, op) for op in side) for side in (others, fetched)]
+        yield _Place(frozenset(op.name for op in (*others, *fetched)), *times)
 
 
 def _first_of_layers(prediction: Prediction) -> int:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from scenarios.batches import micro_batches
 from scenarios.lowering.stages import TRANSFERS, layers_of_stages
 from scenarios.models.model import Model
-from scenarios.ops.catalogue import work_of
+from scenarios.ops.catalogue import CATALOGUE, kind_of, work_of
 from scenarios.ops.program import Batch, Program
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.predict.memory import Memory
@@ -38,7 +38,7 @@ class Pipe:
     probe's speeds. rigid: the host waits for its device after each layer or op."""
 
     model: Model
-    hardware: Hardware
+    hardware: HardwareProfile
     program: Callable[[Batch, int], Program]
     plans: Callable[[Batch, int, Variant], Sequence[Plan]]
     rigid: bool
@@ -70,14 +70,14 @@ def round_of(rows: Rows, phase: str) -> Round:
     return once(rows) if phase == "prefill" else steady(rows)
 
 
-def pipeline_of(model: Model, batches: Sequence[Batch], it: Round, memory: tuple[Memory, ...]) -> Pipeline:
-    """What a result tells of round `it` of these micro-batches."""
+def pipeline_of(model: Model, batches: Sequence[Batch], round_: Round, memory: tuple[Memory, ...]) -> Pipeline:
+    """What a result tells of round `round_` of these micro-batches."""
     layers = layers_of_stages(model.layers, model.pipeline_parallel)
-    return Pipeline(it, layers, memory, tuple(batch.requests for batch in batches))
+    return Pipeline(round_, layers, memory, tuple(batch.requests for batch in batches))
 
 
 def sensitivity_of_stages(pipe: Pipe, batches: Sequence[Batch], phase: str, several_ranks: bool) -> Sensitivity:
-    """What the step hangs on, as `sim.predict.predict.sensitivity_of` finds for a step without stages."""
+    """What the step depends on, as `sim.predict.predict.sensitivity_of` finds for a step without stages."""
     probes = [Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE)]
     if several_ranks:
         probes.append(Variant(late=False))
@@ -90,7 +90,7 @@ def sensitivity_of_stages(pipe: Pipe, batches: Sequence[Batch], phase: str, seve
 def rows_of(pipe: Pipe, batches: Sequence[Batch], probes: Sequence[Variant] = (Variant(),)) -> list[Rows]:
     """Times by probe, micro-batch and stage. Equal micro-batches and equal stages are played once."""
     known: dict[tuple[object, ...], list[StageTime]] = {}
-    found: list[Rows] = [[] for _ in probes]
+    probed: list[Rows] = [[] for _ in probes]
     for batch in batches:
         row: list[list[StageTime]] = []
         for stage in range(pipe.stages):
@@ -100,11 +100,14 @@ def rows_of(pipe: Pipe, batches: Sequence[Batch], probes: Sequence[Variant] = (V
                 known[key] = _stage_times(pipe, batch, stage, probes)
             transfer = transfer_ns(pipe, batch, stage)
             row.append(
-                [replace(it, transfer_ns=round(transfer * p.device)) for it, p in zip(known[key], probes, strict=True)]
+                [
+                    replace(known_row, transfer_ns=round(transfer * p.device))
+                    for known_row, p in zip(known[key], probes, strict=True)
+                ]
             )
-        for rows, times in zip(found, zip(*row, strict=True), strict=True):
+        for rows, times in zip(probed, zip(*row, strict=True), strict=True):
             rows.append(list(times))
-    return found
+    return probed
 
 
 def transfer_ns(pipe: Pipe, batch: Batch, stage: int) -> int:
@@ -112,7 +115,7 @@ def transfer_ns(pipe: Pipe, batch: Batch, stage: int) -> int:
     if not stage:
         return 0
     received = pipe.program(batch, stage).block("receive").ops
-    return sum(price(work_of(op), pipe.hardware).duration_ns for op in received if op.kind == "send_recv")
+    return sum(price(work_of(op), pipe.hardware).duration_ns for op in received if kind_of(op).exchanges == "stages")
 
 
 def _stage_times(pipe: Pipe, batch: Batch, stage: int, probes: Sequence[Variant]) -> list[StageTime]:
@@ -131,8 +134,14 @@ def _times_of_ranks(plans: Sequence[Plan], probes: Sequence[Variant], rigid: boo
 
     host, post = _host_ns(plans[0])
     return [
-        StageTime(round(host * it.host), round(post * it.host), idle, busy - round(LONG_NS * it.device), rigid=rigid)
-        for it, idle, busy in zip(
+        StageTime(
+            round(host * rank_times.host),
+            round(post * rank_times.host),
+            idle,
+            busy - round(LONG_NS * rank_times.device),
+            rigid=rigid,
+        )
+        for rank_times, idle, busy in zip(
             probes,
             ranks.totals_ns(plans, probes),
             ranks.totals_ns([behind(p, LONG_NS) for p in plans], probes),
@@ -167,7 +176,7 @@ def alone(plan: Plan, last: bool) -> Plan:
     last stage waits for its device."""
     steps: list[HostStep] = [
         replace(step, launch=_without_time(step.launch))
-        if isinstance(step, Issue) and step.launch.kind == "send_recv"
+        if isinstance(step, Issue) and CATALOGUE[step.launch.kind].exchanges == "stages"
         else step
         for step in plan.steps
     ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.program import Batch, Program
 from scenarios.timeline import Span, Timeline
 from sim.predict.pipeline_steps import Pipe, alone, behind
@@ -29,27 +30,27 @@ class Shown:
 def shown(
     pipe: Pipe,
     batches: Sequence[Batch],
-    it: Round,
+    round_: Round,
     whole: Batch,
     waits: Callable[[Plan, Sequence[Schedule]], dict[int, int]],
 ) -> Shown:
-    """Rank 0's step in round `it`: all micro-batches on the first stage, one after the other.
+    """Rank 0's step in round `round_`: all micro-batches on the first stage, one after the other.
 
     waits: how long rank 0 waited in the collectives of its group, by the rank that came last.
     """
     programs = [pipe.program(batch, 0) for batch in batches]
-    begin = it.passes[0][0].begin
+    start = round_.passes[0][0].start_of
     plans: list[Plan] = []
     parts: list[Schedule] = []
     waited: dict[int, int] = {}
-    for batch, row in zip(batches, it.passes, strict=True):
+    for batch, row in zip(batches, round_.passes, strict=True):
         ours = pipe.plans(batch, 0, Variant())
         schedule = _schedule(ours, row[0])
         for rank, ns in waits(ours[0], schedule).items():
             waited[rank] = waited.get(rank, 0) + ns
         plans.append(ours[0])
-        parts.append(_with_sends(ours[0], _shifted(schedule[0], row[0].begin - begin), row, begin))
-    held = sum(row[1].transfer - row[0].ready for row in it.passes)
+        parts.append(_with_sends(ours[0], _shifted(schedule[0], row[0].start_of - start), row, start))
+    held = sum(row[1].transfer - row[0].ready for row in round_.passes)
     if held:
         waited[pipe.model.ranks] = held  # its neighbour on the next stage
     blocks = tuple(chain.from_iterable(program.blocks for program in programs))
@@ -58,14 +59,14 @@ def shown(
     return Shown(
         Program(blocks, whole, programs[0].graph, programs[0].applied),
         plan,
-        Timeline(wrapped(spans.spans, it.total_ns), 0, it.total_ns),
+        Timeline(wrapped(spans.spans, round_.total_ns), 0, round_.total_ns),
         dict(sorted(waited.items())),
     )
 
 
 def _schedule(plans: Sequence[Plan], at: Pass) -> list[Schedule]:
     """The first stage's ranks with one micro-batch, on devices that are busy until the pass finds them free."""
-    busy = max(0, at.device_free - at.begin)
+    busy = max(0, at.device_free - at.start_of)
     bare = [alone(plan, last=False) for plan in plans]
     schedule = engine.times_of_ranks([behind(plan, busy) for plan in bare])
     for one in schedule:
@@ -86,11 +87,11 @@ def _shifted(schedule: Schedule, by_ns: int) -> Schedule:
     )
 
 
-def _with_sends(plan: Plan, schedule: Schedule, row: Sequence[Pass], begin: int) -> Schedule:
+def _with_sends(plan: Plan, schedule: Schedule, row: Sequence[Pass], start: int) -> Schedule:
     """`schedule` with its sends where the next stage takes them."""
-    ready, at = row[0].ready - begin, row[1].transfer - begin
+    ready, at = row[0].ready - start, row[1].transfer - start
     for number, launch in enumerate(launches(plan)):
-        if launch.kind == "send_recv":
+        if CATALOGUE[launch.kind].exchanges == "stages":
             end = at + launch.kernel.duration_ns
             schedule.arrivals[number] = ready
             schedule.kernels[number] = at, end
@@ -107,7 +108,7 @@ def joined(plans: Sequence[Plan]) -> Plan:
             if isinstance(step, Issue):
                 step = replace(step, launch=_renamed(step.launch, number, offset))
             elif isinstance(step, Replay):
-                step = replace(step, launches=tuple(_renamed(it, number, offset) for it in step.launches))
+                step = replace(step, launches=tuple(_renamed(launch, number, offset) for launch in step.launches))
             elif isinstance(step, Update):
                 step = replace(step, records=f"{number}/{step.records}")
             steps.append(step)
@@ -137,7 +138,7 @@ def _one_after_another(parts: Sequence[Schedule]) -> Schedule:
 
 def wrapped(spans: Sequence[Span], total_ns: int) -> tuple[Span, ...]:
     """Spans of a round that repeats every `total_ns`: what lies behind its end is what the round before left at its
-    begin, so it is shown there, cut where the round begins."""
+    start, so it is shown there, cut where the round starts."""
     kept: list[Span] = []
     over: list[Span] = []
     for span in spans:

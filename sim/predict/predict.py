@@ -12,7 +12,7 @@ from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Program
 from scenarios.schema import Scenario
 from scenarios.timeline import StepTime, Timeline, on_device, step_time
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.limits import limits
 from sim.predict.memory import Memory, memory_of, memory_of_stages
 from sim.predict.pipeline_steps import Pipe, Pipeline, passing, pipeline_of, round_of, rows_of, sensitivity_of_stages
@@ -58,7 +58,7 @@ class Case:
 
     scenario: Scenario
     model: Model
-    hardware: Hardware
+    hardware: HardwareProfile
 
     @property
     def conditions(self) -> Conditions:
@@ -104,17 +104,17 @@ def predict(case: Case) -> Prediction:
     memory = memory_of(case.scenario, case.model, case.hardware)
     refuse_overflow(case, memory)
     batch = reported_batch(case.scenario)
-    it = _shown(case, batch)
-    schedule = on_device(it.timeline, case.hardware.profile.device.upper())
+    shown = _shown(case, batch)
+    schedule = on_device(shown.timeline, case.hardware.profile.device.upper())
     return Prediction(
         case=case,
         batch=batch,
         graph=effective_graph(case.scenario, in_flight(case, batch)[0])[0],
-        program=it.program,
-        plan=it.plan,
+        program=shown.program,
+        plan=shown.plan,
         timeline=schedule,
         step=step_time(schedule),
-        waits_ns=it.waits_ns,
+        waits_ns=shown.waits_ns,
         sensitivity=sensitivity_of(case, batch),
         metrics=_metrics(case, memory),
         memory=memory,
@@ -147,7 +147,7 @@ def waits_by_rank(plan: Plan, schedule: Sequence[Schedule]) -> dict[int, int]:
     waits: dict[int, int] = {}
     groups = {number: launch.group_ranks for number, launch in enumerate(launches(plan)) if launch.rendezvous}
     for number, arrival in schedule[0].arrivals.items():
-        arrivals = [it.arrivals[number] for it in schedule[: groups[number] or len(schedule)]]
+        arrivals = [rendezvous.arrivals[number] for rendezvous in schedule[: groups[number] or len(schedule)]]
         if wait := max(arrivals) - arrival:
             last = [rank for rank, ns in enumerate(arrivals) if ns == arrival + wait]
             for rank in last:
@@ -222,7 +222,7 @@ def _round(case: Case, batch: Batch) -> Round:
 
 @lru_cache(maxsize=256)
 def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
-    """Length of one step and what it hangs on: three plays of it, and one more where ranks wait for each other."""
+    """Length of one step and what it depends on: three plays of it, and one more where ranks wait for each other."""
     if case.model.pipeline_parallel > 1:
         return sensitivity_of_stages(_pipe(case), in_flight(case, batch), batch.phase, rank_schedules(case) > 1)
     plans = plans_of(case, batch)
@@ -231,7 +231,7 @@ def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
         alone, *probes = ranks.totals_ns(
             plans, (Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
         )
-        # What is probed hardly hangs on contention, which the walk does not know.
+        # What is probed hardly depends on contention, which the walk does not know.
         nominal = length_ns(plans) if overlap(plans[0]) else alone
         device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
         return sensitivity(nominal, device, host, plans[0], case.hardware, in_time)
@@ -248,13 +248,13 @@ def overlap(plan: Plan) -> bool:
 
 def interval_ns(case: Case, batch: Batch) -> Interval:
     """(value, low, high) of a step, ns: the central 90 % that the profile's residuals imply."""
-    it = sensitivity_of(case, batch)
-    low, high = step_interval(it, case.hardware)
-    return it.step_ns, low, high
+    sensitivity = sensitivity_of(case, batch)
+    low, high = step_interval(sensitivity, case.hardware)
+    return sensitivity.step_ns, low, high
 
 
 def refuse_overflow(case: Case, memory: Memory) -> None:
-    """Raise DoesNotFit with the parts, the excess and the greatest batch that fits."""
+    """Raise DoesNotFit with the parts, the excess and the largest batch that fits."""
     if not memory.too_much:
         return
     gib = 1 << 30
@@ -365,7 +365,7 @@ def _captured_nodes(program: Program) -> int:
     return sum(len(b.ops) * b.repeat for b in program.blocks if b.captured)
 
 
-def _compile_ms(nodes: int, hw: Hardware) -> float:
+def _compile_ms(nodes: int, hw: HardwareProfile) -> float:
     """What ge_graph takes to compile one shape."""
     return (hw.graph.compile_fixed_us + nodes * hw.graph.compile_node_us) / 1000
 
@@ -385,11 +385,11 @@ def forbidden(case: Case) -> list[tuple[str, str]]:
 
 def check(case: Case) -> list[tuple[str, str]]:
     """What forbids this case, as (field, what) pairs; empty where it can run."""
-    found = forbidden(case)
-    if not found:
+    problems = forbidden(case)
+    if not problems:
         memory = memory_of(case.scenario, case.model, case.hardware)
         try:
             refuse_overflow(case, memory)
         except DoesNotFit as error:
-            found.append(("workload.batch" if memory.weights_fit else "model", str(error)))
-    return found
+            problems.append(("workload.batch" if memory.weights_fit else "model", str(error)))
+    return problems

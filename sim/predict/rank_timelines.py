@@ -20,8 +20,8 @@ def timelines_of_ranks(prediction: Prediction) -> list[Timeline]:
     case = prediction.case
     plans = plans_of(case, prediction.batch)
     device = case.hardware.profile.device.upper()
-    found = [
+    timelines = [
         replace(on_device(timeline(plan, schedule), device), rank=rank)
         for rank, (plan, schedule) in enumerate(zip(plans, engine.times_of_ranks(plans), strict=True))
     ]
-    return found if len(found) > 1 else [prediction.timeline]
+    return timelines if len(timelines) > 1 else [prediction.timeline]

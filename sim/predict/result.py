@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from sim import __version__
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.explain import Advice, Diagnosis
 from sim.predict.gains import Gains
 from sim.predict.overlap import Overlap, overlaps
@@ -75,7 +75,7 @@ def _about_step(prediction: Prediction, diagnosis: Diagnosis, name: str) -> dict
         "pipeline": _pipeline(prediction.pipeline),
         "busy": asdict(diagnosis.busy),
         "bottleneck": {"name": diagnosis.name, "evidence": diagnosis.evidence, "limits_us": diagnosis.limits},
-        "overlaps": [_overlap(it) for it in overlaps(prediction)],
+        "overlaps": [_overlap(overlap) for overlap in overlaps(prediction)],
     }
 
 
@@ -87,7 +87,7 @@ def _about_room(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def roofs_of(hardware: Hardware) -> dict[str, float]:
+def roofs_of(hardware: HardwareProfile) -> dict[str, float]:
     """The roofs that kernels lie under: HBM on paper and as kernels sustain it, GB/s; the cube on 16-bit and INT8
     inputs, TFLOPS."""
     cube = hardware.chip.cube_flops_per_ns / 1000
@@ -115,30 +115,34 @@ def _pipeline(pipeline: Pipeline | None) -> dict[str, Any] | None:
     """
     if pipeline is None:
         return None
-    it = pipeline.round
+    round_ = pipeline.round
     stages = [
         {
             "layers": layers,
-            "busy_us": (it.total_ns - bubble.total_ns) / 1000,
+            "busy_us": (round_.total_ns - bubble.total_ns) / 1000,
             "bubble_us": bubble.total_ns / 1000,
             "receive_wait_us": bubble.receive_ns / 1000,
             "send_wait_us": bubble.send_ns / 1000,
             "idle_us": bubble.idle_ns / 1000,
             "memory_bytes": memory.total,
         }
-        for layers, bubble, memory in zip(pipeline.layers, it.bubbles, pipeline.memory, strict=True)
+        for layers, bubble, memory in zip(pipeline.layers, round_.bubbles, pipeline.memory, strict=True)
     ]
     return {
         "stages": stages,
         "micro_batches": len(pipeline.requests),
         "micro_batch_requests": list(pipeline.requests),
-        "bubble_us": it.share * it.total_ns / 1000,
-        "bubble_share": it.share,
+        "bubble_us": round_.share * round_.total_ns / 1000,
+        "bubble_share": round_.share,
     }
 
 
-def _overlap(it: Overlap) -> dict[str, Any]:
-    return {"pass": it.switch, **{k: v for k, v in asdict(it).items() if k != "switch"}, "lost_us": it.lost_us}
+def _overlap(overlap: Overlap) -> dict[str, Any]:
+    return {
+        "pass": overlap.switch,
+        **{k: v for k, v in asdict(overlap).items() if k != "switch"},
+        "lost_us": overlap.lost_us,
+    }
 
 
 #: Numbers of a profile that a rank alone never meets: the links, and what tensor-parallel ranks wait for.

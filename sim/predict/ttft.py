@@ -29,7 +29,7 @@ def mean_end_ns(scenario: Scenario, chunks: Sequence[Batch], ends: Iterable[Inte
 
 
 def ends_in_turn(chunks: Sequence[Batch], price: Callable[[Batch], Interval]) -> list[Interval]:
-    """When each chunk is done where each begins when the one before has ended."""
+    """When each chunk is done where each starts when the one before has ended."""
     ends: list[Interval] = []
     value = low = high = 0.0
     for times in _along(chunks, price):
@@ -51,7 +51,7 @@ def ends_through_stages(
         nonlocal rigid
         (value, low, high), row = price(chunk)
         rigid = row[0].rigid
-        return (1.0, low / value, high / value, *(ns for it in row for ns in it.durations_ns))
+        return (1.0, low / value, high / value, *(ns for stage in row for ns in stage.durations_ns))
 
     series = _along(chunks, priced)
     value, low, high = (

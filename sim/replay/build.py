@@ -3,14 +3,14 @@
 What a profile says: who launched a kernel, the order on each stream and thread, that a stream waited. What it does not
 say is read off the times, and the graph's notes say how often:
 
-- A task that begins later than its stream and its launch explain waits for the task of another stream that ended last
+- A task that starts later than its stream and its launch explain waits for the task of another stream that ended last
   before it (`inferred`).
 - A thread of the host that idles for long while another one works waits for that one (`inferred`).
 - A collective waits for the kernel that ended last before it, and the first kernel of a stream after it waits for it;
   so does a stream's wait for the last task that ended elsewhere.
 - A call named synchronise waits for what the device had finished before it returned.
 
-Every task gets one edge that gives exactly its measured begin. The lags of its other edges are what such an edge
+Every task gets one edge that gives exactly its measured start. The lags of its other edges are what such an edge
 usually takes, never more than would move it; so the unchanged graph replays to the measured times.
 """
 
@@ -91,7 +91,7 @@ class _Connect:
         return 2 * len(handed) > len(thread)
 
     def _thread(self, thread: Sequence[int]) -> None:
-        draft, before = self.draft, self.rank.begin
+        draft, before = self.draft, self.rank.offset
         for number in thread:
             task = draft.tasks[number]
             launcher = self.rank.launcher(task)
@@ -128,19 +128,19 @@ class _Connect:
 
     def _lane(self, lane: Sequence[int]) -> int:
         """Connect the tasks of a stream; return how many overlap the one before them."""
-        draft, before, overlapping, before_ends = self.draft, self.rank.begin, 0, -1 << 62
+        draft, before, overlapping, before_ends = self.draft, self.rank.offset, 0, -1 << 62
         for number in lane:
             task = draft.tasks[number]
             if task.what == "transfer":
                 draft.connect(number, task.after)
             else:
-                wanted = [draft.edge(before, number, "queue", self.gap_ns if before != self.rank.begin else 0)]
+                wanted = [draft.edge(before, number, "queue", self.gap_ns if before != self.rank.offset else 0)]
                 overlapping += not wanted[0].at_end
                 owner = draft.tasks[number + 1] if task.what == "arrive" else task
                 launcher = self.rank.launcher(owner)
                 if launcher is not None and draft.starts_ns[launcher] <= draft.starts_ns[number]:
                     wanted.append(draft.edge(launcher, number, "launch", self.launch_ns))
-                wanted += self._across(number, wanted, before_ends if before != self.rank.begin else -1 << 62)
+                wanted += self._across(number, wanted, before_ends if before != self.rank.offset else -1 << 62)
                 draft.connect(number, wanted)
             before, before_ends = number, draft.starts_ns[number]
         return overlapping
@@ -148,7 +148,7 @@ class _Connect:
     def _across(self, number: int, known: Sequence[Edge], lane_began_ns: int) -> list[Edge]:
         """What a task waits for on other lanes: recorded, by the order around a collective, or read off the times.
 
-        lane_began_ns: when the task before it on its lane began.
+        lane_began_ns: when the task before it on its lane started.
         """
         draft, task, at = self.draft, self.draft.tasks[number], self.draft.starts_ns[number]
         other = self.ends.before(at, task.lane)
@@ -159,21 +159,21 @@ class _Connect:
         explained = max(draft.free_ns(edge) for edge in known)
         if task.what == "arrive":
             return [draft.edge(other, number, "inferred" if at - explained > self.late_ns else "event", self.gap_ns)]
-        found = []
+        edges = []
         collective = self.ends.collective_before(at, task.lane)
         if collective is not None and lane_began_ns < draft.end_ns(collective):
-            found.append(draft.edge(collective, number, "event", self.gap_ns))
+            edges.append(draft.edge(collective, number, "event", self.gap_ns))
             explained = max(explained, draft.end_ns(collective))
         if at - explained > self.late_ns and draft.end_ns(other) > explained:
-            found.append(draft.edge(other, number, "inferred", None))
-        return found
+            edges.append(draft.edge(other, number, "inferred", None))
+        return edges
 
     def _marks(self) -> None:
-        """The begin of the step is that of its first kernel where the timeline has it so; its end is that of all."""
+        """The start of the step is that of its first kernel where the timeline has it so; its end is that of all."""
         draft, rank = self.draft, self.rank
         at = draft.starts_ns[rank.first]
         heads = [n for lane in rank.lanes.values() for n in lane if draft.starts_ns[n] == at]
-        source = heads[0] if heads and at > draft.starts_ns[rank.begin] else rank.begin
+        source = heads[0] if heads and at > draft.starts_ns[rank.offset] else rank.offset
         draft.connect(rank.first, [Edge(source, False, 0, "mark")])
         end = draft.starts_ns[rank.end]
         wanted = [Edge(rank.first, False, 0, "mark")]
@@ -225,15 +225,15 @@ def _rendezvous(ranks: Sequence[RankTasks], draft: Draft) -> list[str]:
     for together in rendezvous_points.values():
         if len(together) < 2:
             continue
-        begin = max(draft.starts_ns[transfer - 1] for transfer in together)
-        if any(begin > draft.end_ns(transfer) for transfer in together):
+        start = max(draft.starts_ns[transfer - 1] for transfer in together)
+        if any(start > draft.end_ns(transfer) for transfer in together):
             apart += 1  # one had ended before another arrived: not one collective, or clocks that differ
             continue
         met += 1
         arrivals = tuple(Edge(transfer - 1, True, 0, "meet") for transfer in together)
         for transfer in together:
-            length = draft.end_ns(transfer) - begin
-            draft.starts_ns[transfer] = begin
+            length = draft.end_ns(transfer) - start
+            draft.starts_ns[transfer] = start
             draft.tasks[transfer] = draft.tasks[transfer]._replace(duration_ns=length, after=arrivals)
     notes = []
     if met:

@@ -21,7 +21,7 @@ class Change:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.tasks = list(graph.tasks)
-        self.made = self.saved_calls = 0
+        self.places = self.saved_calls = 0
 
     def finished(self) -> Graph:
         """The changed graph."""

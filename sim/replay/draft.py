@@ -1,4 +1,4 @@
-"""A graph in the making: tasks with their measured begins, and edges whose lags give exactly those."""
+"""A graph in the making: tasks with their measured starts, and edges whose lags give exactly those."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sim.replay.graph import Edge, Task, Why
 
 @dataclass(slots=True)
 class Draft:
-    """tasks and starts_ns: by number. attached: spans that move with a task. begins: the begin of each rank."""
+    """tasks and starts_ns: by number. attached: spans that move with a task. starts: the start of each rank."""
 
     tasks: list[Task] = field(default_factory=list)
     starts_ns: list[int] = field(default_factory=list)
     attached: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    begins: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
 
     def add(self, task: Task, start_ns: int) -> int:
         """Append a task and return its number."""
@@ -25,7 +25,7 @@ class Draft:
         return len(self.tasks) - 1
 
     def attach(self, task: int, spans: Iterable[int]) -> None:
-        """Let spans move with a task, beside those that do already."""
+        """Let spans move with a task, next to those that do already."""
         self.attached[task] = (*self.attached.get(task, ()), *spans)
 
     def end_ns(self, number: int) -> int:
@@ -33,7 +33,7 @@ class Draft:
         return self.starts_ns[number] + self.tasks[number].duration_ns
 
     def slack_ns(self, source: int, target: int) -> int:
-        """From the end of the source to the begin of the target; below 0 where they overlap."""
+        """From the end of the source to the start of the target; below 0 where they overlap."""
         return self.starts_ns[target] - self.end_ns(source)
 
     def free_ns(self, edge: Edge) -> int:
@@ -41,7 +41,7 @@ class Draft:
         return self.end_ns(edge.source) if edge.at_end else self.starts_ns[edge.source]
 
     def edge(self, source: int, target: int, why: Why, usual_ns: int | None) -> Edge:
-        """An edge with all of its slack as lag, or with the usual lag where that is less; from the source's begin
+        """An edge with all of its slack as lag, or with the usual lag where that is less; from the source's start
         where the target does not wait for its end."""
         slack = self.slack_ns(source, target)
         at_end = slack >= 0
@@ -50,10 +50,10 @@ class Draft:
         return Edge(source, at_end, slack if usual_ns is None else min(slack, usual_ns), why)
 
     def connect(self, target: int, wanted: Sequence[Edge]) -> None:
-        """Give a task its edges, and the one that is free last the lag that makes the task begin as measured.
+        """Give a task its edges, and the one that is free last the lag that makes the task start as measured.
 
         A lag that would make it later is cut down; an edge whose cause came later than the task is left out. One that
-        has none left waits for the begin of its rank.
+        has none left waits for the start of its rank.
         """
         at = self.starts_ns[target]
         kept: list[Edge] = []
@@ -69,8 +69,8 @@ class Draft:
                 latest, latest_ns = len(kept), free
             kept.append(edge if lag == edge.lag_ns else Edge(edge.source, edge.at_end, lag, edge.why))
         if not kept:
-            begin = self.begins[self.tasks[target].rank]
-            kept = [Edge(begin, False, at - self.starts_ns[begin], "mark")]
+            start = self.offsets[self.tasks[target].rank]
+            kept = [Edge(start, False, at - self.starts_ns[start], "mark")]
         elif not exact:
             kept[latest] = kept[latest]._replace(lag_ns=at - latest_ns)
         self.tasks[target] = self.tasks[target]._replace(after=tuple(kept))
@@ -85,13 +85,13 @@ class Ends:
         for lane, numbers in lanes.items():
             ends = sorted((draft.end_ns(n), n) for n in numbers if draft.tasks[n].what != "arrive")
             self._all[lane] = ends
-            moved = [it for it in ends if draft.tasks[it[1]].what == "transfer"]
+            moved = [end for end in ends if draft.tasks[end[1]].what == "transfer"]
             if moved:
                 self._collectives[lane] = moved
 
     def of_lanes(self, at_ns: int) -> list[int]:
         """The task of each lane that ended last at `at_ns` or before."""
-        return [found[1] for ends in self._all.values() if (found := _last(ends, at_ns)) is not None]
+        return [last[1] for ends in self._all.values() if (last := _last(ends, at_ns)) is not None]
 
     def before(self, at_ns: int, but: str) -> int | None:
         """The task of any lane but one that ended last at `at_ns` or before."""
@@ -108,5 +108,7 @@ def _last(ends: Sequence[tuple[int, int]], at_ns: int) -> tuple[int, int] | None
 
 
 def _latest(lanes: Mapping[str, Sequence[tuple[int, int]]], at_ns: int, but: str) -> int | None:
-    found = [it for lane, ends in lanes.items() if lane != but and (it := _last(ends, at_ns)) is not None]
-    return max(found)[1] if found else None
+    latest = [
+        latest_end for lane, ends in lanes.items() if lane != but and (latest_end := _last(ends, at_ns)) is not None
+    ]
+    return max(latest)[1] if latest else None

@@ -11,17 +11,17 @@ from scenarios.timeline import Span, Timeline
 
 #: host: a call that launches or starts a wait. synchronise: the end of the host's wait for the device. kernel: anything
 #: that a stream executes. wait: a stream's wait for another one, at its end. arrive, transfer: the two halves of a
-#: collective. begin, first, end: marks of a rank's step.
+#: collective. start, first, end: marks of a rank's step.
 What = Literal["host", "synchronise", "kernel", "wait", "arrive", "transfer", "begin", "first", "end"]
 
 #: thread: the call before on its thread. queue: the task before on its stream. launch: from the call to what it
 #: launched. event: recorded by the profile. inferred: read off the times. meet: the arrival of a rank at a collective.
-#: drain: the device's last task before the host went on. mark: a step's begin.
+#: drain: the device's last task before the host went on. mark: a step's start.
 Why = Literal["thread", "queue", "launch", "event", "inferred", "meet", "drain", "mark"]
 
 
 class Edge(NamedTuple):
-    """The target starts no earlier than `lag_ns` after the end of task `source` (after its begin, unless at_end)."""
+    """The target starts no earlier than `lag_ns` after the end of task `source` (after its start, unless at_end)."""
 
     source: int
     at_end: bool
@@ -52,7 +52,7 @@ class Graph:
     """Steps of one or more ranks on one clock.
 
     tasks: causes before effects; `Task.rank` is the place in `timelines`, which are as measured. starts_ns: when each
-    began as measured. attached: the spans that move with a task (parts of a collective, calls between two launches).
+    started as measured. attached: the spans that move with a task (parts of a collective, calls between two launches).
     callers: see `callers`; launched: the other way round. notes: what was inferred or assumed in rebuilding. launch_ns,
     gap_ns: the usual time from a call's return to its kernel, and between two kernels of a stream that does not wait
     for the host.
@@ -72,7 +72,7 @@ class Graph:
 def ordered(tasks: Sequence[Task], times: Sequence[int]) -> list[int]:
     """The numbers of `tasks` in an order with causes first; of those that are ready the earliest first.
 
-    times: when each task begins, ns; no cause begins after its effect. Where tasks of no duration wait for each other
+    times: when each task starts, ns; no cause starts after its effect. Where tasks of no duration wait for each other
     in a ring, the earliest goes first all the same; its edges to later ones are for the caller to drop.
     """
     missing = [len({edge.source for edge in task.after}) for task in tasks]

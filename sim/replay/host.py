@@ -1,7 +1,7 @@
 """The host's calls as tasks: of each thread the calls that launch something or wait for the device, in turn.
 
 What lies between two of them (Python, other calls) is the thread's work and stays as long as it was. Calls nest in a
-profile, while tasks of a thread follow each other: a call ends as a task where the next one that matters begins.
+profile, while tasks of a thread follow each other: a call ends as a task where the next one that matters starts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def thread_of(process: str, thread: str) -> str:
 def synchronises(timeline: Timeline, number: int) -> bool:
     """Whether the call is known by its name to wait for the device."""
     span = timeline.spans[number]
-    return span.process in HOST and (span.kind == "synchronize" or bool(_SYNCHRONISES.search(span.name)))
+    return span.process in HOST and (span.synchronizes or bool(_SYNCHRONISES.search(span.name)))
 
 
 def _in_turn(timeline: Timeline, thread: str, numbers: Sequence[int]) -> list[Call]:
@@ -62,9 +62,9 @@ def _in_turn(timeline: Timeline, thread: str, numbers: Sequence[int]) -> list[Ca
     calls: list[Call] = []
     for place, number in enumerate(order):
         span = spans[number]
-        begin = spans[order[place + 1]].start_ns if place + 1 < len(order) else span.end_ns
-        cut = span.end_ns > begin
+        start = spans[order[place + 1]].start_ns if place + 1 < len(order) else span.end_ns
+        cut = span.end_ns > start
         # One that holds other calls is no wait itself: what it waits for, one of them does.
         waits = synchronises(timeline, number) and not cut and span.duration_ns > 0
-        calls.append(Call(number, thread, span.start_ns, min(span.end_ns, begin), waits))
+        calls.append(Call(number, thread, span.start_ns, min(span.end_ns, start), waits))
     return calls

@@ -45,4 +45,4 @@ BY_NAME = {pattern.name: pattern for pattern in PATTERNS}
 def runs(pattern: Pattern, op_types: Sequence[str]) -> Iterator[range]:
     """Where the pattern occurs among the kernels of one stream, from left to right and without overlap."""
     letters = "".join(_LETTER.get(name, "x") for name in op_types)
-    return (range(found.start(), found.end()) for found in pattern.run.finditer(letters))
+    return (range(match.start(), match.end()) for match in pattern.run.finditer(letters))

@@ -1,4 +1,4 @@
-"""One forward pass over a graph: when each task begins, and the timeline that follows."""
+"""One forward pass over a graph: when each task starts, and the timeline that follows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sim.replay.graph import Graph, Task
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """starts_ns, ends_ns: of each task. makespan_ns: from the first rank's begin to the last one's end."""
+    """starts_ns, ends_ns: of each task. makespan_ns: from the first rank's start to the last one's end."""
 
     starts_ns: tuple[int, ...]
     ends_ns: tuple[int, ...]
@@ -58,12 +58,12 @@ def timelines(graph: Graph, schedule: Replayed) -> tuple[Timeline, ...]:
 
 def _timeline(graph: Graph, schedule: Replayed, rank: int, places: Sequence[int]) -> Timeline:
     measured = graph.timelines[rank]
-    begin, end = measured.start_ns, measured.end_ns
+    start, end = measured.start_ns, measured.end_ns
     placed: list[tuple[Span, int]] = []  # a span with its old number
     for place in places:
         task, at, until = graph.tasks[place], schedule.starts_ns[place], schedule.ends_ns[place]
         if task.what == "first":
-            begin = at
+            start = at
         elif task.what == "end":
             end = at
         if task.removed:
@@ -82,33 +82,33 @@ def _timeline(graph: Graph, schedule: Replayed, rank: int, places: Sequence[int]
             part = _part(span, task, moved, low, until)
             if part is not None:
                 placed.append((part, number))
-    placed.sort(key=lambda it: (it[0].start_ns, it[0].end_ns, it[1]))
+    placed.sort(key=lambda entry: (entry[0].start_ns, entry[0].end_ns, entry[1]))
     went = {number: new for new, (_, number) in enumerate(placed) if number >= 0}
     spans = tuple(replace(span, launched_by=went.get(span.launched_by, -1)) for span, _ in placed)
-    return replace(measured, spans=spans, start_ns=min(begin, end), end_ns=end)
+    return replace(measured, spans=spans, start_ns=min(start, end), end_ns=end)
 
 
 def _own(graph: Graph, schedule: Replayed, place: int, span: Span, moved: int) -> Span:
-    """A task's own span with the task's new times. A wait begins where what it follows let it, and ends with the task:
+    """A task's own span with the task's new times. A wait starts where what it follows let it, and ends with the task:
     the host's wait with its call, a collective with its arrival, a stream's wait behind the task before it."""
     task, at, until = graph.tasks[place], schedule.starts_ns[place], schedule.ends_ns[place]
     if task.what == "host":  # a call that holds others is a task only up to the first of them
         return replace(span, start_ns=at, end_ns=at + span.duration_ns)
     if task.what == "kernel":
         return replace(span, start_ns=at, end_ns=until)
-    begin = at
+    start = at
     for source, _, _, why in task.after:
         if why == "thread" or (why == "meet" and graph.tasks[source].rank == task.rank):
-            begin = schedule.starts_ns[source]
+            start = schedule.starts_ns[source]
         elif why == "queue":
-            begin = max(span.start_ns + moved, schedule.ends_ns[source])
-    return replace(span, start_ns=max(0, min(begin, at)), end_ns=max(at, until))
+            start = max(span.start_ns + moved, schedule.ends_ns[source])
+    return replace(span, start_ns=max(0, min(start, at)), end_ns=max(at, until))
 
 
 def _part(span: Span, task: Task, moved: int, low: int, until: int) -> Span | None:
     """An attached span; of a collective what lies within it."""
-    begin, end = max(0, span.start_ns + moved), max(0, span.end_ns + moved)
+    start, end = max(0, span.start_ns + moved), max(0, span.end_ns + moved)
     if task.what != "transfer":
-        return replace(span, start_ns=begin, end_ns=end)
-    begin, end = max(low, begin), min(until, end)
-    return replace(span, start_ns=begin, end_ns=end) if end > begin or span.duration_ns == 0 else None
+        return replace(span, start_ns=start, end_ns=end)
+    start, end = max(low, start), min(until, end)
+    return replace(span, start_ns=start, end_ns=end) if end > start or span.duration_ns == 0 else None

@@ -11,7 +11,7 @@ from scenarios.timeline import Span
 from sim.accuracy.rows.op_types import work_of_row
 from sim.accuracy.rows.row import Row, Shape, Unpriced, parse_dtypes, parse_shapes
 from sim.compare.kernels import shapes_of
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 
 #: A price is off by as much as those of the reference set are: nine of ten kernels within this share.
@@ -33,9 +33,9 @@ def dtypes_of(span: Span) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _spelt(found: str) -> str:
+def _spelt(text: str) -> str:
     names = {"bf16": "DT_BF16", "fp16": "FLOAT16", "fp32": "FLOAT", "int8": "INT8", "int32": "INT32", "int64": "INT64"}
-    return ";".join(names.get(part.strip(), part) for part in found.split(";"))
+    return ";".join(names.get(part.strip(), part) for part in text.split(";"))
 
 
 def input_of(span: Span, index: int = 0) -> Shape:
@@ -52,20 +52,20 @@ def _parsed(text: str) -> tuple[Shape, ...]:
         return ()
 
 
-def priced_ns(hardware: Hardware, op_type: str, shapes: Sequence[Shape], dtypes: str) -> int | None:
+def priced_ns(hardware: HardwareProfile, op_type: str, shapes: Sequence[Shape], dtypes: str) -> int | None:
     """A kernel on `hardware`, ns; None where it cannot be priced."""
     return _priced_ns(hardware, op_type, ";".join(",".join(map(str, shape)) for shape in shapes), dtypes)
 
 
 @lru_cache(maxsize=4096)
-def _priced_ns(hardware: Hardware, op_type: str, shapes: str, dtypes: str) -> int | None:
+def _priced_ns(hardware: HardwareProfile, op_type: str, shapes: str, dtypes: str) -> int | None:
     try:
         return price(work_of_row(op_type, shapes, dtypes), hardware).duration_ns
     except (Unpriced, ValueError, KeyError, ZeroDivisionError):
         return None
 
 
-def call_ns(hardware: Hardware, form: Literal["aten", "matmul", "npu"]) -> int:
+def call_ns(hardware: HardwareProfile, form: Literal["aten", "matmul", "npu"]) -> int:
     """What the Python thread takes for one eager call, ns, with the launch on a thread of its own."""
     host = hardware.host
     dispatch_us = {"aten": host.aten_python_us, "matmul": host.matmul_python_us, "npu": host.fused_op_python_us}[form]

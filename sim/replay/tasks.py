@@ -37,8 +37,8 @@ class RankTasks:
             raise ValueError("the timeline holds no kernels, so there is nothing to replay")
         device.sort(key=lambda n: (_when(self.spans[n]), self.spans[n].end_ns, n))
         zero = min([self.timeline.start_ns, *(span.start_ns for span in self.spans)])
-        self.begin = draft.add(Task("begin", rank, "", 0, ()), min(0, zero))
-        draft.begins.append(self.begin)
+        self.offset = draft.add(Task("begin", rank, "", 0, ()), min(0, zero))
+        draft.offsets.append(self.offset)
         for calls in calls_of(timeline).values():
             for call in calls:
                 self._add_call(call)
@@ -61,8 +61,8 @@ class RankTasks:
         span, own = self.spans[call.number], self.threads.setdefault(call.thread, [])
         if call.waits:
             own.append(self.draft.add(Task("host", self.rank, call.thread, 0, ()), call.start_ns))
-            made = Task("synchronise", self.rank, call.thread, 0, (), span, call.number)
-            number = self.draft.add(made, call.end_ns)
+            task = Task("synchronise", self.rank, call.thread, 0, (), span, call.number)
+            number = self.draft.add(task, call.end_ns)
         else:
             length = call.end_ns - call.start_ns
             number = self.draft.add(Task("host", self.rank, call.thread, length, (), span, call.number), call.start_ns)
@@ -77,53 +77,57 @@ class RankTasks:
             waited = self._waited_ns(span, parts)
             arrive = self.draft.add(Task("arrive", self.rank, lane, 0, ()), span.start_ns)
             after = (Edge(arrive, True, waited, "meet"),)
-            made = Task("transfer", self.rank, lane, span.duration_ns - waited, after, span, number)
-            task = self.draft.add(made, span.start_ns + waited)
+            placed_task = Task("transfer", self.rank, lane, span.duration_ns - waited, after, span, number)
+            task = self.draft.add(placed_task, span.start_ns + waited)
             own += [arrive, task]
             self.collectives.append(task)
-        elif span.kind == "event_wait":
+        elif _is_event_wait(span):
             task = self.draft.add(Task("wait", self.rank, lane, 0, (), span, number), span.end_ns)
             own.append(task)
         else:
-            made = Task("kernel", self.rank, lane, span.duration_ns, (), span, number)
-            task = self.draft.add(made, span.start_ns)
+            placed_task = Task("kernel", self.rank, lane, span.duration_ns, (), span, number)
+            task = self.draft.add(placed_task, span.start_ns)
             own.append(task)
         if parts:
             self.draft.attach(task, parts)
 
     def _waited_ns(self, span: Span, parts: Sequence[int]) -> int:
         """How long a collective waited for other ranks, as far as its parts say."""
-        waits = [self.spans[n] for n in parts if self.spans[n].kind == "wait"]
+        waits = [self.spans[n] for n in parts if self.spans[n].is_wait]
         return length_ns(union_ns((max(span.start_ns, w.start_ns), min(span.end_ns, w.end_ns)) for w in waits))
 
     def _parts(self, device: Sequence[int]) -> dict[int, list[int]]:
         """Parts of collectives by the collective they lie in; by the last kernel before them where they lie in none."""
         whole = [n for n in device if is_collective(self.spans[n])]
-        begins = [self.spans[n].start_ns for n in whole]
+        starts = [self.spans[n].start_ns for n in whole]
         kernels = [_when(self.spans[n]) for n in device]
         parts: dict[int, list[int]] = {}
         for number, span in enumerate(self.spans):
             if span.process in HOST or _is_task(span):
                 continue
-            at = bisect_right(begins, span.start_ns) - 1
-            # Collectives of several groups may overlap: the one that began last and still runs.
+            at = bisect_right(starts, span.start_ns) - 1
+            # Collectives of several groups may overlap: the one that started last and still runs.
             inside = [n for n in whole[max(0, at + 1 - _OVERLAPPING) : at + 1] if self.spans[n].end_ns >= span.end_ns]
             before = max(0, bisect_right(kernels, span.start_ns) - 1)
             parts.setdefault(inside[-1] if inside else device[before], []).append(number)
         return parts
 
     def _attach_calls(self) -> None:
-        """Calls that are no tasks move with the last task before them on their thread, or with the begin."""
-        begins = {thread: [self.draft.starts_ns[n] for n in numbers] for thread, numbers in self.threads.items()}
+        """Calls that are no tasks move with the last task before them on their thread, or with the start."""
+        starts = {thread: [self.draft.starts_ns[n] for n in numbers] for thread, numbers in self.threads.items()}
         held: dict[int, list[int]] = {}
         for number, span in enumerate(self.spans):
             if span.process not in HOST or number in self.task_of:
                 continue
             thread = thread_of(span.process, span.thread)
-            at = bisect_right(begins.get(thread, []), span.start_ns) - 1
-            held.setdefault(self.threads[thread][at] if at >= 0 else self.begin, []).append(number)
+            at = bisect_right(starts.get(thread, []), span.start_ns) - 1
+            held.setdefault(self.threads[thread][at] if at >= 0 else self.offset, []).append(number)
         for task, numbers in held.items():
             self.draft.attach(task, numbers)
+
+
+def _is_event_wait(span: Span) -> bool:
+    return span.kind == "event_wait"
 
 
 def _is_task(span: Span) -> bool:
@@ -135,4 +139,4 @@ def _is_task(span: Span) -> bool:
 
 def _when(span: Span) -> int:
     """What counts of a task in the order of its stream: of a wait its end."""
-    return span.end_ns if span.kind == "event_wait" else span.start_ns
+    return span.end_ns if _is_event_wait(span) else span.start_ns

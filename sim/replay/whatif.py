@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.timeline import Timeline
 from sim.compare import classes
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.gains import NO_EFFECT
 from sim.replay.build import build
 from sim.replay.graph import Graph
@@ -62,7 +62,7 @@ TRIED = (
 )  # fmt: skip
 
 
-def asked(text: str, hardware: Hardware | None = None) -> Asked:
+def asked(text: str, hardware: HardwareProfile | None = None) -> Asked:
     """`NAME`, `NAME:SUBJECT`, `NAME:key=value,...` or both. Raises ScenarioError with the nearest name."""
     where = f"--what-if {printable(text)}"
     name, _, rest = text.partition(":")
@@ -107,34 +107,36 @@ class WhatIf:
     changed: tuple[Timeline, ...]
 
 
-def what_if(measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: Hardware | None = None) -> WhatIf:
+def what_if(
+    measured: Sequence[Timeline], wanted: Sequence[str] = (), hardware: HardwareProfile | None = None
+) -> WhatIf:
     """Replay measured steps with the what-ifs asked for, or with each that applies, the largest gain first.
 
     Ratios are the measured makespan over the changed one: above 1 it helps; low and high are the ends of what was
     assumed. waterfall_us: what it takes off when they are applied one after the other, in the order of the rows; of a
-    bound that nobody asked for None, since nothing does just that.
+    bound that was not requested None, since nothing does just that.
     Raises ScenarioError for a name that is none or that no kernel has, ValueError for timelines without kernels.
     """
     todo = [asked(text, hardware) for text in wanted or TRIED]
     _refuse_unknown(measured, todo)
     graph = build(measured)
     before_ns = play(graph).makespan_ns
-    found = [_alone(graph, it, before_ns) for it in todo]
+    changes = [_alone(graph, change, before_ns) for change in todo]
     if not wanted:
-        found = [it for it in found if it.changed.made]
-        found.sort(key=lambda it: (-it.row["alone_ratio"], it.row["what_if"]))
+        changes = [change for change in changes if change.changed.places]
+        changes.sort(key=lambda change: (-change.row["alone_ratio"], change.row["what_if"]))
     chain, chain_ns = graph, before_ns
-    for it in found:
-        transform = TRANSFORMS[it.asked.name]
+    for change in changes:
+        transform = TRANSFORMS[change.asked.name]
         if transform.bound and not wanted:
-            it.row["waterfall_us"] = None
+            change.row["waterfall_us"] = None
             continue
-        changed = it.changed if chain is graph else transform.apply(chain, it.asked, "value")
+        changed = change.changed if chain is graph else transform.apply(chain, change.asked, "value")
         after_ns = play(changed.graph).makespan_ns
-        it.row["waterfall_us"] = (chain_ns - after_ns) / 1000
+        change.row["waterfall_us"] = (chain_ns - after_ns) / 1000
         chain, chain_ns = changed.graph, after_ns
     after = tuple(replace(t, label="SIMULATED") for t in timelines(chain, play(chain))) if wanted else ()
-    return WhatIf([it.row for it in found], _replay(graph, before_ns), after)
+    return WhatIf([change.row for change in changes], _replay(graph, before_ns), after)
 
 
 def _refuse_unknown(measured: Sequence[Timeline], todo: Sequence[Asked]) -> None:
@@ -142,11 +144,16 @@ def _refuse_unknown(measured: Sequence[Timeline], todo: Sequence[Asked]) -> None
     here = {classes.op_type_of(span) for t in measured for span in t.spans if classes.is_kernel(span)}
     here |= {classes.operation_of(op_type) for op_type in here}
     lower = {word.lower() for word in here}
-    for it in todo:
-        if TRANSFORMS[it.name].named and it.subject and it.subject not in _FAMILIES and it.subject.lower() not in lower:
-            hint = did_you_mean(it.subject, [*FAMILY, *sorted(here)])
+    for asked in todo:
+        if (
+            TRANSFORMS[asked.name].named
+            and asked.subject
+            and asked.subject not in _FAMILIES
+            and asked.subject.lower() not in lower
+        ):
+            hint = did_you_mean(asked.subject, [*FAMILY, *sorted(here)])
             what = "neither a family nor an op type of this step"
-            raise ScenarioError([f"--what-if {it.name}: {quoted(it.subject)} is {what}{hint}"])
+            raise ScenarioError([f"--what-if {asked.name}: {quoted(asked.subject)} is {what}{hint}"])
 
 
 class _Alone(NamedTuple):
@@ -157,44 +164,44 @@ class _Alone(NamedTuple):
     row: dict[str, Any]
 
 
-def _alone(graph: Graph, it: Asked, before_ns: int) -> _Alone:
-    value = TRANSFORMS[it.name].apply(graph, it, "value")
-    return _Alone(it, value, _row(graph, it, value, before_ns))
+def _alone(graph: Graph, asked: Asked, before_ns: int) -> _Alone:
+    value = TRANSFORMS[asked.name].apply(graph, asked, "value")
+    return _Alone(asked, value, _row(graph, asked, value, before_ns))
 
 
-def _row(graph: Graph, it: Asked, value: Changed, before_ns: int) -> dict[str, Any]:
+def _row(graph: Graph, asked: Asked, value: Changed, before_ns: int) -> dict[str, Any]:
     after_ns = play(value.graph).makespan_ns
-    ratios = sorted(_ratio(before_ns, _makespan(graph, it, value, end, after_ns)) for end in ("better", "worse"))
+    ratios = sorted(_ratio(before_ns, _makespan(graph, asked, value, end, after_ns)) for end in ("better", "worse"))
     ratio = _ratio(before_ns, after_ns)
     low, high = min(ratio, ratios[0]), max(ratio, ratios[1])
     return {
-        "what_if": it.name + (f":{it.subject}" if it.subject else ""),
-        "title": TRANSFORMS[it.name].title,
-        "made": value.made,
+        "what_if": asked.name + (f":{asked.subject}" if asked.subject else ""),
+        "title": TRANSFORMS[asked.name].title,
+        "made": value.places,
         "predicted_us": after_ns / 1000,
         "alone_ratio": ratio,
         "low": low,
         "high": high,
         "waterfall_us": 0.0,
-        "verdict": _verdict(value.made, ratio, low, high),
-        "assumed": list(value.assumed) if value.made else [],
+        "verdict": _verdict(value.places, ratio, low, high),
+        "assumed": list(value.assumed) if value.places else [],
     }
 
 
-def _makespan(graph: Graph, it: Asked, value: Changed, end: Bound, value_ns: int) -> int:
+def _makespan(graph: Graph, asked: Asked, value: Changed, end: Bound, value_ns: int) -> int:
     """With the other end of what is assumed; nothing to play where nothing was changed, or there is one end."""
-    if not value.made or not TRANSFORMS[it.name].ends:
+    if not value.places or not TRANSFORMS[asked.name].ends:
         return value_ns
-    return play(TRANSFORMS[it.name].apply(graph, it, end).graph).makespan_ns
+    return play(TRANSFORMS[asked.name].apply(graph, asked, end).graph).makespan_ns
 
 
 def _ratio(before_ns: int, after_ns: int) -> float:
     return before_ns / max(1, after_ns)
 
 
-def _verdict(made: int, ratio: float, low: float, high: float) -> str:
+def _verdict(changed: int, ratio: float, low: float, high: float) -> str:
     """As the gains of a prediction have it."""
-    if not made:
+    if not changed:
         return "not applicable"
     if max(abs(r - 1) for r in (ratio, low, high)) < NO_EFFECT:
         return "no effect"

@@ -14,21 +14,22 @@ from sim.fitting.calibrated import Calibrated
 from sim.report.tables import Column, fitted
 
 
-def print_calibration(console: Console, found: Calibrated, timings: Timings, out: str) -> None:
+def print_calibration(console: Console, calibration: Calibrated, timings: Timings, out: str) -> None:
     """One line a program: shapes, rows, error with whole shapes held out, and its coefficients."""
     about = timings.about
     console.print(Text.assemble((f"Calibrated {about['backend']}", "bold"), f"  {about.get('device', '')}"))
-    numbers = found.numbers
+    numbers = calibration.numbers
     sources = {source: sum(n.source == source for n in numbers.values()) for source in ("fitted", "measured", "spec")}
     told = ", ".join(f"{count} {source}" for source, count in sources.items() if count)
     for line in (
-        f"  torch {about.get('torch', '?')}; {len(timings.rows)} rows; {told}; {len(found.unknown)} not identified",
+        f"  torch {about.get('torch', '?')}; {len(timings.rows)} rows; {told}; "
+        f"{len(calibration.unknown)} not identified",
         f"  reference kernel {numbers['reference_us'].value:,.0f} us "
         f"({numbers['reference_us'].low:,.0f}-{numbers['reference_us'].high:,.0f}): the speed that times are told at",
     ):
         console.print(Text(line, style="dim"))
     console.print()
-    fits = sorted(found.fits, key=lambda fit: -sum(sample.us for sample in fit.samples))
+    fits = sorted(calibration.fits, key=lambda fit: -sum(sample.us for sample in fit.samples))
     errors = [sorted(abs(exp(e) - 1) for e in fit.errors) for fit in fits]
     columns = [
         Column("program", [fit.program for fit in fits]),

@@ -10,7 +10,7 @@ from typing import Any
 from scenarios.errors import ScenarioError, printable
 from scenarios.timeline import Span, Timeline
 from sim.compare import classes
-from sim.compare.sides import Side
+from sim.compare.side import Side
 from sim.report import svg
 
 WIDTH, LEFT, RIGHT = 1280, 196, 24
@@ -43,9 +43,9 @@ def picture(a: Side, b: Side, document: dict[str, Any]) -> str:
 
     Raises ScenarioError where one of them has no timeline.
     """
-    for it in (a, b):
-        if it.timeline is None:
-            raise ScenarioError([f"--plot: {printable(it.name, 200)}: a {it.kind} has no timeline to draw"])
+    for side in (a, b):
+        if side.timeline is None:
+            raise ScenarioError([f"--plot: {printable(side.name, 200)}: a {side.kind} has no timeline to draw"])
     assert a.timeline is not None
     assert b.timeline is not None
     names = [document[key]["name"] for key in "ab"]
@@ -64,7 +64,7 @@ def picture(a: Side, b: Side, document: dict[str, Any]) -> str:
 
 
 class _Axis:
-    """Time to pixels: both timelines begin at the left end."""
+    """Time to pixels: both timelines start at the left end."""
 
     def __init__(self, longest_ns: int) -> None:
         self.longest_ns = max(1, longest_ns)
@@ -121,7 +121,9 @@ def _lanes(timeline: Timeline) -> tuple[list[tuple[str, list[Span]]], int]:
     for process, most in sorted(MAX_LANES.items(), key=lambda item: _ORDER.index(item[0])):
         own = [(thread, spans) for (p, thread), spans in lanes.items() if p == process]
         # Whole collectives before their planes, then the busiest.
-        busiest = sorted(own, key=lambda it: (it[0].startswith("Plane"), -sum(s.duration_ns for s in it[1])))[:most]
+        busiest = sorted(own, key=lambda lane: (lane[0].startswith("Plane"), -sum(s.duration_ns for s in lane[1])))[
+            :most
+        ]
         for thread, spans in own:
             if any(thread == kept for kept, _ in busiest):
                 name = process if process == thread else f"{process} {thread}"
@@ -138,18 +140,18 @@ def _spans(spans: Sequence[Span], start_ns: int, end_ns: int, axis: _Axis, y: fl
     narrow: dict[int, dict[str, float]] = {}
     for span in sorted(spans, key=lambda s: (s.start_ns, -s.end_ns)):
         first, last = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
-        begin, width = axis.x(first - start_ns), (last - first) * axis.scale
+        start, width = axis.x(first - start_ns), (last - first) * axis.scale
         if width <= 0:  # of no length, or outside the step
             continue
         family = _family(span)
         if width >= NARROW:
             title = f"{span.name}: {_time(span.duration_ns)}"
-            yield svg.box(begin, y, max(0.4, width - 0.3), LANE, COLOURS[family], title)
+            yield svg.box(start, y, max(0.4, width - 0.3), LANE, COLOURS[family], title)
         else:
-            share = narrow.setdefault(int(begin), {})
+            share = narrow.setdefault(int(start), {})
             share[family] = share.get(family, 0.0) + width
     columns = [(x, max(share, key=share.__getitem__), sum(share.values())) for x, share in sorted(narrow.items())]
-    for (family, faint), run in groupby(_adjacent(columns), key=lambda it: (it[1], it[2])):
+    for (family, faint), run in groupby(_adjacent(columns), key=lambda column: (column[1], column[2])):
         places = [x for x, _, _ in run]
         for first, last in _runs(places):
             yield svg.box(first, y, last - first + 1, LANE, COLOURS[family], opacity=faint)
@@ -173,7 +175,7 @@ def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
 
 def _family(span: Span) -> str:
     family = classes.family_of(span)
-    waits = family == classes.HOST and (span.kind == "synchronize" or "ynchroni" in span.name)
+    waits = family == classes.HOST and (span.synchronizes or "ynchroni" in span.name)
     return "host waits" if waits else family
 
 

@@ -17,13 +17,13 @@ LONGEST_RUN = 240
 
 def timeline_parts(result: dict[str, Any], width: int) -> list[Any]:
     """What is printed of a `compare` document's part `timelines`."""
-    it = result["timelines"]
+    timelines = result["timelines"]
     return [
-        _causes(it, width),
-        *_paths(it, width),
-        _lanes(it, width),
-        _kernels(it["kernels"], width),
-        *_replaced(it["kernels"], width),
+        _causes(timelines, width),
+        *_paths(timelines, width),
+        _lanes(timelines, width),
+        _kernels(timelines["kernels"], width),
+        *_replaced(timelines["kernels"], width),
     ]
 
 
@@ -56,17 +56,17 @@ def _sum(rows: list[dict[str, Any]]) -> float:
     return float(sum(row["b_us"] - row["a_us"] for row in rows))
 
 
-def _causes(it: dict[str, Any], width: int) -> Any:
-    rows = it["causes"]
-    notes = [f"sums to the steps: {ms(it['a']['step_us'])} and {ms(it['b']['step_us'])} ms"]
+def _causes(timelines: dict[str, Any], width: int) -> Any:
+    rows = timelines["causes"]
+    notes = [f"sums to the steps: {ms(timelines['a']['step_us'])} and {ms(timelines['b']['step_us'])} ms"]
     return fitted(
         "Time of the step by cause", [Column("us", [r["cause"] for r in rows]), *_times(rows, width)], width, notes
     )
 
 
-def _paths(it: dict[str, Any], width: int) -> list[Any]:
+def _paths(timelines: dict[str, Any], width: int) -> list[Any]:
     """What changed by operator path: the same work, whatever its kernels are called."""
-    changed = [row for row in it["paths"] if row["a_us"] != row["b_us"]]
+    changed = [row for row in timelines["paths"] if row["a_us"] != row["b_us"]]
     rows, rest = changed[:TOP_ROWS], changed[TOP_ROWS:]
     if not rows:
         return []
@@ -91,15 +91,15 @@ def _tail(path: str, room: int) -> str:
     return kept
 
 
-def _lanes(it: dict[str, Any], width: int) -> Any:
-    rows, rest = it["lanes"][:TOP_ROWS], it["lanes"][TOP_ROWS:]
+def _lanes(timelines: dict[str, Any], width: int) -> Any:
+    rows, rest = timelines["lanes"][:TOP_ROWS], timelines["lanes"][TOP_ROWS:]
 
     def cell(row: dict[str, Any], side: str, key: str) -> str:
         lane = row[side]
         if lane is None:
             return "-"
         if key == "share":
-            return f"{lane['busy_us'] / it[side]['step_us']:.0%}" if it[side]["step_us"] else "-"
+            return f"{lane['busy_us'] / timelines[side]['step_us']:.0%}" if timelines[side]["step_us"] else "-"
         return str(lane["lane"]) if key == "lane" else f"{lane[key]:,.1f}" if key == "busy_us" else f"{lane[key]:,}"
 
     columns = [

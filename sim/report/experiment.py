@@ -14,32 +14,32 @@ from sim.report.tables import Column, fitted
 STYLE = {"adopt": "green", "do not adopt": "red", "not distinguishable": "dim"}
 
 
-def print_experiment(console: Console, document: dict[str, Any]) -> None:
+def print_experiment(console: Console, result: dict[str, Any]) -> None:
     """What was found, the factors with both gains, other shapes, combinations, and what to set."""
-    it = plain(document)
-    console.print(_head(it))
-    console.print(_factors(it, console.width))
-    if it["shapes"]:
-        console.print(_shapes(it, console.width))
-    if it["combinations"]:
-        console.print(_combinations(it, console.width))
-    for line in it["left_out"]:
+    shown = plain(result)
+    console.print(_head(shown))
+    console.print(_factors(shown, console.width))
+    if shown["shapes"]:
+        console.print(_shapes(shown, console.width))
+    if shown["combinations"]:
+        console.print(_combinations(shown, console.width))
+    for line in shown["left_out"]:
         console.print(Text(f"left out for time: {line}", style="dim"))
-    if it["left_out"]:
-        console.print(Text(f"a --budget-s above {it['budget_s']:g} takes them up", style="dim"))
-    for line in it["warnings"]:
+    if shown["left_out"]:
+        console.print(Text(f"a --budget-s above {shown['budget_s']:g} takes them up", style="dim"))
+    for line in shown["warnings"]:
         console.print(Text(f"in doubt: {line}", style="yellow"))
-    if it["recommended"]:
-        console.print(Text.assemble(("Try: ", "bold"), " ".join(f"--set {s}" for s in it["recommended"])))
+    if shown["recommended"]:
+        console.print(Text.assemble(("Try: ", "bold"), " ".join(f"--set {s}" for s in shown["recommended"])))
     else:
         console.print(Text("No setting of the scenario need change.", style="bold"))
 
 
-def _head(it: dict[str, Any]) -> Text:
-    base, bottleneck, agreement = it["baseline"], it["profile"]["bottleneck"], it["agreement"]
-    measured, predicted = it["metrics"]["measured"], it["metrics"]["predicted"]
+def _head(result: dict[str, Any]) -> Text:
+    base, bottleneck, agreement = result["baseline"], result["profile"]["bottleneck"], result["agreement"]
+    measured, predicted = result["metrics"]["measured"], result["metrics"]["predicted"]
     agree = "they agree" if bottleneck["agree"] else "they do not agree"
-    warm = it["warm_up"]
+    warm = result["warm_up"]
     lines = [
         f"  {base['machine']['device']}; weights {base['weights']}; settings {base['scenario_sha256'][:12]}",
         f"  warm-up: first repeat {warm['first']:.2f} times the steady level, last third {warm['drift']:.3f} times the "
@@ -47,17 +47,17 @@ def _head(it: dict[str, Any]) -> Text:
         f"  bottleneck: predicted {bottleneck['predicted']}, measured {bottleneck['measured']}: {agree}",
         f"  TTFT {measured['ttft_ms']:.2f} ms measured, {predicted['ttft_ms']['value']:.2f} predicted; "
         f"TPOT {measured['tpot_ms']:.2f} ms measured, {predicted['tpot_ms']['value']:.2f} predicted",
-        f"  equal sides differ by {gain(it['control'].get(it['headline']))}; gains below "
-        f"{it['smallest_gain_told']:.1%} are not told from none",
+        f"  equal sides differ by {gain(result['control'].get(result['headline']))}; gains below "
+        f"{result['smallest_gain_told']:.1%} are not told from none",
         f"  {agreement['covered']} of {agreement['factors']} gains inside their predicted interval, "
         f"{agreement['pairs_in_order']} of {agreement['pairs_apart']} distinguishable pairs in the predicted order",
     ]
     title = f"Experiment: {base['scenario']['name']} on {base['machine']['backend']}"
-    return Text.assemble((title, "bold"), f"  {it['elapsed_s']:.0f} s\n", ("\n".join(lines) + "\n", "dim"))
+    return Text.assemble((title, "bold"), f"  {result['elapsed_s']:.0f} s\n", ("\n".join(lines) + "\n", "dim"))
 
 
-def _factors(it: dict[str, Any], width: int) -> Any:
-    head, rows = it["headline"], it["factors"]
+def _factors(result: dict[str, Any], width: int) -> Any:
+    head, rows = result["headline"], result["factors"]
 
     def call(row: dict[str, Any]) -> Text:
         said = row["verdict"]["call"] if row["verdict"] else row["status"]
@@ -77,8 +77,8 @@ def _factors(it: dict[str, Any], width: int) -> Any:
     return fitted(f"Factors, one at a time: {NAMES[head]} without / with", columns, width)
 
 
-def _shapes(it: dict[str, Any], width: int) -> Any:
-    rows = it["shapes"]
+def _shapes(result: dict[str, Any], width: int) -> Any:
+    rows = result["shapes"]
     columns = [
         Column("factor", [row["factor"] for row in rows]),
         Column("shape", [row["shape"] for row in rows]),
@@ -88,8 +88,8 @@ def _shapes(it: dict[str, Any], width: int) -> Any:
     return fitted("Other shapes", columns, width)
 
 
-def _combinations(it: dict[str, Any], width: int) -> Any:
-    rows = it["combinations"]
+def _combinations(result: dict[str, Any], width: int) -> Any:
+    rows = result["combinations"]
     columns = [
         Column("together", [" + ".join(row["factors"]) for row in rows], wraps=True),
         Column("predicted", [gain(row["predicted"]) for row in rows], right=True, rank=1),

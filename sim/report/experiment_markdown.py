@@ -5,47 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-#: Names of the pictures beside the report.
+#: Names of the pictures next to the report.
 GAINS, WARM_UP = "gains.svg", "warm_up.svg"
 NAMES = {"tpot": "TPOT", "ttft": "TTFT", "step": "mixed step"}
 
 
-def markdown(it: dict[str, Any]) -> str:
+def markdown(result: dict[str, Any]) -> str:
     """The whole report."""
     parts = (
         _head, _baseline, _warm_up, _profile, _factors, _numbers, _metrics, _elsewhere, _interactions, _notes,
     )  # fmt: skip
-    return "\n".join(line for part in parts for line in (*part(it), "")).rstrip("\n") + "\n"
+    return "\n".join(line for part in parts for line in (*part(result), "")).rstrip("\n") + "\n"
 
 
-def gain(it: dict[str, Any] | None) -> str:
+def gain(ratio: dict[str, Any] | None) -> str:
     """`1.234x (1.200-1.300)`."""
-    return "" if it is None else f"{it['value']:.3f}x ({it['low']:.3f}-{it['high']:.3f})"
+    return "" if ratio is None else f"{ratio['value']:.3f}x ({ratio['low']:.3f}-{ratio['high']:.3f})"
 
 
-def _head(it: dict[str, Any]) -> Iterator[str]:
-    base, machine = it["baseline"], it["baseline"]["machine"]
+def _head(result: dict[str, Any]) -> Iterator[str]:
+    base, machine = result["baseline"], result["baseline"]["machine"]
     yield f"# Experiment: {_text(base['scenario']['name'])} on {machine['backend']}"
     yield ""
     yield (
-        f"{_text(machine['device'])}, {machine['date']}. Gains are without / with in {NAMES[it['headline']]}: above 1 "
-        f"the switch helps. *Predicted* comes from the profile {_text(base['hardware'])} (its worst numbers are "
-        f"{base['hardware_worst_source']}), *measured* from this machine."
+        f"{_text(machine['device'])}, {machine['date']}. Gains are without / with in {NAMES[result['headline']]}: "
+        f"above 1 the switch helps. *Predicted* comes from the profile {_text(base['hardware'])} (its worst numbers "
+        f"are {base['hardware_worst_source']}), *measured* from this machine."
     )
     yield ""
-    done = [row for row in it["factors"] if row["verdict"]]
+    done = [row for row in result["factors"] if row["verdict"]]
     for call in ("adopt", "do not adopt", "not distinguishable"):
         names = [f"`{row['factor']}`" for row in done if row["verdict"]["call"] == call]
         yield f"- **{call}**: {', '.join(names) or 'none'}"
     yield ""
-    if it["recommended"]:
-        yield f"Settings that follow: `{' '.join('--set ' + s for s in it['recommended'])}`"
+    if result["recommended"]:
+        yield f"Settings that follow: `{' '.join('--set ' + s for s in result['recommended'])}`"
     else:
         yield "No setting of the scenario need change."
 
 
-def _baseline(it: dict[str, Any]) -> Iterator[str]:
-    base = it["baseline"]
+def _baseline(result: dict[str, Any]) -> Iterator[str]:
+    base = result["baseline"]
     precision, lengths = base["precision"], base["lengths"]
     yield "## 1. The baseline, frozen"
     yield ""
@@ -64,8 +64,8 @@ def _baseline(it: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def _warm_up(it: dict[str, Any]) -> Iterator[str]:
-    warm = it["warm_up"]
+def _warm_up(result: dict[str, Any]) -> Iterator[str]:
+    warm = result["warm_up"]
     yield "## 2. Warm-up"
     yield ""
     state = "warm" if warm["is_warm"] else "NOT warm: all that follows is in doubt"
@@ -77,8 +77,8 @@ def _warm_up(it: dict[str, Any]) -> Iterator[str]:
     yield f"![warm-up]({WARM_UP})"
 
 
-def _profile(it: dict[str, Any]) -> Iterator[str]:
-    profile, bottleneck = it["profile"], it["profile"]["bottleneck"]
+def _profile(result: dict[str, Any]) -> Iterator[str]:
+    profile, bottleneck = result["profile"], result["profile"]["bottleneck"]
     step = profile["step"]
     yield "## 3. Profile of the baseline"
     yield ""
@@ -100,17 +100,17 @@ def _profile(it: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def _factors(it: dict[str, Any]) -> Iterator[str]:
-    head = it["headline"]
+def _factors(result: dict[str, Any]) -> Iterator[str]:
+    head = result["headline"]
     yield "## 4. One factor at a time"
     yield ""
     yield f"![gains]({GAINS})"
     yield ""
     yield from _table(
         ("factor", "scenario has it", "predicted", "measured", "inside predicted", "verdict", "why"),
-        [_factor_row(row, head) for row in it["factors"]],
+        [_factor_row(row, head) for row in result["factors"]],
     )
-    agreement, control = it["agreement"], it["control"].get(head)
+    agreement, control = result["agreement"], result["control"].get(head)
     yield ""
     yield (
         f"{agreement['covered']} of {agreement['factors']} measured gains lie inside their predicted interval; of "
@@ -118,10 +118,12 @@ def _factors(it: dict[str, Any]) -> Iterator[str]:
         f"{agreement['pairs_in_order']} were predicted in the same order."
     )
     if control:
-        by = "each side divided by the fixed kernel before it" if it["ratios_by_reference_kernel"] else "as they are"
+        by = (
+            "each side divided by the fixed kernel before it" if result["ratios_by_reference_kernel"] else "as they are"
+        )
         yield (
-            f"Two equal baselines differed by {gain(control)}, so gains below {it['smallest_gain_told']:.1%} are not "
-            f"told from none; ratios within a turn are taken {by}, whichever held the equal sides closer together. "
+            f"Two equal baselines differed by {gain(control)}, so gains below {result['smallest_gain_told']:.1%} are "
+            f"not told from none; ratios within a turn are taken {by}, whichever held the equal sides closer together. "
             f"Intervals are those of the sign test, at least {control['confidence']:.1%}."
         )
 
@@ -139,17 +141,17 @@ def _factor_row(row: dict[str, Any], head: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _numbers(it: dict[str, Any]) -> Iterator[str]:
+def _numbers(result: dict[str, Any]) -> Iterator[str]:
     yield "## 5. Output error and quality"
     yield ""
-    held_to = it["warm_up"]["baseline"]["held_to"] or "which could not be run"
+    held_to = result["warm_up"]["baseline"]["held_to"] or "which could not be run"
     yield (
         f"Logits against the plain program (every switch off, reference operators, {held_to}) on the same tokens: of "
         "the end of the prefill and of each decode step."
     )
     yield ""
     rows = []
-    for row in _measured(it):
+    for row in _measured(result):
         errors, numbers = row["sides"]["with"]["errors"], row["numerics"]
         if errors is None:
             rows.append((f"`{row['factor']}`", "", "", "", "", "", numbers["reason"]))
@@ -161,7 +163,7 @@ def _numbers(it: dict[str, Any]) -> Iterator[str]:
     heads = ("factor", "greatest error", "relative", "divergence, nats", "greedy tokens", "perplexity", "numbers")
     yield from _table(heads, rows)
     yield ""
-    if it["baseline"]["weights"] == "seeded random":
+    if result["baseline"]["weights"] == "seeded random":
         yield (
             "The weights are seeded random, so task quality cannot be judged: only how far logits and distributions "
             "move. Greedy tokens of random weights flip at near ties."
@@ -183,10 +185,10 @@ def _perplexity(numbers: dict[str, Any]) -> str:
     return "not judged" if numbers["perplexity"] is None else f"{numbers['perplexity'] - 1:+.2%}"
 
 
-def _metrics(it: dict[str, Any]) -> Iterator[str]:
+def _metrics(result: dict[str, Any]) -> Iterator[str]:
     yield "## 6. TTFT, TPOT, throughput and memory"
     yield ""
-    measured, predicted = it["metrics"]["measured"], it["metrics"]["predicted"]
+    measured, predicted = result["metrics"]["measured"], result["metrics"]["predicted"]
     yield from _table(
         ("baseline", "measured", "predicted"),
         [(label, _value(measured, key), _interval(predicted.get(key), scale, unit))
@@ -201,7 +203,7 @@ def _metrics(it: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from _table(
         ("factor", "TTFT", "TPOT", "tokens/s", "memory MiB", "first pass costs more by"),
-        [_side_row(row) for row in _measured(it)],
+        [_side_row(row) for row in _measured(result)],
     )
 
 
@@ -238,8 +240,8 @@ def _side_row(row: dict[str, Any]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _elsewhere(it: dict[str, Any]) -> Iterator[str]:
-    cold = it["cold_start"]
+def _elsewhere(result: dict[str, Any]) -> Iterator[str]:
+    cold = result["cold_start"]
     yield "## 7. Cold start and other shapes"
     yield ""
     yield (
@@ -248,25 +250,25 @@ def _elsewhere(it: dict[str, Any]) -> Iterator[str]:
         "the table above: kernels that an earlier factor had compiled are not compiled again."
     )
     yield ""
-    if not it["shapes"]:
+    if not result["shapes"]:
         yield "No factor was adopted, so none was taken to other shapes."
         return
     rows = [
         (f"`{r['factor']}`", r["shape"], gain(r["predicted"]), gain(r["measured"]) or f"{r['status']}: {r['reason']}")
-        for r in it["shapes"]
+        for r in result["shapes"]
     ]
     yield from _table(("factor", "shape", "predicted", "measured"), rows)
 
 
-def _interactions(it: dict[str, Any]) -> Iterator[str]:
+def _interactions(result: dict[str, Any]) -> Iterator[str]:
     yield "## Interactions"
     yield ""
-    if not it["combinations"]:
+    if not result["combinations"]:
         yield "Fewer than two factors of one kind were adopted, so there is nothing to combine."
         return
     yield from _table(
         ("together", "state", "predicted", "predicted product", "measured", "product of single gains", "excess"),
-        [_combination_row(row) for row in it["combinations"]],
+        [_combination_row(row) for row in result["combinations"]],
     )
     yield ""
     yield "Excess is measured / product: below 1 the factors gain from the same thing, above 1 they help each other."
@@ -290,25 +292,25 @@ def _combination_row(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _notes(it: dict[str, Any]) -> Iterator[str]:
+def _notes(result: dict[str, Any]) -> Iterator[str]:
     yield "## What was left out"
     yield ""
-    for line in it["left_out"]:
+    for line in result["left_out"]:
         yield f"- for time: {line}"
-    if it["left_out"]:
+    if result["left_out"]:
         yield ""
-        yield f"A `--budget-s` above {it['budget_s']:g} takes them up."
+        yield f"A `--budget-s` above {result['budget_s']:g} takes them up."
         yield ""
-    for line in it["warnings"]:
+    for line in result["warnings"]:
         yield f"- in doubt: {line}"
-    if not it["left_out"] and not it["warnings"]:
+    if not result["left_out"] and not result["warnings"]:
         yield "Nothing."
     yield ""
-    yield f"It took {it['elapsed_s']:.0f} s of a budget of {it['budget_s']:.0f} s."
+    yield f"It took {result['elapsed_s']:.0f} s of a budget of {result['budget_s']:.0f} s."
 
 
-def _measured(it: dict[str, Any]) -> list[dict[str, Any]]:
-    return [row for row in it["factors"] if row["status"] == "measured"]
+def _measured(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in result["factors"] if row["status"] == "measured"]
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

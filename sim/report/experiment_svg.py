@@ -17,29 +17,29 @@ VERDICT_COLOURS = {"adopt": svg.GREEN, "do not adopt": svg.VERMILION, "not disti
 WIDEST = 4.0
 
 
-def gains_svg(found: Experiment) -> str:
+def gains_svg(experiment: Experiment) -> str:
     """One line a measured factor: the predicted gain with its interval above, the measured one below."""
-    rows = sorted(_measured(found), key=lambda row: -_gain(found, row).value)
-    low, high = _range(found, rows)
+    rows = sorted(_measured(experiment), key=lambda row: -_gain(experiment, row).value)
+    low, high = _range(experiment, rows)
     height = TOP + ROW * max(1, len(rows)) + 56
 
     def x(value: float) -> float:
         return LEFT + (log(min(max(value, low), high)) - log(low)) / (log(high) - log(low)) * PLOT
 
-    parts = _frame(found, x, (low, high), height - 50)
+    parts = _frame(experiment, x, (low, high), height - 50)
     for number, row in enumerate(rows):
-        parts += _row(found, row, x, (low, high), TOP + ROW * (number + 0.5))
+        parts += _row(experiment, row, x, (low, high), TOP + ROW * (number + 0.5))
     if not rows:
         parts.append(svg.text(LEFT + PLOT / 2, TOP + 20, "no factor was measured", "middle", svg.GREY))
     label = "Predicted and measured gain of each optimisation, with intervals"
     return svg.picture(LEFT + PLOT + RIGHT, height, label, parts)
 
 
-def _frame(found: Experiment, x: Callable[[float], float], ends: tuple[float, float], bottom: float) -> list[str]:
-    name = found.baseline["scenario"]["name"]
-    low, high = x(exp(-found.floor)), x(exp(found.floor))
+def _frame(experiment: Experiment, x: Callable[[float], float], ends: tuple[float, float], bottom: float) -> list[str]:
+    name = experiment.baseline["scenario"]["name"]
+    low, high = x(exp(-experiment.floor)), x(exp(experiment.floor))
     parts = [
-        svg.text(16, 24, f"Gain in {_of(found)}, without / with: {name}", size=14, bold=True),
+        svg.text(16, 24, f"Gain in {_of(experiment)}, without / with: {name}", size=14, bold=True),
         svg.circle(22, 46, 4, svg.BLUE, hollow=True),
         svg.text(34, 50, "predicted, 90 % interval of the profile"),
         svg.circle(282, 46, 4, svg.DARK),
@@ -58,10 +58,12 @@ def _frame(found: Experiment, x: Callable[[float], float], ends: tuple[float, fl
     ]
 
 
-def _row(found: Experiment, row: Row, x: Callable[[float], float], ends: tuple[float, float], y: float) -> list[str]:
+def _row(
+    experiment: Experiment, row: Row, x: Callable[[float], float], ends: tuple[float, float], y: float
+) -> list[str]:
     """One factor around y."""
     assert row.verdict is not None
-    predicted, measured = row.predicted[found.headline], _gain(found, row)
+    predicted, measured = row.predicted[experiment.headline], _gain(experiment, row)
     colour, name = VERDICT_COLOURS[row.verdict.call], row.factor.name
     said = f"{measured.value:.3f}x measured, {predicted.value:.3f}x predicted"
     return [
@@ -75,24 +77,29 @@ def _row(found: Experiment, row: Row, x: Callable[[float], float], ends: tuple[f
 
 
 def _interval(
-    x: Callable[[float], float], y: float, it: Ratio | Interval, colour: str, hollow: bool, ends: tuple[float, float],
+    x: Callable[[float], float],
+    y: float,
+    ratio: Ratio | Interval,
+    colour: str,
+    hollow: bool,
+    ends: tuple[float, float],
     title: str,
-) -> list[str]:  # fmt: skip
-    parts = [svg.line([(x(it.low), y), (x(it.high), y)], colour, 2)]
-    for end, cut in ((it.low, it.low < ends[0]), (it.high, it.high > ends[1])):
+) -> list[str]:
+    parts = [svg.line([(x(ratio.low), y), (x(ratio.high), y)], colour, 2)]
+    for end, cut in ((ratio.low, ratio.low < ends[0]), (ratio.high, ratio.high > ends[1])):
         if cut:  # goes on beyond the picture
             parts.append(svg.line([(x(end), y - 4), (x(end), y + 4)], colour, dash="1 2"))
         else:
             parts.append(svg.line([(x(end), y - 3), (x(end), y + 3)], colour, 2))
-    said = f"{title}: {it.value:.3f} ({it.low:.3f}-{it.high:.3f})"
-    return [*parts, svg.circle(x(it.value), y, 4, colour, said, hollow=hollow)]
+    said = f"{title}: {ratio.value:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
+    return [*parts, svg.circle(x(ratio.value), y, 4, colour, said, hollow=hollow)]
 
 
-def _range(found: Experiment, rows: Sequence[Row]) -> tuple[float, float]:
+def _range(experiment: Experiment, rows: Sequence[Row]) -> tuple[float, float]:
     values = [1 / 1.1, 1.1]
     for row in rows:
-        for it in (row.predicted[found.headline], _gain(found, row)):
-            values += [it.low, it.value, it.high]
+        for ratio in (row.predicted[experiment.headline], _gain(experiment, row)):
+            values += [ratio.low, ratio.value, ratio.high]
     low, high = max(min(values), 1 / WIDEST), min(max(values), WIDEST)
     return low / 1.02, high * 1.02
 
@@ -105,24 +112,24 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(step * number, 6) for number in range(ceil(low / step), floor(high / step) + 1)]
 
 
-def warm_up_svg(found: Experiment) -> str:
+def warm_up_svg(experiment: Experiment) -> str:
     """The first repeats of the baseline, by the fixed kernel, over the steady level."""
-    told = [side / reference for reference, side in found.warm_up.repeats]
+    told = [side / reference for reference, side in experiment.warm_up.repeats]
     steady = median(told[2 * (len(told) // 3) :])
     values = [value / steady for value in told]
     width, height, left, bottom = 640, 300, 64, 250
     top, most = 50, max(1.3, *values) * 1.05
-    least = min(0.7, *values) * 0.95
+    smallest = min(0.7, *values) * 0.95
 
     def place(number: int, value: float) -> tuple[float, float]:
         return (
             left + (number + 0.5) / len(values) * (width - left - 24),
-            bottom - (value - least) / (most - least) * (bottom - top),
+            bottom - (value - smallest) / (most - smallest) * (bottom - top),
         )
 
-    parts = [svg.text(16, 24, f"Warm-up: {_of(found)} of the baseline, repeat by repeat", size=14, bold=True)]
-    step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e9) if (most - least) / s <= 8)
-    for number in range(ceil(least / step), floor(most / step) + 1):
+    parts = [svg.text(16, 24, f"Warm-up: {_of(experiment)} of the baseline, repeat by repeat", size=14, bold=True)]
+    step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1e9) if (most - smallest) / s <= 8)
+    for number in range(ceil(smallest / step), floor(most / step) + 1):
         at = place(0, number * step)[1]
         parts.append(svg.line([(left, at), (width - 24, at)], svg.DARK if number * step == 1 else svg.LINE))
         parts.append(svg.text(left - 8, at + 4, f"{number * step:g}", "end"))
@@ -134,14 +141,14 @@ def warm_up_svg(found: Experiment) -> str:
     return svg.picture(width, height, "The first repeats of the baseline over its steady level", parts)
 
 
-def _of(found: Experiment) -> str:
-    return {"tpot": "TPOT", "ttft": "TTFT", "step": "the mixed step"}[found.headline]
+def _of(experiment: Experiment) -> str:
+    return {"tpot": "TPOT", "ttft": "TTFT", "step": "the mixed step"}[experiment.headline]
 
 
-def _measured(found: Experiment) -> list[Row]:
-    return [row for row in found.rows if row.compared is not None]
+def _measured(experiment: Experiment) -> list[Row]:
+    return [row for row in experiment.rows if row.compared is not None]
 
 
-def _gain(found: Experiment, row: Row) -> Interval:
+def _gain(experiment: Experiment, row: Row) -> Interval:
     assert row.compared is not None
-    return row.compared.gains[found.headline]
+    return row.compared.gains[experiment.headline]

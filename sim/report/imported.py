@@ -1,4 +1,4 @@
-"""An imported profile on a terminal: the step beside what the profiler reports, why it takes so long, what to try."""
+"""An imported profile on a terminal: the step next to what the profiler reports, why it takes so long, what to try."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _step(result: dict[str, Any]) -> RenderableType:
 
 
 def _times(result: dict[str, Any], width: int) -> RenderableType:
-    """The step recomputed from spans beside step_trace_time.csv."""
+    """The step recomputed from spans next to step_trace_time.csv."""
     step, reported, check = result["step"], result["reported_step"], result["reconciliation"]
     rows = [(key, label) for key, label in _ROWS if step[key] or (reported or {}).get(key)]
     columns = [
@@ -106,11 +106,11 @@ def _share(parts: dict[str, Any], key: str) -> str:
 
 
 def _bottleneck(result: dict[str, Any]) -> RenderableType:
-    found = result["bottleneck"]
+    bottleneck = result["bottleneck"]
     return Group(
-        Text.assemble("Bottleneck: ", (found["name"], "bold red")),
-        Padding(Text(found["evidence"]), (0, 0, 0, 2)),
-        Padding(Text(" · ".join(f"{part} {share:.0%}" for part, share in found["shares"].items())), (0, 0, 0, 2)),
+        Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")),
+        Padding(Text(bottleneck["evidence"]), (0, 0, 0, 2)),
+        Padding(Text(" · ".join(f"{part} {share:.0%}" for part, share in bottleneck["shares"].items())), (0, 0, 0, 2)),
         Text(),
     )
 

@@ -1,4 +1,4 @@
-"""The measured step beside the predicted one, for a terminal."""
+"""The measured step next to the predicted one, for a terminal."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
         line = "  {measured} of {in_scenario} ranks measured: replicas that share nothing are one for all"
         console.print(Text(line.format(**measured["ranks"]), style="dim"))
     if experts := measured.get("experts"):
-        least, most = min(experts["chosen"]), max(experts["chosen"])
-        chosen = str(least) if least == most else f"{least} to {most}"
+        smallest, most = min(experts["chosen"]), max(experts["chosen"])
+        chosen = str(smallest) if smallest == most else f"{smallest} to {most}"
         line = f"  experts one by one: {experts['drawn']} drawn for the prediction, {chosen} chosen in a layer"
         console.print(Text(line, style="dim"))
     console.print()

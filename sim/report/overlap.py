@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def overlap_lines(found: Sequence[dict[str, Any]]) -> list[str]:
+def overlap_lines(result: Sequence[dict[str, Any]]) -> list[str]:
     """One sentence for each of the `overlaps` of a `run` document."""
-    return [_sentence(it) for it in found]
+    return [_sentence(row) for row in result]
 
 
-def _sentence(it: dict[str, Any]) -> str:
-    places = f"{it['places']:,} place{'' if it['places'] == 1 else 's'}"
+def _sentence(row: dict[str, Any]) -> str:
+    places = f"{row['places']:,} place{'' if row['places'] == 1 else 's'}"
     return (
-        f"{it['pass']}: ideal {it['ideal_us']:,.1f} us, predicted {it['predicted_us']:,.1f} us, lost to start-up, sync "
-        f"and contention {it['lost_us']:,.1f} us; alone {it['first']} {it['first_us']:,.1f} us and {it['second']} "
-        f"{it['second_us']:,.1f} us, at {places}"
+        f"{row['pass']}: ideal {row['ideal_us']:,.1f} us, predicted {row['predicted_us']:,.1f} us, lost to start-up, "
+        f"sync and contention {row['lost_us']:,.1f} us; alone {row['first']} {row['first_us']:,.1f} us and "
+        f"{row['second']} {row['second_us']:,.1f} us, at {places}"
     )

@@ -205,12 +205,12 @@ def _overlap(result: dict[str, Any]) -> list[RenderableType]:
 
 
 def _next(result: dict[str, Any], width: int) -> RenderableType:
-    found = [item for item in result["advice"] if item["ratio"] >= WORTH_TRYING][:TOP_ADVICE]
+    advice = [item for item in result["advice"] if item["ratio"] >= WORTH_TRYING][:TOP_ADVICE]
     text = Text.assemble(("Try next", "bold"), "\n")
-    if not found:
+    if not advice:
         return text.append("  nothing: no optimisation that is off here is predicted to help\n")
-    longest = max((len(item["why"]) for item in found if len(item["settings"]) == 1), default=0)
-    for item in found:
+    longest = max((len(item["why"]) for item in advice if len(item["settings"]) == 1), default=0)
+    for item in advice:
         indent = " " * 10
         options = [f"--set {pair}" for pair in item["settings"]]
         lines = _broken(options, width - len(indent))

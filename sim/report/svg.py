@@ -11,7 +11,7 @@ from typing import Literal
 
 from scenarios.errors import printable
 
-#: Colours that colour-blind readers can tell apart (Okabe and Ito), and greys.
+#: Colours that colour-blind readers can distinguish (Okabe and Ito), and greys.
 BLUE, VERMILION, GREEN, SKY, PURPLE, ORANGE, YELLOW = (
     "#0072b2", "#d55e00", "#009e73", "#56b4e9", "#cc79a7", "#e69f00", "#f0e442",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tables that fit: where the terminal is narrow the least important columns go, and those that stay are whole."""
+"""Tables that fit: where the terminal is narrow the smallest important columns go, and those that stay are whole."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def fitted(title: str, columns: Sequence[Column], width: int, notes: Sequence[st
 def _fitting(columns: Sequence[Column], width: int, gap: int) -> list[Column]:
     kept = list(columns)
     while sum(c.width for c in kept) + gap * (len(kept) - 1) > width:
-        least = max(range(len(kept)), key=lambda i: kept[i].rank)
-        if kept[least].rank == 0:
+        smallest = max(range(len(kept)), key=lambda i: kept[i].rank)
+        if kept[smallest].rank == 0:
             break
-        del kept[least]
+        del kept[smallest]
     return kept
 
 

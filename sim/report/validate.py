@@ -1,4 +1,4 @@
-"""`whatif validate` on a terminal: errors beside the plain roofline's, and what was not priced."""
+"""`whatif validate` on a terminal: errors next to the plain roofline's, and what was not priced."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _collectives(result: dict[str, Any], width: int) -> Any:
 
 def _by_kind(result: dict[str, Any], part: str, title: str, kind: str, width: int) -> Any:
     """A table of the errors of one part by kind, and of all."""
-    found = result[part]
-    rows = [*found["by_kind"].items(), ("all", found)]
+    part_result = result[part]
+    rows = [*part_result["by_kind"].items(), ("all", part_result)]
     columns = [
         Column(kind, [name for name, _ in rows]),
         Column("rows", [str(r["rows"]) for _, r in rows], right=True),
@@ -68,7 +68,8 @@ def _by_kind(result: dict[str, Any], part: str, title: str, kind: str, width: in
         Column("roofline's median", [percent(r["roofline_median"]) for _, r in rows], right=True),
     ]
     inside = result["coverage"][part]
-    note = f"{percent(inside)} of the rows lie inside their 90 % interval; {found['unscored']} more are listed unscored"
+    unscored = f"{part_result['unscored']} more are listed unscored"
+    note = f"{percent(inside)} of the rows lie inside their 90 % interval; {unscored}"
     return fitted(title, columns, width, [note] if inside is not None else [])
 
 

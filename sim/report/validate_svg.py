@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor, log10
 
-from sim.accuracy.families import by_family
 from sim.accuracy.score import Scored
 from sim.report import svg
 
@@ -20,9 +19,8 @@ COLOURS = {
 }
 
 
-def scatter_svg(kernels: Sequence[Scored], collectives: Sequence[Scored], steps: Sequence[Scored]) -> str:
-    """The picture; the diagonal is a perfect prediction, the dashed lines are 20 % off."""
-    points = by_family(kernels, collectives, steps)
+def scatter_svg(points: Sequence[tuple[str, Scored]]) -> str:
+    """The picture of (family, row) pairs; the diagonal is a perfect prediction, the dashed lines are 20 % off."""
     values = [v for _, r in points for v in (r.measured_us, r.predicted_us)] or [1.0, 10.0]
     low, high = floor(log10(min(values))), max(ceil(log10(max(values))), floor(log10(min(values))) + 1)
 

@@ -17,10 +17,10 @@ VERDICT_STYLE = {"gain": "green", "loss": "red"}
 
 def what_if_parts(result: dict[str, Any], width: int) -> Iterator[RenderableType]:
     """The table, what each row assumed, and how the unchanged step replays."""
-    it = result["what_if"]
-    rows, replay = it["rows"], it["replay"]
+    what_if = result["what_if"]
+    rows, replay = what_if["rows"], what_if["replay"]
     if replay is None:
-        yield Text("What if: " + "; ".join(it["notes"]), style="dim")
+        yield Text("What if: " + "; ".join(what_if["notes"]), style="dim")
         return
     changes = [row["waterfall_us"] or 0.0 for row in rows]
     widest = max(map(abs, changes), default=0.0) or 1.0
@@ -35,9 +35,9 @@ def what_if_parts(result: dict[str, Any], width: int) -> Iterator[RenderableType
         Column("", [bar_pair(-us / widest, width) for us in changes], rank=1),
     ]
     left = (replay["measured_us"] - sum(changes)) / 1000
-    title = f"What if: {it['kind']} {ms(replay['measured_us'])} ms, with all that are applied {left:,.3f} ms"
-    error = f"replayed unchanged: {ms(replay['replayed_us'])} ms ({replay['error']:+.2%} of what was {it['kind']})"
-    notes = [f"{error}, {replay['tasks']:,} tasks", *it["notes"]]
+    title = f"What if: {what_if['kind']} {ms(replay['measured_us'])} ms, with all that are applied {left:,.3f} ms"
+    error = f"replayed unchanged: {ms(replay['replayed_us'])} ms ({replay['error']:+.2%} of what was {what_if['kind']})"
+    notes = [f"{error}, {replay['tasks']:,} tasks", *what_if["notes"]]
     notes.append(
         "alone: step as it is / replayed with it; the interval has the ends of what it assumes. change: of the "
         "step, when they are applied from top to bottom; a bound, which nothing does just so, is not."

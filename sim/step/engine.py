@@ -11,7 +11,7 @@ The Python thread walks the steps of the plan in order.
   host_ns.
 
 The launch thread takes entries first in, first out, is busy for launch_ns with each and hands it to the device. An
-entry leaves the queue when the thread begins with it. The queue holds `queue_depth` entries; a Python thread that
+entry leaves the queue when the thread starts with it. The queue holds `queue_depth` entries; a Python thread that
 finds it full waits until one leaves.
 
 The two threads need nothing from the device but at a Synchronize. Until then one process keeps the times until which
@@ -81,7 +81,15 @@ class _Host:
         self._plan = plan
         self._times = times
         self.schedule = Schedule([], [], [(0, 0)] * len(times.kernels))
-        self.device = Device(env, times.kernels, self.schedule, self._ended, rendezvous, rank, one_stream(plan))
+        self.device = Device(
+            env=env,
+            durations=times.kernels,
+            schedule=self.schedule,
+            ended=self._ended,
+            rendezvous=rendezvous,
+            rank=rank,
+            alone=one_stream(plan),
+        )
         #: Kernels issued and not ended.
         self.outstanding = 0
         #: Name of the Synchronize step in which the Python thread waits.

@@ -21,10 +21,10 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from scenarios.ops.catalogue import CATALOGUE, op_type_of, work_of
+from scenarios.ops.catalogue import kind_of, op_type_of, work_of
 from scenarios.ops.op_work import placed
 from scenarios.ops.program import Block, Op, Program
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.step.jitter import jitter, jitter_of_ranks, late_ns, named
@@ -45,9 +45,9 @@ PARAMETER_UPDATES = ("aclgraph", "npugraph_ex")
 class Conditions:
     """How a program is played: host threads, where the host waits, the seed of its jitter.
 
-    rank, ranks: which of how many ranks this is; each has its own luck, and with several the kernels have it too, since
-    the others wait for the slowest. host_scale and device_scale multiply host and kernel times; they carry a profile's
-    uncertainty into a prediction.
+    rank, ranks: which of how many ranks this is; each has its own jitter, and with several the kernels have it too,
+    since the others wait for the slowest. host_scale and device_scale multiply host and kernel times; they carry a
+    profile's uncertainty into a prediction.
     """
 
     task_queue_enable: int = 1
@@ -59,28 +59,28 @@ class Conditions:
     device_scale: float = 1.0
 
 
-def make_plan(program: Program, hw: Hardware, conditions: Conditions) -> Plan:
+def make_plan(program: Program, hw: HardwareProfile, conditions: Conditions) -> Plan:
     """The plan of one steady step of one rank, which ends when the host has seen the device finish."""
     return _Builder(program, hw, conditions).plan()
 
 
-def make_plans(program: Program, hw: Hardware, conditions: Conditions) -> Sequence[Plan]:
+def make_plans(program: Program, hw: HardwareProfile, conditions: Conditions) -> Sequence[Plan]:
     """The plans of all `conditions.ranks`: as `make_plan` for each, but what they share is laid out once."""
     builder = _Builder(program, hw, replace(conditions, rank=0))
     plan = builder.plan()
     return (plan,) if conditions.ranks == 1 else _of_ranks(builder, plan)
 
 
-def host_costs_ns(op: Op, hw: Hardware, task_queue_enable: int) -> tuple[float, float]:
+def host_costs_ns(op: Op, hw: HardwareProfile, task_queue_enable: int) -> tuple[float, float]:
     """(Python thread, launch thread) nanoseconds of one eager call, before jitter."""
     host = hw.host
-    if CATALOGUE[op.kind].host == "inner":
+    if kind_of(op).host == "inner":
         # The call that reads the view launches this kernel too: tiling and launch, no dispatch.
         if task_queue_enable == 0:
             return 1000 * (host.tiling_us + host.launch_us), 0.0
         return 0.0, 1000 * host.launch_us
     dispatch_us = {"aten": host.aten_python_us, "matmul": host.matmul_python_us, "npu": host.fused_op_python_us}[
-        CATALOGUE[op.kind].host
+        kind_of(op).host
     ]
     if task_queue_enable == 0:
         return 1000 * (dispatch_us + host.tiling_us + host.launch_us), 0.0
@@ -115,7 +115,7 @@ class _Priced:
 class _Builder:
     """Walks a program once and lays out the host's steps."""
 
-    def __init__(self, program: Program, hw: Hardware, conditions: Conditions) -> None:
+    def __init__(self, program: Program, hw: HardwareProfile, conditions: Conditions) -> None:
         self._program = program
         self.hw = hw
         self.conditions = conditions
@@ -133,9 +133,9 @@ class _Builder:
         return Plan(tuple(self.steps()), threaded, self.hw.host.queue_depth)
 
     def steps(self) -> Iterable[HostStep]:
-        it, skew_us = self.conditions, self.hw.host.rank_skew_us
-        if it.ranks > 1 and skew_us:  # all ranks have the same steps, so rank 0 begins 0 ns late
-            yield HostWork(LATE, late_ns(it.seed, it.ranks, skew_us)[it.rank])
+        conditions, skew_us = self.conditions, self.hw.host.rank_skew_us
+        if conditions.ranks > 1 and skew_us:  # all ranks have the same steps, so rank 0 starts 0 ns late
+            yield HostWork(LATE, late_ns(conditions.seed, conditions.ranks, skew_us)[conditions.rank])
         waiting: list[Block] = []
         for block in self._program.blocks:
             if block.captured:
@@ -158,7 +158,7 @@ class _Builder:
         priced = []
         for kind, op in zip(before, block.ops, strict=False):
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
-            twin = kind == op.kind == "rms_norm"
+            twin = kind == op.kind and kind_of(op).twin
             nominal = self.nominal(op, block.repeat, self.conditions.rank, twin, block.captured)
             jitter = self._jitter(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
             costs = host_costs_ns(op, self.hw, queue)
@@ -176,26 +176,29 @@ class _Builder:
     def nominal(
         self, op: Op, repeat: int, rank: int, twin: bool = False, captured: bool = False
     ) -> tuple[KernelTime, ...]:
-        """The kernel in each repetition, before luck: one and the same, but where tokens choose their experts."""
+        """The kernel in each repetition, before jitter: one and the same, but where tokens choose their experts."""
         scale, cpu = self.conditions.device_scale, self._on_cpu
-        if not CATALOGUE[op.kind].routed:
+        if not kind_of(op).routed:
             return (scaled(price(work_of(op), self.hw, twin, self._resident, cpu and captured), scale),) * repeat
         return tuple(
             scaled(price(work_of(placed(op, n, rank)), self.hw, False, self._resident), scale) for n in range(repeat)
         )
 
     def _kernels(self, op: Op, nominal: tuple[KernelTime, ...]) -> tuple[KernelTime, ...]:
-        """The kernel's time in each repetition, with the rank's luck where others wait for it."""
+        """The kernel's time in each repetition, with the rank's jitter where others wait for it."""
         if not self.varies(nominal[0]):
             return nominal
         jitter = self._jitter(f"kernel {op.name}", len(nominal), self.hw.kernel.jitter_sigma)
         return tuple(
-            KernelTime(max(1, round(it.duration_ns + (f - 1) * self.spread_ns(it))), *_fields_after_duration(it))
-            for f, it in zip(jitter, nominal, strict=True)
+            KernelTime(
+                max(1, round(nominal_ns.duration_ns + (f - 1) * self.spread_ns(nominal_ns))),
+                *_fields_after_duration(nominal_ns),
+            )
+            for f, nominal_ns in zip(jitter, nominal, strict=True)
         )
 
     def varies(self, kernel: KernelTime) -> bool:
-        """Whether the kernel's time has luck of its own: not where no other rank would wait for it."""
+        """Whether the kernel's time has jitter of its own: not where no other rank would wait for it."""
         several = self.conditions.ranks > 1 and self.hw.kernel.jitter_sigma > 0
         return several and not kernel.link_share
 
@@ -209,21 +212,24 @@ class _Builder:
 
     def host_jitter(self, name: str, repeat: int) -> NDArray[float64]:
         """`_jitter` of host calls on all ranks, of shape (repeat, ranks)."""
-        it = self.conditions
-        return jitter_of_ranks(it.seed, name, repeat, self.hw.host.jitter_sigma, it.ranks)
+        conditions = self.conditions
+        return jitter_of_ranks(conditions.seed, name, repeat, self.hw.host.jitter_sigma, conditions.ranks)
 
     def kernels_ns(self, item: _Priced, repeat: int) -> Matrix:
         """`_kernels` on all ranks, ns, of shape (repeat, ranks)."""
         import numpy as np
 
-        it = self.conditions
+        conditions = self.conditions
         sigma = self.hw.kernel.jitter_sigma if self.varies(item.kernel) else 0.0
-        jitter = jitter_of_ranks(it.seed, f"kernel {item.op.name}", repeat, sigma, it.ranks)
-        if not CATALOGUE[item.op.kind].routed:
+        jitter = jitter_of_ranks(conditions.seed, f"kernel {item.op.name}", repeat, sigma, conditions.ranks)
+        if not kind_of(item.op).routed:
             spread = self.spread_ns(item.kernel)
             times = item.kernel.duration_ns + (jitter - 1) * spread
         else:  # each rank holds other experts
-            ranks = [[kernel.duration_ns for kernel in self.nominal(item.op, repeat, rank)] for rank in range(it.ranks)]
+            ranks = [
+                [kernel.duration_ns for kernel in self.nominal(item.op, repeat, rank)]
+                for rank in range(conditions.ranks)
+            ]
             own = np.array(ranks).T
             times = own + (jitter - 1) * np.minimum(own, self.spread_cap_ns)
         return np.maximum(np.rint(times), 1).astype(np.int64)
@@ -234,7 +240,7 @@ class _Builder:
         gap_ns = graph.mix_gap_ns if mixed or self._mixed_before else graph.node_gap_ns
         if captured and self._program.graph != "ge_graph":
             gap_ns = max(gap_ns, graph.replay_node_gap_ns)
-        if self._on_cpu and not captured:  # a call begins when it is made; only compiled code is entered and left
+        if self._on_cpu and not captured:  # a call starts when it is made; only compiled code is entered and left
             gap_ns = 0.0
         if op.stream == 0:
             self._mixed_before = mixed
@@ -247,15 +253,26 @@ class _Builder:
         has_rendezvous = kernel.link_share > 0
         # A transfer between stages is timed apart (`sim.step.pipeline`); here its ranks only start it together.
         # Ranks that lie apart, one of each replica, are taken to meet with all others: their neighbours meet anyway.
-        group = op.attr("ranks", 0) if has_rendezvous and op.kind != "send_recv" and op.attr("stride", 1) == 1 else 0
+        between_stages = kind_of(op).exchanges == "stages"
+        group = op.attr("ranks", 0) if has_rendezvous and not between_stages and op.attr("stride", 1) == 1 else 0
         assert isinstance(group, int)
         group_ranks = group if group < self.conditions.ranks else 0
         return Launch(
-            index, layer, op.name, op.kind, priced.op_type, kernel, op.stream, waits, records,
-            0 if captured else self._ns(priced.host_ns * jitter),
-            0 if captured else self._ns(priced.launch_ns * jitter),
-            round(gap_ns), f"{op.name} {index}" if has_rendezvous else "", group_ranks,
-        )  # fmt: skip
+            index=index,
+            layer=layer,
+            name=op.name,
+            kind=op.kind,
+            op_type=priced.op_type,
+            kernel=kernel,
+            stream=op.stream,
+            waits=waits,
+            records=records,
+            host_ns=0 if captured else self._ns(priced.host_ns * jitter),
+            launch_ns=0 if captured else self._ns(priced.launch_ns * jitter),
+            gap_ns=round(gap_ns),
+            rendezvous=f"{op.name} {index}" if has_rendezvous else "",
+            group_ranks=group_ranks,
+        )
 
     def _record(self, event: str) -> str:
         self._recorded[event] = self._recorded.get(event, -1) + 1
@@ -283,7 +300,7 @@ class _Builder:
             for layer in range(block.repeat):
                 for item in priced:
                     gates: tuple[str, ...] = ()
-                    if item.op.kind == "attention" and self._program.graph in PARAMETER_UPDATES:
+                    if kind_of(item.op).family == "attention" and self._program.graph in PARAMETER_UPDATES:
                         gates = (f"update {item.op.name} {numbers[item.op.name]}",)
                         numbers[item.op.name] += 1
                         self.updates.append((block, layer))
@@ -297,7 +314,7 @@ class _Builder:
         yield from updates
 
 
-def _fits_last_cache(program: Program, hw: Hardware) -> bool:
+def _fits_last_cache(program: Program, hw: HardwareProfile) -> bool:
     """Whether the weights and caches that one step reads stay in the last cache until the next."""
     cold = sum(block.repeat * work_of(op).cold_read_bytes for block in program.blocks for op in block.ops)
     return cold <= hw.memory.l2_resident_share * hw.chip.l2_bytes
@@ -307,31 +324,31 @@ def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:
     """The plans of all ranks, from rank 0's and what `builder` has laid out for it."""
     import numpy as np
 
-    it, times = builder.conditions, times_of(plan)
+    conditions, times = builder.conditions, times_of(plan)
 
     def on_all(ns: list[int]) -> Matrix:
-        return np.tile(np.array(ns, np.int64)[:, np.newaxis], it.ranks)
+        return np.tile(np.array(ns, np.int64)[:, np.newaxis], conditions.ranks)
 
     host, launch, kernels = on_all(times.host), on_all(times.launch), on_all(times.kernels)
     steps, entries = _places(plan)
     if builder.hw.host.rank_skew_us:
-        host[0] = late_ns(it.seed, it.ranks, builder.hw.host.rank_skew_us)
-    begin = 0
+        host[0] = late_ns(conditions.seed, conditions.ranks, builder.hw.host.rank_skew_us)
+    start = 0
     for block, priced in builder.blocks:
-        end = begin + block.repeat * len(priced)
+        end = start + block.repeat * len(priced)
         for place, item in enumerate(priced):
-            rows = range(begin + place, end, len(priced))  # this op's kernels, one a layer
-            if builder.varies(item.kernel) or CATALOGUE[item.op.kind].routed:
+            rows = range(start + place, end, len(priced))  # this op's kernels, one a layer
+            if builder.varies(item.kernel) or kind_of(item.op).routed:
                 kernels[rows] = builder.kernels_ns(item, block.repeat)
             if not block.captured:
                 jitter = builder.host_jitter(item.op.name, block.repeat)
-                host[[steps[row] for row in rows]] = np.rint(item.host_ns * jitter * it.host_scale)
-                launch[[entries[row] for row in rows]] = np.rint(item.launch_ns * jitter * it.host_scale)
-        begin = end
+                host[[steps[row] for row in rows]] = np.rint(item.host_ns * jitter * conditions.host_scale)
+                launch[[entries[row] for row in rows]] = np.rint(item.launch_ns * jitter * conditions.host_scale)
+        start = end
     updates = (at for at, step in enumerate(plan.steps) if isinstance(step, Update))
     for at, (block, layer) in zip(updates, builder.updates, strict=True):
         jitter = builder.host_jitter("update", block.repeat)[layer]
-        host[at] = np.rint(builder.hw.host.attention_update_us * 1000 * jitter * it.host_scale)
+        host[at] = np.rint(builder.hw.host.attention_update_us * 1000 * jitter * conditions.host_scale)
     return RankPlans(plan, host, launch, kernels)
 
 

@@ -1,7 +1,7 @@
-"""The luck of a step: seeded factors of host calls and kernels, and how late each rank begins.
+"""The jitter of a step: seeded factors of host calls and kernels, and how late each rank starts.
 
-Factors hang on the seed, the rank and the name of an op, and not on its place, so an op that survives a rewrite keeps
-its luck and two what-ifs differ only by what was rewritten.
+Factors depend on the seed, the rank and the name of an op, and not on its place, so an op that survives a rewrite keeps
+its jitter and two what-ifs differ only by what was rewritten.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # a rank alone needs no numpy
 
 
 def named(name: str, rank: int) -> str:
-    """The name that the luck of `rank` hangs on. Rank 0 has the luck of a rank alone."""
+    """The name that the jitter of `rank` depends on. Rank 0 has the jitter of a rank alone."""
     return f"rank {rank} {name}" if rank else name
 
 
@@ -45,10 +45,10 @@ def _factors(seed: int, name: str, repeat: int, sigma: float) -> list[float]:
 
 @lru_cache(maxsize=64)
 def late_ns(seed: int, ranks: int, mean_us: float) -> tuple[int, ...]:
-    """How much later than rank 0 each rank begins.
+    """How much later than rank 0 each rank starts.
 
-    The others share out the quantiles of an exponential distribution with that mean: who is last hangs on the seed, how
-    late the last one is does not.
+    The others share out the quantiles of an exponential distribution with that mean: who is last depends on the seed,
+    how late the last one is does not.
     """
     order = sorted(range(1, ranks), key=lambda rank: (crc32(f"{seed}/late {rank}".encode()), rank))
     late = [0] * ranks

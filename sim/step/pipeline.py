@@ -1,13 +1,13 @@
 """Stages and micro-batches in time: who waits for whom in a pipeline, and how much of it is bubble.
 
 Each stage has a host and a device; micro-batches go through the stages in order. With b the moment when a stage's host
-begins with a micro-batch, r the end of the receive (on the first stage: when the device is free), a pass through stage
+starts with a micro-batch, r the end of the receive (on the first stage: when the device is free), a pass through stage
 s is
 
     host free   b + host_ns                             device done   max(b + alone_ns, r + queued_ns)
 
 Both terms are longest paths through the stage's own step, so this is what the step's players compute, shortened to what
-others see of it. A stage's host begins when it is through with the micro-batch before and the host of the stage before
+others see of it. A stage's host starts when it is through with the micro-batch before and the host of the stage before
 has announced the tensors (vLLM sends their shapes from host to host before the data). A transfer is a rendezvous: it
 starts when the sender's device is done and the receiver's has come to its receive, and holds both until it ends. The
 host of the last stage waits for its device, as it reads the sampled tokens; the next step of the same requests is
@@ -56,12 +56,12 @@ class StageTime:
 class Pass:
     """One micro-batch on one stage, ns on the pipeline's clock.
 
-    begin: of the host. device_free: when the device was through with what came before. post: the receive has been
+    start: of the host. device_free: when the device was through with what came before. post: the receive has been
     posted, transfer: it starts, arrived: it has ended (all on the first stage: the device is free). ready: the device
     is done (on the last stage: the host has the tokens). idle: neither host nor device had anything to do before.
     """
 
-    begin: int
+    start_of: int
     device_free: int
     post: int
     transfer: int
@@ -87,22 +87,32 @@ class Clocks:
         last = len(times) - 1
         announced, ready = scheduled_ns, 0
         passes: list[Pass] = []
-        for stage, it in enumerate(times):
-            begin = max(host[stage], announced)
-            idle = max(0, begin - max(host[stage], device[stage]))
+        for stage, stage_times in enumerate(times):
+            start = max(host[stage], announced)
+            idle = max(0, start - max(host[stage], device[stage]))
             free = post = transfer = arrived = device[stage]
             if stage:
-                post = max(begin + it.post_ns, free)
+                post = max(start + stage_times.post_ns, free)
                 transfer = max(post, ready)
-                arrived = transfer + it.transfer_ns
+                arrived = transfer + stage_times.transfer_ns
                 device[stage - 1] = arrived
                 if times[stage - 1].rigid:
                     host[stage - 1] = arrived
-            ready = max(begin + it.alone_ns, arrived + it.queued_ns)
+            ready = max(start + stage_times.alone_ns, arrived + stage_times.queued_ns)
             device[stage] = ready
-            announced = ready if it.rigid else begin + it.host_ns
+            announced = ready if stage_times.rigid else start + stage_times.host_ns
             host[stage] = ready if stage == last else announced
-            passes.append(Pass(begin, free, post, transfer, arrived, ready, idle))
+            passes.append(
+                Pass(
+                    start_of=start,
+                    device_free=free,
+                    post=post,
+                    transfer=transfer,
+                    arrived=arrived,
+                    ready=ready,
+                    idle=idle,
+                )
+            )
         return tuple(passes)
 
 
@@ -123,8 +133,8 @@ class Bubble:
 class Round:
     """All micro-batches once through the pipeline.
 
-    total_ns: in a steady state, from the begin of one round to the begin of the next; of a series that is run once,
-    from the first begin to the last end. passes: by micro-batch and stage. bubbles: by stage.
+    total_ns: in a steady state, from the start of one round to the start of the next; of a series that is run once,
+    from the first start to the last end. passes: by micro-batch and stage. bubbles: by stage.
     """
 
     total_ns: int
@@ -176,9 +186,9 @@ def steady(times: Sequence[Sequence[StageTime]]) -> Round:
 
 def _bubbles(passes: Sequence[Sequence[Pass]], after: Sequence[int]) -> tuple[Bubble, ...]:
     """Waiting by stage. after: what each stage idles behind its last micro-batch."""
-    found: list[Bubble] = []
+    bubbles: list[Bubble] = []
     for stage, idle in enumerate(after):
         receive = sum(row[stage].transfer - row[stage].post for row in passes)
         send = sum(row[stage + 1].transfer - row[stage].ready for row in passes) if stage + 1 < len(after) else 0
-        found.append(Bubble(receive, send, idle + sum(row[stage].idle for row in passes)))
-    return tuple(found)
+        bubbles.append(Bubble(receive, send, idle + sum(row[stage].idle for row in passes)))
+    return tuple(bubbles)

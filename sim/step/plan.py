@@ -19,7 +19,7 @@ class Launch:
     (dispatch, and launch too where there is no launch thread). launch_ns: the launch thread (0 without one). gap_ns:
     idle time of the stream between the end of the kernel before and this one's start, paid only if both were already
     queued. meet: of a kernel that uses the links, the name under which the ranks meet; it starts when the last of them
-    is ready. among: neighbouring ranks that meet (0: all of the step), as the groups of tensor parallelism do beside
+    is ready. among: neighbouring ranks that meet (0: all of the step), as the groups of tensor parallelism do next to
     each other.
     """
 
@@ -69,7 +69,7 @@ class Update:
     records: str
 
 
-#: Name of the host work that is a rank beginning later than rank 0.
+#: Name of the host work that is a rank start later than rank 0.
 LATE = "begin late"
 
 

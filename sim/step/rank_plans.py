@@ -90,8 +90,10 @@ def rank_plans(plans: Sequence[Plan]) -> RankPlans:
 
     return RankPlans(
         plans[0],
-        matrix([it.host for it in times]), matrix([it.launch for it in times]), matrix([it.kernels for it in times]),
-    )  # fmt: skip
+        matrix([rank_times.host for rank_times in times]),
+        matrix([rank_times.launch for rank_times in times]),
+        matrix([rank_times.kernels for rank_times in times]),
+    )
 
 
 def timed(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Times]]:
@@ -105,15 +107,15 @@ def timed(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Times]]:
 def _with_times(plan: Plan, times: Times) -> Plan:
     host, launch, kernels = iter(times.host), iter(times.launch), iter(times.kernels)
 
-    def lasting(it: Launch) -> Launch:
-        return replace(it, kernel=replace(it.kernel, duration_ns=next(kernels)))
+    def lasting(inner: Launch) -> Launch:
+        return replace(inner, kernel=replace(inner.kernel, duration_ns=next(kernels)))
 
     steps: list[HostStep] = []
     for step in plan.steps:
         if isinstance(step, Issue):
             steps.append(Issue(replace(lasting(step.launch), host_ns=next(host), launch_ns=next(launch))))
         elif isinstance(step, Replay):
-            inside = tuple(lasting(it) for it in step.launches)
+            inside = tuple(lasting(inner) for inner in step.launches)
             steps.append(replace(step, launches=inside, host_ns=next(host), launch_ns=next(launch)))
         else:
             steps.append(replace(step, host_ns=next(host)))

@@ -1,7 +1,7 @@
 """Several ranks in one step, fast: the max-plus recurrence over vectors of ranks that meet in their collectives.
 
 All ranks run one program, so their plans differ only in how long things take. The plan is walked once with one number a
-rank in each place; where a collective starts, every rank takes the greatest. Variants of the step, with all host or
+rank in each place; where a collective starts, every rank takes the largest. Variants of the step, with all host or
 kernel times scaled, are further rows of the same walk. Kernels of several streams run as if none slowed another, which
 is a lower bound where some do: that is the engine's business (`sim.step.engine.times_of_ranks`), and a test holds the
 two equal otherwise.
@@ -28,7 +28,7 @@ _NEVER = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How a step is played: factors of host and kernel times, and whether ranks begin late."""
+    """How a step is played: factors of host and kernel times, and whether ranks lag (rank skew)."""
 
     host: float = 1.0
     device: float = 1.0
@@ -76,7 +76,7 @@ class _Walk:
         self._never: Clocks = np.full(shape, _NEVER, np.int64)
         self._free: dict[int, Clocks] = {}  # by stream
         self._threaded, self._depth = group.first.launch_thread, group.first.queue_depth
-        self._begun: list[Clocks] = []  # when the launch thread began with each entry
+        self._begun: list[Clocks] = []  # when the launch thread started with each entry
         self._waiting: list[tuple[Launch, Clocks]] = []
         self._recorded: dict[str, Clocks] = {}
 
@@ -101,9 +101,9 @@ class _Walk:
             return self.clock
         if len(self._begun) >= self._depth:
             self.clock = self._np.maximum(self.clock, self._begun[-self._depth])
-        begin = self._np.maximum(self.clock, self._launcher)
-        self._begun.append(begin)
-        self._launcher = begin + launch
+        start = self._np.maximum(self.clock, self._launcher)
+        self._begun.append(start)
+        self._launcher = start + launch
         return self._launcher
 
     def _resolve(self) -> None:

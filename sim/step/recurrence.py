@@ -6,7 +6,7 @@ Synchronize and at the end: a stream goes on until its first kernel misses an ev
 Updates that follow the replay that waits for them are known by then.
 
 Kernels that run together and want more of a resource than there is are beyond it, and it says so: `play` and `total_ns`
-raise Contended, `quick` sets a flag beside a lower bound.
+raise Contended, `quick` sets a flag next to a lower bound.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def times(plan: Plan) -> Schedule:
     threaded, depth = plan.launch_thread, plan.queue_depth
     clock = launcher = 0  # until when the Python thread and the launch thread are busy
     for step in plan.steps:
-        begin = clock
+        start = clock
         if isinstance(step, Issue):
             clock += step.launch.host_ns
             launch_ns, start_ns = step.launch.launch_ns, 0
@@ -114,19 +114,19 @@ def times(plan: Plan) -> Schedule:
                     raise stuck(plan, streams.blocked(), step.name, streams.pending)
                 clock = max(clock, launcher, idle)
             clock += step.host_ns
-            host.append((begin, clock))
+            host.append((start, clock))
             if isinstance(step, Update):
                 streams.recorded[step.records] = clock
             continue
-        host.append((begin, clock))
+        host.append((start, clock))
         ready = clock
         if threaded:
             # The entry `depth` places before must have left the queue.
             if len(entries) >= depth:
                 clock = max(clock, entries[-depth][0])
-            begin = max(clock, launcher)
-            ready = launcher = begin + launch_ns
-            entries.append((begin, launcher))
+            start = max(clock, launcher)
+            ready = launcher = start + launch_ns
+            entries.append((start, launcher))
         if isinstance(step, Issue):
             streams.submit(step.launch, ready)
         else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from scenarios.timeline import Process, Span, Timeline
 from sim.step.plan import HostStep, Issue, Launch, Plan, Replay, Synchronize, Update
 
-#: Start and end, ns from the begin of the step.
+#: Start and end, ns from the start of the step.
 Interval = tuple[int, int]
 
 
@@ -158,7 +158,7 @@ def _collective_spans(launch: Launch, arrival_ns: int, interval: Interval, paren
 
 
 def _fused_spans(launch: Launch, arrival_ns: int, interval: Interval) -> list[Span]:
-    """What a kernel with a collective inside shows beside itself: waiting for other ranks, and its transfers."""
+    """What a kernel with a collective inside shows next to itself: waiting for other ranks, and its transfers."""
     start, end = interval
     process: Process = "Communication"
     tail = launch.op_type, launch.index, launch.layer

@@ -8,7 +8,7 @@ as much as one that wants all of it, as in one memory queue.
 
 Vector cores are not shared in time: a kernel's blocks keep their cores until they end. Kernels of many short blocks
 come out as if they shared; a collective, whose few blocks wait for those of other ranks, does not. It holds its cores
-from start to end, so the others progress on what is left: beside 24 held of 40 cores, a kernel that fills all 40 takes
+from start to end, so the others progress on what is left: next to 24 held of 40 cores, a kernel that fills all 40 takes
 2.5 times as long, and one that finds none left waits. (That a collective itself waits for blocks to end before it has
 all its cores is left out.)
 
@@ -51,8 +51,8 @@ def _parts(share: float) -> int:
 def contended(running: Sequence[Shares]) -> bool:
     """Whether the kernels want more of some resource than there is."""
     wanted = [sum(kernel[resource] for kernel in running) for resource in range(len(RESOURCES))]
-    beside = wanted[VECTOR] + wanted[HELD] if wanted[VECTOR] else 0
-    return beside > WHOLE or any(column > WHOLE for column in wanted)
+    others = wanted[VECTOR] + wanted[HELD] if wanted[VECTOR] else 0
+    return others > WHOLE or any(column > WHOLE for column in wanted)
 
 
 def rates(running: Sequence[Shares]) -> list[int]:

@@ -12,7 +12,7 @@ after its start; any other at the next whole nanosecond, and never before. So ea
 and only one that was slowed on its way waits on. One timer stands for the next end of these; a change of the running
 set outdates it by a version number, so no process is ever interrupted.
 
-A device with one stream shares nothing, and its kernels hang on nothing but the queue, events and other ranks: there
+A device with one stream shares nothing, and its kernels depend on nothing but the queue, events and other ranks: there
 the stream runs ahead of the clock as far as these allow and sleeps once for all the kernels on the way.
 """
 

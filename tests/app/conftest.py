@@ -12,7 +12,7 @@ import pytest
 from app_pages.parts import answers
 from app_pages.parts.state import Question
 from scenarios.loader import load_scenario
-from sim.predict.answer import first_answer, what_ifs
+from sim.predict.scenario_result import first_result, what_ifs
 
 Open = Callable[..., Any]
 
@@ -20,7 +20,7 @@ Open = Callable[..., Any]
 @pytest.fixture(scope="session")
 def some_gains() -> dict[str, Any]:
     """What-ifs of a small scenario."""
-    return what_ifs(first_answer(load_scenario("qwen3_0_6b_decode")))
+    return what_ifs(first_result(load_scenario("qwen3_0_6b_decode")))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def quick_gains(some_gains: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def lab(root: Path) -> Iterator[Open]:
-    """Opens the lab with parameters of the URL, on a page of app_pages/, with a group of widgets unfolded."""
+    """Opens the lab with parameters of the URL, on a page of app_pages/, with a group of widgets expanded."""
     from streamlit.testing.v1 import AppTest
 
     def opened(page: str = "", unfold: str = "", **params: str) -> Any:
@@ -51,7 +51,7 @@ def lab(root: Path) -> Iterator[Open]:
             for key, value in params.items():
                 at.query_params[key] = value
             at.run()
-        assert not at.exception, [it.value for it in at.exception]
+        assert not at.exception, [item.value for item in at.exception]
         return at
 
     with warnings.catch_warnings():

@@ -30,7 +30,7 @@ def test_the_page_shows_the_validation_and_the_origin_of_every_number(lab: Open)
     assert all(provenance["origin"])
 
     at.selectbox(key="calibration:profile").set_value("cpu").run()
-    only = next(it for it in at.get("button_group") if it.key == "calibration:only")
+    only = next(item for item in at.get("button_group") if item.key == "calibration:only")
     only.set_value(["assumed"]).run()
     assert not at.exception
     shown = at.dataframe[1].value

@@ -16,7 +16,7 @@ from app_pages.parts.lab.view import class_words, hover_words
 from app_pages.parts.texts import common
 from scenarios.loader import load_scenario
 from scenarios.timeline import Span, Timeline
-from sim.predict.answer import first_answer, kernel_args
+from sim.predict.scenario_result import first_result, kernel_args
 
 WORDS = {word: word for word in ("none", "here", "all", "step", "change", "now")}
 
@@ -33,28 +33,28 @@ def step(spans: int, length_ns: int = 1_000_000) -> Timeline:
 
 
 def test_a_short_timeline_is_drawn_span_by_span() -> None:
-    it = step(100)
-    found = rows.whole(it, {3: {"Input Shapes": "1,4096", "bytes": 8192, "flops": 7, "roofline_share": 0.5}})
-    assert len(found) == 101
-    third = found[3]
+    item = step(100)
+    whole = rows.whole(item, {3: {"Input Shapes": "1,4096", "bytes": 8192, "flops": 7, "roofline_share": 0.5}})
+    assert len(whole) == 101
+    third = whole[3]
     assert (third["start"], third["end"], third["us"]) == (30.0, 30.01, 0.01)
     assert (third["shapes"], third["bytes"], third["flops"], third["roofline"]) == ("1,4096", 8192, 7, 0.5)
 
 
 def test_a_long_timeline_is_merged_and_loses_no_time() -> None:
-    it = step(20_000)
-    found = rows.whole(it, {})
-    assert len(found) <= rows.PIECES + 2
-    assert sum(row["spans"] for row in found) == 20_001
-    assert sum(row["us"] for row in found) == pytest.approx(20_000 * 0.01 + 100)
-    assert all(0 < row["busy"] <= 1 for row in found)
-    assert max(row["end"] for row in found) <= 1000
+    item = step(20_000)
+    whole = rows.whole(item, {})
+    assert len(whole) <= rows.PIECES + 2
+    assert sum(row["spans"] for row in whole) == 20_001
+    assert sum(row["us"] for row in whole) == pytest.approx(20_000 * 0.01 + 100)
+    assert all(0 < row["busy"] <= 1 for row in whole)
+    assert max(row["end"] for row in whole) <= 1000
 
 
 def test_a_window_holds_what_lies_in_it_and_is_bounded() -> None:
-    it = step(100)
-    found = rows.window(it, 100_000, 200_000, {})
-    assert [row["op"] for row in found] == [f"op{n}" for n in range(10, 20)]
+    item = step(100)
+    window = rows.window(item, 100_000, 200_000, {})
+    assert [row["op"] for row in window] == [f"op{n}" for n in range(10, 20)]
     assert len(rows.window(step(9000), 0, 1_000_000, {})) == rows.MAX_IN_WINDOW
 
 
@@ -88,8 +88,8 @@ def test_layers_are_counted_on_where_their_numbers_begin_again() -> None:
         Span("k", "Ascend Hardware", "Stream 0", 1200 * n, 1200 * n + 600, "add", "Add", n, layer)
         for n, layer in enumerate(numbers)
     ]
-    found = rows.layers_of(Timeline(tuple(reversed(spans)), 0, 9000))
-    assert found == [(0, 1950), (2350, 3050), (3550, 4250), (4750, 5450), (5950, 6650)]
+    layers = rows.layers_of(Timeline(tuple(reversed(spans)), 0, 9000))
+    assert layers == [(0, 1950), (2350, 3050), (3550, 4250), (4750, 5450), (5950, 6650)]
     assert rows.layers_of(Timeline(tuple(spans[:1]), 0, 9000)) == [(0, 650)]
     assert rows.layers_of(Timeline((), 0, 9000)) == []
 
@@ -98,19 +98,21 @@ def test_layers_are_counted_on_where_their_numbers_begin_again() -> None:
     ("name", "layers"), [("qwen3_8b_decode", 36), ("qwen3_8b_910b2_eager", 36), ("deepseek_v3_ep16_decode", 61)]
 )
 def test_a_model_has_its_layers(name: str, layers: int) -> None:
-    assert len(rows.layers_of(first_answer(load_scenario(name)).prediction.timeline)) == layers
+    assert len(rows.layers_of(first_result(load_scenario(name)).prediction.timeline)) == layers
 
 
 @pytest.mark.parametrize("name", ["qwen3_8b_decode", "qwen3_8b_tp2_decode", "qwen3_8b_910b2_eager", "tiny_llama_cpu"])
 def test_a_predicted_timeline_is_drawn_whole(name: str) -> None:
-    found = first_answer(load_scenario(name)).prediction
-    drawn = rows.whole(found.timeline, kernel_args(found))
-    lanes = rows.lanes_of(found.timeline.spans)
-    total = (found.timeline.end_ns - found.timeline.start_ns) / 1000
+    prediction = first_result(load_scenario(name)).prediction
+    drawn = rows.whole(prediction.timeline, kernel_args(prediction))
+    lanes = rows.lanes_of(prediction.timeline.spans)
+    total = (prediction.timeline.end_ns - prediction.timeline.start_ns) / 1000
     chart = timeline("t", drawn, lanes, class_words("en"), hover_words("en"), "alt", span_us=(0, total))
     assert len(chart.rows) <= max(rows.MAX_SPANS, len(lanes) * (rows.PIECES + 50))
     assert {row["lane"] for row in chart.rows} == set(lanes)
-    assert sum(row["us"] for row in drawn) == pytest.approx(sum(s.duration_ns for s in found.timeline.spans) / 1000)
+    assert sum(row["us"] for row in drawn) == pytest.approx(
+        sum(s.duration_ns for s in prediction.timeline.spans) / 1000
+    )
     bars = chart.spec["layer"][0]
     assert bars["encoding"]["y"]["sort"] == lanes
     assert set(hover_words("en")) == set(common.HOVERS)

@@ -33,10 +33,10 @@ def step_ms(name: str, *sets: tuple[str, str]) -> float:
 
 
 def upload(at: Any, side: str, name: str, data: bytes) -> Any:
-    kind = next(it for it in at.get("button_group") if it.key == f"compare:{side}_from")
+    kind = next(item for item in at.get("button_group") if item.key == f"compare:{side}_from")
     kind.set_value(["file"] if isinstance(kind.value, list) else "file").run()
     at.get("file_uploader")[0].upload(name, data).run()
-    assert not at.exception, [it.value for it in at.exception]
+    assert not at.exception, [value.value for value in at.exception]
     return at
 
 
@@ -47,7 +47,7 @@ def test_two_scenarios_are_laid_side_by_side(lab: Open) -> None:
     assert values(at) == [formats.number(a), formats.number(b), formats.ratio(max(a / b, b / a))]
     assert "slower" in html(at)
     assert len(at.get("vega_lite_chart")) == 2
-    assert {it.label for it in at.expander} == {
+    assert {item.label for item in at.expander} == {
         "What is set differently", "Metrics", "Time by lane", "Kernels, paired by op and shape",
     }  # fmt: skip
 
@@ -57,8 +57,8 @@ def test_what_is_chosen_goes_into_the_url(lab: Open) -> None:
     at.selectbox(key="compare:a").set_value(OTHER).run()
     at.text_input(key="compare:b_set").set_value("workload.batch=4").run()
     assert not at.exception
-    found = {key: at.query_params[key] for key in at.query_params}
-    assert {key: value[0] if isinstance(value, list) else value for key, value in found.items()} == {
+    result = {key: at.query_params[key] for key in at.query_params}
+    assert {key: value[0] if isinstance(value, list) else value for key, value in result.items()} == {
         "a": OTHER, "b": "qwen3_8b_910b2_eager", "b_set": "workload.batch=4",
     }  # fmt: skip
 
@@ -81,8 +81,8 @@ def test_the_same_twice_differs_in_nothing(lab: Open) -> None:
 )
 def test_what_is_refused_is_told_for_its_side(lab: Open, params: dict[str, str], told: str) -> None:
     at = lab("compare", b=OTHER, **params)
-    assert [it.value for it in at.error if it.value.startswith("A is refused")]
-    assert any(told in it.value for it in at.error), [it.value for it in at.error]
+    assert [item.value for item in at.error if item.value.startswith("A is refused")]
+    assert any(told in value.value for value in at.error), [entry.value for entry in at.error]
 
 
 def test_a_result_is_compared_without_a_timeline(lab: Open) -> None:

@@ -1,4 +1,5 @@
-"""The lab without a browser: its numbers are the model's, each switch does what its `--set` does, refusals are told."""
+"""The lab without a browser: its numbers are the model's, each switch does what its `--set` does, refusals are
+reported."""
 
 from __future__ import annotations
 
@@ -30,32 +31,32 @@ def values(at: Any) -> list[str]:
 def shown(question: Question) -> list[str]:
     """The same numbers of the model's answer."""
     metrics = answers.first(question).result["metrics"]
-    found = [formats.number(metrics[key]["value"]) for key in ("tpot_ms", "ttft_ms", "output_throughput")]
-    return [*found, f"{metrics['peak_memory_bytes']['value'] / formats.GIB:,.1f}"]
+    numbers = [formats.number(metrics[key]["value"]) for key in ("tpot_ms", "ttft_ms", "output_throughput")]
+    return [*numbers, f"{metrics['peak_memory_bytes']['value'] / formats.GIB:,.1f}"]
 
 
 def asked(at: Any) -> Question:
     """What the URL asks now."""
-    found = {key: at.query_params[key] for key in at.query_params}
-    return question_of({key: value[0] if isinstance(value, list) else value for key, value in found.items()})
+    result = {key: at.query_params[key] for key in at.query_params}
+    return question_of({key: value[0] if isinstance(value, list) else value for key, value in result.items()})
 
 
 def widget(at: Any, control: Control) -> Any:
     kinds = {"toggle": "toggle", "choice": "button_group", "list": "selectbox", "steps": "select_slider"}
-    [found] = [it for it in at.get(kinds[control.widget]) if it.key == control.key]
-    return found
+    [result] = [item for item in at.get(kinds[control.widget]) if item.key == control.key]
+    return result
 
 
 def another(control: Control, value: object) -> object:
     """A value that the widget offers and does not have."""
     if control.widget == "toggle":
         return not value
-    return next(it for it in reversed(control.options) if it != value)
+    return next(option for option in reversed(control.options) if option != value)
 
 
 def move(at: Any, control: Control, value: object) -> None:
-    it = widget(at, control)
-    it.set_value([value] if control.widget == "choice" and isinstance(it.value, list) else value)
+    item = widget(at, control)
+    item.set_value([value] if control.widget == "choice" and isinstance(item.value, list) else value)
     at.run()
     assert not at.exception, [e.value for e in at.exception]
 
@@ -72,7 +73,7 @@ def test_the_gains_are_the_models(lab: Open) -> None:
     at = lab(scenario=SMALL)
     gains = answers.gains(Question(SMALL), lambda share: None)
     tried = [item for item in gains["advice"] if item["ratio"] >= 1.005][:5]
-    assert len([it for it in at.button if (it.key or "").startswith("try:")]) == len(tried) > 0
+    assert len([value for value in at.button if (value.key or "").startswith("try:")]) == len(tried) > 0
     first = tried[0]
     at.button(key="try:0").click().run()
     assert not at.exception
@@ -168,7 +169,7 @@ def test_a_pinned_baseline_is_held_against(lab: Open) -> None:
 def test_what_is_refused_is_told_and_the_page_stays(lab: Open, params: dict[str, str], told: str) -> None:
     at = lab(**params)
     assert values(at) == []
-    assert any(told in it.value for it in at.error)
+    assert any(told in item.value for item in at.error)
     assert at.selectbox(key="lab:scenario").value == "qwen3_8b_decode"
 
 
@@ -176,7 +177,7 @@ def test_what_is_refused_is_told_and_the_page_stays(lab: Open, params: dict[str,
 def test_what_a_scenarios_own_file_sets_can_be_put_back(lab: Open) -> None:
     at = lab(**{"scenario": "qwen3_8b_long_context_int8_kv", "optimizations.kv.dtype": "auto"})
     while at.error:
-        [first, *_] = [it for it in at.button if (it.key or "").startswith("back:")]
+        [first, *_] = [item for item in at.button if (item.key or "").startswith("back:")]
         first.click().run()
         assert not at.exception
     assert values(at)
@@ -202,7 +203,7 @@ def test_the_lab_speaks_chinese(lab: Open, scenario: str) -> None:
 @pytest.mark.usefixtures("quick_gains")
 def test_the_language_goes_into_the_url_and_stays(lab: Open) -> None:
     at = lab()
-    choose = next(it for it in at.get("button_group") if it.key == "lang")
+    choose = next(item for item in at.get("button_group") if item.key == "lang")
     choose.set_value(["zh"] if isinstance(choose.value, list) else "zh").run()
     assert "时间线" in html(at)
     at.select_slider(key="lab:workload.batch").set_value(8).run()
@@ -232,7 +233,7 @@ def test_a_layer_that_is_none_is_the_first_choice(lab: Open, layer: str) -> None
 @pytest.mark.usefixtures("quick_gains")
 def test_a_group_that_is_folded_away_keeps_what_was_set_in_it(lab: Open) -> None:
     at = lab(**{"scenario": SMALL, "optimizations.fusion.rope": "false"})
-    assert "lab:optimizations.fusion.rope" not in [it.key for it in at.toggle]
+    assert "lab:optimizations.fusion.rope" not in [item.key for item in at.toggle]
     at.select_slider(key="lab:workload.batch").set_value(8).run()
     assert dict(asked(at).sets)["optimizations.fusion.rope"] == "false"
     at.session_state["group:fusion"] = True
@@ -244,17 +245,17 @@ def test_a_group_that_is_folded_away_keeps_what_was_set_in_it(lab: Open) -> None
 @pytest.mark.usefixtures("quick_gains")
 def test_a_group_with_something_refused_in_it_is_unfolded(lab: Open) -> None:
     at = lab(**{"engine.tensor_parallel_size": "3"})
-    assert "lab:engine.tensor_parallel_size" in [it.key for it in at.select_slider]
+    assert "lab:engine.tensor_parallel_size" in [item.key for item in at.select_slider]
 
 
 @pytest.mark.usefixtures("quick_gains")
 @pytest.mark.parametrize("part", ["gains", "kernels", "download", "perfetto"])
 def test_every_part_that_is_folded_away_opens(lab: Open, part: str) -> None:
     at = lab(scenario=SMALL, unfold=part, **{"workload.batch": "8"})
-    found = {
+    result = {
         "gains": lambda: at.dataframe[0].value["switch"],
         "kernels": lambda: at.dataframe[0].value["op type"],
         "download": lambda: [at.code[0].value] * (at.code[0].value == asked(at).command),
         "perfetto": lambda: at.get("iframe"),
     }[part]()
-    assert len(found) > 0
+    assert len(result) > 0

@@ -17,7 +17,7 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
 from sim.compare import classes
-from sim.predict.answer import first_answer, kernel_args
+from sim.predict.scenario_result import first_result, kernel_args
 
 Open = Callable[..., Any]
 
@@ -25,8 +25,8 @@ Open = Callable[..., Any]
 @pytest.fixture(scope="module")
 def trace() -> bytes:
     """A step of ours as a trace: eager, so that a graph would gain."""
-    found = first_answer(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
-    return trace_text([found.timeline], [kernel_args(found)]).encode()
+    prediction = first_result(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
+    return trace_text([prediction.timeline], [kernel_args(prediction)]).encode()
 
 
 def html(at: Any) -> str:
@@ -34,15 +34,15 @@ def html(at: Any) -> str:
 
 
 def evidence(trace: bytes) -> str:
-    found = profiles.shown(profiles.uploaded([("trace.json", trace)]), "", "", "").result
-    return str(found["bottleneck"]["evidence"])[1:]  # the page begins it with a capital
+    result = profiles.shown(profiles.uploaded([("trace.json", trace)]), "", "", "").result
+    return str(result["bottleneck"]["evidence"])[1:]  # the page starts it with a capital
 
 
 def upload(at: Any, *files: tuple[str, bytes]) -> Any:
     for name, data in files:
         at.get("file_uploader")[0].upload(name, data)
     at.run()
-    assert not at.exception, [it.value for it in at.exception]
+    assert not at.exception, [item.value for item in at.exception]
     return at
 
 
@@ -62,11 +62,11 @@ def test_a_what_if_draws_the_step_that_it_makes(lab: Open, trace: bytes) -> None
     at.selectbox(key="what_if").set_value("remove_host_gaps").run()
     assert not at.exception
     given = profiles.uploaded([("trace.json", trace)])
-    found = profiles.shown(given, "", "", "remove_host_gaps")
-    assert found.changed is not None
-    before, after = (it.end_ns - it.start_ns for it in (found.timelines[0], found.changed))
+    shown = profiles.shown(given, "", "", "remove_host_gaps")
+    assert shown.changed is not None
+    before, after = (item.end_ns - item.start_ns for item in (shown.timelines[0], shown.changed))
     assert after < before / 1.5
-    (row,) = found.result["chosen"]
+    (row,) = shown.result["chosen"]
     assert all(line in unescape(html(at)) for line in row["assumed"])
 
 
@@ -124,5 +124,5 @@ def test_the_same_upload_is_read_once(trace: bytes, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_document_of_a_profile_can_be_kept(trace: bytes) -> None:
-    found = profiles.shown(profiles.uploaded([("trace.json", trace)]), "", "", "").result
-    assert json.loads(json.dumps(found))["step"] == found["step"]
+    result = profiles.shown(profiles.uploaded([("trace.json", trace)]), "", "", "").result
+    assert json.loads(json.dumps(result))["step"] == result["step"]

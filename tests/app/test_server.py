@@ -23,8 +23,8 @@ def test_the_flags_are_those_of_the_file_that_streamlit_reads_here(root: Path) -
         listed.setdefault(key, []).append(value)
     written = {
         f"{section}.{key}": [
-            str(it).lower() if isinstance(it, bool) else str(it)
-            for it in (value if isinstance(value, list) else [value])
+            str(item).lower() if isinstance(item, bool) else str(item)
+            for item in (value if isinstance(value, list) else [value])
         ]
         for section, part in config.items()
         for key, value in part.items()
@@ -87,7 +87,7 @@ def test_without_streamlit_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch
 
 def test_perfetto_keeps_the_newest_traces_and_no_more() -> None:
     digests = [perfetto.keep(f"[{n}]") for n in range(perfetto.MAX_TRACES + 2)]
-    assert [perfetto.kept(it) is None for it in digests] == [True, True, *[False] * perfetto.MAX_TRACES]
+    assert [perfetto.kept(digest) is None for digest in digests] == [True, True, *[False] * perfetto.MAX_TRACES]
     assert perfetto.kept("../../etc/passwd") is None
     address = perfetto.address("http://127.0.0.1:8501", digests[-1])
     assert address.startswith("http://127.0.0.1:8501/perfetto/index.html#!/viewer?url=http")

@@ -74,8 +74,8 @@ def test_answers_are_kept_under_the_validated_scenario_and_no_more_than_a_few() 
     same = Question("tiny_llama_cpu"), Question("tiny_llama_cpu", (("workload.input_tokens", _input_tokens()),))
     assert answers.first(same[0]) is answers.first(same[1])
     cache: Remembered[int] = Remembered(3)
-    made = [cache.get(n, lambda n=n: n * n) for n in (1, 2, 3, 1, 4, 1)]  # type: ignore[misc]
-    assert made == [1, 4, 9, 1, 16, 1]
+    result = [cache.get(n, lambda n=n: n * n) for n in (1, 2, 3, 1, 4, 1)]  # type: ignore[misc]
+    assert result == [1, 4, 9, 1, 16, 1]
     assert len(cache) == 3
     assert cache.get(1, lambda: -1) == 1
     assert cache.get(2, lambda: -1) == -1
@@ -97,7 +97,7 @@ def test_what_fails_is_not_kept() -> None:
 
 
 def test_the_whole_answer_is_that_of_the_command() -> None:
-    from sim.predict.answer import answer
+    from sim.predict.scenario_result import scenario_result
     from sim.report.files import to_json
 
-    assert answers.json_text(Question("tiny_llama_cpu")) == to_json(answer("tiny_llama_cpu").result)
+    assert answers.json_text(Question("tiny_llama_cpu")) == to_json(scenario_result("tiny_llama_cpu").result)

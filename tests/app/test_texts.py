@@ -13,7 +13,7 @@ from app_pages.parts import texts
 from app_pages.parts.controls import CONTROLS, GROUPS
 from app_pages.parts.palette import CLASSES
 from app_pages.parts.sidebar import schema_help
-from app_pages.parts.texts import LANGUAGES, fields, lab, passes, speaker, verdicts
+from app_pages.parts.texts import LANGUAGES, fields, lab, speaker, verdicts
 from scenarios.passes import PASSES
 from scenarios.schema import Fusion
 from sim.accuracy.families import FAMILIES
@@ -22,23 +22,25 @@ from sim.hardware.profile import SOURCES
 
 
 def tables() -> list[tuple[str, str, Mapping[str, tuple[str, ...]]]]:
-    found = []
+    result = []
     for module in pkgutil.iter_modules(texts.__path__):
         loaded = importlib.import_module(f"app_pages.parts.texts.{module.name}")
-        found += [
+        result += [
             (module.name, name, table)
             for name, table in vars(loaded).items()
             if name.isupper() and isinstance(table, dict) and name != "LANGUAGES"
             and all(isinstance(entry, tuple) for entry in table.values())
         ]  # fmt: skip
-    return found
+    return result
 
 
 def braces(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
-@pytest.mark.parametrize(("module", "name", "table"), [pytest.param(*it, id=f"{it[0]}.{it[1]}") for it in tables()])
+@pytest.mark.parametrize(
+    ("module", "name", "table"), [pytest.param(*item, id=f"{item[0]}.{item[1]}") for item in tables()]
+)
 def test_every_text_stands_in_both_languages(module: str, name: str, table: Mapping[str, tuple[str, ...]]) -> None:
     assert table
     for key, entry in table.items():
@@ -48,7 +50,7 @@ def test_every_text_stands_in_both_languages(module: str, name: str, table: Mapp
 
 
 def test_tables_are_found() -> None:
-    assert {name for name, _, _ in tables()} >= {"calibration", "common", "compare", "fields", "lab", "passes"}
+    assert {name for name, _, _ in tables()} >= {"calibration", "common", "compare", "fields", "lab"}
 
 
 def test_speaker_takes_the_language() -> None:
@@ -74,7 +76,7 @@ def test_every_switch_of_the_design_has_a_widget() -> None:
 
 
 def test_every_optimisation_has_a_name() -> None:
-    assert {item.switch for item in PASSES} == set(passes.TEXTS)
+    assert {item.switch for item in PASSES} == set(fields.SWITCHES)
 
 
 def test_every_bottleneck_has_a_sentence() -> None:
@@ -91,11 +93,11 @@ def test_words_of_the_model_have_words_of_the_lab() -> None:
     from app_pages.parts.texts import calibration, common, compare
     from sim.predict.gains import Verdict
 
-    assert {f"verdict_{it.replace(' ', '_')}" for it in get_args(Verdict)} <= set(lab.TEXTS)
-    assert {f"source_{it}" for it in SOURCES} <= set(lab.TEXTS) & set(calibration.TEXTS)
-    assert {f"class_{it}" for it in CLASSES} <= set(common.TEXTS)
-    assert {f"family_{it}" for it in FAMILIES} <= set(calibration.TEXTS)
+    assert {f"verdict_{get_arg.replace(' ', '_')}" for get_arg in get_args(Verdict)} <= set(lab.TEXTS)
+    assert {f"source_{item}" for item in SOURCES} <= set(lab.TEXTS) & set(calibration.TEXTS)
+    assert {f"class_{value}" for value in CLASSES} <= set(common.TEXTS)
+    assert {f"family_{entry}" for entry in FAMILIES} <= set(calibration.TEXTS)
     kinds = [classes.MATMUL, classes.ATTENTION, classes.NORM, classes.CACHE, classes.ELEMENTWISE, classes.COPY,
              classes.AI_CPU, classes.TRANSFER, classes.WAIT, causes.HOST_LATE, causes.DEVICE_GAP, causes.IDLE,
              causes.BEFORE, causes.AFTER]  # fmt: skip
-    assert {f"cause_{it}" for it in kinds} <= set(compare.TEXTS)
+    assert {f"cause_{kind}" for kind in kinds} <= set(compare.TEXTS)

@@ -48,7 +48,7 @@ Query = Callable[[str], list[list[str]]]
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A browser context of Playwright, driving the system's Chromium."""
-    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    program = next((which for name in BROWSERS if (which := shutil.which(name))), None)
     if program is None:
         pytest.skip(f"no Chromium on this machine ({', '.join(BROWSERS)})")
     playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
@@ -139,11 +139,13 @@ def page(browser: Any, address: str) -> Iterator[Any]:
     opened = browser.new_page()
     opened.set_default_timeout(WAIT_MS)
     wrong: list[str] = []
-    opened.on("console", lambda it: wrong.append(it.text) if it.type == "error" else None)
-    opened.on("pageerror", lambda it: wrong.append(str(it)))
+    opened.on("console", lambda value: wrong.append(value.text) if value.type == "error" else None)
+    opened.on("pageerror", lambda item: wrong.append(str(item)))
     opened.on(
         "request",
-        lambda it: None if it.url.startswith((address, "data:", "blob:", "ws://127.0.0.1")) else wrong.append(it.url),
+        lambda entry: (
+            None if entry.url.startswith((address, "data:", "blob:", "ws://127.0.0.1")) else wrong.append(entry.url)
+        ),
     )
     yield opened
     opened.close()

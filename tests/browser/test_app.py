@@ -98,7 +98,10 @@ def test_a_step_opens_in_perfetto_and_asks_nothing_elsewhere(browser: Any, addre
     page = browser.new_page()
     page.set_default_timeout(WAIT_MS)
     elsewhere: list[str] = []
-    page.on("response", lambda it: None if it.url.startswith((address, "data:", "blob:")) else elsewhere.append(it.url))
+    page.on(
+        "response",
+        lambda value: None if value.url.startswith((address, "data:", "blob:")) else elsewhere.append(value.url),
+    )
     page.goto(f"{address}/?scenario=tiny_llama_cpu")
     wait_number(page, tpot(scenario="tiny_llama_cpu"))
     page.get_by_text("Perfetto", exact=True).click()

@@ -19,7 +19,7 @@ from app_pages.parts.formats import number
 from app_pages.parts.texts import LANGUAGES, Language, speaker
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
-from sim.predict.answer import first_answer, kernel_args
+from sim.predict.scenario_result import first_result, kernel_args
 from tests.browser.lab import PICTURE, drawn, settled, wait_number, wait_other
 
 pytestmark = [
@@ -30,7 +30,7 @@ FAILED = '[data-testid="stException"], [data-testid="stAlert"], [data-testid="st
 
 
 def open_lesson(page: Any, name: str, language: Language) -> None:
-    """By the menu: of a deep link Streamlit asks for files beside it, and the console says that there are none."""
+    """By the menu: of a deep link Streamlit asks for files next to it, and the console says that there are none."""
     _, texts = LESSONS[name]
     heading = speaker(texts, language)("title")
     page.get_by_role("button", name=speaker(learn.TEXTS, language)("section")).click()
@@ -84,8 +84,8 @@ def test_a_slider_of_a_lesson_moves_number_picture_and_url(page: Any, address: s
 
 def test_a_profile_is_uploaded_diagnosed_and_replayed(page: Any, address: str, shoot: Any, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    made = first_answer(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
-    file.write_text(trace_text([made.timeline], [kernel_args(made)]))
+    prediction = first_result(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
+    file.write_text(trace_text([prediction.timeline], [kernel_args(prediction)]))
     given = profiles.uploaded([(file.name, file.read_bytes())])
     plain, changed = (profiles.shown(given, "", "", what_if) for what_if in ("", "remove_host_gaps"))
 

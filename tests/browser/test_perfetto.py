@@ -33,9 +33,9 @@ def step(seed: int, ops: int, rank: int = 0) -> Timeline:
     for k in range(ops):
         end = python + draw.choice((1, 999, 1_000, 13_421, draw.randrange(1, 50_000)))
         spans.append(Span(f"aten::op{k}", "Python", "Thread 1", python, end, index=k))
-        begin = max(end, launch)
-        launch = begin + draw.choice((1, 7_013, draw.randrange(1, 40_000)))
-        spans.append(Span(f"Node@launch{k}", "CANN", "Thread 2", begin, launch, index=k, launched_by=len(spans) - 1))
+        first = max(end, launch)
+        launch = first + draw.choice((1, 7_013, draw.randrange(1, 40_000)))
+        spans.append(Span(f"Node@launch{k}", "CANN", "Thread 2", first, launch, index=k, launched_by=len(spans) - 1))
         stream = draw.choice(sorted(free))
         start = max(free[stream], launch) + draw.choice((0, 0, 1, 20))
         free[stream] = start + draw.choice((1, 999, 2_501, draw.randrange(1, 10**6)))
@@ -49,7 +49,7 @@ def step(seed: int, ops: int, rank: int = 0) -> Timeline:
     # Pieces of a collective overlap on their plane; Perfetto would drop the second, so it is drawn below the first.
     spans.append(Span("Memcpy", "Communication", "Plane 0", plane, plane + 100))
     spans.append(Span("Reduce_Inline", "Communication", "Plane 0", plane + 50, plane + 150))
-    # Nested on one thread, parent and child beginning together; and a slice of no length.
+    # Nested on one thread, parent and child start together; and a slice of no length.
     spans.append(Span("child", "Python", "Thread 3", 10, 20))
     spans.append(Span("parent", "Python", "Thread 3", 10, 30))
     spans.append(Span("instant", "Python", "Thread 3", 40, 40))
@@ -80,7 +80,7 @@ def test_perfetto_does_complain_where_slices_overlap(perfetto: Callable[[str], Q
 
 
 def test_every_span_is_a_slice_to_the_nanosecond(query: Query, ranks: list[Timeline]) -> None:
-    found = Counter(tuple(row) for row in query(SLICES) if row[0] != "Overlap Analysis")
+    result = Counter(tuple(row) for row in query(SLICES) if row[0] != "Overlap Analysis")
     expected: Counter[tuple[str, ...]] = Counter()
     for rank in ranks:
         expected["Python", f"{rank.label} step", "ProfilerStep#0", "0", str(rank.end_ns)] += 1
@@ -88,7 +88,7 @@ def test_every_span_is_a_slice_to_the_nanosecond(query: Query, ranks: list[Timel
             process = "Ascend Hardware" if span.process == "AI CPU" else span.process
             thread = "Plane 0 (2)" if span.name == "Reduce_Inline" else span.thread
             expected[process, thread, span.name, str(span.start_ns), str(span.duration_ns)] += 1
-    assert found == expected
+    assert result == expected
 
 
 def test_the_overlap_analysis_fills_the_step(query: Query, ranks: list[Timeline]) -> None:
@@ -102,7 +102,7 @@ def test_the_overlap_analysis_fills_the_step(query: Query, ranks: list[Timeline]
 
 
 def test_every_arrow_joins_the_slices_it_should(query: Query, ranks: list[Timeline]) -> None:
-    found = Counter((out, int(start), into, int(end)) for out, start, into, end in query(ARROWS))
+    result = Counter((out, int(start), into, int(end)) for out, start, into, end in query(ARROWS))
     expected: Counter[tuple[str, int, str, int]] = Counter()
     for rank in ranks:
         for span in rank.spans:
@@ -113,8 +113,8 @@ def test_every_arrow_joins_the_slices_it_should(query: Query, ranks: list[Timeli
             if span.process != "CANN":
                 operator = rank.spans[launcher.launched_by]
                 expected[operator.name, operator.start_ns, span.name, span.start_ns] += 1
-    assert found.total() == 3 * 700 + 3 * 100
-    assert found == expected
+    assert result.total() == 3 * 700 + 3 * 100
+    assert result == expected
 
 
 def test_threads_are_called_and_ordered_as_in_torch_npu(query: Query) -> None:

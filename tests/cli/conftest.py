@@ -56,7 +56,7 @@ def no_constant(name: str) -> float:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that is asked of one scenario in one worker: each worker would predict it anew."""
+    """All that is asked of one scenario in one worker: each worker would predict it again."""
     for item in items:
         scenario = item.callspec.params.get("scenario") if hasattr(item, "callspec") else None
         if isinstance(scenario, str) and "tests/cli/" in item.path.as_posix():
@@ -72,8 +72,9 @@ def _no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes a module one that is not installed. The backends, which may have imported it, are imported anew; afterwards
-    the old ones are back, in sys.modules and in their package: who patches one later must meet the one in use."""
+    """Makes a module one that is not installed. The backends, which may have imported it, are imported again;
+    afterwards the old ones are back, in sys.modules and in their package: who patches one later must meet the one in
+    use."""
 
     def without(module: str) -> None:
         import device.backends

@@ -222,14 +222,14 @@ def test_what_does_not_fit_says_by_how_much_and_what_would(
     text = "model: Qwen3-8B\nhardware: atlas_a2_910b2\nworkload:\n  batch: 200\n  input_tokens: 8192\n"
     write(tmp_path / "s.yaml", text)
     [line] = refused("run", "s.yaml")
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"s\.yaml:4:10: workload\.batch: does not fit: ([\d.]+) GiB needed \(.*\) of ([\d.]+) GiB usable on "
         r"atlas_a2_910b2: ([\d.]+) GiB too much; at most (\d+) requests of this length fit",
         line,
     )
-    assert found
-    assert float(found[1]) - float(found[2]) == pytest.approx(float(found[3]), abs=0.11)
-    most = int(found[4])
+    assert match
+    assert float(match[1]) - float(match[2]) == pytest.approx(float(match[3]), abs=0.11)
+    most = int(match[4])
     assert whatif("run", "s.yaml", "--set", f"workload.batch={most}").status == 0
     [line] = refused("run", "s.yaml", "--set", f"workload.batch={most + 1}")
     assert line.startswith(f"--set workload.batch={most + 1}: workload.batch: does not fit")
@@ -361,8 +361,8 @@ def test_a_broken_result_file(
 ) -> None:
     write(tmp_path / "bad.json", content)
     for order in (("good.json", "bad.json"), ("bad.json", "good.json")):
-        [found] = refused("compare", *order)
-        assert found == line or (line is None and re.match(r"bad\.json:1:\d+: not JSON: ", found))
+        [outcome] = refused("compare", *order)
+        assert outcome == line or (line is None and re.match(r"bad\.json:1:\d+: not JSON: ", outcome))
 
 
 @pytest.mark.parametrize(

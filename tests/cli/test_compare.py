@@ -97,7 +97,7 @@ def test_overlaps_of_both_sides_stand_below_the_causes(whatif: WhatIf, compare: 
         assert whatif("run", "qwen3_8b_tp2_prefill_mc2", *sets, "--json", results[-1]).status == 0
     document, shown = compare(*results)
     assert document["overlaps"]["a"] == []
-    assert [it["pass"] for it in document["overlaps"]["b"]] == ["overlap.comm_chunks"]
+    assert [item["pass"] for item in document["overlaps"]["b"]] == ["overlap.comm_chunks"]
     assert "overlap.comm_chunks: ideal" in shown
 
 

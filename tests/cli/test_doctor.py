@@ -61,5 +61,6 @@ def test_a_run_without_torch_npu_is_one_line(whatif: WhatIf) -> None:
     done = whatif("run", "tiny_llama_cpu", "--backend", "npu")
     assert (done.status, done.out) == (2, "")
     assert done.problems == [
-        "--backend npu: torch_npu is not installed; pip install 'ascend-whatif[npu]' on a machine with CANN"
+        "--backend npu: torch_npu is not installed; `whatif doctor --backend npu` says what is missing and which "
+        "version this machine's CANN wants"
     ]

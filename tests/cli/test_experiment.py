@@ -37,9 +37,9 @@ def test_an_experiment_measures_what_it_predicts_and_reports_both(whatif: Callab
     assert said[0] == "warming up the baseline"
     assert "factor 1 of 1: kv.dtype=int8" in said
     assert sorted(path.name for path in folder.iterdir()) == REPORT
-    found = json.loads(out.read_text())
+    result = json.loads(out.read_text())
     assert out.read_bytes() == (folder / "report.json").read_bytes()
-    rows = {row["factor"]: row for row in found["factors"]}
+    rows = {row["factor"]: row for row in result["factors"]}
     assert list(rows) == ["kv.dtype=int8", "weight_format=nz"]
     assert rows["weight_format=nz"]["status"] == "refused"
     assert "FRACTAL_NZ" in rows["weight_format=nz"]["reason"]
@@ -53,9 +53,9 @@ def test_an_experiment_measures_what_it_predicts_and_reports_both(whatif: Callab
     assert row["numerics"]["state"] in ("as before", "within limits")
     assert row["sides"]["with"]["errors"]["relative"] < 0.05
     assert row["metrics"]["with"]["kv_cache_bytes"] < 0.6 * row["metrics"]["without"]["kv_cache_bytes"]
-    assert found["metrics"]["measured"]["kv_cache_bytes"] == found["metrics"]["predicted"]["kv_cache_bytes"]["value"]
-    assert found["profile"]["bottleneck"]["measured"].endswith("-bound")
-    assert (found["baseline"]["weights"], found["baseline"]["concurrency"]) == ("seeded random", 2)
+    assert result["metrics"]["measured"]["kv_cache_bytes"] == result["metrics"]["predicted"]["kv_cache_bytes"]["value"]
+    assert result["profile"]["bottleneck"]["measured"].endswith("-bound")
+    assert (result["baseline"]["weights"], result["baseline"]["concurrency"]) == ("seeded random", 2)
     assert "Factors, one at a time: TPOT without / with" in done.out
 
 
@@ -117,12 +117,12 @@ def test_bad_input_is_one_line_and_costs_no_measurement(
 def test_the_shipped_scenario_takes_under_four_minutes(whatif: Callable[..., Any], tmp_path: Path) -> None:
     done = whatif("experiment", TINY, "--backend", "cpu", "--out", tmp_path / "report")
     assert done.status == 0
-    found = json.loads((tmp_path / "report" / "report.json").read_text())
-    assert found["elapsed_s"] < 240
-    tried = [row for row in found["factors"] if row["status"] in ("measured", "left out")]
+    result = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert result["elapsed_s"] < 240
+    tried = [row for row in result["factors"] if row["status"] in ("measured", "left out")]
     assert len(tried) >= 12
-    assert {f"factor {row['factor']}" for row in tried if row["status"] == "left out"} <= set(found["left_out"])
-    assert all(row["status"] != "failed" for row in found["factors"])
+    assert {f"factor {row['factor']}" for row in tried if row["status"] == "left out"} <= set(result["left_out"])
+    assert all(row["status"] != "failed" for row in result["factors"])
 
 
 @pytest.mark.study

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from scenarios.loader import load_scenario, shipped_names
-from sim.predict.answer import case_of
 from sim.predict.predict import predict
+from sim.predict.scenario_result import case_of
 
 Answer = Callable[..., dict[str, Any]]
 WhatIf = Callable[..., Any]
@@ -86,8 +86,8 @@ def test_each_advice_can_be_taken_and_keeps_its_word(answer: Answer, scenario: s
 )
 def test_what_slows_the_host_is_advised_against(answer: Answer, setting: str, advice: str) -> None:
     document = answer(EAGER, setting)
-    found = {tuple(item["settings"]): item["ratio"] for item in document["advice"]}
-    assert found[(advice,)] > 1.05
+    result = {tuple(item["settings"]): item["ratio"] for item in document["advice"]}
+    assert result[(advice,)] > 1.05
 
 
 def test_quantised_weights_leave_a_valid_scenario_when_a_what_if_takes_them_back(answer: Answer) -> None:
@@ -101,12 +101,12 @@ def test_quantised_weights_leave_a_valid_scenario_when_a_what_if_takes_them_back
 def test_overlap_shows_the_ideal_the_predicted_and_what_is_lost(whatif: WhatIf, answer: Answer) -> None:
     done = whatif("explain", "qwen3_8b_tp2_prefill_mc2")
     assert (done.status, done.err) == (0, "")
-    (it,) = answer("qwen3_8b_tp2_prefill_mc2")["overlaps"]
-    assert it["pass"] == "fusion.matmul_all_reduce"
-    assert it["lost_us"] == pytest.approx(it["predicted_us"] - it["ideal_us"])
+    (item,) = answer("qwen3_8b_tp2_prefill_mc2")["overlaps"]
+    assert item["pass"] == "fusion.matmul_all_reduce"
+    assert item["lost_us"] == pytest.approx(item["predicted_us"] - item["ideal_us"])
     text = " ".join(done.out.split())
-    assert f"ideal {it['ideal_us']:,.1f} us, predicted {it['predicted_us']:,.1f} us" in text
-    assert f"lost to start-up, sync and contention {it['lost_us']:,.1f} us" in text
+    assert f"ideal {item['ideal_us']:,.1f} us, predicted {item['predicted_us']:,.1f} us" in text
+    assert f"lost to start-up, sync and contention {item['lost_us']:,.1f} us" in text
 
 
 def test_a_fused_kernel_that_its_links_hold_up_is_communication(answer: Answer) -> None:

@@ -1,4 +1,4 @@
-"""`whatif run --backend cpu`: the step runs for real, op by op beside its prediction."""
+"""`whatif run --backend cpu`: the step runs for real, op by op next to its prediction."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ import pytest
 from scenarios.loader import load_scenario
 from scenarios.timeline import step_time
 from scenarios.trace import read_trace
-from sim.predict.answer import case_of
 from sim.predict.predict import predict
+from sim.predict.scenario_result import case_of
 
 WhatIf = Callable[..., Any]
 AnswerFile = Callable[..., Path]
@@ -92,7 +92,7 @@ def test_an_interrupt_while_predicting_leaves_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sim.predict.answer.gains_of", interrupted)
+    monkeypatch.setattr("sim.predict.scenario_result.gains_of", interrupted)
     done = whatif("run", SEED, "--json", tmp_path / "a", "--trace", tmp_path / "b")
     assert (done.status, done.out, done.err) == (130, "", "")
     assert files(tmp_path) == set()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scenarios.loader import shipped_names
+from scenarios.loader import load_scenario, shipped_names
 from sim.hardware.profile import load_hardware
+from sim.predict.explain import diagnose
+from sim.predict.predict import Prediction, predict
+from sim.predict.scenario_result import case_of
 
 Answer = Callable[..., dict[str, Any]]
 
@@ -79,15 +83,15 @@ def test_a_step_is_computing_and_communication_and_free(answer: Answer, scenario
     assert step["total_us"] == step["computing_us"] + step["communication_not_overlapped_us"] + step["free_us"]
     assert step["total_us"] > step["computing_us"] > 0
     assert step["free_us"] >= 0
-    # On one stream the kernels follow one another, and only AI CPU kernels can lie beside them. Collectives are timed
-    # without the wait for other ranks, and are no computing; those inside a fused kernel lie beside its computing.
+    # On one stream the kernels follow one another, and only AI CPU kernels can lie next to them. Collectives are timed
+    # without the wait for other ranks, and are no computing; those inside a fused kernel lie next to its computing.
     collectives = [row["op_type"].startswith(("hcom_", "MoeDistribute")) for row in document["kernels"]]
     times = list(zip(collectives, (ns(row["total_us"]) for row in document["kernels"]), strict=True))
     kernels = sum(time for apart, time in times if not apart)
     transfers = sum(time for apart, time in times if apart)
     assert transfers == step["communication_us"] - step["communication_wait_us"] - step["overlapped_us"]
-    beside = sum(ns(row["total_us"]) for row in document["kernels"] if row["bound"] == "ai_cpu")
-    assert step["computing_us"] <= kernels <= step["computing_us"] + beside
+    others = sum(ns(row["total_us"]) for row in document["kernels"] if row["bound"] == "ai_cpu")
+    assert step["computing_us"] <= kernels <= step["computing_us"] + others
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -207,51 +211,56 @@ def test_relative_models_and_hardware_lie_beside_the_scenario(
     assert mine["step"] == theirs["step"]
 
 
-def eager(answer: Answer, batch: int) -> dict[str, Any]:
-    return answer("qwen3_8b_910b2_eager", f"workload.batch={batch}")
+@cache
+def predicted(batch: int, graph: str) -> Prediction:
+    """The prediction that `whatif run` shows, without the gains that these tests do not ask for."""
+    settings = (f"workload.batch={batch}", f"optimizations.graph={graph}")
+    return predict(case_of(load_scenario("qwen3_8b_910b2_eager", settings)))
 
 
-def compiled(answer: Answer, batch: int) -> dict[str, Any]:
-    return answer("qwen3_8b_910b2_eager", f"workload.batch={batch}", "optimizations.graph=ge_graph")
+def total_ms(batch: int, graph: str) -> float:
+    return predicted(batch, graph).step.total_ns / 1e6
 
 
-def total_ms(document: dict[str, Any]) -> float:
-    return float(document["step"]["total_us"]) / 1000
+def test_the_command_shows_what_is_predicted(answer: Answer) -> None:
+    shown = answer("qwen3_8b_910b2_eager", "workload.batch=4", "optimizations.graph=eager")
+    assert shown["step"]["total_us"] == predicted(4, "eager").step.total_ns / 1e3
 
 
-def test_an_eager_step_does_not_depend_on_the_batch(answer: Answer) -> None:
+def test_an_eager_step_does_not_depend_on_the_batch() -> None:
     """The host issues the same calls for any batch, and the device waits for it."""
-    documents = [eager(answer, batch) for batch in (1, 4, 16, 64, 256)]
-    times = [total_ms(document) for document in documents]
+    batches = (1, 4, 16, 64, 256)
+    times = [total_ms(batch, "eager") for batch in batches]
     assert max(times) / min(times) < 1.12
-    assert {document["launches"] for document in documents} == {documents[0]["launches"]}
-    assert {document["bottleneck"]["name"] for document in documents} == {"host-bound"}
+    diagnoses = [diagnose(predicted(batch, "eager")) for batch in batches]
+    assert {diagnosis.host_launches for diagnosis in diagnoses} == {diagnoses[0].host_launches}
+    assert {diagnosis.name for diagnosis in diagnoses} == {"host-bound"}
 
 
-def test_a_compiled_step_rises_with_the_batch(answer: Answer) -> None:
-    times = [total_ms(compiled(answer, batch)) for batch in (1, 4, 16, 64, 256, 512)]
+def test_a_compiled_step_rises_with_the_batch() -> None:
+    times = [total_ms(batch, "ge_graph") for batch in (1, 4, 16, 64, 256, 512)]
     assert times == sorted(times)
     assert times[-1] > 2 * times[0]
     # Twice the requests of a step bound by weight reads are nearly free: that is why one batches.
     assert times[1] < 1.5 * times[0]
 
 
-def test_what_graph_mode_gains_falls_with_the_batch(answer: Answer) -> None:
-    ratios = [total_ms(eager(answer, batch)) / total_ms(compiled(answer, batch)) for batch in (1, 16, 256)]
+def test_what_graph_mode_gains_falls_with_the_batch() -> None:
+    ratios = [total_ms(batch, "eager") / total_ms(batch, "ge_graph") for batch in (1, 16, 256)]
     assert ratios == sorted(ratios, reverse=True)
     assert ratios[0] > 3
 
 
 @pytest.mark.parametrize(("batch", "measured_ms"), [(1, 62.893), (4, 64.144), (16, 67.639), (64, 69.89), (256, 65.65)])
-def test_accuracy_eager_step_on_910b2(answer: Answer, batch: int, measured_ms: float) -> None:
+def test_accuracy_eager_step_on_910b2(batch: int, measured_ms: float) -> None:
     """Accuracy against a measurement: Qwen3-8B, FP16, eager, no NPU fusion, 910B2 (figures.csv, rows 59-75)."""
-    assert total_ms(eager(answer, batch)) == pytest.approx(measured_ms, rel=0.15)
+    assert total_ms(batch, "eager") == pytest.approx(measured_ms, rel=0.15)
 
 
 @pytest.mark.parametrize(("batch", "measured_ms"), [(1, 14.507), (4, 16.94), (16, 19.575), (64, 23.311)])
-def test_accuracy_compiled_step_on_910b2(answer: Answer, batch: int, measured_ms: float) -> None:
+def test_accuracy_compiled_step_on_910b2(batch: int, measured_ms: float) -> None:
     """Accuracy against a measurement: the same, compiled as one graph (figures.csv, rows 60-72)."""
-    assert total_ms(compiled(answer, batch)) == pytest.approx(measured_ms, rel=0.15)
+    assert total_ms(batch, "ge_graph") == pytest.approx(measured_ms, rel=0.15)
 
 
 def test_accuracy_of_the_seeds_case(answer: Answer) -> None:

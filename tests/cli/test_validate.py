@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sim.accuracy.validate import REFERENCE
+from sim.accuracy.reference import reference_csv
 
 WhatIf = Callable[..., Any]
 
@@ -46,7 +46,7 @@ def test_a_bound_that_holds_and_one_that_does_not(whatif: WhatIf, kernels: Path,
 
 
 def test_collectives_are_held_against_their_own_bounds(whatif: WhatIf) -> None:
-    file = REFERENCE / "collectives.csv"
+    file = reference_csv("collectives")
     done = whatif("validate", "--collectives", file, "--max-collective-median", 0, "--max-collective-p90", 0)
     assert done.status == 1
     assert "collectives: median error" in done.out

@@ -28,11 +28,11 @@ def test_every_form_of_profile_replays_and_lists_what_to_try(whatif: WhatIf, tmp
     out = tmp_path / "import.json"
     done = whatif("import", MAKERS[form](tmp_path), "--json", out)
     assert (done.status, done.err) == (0, "")
-    found = json.loads(out.read_text(encoding="utf-8"))["what_if"]
-    assert found["replay"]["error"] == 0
-    ratios = [row["alone_ratio"] for row in found["rows"]]
+    load = json.loads(out.read_text(encoding="utf-8"))["what_if"]
+    assert load["replay"]["error"] == 0
+    ratios = [row["alone_ratio"] for row in load["rows"]]
     assert ratios == sorted(ratios, reverse=True)
-    assert "remove_host_gaps" in {row["what_if"] for row in found["rows"]}
+    assert "remove_host_gaps" in {row["what_if"] for row in load["rows"]}
     assert "What if: measured" in done.out
 
 

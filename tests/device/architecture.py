@@ -57,17 +57,17 @@ class Architecture:
 
     def latent(self, x: torch.Tensor, at: str) -> torch.Tensor:
         """The same of latent attention."""
-        it, count = self.model.latent, x.shape[0]
-        assert it is not None
-        if it.q_rank:
+        mla, count = self.model.latent, x.shape[0]
+        assert mla is not None
+        if mla.q_rank:
             query = self.linear(self.norm(x @ self.weight(f"{at}.q_a_proj.weight").T, f"{at}.q_a_layernorm"),
                                 f"{at}.q_b_proj")  # fmt: skip
         else:
             query = self.linear(x, f"{at}.q_proj")
-        q, q_pe = query.view(count, -1, it.nope_dim + it.rope_dim).split((it.nope_dim, it.rope_dim), -1)
-        low, k_pe = self.linear(x, f"{at}.kv_a_proj_with_mqa").split((it.kv_rank, it.rope_dim), -1)
+        q, q_pe = query.view(count, -1, mla.nope_dim + mla.rope_dim).split((mla.nope_dim, mla.rope_dim), -1)
+        low, k_pe = self.linear(x, f"{at}.kv_a_proj_with_mqa").split((mla.kv_rank, mla.rope_dim), -1)
         unpacked = self.linear(self.norm(low, f"{at}.kv_a_layernorm"), f"{at}.kv_b_proj")
-        k, v = unpacked.view(count, -1, it.nope_dim + it.v_dim).split((it.nope_dim, it.v_dim), -1)
+        k, v = unpacked.view(count, -1, mla.nope_dim + mla.v_dim).split((mla.nope_dim, mla.v_dim), -1)
         turned = self.turned(k_pe[:, None], True).expand(-1, k.shape[1], -1)
         whole = torch.cat((q, self.turned(q_pe, True)), -1)
         return attended(whole * length_of_scores(self.model), torch.cat((k, turned), -1), v)
@@ -95,45 +95,46 @@ class Architecture:
 
 def turning(model: Model, pair: int, half: int) -> float:
     """Radians a position of one of `half` pairs: 1 / theta^(pair / half), less where a long context asks for it."""
-    plain, it = model.rope_theta ** (-pair / half), model.rope_scaling
-    if it is None:
+    plain, scaling = model.rope_theta ** (-pair / half), model.rope_scaling
+    if scaling is None:
         return plain
-    if it.kind == "llama3":  # by the wavelength, in positions
+    if scaling.kind == "llama3":  # by the wavelength, in positions
         wave, longest, shortest = (
-            2 * pi / plain, it.original_positions / it.low_factor, it.original_positions / it.high_factor
+            2 * pi / plain, scaling.original_positions / scaling.low_factor,
+            scaling.original_positions / scaling.high_factor,
         )  # fmt: skip
         if wave < shortest:
             return plain
         if wave > longest:
-            return plain / it.factor
-        smooth = (it.original_positions / wave - it.low_factor) / (it.high_factor - it.low_factor)
-        return (1 - smooth) * plain / it.factor + smooth * plain
-    assert it.kind == "yarn"
+            return plain / scaling.factor
+        smooth = (scaling.original_positions / wave - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
+        return (1 - smooth) * plain / scaling.factor + smooth * plain
+    assert scaling.kind == "yarn"
 
     def where(turns: float) -> float:  # the pair that turns so often over the original positions
-        return 2 * half * log(it.original_positions / (turns * 2 * pi)) / (2 * log(model.rope_theta))
+        return 2 * half * log(scaling.original_positions / (turns * 2 * pi)) / (2 * log(model.rope_theta))
 
-    low, high = max(floor(where(it.beta_fast)), 0), min(ceil(where(it.beta_slow)), 2 * half - 1)
+    low, high = max(floor(where(scaling.beta_fast)), 0), min(ceil(where(scaling.beta_slow)), 2 * half - 1)
     if pair <= low:
         return plain
     if pair >= high:
-        return plain / it.factor
+        return plain / scaling.factor
     divided = (pair - low) / (high - low)
-    return plain / it.factor * divided + plain * (1 - divided)
+    return plain / scaling.factor * divided + plain * (1 - divided)
 
 
 def length(model: Model) -> float:
     """Of the turned vectors, over that of the plain ones."""
-    it = model.rope_scaling
-    if it is None or it.kind != "yarn":
+    scaling = model.rope_scaling
+    if scaling is None or scaling.kind != "yarn":
         return 1.0
-    return (0.1 * it.mscale * log(it.factor) + 1) / (0.1 * it.mscale_all_dim * log(it.factor) + 1)
+    return (0.1 * scaling.mscale * log(scaling.factor) + 1) / (0.1 * scaling.mscale_all_dim * log(scaling.factor) + 1)
 
 
 def length_of_scores(model: Model) -> float:
     """What DeepSeek multiplies the scores by beyond 1 / sqrt(dim)."""
-    it = model.rope_scaling
-    return (0.1 * it.mscale_all_dim * log(it.factor) + 1) ** 2 if it and it.kind == "yarn" else 1.0
+    scaling = model.rope_scaling
+    return (0.1 * scaling.mscale_all_dim * log(scaling.factor) + 1) ** 2 if scaling and scaling.kind == "yarn" else 1.0
 
 
 def best(rank: list[float], experts: Experts) -> list[int]:
@@ -155,17 +156,17 @@ def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 def forward(model: Model, checkpoint: Checkpoint, tokens: list[int]) -> torch.Tensor:
     """Logits [tokens, vocab] of one sequence."""
-    it = Architecture(model, checkpoint)
-    hidden = it.weight("model.embed_tokens.weight")[torch.tensor(tokens)]
+    architecture = Architecture(model, checkpoint)
+    hidden = architecture.weight("model.embed_tokens.weight")[torch.tensor(tokens)]
     for layer in range(model.layers):
         at = f"model.layers.{layer}"
-        x = it.norm(hidden, f"{at}.input_layernorm")
-        mixed = (it.latent if model.latent else it.grouped)(x, f"{at}.self_attn")
-        hidden = hidden + it.linear(mixed, f"{at}.self_attn.o_proj")
-        x = it.norm(hidden, f"{at}.post_attention_layernorm")
+        x = architecture.norm(hidden, f"{at}.input_layernorm")
+        mixed = (architecture.latent if model.latent else architecture.grouped)(x, f"{at}.self_attn")
+        hidden = hidden + architecture.linear(mixed, f"{at}.self_attn.o_proj")
+        x = architecture.norm(hidden, f"{at}.post_attention_layernorm")
         if model.experts and layer >= model.dense_layers:
-            hidden = hidden + it.mixture(x, f"{at}.mlp", model.experts)
+            hidden = hidden + architecture.mixture(x, f"{at}.mlp", model.experts)
         else:
-            hidden = hidden + it.gated(x, f"{at}.mlp")
+            hidden = hidden + architecture.gated(x, f"{at}.mlp")
     head = "model.embed_tokens" if model.tied_embeddings else "lm_head"
-    return it.norm(hidden, "model.norm") @ it.weight(f"{head}.weight").T
+    return architecture.norm(hidden, "model.norm") @ architecture.weight(f"{head}.weight").T

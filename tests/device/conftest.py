@@ -1,4 +1,4 @@
-"""One thread for torch: with more it spins on a busy machine, and results may hang on their number."""
+"""One thread for torch: with more it spins on a busy machine, and results may depend on their number."""
 
 from __future__ import annotations
 

@@ -36,21 +36,21 @@ class On(Cuda):
         """Nothing runs on."""
 
 
-def session(backend: Cuda, made: Scenario, model: Model, options: Options | None = None) -> Session:
-    return Session(made, model, backend, RandomCheckpoint(model, 0), options=options)
+def session(backend: Cuda, scenario: Scenario, model: Model, options: Options | None = None) -> Session:
+    return Session(scenario, model, backend, RandomCheckpoint(model, 0), options=options)
 
 
 def run(
-    backend: Cuda, made: Scenario, model: Model, plain: bool = False, wide: bool = True, steps: int = 2,
+    backend: Cuda, scenario: Scenario, model: Model, plain: bool = False, wide: bool = True, steps: int = 2,
     forced: Run | None = None,
 ) -> Run:  # fmt: skip
     """Prefill and decode steps. plain: by the reference operators; wide: 16-bit values held in float32."""
     options = Options(wide, reference if plain else None)
-    return generate(session(backend, made, model, options), prompts(), steps, forced.tokens if forced else None)
+    return generate(session(backend, scenario, model, options), prompts(), steps, forced.tokens if forced else None)
 
 
 class Recorder(TorchDispatchMode):
-    """Every call of torch's core between its beginning and its end, with what it read and wrote."""
+    """Every call of torch's core between its start and its end, with what it read and wrote."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,20 +115,20 @@ class FakeCuda:
         return self.graphs[-1]
 
     @contextmanager
-    def graph(self, made: Graph, pool: object, stream: Stream, capture_error_mode: str) -> Iterator[None]:
+    def graph(self, graph: Graph, pool: object, stream: Stream, capture_error_mode: str) -> Iterator[None]:
         assert capture_error_mode == "thread_local"
         self.pools.add(pool)
-        with made.recorder:
+        with graph.recorder:
             yield
 
 
 def stand_in(monkeypatch: Any) -> FakeCuda:
     """Let the graphs of the backend be captured by a FakeCuda, and torch.compile leave functions as they are."""
-    made = FakeCuda()
+    fake_cuda = FakeCuda()
     for name in ("Stream", "current_stream", "stream", "graph_pool_handle", "CUDAGraph", "graph"):
-        monkeypatch.setattr(torch.cuda, name, getattr(made, name))
+        monkeypatch.setattr(torch.cuda, name, getattr(fake_cuda, name))
     not_compiled(monkeypatch)
-    return made
+    return fake_cuda
 
 
 def not_compiled(monkeypatch: Any) -> None:

@@ -47,7 +47,7 @@ LITE = replace(
 WITH_EXPERTS = {"qwen3_moe": QWEN3_MOE, "glm": GLM, "deepseek": DEEPSEEK, "lite": LITE}
 FAMILIES = {"qwen3": QWEN3, "qwen2": QWEN2, "llama": LLAMA}
 
-#: Three requests of two lengths; all begin alike.
+#: Three requests of two lengths; all start alike.
 LENGTHS = (40, 40, 33)
 COMMON = 33
 SIZES = {"workload__batch": 3, "workload__input_tokens": 40, "workload__output_tokens": 8}
@@ -71,18 +71,18 @@ def prompts(vocab: int = QWEN3.vocab, lengths: tuple[int, ...] = LENGTHS) -> lis
     return [(common + torch.randint(0, vocab, (n,), generator=random).tolist())[:n] for n in lengths]
 
 
-def session(made: Scenario, model: Model = QWEN3, options: Options | None = None) -> Session:
-    if model.dtype == "fp16" and made.optimizations.weights == "bf16":
-        made = switched(made, weights="fp16")
-    return Session(made, model, choose("cpu"), RandomCheckpoint(model, 0), options=options)
+def session(scenario: Scenario, model: Model = QWEN3, options: Options | None = None) -> Session:
+    if model.dtype == "fp16" and scenario.optimizations.weights == "bf16":
+        scenario = switched(scenario, weights="fp16")
+    return Session(scenario, model, choose("cpu"), RandomCheckpoint(model, 0), options=options)
 
 
 def run(
-    made: Scenario, model: Model = QWEN3, options: Options | None = None, steps: int = 4, forced: Run | None = None,
+    scenario: Scenario, model: Model = QWEN3, options: Options | None = None, steps: int = 4, forced: Run | None = None,
     given: Prompts | None = None,
 ) -> Run:  # fmt: skip
     """Prefill and `steps` decode steps; forced: on the tokens of another run, so that logits stay comparable."""
-    return generate(session(made, model, options), given or prompts(), steps, forced.tokens if forced else None)
+    return generate(session(scenario, model, options), given or prompts(), steps, forced.tokens if forced else None)
 
 
 class Alike:

@@ -17,7 +17,7 @@ from device.operators.experts import SENT
 from device.ranks.groups import groups_of
 from device.run.host_inputs import Requests
 from device.run.session import Options, Phase, Session
-from device.run.step import COUNTS, Group, Groups, Step
+from device.step.step import COUNTS, Group, Groups, Step
 from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
@@ -47,8 +47,8 @@ class Cases:
     cases: dict[str, Case]
 
     def __call__(self, group: Group) -> dict[str, tuple[list[list[int]], list[list[list[float]]]]]:
-        found = {name: case.run(group) for name, case in self.cases.items()}
-        return {name: (run.tokens, run.logits.tolist()) for name, run in found.items()}
+        result = {name: case.run(group) for name, case in self.cases.items()}
+        return {name: (run.tokens, run.logits.tolist()) for name, run in result.items()}
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,14 @@ class SpreadCases:
 
     def __call__(self, world: Group) -> dict[str, object]:
         known: dict[tuple[int, int], Groups] = {}
-        found: dict[str, object] = {}
+        result: dict[str, object] = {}
         for name, case in self.cases.items():
             sizes = (case.tensor, case.replicas)
             if sizes not in known:
                 known[sizes] = groups_of(world, case.tensor, 1, case.replicas)
             run, seen = case.run(known[sizes])
-            found[name] = (run.tokens, run.logits.tolist(), seen)
-        return found
+            result[name] = (run.tokens, run.logits.tolist(), seen)
+        return result
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,13 @@ class StageCases:
 
     def __call__(self, world: Group) -> dict[str, object]:
         groups = groups_of(world, self.tensor, 2)
-        found: dict[str, object] = {}
+        result: dict[str, object] = {}
         for name, case in self.cases.items():
             run = case.run(groups)
-            found[name] = (run.tokens, run.logits.tolist())
+            result[name] = (run.tokens, run.logits.tolist())
         if self.measure is not None:
-            found["measured"] = self.measure(world).document
-        return found
+            result["measured"] = self.measure(world).document
+        return result
 
 
 def rank_1_dies(group: Group) -> None:

@@ -25,10 +25,10 @@ LAYOUTS: dict[str, dict[str, object]] = {
 
 def small(batch: int, **switches: object) -> Scenario:
     """Requests of 53 tokens at their end, of which the cache holds at most 64."""
-    made = bare(
+    scenario = bare(
         workload__batch=batch, workload__input_tokens=45, workload__output_tokens=8, engine__max_model_len=64
     )  # fmt: skip
-    return switched(made, **{**ALL_FUSED, **switches})
+    return switched(scenario, **{**ALL_FUSED, **switches})
 
 
 def admit(cache: PagedCache | ContiguousCache, number: int, sharing: bool) -> None:
@@ -42,12 +42,12 @@ def admit(cache: PagedCache | ContiguousCache, number: int, sharing: bool) -> No
 @pytest.mark.parametrize("switches", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("room_bytes", [200_000, 1_000_000])
 def test_as_many_requests_are_admitted_as_are_predicted(switches: dict[str, object], room_bytes: int) -> None:
-    made = small(2, **switches)
-    other = memory_of(made, QWEN3, hardware(chip__hbm_capacity_bytes=1 << 32))
+    scenario = small(2, **switches)
+    other = memory_of(scenario, QWEN3, hardware(chip__hbm_capacity_bytes=1 << 32))
     fixed = other.total - other.kv_cache
-    whole = made.model_copy(update={"engine": made.engine.model_copy(update={"gpu_memory_utilization": 1.0})})
+    whole = scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"gpu_memory_utilization": 1.0})})
     capacity = memory_of(whole, QWEN3, hardware(chip__hbm_capacity_bytes=fixed + room_bytes)).capacity
-    kv = made.optimizations.kv
+    kv = scenario.optimizations.kv
     cache: PagedCache | ContiguousCache
     if kv.layout == "paged":
         cache = PagedCache(capacity.kv_tokens // kv.block_size, kv.block_size)
@@ -62,8 +62,8 @@ def test_as_many_requests_are_admitted_as_are_predicted(switches: dict[str, obje
 
 @pytest.mark.parametrize("switches", LAYOUTS.values(), ids=LAYOUTS)
 def test_full_requests_take_the_bytes_that_are_predicted(switches: dict[str, object]) -> None:
-    made = small(3, **switches)
-    at_work: Session = session(made, QWEN3, REFERENCE)
+    scenario = small(3, **switches)
+    at_work: Session = session(scenario, QWEN3, REFERENCE)
     common = [7] * 37
     prompts = [[*common, *[number] * 8] for number in range(3)]
     calibrated(at_work, prompts)
@@ -71,10 +71,10 @@ def test_full_requests_take_the_bytes_that_are_predicted(switches: dict[str, obj
     for _ in range(8):
         tokens, _ = at_work.decode(tokens)
     cache = at_work.cache
-    predicted = memory_of(made, QWEN3, hardware())
+    predicted = memory_of(scenario, QWEN3, hardware())
     assert cache.taken_tokens * predicted.capacity.bytes_per_token == predicted.kv_cache
     held = sum(cache.allocator.tokens(number) for number in range(3))
-    shared = 2 * 32 if made.optimizations.kv.prefix_sharing else 0
+    shared = 2 * 32 if scenario.optimizations.kv.prefix_sharing else 0
     assert cache.wasted_tokens == cache.taken_tokens + shared - held
     places = cache.tensors["k_cache"][0].shape[0] * cache.tensors["k_cache"][0].shape[1]
     assert cache.bytes == places * predicted.capacity.bytes_per_token  # every byte of the tensors is a token's

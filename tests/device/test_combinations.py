@@ -12,8 +12,8 @@ from device.run.workload import reported_step
 from device.weights.weights import RandomCheckpoint
 from scenarios.build import problems_of
 from scenarios.models.model import Model
-from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import all_off
 from scenarios.schema import Scenario
 from tests.device.making import WIDE_REFERENCE
 from tests.scenarios.making import Drawn, cases
@@ -39,36 +39,33 @@ def small_cases(draw: st.DrawFn) -> Drawn:
     return drawn.model_copy(update={"workload": workload, "engine": engine}), model
 
 
-def plainly(made: Scenario, model: Model) -> Scenario:
-    """`made` with every optimisation off, in the same type of activations."""
-    wide = "fp16" if made.optimizations.weights == "fp16" or made.optimizations.kv.dtype == "fp16" else "bf16"
-    for item in PASSES:
-        if not item.idle(model):
-            made = set_switch(made, item.switch, item.off[0])
-    return set_switch(made, "weights", wide)
+def plainly(scenario: Scenario, model: Model) -> Scenario:
+    """`scenario` with every optimisation off, in the same type of activations."""
+    wide = "fp16" if scenario.optimizations.weights == "fp16" or scenario.optimizations.kv.dtype == "fp16" else "bf16"
+    return set_switch(all_off(scenario, model), "weights", wide)
 
 
-def logits(made: Scenario, model: Model) -> torch.Tensor:
+def logits(scenario: Scenario, model: Model) -> torch.Tensor:
     """Of the reported step, in float32."""
-    at_work = Session(made, model, choose("cpu"), RandomCheckpoint(model, 1), options=WIDE_REFERENCE)
+    at_work = Session(scenario, model, choose("cpu"), RandomCheckpoint(model, 1), options=WIDE_REFERENCE)
     phase, requests = reported_step(at_work)
     return logits_of(at_work.run(phase, requests), model)
 
 
-def quantised(made: Scenario) -> bool:
-    return made.optimizations.weights.startswith("w") or made.optimizations.kv.dtype == "int8"
+def quantised(scenario: Scenario) -> bool:
+    return scenario.optimizations.weights.startswith("w") or scenario.optimizations.kv.dtype == "int8"
 
 
 @settings(max_examples=100)
 @given(small_cases())
 def test_any_combination_computes_the_plain_step(drawn: Drawn) -> None:
-    made, model = drawn
-    assume(not problems_of(made, model))
-    found, plain = logits(made, model), logits(plainly(made, model), model)
-    assert torch.isfinite(found).all()
-    relative = ((found - plain).norm() / plain.norm()).item()
-    optimizations = made.optimizations
-    if model.experts and quantised(made):
+    result, model = drawn
+    assume(not problems_of(result, model))
+    outcome, plain = logits(result, model), logits(plainly(result, model), model)
+    assert torch.isfinite(outcome).all()
+    relative = ((outcome - plain).norm() / plain.norm()).item()
+    optimizations = result.optimizations
+    if model.experts and quantised(result):
         return  # a near choice may fall on other experts, and then nothing bounds the difference
     if optimizations.weights in ("w4a16", "w4a8"):
         assert relative < 1.0

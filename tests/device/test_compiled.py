@@ -10,11 +10,11 @@ from device.backends.cpu import compiler
 from device.measure.document import document
 from device.measure.measure import measure
 from device.measure.numerics import generate
-from device.operators.compiled import NEED_COMPILER
 from device.run.host_inputs import Requests
 from device.run.session import Options
 from scenarios.exchange.measured import Predicted
 from scenarios.models.model import Model
+from scenarios.ops.catalogue import CATALOGUE
 from tests.device.making import ALL_FUSED, LITE, QWEN3, QWEN3_MOE, WIDE_REFERENCE, plain, prompts, run, session
 
 pytestmark = [
@@ -28,9 +28,9 @@ def test_compiled_fusions_equal_the_reference() -> None:
     switches = {**ALL_FUSED, "kv__layout": "paged"}
     # Each shape takes seconds to compile: prefill only.
     reference_run = run(plain(**switches), QWEN3, WIDE_REFERENCE, steps=0)
-    found = run(plain(**switches), QWEN3, Options(wide=True), steps=0)
-    assert found.tokens == reference_run.tokens
-    assert ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6
+    done = run(plain(**switches), QWEN3, Options(wide=True), steps=0)
+    assert done.tokens == reference_run.tokens
+    assert ((done.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6
 
 
 def test_compiled_fusions_say_so() -> None:
@@ -39,7 +39,7 @@ def test_compiled_fusions_say_so() -> None:
     bound, _ = at_work.prepared("prefill", requests)
     forms = {call.issued.op.kind: call.kernel.form for call in bound.calls}
     assert {kind for kind, form in forms.items() if form == "compiled"} == {"add_rms_norm", "rope", "swiglu"}
-    assert set(NEED_COMPILER) > {"add_rms_norm", "rope", "swiglu"}
+    assert {CATALOGUE[kind].torch_kernel for kind in ("add_rms_norm", "rope", "swiglu")} == {"compiled"}
     assert (forms["rms_norm"], forms["attention"], forms["matmul"]) == ("fused", "fused", "torch")
     assert choose("cpu").describe()["compiler"] == compiler()
 
@@ -50,23 +50,23 @@ def test_a_captured_step_gives_the_same_tokens_and_is_captured_once(graph: str) 
     reference_run = run(plain(**switches), QWEN3, WIDE_REFERENCE)
     at_work = session(plain(**switches), QWEN3, Options(wide=True))
     tokens, logits = at_work.prefill(prompts())
-    found, captures = [logits], []
+    result, captures = [logits], []
     for step in range(4):
         tokens, logits = at_work.decode(reference_run.tokens[step])
         assert tokens == reference_run.tokens[step + 1]
-        found.append(logits)
+        result.append(logits)
         captures.append(len(at_work.captures))
-    assert ((torch.stack(found) - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6
+    assert ((torch.stack(result) - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6
     # embed, before and after attention in every layer; ge_graph takes the head and the sampling too
     assert captures == [{"aclgraph": 3, "ge_graph": 5}[graph]] * 4
     (bound,) = [b for batch, b in at_work._bound.items() if batch.phase == "decode" and batch.groups[0].context == 43]
     assert [call.issued.index for unit in bound.units for call in unit.calls] == list(range(len(bound.program)))
     last = Requests((0, 1, 2), (43, 43, 36), ((1,),) * 3)
-    made = document(
+    outcome = document(
         measure(*at_work.prepared("decode", last), repeats=1), Predicted(1, dict.fromkeys(range(999), 1000))
     )
-    assert sum(op["ops"] for op in made["ops"]) == len(bound.program)
-    assert [op["predicted_us"] for op in made["ops"]] == [op["ops"] for op in made["ops"]]
+    assert sum(op["ops"] for op in outcome["ops"]) == len(bound.program)
+    assert [op["predicted_us"] for op in outcome["ops"]] == [op["ops"] for op in outcome["ops"]]
     alone = {unit.issued.op.kind for unit in bound.units if len(unit.calls) == 1 and unit.form != "compiled"}
     assert "attention" in alone  # its lengths grow: it is never inside
 
@@ -76,8 +76,8 @@ def test_a_captured_step_pads_and_routes_its_own_tokens(model: Model) -> None:
     switches = {"fusion__qkv": True, "fusion__rms_norm": True, "fusion__grouped_matmul": True, "graph": "aclgraph"}
     reference_run = run(plain(model), model, WIDE_REFERENCE, steps=2)
     at_work = session(plain(model, **switches), model, Options(wide=True))
-    found = generate(at_work, prompts(), 2, reference_run.tokens)  # three requests, run as four rows
-    assert ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6
+    result = generate(at_work, prompts(), 2, reference_run.tokens)  # three requests, run as four rows
+    assert ((result.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-6
     (bound, _) = (b for batch, b in at_work._bound.items() if batch.phase == "decode")
     alone = {unit.issued.op.kind for unit in bound.units if len(unit.calls) == 1 and unit.form != "compiled"}
     assert {"moe_init_routing", "grouped_matmul", "moe_finalize_routing"} <= alone  # their rows follow the router

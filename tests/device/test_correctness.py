@@ -30,7 +30,7 @@ from tests.device.making import (
 
 @dataclass(frozen=True)
 class Error:
-    """How far logits are from the plain ones: greatest difference, and norm of the difference over the norm."""
+    """How far logits are from the plain ones: largest difference, and norm of the difference over the norm."""
 
     greatest: float
     relative: float
@@ -46,9 +46,9 @@ def reference_run(model: Model) -> Run:
 def error(model: Model, options: Options | None, **switches: object) -> Error:
     """Of a run with `switches` on the same tokens as the plain run."""
     base = reference_run(model)
-    found = run(plain(**switches), model, options, forced=base)
-    difference = found.logits - base.logits
-    other = (i for i, (a, b) in enumerate(zip(found.tokens, base.tokens, strict=True)) if a != b)
+    done = run(plain(**switches), model, options, forced=base)
+    difference = done.logits - base.logits
+    other = (i for i, (a, b) in enumerate(zip(done.tokens, base.tokens, strict=True)) if a != b)
     return Error(difference.abs().max().item(), (difference.norm() / base.logits.norm()).item(), next(other, -1))
 
 
@@ -57,13 +57,13 @@ EVERY_MODEL = {**FAMILIES, **WITH_EXPERTS}
 
 @pytest.mark.parametrize("model", EVERY_MODEL.values(), ids=EVERY_MODEL)
 def test_the_plain_program_computes_the_architecture(model: Model) -> None:
-    found = run(plain(model), model, WIDE_REFERENCE)
+    done = run(plain(model), model, WIDE_REFERENCE)
     for number, prompt in enumerate(prompts()):
-        made = [step[number] for step in found.tokens]
-        logits = forward(model, RandomCheckpoint(model, 0), [*prompt, *made[:-1]])[len(prompt) - 1 :]
-        assert logits.argmax(-1).tolist() == made
-        assert (logits - found.logits[:, number]).abs().max().item() < 2e-5
-        assert ((logits - found.logits[:, number]).norm() / logits.norm()).item() < 1e-5
+        result = [step[number] for step in done.tokens]
+        logits = forward(model, RandomCheckpoint(model, 0), [*prompt, *result[:-1]])[len(prompt) - 1 :]
+        assert logits.argmax(-1).tolist() == result
+        assert (logits - done.logits[:, number]).abs().max().item() < 2e-5
+        assert ((logits - done.logits[:, number]).norm() / logits.norm()).item() < 1e-5
 
 
 #: Switches that only compute the same in another order or place, on a model that has what they need.
@@ -90,10 +90,10 @@ EXACT = {
 
 @pytest.mark.parametrize(("model", "switches"), EXACT.values(), ids=EXACT)
 def test_a_fusion_changes_nothing_but_rounding(model: Model, switches: dict[str, object]) -> None:
-    found = error(model, WIDE_REFERENCE, **switches)
-    assert found.greatest < 1e-4  # of logits around 1 to 10: sums in another order, float32
-    assert found.relative < 1e-6
-    assert found.first_other_token == -1
+    result = error(model, WIDE_REFERENCE, **switches)
+    assert result.greatest < 1e-4  # of logits around 1 to 10: sums in another order, float32
+    assert result.relative < 1e-6
+    assert result.first_other_token == -1
 
 
 @pytest.mark.parametrize("attention", [False, True], ids=["unfused", "fused"])
@@ -128,8 +128,8 @@ QUANTISED = {
 
 @pytest.mark.parametrize(("model", "switches", "most"), QUANTISED.values(), ids=QUANTISED)
 def test_quantisation_costs_what_its_bits_say(model: Model, switches: dict[str, object], most: float) -> None:
-    found = error(model, WIDE_REFERENCE, **{**ALL_FUSED, **switches})
-    assert most / 20 < found.relative < most  # quantised, and not by accident exact
+    result = error(model, WIDE_REFERENCE, **{**ALL_FUSED, **switches})
+    assert most / 20 < result.relative < most  # quantised, and not by accident exact
 
 
 #: Relative error of 16-bit runs: half a unit in the last place is 2^-9 (bf16) and 2^-12 (fp16); the layers add up.
@@ -140,13 +140,13 @@ SIXTEEN_BIT = {"qwen3": 0.015, "qwen2": 0.015, "llama": 0.002}
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sixteen_bits_cost_their_rounding(family: str, options: Options | None) -> None:
     switches = {"fusion__rms_norm": True, "fusion__attention": True, "fusion__qkv": True}
-    found = error(FAMILIES[family], options, **switches)
-    assert 0 < found.relative < SIXTEEN_BIT[family]
+    result = error(FAMILIES[family], options, **switches)
+    assert 0 < result.relative < SIXTEEN_BIT[family]
 
 
 def test_the_fused_forms_of_the_cpu_equal_the_reference_in_float32() -> None:
-    found = error(
+    result = error(
         QWEN3, Options(wide=True), fusion__rms_norm=True, fusion__attention=True, fusion__qkv=True, fusion__gate_up=True
     )
-    assert found.relative < 1e-6
-    assert found.first_other_token == -1
+    assert result.relative < 1e-6
+    assert result.first_other_token == -1

@@ -54,13 +54,15 @@ def _room() -> Iterator[None]:
     torch.cuda.empty_cache()
 
 
-def run(made: Scenario, model: Model, options: Options | None = None, forced: Run | None = None, steps: int = 4) -> Run:
-    at_work = Session(made, model, choose("cuda"), RandomCheckpoint(model, 0), options=options)
+def run(
+    scenario: Scenario, model: Model, options: Options | None = None, forced: Run | None = None, steps: int = 4
+) -> Run:
+    at_work = Session(scenario, model, choose("cuda"), RandomCheckpoint(model, 0), options=options)
     return generate(at_work, prompts(), steps, forced.tokens if forced else None)
 
 
-def relative(found: Run, reference_run: Run) -> float:
-    return ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item()
+def relative(result: Run, reference_run: Run) -> float:
+    return ((result.logits - reference_run.logits).norm() / reference_run.logits.norm()).item()
 
 
 @pytest.mark.parametrize("name", ["Qwen3-0.6B", "Qwen2.5-0.5B", "Llama-3.1-8B", "Qwen3-30B-A3B", "DeepSeek-V2-Lite"])
@@ -92,12 +94,12 @@ def test_replayed_graphs_give_the_tokens_of_the_eager_step(name: str, graph: str
     fused = {k: v for k, v in ALL_FUSED.items() if not model.latent or k not in ("fusion__qkv", "fusion__rope")}
     eager = plain(model, **fused, **PAGED, fusion__grouped_matmul=bool(model.experts))
     reference_run = run(eager, model)
-    found = run(switched(eager, graph=graph), model, forced=reference_run)
+    done = run(switched(eager, graph=graph), model, forced=reference_run)
     if graph == "aclgraph":  # the same calls: the same bits, but for a batch that is padded to another product
-        assert relative(found, reference_run) < 1e-2
-        assert found.tokens == reference_run.tokens
+        assert relative(done, reference_run) < 1e-2
+        assert done.tokens == reference_run.tokens
     else:  # torch.compile joins calls, and rounds less often
-        assert relative(found, reference_run) < SIXTEEN_BIT
+        assert relative(done, reference_run) < SIXTEEN_BIT
 
 
 def test_replays_are_eager_steps_to_the_last_bit_where_nothing_is_padded() -> None:
@@ -106,25 +108,25 @@ def test_replays_are_eager_steps_to_the_last_bit_where_nothing_is_padded() -> No
     workload = eager.workload.model_copy(update={"batch": 4})
     eager = eager.model_copy(update={"workload": workload})
     given = prompts(lengths=(40, 40, 33, 33))
-    found = {}
+    result = {}
     for graph in ("eager", "aclgraph"):
-        made = Session(switched(eager, graph=graph), model, choose("cuda"), RandomCheckpoint(model, 0))
-        found[graph] = generate(made, given, 6)
-    assert found["aclgraph"].tokens == found["eager"].tokens
-    assert torch.equal(found["aclgraph"].logits, found["eager"].logits)
-    assert len(made.captures[GRAPHS].made) > model.layers
+        session = Session(switched(eager, graph=graph), model, choose("cuda"), RandomCheckpoint(model, 0))
+        result[graph] = generate(session, given, 6)
+    assert result["aclgraph"].tokens == result["eager"].tokens
+    assert torch.equal(result["aclgraph"].logits, result["eager"].logits)
+    assert len(session.captures[GRAPHS].graphs) > model.layers
 
 
 def test_a_measured_step_has_a_time_for_every_unit() -> None:
     model = WIDE[QWEN3.name]
     for graph in ("eager", "aclgraph"):
-        made = plain(model, **ALL_FUSED, graph=graph)
-        at_work = Session(made, model, choose("cuda"), RandomCheckpoint(model, 0))
-        found = measure(*at_work.prepared(*reported_step(at_work)), repeats=5)
-        assert len(found.units) == len(found.bound.units)
-        assert all(sample.median_ns > 0 for sample in found.units)
-        assert found.timeline.device == "CUDA"
-        assert any(isinstance(unit, Replayed) for unit in found.bound.units) == (graph == "aclgraph")
+        scenario = plain(model, **ALL_FUSED, graph=graph)
+        at_work = Session(scenario, model, choose("cuda"), RandomCheckpoint(model, 0))
+        outcome = measure(*at_work.prepared(*reported_step(at_work)), repeats=5)
+        assert len(outcome.units) == len(outcome.bound.units)
+        assert all(sample.median_ns > 0 for sample in outcome.units)
+        assert outcome.timeline.device == "CUDA"
+        assert any(isinstance(unit, Replayed) for unit in outcome.bound.units) == (graph == "aclgraph")
 
 
 @pytest.mark.parametrize(
@@ -139,9 +141,9 @@ def test_two_streams_give_the_numbers_of_one(model: Model, switch: dict[str, obj
     more = {k: v for k, v in switch.items() if k.startswith("fusion")}
     reference_run = run(plain(model, **fused, **more), model, steps=8)
     for _ in range(5):  # a race would show in some of them
-        found = run(plain(model, **fused, **switch), model, steps=8)
-        assert found.tokens == reference_run.tokens
-        assert torch.equal(found.logits, reference_run.logits)
+        done = run(plain(model, **fused, **switch), model, steps=8)
+        assert done.tokens == reference_run.tokens
+        assert torch.equal(done.logits, reference_run.logits)
 
 
 def test_attention_of_every_kind_runs_without_the_math_form() -> None:
@@ -152,8 +154,8 @@ def test_attention_of_every_kind_runs_without_the_math_form() -> None:
         for wide in (False, True):
             fused = {"fusion__attention": True, "fusion__rms_norm": True}
             reference_run = run(plain(model, **fused), model, Options(wide, reference))
-            found = run(plain(model, **fused), model, Options(wide), reference_run)
-            assert relative(found, reference_run) < (1e-3 if wide else SIXTEEN_BIT)
+            done = run(plain(model, **fused), model, Options(wide), reference_run)
+            assert relative(done, reference_run) < (1e-3 if wide else SIXTEEN_BIT)
 
 
 def test_memory_that_runs_out_is_one_line() -> None:
@@ -170,13 +172,13 @@ def test_memory_that_runs_out_is_one_line() -> None:
 
 @two_gpus
 def test_two_ranks_over_nccl_compute_what_one_does() -> None:
-    made = plain(QWEN3, **ALL_FUSED, **PAGED)
-    alone = Case(made, QWEN3, Options(), prompts(), [], "cuda")
+    scenario = plain(QWEN3, **ALL_FUSED, **PAGED)
+    alone = Case(scenario, QWEN3, Options(), prompts(), [], "cuda")
     first = alone.run(None)
     alone = replace(alone, forced=[first.tokens[0]] * 3)
     reference_run = alone.run(None)
-    engine = made.engine.model_copy(update={"tensor_parallel_size": 2})
-    parallel = replace(alone, scenario=made.model_copy(update={"engine": engine}))
+    engine = scenario.engine.model_copy(update={"tensor_parallel_size": 2})
+    parallel = replace(alone, scenario=scenario.model_copy(update={"engine": engine}))
     ways: dict[str, dict[str, object]] = {
         "plain": {}, "graphs": {"graph": "aclgraph"}, "pieces": {"overlap__comm_chunks": 2},
         "micro-batches": {"overlap__micro_batches": 2},

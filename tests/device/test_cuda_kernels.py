@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from device.operators import cuda
-from device.operators.compiled import NOT_ONE_KERNEL
 from device.operators.reference import REFERENCE
 from scenarios.build import build
 from scenarios.models.model import Model
@@ -54,14 +53,14 @@ def alternating(all_cases: Iterable[tuple[Any, ...]]) -> list[Any]:
 
 
 def scenario(variant: str, model: Model) -> Any:
-    made = dict(VARIANTS[variant])
+    result = dict(VARIANTS[variant])
     if model.experts:  # the plain variant runs them one by one
-        made |= {"fusion__moe_routing": variant != "plain", "fusion__grouped_matmul": variant != "plain"}
+        result |= {"fusion__moe_routing": variant != "plain", "fusion__grouped_matmul": variant != "plain"}
     if model.latent:
-        made = {k: v for k, v in made.items() if k not in ("fusion__qkv", "fusion__rope")}
+        result = {k: v for k, v in result.items() if k not in ("fusion__qkv", "fusion__rope")}
     if model.dtype == "fp16":
-        made.setdefault("weights", "fp16")
-    return plain(model, **made)
+        result.setdefault("weights", "fp16")
+    return plain(model, **result)
 
 
 @pytest.mark.parametrize(("variant", "name"), alternating(cases()))
@@ -70,13 +69,13 @@ def test_each_composition_computes_what_the_plain_operators_compute(
 ) -> None:
     gpu.not_compiled(monkeypatch)
     model = MODELS[name]
-    made = scenario(variant, model)
-    reference_run = gpu.run(gpu.On("cpu"), made, model, plain=True, steps=1)
-    found = gpu.run(gpu.On("cpu"), made, model, steps=1, forced=reference_run)
+    changed = scenario(variant, model)
+    reference_run = gpu.run(gpu.On("cpu"), changed, model, plain=True, steps=1)
+    done = gpu.run(gpu.On("cpu"), changed, model, steps=1, forced=reference_run)
     # An INT8 value may fall on the other side of a half: one step of its scale.
-    most = 1e-3 if made.optimizations.kv.dtype == "int8" else 1e-5
-    assert ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < most
-    assert found.tokens == reference_run.tokens
+    most = 1e-3 if changed.optimizations.kv.dtype == "int8" else 1e-5
+    assert ((done.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < most
+    assert done.tokens == reference_run.tokens
 
 
 @pytest.mark.parametrize("name", ["qwen3", "qwen3_moe", "lite"])
@@ -84,20 +83,20 @@ def test_sixteen_bits_cost_their_rounding(name: str, monkeypatch: pytest.MonkeyP
     """Flash takes 16 bits only and the grouped product bf16 only, so these are other calls than float32 makes."""
     gpu.not_compiled(monkeypatch)
     model = MODELS[name]
-    made = scenario("fused", model)
-    reference_run = gpu.run(gpu.On("cpu"), made, model, plain=True, steps=1)
-    found = gpu.run(gpu.On("cpu"), made, model, wide=False, steps=1, forced=reference_run)
-    assert 0 < ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 0.02
+    changed = scenario("fused", model)
+    reference_run = gpu.run(gpu.On("cpu"), changed, model, plain=True, steps=1)
+    done = gpu.run(gpu.On("cpu"), changed, model, wide=False, steps=1, forced=reference_run)
+    assert 0 < ((done.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 0.02
 
 
 def test_w8a8_multiplies_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu.not_compiled(monkeypatch)
-    made = plain(QWEN3, **ALL_FUSED, weights="w8a8")
+    changed = plain(QWEN3, **ALL_FUSED, weights="w8a8")
     batch = Batch("prefill", (Group(3, 40, 0),))
-    assert gpu.On("cpu").lacks(build(made, QWEN3, batch), QWEN3) == []
-    reference_run = gpu.run(gpu.On("cpu"), made, QWEN3, plain=True, steps=0)
-    found = gpu.run(gpu.On("cpu"), made, QWEN3, steps=0, forced=reference_run)
-    assert ((found.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-3
+    assert gpu.On("cpu").lacks(build(changed, QWEN3, batch), QWEN3) == []
+    reference_run = gpu.run(gpu.On("cpu"), changed, QWEN3, plain=True, steps=0)
+    done = gpu.run(gpu.On("cpu"), changed, QWEN3, steps=0, forced=reference_run)
+    assert ((done.logits - reference_run.logits).norm() / reference_run.logits.norm()).item() < 1e-3
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -131,8 +130,8 @@ def test_the_math_form_of_attention_is_off(monkeypatch: pytest.MonkeyPatch) -> N
 def test_forms_say_what_a_kernel_is() -> None:
     backend = gpu.On("cpu")
 
-    def forms(made: Any, model: Model, batch: Batch) -> dict[str, str]:
-        return {op.kind: backend.kernel(op).form for block in build(made, model, batch).blocks for op in block.ops}
+    def forms(result: Any, model: Model, batch: Batch) -> dict[str, str]:
+        return {op.kind: backend.kernel(op).form for block in build(result, model, batch).blocks for op in block.ops}
 
     alike, ragged = Batch("decode", (Group(3, 1, 40),)), Batch("decode", (Group(2, 1, 40), Group(1, 1, 33)))
     fused = forms(plain(QWEN3, **ALL_FUSED), QWEN3, alike)
@@ -152,7 +151,7 @@ def test_every_kind_has_a_kernel_or_is_refused_by_name() -> None:
     merged = {"fused_elementwise"}  # walked part by part
     elsewhere = {"split"}  # nothing is lowered to one
     assert set(CATALOGUE) - set(REFERENCE) == merged | elsewhere
-    assert not set(NOT_ONE_KERNEL) & set(cuda.KERNELS)
+    assert not any(CATALOGUE[name].torch_kernel == "none" for name in cuda.KERNELS)
 
 
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
@@ -169,36 +168,36 @@ def test_what_a_gpu_lacks_is_refused_by_name(name: str, monkeypatch: pytest.Monk
     switches, line = REFUSED[name]
     monkeypatch.setattr("device.backends.cuda.triton", lambda: True)
     program = build(plain(QWEN3, **switches), QWEN3, Batch("decode", (Group(3, 1, 40),)))
-    (found,) = gpu.On("cpu").lacks(program, QWEN3)
-    assert found.startswith(f"optimizations.{line}")
+    (result,) = gpu.On("cpu").lacks(program, QWEN3)
+    assert result.startswith(f"optimizations.{line}")
 
 
 def test_shapes_that_the_int8_product_does_not_take_are_refused() -> None:
     odd = replace(QWEN3, intermediate=100)
     program = build(plain(odd, weights="w8a8"), odd, Batch("prefill", (Group(3, 40, 0),)))
-    (found,) = gpu.On("cpu").lacks(program, odd)
-    assert "torch._int_mm wants multiples of 8 on a GPU, gate_proj is 64 x 100; take bf16 or w8a16" in found
+    (result,) = gpu.On("cpu").lacks(program, odd)
+    assert "torch._int_mm wants multiples of 8 on a GPU, gate_proj is 64 x 100; take bf16 or w8a16" in result
     together = plain(QWEN3_MOE, weights="w8a8", fusion__moe_routing=True, fusion__grouped_matmul=True)
     moe = build(together, QWEN3_MOE, Batch("prefill", (Group(3, 40, 0),)))
-    (found,) = gpu.On("cpu").lacks(moe, QWEN3_MOE)
-    assert "only the router knows" in found
+    (result,) = gpu.On("cpu").lacks(moe, QWEN3_MOE)
+    assert "only the router knows" in result
     apart = build(plain(QWEN3_MOE, weights="w8a8"), QWEN3_MOE, Batch("prefill", (Group(30, 40, 0),)))
-    (found,) = gpu.On("cpu").lacks(apart, QWEN3_MOE)
-    assert "only the router knows" in found
+    (result,) = gpu.On("cpu").lacks(apart, QWEN3_MOE)
+    assert "only the router knows" in result
 
 
 def test_without_triton_what_it_would_make_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("device.backends.cuda.triton", lambda: False)
     program = build(plain(QWEN3, **ALL_FUSED, graph="ge_graph"), QWEN3, Batch("decode", (Group(3, 1, 40),)))
-    found = gpu.On("cpu").lacks(program, QWEN3)
-    assert sorted(line.split(":")[0].removeprefix("optimizations.") for line in found) == [
+    lacks = gpu.On("cpu").lacks(program, QWEN3)
+    assert sorted(line.split(":")[0].removeprefix("optimizations.") for line in lacks) == [
         "fusion.add_rms_norm", "fusion.rope", "fusion.swiglu", "graph",
     ]  # fmt: skip
-    assert all("Triton" in line for line in found)
+    assert all("Triton" in line for line in lacks)
 
 
 def test_a_head_that_no_fused_kernel_reads_is_refused() -> None:
     odd = replace(QWEN3, head_dim=12, rotary_dim=12)
     program = build(plain(odd, fusion__attention=True), odd, Batch("decode", (Group(3, 1, 40),)))
-    (found,) = gpu.On("cpu").lacks(program, odd)
-    assert "heads of multiples of 8, these are 12 wide" in found
+    (result,) = gpu.On("cpu").lacks(program, odd)
+    assert "heads of multiples of 8, these are 12 wide" in result

@@ -17,7 +17,7 @@ from device.operators.kernel import fitted
 from device.run.graphs import Piece
 from device.run.host_inputs import Requests
 from device.run.session import Options, Session
-from device.run.step import Step
+from device.step.step import Step
 from device.weights.weights import RandomCheckpoint, shape_of
 from tests.device import gpu
 from tests.device.making import LENGTHS
@@ -36,9 +36,9 @@ class NoHost(TorchDispatchMode):
         return out
 
 
-def rehearse(made: Session, phase: Any, requests: Requests) -> list[str]:
+def rehearse(session: Session, phase: Any, requests: Requests) -> list[str]:
     """Every unit of a step, checked call by call; the names of what was left out, for the host must see values."""
-    bound, step = made.prepared(phase, requests)
+    bound, step = session.prepared(phase, requests)
     skipped = []
     with torch.inference_mode():
         for unit in bound.units:
@@ -81,7 +81,7 @@ def fused_only(
         assert q.dtype in (torch.bfloat16, torch.float16)
         assert q.shape[-1] == k.shape[-1] == v.shape[-1] <= 256
         assert enable_gqa == (q.shape[1] > k.shape[1])
-        assert not is_causal or q.shape[2] == k.shape[2]  # its triangle begins above on the left
+        assert not is_causal or q.shape[2] == k.shape[2]  # its triangle starts above on the left
         return aten._scaled_dot_product_flash_attention(q, k, v, 0.0, is_causal, False, scale=scale)[0]
     assert q.shape[1] == k.shape[1] == v.shape[1]  # it serves each head by one of its own
     assert not enable_gqa
@@ -115,13 +115,13 @@ def test_each_call_takes_its_operands_and_stays_on_the_device(
     monkeypatch.setattr(F, "scaled_dot_product_attention", fused_only)
     model = MODELS[name]
     about = switched(scenario(variant, model), graph=graph)
-    made = Session(about, model, gpu.On("meta"), Shapes(model, 0), options=Options(wide))
+    session = Session(about, model, gpu.On("meta"), Shapes(model, 0), options=Options(wide))
     for number, length in enumerate(LENGTHS):
-        made.cache.allocator.allocate(number, length + 1)
+        session.cache.allocator.allocate(number, length + 1)
     prompts = tuple((1,) * length for length in LENGTHS)
-    rehearse(made, "prefill", Requests((0, 1, 2), (0, 0, 0), prompts))
-    rehearse(made, "prefill", Requests((0, 1), (0, 0), prompts[:2]))  # alike: causal and unmasked
-    skipped = rehearse(made, "decode", Requests((0, 1, 2), LENGTHS, ((1,), (1,), (1,))))
-    rehearse(made, "decode", Requests((0, 1), (40, 40), ((1,), (1,))))
+    rehearse(session, "prefill", Requests((0, 1, 2), (0, 0, 0), prompts))
+    rehearse(session, "prefill", Requests((0, 1), (0, 0), prompts[:2]))  # alike: causal and unmasked
+    skipped = rehearse(session, "decode", Requests((0, 1, 2), LENGTHS, ((1,), (1,), (1,))))
+    rehearse(session, "decode", Requests((0, 1), (40, 40), ((1,), (1,))))
     one_by_one = wide or variant in ("w8a16", "w4a16")
     assert bool(skipped) == (bool(model.experts) and one_by_one)

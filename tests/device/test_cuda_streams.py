@@ -130,12 +130,12 @@ def watched(name: str, monkeypatch: pytest.MonkeyPatch, ledger: Ledger) -> tuple
     monkeypatch.setattr(Replayed, "compute", lambda self, inputs, step: self.body(self.constants, inputs, step))
     if model.experts:
         switches = {**switches, "fusion__moe_routing": True, "fusion__grouped_matmul": True}
-    made = plain(model, **{**ALL_FUSED, **switches})
-    engine = made.engine.model_copy(update={"tensor_parallel_size": ranks})
-    workload = made.workload.model_copy(update={"batch": 4})
-    made = made.model_copy(update={"engine": engine, "workload": workload})
+    scenario = plain(model, **{**ALL_FUSED, **switches})
+    engine = scenario.engine.model_copy(update={"tensor_parallel_size": ranks})
+    workload = scenario.workload.model_copy(update={"batch": 4})
+    scenario = scenario.model_copy(update={"engine": engine, "workload": workload})
     group = Alike() if ranks > 1 else None
-    at_work = Session(made, model, ledger, RandomCheckpoint(model, 0), group, Options())
+    at_work = Session(scenario, model, ledger, RandomCheckpoint(model, 0), group, Options())
     bound, step = at_work.prepared(*reported_step(at_work))
     watch = Watch(ledger)
     with torch.inference_mode(), watch:

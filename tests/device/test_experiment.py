@@ -23,8 +23,8 @@ from scenarios.loader import Loaded, load_scenario
 from scenarios.models.hf_config import load_model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
-from sim.predict.answer import case_of
 from sim.predict.memory import memory_of
+from sim.predict.scenario_result import case_of
 from tests.device.making import ALL_FUSED, QWEN3, REFERENCE, WIDE_REFERENCE, plain
 
 pytestmark = [pytest.mark.cpu, pytest.mark.xdist_group("torch")]
@@ -295,9 +295,9 @@ def test_text_is_real_where_the_model_brings_a_tokenizer(tmp_path: Path) -> None
     model = tokenizers.models.BPE(vocab=words, merges=[], unk_token="?")
     tokenizers.Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
     scenario = loaded().scenario
-    found = text_for(scenario, 256, tmp_path)
-    assert found.is_given
-    assert [len(tokens) for tokens in found.tokens] == [24, 24]
+    text = text_for(scenario, 256, tmp_path)
+    assert text.is_given
+    assert [len(tokens) for tokens in text.tokens] == [24, 24]
     assert not text_for(scenario, 100, tmp_path).is_given  # ids beyond the model's vocabulary
     assert not text_for(scenario, 256, None).is_given
 

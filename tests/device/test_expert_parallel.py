@@ -26,7 +26,7 @@ def case(
     """A run on `sizes` = (tensor-parallel ranks, replicas), and the same of one rank for each replica's prompts."""
     tensor, replicas = sizes
     apart = {"fusion__moe_dispatch": False} if engine is SENT else {}
-    made = plain(model, **{**apart, **switches})
+    scenario = plain(model, **{**apart, **switches})
     # Replicas that gather each other's tokens have as many; those that send may have others.
     every = prompts(lengths=tuple(n - r * (engine is SENT) for r in range(replicas) for n in (40, 40, 33)))
     given = [every[3 * r : 3 * r + 3] for r in range(replicas)]
@@ -36,7 +36,7 @@ def case(
         first = Case(alone_made, model, options, mine, []).run(None)
         alone.append(Case(alone_made, model, options, mine, [first.tokens[0]] * 2).run(None))
     update = {"tensor_parallel_size": tensor, "data_parallel_size": replicas, "enable_expert_parallel": True, **engine}
-    spread: Scenario = made.model_copy(update={"engine": made.engine.model_copy(update=update)})
+    spread: Scenario = scenario.model_copy(update={"engine": scenario.engine.model_copy(update=update)})
     forced = [[run.tokens[0]] * 2 for run in alone]
     return SpreadCase(spread, model, options, given, forced, tensor, replicas), alone
 
@@ -53,12 +53,12 @@ class Found:
 
 def spread(cases: dict[str, tuple[SpreadCase, list[Run]]], ranks: int) -> dict[str, Found]:
     answers = on_ranks(SpreadCases({name: one for name, (one, _) in cases.items()}), ranks, "gloo", timeout_s=110)
-    found = {}
+    results = {}
     for name, (one, alone) in cases.items():
         told = [answer[name] for answer in answers]
         runs = [Run(tokens, torch.tensor(logits)) for tokens, logits, _ in told]  # type: ignore[misc]
-        found[name] = Found(one, runs, [seen for _, _, seen in told], alone)  # type: ignore[misc]
-    return found
+        results[name] = Found(one, runs, [seen for _, _, seen in told], alone)  # type: ignore[misc]
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -93,25 +93,25 @@ def four() -> dict[str, Found]:
     )
 
 
-def relative(found: Run, true: Run) -> float:
-    return ((found.logits - true.logits).norm() / true.logits.norm()).item()
+def relative(run: Run, true: Run) -> float:
+    return ((run.logits - true.logits).norm() / true.logits.norm()).item()
 
 
-def check(found: Found, most: float = 1e-6) -> None:
+def check(result: Found, most: float = 1e-6) -> None:
     """Every rank has its replica's tokens, and every row of a step that was sent has come to its expert."""
-    for rank, run in enumerate(found.runs):
-        alone = found.alone[rank // found.case.tensor]
+    for rank, run in enumerate(result.runs):
+        alone = result.alone[rank // result.case.tensor]
         assert relative(run, alone) < most
         assert run.tokens == alone.tokens
-    it = found.case.model.experts
-    assert it is not None
-    for steps in zip(*found.seen, strict=True):
-        tokens = sum(step["tokens"][0] for step in steps[:: found.case.tensor])
+    experts = result.case.model.experts
+    assert experts is not None
+    for steps in zip(*result.seen, strict=True):
+        tokens = sum(step["tokens"][0] for step in steps[:: result.case.tensor])
         if "experts.sent" not in steps[0]:
             continue
-        assert sum(sum(step["experts.sent"]) for step in steps) == tokens * it.top_k
+        assert sum(sum(step["experts.sent"]) for step in steps) == tokens * experts.top_k
         by_expert = [sum(column) for column in zip(*(step["experts.sent"] for step in steps), strict=True)]
-        held = it.count // len(steps)
+        held = experts.count // len(steps)
         for rank, step in enumerate(steps):
             come = torch.tensor(step["experts.incoming"]).view(len(steps), held).sum(0).tolist()
             assert come == by_expert[rank * held : (rank + 1) * held]

@@ -45,20 +45,21 @@ def attention_of(model: Model) -> list[str]:
 
 def folder(path: Path, model: Model) -> Path:
     """`model` with random weights and the config.json of its family."""
-    it, latent = model.experts, model.latent
-    assert it is not None
+    experts, latent = model.experts, model.latent
+    assert experts is not None
     path.mkdir()
     fields: dict[str, object] = {
         "model_type": model.model_type, "hidden_size": model.hidden, "intermediate_size": model.intermediate,
         "num_hidden_layers": model.layers, "num_attention_heads": model.heads, "num_key_value_heads": model.kv_heads,
         "head_dim": model.head_dim, "vocab_size": model.vocab, "max_position_embeddings": model.max_position,
         "attention_bias": model.qkv_bias, "partial_rotary_factor": model.rotated / model.head_dim,
-        "num_experts" if model.model_type == "qwen3_moe" else "n_routed_experts": it.count,
-        "num_experts_per_tok": it.top_k, "moe_intermediate_size": it.intermediate,
-        "first_k_dense_replace": it.dense_layers, "routed_scaling_factor": it.factor, "norm_topk_prob": it.normalised,
-        "n_group": it.groups, "topk_group": it.kept_groups,
+        "num_experts" if model.model_type == "qwen3_moe" else "n_routed_experts": experts.count,
+        "num_experts_per_tok": experts.top_k, "moe_intermediate_size": experts.intermediate,
+        "first_k_dense_replace": experts.dense_layers, "routed_scaling_factor": experts.factor,
+        "norm_topk_prob": experts.normalised,
+        "n_group": experts.groups, "topk_group": experts.kept_groups,
     }  # fmt: skip
-    if it.shared:
+    if experts.shared:
         fields["n_shared_experts"] = 1
     if latent:
         fields |= {
@@ -77,9 +78,9 @@ def folder(path: Path, model: Model) -> Path:
 
 def with_shared_of_one_width(model: Model) -> Model:
     """A config counts the shared expert in widths of a routed one."""
-    it = model.experts
-    assert it is not None
-    return replace(model, experts=replace(it, shared=it.intermediate if it.shared else 0))
+    experts = model.experts
+    assert experts is not None
+    return replace(model, experts=replace(experts, shared=experts.intermediate if experts.shared else 0))
 
 
 @pytest.mark.parametrize("model", WITH_EXPERTS.values(), ids=WITH_EXPERTS)
@@ -89,10 +90,10 @@ def test_a_hugging_face_folder_gives_its_own_tokens(tmp_path: Path, model: Model
     read = load_model(str(at))
     assert read.experts == model.experts
     assert read.latent == model.latent
-    found = checkpoint_of(str(at), None, read, 0)
-    assert isinstance(found, SafetensorsCheckpoint)
+    result = checkpoint_of(str(at), None, read, 0)
+    assert isinstance(result, SafetensorsCheckpoint)
     runs = []
-    for checkpoint in (found, RandomCheckpoint(read, 5)):
+    for checkpoint in (result, RandomCheckpoint(read, 5)):
         at_work = session(plain(read), read)
         at_work.weights.checkpoint = checkpoint
         runs.append(at_work.prefill(prompts()))
@@ -101,16 +102,16 @@ def test_a_hugging_face_folder_gives_its_own_tokens(tmp_path: Path, model: Model
 
 
 def test_rotated_pairs_become_halves() -> None:
-    it = Latent(q_rank=0, kv_rank=1, nope_dim=1, rope_dim=4, v_dim=1)
+    latent = Latent(q_rank=0, kv_rank=1, nope_dim=1, rope_dim=4, v_dim=1)
     rows = torch.arange(10.0)[:, None]  # two heads of one plain and four rotated rows
-    assert in_halves("q_proj", rows, it).flatten().tolist() == [0, 1, 3, 2, 4, 5, 6, 8, 7, 9]
-    assert in_halves("kv_a_proj", rows[:5], it).flatten().tolist() == [0, 1, 3, 2, 4]
-    assert in_halves("o_proj", rows, it) is rows
+    assert in_halves("q_proj", rows, latent).flatten().tolist() == [0, 1, 3, 2, 4, 5, 6, 8, 7, 9]
+    assert in_halves("kv_a_proj", rows[:5], latent).flatten().tolist() == [0, 1, 3, 2, 4]
+    assert in_halves("o_proj", rows, latent) is rows
 
 
 def test_kv_b_is_cut_into_what_attention_absorbs() -> None:
-    it = Latent(q_rank=0, kv_rank=3, nope_dim=2, rope_dim=2, v_dim=1)
+    latent = Latent(q_rank=0, kv_rank=3, nope_dim=2, rope_dim=2, v_dim=1)
     whole = torch.arange(18.0).view(6, 3)  # two heads of two K rows and one V row
-    assert absorbed("k", whole, it).tolist() == [whole[:2].tolist(), whole[3:5].tolist()]
-    assert absorbed("v", whole, it).flatten(1).tolist() == [whole[2].tolist(), whole[5].tolist()]
-    assert absorbed("v", whole, it).shape == (2, 3, 1)
+    assert absorbed("k", whole, latent).tolist() == [whole[:2].tolist(), whole[3:5].tolist()]
+    assert absorbed("v", whole, latent).flatten(1).tolist() == [whole[2].tolist(), whole[5].tolist()]
+    assert absorbed("v", whole, latent).shape == (2, 3, 1)

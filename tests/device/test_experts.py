@@ -14,8 +14,8 @@ from device.measure.measure import measure
 from device.operators import experts, one_by_one
 from device.run.host_inputs import Requests
 from device.run.session import Options, Session, logits_of
-from device.run.step import Step
 from device.run.workload import reported_step
+from device.step.step import Step
 from device.weights.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
 from scenarios.exchange.measured import Predicted
@@ -51,8 +51,8 @@ def reference_run(model: Model) -> Run:
     return run(plain(model), model, WIDE_REFERENCE)
 
 
-def relative(found: torch.Tensor, true: torch.Tensor) -> float:
-    return ((found - true).norm() / true.norm()).item()
+def relative(tensor: torch.Tensor, true: torch.Tensor) -> float:
+    return ((tensor - true).norm() / true.norm()).item()
 
 
 SWITCHES: dict[str, dict[str, object]] = {
@@ -78,9 +78,9 @@ def test_a_switch_changes_nothing_but_rounding(model: Model, switches: dict[str,
     if "overlap__shared_expert_stream" in switches and not (model.experts and model.experts.shared):
         pytest.skip("no shared expert")
     true = reference_run(model)
-    found = run(plain(model, **switches), model, WIDE_REFERENCE, forced=true)
-    assert relative(found.logits, true.logits) < 1e-6
-    assert found.tokens == true.tokens
+    done = run(plain(model, **switches), model, WIDE_REFERENCE, forced=true)
+    assert relative(done.logits, true.logits) < 1e-6
+    assert done.tokens == true.tokens
 
 
 #: Switches that fuse what one expert does, and the weights that they want.
@@ -103,17 +103,17 @@ def test_what_is_fused_within_an_expert_takes_its_own_weights(switch: str, group
 def test_gate_and_quantise_is_one_kernel_for_any_number_of_rows() -> None:
     around = {"fusion__gate_up": True, "fusion__swiglu": True, "weights": "w8a8"}
     true = run(plain(GLM, **around), GLM, WIDE_REFERENCE, steps=1)
-    found = run(plain(GLM, **around, fusion__swiglu_quant=True), GLM, Options(wide=True), steps=1, forced=true)
-    assert relative(found.logits, true.logits) < 0.05
+    done = run(plain(GLM, **around, fusion__swiglu_quant=True), GLM, Options(wide=True), steps=1, forced=true)
+    assert relative(done.logits, true.logits) < 0.05
 
 
 @pytest.mark.parametrize("model", [QWEN3_MOE, DEEPSEEK, LITE], ids=lambda m: m.name)
 def test_norm_rotation_and_cache_write_in_one(model: Model) -> None:
     attention = {} if model.latent else {"fusion__attention": True}
     true = reference_run(model)
-    found = run(plain(model, **DEEP, **attention), model, WIDE_REFERENCE, forced=true)
-    assert relative(found.logits, true.logits) < 1e-6
-    assert found.tokens == true.tokens
+    done = run(plain(model, **DEEP, **attention), model, WIDE_REFERENCE, forced=true)
+    assert relative(done.logits, true.logits) < 1e-6
+    assert done.tokens == true.tokens
 
 
 #: A near choice may go the other way, and then a token has another expert: more than in a dense model.
@@ -121,8 +121,8 @@ def test_norm_rotation_and_cache_write_in_one(model: Model) -> None:
 @pytest.mark.parametrize("model", [QWEN3_MOE, LITE], ids=lambda m: m.name)
 def test_quantised_experts_cost_what_their_bits_say(model: Model, weights: str, most: float) -> None:
     true = reference_run(model)
-    found = run(plain(model, **FUSED, weights=weights), model, WIDE_REFERENCE, forced=true)
-    assert most / 20 < relative(found.logits, true.logits) < most
+    done = run(plain(model, **FUSED, weights=weights), model, WIDE_REFERENCE, forced=true)
+    assert most / 20 < relative(done.logits, true.logits) < most
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_quantised_experts_cost_what_their_bits_say(model: Model, weights: str, 
 )  # fmt: skip
 def test_a_mixed_step_serves_decodes_and_chunks_in_any_order(model: Model, switches: dict[str, object]) -> None:
     """Requests of one, three, 20 and 24 new tokens, some with a cache behind them, as one step and one by one."""
-    made = plain(model, **{**switches, "kv__block_size": 16})
-    made = made.model_copy(update={"workload": made.workload.model_copy(update={"batch": 5})})
+    scenario = plain(model, **{**switches, "kv__block_size": 16})
+    scenario = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"batch": 5})})
     given = prompts(lengths=(30, 24, 12, 40, 3))
     contexts, numbers = (10, 0, 11, 17, 0), tuple(range(5))
     checkpoint = RandomCheckpoint(model, 0)
-    at_work = Session(made, model, choose("cpu"), checkpoint, None, WIDE_REFERENCE)
+    at_work = Session(scenario, model, choose("cpu"), checkpoint, None, WIDE_REFERENCE)
     for number, prompt in enumerate(given):
         at_work.cache.allocator.allocate(number, len(prompt))
     before = [n for n in numbers if contexts[n]]
@@ -147,9 +147,9 @@ def test_a_mixed_step_serves_decodes_and_chunks_in_any_order(model: Model, switc
     )
     new = tuple(tuple(prompt[context:]) for prompt, context in zip(given, contexts, strict=True))
     step = at_work.run("mixed", Requests(numbers, contexts, new))
-    found = logits_of(step, model)
+    logits = logits_of(step, model)
     true = torch.stack([forward(model, checkpoint, prompt)[-1] for prompt in given])
-    assert relative(found, true) < 1e-5
+    assert relative(logits, true) < 1e-5
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["grouped", "one by one"])
@@ -157,18 +157,18 @@ def test_a_mixed_step_serves_decodes_and_chunks_in_any_order(model: Model, switc
 @pytest.mark.parametrize("model", WITH_EXPERTS.values(), ids=WITH_EXPERTS)
 def test_the_forms_of_the_cpu_equal_the_reference_in_float32(model: Model, weights: str, together: bool) -> None:
     switches = {"fusion__grouped_matmul": together, "weights": weights}
-    made = plain(model, fusion__moe_routing=True, fusion__gate_up=True, **switches)
-    true = run(made, model, WIDE_REFERENCE, steps=1)
-    found = run(made, model, Options(wide=True), steps=1, forced=true)
+    scenario = plain(model, fusion__moe_routing=True, fusion__gate_up=True, **switches)
+    true = run(scenario, model, WIDE_REFERENCE, steps=1)
+    done = run(scenario, model, Options(wide=True), steps=1, forced=true)
     # A last bit may move an integer of the activations.
-    assert relative(found.logits, true.logits) < (0.02 if weights.endswith("a8") else 1e-5)
+    assert relative(done.logits, true.logits) < (0.02 if weights.endswith("a8") else 1e-5)
 
 
 def test_groups_limit_the_choice() -> None:
-    it = Experts(8, 8, 2, 32, 0, 0, "sigmoid", scaled=False, groups=4, kept_groups=1)
+    grouped = Experts(8, 8, 2, 32, 0, 0, "sigmoid", scaled=False, groups=4, kept_groups=1)
     scores = torch.tensor([[0.9, 0.0, 0.5, 0.6, 0.1, 0.2, 0.3, 0.3]])
-    assert experts.choose(scores, it)[1].tolist() == [[3, 2]]  # 1.1 together beats the best alone
-    assert best(scores[0].tolist(), it) == [3, 2]
+    assert experts.choose(scores, grouped)[1].tolist() == [[3, 2]]  # 1.1 together beats the best alone
+    assert best(scores[0].tolist(), grouped) == [3, 2]
     one = Experts(8, 8, 2, 32, 0, 0, "softmax", scaled=False, groups=4, kept_groups=1)
     assert experts.choose(scores, one)[1].tolist() == [[0, 1]]
 
@@ -179,10 +179,10 @@ def test_groups_limit_the_choice() -> None:
 @pytest.mark.parametrize("skew", [0.0, 20.0], ids=["as many or fewer", "more than were drawn"])
 def test_whoever_the_router_chooses_runs_in_the_places_of_the_draw(skew: float) -> None:
     """A draw of great skew falls on the same two experts each time, and the router chooses more: places take some."""
-    made = plain(QWEN3_MOE)
-    made = made.model_copy(update={"workload": made.workload.model_copy(update={"expert_skew": skew})})
+    scenario = plain(QWEN3_MOE)
+    scenario = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"expert_skew": skew})})
     true = run(plain(QWEN3_MOE), QWEN3_MOE, WIDE_REFERENCE)
-    at_work = session(made, QWEN3_MOE, WIDE_REFERENCE)
+    at_work = session(scenario, QWEN3_MOE, WIDE_REFERENCE)
     _, first = at_work.prefill(prompts())
     assert torch.equal(first, true.logits[0])
     numbers, contexts = (0, 1, 2), tuple(map(len, prompts()))
@@ -210,20 +210,22 @@ def test_a_measurement_says_how_many_were_drawn_and_chosen() -> None:
     at_work = session(plain(QWEN3_MOE), QWEN3_MOE, WIDE_REFERENCE)
     phase, requests = reported_step(at_work)
     bound, step = at_work.prepared(phase, requests)
-    made = document(measure(bound, step, repeats=1), Predicted(1, dict.fromkeys(range(len(bound.program)), 1)))
-    assert made["experts"]["drawn"] == one_by_one.Places(bound.program.block("layers").ops).count
-    assert made["experts"]["chosen"] == [len(layer) for layer in one_by_one.chosen_by_layer(step)]
-    assert {op["name"]: op["form"] for op in made["ops"]}["expert1.find"] == "composed"
+    result = document(measure(bound, step, repeats=1), Predicted(1, dict.fromkeys(range(len(bound.program)), 1)))
+    assert result["experts"]["drawn"] == one_by_one.Places(bound.program.block("layers").ops).count
+    assert result["experts"]["chosen"] == [len(layer) for layer in one_by_one.chosen_by_layer(step)]
+    assert {op["name"]: op["form"] for op in result["ops"]}["expert1.find"] == "composed"
 
 
 def test_what_was_never_tried_on_a_backend_is_refused_by_name() -> None:
     class Elsewhere(Cpu):
         name = "npu"
 
-    made = plain(QWEN3_MOE)
-    made = made.model_copy(update={"engine": made.engine.model_copy(update={"enable_expert_parallel": True})})
+    scenario = plain(QWEN3_MOE)
+    scenario = scenario.model_copy(
+        update={"engine": scenario.engine.model_copy(update={"enable_expert_parallel": True})}
+    )
     with pytest.raises(ScenarioError) as caught:
-        Session(made, QWEN3_MOE, Elsewhere(), RandomCheckpoint(QWEN3_MOE, 0))
+        Session(scenario, QWEN3_MOE, Elsewhere(), RandomCheckpoint(QWEN3_MOE, 0))
     assert caught.value.messages == (
         "--backend npu: engine.enable_expert_parallel: spread experts are not measured on npu; set it to false",
         "--backend npu: optimizations.fusion.grouped_matmul: experts one by one have no adapters on npu; "

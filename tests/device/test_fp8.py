@@ -20,7 +20,7 @@ Q = "model.layers.0.self_attn.q_a_proj.weight"
 
 
 def quantised(x: torch.Tensor, block: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`x` in FP8 and its scales, block by block: the greatest magnitude of a block becomes 448."""
+    """`x` in FP8 and its scales, block by block: the largest magnitude of a block becomes 448."""
     rows, columns = x.shape
     scale = torch.empty(-(-rows // block), -(-columns // block))
     out = torch.empty(x.shape, dtype=torch.float8_e4m3fn)
@@ -35,13 +35,13 @@ def quantised(x: torch.Tensor, block: int) -> tuple[torch.Tensor, torch.Tensor]:
 def fp8_folder(path: Path, block: int = 16) -> Path:
     """A small DeepSeek whose products lie in FP8, with smaller blocks at the edges; the rest stays in 16 bits."""
     at = folder(path, with_shared_of_one_width(DEEPSEEK))
-    tensors, found = load_file(at / "model.safetensors"), {}
+    tensors, result = load_file(at / "model.safetensors"), {}
     for name, value in tensors.items():
         if "_proj" in name:
-            found[name], found[f"{name}_scale_inv"] = quantised(value.float(), block)
+            result[name], result[f"{name}_scale_inv"] = quantised(value.float(), block)
         else:
-            found[name] = value
-    save_file(found, at / "model.safetensors")
+            result[name] = value
+    save_file(result, at / "model.safetensors")
     config = json.loads((at / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [block, block]}
     (at / "config.json").write_text(json.dumps(config))
@@ -51,24 +51,24 @@ def fp8_folder(path: Path, block: int = 16) -> Path:
 def test_each_element_is_its_value_times_the_scale_of_its_block() -> None:
     values = torch.randn(200, 130, generator=torch.Generator().manual_seed(1)).to(torch.float8_e4m3fn)
     scale = torch.tensor([[0.5, 2.0], [0.03125, 3.0]])
-    found = dequantised("w", values, scale, (128, 128))
-    assert found.dtype == torch.bfloat16
+    result = dequantised("w", values, scale, (128, 128))
+    assert result.dtype == torch.bfloat16
     plain = values.float().tolist()
     for i, j in ((0, 0), (127, 127), (128, 127), (127, 128), (199, 129), (64, 129)):
         exact = plain[i][j] * scale[i // 128][j // 128].item()
-        assert found[i, j].item() == torch.tensor(exact).to(torch.bfloat16).item()
+        assert result[i, j].item() == torch.tensor(exact).to(torch.bfloat16).item()
 
 
 def test_an_fp8_folder_runs_and_says_what_it_was(tmp_path: Path) -> None:
     at = fp8_folder(tmp_path / "model")
     model = load_model(str(at))
-    found = checkpoint_of(str(at), None, model, 0)
-    assert found.origin == "safetensors of model"
+    checkpoint = checkpoint_of(str(at), None, model, 0)
+    assert checkpoint.origin == "safetensors of model"
     at_work, plainly = session(plain(model), model), session(plain(model), model)
-    at_work.weights.checkpoint = found
+    at_work.weights.checkpoint = checkpoint
     # The same folder with all weights written out in 16 bits.
     stored = load_file(at / "model.safetensors")
-    wide = {n: found.tensor(n) for n in stored if not n.endswith("_scale_inv")}
+    wide = {n: checkpoint.tensor(n) for n in stored if not n.endswith("_scale_inv")}
     other = tmp_path / "wide"
     other.mkdir()
     save_file({n: t.contiguous() for n, t in wide.items()}, other / "model.safetensors")
@@ -76,7 +76,7 @@ def test_an_fp8_folder_runs_and_says_what_it_was(tmp_path: Path) -> None:
     runs = [at_work.prefill(prompts()), plainly.prefill(prompts())]
     assert runs[0][0] == runs[1][0]
     assert torch.equal(runs[0][1], runs[1][1])
-    assert found.origin == "safetensors of model; FP8 in blocks of 16 x 16, read as bf16"
+    assert checkpoint.origin == "safetensors of model; FP8 in blocks of 16 x 16, read as bf16"
     assert plainly.weights.checkpoint.origin == "safetensors of wide"
 
 
@@ -84,9 +84,9 @@ def test_three_bits_of_mantissa_cost_what_they_say(tmp_path: Path) -> None:
     """e4m3 rounds to within 1/16 of a value, bf16 once more to within 1/256."""
     model = with_shared_of_one_width(DEEPSEEK)
     exact = load_file(folder(tmp_path / "exact", model) / "model.safetensors")[Q].float()
-    found = SafetensorsCheckpoint(fp8_folder(tmp_path / "fp8")).tensor(Q).float()
+    result = SafetensorsCheckpoint(fp8_folder(tmp_path / "fp8")).tensor(Q).float()
     large = exact.abs() > exact.abs().max() / 64  # smaller ones are subnormal in their block
-    relative = ((found - exact).abs() / exact.abs())[large]
+    relative = ((result - exact).abs() / exact.abs())[large]
     assert 0.01 < relative.max() <= 1 / 16 + 1 / 256
 
 

@@ -35,39 +35,42 @@ def test_spans_follow_the_program_on_the_clock() -> None:
     at_work = Session(plain(**ALL_FUSED), QWEN3, Ticking(), RandomCheckpoint(QWEN3, 0), options=REFERENCE)
     phase, requests = reported_step(at_work)
     bound, step = at_work.prepared(phase, requests)
-    found = measure(bound, step, repeats=3)
+    result = measure(bound, step, repeats=3)
     count = len(bound.program)
-    assert [(s.start_ns, s.end_ns) for s in found.timeline.spans] == [
+    assert [(s.start_ns, s.end_ns) for s in result.timeline.spans] == [
         (1000 + 2000 * i, 2000 + 2000 * i) for i in range(count)
     ]  # one mark opens the step, two enclose each op, one closes it
-    assert (found.timeline.end_ns, found.marked) == (
+    assert (result.timeline.end_ns, result.marked) == (
         1000 + 2000 * count, Sample(1000 + 2000 * count, 1000 + 2000 * count, 1000 + 2000 * count)
     )  # fmt: skip
-    assert {(s.median_ns, s.low_ns, s.high_ns) for s in found.units} == {(1000.0, 1000.0, 1000.0)}
-    assert len(found.steady_units) == count
-    assert sum(s.low_ns for s in found.steady_units) <= 500 * count <= sum(s.high_ns for s in found.steady_units)
-    assert (found.timeline.label, found.timeline.device, found.repeats) == ("MEASURED", "CPU", 3)
-    assert [(s.index, s.name, s.kind) for s in found.timeline.spans] == [
+    assert {(s.median_ns, s.low_ns, s.high_ns) for s in result.units} == {(1000.0, 1000.0, 1000.0)}
+    assert len(result.steady_units) == count
+    assert sum(s.low_ns for s in result.steady_units) <= 500 * count <= sum(s.high_ns for s in result.steady_units)
+    assert (result.timeline.label, result.timeline.device, result.repeats) == ("MEASURED", "CPU", 3)
+    assert [(s.index, s.name, s.kind) for s in result.timeline.spans] == [
         (i.index, i.op.name, i.op.kind) for i in bound.program
     ]
     assert [name_of(unit) for unit in bound.units] == [i.op.name for i in bound.program]
 
     # Predicted: every op half of what the clock says, but for the first, which is twice.
     predicted = Predicted(1000 * count, dict.fromkeys(range(count), 500) | {0: 2000})
-    made = document(found, predicted)
-    assert made["ops"][0]["predicted_us"] == 2.0
-    assert (made["scaled_by"], made["steady_step"]["median_us"]) == (1.0, pytest.approx(found.steady.median_ns / 1000))
+    outcome = document(result, predicted)
+    assert outcome["ops"][0]["predicted_us"] == 2.0
+    assert (outcome["scaled_by"], outcome["steady_step"]["median_us"]) == (
+        1.0,
+        pytest.approx(result.steady.median_ns / 1000),
+    )
     # At a speed at which the reference takes twice as long, everything does; what was measured stays as it was.
-    slower = document(found, replace(predicted, reference_ns=2 * found.reference.median_ns))
+    slower = document(result, replace(predicted, reference_ns=2 * result.reference.median_ns))
     assert slower["scaled_by"] == 2.0
-    assert slower["ops"][5]["steady_us"] == pytest.approx(2 * made["ops"][5]["steady_us"])
-    assert slower["errors"]["steady_step"] == pytest.approx((made["errors"]["steady_step"] + 1) / 2 - 1)
-    assert slower["unmarked_step"] == made["unmarked_step"]
-    assert slower["errors"]["step"] == made["errors"]["step"]
-    assert made["errors"]["ops"] == pytest.approx((2 + 0.5 * (count - 1)) / count - 1)
-    assert (made["errors"]["op_median"], made["errors"]["op_bias"]) == (0.5, -0.5)
-    assert made["step"]["free_us"] == pytest.approx(1 + count)
-    assert sum(row["total_us"] for row in made["kernels"]) == pytest.approx(count)
+    assert slower["ops"][5]["steady_us"] == pytest.approx(2 * outcome["ops"][5]["steady_us"])
+    assert slower["errors"]["steady_step"] == pytest.approx((outcome["errors"]["steady_step"] + 1) / 2 - 1)
+    assert slower["unmarked_step"] == outcome["unmarked_step"]
+    assert slower["errors"]["step"] == outcome["errors"]["step"]
+    assert outcome["errors"]["ops"] == pytest.approx((2 + 0.5 * (count - 1)) / count - 1)
+    assert (outcome["errors"]["op_median"], outcome["errors"]["op_bias"]) == (0.5, -0.5)
+    assert outcome["step"]["free_us"] == pytest.approx(1 + count)
+    assert sum(row["total_us"] for row in outcome["kernels"]) == pytest.approx(count)
 
 
 def test_a_step_can_be_run_again_and_again() -> None:

@@ -53,20 +53,20 @@ def test_the_plan_shares_no_size_with_a_shipped_model_and_repeats_no_trial() -> 
 
 @pytest.mark.parametrize("start", ["decode fused 96 6x330", "prefill w8a8 96", "decode paged.int8.token 96"])
 def test_a_trial_times_every_op_of_its_program(start: str) -> None:
-    found = timed_trial(choose("cpu"), named(start))
-    ops, (step,) = [row for row in found if row.ops], [row for row in found if row.kind == STEP]
+    result = timed_trial(choose("cpu"), named(start))
+    ops, (step,) = [row for row in result if row.ops], [row for row in result if row.kind == STEP]
     assert all(row.kind in CATALOGUE and row.low_us <= row.median_us <= row.high_us for row in ops)
     assert sum(row.count for row in ops) == step.values["units"]
-    assert {row.trial for row in found} == {named(start).name}
+    assert {row.trial for row in result} == {named(start).name}
     assert step.values["host_us"] > 0 < step.values["mark_us"]
-    assert all(row.reference_us > 0 and row.repeats >= 5 for row in found)
+    assert all(row.reference_us > 0 and row.repeats >= 5 for row in result)
 
 
 def test_memory_wait_and_event(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("device.microbench.memory.COPY_BYTES", (1 << 12, 1 << 16))
-    found = list(timed_memory(choose("cpu")))
-    assert [row.kind for row in found] == [COPY, COPY, SYNCHRONIZE, EVENT]
-    assert [row.values["bytes"] for row in found[:2]] == [1 << 12, 1 << 16]
+    result = list(timed_memory(choose("cpu")))
+    assert [row.kind for row in result] == [COPY, COPY, SYNCHRONIZE, EVENT]
+    assert [row.values["bytes"] for row in result[:2]] == [1 << 12, 1 << 16]
 
 
 def test_each_refusal_has_its_name_and_its_reason() -> None:
@@ -108,9 +108,9 @@ def test_a_budget_leaves_out_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     ticks = count()
     monkeypatch.setattr(bench, "monotonic", lambda: float(next(ticks)))  # a second passes whenever it is read
     monkeypatch.setattr(bench, "tasks_of", lambda *_: tasks("a", "b", "c"))
-    found = benched(choose("cpu"), tmp_path / "p.rows.json", 2, False, quiet)
-    assert (found.complete, found.done) == (True, ("a",))
-    assert found.refused[:2] == (("b", "left out: over the budget of 2 s"), ("c", "left out: over the budget of 2 s"))
+    result = benched(choose("cpu"), tmp_path / "p.rows.json", 2, False, quiet)
+    assert (result.complete, result.done) == (True, ("a",))
+    assert result.refused[:2] == (("b", "left out: over the budget of 2 s"), ("c", "left out: over the budget of 2 s"))
 
 
 def test_what_a_trial_is_refused_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,9 +118,9 @@ def test_what_a_trial_is_refused_for_is_kept(tmp_path: Path, monkeypatch: pytest
         raise ScenarioError(["--backend cpu: optimizations.graph: there is no compiler"])
 
     monkeypatch.setattr(bench, "tasks_of", lambda *_: (Task("compiled", refuses), *tasks("a")))
-    found = benched(choose("cpu"), tmp_path / "p.rows.json", 60, False, quiet)
-    assert ("compiled", "--backend cpu: optimizations.graph: there is no compiler") in found.refused
-    assert [row.trial for row in found.rows] == ["a"]
+    result = benched(choose("cpu"), tmp_path / "p.rows.json", 60, False, quiet)
+    assert ("compiled", "--backend cpu: optimizations.graph: there is no compiler") in result.refused
+    assert [row.trial for row in result.rows] == ["a"]
 
 
 def test_a_part_of_another_calibration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

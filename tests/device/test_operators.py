@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from device.operators import attention, norms, quant, sampling
 from device.operators.kernel import fitted
 from device.operators.reference import REFERENCE
-from device.run.step import Layout
+from device.step.step import Layout
 from scenarios.errors import ScenarioError
 from tests.scenarios.making import Drawn, cases, program
 
@@ -17,9 +17,9 @@ from tests.scenarios.making import Drawn, cases, program
 @settings(max_examples=150)
 @given(cases())
 def test_every_kind_of_a_program_has_a_reference(drawn: Drawn) -> None:
-    made, model = drawn
+    result, model = drawn
     try:
-        built = program(made, model)
+        built = program(result, model)
     except ScenarioError:
         return
     kinds = {op.kind for block in built.blocks for whole in block.ops for op in (whole, *whole.parts)}

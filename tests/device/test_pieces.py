@@ -6,10 +6,11 @@ import pytest
 
 from device.backends.cpu import Cpu
 from device.measure.numerics import Run, generate
-from device.run.session import Session, shard_of
+from device.run.session import Session
 from device.run.windows import problems, windows
 from device.weights.weights import RandomCheckpoint
 from scenarios.build import build
+from scenarios.lowering.parallel import shard_of
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Group, Program
 from scenarios.schema import Scenario
@@ -27,14 +28,14 @@ class InTurn(Cpu):
         return [line for line in super().lacks(program, model) if "wants stream" not in line]
 
 
-def over_two_ranks(made: Scenario) -> Scenario:
-    return made.model_copy(update={"engine": made.engine.model_copy(update={"tensor_parallel_size": 2})})
+def over_two_ranks(scenario: Scenario) -> Scenario:
+    return scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"tensor_parallel_size": 2})})
 
 
 def run(model: Model, **switches: object) -> Run:
-    made = over_two_ranks(plain(model, **ALL_FUSED, **switches))
-    made = switched(made, weights="fp16") if model.dtype == "fp16" and "weights" not in switches else made
-    session = Session(made, model, InTurn(), RandomCheckpoint(model, 0), Alike(), REFERENCE)
+    scenario = over_two_ranks(plain(model, **ALL_FUSED, **switches))
+    scenario = switched(scenario, weights="fp16") if model.dtype == "fp16" and "weights" not in switches else scenario
+    session = Session(scenario, model, InTurn(), RandomCheckpoint(model, 0), Alike(), REFERENCE)
     return generate(session, prompts(), 2)
 
 
@@ -55,14 +56,14 @@ def test_pieces_give_what_the_whole_gives(case: str) -> None:
 
 
 def test_the_pieces_are_what_ran() -> None:
-    made = over_two_ranks(plain(QWEN3, **ALL_FUSED, overlap__comm_chunks=3))
-    session = Session(made, QWEN3, InTurn(), RandomCheckpoint(QWEN3, 0), Alike(), REFERENCE)
+    scenario = over_two_ranks(plain(QWEN3, **ALL_FUSED, overlap__comm_chunks=3))
+    session = Session(scenario, QWEN3, InTurn(), RandomCheckpoint(QWEN3, 0), Alike(), REFERENCE)
     session.prefill(prompts())
     (bound,) = session._bound.values()
     layer = next(block for block in bound.program.blocks if block.is_layer)
-    found = windows(layer)
+    outcome = windows(layer)
     sizes = [op.out.shape[0] for op in layer.ops if op.name.startswith("o_proj.") and op.kind == "matmul"]
-    first = [found[f"o_proj.{piece}"].reads["attended"] for piece in range(3)]
+    first = [outcome[f"o_proj.{piece}"].reads["attended"] for piece in range(3)]
     assert [rows for rows, _ in first] == [0, sizes[0], sizes[0] + sizes[1]]
     assert {whole for _, whole in first} == {sum(sizes)} == {113}
 
@@ -82,9 +83,9 @@ REFUSED: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_no_device_runs_in_pieces_or_parts_is_refused_by_name(case: str) -> None:
     switches, engine, line = REFUSED[case]
-    made = over_two_ranks(plain(QWEN3_MOE, **ALL_FUSED, **switches))
-    made = made.model_copy(update={"engine": made.engine.model_copy(update=engine)})
-    part = shard_of(made.engine, QWEN3_MOE, 2)
-    (found,) = problems(build(made, part, Batch("prefill", (Group(3, 400, 0),))), part)
-    assert found.startswith(f"optimizations.overlap.{line}")
-    assert found.endswith("; set it to 1")
+    scenario = over_two_ranks(plain(QWEN3_MOE, **ALL_FUSED, **switches))
+    scenario = scenario.model_copy(update={"engine": scenario.engine.model_copy(update=engine)})
+    part = shard_of(scenario.engine, QWEN3_MOE, 2)
+    (result,) = problems(build(scenario, part, Batch("prefill", (Group(3, 400, 0),))), part)
+    assert result.startswith(f"optimizations.overlap.{line}")
+    assert result.endswith("; set it to 1")

@@ -27,31 +27,31 @@ MEASURED = "measured"
 
 def case(model: Model, engine: dict[str, object] | None = None, **switches: object) -> tuple[Case, Run]:
     """A run on two stages, and the same on one."""
-    made = plain(model, **switches)
-    first = Case(made, model, WIDE_REFERENCE, prompts(), []).run(None)
-    alone = Case(made, model, WIDE_REFERENCE, prompts(), [first.tokens[0]] * 2)
+    scenario = plain(model, **switches)
+    first = Case(scenario, model, WIDE_REFERENCE, prompts(), []).run(None)
+    alone = Case(scenario, model, WIDE_REFERENCE, prompts(), [first.tokens[0]] * 2)
     update = {"pipeline_parallel_size": 2, **(engine or {})}
-    staged = made.model_copy(update={"engine": made.engine.model_copy(update=update)})
+    staged = scenario.model_copy(update={"engine": scenario.engine.model_copy(update=update)})
     return replace(alone, scenario=staged), alone.run(None)
 
 
 def measured_scenario() -> Scenario:
     """Three requests of Tiny-Llama on two stages: micro-batches of two and one."""
-    made = scenario(model="Tiny-Llama", hardware="cpu", workload__batch=3, workload__input_tokens=24,
+    changed = scenario(model="Tiny-Llama", hardware="cpu", workload__batch=3, workload__input_tokens=24,
                     workload__output_tokens=4, engine__pipeline_parallel_size=2)  # fmt: skip
     fused = dict.fromkeys(("fusion__add_rms_norm", "fusion__rope", "fusion__swiglu"), False)
-    return switched(made, **fused, graph="eager", kv__layout="contiguous", overlap__prefetch=False)
+    return switched(changed, **fused, graph="eager", kv__layout="contiguous", overlap__prefetch=False)
 
 
 def runs(cases: dict[str, tuple[Case, Run]], ranks: int, measure: Task | None = None) -> dict[str, Any]:
-    made = StageCases({name: one for name, (one, _) in cases.items()}, ranks // 2, measure)
-    answers = on_ranks(made, ranks, "gloo", timeout_s=110)
+    stage_cases = StageCases({name: one for name, (one, _) in cases.items()}, ranks // 2, measure)
+    answers = on_ranks(stage_cases, ranks, "gloo", timeout_s=110)
     told = {name: [answer[name] for answer in answers] for name in answers[0]}
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         name: ([Run(tokens, torch.tensor(logits)) for tokens, logits in told[name]], alone)
         for name, (_, alone) in cases.items()
     }
-    return found | {MEASURED: told.get(MEASURED)}
+    return result | {MEASURED: told.get(MEASURED)}
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +81,8 @@ def four() -> dict[str, Any]:
     )
 
 
-def check(found: tuple[list[Run], Run]) -> None:
-    staged, alone = found
+def check(result: tuple[list[Run], Run]) -> None:
+    staged, alone = result
     for run in staged:
         assert ((run.logits - alone.logits).norm() / alone.logits.norm()).item() < 1e-6
         assert run.tokens == alone.tokens
@@ -108,7 +108,7 @@ def test_a_round_is_measured_on_each_stage_and_gives_the_tokens_of_one(two: dict
     whole = measured_scenario()
     one = whole.model_copy(update={"engine": whole.engine.model_copy(update={"pipeline_parallel_size": 1})})
     alone = Task("cpu", one, Path(), Predicted(1000, dict.fromkeys(range(1000), 1)))(None).document
-    assert [len(found["stages"]) for found in (first, second)] == [2, 2]
+    assert [len(item["stages"]) for item in (first, second)] == [2, 2]
     assert first["stages"] == second["stages"]
     assert all(0 < stage["low_us"] <= stage["median_us"] <= stage["high_us"] for stage in first["stages"])
     assert first["ranks"] == {"in_scenario": 2, "measured": 2}

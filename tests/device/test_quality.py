@@ -86,10 +86,10 @@ def scored(
     Values are held in float32: the rounding of 16-bit activations would be as large as what is asked for.
     """
     given, others = ([[*piece[:-1]] for piece in half] for half in (pieces[:PIECES], pieces[PIECES:]))
-    made = switched(
+    scenario = switched(
         bare(workload__batch=PIECES, workload__input_tokens=TOKENS - 1, workload__output_tokens=1), **dict(switches)
     )
-    at_work = Session(made, model, choose("cpu"), checkpoint_of(folder, None, model, 0), options=Options(wide=True))
+    at_work = Session(scenario, model, choose("cpu"), checkpoint_of(folder, None, model, 0), options=Options(wide=True))
     calibrated(at_work, others)
     (requests,) = at_work.admit(given)
     normed = at_work.run("prefill", requests).values["normed"]  # of every token; the Program keeps the last ones only

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from device.backends.cpu import compiler
-from device.run.rotary import angle_scale, frequencies, latent_scale
 from device.run.session import Options
+from device.step.rotary import angle_scale, frequencies, latent_scale
 from device.weights.weights import RandomCheckpoint
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model, model_names
@@ -24,10 +24,10 @@ def test_deepseek_v3_by_hand() -> None:
     """64 rotated dimensions, theta 10^4, 4,096 positions stretched 40 times: pair i turns 4096 / (2 pi 10^(i / 8))
     times. 32 times does pair 10.5, once pair 22.5: to pair 10 nothing changes, from pair 23 all is divided."""
     model = load_model("DeepSeek-V3")
-    plain, found = 10_000.0 ** (-torch.arange(32) / 32), frequencies(model)
-    torch.testing.assert_close(found[:11], plain[:11])
-    torch.testing.assert_close(found[23:], plain[23:] / 40)
-    assert found[16].item() == pytest.approx(plain[16].item() * (7 / 13 + 6 / 13 / 40))
+    plain, result = 10_000.0 ** (-torch.arange(32) / 32), frequencies(model)
+    torch.testing.assert_close(result[:11], plain[:11])
+    torch.testing.assert_close(result[23:], plain[23:] / 40)
+    assert result[16].item() == pytest.approx(plain[16].item() * (7 / 13 + 6 / 13 / 40))
     assert angle_scale(model) == 1.0
     growth = 0.1 * log(40) + 1  # 1.3689
     assert latent_scale(model) == pytest.approx(growth**2 / 192**0.5)
@@ -39,17 +39,17 @@ def test_llama_3_1_by_hand() -> None:
     are divided, between the two they go over."""
     model = load_model("Llama-3.1-8B")
     waves = 2 * pi * 500_000.0 ** (torch.arange(64) / 64)
-    found, plain = 2 * pi / frequencies(model), waves
-    torch.testing.assert_close(found[plain < 2048], plain[plain < 2048])
-    torch.testing.assert_close(found[plain > 8192], 8 * plain[plain > 8192])
+    result, plain = 2 * pi / frequencies(model), waves
+    torch.testing.assert_close(result[plain < 2048], plain[plain < 2048])
+    torch.testing.assert_close(result[plain > 8192], 8 * plain[plain > 8192])
     between = (plain > 2048) & (plain < 8192)
     assert 2 < between.sum() < 10
-    assert ((found > plain) & (found < 8 * plain))[between].all()
+    assert ((result > plain) & (result < 8 * plain))[between].all()
     assert angle_scale(model) == 1.0
 
 
 def test_the_shipped_models_say_which_angles_they_have() -> None:
-    kinds = {name: it.kind for name in model_names() if (it := load_model(name).rope_scaling)}
+    kinds = {name: rope_scaling.kind for name in model_names() if (rope_scaling := load_model(name).rope_scaling)}
     assert kinds == {"DeepSeek-R1": "yarn", "DeepSeek-V3": "yarn", "Llama-3.1-8B": "llama3", "Llama-3.1-70B": "llama3"}
 
 
@@ -66,21 +66,21 @@ SCALED = {
 @pytest.mark.parametrize("name", list(SCALED)[:3])
 def test_a_scaled_step_computes_the_architecture(name: str) -> None:
     model = SCALED[name]
-    found = run(plain(model), model, WIDE_REFERENCE, steps=3)
-    unscaled = run(plain(model), replace(model, rope_scaling=None), WIDE_REFERENCE, steps=3, forced=found)
-    assert (found.logits - unscaled.logits).norm() / found.logits.norm() > 1e-2  # the test can fail
+    done = run(plain(model), model, WIDE_REFERENCE, steps=3)
+    unscaled = run(plain(model), replace(model, rope_scaling=None), WIDE_REFERENCE, steps=3, forced=done)
+    assert (done.logits - unscaled.logits).norm() / done.logits.norm() > 1e-2  # the test can fail
     for number, prompt in enumerate(prompts()):
-        made = [step[number] for step in found.tokens]
-        logits = forward(model, RandomCheckpoint(model, 0), [*prompt, *made[:-1]])[len(prompt) - 1 :]
-        assert ((found.logits[:, number] - logits).norm() / logits.norm()).item() < 1e-5
+        result = [step[number] for step in done.tokens]
+        logits = forward(model, RandomCheckpoint(model, 0), [*prompt, *result[:-1]])[len(prompt) - 1 :]
+        assert ((done.logits[:, number] - logits).norm() / logits.norm()).item() < 1e-5
 
 
 @pytest.mark.parametrize("name", SCALED)
 def test_angles_that_are_looked_up_are_those_computed(name: str) -> None:
     model = SCALED[name]
     true = run(plain(model), model, WIDE_REFERENCE, steps=1)
-    found = run(plain(model, fusion__rope=True, kv__layout="paged"), model, WIDE_REFERENCE, steps=1, forced=true)
-    assert ((found.logits - true.logits).norm() / true.logits.norm()).item() < 1e-5
+    done = run(plain(model, fusion__rope=True, kv__layout="paged"), model, WIDE_REFERENCE, steps=1, forced=true)
+    assert ((done.logits - true.logits).norm() / true.logits.norm()).item() < 1e-5
 
 
 @pytest.mark.study
@@ -89,8 +89,8 @@ def test_angles_that_are_looked_up_are_those_computed(name: str) -> None:
 def test_a_captured_step_turns_as_far() -> None:
     model = SCALED["yarn with longer vectors"]
     true = run(plain(model), model, WIDE_REFERENCE, steps=1)
-    found = run(plain(model, graph="ge_graph"), model, Options(wide=True), steps=1, forced=true)
-    assert ((found.logits - true.logits).norm() / true.logits.norm()).item() < 1e-5
+    done = run(plain(model, graph="ge_graph"), model, Options(wide=True), steps=1, forced=true)
+    assert ((done.logits - true.logits).norm() / true.logits.norm()).item() < 1e-5
 
 
 @pytest.mark.parametrize("name", list(SCALED)[:3])

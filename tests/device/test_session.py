@@ -40,8 +40,8 @@ from tests.scenarios.making import bare, switched
 
 
 def test_chunks_cut_prompts_where_the_budget_ends() -> None:
-    found = list(chunks([[1, 2, 3], [4, 5, 6, 7]], [0, 1], 4))
-    assert [(c.numbers, c.contexts, c.tokens) for c in found] == [
+    result = list(chunks([[1, 2, 3], [4, 5, 6, 7]], [0, 1], 4))
+    assert [(c.numbers, c.contexts, c.tokens) for c in result] == [
         ((0, 1), (0, 1), ((1, 2, 3), (5,))),
         ((1,), (2,), ((6, 7),)),
     ]
@@ -83,8 +83,8 @@ def test_a_request_does_not_see_the_others() -> None:
 
 
 def test_padding_of_a_captured_batch_reaches_no_request() -> None:
-    made = plain(**ALL_FUSED, graph="aclgraph", kv__layout="paged")
-    at_work = session(made, LLAMA, REFERENCE)
+    scenario = plain(**ALL_FUSED, graph="aclgraph", kv__layout="paged")
+    at_work = session(scenario, LLAMA, REFERENCE)
     tokens, _ = at_work.prefill(prompts())
     at_work.decode(tokens)
     bound = at_work.bound(Batch("decode", (Group(2, 1, 40), Group(1, 1, 33))))
@@ -135,10 +135,12 @@ def test_a_second_stream_is_refused_by_its_switch_with_the_remedy(
     model: Model, ranks: int, switch: dict[str, object], wants: str, remedy: str
 ) -> None:
     ((name, value),) = switch.items()
-    made = plain(model, **{name.replace(".", "__"): value})
-    made = made.model_copy(update={"engine": made.engine.model_copy(update={"tensor_parallel_size": ranks})})
+    scenario = plain(model, **{name.replace(".", "__"): value})
+    scenario = scenario.model_copy(
+        update={"engine": scenario.engine.model_copy(update={"tensor_parallel_size": ranks})}
+    )
     part = shard(model, ranks)
-    (line,) = Cpu().lacks(build(made, part, Batch("decode", (Group(3, 1, 40),))), part)
+    (line,) = Cpu().lacks(build(scenario, part, Batch("decode", (Group(3, 1, 40),))), part)
     path = f"optimizations.{name}"
     assert line == f"{path}: {wants}, and a CPU has one; set {path} to {remedy}"
 
@@ -146,7 +148,7 @@ def test_a_second_stream_is_refused_by_its_switch_with_the_remedy(
 def test_every_stream_of_a_program_has_its_switch() -> None:
     """Whatever the passes put on a stream, a CPU names the switch that did."""
     source = "\n".join(file.read_text() for file in Path(passes.__file__).parent.glob("*.py"))
-    streams = {int(n) for found in re.findall(r"STREAM(?:, \w+)? = (.+)", source) for n in found.split(",")}
+    streams = {int(n) for result in re.findall(r"STREAM(?:, \w+)? = (.+)", source) for n in result.split(",")}
     assert streams == set(STREAMS)
     assert all(item in PASSES for item in STREAMS.values())
 
@@ -163,8 +165,8 @@ def test_without_a_compiler_fusions_that_torch_lacks_are_refused(monkeypatch: py
 
 
 def test_sampling_by_top_k_and_top_p_is_seeded_and_stays_among_the_likely() -> None:
-    made = switched(bare(**SIZES, workload__sampling="top_k_top_p"))
-    first, second = run(made, options=REFERENCE), run(made, options=REFERENCE)
+    scenario = switched(bare(**SIZES, workload__sampling="top_k_top_p"))
+    first, second = run(scenario, options=REFERENCE), run(scenario, options=REFERENCE)
     assert first.tokens == second.tokens
     chosen = torch.tensor(first.tokens[0])
     likely = first.logits[0].topk(50, -1).indices
@@ -195,9 +197,9 @@ class TwoStreams(Cpu):
 
 
 def test_streams_wait_for_each_other_as_the_program_says() -> None:
-    made = plain(**ALL_FUSED, overlap__prefetch=True)
+    scenario = plain(**ALL_FUSED, overlap__prefetch=True)
     backend = TwoStreams()
-    at_work = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), options=REFERENCE)
+    at_work = Session(scenario, QWEN3, backend, RandomCheckpoint(QWEN3, 0), options=REFERENCE)
     at_work.prefill(prompts())
     # Each layer: the fetches start behind the packed projection, and each later product waits for its own.
     layer = [
@@ -205,7 +207,7 @@ def test_streams_wait_for_each_other_as_the_program_says() -> None:
         *["1 waits for event of 0", "record on 1"] * 3,
         *["0 waits for event of 1"] * 3,
     ]
-    # The second stream begins behind what was issued before the step, and the first ends behind the second.
+    # The second stream starts behind what was issued before the step, and the first ends behind the second.
     assert backend.notes[:2] == ["record on 0", *layer[:1]]
     begun = backend.notes.index("1 waits for event of 0")
     assert backend.notes[1:begun] + backend.notes[begun + 1 : -2] == layer * QWEN3.layers

@@ -14,8 +14,8 @@ from device.measure.steady import Reference, around, steadied, timed
 def test_a_drift_that_the_reference_sees_is_taken_out() -> None:
     speeds = [1.0 + 0.04 * i for i in range(10)]  # 40 % slower within ten repeats
     values, references = [100.0 * s for s in speeds], [7.0 * s for s in speeds]
-    found = steadied(values, references, at=7.0)
-    assert found == pytest.approx([100.0] * 10)
+    result = steadied(values, references, at=7.0)
+    assert result == pytest.approx([100.0] * 10)
 
 
 def test_one_reference_that_was_disturbed_disturbs_nothing() -> None:
@@ -34,9 +34,9 @@ def test_a_window_lies_on_both_sides_alike() -> None:
 
 
 def test_what_others_take_is_in_the_wall_clock_only() -> None:
-    found = timed(choose("cpu"), lambda: sleep(0.05))
-    assert found.wall_ns >= 50_000_000
-    assert found.busy_ns < 10_000_000
+    result = timed(choose("cpu"), lambda: sleep(0.05))
+    assert result.wall_ns >= 50_000_000
+    assert result.busy_ns < 10_000_000
 
 
 def test_the_reference_always_does_the_same() -> None:

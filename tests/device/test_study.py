@@ -26,7 +26,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "study"
 
 @pytest.fixture(scope="module")
 def study() -> Iterator[tuple[ModuleType, ModuleType, ModuleType, ModuleType]]:
-    """The study's modules: its scripts lie beside each other and find each other by name."""
+    """The study's modules: its scripts lie next to each other and find each other by name."""
     sys.path.insert(0, str(FOLDER))
     try:
         import cases  # type: ignore[import-not-found]
@@ -61,18 +61,18 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.study
 def test_a_small_study(study: tuple[ModuleType, ...], profile: Path) -> None:
     cases, cpu, page, results = study
-    found, refused = cpu.studied(profile, cases.SMALL_BASES, cases.SMALL_VARIANTS, 1, lambda _: None, False, 0.3)
+    outcome, refused = cpu.studied(profile, cases.SMALL_BASES, cases.SMALL_VARIANTS, 1, lambda _: None, False, 0.3)
     assert not refused
-    assert len(found) == 2 * 4  # all off, and with one of two optimisations on, of which one starts elsewhere
-    for result in found.values():
+    assert len(outcome) == 2 * 4  # all off, and with one of two optimisations on, of which one starts elsewhere
+    for result in outcome.values():
         assert 1 / 3 < result.predicted_us / result.measured_us < 3
         low, high = result.interval_us
         assert low < result.predicted_us < high
-    gains = results.gains_of(found, cases.SMALL_BASES, cases.SMALL_VARIANTS)
-    told = results.summary(found, gains)
+    gains = results.gains_of(outcome, cases.SMALL_BASES, cases.SMALL_VARIANTS)
+    told = results.summary(outcome, gains)
     assert (told["steps"], len(gains)) == (8, 4)
     assert told["median_error"] < 1
-    text = page.markdown(found, gains, ["x: why"], cpu.about_of(1), "Said by nobody.")
+    text = page.markdown(outcome, gains, ["x: why"], cpu.about_of(1), "Said by nobody.")
     assert text.count("| 256 wide, 4 layers: ") == 8 + 4
     assert "Said by nobody." in text
     assert "- x: why" in text

@@ -40,13 +40,13 @@ def case(options: Options, model: object = QWEN3, sizes: dict[str, object] | Non
     """One rank's run; its tokens are what the ranks are given."""
     sizes = sizes or {"workload__batch": 3, "workload__input_tokens": 40, "workload__output_tokens": 8}
     assert isinstance(model, Model)
-    made: Scenario = switched(bare(model, **sizes), **switches)
+    scenario: Scenario = switched(bare(model, **sizes), **switches)
     lengths = (40, 40, 33) if sizes["workload__batch"] == 3 else (1101,)
     given = prompts(model.vocab, lengths)
-    alone = Case(made, model, options, given, [])
+    alone = Case(scenario, model, options, given, [])
     first = alone.run(None)
     forced = [first.tokens[0]] * 3
-    return Case(made, model, options, given, forced)
+    return Case(scenario, model, options, given, forced)
 
 
 def parallel(one: Case, **engine: object) -> Case:
@@ -88,8 +88,8 @@ def runs() -> dict[str, tuple[Run, Run]]:
             double[name] = switched_case(double[name], overlap__micro_batches=2)
     answers = on_ranks(Cases(double), 2, "gloo", timeout_s=110)
     assert answers[0] == answers[1]  # every rank has all logits and chooses the same tokens
-    made = {name: Run(tokens, torch.tensor(logits)) for name, (tokens, logits) in answers[0].items()}
-    return {name: (one.run(None), made[name]) for name, one in single.items()}
+    result = {name: Run(tokens, torch.tensor(logits)) for name, (tokens, logits) in answers[0].items()}
+    return {name: (one.run(None), result[name]) for name, one in single.items()}
 
 
 NAMES = [

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from device.dtypes import DTYPES
 from device.operators.quant import unpack_int4
+from device.step.dtypes import DTYPES
 from device.weights.gguf_file import GgufCheckpoint, gguf_name
 from device.weights.weights import Checkpoint, RandomCheckpoint, SafetensorsCheckpoint, Weights, checkpoint_of
 from scenarios.errors import ScenarioError
@@ -29,8 +29,8 @@ def weights(model: Model, rank: int = 0, ranks: int = 1, checkpoint: Checkpoint 
     return Weights(checkpoint or RandomCheckpoint(model, 0), model, shard(model, ranks), rank, DTYPES, DTYPES, CPU)
 
 
-def get(found: Weights, name: str, *shape: int, dtype: DType = "bf16", layer: int = 1) -> torch.Tensor:
-    return found.get(Tensor(name, shape, dtype, "weight"), layer, "bf16", dtype)
+def get(result: Weights, name: str, *shape: int, dtype: DType = "bf16", layer: int = 1) -> torch.Tensor:
+    return result.get(Tensor(name, shape, dtype, "weight"), layer, "bf16", dtype)
 
 
 def test_random_weights_hang_on_seed_and_name_alone() -> None:
@@ -44,23 +44,23 @@ def test_random_weights_hang_on_seed_and_name_alone() -> None:
 
 
 def test_packed_projections_are_their_parts_on_top_of_each_other() -> None:
-    found = weights(QWEN2)
-    parts = [get(found, f"{p}_proj.weight", n, 64) for p, n in (("q", 32), ("k", 16), ("v", 16))]
-    assert torch.equal(get(found, "qkv_proj.weight", 64, 64), torch.cat(parts))
-    biases = [get(found, f"{p}_proj.bias", n) for p, n in (("q", 32), ("k", 16), ("v", 16))]
-    assert torch.equal(get(found, "qkv_proj.bias", 64), torch.cat(biases))
+    result = weights(QWEN2)
+    parts = [get(result, f"{p}_proj.weight", n, 64) for p, n in (("q", 32), ("k", 16), ("v", 16))]
+    assert torch.equal(get(result, "qkv_proj.weight", 64, 64), torch.cat(parts))
+    biases = [get(result, f"{p}_proj.bias", n) for p, n in (("q", 32), ("k", 16), ("v", 16))]
+    assert torch.equal(get(result, "qkv_proj.bias", 64), torch.cat(biases))
 
 
 def test_norms_belong_to_the_layer_that_reads_them() -> None:
-    found, source = weights(QWEN3), RandomCheckpoint(QWEN3, 0)
+    result, source = weights(QWEN3), RandomCheckpoint(QWEN3, 0)
 
     def equal(got: torch.Tensor, name: str) -> bool:
         return torch.equal(got, source.tensor(name).to(torch.bfloat16))
 
-    assert equal(get(found, "input_norm.weight", 64, layer=0), "model.layers.0.input_layernorm.weight")
-    assert equal(get(found, "next_norm.weight", 64, layer=0), "model.layers.1.input_layernorm.weight")
-    assert equal(get(found, "next_norm.weight", 64, layer=1), "model.norm.weight")  # after the last layer
-    assert equal(get(found, "lm_head.weight", 320, 64, layer=0), "model.embed_tokens.weight")  # tied
+    assert equal(get(result, "input_norm.weight", 64, layer=0), "model.layers.0.input_layernorm.weight")
+    assert equal(get(result, "next_norm.weight", 64, layer=0), "model.layers.1.input_layernorm.weight")
+    assert equal(get(result, "next_norm.weight", 64, layer=1), "model.norm.weight")  # after the last layer
+    assert equal(get(result, "lm_head.weight", 320, 64, layer=0), "model.embed_tokens.weight")  # tied
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -71,8 +71,10 @@ def test_shards_are_the_whole_again(ranks: int) -> None:
         return torch.cat([get(part, name, *shape) for part in parts], dim)
 
     q, down = get(whole, "q_proj.weight", 64, 64), get(whole, "down_proj.weight", 64, 96)
-    assert torch.equal(together("q_proj.weight", 0, 64 // ranks, 64), q)  # column split: outputs lie beside each other
-    assert torch.equal(together("down_proj.weight", 1, 64, 96 // ranks), down)  # row split: inputs do
+    assert torch.equal(
+        together("q_proj.weight", 0, 64 // ranks, 64), q
+    )  # column-parallel: outputs lie next to each other
+    assert torch.equal(together("down_proj.weight", 1, 64, 96 // ranks), down)  # row-parallel: inputs do
     embed = get(whole, "embed_tokens.weight", 320, 64)
     assert torch.equal(together("embed_tokens.weight", 0, 320 // ranks, 64), embed)
     heads = [get(part, "k_proj.weight", max(1, 2 // ranks) * 16, 64) for part in parts]
@@ -102,11 +104,11 @@ def test_column_split_concatenates_and_row_split_sums_up_to_rounding() -> None:
 
 
 def test_quantised_weights_are_within_half_a_step() -> None:
-    found = weights(QWEN3)
-    plain_weight = get(found, "o_proj.weight", 64, 64).float()
+    result = weights(QWEN3)
+    plain_weight = get(result, "o_proj.weight", 64, 64).float()
     for dtype, unpack in (("int8", lambda w: w), ("int4", unpack_int4)):
-        integers = unpack(get(found, "o_proj.weight", 64, 64, dtype=dtype))  # type: ignore[arg-type]
-        scale = get(found, "o_proj.scale", 64, dtype=dtype)[:, None]  # type: ignore[arg-type]
+        integers = unpack(get(result, "o_proj.weight", 64, 64, dtype=dtype))  # type: ignore[arg-type]
+        scale = get(result, "o_proj.scale", 64, dtype=dtype)[:, None]  # type: ignore[arg-type]
         assert ((integers.float() * scale - plain_weight).abs() <= scale * 0.5001).all()
 
 
@@ -155,10 +157,10 @@ def folder(path: Path, model: Model, shards: int = 1, **config: object) -> Path:
 def test_a_hugging_face_folder_gives_its_own_tokens(tmp_path: Path, model: Model, shards: int) -> None:
     at = folder(tmp_path / "model", replace(model, dtype="bf16"), shards)
     read = load_model(str(at))
-    found = checkpoint_of(str(at), None, read, 0)
-    assert isinstance(found, SafetensorsCheckpoint)
+    result = checkpoint_of(str(at), None, read, 0)
+    assert isinstance(result, SafetensorsCheckpoint)
     runs = []
-    for checkpoint in (found, RandomCheckpoint(read, 5)):
+    for checkpoint in (result, RandomCheckpoint(read, 5)):
         at_work = session(plain(), read)
         at_work.weights.checkpoint = checkpoint
         runs.append(at_work.prefill(prompts()))
@@ -195,7 +197,7 @@ def test_bad_folders_are_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def gguf_folder(path: Path, model: Model, architecture: str) -> Path:
-    """`model` with random weights as llama.cpp's converter writes it, in float32, and its config beside it."""
+    """`model` with random weights as llama.cpp's converter writes it, in float32, and its config next to it."""
     source = RandomCheckpoint(model, 5)
     path.mkdir()
     writer = gguf.GGUFWriter(path / "model.gguf", architecture)
@@ -239,9 +241,9 @@ def test_a_gguf_file_gives_its_own_tokens(tmp_path: Path, family: str) -> None:
 def test_bad_gguf_files_are_refused_in_one_line(tmp_path: Path) -> None:
     at = gguf_folder(tmp_path / "model", QWEN2, "qwen2")
     file = at / "model.gguf"
-    found = GgufCheckpoint(file)
+    gguf_checkpoint = GgufCheckpoint(file)
     with pytest.raises(ScenarioError, match=r"no tensor blk\.9\.attn_q\.weight"):
-        found.tensor("model.layers.9.self_attn.q_proj.weight")
+        gguf_checkpoint.tensor("model.layers.9.self_attn.q_proj.weight")
     whole = file.read_bytes()
     for damaged in (b"", b"GGUF", whole[:200], b"x" * 1000):
         file.write_bytes(damaged)

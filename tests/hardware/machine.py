@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 
 from device.backends import choose
-from device.backends.base import Backend
+from device.run.backend import Backend
 from scenarios.errors import ScenarioError
-from sim.hardware.profile import ALIASES, hardware_names, load_hardware
 
 #: Names the profile of the machine that tests and `whatif experiment` run on.
 VARIABLE = "WHATIF_HARDWARE"
@@ -22,21 +20,33 @@ def backend_here(name: str) -> Backend | str:
         return error.messages[0]
 
 
-def profile_here(backend: str, chip: str) -> str | None:
-    """The profile of this machine: what WHATIF_HARDWARE says, or the one that the chip's name names; None where neither
-    does.
+#: The profile of each chip by the name that it gives itself: Ascend's as CANN's platform files name them, with the same
+#: number of AI cores. A 910_9391 and a 910_9392 have a clock 3 % above their profile's, a 910B4-1 more L2, a 910_9363
+#: half the memory, a 950PR_958b an eighth less of memory and L2. Other sizes of Ascend 950 have no profile.
+CHIPS = {
+    "Ascend910B1": "atlas_a2_910b1",
+    "Ascend910B2": "atlas_a2_910b2", "Ascend910B2C": "atlas_a2_910b2",
+    "Ascend910B3": "atlas_a2_910b3",
+    "Ascend910B4": "atlas_a2_910b4", "Ascend910B4-1": "atlas_a2_910b4",
+    "Ascend910_9381": "atlas_a3_die", "Ascend910_9382": "atlas_a3_die",
+    "Ascend910_9391": "atlas_a3_die", "Ascend910_9392": "atlas_a3_die",
+    "Ascend910_9372": "atlas_a3_die_20",
+    "Ascend910_9362": "atlas_a3_560t_die", "Ascend910_9363": "atlas_a3_560t_die",
+    "Ascend950PR_9589": "950pr", "Ascend950PR_958b": "950pr",
+    "NVIDIA H200": "h200_sxm",
+}  # fmt: skip
 
-    chip: as the device calls itself, such as `Ascend910B2` or `NVIDIA H200`.
+
+def profile_here(backend: str, chip: str) -> str | None:
+    """The profile of this machine: what WHATIF_HARDWARE says, or that of the chip; None where neither does.
+
+    chip: as the device calls itself, such as `Ascend910B2` or `NVIDIA H200`; what follows a comma is no part of it.
     """
     if named := os.environ.get(VARIABLE):
         return named
     if backend == "cpu":
         return "cpu"
-    words = _plain(chip)
-    names = {_plain(n): n for n in hardware_names() if load_hardware(n).profile.device == backend}
-    names |= {_plain(alias): n for alias, n in ALIASES.items() if load_hardware(n).profile.device == backend}
-    parts = {part: name for key, name in names.items() for part in (key, *re.findall(r"[a-z]*\d+[a-z]*\d*", key))}
-    return next((parts[part] for part in sorted(parts, key=len, reverse=True) if len(part) > 3 and part in words), None)
+    return CHIPS.get(chip.partition(",")[0].strip())
 
 
 def devices_here(backend: str) -> int:
@@ -46,7 +56,3 @@ def devices_here(backend: str) -> int:
     import torch
 
     return int(torch.accelerator.device_count())
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())

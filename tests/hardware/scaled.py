@@ -42,7 +42,7 @@ def settings(name: str, folder: Path) -> tuple[str, ...]:
     """The `--set` pairs that take the shipped scenario `name` to this machine's CPU."""
     scenario = load_scenario(name).scenario
     workload = scenario.workload
-    found = [
+    result = [
         f"model={scaled_config(scenario.model, folder / name)}", "hardware=cpu",
         f"workload.batch={min(workload.batch, 4)}", f"workload.input_tokens={min(workload.input_tokens, 96)}",
         f"workload.output_tokens={min(workload.output_tokens, 32)}", "workload.context_tokens=null",
@@ -51,4 +51,4 @@ def settings(name: str, folder: Path) -> tuple[str, ...]:
         "engine.max_num_batched_tokens=512", "protocol.synchronize=op",
         "optimizations.graph=eager", "optimizations.weight_format=nd",
     ]  # fmt: skip
-    return (*found, *(f"optimizations.{switch}=false" for switch in LACKING))
+    return (*result, *(f"optimizations.{switch}=false" for switch in LACKING))

@@ -18,10 +18,10 @@ from device.experiment.bench import DeviceBench
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Bench
 from scenarios.loader import Loaded, load_scenario, shipped_names
-from sim.experiment.document import document
 from sim.experiment.protocol import Options, experiment
+from sim.experiment.result import experiment_result
 from sim.hardware.profile import load_hardware
-from sim.predict.answer import case_of
+from sim.predict.scenario_result import case_of
 from tests.hardware.machine import VARIABLE, backend_here, devices_here, profile_here
 from tests.hardware.scaled import settings
 
@@ -84,17 +84,17 @@ def on_cpu(
 
 
 def passes_of(case: Any) -> Any:
-    from sim.predict.gains import passes_for
+    from scenarios.passes.switches import passes_for
 
     return [item for item in passes_for(case.model) if not (case.model.latent and item.switch == "kv.dtype")]
 
 
 def on_this_machine(backend: str, name: str) -> tuple[str, Loaded]:
     """The scenario with the profile of the device that is here; skips, with the reason, where it cannot run."""
-    found = backend_here(backend)
-    if isinstance(found, str):
-        pytest.skip(found)
-    chip = str(found.describe().get("device", ""))
+    result = backend_here(backend)
+    if isinstance(result, str):
+        pytest.skip(result)
+    chip = str(result.describe().get("device", ""))
     profile = profile_here(backend, chip)
     if profile is None:
         pytest.skip(f"no profile is known for {chip!r}: name one with {VARIABLE}")
@@ -103,7 +103,7 @@ def on_this_machine(backend: str, name: str) -> tuple[str, Loaded]:
     try:
         loaded = load_scenario(name, (f"hardware={profile}",))
         case_of(loaded)
-        refused = DeviceBench.of(found, loaded).refused(loaded.scenario)
+        refused = DeviceBench.of(result, loaded).refused(loaded.scenario)
     except ScenarioError as error:
         pytest.skip(error.messages[0])
     ranks = loaded.scenario.engine.tensor_parallel_size
@@ -119,8 +119,8 @@ def held(
     backend, loaded = here
     with opened(backend) as bench_for:
         bench: Bench = bench_for(loaded)
-        found = document(experiment(loaded, case_of(loaded), bench, Options(wanted, BUDGET_S[backend])))
-    lines, problems = table(name, found, at_one_speed(found) if backend == "cpu" else 1.0)
+        result = experiment_result(experiment(loaded, case_of(loaded), bench, Options(wanted, BUDGET_S[backend])))
+    lines, problems = table(name, result, at_one_speed(result) if backend == "cpu" else 1.0)
     for line in lines:
         print(line)
         record_property(TABLE, line)
@@ -130,24 +130,24 @@ def held(
     assert not problems, "\n".join(problems)
 
 
-def at_one_speed(found: dict[str, Any]) -> float:
+def at_one_speed(result: dict[str, Any]) -> float:
     """By what times are scaled to the speed that the profile is of: that of its calibration, or, where it says none,
     a good one that this CPU had while it was measured: the fixed kernel's 10th percentile over its median."""
-    calibrated = float(found["profile"]["scaled_by"])
+    calibrated = float(result["profile"]["scaled_by"])
     if calibrated != 1.0:
         return calibrated
-    turns = [turn for row in found["factors"] if row["status"] == "measured" for turn in row["turns"]["tpot"]]
+    turns = [turn for row in result["factors"] if row["status"] == "measured" for turn in row["turns"]["tpot"]]
     references = [turn[key] for turn in turns for key in ("a_reference_ns", "b_reference_ns")]
-    references += [1000 * repeat["reference_us"] for repeat in found["warm_up"]["repeats"]]
+    references += [1000 * repeat["reference_us"] for repeat in result["warm_up"]["repeats"]]
     return float(sorted(references)[len(references) // 10] / median(references))
 
 
-def table(name: str, found: dict[str, Any], speed: float) -> tuple[list[str], list[str]]:
+def table(name: str, result: dict[str, Any], speed: float) -> tuple[list[str], list[str]]:
     """(lines of the error table, what lies outside its interval). speed: what measured times are scaled by."""
-    head = found["headline"]
+    head = result["headline"]
     lines, problems = [], []
     for metric in ("ttft_ms", "tpot_ms"):
-        measured, predicted = found["metrics"]["measured"][metric] * speed, found["metrics"]["predicted"][metric]
+        measured, predicted = result["metrics"]["measured"][metric] * speed, result["metrics"]["predicted"][metric]
         line = (
             f"{name:34} {metric:22} measured {measured:9.3f}  predicted {predicted['value']:9.3f} "
             f"({predicted['low']:.3f}-{predicted['high']:.3f})  error {predicted['value'] / measured - 1:+.0%}"
@@ -155,8 +155,8 @@ def table(name: str, found: dict[str, Any], speed: float) -> tuple[list[str], li
         lines.append(line)
         if metric == f"{head}_ms" and not predicted["low"] <= measured <= predicted["high"]:
             problems.append(line)
-    slack = 1 + found["smallest_gain_told"]  # two equal sides differ by as much
-    for row in found["factors"]:
+    slack = 1 + result["smallest_gain_told"]  # two equal sides differ by as much
+    for row in result["factors"]:
         if row["status"] != "measured":
             lines.append(f"{name:34} {row['factor']:22} {row['status']}: {row['reason']}")
             continue

@@ -40,6 +40,9 @@ CALLS = {
     "npu_scatter_pa_kv_cache": (
         (rand(2, 2, 64), rand(2, 2, 64), rand(3, 128, 2, 64), rand(3, 128, 2, 64), torch.tensor([5, 200])),
         {"cache_mode": "Norm"}),
+    "_npu_reshape_and_cache": (
+        (rand(2, 2, 64), rand(2, 2, 64), rand(3, 128, 2, 64), rand(3, 128, 2, 64), torch.tensor([5, 200], dtype=INT32)),
+        {}),
     "npu_scatter_nd_update_": ((rand(384, 128), torch.tensor([[5], [200]]), rand(2, 128)), {}),
     "npu_dynamic_quant": ((rand(3, 64),), {}),
     "npu_quant_matmul": (

@@ -55,8 +55,8 @@ class Ran:
         """The calls inside the one capture between the first of `marks` and the last."""
         calls = self.between(marks[0][0], marks[-1][1])
         places = {kind: [i for i, call in enumerate(calls) if call["k"] == kind] for kind in BOUNDS}
-        (begin,), (end,) = places.values()
-        return calls[begin + 1 : end]
+        (start,), (end,) = places.values()
+        return calls[start + 1 : end]
 
 
 BOUNDS = ("capture_begin", "capture_end")

@@ -28,7 +28,7 @@ EAGER = (
 CAPTURED = (
     *(f"small-qwen3, {name}" for name in ("all fused, paged", "int8 channel", "prefetch", "keys beside")),
     "small-qwen3-moe, experts, all fused", "small-glm, shared beside", "small-deepseek, latent write",
-    "small-lite, shared beside", "qkv, norms, rope and cache",
+    "small-lite, shared beside", "qkv, norms, rope and cache", "small-qwen3, all fused, paged on 2.8.0",
 )  # fmt: skip
 COMPILED = ("small-qwen3, all fused, paged", "small-deepseek, experts, all fused")
 
@@ -51,33 +51,33 @@ class Traced:
 
 def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: int = 4) -> Answer:
     """Prefill, then `steps` decode steps of one marked piece each; the last bound Program in words."""
-    from device.backends.npu import Npu
     from device.run.host_inputs import Requests
     from device.run.session import batch_of
-    from tests.npu_dry.making import CASES, session, small_prompts
+    from tests.npu_dry.making import of_case, session, small_prompts
 
-    model, switches = CASES[case]
-    made = session(Npu(), model, {**switches, "graph": graph}, batch=batch)
-    made.prefill(small_prompts(model.vocab, [40] * batch))
+    backend, model, switches = of_case(case)
+    result = session(backend, model, {**switches, "graph": graph}, batch=batch)
+    result.prefill(small_prompts(model.vocab, [40] * batch))
     marks, program = [], None
     for _ in range(steps):
-        contexts = tuple(made.cache.allocator.tokens(n) for n in range(batch))
+        contexts = tuple(result.cache.allocator.tokens(n) for n in range(batch))
         for number in range(batch):
-            made.cache.allocator.append(number)
+            result.cache.allocator.append(number)
         requests = Requests(tuple(range(batch)), contexts, ((1,),) * batch)
-        bound, step = made.prepared("decode", requests)
+        bound, step = result.prepared("decode", requests)
         marks.append(traced(lambda bound=bound, step=step: bound.run(step)))
-        program = made.bound(batch_of("decode", requests)).program
+        program = result.bound(batch_of("decode", requests)).program
     assert program is not None
     divided = model.experts is not None and model.experts.score == "softmax" and model.experts.normalised
     packed = any(i.op.name == "qkv_a_proj" for i in program)
     ops = [
         {"kind": i.op.kind, "block": i.block.name, "captured": i.block.captured, "stream": i.op.stream,
          "name": i.op.name, "reads": _names(i, i.op.inputs), "writes": _names(i, i.op.outputs),
-         "sigmoid": len(i.op.inputs) > 1, "divided": divided, "packed": packed}
+         "sigmoid": len(i.op.inputs) > 1, "divided": divided, "packed": packed,
+         "apart": i.op.name == "write_kv" and " on " in case}
         for i in program
     ]  # fmt: skip
-    cache = next(iter(made.cache.tensors.values()))[0]
+    cache = next(iter(result.cache.tensors.values()))[0]
     return {"marks": marks, "ops": ops, "cache_shape": list(cache.shape), "forms": [u.form for u in bound.units]}
 
 
@@ -93,8 +93,8 @@ def eager(traced: Traced) -> Answer:
 
 
 def aclgraph(traced: Traced) -> Answer:
-    found = {case: decode_steps(traced, case, "aclgraph") for case in CAPTURED}
-    return {**found, "profile": profiled(traced), "host_read": host_read()}
+    result = {case: decode_steps(traced, case, "aclgraph") for case in CAPTURED}
+    return {**result, "profile": profiled(traced), "host_read": host_read()}
 
 
 def npugraph_ex(traced: Traced) -> Answer:
@@ -121,12 +121,12 @@ def profiled(traced: Traced) -> list[str]:
     from tests.npu_dry.making import QWEN3, VARIANTS, session, small_prompts
 
     backend = Npu()
-    made = session(backend, QWEN3, VARIANTS["all fused, paged"])
-    tokens, _ = made.prefill(small_prompts(QWEN3.vocab, [8] * 3))
+    result = session(backend, QWEN3, VARIANTS["all fused, paged"])
+    tokens, _ = result.prefill(small_prompts(QWEN3.vocab, [8] * 3))
     folder = traced.path.parent / "profile"
     with backend.profiler(folder, 0, 1) as profiler:
         for _ in range(2):
-            tokens, _ = made.decode(tokens)
+            tokens, _ = result.decode(tokens)
             profiler.step()
     return sorted({path.name for path in folder.rglob("*") if path.is_file()})
 
@@ -152,13 +152,13 @@ def ranks(traced: Traced) -> Answer:
     group = joined(backend.collectives, 2)
     marks: dict[str, list[int]] = {}
     for graph in ("eager", "aclgraph"):
-        made = scenario(QWEN3, {**FUSED, **PAGED, "graph": graph}, ranks=2)
-        session = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
+        changed = scenario(QWEN3, {**FUSED, **PAGED, "graph": graph}, ranks=2)
+        session = Session(changed, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
         session.prefill(small_prompts(QWEN3.vocab, [8] * 3))
         marks[graph] = traced(lambda session=session: session.decode([1, 2, 3]))
     for graph in ("eager", "aclgraph"):  # products and their sums in two pieces
-        made = scenario(QWEN3, {**FUSED, **PAGED, "graph": graph, "overlap.comm_chunks": 2}, ranks=2)
-        cut = Session(made, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
+        changed = scenario(QWEN3, {**FUSED, **PAGED, "graph": graph, "overlap.comm_chunks": 2}, ranks=2)
+        cut = Session(changed, QWEN3, backend, RandomCheckpoint(QWEN3, 0), group)
         cut.prefill(small_prompts(QWEN3.vocab, [8] * 3))
         marks[f"pieces {graph}"] = traced(lambda session=cut: session.decode([1, 2, 3]))
     program = next(bound.program for batch, bound in session._bound.items() if batch.phase == "decode")

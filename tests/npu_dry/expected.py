@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scenarios.ops.program import Op, Program
 
-#: The call of each kind; a kind with two of them is told by the rest of the op.
+#: The call of each kind; a kind with two of them is reported by the rest of the op.
 CALL_OF = {
     "rms_norm": "npu_rms_norm", "add_rms_norm": "npu_add_rms_norm", "rope": "npu_apply_rotary_pos_emb",
     "swiglu": "npu_swiglu", "add_rms_norm_dynamic_quant": "npu_add_rms_norm_dynamic_quant",

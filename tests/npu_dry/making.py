@@ -8,13 +8,14 @@ from typing import Any
 import torch
 
 from device.backends.npu import Npu
-from device.backends.npu_weights import LaidOut
-from device.measure.numerics import Run, applicable, generate, small_prompts
+from device.measure.numerics import Run, generate, small_prompts
+from device.operators.npu.weights import LaidOut
 from device.operators.reference import reference
 from device.run.session import Options, Session
 from device.weights.weights import RandomCheckpoint
 from scenarios.models.model import Experts, Latent, Model
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import all_off
 from scenarios.schema import Scenario
 
 #: Small, but with head dimensions that the fused calls take: 128 goes to attention in TND, 64 to BSND.
@@ -52,7 +53,7 @@ WIDE_GATE = replace(QWEN3_MOE, name="small-moe-64", experts=Experts(8, 8, 2, 64,
 WITH_EXPERTS = {model.name: model for model in (QWEN3_MOE, GLM, DEEPSEEK, LITE)}
 #: Query and key heads that INT8 blocks in FRACTAL_NZ are read for.
 WIDE = replace(QWEN3, name="small-qwen3-10-1", heads=10, kv_heads=1)
-#: Inputs of INT4 weights beside INT8 rows come in 256, as in DEEPEST.
+#: Inputs of INT4 weights next to INT8 rows come in 256, as in DEEPEST.
 DEEP = replace(QWEN3, name="small-qwen3-256", hidden=256, intermediate=256, heads=2, kv_heads=1)
 
 FUSED = {
@@ -113,8 +114,8 @@ def variants_of(model: Model) -> dict[str, dict[str, object]]:
     """What a model is run in, by name."""
     if not model.experts:
         return VARIANTS
-    found = {name: v for name, v in EXPERT_VARIANTS.items() if model.experts.shared or name != "shared beside"}
-    return {**found, **LATENT_VARIANTS} if model.latent else found
+    result = {name: v for name, v in EXPERT_VARIANTS.items() if model.experts.shared or name != "shared beside"}
+    return {**result, **LATENT_VARIANTS} if model.latent else result
 
 
 #: (model, switches) by name: every family in its variants, and the special cases.
@@ -131,13 +132,17 @@ class On(Npu):
 
     streams = 1
 
-    def __init__(self, device: str, version: str = "2.13.0") -> None:
+    def __init__(self, device: str, version: str = "2.13.0", atb: bool = False) -> None:
         self.device = torch.device(device)
-        self._version, self._laid_out = version, LaidOut()
+        self._version, self._atb, self._laid_out = version, atb, LaidOut()
 
     @property
     def version(self) -> str:
         return self._version
+
+    @property
+    def atb(self) -> bool:
+        return self._atb
 
     def describe(self) -> dict[str, str | int]:
         return {"backend": "npu adapters without an NPU"}
@@ -152,16 +157,36 @@ class On(Npu):
         return calls
 
 
+class Older(Npu):
+    """The NPU backend on the device that is there, as if an older torch_npu without ATB drove it."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__()
+        self._version = version
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    @property
+    def atb(self) -> bool:
+        return False
+
+
+def of_case(case: str) -> tuple[Npu, Model, dict[str, object]]:
+    """(backend, model, switches) of a name of CASES, or of one with a version: `small-qwen3, all fused on 2.8.0`."""
+    name, _, version = case.partition(" on ")
+    return Older(version) if version else Npu(), *CASES[name]
+
+
 def scenario(model: Model, switches: dict[str, object], batch: int = len(LENGTHS), ranks: int = 1) -> Scenario:
     """Every optimisation off but `switches`."""
     sizes = {"batch": batch, "input_tokens": max(LENGTHS), "output_tokens": STEPS + 1}
-    made = Scenario.model_validate({"workload": sizes, "engine": {"tensor_parallel_size": ranks}})
-    for item in applicable(model):
-        made = set_switch(made, item.switch, item.off[0])
-    made = set_switch(made, "weights", model.dtype)
+    result = Scenario.model_validate({"workload": sizes, "engine": {"tensor_parallel_size": ranks}})
+    result = set_switch(all_off(result, model), "weights", model.dtype)
     for switch, value in switches.items():
-        made = set_switch(made, switch, value)
-    return made
+        result = set_switch(result, switch, value)
+    return result
 
 
 def session(
@@ -172,6 +197,6 @@ def session(
     return Session(scenario(model, switches, batch), model, backend, RandomCheckpoint(model, 0), options=options)
 
 
-def run(made: Session, forced: Run | None = None, steps: int = STEPS) -> Run:
+def run(session: Session, forced: Run | None = None, steps: int = STEPS) -> Run:
     """Prefill and `steps` greedy decode steps."""
-    return generate(made, small_prompts(made.model.vocab, LENGTHS), steps, forced.tokens if forced else None)
+    return generate(session, small_prompts(session.model.vocab, LENGTHS), steps, forced.tokens if forced else None)

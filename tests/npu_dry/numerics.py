@@ -93,9 +93,9 @@ def install() -> None:
     enter, leave, replay = graphs.graph.__enter__, graphs.graph.__exit__, graphs.NPUGraph.replay
 
     def graph_enter(self: Any) -> Any:
-        made = enter(self)
+        result = enter(self)
         KEPT.capture = self.npu_graph._calls = []
-        return made
+        return result
 
     def graph_exit(self: Any, *error: Any) -> Any:
         KEPT.capture = None
@@ -130,11 +130,11 @@ def _updating(update: Callable[..., None]) -> Callable[..., None]:
 
 
 def _task_groups(graphs: Any) -> dict[str, Callable[..., Any]]:
-    begin, end = graphs.graph_task_group_begin, graphs.graph_task_group_end
+    start, end = graphs.graph_task_group_begin, graphs.graph_task_group_end
     update_begin, update_end = graphs.graph_task_update_begin, graphs.graph_task_update_end
 
     def group_begin(stream: Any) -> None:
-        begin(stream)
+        start(stream)
         assert KEPT.capture is not None
         KEPT.group = len(KEPT.capture)
 
@@ -167,45 +167,45 @@ CASES = (
                                           "prefetch", "keys beside")),
     "small-qwen2, all fused", "small-qwen2, all fused, paged", "small-qwen3, all fused, paged", "ffn", "w4a8",
     "qkv, norms, rope and cache", "experts w8a8, gate and quantise", "small-glm, shared beside",
-    "small-deepseek, latent write", "small-lite, shared beside",
+    "small-deepseek, latent write", "small-lite, shared beside", "small-llama, all fused, paged on 2.8.0",
+    "small-deepseek, latent write on 2.9.0",
 )  # fmt: skip
 
 
 def difference(a: Any, b: Any) -> float:
-    """The greatest between the logits of two runs."""
+    """The largest between the logits of two runs."""
     return (host_view(a.logits) - host_view(b.logits)).abs().max().item()
 
 
 def tokens_by_way() -> dict[str, Any]:
-    """Of each case the greedy tokens [steps][requests] by each way of running it, and the greatest difference between
+    """Of each case the greedy tokens [steps][requests] by each way of running it, and the largest difference between
     the logits of eager and captured steps; `forgotten` is a captured step that does not hand over its lengths.
 
     The plain run is that of the plain operators; of models with experts, where a near choice may fall otherwise, it is
     that of the adapters without torch_npu's dispatch.
     """
     from device.backends import npu_graphs
-    from device.backends.npu import Npu
     from tests.npu_dry import making, references
 
     references.register()
     install()
 
     def through(case: str, graph: str) -> Any:
-        model, switches = making.CASES[case]
+        backend, model, switches = making.of_case(case)
         with Numbers():
-            return making.run(making.session(Npu(), model, {**switches, "graph": graph}))
+            return making.run(making.session(backend, model, {**switches, "graph": graph}))
 
-    found: dict[str, Any] = {}
+    tokens: dict[str, Any] = {}
     for case in CASES:
-        model, switches = making.CASES[case]
+        model, switches = making.CASES[case.partition(" on ")[0]]
         plain = making.run(making.session(making.On("cpu"), model, switches, plain=not model.experts))
         eager, captured = (through(case, graph) for graph in ("eager", "aclgraph"))
-        found[case] = {
+        tokens[case] = {
             "tokens": {"plain": plain.tokens, "eager": eager.tokens, "captured": captured.tokens},
             "difference": difference(eager, captured),
         }
-    honest, npu_graphs.lengths = npu_graphs.lengths, lambda op, layout: {}
+    honest, npu_graphs.lengths = npu_graphs.lengths, lambda *_: {}
     right, wrong = (through("small-llama, all fused, paged", graph) for graph in ("eager", "aclgraph"))
     npu_graphs.lengths = honest
-    found["forgotten"] = {"difference": difference(right, wrong)}
-    return found
+    tokens["forgotten"] = {"difference": difference(right, wrong)}
+    return tokens

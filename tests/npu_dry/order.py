@@ -17,7 +17,7 @@ Calls = list[dict[str, Any]]
 def broken(ops: Calls, calls: Calls) -> list[str]:
     """Pairs of ops that nothing orders, in words. ops: of one step, with what they read and write."""
     before = _before(ops, calls)
-    found: list[str] = []
+    broken: list[str] = []
     writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
     streams: dict[int, list[int]] = {}
@@ -26,7 +26,7 @@ def broken(ops: Calls, calls: Calls) -> list[str]:
     for place, op in enumerate(ops):
         for name in op["reads"]:
             if name in writer and writer[name] not in before[place]:
-                found.append(f"{op['name']} may read {name} before {ops[writer[name]]['name']} has written it")
+                broken.append(f"{op['name']} may read {name} before {ops[writer[name]]['name']} has written it")
             readers.setdefault(name, []).append(place)
         for name in op["writes"]:
             if name not in writer:
@@ -36,9 +36,9 @@ def broken(ops: Calls, calls: Calls) -> list[str]:
             for reader in set(readers[name]) - {place}:
                 later = [at for at in streams[ops[writer[name]]["stream"]] if at > place]
                 if any(reader not in before[at] for at in later):
-                    found.append(f"the memory of {name} may be taken while {ops[reader]['name']} reads it")
+                    broken.append(f"the memory of {name} may be taken while {ops[reader]['name']} reads it")
             writer[name], readers[name] = place, []
-    return found
+    return broken
 
 
 def _before(ops: Calls, calls: Calls) -> list[set[int]]:

@@ -63,6 +63,11 @@ def scatter_pa_kv_cache(
             cache[slot // size, slot % size] = new[row]
 
 
+def reshape_and_cache(key, value, key_cache, value_cache, slot_indices):
+    assert slot_indices.dtype == torch.int32
+    scatter_pa_kv_cache(key, value, key_cache, value_cache, slot_indices, cache_mode="Norm")
+
+
 def scatter_nd_update_(x, indices, updates):
     assert indices.shape[-1] == 1
     for row, place in enumerate(indices.flatten().tolist()):
@@ -216,21 +221,21 @@ def _over_nz_blocks(query, key, value, **named):
 def _of_request(store, scale, mode, request, keys, table, size, heads):
     """[keys, heads, dim] of one request in double, dequantised."""
     if table is None:
-        found = store[request, :keys].double()
+        double = store[request, :keys].double()
         by_token = {
             "token": lambda s: s[0, request, :keys, None, None],
             "head": lambda s: s[request, :, :keys].T[..., None],
         }
     else:
         blocks = table[request, : -(-keys // size)].long()
-        found = store[blocks].flatten(0, 1)[:keys].unflatten(-1, (heads, -1)).double()
+        double = store[blocks].flatten(0, 1)[:keys].unflatten(-1, (heads, -1)).double()
         by_token = {
             "token": lambda s: s[blocks].flatten()[:keys, None, None],
             "head": lambda s: s[blocks].transpose(1, 2).flatten(0, 1)[:keys, :, None],
         }
     if scale is None:
-        return found
-    return found * (scale[0] if MODES[mode] == "channel" else by_token[MODES[mode]](scale)).double()
+        return double
+    return double * (scale[0] if MODES[mode] == "channel" else by_token[MODES[mode]](scale)).double()
 
 
 def _mask(mode, mask, queries, keys):
@@ -263,9 +268,9 @@ def into(kernel):
     """The `.out` form of an attention call: into given tensors, with a workspace that nothing here needs."""
 
     def written(query, key, value, *, workspace=None, out, **named):
-        for to, made in zip(out, kernel(query, key, value, **named), strict=True):
-            if to.numel() == made.numel():  # the second is empty where no statistics are asked for
-                to.copy_(made)
+        for to, result in zip(out, kernel(query, key, value, **named), strict=True):
+            if to.numel() == result.numel():  # the second is empty where no statistics are asked for
+                to.copy_(result)
         return tuple(out)
 
     return written
@@ -299,13 +304,17 @@ KERNELS = {
     "npu_mm_all_reduce_base": mm_all_reduce_base,
 }
 
-_library = None
+#: Of ATB.
+ATB_KERNELS = {"_npu_reshape_and_cache": reshape_and_cache}
+
+_libraries = []
 
 
 def register():
     """Put the kernels under the real operators, for CPU tensors."""
-    global _library
-    if _library is None:
-        _library = torch.library.Library("npu", "IMPL", "CPU")
-        for name, kernel in {**KERNELS, **OUT_KERNELS}.items():
-            _library.impl(name, kernel)
+    if not _libraries:
+        for namespace, kernels in (("npu", {**KERNELS, **OUT_KERNELS}), ("atb", ATB_KERNELS)):
+            library = torch.library.Library(namespace, "IMPL", "CPU")
+            for name, kernel in kernels.items():
+                library.impl(name, kernel)
+            _libraries.append(library)

@@ -106,7 +106,7 @@ def dequant_swiglu_quant(
     activate_left=False, quant_mode=0, dst_type=None, round_mode=None, activate_dim=None, swiglu_mode=0,
     clamp_limit=7.0, glu_alpha=1.702, glu_bias=1.0,
 ):  # fmt: skip
-    """Integer sums times both scales, SwiGLU with the gate left, INT8 with a scale a row; scales by group of rows."""
+    """Integer sums times both scales, SwiGLU with the gate left, INT8 with a scale per row; scales by group of rows."""
     assert (bias, quant_scale, quant_offset, activate_left, quant_mode, swiglu_mode) == (None, None, None, True, 1, 0)
     counts = [x.shape[0]] if group_index is None else group_index.tolist()
     by_row = torch.cat([weight_scale[i : i + 1].expand(count, -1) for i, count in enumerate(counts)])

@@ -34,7 +34,8 @@ TOOLS = ("cc", "nm", "readelf")
 
 
 def built(kind: str) -> Path:
-    """The folder of the `stub` or `dry` libraries, built where it is not there yet; beside the environment's own files.
+    """The folder of the `stub` or `dry` libraries, built where it is not there yet; next to the environment's own
+    files.
 
     Raises RuntimeError where a tool is missing.
     """
@@ -121,12 +122,12 @@ def _source(names: set[str], operators: set[str]):
 
 
 def _symbols(path: Path, which: str) -> set[str]:
-    found = set()
+    symbols = set()
     for line in _run("nm", "-D", which, path).splitlines():
         parts = line.split()
         if which == "--defined-only" or parts[-2] == "U":  # a weak one may stay undefined
-            found.add(parts[-1].split("@")[0])
-    return found
+            symbols.add(parts[-1].split("@")[0])
+    return symbols
 
 
 def _package(name: str) -> Path:

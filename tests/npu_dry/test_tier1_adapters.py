@@ -45,7 +45,7 @@ from tests.npu_dry.making import (
 
 
 def no_meta(case: str) -> bool:
-    """Calls that lay weights out anew have no meta kernel, nor has the reading of latent rows: what they are for runs
+    """Calls that lay weights out again have no meta kernel, nor has the reading of latent rows: what they are for runs
     on the CPU kernels alone."""
     return any(word in case for word in ("w4a16", "w4a8", "nz"))
 
@@ -58,7 +58,7 @@ class Calls(TorchDispatchMode):
         self.names: list[str] = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.namespace == "npu":
+        if func.namespace in ("npu", "atb"):
             self.names.append(func._opname)
         return func(*args, **(kwargs or {}))
 
@@ -75,27 +75,27 @@ LENGTHS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 def steps_of(model: Model) -> list[tuple[Phase, Requests]]:
     """A step of each phase; chunks behind cached rows are latent attention's own."""
-    found: list[tuple[Phase, Requests]] = []
+    phases: list[tuple[Phase, Requests]] = []
     for name, (contexts, queries) in LENGTHS.items():
         if model.latent or "chunk" not in name:
-            found.append((name.split()[0], Requests((0, 1, 2), contexts, tuple((1,) * n for n in queries))))
-    return found
+            phases.append((name.split()[0], Requests((0, 1, 2), contexts, tuple((1,) * n for n in queries))))
+    return phases
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if not no_meta(name)])
 def test_every_call_is_taken_and_is_the_programs(case: str) -> None:
     model, switches = CASES[case]
     # Latent rows are read back by a call without a meta kernel: those steps run on the CPU kernels.
-    made = {device: session(On(device), model, switches) for device in ("meta", "cpu")}
-    for one in made.values():
+    result = {device: session(On(device), model, switches) for device in ("meta", "cpu")}
+    for one in result.values():
         for number in range(3):
             one.cache.allocator.allocate(number, 44)
     for phase, requests in steps_of(model):
-        program = made["meta"].bound(batch_of(phase, requests)).program
+        program = result["meta"].bound(batch_of(phase, requests)).program
         device = "cpu" if any(issued.op.kind == "cache_read" for issued in program) else "meta"
-        made[device].bound(batch_of(phase, requests))  # the rehearsal makes calls too
+        result[device].bound(batch_of(phase, requests))  # the rehearsal makes calls too
         with Calls() as calls, enforced():
-            step = made[device].run(phase, requests)
+            step = result[device].run(phase, requests)
         assert calls.names == calls_of(program), phase
         assert step.values["next_ids"].shape == (3,)
 
@@ -104,8 +104,8 @@ def test_every_call_is_taken_and_is_the_programs(case: str) -> None:
 def test_adapters_compute_what_the_plain_operators_do(case: str) -> None:
     model, switches = CASES[case]
     truth = run(session(On("cpu"), model, switches, plain=True), steps=2)
-    found = run(session(On("cpu"), model, switches), forced=truth, steps=2)
-    rows = (found.logits - truth.logits).norm(dim=-1) / truth.logits.norm(dim=-1)
+    done = run(session(On("cpu"), model, switches), forced=truth, steps=2)
+    rows = (done.logits - truth.logits).norm(dim=-1) / truth.logits.norm(dim=-1)
     # A near choice that falls on another expert changes a row for good: with experts the middle row is looked at.
     error = (rows.median() if model.experts else rows.max()).item()
     rough = any(word in case for word in ("int8", "w8a8", "w4a8", "qkv, norms"))
@@ -114,21 +114,21 @@ def test_adapters_compute_what_the_plain_operators_do(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["small-deepseek, latent write", "small-lite, experts, all fused"])
 def test_chunks_behind_cached_rows_and_mixed_steps_compute_the_same(case: str) -> None:
-    """Latent rows that are read back and unpacked, beside requests that decode."""
+    """Latent rows that are read back and unpacked, next to requests that decode."""
     model, switches = CASES[case]
-    found = []
+    result = []
     for plain in (True, False):
-        made = session(On("cpu"), model, switches, plain=plain)
+        outcome = session(On("cpu"), model, switches, plain=plain)
         for number in range(3):
-            made.cache.allocator.allocate(number, 44)
+            outcome.cache.allocator.allocate(number, 44)
         prompts = small_prompts(model.vocab, (20, 20, 20))
-        made.run("prefill", Requests((0, 1, 2), (0, 0, 0), tuple(tuple(p) for p in prompts)))
+        outcome.run("prefill", Requests((0, 1, 2), (0, 0, 0), tuple(tuple(p) for p in prompts)))
         chunk = Requests(
             (0, 1, 2), (20, 20, 20), tuple(tuple(p[:n]) for p, n in zip(prompts, (20, 17, 18), strict=True))
         )
         mixed = Requests((0, 1, 2), (40, 20, 38), ((5,), tuple(prompts[1][:18]), (7,)))
-        found.append([made.run(phase, r).values["logits32"] for phase, r in (("prefill", chunk), ("mixed", mixed))])
-    for truth, mine in zip(*found, strict=True):
+        result.append([outcome.run(phase, r).values["logits32"] for phase, r in (("prefill", chunk), ("mixed", mixed))])
+    for truth, mine in zip(*result, strict=True):
         rows = (mine - truth).norm(dim=-1) / truth.norm(dim=-1)
         assert rows.median() < 0.015
 
@@ -137,13 +137,14 @@ def test_all_adapters_have_been_called() -> None:
     """A kind of the table that no variant asks for would be untested."""
     kinds: set[str] = set()
     for model, switches in CASES.values():
-        made = scenario(model, switches)
+        changed = scenario(model, switches)
         for phase, requests in steps_of(model):
-            program = build(made, shard(model, 1), batch_of(phase, requests))
+            program = build(changed, shard(model, 1), batch_of(phase, requests))
             kinds |= {op.kind for block in program.blocks for op in block.ops}
     assert set(KERNELS) - kinds == {"matmul_all_reduce"}  # needs ranks: tier 2
     reached = {*CALL_OF.values(), "npu_scatter_pa_kv_cache", "npu_scatter_nd_update_", "npu_mm_all_reduce_base"}
-    assert set(RULES) - reached == {V1, V2, "npu_moe_gating_top_k", "npu_moe_gating_top_k_softmax"}
+    by_other_ways = {V1, V2, "npu_moe_gating_top_k", "npu_moe_gating_top_k_softmax", "_npu_reshape_and_cache"}
+    assert set(RULES) - reached == by_other_ways
 
 
 REFUSED = {
@@ -214,6 +215,45 @@ def test_an_old_wheel_is_told_which_one_has_the_call() -> None:
     backend = On("meta", version="2.8.0.post2")
     with pytest.raises(ScenarioError, match=r"torch_npu 2.8.0.post2 has no npu_qkv_rms_norm_rope_cache, 2.8.0.post4"):
         session(backend, QWEN3, switches).bound(batch_of("decode", Requests((0,), (0,), ((1,),))))
+
+
+#: What a wheel refuses for a call that stands for nothing else: (version, model, switches, the line).
+OLD = {
+    "latent attention captured by 2.8.0": (
+        "2.8.0", DEEPSEEK, {**ROUTED, "graph": "aclgraph"}, "graph: .*captured .*, 2.8.0.post2 .*set it to eager"),
+    "npugraph_ex on 2.8.0": (
+        "2.8.0", QWEN3, {**FUSED, **PAGED, "graph": "npugraph_ex"},
+        "graph: torch_npu 2.8.0 has no npugraph_ex, 2.8.0.post2 .*set it to aclgraph"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OLD)
+def test_what_nothing_stands_for_is_refused_with_the_wheel_that_has_it(case: str) -> None:
+    version, model, switches, wanted = OLD[case]
+    with pytest.raises(ScenarioError, match=f"--backend npu: optimizations.{wanted}"):
+        session(On("meta", version), model, switches).bound(batch_of("decode", Requests((0,), (0,), ((1,),))))
+
+
+#: Wheels of each kind, and ATB next to them or not.
+STACKS = (("2.8.0", False), ("2.8.0", True), ("2.9.0", False), ("2.9.0", True))
+
+
+@pytest.mark.parametrize(("version", "atb"), STACKS)
+@pytest.mark.parametrize(
+    "case", ["small-qwen3, all fused, paged", "small-llama, int8 channel", "small-deepseek, experts, all fused"]
+)
+def test_what_stands_for_a_lacking_call_computes_the_same(case: str, version: str, atb: bool) -> None:
+    model, switches = CASES[case]
+    truth = run(session(On("cpu"), model, switches), steps=2)
+    old = session(On("cpu", version, atb), model, switches)
+    with Calls() as calls, enforced():
+        done = run(old, forced=truth, steps=2)
+    assert ("_npu_reshape_and_cache" in calls.names) == atb
+    assert not {"npu_scatter_pa_kv_cache", "npu_gather_pa_kv_cache"} & set(calls.names)
+    if not model.latent:  # 2.8.0 hands no new lengths to a captured v2; latent attention has no other call
+        assert (V2 in calls.names) == (version == "2.9.0")
+    rows = (done.logits - truth.logits).norm(dim=-1) / truth.logits.norm(dim=-1)
+    assert (rows.median() if model.experts else rows.max()).item() < 0.015
 
 
 def test_without_a_device_the_backend_says_so_in_one_line() -> None:

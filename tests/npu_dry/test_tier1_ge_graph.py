@@ -34,11 +34,11 @@ class OnGraphs(On):
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The graphs that were converted, in order."""
-    found: list[Any] = []
+    outcome: list[Any] = []
 
     class Executor:
         def load(self, graph: Any, options: Any) -> None:
-            found.append(graph)
+            outcome.append(graph)
             raise NoEngineError
 
     import torchair  # noqa: F401
@@ -55,25 +55,25 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     honest = npu_graphs.ge_compiled
 
     def converted(body: Any) -> Any:
-        made = honest(body)
+        result = honest(body)
 
         def run(constants: Any, inputs: Any, step: Any) -> Any:
             with pytest.raises(NoEngineError):
-                made(constants, inputs, step)
+                result(constants, inputs, step)
             return body(constants, inputs, step)
 
         return run
 
     monkeypatch.setattr(npu_graphs, "ge_compiled", converted)
-    yield found
+    yield outcome
     torch._dynamo.reset()
 
 
 def test_every_piece_becomes_a_graph_of_the_engines_operators(graphs: list[Any]) -> None:
     switches = {**FUSED, **PAGED, "graph": "ge_graph"}
-    made = session(OnGraphs("cpu"), QWEN3, switches, batch=4)
-    tokens, _ = made.prefill(small_prompts(QWEN3.vocab, [8] * 4))
-    made.decode(tokens)
+    result = session(OnGraphs("cpu"), QWEN3, switches, batch=4)
+    tokens, _ = result.prefill(small_prompts(QWEN3.vocab, [8] * 4))
+    result.decode(tokens)
     kinds = Counter(op.type for graph in graphs for op in graph._proto.op)
     # Embedding; of each layer what is before attention and what is after it; head; sampling.
     assert len(graphs) == 1 + 2 * QWEN3.layers + 2

@@ -181,8 +181,23 @@ def test_a_wrong_call_is_refused_though_the_meta_kernel_takes_it(case: str) -> N
     getattr(torch.ops.npu, name)(*on_meta(args), **on_meta(kwargs))
 
 
-GATHER = "npu_gather_pa_kv_cache"
-#: Of a call without a meta kernel.
+GATHER, ATB_WRITE = "npu_gather_pa_kv_cache", "_npu_reshape_and_cache"
+#: Of calls without a meta kernel.
+WRONG_WRITES = {
+    "slots in int64": (changed(ATB_WRITE, a4=torch.tensor([5, 200])), "slots is int64"),
+    "one slot": (changed(ATB_WRITE, a4=torch.tensor([5], dtype=INT32)), "1 slots for 2"),
+    "heads of the cache": (changed(ATB_WRITE, a0=rand(2, 4, 64)), "heads and dim are \\[4, 64\\]"),
+    "values in float": (changed(ATB_WRITE, a0=rand(2, 2, 64, dtype=FLOAT)), "new values is float32"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_WRITES)
+def test_a_wrong_write_by_atb_is_refused(case: str) -> None:
+    (args, kwargs), wanted = WRONG_WRITES[case]
+    with pytest.raises(Refused, match=wanted):
+        check(ATB_WRITE, args, kwargs)
+
+
 WRONG_READS = {
     "lengths in int64": (changed(GATHER, a3=torch.tensor([130, 20])), "seq_lens is int64"),
     "a table in int64": (changed(GATHER, a2=torch.tensor([[0, 1], [2, 1]])), "block_tables is int64"),
@@ -201,7 +216,7 @@ def test_a_wrong_reading_of_the_cache_is_refused(case: str) -> None:
 
 
 def test_every_rule_has_a_negative_test() -> None:
-    assert {name for name, _, _ in WRONG.values()} | {"npu_prefetch", GATHER} == set(RULES)
+    assert {name for name, _, _ in WRONG.values()} | {"npu_prefetch", GATHER, ATB_WRITE} == set(RULES)
 
 
 def test_a_prefetch_of_nothing_is_refused_by_both() -> None:

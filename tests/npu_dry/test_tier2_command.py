@@ -43,11 +43,11 @@ def test_a_profile_holds_the_host_side_of_the_steps(tmp_path: Path) -> None:
     folder = tmp_path / "profile"
     done = dry("cli.py", *RUN, "--profile", str(folder))
     assert done.returncode == 0, done.stderr
-    (made,) = folder.iterdir()
-    assert made.name.startswith("rank0_")
-    assert made.name.endswith("_ascend_pt")
-    assert (made / "FRAMEWORK").is_dir()
-    assert [path.name for path in tmp_path.iterdir()] == ["profile"]  # nothing half-done beside it
+    (result,) = folder.iterdir()
+    assert result.name.startswith("rank0_")
+    assert result.name.endswith("_ascend_pt")
+    assert (result / "FRAMEWORK").is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == ["profile"]  # nothing half-done next to it
 
 
 def test_two_ranks_under_torchrun(tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ def test_an_experiment_needs_no_edit_for_an_npu(tmp_path: Path) -> None:
     more = ("--factors", "weights=w8a8,weights=w4a8,fusion.ffn", "--budget-s", "60", "--out", str(tmp_path / "report"))
     done = dry("cli.py", "experiment", *RUN[1:], *more)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
-    rows = {row["factor"]: row for row in found["factors"]}
+    result = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
+    rows = {row["factor"]: row for row in result["factors"]}
     assert rows["weights=w8a8"]["status"] == "measured"
     assert rows["weights=w8a8"]["measured"]["tpot"]["turns"] >= 10
     assert rows["fusion.ffn"]["status"] == "measured"
     assert rows["weights=w4a8"]["status"] == "refused"
     assert "rows of 704 beside INT4 weights; multiples of 256 are taken" in rows["weights=w4a8"]["reason"]
-    assert (found["baseline"]["machine"]["backend"], found["baseline"]["hardware"]) == ("npu", "atlas_a2_910b2")
+    assert (result["baseline"]["machine"]["backend"], result["baseline"]["hardware"]) == ("npu", "atlas_a2_910b2")

@@ -34,19 +34,19 @@ def captured(steps: Ran) -> Ran:
 
 @pytest.mark.parametrize("case", EAGER)
 def test_an_eager_step_issues_the_ops_of_the_program_in_order(eager: Ran, case: str) -> None:
-    found = eager.answer[case]
-    calls = eager.between(*found["marks"][0])
+    result = eager.answer[case]
+    calls = eager.between(*result["marks"][0])
     names = [call["name"] for call in calls if call["k"] == "op"]
-    ops = [op for op in found["ops"] if op["block"] != "prepare"]
+    ops = [op for op in result["ops"] if op["block"] != "prepare"]
     compare(ops, names[names.index("aclnnEmbedding") :])
     assert not [call for call in calls if call["k"] in ("sync_stream", "sync_device", "malloc")]
 
 
 def test_prefetches_run_on_their_own_stream_and_products_wait_for_them(eager: Ran) -> None:
-    found = eager.answer["small-qwen3, prefetch"]
-    calls = eager.between(*found["marks"][0])
+    result = eager.answer["small-qwen3, prefetch"]
+    calls = eager.between(*result["marks"][0])
     prefetches = [call for call in calls if call["k"] == "cmo"]
-    assert len(prefetches) == sum(op["kind"] == "prefetch" for op in found["ops"]) == 6
+    assert len(prefetches) == sum(op["kind"] == "prefetch" for op in result["ops"]) == 6
     main = {call["stream"] for call in calls if call["k"] == "op"}
     assert len(main) == 1
     assert {call["stream"] for call in prefetches} & main == set()
@@ -63,11 +63,11 @@ def test_prefetches_run_on_their_own_stream_and_products_wait_for_them(eager: Ra
 
 @pytest.mark.parametrize("case", CAPTURED)
 def test_a_capture_holds_the_captured_ops_in_order(captured: Ran, case: str) -> None:
-    found = captured.answer[case]
-    inside = captured.capture(found["marks"])
+    result = captured.answer[case]
+    inside = captured.capture(result["marks"])
     names = [call["name"] for call in inside if call["k"] == "op"]
-    compare([op for op in found["ops"] if op["captured"]], names)
-    assert found["forms"].count("captured") == 1
+    compare([op for op in result["ops"] if op["captured"]], names)
+    assert result["forms"].count("captured") == 1
 
 
 SIDE = ("small-qwen3, prefetch", "small-qwen3, keys beside", "small-glm, shared beside", "small-lite, shared beside")
@@ -75,19 +75,19 @@ SIDE = ("small-qwen3, prefetch", "small-qwen3, keys beside", "small-glm, shared 
 
 @pytest.mark.parametrize("case", SIDE)
 def test_streams_are_captured_in_an_order_that_nothing_can_break(captured: Ran, case: str) -> None:
-    found = captured.answer[case]
-    ops = [op for op in found["ops"] if op["captured"]]
-    inside = captured.capture(found["marks"])
+    result = captured.answer[case]
+    ops = [op for op in result["ops"] if op["captured"]]
+    inside = captured.capture(result["marks"])
     assert len({call["stream"] for call in inside if call["k"] in ("op", "cmo")}) == 2
     assert broken(ops, inside) == []
 
 
 @pytest.mark.parametrize("case", [case for case in EAGER if case in SIDE])
 def test_streams_run_in_an_order_that_nothing_can_break(eager: Ran, case: str) -> None:
-    found = eager.answer[case]
-    calls = eager.between(*found["marks"][0])
+    result = eager.answer[case]
+    calls = eager.between(*result["marks"][0])
     start = next(i for i, call in enumerate(calls) if call.get("name") == "aclnnEmbedding")
-    ops = [op for op in found["ops"] if op["block"] != "prepare"]
+    ops = [op for op in result["ops"] if op["block"] != "prepare"]
     assert broken(ops[:-1], calls[start:]) == []  # the last is aclnnArgMax's own cast
     blind = [call for call in calls[start:] if call["k"] != "event_wait"]
     assert broken(ops[:-1], blind) or "prefetch" in case  # without its waits a stream may outrun the other
@@ -110,6 +110,17 @@ def test_prefetches_are_captured_on_their_stream(captured: Ran) -> None:
 
 
 @pytest.mark.parametrize("case", CAPTURED)
+def test_a_capture_comes_after_the_same_calls_as_they_are(captured: Ran, case: str) -> None:
+    """What a first call makes (handles, workspaces, kernels that are loaded) must not be made inside a capture."""
+    marks = captured.answer[case]["marks"]
+    calls = captured.between(*marks[0])
+    start = next(place for place, call in enumerate(calls) if call["k"] == "capture_begin")
+    before = [call["name"] for call in calls[:start] if call["k"] == "op"]
+    inside = [call["name"] for call in captured.capture(marks) if call["k"] == "op"]
+    assert before[-len(inside) :] == inside
+
+
+@pytest.mark.parametrize("case", CAPTURED)
 def test_three_steps_are_one_capture_and_three_replays(captured: Ran, case: str) -> None:
     first, *later = captured.answer[case]["marks"]
     assert [sum(c["k"] == "capture_begin" for c in captured.between(*m)) for m in (first, *later)] == [1, 0, 0]
@@ -119,10 +130,10 @@ def test_three_steps_are_one_capture_and_three_replays(captured: Ran, case: str)
 @pytest.mark.parametrize("case", CAPTURED)
 def test_each_attention_gets_its_lengths_once_a_replay(captured: Ran, case: str) -> None:
     """One release for each wait and replay: a missing one would hang a device."""
-    found = captured.answer[case]
-    waits = [call["addr"] for call in captured.capture(found["marks"]) if call["k"] == "value_wait"]
-    assert len(waits) == sum(op["kind"] == "attention" for op in found["ops"]) == 2
-    for number, mark in enumerate(found["marks"]):
+    result = captured.answer[case]
+    waits = [call["addr"] for call in captured.capture(result["marks"]) if call["k"] == "value_wait"]
+    assert len(waits) == sum(op["kind"] == "attention" for op in result["ops"]) == 2
+    for number, mark in enumerate(result["marks"]):
         calls = captured.between(*mark)
         released = [c["addr"] for c in calls if c["k"] == "value_write" and not c["cap"] and c["value"] == 1]
         assert released == waits
@@ -144,20 +155,20 @@ def compiled(dry: Dry) -> Ran:
 
 @pytest.mark.parametrize("case", COMPILED)
 def test_a_compiled_graph_copies_no_cache_and_makes_no_mask(compiled: Ran, case: str) -> None:
-    found = compiled.answer[case]
-    _no_large_copies(compiled, found)
-    calls = compiled.between(found["marks"][0][0], found["marks"][-1][1])
+    result = compiled.answer[case]
+    _no_large_copies(compiled, result)
+    calls = compiled.between(result["marks"][0][0], result["marks"][-1][1])
     assert not [call for call in calls if call["k"] == "op" and call["cap"] and "Triu" in call["name"]]
-    assert found["forms"].count("compiled") == 1
+    assert result["forms"].count("compiled") == 1
 
 
 @pytest.mark.parametrize("case", COMPILED)
 def test_a_compiled_graph_holds_the_captured_ops_in_order(compiled: Ran, case: str) -> None:
-    found = compiled.answer[case]
-    calls = compiled.between(*found["marks"][1])
+    result = compiled.answer[case]
+    calls = compiled.between(*result["marks"][1])
     last = max(place for place, call in enumerate(calls) if call["k"] == "capture_begin")
     names = [call["name"] for call in calls[last:] if call["k"] == "op" and call["cap"]]
-    compare([op for op in found["ops"] if op["captured"]], names)
+    compare([op for op in result["ops"] if op["captured"]], names)
 
 
 @pytest.mark.parametrize("case", COMPILED)
@@ -173,9 +184,9 @@ def test_a_compiled_graph_serves_all_steps_from_the_third_on_with_their_lengths(
         assert ints.count([41 + number] * 4) == 2
 
 
-def _no_large_copies(ran: Ran, found: dict[str, Any]) -> None:
-    cache = prod(found["cache_shape"])
-    inside = [call for call in ran.between(found["marks"][0][0], found["marks"][-1][1]) if call["k"] == "op"]
+def _no_large_copies(ran: Ran, result: dict[str, Any]) -> None:
+    cache = prod(result["cache_shape"])
+    inside = [call for call in ran.between(result["marks"][0][0], result["marks"][-1][1]) if call["k"] == "op"]
     copies = [call for call in inside if call["cap"] and "Copy" in call["name"]]
     assert copies  # there are copies, of slices, and the check below sees their shapes
     assert not [call for call in copies if max(prod(arg["shape"]) for arg in call["args"] if "shape" in arg) >= cache]

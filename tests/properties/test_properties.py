@@ -27,7 +27,7 @@ from scenarios.models.hf_config import SHIPPED, load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.hardware.sections import Chip, Graph, Host, Kernel, Memory
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
@@ -46,13 +46,13 @@ HARDWARE = load_hardware("atlas_a2_910b2")
 Field = tuple[str, ...]
 
 
-def faster(hw: Hardware, section: str, field: str, factor: float) -> Hardware:
+def faster(hw: HardwareProfile, section: str, field: str, factor: float) -> HardwareProfile:
     part = getattr(hw, section)
     return replace(hw, **{section: replace(part, **{field: getattr(part, field) * factor})})
 
 
-def total_ns(made: Scenario, hw: Hardware, model: Model = SMALL) -> int:
-    return step_ns(Case(made, model, hw), reported_batch(made))
+def total_ns(scenario: Scenario, hw: HardwareProfile, model: Model = SMALL) -> int:
+    return step_ns(Case(scenario, model, hw), reported_batch(scenario))
 
 
 # ---- time ----
@@ -72,18 +72,18 @@ COSTS = [item for section in (Kernel, Host, Graph) for item in numbers(section, 
 
 @pytest.mark.parametrize(("section", "field"), RATES)
 @settings(max_examples=12)
-@given(made=scenarios(), factor=st.sampled_from([1.01, 1.3, 2.0, 10.0]))
-def test_a_faster_part_never_slows_a_step(section: str, field: str, made: Scenario, factor: float) -> None:
-    assume(not problems_of(made, SMALL))
-    assert total_ns(made, faster(HARDWARE, section, field, factor)) <= total_ns(made, HARDWARE)
+@given(scenario=scenarios(), factor=st.sampled_from([1.01, 1.3, 2.0, 10.0]))
+def test_a_faster_part_never_slows_a_step(section: str, field: str, scenario: Scenario, factor: float) -> None:
+    assume(not problems_of(scenario, SMALL))
+    assert total_ns(scenario, faster(HARDWARE, section, field, factor)) <= total_ns(scenario, HARDWARE)
 
 
 @pytest.mark.parametrize(("section", "field"), COSTS)
 @settings(max_examples=5)
-@given(made=scenarios(), factor=st.sampled_from([1.01, 1.5, 10.0]))
-def test_a_dearer_part_never_speeds_a_step_up(section: str, field: str, made: Scenario, factor: float) -> None:
-    assume(not problems_of(made, SMALL))
-    assert total_ns(made, faster(HARDWARE, section, field, factor)) >= total_ns(made, HARDWARE)
+@given(scenario=scenarios(), factor=st.sampled_from([1.01, 1.5, 10.0]))
+def test_a_dearer_part_never_speeds_a_step_up(section: str, field: str, scenario: Scenario, factor: float) -> None:
+    assume(not problems_of(scenario, SMALL))
+    assert total_ns(scenario, faster(HARDWARE, section, field, factor)) >= total_ns(scenario, HARDWARE)
 
 
 def test_bandwidth_and_clock_do_help_where_they_are_the_limit() -> None:
@@ -100,16 +100,16 @@ def test_bandwidth_and_clock_do_help_where_they_are_the_limit() -> None:
 
 @settings(max_examples=25)
 @given(scenarios())
-def test_a_step_is_computing_communication_and_free_time(made: Scenario) -> None:
-    assume(not problems_of(made, SMALL))
-    case = Case(made, SMALL, HARDWARE)
+def test_a_step_is_computing_communication_and_free_time(scenario: Scenario) -> None:
+    assume(not problems_of(scenario, SMALL))
+    case = Case(scenario, SMALL, HARDWARE)
     assume(not check(case))
-    found = predict(case)
-    step, spans = found.step, found.timeline.spans
+    prediction = predict(case)
+    step, spans = prediction.step, prediction.timeline.spans
     assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
     assert min(step.free_ns, step.computing_ns) > 0
     # Free time measured the other way round: what is left of the step when the kernels are taken out of it.
-    busy = union_ns((s.start_ns, s.end_ns) for s in found.timeline.device_spans)
+    busy = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.device_spans)
     edges = [0, *(edge for interval in busy for edge in interval), step.total_ns]
     idle = sum(b - a for a, b in zip(edges[::2], edges[1::2], strict=True))
     assert (step.free_ns, step.computing_ns) == (idle, length_ns(busy))
@@ -118,13 +118,13 @@ def test_a_step_is_computing_communication_and_free_time(made: Scenario) -> None
 
 @settings(max_examples=40)
 @given(scenarios())
-def test_engine_and_recurrence_play_real_plans_alike(made: Scenario) -> None:
-    assume(not problems_of(made, SMALL))
-    case = Case(made, SMALL, HARDWARE)
-    plan = make_plan(build(made, SMALL, reported_batch(made)), HARDWARE, case.conditions)
+def test_engine_and_recurrence_play_real_plans_alike(scenario: Scenario) -> None:
+    assume(not problems_of(scenario, SMALL))
+    case = Case(scenario, SMALL, HARDWARE)
+    plan = make_plan(build(scenario, SMALL, reported_batch(scenario)), HARDWARE, case.conditions)
     quick = recurrence.quick(plan)
-    if quick.contended:  # a second stream beside the first: sharing can only make the step longer
-        overlap = made.optimizations.overlap
+    if quick.contended:  # a second stream next to the first: sharing can only make the step longer
+        overlap = scenario.optimizations.overlap
         assert overlap.prefetch or overlap.streams > 1 or overlap.comm_chunks > 1 or overlap.micro_batches > 1
         assert engine.play(plan).end_ns >= quick.total_ns
     else:
@@ -133,9 +133,9 @@ def test_engine_and_recurrence_play_real_plans_alike(made: Scenario) -> None:
 
 @settings(max_examples=25)
 @given(scenarios(("decode",)), st.integers(1, 200), st.integers(1, 3000))
-def test_more_context_is_never_faster(made: Scenario, context: int, more: int) -> None:
+def test_more_context_is_never_faster(scenario: Scenario, context: int, more: int) -> None:
     short, long = (
-        made.model_copy(update={"workload": made.workload.model_copy(update={"context_tokens": tokens})})
+        scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"context_tokens": tokens})})
         for tokens in (context, context + more)
     )
     assume(not problems_of(long, SMALL))
@@ -234,8 +234,8 @@ def values_of(path: Field, annotation: Any) -> list[Any]:
     name = ".".join(path)
     if name in VALUES:
         return VALUES[name]
-    if found := literals(annotation):
-        return found
+    if values := literals(annotation):
+        return values
     assert annotation is bool or bool in get_args(annotation), f"say in VALUES what to try for {name}"
     return [False, True]
 
@@ -269,14 +269,17 @@ def base_tree(name: str, files: dict[str, str]) -> dict[str, Any]:
 
 
 def case_of(tree: dict[str, Any]) -> Case:
-    made = Scenario.model_validate(tree)
-    engine = made.engine
+    scenario = Scenario.model_validate(tree)
+    engine = scenario.engine
     model = shard(
-        load_model(made.model), engine.tensor_parallel_size, engine.data_parallel_size, engine.enable_expert_parallel,
+        load_model(scenario.model),
+        engine.tensor_parallel_size,
+        engine.data_parallel_size,
+        engine.enable_expert_parallel,
         engine.all2all_backend == "allgather_reducescatter",
-    )  # fmt: skip
+    )
     model = split_depth(model, engine.pipeline_parallel_size)
-    return Case(made, model, load_hardware(made.hardware))
+    return Case(scenario, model, load_hardware(scenario.hardware))
 
 
 def refusal_of(tree: dict[str, Any]) -> str:
@@ -343,11 +346,11 @@ def test_the_lists_of_knobs_name_knobs() -> None:
 
 ANSWER = """
 import sys
-from sim.predict.answer import answer
+from sim.predict.scenario_result import scenario_result
 from sim.report.files import to_json
 for given in sys.argv[1:]:
     path, *sets = given.split()
-    sys.stdout.write(to_json(answer(path, sets).result))
+    sys.stdout.write(to_json(scenario_result(path, sets).result))
 """
 ASKED = [
     "scenarios/qwen3_0_6b_decode.yaml optimizations.graph=aclgraph workload.batch=3",
@@ -355,12 +358,17 @@ ASKED = [
 ]
 
 
+@pytest.mark.study  # in the default run tests/cli/test_outputs.py asks the same of the whole command
 def test_the_same_bytes_in_every_process(root: Path) -> None:
     def run(hash_seed: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", ANSWER, *ASKED], cwd=root, env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", ANSWER, *ASKED],
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -371,9 +379,9 @@ def test_the_same_bytes_in_every_process(root: Path) -> None:
 
 @settings(max_examples=6)
 @given(scenarios())
-def test_the_same_bytes_twice_in_one_process(made: Scenario) -> None:
-    assume(not problems_of(made, SMALL))
-    case = Case(made, SMALL, HARDWARE)
+def test_the_same_bytes_twice_in_one_process(scenario: Scenario) -> None:
+    assume(not problems_of(scenario, SMALL))
+    case = Case(scenario, SMALL, HARDWARE)
     assume(not check(case))
 
     def text() -> str:

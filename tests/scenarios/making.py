@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from scenarios.batches import reported_batch
-from scenarios.build import activation_dtype, build, effective_graph
+from scenarios.build import build, effective_graph
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.step import Step
 from scenarios.models.model import Experts, Latent, Model
@@ -18,6 +18,7 @@ from scenarios.ops.program import Batch, Op, Program, Tensor
 from scenarios.ops.work import Work
 from scenarios.passes import PASSES, Context, Pass
 from scenarios.passes.base import set_switch
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Fusion, Scenario
 
 #: Small enough for sums by hand: q 16, k and v 8 wide.
@@ -70,72 +71,72 @@ def switched(base: Scenario, **switches: object) -> Scenario:
 
 def bare(about: Model = TINY, **settings: object) -> Scenario:
     """A scenario with every optimisation off that has something to say about the model `about`."""
-    made = scenario(**settings)
+    bare = scenario(**settings)
     for item in PASSES:
         if not item.idle(about):
-            made = set_switch(made, item.switch, item.off[0])
-    return made
+            bare = set_switch(bare, item.switch, item.off[0])
+    return bare
 
 
-def program(made: Scenario, model: Model = TINY, batch: Batch | None = None) -> Program:
+def program(result: Scenario, model: Model = TINY, batch: Batch | None = None) -> Program:
     """The program of the scenario's reported step, or of another batch."""
-    return build(made, model, batch or reported_batch(made))
+    return build(result, model, batch or reported_batch(result))
 
 
-def stages(made: Scenario, model: Model = TINY) -> Iterator[tuple[Pass, Program, Program]]:
+def stages(result: Scenario, model: Model = TINY) -> Iterator[tuple[Pass, Program, Program]]:
     """Each pass that is on, with the program before and after it, as `build` applies them."""
-    batch = reported_batch(made)
-    mode, rows = effective_graph(made, batch)
-    made = set_switch(made, "graph", mode)
-    context = Context(made, model, activation_dtype(made, model))
-    before = lower(Step(model, batch, context.act, made.longest_request_tokens, rows), made.workload.sampling)
+    batch = reported_batch(result)
+    mode, rows = effective_graph(result, batch)
+    result = set_switch(result, "graph", mode)
+    context = Context(result, model, activation_dtype(result, model))
+    before = lower(Step(model, batch, context.act, result.longest_request_tokens, rows), result.workload.sampling)
     for item in PASSES:
-        if item.is_on(made) and not item.idle(model):
+        if item.is_on(result) and not item.idle(model):
             after = item.rewrite(before, context)
             yield item, before, after
             before = after
 
 
-def kinds(made: Program, block: str = "layers") -> list[str]:
-    return [op.kind for op in made.block(block).ops]
+def kinds(program: Program, block: str = "layers") -> list[str]:
+    return [op.kind for op in program.block(block).ops]
 
 
-def names(made: Program, block: str = "layers") -> list[str]:
-    return [op.name for op in made.block(block).ops]
+def names(result: Program, block: str = "layers") -> list[str]:
+    return [op.name for op in result.block(block).ops]
 
 
-def op(made: Program, name: str, block: str = "layers") -> Op:
+def op(result: Program, name: str, block: str = "layers") -> Op:
     """The op called `name`."""
-    return next(o for o in made.block(block).ops if o.name == name)
+    return next(o for o in result.block(block).ops if o.name == name)
 
 
-def works(made: Program) -> list[tuple[Op, Work]]:
+def works(result: Program) -> list[tuple[Op, Work]]:
     """Each op of the expanded step with its work."""
-    return [(issued.op, work_of(issued.op)) for issued in made]
+    return [(issued.op, work_of(issued.op)) for issued in result]
 
 
-def cube_flops(made: Program) -> int:
-    return sum(work.cube_flops for _, work in works(made))
+def cube_flops(result: Program) -> int:
+    return sum(work.cube_flops for _, work in works(result))
 
 
-def gm_bytes(made: Program) -> int:
+def gm_bytes(result: Program) -> int:
     """Global-memory bytes of the whole step."""
-    return sum(work.gm_bytes for _, work in works(made))
+    return sum(work.gm_bytes for _, work in works(result))
 
 
-def weight_tensors(made: Program) -> dict[str, tuple[Tensor, int]]:
+def weight_tensors(result: Program) -> dict[str, tuple[Tensor, int]]:
     """Each weight once, with the number of layers that have one of their own."""
-    found: dict[str, tuple[Tensor, int]] = {}
-    for block in made.blocks:
+    tensors: dict[str, tuple[Tensor, int]] = {}
+    for block in result.blocks:
         for one in block.ops:
             for tensor in one.inputs:
                 if tensor.role == "weight":
-                    found[tensor.name] = (tensor, block.repeat)
-    return found
+                    tensors[tensor.name] = (tensor, block.repeat)
+    return tensors
 
 
-def weight_bytes(made: Program) -> int:
-    return sum(tensor.bytes * repeat for tensor, repeat in weight_tensors(made).values())
+def weight_bytes(result: Program) -> int:
+    return sum(tensor.bytes * repeat for tensor, repeat in weight_tensors(result).values())
 
 
 PHASES = ("decode", "prefill", "mixed")
@@ -196,30 +197,30 @@ def cases(draw: st.DrawFn, phases: tuple[str, ...] = PHASES) -> Drawn:
     return draw(scenarios(phases, model)), model
 
 
-def faults(made: Program) -> list[str]:
+def faults(result: Program) -> list[str]:
     """Whatever is wrong with a program as a list of calls that hand tensors on; empty where nothing is."""
     return [
-        *_bad_names(made),
-        *_bad_work(made),
-        *_bad_reads(made),
-        *_short_caches(made),
-        *_dead_writes(made),
-        *races(made),
+        *_bad_names(result),
+        *_bad_work(result),
+        *_bad_reads(result),
+        *_short_caches(result),
+        *_dead_writes(result),
+        *races(result),
     ]
 
 
-def _bad_names(made: Program) -> list[str]:
-    found = []
-    for block in made.blocks:
+def _bad_names(result: Program) -> list[str]:
+    bad_names = []
+    for block in result.blocks:
         counts = Counter(one.name for one in block.ops)
-        found += [f"{block.name} has {count} ops called {name}" for name, count in counts.items() if count > 1]
-        found += [f"{one.kind} is not in the catalogue" for one in block.ops if one.kind not in CATALOGUE]
-    return found
+        bad_names += [f"{block.name} has {count} ops called {name}" for name, count in counts.items() if count > 1]
+        bad_names += [f"{one.kind} is not in the catalogue" for one in block.ops if one.kind not in CATALOGUE]
+    return bad_names
 
 
-def _bad_work(made: Program) -> list[str]:
-    found = []
-    for block in made.blocks:
+def _bad_work(result: Program) -> list[str]:
+    bad_work = []
+    for block in result.blocks:
         for one in block.ops:
             work = work_of(one)
             counted = (
@@ -227,31 +228,31 @@ def _bad_work(made: Program) -> list[str]:
                 work.pieces,
             )  # fmt: skip
             if any(type(value) is not int or value < 0 for value in counted) or work.gm_bytes <= 0:
-                found.append(f"{one.name}: {work}")
-    return found
+                bad_work.append(f"{one.name}: {work}")
+    return bad_work
 
 
-def _two_layers(made: Program) -> Program:
+def _two_layers(result: Program) -> Program:
     """Two repetitions show all that the edge of the loop can do."""
-    return replace(made, blocks=tuple(replace(block, repeat=min(2, block.repeat)) for block in made.blocks))
+    return replace(result, blocks=tuple(replace(block, repeat=min(2, block.repeat)) for block in result.blocks))
 
 
-def _bad_reads(made: Program) -> list[str]:
-    found: list[str] = []
+def _bad_reads(result: Program) -> list[str]:
+    bad_reads: list[str] = []
     written: dict[str, Tensor] = {}
     parts: dict[str, dict[int, int]] = {}
     most: dict[str, int] = {}
     weights: dict[str, Tensor] = {}
-    for issued in _two_layers(made):
+    for issued in _two_layers(result):
         for tensor in issued.op.inputs:
             what = f"{issued.op.name} reads {tensor.name}"
             before = written.get(tensor.name)
             if tensor.role == "weight":
                 if weights.setdefault(tensor.name, tensor) != tensor:
-                    found.append(f"{what} as another weight of that name")
+                    bad_reads.append(f"{what} as another weight of that name")
             elif tensor.role == "table":
                 if tensor.name not in TABLES:
-                    found.append(f"{what}, an unknown table")
+                    bad_reads.append(f"{what}, an unknown table")
             elif tensor.role == "kv_cache" and issued.op.kind in (
                 "kv_cache_write",
                 "qkv_norm_rope_cache",
@@ -260,22 +261,22 @@ def _bad_reads(made: Program) -> list[str]:
                 pass  # the pool is there from the start; the write goes into it
             elif before is None:
                 if tensor.name not in STEP_INPUTS:
-                    found.append(f"{what}, which nothing has written")
+                    bad_reads.append(f"{what}, which nothing has written")
             elif (before.dtype, before.role) != (tensor.dtype, tensor.role):
-                found.append(f"{what} as {tensor.dtype} {tensor.role}, written as {before.dtype} {before.role}")
-            elif issued.op.attr("piece", -1) != -1:  # some of the rows of what was there before the first piece
+                bad_reads.append(f"{what} as {tensor.dtype} {tensor.role}, written as {before.dtype} {before.role}")
+            elif issued.op.piece >= 0:  # some of the rows of what was there before the first piece
                 if tensor.elements > most[tensor.name]:
-                    found.append(f"{what} {tensor.shape}, more than was written")
-            elif not _same_elements(made, issued.op, before, tensor):
-                found.append(f"{what} {tensor.shape}, written as {before.shape}")
+                    bad_reads.append(f"{what} {tensor.shape}, more than was written")
+            elif not _same_elements(result, issued.op, before, tensor):
+                bad_reads.append(f"{what} {tensor.shape}, written as {before.shape}")
         written.update((tensor.name, _so_far(issued.op, tensor, parts)) for tensor in issued.op.outputs)
         most |= {t.name: max(t.elements, most.get(t.name, 0)) for t in issued.op.outputs}
-    return found
+    return bad_reads
 
 
 def _so_far(writer: Op, tensor: Tensor, parts: dict[str, dict[int, int]]) -> Tensor:
     """`tensor` with the rows that the pieces of an op have written of it until now."""
-    piece = int(writer.attr("piece", -1))  # type: ignore[arg-type]
+    piece = writer.piece
     if piece < 0:
         return tensor
     rows = {**(parts.get(tensor.name, {}) if piece else {}), piece: tensor.shape[0]}
@@ -283,7 +284,7 @@ def _so_far(writer: Op, tensor: Tensor, parts: dict[str, dict[int, int]]) -> Ten
     return replace(tensor, shape=(sum(rows.values()), *tensor.shape[1:]))
 
 
-def _same_elements(made: Program, reader: Op, written: Tensor, read: Tensor) -> bool:
+def _same_elements(result: Program, reader: Op, written: Tensor, read: Tensor) -> bool:
     """A view has the elements of what was written, but for parts of it, and for rows that padding adds or drops."""
     if read.role == "kv_cache":
         return read.elements <= written.elements  # attention sees the tokens that are there, not the whole pool
@@ -291,39 +292,39 @@ def _same_elements(made: Program, reader: Op, written: Tensor, read: Tensor) -> 
         reader.kind in ("slice", "kv_norm_rope_cache") or reader.name == "logits_cast"
     ):  # of the logits: the rows of padding are not sampled
         return read.elements <= written.elements
-    if {"absorb_k", "q_join"} <= {op.name for op in made.block("layers").ops}:
+    if {"absorb_k", "q_join"} <= {op.name for op in result.block("layers").ops}:
         return True  # MLA: decoding and prefilling tokens go their own ways, each a range of rows of one buffer
     if reader.name == "attn.qk":
-        return read.elements == written.elements or _ragged(made)
+        return read.elements == written.elements or _ragged(result)
     return read.elements == written.elements
 
 
-def _ragged(made: Program) -> bool:
+def _ragged(result: Program) -> bool:
     """Whether unfused attention has to pad: requests of several lengths in one step, or rows of a captured size."""
-    queries = {group.query for group in made.batch.groups}
-    return len(queries) > 1 or made.batch.phase == "decode"
+    queries = {group.query for group in result.batch.groups}
+    return len(queries) > 1 or result.batch.phase == "decode"
 
 
-def _short_caches(made: Program) -> list[str]:
+def _short_caches(result: Program) -> list[str]:
     """Attention that sees more tokens than the blocks of a request hold."""
-    found = []
-    longest = max(group.kv_len for group in made.batch.groups)
-    for one in made.block("layers").ops:
+    short_caches = []
+    longest = max(group.kv_len for group in result.batch.groups)
+    for one in result.block("layers").ops:
         pool = next((t for t in one.inputs if t.role == "kv_cache"), None)
         table = next((t for t in one.inputs if t.name == "block_table"), None)
         if pool is not None and table is not None and table.shape[1] * pool.shape[1] < longest:
-            found.append(f"{one.name} sees {longest} tokens in {table.shape[1]} blocks of {pool.shape[1]}")
+            short_caches.append(f"{one.name} sees {longest} tokens in {table.shape[1]} blocks of {pool.shape[1]}")
         if pool is not None and pool.name.endswith("_cache") and one.kind == "kv_cache_write":
-            room = pool.elements // (made.batch.requests * pool.shape[-1] * pool.shape[-2])
+            room = pool.elements // (result.batch.requests * pool.shape[-1] * pool.shape[-2])
             if room < longest:
-                found.append(f"{one.name} has room for {room} tokens of {longest}")
-    return found
+                short_caches.append(f"{one.name} has room for {room} tokens of {longest}")
+    return short_caches
 
 
-def _dead_writes(made: Program) -> list[str]:
+def _dead_writes(result: Program) -> list[str]:
     """Ops of which nothing is ever read."""
-    read = {tensor.name for issued in made for tensor in issued.op.inputs} | TAKEN_OUTSIDE
-    ops = [one for block in made.blocks for one in block.ops]
+    read = {tensor.name for issued in result for tensor in issued.op.inputs} | TAKEN_OUTSIDE
+    ops = [one for block in result.blocks for one in block.ops]
     return [
         f"nothing reads what {one.name} writes"
         for one in ops
@@ -331,17 +332,17 @@ def _dead_writes(made: Program) -> list[str]:
     ]
 
 
-def races(made: Program) -> list[str]:
+def races(result: Program) -> list[str]:
     """Reads of what another stream writes, with no event that orders the two.
 
     For each stream a clock says how far into every stream its ops can rely on; an event carries that of its record.
     Micro-batches write rows of their own into one buffer: each reads what it has written itself.
     """
-    found: list[str] = []
+    outcome: list[str] = []
     clocks: dict[int, dict[int, int]] = {}
     recorded: dict[str, dict[int, int]] = {}
     written: dict[tuple[str, str], tuple[int, int]] = {}
-    for issued in _two_layers(made):
+    for issued in _two_layers(result):
         one = issued.op
         part = one.name.partition(".")[0] if one.name.startswith("part") else ""
         clock = dict(clocks.get(one.stream, {}))
@@ -354,11 +355,11 @@ def races(made: Program) -> list[str]:
                 wrote = [at for (name, _), at in written.items() if name == tensor.name]
             for stream, place in wrote:
                 if tensor.role == "activation" and clock.get(stream, 0) < place:
-                    found.append(
+                    outcome.append(
                         f"{one.name} on stream {one.stream} may outrun stream {stream}, which writes {tensor.name}"
                     )
         clock[one.stream] = clock.get(one.stream, 0) + 1
         clocks[one.stream] = clock
         written.update(((tensor.name, part), (one.stream, clock[one.stream])) for tensor in one.outputs)
         recorded.update((event, clock) for event in one.records)
-    return found
+    return outcome

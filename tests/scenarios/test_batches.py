@@ -25,18 +25,18 @@ from tests.scenarios.making import scenario
 
 
 def prefills(batch: int, prompt: int, budget: int, **settings: object) -> list[tuple[Group, ...]]:
-    made = scenario(
+    result = scenario(
         workload__batch=batch, workload__input_tokens=prompt, engine__max_num_batched_tokens=budget, **settings
     )
-    chunks = prefill_batches(made)
+    chunks = prefill_batches(result)
     assert {chunk.phase for chunk in chunks} == {"prefill"}
     return [chunk.groups for chunk in chunks]
 
 
 def test_a_decode_step_has_one_token_for_each_request() -> None:
-    made = scenario(workload__batch=5, workload__input_tokens=100, workload__output_tokens=64)
-    assert decode_batch(made) == Batch("decode", (Group(5, 1, 132),))  # the middle of the generation
-    given_context = made.model_copy(update={"workload": made.workload.model_copy(update={"context_tokens": 7})})
+    result = scenario(workload__batch=5, workload__input_tokens=100, workload__output_tokens=64)
+    assert decode_batch(result) == Batch("decode", (Group(5, 1, 132),))  # the middle of the generation
+    given_context = result.model_copy(update={"workload": result.workload.model_copy(update={"context_tokens": 7})})
     assert decode_batch(given_context) == Batch("decode", (Group(5, 1, 7),))
 
 
@@ -86,14 +86,14 @@ def test_the_last_token_of_a_shared_prompt_is_computed_all_the_same() -> None:
 @given(st.integers(1, 40), st.integers(1, 300), st.integers(1, 400), st.integers(0, 300))
 def test_the_largest_chunk_and_the_finished_requests(batch: int, prompt: int, budget: int, shared: int) -> None:
     sharing = {**SHARING, "optimizations__kv__shared_prefix_tokens": min(shared, prompt)} if shared else {}
-    made = scenario(
+    result = scenario(
         workload__batch=batch, workload__input_tokens=prompt, engine__max_num_batched_tokens=budget, **sharing
     )
-    chunks = prefill_batches(made)
-    assert max(chunk.tokens for chunk in chunks) == largest_chunk_tokens(made)
-    assert sum(chunk.tokens for chunk in chunks) == prefill_tokens(made)
-    assert len(chunks) == -(-prefill_tokens(made) // budget)  # what the check of too many chunks counts on
-    assert sum(finished_requests(made, chunk) for chunk in chunks) == batch
+    chunks = prefill_batches(result)
+    assert max(chunk.tokens for chunk in chunks) == largest_chunk_tokens(result)
+    assert sum(chunk.tokens for chunk in chunks) == prefill_tokens(result)
+    assert len(chunks) == -(-prefill_tokens(result) // budget)  # what the check of too many chunks counts on
+    assert sum(finished_requests(result, chunk) for chunk in chunks) == batch
 
 
 @given(st.integers(1, 40), st.integers(1, 300), st.integers(1, 400), st.sampled_from([0, 17]))
@@ -128,16 +128,18 @@ def test_a_request_that_was_cut_goes_on_before_a_new_one_starts(batch: int, prom
 
 
 def test_a_mixed_step_prefills_one_request_beside_the_decoding_ones() -> None:
-    made = scenario(workload__phase="mixed", workload__batch=8, workload__input_tokens=1000, workload__output_tokens=64)
-    assert mixed_batch(made) == Batch("mixed", (Group(7, 1, 1032), Group(1, 1000, 0)))
+    result = scenario(
+        workload__phase="mixed", workload__batch=8, workload__input_tokens=1000, workload__output_tokens=64
+    )
+    assert mixed_batch(result) == Batch("mixed", (Group(7, 1, 1032), Group(1, 1000, 0)))
 
 
 def test_the_prefill_of_a_mixed_step_takes_what_is_left_of_the_budget() -> None:
-    made = scenario(
+    result = scenario(
         workload__phase="mixed", workload__batch=8, workload__input_tokens=1000, engine__max_num_batched_tokens=512
     )
-    assert mixed_batch(made).groups[1] == Group(1, 505, 0)
-    assert mixed_batch(made).tokens == 512
+    assert mixed_batch(result).groups[1] == Group(1, 505, 0)
+    assert mixed_batch(result).tokens == 512
 
 
 def test_the_reported_step_follows_the_phase() -> None:
@@ -158,19 +160,19 @@ def test_default_capture_sizes() -> None:
 
 
 def test_a_batch_is_padded_to_the_next_captured_size_or_runs_eager() -> None:
-    made = scenario(engine__max_num_seqs=64, engine__cudagraph_capture_sizes=(4, 16))
-    sizes = {requests: captured_size(made, requests) for requests in (1, 4, 5, 16, 17)}
+    result = scenario(engine__max_num_seqs=64, engine__cudagraph_capture_sizes=(4, 16))
+    sizes = {requests: captured_size(result, requests) for requests in (1, 4, 5, 16, 17)}
     assert sizes == {1: 4, 4: 4, 5: 16, 16: 16, 17: None}
 
 
 def test_who_runs_as_a_graph_and_with_how_many_rows() -> None:
     def runs(graph: str, batch: int, phase: str = "decode", graph_prefill: bool = False) -> tuple[str, int]:
         sizes = (4, 16) if graph in ("aclgraph", "npugraph_ex") else None
-        made = scenario(
+        result = scenario(
             workload__phase=phase, workload__batch=batch, workload__input_tokens=8, optimizations__graph=graph,
             engine__cudagraph_capture_sizes=sizes, optimizations__graph_prefill=graph_prefill,
         )  # fmt: skip
-        return effective_graph(made, reported_batch(made))
+        return effective_graph(result, reported_batch(result))
 
     assert runs("eager", 5) == ("eager", 5)
     assert runs("aclgraph", 5) == ("aclgraph", 16)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from scenarios.batches import decode_batch, prefill_batches
-from scenarios.build import activation_dtype, build, problems_of
+from scenarios.build import build, problems_of
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.models.hf_config import load_model
@@ -18,6 +18,7 @@ from scenarios.models.model import Model
 from scenarios.ops.catalogue import op_type_of
 from scenarios.ops.program import Program
 from scenarios.passes import PASSES
+from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
 from tests.scenarios.making import (
     BIASED,
@@ -66,8 +67,8 @@ SEED_KERNELS = {
 
 
 def seed_program(root: Path) -> Program:
-    made = load_scenario(root / "scenarios" / "qwen3_8b_decode.yaml").scenario
-    return build(made, load_model(made.model), decode_batch(made))
+    result = load_scenario(root / "scenarios" / "qwen3_8b_decode.yaml").scenario
+    return build(result, load_model(result.model), decode_batch(result))
 
 
 def test_the_seeds_decode_step_has_its_recorded_kernels(root: Path) -> None:
@@ -96,8 +97,8 @@ def test_the_kernels_of_the_seed_run_on_the_cores_that_were_recorded(root: Path,
 
 
 def test_the_eager_reference_case_is_a_hugging_face_model(root: Path) -> None:
-    made = load_scenario(root / "scenarios" / "qwen3_8b_910b2_eager.yaml").scenario
-    built = build(made, load_model(made.model), decode_batch(made))
+    result = load_scenario(root / "scenarios" / "qwen3_8b_910b2_eager.yaml").scenario
+    built = build(result, load_model(result.model), decode_batch(result))
     assert built.graph == "eager"
     assert built.applied == ("fusion.attention",)
     assert Counter(kinds(built))["matmul"] == 7  # q, k, v, o, gate, up and down apart
@@ -109,11 +110,11 @@ def test_every_shipped_scenario_builds_without_fault(root: Path) -> None:
     files = sorted((root / "scenarios").glob("*.yaml"))
     assert len(files) >= 5
     for file in files:
-        made = load_scenario(file).scenario
-        model = load_model(made.model)
-        assert problems_of(made, model) == [], file.name
-        for batch in [decode_batch(made), *prefill_batches(made)[:3]]:
-            assert faults(build(made, model, batch)) == [], file.name
+        result = load_scenario(file).scenario
+        model = load_model(result.model)
+        assert problems_of(result, model) == [], file.name
+        for batch in [decode_batch(result), *prefill_batches(result)[:3]]:
+            assert faults(build(result, model, batch)) == [], file.name
 
 
 # ---- any combination of switches ----
@@ -122,35 +123,35 @@ def test_every_shipped_scenario_builds_without_fault(root: Path) -> None:
 @settings(max_examples=600)
 @given(cases())
 def test_any_combination_is_built_without_fault_or_refused_with_a_reason(drawn: Drawn) -> None:
-    made, model = drawn
-    found = problems_of(made, model)
-    if found:
+    result, model = drawn
+    problems = problems_of(result, model)
+    if problems:
         with pytest.raises(ScenarioError) as caught:
-            program(made, model)
-        assert caught.value.messages == tuple(f"{where}: {what}" for where, what in found)
-        assert all(where.partition(".")[0] in Scenario.model_fields and len(what) > 5 for where, what in found)
+            program(result, model)
+        assert caught.value.messages == tuple(f"{where}: {what}" for where, what in problems)
+        assert all(where.partition(".")[0] in Scenario.model_fields and len(what) > 5 for where, what in problems)
         return
-    built = program(made, model)
+    built = program(result, model)
     assert faults(built) == []
-    on = [item.switch for item in PASSES if item.is_on(made) and not item.idle(model) and item.switch != "graph"]
+    on = [item.switch for item in PASSES if item.is_on(result) and not item.idle(model) and item.switch != "graph"]
     assert [name.partition("=")[0] for name in built.applied if not name.startswith("graph")] == on
 
 
 @settings(max_examples=100)
 @given(cases())
 def test_every_step_of_the_prefill_builds_too(drawn: Drawn) -> None:
-    made, model = drawn
-    if not problems_of(made, model):
-        for batch in prefill_batches(made)[:3]:
-            assert faults(program(made, model, batch)) == []
+    result, model = drawn
+    if not problems_of(result, model):
+        for batch in prefill_batches(result)[:3]:
+            assert faults(program(result, model, batch)) == []
 
 
 @settings(max_examples=50)
 @given(cases())
 def test_one_scenario_has_one_program(drawn: Drawn) -> None:
-    made, model = drawn
-    if not problems_of(made, model):
-        assert program(made, model) == program(made, model)
+    result, model = drawn
+    if not problems_of(result, model):
+        assert program(result, model) == program(result, model)
 
 
 def test_scenarios_are_refused_for_a_reason_and_not_often() -> None:
@@ -160,10 +161,10 @@ def test_scenarios_are_refused_for_a_reason_and_not_often() -> None:
     @settings(max_examples=300)
     @given(cases())
     def look(drawn: Drawn) -> None:
-        made, model = drawn
-        found = problems_of(made, model)
-        reached.update(where for where, _ in found)
-        reached["built"] += not found
+        result, model = drawn
+        problems = problems_of(result, model)
+        reached.update(where for where, _ in problems)
+        reached["built"] += not problems
 
     look()
     assert reached["built"] > 100
@@ -180,7 +181,7 @@ FUSED = {"fusion__rms_norm": True, "fusion__rope": True, "fusion__qkv": True, "f
 
 
 @pytest.mark.parametrize(
-    ("switches", "model", "found"),
+    ("switches", "model", "result"),
     [
         ({"kv__dtype": "int8"}, TINY, ("kv.dtype", "needs fusion.attention true")),
         (
@@ -227,17 +228,17 @@ FUSED = {"fusion__rms_norm": True, "fusion__rope": True, "fusion__qkv": True, "f
     ],
 )  # fmt: skip
 def test_a_switch_that_cannot_apply_is_refused_by_name(
-    switches: dict[str, object], model: Model, found: tuple[str, str]
+    switches: dict[str, object], model: Model, result: tuple[str, str]
 ) -> None:
-    where, what = found
+    where, what = result
     assert problems_of(switched(bare(), **switches), model) == [(f"optimizations.{where}", what)]
 
 
 def test_all_refusals_come_at_once() -> None:
-    made = switched(
+    result = switched(
         bare(), kv__dtype="int8", fusion__qkv_norm_rope_cache=True, fusion__add_rms_norm_quant=True
     )  # fmt: skip
-    assert problems_of(made, BIASED) == [
+    assert problems_of(result, BIASED) == [
         ("optimizations.kv.dtype", "needs fusion.attention true"),
         (
             "optimizations.fusion.qkv_norm_rope_cache",
@@ -264,9 +265,9 @@ def test_a_request_longer_than_the_models_positions_is_refused() -> None:
 
 def test_the_cache_has_room_for_a_context_longer_than_the_request() -> None:
     # A decode step 5,000 tokens deep, of a request that is given as 1,024 + 128.
-    made = scenario(workload__context_tokens=5000, optimizations__kv__block_size=16)
-    assert made.longest_request_tokens == 5001
-    table = op(program(made), "attention").inputs[3]
+    result = scenario(workload__context_tokens=5000, optimizations__kv__block_size=16)
+    assert result.longest_request_tokens == 5001
+    table = op(program(result), "attention").inputs[3]
     assert table.shape == (1, 313)  # 313 blocks of 16 hold 5,008 tokens
 
 

@@ -27,19 +27,19 @@ CUT = switched(OFF, overlap__comm_chunks=2)
 PAIRS = ("o_proj", "down_proj")
 
 
-def half(made: Scenario) -> Program:
-    return program(made, HALF)
+def half(scenario: Scenario) -> Program:
+    return program(scenario, HALF)
 
 
-def scattered(made: Scenario, tokens: int = 2048) -> Scenario:
+def scattered(scenario: Scenario, tokens: int = 2048) -> Scenario:
     """With sequence parallelism, in a step long enough for it."""
-    engine = made.engine.model_copy(update={"sequence_parallel": True, "max_num_batched_tokens": 8192})
-    workload = made.workload.model_copy(update={"input_tokens": tokens // made.workload.batch})
-    return made.model_copy(update={"engine": engine, "workload": workload})
+    engine = scenario.engine.model_copy(update={"sequence_parallel": True, "max_num_batched_tokens": 8192})
+    workload = scenario.workload.model_copy(update={"input_tokens": tokens // scenario.workload.batch})
+    return scenario.model_copy(update={"engine": engine, "workload": workload})
 
 
-def reason(made: Scenario) -> str:
-    return "; ".join(what for _, what in problems_of(made, shard(TINY, made.engine.tensor_parallel_size)))
+def reason(scenario: Scenario) -> str:
+    return "; ".join(what for _, what in problems_of(scenario, shard(TINY, scenario.engine.tensor_parallel_size)))
 
 
 # ---- one kernel ----
@@ -82,7 +82,7 @@ def test_quantised_products_are_fused_too(weights: str, inner: str, unit: str) -
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("scenario", "words"),
     [
         (switched(bare(), fusion__matmul_all_reduce=True), "needs engine.tensor_parallel_size above 1"),
         (scattered(FUSED), "needs engine.sequence_parallel false"),
@@ -92,21 +92,21 @@ def test_quantised_products_are_fused_too(weights: str, inner: str, unit: str) -
         (switched(OFF, overlap__comm_chunks=41), "the reported step has 40 tokens, too few for 41 pieces"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(made: Scenario, words: str) -> None:
-    assert words in reason(made)
+def test_what_cannot_be_is_refused_with_the_reason(scenario: Scenario, words: str) -> None:
+    assert words in reason(scenario)
 
 
 def test_groups_that_the_kernel_does_not_take_are_refused() -> None:
     wide = replace(TINY, heads=6, kv_heads=6, intermediate=24)
-    made = FUSED.model_copy(update={"engine": FUSED.engine.model_copy(update={"tensor_parallel_size": 3})})
-    assert "takes groups of 2, 4, 8, 16, 32, 64 ranks, not 3" in problems_of(made, shard(wide, 3))[0][1]
+    model_copy = FUSED.model_copy(update={"engine": FUSED.engine.model_copy(update={"tensor_parallel_size": 3})})
+    assert "takes groups of 2, 4, 8, 16, 32, 64 ranks, not 3" in problems_of(model_copy, shard(wide, 3))[0][1]
 
 
 # ---- pieces ----
 
 
 def lines(ops: tuple[Op, ...], *stems: str) -> list[tuple[str, int, tuple[str, ...], tuple[str, ...], int]]:
-    """(name, stream, waits, records, rows read) of the ops whose names begin with one of `stems`."""
+    """(name, stream, waits, records, rows read) of the ops whose names start with one of `stems`."""
     return [(o.name, o.stream, o.waits, o.records, o.inputs[0].shape[0]) for o in ops if o.name.startswith(stems)]
 
 
@@ -131,8 +131,8 @@ def test_flops_and_reduced_bytes_are_conserved(weights: str, pieces: int) -> Non
     before, after = half(base), half(switched(base, overlap__comm_chunks=pieces))
     assert (cube_flops(before), weight_bytes(before)) == (cube_flops(after), weight_bytes(after))
 
-    def reduced(made: Program) -> int:
-        return sum(o.out.bytes for o in made.block("layers").ops if o.kind == "all_reduce")
+    def reduced(result: Program) -> int:
+        return sum(o.out.bytes for o in result.block("layers").ops if o.kind == "all_reduce")
 
     assert reduced(before) == reduced(after)
     assert faults(after) == []
@@ -143,7 +143,7 @@ def test_only_the_first_piece_reads_its_weights_from_hbm() -> None:
     weight = 16 * 12 * 2
     assert work_of(first).prefetched_bytes == 0
     assert work_of(second).prefetched_bytes == weight
-    # Beside the weights, 8 rows of 12 come in and 8 of 16 go out.
+    # Next to the weights, 8 rows of 12 come in and 8 of 16 go out.
     assert work_of(second).prefetched_together_bytes == weight + 2 * 8 * (12 + 16)
 
 
@@ -165,8 +165,8 @@ def test_what_waits_for_the_whole_product_waits_for_its_last_piece() -> None:
 
 
 def test_a_reduce_scatter_is_cut_and_the_gathers_follow_the_ranks_shares() -> None:
-    made = scattered(CUT)
-    before, after = half(switched(made, overlap__comm_chunks=1)), half(made)
+    result = scattered(CUT)
+    before, after = half(switched(result, overlap__comm_chunks=1)), half(result)
     assert lines(after.block("layers").ops, "o_proj", "add_attention") == [
         ("o_proj.0", 0, (), ("made o_proj 0",), 1024),
         ("o_proj.reduce_scatter.0", STREAM, ("made o_proj 0",), (), 1024),
@@ -187,16 +187,16 @@ def test_a_reduce_scatter_is_cut_and_the_gathers_follow_the_ranks_shares() -> No
 
 
 def test_a_step_of_fewer_tokens_than_pieces_stays_whole() -> None:
-    base, made = OFF, switched(OFF, overlap__comm_chunks=8)
-    batch = decode_batch(made)
-    assert program(made, HALF, batch).blocks == program(base, HALF, batch).blocks
+    base, result = OFF, switched(OFF, overlap__comm_chunks=8)
+    batch = decode_batch(result)
+    assert program(result, HALF, batch).blocks == program(base, HALF, batch).blocks
 
 
 @pytest.mark.parametrize("graph", ["eager", "aclgraph", "npugraph_ex", "ge_graph"])
 def test_graphs_keep_streams_and_events(graph: str) -> None:
     decode = OFF.workload.model_copy(update={"phase": "decode", "input_tokens": 9})
-    made = switched(CUT.model_copy(update={"workload": decode}), graph=graph)
-    ops = half(made).block("layers").ops
+    result = switched(CUT.model_copy(update={"workload": decode}), graph=graph)
+    ops = half(result).block("layers").ops
     recorded = {event for o in ops for event in o.records}
     assert {event for o in ops for event in o.waits} == recorded
     # Where the compiler merges the reader with its neighbours, the merged kernel waits.
@@ -216,7 +216,7 @@ def test_dense_layers_before_those_of_experts_are_rewritten_too() -> None:
                         engine__tensor_parallel_size=2))  # fmt: skip
     model = shard(EXPERTS, 2)
     for switches in ({"fusion__matmul_all_reduce": True}, {"overlap__comm_chunks": 2}):
-        before, after = (kinds(program(made, model), "dense_layers") for made in (off, switched(off, **switches)))
+        before, after = (kinds(program(item, model), "dense_layers") for item in (off, switched(off, **switches)))
         assert before.count("all_reduce") == 2
         if "overlap__comm_chunks" in switches:
             assert after.count("all_reduce") == 4

@@ -53,9 +53,9 @@ def masked_pairs_flops(before: Program, model: Model) -> int:
 @settings(max_examples=150)
 @given(cases())
 def test_cube_flops_are_conserved(drawn: Drawn) -> None:
-    made, model = drawn
-    assume(not problems_of(made, model))
-    for item, before, after in stages(made, model):
+    result, model = drawn
+    assume(not problems_of(result, model))
+    for item, before, after in stages(result, model):
         dropped = masked_pairs_flops(before, model) if item.switch == "fusion.attention" else 0
         assert cube_flops(before) - cube_flops(after) == dropped, item.switch
 
@@ -68,18 +68,18 @@ def test_fused_attention_of_a_decode_step_drops_no_flop() -> None:
 @settings(max_examples=150)
 @given(cases())
 def test_only_quantisation_changes_the_weight_bytes(drawn: Drawn) -> None:
-    made, model = drawn
-    assume(not problems_of(made, model))
-    for item, before, after in stages(made, model):
+    result, model = drawn
+    assume(not problems_of(result, model))
+    for item, before, after in stages(result, model):
         if item.switch == "fusion.grouped_matmul":  # it holds all experts and reads those that are chosen
             assert cold_bytes(before) == cold_bytes(after)
         elif item.switch != "weights":
             assert weight_bytes(before) == weight_bytes(after), item.switch
 
 
-def cold_bytes(made: Program) -> int:
+def cold_bytes(result: Program) -> int:
     """What a layer reads from HBM."""
-    return sum(work_of(one).cold_read_bytes for one in made.block("layers").ops)
+    return sum(work_of(one).cold_read_bytes for one in result.block("layers").ops)
 
 
 @pytest.mark.parametrize("model", [TINY, PLAIN, BIASED], ids=lambda m: m.name)
@@ -112,9 +112,9 @@ def declared_bytes(switch: str, before: Program, after: Program) -> int:
 @settings(max_examples=150)
 @given(cases())
 def test_a_fusion_adds_no_bytes_beyond_its_declared_outputs(drawn: Drawn) -> None:
-    made, model = drawn
-    assume(not problems_of(made, model))
-    for item, before, after in stages(made, model):
+    result, model = drawn
+    assume(not problems_of(result, model))
+    for item, before, after in stages(result, model):
         if item.switch.startswith("fusion."):
             assert gm_bytes(after) - gm_bytes(before) <= declared_bytes(item.switch, before, after), item.switch
 
@@ -122,25 +122,25 @@ def test_a_fusion_adds_no_bytes_beyond_its_declared_outputs(drawn: Drawn) -> Non
 @settings(max_examples=100)
 @given(cases(("decode",)))
 def test_the_graph_engine_adds_no_bytes_but_its_parameters(drawn: Drawn) -> None:
-    made, model = drawn
-    assume(not problems_of(made, model))
-    for item, before, after in stages(made, model):
+    result, model = drawn
+    assume(not problems_of(result, model))
+    for item, before, after in stages(result, model):
         if item.switch == "graph":
             update = next((work_of(o) for o in after.block("embed").ops if o.kind == "graph_parameters"), None)
             assert gm_bytes(after) - gm_bytes(before) <= (update.gm_bytes if update else 0)
 
 
-def cache_bytes(made: Program) -> int:
+def cache_bytes(result: Program) -> int:
     """K and V that attention reads, without tables and scales."""
-    attention = op(made, "attention")
+    attention = op(result, "attention")
     tables = sum(t.bytes for t in attention.inputs[3:])
     return work_of(attention).cold_read_bytes - tables
 
 
 def test_paging_changes_no_byte_of_a_token_and_int8_halves_them() -> None:
     for phase in ("decode", "prefill", "mixed"):
-        made = bare(workload__batch=3, workload__phase=phase, workload__input_tokens=33, workload__output_tokens=8)
-        contiguous = switched(made, fusion__attention=True)
+        result = bare(workload__batch=3, workload__phase=phase, workload__input_tokens=33, workload__output_tokens=8)
+        contiguous = switched(result, fusion__attention=True)
         paged = switched(contiguous, kv__layout="paged")
         halved = switched(paged, kv__dtype="int8")
         sizes = [cache_bytes(program(s)) for s in (contiguous, paged, halved)]
@@ -149,13 +149,13 @@ def test_paging_changes_no_byte_of_a_token_and_int8_halves_them() -> None:
             sum(work_of(o).write_bytes for o in program(s).block("layers").ops if o.kind == "kv_cache_write")
             for s in (contiguous, paged, halved)
         ]
-        assert written[0] == written[1] == 2 * written[2] == program(made).batch.tokens * 2 * 8 * 2
+        assert written[0] == written[1] == 2 * written[2] == program(result).batch.tokens * 2 * 8 * 2
 
 
 @settings(max_examples=100)
 @given(cases())
 def test_only_paging_changes_the_preamble(drawn: Drawn) -> None:
-    made, model = drawn
-    assume(not problems_of(made, model))
-    for item, before, after in stages(made, model):
+    result, model = drawn
+    assume(not problems_of(result, model))
+    for item, before, after in stages(result, model):
         assert item.switch == "kv.layout" or before.block("prepare").ops == after.block("prepare").ops

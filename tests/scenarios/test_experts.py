@@ -22,20 +22,20 @@ DEEPSEEK = load_model("DeepSeek-V3")
 
 def spread(tp: int, dp: int, **settings: object) -> tuple[Program, Model]:
     """A captured decode step of DeepSeek-V3 in W8A8, experts spread over tp x dp ranks."""
-    made = scenario(
+    result = scenario(
         model="DeepSeek-V3", workload__batch=8, workload__input_tokens=512,
         engine__tensor_parallel_size=tp, engine__data_parallel_size=dp, engine__enable_expert_parallel=True,
         optimizations__graph="aclgraph", optimizations__weights="w8a8", **settings,
     )  # fmt: skip
     model = shard(DEEPSEEK, tp, dp, expert_parallel=True)
-    return build(made, model, decode_batch(made)), model
+    return build(result, model, decode_batch(result)), model
 
 
 def test_a_decode_layer_of_deepseek_is_what_a_profile_of_16_dies_shows() -> None:
     # Op types and shapes of one rank in a public profile of DeepSeek-V3 W8A8 on 16 A3 dies (TP8, DP2, EP16).
-    made, model = spread(8, 2)
+    result, model = spread(8, 2)
     assert (model.heads, model.experts and model.experts.held, model.vocab) == (16, 16, 16160)
-    shapes = {o.name: (o.inputs[0].shape, o.inputs[1].shape) for o in made.block("layers").ops if len(o.inputs) > 1}
+    shapes = {o.name: (o.inputs[0].shape, o.inputs[1].shape) for o in result.block("layers").ops if len(o.inputs) > 1}
     assert shapes["qkv_a_proj"] == ((8, 7168), (2112, 7168))
     assert shapes["q_b_proj"] == ((8, 1536), (3072, 1536))
     assert shapes["absorb_k"] == ((16, 8, 128), (16, 128, 512))
@@ -45,23 +45,23 @@ def test_a_decode_layer_of_deepseek_is_what_a_profile_of_16_dies_shows() -> None
     assert shapes["router.gating"] == ((1, 256), (256,))
     assert shapes["shared.gate_up_proj"] == ((1, 7168), (4096, 7168))
     assert shapes["shared.down_proj"] == ((1, 2048), (7168, 2048))
-    dense = {o.name: [t.shape for t in o.inputs[:2]] for o in made.block("dense_layers").ops}
+    dense = {o.name: [t.shape for t in o.inputs[:2]] for o in result.block("dense_layers").ops}
     assert dense["gate_up_proj"] == [(8, 7168), (4608, 7168)]
     assert dense["down_proj"] == [(8, 2304), (7168, 2304)]
-    assert [(b.name, b.repeat) for b in made.blocks if b.is_layer] == [("dense_layers", 3), ("layers", 58)]
+    assert [(b.name, b.repeat) for b in result.blocks if b.is_layer] == [("dense_layers", 3), ("layers", 58)]
 
 
 def test_a_dispatch_quantises_what_it_sends_and_the_router_stays_in_16_bit() -> None:
-    made, _ = spread(8, 2)
-    dispatch = op(made, "exchange.dispatch")
+    result, _ = spread(8, 2)
+    dispatch = op(result, "exchange.dispatch")
     assert dispatch.outputs[0].dtype == "int8"
-    assert op(made, "experts.gate_up_proj").inputs[0].name == dispatch.outputs[0].name
-    assert op(made, "router").inputs[1].dtype == op(made, "absorb_k").inputs[1].dtype == "bf16"
+    assert op(result, "experts.gate_up_proj").inputs[0].name == dispatch.outputs[0].name
+    assert op(result, "router").inputs[1].dtype == op(result, "absorb_k").inputs[1].dtype == "bf16"
 
 
 def test_tokens_of_a_rank_are_gathered_again_and_sums_are_not_reduced() -> None:
-    made, _ = spread(8, 2)
-    links = [(o.kind, o.inputs[0].shape, o.out.shape) for o in made.block("layers").ops if work_of(o).unit == "link"]
+    result, _ = spread(8, 2)
+    links = [(o.kind, o.inputs[0].shape, o.out.shape) for o in result.block("layers").ops if work_of(o).unit == "link"]
     assert links == [
         ("all_reduce", (8, 7168), (8, 7168)),  # attention's partial sums
         ("moe_dispatch", (1, 7168), (8, 7168)),
@@ -71,9 +71,9 @@ def test_tokens_of_a_rank_are_gathered_again_and_sums_are_not_reduced() -> None:
 
 
 def test_sliced_experts_are_summed_over_the_ranks() -> None:
-    made = scenario(model="Qwen3-30B-A3B", workload__batch=4, engine__tensor_parallel_size=4)
+    result = scenario(model="Qwen3-30B-A3B", workload__batch=4, engine__tensor_parallel_size=4)
     model = shard(load_model("Qwen3-30B-A3B"), 4)
-    layer = build(made, model, decode_batch(made)).block("layers").ops
+    layer = build(result, model, decode_batch(result)).block("layers").ops
     by_name = {o.name: o for o in layer}
     assert by_name["experts.gate_up_proj"].inputs[1].shape == (128, 2 * 768 // 4, 2048)
     assert by_name["experts.unpermute"].out.name == "mlp_out"
@@ -92,8 +92,8 @@ def test_no_fusion_loses_a_collective(model: Model, spread: bool) -> None:
         }  # fmt: skip
         lowered, fused = program(bare(local, **how), local), program(scenario(**how), local)
 
-        def links(made: Program) -> list[tuple[str, str]]:
-            return [(b.name, o.name) for b in made.blocks for o in b.ops if work_of(o).unit == "link"]
+        def links(result: Program) -> list[tuple[str, str]]:
+            return [(b.name, o.name) for b in result.blocks for o in b.ops if work_of(o).unit == "link"]
 
         sent = [name for _, name in links(lowered) if name in ("exchange.send", "exchange.return")]
         assert len(sent) == (2 if spread else 0)
@@ -102,12 +102,12 @@ def test_no_fusion_loses_a_collective(model: Model, spread: bool) -> None:
 
 
 def test_gathered_experts_see_all_tokens_and_sum_up() -> None:
-    made = scenario(
+    result = scenario(
         model="Qwen3-30B-A3B", workload__batch=4, engine__tensor_parallel_size=2, engine__data_parallel_size=2,
         engine__enable_expert_parallel=True, engine__all2all_backend="allgather_reducescatter",
     )  # fmt: skip
     model = shard(load_model("Qwen3-30B-A3B"), 2, 2, True, True)
-    layer = build(made, model, decode_batch(made)).block("layers").ops
+    layer = build(result, model, decode_batch(result)).block("layers").ops
     assert model.experts
     assert model.experts.held == 32
     links = [(o.name, o.inputs[0].shape, o.out.shape) for o in layer if work_of(o).unit == "link"]
@@ -128,10 +128,10 @@ def test_gathered_experts_see_all_tokens_and_sum_up() -> None:
 def test_a_rank_whose_experts_nobody_drew_still_makes_its_sum(gathered: bool) -> None:
     """Eight tokens choose two of eight experts each, and in this draw none chooses the first, which is rank 0's."""
     engine = {"engine__data_parallel_size": 8, "engine__enable_expert_parallel": True}
-    made = switched(bare(EXPERTS, workload__batch=1, **engine, protocol__seed=5), fusion__moe_dispatch=gathered)
+    result = switched(bare(EXPERTS, workload__batch=1, **engine, protocol__seed=5), fusion__moe_dispatch=gathered)
     model = shard(EXPERTS, 1, 8, expert_parallel=True, gathered=gathered)
     assert Routing(8, 8, 1, 2, 0.0, 5).loads(0) == (0,)
-    ops = build(made, model, decode_batch(made)).block("layers").ops
+    ops = build(result, model, decode_batch(result)).block("layers").ops
     total = "moe_partial" if gathered else "rows_done"
     reader = next(i for i, o in enumerate(ops) if any(t.name == total for t in o.inputs))
     assert any(t.name == total for o in ops[:reader] for t in o.outputs)
@@ -139,8 +139,8 @@ def test_a_rank_whose_experts_nobody_drew_still_makes_its_sum(gathered: bool) ->
 
 
 def test_a_grouped_product_reads_the_weights_of_chosen_experts_only() -> None:
-    made, _ = spread(8, 2)
-    product = op(made, "experts.gate_up_proj")
+    result, _ = spread(8, 2)
+    product = op(result, "experts.gate_up_proj")
     work = work_of(product)
     assert isinstance(work.shape, GroupedShape)
     busy = len(work.shape.loads)
@@ -166,13 +166,13 @@ def test_choice_and_experts_one_by_one_become_two_and_five_calls() -> None:
 
 def test_a_large_step_keeps_the_all_to_all() -> None:
     def kinds(tokens: int) -> set[str]:
-        made = scenario(
+        result = scenario(
             model="GLM-4.5-Air", workload__phase="prefill", workload__input_tokens=tokens,
             engine__tensor_parallel_size=2, engine__enable_expert_parallel=True,
         )  # fmt: skip
         model = shard(load_model("GLM-4.5-Air"), 2, expert_parallel=True)
-        batch = prefill_batches(made)[0]
-        return {o.kind for o in build(made, model, batch).block("layers").ops}
+        batch = prefill_batches(result)[0]
+        return {o.kind for o in build(result, model, batch).block("layers").ops}
 
     assert kinds(1024) & {"moe_dispatch", "all_to_all"} == {"moe_dispatch"}  # 512 tokens a rank
     assert kinds(1026) & {"moe_dispatch", "all_to_all"} == {"all_to_all"}
@@ -223,10 +223,10 @@ def test_settings_without_effect_are_refused(model: Model, settings: dict[str, o
 
 
 def test_a_prefill_of_latent_attention_unpacks_what_it_sees() -> None:
-    made = scenario(
+    result = scenario(
         workload__phase="prefill", workload__input_tokens=100, workload__context_tokens=28, workload__output_tokens=1
     )
-    by_name: dict[str, Op] = {o.name: o for o in program(made, LATENT).block("layers").ops}
+    by_name: dict[str, Op] = {o.name: o for o in program(result, LATENT).block("layers").ops}
     assert by_name["kv_b_proj"].inputs[0].shape == (128, 8)  # cached rows and new ones
     assert by_name["read_latent"].outputs[0].shape == (28, 8)
     attention = by_name["prefill_attention"]
@@ -246,9 +246,9 @@ def test_weights_are_divided_by_their_sum_where_the_model_wants_that() -> None:
 
 
 def test_a_fused_cache_write_that_turns_whole_heads_is_refused_for_part_of_them() -> None:
-    made = switched(
+    result = switched(
         bare(PARTIAL), fusion__qkv=True, fusion__rms_norm=True, fusion__rope=True, fusion__attention=True,
         kv__layout="paged", fusion__qkv_norm_rope_cache=True,
     )  # fmt: skip
     what = "partial turns part of each head, and the fused kernel turns whole ones"
-    assert problems_of(made, PARTIAL) == [("optimizations.fusion.qkv_norm_rope_cache", what)]
+    assert problems_of(result, PARTIAL) == [("optimizations.fusion.qkv_norm_rope_cache", what)]

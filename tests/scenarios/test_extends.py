@@ -47,7 +47,7 @@ def test_a_base_may_be_a_shipped_scenario_by_name(folder: Path) -> None:
     loaded = load("top.yaml")
     assert (loaded.scenario.workload.batch, loaded.scenario.engine.max_num_seqs) == (4, 64)
     assert located(loaded, "engine.max_num_seqs") == f"{FILES / 'base.yaml'}:9:17"
-    # A file of that name beside it goes first.
+    # A file of that name next to it goes first.
     (folder / "base").write_text("engine: {max_num_seqs: 8}", encoding="utf-8")
     assert load("top.yaml").scenario.engine.max_num_seqs == 8
 

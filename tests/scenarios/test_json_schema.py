@@ -40,5 +40,5 @@ def test_every_field_is_described() -> None:
 
 
 def _said(field: dict[str, str]) -> bool:
-    """A section needs no words beside those of its class."""
+    """A section needs no words next to those of its class."""
     return bool(field.get("description")) or "$ref" in field

@@ -41,27 +41,27 @@ def test_a_model_without_q_and_k_norm_has_two_norms_less() -> None:
 
 
 def test_a_bias_is_one_more_weight_of_the_projections_that_have_it() -> None:
-    made = lowered(DECODE, BIASED)
-    assert [t.shape for t in op(made, "q_proj").inputs] == [(2, 16), (16, 16), (16,)]
-    assert [t.shape for t in op(made, "k_proj").inputs] == [(2, 16), (8, 16), (8,)]
-    assert len(op(made, "o_proj").inputs) == 2
+    result = lowered(DECODE, BIASED)
+    assert [t.shape for t in op(result, "q_proj").inputs] == [(2, 16), (16, 16), (16,)]
+    assert [t.shape for t in op(result, "k_proj").inputs] == [(2, 16), (8, 16), (8,)]
+    assert len(op(result, "o_proj").inputs) == 2
 
 
 def test_the_blocks_of_a_step() -> None:
-    made = lowered(DECODE)
-    assert [(b.name, b.repeat, b.captured) for b in made.blocks] == [
+    result = lowered(DECODE)
+    assert [(b.name, b.repeat, b.captured) for b in result.blocks] == [
         ("prepare", 1, False), ("embed", 1, False), ("layers", 2, False), ("head", 1, False), ("sample", 1, False),
     ]  # fmt: skip
-    assert kinds(made, "embed") == ["embedding", "mul", "concat", "cos", "sin", "cast", "cast", *NORM]
-    assert kinds(made, "head") == ["matmul"]
-    assert kinds(made, "sample") == ["cast", "argmax", "cast"]
+    assert kinds(result, "embed") == ["embedding", "mul", "concat", "cos", "sin", "cast", "cast", *NORM]
+    assert kinds(result, "head") == ["matmul"]
+    assert kinds(result, "sample") == ["cast", "argmax", "cast"]
 
 
 def test_a_layer_hands_the_next_one_its_normed_input() -> None:
-    made = lowered(DECODE)
-    first, last = made.block("layers").ops[0], made.block("layers").ops[-1]
-    assert first.inputs[0] == made.block("embed").ops[-1].out == last.out == Tensor("normed", (2, 16), "bf16")
-    assert made.block("head").ops[0].inputs[0] == last.out  # the final norm is the last layer's
+    result = lowered(DECODE)
+    first, last = result.block("layers").ops[0], result.block("layers").ops[-1]
+    assert first.inputs[0] == result.block("embed").ops[-1].out == last.out == Tensor("normed", (2, 16), "bf16")
+    assert result.block("head").ops[0].inputs[0] == last.out  # the final norm is the last layer's
 
 
 def test_sampling_by_top_k_and_top_p_sorts_the_logits() -> None:
@@ -71,10 +71,10 @@ def test_sampling_by_top_k_and_top_p_sorts_the_logits() -> None:
 
 
 def test_a_prefill_keeps_the_last_token_of_each_request_for_the_lm_head() -> None:
-    made = lowered(PREFILL)
-    assert kinds(made, "head") == ["index_select", "matmul"]
-    assert op(made, "last_token", "head").inputs[0].shape == (10, 16)
-    assert [t.shape for t in op(made, "lm_head", "head").inputs] == [(2, 16), (32, 16)]
+    result = lowered(PREFILL)
+    assert kinds(result, "head") == ["index_select", "matmul"]
+    assert op(result, "last_token", "head").inputs[0].shape == (10, 16)
+    assert [t.shape for t in op(result, "lm_head", "head").inputs] == [(2, 16), (32, 16)]
 
 
 def test_matrix_products_have_one_row_a_token_and_padding_adds_rows() -> None:
@@ -87,9 +87,9 @@ def test_matrix_products_have_one_row_a_token_and_padding_adds_rows() -> None:
 
 def test_unfused_attention_repeats_keys_over_the_group_and_scores_every_pair() -> None:
     # 2 requests, 4 query heads on 2 key heads of 4, one query on 10 keys.
-    made = lowered(DECODE)
+    result = lowered(DECODE)
     shapes = {
-        name: ([t.shape for t in op(made, name).inputs], op(made, name).out.shape)
+        name: ([t.shape for t in op(result, name).inputs], op(result, name).out.shape)
         for name in ("attn.repeat_k", "attn.qk", "attn.mask", "attn.softmax", "attn.pv")
     }
     assert shapes == {
@@ -100,27 +100,27 @@ def test_unfused_attention_repeats_keys_over_the_group_and_scores_every_pair() -
         "attn.pv": ([(2, 4, 1, 10), (2, 4, 10, 4)], (2, 4, 4)),
     }
     # QK and PV: 2 products of 2 * 4 * [1, 4] x [4, 10].
-    assert work_of(op(made, "attn.qk")).cube_flops == work_of(op(made, "attn.pv")).cube_flops == 2 * 2 * 4 * 4 * 10
+    assert work_of(op(result, "attn.qk")).cube_flops == work_of(op(result, "attn.pv")).cube_flops == 2 * 2 * 4 * 4 * 10
 
 
 def test_unfused_attention_pads_a_mixed_step_to_its_longest_request() -> None:
     mixed = Batch("mixed", (Group(3, 1, 9), Group(1, 5, 0)))
-    made = lowered(mixed)
-    assert op(made, "attn.qk").out.shape == (4, 4, 5, 10)  # 4 requests, 5 queries, 10 keys, each the greatest
-    assert op(made, "attn.pv").out.shape == (8, 4, 4)  # 3 + 5 tokens come out
+    result = lowered(mixed)
+    assert op(result, "attn.qk").out.shape == (4, 4, 5, 10)  # 4 requests, 5 queries, 10 keys, each the largest
+    assert op(result, "attn.pv").out.shape == (8, 4, 4)  # 3 + 5 tokens come out
 
 
 def test_the_cache_reserves_the_longest_request_for_everyone() -> None:
-    made = lowered(DECODE)
-    assert op(made, "write_k").outputs == (Tensor("k_cache", (2, 64, 2, 4), "bf16", "kv_cache"),)
-    assert [op_type_of(o) for o in made.block("layers").ops if o.kind == "kv_cache_write"] == ["Scatter", "Scatter"]
+    result = lowered(DECODE)
+    assert op(result, "write_k").outputs == (Tensor("k_cache", (2, 64, 2, 4), "bf16", "kv_cache"),)
+    assert [op_type_of(o) for o in result.block("layers").ops if o.kind == "kv_cache_write"] == ["Scatter", "Scatter"]
 
 
 def test_rotation_copies_the_halves_that_it_reads() -> None:
-    made = lowered(DECODE)
+    result = lowered(DECODE)
     moved = [
         (o.name, [t.name for t in o.inputs], o.out.name, o.out.shape)
-        for o in made.block("layers").ops
+        for o in result.block("layers").ops
         if o.name.startswith("rope_k.") and o.kind in ("slice", "neg", "concat")
     ]
     assert moved == [
@@ -153,8 +153,8 @@ def test_the_notebooks_toggle_of_fused_norms() -> None:
     eager = bare(model="Qwen3-8B", workload__batch=1)
     fused = switched(eager, fusion__rms_norm=True, fusion__add_rms_norm=True)
 
-    def norm_and_add_calls(made: Program) -> int:
-        return sum("_norm" in issued.op.name or issued.op.name.startswith("add_") for issued in made)
+    def norm_and_add_calls(result: Program) -> int:
+        return sum("_norm" in issued.op.name or issued.op.name.startswith("add_") for issued in result)
 
     unfused_calls = norm_and_add_calls(program(eager, model))
     assert (unfused_calls, norm_and_add_calls(program(fused, model))) == (145 * 8 + 72, 145) == (1232, 145)

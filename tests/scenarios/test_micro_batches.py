@@ -22,15 +22,15 @@ from tests.scenarios.making import EXPERTS, LATENT, TINY, program, races, scenar
 )
 def test_every_request_is_in_one_part(groups: list[tuple[int, int, int]], parts: int) -> None:
     batch = Batch("mixed", tuple(Group(*group) for group in groups))
-    found = split(batch, parts)
-    if len(found) == 1:
-        assert found == [batch]
+    result = split(batch, parts)
+    if len(result) == 1:
+        assert result == [batch]
         return
-    assert len(found) == parts
-    assert sum(part.tokens for part in found) == batch.tokens
+    assert len(result) == parts
+    assert sum(part.tokens for part in result) == batch.tokens
     if batch.requests >= parts:
-        assert sum(part.requests for part in found) == batch.requests
-        assert all(part.requests > 0 for part in found)
+        assert sum(part.requests for part in result) == batch.requests
+        assert all(part.requests > 0 for part in result)
 
 
 def test_parts_have_about_as_many_tokens_each() -> None:
@@ -54,14 +54,14 @@ def test_no_stream_outruns_another(model: Model, spread: bool, scattered: bool, 
         return
     local = shard(model, 2, expert_parallel=spread)
     for parts, chunks in ((1, 1), (2, 1), (3, 1), (1, 2)):
-        made = scenario(
+        result = scenario(
             workload__phase=phase, workload__batch=4, workload__input_tokens=600, engine__tensor_parallel_size=2,
             engine__enable_expert_parallel=spread, engine__sequence_parallel=scattered,
             optimizations__overlap__micro_batches=parts, optimizations__overlap__comm_chunks=chunks,
             optimizations__overlap__shared_expert_stream=model is LATENT, optimizations__overlap__streams=2,
         )  # fmt: skip
-        assert problems_of(made, local) == []
-        whole = program(made, local)
+        assert problems_of(result, local) == []
+        whole = program(result, local)
         assert races(whole) == []
         for block in whole.blocks:
             apart = [op.stream for op in block.ops if work_of(op).unit == "link"]
@@ -72,17 +72,17 @@ def test_no_stream_outruns_another(model: Model, spread: bool, scattered: bool, 
 
 def test_each_part_reads_the_weights() -> None:
     local = shard(TINY, 2)
-    made = scenario(workload__batch=4, workload__input_tokens=9, engine__tensor_parallel_size=2)
-    cut = made.model_copy(
-        update={"optimizations": made.optimizations.model_copy(
-            update={"overlap": made.optimizations.overlap.model_copy(update={"micro_batches": 2})})}
+    result = scenario(workload__batch=4, workload__input_tokens=9, engine__tensor_parallel_size=2)
+    cut = result.model_copy(
+        update={"optimizations": result.optimizations.model_copy(
+            update={"overlap": result.optimizations.overlap.model_copy(update={"micro_batches": 2})})}
     )  # fmt: skip
 
     def weights(which: object) -> int:
         layer = program(which, local).block("layers").ops  # type: ignore[arg-type]
         return sum(t.bytes for op in layer for t in op.inputs if t.role == "weight" and len(t.shape) == 2)
 
-    assert weights(cut) == 2 * weights(made)
+    assert weights(cut) == 2 * weights(result)
 
 
 def test_a_step_of_too_few_requests_is_refused_and_a_short_chunk_stays_whole() -> None:

@@ -97,8 +97,8 @@ def test_ranks_share_the_flops_and_the_weights(ranks: int) -> None:
 def test_a_step_below_the_threshold_keeps_its_all_reduce() -> None:
     from scenarios.build import build
 
-    made = scenario(
+    result = scenario(
         model="Qwen3-32B", workload__batch=16, engine__sequence_parallel=True, engine__tensor_parallel_size=16
     )
-    program = build(made, shard(QWEN3_32B, 16), decode_batch(made))
+    program = build(result, shard(QWEN3_32B, 16), decode_batch(result))
     assert {op.kind for op in program.block("layers").ops} & {"all_reduce", "reduce_scatter"} == {"all_reduce"}

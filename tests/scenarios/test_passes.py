@@ -286,7 +286,7 @@ def test_int8_activations_are_quantised_once_for_all_that_read_them() -> None:
     assert [(t.name, t.dtype) for t in op(after, "v_proj").inputs] == [
         ("normed_int8", "int8"), ("v_proj.weight", "int8"), ("v_proj.scale", "fp32"), ("normed_scale", "fp32")
     ]  # fmt: skip
-    assert op(after, "quant_normed").outputs[1].shape == (2,)  # one scale a token
+    assert op(after, "quant_normed").outputs[1].shape == (2,)  # one scale per token
 
 
 def test_a_bias_survives_quantisation() -> None:
@@ -384,25 +384,25 @@ def test_the_graph_engine_gives_calls_its_own_names() -> None:
 
 def test_prefills_are_never_captured() -> None:
     for phase in ("prefill", "mixed"):
-        made = switched(bare(workload__batch=2, workload__phase=phase, workload__input_tokens=8), graph="ge_graph")
-        after = program(made)
+        result = switched(bare(workload__batch=2, workload__phase=phase, workload__input_tokens=8), graph="ge_graph")
+        after = program(result)
         assert after.graph == "eager"
         assert not any(b.captured for b in after.blocks)
 
 
 def test_a_prefill_is_compiled_where_it_is_asked_for() -> None:
-    made = switched(
+    result = switched(
         bare(workload__batch=2, workload__phase="prefill", workload__input_tokens=8), graph="ge_graph",
         graph_prefill=True,
     )  # fmt: skip
-    after = program(made)
+    after = program(result)
     assert after.graph == "ge_graph"
     assert [b.name for b in after.blocks if b.captured] == ["embed", "layers", "head", "sample"]
     assert "fused_elementwise" in kinds(after)
     assert op(after, "o_proj").inputs[0].shape == (16, 16)  # exactly its 16 tokens, no padding
     # Not of a mixed step, and not by the other modes.
     for others in ({"graph": "aclgraph"}, {"graph": "eager"}):
-        assert program(switched(made, **others)).graph == "eager"
+        assert program(switched(result, **others)).graph == "eager"
     mixed = bare(workload__batch=2, workload__phase="mixed", workload__input_tokens=8)
     assert program(switched(mixed, graph="ge_graph", graph_prefill=True)).graph == "eager"
 
@@ -444,7 +444,7 @@ def test_every_pass_says_what_it_rewrites_saves_costs_and_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "found"),
+    ("break_it", "result"),
     [
         (lambda o: replace(o, inputs=(replace(o.inputs[0], name="lost"), *o.inputs[1:])), "which nothing has written"),
         (lambda o: replace(o, inputs=(replace(o.inputs[0], shape=(3, 16)), *o.inputs[1:])), "written as (2, 16)"),
@@ -453,7 +453,7 @@ def test_every_pass_says_what_it_rewrites_saves_costs_and_shows() -> None:
         (lambda o: replace(o, outputs=(replace(o.out, name="unread"),)), "nothing reads what q_proj writes"),
     ],
 )
-def test_a_broken_program_has_faults(break_it, found: str) -> None:
+def test_a_broken_program_has_faults(break_it, result: str) -> None:
     whole = program(NORMED)
     assert faults(whole) == []
 
@@ -461,4 +461,4 @@ def test_a_broken_program_has_faults(break_it, found: str) -> None:
         return break_it(one) if one.name == "q_proj" else one
 
     blocks = tuple(replace(b, ops=tuple(rewritten(o) for o in b.ops)) for b in whole.blocks)
-    assert any(found in fault for fault in faults(replace(whole, blocks=blocks)))
+    assert any(result in fault for fault in faults(replace(whole, blocks=blocks)))

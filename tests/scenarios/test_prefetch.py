@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.ops.catalogue import op_type_of, work_of
-from scenarios.passes.prefetch import PRODUCTS
+from scenarios.ops.catalogue import kind_of, op_type_of, work_of
 from tests.scenarios.making import bare, cube_flops, faults, kinds, op, program, switched, weight_bytes
 
 #: One decoding request; products o [16, 16], gate and up [24, 16] and down [16, 24] follow attention.
@@ -45,8 +44,8 @@ def test_a_product_says_what_was_fetched_for_it_and_with_how_much_else() -> None
 
 
 def test_packed_and_quantised_weights_are_fetched_as_they_are() -> None:
-    made = switched(ON, fusion__qkv=True, fusion__gate_up=True, weights="w8a8")
-    after = program(made)
+    result = switched(ON, fusion__qkv=True, fusion__gate_up=True, weights="w8a8")
+    after = program(result)
     fetched = {o.inputs[0].name: o.inputs[0].bytes for o in after.block("layers").ops if o.kind == "prefetch"}
     assert fetched == {"o_proj.weight": 16 * 16, "gate_up_proj.weight": 48 * 16, "down_proj.weight": 16 * 24}
 
@@ -68,5 +67,5 @@ def test_nothing_else_changes(graph: str, phase: str) -> None:
 def test_only_products_of_weights_are_fetched_for() -> None:
     after = program(ON)
     marked = [o for o in after.block("layers").ops if o.attr("prefetched_bytes", 0)]
-    assert {o.kind for o in marked} <= set(PRODUCTS)
+    assert all(kind_of(op).dense for op in marked)
     assert all(replace(o, attrs=(), waits=()) == op(program(OFF), o.name) for o in marked)

@@ -26,9 +26,9 @@ DEEP = replace(TINY, name="deep", layers=5)
 QWEN3_32B = load_model("Qwen3-32B")
 
 
-def parts(made: Scenario, model: Model, stages: int, batch: Batch | None = None) -> list[Program]:
+def parts(result: Scenario, model: Model, stages: int, batch: Batch | None = None) -> list[Program]:
     deep = split_depth(model, stages)
-    return [build(made, deep, batch or reported_batch(made), stage) for stage in range(stages)]
+    return [build(result, deep, batch or reported_batch(result), stage) for stage in range(stages)]
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_only_the_first_stage_looks_tokens_up_and_all_know_their_angles() -> Non
 
 
 def test_ranks_send_shares_to_their_neighbour_and_gather_them_again() -> None:
-    model, made = shard(QWEN3_32B, 4), scenario(workload__batch=16)
-    _, second, _ = parts(made, model, 3)
+    model, result = shard(QWEN3_32B, 4), scenario(workload__batch=16)
+    _, second, _ = parts(result, model, 3)
     receive = [(op.kind, op.out.shape) for op in second.block("receive").ops]
     assert receive == [("send_recv", (16, 1280))] * 2 + [("all_gather", (16, 5120))] * 2
     assert [op.inputs[0].shape for op in second.block("send").ops] == [(16, 1280)] * 2
@@ -108,25 +108,25 @@ def test_ranks_send_shares_to_their_neighbour_and_gather_them_again() -> None:
 
 
 def test_scattered_tokens_cross_as_they_are() -> None:
-    made = scenario(workload__phase="prefill", workload__input_tokens=2000, engine__sequence_parallel=True)
-    _, second = parts(made, shard(QWEN3_32B, 4), 2)
+    result = scenario(workload__phase="prefill", workload__input_tokens=2000, engine__sequence_parallel=True)
+    _, second = parts(result, shard(QWEN3_32B, 4), 2)
     receive = [(op.kind, op.out.shape) for op in second.block("receive").ops]
     assert receive == [("send_recv", (500, 5120))] * 2
 
 
-#: Blocks and ops that stages have beside their part of the whole.
+#: Blocks and ops that stages have next to their part of the whole.
 OWN = ("prepare", "receive", "send")
 
 
 def counted(programs: list[Program]) -> Counter[str]:
     """Ops that exist once in the whole model, however it is cut."""
-    found: Counter[str] = Counter()
-    for made in programs:
-        for block in made.blocks:
+    result: Counter[str] = Counter()
+    for program in programs:
+        for block in program.blocks:
             for op in block.ops if block.name not in OWN else ():
                 if not op.name.startswith(("rotary.", "update_parameters")):
-                    found[op.name] += block.repeat
-    return found
+                    result[op.name] += block.repeat
+    return result
 
 
 @settings(max_examples=60)
@@ -153,7 +153,7 @@ def test_micro_batches_share_the_requests_out() -> None:
 
 def test_a_prefill_goes_with_the_first_micro_batch() -> None:
     batch = mixed_batch(scenario(workload__phase="mixed", workload__batch=6, workload__input_tokens=100))
-    found = micro_batches(batch, 2)
-    assert [part.phase for part in found] == ["mixed", "decode"]
-    assert [part.requests for part in found] == [3, 3]
-    assert Group(1, 100, 0) in found[0].groups
+    result = micro_batches(batch, 2)
+    assert [part.phase for part in result] == ["mixed", "decode"]
+    assert [part.requests for part in result] == [3, 3]
+    assert Group(1, 100, 0) in result[0].groups

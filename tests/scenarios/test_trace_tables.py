@@ -88,10 +88,10 @@ def test_a_name_of_two_lines_stays_in_its_row() -> None:
 
 @pytest.fixture(scope="module")
 def profiles(shared: Path) -> list[Path]:
-    found = sorted(shared.glob("measured/profiles/*/*/ASCEND_PROFILER_OUTPUT"))
-    if not found:
+    folders = sorted(shared.glob("measured/profiles/*/*/ASCEND_PROFILER_OUTPUT"))
+    if not folders:
         pytest.skip("no torch_npu profiles in ../shared/measured/profiles")
-    return found
+    return folders
 
 
 def ns(text: str) -> int:

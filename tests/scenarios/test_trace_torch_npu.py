@@ -21,10 +21,10 @@ OUR_ARGS = {"kind", "op_type", "index", "layer", "process", "thread", "span"}
 
 @pytest.fixture(scope="module")
 def profiles(shared: Path) -> list[Path]:
-    found = sorted(shared.glob("measured/profiles/*/*/ASCEND_PROFILER_OUTPUT"))
-    if not found:
+    folders = sorted(shared.glob("measured/profiles/*/*/ASCEND_PROFILER_OUTPUT"))
+    if not folders:
         pytest.skip("no torch_npu profiles in ../shared/measured/profiles")
-    return found
+    return folders
 
 
 def full_step() -> Timeline:

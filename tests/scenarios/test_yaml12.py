@@ -183,7 +183,7 @@ def bomb(width: int, levels: int, leaf: str = "x") -> str:
 
 
 def test_alias_bombs_are_refused_before_they_expand(parser: Any) -> None:
-    # a0 has 11 values, a1 111, a2 1111, a3 11111; beside them the top level and its keys.
+    # a0 has 11 values, a1 111, a2 1111, a3 11111; next to them the top level and its keys.
     assert load_document(bomb(10, 4), "f.yaml").root.weight == 1 + 4 + 11 + 111 + 1111 + 11111
     # a4 stands at 12,351 before its aliases of 11,111 each: the fourth passes 50,000.
     assert refused(bomb(10, 12)) == ["f.yaml:5:25: more than 50000 values, aliases expanded"]

@@ -1,4 +1,4 @@
-"""What a plain word means: the table of YAML 1.2, beside the traps of YAML 1.1 that PyYAML falls into."""
+"""What a plain word means: the table of YAML 1.2, next to the traps of YAML 1.1 that PyYAML falls into."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scenarios.files.yaml12 import load_document
 from scenarios.files.yaml_scalars import resolve_scalar
 from tests.scenarios.loading import refused_document as refused
 
-# The table of the YAML 1.2.2 core schema (section 10.3.2), and the traps of YAML 1.1 beside it.
+# The table of the YAML 1.2.2 core schema (section 10.3.2), and the traps of YAML 1.1 next to it.
 SCALARS = [
     ("", None),
     ("~", None),

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.work import Work
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.time import KernelTime, Lane
 
-#: Host costs in us, gaps in ns: easy to tell apart in a sum.
+#: Host costs in us, gaps in ns: easy to distinguish in a sum.
 HOST = {
     "aten_python_us": 20.0, "matmul_python_us": 30.0, "fused_op_python_us": 40.0, "enqueue_us": 5.0, "launch_us": 10.0,
     "tiling_us": 6.0, "synchronize_us": 7.0, "model_execute_us": 50.0, "input_copy_us": 100.0,
@@ -21,7 +21,7 @@ GRAPH = {
 }  # fmt: skip
 
 
-def hardware(name: str = "atlas_a2_910b2", **numbers: float) -> Hardware:
+def hardware(name: str = "atlas_a2_910b2", **numbers: float) -> HardwareProfile:
     """The profile with the round numbers above and `numbers` on top, as hardware(host__launch_us=3)."""
     loaded = load_hardware(name)
     changed: dict[str, dict[str, float]] = {"host": dict(HOST), "graph": dict(GRAPH)}

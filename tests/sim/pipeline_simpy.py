@@ -31,7 +31,7 @@ class _Pipeline:
         self.found: list[int] = []
         self.done = self._events()
         self.inbox = [Store(self.env) for _ in range(self.stages)]  # announcements from the host of the stage before
-        self.queue = [Store(self.env) for _ in range(self.stages)]  # what the host has begun, for its device
+        self.queue = [Store(self.env) for _ in range(self.stages)]  # what the host has started, for its device
         self.posted = [self._events() for _ in range(self.stages)]
         self.ready = [self._events() for _ in range(self.stages)]
         self.gone = [self._events() for _ in range(self.stages)]
@@ -58,31 +58,31 @@ class _Pipeline:
     def _host(self, stage: int) -> Iterator[Any]:
         for _ in range(self.count):
             number = yield self.inbox[stage].get()
-            it = self.times[number % len(self.times)][stage]
+            time = self.times[number % len(self.times)][stage]
             self.queue[stage].put((number, self.env.now))
-            yield self.ready[stage][number] if it.rigid else self.env.timeout(it.host_ns)
+            yield self.ready[stage][number] if time.rigid else self.env.timeout(time.host_ns)
             if stage == self.stages - 1:
                 yield self.ready[stage][number]
                 self.found.append(self.env.now)
                 self.done[number].succeed()
                 continue
             self.inbox[stage + 1].put(number)
-            if it.rigid:
+            if time.rigid:
                 yield self.gone[stage][number]
 
     def _device(self, stage: int) -> Iterator[Any]:
         for _ in range(self.count):
             number, begun = yield self.queue[stage].get()
-            it = self.times[number % len(self.times)][stage]
+            time = self.times[number % len(self.times)][stage]
             start = self.env.now  # the device is free, and waits for its host from here on
             if stage:
-                yield self._at(begun + it.post_ns)
+                yield self._at(begun + time.post_ns)
                 self.posted[stage][number].succeed()
                 yield self.ready[stage - 1][number]
-                yield self.env.timeout(it.transfer_ns)
+                yield self.env.timeout(time.transfer_ns)
                 self.gone[stage - 1][number].succeed()
                 start = self.env.now
-            yield self._at(max(begun + it.alone_ns, start + it.queued_ns))
+            yield self._at(max(begun + time.alone_ns, start + time.queued_ns))
             self.ready[stage][number].succeed()
             if stage < self.stages - 1:
                 yield self.posted[stage + 1][number]

@@ -172,7 +172,7 @@ def plans(draw: st.DrawFn, share=MODEST, *, wild: bool = False, streams: int = S
 
 
 def assert_rules(plan: Plan, schedule: Schedule) -> None:
-    """Every begin is the latest of its causes, exactly: no effect before its cause, and nobody idle without one.
+    """Every start is the latest of its causes, exactly: no effect before its cause, and nobody idle without one.
 
     Written from the rules as equations between the times of a played plan, whoever played it; only the ends of
     kernels are taken as they are, since they depend on sharing.
@@ -183,20 +183,20 @@ def assert_rules(plan: Plan, schedule: Schedule) -> None:
     recorded = {
         event: schedule.kernels[number][1] for number, one in enumerate(launches(plan)) for event in one.records
     }
-    for step, (begin, end) in zip(plan.steps, schedule.host, strict=True):
-        assert begin == begin_of_next
+    for step, (first, end) in zip(plan.steps, schedule.host, strict=True):
+        assert first == begin_of_next
         begin_of_next = end
         if isinstance(step, Synchronize):
             ends = [at for _, at in (*schedule.kernels[:kernel_number], *schedule.launch[:entry])]
-            assert end == max([begin, *ends]) + step.host_ns
+            assert end == max([first, *ends]) + step.host_ns
         elif isinstance(step, HostWork | Update):
-            assert end == begin + step.host_ns
+            assert end == first + step.host_ns
             if isinstance(step, Update):
                 recorded[step.records] = end
         else:
             inside = (step.launch,) if isinstance(step, Issue) else step.launches
             payer = step.launch if isinstance(step, Issue) else step
-            assert end == begin + payer.host_ns
+            assert end == first + payer.host_ns
             submit = end
             if plan.launch_thread:
                 before = schedule.launch[entry - 1][1] if entry else 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.collective.algorithms import FORMULAS
 from sim.collective.price import CollectiveTime, price_collective
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.hardware.sections import Collective
 from tests.sim.hardware_maker import hardware
 
@@ -26,7 +26,7 @@ ROUND = {
 }  # fmt: skip
 
 
-def rounded(name: str) -> Hardware:
+def rounded(name: str) -> HardwareProfile:
     return hardware(name, kernel__start_us=1.0, **{f"collective__{key}": value for key, value in ROUND.items()})
 
 
@@ -78,12 +78,12 @@ def test_two_servers_level_by_level() -> None:
     # all-gather inside.
     inside_out = 2 + 1 + 10 + 2 + (2 + 10)
     between = 2 * (6 + 10) + 1 + 1
-    found = price_collective("all_reduce", 1_600_000, 16, MESH, mode="HOST")
-    assert (found.algorithm, found.duration_ns) == ("hierarchical:ring", 1000 * (10 + inside_out + between))
+    result = price_collective("all_reduce", 1_600_000, 16, MESH, mode="HOST")
+    assert (result.algorithm, result.duration_ns) == ("hierarchical:ring", 1000 * (10 + inside_out + between))
 
 
 def test_the_pipeline_overlaps_levels() -> None:
-    # 1.6 MB gathered by 16 cards: parts of 100 kB. Across 6 + 10 us beside inside 2 + 5, then the last inside.
+    # 1.6 MB gathered by 16 cards: parts of 100 kB. Across 6 + 10 us next to inside 2 + 5, then the last inside.
     assert us("all_gather", 1_600_000, 16, MESH, mode="HOST", algorithm="pipeline") == 10 + 16 + 7
 
 
@@ -94,8 +94,8 @@ def test_all_to_all_over_servers() -> None:
 
 
 def test_what_else_is_told() -> None:
-    found = price_collective("all_gather", 100_000, 8, SWITCH, mode="AI_CPU", semantics="shard")
-    assert found == CollectiveTime(79_000, "ring", "AI_CPU", 0, 1_400_000, 700_000, 700_000 / 79_000)
+    result = price_collective("all_gather", 100_000, 8, SWITCH, mode="AI_CPU", semantics="shard")
+    assert result == CollectiveTime(79_000, "ring", "AI_CPU", 0, 1_400_000, 700_000, 700_000 / 79_000)
     assert price_collective("all_reduce", 8_000, 1, SWITCH).duration_ns == 0
 
 
@@ -111,7 +111,7 @@ def test_the_measured_change_of_protocol_on_8_dies() -> None:
     assert (before.mode, behind.mode) == ("AIV", "AI_CPU")
     assert before.duration_ns == pytest.approx(30_400, rel=0.1)
     assert behind.duration_ns == pytest.approx(156_400, rel=0.1)
-    # In a network, where the kernels before hide the unfolding, 75.4 us.
+    # In a network, where the kernels before hide the expansion, 75.4 us.
     assert price_collective("all_gather", 786_432, 8, A3, semantics="shard").duration_ns == pytest.approx(
         75_400, rel=0.1
     )
@@ -141,7 +141,7 @@ SIZES = st.integers(0, 2**30)
 
 @given(small=SIZES, more=SIZES, **SETTINGS)
 def test_more_bytes_are_never_faster_with_one_protocol(
-    op: str, small: int, more: int, ranks: int, hw: Hardware, mode: str
+    op: str, small: int, more: int, ranks: int, hw: HardwareProfile, mode: str
 ) -> None:
     a, b = (price_collective(op, n, ranks, hw, mode) for n in (small, small + more))
     if (a.mode, a.algorithm) == (b.mode, b.algorithm):
@@ -150,7 +150,7 @@ def test_more_bytes_are_never_faster_with_one_protocol(
 
 
 @given(n=SIZES, name=st.sampled_from([f.name for f in fields(Collective) if f.name.endswith("_gbps")]), **SETTINGS)
-def test_more_bandwidth_is_never_slower(op: str, n: int, ranks: int, hw: Hardware, mode: str, name: str) -> None:
+def test_more_bandwidth_is_never_slower(op: str, n: int, ranks: int, hw: HardwareProfile, mode: str, name: str) -> None:
     faster = replace(hw, collective=replace(hw.collective, **{name: 1.5 * getattr(hw.collective, name)}))
     assert (
         price_collective(op, n, ranks, faster, mode).duration_ns <= price_collective(op, n, ranks, hw, mode).duration_ns
@@ -159,15 +159,15 @@ def test_more_bandwidth_is_never_slower(op: str, n: int, ranks: int, hw: Hardwar
 
 @given(n=SIZES, **SETTINGS)
 def test_times_and_counts_are_whole_and_the_bus_is_not_beaten(
-    op: str, n: int, ranks: int, hw: Hardware, mode: str
+    op: str, n: int, ranks: int, hw: HardwareProfile, mode: str
 ) -> None:
-    found = price_collective(op, n, ranks, hw, mode)
-    assert found.duration_ns > 0
-    assert 0 <= found.vector_cores <= hw.chip.vector_cores
-    assert (found.vector_cores > 0) == (found.mode == "AIV")
+    result = price_collective(op, n, ranks, hw, mode)
+    assert result.duration_ns > 0
+    assert 0 <= result.vector_cores <= hw.chip.vector_cores
+    assert (result.vector_cores > 0) == (result.mode == "AIV")
     links = hw.collective
     fastest = max(links.hccs_gbps, links.sio_gbps, links.aiv_gbps) * (7 if links.full_mesh else 1)
-    assert found.bus_gbps <= fastest
+    assert result.bus_gbps <= fastest
 
 
 def test_a_busier_rank_takes_longer() -> None:

@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from cli import app
 from scenarios.errors import ScenarioError
 from sim.accuracy.collectives import arrival_spread_ns, op_of, predicted_us, price_collectives
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import CollectiveRow, read_collectives
 from sim.accuracy.score import percentile
-from sim.accuracy.validate import Bounds, validated
+from sim.accuracy.validate import Bounds, Measurements, validate
 from sim.collective.choose import CollectiveError
-from sim.fitting.collectives import FAMILIES, REFERENCE, fit, held_out, points, with_numbers
+from sim.fitting.collectives import FAMILIES, fit, held_out, points, with_links
 from sim.hardware import load_hardware
 
 A3 = load_hardware("atlas_a3_die")
@@ -116,10 +117,10 @@ def test_validate_takes_a_collectives_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["validate", "--collectives", str(path), "--json", str(out)])
     assert done.exit_code == 0, done.output
     result = json.loads(out.read_text())
-    found = result["collectives"]
-    assert (found["rows"], found["unscored"], found["unpriced"]) == (1, 1, [])
-    assert found["by_kind"].keys() == {"all_gather 16"}
-    assert found["median"] < 0.1
+    outcome = result["collectives"]
+    assert (outcome["rows"], outcome["unscored"], outcome["unpriced"]) == (1, 1, [])
+    assert outcome["by_kind"].keys() == {"all_gather 16"}
+    assert outcome["median"] < 0.1
     assert result["coverage"]["collectives"] == 1.0
     assert result["files"]["collectives"] == str(path)
     assert result["kernels"]["rows"] == 0
@@ -133,17 +134,17 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_shared_measurements(shared: Path) -> None:
     path = shared / "measured" / "hccl_a3.csv"
-    found = validated(None, None, None, "", Bounds(), collectives=path).result
-    part = found["collectives"]
+    result = validate(Measurements(collectives=path), "", Bounds()).result
+    part = result["collectives"]
     assert (part["rows"], part["unscored"], part["unpriced"]) == (40, 19, [])
     assert part["median"] <= 0.10
     assert part["p90"] <= 0.35
     assert part["median"] < part["roofline_median"] / 4
-    assert found["coverage"]["collectives"] >= 0.8
+    assert result["coverage"]["collectives"] >= 0.8
 
 
 def test_the_shipped_reference_is_what_is_validated_by_default() -> None:
-    scored, skipped = price_collectives(read_collectives(REFERENCE))
+    scored, skipped = price_collectives(read_collectives(reference_csv("collectives")))
     assert skipped == []
     errors = sorted(abs(r.error) for r in scored if r.scored)
     assert median(errors) <= 0.05
@@ -151,7 +152,7 @@ def test_the_shipped_reference_is_what_is_validated_by_default() -> None:
 
 
 def test_each_reference_row_names_its_source() -> None:
-    with REFERENCE.open(newline="") as file:
+    with reference_csv("collectives").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 72
     assert [row for row in rows if len(row["source"]) < 8] == []
@@ -165,7 +166,7 @@ def test_the_reference_holds_the_shared_file(shared: Path) -> None:
                 for r in csv.DictReader(file)
             }
 
-    assert values(shared / "measured" / "hccl_a3.csv") <= values(REFERENCE)
+    assert values(shared / "measured" / "hccl_a3.csv") <= values(reference_csv("collectives"))
 
 
 def test_a_fit_finds_the_numbers_that_made_the_times() -> None:
@@ -173,11 +174,11 @@ def test_a_fit_finds_the_numbers_that_made_the_times() -> None:
     links = FAMILIES[0]
     rows = [row for seen in points(links).values() for row in seen]
     truth = {**links.parameters, "hccs_gbps": 150.0, "step_us": 4.0, "aiv_gbps": 120.0}
-    made = with_numbers(A3, truth)
-    found = fit(links, [_timed(row, predicted_us(row, made)) for row in rows], A3)
-    assert found["hccs_gbps"] == pytest.approx(150, rel=0.02)
-    assert found["aiv_gbps"] == pytest.approx(120, rel=0.03)
-    assert found["step_us"] == pytest.approx(4, rel=0.1)
+    result = with_links(A3, truth)
+    outcome = fit(links, [_timed(row, predicted_us(row, result)) for row in rows], A3)
+    assert outcome["hccs_gbps"] == pytest.approx(150, rel=0.02)
+    assert outcome["aiv_gbps"] == pytest.approx(120, rel=0.03)
+    assert outcome["step_us"] == pytest.approx(4, rel=0.1)
 
 
 def _timed(row: CollectiveRow, mean_us: float) -> CollectiveRow:
@@ -201,9 +202,7 @@ def test_the_shipped_numbers_are_those_that_the_fit_finds() -> None:
     pytest.importorskip("scipy", reason="fitting needs the extra `fit`")
     for links in FAMILIES:
         hw = load_hardware(links.into)
-        values = fit(
-            links, [row for rows in points(links).values() for row in rows], with_numbers(hw, links.parameters)
-        )
+        values = fit(links, [row for rows in points(links).values() for row in rows], with_links(hw, links.parameters))
         for name, value in values.items():
             number = hw.profile.numbers()[f"collective.{name}"]
             assert number.source == "fitted"

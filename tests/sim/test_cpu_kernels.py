@@ -8,8 +8,8 @@ import pytest
 
 from scenarios.ops.program import Group
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
-from sim.hardware.profile import Hardware, load_hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile, load_hardware
+from sim.hardware.sections import KernelParams
 from sim.kernel.cpu import COMPILED, effects, names_of, stream_ns
 from sim.kernel.price import price
 from sim.predict.predict import Case, predict
@@ -28,43 +28,43 @@ def attention(groups: tuple[Group, ...], dtype: str = "bf16", block: int = 0) ->
 
 
 @pytest.fixture
-def hw() -> Hardware:
+def hw() -> HardwareProfile:
     base = load_hardware("cpu")
     programs = {
         **base.programs,
-        "matmul": Program(fixed_us=10, row_us=0.1, element_ns=2, mac_ns=0.5),
-        "rms_norm": Program(fixed_us=1, row_us=0.5, element_ns=3),
-        "slice": Program(fixed_us=2, row_us=0.25, element_ns=1),
-        COMPILED: Program(fixed_us=0.5, element_ns=1),
+        "matmul": KernelParams(fixed_us=10, row_us=0.1, element_ns=2, mac_ns=0.5),
+        "rms_norm": KernelParams(fixed_us=1, row_us=0.5, element_ns=3),
+        "slice": KernelParams(fixed_us=2, row_us=0.25, element_ns=1),
+        COMPILED: KernelParams(fixed_us=0.5, element_ns=1),
     }
     return replace(base, programs=programs, kernel=replace(base.kernel, start_us=4))
 
 
-def test_a_product_is_a_call_its_columns_its_weight_and_its_multiplications(hw: Hardware) -> None:
+def test_a_product_is_a_call_its_columns_its_weight_and_its_multiplications(hw: HardwareProfile) -> None:
     assert effects(PRODUCT) == effects(PRODUCT).__class__(rows=50, elements=5000, macs=20_000)
     assert price(PRODUCT, hw).duration_ns == 4000 + 10_000 + 50 * 100 + 5000 * 2 + 20_000 * 0.5
 
 
-def test_norms_by_row_and_copies_by_run(hw: Hardware) -> None:
+def test_norms_by_row_and_copies_by_run(hw: HardwareProfile) -> None:
     assert price(NORM, hw).duration_ns == 4000 + 1000 + 8 * 500 + 512 * 3
     assert price(SLICE, hw).duration_ns == 4000 + 2000 + 12 * 250 + 600
 
 
-def test_inside_compiled_code_calls_are_fused_away_but_products_are_not(hw: Hardware) -> None:
+def test_inside_compiled_code_calls_are_fused_away_but_products_are_not(hw: HardwareProfile) -> None:
     assert price(NORM, hw, captured=True).duration_ns == 500 + 512
     assert price(PRODUCT, hw, captured=True) == price(PRODUCT, hw)
 
 
-def test_bytes_bound_a_call_where_they_take_longer(hw: Hardware) -> None:
+def test_bytes_bound_a_call_where_they_take_longer(hw: HardwareProfile) -> None:
     large = Work("vector", FlatShape(10), 0, 0, 16 << 20, 0, 0, "add")
     call_ns = 4000 + 1000 * hw.programs["elementwise"].fixed_us
     for resident, rate, bound in ((False, hw.memory.hbm_gbps, "hbm"), (True, hw.memory.l2_read_gbps, "l2")):
-        found = price(large, hw, resident=resident)
-        assert found.duration_ns == pytest.approx(call_ns + (16 << 20) / rate, rel=1e-6)
-        assert found.bound == bound
+        result = price(large, hw, resident=resident)
+        assert result.duration_ns == pytest.approx(call_ns + (16 << 20) / rate, rel=1e-6)
+        assert result.bound == bound
 
 
-def test_caches_by_what_a_call_touches(hw: Hardware) -> None:
+def test_caches_by_what_a_call_touches(hw: HardwareProfile) -> None:
     small, middle, great = (Work("vector", FlatShape(1), 0, 0, 0, size, 0, "add") for size in (1000, 4 << 20, 40 << 20))
     rates = [work.gm_bytes / stream_ns(work, hw, resident=True) for work in (small, middle, great)]
     assert rates == pytest.approx([hw.memory.core_l2_gbps, hw.memory.l2_read_gbps, hw.memory.hbm_gbps])
@@ -83,11 +83,11 @@ def test_which_program_prices_what() -> None:
 
 
 def test_attention_walks_over_requests_heads_and_what_they_see() -> None:
-    found = effects(attention((Group(3, 1, 40), Group(1, 1, 9))))
-    assert (found.rows, found.elements, found.macs) == (4 * 8, 2 * (3 * 41 + 10) * 2 * 16, 2 * 8 * 16 * 300)
+    result = effects(attention((Group(3, 1, 40), Group(1, 1, 9))))
+    assert (result.rows, result.elements, result.macs) == (4 * 8, 2 * (3 * 41 + 10) * 2 * 16, 2 * 8 * 16 * 300)
 
 
-def test_small_preparations_take_their_own_time(hw: Hardware) -> None:
+def test_small_preparations_take_their_own_time(hw: HardwareProfile) -> None:
     assert price(Work("vector", FixedShape("Add")), hw).duration_ns == 1000 * hw.fixed_us["ai_cpu"]
 
 
@@ -96,13 +96,13 @@ def test_an_npu_knows_no_compiled_code() -> None:
     assert price(NORM, npu, captured=True) == price(NORM, npu)
 
 
-def step_us(hw: Hardware, **settings: object) -> float:
+def step_us(hw: HardwareProfile, **settings: object) -> float:
     how = {"engine__task_queue_enable": 0, "protocol__synchronize": "op", **settings}
-    made = scenario(workload__batch=2, workload__input_tokens=32, **how)
-    return predict(Case(made, TINY, hw)).step.total_ns / 1000
+    result = scenario(workload__batch=2, workload__input_tokens=32, **how)
+    return predict(Case(result, TINY, hw)).step.total_ns / 1000
 
 
-def test_entering_compiled_code_is_paid_in_a_graph_only(hw: Hardware) -> None:
+def test_entering_compiled_code_is_paid_in_a_graph_only(hw: HardwareProfile) -> None:
     dear = replace(hw, graph=replace(hw.graph, mix_gap_ns=hw.graph.mix_gap_ns + 1e6))
     assert step_us(dear, optimizations__graph="eager") == step_us(hw, optimizations__graph="eager")
     # Into and out of attention, in each of two layers; the first follows the host's own call.
@@ -110,7 +110,7 @@ def test_entering_compiled_code_is_paid_in_a_graph_only(hw: Hardware) -> None:
     assert paid == pytest.approx(2 * TINY.layers * 1000)
 
 
-def test_weights_that_fit_the_last_cache_stay_there(hw: Hardware) -> None:
+def test_weights_that_fit_the_last_cache_stay_there(hw: HardwareProfile) -> None:
     """Slow memory matters only to a model that does not fit."""
     slow = replace(hw, memory=replace(hw.memory, hbm_gbps=1e-3))
     assert step_us(slow) == step_us(hw)

@@ -13,7 +13,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.ops.work import ExchangeShape, GroupedShape, Work
 from scenarios.schema import Scenario
 from sim.fitting.exchange import residuals, rows
-from sim.hardware.profile import NEEDED_PROGRAMS, Hardware, load_hardware
+from sim.hardware.profile import NEEDED_PROGRAMS, HardwareProfile, load_hardware
 from sim.kernel.exchange import exchange_ns
 from sim.kernel.price import price
 from sim.predict.predict import Case, Prediction, plans_of, predict
@@ -40,7 +40,7 @@ def test_a_decode_of_experts_takes_the_time_of_their_weights() -> None:
     # Sixteen experts of 29.4 MB each from HBM at the rate of FRACTAL_NZ weights in a flat product: 343 us.
     stream = 16 * 7168 * 4096 / (A3.memory.hbm_gbps * A3.memory.nz_flat_share) / 1000
     assert stream < us(grouped((1,) * 16)) < 1.15 * stream
-    # Rows cost little beside them, and experts without rows nothing.
+    # Rows cost little next to them, and experts without rows nothing.
     assert us(grouped((8,) * 16)) < 1.02 * us(grouped((1,) * 16))
     assert abs(us(grouped((1,) * 8)) / us(grouped((1,) * 16)) - 0.5) < 0.05
 
@@ -66,13 +66,13 @@ def test_an_exchange_grows_with_tokens_and_ranks_and_shrinks_with_int8() -> None
     assert dispatch(512, 16) < dispatch(512, 16, "bf16")  # the links have half the bytes
 
 
-def spread(model: str = "DeepSeek-V3", tp: int = 8, dp: int = 2, hw: Hardware = A3, **settings: object) -> Case:
+def spread(model: str = "DeepSeek-V3", tp: int = 8, dp: int = 2, hw: HardwareProfile = A3, **settings: object) -> Case:
     how = {"workload__batch": 8, "optimizations__graph": "aclgraph", "optimizations__weights": "w8a8", **settings}
-    made = scenario(
+    result = scenario(
         model=model, workload__input_tokens=4096, workload__output_tokens=1, engine__tensor_parallel_size=tp,
         engine__data_parallel_size=dp, engine__enable_expert_parallel=True, **how,
     )  # fmt: skip
-    return Case(made, shard(load_model(model), tp, dp, expert_parallel=True), hw)
+    return Case(result, shard(load_model(model), tp, dp, expert_parallel=True), hw)
 
 
 def test_groups_of_ranks_meet_beside_each_other() -> None:
@@ -84,13 +84,13 @@ def test_groups_of_ranks_meet_beside_each_other() -> None:
     schedule = engine.times_of_ranks(plans)
     assert ranks.total_ns(plans) == schedule[0].end_ns
     first = next(n for n, launch in enumerate(launches(plans[0])) if launch.kind == "all_reduce")
-    starts = [it.kernels[first][0] for it in schedule]
+    starts = [item.kernels[first][0] for item in schedule]
     assert len(set(starts[:8])) == len(set(starts[8:])) == 1
-    assert starts[0] != starts[8]  # the other replica has its own late ranks
+    assert starts[0] != starts[8]  # the other replica has its own rank skew
 
 
-def calm(hw: Hardware) -> Hardware:
-    """`hw` without any luck."""
+def calm(hw: HardwareProfile) -> HardwareProfile:
+    """`hw` without any jitter."""
     return replace(
         hw,
         host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=0.0), kernel=replace(hw.kernel, jitter_sigma=0.0),
@@ -109,7 +109,7 @@ def test_skew_costs_a_prefill_and_spares_a_small_decode() -> None:
     prefill = {"workload__phase": "prefill", "workload__batch": 1}
     even, uneven = (found(skew, **prefill).step.total_ns for skew in (0.0, 1.0))
     assert uneven > 1.04 * even  # the rank with the popular experts has most rows
-    even, uneven = (sum(it.kernel.hbm_bytes for it in launches(found(skew).plan)) for skew in (0.0, 1.0))
+    even, uneven = (sum(launch.kernel.hbm_bytes for launch in launches(found(skew).plan)) for skew in (0.0, 1.0))
     assert uneven < even  # few tokens meet at the same experts: fewer weights
 
 
@@ -123,8 +123,8 @@ def test_experts_of_each_layer_take_their_own_time() -> None:
 
 def test_replicas_multiply_throughput_and_share_nothing_without_experts() -> None:
     def metrics(replicas: int) -> dict[str, float]:
-        made = scenario(model="Qwen3-8B", workload__batch=4, engine__data_parallel_size=replicas)
-        case = Case(made, shard(load_model("Qwen3-8B"), 1, replicas), A3)
+        result = scenario(model="Qwen3-8B", workload__batch=4, engine__data_parallel_size=replicas)
+        case = Case(result, shard(load_model("Qwen3-8B"), 1, replicas), A3)
         return {name: metric.value for name, metric in predict(case).metrics.items()}
 
     one, two = metrics(1), metrics(2)
@@ -137,15 +137,15 @@ def test_replicas_multiply_throughput_and_share_nothing_without_experts() -> Non
 @pytest.mark.parametrize("model", [EXPERTS, LATENT], ids=lambda m: m.name)
 @pytest.mark.parametrize("parts", [2, 3])
 def test_micro_batches_send_their_tokens_on_a_stream_of_their_own(model: object, parts: int) -> None:
-    made: Scenario = scenario(
+    result: Scenario = scenario(
         workload__batch=6, workload__input_tokens=64, workload__output_tokens=4, engine__tensor_parallel_size=2,
         engine__enable_expert_parallel=True, optimizations__overlap__micro_batches=parts,
     )  # fmt: skip
-    case = Case(made, shard(model, 2, expert_parallel=True), A3)  # type: ignore[arg-type]
-    found = predict(case)
-    sent = [launch for launch in launches(found.plan) if launch.kind == "moe_dispatch"]
+    case = Case(result, shard(model, 2, expert_parallel=True), A3)  # type: ignore[arg-type]
+    prediction = predict(case)
+    sent = [launch for launch in launches(prediction.plan) if launch.kind == "moe_dispatch"]
     assert [launch.stream for launch in sent] == [2] * 2 * parts  # two layers with experts
-    assert {launch.stream for launch in launches(found.plan)} == {0, 2}
+    assert {launch.stream for launch in launches(prediction.plan)} == {0, 2}
 
 
 @pytest.mark.parametrize("op", ["moe_dispatch", "moe_combine"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Op, Tensor
 from scenarios.ops.work import FfnShape, Work
-from sim.hardware import Hardware, load_hardware
+from sim.hardware import HardwareProfile, load_hardware
 from sim.kernel.ffn import Layout, first_layout, second_layout
 from sim.kernel.price import price, roofline_ns
 from tests.sim.test_kernel import device
@@ -40,7 +40,7 @@ def apart(m: int, hidden: int, intermediate: int) -> list[Work]:
     ]
 
 
-def gain(m: int, hidden: int, intermediate: int, hw: Hardware = A3) -> float:
+def gain(m: int, hidden: int, intermediate: int, hw: HardwareProfile = A3) -> float:
     """Three kernels / one, above 1 where the one is faster."""
     three = sum(price(work, hw).duration_ns for work in apart(m, hidden, intermediate))
     return three / price(fused(m, hidden, intermediate), hw).duration_ns

@@ -24,20 +24,20 @@ ALIKE = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__aten_python_us=
 
 
 def case(ranks_: int, **settings: object) -> Case:
-    made = scenario(
+    result = scenario(
         model="Qwen3-32B", hardware="atlas_a3_die", workload__batch=16, engine__tensor_parallel_size=ranks_, **settings
     )
-    return Case(made, shard(load_model("Qwen3-32B"), ranks_), ALIKE)
+    return Case(result, shard(load_model("Qwen3-32B"), ranks_), ALIKE)
 
 
-def answer(it: Case) -> str:
+def answer(item: Case) -> str:
     """All that `whatif run` writes, the trace included."""
     for memory in (program_of, sensitivity_of, cold_start):
         memory.cache_clear()
-    found = predict(it)
-    gains = gains_of(it)
-    result = run_result(found, diagnose(found), gains, advise(found, gains), "folded")
-    return json.dumps(result) + trace_text(found.timeline)
+    prediction = predict(item)
+    gains = gains_of(item)
+    result = run_result(prediction, diagnose(prediction), gains, advise(prediction, gains), "folded")
+    return json.dumps(result) + trace_text(prediction.timeline)
 
 
 @pytest.mark.parametrize(
@@ -48,23 +48,23 @@ def answer(it: Case) -> str:
     ],
 )
 def test_folding_changes_no_byte_of_the_answer(monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]) -> None:
-    it = case(4, **settings)
-    assert rank_schedules(it) == 1
-    folded = answer(it)
-    monkeypatch.setattr("sim.predict.predict.rank_schedules", lambda it: it.model.tensor_parallel)
-    assert len(plans_of(it, reported_batch(it.scenario))) == 4
-    assert answer(it) == folded
+    item = case(4, **settings)
+    assert rank_schedules(item) == 1
+    folded = answer(item)
+    monkeypatch.setattr("sim.predict.predict.rank_schedules", lambda value: value.model.tensor_parallel)
+    assert len(plans_of(item, reported_batch(item.scenario))) == 4
+    assert answer(item) == folded
 
 
 @pytest.mark.parametrize("graph", ["eager", "aclgraph"])
 def test_64_ranks_that_are_alike_play_as_one(graph: str) -> None:
-    it = case(64, optimizations__graph=graph)
-    batch = reported_batch(it.scenario)
-    (plan,) = plans_of(it, batch)
+    item = case(64, optimizations__graph=graph)
+    batch = reported_batch(item.scenario)
+    (plan,) = plans_of(item, batch)
     alone = engine.times(plan)
-    conditions = it.conditions
+    conditions = item.conditions
     many = make_plans(
-        program_of(it.scenario, it.model, batch), ALIKE, type(conditions)(conditions.task_queue_enable, ranks=64)
+        program_of(item.scenario, item.model, batch), ALIKE, type(conditions)(conditions.task_queue_enable, ranks=64)
     )
     assert len(many) == 64
     for schedule in engine.times_of_ranks(many):
@@ -75,5 +75,5 @@ def test_64_ranks_that_are_alike_play_as_one(graph: str) -> None:
 def test_any_luck_forbids_folding() -> None:
     for where in ("host__jitter_sigma", "kernel__jitter_sigma", "host__rank_skew_us"):
         quiet = {"kernel__jitter_sigma": 0.0} | {where: 0.1}
-        it = Case(case(4).scenario, case(4).model, hardware("atlas_a3_die", **quiet))
-        assert rank_schedules(it) == 4, where
+        item = Case(case(4).scenario, case(4).model, hardware("atlas_a3_die", **quiet))
+        assert rank_schedules(item) == 4, where

@@ -1,4 +1,4 @@
-"""Hardware profiles: what ships, and what a user's mistakes are told."""
+"""Hardware profiles: what ships, and what a user's mistakes are reported."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import ScenarioError
+from scenarios.ops.catalogue import CATALOGUE
 from sim.hardware import HardwareError, hardware_names, load_hardware
 from sim.hardware.files import rounded, write_numbers
 from sim.hardware.profile import ALIASES, NEEDED_PROGRAMS, SHIPPED
 from sim.hardware.sections import Chip
-from sim.kernel.programs import PROGRAM_OF
 
 NAMES = [
     "950pr", "atlas_a2_910b1", "atlas_a2_910b2", "atlas_a2_910b3", "atlas_a2_910b4", "atlas_a3_560t_die",
@@ -80,7 +80,7 @@ def test_the_gpu_profile_has_the_data_sheet_and_claims_nothing_else() -> None:
 
 def test_programs_that_kinds_name_exist() -> None:
     programs = load_hardware("910b2").programs
-    assert set(PROGRAM_OF.values()) <= set(programs)
+    assert {kind.params for kind in CATALOGUE.values() if kind.params} <= set(programs)
     assert set(NEEDED_PROGRAMS) <= set(programs)
 
 

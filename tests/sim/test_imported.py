@@ -14,10 +14,10 @@ from scenarios.profile.steps import merged, minus, step_times
 from sim.hardware.profile import load_hardware
 from sim.imported.advice import advise_step
 from sim.imported.diagnosis import diagnose_step
-from sim.imported.document import import_result
 from sim.imported.gaps import gaps_of
 from sim.imported.kernels import kernels_of
 from sim.imported.ranks import waits_of
+from sim.imported.result import import_result
 
 STREAM, COMM, HOST = (
     Lane("Ascend Hardware", "Stream 2", 2),
@@ -57,12 +57,12 @@ def capture(*rows: tuple[Any, ...], rank: int = 0, end: int = 10**6, **more: Any
     )  # fmt: skip
 
 
-def diagnosed(found: Capture, hardware: str = "") -> Any:
-    [step] = found.steps
-    waits = waits_of([found], [step])
-    [time] = step_times(found.events, [step], merged(np.empty(0, np.int64), np.empty(0, np.int64)))
+def diagnosed(result: Capture, hardware: str = "") -> Any:
+    [step] = result.steps
+    waits = waits_of([result], [step])
+    [time] = step_times(result.events, [step], merged(np.empty(0, np.int64), np.empty(0, np.int64)))
     chip = load_hardware(hardware) if hardware else None
-    return diagnose_step(found, step, time, waits, chip), waits
+    return diagnose_step(result, step, time, waits, chip), waits
 
 
 def intervals(*pairs: tuple[int, int]) -> tuple[Any, Any]:
@@ -93,7 +93,7 @@ def test_what_two_windows_hold_counts_for_the_first() -> None:
 
 
 def test_late_host_is_named_and_makes_the_step_host_bound() -> None:
-    found, waits = diagnosed(
+    result, waits = diagnosed(
         capture(
             (Kind.HOST, "aten::mm", 0, 950),
             (Kind.KERNEL, "a", 100, 10, "Add", "", 0),
@@ -101,21 +101,21 @@ def test_late_host_is_named_and_makes_the_step_host_bound() -> None:
             (Kind.KERNEL, "b", 1000, 10, "Add", "", 2),
         )
     )
-    # Idle 110-1000: the call that ends it began at 800.
-    assert (found.gaps.late_us, found.gaps.queued_us, found.gaps.unknown_us) == (0.69, 0.2, 0.0)
-    assert [(call.name, call.gaps) for call in found.gaps.calls] == [("aten::mm", 1)]
-    assert found.name == "host-bound"
-    assert "the host had not launched yet, most in aten::mm" in found.evidence
-    assert advise_step(found, waits)[0].settings == ("optimizations.graph=aclgraph",)
+    # Idle 110-1000: the call that ends it started at 800.
+    assert (result.gaps.late_us, result.gaps.queued_us, result.gaps.unknown_us) == (0.69, 0.2, 0.0)
+    assert [(call.name, call.gaps) for call in result.gaps.calls] == [("aten::mm", 1)]
+    assert result.name == "host-bound"
+    assert "the host had not launched yet, most in aten::mm" in result.evidence
+    assert advise_step(result, waits)[0].settings == ("optimizations.graph=aclgraph",)
 
 
 def test_a_kernel_that_was_queued_is_not_the_hosts_fault() -> None:
-    found = capture(
+    result = capture(
         (Kind.HOST, "aten::mm", 0, 50),
         (Kind.KERNEL, "a", 100, 10, "Add", "", 0),
         (Kind.KERNEL, "b", 500, 10, "Add", "", 0),
     )
-    gaps = gaps_of(found, found.steps[0])
+    gaps = gaps_of(result, result.steps[0])
     assert (gaps.late_us, gaps.queued_us, gaps.calls) == (0.0, 0.39, ())
 
 
@@ -127,22 +127,22 @@ def test_without_launches_nobody_knows_whose_the_idle_time_is() -> None:
 
 
 def test_communication_that_nothing_hides_is_named() -> None:
-    found, waits = diagnosed(
+    result, waits = diagnosed(
         capture((Kind.KERNEL, "a", 0, 100, "MatMulV3"), (Kind.COLLECTIVE, "hcom_allReduce_", 100, 900))
     )
-    assert found.name == "communication-bound"
-    assert found.evidence.startswith("90% of the step (0.00 of 0.00 ms) is in collectives that nothing hides")
-    assert any("no collective overlaps" in item.why for item in advise_step(found, waits))
+    assert result.name == "communication-bound"
+    assert result.evidence.startswith("90% of the step (0.00 of 0.00 ms) is in collectives that nothing hides")
+    assert any("no collective overlaps" in item.why for item in advise_step(result, waits))
 
 
 def test_kernels_of_one_shape_are_one_row_with_its_roofline() -> None:
     shapes = "1,4096;4096,4096"
-    found = capture(
+    result = capture(
         *((Kind.KERNEL, f"m{i}", i * 40_000, 30_000, "MatMulV3", shapes) for i in range(4)),
         (Kind.KERNEL, "z", 200_000, 1000, "NobodyKnows", "1"),
     )
     hardware = load_hardware("910b2")
-    [matmul, unknown] = kernels_of(found, found.steps[0], 1_000_000, hardware)
+    [matmul, unknown] = kernels_of(result, result.steps[0], 1_000_000, hardware)
     assert (matmul.count, matmul.total_us, matmul.share) == (4, 120.0, 0.12)
     assert (matmul.flops, matmul.bound_source) == (4 * 2 * 4096 * 4096, "predicted")
     moved = 2 * 4096 * 4096  # the weights; the activations stay in L2
@@ -155,8 +155,8 @@ def test_kernels_of_one_shape_are_one_row_with_its_roofline() -> None:
 )
 def test_shapes_that_make_no_sense_are_not_priced_and_break_nothing(shapes: str) -> None:
     for op_type in ("MatMulV3", "Add", "RmsNorm", "FusedInferAttentionScore", "ScatterNdUpdate", "GroupedMatmul"):
-        found = capture((Kind.KERNEL, "m", 0, 100, op_type, shapes))
-        [row] = kernels_of(found, found.steps[0], 100, load_hardware("910b2"))
+        result = capture((Kind.KERNEL, "m", 0, 100, op_type, shapes))
+        [row] = kernels_of(result, result.steps[0], 100, load_hardware("910b2"))
         assert row.count == 1
 
 

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from scenarios.ops.program import Group
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
-from sim.hardware import Hardware, load_hardware
-from sim.hardware.sections import Program
+from sim.hardware import HardwareProfile, load_hardware
+from sim.hardware.sections import KernelParams
 from sim.kernel.attention import Tasks, tasks_of
 from sim.kernel.matmul import Grid, grids
-from sim.kernel.price import price, program_of, roofline_ns
+from sim.kernel.price import params_of, price, roofline_ns
 from sim.kernel.traffic import hbm_rate, traffic
 from sim.kernel.vector import Layout, flat_layout, row_layout
 
 A3 = load_hardware("atlas_a3_die")
 
 
-def device(**programs: Program) -> Hardware:
+def device(**programs: KernelParams) -> HardwareProfile:
     """Four vector and two cube cores at 1 GHz.
 
     1 us to start and 0.1 us for each core; a core draws 1 byte/ns from HBM and 2 from L2, and writes 4.
@@ -36,8 +36,8 @@ def device(**programs: Program) -> Hardware:
         A3.kernel, start_us=1, core_us=0.1, repeat_share=0.25, register_cycles=1, piece_ns=10, burst_ns=1,
         cube_efficiency=1, tile_us=0, split_us=9,
     )  # fmt: skip
-    plain = {name: Program() for name in ("row_wise", "matmul", "quant_matmul", "attention", "attention_prefill")}
-    plain["elementwise"] = Program(grain=100)
+    plain = {name: KernelParams() for name in ("row_wise", "matmul", "quant_matmul", "attention", "attention_prefill")}
+    plain["elementwise"] = KernelParams(grain=100)
     return replace(A3, chip=chip, memory=memory, kernel=kernel, programs={**plain, **programs}, fixed_us={"ai_cpu": 70})
 
 
@@ -53,7 +53,7 @@ def test_the_start_grows_with_the_cores(elements: int, cores: int, ns: int) -> N
 
 
 def test_a_program_fetches_its_code_on_each_core_unless_it_just_ran() -> None:
-    hw = device(swiglu=Program(code_us=0.4, fixed_us=2, grain=100))
+    hw = device(swiglu=KernelParams(code_us=0.4, fixed_us=2, grain=100))
     work = Work("vector", FlatShape(300), program="swiglu")
     # Three cores: 1000 + 3 x (100 + 400) + 2000, and with a quarter of the fetch 1000 + 3 x (100 + 100) + 2000.
     assert price(work, hw).duration_ns == 4500
@@ -61,7 +61,7 @@ def test_a_program_fetches_its_code_on_each_core_unless_it_just_ran() -> None:
 
 
 def test_rows_are_whole_on_a_core() -> None:
-    hw = device(rope=Program(row_us=0.5))
+    hw = device(rope=KernelParams(row_us=0.5))
     # Nine rows on four cores: the fullest has three. 1000 + 4 x 100 + 3 x 500.
     assert price(Work("vector", RowsShape(9, 8), program="rope"), hw).duration_ns == 2900
 
@@ -94,33 +94,33 @@ def test_few_cores_draw_their_own_rate_and_many_share_hbm() -> None:
 def test_load_compute_and_store_overlap_over_tiles() -> None:
     # One core reads 4,000 bytes at 2/ns and writes 4,000 at 4/ns through a half of UB (1,000): 8 tiles of 250 and 125.
     # Computation: 64,000 operations on 64 lanes at 1 GHz, 125 a tile. 250 + 125 + 125 + 7 x 250, and 1,100 to start.
-    hw = device(copy=Program(grain=10_000))
+    hw = device(copy=KernelParams(grain=10_000))
     work = Work("vector", FlatShape(4000), 0, 64_000, 0, 4000, 4000, "copy")
     hw = replace(hw, chip=replace(hw.chip, l2_bytes=100_000))
     assert price(work, hw).duration_ns == 1100 + 2250
 
 
 def test_one_buffer_adds_what_two_would_hide() -> None:
-    hw = device(copy=Program(grain=10_000, buffers=1))
+    hw = device(copy=KernelParams(grain=10_000, buffers=1))
     hw = replace(hw, chip=replace(hw.chip, l2_bytes=100_000))
     work = Work("vector", FlatShape(4000), 0, 64_000, 0, 4000, 4000, "copy")
     assert price(work, hw).duration_ns == 1100 + 250 + 125 + 125 + 7 * 375
 
 
 def test_pieces_of_memory_cost_a_start_each() -> None:
-    hw = device(slice=Program(grain=10_000))
+    hw = device(slice=KernelParams(grain=10_000))
     # 8 pieces: 4 loads and 4 stores of 10 ns, each its own tile: 10 + 10 + 3 x 10.
     assert price(Work("vector", FlatShape(8), program="slice", pieces=8), hw).duration_ns == 1100 + 50
 
 
 def test_rows_of_a_table_are_not_a_stream() -> None:
-    hw = device(gather=Program(grain=1000))
+    hw = device(gather=KernelParams(grain=1000))
     # 100 bytes at the 1 byte/ns of a stream and again at the 0.5 of scattered rows.
     assert price(Work("vector", RowsShape(1, 50), 0, 0, 100, program="gather"), hw).duration_ns == 1100 + 300
 
 
 def test_a_reduction_takes_the_better_of_two_layouts() -> None:
-    hw = device(argmax=Program(row_us=1, element_ns=1, grain=100))
+    hw = device(argmax=KernelParams(row_us=1, element_ns=1, grain=100))
     long_row, many_rows = RowsShape(1, 40_000), RowsShape(4, 400)
     # One row on four cores: 1,000 for joining and 10,000 elements each; alone it would take 40,000.
     assert price(Work("vector", long_row, program="argmax"), hw).duration_ns == 1400 + 1000 + 10_000
@@ -219,14 +219,14 @@ def test_kernels_without_a_shape() -> None:
 
 
 def test_programs_are_found_by_kind_program_or_shape() -> None:
-    assert program_of(Work("vector", FlatShape(1), program="mul"), A3) is A3.programs["elementwise"]
-    assert program_of(Work("vector", FlatShape(1), program="swiglu"), A3) is A3.programs["swiglu"]
-    assert program_of(Work("vector", RowsShape(1, 1)), A3) is A3.programs["row_wise"]
-    assert program_of(matmul(1, 16, 16, dtype="int8", program=""), A3) is A3.programs["quant_matmul"]
-    assert program_of(attention((Group(1, 1, 5),)), A3) is A3.programs["attention"]
-    assert program_of(attention((Group(1, 1, 5), Group(1, 500, 0))), A3) is A3.programs["attention_prefill"]
-    assert program_of(Work("vector", RowsShape(4, 128), program="rms_norm"), A3) is A3.programs["rms_norm_short"]
-    assert program_of(Work("vector", RowsShape(4, 4096), program="rms_norm"), A3) is A3.programs["rms_norm"]
+    assert params_of(Work("vector", FlatShape(1), program="mul"), A3) is A3.programs["elementwise"]
+    assert params_of(Work("vector", FlatShape(1), program="swiglu"), A3) is A3.programs["swiglu"]
+    assert params_of(Work("vector", RowsShape(1, 1)), A3) is A3.programs["row_wise"]
+    assert params_of(matmul(1, 16, 16, dtype="int8", program=""), A3) is A3.programs["quant_matmul"]
+    assert params_of(attention((Group(1, 1, 5),)), A3) is A3.programs["attention"]
+    assert params_of(attention((Group(1, 1, 5), Group(1, 500, 0))), A3) is A3.programs["attention_prefill"]
+    assert params_of(Work("vector", RowsShape(4, 128), program="rms_norm"), A3) is A3.programs["rms_norm_short"]
+    assert params_of(Work("vector", RowsShape(4, 4096), program="rms_norm"), A3) is A3.programs["rms_norm"]
 
 
 def test_shares_and_roofline() -> None:

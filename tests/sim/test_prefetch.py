@@ -1,4 +1,4 @@
-"""Weight prefetch in time: what L2 keeps, HBM shared with what runs beside, and no byte read for nothing."""
+"""Weight prefetch in time: what L2 keeps, HBM shared with what runs alongside, and no byte read for nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from scenarios.batches import reported_batch
 from scenarios.models.hf_config import load_model
 from scenarios.ops.work import FlatShape, MatmulShape, Work
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.price import price
 from sim.kernel.traffic import prefetched_in_l2, traffic
 from sim.predict.predict import Case, predict, step_ns
@@ -21,7 +21,7 @@ HW = load_hardware("atlas_a2_910b2")
 ROOM = 0.3 * 201_326_592
 
 
-def small_l2(room_bytes: float) -> Hardware:
+def small_l2(room_bytes: float) -> HardwareProfile:
     return replace(HW, chip=replace(HW.chip, l2_bytes=room_bytes / HW.memory.l2_resident_share))
 
 
@@ -57,23 +57,23 @@ def test_a_product_that_finds_its_weights_is_faster_and_never_free() -> None:
 
 
 def test_a_fetch_takes_what_hbm_sustains_and_no_core() -> None:
-    found = price(Work("copy", FlatShape(1), cold_read_bytes=16_200_000, program="prefetch"), HW)
+    result = price(Work("copy", FlatShape(1), cold_read_bytes=16_200_000, program="prefetch"), HW)
     us = HW.kernel.start_us + 16_200_000 / HW.memory.hbm_gbps / 1000
-    assert found.duration_ns == round(1000 * us)
-    assert (found.cores, found.cube_share, found.vector_share, found.accelerator) == (0, 0.0, 0.0, "SDMA")
-    assert found.hbm_share == pytest.approx(16_200_000 / HW.memory.hbm_gbps / found.duration_ns)
+    assert result.duration_ns == round(1000 * us)
+    assert (result.cores, result.cube_share, result.vector_share, result.accelerator) == (0, 0.0, 0.0, "SDMA")
+    assert result.hbm_share == pytest.approx(16_200_000 / HW.memory.hbm_gbps / result.duration_ns)
 
 
-def case(model: str, hw: Hardware = HW, **settings: object) -> Case:
-    made = scenario(
+def case(model: str, hw: HardwareProfile = HW, **settings: object) -> Case:
+    result = scenario(
         workload__input_tokens=512, workload__output_tokens=64, optimizations__graph="ge_graph",
         optimizations__kv__layout="contiguous",
     )  # fmt: skip
-    return Case(switched(made, **settings), load_model(model), hw)
+    return Case(switched(result, **settings), load_model(model), hw)
 
 
-def hbm_bytes(it: Case) -> int:
-    return sum(one.kernel.hbm_bytes for one in launches(predict(it).plan))
+def hbm_bytes(item: Case) -> int:
+    return sum(one.kernel.hbm_bytes for one in launches(predict(item).plan))
 
 
 def test_hbm_bytes_are_conserved_where_the_weights_fit() -> None:
@@ -95,12 +95,12 @@ def test_fetches_begin_after_the_product_before_them_and_products_begin_after_th
         assert qkv.end_ns <= first.start_ns
         for name in ("o_proj", "gate_up_proj", "down_proj"):
             assert spans[f"prefetch.{name}", layer].end_ns <= spans[name, layer].start_ns
-        # Beside attention, not after it.
+        # Next to attention, not after it.
         assert first.start_ns < spans["attention", layer].start_ns
 
 
 def test_it_pays_where_a_layer_fits_l2_and_costs_where_it_does_not() -> None:
-    def gain(model: str, hw: Hardware = HW) -> float:
+    def gain(model: str, hw: HardwareProfile = HW) -> float:
         off, on = case(model, hw), case(model, hw, overlap__prefetch=True)
         batch = reported_batch(off.scenario)
         return step_ns(off, batch) / step_ns(on, batch)

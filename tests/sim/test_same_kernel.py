@@ -17,7 +17,7 @@ from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.program import Op, Program
 from sim.accuracy.rows.op_types import work_of_row
 from sim.hardware.profile import load_hardware
-from sim.kernel.price import price, program_of
+from sim.kernel.price import params_of, price
 from tests.scenarios.making import bare, op, program, scenario
 
 MODEL = load_model("Qwen3-8B")
@@ -127,8 +127,8 @@ def test_a_prediction_counts_a_kernels_work_as_its_measurement_does(name: str, b
     ours = work_of(asked)
     theirs = work_of_row(kernel.op_type or op_type_of(asked), kernel.shapes.format(b=batch), kernel.dtypes, KEYS)
     assert (ours.unit, ours.shape, ours.cube_flops) == (theirs.unit, theirs.shape, theirs.cube_flops)
-    assert program_of(ours, hw) is program_of(theirs, hw)
-    # Bytes may differ by what a row does not tell: the statistic beside a norm, scales, block tables.
+    assert params_of(ours, hw) is params_of(theirs, hw)
+    # Bytes may differ by what a row does not tell: the statistic next to a norm, scales, block tables.
     assert price(ours, hw).duration_ns == pytest.approx(price(theirs, hw).duration_ns, rel=0.02), (ours, theirs)
 
 

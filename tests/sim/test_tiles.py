@@ -19,7 +19,7 @@ def test_one_tile_passes_all_three_units() -> None:
 
 
 def test_two_buffers_hide_all_but_the_slowest_unit() -> None:
-    # The load of the next tile runs beside the computation: 5 + 7 + 7 + 7 + 3.
+    # The load of the next tile runs alongside the computation: 5 + 7 + 7 + 7 + 3.
     assert pipeline_ns([Tile(5, 7, 3)] * 3) == 29
 
 

@@ -12,8 +12,8 @@ from scenarios.build import build
 from scenarios.exchange.timings import COPY, STEP, SYNCHRONIZE, Timing, Timings
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Op
-from sim.hardware.profile import Hardware, load_hardware
-from sim.hardware.sections import Program
+from sim.hardware.profile import HardwareProfile, load_hardware
+from sim.hardware.sections import KernelParams
 from sim.kernel.price import price
 
 ABOUT = {
@@ -21,18 +21,18 @@ ABOUT = {
     "l1_cache_bytes": 32768, "l2_cache_bytes": 1 << 20, "l3_cache_bytes": 32 << 20, "date": "2026-01-01",
 }  # fmt: skip
 #: What a call of each program takes on it, and what the host adds.
-TRUE: dict[str, Program] = {
-    "matmul": Program(fixed_us=30, row_us=0.01, element_ns=0.2, mac_ns=0.01),
-    "attention": Program(fixed_us=60, element_ns=0.9, mac_ns=0.7),
-    "rms_norm": Program(fixed_us=35, element_ns=1.5),
-    "add": Program(fixed_us=2, element_ns=0.3),
-    "mul": Program(fixed_us=3, element_ns=0.25),
-    "silu": Program(fixed_us=9, element_ns=0.6),
+TRUE: dict[str, KernelParams] = {
+    "matmul": KernelParams(fixed_us=30, row_us=0.01, element_ns=0.2, mac_ns=0.01),
+    "attention": KernelParams(fixed_us=60, element_ns=0.9, mac_ns=0.7),
+    "rms_norm": KernelParams(fixed_us=35, element_ns=1.5),
+    "add": KernelParams(fixed_us=2, element_ns=0.3),
+    "mul": KernelParams(fixed_us=3, element_ns=0.25),
+    "silu": KernelParams(fixed_us=9, element_ns=0.6),
 }
 START_US, HOST_US, REFERENCE_US = 2.0, 3.0, 500.0
 
 
-def machine() -> Hardware:
+def machine() -> HardwareProfile:
     """The profile of the machine."""
     base = load_hardware("cpu")
     kernel, host = replace(base.kernel, start_us=START_US), replace(base.host, tiling_us=HOST_US)
@@ -44,7 +44,7 @@ def plain_trials() -> tuple[Trial, ...]:
     return tuple(t for t in trials() if t.name.split()[1] in ("fused", "plain"))
 
 
-def timings(hw: Hardware, noise: float = 0.02, plan: Sequence[Trial] | None = None, seed: int = 0) -> Timings:
+def timings(hw: HardwareProfile, noise: float = 0.02, plan: Sequence[Trial] | None = None, seed: int = 0) -> Timings:
     """All rows of `plan` on `hw`; noise: standard deviation of the logarithm of each time. The machine drifts by a
     third from trial to trial, and its reference with it."""
     random = Random(seed)

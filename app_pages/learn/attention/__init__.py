@@ -1,1 +1,4 @@
 """Lesson: attention. page.py draws it, experiment.py computes it, texts.py says it in both languages."""
+
+#: Its place in the menu, and its icon there.
+PLACE, ICON = 30, ":material/grid_on:"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from app_pages.learn.cases import program, step_of_tokens
 from app_pages.learn.rounding import Precision, relative_error, rounded
-from scenarios.ops.catalogue import work_of
+from scenarios.ops.catalogue import kind_of, work_of
 from scenarios.ops.program import Op
 from sim.kernel.price import price
 
@@ -37,7 +37,7 @@ class Form:
 @dataclass(frozen=True, slots=True)
 class Room:
     """What must be on chip at once, against what is there. scores_bytes: the whole matrix of one head in float32;
-    tile_bytes: scores, keys and values of one tile of `tile` keys beside `rows` queries."""
+    tile_bytes: scores, keys and values of one tile of `tile` keys alongside `rows` queries."""
 
     ub_bytes: int
     l1_bytes: int
@@ -55,8 +55,8 @@ def forms(model: str, hardware: str, tokens: int) -> tuple[Form, Form]:
 
 
 def _form(model: str, hardware: str, tokens: int, fused: bool) -> Form:
-    found = step_of_tokens(model, hardware, tokens, "optimizations.kv.layout=contiguous", *([] if fused else [UNFUSED]))
-    ops = [op for op in program(found).block("layers").ops if _of_attention(op)]
+    case = step_of_tokens(model, hardware, tokens, "optimizations.kv.layout=contiguous", *([] if fused else [UNFUSED]))
+    ops = [op for op in program(case).block("layers").ops if _of_attention(op)]
     works = [work_of(op) for op in ops]
     return Form(
         fused=fused,
@@ -64,12 +64,12 @@ def _form(model: str, hardware: str, tokens: int, fused: bool) -> Form:
         moved_bytes=sum(w.gm_bytes for w in works),
         flops=sum(w.cube_flops for w in works),
         peak_bytes=max((op.out.bytes for op in ops[:-1]), default=0),
-        device_us=sum(price(w, found.hardware).duration_ns for w in works) / 1000,
+        device_us=sum(price(w, case.hardware).duration_ns for w in works) / 1000,
     )
 
 
 def _of_attention(op: Op) -> bool:
-    return op.kind == "attention" or op.name.startswith("attn.")
+    return kind_of(op).family == "attention" or op.name.startswith("attn.")
 
 
 def room(hardware: str, tokens: int, rows: int, tile: int, head_dim: int = 128) -> Room:
@@ -125,18 +125,30 @@ def online(keys: int, tile: int, precision: Precision, seed: int = 0, head_dim: 
         rescaled += int(np.count_nonzero(keep[:, 0] < 1)) if first else 0
         maximum = new
         tiles.append(
-            Tile(first, scores.shape[1], float(new[0, 0]), float(total[0, 0]), float(keep[0, 0]),
-                 relative_error(out[:1] / total[:1], exact[:1]))
-        )  # fmt: skip
+            Tile(
+                first,
+                scores.shape[1],
+                float(new[0, 0]),
+                float(total[0, 0]),
+                float(keep[0, 0]),
+                relative_error(out[:1] / total[:1], exact[:1]),
+            )
+        )
     assert len(tiles) == ceil(keys / tile)
-    found = rounded(out / total, precision)
-    return Online(tuple(tiles), relative_error(found, exact), _whole_error(q, k, v, scale, precision, exact), rescaled)
+    attended = rounded(out / total, precision)
+    return Online(
+        tuple(tiles), relative_error(attended, exact), _whole_error(q, k, v, scale, precision, exact), rescaled
+    )
 
 
 def _whole_error(
-    q: npt.NDArray[np.float32], k: npt.NDArray[np.float32], v: npt.NDArray[np.float32], scale: np.float32,
-    precision: Precision, exact: npt.NDArray[np.float64],
-) -> float:  # fmt: skip
+    q: npt.NDArray[np.float32],
+    k: npt.NDArray[np.float32],
+    v: npt.NDArray[np.float32],
+    scale: np.float32,
+    precision: Precision,
+    exact: npt.NDArray[np.float64],
+) -> float:
     """Unfused: scores are written in `precision`, softmax runs in float32 and is written in `precision` again."""
     scores = rounded(rounded(q @ k.T, precision) * scale, precision)
     weights = np.exp(scores - scores.max(-1, keepdims=True))

@@ -1,1 +1,4 @@
 """Lesson: bottlenecks. page.py draws it, experiment.py computes it, texts.py says it in both languages."""
+
+#: Its place in the menu, and its icon there.
+PLACE, ICON = 10, ":material/troubleshoot:"

@@ -44,7 +44,7 @@ def _situation(name: str, model: str, hardware: str) -> Situation:
         prediction = predict(case(f"model={model}", f"hardware={hardware}", *settings))
     except ScenarioError as error:
         return Situation(name, settings, "capacity-bound", why(error), 0.0, {})
-    found = diagnose(prediction)
+    diagnosis = diagnose(prediction)
     return Situation(
-        name, settings, found.name, found.evidence, prediction.step.total_ns / 1e6, dict(found.limits)
-    )  # fmt: skip
+        name, settings, diagnosis.name, diagnosis.evidence, prediction.step.total_ns / 1e6, dict(diagnosis.limits)
+    )

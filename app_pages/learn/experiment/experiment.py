@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from app_pages.learn.cases import case
 from scenarios.batches import reported_batch
-from scenarios.passes import PASSES
-from scenarios.passes.base import set_switch
+from scenarios.passes.base import Pass, set_switch
+from scenarios.passes.switches import all_off, on_value, passes_for, with_needs
 from scenarios.schema import Scenario
 from sim.predict.explain import diagnose
-from sim.predict.gains import Verdict, all_off, on_value, passes_for, verdict, with_needs
+from sim.predict.gains import Verdict, verdict
 from sim.predict.predict import Case, ColdStart, check, predict, sensitivity_of
 from sim.predict.uncertainty import ratio_interval
 
@@ -58,9 +58,7 @@ class Experiment:
 def switches(model: str, hardware: str) -> tuple[str, ...]:
     """Switches that can be tried on a decode step of `model`."""
     base = _baseline(model, hardware, 1, 1024)
-    tried = (
-        item for item in passes_for(base.model) if not check(base.with_scenario(_with(base.scenario, item.switch)))
-    )
+    tried = (item for item in passes_for(base.model) if not check(base.with_scenario(_with(base.scenario, item))))
     return tuple(item.switch for item in tried)
 
 
@@ -68,56 +66,55 @@ def experiment(model: str, hardware: str, batch: int, input_tokens: int, chosen:
     """The chosen switches on a plain decode step. Raises ScenarioError where the baseline is refused."""
     base = _baseline(model, hardware, batch, input_tokens)
     prediction = predict(base)
-    found = diagnose(prediction)
-    factors = tuple(_factor(base, switch) for switch in chosen)
+    diagnosis = diagnose(prediction)
+    items = tuple(item for item in passes_for(base.model) if item.switch in chosen)
+    factors = tuple(_factor(base, item) for item in items)
     product = 1.0
     for factor in factors:
         product *= factor.ratio
-    after = base.with_scenario(_all(base.scenario, chosen))
+    after = base.with_scenario(_all(base.scenario, items))
     last = predict(after)
     return Experiment(
         baseline_ms=prediction.step.total_ns / 1e6,
-        bottleneck=found.name,
-        evidence=found.evidence,
+        bottleneck=diagnosis.name,
+        evidence=diagnosis.evidence,
         factors=factors,
         product=product,
         together=prediction.step.total_ns / last.step.total_ns,
         bottleneck_after=diagnose(last).name,
-        shapes=tuple(_shape(model, hardware, b, input_tokens, chosen) for b in (1, 8, 32)),
+        shapes=tuple(_shape(model, hardware, b, input_tokens, items) for b in (1, 8, 32)),
         cold=last.cold_start,
     )
 
 
 def _baseline(model: str, hardware: str, batch: int, input_tokens: int) -> Case:
-    found = case(
+    plain = case(
         f"model={model}", f"hardware={hardware}", f"workload.batch={batch}", f"workload.input_tokens={input_tokens}"
-    )  # fmt: skip
-    return found.with_scenario(all_off(found.scenario, found.model))
+    )
+    return plain.with_scenario(all_off(plain.scenario, plain.model))
 
 
-def _with(scenario: Scenario, switch: str) -> Scenario:
-    item = next(item for item in PASSES if item.switch == switch)
-    return set_switch(with_needs(item, scenario), switch, on_value(item, scenario))
+def _with(scenario: Scenario, item: Pass) -> Scenario:
+    return set_switch(with_needs(item, scenario), item.switch, on_value(item, scenario))
 
 
-def _all(scenario: Scenario, chosen: tuple[str, ...]) -> Scenario:
-    for switch in chosen:
-        scenario = _with(scenario, switch)
+def _all(scenario: Scenario, chosen: tuple[Pass, ...]) -> Scenario:
+    for item in chosen:
+        scenario = _with(scenario, item)
     return scenario
 
 
-def _factor(base: Case, switch: str) -> Factor:
+def _factor(base: Case, item: Pass) -> Factor:
     """On the baseline with whatever the switch cannot be without."""
-    item = next(item for item in PASSES if item.switch == switch)
     without = base.with_scenario(with_needs(item, base.scenario))
-    with_it = base.with_scenario(_with(base.scenario, switch))
+    with_it = base.with_scenario(_with(base.scenario, item))
     batch = reported_batch(base.scenario)
     ratio, low, high = ratio_interval(sensitivity_of(without, batch), sensitivity_of(with_it, batch), base.hardware)
-    value = str(on_value(item, base.scenario)).lower()
-    return Factor(switch, value, ratio, low, high, verdict(ratio, low, high))
+    value = item.shown(on_value(item, base.scenario))
+    return Factor(item.switch, value, ratio, low, high, verdict(ratio, low, high))
 
 
-def _shape(model: str, hardware: str, batch: int, input_tokens: int, chosen: tuple[str, ...]) -> Shape:
+def _shape(model: str, hardware: str, batch: int, input_tokens: int, chosen: tuple[Pass, ...]) -> Shape:
     base = _baseline(model, hardware, batch, input_tokens)
     after = base.with_scenario(_all(base.scenario, chosen))
     steps = reported_batch(base.scenario)

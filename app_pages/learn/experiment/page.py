@@ -15,8 +15,8 @@ from app_pages.learn.lesson import (
     conclude,
     draw,
     labelled,
-    lesson,
     model_and_chip,
+    show_lesson,
     steps,
 )
 from app_pages.parts import formats
@@ -36,82 +36,117 @@ def _experiment(model: str, hardware: str, batch: int, tokens: int, chosen: tupl
     return experiment.experiment(model, hardware, batch, tokens, chosen)
 
 
-def body(it: Lesson) -> None:
-    model, hardware = model_and_chip(it)
+def body(lesson: Lesson) -> None:
+    model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
-        batch = steps(it, "batch", it.say("batch"), BATCHES, 1)
-        tokens = steps(it, "input", it.say("input"), INPUTS, 1024)
+        batch = steps(lesson, "batch", lesson.say("batch"), BATCHES, 1)
+        tokens = steps(lesson, "input", lesson.say("input"), INPUTS, 1024)
     names = experiment.switches(model, hardware)
     first = [name for name in FIRST if name in names]
-    chosen = st.multiselect(it.say("factors"), names, first, key="factors", bind="query-params")
+    chosen = st.multiselect(lesson.say("factors"), names, first, key="factors", bind="query-params")
     if not chosen:
-        st.info(it.say("nothing"))
+        st.info(lesson.say("nothing"))
         return
     ordered = tuple(name for name in names if name in chosen)
-    found = _experiment(model, hardware, batch, tokens, ordered)
+    result = _experiment(model, hardware, batch, tokens, ordered)
     conclude(
-        it.say("answer", before=formats.ms(1000 * found.baseline_ms), count=len(ordered),
-               after=formats.ms(1000 * found.baseline_ms / found.together),
-               bottleneck=bottleneck_name(it, found.bottleneck),
-               bottleneck_after=bottleneck_name(it, found.bottleneck_after))
-    )  # fmt: skip
-    labelled(it, hardware)
-    sentence(it.say("step1"), it.say("step1_text", model=model, hardware=hardware, batch=batch, input=tokens))
-    sentence(it.say("step2"), it.say("step2_text"))
-    evidence = f": {found.evidence}" if it.language == "en" else ""
-    sentence(it.say("step3"), bottleneck_name(it, found.bottleneck) + evidence)
-    sentence(it.say("step4"), "")
-    _gains(it, found)
-    sentence(it.say("step5"), it.say("step5_text"))
-    sentence(it.say("step6"), _together(it, found))
-    sentence(it.say("step7"), _cold(it, found))
-    _shapes(it, found)
+        lesson.say(
+            "answer",
+            before=formats.ms(1000 * result.baseline_ms),
+            count=len(ordered),
+            after=formats.ms(1000 * result.baseline_ms / result.together),
+            bottleneck=bottleneck_name(lesson, result.bottleneck),
+            bottleneck_after=bottleneck_name(lesson, result.bottleneck_after),
+        )
+    )
+    labelled(lesson, hardware)
+    sentence(lesson.say("step1"), lesson.say("step1_text", model=model, hardware=hardware, batch=batch, input=tokens))
+    sentence(lesson.say("step2"), lesson.say("step2_text"))
+    evidence = f": {result.evidence}" if lesson.language == "en" else ""
+    sentence(lesson.say("step3"), bottleneck_name(lesson, result.bottleneck) + evidence)
+    sentence(lesson.say("step4"), "")
+    _gains(lesson, result)
+    sentence(lesson.say("step5"), lesson.say("step5_text"))
+    sentence(lesson.say("step6"), _together(lesson, result))
+    sentence(lesson.say("step7"), _cold(lesson, result))
+    _shapes(lesson, result)
 
 
-def _together(it: Lesson, found: Experiment) -> str:
-    share = found.together / found.product
+def _together(lesson: Lesson, result: Experiment) -> str:
+    share = result.together / result.product
     why = "same" if abs(share - 1) < SAME else "less" if share < 1 else "more"
-    return it.say("step6_text", product=formats.ratio(found.product), together=formats.ratio(found.together),
-                  why=it.say(why))  # fmt: skip
+    return lesson.say(
+        "step6_text",
+        product=formats.ratio(result.product),
+        together=formats.ratio(result.together),
+        why=lesson.say(why),
+    )
 
 
-def _cold(it: Lesson, found: Experiment) -> str:
-    cold = found.cold
+def _cold(lesson: Lesson, result: Experiment) -> str:
+    cold = result.cold
     if cold.break_even_steps is None:
-        return it.say("step7_none")
-    return it.say("step7_text", cold=f"{formats.number((cold.compile_ms + cold.capture_ms) / 1000)}{formats.THIN}s",
-                  steps=formats.whole(cold.break_even_steps))  # fmt: skip
+        return lesson.say("step7_none")
+    return lesson.say(
+        "step7_text",
+        cold=f"{formats.number((cold.compile_ms + cold.capture_ms) / 1000)}{formats.THIN}s",
+        steps=formats.whole(cold.break_even_steps),
+    )
 
 
-def _gains(it: Lesson, found: Experiment) -> None:
-    words = {v: it.say(f"verdict_{v}") for v in ("gain", "loss", "not distinguishable", "no effect")}
+def _gains(lesson: Lesson, result: Experiment) -> None:
+    words = {v: lesson.say(f"verdict_{v}") for v in ("gain", "loss", "not distinguishable", "no effect")}
     colours = dict(zip(words.values(), (GOOD, BAD, NEUTRAL, CLASSES["wait"]), strict=True))
-    colours[it.say("together")] = CLASSES["matmul"]
+    colours[lesson.say("together")] = CLASSES["matmul"]
     rows = [
-        {"label": f"{f.switch}={f.value}", "series": words.get(f.verdict, f.verdict), "value": f.ratio, "low": f.low,
-         "high": f.high, "shown": formats.ratio(f.ratio)}
-        for f in found.factors
-    ]  # fmt: skip
-    for label, value in ((it.say("product"), found.product), (it.say("together"), found.together)):
-        rows.append({"label": label, "series": it.say("together"), "value": value, "low": value, "high": value,
-                     "shown": formats.ratio(value)})  # fmt: skip
+        {
+            "label": f"{f.switch}={f.value}",
+            "series": words.get(f.verdict, f.verdict),
+            "value": f.ratio,
+            "low": f.low,
+            "high": f.high,
+            "shown": formats.ratio(f.ratio),
+        }
+        for f in result.factors
+    ]
+    for label, value in ((lesson.say("product"), result.product), (lesson.say("together"), result.together)):
+        rows.append(
+            {
+                "label": label,
+                "series": lesson.say("together"),
+                "value": value,
+                "low": value,
+                "high": value,
+                "shown": formats.ratio(value),
+            }
+        )
     used = {name: colour for name, colour in colours.items() if any(r["series"] == name for r in rows)}
-    alt = it.say("gains_alt", count=len(found.factors), product=formats.ratio(found.product),
-                 together=formats.ratio(found.together))  # fmt: skip
-    chart = bars("experiment-gains", rows, alt, used, title=it.say("gain"), grouped=False, limit=1.0)
-    draw(it.say("gains_chart"), chart)
+    alt = lesson.say(
+        "gains_alt",
+        count=len(result.factors),
+        product=formats.ratio(result.product),
+        together=formats.ratio(result.together),
+    )
+    chart = bars("experiment-gains", rows, alt, used, title=lesson.say("gain"), grouped=False, limit=1.0)
+    draw(lesson.say("gains_chart"), chart)
 
 
-def _shapes(it: Lesson, found: Experiment) -> None:
-    before, after = it.say("before"), it.say("after")
+def _shapes(lesson: Lesson, result: Experiment) -> None:
+    before, after = lesson.say("before"), lesson.say("after")
     rows = [
         {"label": f"{s.batch}", "series": series, "value": value, "shown": formats.ms(1000 * value)}
-        for s in found.shapes for series, value in ((before, s.before_ms), (after, s.after_ms))
-    ]  # fmt: skip
-    batches = ", ".join(str(s.batch) for s in found.shapes)
-    chart = bars("experiment-shapes", rows, it.say("shapes_alt", batches=batches),
-                 {before: NEUTRAL, after: CLASSES["norm"]}, title=it.say("step_ms"))  # fmt: skip
-    draw(f"{it.say('shapes_chart')} ({it.say('requests')})", chart)
+        for s in result.shapes
+        for series, value in ((before, s.before_ms), (after, s.after_ms))
+    ]
+    batches = ", ".join(str(s.batch) for s in result.shapes)
+    chart = bars(
+        "experiment-shapes",
+        rows,
+        lesson.say("shapes_alt", batches=batches),
+        {before: NEUTRAL, after: CLASSES["norm"]},
+        title=lesson.say("step_ms"),
+    )
+    draw(f"{lesson.say('shapes_chart')} ({lesson.say('requests')})", chart)
 
 
-lesson("experiment", TEXTS, body)
+show_lesson("experiment", TEXTS, body)

@@ -15,13 +15,13 @@ from app_pages.learn.cases import program, step_of_tokens
 from app_pages.learn.rounding import Precision, relative_error, rounded
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.program import Op
-from sim.hardware.profile import Hardware
-from sim.kernel.price import price, program_of
+from sim.hardware.profile import HardwareProfile
+from sim.kernel.price import params_of, price
 from sim.kernel.tiles_simpy import LaneSpan, play
 from sim.kernel.vector import vector_cost
 from sim.step.host import host_costs_ns
 
-#: Switches of each form. Names of ops that belong to it begin with one of OPS.
+#: Switches of each form. Names of ops that belong to it start with one of OPS.
 FORMS = {
     "primitives": ("optimizations.fusion.rms_norm=false", "optimizations.fusion.add_rms_norm=false"),
     "add, rms_norm": ("optimizations.fusion.add_rms_norm=false",),
@@ -72,7 +72,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Tiles of one kernel on the lanes of its fullest core. start_us: when the kernel begins, the form's first at 0."""
+    """Tiles of one kernel on the lanes of its fullest core. start_us: when the kernel starts, the form's first at 0."""
 
     kernel: str
     start_us: float
@@ -86,13 +86,13 @@ def forms(model: str, hardware: str, tokens: int) -> tuple[Form, ...]:
     return tuple(_form(name, *_ops(name, model, hardware, tokens)) for name in FORMS)
 
 
-def _ops(form: str, model: str, hardware: str, tokens: int) -> tuple[list[Op], Hardware]:
-    found = step_of_tokens(model, hardware, tokens, *FORMS[form])
-    ops = [op for op in program(found).block("layers").ops if op.name.startswith(OPS)]
-    return ops, found.hardware
+def _ops(form: str, model: str, hardware: str, tokens: int) -> tuple[list[Op], HardwareProfile]:
+    case = step_of_tokens(model, hardware, tokens, *FORMS[form])
+    ops = [op for op in program(case).block("layers").ops if op.name.startswith(OPS)]
+    return ops, case.hardware
 
 
-def _form(name: str, ops: list[Op], hardware: Hardware) -> Form:
+def _form(name: str, ops: list[Op], hardware: HardwareProfile) -> Form:
     kernels = []
     for op in ops:
         work = work_of(op)
@@ -116,20 +116,20 @@ def _form(name: str, ops: list[Op], hardware: Hardware) -> Form:
 def lanes(form: str, model: str, hardware: str, tokens: int) -> tuple[Lane, ...]:
     """Inside each kernel of `form`: load (MTE2), compute and store (MTE3) of the fullest core, kernels in turn."""
     ops, hw = _ops(form, model, hardware, tokens)
-    made, start_us = [], 0.0
+    drawn, start_us = [], 0.0
     for op in ops:
         work = work_of(op)
-        cost = vector_cost(work, hw, program_of(work, hw), repeat=False, resident=False)
+        cost = vector_cost(work, hw, params_of(work, hw), repeat=False, resident=False)
         assert cost.tile is not None
         spans = play([[cost.tile] * min(cost.tiles, MAX_TILES)])
-        made.append(Lane(op.name, start_us, cost.head_ns / 1000, cost.tiles, spans))
+        drawn.append(Lane(op.name, start_us, cost.head_ns / 1000, cost.tiles, spans))
         start_us += cost.total_ns / 1000
-    return tuple(made)
+    return tuple(drawn)
 
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """Greatest relative error of each form against float64, and between the last two."""
+    """Largest relative error of each form against float64, and between the last two."""
 
     errors: dict[str, float]
     apart: float
@@ -148,8 +148,8 @@ def numerics(rows: int, cols: int, precision: Precision, seed: int = 0, eps: flo
     wide = x + residual  # one kernel may keep the sum on chip in float32
     inverse = 1 / np.sqrt(np.mean(wide * wide, -1, keepdims=True, dtype=np.float32) + np.float32(eps))
     fused = rounded(wide * inverse * gamma, precision)
-    found = dict(zip(FORMS, (by_primitives, fused_norm, fused), strict=True))
-    errors = {name: relative_error(y, exact) for name, y in found.items()}
+    outputs = dict(zip(FORMS, (by_primitives, fused_norm, fused), strict=True))
+    errors = {name: relative_error(y, exact) for name, y in outputs.items()}
     return Numerics(errors, relative_error(fused, fused_norm.astype(np.float64)))
 
 

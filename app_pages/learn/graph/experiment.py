@@ -41,24 +41,28 @@ class Point:
 def decode(model: str, hardware: str, graph: str, batch: int, context_tokens: int, synchronize: str = "step") -> Case:
     """A decode step. Raises ScenarioError where it is refused, or does not fit."""
     return case(
-        f"model={model}", f"hardware={hardware}", f"optimizations.graph={graph}", f"workload.batch={batch}",
-        f"workload.input_tokens={context_tokens}", f"workload.context_tokens={context_tokens}",
+        f"model={model}",
+        f"hardware={hardware}",
+        f"optimizations.graph={graph}",
+        f"workload.batch={batch}",
+        f"workload.input_tokens={context_tokens}",
+        f"workload.context_tokens={context_tokens}",
         f"protocol.synchronize={synchronize}",
-    )  # fmt: skip
+    )
 
 
-def point(found: Case) -> Point:
-    """The decode step of `found` in figures."""
-    return _point(found, predict(found))
+def point(case: Case) -> Point:
+    """The decode step of `case` in figures."""
+    return _point(case, predict(case))
 
 
-def _point(found: Case, prediction: Prediction) -> Point:
+def _point(case: Case, prediction: Prediction) -> Point:
     diagnosis = diagnose(prediction)
     tpot, cold = prediction.metrics["tpot_ms"], prediction.cold_start
     step_ms = prediction.step.total_ns / 1e6
     return Point(
-        graph=found.scenario.optimizations.graph,
-        batch=found.scenario.workload.batch,
+        graph=case.scenario.optimizations.graph,
+        batch=case.scenario.workload.batch,
         step_ms=step_ms,
         low_ms=tpot.low,
         high_ms=tpot.high,
@@ -71,18 +75,18 @@ def _point(found: Case, prediction: Prediction) -> Point:
     )
 
 
-def window(found: Case, layers: tuple[int, int]) -> Timeline:
+def window(case: Case, layers: tuple[int, int]) -> Timeline:
     """The kernels of layers [first, last) of the step, the host calls that issued them, and what else the host did in
     that time, cut to it. A replayed graph's kernels were issued long before, all at once."""
-    timeline = predict(found).timeline
+    timeline = predict(case).timeline
     kernels = [s for s in timeline.device_spans if layers[0] <= s.layer < layers[1] and s.index >= 0]
     calls = [timeline.spans[i] for i in sorted({s.launched_by for s in kernels if s.launched_by >= 0})]
-    begin, end = min(s.start_ns for s in kernels), max(s.end_ns for s in kernels)
-    if found.scenario.optimizations.graph == "eager":
-        begin = min([begin, *(s.start_ns for s in calls)])
-    beside = [
-        replace(s, start_ns=max(s.start_ns, begin), end_ns=min(s.end_ns, end), launched_by=-1)
+    start, end = min(s.start_ns for s in kernels), max(s.end_ns for s in kernels)
+    if case.scenario.optimizations.graph == "eager":
+        start = min([start, *(s.start_ns for s in calls)])
+    host = [
+        replace(s, start_ns=max(s.start_ns, start), end_ns=min(s.end_ns, end), launched_by=-1)
         for s in timeline.spans
-        if s.process in ("Python", "CANN") and s.start_ns < end and s.end_ns > begin
+        if s.process in ("Python", "CANN") and s.start_ns < end and s.end_ns > start
     ]
-    return Timeline((*beside, *kernels), begin, end, timeline.label, device=timeline.device)
+    return Timeline((*host, *kernels), start, end, timeline.label, device=timeline.device)

@@ -9,7 +9,7 @@ import streamlit as st
 from app_pages.learn.graph import experiment as graph
 from app_pages.learn.graph.experiment import GRAPHS, Point
 from app_pages.learn.graph.texts import TEXTS
-from app_pages.learn.lesson import Lesson, choice, conclude, draw, labelled, lesson, model_and_chip, steps
+from app_pages.learn.lesson import Lesson, choice, conclude, draw, labelled, model_and_chip, show_lesson, steps
 from app_pages.parts import formats, rows
 from app_pages.parts.charts.plots import lines
 from app_pages.parts.charts.timeline import timeline
@@ -32,93 +32,136 @@ def _point(case: Case) -> Point:
     return graph.point(case)
 
 
-def body(it: Lesson) -> None:
-    model, hardware = model_and_chip(it)
+def body(lesson: Lesson) -> None:
+    model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
-        batch = steps(it, "batch", it.say("batch"), BATCHES, 1)
-        context = steps(it, "context", it.say("context"), CONTEXTS, 512)
+        batch = steps(lesson, "batch", lesson.say("batch"), BATCHES, 1)
+        context = steps(lesson, "context", lesson.say("context"), CONTEXTS, 512)
     with st.container(horizontal=True):
-        mode = choice("graph", it.say("graph"), GRAPHS[1:], default=2)
-        waits = choice("synchronize", it.say("synchronize"), ("step", "layer", "op"), it.say)
+        mode = choice("graph", lesson.say("graph"), GRAPHS[1:], default=2)
+        waits = choice("synchronize", lesson.say("synchronize"), ("step", "layer", "op"), lesson.say)
     cases = [
         graph.decode(model, hardware, "eager", batch, context, waits),
         graph.decode(model, hardware, mode, batch, context),
     ]
     eager, replayed = (_point(case) for case in cases)
-    _numbers(it, eager, replayed)
-    labelled(it, hardware)
+    _numbers(lesson, eager, replayed)
+    labelled(lesson, hardware)
     windows = [graph.window(case, LAYERS) for case in cases]
     longest_us = max(w.end_ns - w.start_ns for w in windows) / 1000  # one scale for both: what is saved is seen
     for name, window, point in zip(("eager", "graph"), windows, (eager, replayed), strict=True):
-        _timeline(it, name, window, point, longest_us)
-    _curve(it, model, hardware, mode, context, batch)
+        _timeline(lesson, name, window, point, longest_us)
+    _curve(lesson, model, hardware, mode, context, batch)
 
 
-def _numbers(it: Lesson, eager: Point, replayed: Point) -> None:
+def _numbers(lesson: Lesson, eager: Point, replayed: Point) -> None:
     ratio = eager.step_ms / replayed.step_ms
     numbers = {
-        "batch": eager.batch, "host": formats.ms(1000 * eager.host_busy_ms), "launches": formats.whole(eager.launches),
-        "kernels": formats.ms(1000 * eager.kernels_ms), "ratio": formats.ratio(ratio),
-    }  # fmt: skip
+        "batch": eager.batch,
+        "host": formats.ms(1000 * eager.host_busy_ms),
+        "launches": formats.whole(eager.launches),
+        "kernels": formats.ms(1000 * eager.kernels_ms),
+        "ratio": formats.ratio(ratio),
+    }
     back = replayed.break_even_steps
-    later = formats.whole(back) if back is not None else it.say("never")
+    later = formats.whole(back) if back is not None else lesson.say("never")
     if ratio > HARDLY:
         conclude(
-            it.say(
+            lesson.say(
                 "answer_gain", **numbers, cold=f"{formats.number(replayed.cold_ms / 1000)}{formats.THIN}s", steps=later
             )
         )
     else:
-        conclude(it.say("answer_none", **numbers))
+        conclude(lesson.say("answer_none", **numbers))
     figures(
         [
-            Figure(it.say("gain"), formats.ratio(ratio), ""),
-            _step(it.say("eager_step"), eager),
-            _step(it.say("graph_step"), replayed),
-            Figure(it.say("idle"), formats.percent(eager.idle_share), ""),
+            Figure(lesson.say("gain"), formats.ratio(ratio), ""),
+            _step(lesson.say("eager_step"), eager),
+            _step(lesson.say("graph_step"), replayed),
+            Figure(lesson.say("idle"), formats.percent(eager.idle_share), ""),
         ]
     )
 
 
 def _step(label: str, point: Point) -> Figure:
-    return Figure(label, formats.number(point.step_ms), "ms",
-                  formats.interval(formats.number(point.low_ms), formats.number(point.high_ms)))  # fmt: skip
+    return Figure(
+        label,
+        formats.number(point.step_ms),
+        "ms",
+        formats.interval(formats.number(point.low_ms), formats.number(point.high_ms)),
+    )
 
 
-def _timeline(it: Lesson, name: str, window: Timeline, point: Point, longest_us: float) -> None:
+def _timeline(lesson: Lesson, name: str, window: Timeline, point: Point, longest_us: float) -> None:
     drawn = rows.window(window, window.start_ns, window.end_ns + 1, {})
     for mark in drawn:
         mark["start"] -= window.start_ns / 1000
         mark["end"] -= window.start_ns / 1000
-    alt = it.say("timeline_alt", mode=it.say("eager") if name == "eager" else name,
-                 idle=formats.percent(point.idle_share))  # fmt: skip
+    alt = lesson.say(
+        "timeline_alt", mode=lesson.say("eager") if name == "eager" else name, idle=formats.percent(point.idle_share)
+    )
     chart = timeline(
-        f"graph-{name}", drawn, rows.lanes_of(window.spans), class_words(it.language), hover_words(it.language), alt,
-        span_us=(0.0, longest_us), legend=name == "eager",
-    )  # fmt: skip
-    draw(it.say(f"timeline_{name}"), chart)
+        f"graph-{name}",
+        drawn,
+        rows.lanes_of(window.spans),
+        class_words(lesson.language),
+        hover_words(lesson.language),
+        alt,
+        span_us=(0.0, longest_us),
+        legend=name == "eager",
+    )
+    draw(lesson.say(f"timeline_{name}"), chart)
 
 
-def _curve(it: Lesson, model: str, hardware: str, mode: str, context: int, batch: int) -> None:
+def _curve(lesson: Lesson, model: str, hardware: str, mode: str, context: int, batch: int) -> None:
     marks, points = [], {}
     for count in BATCHES:
         for series, which in (("eager", "eager"), ("graph", mode)):
             point = points[series, count] = _point(graph.decode(model, hardware, which, count, context))
-            label = it.say("eager") if series == "eager" else mode
-            marks.append({"x": count, "series": label, "value": point.step_ms, "low": point.low_ms,
-                          "high": point.high_ms, "shown": formats.ms(1000 * point.step_ms)})  # fmt: skip
+            label = lesson.say("eager") if series == "eager" else mode
+            marks.append(
+                {
+                    "x": count,
+                    "series": label,
+                    "value": point.step_ms,
+                    "low": point.low_ms,
+                    "high": point.high_ms,
+                    "shown": formats.ms(1000 * point.step_ms),
+                }
+            )
         kernels = points["graph", count].kernels_ms
-        marks.append({"x": count, "series": it.say("kernels_only"), "value": kernels, "low": kernels, "high": kernels,
-                      "shown": formats.ms(1000 * kernels)})  # fmt: skip
-    alt = it.say(
-        "curve_alt", most=BATCHES[-1],
-        **{f"{s}_{end}": formats.ms(1000 * points[s, b].step_ms)
-           for s in ("eager", "graph") for end, b in (("first", BATCHES[0]), ("last", BATCHES[-1]))},
-    )  # fmt: skip
-    colours = {it.say("eager"): CLASSES["attention"], mode: ACCENT, it.say("kernels_only"): CLASSES["host"]}
-    chart = lines("graph-curve", marks, alt, colours, x_title=it.say("requests"), y_title=it.say("step_ms"), x_log=True,
-                  now=batch, height=300)  # fmt: skip
-    draw(it.say("curve"), chart)
+        marks.append(
+            {
+                "x": count,
+                "series": lesson.say("kernels_only"),
+                "value": kernels,
+                "low": kernels,
+                "high": kernels,
+                "shown": formats.ms(1000 * kernels),
+            }
+        )
+    alt = lesson.say(
+        "curve_alt",
+        most=BATCHES[-1],
+        **{
+            f"{s}_{end}": formats.ms(1000 * points[s, b].step_ms)
+            for s in ("eager", "graph")
+            for end, b in (("first", BATCHES[0]), ("last", BATCHES[-1]))
+        },
+    )
+    colours = {lesson.say("eager"): CLASSES["attention"], mode: ACCENT, lesson.say("kernels_only"): CLASSES["host"]}
+    chart = lines(
+        "graph-curve",
+        marks,
+        alt,
+        colours,
+        x_title=lesson.say("requests"),
+        y_title=lesson.say("step_ms"),
+        x_log=True,
+        now=batch,
+        height=300,
+    )
+    draw(lesson.say("curve"), chart)
 
 
-lesson("graph", TEXTS, body)
+show_lesson("graph", TEXTS, body)

@@ -26,7 +26,7 @@ MAX_WAITING = 64
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A seeded stream of requests: lengths uniform between the least and the greatest, tokens."""
+    """A seeded stream of requests: lengths uniform between the smallest and the largest, tokens."""
 
     seed: int = 0
     requests: int = 24
@@ -56,7 +56,7 @@ def play(
     """Requests through a cache of `cache_tokens`: admitted while there is room, a token more each step, then gone.
 
     Where a paged request finds no block for its next token, the one that was admitted last gives its blocks back and
-    waits until another has gone; it starts anew with all tokens it had (as vLLM preempts).
+    waits until another has gone; it starts again with all tokens it had (as vLLM preempts).
     """
     return _Stream(layout, cache_tokens, block_tokens, traffic).frames(max_frames)
 
@@ -66,10 +66,10 @@ class _Stream:
 
     def __init__(self, layout: Layout, cache_tokens: int, block_tokens: int, traffic: Traffic) -> None:
         random = np.random.default_rng(traffic.seed)
-        least = max(traffic.min_tokens, traffic.common_tokens + 1)
-        self.prompt = random.integers(least, max(least, traffic.max_tokens) + 1, traffic.requests).tolist()
+        smallest = max(traffic.min_tokens, traffic.common_tokens + 1)
+        self.prompt = random.integers(smallest, max(smallest, traffic.max_tokens) + 1, traffic.requests).tolist()
         self.output = random.integers(
-            least // 2 + 1, max(least, traffic.max_tokens // 2) + 1, traffic.requests
+            smallest // 2 + 1, max(smallest, traffic.max_tokens // 2) + 1, traffic.requests
         ).tolist()
         self.common, self.block = traffic.common_tokens, block_tokens
         self.row_tokens = max(p + o for p, o in zip(self.prompt, self.output, strict=True))
@@ -79,22 +79,22 @@ class _Stream:
         self.is_paged = layout == "paged"
         self.waiting: list[int] = list(range(traffic.requests))
         self.running: list[int] = []
-        self.made = [0] * traffic.requests
+        self.generated = [0] * traffic.requests
         self.finished = 0
         self.held = False  # nobody is admitted after a preemption until a request has gone
 
     def frames(self, most: int) -> tuple[Frame, ...]:
-        found: list[Frame] = []
-        while (self.waiting or self.running) and len(found) < most:
+        taken: list[Frame] = []
+        while (self.waiting or self.running) and len(taken) < most:
             self._admit()
             if not self.running:  # not even one request fits
                 break
-            found.append(self._frame())
+            taken.append(self._frame())
             self._leave()
             for request in tuple(self.running):
                 if request in self.running:
                     self._grow(request)
-        return tuple(found)
+        return tuple(taken)
 
     def _admit(self) -> None:
         while self.waiting and not self.held:
@@ -106,7 +106,7 @@ class _Stream:
             self.running.append(self.waiting.pop(0))
 
     def _allocate(self, request: int) -> None:
-        tokens = self.prompt[request] + self.made[request]
+        tokens = self.prompt[request] + self.generated[request]
         if not self.is_paged:
             self.contiguous.allocate(request, tokens)
             return
@@ -115,7 +115,7 @@ class _Stream:
 
     def _leave(self) -> None:
         for request in tuple(self.running):
-            if self.made[request] == self.output[request]:
+            if self.generated[request] == self.output[request]:
                 self._cache.free(request)
                 self.running.remove(request)
                 self.finished += 1
@@ -131,7 +131,7 @@ class _Stream:
                 self.waiting.insert(0, last)
                 self.held = bool(self.running)
             else:
-                self.made[request] += 1
+                self.generated[request] += 1
                 return
 
     @property
@@ -144,7 +144,15 @@ class _Stream:
         reserved = sum(1 for owner, _, _ in cells if owner >= 0) * self.block
         waiting = min(len(self.waiting), MAX_WAITING)
         row = 8 if self.is_paged else self.row_tokens // self.block
-        return Frame(tuple(cells), len(self.running), waiting, used, reserved, self.finished, row)
+        return Frame(
+            cells=tuple(cells),
+            running=len(self.running),
+            waiting=waiting,
+            used_tokens=used,
+            reserved_tokens=reserved,
+            finished=self.finished,
+            row_cells=row,
+        )
 
     def _paged_cells(self) -> list[tuple[int, int, float]]:
         cells = [(-1, 0, 0.0)] * self.paged.blocks
@@ -179,19 +187,21 @@ class Capacity:
 
 def capacities(model: str, hardware: str, input_tokens: int, output_tokens: int) -> tuple[Capacity, ...]:
     """Contiguous and paged caches, 16 bits and INT8. Raises ScenarioError where the model does not fit."""
-    found = []
+    rows = []
     for layout in ("contiguous", "paged"):
         for dtype in ("auto", "int8"):
-            it = case(
-                f"model={model}", f"hardware={hardware}", f"optimizations.kv.layout={layout}",
-                f"optimizations.kv.dtype={dtype}", f"workload.input_tokens={input_tokens}",
-                f"workload.output_tokens={output_tokens}", f"engine.max_model_len={4 * (input_tokens + output_tokens)}",
-            )  # fmt: skip
-            held = memory_of(it.scenario, it.model, it.hardware).capacity
-            found.append(
-                Capacity(layout, dtype, held.bytes_per_token, held.kv_tokens, held.max_concurrent_requests)
-            )  # fmt: skip
-    return tuple(found)
+            deployment = case(
+                f"model={model}",
+                f"hardware={hardware}",
+                f"optimizations.kv.layout={layout}",
+                f"optimizations.kv.dtype={dtype}",
+                f"workload.input_tokens={input_tokens}",
+                f"workload.output_tokens={output_tokens}",
+                f"engine.max_model_len={4 * (input_tokens + output_tokens)}",
+            )
+            held = memory_of(deployment.scenario, deployment.model, deployment.hardware).capacity
+            rows.append(Capacity(layout, dtype, held.bytes_per_token, held.kv_tokens, held.max_concurrent_requests))
+    return tuple(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +226,14 @@ def quantised(tokens: int, head_dim: int, outlier: float, seed: int = 0) -> tupl
     v = rounded(random.normal(size=(tokens, head_dim)), "bf16").astype(np.float64)
     q = random.normal(size=(16, head_dim)) / strength
     exact = _attend(q, k, v)
-    found = []
+    rows = []
     for scale in ("channel", "token", "head"):
         keys, values = _int8(k, scale), _int8(v, scale)
         error = float(np.max(np.abs(keys - k)) / np.max(np.abs(k)))
         out = float(np.max(np.abs(_attend(q, keys, values) - exact)) / np.max(np.abs(exact)))
         scales = {"channel": head_dim / tokens, "token": 1.0, "head": 1 / tokens}[scale]
-        found.append(Quantised(scale, error, out, 2 * (head_dim + 4 * scales)))
-    return tuple(found)
+        rows.append(Quantised(scale, error, out, 2 * (head_dim + 4 * scales)))
+    return tuple(rows)
 
 
 def _int8(x: npt.NDArray[np.float64], scale: str) -> npt.NDArray[np.float64]:

@@ -52,7 +52,7 @@ TEXTS: Table = {
         "INT8 真实计算：按一个 scale 覆盖的范围，Attention 输出误差",
     ),
     "int8_alt": (
-        "Bars: largest error of attention's output with one scale a channel {channel}, a token {token}, a head {head}.",
+        "Bars: largest error of attention's output with one scale per channel {channel}, a token {token}, a head {head}.",
         "Attention 输出最大误差：每通道一个 scale {channel}，每 token {token}，每头 {head}。",
     ),
     "outlier": ("Strong channels: times stronger than the rest", "强通道：比其余强多少倍"),

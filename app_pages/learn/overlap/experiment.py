@@ -1,7 +1,7 @@
-"""Lesson: computing beside communication moves a + b towards max(a, b), and what keeps it from getting there.
+"""Lesson: computing alongside communication moves a + b towards max(a, b), and what keeps it from getting there.
 
-A prefill over tensor-parallel ranks: each row-split product and its all-reduce one after the other, cut into pieces on
-two streams, or in one kernel; and what spoils it: too many pieces, few tokens, a host that waits after every op, two
+A prefill over tensor-parallel ranks: each row-parallel product and its all-reduce one after the other, cut into pieces
+on two streams, or in one kernel; and what spoils it: too many pieces, few tokens, a host that waits after every op, two
 streams that depend on each other.
 """
 
@@ -34,9 +34,15 @@ class Side:
 def prefill(model: str, hardware: str, ranks: int, tokens: int, *sets: str) -> Case:
     """A prefill of `tokens` tokens. Raises ScenarioError where it is refused."""
     return case(
-        f"model={model}", f"hardware={hardware}", f"engine.tensor_parallel_size={ranks}", "workload.phase=prefill",
-        f"workload.input_tokens={tokens}", "workload.output_tokens=1", f"engine.max_num_batched_tokens={tokens}", *sets,
-    )  # fmt: skip
+        f"model={model}",
+        f"hardware={hardware}",
+        f"engine.tensor_parallel_size={ranks}",
+        "workload.phase=prefill",
+        f"workload.input_tokens={tokens}",
+        "workload.output_tokens=1",
+        f"engine.max_num_batched_tokens={tokens}",
+        *sets,
+    )
 
 
 def chunked(model: str, hardware: str, ranks: int, tokens: int, pieces: int, *sets: str) -> Side:
@@ -50,23 +56,28 @@ def fused(model: str, hardware: str, ranks: int, tokens: int) -> Side:
 
 
 def two_streams(model: str, hardware: str, batch: int, streams: int) -> Side:
-    """A decode step of one card whose keys and values are prepared beside the query: two streams that both want HBM."""
-    found = case(
-        f"model={model}", f"hardware={hardware}", f"workload.batch={batch}", "optimizations.graph=ge_graph",
-        f"optimizations.overlap.streams={streams}", "optimizations.fusion.qkv=false",
-    )  # fmt: skip
-    return side(f"{streams}", predict(found))
+    """A decode step of one card whose keys and values are prepared alongside the query: two streams that both want
+    HBM."""
+    streamed = case(
+        f"model={model}",
+        f"hardware={hardware}",
+        f"workload.batch={batch}",
+        "optimizations.graph=ge_graph",
+        f"optimizations.overlap.streams={streams}",
+        "optimizations.fusion.qkv=false",
+    )
+    return side(f"{streams}", predict(streamed))
 
 
 def side(name: str, prediction: Prediction) -> Side:
     """The step of `prediction`, and its overlaps summed."""
-    step, found = prediction.step, overlaps(prediction)
+    step, overlapped = prediction.step, overlaps(prediction)
     sums: tuple[float | None, float | None, float | None] = (None, None, None)
-    if found:
+    if overlapped:
         sums = (
-            sum(o.first_us + o.second_us for o in found) / 1000,
-            sum(o.ideal_us for o in found) / 1000,
-            sum(o.predicted_us for o in found) / 1000,
+            sum(o.first_us + o.second_us for o in overlapped) / 1000,
+            sum(o.ideal_us for o in overlapped) / 1000,
+            sum(o.predicted_us for o in overlapped) / 1000,
         )
     return Side(
         name, step.total_ns / 1e6, step.communication_ns / 1e6, step.communication_not_overlapped_ns / 1e6, *sums

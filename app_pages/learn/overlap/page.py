@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import streamlit as st
 
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, lesson, model_and_chip, steps
+from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson, steps
 from app_pages.learn.overlap import experiment as overlap
 from app_pages.learn.overlap.experiment import Side
 from app_pages.learn.overlap.texts import TEXTS
@@ -25,52 +25,63 @@ def _chunked(model: str, hardware: str, ranks: int, tokens: int, pieces: int, *s
     return overlap.chunked(model, hardware, ranks, tokens, pieces, *sets)
 
 
-def body(it: Lesson) -> None:
-    model, hardware = model_and_chip(it)
+def body(lesson: Lesson) -> None:
+    model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
-        ranks = steps(it, "ranks", it.say("ranks"), RANKS, 2)
-        tokens = steps(it, "tokens", it.say("tokens"), TOKENS, 4096)
+        ranks = steps(lesson, "ranks", lesson.say("ranks"), RANKS, 2)
+        tokens = steps(lesson, "tokens", lesson.say("tokens"), TOKENS, 4096)
     sides = {n: _chunked(model, hardware, ranks, tokens, n) for n in PIECES}
     cut = [n for n, side in sides.items() if side.found_ms is not None]
     if not cut:
-        st.info(it.say("spoilers"))
+        st.info(lesson.say("spoilers"))
         return
     best = min(cut, key=lambda n: sides[n].found_ms or 0.0)
     side = sides[best]
-    serial, ideal, found = (value or 0.0 for value in (side.serial_ms, side.ideal_ms, side.found_ms))
-    shown = {"serial": serial, "ideal": ideal, "found": found, "lost": found - ideal}
+    serial, ideal, predicted = (value or 0.0 for value in (side.serial_ms, side.ideal_ms, side.found_ms))
+    shown = {"serial": serial, "ideal": ideal, "found": predicted, "lost": predicted - ideal}
     times = {name: formats.ms(1000 * value) for name, value in shown.items()}
-    conclude(it.say("answer", tokens=formats.whole(tokens), ranks=ranks, pieces=best, **times))
-    labelled(it, hardware)
+    conclude(lesson.say("answer", tokens=formats.whole(tokens), ranks=ranks, pieces=best, **times))
+    labelled(lesson, hardware)
     left, right = st.columns(2, gap="large")
     with left:
-        _curve(it, sides, serial, ideal)
+        _curve(lesson, sides, serial, ideal)
     with right:
-        _spoilers(it, model, hardware, ranks, tokens, best)
+        _spoilers(lesson, model, hardware, ranks, tokens, best)
 
 
-def _curve(it: Lesson, sides: dict[int, Side], serial: float, ideal: float) -> None:
+def _curve(lesson: Lesson, sides: dict[int, Side], serial: float, ideal: float) -> None:
     lanes = {
-        it.say("serial"): dict.fromkeys(sides, serial),
-        it.say("found"): {n: side.found_ms if side.found_ms is not None else serial for n, side in sides.items()},
-        it.say("ideal"): dict.fromkeys(sides, ideal),
+        lesson.say("serial"): dict.fromkeys(sides, serial),
+        lesson.say("found"): {n: side.found_ms if side.found_ms is not None else serial for n, side in sides.items()},
+        lesson.say("ideal"): dict.fromkeys(sides, ideal),
     }
     rows = [
         {"x": n, "series": name, "value": value, "shown": formats.ms(1000 * value)}
-        for name, values in lanes.items() for n, value in values.items()
-    ]  # fmt: skip
+        for name, values in lanes.items()
+        for n, value in values.items()
+    ]
     colours = dict(zip(lanes, (NEUTRAL, ACCENT, CLASSES["matmul"]), strict=True))
-    alt = it.say(
-        "chart_alt", most=PIECES[-1], serial=formats.ms(1000 * serial), ideal=formats.ms(1000 * ideal),
-        best=formats.ms(1000 * min(lanes[it.say("found")].values())),
-    )  # fmt: skip
-    chart = lines(
-        "overlap", rows, alt, colours, x_title=it.say("pieces"), y_title=it.say("step_ms"), x_log=True, zero=False
+    alt = lesson.say(
+        "chart_alt",
+        most=PIECES[-1],
+        serial=formats.ms(1000 * serial),
+        ideal=formats.ms(1000 * ideal),
+        best=formats.ms(1000 * min(lanes[lesson.say("found")].values())),
     )
-    draw(it.say("chart"), chart)
+    chart = lines(
+        "overlap",
+        rows,
+        alt,
+        colours,
+        x_title=lesson.say("pieces"),
+        y_title=lesson.say("step_ms"),
+        x_log=True,
+        zero=False,
+    )
+    draw(lesson.say("chart"), chart)
 
 
-def _spoilers(it: Lesson, model: str, hardware: str, ranks: int, tokens: int, pieces: int) -> None:
+def _spoilers(lesson: Lesson, model: str, hardware: str, ranks: int, tokens: int, pieces: int) -> None:
     """Each case's step over the same step without overlap."""
 
     def cut(count: int, *sets: str) -> float:
@@ -80,20 +91,26 @@ def _spoilers(it: Lesson, model: str, hardware: str, ranks: int, tokens: int, pi
     streams = [overlap.two_streams(model, hardware, 1, n).step_ms for n in (1, 2)]
     waiting = _chunked(model, hardware, ranks, tokens, pieces, "protocol.synchronize=op").step_ms
     cases = {
-        it.say("case_good", pieces=pieces, tokens=formats.whole(tokens)): cut(tokens),
-        it.say("fused"): overlap.fused(model, hardware, ranks, tokens).step_ms
+        lesson.say("case_good", pieces=pieces, tokens=formats.whole(tokens)): cut(tokens),
+        lesson.say("fused"): overlap.fused(model, hardware, ranks, tokens).step_ms
         / _chunked(model, hardware, ranks, tokens, 1).step_ms,
-        it.say("case_sync"): waiting / _chunked(model, hardware, ranks, tokens, 1).step_ms,
-        it.say("case_few", tokens=FEW): cut(FEW),
-        it.say("case_streams"): streams[1] / streams[0],
+        lesson.say("case_sync"): waiting / _chunked(model, hardware, ranks, tokens, 1).step_ms,
+        lesson.say("case_few", tokens=FEW): cut(FEW),
+        lesson.say("case_streams"): streams[1] / streams[0],
     }
     rows = [
-        {"label": name, "series": it.say("relative"), "value": value, "shown": formats.ratio(value)}
+        {"label": name, "series": lesson.say("relative"), "value": value, "shown": formats.ratio(value)}
         for name, value in cases.items()
     ]
-    chart = bars("overlap-spoilers", rows, it.say("spoilers_alt"), {it.say("relative"): CLASSES["communication"]},
-                 title=it.say("relative"), limit=1.0)  # fmt: skip
-    draw(it.say("spoilers"), chart)
+    chart = bars(
+        "overlap-spoilers",
+        rows,
+        lesson.say("spoilers_alt"),
+        {lesson.say("relative"): CLASSES["communication"]},
+        title=lesson.say("relative"),
+        limit=1.0,
+    )
+    draw(lesson.say("spoilers"), chart)
 
 
-lesson("overlap", TEXTS, body)
+show_lesson("overlap", TEXTS, body)

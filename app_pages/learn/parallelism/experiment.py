@@ -43,32 +43,47 @@ def ways(model: str, hardware: str, cards: int, requests: int, input_tokens: int
     """Every way for `requests` requests in all. `requests` must be a multiple of `cards`: ValueError else."""
     if requests % cards:
         raise ValueError(f"{requests} requests do not divide over {cards} cards")
-    return [way(name, model, hardware, cards, requests, input_tokens, output_tokens) for name in WAYS]
+    return [
+        way(
+            name=name,
+            model=model,
+            hardware=hardware,
+            cards=cards,
+            requests=requests,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+        for name in WAYS
+    ]
 
 
 def way(name: str, model: str, hardware: str, cards: int, requests: int, input_tokens: int, output_tokens: int) -> Way:
     """One of WAYS; refused ones say why."""
     batch = requests // cards if name == "DP" else requests
     try:
-        found = case(
-            f"model={model}", f"hardware={hardware}", f"workload.batch={batch}",
-            f"workload.input_tokens={input_tokens}", f"workload.output_tokens={output_tokens}",
-            "optimizations.graph=aclgraph", *(text.format(n=cards) for text in WAYS[name]),
-        )  # fmt: skip
-        it = predict(found)
+        deployment = case(
+            f"model={model}",
+            f"hardware={hardware}",
+            f"workload.batch={batch}",
+            f"workload.input_tokens={input_tokens}",
+            f"workload.output_tokens={output_tokens}",
+            "optimizations.graph=aclgraph",
+            *(text.format(n=cards) for text in WAYS[name]),
+        )
+        prediction = predict(deployment)
     except ScenarioError as error:
         return Way(name, refused=why(error))
-    tpot, memory = it.metrics["tpot_ms"], it.memory
+    tpot, memory = prediction.metrics["tpot_ms"], prediction.memory
     return Way(
         name=name,
         tpot_ms=tpot.value,
         tpot_low_ms=tpot.low,
         tpot_high_ms=tpot.high,
-        ttft_ms=it.metrics["ttft_ms"].value,
-        output_throughput=it.metrics["output_throughput"].value,
-        communication_ms=it.step.communication_ns / 1e6,
-        wait_ms=it.step.communication_wait_ns / 1e6,
-        bubble_share=it.pipeline.round.share if it.pipeline else 0.0,
+        ttft_ms=prediction.metrics["ttft_ms"].value,
+        output_throughput=prediction.metrics["output_throughput"].value,
+        communication_ms=prediction.step.communication_ns / 1e6,
+        wait_ms=prediction.step.communication_wait_ns / 1e6,
+        bubble_share=prediction.pipeline.round.share if prediction.pipeline else 0.0,
         weights_bytes=memory.weights,
         kv_bytes=memory.kv_cache,
         total_bytes=memory.total,

@@ -1,1 +1,4 @@
 """Lesson: tensor_parallel. page.py draws it, experiment.py computes it, texts.py says it in both languages."""
+
+#: Its place in the menu, and its icon there.
+PLACE, ICON = 60, ":material/call_split:"

@@ -1,4 +1,4 @@
-"""Lesson: a column split concatenates, a row split sums; the sum's order changes the last bits.
+"""Lesson: a column-parallel product concatenates, a row-parallel one sums; the sum's order changes the last bits.
 
 columns: Y = [X W0, X W1]        rows: Y = X0 W0 + X1 W1
 """
@@ -31,7 +31,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """A product of real size over `ranks`. split_error, whole_error: against float64, relative to the greatest.
+    """A product of real size over `ranks`. split_error, whole_error: against float64, relative to the largest.
     apart: largest difference between the split product and the whole one; equal_share: values that are bit for bit
     equal."""
 
@@ -50,7 +50,9 @@ def shown(split: Split, ranks: int, rows: int = 2, k: int = 8, n: int = 8, seed:
     w = random.integers(-3, 4, (k, n)).astype(np.float32)
     x_parts, w_parts = _parts(x, w, split, ranks)
     y_parts = tuple(a @ b for a, b in zip(x_parts, w_parts, strict=True))
-    return Shown(x, w, x_parts, w_parts, y_parts, joined(y_parts, split, "fp32"), x @ w)
+    return Shown(
+        x=x, w=w, x_parts=x_parts, w_parts=w_parts, y_parts=y_parts, y=joined(y_parts, split, "fp32"), whole=x @ w
+    )
 
 
 def rounding(split: Split, ranks: int, precision: Precision, rows: int, k: int, n: int, seed: int = 0) -> Rounding:
@@ -64,9 +66,13 @@ def rounding(split: Split, ranks: int, precision: Precision, rows: int, k: int, 
     whole = matmul(x, w, precision)
     exact = x.astype(np.float64) @ w.astype(np.float64)
     return Rounding(
-        split, ranks, relative_error(y, exact), relative_error(whole, exact), float(np.max(np.abs(y - whole))),
+        split,
+        ranks,
+        relative_error(y, exact),
+        relative_error(whole, exact),
+        float(np.max(np.abs(y - whole))),
         float(np.mean(y == whole)),
-    )  # fmt: skip
+    )
 
 
 def joined(parts: tuple[npt.NDArray[np.float32], ...], split: Split, precision: Precision) -> npt.NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Lesson: a column split concatenates, a row split sums."""
+"""Lesson: a column-parallel product concatenates, a row-parallel one sums."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import streamlit as st
 
-from app_pages.learn.lesson import Lesson, choice, conclude, draw, lesson, steps
+from app_pages.learn.lesson import Lesson, choice, conclude, draw, show_lesson, steps
 from app_pages.learn.rounding import Precision
 from app_pages.learn.tensor_parallel import experiment as tensor_parallel
 from app_pages.learn.tensor_parallel.experiment import Rounding, Shown, Split
@@ -30,26 +30,33 @@ def _rounding(split: Split, ranks: int, precision: Precision, k: int) -> Roundin
     return tensor_parallel.rounding(split, ranks, precision, ROWS, k, COLS)
 
 
-def body(it: Lesson) -> None:
+def body(lesson: Lesson) -> None:
     with st.container(horizontal=True):
-        split = choice("split", it.say("split"), SPLITS, it.say, default=1)
-        ranks = steps(it, "ranks", it.say("ranks"), RANKS[1:], 2)
-        precision = choice("precision", it.say("precision"), PRECISIONS)
-        k = steps(it, "k", it.say("k"), INNER, 2048)
+        split = choice("split", lesson.say("split"), SPLITS, lesson.say, default=1)
+        ranks = steps(lesson, "ranks", lesson.say("ranks"), RANKS[1:], 2)
+        precision = choice("precision", lesson.say("precision"), PRECISIONS)
+        k = steps(lesson, "k", lesson.say("k"), INNER, 2048)
     kind = next(p for p in PRECISIONS if p == precision)
     how = next(s for s in SPLITS if s == split)
-    found = {s: {n: _rounding(s, n, kind, k) for n in RANKS} for s in SPLITS}
+    errors = {s: {n: _rounding(s, n, kind, k) for n in RANKS} for s in SPLITS}
     conclude(
-        it.say("answer", rows=ROWS, k=k, n=COLS, precision=precision, ranks=ranks,
-               columns_equal=formats.percent(found["columns"][ranks].equal_share),
-               rows_equal=formats.percent(found["rows"][ranks].equal_share))
-    )  # fmt: skip
-    quiet(f"{it.say('collective')}: {it.say('all_gather' if how == 'columns' else 'all_reduce')}")
-    draw(it.say("picture", ranks=ranks), _picture(it, tensor_parallel.shown(how, ranks), how, ranks))
-    _curve(it, found, ranks)
+        lesson.say(
+            "answer",
+            rows=ROWS,
+            k=k,
+            n=COLS,
+            precision=precision,
+            ranks=ranks,
+            columns_equal=formats.percent(errors["columns"][ranks].equal_share),
+            rows_equal=formats.percent(errors["rows"][ranks].equal_share),
+        )
+    )
+    quiet(f"{lesson.say('collective')}: {lesson.say('all_gather' if how == 'columns' else 'all_reduce')}")
+    draw(lesson.say("picture", ranks=ranks), _picture(lesson, tensor_parallel.shown(how, ranks), how, ranks))
+    _curve(lesson, errors, ranks)
 
 
-def _picture(it: Lesson, shown: Shown, split: Split, ranks: int) -> Chart:
+def _picture(lesson: Lesson, shown: Shown, split: Split, ranks: int) -> Chart:
     """X, W, what each rank makes of its parts, and the result. A cell's colour is the rank that holds it."""
     inner, out = shown.w.shape
     w_ranks = _ranks_of(out if split == "columns" else inner, ranks)
@@ -58,10 +65,11 @@ def _picture(it: Lesson, shown: Shown, split: Split, ranks: int) -> Chart:
     pictures: list[tuple[str, list[list[float]], list[int]]] = [("X", shown.x.tolist(), x_ranks)]
     pictures.append(("W", shown.w.tolist(), w_ranks))
     pictures += [
-        (it.say("part", rank=rank), part.tolist(), [rank] * part.shape[1]) for rank, part in enumerate(shown.y_parts)
+        (lesson.say("part", rank=rank), part.tolist(), [rank] * part.shape[1])
+        for rank, part in enumerate(shown.y_parts)
     ]
-    pictures.append((f"Y, {it.say('joined')}", shown.y.tolist(), y_ranks))
-    alt = it.say("picture_alt", how=it.say(f"how_{split}"))
+    pictures.append((f"Y, {lesson.say('joined')}", shown.y.tolist(), y_ranks))
+    alt = lesson.say("picture_alt", how=lesson.say(f"how_{split}"))
     return matrices("tensor-parallel", pictures, alt, by_row=("W",) if split == "rows" else ())
 
 
@@ -70,19 +78,36 @@ def _ranks_of(count: int, ranks: int) -> list[int]:
     return [place * ranks // count for place in range(count)]
 
 
-def _curve(it: Lesson, found: dict[Split, dict[int, Rounding]], ranks: int) -> None:
+def _curve(lesson: Lesson, errors: dict[Split, dict[int, Rounding]], ranks: int) -> None:
     rows = [
-        {"x": n, "series": it.say(split), "value": r.split_error,
-         "shown": f"{r.split_error:.1e}, {it.say('equal')}: {formats.percent(r.equal_share)}"}
-        for split, by_ranks in found.items() for n, r in by_ranks.items()
-    ]  # fmt: skip
+        {
+            "x": n,
+            "series": lesson.say(split),
+            "value": r.split_error,
+            "shown": f"{r.split_error:.1e}, {lesson.say('equal')}: {formats.percent(r.equal_share)}",
+        }
+        for split, by_ranks in errors.items()
+        for n, r in by_ranks.items()
+    ]
     last = RANKS[-1]
-    alt = it.say("rounding_alt", most=last, columns=f"{found['columns'][last].split_error:.1e}",
-                 rows=f"{found['rows'][last].split_error:.1e}")  # fmt: skip
-    colours = {it.say("columns"): ACCENT, it.say("rows"): CLASSES["attention"]}
-    chart = lines("tensor-parallel-error", rows, alt, colours, x_title=it.say("ranks"), y_title=it.say("error"),
-                  x_log=True, now=ranks)  # fmt: skip
-    draw(it.say("rounding_chart"), chart)
+    alt = lesson.say(
+        "rounding_alt",
+        most=last,
+        columns=f"{errors['columns'][last].split_error:.1e}",
+        rows=f"{errors['rows'][last].split_error:.1e}",
+    )
+    colours = {lesson.say("columns"): ACCENT, lesson.say("rows"): CLASSES["attention"]}
+    chart = lines(
+        "tensor-parallel-error",
+        rows,
+        alt,
+        colours,
+        x_title=lesson.say("ranks"),
+        y_title=lesson.say("error"),
+        x_log=True,
+        now=ranks,
+    )
+    draw(lesson.say("rounding_chart"), chart)
 
 
-lesson("tensor_parallel", TEXTS, body)
+show_lesson("tensor_parallel", TEXTS, body)

@@ -37,7 +37,7 @@ TEXTS: Table = {
         "真实规模：相对 float64 的误差随卡数变化",
     ),
     "rounding_alt": (
-        "Points for 1 to {most} ranks: a column split keeps {columns} whatever the ranks, a row split {rows} at {most}.",
+        "Points for 1 to {most} ranks: a column-parallel keeps {columns} whatever the ranks, a row-parallel {rows} at {most}.",
         "1 到 {most} 张卡：列切分始终 {columns}，行切分在 {most} 卡时为 {rows}。",
     ),
     "error": ("Largest relative error", "最大相对误差"),
@@ -53,7 +53,7 @@ TEXTS: Table = {
         "哪种切分之后必须通信？输出会变吗？",
     ),
     "try": (
-        "Take the row split and read the parts: each is as wide as the result and none of them is it.\n"
+        "Take the row-parallel and read the parts: each is as wide as the result and none of them is it.\n"
         "In an MLP, columns feed rows: one all-reduce a layer is enough.",
         "选择按行切分并观察各部分：每个都与结果同宽，却都不是结果。\nMLP 中列切分接行切分：每层一次 all-reduce 就够。",
     ),

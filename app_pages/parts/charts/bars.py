@@ -104,8 +104,8 @@ def differences(name: str, rows: Sequence[Row], word: str, alt: str) -> Chart:
         for row in rows
     ]  # fmt: skip
     # Room on either side for the number at the end of a bar.
-    least, most = min(0.0, *(row["change"] for row in rows)), max(0.0, *(row["change"] for row in rows))
-    low, high = least - 0.16 * (most - least), most + 0.16 * (most - least)
+    lowest, highest = min(0.0, *(row["change"] for row in rows)), max(0.0, *(row["change"] for row in rows))
+    low, high = lowest - 0.16 * (highest - lowest), highest + 0.16 * (highest - lowest)
     x: Spec = {"field": "change", "type": "quantitative", "axis": axis(unit="ms", tickCount=8),
                "scale": {"domain": [low, high], "nice": False}}  # fmt: skip
     y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": axis(grid=False, labelLimit=230)}

@@ -14,7 +14,7 @@ from app_pages.parts.palette import CLASSES
 Row = Mapping[str, Any]
 Spec = dict[str, Any]
 
-#: A spreadsheet takes a cell that begins like this for a formula.
+#: A spreadsheet takes a cell that starts like this for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -67,7 +67,7 @@ def axis(title: str | None = None, unit: str = "", **more: Any) -> Spec:
     return spec
 
 
-#: What a picture needs beside its marks, pixels: the numbers of its time axis, the title of one, a row of its legend.
+#: What a picture needs besides its marks, pixels: the numbers of its time axis, the title of one, a row of its legend.
 NUMBERS, LEGEND = 30, 24
 #: Classes in one row of a legend: as many as a narrow page has room for.
 LEGEND_COLUMNS = 7

@@ -57,7 +57,7 @@ def matrices(
     name: str, shown: Sequence[tuple[str, Sequence[Sequence[float]], Sequence[int]]], alt: str,
     by_row: Sequence[str] = (),
 ) -> Chart:  # fmt: skip
-    """Matrices beside each other with their values. shown: (title, values, rank of each column; -1 for none). by_row:
+    """Matrices next to each other with their values. shown: (title, values, rank of each column; -1 for none). by_row:
     titles of those whose ranks are of rows."""
     rows: list[Row] = []
     titles: list[Row] = []

@@ -1,4 +1,4 @@
-"""Plain bars and lines of the lessons: one row a mark, series told apart by colour and by name."""
+"""Plain bars and lines of the lessons: one row per mark, series distinguished by colour and by name."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from app_pages.parts.charts.base import Chart, Row, Spec, axis, by_class
 
-#: Flops a byte at which the picture begins and ends where no kernel lies further out.
+#: Flops a byte at which the picture starts and ends where no kernel lies further out.
 LEFT, RIGHT = 0.05, 2000.0
 
 

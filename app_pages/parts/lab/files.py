@@ -10,18 +10,18 @@ import streamlit as st
 from app_pages.parts import answers, perfetto
 from app_pages.parts.charts import Chart, csv_text
 from app_pages.parts.lab.view import View
-from app_pages.parts.page import quiet, unfolded
+from app_pages.parts.page import disclosure, quiet
 from scenarios.resolved import resolved_yaml
 
 
 def files(view: View, charts: Sequence[Chart]) -> None:
     """The command that asks the same, and the files."""
     say = view.say
-    with unfolded(say("download"), "download") as open_:
+    with disclosure(say("download"), "download") as open_:
         if open_:
             _files(view, charts)
     if perfetto.folder() is not None:
-        with unfolded(say("perfetto"), "perfetto") as open_:
+        with disclosure(say("perfetto"), "perfetto") as open_:
             if open_:
                 digest = perfetto.keep(answers.trace(view.question))
                 st.iframe(perfetto.address(_origin(), digest), height=620, alt=say("perfetto_open"))
@@ -41,8 +41,8 @@ def _files(view: View, charts: Sequence[Chart]) -> None:
 
 def _origin() -> str:
     """Scheme and host of the lab as the reader's browser has them."""
-    found = urlsplit(st.context.url or "")
-    return f"{found.scheme}://{found.netloc}"
+    url = urlsplit(st.context.url or "")
+    return f"{url.scheme}://{url.netloc}"
 
 
 def chart_file(view: View, chart: Chart) -> None:
@@ -58,6 +58,6 @@ def _file(label: str, name: str, mime: str, data: object) -> None:
 
 def provenance(view: View) -> str:
     """Predicted, and from which kinds of numbers."""
-    found = view.result["provenance"]["sources"]
-    sources = ", ".join(view.say(f"source_{source}", n=found[source]) for source in found)
+    numbers = view.result["provenance"]["sources"]
+    sources = ", ".join(view.say(f"source_{source}", n=numbers[source]) for source in numbers)
     return view.say("provenance", sources=sources)

@@ -11,10 +11,10 @@ from app_pages.parts import answers, formats, sidebar
 from app_pages.parts.charts import Chart, bars
 from app_pages.parts.lab.files import chart_file
 from app_pages.parts.lab.view import View
-from app_pages.parts.page import quiet, section, show, unfolded
+from app_pages.parts.page import disclosure, quiet, section, show
 from app_pages.parts.state import Question
-from app_pages.parts.texts import passes, speaker
-from app_pages.parts.texts.fields import LABELS
+from app_pages.parts.texts import speaker
+from app_pages.parts.texts.fields import LABELS, SWITCHES
 
 #: Advice that is rounded away is none; and no more than a reader takes in.
 WORTH_TRYING, MAX_ADVICE = 1.005, 5
@@ -27,14 +27,14 @@ def gains(view: View) -> None:
     section(say("gains"), say("gains_note"))
     # Each telling is a place where the reader's next change stops the search.
     progress = _Progress(say("gains_wait"))
-    found = answers.gains(view.question, progress)
+    result = answers.gains(view.question, progress)
     progress.done()
-    picture = waterfall(view, found)
+    picture = waterfall(view, result)
     show(picture)
-    _advice(view, found)
-    with unfolded(say("gains_table"), "gains") as open_:
+    _advice(view, result)
+    with disclosure(say("gains_table"), "gains") as open_:
         if open_:
-            _table(view, found)
+            _table(view, result)
             chart_file(view, picture)
 
 
@@ -60,19 +60,24 @@ class _Progress:
 
 def switch_label(view: View, switch: str, value: str) -> str:
     """An optimisation by name, with the value meant where it is no plain on."""
-    return speaker(passes.TEXTS, view.language)(switch, value=value)
+    return speaker(SWITCHES, view.language)(switch, value=value)
 
 
-def waterfall(view: View, found: dict[str, Any]) -> Chart:
+def waterfall(view: View, result: dict[str, Any]) -> Chart:
     """The picture of the gains; those that move nothing are left out."""
-    say, fall = view.say, found["waterfall"]
-    order = sorted(found["gains"], key=lambda g: g["state"] == "off")
+    say, fall = view.say, result["waterfall"]
+    order = sorted(result["gains"], key=lambda g: g["state"] == "off")
     bare = 1e-4 * fall["baseline_us"]
     shown = [
-        {"label": switch_label(view, g["pass"], g["value"]), "state": g["state"], "waterfall_us": g["waterfall_us"],
-         "note": f"{g['alone_ratio']:.3f}× ({g['low']:.3f}–{g['high']:.3f}), {_verdict(view, g)}"}
-        for g in order if abs(g["waterfall_us"]) > bare
-    ]  # fmt: skip
+        {
+            "label": switch_label(view, g["pass"], g["value"]),
+            "state": g["state"],
+            "waterfall_us": g["waterfall_us"],
+            "note": f"{g['alone_ratio']:.3f}× ({g['low']:.3f}–{g['high']:.3f}), {_verdict(view, g)}",
+        }
+        for g in order
+        if abs(g["waterfall_us"]) > bare
+    ]
     totals = (fall["baseline_us"], fall["scenario_us"], fall["target_us"])
     words = {key: say(f"gain_{key}") for key in ("none", "here", "all", "step", "change", "now")}
     alt = say(
@@ -85,10 +90,10 @@ def _verdict(view: View, gain: dict[str, Any]) -> str:
     return view.say("verdict_" + gain["verdict"].replace(" ", "_"))
 
 
-def _advice(view: View, found: dict[str, Any]) -> None:
+def _advice(view: View, result: dict[str, Any]) -> None:
     say = view.say
     st.markdown(f"**{say('try')}**")
-    worth = [item for item in found["advice"] if item["ratio"] >= WORTH_TRYING][:MAX_ADVICE]
+    worth = [item for item in result["advice"] if item["ratio"] >= WORTH_TRYING][:MAX_ADVICE]
     if not worth:
         quiet(say("try_nothing"))
     for n, item in enumerate(worth):
@@ -96,16 +101,19 @@ def _advice(view: View, found: dict[str, Any]) -> None:
         factor.markdown(f"**{formats.ratio(item['ratio'])}**")
         words.markdown(_in_words(view, item["settings"]))
         button.button(
-            say("try_do"), key=f"try:{n}", on_click=_apply, args=(view.question, tuple(item["settings"])),
+            say("try_do"),
+            key=f"try:{n}",
+            on_click=_apply,
+            args=(view.question, tuple(item["settings"])),
             width="stretch",
-        )  # fmt: skip
+        )
 
 
 def _in_words(view: View, settings: list[str]) -> str:
     words = []
     for field, _, value in (pair.partition("=") for pair in settings):
         switch = field.removeprefix("optimizations.")
-        if switch in passes.TEXTS:
+        if switch in SWITCHES:
             name = switch_label(view, switch, value)
             words.append(view.say("try_without", name=name) if value == "false" else name)
         else:
@@ -118,8 +126,8 @@ def _apply(question: Question, settings: tuple[str, ...]) -> None:
     sidebar.ask(Question(question.scenario, tuple(sorted({**dict(question.sets), **pairs}.items()))))
 
 
-def _table(view: View, found: dict[str, Any]) -> None:
-    say, all_gains = view.say, found["gains"]
+def _table(view: View, result: dict[str, Any]) -> None:
+    say, all_gains = view.say, result["gains"]
     applies = [g["verdict"] != "not applicable" for g in all_gains]
     columns = {
         say("col_switch"): [switch_label(view, g["pass"], g["value"]) for g in all_gains],
@@ -133,9 +141,11 @@ def _table(view: View, found: dict[str, Any]) -> None:
     }
     number = st.column_config.NumberColumn
     st.dataframe(
-        columns, hide_index=True, alt=say("gains_table"),
+        columns,
+        hide_index=True,
+        alt=say("gains_table"),
         column_config={
             **{say(key): number(format="%.3f×") for key in ("col_alone", "col_low", "col_high")},
             say("col_change"): number(format="%+.3f"),
         },
-    )  # fmt: skip
+    )

@@ -25,13 +25,13 @@ ELSEWHERE = ""
 
 def by_field(error: ScenarioError) -> dict[str, str]:
     """What is wrong, by the field that it is said of; all else under ELSEWHERE."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for message in error.messages:
         named = [c.field for c in CONTROLS if f" {c.field}: " in f" {message}"]
         field = max(named, key=len, default=ELSEWHERE)
         what = message.rpartition(f"{field}: ")[2] if field else message
-        found[field] = f"{found[field]}; {what}" if field in found else what
-    return found
+        problems[field] = f"{problems[field]}; {what}" if field in problems else what
+    return problems
 
 
 def refusal(question: Question, refused: Mapping[str, str], language: Language, say: Say) -> None:
@@ -42,9 +42,12 @@ def refusal(question: Question, refused: Mapping[str, str], language: Language, 
         st.error(f"**{label(field)}**  \n`{field}` {literal(what)}" if field else literal(what))
         if field:
             st.button(
-                say("put_back", field=label(field)), key=f"back:{field}", icon=":material/undo:",
-                on_click=_put_back, args=(question, field),
-            )  # fmt: skip
+                say("put_back", field=label(field)),
+                key=f"back:{field}",
+                icon=":material/undo:",
+                on_click=_put_back,
+                args=(question, field),
+            )
     good = st.session_state.get("kept:good")
     if good is not None:
         st.button(say("undo"), icon=":material/history:", key="undo", on_click=sidebar.ask, args=(good,))
@@ -62,9 +65,14 @@ def title(view: View) -> None:
     """The scenario's name, what it is, and what can be done with it."""
     result, say, batch = view.result, view.say, view.result["batch"]
     subject = say(
-        "subject", model=result["scenario"]["model"], hardware=result["hardware"], phase=say(f"phase_{batch['phase']}"),
-        requests=formats.whole(batch["requests"]), tokens=formats.whole(batch["tokens"]), graph=result["graph"],
-    )  # fmt: skip
+        "subject",
+        model=result["scenario"]["model"],
+        hardware=result["hardware"],
+        phase=say(f"phase_{batch['phase']}"),
+        requests=formats.whole(batch["requests"]),
+        tokens=formats.whole(batch["tokens"]),
+        graph=result["graph"],
+    )
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     with left:
         page_title(result["scenario"]["name"], subject)
@@ -76,9 +84,13 @@ def _buttons(view: View) -> None:
     say, packed = view.say, view.question.packed()
     if view.question.sets:
         st.button(
-            say("reset"), icon=":material/restart_alt:", type="tertiary", key="reset",
-            on_click=sidebar.ask, args=(Question(view.question.scenario),),
-        )  # fmt: skip
+            say("reset"),
+            icon=":material/restart_alt:",
+            type="tertiary",
+            key="reset",
+            on_click=sidebar.ask,
+            args=(Question(view.question.scenario),),
+        )
     if view.baseline is not None:
         if st.button(say("against"), icon=":material/compare_arrows:", type="tertiary", key="against"):
             st.switch_page("app_pages/compare.py", query_params=_sides(view.question))
@@ -90,8 +102,13 @@ def _buttons(view: View) -> None:
 def _sides(question: Question) -> dict[str, str]:
     """The parameters of the compare page: the baseline as A, the question as B."""
     baseline = unpacked(st.query_params[BASELINE])
-    params = {"lang": st.query_params.get("lang", ""), "a": baseline.scenario, "a_set": " ".join(baseline.pairs),
-              "b": question.scenario, "b_set": " ".join(question.pairs)}  # fmt: skip
+    params = {
+        "lang": st.query_params.get("lang", ""),
+        "a": baseline.scenario,
+        "a_set": " ".join(baseline.pairs),
+        "b": question.scenario,
+        "b_set": " ".join(question.pairs),
+    }
     return {key: value for key, value in params.items() if value}
 
 
@@ -112,10 +129,14 @@ def numbers(view: View) -> None:
     delta, good = _delta(say, total, before, smaller=True)
     shown.append(
         Figure(
-            say("memory"), f"{total / formats.GIB:,.1f}", "GiB",
-            say("of_usable", usable=formats.size(memory["usable_bytes"])), delta, good,
+            say("memory"),
+            f"{total / formats.GIB:,.1f}",
+            "GiB",
+            say("of_usable", usable=formats.size(memory["usable_bytes"])),
+            delta,
+            good,
         )
-    )  # fmt: skip
+    )
     figures(shown)
     if view.baseline is not None:
         pinned = unpacked(st.query_params[BASELINE])

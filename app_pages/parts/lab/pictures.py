@@ -11,10 +11,10 @@ from app_pages.parts.charts import Chart, bars
 from app_pages.parts.charts import roofline as roofs
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import View
-from app_pages.parts.page import quiet, section, show, unfolded
+from app_pages.parts.page import disclosure, quiet, section, show
 from app_pages.parts.palette import CLASSES, IDLE, class_of
 from app_pages.parts.texts import Say
-from sim.predict.answer import kernel_args
+from sim.predict.scenario_result import kernel_args
 
 MEMORY = ("weights", "kv_cache", "activations", "graph_pool", "hccl_buffers", "runtime")
 MEMORY_COLOURS = ("#0072b2", "#cc79a7", "#56b4e9", "#7b6bb0", "#b59b00", "#8a939e")
@@ -27,9 +27,9 @@ LAYER, RANKS = "layer", "ranks"
 
 def timelines(view: View) -> list[Chart]:
     """The whole step, and below it one layer kernel by kernel; the charts that were drawn."""
-    say, it = view.say, view.answer.prediction.timeline
+    say, predicted = view.say, view.answer.prediction.timeline
     section(say("timeline"), say("timeline_note"))
-    layers = rows.layers_of(it)
+    layers = rows.layers_of(predicted)
     args = kernel_args(view.answer.prediction)
     slot = st.container()
     layer = _chosen_layer(len(layers), say)
@@ -75,34 +75,51 @@ def _keep_ranks() -> None:
 
 
 def _whole(view: View, window_ns: tuple[int, int] | None, args: rows.Args) -> Chart:
-    it, step = view.answer.prediction.timeline, view.result["step"]
+    predicted, step = view.answer.prediction.timeline, view.result["step"]
     total = step["total_us"]
     shaded = None if window_ns is None else (window_ns[0] / 1000, window_ns[1] / 1000)
-    lanes = rows.lanes_of(it.spans)
+    lanes = rows.lanes_of(predicted.spans)
     alt = view.say(
-        "timeline_alt", ms=formats.number(total / 1000), lanes=len(lanes), kernels=view.result["kernel_count"],
+        "timeline_alt",
+        ms=formats.number(total / 1000),
+        lanes=len(lanes),
+        kernels=view.result["kernel_count"],
         computing=formats.percent(step["computing_us"] / total),
         comm=formats.percent(step["communication_not_overlapped_us"] / total),
         free=formats.percent(step["free_us"] / total),
-    )  # fmt: skip
+    )
     return timeline(
-        "timeline", rows.whole(it, args), lanes, view.classes, view.hovers, alt, span_us=(0.0, total), shaded_us=shaded
+        "timeline",
+        rows.whole(predicted, args),
+        lanes,
+        view.classes,
+        view.hovers,
+        alt,
+        span_us=(0.0, total),
+        shaded_us=shaded,
     )
 
 
 def _layer(view: View, layer: int, window_ns: tuple[int, int], args: rows.Args) -> Chart:
-    it = view.answer.prediction.timeline
+    predicted = view.answer.prediction.timeline
     start, end = window_ns
-    found, lanes = rows.window(it, start, end, args), rows.lanes_of(it.spans)
+    drawn, lanes = rows.window(predicted, start, end, args), rows.lanes_of(predicted.spans)
     if _all_ranks(view):
         for other in answers.ranks(view.question)[1:]:
             lane = f"HCCL · {view.say('rank')} {other.rank}"
-            found += [{**row, "lane": lane} for row in rows.transfers(other, start, end)]
+            drawn += [{**row, "lane": lane} for row in rows.transfers(other, start, end)]
             lanes.append(lane)
     alt = view.say("layer_alt", layer=layer, us=formats.number((end - start) / 1000))
     return timeline(
-        "layer", found, lanes, view.classes, view.hovers, alt, span_us=(start / 1000, end / 1000), legend=False,
-    )  # fmt: skip
+        "layer",
+        drawn,
+        lanes,
+        view.classes,
+        view.hovers,
+        alt,
+        span_us=(start / 1000, end / 1000),
+        legend=False,
+    )
 
 
 def composition(view: View) -> list[Chart]:
@@ -110,7 +127,7 @@ def composition(view: View) -> list[Chart]:
     say, step = view.say, view.result["step"]
     section(say("composition"))
     wait = min(step["communication_wait_us"], step["communication_not_overlapped_us"])
-    found = (
+    shares = (
         ("computing", step["computing_us"] - step["overlapped_us"], CLASSES["matmul"]),
         ("hidden", step["overlapped_us"], CLASSES["norm"]),
         ("communication", step["communication_not_overlapped_us"] - wait, CLASSES["communication"]),
@@ -119,10 +136,15 @@ def composition(view: View) -> list[Chart]:
     )
     total = step["total_us"]
     parts = [
-        {"part": f"{say(f'part_{name}')} {formats.ms(us)}", "value": us / 1000, "colour": colour,
-         "shown": f"{formats.ms(us)}, {formats.percent(us / total)}"}
-        for name, us, colour in found if us > 0
-    ]  # fmt: skip
+        {
+            "part": f"{say(f'part_{name}')} {formats.ms(us)}",
+            "value": us / 1000,
+            "colour": colour,
+            "shown": f"{formats.ms(us)}, {formats.percent(us / total)}",
+        }
+        for name, us, colour in shares
+        if us > 0
+    ]
     alt = say("composition_alt", ms=formats.number(total / 1000), parts=", ".join(p["part"] for p in parts))
     chart = bars.stacked("composition", parts, "ms", alt)
     show(chart)
@@ -135,18 +157,29 @@ def memory(view: View) -> list[Chart]:
     """What the step holds of the memory, part by part, against what it may use."""
     say, held, capacity = view.say, view.result["memory"], view.result["capacity"]
     section(say("memory_bar"))
-    found: list[dict[str, Any]] = [
-        {"part": f"{say(f'mem_{name}')} {formats.size(held[f'{name}_bytes'])}", "colour": colour,
-         "value": held[f"{name}_bytes"] / formats.GIB, "shown": formats.size(held[f"{name}_bytes"])}
-        for name, colour in zip(MEMORY, MEMORY_COLOURS, strict=True) if held[f"{name}_bytes"]
-    ]  # fmt: skip
+    drawn: list[dict[str, Any]] = [
+        {
+            "part": f"{say(f'mem_{name}')} {formats.size(held[f'{name}_bytes'])}",
+            "colour": colour,
+            "value": held[f"{name}_bytes"] / formats.GIB,
+            "shown": formats.size(held[f"{name}_bytes"]),
+        }
+        for name, colour in zip(MEMORY, MEMORY_COLOURS, strict=True)
+        if held[f"{name}_bytes"]
+    ]
     free = max(0, held["capacity_bytes"] - held["total_bytes"])
-    parts = ", ".join(p["part"] for p in found)
-    found.append({"part": f"{say('mem_free')} {formats.size(free)}", "value": free / formats.GIB, "colour": IDLE,
-                  "shown": formats.size(free)})  # fmt: skip
+    parts = ", ".join(p["part"] for p in drawn)
+    drawn.append(
+        {
+            "part": f"{say('mem_free')} {formats.size(free)}",
+            "value": free / formats.GIB,
+            "colour": IDLE,
+            "shown": formats.size(free),
+        }
+    )
     usable = say("memory_limit", usable=formats.size(held["usable_bytes"]))
     alt = say("memory_alt", total=formats.size(held["total_bytes"]), parts=parts, free=formats.size(free))
-    chart = bars.stacked("memory", found, "GiB", alt, (held["usable_bytes"] / formats.GIB, usable))
+    chart = bars.stacked("memory", drawn, "GiB", alt, (held["usable_bytes"] / formats.GIB, usable))
     show(chart)
     quiet(
         say(
@@ -163,11 +196,19 @@ def roofline(view: View) -> list[Chart]:
     say, roof, kernels = view.say, view.result["roofs"], view.result["kernels"]
     section(say("roofline"), say("roofline_note"))
     points = [
-        {"name": row["op_type"], "kind": class_of(row["kind"]), "count": row["count"], "us": row["total_us"],
-         "share": row["share"], "intensity": row["flops"] / row["hbm_bytes"], "tflops": row["tflops"],
-         "roofline": row["roofline_share"]}
-        for row in kernels if row["flops"] and row["hbm_bytes"] and row["tflops"]
-    ]  # fmt: skip
+        {
+            "name": row["op_type"],
+            "kind": class_of(row["kind"]),
+            "count": row["count"],
+            "us": row["total_us"],
+            "share": row["share"],
+            "intensity": row["flops"] / row["hbm_bytes"],
+            "tflops": row["tflops"],
+            "roofline": row["roofline_share"],
+        }
+        for row in kernels
+        if row["flops"] and row["hbm_bytes"] and row["tflops"]
+    ]
     words = {key: say(f"roof_{key}") for key in ("intensity", "rate", "name", "count", "time", "share", "roofline")}
     words["peak"] = say("roof_peak", hbm=f"{roof['hbm_peak_gbps'] / 1000:.2f}{formats.THIN}TB/s")
     words["cube"] = say("roof_cube", cube=f"{roof['cube_tflops']:.0f}{formats.THIN}TFLOPS")
@@ -176,9 +217,12 @@ def roofline(view: View) -> list[Chart]:
     if top is None:
         return []
     alt = say(
-        "roofline_alt", count=len(points), top=top["name"], share=formats.percent(top["share"]),
+        "roofline_alt",
+        count=len(points),
+        top=top["name"],
+        share=formats.percent(top["share"]),
         roofline=formats.percent(top["roofline"]),
-    )  # fmt: skip
+    )
     chart = roofs.roofline("roofline", points, roof, view.classes, words, alt)
     show(chart)
     return [chart]
@@ -187,27 +231,32 @@ def roofline(view: View) -> list[Chart]:
 def kernels(view: View) -> None:
     """The table behind the pictures."""
     say = view.say
-    with unfolded(say("kernels"), "kernels") as open_:
+    with disclosure(say("kernels"), "kernels") as open_:
         if not open_:
             return
-        found = view.result["kernels"]
+        listed = view.result["kernels"]
         columns = {
-            say("kernel_type"): [row["op_type"] for row in found],
-            say("kernel_count"): [row["count"] for row in found],
-            say("kernel_total"): [row["total_us"] for row in found],
-            say("kernel_each"): [row["total_us"] / row["count"] for row in found],
-            say("kernel_share"): [100 * row["share"] for row in found],
-            say("kernel_bound"): [row["bound"] for row in found],
-            say("kernel_rate"): [row["gbps"] for row in found],
-            say("kernel_tflops"): [row["tflops"] for row in found],
-            say("kernel_roofline"): [100 * row["roofline_share"] for row in found],
+            say("kernel_type"): [row["op_type"] for row in listed],
+            say("kernel_count"): [row["count"] for row in listed],
+            say("kernel_total"): [row["total_us"] for row in listed],
+            say("kernel_each"): [row["total_us"] / row["count"] for row in listed],
+            say("kernel_share"): [100 * row["share"] for row in listed],
+            say("kernel_bound"): [row["bound"] for row in listed],
+            say("kernel_rate"): [row["gbps"] for row in listed],
+            say("kernel_tflops"): [row["tflops"] for row in listed],
+            say("kernel_roofline"): [100 * row["roofline_share"] for row in listed],
         }
         number = st.column_config.NumberColumn
         st.dataframe(
-            columns, hide_index=True, alt=say("kernels"),
+            columns,
+            hide_index=True,
+            alt=say("kernels"),
             column_config={
-                say("kernel_total"): number(format="%.1f"), say("kernel_each"): number(format="%.2f"),
-                say("kernel_share"): number(format="%.1f %%"), say("kernel_rate"): number(format="%.0f"),
-                say("kernel_tflops"): number(format="%.1f"), say("kernel_roofline"): number(format="%.0f %%"),
+                say("kernel_total"): number(format="%.1f"),
+                say("kernel_each"): number(format="%.2f"),
+                say("kernel_share"): number(format="%.1f %%"),
+                say("kernel_rate"): number(format="%.0f"),
+                say("kernel_tflops"): number(format="%.1f"),
+                say("kernel_roofline"): number(format="%.0f %%"),
             },
-        )  # fmt: skip
+        )

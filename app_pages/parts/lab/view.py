@@ -12,7 +12,7 @@ from app_pages.parts.palette import CLASSES
 from app_pages.parts.state import Question, unpacked
 from app_pages.parts.texts import Language, Say, common, speaker
 from scenarios.errors import ScenarioError
-from sim.predict.answer import Answer
+from sim.predict.scenario_result import ScenarioResult
 
 #: The parameter of the URL that holds the pinned question.
 BASELINE = "baseline"
@@ -23,8 +23,8 @@ class View:
     """A question with its answer, the baseline it is held against, and the reader's language."""
 
     question: Question
-    answer: Answer
-    baseline: Answer | None
+    answer: ScenarioResult
+    baseline: ScenarioResult | None
     language: Language
     say: Say
 
@@ -53,7 +53,7 @@ def hover_words(language: Language) -> dict[str, str]:
     return {name: say(f"hover_{name}") for name in common.HOVERS}
 
 
-def pinned() -> Answer | None:
+def pinned() -> ScenarioResult | None:
     """The answer to the pinned question, None where none is pinned or what the link pins has no answer."""
     text = st.query_params.get(BASELINE, "")
     if not text:

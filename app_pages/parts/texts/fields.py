@@ -1,6 +1,13 @@
-"""Names of a scenario's fields on their widgets, and in Chinese what the schema says of them in English."""
+"""Names of a scenario's fields on their widgets, and in Chinese what the schema says of them in English.
+
+What is said of an optimisation's switch stands at its pass.
+"""
 
 from app_pages.parts.texts import Table
+from scenarios.passes import PASSES
+
+#: Optimisations by name where they stand alone, by the switch below `optimizations`; {value} is the value meant.
+SWITCHES: Table = {item.switch: item.name for item in PASSES}
 
 #: (English label, Chinese label) of each field that has a widget.
 LABELS: Table = {
@@ -12,33 +19,13 @@ LABELS: Table = {
     "workload.input_tokens": ("Input length, tokens", "输入长度，token"),
     "workload.output_tokens": ("Output length, tokens", "输出长度，token"),
     "workload.sampling": ("Sampling", "采样"),
-    "optimizations.graph": ("Graph mode", "图模式"),
     "optimizations.graph_prefill": ("Compile prefill too", "预填充也编译"),
     "engine.task_queue_enable": ("TASK_QUEUE_ENABLE", "TASK_QUEUE_ENABLE"),
     "protocol.synchronize": ("Synchronise after each", "同步粒度"),
-    "optimizations.fusion.rms_norm": ("RMSNorm", "RMSNorm"),
-    "optimizations.fusion.add_rms_norm": ("Add + RMSNorm", "Add + RMSNorm"),
-    "optimizations.fusion.rope": ("RoPE", "RoPE"),
-    "optimizations.fusion.swiglu": ("SwiGLU", "SwiGLU"),
-    "optimizations.fusion.attention": ("Attention", "注意力"),
-    "optimizations.fusion.qkv": ("Packed QKV", "合并 QKV 投影"),
-    "optimizations.fusion.gate_up": ("Packed gate and up", "合并 gate 与 up"),
-    "optimizations.fusion.qkv_norm_rope_cache": ("Norm + RoPE + cache write", "归一化 + RoPE + 写缓存"),
-    "optimizations.fusion.moe_routing": ("Expert routing", "专家路由"),
-    "optimizations.fusion.grouped_matmul": ("Grouped expert matmul", "专家分组矩阵乘"),
-    "optimizations.fusion.moe_dispatch": ("Expert dispatch, combine", "专家分发与合并"),
-    "optimizations.fusion.matmul_all_reduce": ("Matmul + all-reduce", "矩阵乘 + 全归约"),
-    "optimizations.fusion.add_rms_norm_quant": ("Add + RMSNorm + quantise", "Add + RMSNorm + 量化"),
-    "optimizations.fusion.swiglu_quant": ("Dequantise + SwiGLU + quantise", "反量化 + SwiGLU + 量化"),
-    "optimizations.fusion.ffn": ("Whole feed-forward", "整个前馈层"),
-    "optimizations.kv.layout": ("Layout", "布局"),
-    "optimizations.kv.dtype": ("Element type", "元素类型"),
     "optimizations.kv.scale": ("INT8 scale per", "INT8 缩放粒度"),
     "optimizations.kv.block_size": ("Block size, tokens", "块大小，token"),
     "optimizations.kv.prefix_sharing": ("Share common prefixes", "共享公共前缀"),
     "optimizations.kv.shared_prefix_tokens": ("Common prefix, tokens", "公共前缀，token"),
-    "optimizations.weights": ("Weights and activations", "权重与激活"),
-    "optimizations.weight_format": ("Weight layout", "权重布局"),
     "engine.tensor_parallel_size": ("Tensor parallel, ranks", "张量并行，卡数"),
     "engine.pipeline_parallel_size": ("Pipeline stages", "流水线级数"),
     "engine.data_parallel_size": ("Data parallel, replicas", "数据并行，副本数"),
@@ -48,11 +35,7 @@ LABELS: Table = {
     "engine.all2all_backend": ("Exchange of experts' tokens", "专家 token 交换方式"),
     "engine.max_num_seqs": ("Most requests in a step", "每步最多请求数"),
     "engine.max_num_batched_tokens": ("Most tokens in a step", "每步最多 token 数"),
-    "optimizations.overlap.streams": ("Compute streams", "计算流数"),
-    "optimizations.overlap.micro_batches": ("Micro-batches", "微批数"),
-    "optimizations.overlap.comm_chunks": ("Pieces of a collective", "集合通信分片数"),
-    "optimizations.overlap.prefetch": ("Prefetch weights to L2", "预取权重到 L2"),
-    "optimizations.overlap.shared_expert_stream": ("Shared expert beside", "共享专家并行流"),
+    **{f"optimizations.{item.switch}": item.label for item in PASSES},
 }
 
 #: What the schema says of each field, for readers of Chinese.
@@ -64,33 +47,13 @@ HELP_ZH: dict[str, str] = {
     "workload.input_tokens": "每个请求的提示词长度。",
     "workload.output_tokens": "每个请求生成的 token 数。",
     "workload.sampling": "如何选下一个 token：取最大，或排序后做 top-k/top-p 过滤与 softmax。",
-    "optimizations.graph": "主机如何下发：逐算子；torch.npu.graph 捕获；torch.compile 捕获；整图编译。",
     "optimizations.graph_prefill": "预填充步也按其确切形状编译（仅 ge_graph）。",
     "engine.task_queue_enable": "0：一个主机线程；1：第二个线程负责下发；2：它还负责 workspace。",
     "protocol.synchronize": "主机在哪里等待设备：每步末、每层后，或每个算子后。",
-    "optimizations.fusion.rms_norm": "RMSNorm 的八次基础调用 → npu_rms_norm。",
-    "optimizations.fusion.add_rms_norm": "残差相加与 RMSNorm → npu_add_rms_norm。",
-    "optimizations.fusion.rope": "Q 与 K 的旋转位置编码 → npu_apply_rotary_pos_emb。",
-    "optimizations.fusion.swiglu": "SiLU 与乘法 → npu_swiglu。",
-    "optimizations.fusion.attention": "QK、softmax、PV → npu_fused_infer_attention_score。",
-    "optimizations.fusion.qkv": "Q、K、V 三个投影合并为一次矩阵乘。",
-    "optimizations.fusion.gate_up": "gate 与 up 投影合并为一次矩阵乘。",
-    "optimizations.fusion.qkv_norm_rope_cache": "Q/K 归一化、RoPE 与写缓存 → npu_qkv_rms_norm_rope_cache。",
-    "optimizations.fusion.moe_routing": "专家的打分、top-k 与权重 → npu_moe_gating_top_k。",
-    "optimizations.fusion.grouped_matmul": "逐个专家 → 对本卡全部专家做一次 npu_grouped_matmul。",
-    "optimizations.fusion.moe_dispatch": "置换、all-to-all 与排序 → npu_moe_distribute_dispatch 与 combine（仅专家并行）。",
-    "optimizations.fusion.matmul_all_reduce": "行切分矩阵乘及其全归约 → npu_mm_all_reduce_base。",
-    "optimizations.fusion.add_rms_norm_quant": "残差相加、RMSNorm 与动态量化合一（配合 w8a8 或 w4a8）。",
-    "optimizations.fusion.swiglu_quant": "反量化、SwiGLU 与动态量化 → npu_dequant_swiglu_quant（配合 w8a8）。",
-    "optimizations.fusion.ffn": "gate/up 投影、SwiGLU 与 down 投影 → npu_ffn（仅 float16）。",
-    "optimizations.kv.layout": "contiguous 为每个请求预留最大长度；paged 按块分配。",
-    "optimizations.kv.dtype": "键和值的元素类型；auto 与激活相同。",
     "optimizations.kv.scale": "一个 INT8 缩放系数覆盖的范围（dtype 为 int8 时有效）。",
     "optimizations.kv.block_size": "分页缓存中一个块的 token 数。",
     "optimizations.kv.prefix_sharing": "提示词前缀相同的请求共享其块（仅 paged）。",
     "optimizations.kv.shared_prefix_tokens": "所有请求共有的提示词 token 数（开启前缀共享时有效）。",
-    "optimizations.weights": "线性层的权重与激活类型。",
-    "optimizations.weight_format": "权重在内存中的布局：行优先 nd，或 FRACTAL_NZ。",
     "engine.tensor_parallel_size": "分担每一层的卡数。",
     "engine.pipeline_parallel_size": "分担模型深度的级数；有同样多的批在流水线中。",
     "engine.data_parallel_size": "分担请求的副本数。",
@@ -100,11 +63,7 @@ HELP_ZH: dict[str, str] = {
     "engine.all2all_backend": "token 如何到达其他卡上的专家：发过去，或每卡看到全部 token 再归约。",
     "engine.max_num_seqs": "一步中最多的请求数。",
     "engine.max_num_batched_tokens": "一步中最多的 token 数；更长的预填充按此切块。",
-    "optimizations.overlap.streams": "注意力准备阶段的计算流数：2 表示 K、V 与 Q 并行。",
-    "optimizations.overlap.micro_batches": "双流水的微批数：一个计算时另一个通信。",
-    "optimizations.overlap.comm_chunks": "矩阵乘与其集合通信切成几片以重叠。",
-    "optimizations.overlap.prefetch": "在向量计算与注意力旁把下一份权重预取到 L2。",
-    "optimizations.overlap.shared_expert_stream": "共享专家放到第二条流上，与路由专家并行。",
+    **{f"optimizations.{item.switch}": item.help[1] for item in PASSES},
 }
 
 #: Groups of widgets in the side bar.

@@ -3,14 +3,16 @@
 Paged 16-bit caches of head dimension 128 go to v2 in layout TND (tokens of all requests one after the other, causal by
 the compressed mask): its documentation names that case, that of v1 excludes it. INT8 caches in FRACTAL_NZ blocks, which
 npu_qkv_rms_norm_rope_cache writes, go to v2 in BSND, for up to 16 query tokens of a request. All else goes to v1 in
-BSND, queries padded to the longest: other head dimensions, contiguous caches, INT8 caches in a decode step. INT8 caches
+BSND, queries padded to the longest: other head dimensions, contiguous caches, INT8 caches in a decode step, and all of
+a wheel that hands no new lengths to a captured v2. INT8 caches
 of a step with several query tokens (more than 16 in NZ blocks) are dequantised first; nothing takes those as they lie.
 
-The lengths are lists of Python numbers, so a captured graph must be told the new ones of each step.
+The lengths are lists of Python numbers, so a captured graph must be reported the new ones of each step.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +22,7 @@ from device.operators.attention import scores_or_values as makes_scores
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
 from device.operators.npu.rules_attention import MASK_SIDE
-from device.run.step import Layout, Step
+from device.step.step import Layout, Step
 from scenarios.ops.program import Op
 
 #: Head dimension that v2 documents for TND.
@@ -53,26 +55,26 @@ def reads_nz(op: Op, layout: Layout) -> bool:
     return takes_nz(op) and layout.longest_query <= MAX_QUERIES_NZ
 
 
-def takes_tnd(op: Op) -> bool:
-    """Whether an attention op goes to v2: a paged 16-bit cache of head dimension 128."""
-    return bool(op.attr("block_size")) and op.attr("head_dim") == TND_DIM and op.inputs[1].dtype != "int8"
+def takes_tnd(op: Op, v2: bool = True) -> bool:
+    """Whether an attention op goes to v2: a paged 16-bit cache of head dimension 128, where v2 is asked for at all."""
+    return v2 and bool(op.attr("block_size")) and op.attr("head_dim") == TND_DIM and op.inputs[1].dtype != "int8"
 
 
-def lengths(op: Op, layout: Layout) -> dict[str, list[int]]:
+def lengths(op: Op, layout: Layout, v2: bool = True) -> dict[str, list[int]]:
     """The arguments of `op`'s call that follow the step, by name."""
     keys = list(layout.keys)
     if reads_nz(op, layout):
         return {"actual_seq_qlen": list(layout.queries), "actual_seq_kvlen": keys}
-    if takes_tnd(op) or op.attr("latent", False):
+    if takes_tnd(op, v2) or op.attr("latent", False):
         return {"actual_seq_qlen": list(layout.ends), "actual_seq_kvlen": keys}
     if layout.longest_query == 1:
         return {"actual_seq_lengths_kv": keys}
     return {"actual_seq_lengths": list(layout.queries), "actual_seq_lengths_kv": keys}
 
 
-def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
+def _attention(op: Op, inputs: Inputs, step: Step, v2: bool = True) -> Outputs:
     query, layout = heads_of(inputs[0], op), step.layout
-    if takes_tnd(op):
+    if takes_tnd(op, v2):
         y = _tnd(op, query[: layout.tokens].contiguous(), inputs, layout)
         if layout.rows > layout.tokens:
             y = torch.cat((y, y.new_zeros((layout.rows - layout.tokens, *y.shape[1:]))))
@@ -153,7 +155,7 @@ def _bsnd(op: Op, query: torch.Tensor, inputs: Inputs, step: Step) -> torch.Tens
         more |= {"key_antiquant_scale": scales[0], "value_antiquant_scale": scales[1]}
         more |= {"key_antiquant_mode": mode, "value_antiquant_mode": mode}
     y, _ = call(
-        "npu_fused_infer_attention_score", query, key, value, **lengths(op, layout), input_layout="BSND",
+        "npu_fused_infer_attention_score", query, key, value, **lengths(op, layout, False), input_layout="BSND",
         sparse_mode=NO_MASK if one_query else CAUSAL, **_heads(op, "num_heads", "scale"), **more,
     )  # fmt: skip
     return _tensor(y)
@@ -181,15 +183,15 @@ def _scales(op: Op, scales: Inputs, store: torch.Tensor, layout: Layout) -> tupl
     if scales[0].ndim == 3:
         return 0, [scale.reshape(1, *scale.shape[::2]) for scale in scales]
     paged, by_head = bool(op.attr("block_size")), scales[0].shape[-1] > 1
-    found = []
+    result = []
     for scale in scales:
         by_place = scale.view(*store.shape[:2], scale.shape[-1])
         by_place = by_place if paged else rows_of_requests(by_place, layout)
         if by_head:
-            found.append(by_place.transpose(1, 2).contiguous())
+            result.append(by_place.transpose(1, 2).contiguous())
         else:
-            found.append(by_place.squeeze(-1) if paged else by_place.squeeze(-1).unsqueeze(0))
-    return (5 if paged else 3) if by_head else (4 if paged else 1), found
+            result.append(by_place.squeeze(-1) if paged else by_place.squeeze(-1).unsqueeze(0))
+    return (5 if paged else 3) if by_head else (4 if paged else 1), result
 
 
 def _heads(op: Op, heads: str, scale: str) -> dict[str, Any]:
@@ -211,5 +213,6 @@ def _batch_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
     return (by_token(a @ b, step.layout).reshape(op.out.shape),)
 
 
-FUSED, COMPOSED = Kernel(_attention, "fused", raw=True), Kernel(_attention, "composed", raw=True)
-KERNELS = {"attention": FUSED, "batch_matmul": Kernel(_batch_matmul, raw=True)}
+#: For a wheel that hands no new lengths to a captured v2.
+BY_V1 = Kernel(partial(_attention, v2=False), "fused", raw=True)
+KERNELS = {"attention": Kernel(_attention, "fused", raw=True), "batch_matmul": Kernel(_batch_matmul, raw=True)}

@@ -13,10 +13,10 @@ import torch
 from device.operators.experts import experts_of
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
-from device.run.step import COUNTS, Step
+from device.step.step import COUNTS, Step
 from scenarios.ops.program import Op
 
-#: The value of the step that the permutation leaves beside the counts: where each choice's row lies, token by token.
+#: The value of the step that the permutation leaves next to the counts: where each choice's row lies, token by token.
 PLACES = "experts.places"
 #: Arguments of the calls, by their documented numbers: counts instead of sums, places by token and choice, groups of
 #: rows, one tensor out; the choice's scores by sigmoid, groups as good as their best two.
@@ -99,4 +99,9 @@ KERNELS = {
     "quant_grouped_matmul": Kernel(_quant_grouped_matmul, "fused"),
 }
 #: The choice where the sum is divided by outside the call.
-GATING_AND_DIVISION = Kernel(_gating, "composed")
+_GATING_AND_DIVISION = Kernel(_gating, "composed")
+
+
+def gating(op: Op) -> Kernel:
+    """How the choice `op` is computed: scores without a bias are a softmax's, and are divided outside the call."""
+    return _GATING_AND_DIVISION if len(op.inputs) == 1 else KERNELS["moe_gating_top_k"]

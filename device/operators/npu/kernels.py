@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from device.operators.kernel import Kernel
 from device.operators.npu import attention, experts, kv, latent, norms, prefetch, quant
-from device.operators.reference import special
+from device.operators.npu.versions import GATHER, PLAIN_BLOCKS, V2_IN_CAPTURE, has
+from device.operators.reference import REFERENCE, special
 from scenarios.ops.program import Op
 
 KERNELS: dict[str, Kernel] = {
@@ -12,13 +15,42 @@ KERNELS: dict[str, Kernel] = {
     **latent.KERNELS,
 }  # fmt: skip
 
+#: Kinds that are computed in one of two ways, by what the op says.
+_VARIANTS: dict[str, Callable[[Op], Kernel]] = {
+    "transpose_batch_matmul": latent.turned_back,
+    "moe_gating_top_k": experts.gating,
+}
 
-def kernel_of(op: Op) -> Kernel | None:
-    """How torch_npu computes `op`; None where that is left to the plain operators."""
-    if found := special(op):
-        return latent.NAMED.get(op.name, found)
-    if op.kind == "transpose_batch_matmul":
-        return latent.turned_back(op)
-    if op.kind == "moe_gating_top_k" and len(op.inputs) == 1:  # no bias: the scores are a softmax's
-        return experts.GATING_AND_DIVISION
-    return KERNELS.get(op.kind)
+
+def kernel_of(op: Op, torch_npu: str, atb: bool) -> Kernel | None:
+    """How torch_npu computes `op`; None where that is left to the plain operators. torch_npu: the installed version.
+    atb: whether its calls of ATB are there."""
+    if result := special(op):
+        return latent.NAMED.get(op.name, result)
+    choose = _OLDER.get(op.kind)
+    if choose and (older := choose(op, torch_npu, atb)):
+        return older
+    variant = _VARIANTS.get(op.kind)
+    return variant(op) if variant else KERNELS.get(op.kind)
+
+
+def _cache_write(op: Op, torch_npu: str, atb: bool) -> Kernel | None:
+    if has(PLAIN_BLOCKS, torch_npu) or not kv.writes_both(op):
+        return None
+    return kv.BY_ATB if atb else kv.APART
+
+
+def _attention(_: Op, torch_npu: str, __: bool) -> Kernel | None:
+    return None if has(V2_IN_CAPTURE, torch_npu) else attention.BY_V1
+
+
+def _cache_read(op: Op, torch_npu: str, _: bool) -> Kernel | None:
+    return None if has(GATHER, torch_npu) else REFERENCE[op.kind]
+
+
+#: What stands for a call that an older wheel lacks, by kind; None where the installed one lacks nothing of the op.
+_OLDER: dict[str, Callable[[Op, str, bool], Kernel | None]] = {
+    "kv_cache_write": _cache_write,
+    "attention": _attention,
+    "cache_read": _cache_read,
+}

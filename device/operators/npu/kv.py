@@ -8,21 +8,41 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.norms import eps_of
 from device.operators.npu.attention import NZ_WIDTH
 from device.operators.npu.call import call
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 
 def _kv_cache_write(op: Op, inputs: Inputs, _: Step) -> Outputs:
     """Keys and values together by npu_scatter_pa_kv_cache, one of them (or scales) by npu_scatter_nd_update_."""
-    new = [x for x, t in zip(inputs, op.inputs, strict=True) if t.role == "activation"]
-    caches = [x for x, t in zip(inputs, op.inputs, strict=True) if t.role == "kv_cache"]
-    slots = inputs[-1]
-    if len(new) == 2:
-        key, value = (x.reshape(slots.shape[0], *cache.shape[2:]) for x, cache in zip(new, caches, strict=True))
-        # The mode is always named: its default is blocks in FRACTAL_NZ.
-        call("npu_scatter_pa_kv_cache", key.contiguous(), value.contiguous(), *caches, slots, cache_mode="Norm")
-        return tuple(caches)
-    return (put(caches[0], new[0], slots),)
+    if not writes_both(op):
+        return _apart(op, inputs, _)
+    # The mode is always named: its default is blocks in FRACTAL_NZ.
+    call("npu_scatter_pa_kv_cache", *_rows_and_blocks(inputs), inputs[-1], cache_mode="Norm")
+    return tuple(inputs[2:4])
+
+
+def writes_both(op: Op) -> bool:
+    """Whether keys and values are written by one op: (keys, values, their blocks, slots)."""
+    return sum(t.role == "activation" for t in op.inputs) == 2
+
+
+def _by_atb(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    """Keys and values together where npu_scatter_pa_kv_cache cannot be asked for plain blocks. ATB counts in int32."""
+    call("_npu_reshape_and_cache", *_rows_and_blocks(inputs), inputs[-1].int())
+    return tuple(inputs[2:4])
+
+
+def _apart(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    """One after the other: keys and values where no call takes both, or what comes alone."""
+    new, caches, slots = inputs[: len(inputs) // 2], inputs[len(inputs) // 2 : -1], inputs[-1]
+    return tuple(put(cache, x, slots) for cache, x in zip(caches, new, strict=True))
+
+
+def _rows_and_blocks(inputs: Inputs) -> tuple[torch.Tensor, ...]:
+    """New keys and values as rows [tokens, heads, dim], and the blocks that they go to."""
+    new, caches, tokens = inputs[:2], inputs[2:4], inputs[-1].shape[0]
+    rows = (x.reshape(tokens, *cache.shape[2:]).contiguous() for x, cache in zip(new, caches, strict=True))
+    return *rows, *caches
 
 
 def put(cache: torch.Tensor, new: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
@@ -52,6 +72,8 @@ def _qkv_norm_rope_cache(op: Op, inputs: Inputs, _: Step) -> Outputs:
     return q.view(tokens, heads, dim), *pools
 
 
+#: A write of keys and values where the wheel cannot be asked for plain blocks: with ATB, and without.
+BY_ATB, APART = Kernel(_by_atb, "fused", raw=True), Kernel(_apart, "composed", raw=True)
 KERNELS = {
     "kv_cache_write": Kernel(_kv_cache_write, "fused", raw=True),
     "qkv_norm_rope_cache": Kernel(_qkv_norm_rope_cache, "fused", raw=True),

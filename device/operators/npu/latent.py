@@ -16,7 +16,7 @@ from device.operators.mla import latent_of, new_or_seen, own_keys, part_of, part
 from device.operators.npu.attention import CAUSAL, NO_MASK, causal_mask
 from device.operators.npu.call import call
 from device.operators.npu.rules_latent import MAX_TURNED
-from device.run.step import Layout, Step
+from device.step.step import Layout, Step
 from scenarios.ops.program import Op
 
 #: Rows and batches of npu_transpose_batchmatmul: the first operand is turned, the second lies right, the result is
@@ -31,14 +31,14 @@ def lengths(layout: Layout) -> dict[str, list[int]]:
 
 def _absorbed(op: Op, inputs: Inputs, step: Step) -> Outputs:
     q_latent, q_rotated, latent_cache, rope_cache, table = inputs
-    part, it, size = part_of(step, True), latent_of(step), op.attr("block_size")
+    part, item, size = part_of(step, True), latent_of(step), op.attr("block_size")
     assert isinstance(size, int)
-    rows, turned = latent_cache.view(-1, size, it.kv_rank), rope_cache.view(-1, size, it.rope_dim)
+    rows, rotary = latent_cache.view(-1, size, item.kv_rank), rope_cache.view(-1, size, item.rope_dim)
     one_query = part.layout.longest_query == 1
     more = {} if one_query else {"atten_mask": causal_mask(q_latent.device)}
     y, _ = call(
         "npu_fused_infer_attention_score_v2", q_latent[: len(part.rows)], rows, rows,
-        query_rope=part.of(q_rotated).contiguous(), key_rope=turned, **lengths(part.layout),
+        query_rope=part.of(q_rotated).contiguous(), key_rope=rotary, **lengths(part.layout),
         block_table=part_table(part, [table]), block_size=size, num_query_heads=op.attr("heads"),
         num_key_value_heads=1, input_layout="TND", softmax_scale=scale_of(step),
         sparse_mode=NO_MASK if one_query else CAUSAL, **more,
@@ -84,11 +84,11 @@ def _absorb_v_in_pieces(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 def _cache_read(op: Op, inputs: Inputs, step: Step) -> Outputs:
     """What the requests that unpack have in the cache from before, request by request, by npu_gather_pa_kv_cache."""
-    latent, turned, table = inputs
+    latent, rotary, table = inputs
     part = part_of(step, False)
     lengths = torch.tensor(part.layout.contexts, dtype=torch.int32, device=latent.device)
-    out = [x.new_empty((sum(part.layout.contexts), *x.shape[2:])) for x in (latent, turned)]
-    call("npu_gather_pa_kv_cache", latent, turned, part_table(part, [table]), lengths, *out)
+    out = [x.new_empty((sum(part.layout.contexts), *x.shape[2:])) for x in (latent, rotary)]
+    call("npu_gather_pa_kv_cache", latent, rotary, part_table(part, [table]), lengths, *out)
     return out[0].squeeze(1), out[1]
 
 
@@ -97,26 +97,26 @@ def _unpack(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _kv_norm_rope_cache(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """Norm of the latent row, rotation of the pairs beside it, both into their pools; given out too where a prefill
+    """Norm of the latent row, rotation of the pairs next to it, both into their pools; given out too where a prefill
     unpacks them."""
     packed, gamma, cos, sin, slots, latent_pool, rope_pool = inputs
-    it, tokens = latent_of(step), packed.shape[0]
+    item, tokens = latent_of(step), packed.shape[0]
     assert step.model is not None
-    rows = packed[:, -it.row :].contiguous().view(tokens, 1, 1, it.row)
-    angles = (x.view(tokens, 1, 1, it.rope_dim) for x in (cos, sin))
-    turned, row = call(
+    rows = packed[:, -item.row :].contiguous().view(tokens, 1, 1, item.row)
+    angles = (x.view(tokens, 1, 1, item.rope_dim) for x in (cos, sin))
+    rotary, row = call(
         "npu_kv_rmsnorm_rope_cache_v2", rows, gamma, *angles, slots, rope_pool, latent_pool,
         epsilon=step.model.norm_eps, cache_mode="PA_BNSD", is_output_kv=len(op.outputs) > 2,
     )  # fmt: skip
-    found = {"kv_normed": row.reshape(tokens, it.kv_rank), "k_rotated": turned.reshape(tokens, 1, it.rope_dim)}
-    return latent_pool, rope_pool, *(found[t.name] for t in op.outputs[2:])
+    result = {"kv_normed": row.reshape(tokens, item.kv_rank), "k_rotated": rotary.reshape(tokens, 1, item.rope_dim)}
+    return latent_pool, rope_pool, *(result[t.name] for t in op.outputs[2:])
 
 
 def _interleave_rope(_: Op, inputs: Inputs, __: Step) -> Outputs:
     """Rotates neighbours; the first of all pairs come to lie in the lower half."""
     x, cos, sin = inputs
-    turned = call("npu_interleave_rope", x.unsqueeze(2), *(a.view(a.shape[0], 1, 1, a.shape[1]) for a in (cos, sin)))
-    return (turned.squeeze(2),)
+    rotary = call("npu_interleave_rope", x.unsqueeze(2), *(a.view(a.shape[0], 1, 1, a.shape[1]) for a in (cos, sin)))
+    return (rotary.squeeze(2),)
 
 
 KERNELS = {

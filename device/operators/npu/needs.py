@@ -9,7 +9,7 @@ import torch
 HALF = (torch.float16, torch.bfloat16)
 FLOATS = (*HALF, torch.float32)
 INTEGERS = (torch.int32, torch.int64)
-#: Greatest length of an inner dimension of a quantised product, and of a token of one cache block (heads x dim).
+#: Largest length of an inner dimension of a quantised product, and of a token of one cache block (heads x dim).
 MAX_INNER = 65535
 
 
@@ -25,8 +25,8 @@ def need(holds: bool, what: str) -> None:
 
 def same_type(what: str, *tensors: Any) -> None:
     """All of `tensors` have one type."""
-    found = {_name(t.dtype) for t in tensors}
-    need(len(found) == 1, f"{what}: all of one type, not {' and '.join(sorted(found))}")
+    names = {_name(t.dtype) for t in tensors}
+    need(len(names) == 1, f"{what}: all of one type, not {' and '.join(sorted(names))}")
 
 
 def typed(what: str, tensor: Any, *allowed: torch.dtype) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.norms import eps_of
 from device.operators.npu.call import call
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 
@@ -23,7 +23,7 @@ def _add_rms_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
 
 
 def _add_rms_norm_dynamic_quant(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    """(INT8 rows of the normed sum, sum, one scale a row); the call's second quantised output is masked out."""
+    """(INT8 rows of the normed sum, sum, one scale per row); the call's second quantised output is masked out."""
     x, residual, gamma = inputs
     y, _, total, scale, _ = call(
         "npu_add_rms_norm_dynamic_quant", x, residual, gamma, epsilon=eps_of(op), output_mask=[True, False]

@@ -11,121 +11,65 @@ from math import prod
 
 import torch
 
-from device.backends.npu_weights import how_of
-from device.dtypes import DTYPES
+from device.operators.kernel import Kernel
 from device.operators.npu.call import enforced
 from device.operators.npu.experts import PLACES
 from device.operators.npu.kernels import kernel_of
 from device.operators.npu.needs import Refused
 from device.operators.npu.quant import with_offset
-from device.operators.npu.rules import FUSED_RANKS, INT4_GROUP
-from device.operators.npu.versions import lacks_call
+from device.operators.npu.refusals import WITHOUT_META, refused
+from device.operators.npu.rules import INT4_GROUP
+from device.operators.npu.versions import NPUGRAPH_EX, V2_IN_CAPTURE, lacks
+from device.operators.npu.weights import how_of
 from device.operators.reference import special
-from device.run.step import COUNTS, Layout, Step
+from device.step.dtypes import DTYPES
+from device.step.step import COUNTS, Layout, Step
 from scenarios.errors import printable
 from scenarios.models.model import Model
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 
-#: The switch that asks for a kind.
-SWITCHES = {
-    "rms_norm": "fusion.rms_norm", "add_rms_norm": "fusion.add_rms_norm", "rope": "fusion.rope",
-    "swiglu": "fusion.swiglu", "attention": "fusion.attention", "kv_cache_write": "kv.layout",
-    "add_rms_norm_dynamic_quant": "fusion.add_rms_norm_quant", "quant_matmul": "weights",
-    "weight_quant_matmul": "weights", "dynamic_quant": "weights", "static_quant": "kv.dtype",
-    "qkv_norm_rope_cache": "fusion.qkv_norm_rope_cache", "matmul_all_reduce": "fusion.matmul_all_reduce",
-    "prefetch": "overlap.prefetch", "dequant_swiglu_quant": "fusion.swiglu_quant",
-    "ffn": "fusion.ffn", "moe_gating_top_k": "fusion.moe_routing",
-    "moe_init_routing": "fusion.grouped_matmul", "moe_finalize_routing": "fusion.grouped_matmul",
-    "grouped_matmul": "fusion.grouped_matmul", "quant_grouped_matmul": "weights",
-    "kv_norm_rope_cache": "fusion.qkv_norm_rope_cache", "interleave_rope": "fusion.qkv_norm_rope_cache",
-    "cache_read": "kv.layout", "transpose_batch_matmul": "fusion.attention",
-}  # fmt: skip
-#: Fused kinds that stay in plain torch, in pieces: no switch asks for them, and their form says `composed`.
-COMPOSED = ("top_k_top_p",)
-#: Calls that a supported wheel may lack, by the kind that makes them.
-YOUNG = {"qkv_norm_rope_cache": "npu_qkv_rms_norm_rope_cache", "cache_read": "npu_gather_pa_kv_cache"}
-#: Kinds that the device's runner does not spread over ranks.
-EXCHANGES = ("all_to_all", "moe_dispatch", "moe_combine", "moe_re_routing", "send_recv")
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
-#: Kinds whose call has no meta kernel.
-WITHOUT_META = ("cache_read",)
-#: What a captured step cannot hold: shapes that follow the lengths.
-GROWING = ("expand", "block_gather", "batch_matmul")
 #: The switch that puts ops on a stream, by its number.
 STREAMS = {
     1: "overlap.prefetch", 2: "overlap.comm_chunks", 3: "overlap.shared_expert_stream", 4: "overlap.streams",
 }  # fmt: skip
 
 
-def lacking(program: Program, model: Model, torch_npu: str) -> list[str]:
+def lacking(program: Program, model: Model, torch_npu: str, atb: bool = False) -> list[str]:
     """One line for each switch that cannot be had: its name, why, what to do. model: what this rank holds of it.
-    torch_npu: the installed version."""
-    found: dict[str, str] = {}
+    torch_npu: the installed version. atb: whether its calls of ATB are there."""
+    result: dict[str, str] = {}
     ops = tuple(dict.fromkeys(op for block in program.blocks for op in block.ops))
     step = rehearsed_step(program, model)
-    if any(op.name.startswith("part") and op.name[4:5].isdigit() for op in ops):
-        found["overlap.micro_batches"] = "no call here has been shown the requests of a part of the step; set it to 1"
+    if any(op.micro_batch >= 0 for op in ops):
+        result["overlap.micro_batches"] = "no call here has been shown the requests of a part of the step; set it to 1"
     for op in ops:
-        switch = SWITCHES.get(op.kind, op.kind)
-        if why := _refused(op, model, torch_npu) or _rehearse(op, step):
-            found.setdefault(switch, why)
-    for switch, why in _graph(program):
-        found.setdefault(switch, why)
-    return [f"optimizations.{switch}: {why}" for switch, why in found.items()]
+        switch = kind_of(op).switch or op.kind
+        if why := refused(op, model, torch_npu) or _rehearse(op, kernel_of(op, torch_npu, atb), step):
+            result.setdefault(switch, why)
+    for switch, why in _graph(program, torch_npu):
+        result.setdefault(switch, why)
+    return [f"optimizations.{switch}: {why}" for switch, why in result.items()]
 
 
-def _refused(op: Op, model: Model, torch_npu: str) -> str | None:
-    """What no call is made for."""
-    if op.kind in YOUNG and (since := lacks_call(YOUNG[op.kind], torch_npu)):
-        return f"torch_npu {torch_npu} has no {YOUNG[op.kind]}, {since} has; set it to false"
-    if op.kind == "qkv_norm_rope_cache" and op.inputs[-1].dtype != "int8":
-        return (
-            "npu_qkv_rms_norm_rope_cache writes FRACTAL_NZ blocks, and npu_fused_infer_attention_score_v2 reads such "
-            "blocks of grouped queries in INT8 only; set kv.dtype to int8, or it to false"
-        )
-    if op.kind == "quant_grouped_matmul" and op.inputs[1].dtype == "int4":
-        return "npu_grouped_matmul multiplies no INT4 weights with INT8 rows; take w8a8 or w4a16"
-    if op.kind == "attention" and op.attr("latent", False) and not op.attr("block_size"):
-        return "latent rows are read through a block table only; set kv.layout to paged"
-    if op.kind == "cache_read" and not op.attr("block_size"):
-        return "latent rows are read through a block table only; set it to paged"
-    if op.kind == "moe_gating_top_k":
-        return _choice(model)
-    if op.kind == "matmul_all_reduce" and op.attr("ranks") not in FUSED_RANKS:
-        return f"npu_mm_all_reduce_base joins 2, 4 or 8 ranks, not {op.attr('ranks')}; set it to false"
-    if op.kind in EXCHANGES:
-        return f"{op.op_type or CATALOGUE[op.kind].op_type}: tokens between ranks are predicted, but not measured"
-    known = kernel_of(op) is not None or op.kind in (*COLLECTIVES, *COMPOSED)
-    if CATALOGUE[op.kind].host == "npu" and not known:
-        return f"{op.op_type or CATALOGUE[op.kind].op_type} has no adapter for torch_npu"
-    return None
-
-
-def _choice(model: Model) -> str | None:
-    """What of a router the calls do not compute."""
-    experts = model.experts
-    assert experts is not None
-    if experts.score == "softmax" and experts.groups > 1:
-        return "npu_moe_gating_top_k_softmax knows no groups of experts; set it to false"
-    if experts.score == "sigmoid" and not experts.normalised:
-        return "npu_moe_gating_top_k divides the weights of a sigmoid by their sum; set it to false"
-    return None
-
-
-def _graph(program: Program) -> Iterator[tuple[str, str]]:
+def _graph(program: Program, torch_npu: str) -> Iterator[tuple[str, str]]:
     if program.graph == "eager":
         return
+    if program.graph == "npugraph_ex" and (lack := lacks(NPUGRAPH_EX, torch_npu)):
+        yield "graph", f"{lack}; set it to aclgraph"
     ops = [op for block in program.blocks if block.captured for op in block.ops]
-    if any(op.kind in GROWING and special(op) is None for op in ops):
+    if any(kind_of(op).over_cache == "growing" and special(op) is None for op in ops):
         yield "graph", "a captured step cannot hold unfused attention, whose shapes grow; set fusion.attention to true"
     if program.graph == "aclgraph":
+        latent = any(kind_of(op).family == "attention" and op.attr("latent", False) for op in ops)
+        if latent and (lack := lacks(V2_IN_CAPTURE, torch_npu)):
+            yield "graph", f"{lack}, and latent attention is one; set it to eager"
         return
     for stream in sorted({op.stream for op in ops} - {0}):
         what = f"{program.graph} issues compiled code on one stream; switch it off, or take aclgraph"
         micro = stream == 2 and any(name.startswith("overlap.micro_batches") for name in program.applied)
         yield "overlap.micro_batches" if micro else STREAMS.get(stream, "overlap"), what
-    if any(op.kind == "attention" and not op.attr("block_size") for op in ops):
+    if any(kind_of(op).family == "attention" and not op.attr("block_size") for op in ops):
         what = f"{program.graph} would copy a contiguous cache at each write; set it to paged, or take aclgraph"
         yield "kv.layout", what
     if any(op.kind == "qkv_norm_rope_cache" for op in ops):
@@ -133,10 +77,9 @@ def _graph(program: Program) -> Iterator[tuple[str, str]]:
         yield "fusion.qkv_norm_rope_cache", what
 
 
-def _rehearse(op: Op, step: Step) -> str | None:
+def _rehearse(op: Op, kernel: Kernel | None, step: Step) -> str | None:
     """What the call of `op` is refused for, None where it is taken."""
-    kernel = kernel_of(op)
-    if kernel is None or kernel.form == "torch" or op.kind == "matmul_all_reduce":  # that one needs its HCCL group
+    if kernel is None or kernel.form == "torch" or kind_of(op).exchanges:  # those need their HCCL group
         return None
     inputs = [standing_for(op, tensor) for tensor in op.inputs]
     try:
@@ -146,7 +89,8 @@ def _rehearse(op: Op, step: Step) -> str | None:
         return f"{refusal}; change the scenario, or switch it off"
     except NotImplementedError as error:
         # A call without a meta kernel has been held against the rules before it got there.
-        return None if op.kind in WITHOUT_META else f"torch_npu refuses it: {_first_line(error)}"
+        known = any(f"::{name}" in str(error) for name in WITHOUT_META)
+        return None if known else f"torch_npu refuses it: {_first_line(error)}"
     except AttributeError as error:
         if "_OpNamespace" not in str(error):  # a fault of this program
             raise
@@ -176,14 +120,15 @@ def rehearsed_step(program: Program, model: Model) -> Step:
 
 
 def standing_for(op: Op, tensor: Tensor) -> torch.Tensor:
-    """A tensor without memory in the place of an operand, as the call reads it (npu_weights.py)."""
+    """A tensor without memory in the place of an operand, as the call reads it (weights.py)."""
     shape, dtype = tensor.shape, DTYPES[tensor.dtype]
     act = DTYPES["fp16" if any(t.dtype == "fp16" for t in (*op.inputs, *op.outputs)) else "bf16"]
     if tensor.role == "weight":
         return _weight_standing_for(how_of(op, tensor, act).split(), op, tensor, act)
     if op.name == "absorb_v":  # declared by head, kept by token
         shape = (shape[1], shape[0], *shape[2:])
-    if tensor.role == "kv_cache" and op.kind == "attention" and len(shape) == 2:  # scales, kept place by place
+    scales = tensor.role == "kv_cache" and len(shape) == 2
+    if scales and kind_of(op).family == "attention":  # kept place by place
         shape = (prod(op.inputs[1].shape[:2]), shape[1])
     return torch.empty(shape, dtype=dtype, device="meta")
 
@@ -197,5 +142,5 @@ def _weight_standing_for(how: list[str], op: Op, tensor: Tensor, act: torch.dtyp
     if "int4" in how:
         return torch.empty((*shape[:-2], shape[-1], shape[-2] // 8), dtype=torch.int32, device="meta")
     dtype = act if how == ["as", "activations"] else torch.float32 if how == ["float32"] else dtype
-    made = torch.empty(shape, dtype=dtype, device="meta")
-    return made.mT if "turned" in how else made
+    empty = torch.empty(shape, dtype=dtype, device="meta")
+    return empty.mT if "turned" in how else empty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
-from device.run.step import Step
+from device.step.step import Step
 from scenarios.ops.program import Op
 
 

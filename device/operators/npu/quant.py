@@ -1,4 +1,4 @@
-"""Products and quantisation. Weights come as `device/backends/npu_weights.py` lays them out."""
+"""Products and quantisation. Weights come as `device/operators/npu/weights.py` lays them out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
 from device.operators.npu.rules import INT4_GROUP
 from device.operators.quant import split
-from device.run.step import COUNTS, Step
+from device.step.step import COUNTS, Step
 from scenarios.ops.program import Op
 
 
@@ -63,19 +63,19 @@ def _int4_matmul(
 def with_offset(scale: Any, offset: torch.Tensor) -> torch.Tensor:
     """`scale` with the offset of its product, which travels with it: an operand is one tensor."""
     scale.offset = offset
-    made: torch.Tensor = scale
-    return made
+    tensor: torch.Tensor = scale
+    return tensor
 
 
 def _dequant_swiglu_quant(op: Op, inputs: Inputs, step: Step) -> Outputs:
     """Scales of the weight [n], or [experts, n] with the rows of each expert; the gate lies left."""
     sums, scale, row_scale = inputs
     groups = {} if scale.ndim == 1 else {"group_index": step.values[COUNTS]}
-    quantised, found = call(
+    quantised, result = call(
         "npu_dequant_swiglu_quant", sums, weight_scale=scale.view(-1, scale.shape[-1]),
         activation_scale=row_scale.reshape(-1), activate_left=True, quant_mode=1, **groups,
     )  # fmt: skip
-    return quantised, found.reshape(op.outputs[1].shape)
+    return quantised, result.reshape(op.outputs[1].shape)
 
 
 def _ffn(_: Op, inputs: Inputs, __: Step) -> Outputs:
@@ -90,7 +90,8 @@ def _weight_quant_matmul(op: Op, inputs: Inputs, _: Step) -> Outputs:
 
 
 def _matmul_all_reduce(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """A row-split product and the sum over the ranks in one call; the three kinds of product tell by their inputs."""
+    """A row-parallel product and the sum over the ranks in one call; the three kinds of product tell by their
+    inputs."""
     assert step.group is not None
     x, w, *rest = inputs
     group = hcom(step.group.rank)

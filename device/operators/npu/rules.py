@@ -93,16 +93,28 @@ def scatter_pa_kv_cache(
     key: Any, value: Any, key_cache: Any, value_cache: Any, slot_mapping: Any, *, cache_mode: str = "PA_NZ"
 ) -> None:
     name = "npu_scatter_pa_kv_cache"
+    need(cache_mode == "Norm", f"{name}: cache_mode {cache_mode} wants blocks in FRACTAL_NZ; these are plain: Norm")
+    _write_both(name, key, value, key_cache, value_cache)
+    _slots(name, slot_mapping, key.shape[0])
+
+
+def reshape_and_cache(key: Any, value: Any, key_cache: Any, value_cache: Any, slot_indices: Any) -> None:
+    name = "_npu_reshape_and_cache"
+    typed(f"{name}: slots", slot_indices, torch.int32)
+    typed(f"{name}: new values", key, *HALF, torch.int8)
+    _write_both(name, key, value, key_cache, value_cache)
+    _slots(name, slot_indices, key.shape[0])
+
+
+def _write_both(name: str, key: Any, value: Any, key_cache: Any, value_cache: Any) -> None:
     for new, cache in ((key, key_cache), (value, value_cache)):
         same_type(f"{name}: new values and their cache", new, cache)
-        need(cache_mode == "Norm", f"{name}: cache_mode {cache_mode} wants blocks in FRACTAL_NZ; these are plain: Norm")
         need(len(new.shape) == 3, f"{name}: new values have {len(new.shape)} dimensions, not 3 (tokens, heads, dim)")
         need(len(cache.shape) == 4, f"{name}: the cache has {len(cache.shape)} dimensions, not 4")
         need(
             new.shape[1:] == cache.shape[2:],
             f"{name}: heads and dim are {list(new.shape[1:])}, the cache's {list(cache.shape[2:])}",
         )
-    _slots(name, slot_mapping, key.shape[0])
 
 
 def scatter_nd_update(cache: Any, indices: Any, updates: Any) -> None:
@@ -153,7 +165,17 @@ def quant_matmul(
     typed(f"{name}: x2", x2, torch.int8, torch.int32)
     _product(name, x1, x2)
     if x2.dtype == torch.int32:
-        _int4_product(name, x1, x2, scale, offset, pertoken_scale, bias, output_dtype, group_sizes)
+        _int4_product(
+            name=name,
+            x1=x1,
+            x2=x2,
+            scale=scale,
+            offset=offset,
+            per_token=pertoken_scale,
+            bias=bias,
+            output_dtype=output_dtype,
+            sizes=group_sizes,
+        )
         return
     need(offset is None and group_sizes is None, f"{name}: offset and group_sizes belong to INT4 weights here")
     typed(f"{name}: scale", scale, torch.float32, torch.bfloat16, torch.int64)
@@ -320,6 +342,7 @@ RULES: dict[str, Callable[..., None]] = {
     "npu_swiglu": swiglu,
     "npu_apply_rotary_pos_emb": apply_rotary_pos_emb,
     "npu_scatter_pa_kv_cache": scatter_pa_kv_cache,
+    "_npu_reshape_and_cache": reshape_and_cache,
     "npu_scatter_nd_update_": scatter_nd_update,
     "npu_dynamic_quant": dynamic_quant,
     "npu_quantize": quantize,

@@ -102,7 +102,16 @@ def fused_infer_attention_score(
     dim = _heads(name, query, num_heads, num_key_value_heads, input_layout)
     need(input_layout == "BSND", f"{name}: its documentation excludes blocks and INT8 in {input_layout}; v2 takes TND")
     requests, one_query, is_int8 = query.shape[0], query.shape[1] == 1, key.dtype == torch.int8
-    _cache(name, query, key, value, num_key_value_heads, dim, block_table, block_size)
+    _cache(
+        name=name,
+        query=query,
+        key=key,
+        value=value,
+        heads=num_key_value_heads,
+        dim=dim,
+        table=block_table,
+        size=block_size,
+    )
     _lengths(name, input_layout, query, actual_seq_lengths, actual_seq_lengths_kv, requests)
     if block_table is not None:
         _block(name, block_size, one_query, is_int8)
@@ -115,7 +124,9 @@ def fused_infer_attention_score(
     need(dim % 32 == 0, f"{name}: head dimension {dim}; INT8 takes multiples of 32")
     need(key_antiquant_mode == value_antiquant_mode, f"{name}: keys and values are scaled in two ways")
     for scale_of in (key_antiquant_scale, value_antiquant_scale):
-        _antiquant(name, scale_of, key_antiquant_mode, query, key, num_key_value_heads, dim)
+        _antiquant(
+            name=name, scale=scale_of, mode=key_antiquant_mode, query=query, key=key, heads=num_key_value_heads, dim=dim
+        )
 
 
 def _antiquant(name: str, scale: Any, mode: int, query: Any, key: Any, heads: int, dim: int) -> None:
@@ -145,7 +156,17 @@ def fused_infer_attention_score_v2(
     if key.dtype == torch.int8:
         scales = (dequant_scale_key, dequant_scale_value)
         dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
-        _nz(name, query, key, value, scales, num_query_heads, num_key_value_heads, dim, input_layout)
+        _nz(
+            name=name,
+            query=query,
+            key=key,
+            value=value,
+            scales=scales,
+            heads=num_query_heads,
+            kv_heads=num_key_value_heads,
+            dim=dim,
+            layout=input_layout,
+        )
         need(key_quant_mode == value_quant_mode == 0, f"{name}: quant modes {key_quant_mode} and {value_quant_mode}")
         need(inner_precise == 1, f"{name}: inner_precise {inner_precise}; NZ blocks have the high-performance mode, 1")
         need(key.shape[3] == block_size, f"{name}: block_size says {block_size}, a block has {key.shape[3]} tokens")
@@ -163,16 +184,42 @@ def fused_infer_attention_score_v2(
     if query_rope is not None or key_rope is not None:
         need(query_rope is not None and key_rope is not None, f"{name}: query_rope and key_rope go together")
         need(num_key_value_heads == 1, f"{name}: {num_key_value_heads} key heads; a latent row serves all queries: 1")
-        _latent(name, query, key, query_rope, key_rope, num_query_heads, queries)
+        _latent(
+            name=name,
+            query=query,
+            key=key,
+            query_rope=query_rope,
+            key_rope=key_rope,
+            heads=num_query_heads,
+            queries=queries,
+        )
         need(block_table is not None, f"{name}: latent rows are read through a block table only")
         need(block_size in (16, 128), f"{name}: blocks of {block_size} tokens; latent rows take 16 and 128")
     elif block_table is None:
-        _unpacked(name, query, key, value, num_query_heads, num_key_value_heads, queries, keys)
+        _unpacked(
+            name=name,
+            query=query,
+            key=key,
+            value=value,
+            heads=num_query_heads,
+            kv_heads=num_key_value_heads,
+            queries=queries,
+            keys=keys,
+        )
         return
     else:
         dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
         need(dim == 128, f"{name}: {input_layout} with head dimension {dim}; TND takes 128")
-        _cache(name, query, key, value, num_key_value_heads, dim, block_table, block_size)
+        _cache(
+            name=name,
+            query=query,
+            key=key,
+            value=value,
+            heads=num_key_value_heads,
+            dim=dim,
+            table=block_table,
+            size=block_size,
+        )
         _block(name, block_size, one_query, is_int8=False)
     typed(f"{name}: block_table", block_table, torch.int32)
     need(

@@ -104,7 +104,9 @@ def grouped_matmul(
         need(size <= MAX_INNER, f"{name}: {what} is {size}, at most {MAX_INNER}")
     scales = (w.shape[0], outputs)
     if rows.dtype == torch.int8:
-        _quantised(name, rows, w, scale, per_token_scale, output_dtype, scales)
+        _quantised(
+            name=name, rows=rows, w=w, scale=scale, per_token=per_token_scale, output_dtype=output_dtype, scales=scales
+        )
         return
     typed(f"{name}: rows", rows, *FLOATS)
     if w.dtype in (torch.int8, torch.int32):

@@ -52,8 +52,8 @@ def _places(
 ) -> tuple[tuple[str, int], ...]:
     for name in needed:
         if name not in header:
-            found = ", ".join(printable(h, 30) for h in header[:12]) + (", ..." if len(header) > 12 else "")
-            fail(f"{path}:1", f"has no column '{name}'{did_you_mean(name, header)} Found: {found or 'nothing'}")
+            names = ", ".join(printable(h, 30) for h in header[:12]) + (", ..." if len(header) > 12 else "")
+            fail(f"{path}:1", f"has no column '{name}'{did_you_mean(name, header)} Found: {names or 'nothing'}")
     for name in needed:
         if header.count(name) > 1:
             fail(f"{path}:1", f"has the column '{name}' twice")

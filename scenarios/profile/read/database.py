@@ -62,8 +62,8 @@ class _Database:
             return
         for column in columns:
             if column not in there:
-                found = ", ".join(printable(name, 30) for name in sorted(there)[:12])
-                fail(self.path, f"table {table} has no column '{column}'; found {found}")
+                known = ", ".join(printable(name, 30) for name in sorted(there)[:12])
+                fail(self.path, f"table {table} has no column '{column}'; found {known}")
         names = ", ".join(f'"{column}"' for column in columns)
         query = f'SELECT {names} FROM "{table}" {where} LIMIT {LIMITS.events + 1}'
         for number, row in enumerate(self.connection.execute(query)):
@@ -79,9 +79,9 @@ class _Database:
             fail(self.path, f"{where} is {printable(repr(value), 40)}, not a whole number")
         return value
 
-    def interval(self, table: str, begin: object, end: object) -> tuple[int, int]:
+    def interval(self, table: str, first: object, end: object) -> tuple[int, int]:
         """Start and duration, ns. Raises CaptureError for what ends before it starts."""
-        start, last = self.whole(begin, f"{table}.startNs"), self.whole(end, f"{table}.endNs")
+        start, last = self.whole(first, f"{table}.startNs"), self.whole(end, f"{table}.endNs")
         if last < start:
             fail(self.path, f"table {table}: a row ends at {last}, before its start at {start}")
         return start, last - start
@@ -118,8 +118,8 @@ def read_database(path: Path, only: Only = WHATEVER) -> list[Capture]:
     """The captures of a database, one a device. only: see `read_pytorch`. Raises CaptureError, one line."""
     with _opened(path) as database:
         if not database.tables & {"TASK", "COMPUTE_TASK_INFO"}:
-            found = ", ".join(printable(name, 30) for name in sorted(database.tables)[:8])
-            fail(path, f"is a database, but no profile: it has no table TASK. Found {found or 'no tables'}")
+            tables = ", ".join(printable(name, 30) for name in sorted(database.tables)[:8])
+            fail(path, f"is a database, but no profile: it has no table TASK. Found {tables or 'no tables'}")
         devices = sorted({database.whole(d, "TASK.deviceId") for (d,) in database.rows("TASK", ("deviceId",))})
         if len(devices) > 1:
             fail(path, f"mixes the tasks of devices {', '.join(map(str, devices[:8]))}; one device a file")
@@ -210,10 +210,10 @@ def _host(database: _Database, words: _Words, columns: Columns, lanes: Lanes, ma
     for table, process in processes:
         batch, before = Batch(columns, "kind", "lane", "start_ns", "duration_ns", "name"), columns.count
         names = ("startNs", "endNs", "globalTid", "connectionId", "name", "type")
-        for begin, end, tid, connection, text, kind in database.rows(table, names):
+        for first, end, tid, connection, text, kind in database.rows(table, names):
             if kind == 50003:  # frames of Python, which are left out of trace_view.json too
                 continue
-            start, length = database.interval(table, begin, end)
+            start, length = database.interval(table, first, end)
             thread = database.whole(tid, f"{table}.globalTid")
             if process == "CANN" and kind in _LAUNCHING and isinstance(connection, int):
                 host.by_connection.setdefault(connection, batch.next_row)
@@ -235,8 +235,8 @@ def _tasks(database: _Database, words: _Words, columns: Columns, lanes: Lanes, f
     parts = {t: words(n) for t, n in database.rows("COMMUNICATION_TASK_INFO", ("globalTaskId", "taskType"))}
     batch = Batch(columns, "kind", "lane", "start_ns", "duration_ns", "name", "fact", "launched_by")
     names = ("startNs", "endNs", "connectionId", "globalTaskId", "taskType", "streamId")
-    for begin, end, connection, task, task_type, stream in database.rows("TASK", names):
-        start, length = database.interval("TASK", begin, end)
+    for first, end, connection, task, task_type, stream in database.rows("TASK", names):
+        start, length = database.interval("TASK", first, end)
         number = database.whole(stream, "TASK.streamId")
         lane = Lane("Ascend Hardware", f"Stream {number}", number)
         launched = host.by_connection.get(connection, NO_ROW)
@@ -261,12 +261,12 @@ def _kernels(database: _Database, words: _Words, facts: FactTable) -> dict[objec
     there = database.columns("COMPUTE_TASK_INFO")
     cores = "blockNum" if "blockNum" in there else "blockDim"
     names = ("globalTaskId", "name", "opType", "taskType", "inputShapes", "inputDataTypes", "outputShapes", cores)
-    found = {}
+    kernels = {}
     for task, name, op_type, task_type, shapes, dtypes, outputs, block in database.rows("COMPUTE_TASK_INFO", names):
         block_dim = block if isinstance(block, int) and 0 <= block < 2**31 else 0
         words_ = (words.op_type(op_type, name), words(task_type), *(words.shape(w) for w in (shapes, dtypes, outputs)))
-        found[task] = words(name), facts[*words_, 0, 0, block_dim]
-    return found
+        kernels[task] = words(name), facts[*words_, 0, 0, block_dim]
+    return kernels
 
 
 def _collectives(
@@ -275,8 +275,8 @@ def _collectives(
     batch = Batch(columns, "kind", "lane", "start_ns", "duration_ns", "name", "fact", "launched_by")
     names = ("opName", "startNs", "endNs", "connectionId", "groupName")
     extra = tuple(c for c in ("count", "opType") if c in database.columns("COMMUNICATION_OP"))
-    for op, begin, end, connection, group, *more in database.rows("COMMUNICATION_OP", (*names, *extra)):
-        start, length = database.interval("COMMUNICATION_OP", begin, end)
+    for op, first, end, connection, group, *more in database.rows("COMMUNICATION_OP", (*names, *extra)):
+        start, length = database.interval("COMMUNICATION_OP", first, end)
         said = dict(zip(extra, more, strict=True))
         texts, of_group = words.texts, words(group)
         count = texts[str(said["count"])] if isinstance(said.get("count"), int) else 0
@@ -297,8 +297,8 @@ def _marks(database: _Database, texts: Texts, columns: Columns, lanes: Lanes) ->
         columns.add(
             kind=[int(Kind.STEP)] * len(rows),
             lane=[lanes[Lane("Python", "Steps")]] * len(rows),
-            start_ns=[begin for _, begin, _ in rows],
-            duration_ns=[max(0, end - begin) for _, begin, end in rows],
+            start_ns=[start for _, start, _ in rows],
+            duration_ns=[max(0, end - first) for _, first, end in rows],
             name=[texts[f"ProfilerStep#{printable(step, 20)}"] for step, _, _ in rows],
         )
 

@@ -1,4 +1,4 @@
-"""Step times that torch_npu reports beside its database: the table StepTraceTime of analysis.db."""
+"""Step times that torch_npu reports next to its database: the table StepTraceTime of analysis.db."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _rows(path: Path, connection: sqlite3.Connection) -> tuple[ReportedStep, ...
         return ()
     if missing := [column for column in _COLUMNS if column not in there]:
         fail(path, f"table StepTraceTime has no column '{missing[0]}'")
-    found = []
+    reported = []
     for device, step, *values in connection.execute(
         f"SELECT {', '.join(_COLUMNS)} FROM StepTraceTime LIMIT {MAX_STEPS}"
     ):
@@ -58,8 +58,16 @@ def _rows(path: Path, connection: sqlite3.Connection) -> tuple[ReportedStep, ...
         except (NotATime, TypeError, ValueError) as error:
             fail(path, f"StepTraceTime of step {printable(str(step), 20)}: {error}")
         computing, exposed, overlapped, communication, free, stage, bubble = ns
-        time = StepTime(computing + exposed + free, computing, communication, exposed, 0, overlapped, free)
+        time = StepTime(
+            total_ns=computing + exposed + free,
+            computing_ns=computing,
+            communication_ns=communication,
+            communication_not_overlapped_ns=exposed,
+            communication_wait_ns=0,
+            overlapped_ns=overlapped,
+            free_ns=free,
+        )
         number = device if isinstance(device, int) else 0
         name = "" if step is None else str(step)
-        found.append(ReportedStep(name, number, time, stage, bubble, round(preparing * 1000)))
-    return tuple(found)
+        reported.append(ReportedStep(name, number, time, stage, bubble, round(preparing * 1000)))
+    return tuple(reported)

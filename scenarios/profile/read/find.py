@@ -37,13 +37,13 @@ def sources(path: Path) -> list[Source]:
         is_folder = path.is_dir()
     except (OSError, ValueError):
         is_folder = False
-    found = list(_walk(path)) if is_folder else [_file(path)]
-    if not found:
+    sources = list(_walk(path)) if is_folder else [_file(path)]
+    if not sources:
         what = f"{OUTPUT}, ascend_pytorch_profiler_*.db, op_summary_*.csv or *.pt.trace.json"
         fail(path, f"holds no profile: there is no {what} in it")
-    if len(found) > LIMITS.ranks:
+    if len(sources) > LIMITS.ranks:
         fail(path, f"holds more than {LIMITS.ranks} profiles")
-    return found
+    return sources
 
 
 def _walk(top: Path) -> Iterator[Source]:
@@ -74,9 +74,9 @@ def _folder(folder: Path, names: list[str]) -> list[Source] | None:
     if folder.name == OUTPUT or "kernel_details.csv" in names or "trace_view.json" in names:
         return [_output(folder)]
     for pattern, form in ((_DATABASE, "database"), (_OP_SUMMARY, "op_summary")):
-        found = [name for name in names if pattern.fullmatch(name)]
-        if found:
-            return [Source(folder / name, form) for name in found]  # type: ignore[arg-type]
+        matching = [name for name in names if pattern.fullmatch(name)]
+        if matching:
+            return [Source(folder / name, form) for name in matching]  # type: ignore[arg-type]
     traces = [name for name in names if _TRACE.fullmatch(name)]
     return [_file(folder / name) for name in traces] or None
 

@@ -2,7 +2,7 @@
 
 `HostToDevice` leads from CANN's call to the device, `async_task_queue` from the call that enqueued to the one that
 dequeued, `async_npu` from torch's operator to the device; `ac2g` is CUDA's from the runtime call to the kernel. An
-arrow's ends are places, (pid, tid, ts): the head begins exactly at its slice, the tail lies inside its own.
+arrow's ends are places, (pid, tid, ts): the head starts exactly at its slice, the tail lies inside its own.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Flows:
         for code, table in enumerate(self._pairs):
             pairs = table.take()
             issued = pairs["tail_ns"]
-            targets = rows.beginning(pairs.pop("head_thread"), pairs.pop("head_ns"))
+            targets = rows.starting(pairs.pop("head_thread"), pairs.pop("head_ns"))
             sources = rows.around(pairs.pop("tail_thread"), issued)
             if code in _TO_DEVICE and (nowhere := targets == NO_ROW).any():
                 lost[code].append((issued[nowhere], sources[nowhere]))
@@ -234,28 +234,28 @@ class _Rows:
             if thread.process == "Python":
                 self.python.setdefault(thread.tid, []).append(number)
 
-    def beginning(self, thread: Any, ns: Int64) -> Int32:
-        """The row of `thread` that begins at `ns` (the longest of several), NO_ROW where there is none."""
-        found = np.full(len(ns), NO_ROW, dtype=np.int32)
+    def starting(self, thread: Any, ns: Int64) -> Int32:
+        """The row of `thread` that starts at `ns` (the longest of several), NO_ROW where there is none."""
+        rows_at = np.full(len(ns), NO_ROW, dtype=np.int32)
         for number, here in _parts(thread):
             rows = self._rows([number])
             at = np.searchsorted(self.start[rows], ns[here])
             ok = at < len(rows)
             row = rows[at[ok]]
             exact = self.start[row] == ns[here[ok]]
-            found[here[ok][exact]] = row[exact]
-        return found
+            rows_at[here[ok][exact]] = row[exact]
+        return rows_at
 
     def around(self, thread: Any, ns: Int64) -> Int32:
         """The innermost host row of `thread` that `ns` lies in; of its tid in Python where its own thread has none."""
-        found = np.full(len(ns), NO_ROW, dtype=np.int32)
+        rows_at = np.full(len(ns), NO_ROW, dtype=np.int32)
         for number, here in _parts(thread):
             own = [number] if self.threads[number].process in HOST else []
-            found[here] = self._innermost(own, ns[here])
-            rest = here[found[here] == NO_ROW]
+            rows_at[here] = self._innermost(own, ns[here])
+            rest = here[rows_at[here] == NO_ROW]
             if len(rest):
-                found[rest] = self._innermost(self.python.get(self.threads[number].tid, []), ns[rest])
-        return found
+                rows_at[rest] = self._innermost(self.python.get(self.threads[number].tid, []), ns[rest])
+        return rows_at
 
     def enclose(self, launched: Int32) -> None:
         """Give CANN's calls that nobody launched the call of Python that encloses them on the same thread."""
@@ -268,8 +268,8 @@ class _Rows:
     def _of(self, number: int) -> Int32:
         """The rows of a thread, as they lie."""
         if self.order is None or self.bounds is None:
-            found: Int32 = np.flatnonzero(self.keys == number).astype(np.int32)
-            return found
+            own: Int32 = np.flatnonzero(self.keys == number).astype(np.int32)
+            return own
         within: Int32 = self.order[self.bounds[number] : self.bounds[number + 1]]
         return within
 
@@ -285,10 +285,10 @@ class _Rows:
         return in_order
 
     def _innermost(self, numbers: Sequence[int], ns: Int64) -> Int32:
-        """The last row of these threads that begins at or before `ns` and does not end before it."""
-        found = np.full(len(ns), NO_ROW, dtype=np.int32)
+        """The last row of these threads that starts at or before `ns` and does not end before it."""
+        rows_at = np.full(len(ns), NO_ROW, dtype=np.int32)
         if not numbers or not len(ns):
-            return found
+            return rows_at
         rows = self._rows(numbers)
         ends = self.start[rows] + self.duration[rows]
         at = np.searchsorted(self.start[rows], ns, side="right") - 1
@@ -298,13 +298,13 @@ class _Rows:
             if not len(at):
                 break
             inside = ends[at] >= ns[still]
-            found[still[inside]] = rows[at[inside]]
+            rows_at[still[inside]] = rows[at[inside]]
             still, at = still[~inside], at[~inside] - 1
-        return found
+        return rows_at
 
 
 def _parts(thread: Any) -> Iterator[tuple[int, Any]]:
     """Each thread with the places where it stands."""
     order = np.argsort(thread, kind="stable")
-    numbers, begins = np.unique(thread[order], return_index=True)
-    yield from zip(numbers.tolist(), np.split(order, begins[1:]), strict=True) if len(numbers) else ()
+    numbers, starts = np.unique(thread[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(order, starts[1:]), strict=True) if len(numbers) else ()

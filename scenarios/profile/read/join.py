@@ -91,16 +91,16 @@ def _types_of_names(events: Events, rows: Any, texts: Texts, facts: FactTable, t
 
 def _find(starts: Any, names: Any, want_starts: Any, want_names: Any) -> Any:
     """The place of each (start, name) among sorted ones, -1 where it is not."""
-    found = np.full(len(want_starts), -1, dtype=np.int64)
+    matched = np.full(len(want_starts), -1, dtype=np.int64)
     if not len(starts):
-        return found
+        return matched
     at = np.searchsorted(starts, want_starts)
     for _ in range(8):  # kernels that start in one nanosecond: on as many streams at most
         here = np.minimum(at, len(starts) - 1)
-        same = (found < 0) & (starts[here] == want_starts) & (names[here] == want_names)
-        found[same] = here[same]
+        same = (matched < 0) & (starts[here] == want_starts) & (names[here] == want_names)
+        matched[same] = here[same]
         at = at + 1
-    return found
+    return matched
 
 
 def communicate(

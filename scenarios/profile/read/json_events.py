@@ -130,12 +130,12 @@ def _cut_slabs(path: Path, wanted: Callable[[bytes], bool] | None) -> Iterator[l
 def _begin(file: Readable) -> bytes:
     """The bytes after the bracket that opens the events."""
     head = file.read(SLAB_BYTES)
-    found = _OPENING.match(head)
-    if found is None and _OBJECT.match(head):
-        found = _EVENTS_KEY.search(head)
-    if found is None:
+    match = _OPENING.match(head)
+    if match is None and _OBJECT.match(head):
+        match = _EVENTS_KEY.search(head)
+    if match is None:
         raise OtherForm
-    return head[found.end() :]
+    return head[match.end() :]
 
 
 def _decoded(buffer: bytes) -> tuple[list[Event], bytes]:
@@ -158,25 +158,25 @@ def _last_cut(buffer: bytes, end: int) -> re.Match[bytes] | None:
     """The last `},{` before `end`."""
     window = 1 << 16
     while True:
-        begin = max(0, end - window)
-        found = None
-        for found in _CUT.finditer(buffer, begin, end):  # noqa: B007 (the last one)
+        start = max(0, end - window)
+        cut = None
+        for cut in _CUT.finditer(buffer, start, end):  # noqa: B007 (the last one)
             pass
-        if found is not None or begin == 0:
-            return found
+        if cut is not None or start == 0:
+            return cut
         window *= 4
 
 
 def _last(buffer: bytes) -> list[Event]:
     """The events at the end of the file, up to the bracket that closes them."""
     text = buffer.rstrip()
-    for found in reversed([match.start() for match in _CLOSING.finditer(text)][-64:]):
+    for start in reversed([match.start() for match in _CLOSING.finditer(text)][-64:]):
         # Behind the bracket nothing may stand, or the other keys of the object form.
-        behind = text[found + 1 :].strip()
+        behind = text[start + 1 :].strip()
         try:
             if behind:
                 msgspec.json.decode(b'{"":0' + behind)
-            return _decode(b"[" + text[: found + 1])
+            return _decode(b"[" + text[: start + 1])
         except msgspec.DecodeError:
             continue
     raise OtherForm
@@ -195,7 +195,17 @@ def _decode(slab: bytes) -> list[Event]:
 
 def _with_text(event: NumberEvent) -> Event:
     ts = "" if event.ts is None else format(event.ts, "f")
-    return Event(event.ph, ts, event.name, event.pid, event.tid, event.cat, event.dur, event.id, event.args)
+    return Event(
+        ph=event.ph,
+        ts=ts,
+        name=event.name,
+        pid=event.pid,
+        tid=event.tid,
+        cat=event.cat,
+        dur=event.dur,
+        id=event.id,
+        args=event.args,
+    )
 
 
 def _slow_slabs(path: Path, skip: int) -> Iterator[list[Event]]:

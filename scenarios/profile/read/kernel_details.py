@@ -74,42 +74,48 @@ class KernelDetails:
         """The number of the facts of each row."""
         nothing = texts[""]
         rows = zip(
-            self.op_type, self.task_type, self.shapes, self.dtypes, self.output_shapes, self.pipe, self.block_dim,
+            self.op_type,
+            self.task_type,
+            self.shapes,
+            self.dtypes,
+            self.output_shapes,
+            self.pipe,
+            self.block_dim,
             strict=True,
-        )  # fmt: skip
+        )
         return np.fromiter((facts[*row[:5], nothing, *row[5:]] for row in rows), dtype=np.int32, count=len(self))
 
 
 def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED) -> KernelDetails:
     """All rows. Raises CaptureError with file and line for what is missing, no time, or of another form."""
-    found = KernelDetails(path)
+    details = KernelDetails(path)
     for line, row in table_rows(path, needed, (*OPTIONAL, *PIPES), RENAMED):
-        if len(found) >= LIMITS.events:
+        if len(details) >= LIMITS.events:
             fail(path, f"holds more than {LIMITS.events:,} kernels; profile fewer steps")
         core, name = known(row["Accelerator Core"]), known(row["Name"])
         collective = core in COLLECTIVE_CORES or (not core and name.startswith("hcom_"))
-        found.start_ns.append(us_cell(path, line, row, "Start Time(us)"))
-        found.duration_ns.append(us_cell(path, line, row, "Duration(us)"))
+        details.start_ns.append(us_cell(path, line, row, "Start Time(us)"))
+        details.duration_ns.append(us_cell(path, line, row, "Duration(us)"))
         stream = known(row.get("Stream ID", ""))
-        found.stream.append(whole_cell(stream) if stream else NO_STREAM)
-        found.block_dim.append(whole_cell(row.get("Block Dim", "")))
-        found.name.append(texts[name])
-        found.op_type.append(texts[known(row["Type"]) or op_type_of(name)])
-        found.task_type.append(texts[core])
-        found.shapes.append(texts[known(row.get("Input Shapes", ""))])
-        found.dtypes.append(texts[known(row.get("Input Data Types", ""))])
-        found.output_shapes.append(texts[known(row.get("Output Shapes", ""))])
-        found.pipe.append(texts[_busiest(row)])
-        found.step.append(texts[known(row.get("Step Id", ""))])
-        found.collective.append(collective)
+        details.stream.append(whole_cell(stream) if stream else NO_STREAM)
+        details.block_dim.append(whole_cell(row.get("Block Dim", "")))
+        details.name.append(texts[name])
+        details.op_type.append(texts[known(row["Type"]) or op_type_of(name)])
+        details.task_type.append(texts[core])
+        details.shapes.append(texts[known(row.get("Input Shapes", ""))])
+        details.dtypes.append(texts[known(row.get("Input Data Types", ""))])
+        details.output_shapes.append(texts[known(row.get("Output Shapes", ""))])
+        details.pipe.append(texts[_busiest(row)])
+        details.step.append(texts[known(row.get("Step Id", ""))])
+        details.collective.append(collective)
         device = known(row.get("Device_id", ""))
-        found.devices[device] = found.devices.get(device, 0) + 1
-    if not len(found):
+        details.devices[device] = details.devices.get(device, 0) + 1
+    if not len(details):
         fail(path, "holds no kernels")
-    devices = [device for device in found.devices if device]
+    devices = [device for device in details.devices if device]
     if len(devices) > 1:
         fail(path, f"mixes the kernels of devices {', '.join(sorted(devices)[:8])}; one device a file")
-    return found
+    return details
 
 
 def _busiest(row: dict[str, str]) -> str:

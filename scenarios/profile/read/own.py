@@ -23,7 +23,7 @@ _FACT_ARGS = ("Task Type", "Input Shapes", "Input Data Types", "Output Shapes", 
 
 
 def read_own(path: Path) -> list[Capture]:
-    """The timelines of a trace of ours. Where it holds a prediction beside its measurement, the measurement.
+    """The timelines of a trace of ours. Where it holds a prediction next to its measurement, the measurement.
 
     Raises TraceError or CaptureError, one line.
     """
@@ -54,16 +54,28 @@ def _capture(path: Path, timeline: Timeline, notes: tuple[str, ...]) -> Capture:
     )
     step = Step("", timeline.start_ns, timeline.end_ns, timeline.start_ns, timeline.end_ns, whole=True)
     return Capture(
-        source=str(path), kind="what-if trace", rank=timeline.rank, device=timeline.device, texts=texts.tuple(),
-        lanes=tuple(lanes), events=ordered(columns.take(), facts.facts()), steps=(step,) if spans else (), reported=(),
-        metadata={}, groups={}, collective_waits_ns={}, dropped={}, notes=notes, label=timeline.label,
-    )  # fmt: skip
+        source=str(path),
+        kind="what-if trace",
+        rank=timeline.rank,
+        device=timeline.device,
+        texts=texts.tuple(),
+        lanes=tuple(lanes),
+        events=ordered(columns.take(), facts.facts()),
+        steps=(step,) if spans else (),
+        reported=(),
+        metadata={},
+        groups={},
+        collective_waits_ns={},
+        dropped={},
+        notes=notes,
+        label=timeline.label,
+    )
 
 
 def _kind(span: Span) -> Kind:
     if span.process in _HOST:
         return Kind.HOST
-    if span.kind in QUEUED or span.kind == "wait":
+    if span.kind in QUEUED or span.is_wait:
         return _KINDS.get(span.kind, Kind.TASK)
     if span.process == "Communication":
         return Kind.COLLECTIVE

@@ -1,4 +1,4 @@
-"""Chrome traces of PyTorch's own profiler: CUDA streams beside the host's operators and runtime calls."""
+"""Chrome traces of PyTorch's own profiler: CUDA streams next to the host's operators and runtime calls."""
 
 from __future__ import annotations
 

@@ -52,13 +52,13 @@ def read_captures(path: str | Path, mark: str = "", step: str = "") -> CaptureSe
 
 
 def _read(source: Source, only: Only) -> list[Capture]:
-    found = []
+    captures = []
     for capture in _READERS[source.form](source.path, only):
         if not capture.steps or not len(capture.events.rows(Kind.KERNEL, Kind.COLLECTIVE)):
             fail(source.path, "holds no kernels of a device")
         require_marks(capture, only.mark)
-        found.append(capture)
-    return found
+        captures.append(capture)
+    return captures
 
 
 def _same_run(path: Path, one: Capture, other: Capture) -> None:

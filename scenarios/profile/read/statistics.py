@@ -11,7 +11,7 @@ from scenarios.profile.read.csv_tables import known, table_rows, us_cell, whole_
 from scenarios.profile.read.files import LIMITS, fail
 from scenarios.profile.table import Events, HostApi, Kind
 
-#: A sum that is off by more than this is told.
+#: A sum that is off by more than this is reported.
 SHARE = 0.001
 #: Rows of a table of sums.
 MAX_ROWS = 100_000
@@ -19,14 +19,14 @@ MAX_ROWS = 100_000
 
 def read_api_statistic(path: Path) -> tuple[HostApi, ...]:
     """The host's calls, the longest first. Raises CaptureError with file and line."""
-    found = []
+    calls = []
     for line, row in table_rows(path, ("Level", "API Name", "Time(us)", "Count")):
         if line > MAX_ROWS:
             fail(path, f"has more than {MAX_ROWS:,} rows")
         name = printable(known(row["API Name"]), 80)
         level = printable(known(row["Level"]), 20)
-        found.append(HostApi(level, name, whole_cell(row["Count"]), us_cell(path, line, row, "Time(us)")))
-    return tuple(sorted(found, key=lambda api: (-api.total_ns, api.level, api.name)))
+        calls.append(HostApi(level, name, whole_cell(row["Count"]), us_cell(path, line, row, "Time(us)")))
+    return tuple(sorted(calls, key=lambda api: (-api.total_ns, api.level, api.name)))
 
 
 def differs_from_op_statistic(path: Path, events: Events, texts: tuple[str, ...]) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from scenarios.errors import printable, quoted
 from scenarios.profile.table import Int64
 
-#: Beyond this an int64 of nanoseconds does not hold a begin plus a duration.
+#: Beyond this an int64 of nanoseconds does not hold a start plus a duration.
 MAX_NS = 2**62
 
 
@@ -42,9 +42,9 @@ def ns_of_us(text: str) -> int:
 
 def all_ns_of_us(texts: Sequence[str]) -> Int64:
     """`ns_of_us` of many texts, at once where they all have one form. Raises NotATime with `index` set."""
-    found = _of_one_form(texts)
-    if found is not None:
-        return found
+    ns = _of_one_form(texts)
+    if ns is not None:
+        return ns
     times = np.empty(len(texts), dtype=np.int64)
     for i, text in enumerate(texts):
         try:

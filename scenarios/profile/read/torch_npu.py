@@ -1,4 +1,4 @@
-"""One rank's `*_ascend_pt` folder: trace_view.json where there is one, and the tables beside it."""
+"""One rank's `*_ascend_pt` folder: trace_view.json where there is one, and the tables next to it."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def read_op_summary(path: Path, only: Only = WHATEVER) -> Capture:
 
 
 def _alone(path: Path, texts: Texts, rows: _Rows, notes: tuple[str, ...]) -> Capture:
-    """The capture of one file that nothing lies beside."""
+    """The capture of one file that nothing lies next to."""
     return Capture(
         source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=rows.lanes,
         events=rows.events, steps=rows.steps, reported=(), metadata={}, groups={}, collective_waits_ns={},

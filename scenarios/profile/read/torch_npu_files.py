@@ -1,4 +1,4 @@
-"""The small files beside a torch_npu trace: reported step times, collectives, versions."""
+"""The small files next to a torch_npu trace: reported step times, collectives, versions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Communicated:
 def read_communication(path: Path) -> tuple[Communicated, ...]:
     """The collectives of communication.json, in order of the file. Raises CaptureError, one line."""
     document = _object(path, MAX_JSON_BYTES)
-    found = []
+    collectives = []
     for step, kinds in document.items():
         for kind, ops in _items(path, step, kinds):
             for name, op in _items(path, f"{step}.{kind}", ops):
@@ -74,7 +74,7 @@ def read_communication(path: Path) -> tuple[Communicated, ...]:
                 if not isinstance(times, dict):
                     fail(path, f"{where}: has no 'Communication Time Info'")
                 op_name, _, group = name.partition("@")
-                found.append(
+                collectives.append(
                     Communicated(
                         step.removeprefix("step"),
                         op_name,
@@ -84,7 +84,7 @@ def read_communication(path: Path) -> tuple[Communicated, ...]:
                         _us(path, where, times, "Wait Time(ms)", 1000),
                     )
                 )
-    return tuple(found)
+    return tuple(collectives)
 
 
 def _us(path: Path, where: str, times: Mapping[str, Any], key: str, factor: int = 1) -> int:
@@ -151,8 +151,10 @@ def read_info(folder: Path) -> Info:
         experimental = config.get("experimental_config") if isinstance(config, dict) else None
         level = experimental.get("_profiler_level") if isinstance(experimental, dict) else None
         for key, value in (
-            ("torch_npu", document.get("torch_npu_version")), ("cann", document.get("cann_version")), ("level", level),
-        ):  # fmt: skip
+            ("torch_npu", document.get("torch_npu_version")),
+            ("cann", document.get("cann_version")),
+            ("level", level),
+        ):
             if isinstance(value, str):
                 metadata[key] = printable(value, 40)
     path = folder / "profiler_metadata.json"
@@ -166,15 +168,15 @@ def read_info(folder: Path) -> Info:
 
 
 def _groups(said: object) -> dict[str, tuple[int, ...]]:
-    found = {}
+    groups = {}
     for key, group in said.items() if isinstance(said, dict) else ():
         ranks = group.get("global_ranks") if isinstance(group, dict) else None
         if isinstance(ranks, list) and all(isinstance(r, str) and r.isdigit() and len(r) < 10 for r in ranks):
             name = group.get("group_name")
-            found[printable(str(key), 80)] = tuple(int(r) for r in ranks)
+            groups[printable(str(key), 80)] = tuple(int(r) for r in ranks)
             if isinstance(name, str):
-                found.setdefault(printable(name, 80), found[printable(str(key), 80)])
-    return found
+                groups.setdefault(printable(name, 80), groups[printable(str(key), 80)])
+    return groups
 
 
 def _newer(version: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Which events belong to which step, as torch_npu decides it.
 
-A step's window on the device begins with the first thing that the host launched inside its mark (`ProfilerStep#N`)
+A step's window on the device starts with the first thing that the host launched inside its mark (`ProfilerStep#N`)
 and ends with the last, or with the mark where that is later. What starts in the window belongs to the step.
 """
 
@@ -41,13 +41,13 @@ def steps_of_marks(events: Events, texts: tuple[str, ...]) -> tuple[Events, tupl
     ids = step_ids([texts[int(events.name[mark])] for mark in marks])
     ends_ns = _mark_ends(events, marks, issued, family.name if family else "")
     for name, mark, end in zip(ids, marks.tolist(), ends_ns, strict=True):
-        begin = int(events.start_ns[mark])
-        first, last = np.searchsorted(issued, begin, side="left"), np.searchsorted(issued, end, side="right")
+        start = int(events.start_ns[mark])
+        first, last = np.searchsorted(issued, start, side="left"), np.searchsorted(issued, end, side="right")
         mine = device[first:last]
-        start_ns = int(events.start_ns[mine].min()) if len(mine) else begin
+        start_ns = int(events.start_ns[mine].min()) if len(mine) else start
         ends = events.start_ns[mine] + events.duration_ns[mine]
         end_ns = max(int(ends.max()), end) if len(mine) else end
-        steps.append(Step(name, start_ns, end_ns, begin, end))
+        steps.append(Step(name, start_ns, end_ns, start, end))
     return events, tuple(steps)
 
 
@@ -89,9 +89,9 @@ def whole(events: Events) -> Step:
     """All of a capture as one step without a name."""
     device = events.rows(*_DEVICE)
     host = events.rows(Kind.HOST)
-    begin, end = int(events.start_ns[device].min()), int(events.end_ns[device].max())
-    host_begin = min(begin, int(events.start_ns[host].min())) if len(host) else begin
-    return Step("", begin, end + 1, host_begin, max(end, int(events.end_ns[host].max())) if len(host) else end)
+    start, end = int(events.start_ns[device].min()), int(events.end_ns[device].max())
+    host_begin = min(start, int(events.start_ns[host].min())) if len(host) else start
+    return Step("", start, end + 1, host_begin, max(end, int(events.end_ns[host].max())) if len(host) else end)
 
 
 def steps_of_ids(

@@ -313,10 +313,10 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
     columns["lane"] = lane_of[key]
     columns["kind"] = _kinds(trace, tuple(lanes), columns, cats, classify)
     del cats, keep
-    found = tuple(lanes)
-    of = [ThreadOf(t.tid, found[n].process if n >= 0 else "") for t, n in zip(threads, lane_of.tolist(), strict=True)]
+    kept = tuple(lanes)
+    of = [ThreadOf(t.tid, kept[n].process if n >= 0 else "") for t, n in zip(threads, lane_of.tolist(), strict=True)]
     columns["launched_by"], columns["issued_after_ns"] = trace.flows.resolve(columns, key, of)
-    return columns if trace.part is None else _part(trace.part, columns, found), found
+    return columns if trace.part is None else _part(trace.part, columns, kept), kept
 
 
 def _part(part: Part, columns: dict[str, Any], lanes: tuple[Lane, ...]) -> dict[str, Any]:
@@ -345,15 +345,15 @@ def _kinds(trace: Trace, lanes: tuple[Lane, ...], columns: Any, cats: Any, class
     tasks, categories = trace.facts.facts().task_type, list(trace.categories)
     kinds = np.empty(len(cats), dtype=np.int8)
     known: dict[tuple[int, ...], Kind] = {}
-    for begin in range(0, len(cats), CHUNK):
-        part = slice(begin, begin + CHUNK)
+    for start in range(0, len(cats), CHUNK):
+        part = slice(start, start + CHUNK)
         parts = (columns["lane"][part], columns["name"][part], tasks[columns["fact"][part]], cats[part])
-        found = []
+        of_part = []
         for row in zip(*(values.tolist() for values in parts), strict=True):
             kind = known.get(row)
             if kind is None:
                 lane, name, task, cat = row
                 kind = known[row] = classify(lanes[lane], texts[name], texts[task], categories[cat])
-            found.append(kind)
-        kinds[part] = found
+            of_part.append(kind)
+        kinds[part] = of_part
     return kinds

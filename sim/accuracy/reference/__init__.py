@@ -2,5 +2,10 @@
 
 from pathlib import Path
 
-#: Where the files lie, for all who read them.
+#: Where the files lie.
 FOLDER = Path(__file__).parent
+
+
+def reference_csv(name: str) -> Path:
+    """The file of one kind of rows: `kernels`, `collectives`, `exchange`, `steps`, `ladders`, `overlaps`."""
+    return FOLDER / f"{name}.csv"

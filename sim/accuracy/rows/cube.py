@@ -8,7 +8,7 @@ from scenarios.ops.program import DTYPE_BITS, Format, Group
 from scenarios.ops.work import AttentionShape, FfnShape, GroupedShape, MatmulShape, Unit, Work
 from sim.accuracy.rows.row import Row, Unpriced, rows_of
 
-#: Programs that run on cube cores only; the others rescale or unpack on the vector cores beside them.
+#: Programs that run on cube cores only; the others rescale or unpack on the vector cores next to them.
 _CUBE = ("matmul", "batch_matmul", "transpose_batch_matmul")
 
 #: Warm-up runs of a server attend to no more keys than this; queries with their own keys and more than that are a
@@ -144,11 +144,11 @@ def attention(row: Row) -> Work:
     tokens, heads, dim = query
     lengths = [s[0] for s in row.shapes[3:] if len(s) == 1]
     requests = min(tokens, lengths[0]) if lengths else tokens
-    beside = key[0] == tokens
-    if beside and row.kv_tokens > DUMMY_KEYS:
+    others = key[0] == tokens
+    if others and row.kv_tokens > DUMMY_KEYS:
         count = max(1, lengths[0] if lengths else round(tokens / row.kv_tokens))
         return attention_work((Group(count, tokens // count, 0),), heads, key[1], dim)
-    kv_heads = key[-2] if beside or len(key) == 4 else max(1, key[2] // dim)
+    kv_heads = key[-2] if others or len(key) == 4 else max(1, key[2] // dim)
     return attention_work((Group(requests, 1, row.kv_tokens - 1),), heads, kv_heads, dim)
 
 

@@ -138,7 +138,7 @@ def norm(program: str, ops: int, out_size: Callable[[Row], int] = same, residual
 
 
 def token_rows(program: str, ops: int, inputs: int = 1) -> Maker:
-    """One row a token of the first `inputs` tensors that belong to the same tokens, rewritten at the same size."""
+    """One row per token of the first `inputs` tensors that belong to the same tokens, rewritten at the same size."""
 
     def make(row: Row) -> Work:
         tokens = row.shape(0)[0]

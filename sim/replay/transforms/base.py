@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.replay.graph import Graph
 
 #: Which end of what is assumed: the value itself, the better one, the worse one.
@@ -24,7 +24,7 @@ class Asked:
     name: str
     subject: str
     options: Mapping[str, float]
-    hardware: Hardware | None
+    hardware: HardwareProfile | None
 
     def number(self, key: str, usual: float) -> float:
         """An option, or what is usual."""
@@ -36,7 +36,7 @@ class Changed:
     """A graph after a what-if. made: how often it applied. assumed: what it took for granted, a sentence each."""
 
     graph: Graph
-    made: int
+    places: int
     assumed: tuple[str, ...]
 
 

@@ -13,12 +13,12 @@ def remove_collectives(graph: Graph, asked: Asked, end: Bound) -> Changed:
     change = Change(graph)
     numbers = _transfers(change, asked.subject)
     change.remove([*numbers, *map(change.arrival, numbers)])
-    change.made = len(numbers)
+    change.places = len(numbers)
     assumed = (
-        f"{change.made:,} collectives take no time at all, waiting included: no optimisation of them gains more",
+        f"{change.places:,} collectives take no time at all, waiting included: no optimisation of them gains more",
         f"{change.saved_calls:,} calls of the host are saved; what one rank sends, another still waits for",
     )
-    return Changed(change.finished(), change.made, assumed)
+    return Changed(change.finished(), change.places, assumed)
 
 
 def shrink_collectives(graph: Graph, asked: Asked, end: Bound) -> Changed:
@@ -27,13 +27,13 @@ def shrink_collectives(graph: Graph, asked: Asked, end: Bound) -> Changed:
     change = Change(graph)
     for number in _transfers(change, asked.subject):
         change.set_duration(number, round(change.tasks[number].duration_ns * factor))
-        change.made += 1
-    assumed = (f"{change.made:,} collectives transfer in {factor:g} of their time; waiting for other ranks stays",)
-    return Changed(change.finished(), change.made, assumed)
+        change.places += 1
+    assumed = (f"{change.places:,} collectives transfer in {factor:g} of their time; waiting for other ranks stays",)
+    return Changed(change.finished(), change.places, assumed)
 
 
 def no_waits(graph: Graph, asked: Asked, end: Bound) -> Changed:
-    """Let every collective begin when this rank arrives: what balanced ranks and steady hosts could gain at most.
+    """Let every collective start when this rank arrives: what balanced ranks and steady hosts could gain at most.
 
     Transfers point to point stay: they wait for data.
     """
@@ -47,9 +47,9 @@ def no_waits(graph: Graph, asked: Asked, end: Bound) -> Changed:
         after = tuple(e._replace(lag_ns=0) for e in own)
         if after != task.after:
             change.tasks[number] = task._replace(after=after)
-            change.made += 1
-    assumed = (f"{change.made:,} collectives find all other ranks waiting already; sends and receives stay",)
-    return Changed(change.finished(), change.made, assumed)
+            change.places += 1
+    assumed = (f"{change.places:,} collectives find all other ranks waiting already; sends and receives stay",)
+    return Changed(change.finished(), change.places, assumed)
 
 
 def _transfers(change: Change, subject: str) -> list[int]:

@@ -8,7 +8,7 @@ from math import prod
 
 from scenarios.timeline import Span
 from sim.accuracy.rows.row import Row, Shape, parse_dtypes
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.replay.change import Change, op_types
 from sim.replay.graph import Graph
 from sim.replay.patterns import BY_NAME, PATTERNS, Pattern, runs
@@ -29,7 +29,7 @@ def fuse(graph: Graph, asked: Asked, end: Bound) -> Changed:
                 known = _fuse(change, pattern, numbers[run.start : run.stop], asked.hardware, end)
                 priced, by_bytes = priced + known, by_bytes + (not known)
                 counts[pattern.name] = counts.get(pattern.name, 0) + 1
-    change.made = sum(counts.values())
+    change.places = sum(counts.values())
     assumed = [
         f"{count:,} runs of {BY_NAME[name].title} become {BY_NAME[name].fused}" for name, count in counts.items()
     ]
@@ -49,10 +49,10 @@ def fuse(graph: Graph, asked: Asked, end: Bound) -> Changed:
             f"{change.saved_calls:,} calls of the host are saved, each with the host's work in front of it; that of a "
             f"fused kernel costs {of_fused}"
         )
-    return Changed(change.finished(), change.made, tuple(assumed))
+    return Changed(change.finished(), change.places, tuple(assumed))
 
 
-def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: Hardware | None, end: Bound) -> bool:
+def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: HardwareProfile | None, end: Bound) -> bool:
     """Fuse one run; whether its kernel could be priced."""
     spans = [span for n in run if (span := change.tasks[n].span) is not None]
     inputs = _inputs(pattern, spans)
@@ -74,7 +74,7 @@ def _fuse(change: Change, pattern: Pattern, run: Sequence[int], hardware: Hardwa
     return known
 
 
-def _call_costs(change: Change, number: int, hardware: Hardware | None, end: Bound) -> None:
+def _call_costs(change: Change, number: int, hardware: HardwareProfile | None, end: Bound) -> None:
     """The call of a fused kernel: torch_npu's own calls cost more than ATen's by what the hardware profile says;
     without one as much as the call that is kept, at worst twice that."""
     call = change.root(number)

@@ -33,12 +33,12 @@ def remove_host_gaps(graph: Graph, asked: Asked, end: Bound) -> Changed:
     change = Change(graph)
     launches = _launch_once(change, launch_ns)
     cut = _close_gaps(change, gap_ns)
-    change.made = change.saved_calls or cut
+    change.places = change.saved_calls or cut
     waits = _waits(change, end) if change.saved_calls else ()
     source = f"{hw.name}'s" if not asked.options else "as asked for"
     if not change.saved_calls:
         once = f"the profile has no calls: all of what streams idle beyond {gap_ns / 1000:g} us is taken for the host's"
-        return Changed(change.finished(), change.made, (f"{once} ({source})",))
+        return Changed(change.finished(), change.places, (f"{once} ({source})",))
     assumed = (
         f"{launches} launch{'es' if launches != 1 else ''} of a graph, {launch_ns / 1000:g} us each, instead of "
         f"{change.saved_calls:,} calls; at most {gap_ns / 1000:g} us between two nodes ({source})",
@@ -46,7 +46,7 @@ def remove_host_gaps(graph: Graph, asked: Asked, end: Bound) -> Changed:
         "lengths that attention kernels take from the host are inputs of the graph: no updates of parameters",
         *waits,
     )
-    return Changed(change.finished(), change.made, assumed)
+    return Changed(change.finished(), change.places, assumed)
 
 
 def _launch_once(change: Change, launch_ns: int) -> int:

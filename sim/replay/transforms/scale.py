@@ -7,7 +7,7 @@ from math import prod
 from scenarios.timeline import Span
 from sim.accuracy.rows.row import Shape
 from sim.compare.classes import MATMUL, family_of, op_type_of, operation_of
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.replay.change import Change
 from sim.replay.graph import Graph
 from sim.replay.price import PRICE_SPREAD, call_ns, input_of, priced_ns
@@ -27,9 +27,9 @@ def scale(graph: Graph, asked: Asked, end: Bound) -> Changed:
         assert task.span is not None
         if of_subject(task.span, asked.subject):
             change.set_duration(number, round(task.duration_ns * factor))
-            change.made += 1
-    assumed = (f"{change.made:,} kernels of {asked.subject or 'all families'} take {factor:g} times as long, alike",)
-    return Changed(change.finished(), change.made, assumed)
+            change.places += 1
+    assumed = (f"{change.places:,} kernels of {asked.subject or 'all families'} take {factor:g} times as long, alike",)
+    return Changed(change.finished(), change.places, assumed)
 
 
 def quantise(graph: Graph, asked: Asked, end: Bound) -> Changed:
@@ -55,20 +55,20 @@ def quantise(graph: Graph, asked: Asked, end: Bound) -> Changed:
         else:
             change.set_duration(number, round(task.duration_ns * factor))
         calls += _calls(change, number, asked.hardware, quantises)
-        change.made += 1
-    return Changed(change.finished(), change.made, tuple(_assumed(change.made, priced, calls, factor, asked)))
+        change.places += 1
+    return Changed(change.finished(), change.places, tuple(_assumed(change.places, priced, calls, factor, asked)))
 
 
-def _assumed(made: int, priced: int, calls: int, factor: float, asked: Asked) -> list[str]:
+def _assumed(scaled: int, priced: int, calls: int, factor: float, asked: Asked) -> list[str]:
     assumed = []
     if priced and asked.hardware is not None:
         assumed.append(
             f"{priced:,} products times the ratio of their INT8 and 16-bit prices on {asked.hardware.name} (within "
             f"{PRICE_SPREAD:.0%}), a dynamic quantisation in front, shared by products in a row that read one shape"
         )
-    if made > priced:
+    if scaled > priced:
         assumed.append(
-            f"{made - priced:,} products take {factor:g} times as long (a half where only weights are read), "
+            f"{scaled - priced:,} products take {factor:g} times as long (a half where only weights are read), "
             "quantising of inputs included; name a hardware profile to price them"
         )
     if calls:
@@ -86,7 +86,7 @@ def _quantisable(span: Span) -> bool:
     return max(input_of(span, 1), default=0) < _VOCABULARY
 
 
-def _calls(change: Change, number: int, hardware: Hardware | None, quantises: bool) -> int:
+def _calls(change: Change, number: int, hardware: HardwareProfile | None, quantises: bool) -> int:
     """Lengthen the call of a product by that of the quantisation in front of it; how many calls that makes."""
     call = change.root(number)
     if call is None or change.tasks[call].removed or len(change.launched(call)) != 1:
@@ -107,7 +107,7 @@ def of_subject(span: Span, subject: str) -> bool:
     return subject in ("", family_of(span)) or subject.lower() in (op_type.lower(), operation_of(op_type))
 
 
-def _priced(hardware: Hardware, span: Span) -> tuple[float, int]:
+def _priced(hardware: HardwareProfile, span: Span) -> tuple[float, int]:
     """(INT8 over 16-bit time, ns of the quantisation in front); (0, 0) where a price is missing."""
     x, w = input_of(span, 0), input_of(span, 1)
     if len(w) != 2 or not x:

@@ -1,4 +1,4 @@
-"""second_stream: kernels of a family run beside the others, as far as what they need and what needs them allows."""
+"""second_stream: kernels of a family run alongside the others, as far as what they need and what needs them allows."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def second_stream(graph: Graph, asked: Asked, end: Bound) -> Changed:
                 moved.append(number)
             elif place and (skipped := stands_for.get(numbers[place - 1])) is not None:
                 _follow(change, number, numbers[place - 1], skipped)
-        change.made += len(moved)
+        change.places += len(moved)
         for number in moved:
             change.tasks[number] = change.tasks[number]._replace(lane=f"{lane} beside")
     assumed = (
-        f"{change.made:,} kernels run on a stream of their own; {known:,} of them wait by shapes alike, the others for "
-        "their neighbours",
+        f"{change.places:,} kernels run on a stream of their own; {known:,} of them wait by shapes alike, the others "
+        "for their neighbours",
         "kernels that run together are not slowed: cores and HBM are taken to suffice for both",
     )
-    return Changed(_renamed(change), change.made, assumed)
+    return Changed(_renamed(change), change.places, assumed)
 
 
 def _neighbours(change: Change, numbers: Sequence[int], place: int) -> tuple[int | None, int | None, bool]:

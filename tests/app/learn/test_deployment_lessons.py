@@ -43,8 +43,8 @@ def test_a_window_holds_the_layers_asked_for_and_what_issued_them(mode: str) -> 
 
 
 def test_one_model_meets_five_bottlenecks() -> None:
-    found = {s.name: s.bottleneck for s in bottlenecks.situations(MODEL, CHIP)}
-    assert found == {
+    result = {s.name: s.bottleneck for s in bottlenecks.situations(MODEL, CHIP)}
+    assert result == {
         "eager, one request": "host-bound",
         "graph, one request": "HBM-bound",
         "graph, 64 requests": "HBM-bound",
@@ -93,14 +93,14 @@ def test_only_the_sum_rounds_otherwise() -> None:
 
 
 def test_every_way_to_use_cards_splits_what_it_says() -> None:
-    found = {w.name: w for w in parallelism.ways(MODEL, "atlas_a3_die", 4, 16, 1024, 64)}
-    assert found["TP"].weights_bytes == pytest.approx(found["DP"].weights_bytes / 4, rel=0.01)
-    assert found["PP"].weights_bytes < found["DP"].weights_bytes / 3
-    assert found["DP"].communication_ms == 0 < found["TP"].communication_ms
-    assert found["PP"].bubble_share > 0 == found["TP"].bubble_share
-    assert found["TP+SP"].ttft_ms < found["TP"].ttft_ms
-    assert "no experts" in found["EP"].refused
-    assert not found["EP"].refused.startswith("--set")
+    result = {w.name: w for w in parallelism.ways(MODEL, "atlas_a3_die", 4, 16, 1024, 64)}
+    assert result["TP"].weights_bytes == pytest.approx(result["DP"].weights_bytes / 4, rel=0.01)
+    assert result["PP"].weights_bytes < result["DP"].weights_bytes / 3
+    assert result["DP"].communication_ms == 0 < result["TP"].communication_ms
+    assert result["PP"].bubble_share > 0 == result["TP"].bubble_share
+    assert result["TP+SP"].ttft_ms < result["TP"].ttft_ms
+    assert "no experts" in result["EP"].refused
+    assert not result["EP"].refused.startswith("--set")
 
 
 def test_requests_that_do_not_divide_are_refused() -> None:
@@ -110,18 +110,18 @@ def test_requests_that_do_not_divide_are_refused() -> None:
 
 def test_single_gains_do_not_multiply() -> None:
     chosen = ("fusion.rms_norm", "fusion.attention", "graph")
-    found = experiment.experiment(MODEL, CHIP, 1, 1024, chosen)
-    assert [f.switch for f in found.factors] == list(chosen)
-    assert found.bottleneck == "host-bound"
-    assert found.bottleneck_after == "HBM-bound"
-    product = np.prod([f.ratio for f in found.factors])
-    assert found.product == pytest.approx(product)
-    assert found.together < 0.9 * found.product  # a graph already saves the launches that fusion saves
-    assert all(s.after_ms < s.before_ms for s in found.shapes)
-    assert found.cold.compile_ms > 0
+    result = experiment.experiment(MODEL, CHIP, 1, 1024, chosen)
+    assert [f.switch for f in result.factors] == list(chosen)
+    assert result.bottleneck == "host-bound"
+    assert result.bottleneck_after == "HBM-bound"
+    product = np.prod([f.ratio for f in result.factors])
+    assert result.product == pytest.approx(product)
+    assert result.together < 0.9 * result.product  # a graph already saves the launches that fusion saves
+    assert all(s.after_ms < s.before_ms for s in result.shapes)
+    assert result.cold.compile_ms > 0
 
 
 def test_switches_are_those_that_can_be_tried() -> None:
-    found = experiment.switches(MODEL, CHIP)
-    assert "graph" in found
-    assert "fusion.matmul_all_reduce" not in found  # one card has nobody to reduce with
+    switches = experiment.switches(MODEL, CHIP)
+    assert "graph" in switches
+    assert "fusion.matmul_all_reduce" not in switches  # one card has nobody to reduce with

@@ -32,12 +32,12 @@ def test_what_the_host_issues_decides_in_eager_mode_while_rows_are_few() -> None
 
 
 def test_rounding_fewer_times_is_more_exact() -> None:
-    found = fusion.numerics(64, 4096, "bf16")
-    assert found.errors["add_rms_norm"] < found.errors["add, rms_norm"] < found.errors["primitives"] < 2**-6
-    assert 0 < found.apart < 2**-6
+    numerics = fusion.numerics(64, 4096, "bf16")
+    assert numerics.errors["add_rms_norm"] < numerics.errors["add, rms_norm"] < numerics.errors["primitives"] < 2**-6
+    assert 0 < numerics.apart < 2**-6
     wide = fusion.numerics(64, 4096, "fp32")
     assert max(wide.errors.values()) < 1e-6
-    assert fusion.numerics(64, 4096, "bf16") == found
+    assert fusion.numerics(64, 4096, "bf16") == numerics
 
 
 def test_lanes_show_every_tile_loaded_before_it_is_computed_and_stored() -> None:
@@ -68,27 +68,27 @@ def test_unfused_attention_writes_the_scores_that_the_fused_kernel_never_has() -
 
 
 def test_a_tile_fits_where_the_whole_does_not() -> None:
-    found = attention.room(CHIP, 4096, rows=64, tile=128)
-    assert not found.whole_fits
-    assert found.scores_bytes == 4096 * 4096 * 4
-    assert found.tile_bytes == 64 * 128 * 4 + 2 * 128 * 128 * 2 < found.ub_bytes
+    room = attention.room(CHIP, 4096, rows=64, tile=128)
+    assert not room.whole_fits
+    assert room.scores_bytes == 4096 * 4096 * 4
+    assert room.tile_bytes == 64 * 128 * 4 + 2 * 128 * 128 * 2 < room.ub_bytes
     assert attention.room(CHIP, 128, rows=64, tile=128).whole_fits
 
 
 @pytest.mark.parametrize("tile", [64, 200, 1024, 5000])
 def test_online_softmax_is_softmax(tile: int) -> None:
-    found = attention.online(1024, tile, "fp32")
-    assert found.error < 1e-5
-    assert [t.first_key for t in found.tiles] == list(range(0, 1024, tile))
-    assert sum(t.keys for t in found.tiles) == 1024
-    assert found.tiles[-1].error < 1e-5
+    online = attention.online(1024, tile, "fp32")
+    assert online.error < 1e-5
+    assert [t.first_key for t in online.tiles] == list(range(0, 1024, tile))
+    assert sum(t.keys for t in online.tiles) == 1024
+    assert online.tiles[-1].error < 1e-5
 
 
 def test_the_running_maximum_only_grows_and_the_early_output_is_not_yet_right() -> None:
-    found = attention.online(2048, 128, "bf16")
-    maxima = [t.maximum for t in found.tiles]
+    online = attention.online(2048, 128, "bf16")
+    maxima = [t.maximum for t in online.tiles]
     assert maxima == sorted(maxima)
-    assert all(0 < t.rescale <= 1 for t in found.tiles[1:])
-    assert found.rescaled > 0
-    assert found.tiles[0].error > 10 * found.error
-    assert found.error < found.whole_error
+    assert all(0 < t.rescale <= 1 for t in online.tiles[1:])
+    assert online.rescaled > 0
+    assert online.tiles[0].error > 10 * online.error
+    assert online.error < online.whole_error

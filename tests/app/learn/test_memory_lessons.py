@@ -45,11 +45,11 @@ def test_the_same_seed_gives_the_same_frames() -> None:
 
 
 def test_paging_changes_no_byte_of_a_token_and_int8_halves_them() -> None:
-    found = {(c.layout, c.dtype): c for c in kv_cache.capacities("Qwen3-8B", "atlas_a2_910b2", 1024, 1024)}
-    assert found["paged", "auto"].token_bytes == found["contiguous", "auto"].token_bytes == 2 * 36 * 8 * 128 * 2
-    assert found["paged", "int8"].token_bytes * 2 == found["paged", "auto"].token_bytes
-    assert found["paged", "auto"].max_requests > 3 * found["contiguous", "auto"].max_requests
-    assert found["paged", "int8"].max_requests > 1.9 * found["paged", "auto"].max_requests
+    result = {(c.layout, c.dtype): c for c in kv_cache.capacities("Qwen3-8B", "atlas_a2_910b2", 1024, 1024)}
+    assert result["paged", "auto"].token_bytes == result["contiguous", "auto"].token_bytes == 2 * 36 * 8 * 128 * 2
+    assert result["paged", "int8"].token_bytes * 2 == result["paged", "auto"].token_bytes
+    assert result["paged", "auto"].max_requests > 3 * result["contiguous", "auto"].max_requests
+    assert result["paged", "int8"].max_requests > 1.9 * result["paged", "auto"].max_requests
 
 
 def test_scales_of_channels_withstand_strong_channels() -> None:

@@ -16,7 +16,7 @@ from app_pages.learn.rounding import matmul, relative_error, rounded
         (-1 - 3 * 2**-8, -1 - 2**-6),
         (0.0, 0.0),
         (float("inf"), float("inf")),
-        (3.4e38, float("inf")),  # beyond the greatest bfloat16, 3.3895e38
+        (3.4e38, float("inf")),  # beyond the largest bfloat16, 3.3895e38
     ],
 )
 def test_bf16_ties_go_to_even(value: float, nearest: float) -> None:

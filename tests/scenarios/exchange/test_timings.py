@@ -20,8 +20,32 @@ ATTENTION = Op(
     (Tensor("y", (3, 4, 16), "bf16"),),
     (("groups", ((3, 1, 30),)), ("heads", 4), ("kv_heads", 2), ("head_dim", 16), ("block_size", 0)),
 )  # fmt: skip
-ROW = Timing("attention", "a trial", "fused", (ATTENTION,), 80.5, 78.0, 91.25, 120.0, 500.0, 15, 2)
-STEPS = Timing(STEP, "a trial", "eager", (), 900.0, 880.0, 990.0, 2000.0, 500.0, 15, values={"units": 44.0})
+ROW = Timing(
+    kind="attention",
+    trial="a trial",
+    form="fused",
+    ops=(ATTENTION,),
+    median_us=80.5,
+    low_us=78.0,
+    high_us=91.25,
+    raw_us=120.0,
+    reference_us=500.0,
+    repeats=15,
+    count=2,
+)
+STEPS = Timing(
+    kind=STEP,
+    trial="a trial",
+    form="eager",
+    ops=(),
+    median_us=900.0,
+    low_us=880.0,
+    high_us=990.0,
+    raw_us=2000.0,
+    reference_us=500.0,
+    repeats=15,
+    values={"units": 44.0},
+)
 MADE = Timings({"backend": "cpu", "threads": 1}, "abc", False, (ROW, STEPS), ("a trial",), (("x", "why"),))
 
 
@@ -31,9 +55,9 @@ def written(path: Path, timings: Timings = MADE) -> Path:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    found = read_timings(written(tmp_path / "rows.json"))
-    assert replace(found, rows=()) == replace(MADE, rows=())
-    row, step = found.rows
+    timings = read_timings(written(tmp_path / "rows.json"))
+    assert replace(timings, rows=()) == replace(MADE, rows=())
+    row, step = timings.rows
     assert step == STEPS
     assert work_of(row.op) == work_of(ATTENTION)
     assert row.op.signature == ATTENTION.signature

@@ -1,4 +1,4 @@
-"""Models from Hugging Face configs: their published sizes, and what a bad config is told."""
+"""Models from Hugging Face configs: their published sizes, and what a bad config is reported."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_a_weight_count_with_latent_attention_by_hand(tmp_path: Path) -> None:
     assert model.linear_weights == 2 * attention + 3 * 64 * 160 + 3 * 64 * (8 * 32 + 32)
     absorbed = 8 * 16 * (8 + 8)  # W_UK and W_UV
     assert model.other_weights == 2 * 100 * 64 + 2 * (2 * 64 + 24 + 16 + absorbed) + 64 + 64 * 8 + 8
-    assert model.kv_bytes_per_token(16) == 2 * (16 + 4) * 2  # one row a layer, whatever the heads
+    assert model.kv_bytes_per_token(16) == 2 * (16 + 4) * 2  # one row per layer, whatever the heads
     assert read(tmp_path, {**LATENT, "q_lora_rank": None}).latent == Latent(0, 16, 8, 4, 8)
 
 

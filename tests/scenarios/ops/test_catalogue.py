@@ -64,7 +64,7 @@ def test_weight_only_quantisation_reads_packed_weights() -> None:
 
 def test_a_feed_forward_layer_moves_what_its_products_hand_on() -> None:
     # [3, 8] x [8, 2 x 6], halves gated to [3, 6], x [6, 8]: 6 * 3 * 8 * 6 flops; 192 + 96 B of weights come cold.
-    # Beside 48 B in and out, the first product (72 B) and the activated half (36 B) go to a workspace and back.
+    # Next to 48 B in and out, the first product (72 B) and the activated half (36 B) go to a workspace and back.
     inputs = (activation("x", (3, 8), "fp16"), weight("w1", (12, 8), "fp16"), weight("w2", (8, 6), "fp16"))
     work = work_of(Op("ffn", "ffn", inputs, (activation("y", (3, 8), "fp16"),)))
     assert work == Work("mix", FfnShape(3, 8, 6, "fp16"), 864, 5 * 18, 288, 48 + 108, 48 + 108)
@@ -250,7 +250,7 @@ def test_copies_of_parts_of_rows_are_cut_into_pieces(
 
 
 def test_rope_takes_a_token_as_a_row() -> None:
-    # 3 tokens, 2 query heads and 1 key head of 8: 72 elements in, 72 out, cos and sin beside them.
+    # 3 tokens, 2 query heads and 1 key head of 8: 72 elements in, 72 out, cos and sin next to them.
     q, k, angle = activation("q", (3, 2, 8)), activation("k", (3, 1, 8)), activation("cos", (3, 8))
     work = work_of(Op("rope", "rope", (q, k, angle, angle), (q, k)))
     assert work == Work("vector", RowsShape(3, 24), 0, 4 * 72, 0, 144 + 96, 144)

@@ -37,15 +37,15 @@ def test_seed_and_layer_make_another_draw() -> None:
 
 def test_equal_popularity_reaches_as_many_experts_as_chance_says() -> None:
     # 16 tokens, 8 of 256 experts each: an expert is missed with probability (1 - 8 / 256)^16 = 0.602.
-    it = Routing(16, 256, 256, 8, 0.0, 0)
-    reached = sum(sum(load > 0 for load in it.loads(layer)) for layer in range(200)) / 200
+    routing = Routing(16, 256, 256, 8, 0.0, 0)
+    reached = sum(sum(load > 0 for load in routing.loads(layer)) for layer in range(200)) / 200
     assert abs(reached / 256 - (1 - (1 - 8 / 256) ** 16)) < 0.01
 
 
 def test_many_tokens_spread_evenly_and_skew_unbalances_them() -> None:
     def busiest(skew: float) -> float:
-        it = Routing(20_000, 256, 16, 8, skew, 0)
-        return sum(it.busiest(layer) for layer in range(20)) / 20
+        routing = Routing(20_000, 256, 16, 8, skew, 0)
+        return sum(routing.busiest(layer) for layer in range(20)) / 20
 
     assert 1.0 <= busiest(0.0) < 1.03
     assert 1.1 < busiest(0.5) < busiest(1.0)

@@ -1,6 +1,6 @@
 """Small captures with a known answer, written in the form of each profiler.
 
-One step, in microseconds from its begin (STEP_US apart from the next):
+One step, in microseconds from its start (STEP_US apart from the next):
 
     host     ProfilerStep 0-900; aten::add 10-40 with Enqueue 20-25; Dequeue@aclnnAdd 26-190 on the queue's thread
     CANN     launches at 50 (Add), 90 (MatMul), 180 (RmsNorm), 95 (all-reduce), 96 (copy), on the queue's thread
@@ -9,7 +9,7 @@ One step, in microseconds from its begin (STEP_US apart from the next):
 
 So computing is 250, communication 150 (100 of it not overlapped, 100 of it waiting), and between the first and the last
 task 50 + 50 are free. In 150-200 the host was late until 180; what ends 400-450 was launched at 90. Behind the last
-task the device idles until the next step, and torch_npu counts that for this step, since it begins inside the mark.
+task the device idles until the next step, and torch_npu counts that for this step, since it starts inside the mark.
 """
 
 from __future__ import annotations
@@ -231,11 +231,11 @@ def _device(number: int, level: int, shift: float, late: float) -> list[dict[str
     events.append(_slice(name, HCCL, 0, at(start + late), length - late, args=args))
     events.append(_arrow(number, 3, "f", HCCL, 0, at(start + late)))
     tasks = (("Notify_Wait", "Notify Wait", start + late, 100 - late), ("Memcpy", "SDMA", 350, 45))
-    for on_plane, on_stream, begin, took in tasks:
+    for on_plane, on_stream, first, took in tasks:
         if level:
-            events.append(_slice(on_plane, HCCL, 1, at(begin), took, args={"task type": on_plane}))
+            events.append(_slice(on_plane, HCCL, 1, at(first), took, args={"task type": on_plane}))
         else:
-            events.append(_slice(on_stream, DEVICE, 4, at(begin), took, args={"Task Type": on_stream}))
+            events.append(_slice(on_stream, DEVICE, 4, at(first), took, args={"Task Type": on_stream}))
     events.append(_slice("Computing", OVERLAP, 0, at(100), 50))
     events.append({"name": "AI Core Freq", "ts": at(0), "pid": FREQUENCY, "tid": 0, "args": {"MHz": 1800}, "ph": "C"})
     return events
@@ -293,9 +293,9 @@ def database(path: Path, steps: Sequence[int] = (7, 8)) -> Path:
         add("CANN_API", ns(launch, n), ns(launch + 2, n), 10000, tid + 2, 100 * n + 50, word("launch"))
         add("COMMUNICATION_OP", word(name), ns(start, n), ns(start + length, n), 100 * n + 50, word(GROUP), 65536,
             word("hcom_allReduce_"))  # fmt: skip
-        for i, (kind, begin, took) in enumerate((("Notify_Wait", 250, 100), ("Memcpy", 350, 45))):
+        for i, (kind, first, took) in enumerate((("Notify_Wait", 250, 100), ("Memcpy", 350, 45))):
             task = 100 * n + 60 + i
-            add("TASK", ns(begin, n), ns(begin + took, n), 0, 100 * n + 50, task, word("NOTIFY_WAIT_SQE"), 4)
+            add("TASK", ns(first, n), ns(first + took, n), 0, 100 * n + 50, task, word("NOTIFY_WAIT_SQE"), 4)
             add("COMMUNICATION_TASK_INFO", task, word(kind))
         add("TASK", ns(600, n), ns(620, n), 0, 100 * n + 70, 100 * n + 70, word("MEMCPY_ASYNC"), 2)
     tables["STRING_IDS"] = ("id, value", [(number, text) for text, number in words.items()])

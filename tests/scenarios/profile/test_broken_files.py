@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import ScenarioError
-from scenarios.profile.read import read_captures
-from sim.imported.outputs import imported
+from sim.report.outputs.imported import import_outputs
 from tests.scenarios.profile import making
 
 WORDS = (
@@ -31,23 +30,23 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
 
 def broken(data: bytes, jitter: random.Random) -> bytes:
     """The bytes with one to five of them changed, cut out, put in, or cut off."""
-    found = bytearray(data)
+    result = bytearray(data)
     for _ in range(jitter.choice((1, 1, 2, 5))):
-        at = jitter.randrange(len(found) + 1)
+        at = jitter.randrange(len(result) + 1)
         how = jitter.randrange(5)
-        if how == 0 and at < len(found):
-            found[at] = jitter.randrange(256)
+        if how == 0 and at < len(result):
+            result[at] = jitter.randrange(256)
         elif how == 1:
-            del found[at : at + jitter.choice((1, 3, 50))]
+            del result[at : at + jitter.choice((1, 3, 50))]
         elif how == 2:
-            found[at:at] = jitter.choice(WORDS)
+            result[at:at] = jitter.choice(WORDS)
         elif how == 3:  # the next number becomes something else
-            begin = next((i for i in range(at, len(found)) if chr(found[i]).isdigit()), at)
-            end = next((i for i in range(begin, len(found)) if found[i] not in b"0123456789."), len(found))
-            found[begin:end] = jitter.choice(WORDS)
+            start = next((i for i in range(at, len(result)) if chr(result[i]).isdigit()), at)
+            end = next((i for i in range(start, len(result)) if result[i] not in b"0123456789."), len(result))
+            result[start:end] = jitter.choice(WORDS)
         elif jitter.random() < 0.3:
-            del found[at:]
-    return bytes(found)
+            del result[at:]
+    return bytes(result)
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -64,7 +63,7 @@ def test_broken_files_are_read_or_refused_in_one_line(tmp_path: Path, kind: str)
         file.write_bytes(broken(file.read_bytes(), jitter))
         out = tmp_path / f"{number}.json"
         try:
-            imported(read_captures(folder), "910b2", "", str(folder), out, None)
+            import_outputs(str(folder), "910b2", "", out, None)
         except ScenarioError as error:
             refused += 1
             [line] = error.messages

@@ -14,8 +14,24 @@ from scenarios.timeline import Span, StepTime, Timeline, step_time
 from scenarios.trace import write_trace
 from tests.scenarios.profile import making
 
-FIRST = StepTime(1_000_000, 250_000, 150_000, 100_000, 100_000, 50_000, 650_000)
-LAST = StepTime(450_000, 250_000, 150_000, 100_000, 100_000, 50_000, 100_000)
+FIRST = StepTime(
+    total_ns=1_000_000,
+    computing_ns=250_000,
+    communication_ns=150_000,
+    communication_not_overlapped_ns=100_000,
+    communication_wait_ns=100_000,
+    overlapped_ns=50_000,
+    free_ns=650_000,
+)
+LAST = StepTime(
+    total_ns=450_000,
+    computing_ns=250_000,
+    communication_ns=150_000,
+    communication_not_overlapped_ns=100_000,
+    communication_wait_ns=100_000,
+    overlapped_ns=50_000,
+    free_ns=100_000,
+)
 
 
 def one(path: Path) -> Capture:
@@ -53,8 +69,8 @@ def test_database_in_a_folder_of_torch_npu(tmp_path: Path) -> None:
 def test_op_summary(tmp_path: Path) -> None:
     making.op_summary(tmp_path / "op_summary_20260101120000.csv")
     capture = one(tmp_path)
-    found = step_time_of(capture, capture.steps[0])
-    assert (found.computing_ns, found.communication_ns, found.free_ns) == (250_000, 150_000, 100_000)
+    result = step_time_of(capture, capture.steps[0])
+    assert (result.computing_ns, result.communication_ns, result.free_ns) == (250_000, 150_000, 100_000)
     assert (capture.kind, capture.rank) == ("msprof", 0)
     assert making.texts_of(capture, capture.events.rows(Kind.KERNEL), "op_type") == ["Add", "RmsNorm", "MatMulV3"]
 

@@ -14,7 +14,7 @@ from benchmarks.profiles import write_trace
 CHILD = """
 import resource, sys
 from scenarios.profile.read import read_captures
-from sim.imported.document import import_result
+from sim.imported.result import import_result
 found = read_captures(sys.argv[1])
 import_result(found, None)
 print(len(found.captures[0].events), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6)
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru
 def imported(path: Path, root: Path) -> tuple[int, float]:
     """Events kept and peak in MB of a process that imports `path`.
 
-    A child's peak begins with that of the process it is forked from, so a small one stands in between.
+    A child's peak starts with that of the process it is forked from, so a small one stands in between.
     """
     starter = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', *sys.argv[1:]]).returncode)"
     command = [sys.executable, "-c", starter, CHILD, str(path)]

@@ -30,19 +30,19 @@ def test_recomputed_is_what_the_profiler_reports(captures: dict[str, tuple[Captu
     for capture in captures[name]:
         [step], [reported] = capture.steps, capture.reported
         assert step.id == reported.step
-        found, said = asdict(step_time_of(capture, step)), asdict(reported.time)
+        result, said = asdict(step_time_of(capture, step)), asdict(reported.time)
         for part in set(said) - {"communication_wait_ns"}:
-            assert found[part] == pytest.approx(said[part], rel=SHARE, abs=1), part
+            assert result[part] == pytest.approx(said[part], rel=SHARE, abs=1), part
         # Stage is the file's own end to end, kept in doubles of microseconds since the epoch.
-        assert found["total_ns"] == pytest.approx(reported.stage_ns, abs=500)
+        assert result["total_ns"] == pytest.approx(reported.stage_ns, abs=500)
         assert step_time(timeline_of(capture, step)) == step_time_of(capture, step)
 
 
 def test_counts_are_those_of_the_files(captures: dict[str, tuple[Capture, ...]]) -> None:
     counts = {
         (name, p.rank): (len(p.events.rows(Kind.KERNEL)), len(p.events.rows(Kind.COLLECTIVE)))
-        for name, found in captures.items()
-        for p in found
+        for name, ranks in captures.items()
+        for p in ranks
     }
     assert counts == {
         ("pytorch_level0_rank0", 0): (187, 4),
@@ -59,7 +59,7 @@ def test_every_kernel_of_a_trace_has_its_launch(captures: dict[str, tuple[Captur
     rows = events.rows(Kind.KERNEL)
     assert (events.launched_by[rows] >= 0).all()
     issued = events.start_ns[events.launched_by[rows]] + events.issued_after_ns[rows]
-    # The arrow of a launch begins where CANN's call ends, and the two clocks agree to some microseconds only.
+    # The arrow of a launch starts where CANN's call ends, and the two clocks agree to some microseconds only.
     assert (issued <= events.start_ns[rows] + 10_000).all()
 
 

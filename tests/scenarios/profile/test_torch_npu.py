@@ -13,8 +13,24 @@ from scenarios.timeline import StepTime, step_time
 from tests.scenarios.profile import making
 
 #: The first step of two and the last one, ns.
-FIRST = StepTime(1_000_000, 250_000, 150_000, 100_000, 100_000, 50_000, 650_000)
-LAST = StepTime(450_000, 250_000, 150_000, 100_000, 100_000, 50_000, 100_000)
+FIRST = StepTime(
+    total_ns=1_000_000,
+    computing_ns=250_000,
+    communication_ns=150_000,
+    communication_not_overlapped_ns=100_000,
+    communication_wait_ns=100_000,
+    overlapped_ns=50_000,
+    free_ns=650_000,
+)
+LAST = StepTime(
+    total_ns=450_000,
+    computing_ns=250_000,
+    communication_ns=150_000,
+    communication_not_overlapped_ns=100_000,
+    communication_wait_ns=100_000,
+    overlapped_ns=50_000,
+    free_ns=100_000,
+)
 
 
 def one(path: Path) -> Capture:
@@ -23,7 +39,7 @@ def one(path: Path) -> Capture:
 
 
 def row_of(capture: Capture, name: str) -> int:
-    """The first row whose name begins so."""
+    """The first row whose name starts so."""
     return next(r for r in range(len(capture.events)) if capture.text(r).startswith(name))
 
 
@@ -74,11 +90,11 @@ def test_level_0_takes_op_types_from_names(tmp_path: Path) -> None:
 def test_a_kernel_goes_back_to_the_call_that_enqueued_it(tmp_path: Path, level: int, chain: list[str]) -> None:
     capture = one(making.torch_npu(tmp_path, level=level))
     for row in capture.events.rows(Kind.KERNEL).tolist():
-        found, at = [], int(capture.events.launched_by[row])
+        names, at = [], int(capture.events.launched_by[row])
         while at != NO_ROW:
-            found.append(capture.text(at))
+            names.append(capture.text(at))
             at = int(capture.events.launched_by[at])
-        assert found == chain
+        assert names == chain
 
 
 def test_the_moment_of_a_launch_is_kept_where_one_call_launches_several(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from sim.accuracy.ablations import (
     price_ablations,
     read_ablations,
 )
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.steps import case_of_row
-from sim.accuracy.validate import REFERENCE
 from sim.predict.predict import Case, plans_of, program_of, step_ns
 from sim.step.schedule import launches
 
@@ -84,17 +84,17 @@ def test_a_file_without_a_column_is_refused(tmp_path: Path) -> None:
 
 def test_a_gain_is_the_ratio_of_two_predicted_steps(tmp_path: Path) -> None:
     step_ = priced(tmp_path, GOOD)[0]
-    ((found,), skipped) = price_ablations(iter([step_]))
+    ((result,), skipped) = price_ablations(iter([step_]))
     before = case_of_row(step_.base)
     assert isinstance(before, Case)
     graph = before.scenario.optimizations.model_copy(update={"graph": "ge_graph"})
     after = before.with_scenario(before.scenario.model_copy(update={"optimizations": graph}))
     batch = reported_batch(before.scenario)
     assert skipped == []
-    assert found.predicted_gain == step_ns(before, batch) / step_ns(after, batch)
-    assert found.low < found.predicted_gain < found.high
-    assert found.kernels == (900, 400)
-    assert found.predicted_kernels == tuple(len(program_of(c.scenario, c.model, batch)) for c in (before, after))
+    assert result.predicted_gain == step_ns(before, batch) / step_ns(after, batch)
+    assert result.low < result.predicted_gain < result.high
+    assert result.kernels == (900, 400)
+    assert result.predicted_kernels == tuple(len(program_of(c.scenario, c.model, batch)) for c in (before, after))
 
 
 MLP = (
@@ -109,7 +109,7 @@ def test_a_part_of_a_step_is_its_kernels(tmp_path: Path) -> None:
     path = tmp_path / "ladders.csv"
     path.write_text(f"{HEAD},part\n{MLP},mlp\n{MLP},\n")
     (part, whole) = list(read_ablations(path))
-    found, _ = price_ablations(iter([part, whole]))
+    result, _ = price_ablations(iter([part, whole]))
     timed = []
     for settings in (part.base.settings, (*part.base.settings, *part.step)):
         case = case_of_row(replace(part.base, settings=settings))
@@ -118,10 +118,10 @@ def test_a_part_of_a_step_is_its_kernels(tmp_path: Path) -> None:
         mlp = ("matmul", "fused_elementwise", "ffn")
         after = ("o_proj", "q_proj", "k_proj", "v_proj", "qkv_proj", "lm_head")
         timed.append(sum(k.kernel.duration_ns for k in launched if k.kind in mlp and k.name not in after))
-    assert found[0].predicted_gain == timed[0] / timed[1]
-    assert found[0].low < found[0].predicted_gain < found[0].high
+    assert result[0].predicted_gain == timed[0] / timed[1]
+    assert result[0].low < result[0].predicted_gain < result[0].high
     # The rest of the step does not change, so less of it is gained or lost.
-    assert abs(found[1].predicted_gain - 1) < abs(found[0].predicted_gain - 1)
+    assert abs(result[1].predicted_gain - 1) < abs(result[0].predicted_gain - 1)
 
 
 def test_a_part_that_is_not_known_is_refused(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_a_part_that_is_not_known_is_refused(tmp_path: Path) -> None:
 def test_what_no_switch_expresses_is_listed_with_its_reason(tmp_path: Path) -> None:
     no_such = GOOD.replace("optimizations.graph=ge_graph", "optimizations.grpah=ge_graph")
     said = GOOD.replace("8.0,4.0,,,900,400,,", ",,,,,,it is another engine,")
-    found, skipped = price_ablations(iter(priced(tmp_path, no_such, said, GOOD)))
-    assert len(found) == 1
+    result, skipped = price_ablations(iter(priced(tmp_path, no_such, said, GOOD)))
+    assert len(result) == 1
     assert "Did you mean 'graph'?" in skipped[0][1]
     assert skipped[1] == ("g", "it is another engine")
 
@@ -164,14 +164,14 @@ def test_the_document_counts_what_is_scored() -> None:
 
 
 def test_one_gain_by_name() -> None:
-    assert measured_gain(REFERENCE / "ladders.csv", "qwen3_8b_eager_to_graph_b1") == pytest.approx(62.893 / 14.507)
+    assert measured_gain(reference_csv("ladders"), "qwen3_8b_eager_to_graph_b1") == pytest.approx(62.893 / 14.507)
     with pytest.raises(KeyError, match="no ladder row 'nothing'"):
-        measured_gain(REFERENCE / "ladders.csv", "nothing")
+        measured_gain(reference_csv("ladders"), "nothing")
 
 
 @pytest.fixture(scope="module")
 def reference() -> tuple[list[ScoredStep], list[tuple[str, str]]]:
-    return price_ablations(read_ablations(REFERENCE / "ladders.csv"))
+    return price_ablations(read_ablations(reference_csv("ladders")))
 
 
 def test_the_ladders_of_the_reference_set(reference: tuple[list[ScoredStep], list[tuple[str, str]]]) -> None:
@@ -184,9 +184,9 @@ def test_the_ladders_of_the_reference_set(reference: tuple[list[ScoredStep], lis
 def test_every_rung_of_the_reference_set_is_priced_or_says_why(
     reference: tuple[list[ScoredStep], list[tuple[str, str]]],
 ) -> None:
-    found, skipped = reference
-    rows = list(read_ablations(REFERENCE / "ladders.csv"))
-    assert sorted([r.id for r in found] + [name for name, _ in skipped]) == sorted(r.base.id for r in rows)
+    result, skipped = reference
+    rows = list(read_ablations(reference_csv("ladders")))
+    assert sorted([r.id for r in result] + [name for name, _ in skipped]) == sorted(r.base.id for r in rows)
     assert all(reason for _, reason in skipped)
 
 

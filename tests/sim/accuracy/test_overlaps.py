@@ -18,7 +18,7 @@ from sim.accuracy.overlaps import (
     price_overlaps,
     read_overlaps,
 )
-from sim.accuracy.validate import REFERENCE
+from sim.accuracy.reference import reference_csv
 from sim.hardware.profile import load_hardware
 from sim.kernel.price import price
 
@@ -89,7 +89,7 @@ def test_what_no_switch_expresses_and_unknown_hardware_are_listed_with_the_reaso
 
 def test_the_measured_overlap_of_eight_cards() -> None:
     """809 us in turn and 561 overlapped: the gain within a tenth, and the overlap by itself within 10 %."""
-    priced, _ = price_overlaps(read_overlaps(REFERENCE / "overlaps.csv"))
+    priced, _ = price_overlaps(read_overlaps(reference_csv("overlaps")))
     by_id = {row["id"]: row for row in overlaps_result(priced, [])["rows"]}
     cards = by_id["gemm_all_reduce_910b"]
     assert cards["measured"]["gain"] == pytest.approx(808.9 / 560.6)

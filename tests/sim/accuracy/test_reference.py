@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.accuracy.reference import checksums
+from benchmarks.documents import checksums
+from sim.accuracy.reference import FOLDER
 
 #: What a reference value must not change together with: the cost model and its numbers.
 MODEL = ("sim/hardware/", "sim/kernel/", "sim/collective/", "sim/step/host.py", "scenarios/ops/catalogue.py")
@@ -18,21 +19,19 @@ def test_the_files_are_what_their_checksums_say() -> None:
     assert checksums.differing() == []
 
 
-def test_a_changed_value_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in checksums.HERE.glob("*"):
+def test_a_changed_value_is_seen(tmp_path: Path) -> None:
+    for path in FOLDER.glob("*"):
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(checksums, "HERE", tmp_path)
-    monkeypatch.setattr(checksums, "PINNED", tmp_path / "CHECKSUMS")
-    assert checksums.differing() == []
+    assert checksums.differing(tmp_path) == []
     steps = tmp_path / "steps.csv"
     steps.write_text(steps.read_text().replace("14.74", "14.75"))
-    assert checksums.differing() == ["steps.csv"]
+    assert checksums.differing(tmp_path) == ["steps.csv"]
 
 
 @pytest.mark.parametrize("name", ["kernels.csv", "steps.csv", "ladders.csv", "overlaps.csv"])
 def test_each_row_names_its_source(name: str) -> None:
-    with (checksums.HERE / name).open(newline="") as file:
+    with (FOLDER / name).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows
     assert [row for row in rows if len(row["source"]) < 8] == []

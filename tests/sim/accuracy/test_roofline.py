@@ -50,8 +50,8 @@ def test_a_collective_is_its_bytes_on_one_link() -> None:
 
 
 def test_a_step_adds_up_and_repeats_its_layers() -> None:
-    made = program(scenario())
+    result = program(scenario())
     x = Tensor("x", (1_000_000,), "bf16")
     one = Block("layers", (Op("neg", "neg", (x,), (x,)),), repeat=3)
     each = 4_000_000 / 1080 / 1000 + 2
-    assert program_roofline_us(Program((one,), made.batch), HW) == pytest.approx(3 * each)
+    assert program_roofline_us(Program((one,), result.batch), HW) == pytest.approx(3 * each)

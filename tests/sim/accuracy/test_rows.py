@@ -11,9 +11,10 @@ import pytest
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Group, Op, Tensor
 from scenarios.ops.work import AttentionShape, FlatShape, GroupedShape, MatmulShape, RowsShape
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.op_types import Unpriced, known_op_types, repeats, work_of_row
 from sim.accuracy.rows.row import parse_dtypes, parse_shapes
-from sim.fitting.kernels import REFERENCE, read_samples, residuals
+from sim.fitting.kernels import read_samples, residuals
 from sim.hardware import load_hardware
 from sim.kernel.price import price
 
@@ -133,7 +134,7 @@ def test_the_norm_of_k_follows_that_of_q() -> None:
 
 
 def test_every_op_type_of_the_reference_has_a_price() -> None:
-    with REFERENCE.open(newline="") as file:
+    with reference_csv("kernels").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["op_type"] for row in rows} <= set(known_op_types())
     priced = 0

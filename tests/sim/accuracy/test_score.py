@@ -50,9 +50,9 @@ def test_an_error_is_predicted_over_measured_less_one() -> None:
 
 def test_errors_of_four_rows_by_hand() -> None:
     rows = [scored(10.0, p) for p in (11.0, 8.0, 10.0, 14.0)]
-    found = errors(rows)
+    result = errors(rows)
     # Absolute errors 0, 0.1, 0.2, 0.4; the 90th percentile lies 0.7 of the way from 0.2 to 0.4.
-    assert found == {
+    assert result == {
         "rows": 4, "median": pytest.approx(0.15), "p90": pytest.approx(0.34), "worst": pytest.approx(0.4),
         "bias": pytest.approx(0.05), "roofline_median": pytest.approx(1.0),
     }  # fmt: skip
@@ -98,15 +98,15 @@ def test_another_profile_takes_the_place_of_the_rows() -> None:
 
 def test_what_cannot_be_priced_is_listed_with_its_reason() -> None:
     rows = [kernel("Madeup"), kernel(), kernel(hardware="tpu")]
-    found, skipped = price_kernels(rows)
-    assert len(found) == 1
+    result, skipped = price_kernels(rows)
+    assert len(result) == 1
     assert "Madeup" in skipped[0].reason
     assert "tpu" in skipped[1].reason
 
 
 def test_unscored_rows_are_priced_and_not_counted() -> None:
-    found, _ = price_kernels([kernel(), kernel(scored=False)])
-    result = rows_result(found, [Skipped("lost", "no price")])
+    outcome, _ = price_kernels([kernel(), kernel(scored=False)])
+    result = rows_result(outcome, [Skipped("lost", "no price")])
     assert (result["rows"], result["unscored"], len(result["unpriced"])) == (1, 1, 1)
     assert result["unpriced"] == [{"row": "lost", "reason": "no price"}]
     assert list(result["by_kind"]) == ["MatMulV2"]
@@ -123,10 +123,10 @@ def test_a_step_is_the_prediction_of_its_scenario() -> None:
 
 
 def test_the_steps_document_has_every_row_and_counts_the_scored() -> None:
-    found, skipped = price_steps(
+    outcome, skipped = price_steps(
         [STEP, replace(STEP, id="other", scored=False), replace(STEP, id="many", phase="serving")]
     )
-    result = steps_result(found, skipped)
+    result = steps_result(outcome, skipped)
     assert [(r["id"], r["scored"]) for r in result["rows"]] == [("step", True), ("other", False)]
     assert result["scored"] == 1
     assert [u["row"] for u in result["unpriced"]] == ["many"]

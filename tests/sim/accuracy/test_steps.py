@@ -21,17 +21,17 @@ PREFILL = replace(DECODE, phase="prefill", batch=4, query_len=4096, context=0)
 
 
 def case(row: StepRow, hardware: str = "") -> Case:
-    found = case_of_row(row, hardware)
-    assert isinstance(found, Case), found
-    return found
+    result = case_of_row(row, hardware)
+    assert isinstance(result, Case), result
+    return result
 
 
 def test_a_decode_row() -> None:
-    found = case(DECODE)
-    batch = reported_batch(found.scenario)
+    result = case(DECODE)
+    batch = reported_batch(result.scenario)
     assert (batch.phase, batch.groups) == ("decode", (Group(300, 1, 500),))
-    assert found.scenario.optimizations.weights == "fp16"
-    assert (found.hardware.name, found.model.name) == ("atlas_a2_910b2", "Qwen3-0.6B")
+    assert result.scenario.optimizations.weights == "fp16"
+    assert (result.hardware.name, result.model.name) == ("atlas_a2_910b2", "Qwen3-0.6B")
 
 
 def test_a_row_of_many_cards_spreads_whole_experts_over_them() -> None:
@@ -70,12 +70,12 @@ def test_another_profile_takes_the_rows_place() -> None:
     ],
 )
 def test_a_row_without_a_scenario_says_why(changed: dict[str, object], reason: str) -> None:
-    found = case_of_row(replace(DECODE, **changed))
-    assert isinstance(found, str)
-    assert reason in found
+    result = case_of_row(replace(DECODE, **changed))
+    assert isinstance(result, str)
+    assert reason in result
 
 
 def test_the_roofline_of_a_step_is_the_sum_of_its_kernels() -> None:
-    found = case(DECODE)
-    made = build(found.scenario, found.model, reported_batch(found.scenario))
-    assert roofline_of(found) == program_roofline_us(made, found.hardware)
+    result = case(DECODE)
+    outcome = build(result.scenario, result.model, reported_batch(result.scenario))
+    assert roofline_of(result) == program_roofline_us(outcome, result.hardware)

@@ -13,7 +13,9 @@ import pytest
 
 from scenarios.errors import ScenarioError
 from sim.accuracy.families import FAMILIES
-from sim.accuracy.validate import REFERENCE, Bounds, Validation, validated
+from sim.accuracy.reference import reference_csv
+from sim.accuracy.validate import Bounds, Measurements, Validation
+from sim.report.outputs.validate import validate_outputs
 
 KERNELS = "hardware,op_type,input_shapes,dtype,mean_us,scored\n"
 NORM = '910b2,RmsNorm,"16,5120;5120",DT_BF16;DT_BF16,9.0,yes\n'
@@ -27,12 +29,12 @@ def kernels_file(folder: Path, *rows: str) -> Path:
 
 
 def of_kernels(path: Path, bounds: Bounds = NO_BOUNDS) -> Validation:
-    return validated(path, None, None, "", bounds)
+    return validate_outputs(Measurements(path), "", bounds)
 
 
 @pytest.fixture(scope="module")
 def validation() -> Validation:
-    return validated(None, None, None, "", NO_BOUNDS)
+    return validate_outputs(Measurements(), "", NO_BOUNDS)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,7 @@ def test_every_scored_row_is_a_point_of_its_family(validation: Validation) -> No
 
 
 def lines_of(name: str) -> int:
-    with (REFERENCE / f"{name}.csv").open(newline="") as file:
+    with reference_csv(name).open(newline="") as file:
         return len(list(csv.DictReader(file)))
 
 
@@ -93,8 +95,8 @@ def test_no_row_of_the_shared_measurements_is_dropped(root: Path, name: str) -> 
         pytest.skip("no ../shared beside the project")
     with path.open(newline="") as file:
         lines = len(list(csv.DictReader(file)))
-    files = (path, None, None) if name == "kernels_a3" else (None, path, None)
-    part = validated(*files, "", NO_BOUNDS).result["kernels" if name == "kernels_a3" else "steps"]
+    files = Measurements(kernels=path) if name == "kernels_a3" else Measurements(steps=path)
+    part = validate_outputs(files, "", NO_BOUNDS).result["kernels" if name == "kernels_a3" else "steps"]
     priced = part["rows"] + part["unscored"] if name == "kernels_a3" else len(part["rows"])
     assert priced + len(part["unpriced"]) == lines
 
@@ -115,9 +117,9 @@ def test_files_that_were_not_given_have_no_rows(tmp_path: Path) -> None:
 
 def test_bounds_hold_or_are_named_one_by_one(tmp_path: Path) -> None:
     path = kernels_file(tmp_path, NORM.replace("9.0", "1.0"))  # far less than any norm takes
-    found = of_kernels(path, Bounds(kernel_median=0.1, kernel_p90=0.3))
-    error = found.result["kernels"]["median"]
-    assert found.broken == (
+    result = of_kernels(path, Bounds(kernel_median=0.1, kernel_p90=0.3))
+    error = result.result["kernels"]["median"]
+    assert result.broken == (
         f"kernels: median error {error:.1%} is over its bound 10.0%",
         f"kernels: 90th percentile of the error {error:.1%} is over its bound 30.0%",
     )
@@ -138,18 +140,18 @@ def test_a_bound_that_is_no_share_is_refused(tmp_path: Path, value: float) -> No
 def test_what_is_written(tmp_path: Path) -> None:
     path = kernels_file(tmp_path, NORM)
     json_file, plot = tmp_path / "out.json", tmp_path / "out.svg"
-    result = validated(path, None, None, "", NO_BOUNDS, json_file, plot).result
+    result = validate_outputs(Measurements(path), "", NO_BOUNDS, json_file, plot).result
     assert json.loads(json_file.read_text()) == result
     assert ElementTree.parse(plot).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     first = json_file.read_bytes(), plot.read_bytes()
-    validated(path, None, None, "", NO_BOUNDS, json_file, plot)
+    validate_outputs(Measurements(path), "", NO_BOUNDS, json_file, plot)
     assert (json_file.read_bytes(), plot.read_bytes()) == first
 
 
 def test_a_plot_that_is_no_svg_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     json_file = tmp_path / "out.json"
     with pytest.raises(ScenarioError, match="the picture is SVG"):
-        validated(kernels_file(tmp_path, NORM), None, None, "", NO_BOUNDS, json_file, tmp_path / "out.png")
+        validate_outputs(Measurements(kernels_file(tmp_path, NORM)), "", NO_BOUNDS, json_file, tmp_path / "out.png")
     assert not json_file.exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 from scenarios.lowering.parallel import shard
 from scenarios.schema import Scenario
 from sim.compare import compare_results
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
 from sim.predict.predict import Case, predict
@@ -41,8 +41,8 @@ def document(total_us: float, matmul_us: float, free_us: float, name: str, **set
     }  # fmt: skip
 
 
-def run(made: Scenario, name: str, hw: Hardware = HW) -> dict[str, Any]:
-    prediction = predict(Case(made, shard(TINY, made.engine.tensor_parallel_size), hw))
+def run(result: Scenario, name: str, hw: HardwareProfile = HW) -> dict[str, Any]:
+    prediction = predict(Case(result, shard(TINY, result.engine.tensor_parallel_size), hw))
     gains = gains_of(prediction.case)
     return run_result(prediction, diagnose(prediction), gains, advise(prediction, gains), name)
 
@@ -52,11 +52,11 @@ FAST = document(500.0, 300.0, 110.0, "fast")
 
 
 def test_pairs_and_ratios() -> None:
-    found = compare_results(SLOW, FAST)
-    assert found["metrics"]["tpot_ms"] == {"a": 1.0, "b": 0.5, "ratio": 0.5}
-    assert found["step"]["free_us"] == {"a": 600.0, "b": 110.0, "ratio": 110 / 600}
-    assert found["counts"]["hbm_bytes"] == {"a": 100, "b": 100, "ratio": 1.0}
-    assert found["counts"]["global_memory_bytes"] == {"a": 0, "b": 0, "ratio": None}  # no ratio to nothing
+    result = compare_results(SLOW, FAST)
+    assert result["metrics"]["tpot_ms"] == {"a": 1.0, "b": 0.5, "ratio": 0.5}
+    assert result["step"]["free_us"] == {"a": 600.0, "b": 110.0, "ratio": 110 / 600}
+    assert result["counts"]["hbm_bytes"] == {"a": 100, "b": 100, "ratio": 1.0}
+    assert result["counts"]["global_memory_bytes"] == {"a": 0, "b": 0, "ratio": None}  # no ratio to nothing
 
 
 def test_causes_sum_to_the_difference_and_come_in_its_order() -> None:
@@ -71,8 +71,8 @@ def test_causes_sum_to_the_difference_and_come_in_its_order() -> None:
 
 def test_of_a_collective_transfer_and_waiting_are_causes_of_their_own() -> None:
     one, two = (
-        run(made, str(ranks), hardware(host__rank_skew_us=500.0))
-        for ranks, made in (
+        run(item, str(ranks), hardware(host__rank_skew_us=500.0))
+        for ranks, item in (
             (1, scenario()),
             (2, scenario(engine__tensor_parallel_size=2, optimizations__graph="eager")),
         )
@@ -82,7 +82,7 @@ def test_of_a_collective_transfer_and_waiting_are_causes_of_their_own() -> None:
     assert transfer > 0
     assert causes["all_reduce"] + causes["all_gather"] == pytest.approx(transfer)
     assert transfer + causes["waiting for other ranks"] == pytest.approx(two["step"]["communication_us"])
-    # The host's input preparation keeps an AI CPU busy beside the stream: all else follows one another.
+    # The host's input preparation keeps an AI CPU busy next to the stream: all else follows one another.
     difference = two["step"]["total_us"] - one["step"]["total_us"]
     assert sum(causes.values()) - sum(c["a_us"] for c in compare_results(one, two)["causes"]) == pytest.approx(
         difference
@@ -106,12 +106,12 @@ def test_the_cause_pulls_in_the_direction_of_the_change() -> None:
 
 
 def test_equal_steps_are_as_fast() -> None:
-    found = compare_results(SLOW, SLOW)
-    assert found["sentence"] == (
+    result = compare_results(SLOW, SLOW)
+    assert result["sentence"] == (
         "A step of slow (B) takes 1.00 ms against 1.00 ms of slow (A): as fast. Both are host-bound."
     )
-    assert found["settings"] == []
-    assert all(pair["ratio"] == 1 for pair in found["step"].values() if pair["a"])
+    assert result["settings"] == []
+    assert all(pair["ratio"] == 1 for pair in result["step"].values() if pair["a"])
 
 
 def test_settings_that_differ_are_listed_with_both_values() -> None:
@@ -125,10 +125,10 @@ def test_settings_that_differ_are_listed_with_both_values() -> None:
 def test_two_real_answers() -> None:
     eager = run(scenario(workload__batch=4), "eager")
     graph = run(scenario(workload__batch=4, optimizations__graph="ge_graph"), "graph")
-    found = compare_results(eager, graph)
-    assert [row["setting"] for row in found["settings"]] == ["optimizations.graph"]
+    result = compare_results(eager, graph)
+    assert [row["setting"] for row in result["settings"]] == ["optimizations.graph"]
     difference = graph["step"]["total_us"] - eager["step"]["total_us"]
-    assert sum(c["b_us"] - c["a_us"] for c in found["causes"]) == pytest.approx(difference)
-    assert "faster, most of it device idle" in found["sentence"]
-    assert found["step"]["total_us"]["ratio"] == graph["step"]["total_us"] / eager["step"]["total_us"]
-    assert to_json(found) == to_json(compare_results(eager, graph))
+    assert sum(c["b_us"] - c["a_us"] for c in result["causes"]) == pytest.approx(difference)
+    assert "faster, most of it device idle" in result["sentence"]
+    assert result["step"]["total_us"]["ratio"] == graph["step"]["total_us"] / eager["step"]["total_us"]
+    assert to_json(result) == to_json(compare_results(eager, graph))

@@ -74,11 +74,11 @@ def test_the_causes_of_a_step_are_its_nanoseconds() -> None:
 def test_kernels_are_paired_by_shape_even_where_names_differ() -> None:
     a = step(kernel("MatMulV2", 0, 10, shapes="1,4"), kernel("MatMulV2", 10, 20, shapes="1,8"))
     b = step(kernel("Cast", 0, 1), kernel("MatMulV3", 5, 30, shapes="1,8"))
-    found = compare_timelines(a, b)["kernels"]
-    assert (found["paired"], found["same_shapes"]) == (1, 0)
-    [row] = found["changed"]
+    compare_timeline = compare_timelines(a, b)["kernels"]
+    assert (compare_timeline["paired"], compare_timeline["same_shapes"]) == (1, 0)
+    [row] = compare_timeline["changed"]
     assert (row["op_type"], row["shapes_a"], row["a_us"], row["b_us"]) == ("MatMulV2 / MatMulV3", "1,8", 0.02, 0.03)
-    [row] = found["replaced"]
+    [row] = compare_timeline["replaced"]
     assert (row["a"], row["b"]) == ("MatMulV2", "Cast")
 
 
@@ -92,8 +92,8 @@ def test_three_products_in_the_place_of_one_are_a_replacement() -> None:
 def test_a_kernel_on_another_stream_is_the_same_kernel() -> None:
     a = in_a_row("MatMulV2", "Add", "MatMulV2", "Softmax")
     b = step(*a.spans[:1], *a.spans[2:], replace(a.spans[1], thread="Stream 7"))
-    found = pair(a, b)
-    assert (len(found.pairs), found.moved, found.replaced) == (4, 1, ())
+    result = pair(a, b)
+    assert (len(result.pairs), result.moved, result.replaced) == (4, 1, ())
 
 
 def test_streams_are_paired_by_what_runs_on_them() -> None:
@@ -115,10 +115,10 @@ def test_no_kernel_is_lost_or_counted_twice(a: list[tuple[str, int]], b: list[tu
         return Timeline(tuple(spans), 0, 400)
 
     one, two = made(a), made(b)
-    found = compare_timelines(one, two)
+    result = compare_timelines(one, two)
     for side, timeline in (("a", one), ("b", two)):
-        kernels = found["kernels"]
+        kernels = result["kernels"]
         total = sum(row[f"{side}_us"] for row in kernels["changed"] + kernels["replaced"])
         total += sum(row["total_us"] for row in kernels[f"only_in_{side}"])
         assert total == pytest.approx(sum(s.duration_ns for s in timeline.spans) / 1000)
-        assert sum(row[f"{side}_us"] for row in found["causes"]) == pytest.approx(0.4)
+        assert sum(row[f"{side}_us"] for row in result["causes"]) == pytest.approx(0.4)

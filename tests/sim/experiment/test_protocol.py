@@ -11,12 +11,12 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
-from sim.experiment.document import document
 from sim.experiment.factors import factors_of
 from sim.experiment.protocol import Options, experiment
-from sim.experiment.run import report
-from sim.predict.answer import case_of
+from sim.experiment.result import experiment_result
+from sim.predict.scenario_result import case_of
 from sim.report.experiment_markdown import markdown
+from sim.report.outputs.experiment import report
 from tests.sim.experiment.fake import FakeBench, heard
 
 TINY = "tiny_llama_cpu"
@@ -29,11 +29,11 @@ KNOWN = {
 
 def made(bench: FakeBench, options: Options | None = None, sets: tuple[str, ...] = ()) -> dict[str, Any]:
     loaded = load_scenario(TINY, sets)
-    return document(experiment(loaded, case_of(loaded), bench, options or Options(budget_s=1000)))
+    return experiment_result(experiment(loaded, case_of(loaded), bench, options or Options(budget_s=1000)))
 
 
-def by_name(found: dict[str, Any]) -> dict[str, Any]:
-    return {row["factor"]: row for row in found["factors"]}
+def by_name(result: dict[str, Any]) -> dict[str, Any]:
+    return {row["factor"]: row for row in result["factors"]}
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +66,11 @@ def test_every_switch_of_the_model_has_a_row(whole: dict[str, Any]) -> None:
 
 def test_what_to_set_follows_from_the_verdicts() -> None:
     wanted = ("weights", "fusion.rope", "fusion.attention", "fusion.rms_norm", "fusion.add_rms_norm")
-    found = made(FakeBench({**KNOWN, "fusion.attention": 0.7}), Options(wanted, budget_s=1000))
-    assert found["recommended"][0] == "optimizations.weights=w8a8"
-    assert "optimizations.fusion.rope=true" in found["recommended"]
-    assert "optimizations.fusion.attention=false" in found["recommended"]  # on, and it costs time
-    assert not any("fusion.rms_norm" in s or "add_rms_norm=" in s for s in found["recommended"])
+    result = made(FakeBench({**KNOWN, "fusion.attention": 0.7}), Options(wanted, budget_s=1000))
+    assert result["recommended"][0] == "optimizations.weights=w8a8"
+    assert "optimizations.fusion.rope=true" in result["recommended"]
+    assert "optimizations.fusion.attention=false" in result["recommended"]  # on, and it costs time
+    assert not any("fusion.rms_norm" in s or "add_rms_norm=" in s for s in result["recommended"])
 
 
 def test_factors_that_do_not_touch_have_an_excess_of_one(whole: dict[str, Any]) -> None:
@@ -94,15 +94,15 @@ def test_ruined_numbers_are_not_adopted_however_fast() -> None:
 
 
 def test_a_baseline_whose_own_numbers_are_ruined_is_in_doubt() -> None:
-    found = made(FakeBench(KNOWN, bad=["fusion.attention"]), Options(("fusion.rms_norm",), 1000))
-    (warning,) = found["warnings"]
+    result = made(FakeBench(KNOWN, bad=["fusion.attention"]), Options(("fusion.rms_norm",), 1000))
+    (warning,) = result["warnings"]
     assert warning.startswith("the baseline itself is 0.05 nats from the plain program, more than 0.01")
     assert not made(FakeBench(KNOWN), Options(("fusion.rms_norm",), 1000))["warnings"]
 
 
 def test_a_plain_program_that_cannot_run_leaves_nothing_adopted() -> None:
-    found = made(FakeBench(KNOWN, unchecked="out of memory"), Options(("fusion.rms_norm", "weights"), 1000))
-    assert all(row["verdict"]["call"] != "adopt" for row in found["factors"] if row["verdict"])
+    result = made(FakeBench(KNOWN, unchecked="out of memory"), Options(("fusion.rms_norm", "weights"), 1000))
+    assert all(row["verdict"]["call"] != "adopt" for row in result["factors"] if row["verdict"])
 
 
 def test_a_factor_that_fails_is_a_row_and_not_the_end() -> None:
@@ -116,13 +116,15 @@ def test_a_factor_that_fails_is_a_row_and_not_the_end() -> None:
 def test_what_there_is_no_time_for_is_named() -> None:
     lines, say = heard()
     loaded = load_scenario(TINY)
-    found = document(experiment(loaded, case_of(loaded), FakeBench(KNOWN, cost_s=10.0), Options(budget_s=60), say))
-    rows = found["factors"]
+    result = experiment_result(
+        experiment(loaded, case_of(loaded), FakeBench(KNOWN, cost_s=10.0), Options(budget_s=60), say)
+    )
+    rows = result["factors"]
     left = [row["factor"] for row in rows if row["status"] == "left out"]
     assert left
-    assert {f"factor {name}" for name in left} <= set(found["left_out"])
+    assert {f"factor {name}" for name in left} <= set(result["left_out"])
     assert all(row["predicted"]["tpot"]["value"] > 0 for row in rows if row["status"] == "left out")
-    assert found["elapsed_s"] <= 60
+    assert result["elapsed_s"] <= 60
     assert any(line.startswith("factor 1 of ") for line in lines)
 
     def effect(status: str) -> list[float]:
@@ -140,8 +142,8 @@ def test_the_same_measurements_give_the_same_report() -> None:
     def texts() -> dict[str, str]:
         loaded = load_scenario(TINY)
         wanted = Options(("fusion.rms_norm", "fusion.rope", "weights"), 1000)
-        found = experiment(loaded, case_of(loaded), FakeBench(KNOWN, drift=0.05), wanted)
-        return report(found, document(found))
+        result = experiment(loaded, case_of(loaded), FakeBench(KNOWN, drift=0.05), wanted)
+        return report(result, experiment_result(result))
 
     assert texts() == texts()
 
@@ -163,10 +165,10 @@ def test_a_graph_mode_that_is_lacking_is_replaced_by_one_that_is_there() -> None
 
 @pytest.mark.parametrize("phase", ["prefill", "mixed"])
 def test_the_verdict_is_of_the_step_that_the_scenario_reports(phase: str) -> None:
-    found = made(FakeBench(KNOWN), Options(("fusion.rms_norm",), 100), (f"workload.phase={phase}",))
-    assert found["headline"] == {"prefill": "ttft", "mixed": "step"}[phase]
-    assert by_name(found)["fusion.rms_norm"]["verdict"]["call"] == "adopt"
-    assert "fusion.rms_norm" in markdown(found)
+    result = made(FakeBench(KNOWN), Options(("fusion.rms_norm",), 100), (f"workload.phase={phase}",))
+    assert result["headline"] == {"prefill": "ttft", "mixed": "step"}[phase]
+    assert by_name(result)["fusion.rms_norm"]["verdict"]["call"] == "adopt"
+    assert "fusion.rms_norm" in markdown(result)
 
 
 # ---- which factors ----
@@ -215,21 +217,21 @@ def test_the_report_tells_all_seven_steps(whole: dict[str, Any]) -> None:
 
 
 def test_trained_weights_are_judged_by_perplexity() -> None:
-    found = made(FakeBench(KNOWN, trained=True), Options(("weights",), 100))
-    assert "Perplexity is with / without" in markdown(found)
-    assert by_name(found)["weights=w8a8"]["numerics"]["perplexity"] == 1.0
+    result = made(FakeBench(KNOWN, trained=True), Options(("weights",), 100))
+    assert "Perplexity is with / without" in markdown(result)
+    assert by_name(result)["weights=w8a8"]["numerics"]["perplexity"] == 1.0
 
 
 def test_the_pictures_are_svg_with_a_mark_for_each_measured_factor(whole: dict[str, Any]) -> None:
     from xml.etree import ElementTree
 
     loaded = load_scenario(TINY)
-    found = experiment(loaded, case_of(loaded), FakeBench(KNOWN), Options(budget_s=1000))
-    texts = report(found, document(found))
+    result = experiment(loaded, case_of(loaded), FakeBench(KNOWN), Options(budget_s=1000))
+    texts = report(result, experiment_result(result))
     assert sorted(texts) == ["gains.svg", "report.json", "report.md", "warm_up.svg"]
     root = ElementTree.fromstring(texts["gains.svg"])
     titles = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}title")]
-    measured = [row for row in found.rows if row.compared]
+    measured = [row for row in result.rows if row.compared]
     assert sum(" predicted: " in title for title in titles) == len(measured)
     assert sum(" measured: " in title for title in titles) == len(measured)
     assert all("nan" not in text for text in texts.values() if text.startswith("<svg"))

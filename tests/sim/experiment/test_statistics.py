@@ -26,7 +26,7 @@ def turns(
 ) -> list[Repeat]:  # fmt: skip
     """Turns of a side that takes `gain` times as long as the other, on a machine whose speed walks at random. outliers:
     share of times that a neighbour trebles."""
-    found: list[Repeat] = []
+    repeats: list[Repeat] = []
     speed = 0.0
 
     def time(ns: float) -> float:
@@ -40,8 +40,8 @@ def turns(
             reference = 1e6 * exp(speed + random.gauss(0, reference_noise))
             times[side] = (reference, time(1e7 * (gain if side == "a" else 1)))
         (ra, a), (rb, b) = times["a"], times["b"]
-        found.append(Repeat(a, b, ra, rb, a, b, a_first))
-    return found
+        repeats.append(Repeat(a, b, ra, rb, a, b, a_first))
+    return repeats
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def turns(
     ],
 )  # fmt: skip
 def test_the_interval_is_that_of_the_sign_test(count: int, ends: tuple[int, int], confidence: float) -> None:
-    found = median_interval([float(n) for n in range(count, 0, -1)])
-    assert (found.low, found.high) == ends
-    assert found.confidence == pytest.approx(confidence)
-    assert (found.value, found.turns) == ((count + 1) / 2, count)
+    result = median_interval([float(n) for n in range(count, 0, -1)])
+    assert (result.low, result.high) == ends
+    assert result.confidence == pytest.approx(confidence)
+    assert (result.value, result.turns) == ((count + 1) / 2, count)
 
 
 def test_no_values_have_no_median() -> None:
@@ -70,29 +70,29 @@ def test_the_interval_covers_as_often_as_it_says(count: int, drift: float, outli
     random = Random(f"{count} {drift} {outliers}")
     covered = 0
     for _ in range(500):
-        it = median_interval(ratios(turns(1.05, count, random, drift=drift, outliers=outliers), False))
-        covered += it.low <= 1.05 <= it.high
-    assert covered / 500 > it.confidence - 0.03  # three standard deviations of a share of 500
+        item = median_interval(ratios(turns(1.05, count, random, drift=drift, outliers=outliers), False))
+        covered += item.low <= 1.05 <= item.high
+    assert covered / 500 > item.confidence - 0.03  # three standard deviations of a share of 500
 
 
 def test_a_drift_that_would_fool_blocks_does_not_fool_turns() -> None:
     """The machine slows down by 1 % with every measurement: all of A before all of B would call B a third slower."""
-    found = []
+    result = []
     for number in range(24):
         first, second = 1.01 ** (2 * number), 1.01 ** (2 * number + 1)
         a, b = (first, second) if number % 2 == 0 else (second, first)
-        found.append(Repeat(a, b, 1, 1, a, b, number % 2 == 0))
-    it = median_interval(ratios(found, False))
-    assert it.low <= 1 <= it.high
-    assert it.value == pytest.approx(1.0, abs=1e-4)
-    assert sum(t.b_ns for t in found[12:]) / sum(t.a_ns for t in found[:12]) > 1.25
+        result.append(Repeat(a, b, 1, 1, a, b, number % 2 == 0))
+    item = median_interval(ratios(result, False))
+    assert item.low <= 1 <= item.high
+    assert item.value == pytest.approx(1.0, abs=1e-4)
+    assert sum(t.b_ns for t in result[12:]) / sum(t.a_ns for t in result[:12]) > 1.25
 
 
 @pytest.mark.parametrize("gain", [0.5, 0.97, 1.0, 1.03, 1.8])
 def test_a_known_gain_comes_back_without_bias(gain: float) -> None:
-    found = [median_interval(ratios(turns(gain, 24, Random(n), drift=0.03), False)) for n in range(40)]
-    assert exp(sum(log(it.value) for it in found) / 40) == pytest.approx(gain, rel=0.005)
-    assert sum(it.low <= gain <= it.high for it in found) >= 36
+    median_intervals = [median_interval(ratios(turns(gain, 24, Random(n), drift=0.03), False)) for n in range(40)]
+    assert exp(sum(log(item.value) for item in median_intervals) / 40) == pytest.approx(gain, rel=0.005)
+    assert sum(value.low <= gain <= value.high for value in median_intervals) >= 36
 
 
 def test_the_reference_is_used_only_where_it_narrows_equal_sides() -> None:

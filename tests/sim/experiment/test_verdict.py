@@ -37,16 +37,16 @@ def test_numbers_that_are_not_acceptable_decide_whatever_the_speed() -> None:
 
 def test_logits_that_are_no_numbers_are_not_acceptable() -> None:
     broken = replace(GOOD, relative=0.0, kl_nats=0.0, is_finite=False)
-    found = check_numbers(GOOD, broken, "", False)
-    assert (found.state, found.reason) == ("not acceptable", "its logits are no numbers")
+    result = check_numbers(GOOD, broken, "", False)
+    assert (result.state, result.reason) == ("not acceptable", "its logits are no numbers")
     assert check_numbers(broken, GOOD, "", False).state == "not checked"
 
 
 def test_what_could_not_be_checked_is_not_adopted() -> None:
     unknown = check_numbers(None, None, "out of memory", False)
-    found = decide(Interval(3.0, 2.9, 3.1, 0.95, 24), 0.0, unknown)
-    assert found.call == "do not adopt"
-    assert "out of memory" in found.reason
+    result = decide(Interval(3.0, 2.9, 3.1, 0.95, 24), 0.0, unknown)
+    assert result.call == "do not adopt"
+    assert "out of memory" in result.reason
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_what_could_not_be_checked_is_not_adopted() -> None:
     ],
 )
 def test_numbers_are_held_to_those_without_the_switch(change: dict[str, float], trained: bool, state: str) -> None:
-    found = check_numbers(GOOD, replace(GOOD, **change), "", trained)
-    assert found.state == state
-    assert (found.perplexity is None) == (not trained)
+    result = check_numbers(GOOD, replace(GOOD, **change), "", trained)
+    assert result.state == state
+    assert (result.perplexity is None) == (not trained)
 
 
 def test_the_floor_is_the_farther_end_of_the_control() -> None:
@@ -73,5 +73,5 @@ def test_the_floor_is_the_farther_end_of_the_control() -> None:
 
 
 def test_a_reason_tells_what_else_changes() -> None:
-    found = decide(Interval(1.1, 1.05, 1.15, 0.95, 24), 0.0, FINE, "TTFT 0.90x")
-    assert found.reason.endswith("; TTFT 0.90x")
+    result = decide(Interval(1.1, 1.05, 1.15, 0.95, 24), 0.0, FINE, "TTFT 0.90x")
+    assert result.reason.endswith("; TTFT 0.90x")

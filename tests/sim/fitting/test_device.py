@@ -61,8 +61,8 @@ def test_what_no_row_speaks_of_is_said_and_stays_assumed(found: Calibrated) -> N
 
 def test_an_effect_that_the_rows_cannot_tell_is_left_out_and_not_invented() -> None:
     """Of norms over rows of one length, rows and elements are the same thing."""
-    made = timings(machine())
-    samples = samples_of(made, reference_us(made), BASE)["rms_norm"]
+    result = timings(machine())
+    samples = samples_of(result, reference_us(result), BASE)["rms_norm"]
     alike = [s for s in samples if s.work.shape.cols == 320]  # type: ignore[union-attr]
     fit = fit_program("rms_norm", alike, draws=20)
     assert set(fit.unknown) & {"row_us", "element_ns"}
@@ -70,8 +70,8 @@ def test_an_effect_that_the_rows_cannot_tell_is_left_out_and_not_invented() -> N
 
 
 def test_held_out_shapes_are_predicted_as_well_as_their_noise_allows() -> None:
-    made = timings(machine(), noise=0.02)
-    fit = held_out(fit_program("matmul", samples_of(made, reference_us(made), BASE)["matmul"], draws=10))
+    result = timings(machine(), noise=0.02)
+    fit = held_out(fit_program("matmul", samples_of(result, reference_us(result), BASE)["matmul"], draws=10))
     errors = sorted(abs(e) for e in fit.errors)
     assert len(errors) == len(fit.samples)
     assert errors[int(0.9 * len(errors))] < 0.08
@@ -79,8 +79,8 @@ def test_held_out_shapes_are_predicted_as_well_as_their_noise_allows() -> None:
 
 def test_the_machines_drift_is_not_taken_for_the_ops_own() -> None:
     """Trials at different speeds of the machine, each with its reference, are one machine."""
-    made = timings(machine(), noise=1e-6)
-    steady = samples_of(made, REFERENCE_US, BASE)["silu"]
+    result = timings(machine(), noise=1e-6)
+    steady = samples_of(result, REFERENCE_US, BASE)["silu"]
     by_shape: dict[str, set[float]] = {}
     for sample in steady:
         by_shape.setdefault(sample.shape, set()).add(round(sample.us, 3))
@@ -89,10 +89,10 @@ def test_the_machines_drift_is_not_taken_for_the_ops_own() -> None:
 
 def test_the_profile_that_is_written_prices_as_the_fit_does(tmp_path: Path) -> None:
     out = tmp_path / "mine.yaml"
-    found = write_profile(out, timings(machine(), plan=plain_trials()[:5]), BASE)
+    profile = write_profile(out, timings(machine(), plan=plain_trials()[:5]), BASE)
     hw = load_hardware(str(out))
     assert (hw.name, hw.profile.device) == ("mine", "cpu")
-    assert hw.programs["matmul"].mac_ns == pytest.approx(found.numbers["programs.matmul.mac_ns"].value, rel=0.01)
+    assert hw.programs["matmul"].mac_ns == pytest.approx(profile.numbers["programs.matmul.mac_ns"].value, rel=0.01)
     numbers = hw.profile.numbers()
     assert {n.source for n in numbers.values()} == {"spec", "fitted", "measured", "assumed"}
     assert all(
@@ -112,11 +112,11 @@ def test_no_rows_no_profile() -> None:
 
 
 def test_rows_of_steps_alone_give_no_program_and_no_failure() -> None:
-    made = timings(machine(), plan=plain_trials()[:3])
-    steps = replace(made, rows=tuple(row for row in made.rows if row.kind == STEP))
-    found = calibrated(steps, BASE, draws=4)
-    assert not found.fits
-    assert found.unknown["fixed_us.ai_cpu"] == "no small preparation was timed"
+    result = timings(machine(), plan=plain_trials()[:3])
+    steps = replace(result, rows=tuple(row for row in result.rows if row.kind == STEP))
+    outcome = calibrated(steps, BASE, draws=4)
+    assert not outcome.fits
+    assert outcome.unknown["fixed_us.ai_cpu"] == "no small preparation was timed"
 
 
 def test_without_scipy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -148,15 +148,15 @@ def test_an_npus_own_numbers_are_found_from_its_rows(tmp_path: Path) -> None:
     slower = replace(norm, row_us=2 * norm.row_us, fixed_us=1.5 * norm.fixed_us)
     true = replace(base, programs={**base.programs, "rms_norm_short": slower})
     plan = [trial for trial in plain_trials() if "fused" in trial.name]
-    made = timings(true, noise=0.01, plan=plan)
-    norms = tuple(row for row in made.rows if row.kind in ("rms_norm", STEP))
-    made = replace(made, rows=norms, about={**made.about, "backend": "npu"})
+    result = timings(true, noise=0.01, plan=plan)
+    norms = tuple(row for row in result.rows if row.kind in ("rms_norm", STEP))
+    result = replace(result, rows=norms, about={**result.about, "backend": "npu"})
     out = tmp_path / "npu.yaml"
-    found = write_profile(out, made, base)
+    profile = write_profile(out, result, base)
     hw = load_hardware(str(out))
-    assert [fit.program for fit in found.fits] == ["rms_norm"]
-    errors = sorted(abs(e) for e in found.fits[0].errors)
+    assert [fit.program for fit in profile.fits] == ["rms_norm"]
+    errors = sorted(abs(e) for e in profile.fits[0].errors)
     assert errors[len(errors) // 2] < 0.05
     assert hw.programs["rms_norm_short"].grain == norm.grain  # what was not fitted is the base's
     assert hw.programs["matmul"] == base.programs["matmul"]
-    assert found.unknown["host"] == "an accelerator's host is not calibrated by kernels"
+    assert profile.unknown["host"] == "an accelerator's host is not calibrated by kernels"

@@ -7,8 +7,9 @@ from statistics import mean
 import pytest
 
 from sim.accuracy.ablations import measured_gain
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_steps
-from sim.fitting.host import GAIN_ROW, REFERENCE, _solve, fit_host
+from sim.fitting.host import GAIN_ROW, _solve, fit_host
 from sim.hardware.profile import load_hardware
 
 
@@ -22,9 +23,9 @@ def test_two_equations_are_solved() -> None:
 
 def test_the_shipped_numbers_are_the_fit() -> None:
     hw = load_hardware("atlas_a2_910b2")
-    found = fit_host(hw)
-    assert set(found) == {"host.aten_python_us", "host.matmul_python_us", "host.fused_op_python_us"}
-    for name, value in found.items():
+    host = fit_host(hw)
+    assert set(host) == {"host.aten_python_us", "host.matmul_python_us", "host.fused_op_python_us"}
+    for name, value in host.items():
         assert hw.profile.numbers()[name].source == "fitted"
         assert getattr(hw.host, name.partition(".")[2]) == pytest.approx(value, rel=0.01)
 
@@ -39,8 +40,8 @@ def test_the_fit_does_not_hang_on_what_it_fits() -> None:
 
 
 def test_the_fit_rests_on_the_eager_steps_and_one_gain() -> None:
-    eager = [r for r in read_steps(REFERENCE / "steps.csv") if r.scored and "optimizations.graph=eager" in r.settings]
+    eager = [r for r in read_steps(reference_csv("steps")) if r.scored and "optimizations.graph=eager" in r.settings]
     eager = [r for r in eager if r.cards == 1 and r.phase == "decode"]
     assert [(r.model, r.batch) for r in eager] == [("Qwen3-8B", batch) for batch in (1, 4, 16, 64, 256)]
     assert mean(r.step_ms for r in eager) == pytest.approx(66.0432)
-    assert measured_gain(REFERENCE / "ladders.csv", GAIN_ROW) == pytest.approx((1.3 * 1.55) ** 0.5)
+    assert measured_gain(reference_csv("ladders"), GAIN_ROW) == pytest.approx((1.3 * 1.55) ** 0.5)

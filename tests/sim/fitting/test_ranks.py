@@ -1,4 +1,4 @@
-"""The fit of late ranks, and what it leaves of the steps that it was fitted to and of those that it was not."""
+"""The fit of rank skew, and what it leaves of the steps that it was fitted to and of those that it was not."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from math import exp, log, sqrt
 
 import pytest
 
+from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
-from sim.fitting.ranks import FITTED_ROWS, REFERENCE, SPREAD_ROWS, fit_rank_skew
+from sim.fitting.ranks import FITTED_ROWS, SPREAD_ROWS, fit_rank_skew
 from sim.hardware.profile import load_hardware
 from sim.predict.predict import Case, Prediction, predict
 from sim.predict.uncertainty import step_interval
@@ -17,13 +18,13 @@ from sim.predict.uncertainty import step_interval
 @pytest.fixture(scope="module")
 def steps() -> dict[str, tuple[Prediction, float]]:
     """Each many-card row with its prediction."""
-    found = {}
-    for row in read_steps(REFERENCE / "steps.csv"):
+    predictions = {}
+    for row in read_steps(reference_csv("steps")):
         if row.tp > 1:
             case = case_of_row(row)
             assert isinstance(case, Case), case
-            found[row.id] = predict(case), row.step_ms
-    return found
+            predictions[row.id] = predict(case), row.step_ms
+    return predictions
 
 
 def test_the_profiles_numbers_are_what_the_fit_gives() -> None:

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sim.fitting.kernels import Block, Report, fit, held_out, interval, put, read_samples, residuals
-from sim.fitting.shipped import SHARED, STAGES, Stage, calibrate, residual_sigmas, rows_of_block
+from scenarios.ops.catalogue import family_of
+from sim.fitting.kernels import Block, Report, fit, held_out, interval, read_samples, residuals
+from sim.fitting.robust import family_sigmas
+from sim.fitting.shipped import SHARED, STAGES, Stage, calibrate, rows_of_block
+from sim.hardware.numbers import with_numbers
 from sim.hardware.profile import SHIPPED, load_hardware
-from sim.predict.uncertainty import Z90, family_of
+from sim.predict.uncertainty import Z90
 
 pytest.importorskip("scipy", reason="calibration needs the extra `fit`")
 
@@ -23,13 +26,13 @@ def test_a_fit_finds_the_numbers_that_made_the_times() -> None:
     rows = rows_of_block(block, read_samples(hardware=("atlas_a3_die",)), {"atlas_a3_die": hw})
     truth = {"programs.triton_rope.code_us": 0.1, "programs.triton_rope.row_us": 0.6}
     errors = residuals(truth, rows, {"atlas_a3_die": hw})
-    made = [
+    result = [
         s.__class__(s.hardware, s.op_type, s.shape, s.work, s.us * 2.718281828459045**e, False, False)
         for s, e in zip(rows, errors, strict=True)
     ]
-    found = fit(block, made, {"atlas_a3_die": hw})
-    assert found["programs.triton_rope.row_us"] == pytest.approx(0.6, rel=0.02)
-    assert found["programs.triton_rope.code_us"] == pytest.approx(0.1, rel=0.1)
+    outcome = fit(block, result, {"atlas_a3_die": hw})
+    assert outcome["programs.triton_rope.row_us"] == pytest.approx(0.6, rel=0.02)
+    assert outcome["programs.triton_rope.code_us"] == pytest.approx(0.1, rel=0.1)
 
 
 def test_held_out_rows_are_each_predicted_once() -> None:
@@ -43,7 +46,7 @@ def test_held_out_rows_are_each_predicted_once() -> None:
 
 
 def test_numbers_go_where_their_names_say() -> None:
-    hw = put(load_hardware("910b2"), {"memory.hbm_gbps": 5.0, "programs.swiglu.code_us": 7.0})
+    hw = with_numbers(load_hardware("910b2"), {"memory.hbm_gbps": 5.0, "programs.swiglu.code_us": 7.0})
     assert (hw.memory.hbm_gbps, hw.programs["swiglu"].code_us) == (5.0, 7.0)
 
 
@@ -116,21 +119,21 @@ def test_nominal_intervals_cover_the_rows_that_no_fit_has_seen(calibrated: Calib
 def test_sigmas_from_half_of_the_shapes_cover_the_other_half(calibrated: Calibrated, half: int) -> None:
     shapes = sorted({shape for _, shape, _ in calibrated.unseen})
     seen = set(shapes[half::2])
-    reports = [
-        Report(r.block, r.values, {}, [(s, e) for s, e in r.errors if s.shape in seen])
-        for stage, r in calibrated.done
+    errors = [
+        (s.work.program, e)
+        for stage, report in calibrated.done
         if stage.blocks is SHARED
+        for s, e in report.errors
+        if s.shape in seen
     ]
-    found = {name.removeprefix("residual.").removesuffix("_sigma"): v for name, v in residual_sigmas(reports).items()}
-    rows = [row for row in calibrated.unseen if row[1] not in seen and row[0] in found]
-    assert {"matmul", "vector"} <= set(found)
-    assert 0.80 <= covered(rows, found, load_hardware("atlas_a2_910b2").residual.device_sigma) <= 0.97
+    result = {name.removeprefix("residual.").removesuffix("_sigma"): v for name, v in family_sigmas(errors).items()}
+    rows = [row for row in calibrated.unseen if row[1] not in seen and row[0] in result]
+    assert {"matmul", "vector"} <= set(result)
+    assert 0.80 <= covered(rows, result, load_hardware("atlas_a2_910b2").residual.device_sigma) <= 0.97
 
 
 def test_a_sigma_is_the_width_that_holds_nine_errors_in_ten() -> None:
-    sample = next(s for s in read_samples(hardware=("atlas_a3_die",)) if family_of(s.work.program) == "matmul")
     # Twenty errors, half of them negative: eighteen of them are at most 0.18 away.
-    errors = [(sample, (-1) ** i * i / 100) for i in range(1, 21)]
-    block = Block("matmul", {}, ("matmul",))
-    assert residual_sigmas([Report(block, {}, {}, errors)]) == {"residual.matmul_sigma": pytest.approx(0.18 / 1.6449)}
-    assert residual_sigmas([Report(block, {}, {}, errors[:14])]) == {}  # too few to say
+    errors = [("matmul", (-1) ** i * i / 100) for i in range(1, 21)]
+    assert family_sigmas(errors) == {"residual.matmul_sigma": pytest.approx(0.18 / 1.6449)}
+    assert family_sigmas(errors[:14]) == {}  # too few to say

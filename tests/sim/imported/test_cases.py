@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scenarios.profile.read import CaptureError, read_captures
-from sim.imported.document import import_result
+from sim.imported.result import import_result
 
 
 def imported(shared: Path, name: str) -> dict[str, Any]:

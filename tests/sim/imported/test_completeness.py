@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scenarios.profile.read import read_captures
-from sim.imported.document import import_result
+from sim.imported.result import import_result
 from sim.imported.replayed import replayed
 from tests.scenarios.profile import cuda, making
 

@@ -27,12 +27,12 @@ from tests.sim.hardware_maker import hardware
 HW = hardware()
 
 
-def predicted(made: Scenario, model: Model = TINY, hw=HW) -> Prediction:
-    return predict(Case(made, model, hw))
+def predicted(result: Scenario, model: Model = TINY, hw=HW) -> Prediction:
+    return predict(Case(result, model, hw))
 
 
-def diagnosed(made: Scenario, model: Model = TINY, hw=HW) -> Diagnosis:
-    return diagnose(predicted(made, model, hw))
+def diagnosed(result: Scenario, model: Model = TINY, hw=HW) -> Diagnosis:
+    return diagnose(predicted(result, model, hw))
 
 
 QWEN3_8B = load_model("Qwen3-8B")
@@ -42,12 +42,12 @@ QWEN3_8B = load_model("Qwen3-8B")
 
 
 def test_a_small_model_in_eager_mode_waits_for_its_host() -> None:
-    found = predicted(scenario(workload__batch=1))
-    diagnosis = diagnose(found)
+    result = predicted(scenario(workload__batch=1))
+    diagnosis = diagnose(result)
     assert diagnosis.name == "host-bound"
-    free = found.step.free_ns / found.step.total_ns
+    free = result.step.free_ns / result.step.total_ns
     assert free > 0.5
-    assert found.sensitivity.host > 0.9 > 0.1 > found.sensitivity.device
+    assert result.sensitivity.host > 0.9 > 0.1 > result.sensitivity.device
     assert f"idle for {free:.0%} of the step" in diagnosis.evidence
     assert f"for {diagnosis.host_launches:,} calls" in diagnosis.evidence
 
@@ -55,18 +55,18 @@ def test_a_small_model_in_eager_mode_waits_for_its_host() -> None:
 @pytest.mark.parametrize(("host", "device"), [(0.51, 0.49), (0.7, 0.3), (0.2, 0.1)])
 def test_a_step_is_host_bound_where_faster_calls_help_more_than_faster_kernels(host: float, device: float) -> None:
     # Whatever share of the step the device is idle: here it is one and the same step.
-    found = predicted(scenario(model="Qwen3-8B", optimizations__graph="ge_graph"), QWEN3_8B)
+    result = predicted(scenario(model="Qwen3-8B", optimizations__graph="ge_graph"), QWEN3_8B)
 
     def named(host: float, device: float) -> str:
-        return diagnose(replace(found, sensitivity=replace(found.sensitivity, host=host, device=device))).name
+        return diagnose(replace(result, sensitivity=replace(result.sensitivity, host=host, device=device))).name
 
     assert named(host, device) == "host-bound"
     assert named(device, host) == named(0.5, 0.5) == "HBM-bound"
 
 
 def test_a_decode_step_as_a_graph_reads_weights() -> None:
-    made = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
-    diagnosis = diagnosed(made, QWEN3_8B)
+    result = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
+    diagnosis = diagnosed(result, QWEN3_8B)
     assert diagnosis.name == "HBM-bound"
     assert "GB cross HBM" in diagnosis.evidence
     assert diagnosis.limits["HBM-bound"] > sum(diagnosis.limits.values()) / 2
@@ -79,16 +79,16 @@ def test_the_same_step_in_eager_mode_waits_for_its_host() -> None:
 
 
 def test_a_long_prefill_multiplies() -> None:
-    made = scenario(workload__phase="prefill", workload__input_tokens=4096)
+    result = scenario(workload__phase="prefill", workload__input_tokens=4096)
     # Cores that load as fast as they like leave the cube as the only limit.
-    diagnosis = diagnosed(made, QWEN3_8B, hardware(memory__core_l2_gbps=2000.0))
+    diagnosis = diagnosed(result, QWEN3_8B, hardware(memory__core_l2_gbps=2000.0))
     assert diagnosis.name == "cube-bound"
     assert "TFLOPS" in diagnosis.evidence
 
 
 def test_cube_cores_that_wait_for_l2_are_no_work_of_the_vector_cores() -> None:
-    made = scenario(workload__phase="prefill", workload__input_tokens=4096)
-    diagnosis = diagnosed(made, load_model("Qwen3-0.6B"), hardware(memory__core_l2_gbps=20.0))
+    result = scenario(workload__phase="prefill", workload__input_tokens=4096)
+    diagnosis = diagnosed(result, load_model("Qwen3-0.6B"), hardware(memory__core_l2_gbps=20.0))
     waiting = [row for row in diagnosis.kernels if row.kind == "matmul" and row.bound == "l2"]
     assert diagnosis.limits["cube-bound"] >= sum(row.total_us for row in waiting) > 0
     assert diagnosis.name == "cube-bound"
@@ -115,47 +115,47 @@ def test_the_evidence_is_one_sentence_without_a_gap(graph: str) -> None:
 
 # ---- who is waited for ----
 
-#: Nothing varies from rank to rank but when each begins.
+#: Nothing varies from rank to rank but when each starts.
 LATE = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__rank_skew_us=1.0)
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch, *late_us: int) -> Prediction:
-    """A captured step of as many ranks as numbers, each of which begins that much later than it could."""
+    """A captured step of as many ranks as numbers, each of which starts that much later than it could."""
     monkeypatch.setattr("sim.step.host.late_ns", lambda *_: tuple(1000 * us for us in late_us))
     sensitivity_of.cache_clear()
     ranks = len(late_us)
-    made = scenario(
+    result = scenario(
         model="Qwen3-8B", workload__batch=4, optimizations__graph="aclgraph", engine__tensor_parallel_size=ranks
     )
-    return predicted(made, shard(QWEN3_8B, ranks), LATE)
+    return predicted(result, shard(QWEN3_8B, ranks), LATE)
 
 
 def test_one_late_rank_is_named_with_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = waiting(monkeypatch, 0, 0, 0, 0, 0, 30_000, 0, 0)
-    assert found.waits_ns == {5: 30_000_000}
-    diagnosis = diagnose(found)
+    result = waiting(monkeypatch, 0, 0, 0, 0, 0, 30_000, 0, 0)
+    assert result.waits_ns == {5: 30_000_000}
+    diagnosis = diagnose(result)
     assert diagnosis.name == "communication-bound"
-    step = found.step
+    step = result.step
     assert step.communication_wait_ns == 30_000_000
     transfer_ns = step.communication_ns - 30_000_000
     share = 30_000_000 / step.communication_ns
     assert 0.5 < share < 1
-    assert transfer_ns == sum(k.kernel.duration_ns for k in launches(found.plan) if k.rendezvous)
+    assert transfer_ns == sum(k.kernel.duration_ns for k in launches(result.plan) if k.rendezvous)
     assert diagnosis.evidence.endswith(f"; {share:.0%} of it is waiting for rank 5 (30.00 ms)")
 
 
 def test_ranks_that_are_late_alike_are_counted_and_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = waiting(monkeypatch, 0, 0, 0, 30_000, 0, 30_000, 30_000, 0)
-    assert found.waits_ns == dict.fromkeys((3, 5, 6), 10_000_000)
-    share = 30_000_000 / found.step.communication_ns
-    assert diagnose(found).evidence.endswith(
+    result = waiting(monkeypatch, 0, 0, 0, 30_000, 0, 30_000, 30_000, 0)
+    assert result.waits_ns == dict.fromkeys((3, 5, 6), 10_000_000)
+    share = 30_000_000 / result.step.communication_ns
+    assert diagnose(result).evidence.endswith(
         f"; {share:.0%} of it is waiting for 3 ranks (30.00 ms), {share / 3:.0%} each"
     )
 
 
 def test_the_last_rank_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = waiting(monkeypatch, 30_000, 0, 0, 0)
-    assert (found.waits_ns, found.step.communication_wait_ns) == ({}, 0)
+    result = waiting(monkeypatch, 30_000, 0, 0, 0)
+    assert (result.waits_ns, result.step.communication_wait_ns) == ({}, 0)
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_the_last_rank_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_is_said_of_waits(
     monkeypatch: pytest.MonkeyPatch, waits_us: dict[int, int], hidden_us: int, said: str
 ) -> None:
-    found = waiting(monkeypatch, 0, 0)
+    result = waiting(monkeypatch, 0, 0)
     step = replace(
-        found.step, communication_ns=10_000_000, communication_not_overlapped_ns=10_000_000 - 1000 * hidden_us,
+        result.step, communication_ns=10_000_000, communication_not_overlapped_ns=10_000_000 - 1000 * hidden_us,
         communication_wait_ns=1000 * sum(waits_us.values()),
     )  # fmt: skip
     waits = {rank: 1000 * us for rank, us in waits_us.items()}
-    diagnosis = diagnose(replace(found, step=step, waits_ns=waits))
+    diagnosis = diagnose(replace(result, step=step, waits_ns=waits))
     assert diagnosis.name == "communication-bound"
     assert diagnosis.evidence.endswith(f"in collectives that nothing hides; {said}")
 
@@ -190,22 +190,22 @@ def test_what_is_said_of_waits(
 
 @pytest.mark.parametrize("graph", ["eager", "ge_graph"])
 def test_the_kernel_table_accounts_for_every_kernel(graph: str) -> None:
-    found = predicted(scenario(workload__batch=4, optimizations__graph=graph))
-    diagnosis = diagnose(found)
-    names = Counter(op_type_of(issued.op) for issued in found.program)
+    result = predicted(scenario(workload__batch=4, optimizations__graph=graph))
+    diagnosis = diagnose(result)
+    names = Counter(op_type_of(issued.op) for issued in result.program)
     assert sum((Counter({row.op_type: row.count}) for row in diagnosis.kernels), Counter()) == names
-    assert diagnosis.kernel_count == len(found.program) == sum(row.count for row in diagnosis.kernels)
-    works = [work_of(issued.op) for issued in found.program]
+    assert diagnosis.kernel_count == len(result.program) == sum(row.count for row in diagnosis.kernels)
+    works = [work_of(issued.op) for issued in result.program]
     assert diagnosis.gm_bytes == sum(row.gm_bytes for row in diagnosis.kernels) == sum(w.gm_bytes for w in works)
     assert diagnosis.hbm_bytes == sum(row.hbm_bytes for row in diagnosis.kernels) <= diagnosis.gm_bytes
     assert sum(row.flops for row in diagnosis.kernels) == sum(w.cube_flops for w in works)
     # One stream and an AI CPU whose kernels stand in it: kernel times are the computing time.
-    assert sum(row.total_us for row in diagnosis.kernels) == pytest.approx(found.step.computing_ns / 1000)
-    assert sum(diagnosis.limits.values()) == pytest.approx(found.step.computing_ns / 1000)
+    assert sum(row.total_us for row in diagnosis.kernels) == pytest.approx(result.step.computing_ns / 1000)
+    assert sum(diagnosis.limits.values()) == pytest.approx(result.step.computing_ns / 1000)
     times = [row.total_us for row in diagnosis.kernels]
     assert times == sorted(times, reverse=True)
     for row in diagnosis.kernels:
-        assert row.share == pytest.approx(row.total_us * 1000 / found.step.total_ns)
+        assert row.share == pytest.approx(row.total_us * 1000 / result.step.total_ns)
         assert 0 <= row.roofline_share <= 1
 
 
@@ -213,12 +213,12 @@ def test_the_kernel_table_accounts_for_every_kernel(graph: str) -> None:
 @pytest.mark.parametrize("phase", ["decode", "prefill"])
 @pytest.mark.parametrize("make", [scenario, bare])
 def test_no_kernel_is_faster_than_its_roofline(name: str, phase: str, make: Callable[..., Scenario]) -> None:
-    made = make(workload__phase=phase, workload__batch=64, workload__input_tokens=1000)
+    result = make(workload__phase=phase, workload__batch=64, workload__input_tokens=1000)
     hw = load_hardware(name)
-    found = [one.kernel for one in launches(plans_of(Case(made, QWEN3_8B, hw), reported_batch(made))[0])]
-    assert all(kernel.roofline_ns <= kernel.duration_ns for kernel in found)
+    kernels = [one.kernel for one in launches(plans_of(Case(result, QWEN3_8B, hw), reported_batch(result))[0])]
+    assert all(kernel.roofline_ns <= kernel.duration_ns for kernel in kernels)
     # What lies in L2 does not cross HBM, so it is no bound; what does cross it is one.
-    vector = [kernel for kernel in found if kernel.accelerator == "AI_VECTOR_CORE"]
+    vector = [kernel for kernel in kernels if kernel.accelerator == "AI_VECTOR_CORE"]
     resident = [kernel for kernel in vector if not kernel.hbm_bytes]
     assert resident
     assert {kernel.roofline_ns for kernel in resident} == {0}
@@ -259,9 +259,9 @@ def test_a_row_by_hand() -> None:
 @pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
 @pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
 def test_no_engine_is_busier_than_the_step_is_long(phase: str, graph: str) -> None:
-    made = scenario(workload__phase=phase, workload__batch=4, workload__input_tokens=64, optimizations__graph=graph)
+    result = scenario(workload__phase=phase, workload__batch=4, workload__input_tokens=64, optimizations__graph=graph)
     for model in (TINY, QWEN3_8B):
-        busy = asdict(diagnosed(made, model).busy)
+        busy = asdict(diagnosed(result, model).busy)
         assert all(0 <= share <= 1 for share in busy.values()), busy
         assert busy["python_thread"] > 0
         assert busy["ai_cpu"] > 0
@@ -270,14 +270,14 @@ def test_no_engine_is_busier_than_the_step_is_long(phase: str, graph: str) -> No
 # ---- advice ----
 
 
-def advised(made: Scenario, model: Model = TINY) -> list[tuple[tuple[str, ...], float]]:
-    found = predicted(made, model)
-    return [(advice.settings, advice.ratio) for advice in advise(found, gains_of(found.case))]
+def advised(result: Scenario, model: Model = TINY) -> list[tuple[tuple[str, ...], float]]:
+    outcome = predicted(result, model)
+    return [(advice.settings, advice.ratio) for advice in advise(outcome, gains_of(outcome.case))]
 
 
-def applied(made: Scenario, advice: tuple[str, ...]) -> Scenario:
+def applied(result: Scenario, advice: tuple[str, ...]) -> Scenario:
     """The scenario with an advice's `--set` pairs."""
-    tree = made.model_dump(mode="json")
+    tree = result.model_dump(mode="json")
     for pair in advice:
         path, _, value = pair.partition("=")
         *parts, last = path.split(".")
@@ -289,7 +289,7 @@ def applied(made: Scenario, advice: tuple[str, ...]) -> Scenario:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "result",
     [
         bare(workload__batch=4),
         scenario(workload__batch=4),
@@ -298,14 +298,14 @@ def applied(made: Scenario, advice: tuple[str, ...]) -> Scenario:
         scenario(workload__phase="prefill", workload__input_tokens=64, optimizations__fusion__rope=False),
     ],
 )
-def test_following_an_advice_gives_what_it_promises(made: Scenario) -> None:
-    before = predicted(made).step.total_ns
-    found = advised(made)
-    assert found
-    for pairs, ratio in found:
+def test_following_an_advice_gives_what_it_promises(result: Scenario) -> None:
+    before = predicted(result).step.total_ns
+    outcome = advised(result)
+    assert outcome
+    for pairs, ratio in outcome:
         assert ratio > 1
-        assert before / predicted(applied(made, pairs)).step.total_ns == pytest.approx(ratio), pairs
-    assert [ratio for _, ratio in found] == sorted((ratio for _, ratio in found), reverse=True)
+        assert before / predicted(applied(result, pairs)).step.total_ns == pytest.approx(ratio), pairs
+    assert [ratio for _, ratio in outcome] == sorted((ratio for _, ratio in outcome), reverse=True)
 
 
 def test_a_host_bound_step_is_told_to_become_a_graph() -> None:
@@ -316,18 +316,18 @@ def test_a_host_bound_step_is_told_to_become_a_graph() -> None:
 
 def test_what_loses_is_told_to_be_left() -> None:
     # Quantised activations add calls, and a tiny model in eager mode has nothing but calls.
-    found = dict(advised(scenario(workload__batch=4, optimizations__weights="w8a8")))
-    assert ("optimizations.weights=bf16",) in found
+    result = dict(advised(scenario(workload__batch=4, optimizations__weights="w8a8")))
+    assert ("optimizations.weights=bf16",) in result
 
 
 def test_host_settings_that_cost_are_named() -> None:
-    found = dict(advised(scenario(workload__batch=4, protocol__synchronize="op", engine__task_queue_enable=0)))
-    assert ("protocol.synchronize=step",) in found
-    found = dict(advised(scenario(workload__batch=4, engine__task_queue_enable=0)))
-    assert ("engine.task_queue_enable=1",) in found
+    result = dict(advised(scenario(workload__batch=4, protocol__synchronize="op", engine__task_queue_enable=0)))
+    assert ("protocol.synchronize=step",) in result
+    result = dict(advised(scenario(workload__batch=4, engine__task_queue_enable=0)))
+    assert ("engine.task_queue_enable=1",) in result
 
 
 def test_the_seeds_case_is_told_to_read_less() -> None:
-    made = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
-    settings = [pair for pairs, _ in advised(made, QWEN3_8B) for pair in pairs]
+    result = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
+    settings = [pair for pairs, _ in advised(result, QWEN3_8B) for pair in pairs]
     assert settings[0].startswith("optimizations.weights=")

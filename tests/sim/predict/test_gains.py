@@ -9,8 +9,9 @@ from scenarios.batches import reported_batch
 from scenarios.build import problems_of
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
+from scenarios.passes.switches import all_off, passes_for
 from scenarios.schema import Scenario
-from sim.predict.gains import NO_EFFECT, Gain, Gains, all_off, gains_of, passes_for
+from sim.predict.gains import NO_EFFECT, Gain, Gains, gains_of
 from sim.predict.predict import Case, predict, sensitivity_of, step_ns
 from sim.predict.uncertainty import ratio_interval
 from tests.scenarios.making import PLAIN, TINY, Drawn, bare, cases, scenario, switched
@@ -19,8 +20,8 @@ from tests.sim.hardware_maker import hardware
 HW = hardware(host__jitter_sigma=0.05)
 
 
-def case(made: Scenario, model: Model = TINY) -> Case:
-    return Case(made, model, HW)
+def case(result: Scenario, model: Model = TINY) -> Case:
+    return Case(result, model, HW)
 
 
 def ns(us: float) -> int:
@@ -29,12 +30,12 @@ def ns(us: float) -> int:
     return round(us * 1000)
 
 
-def by_switch(found: Gains) -> dict[str, Gain]:
-    return {gain.switch: gain for gain in found.gains}
+def by_switch(gains: Gains) -> dict[str, Gain]:
+    return {gain.switch: gain for gain in gains.gains}
 
 
-def total_ns(made: Scenario, model: Model = TINY) -> int:
-    return step_ns(case(made, model), reported_batch(made))
+def total_ns(result: Scenario, model: Model = TINY) -> int:
+    return step_ns(case(result, model), reported_batch(result))
 
 
 SHIPPED_LIKE = [
@@ -54,124 +55,124 @@ SHIPPED_LIKE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("made", SHIPPED_LIKE)
-def test_the_waterfall_sums_exactly(made: Scenario) -> None:
-    found = gains_of(case(made))
-    steps = {gain.switch: ns(gain.waterfall_us) for gain in found.gains}
-    baseline, as_it_stands, target = ns(found.baseline_us), ns(found.scenario_us), ns(found.target_us)
+@pytest.mark.parametrize("result", SHIPPED_LIKE)
+def test_the_waterfall_sums_exactly(result: Scenario) -> None:
+    gains = gains_of(case(result))
+    steps = {gain.switch: ns(gain.waterfall_us) for gain in gains.gains}
+    baseline, as_it_stands, target = ns(gains.baseline_us), ns(gains.scenario_us), ns(gains.target_us)
     assert sum(steps.values()) == baseline - target
-    assert sum(steps[gain.switch] for gain in found.gains if gain.state == "on") == baseline - as_it_stands
+    assert sum(steps[gain.switch] for gain in gains.gains if gain.state == "on") == baseline - as_it_stands
 
 
-@pytest.mark.parametrize("made", SHIPPED_LIKE)
-def test_the_ends_of_the_waterfall_are_runs_of_their_own(made: Scenario) -> None:
-    found = gains_of(case(made))
-    assert ns(found.scenario_us) == predict(case(made)).step.total_ns
-    assert ns(found.baseline_us) == total_ns(all_off(made, TINY))
-    assert all(not item.is_on(all_off(made, TINY)) for item in passes_for(TINY))
+@pytest.mark.parametrize("result", SHIPPED_LIKE)
+def test_the_ends_of_the_waterfall_are_runs_of_their_own(result: Scenario) -> None:
+    gains = gains_of(case(result))
+    assert ns(gains.scenario_us) == predict(case(result)).step.total_ns
+    assert ns(gains.baseline_us) == total_ns(all_off(result, TINY))
+    assert all(not item.is_on(all_off(result, TINY)) for item in passes_for(TINY))
 
 
 @settings(max_examples=25)
 @given(cases())
 def test_the_waterfall_sums_for_any_scenario(drawn: Drawn) -> None:
-    made, model = drawn
-    assume(not problems_of(made, model))
-    found = gains_of(case(made, model))
-    steps = [(gain.state, ns(gain.waterfall_us)) for gain in found.gains]
-    assert sum(step for _, step in steps) == ns(found.baseline_us) - ns(found.target_us)
-    assert sum(step for state, step in steps if state == "on") == ns(found.baseline_us) - ns(found.scenario_us)
-    for gain in found.gains:
+    result, model = drawn
+    assume(not problems_of(result, model))
+    gains = gains_of(case(result, model))
+    steps = [(gain.state, ns(gain.waterfall_us)) for gain in gains.gains]
+    assert sum(step for _, step in steps) == ns(gains.baseline_us) - ns(gains.target_us)
+    assert sum(step for state, step in steps if state == "on") == ns(gains.baseline_us) - ns(gains.scenario_us)
+    for gain in gains.gains:
         assert gain.low <= gain.alone_ratio <= gain.high
         assert gain.alone_ratio > 0
 
 
 def test_the_gain_of_one_that_is_on_is_a_ratio_of_two_runs() -> None:
-    made = scenario(workload__batch=4)
-    found = by_switch(gains_of(case(made)))
+    result = scenario(workload__batch=4)
+    outcome = by_switch(gains_of(case(result)))
     for switch in ("fusion.rope", "fusion.swiglu", "fusion.attention", "fusion.gate_up", "kv.layout"):
         off = {"kv.layout": "contiguous"}.get(switch, False)
-        without = switched(made, **{switch.replace(".", "__"): off})
-        assert found[switch].state == "on"
-        assert found[switch].alone_ratio == total_ns(without) / total_ns(made), switch
+        without = switched(result, **{switch.replace(".", "__"): off})
+        assert outcome[switch].state == "on"
+        assert outcome[switch].alone_ratio == total_ns(without) / total_ns(result), switch
 
 
 def test_the_gain_of_one_that_is_off_is_a_ratio_of_two_runs() -> None:
-    made = scenario(workload__batch=4)
-    found = by_switch(gains_of(case(made)))
+    result = scenario(workload__batch=4)
+    outcome = by_switch(gains_of(case(result)))
     for switch, value in {"graph": "ge_graph", "weights": "w8a8", "weight_format": "nz", "kv.dtype": "int8"}.items():
-        with_it = switched(made, **{switch.replace(".", "__"): value})
-        assert (found[switch].state, found[switch].value) == ("off", value)
-        assert found[switch].alone_ratio == total_ns(made) / total_ns(with_it), switch
+        with_it = switched(result, **{switch.replace(".", "__"): value})
+        assert (outcome[switch].state, outcome[switch].value) == ("off", value)
+        assert outcome[switch].alone_ratio == total_ns(result) / total_ns(with_it), switch
 
 
 def test_the_scenarios_own_value_is_the_one_that_is_judged() -> None:
-    made = scenario(workload__batch=4, optimizations__graph="aclgraph", optimizations__weights="w4a16")
-    found = by_switch(gains_of(case(made)))
-    assert (found["graph"].state, found["graph"].value) == ("on", "aclgraph")
-    assert found["graph"].alone_ratio == total_ns(switched(made, graph="eager")) / total_ns(made)
-    assert found["weights"].value == "w4a16"
+    result = scenario(workload__batch=4, optimizations__graph="aclgraph", optimizations__weights="w4a16")
+    outcome = by_switch(gains_of(case(result)))
+    assert (outcome["graph"].state, outcome["graph"].value) == ("on", "aclgraph")
+    assert outcome["graph"].alone_ratio == total_ns(switched(result, graph="eager")) / total_ns(result)
+    assert outcome["weights"].value == "w4a16"
 
 
 def test_what_an_optimisation_needs_is_switched_on_for_it_and_said() -> None:
-    made = bare(workload__batch=4)
-    found = by_switch(gains_of(case(made)))
-    fused = found["fusion.qkv_norm_rope_cache"]
+    result = bare(workload__batch=4)
+    outcome = by_switch(gains_of(case(result)))
+    fused = outcome["fusion.qkv_norm_rope_cache"]
     assert fused.reason == "given fusion.qkv, fusion.rms_norm, fusion.rope, fusion.attention, kv.layout"
     needed = switched(
-        made, fusion__qkv=True, fusion__rms_norm=True, fusion__rope=True, fusion__attention=True, kv__layout="paged"
+        result, fusion__qkv=True, fusion__rms_norm=True, fusion__rope=True, fusion__attention=True, kv__layout="paged"
     )
     assert fused.alone_ratio == total_ns(needed) / total_ns(switched(needed, fusion__qkv_norm_rope_cache=True))
-    assert found["fusion.add_rms_norm_quant"].reason == "given fusion.add_rms_norm, weights"
-    assert found["kv.dtype"].reason == "given fusion.attention"
-    assert found["fusion.rms_norm"].reason == ""
+    assert outcome["fusion.add_rms_norm_quant"].reason == "given fusion.add_rms_norm, weights"
+    assert outcome["kv.dtype"].reason == "given fusion.attention"
+    assert outcome["fusion.rms_norm"].reason == ""
 
 
 def test_switching_off_takes_what_depends_on_it_along() -> None:
-    made = scenario(workload__batch=4, optimizations__kv__dtype="int8")
-    found = by_switch(gains_of(case(made)))["fusion.attention"]
-    without = switched(made, fusion__attention=False, kv__dtype="auto")
-    assert found.alone_ratio == total_ns(without) / total_ns(made)
+    result = scenario(workload__batch=4, optimizations__kv__dtype="int8")
+    outcome = by_switch(gains_of(case(result)))["fusion.attention"]
+    without = switched(result, fusion__attention=False, kv__dtype="auto")
+    assert outcome.alone_ratio == total_ns(without) / total_ns(result)
 
 
 def test_what_cannot_apply_says_why_and_gains_nothing() -> None:
-    found = by_switch(gains_of(case(scenario(workload__batch=4), PLAIN)))["fusion.qkv_norm_rope_cache"]
-    assert (found.verdict, found.reason) == ("not applicable", "plain has no Q and K norm to fuse")
-    assert (found.alone_ratio, found.low, found.high, found.waterfall_us) == (1.0, 1.0, 1.0, 0.0)
+    result = by_switch(gains_of(case(scenario(workload__batch=4), PLAIN)))["fusion.qkv_norm_rope_cache"]
+    assert (result.verdict, result.reason) == ("not applicable", "plain has no Q and K norm to fuse")
+    assert (result.alone_ratio, result.low, result.high, result.waterfall_us) == (1.0, 1.0, 1.0, 0.0)
 
 
 def test_another_switch_that_objects_is_named() -> None:
-    made = scenario(workload__batch=4, optimizations__weights="fp16", optimizations__fusion__ffn=True)
-    found = by_switch(gains_of(case(made)))
-    assert found["weight_format"].verdict == "not applicable"
-    assert found["weight_format"].reason == "fusion.ffn needs weight_format nd"
-    assert found["weights"].reason == "fusion.ffn needs weights fp16"
+    result = scenario(workload__batch=4, optimizations__weights="fp16", optimizations__fusion__ffn=True)
+    outcome = by_switch(gains_of(case(result)))
+    assert outcome["weight_format"].verdict == "not applicable"
+    assert outcome["weight_format"].reason == "fusion.ffn needs weight_format nd"
+    assert outcome["weights"].reason == "fusion.ffn needs weights fp16"
 
 
 def test_a_scenario_with_everything_off_is_its_own_baseline() -> None:
-    found = gains_of(case(bare(workload__batch=4)))
-    assert found.baseline_us == found.scenario_us
-    assert {gain.state for gain in found.gains} == {"off"}
+    gains = gains_of(case(bare(workload__batch=4)))
+    assert gains.baseline_us == gains.scenario_us
+    assert {gain.state for gain in gains.gains} == {"off"}
 
 
 def test_a_scenario_with_everything_on_is_its_own_target() -> None:
-    made = SHIPPED_LIKE[-2]
-    found = gains_of(case(made))
+    result = SHIPPED_LIKE[-2]
+    gains = gains_of(case(result))
     # A rank alone has no collectives; a feed-forward layer in one kernel takes no quantised weights.
-    off = {gain.switch for gain in found.gains if gain.state == "off"}
+    off = {gain.switch for gain in gains.gains if gain.state == "off"}
     assert off == {"fusion.matmul_all_reduce", "overlap.comm_chunks", "fusion.ffn"}
-    assert found.scenario_us == found.target_us
+    assert gains.scenario_us == gains.target_us
 
 
 def test_verdicts() -> None:
-    found = by_switch(gains_of(case(scenario(workload__batch=4))))
+    result = by_switch(gains_of(case(scenario(workload__batch=4))))
     # Of a tiny model in eager mode only calls count: a graph saves them all, fewer calls help, a layout does not.
-    assert found["graph"].verdict == "gain"
-    assert found["fusion.attention"].verdict == "gain"
-    assert found["weight_format"].verdict == "no effect"
-    assert abs(found["weight_format"].alone_ratio - 1) < NO_EFFECT
+    assert result["graph"].verdict == "gain"
+    assert result["fusion.attention"].verdict == "gain"
+    assert result["weight_format"].verdict == "no effect"
+    assert abs(result["weight_format"].alone_ratio - 1) < NO_EFFECT
     # Quantising activations adds calls to a step that the host limits.
-    assert found["weights"].alone_ratio < 1
-    for gain in found.values():
+    assert result["weights"].alone_ratio < 1
+    for gain in result.values():
         expected = {
             "gain": gain.low > 1,
             "loss": gain.high < 1,
@@ -183,13 +184,13 @@ def test_verdicts() -> None:
 
 
 def test_a_gain_has_the_interval_of_what_the_two_steps_do_not_share() -> None:
-    made = scenario(workload__batch=4)
-    found = by_switch(gains_of(case(made)))["graph"]
+    result = scenario(workload__batch=4)
+    outcome = by_switch(gains_of(case(result)))["graph"]
     eager, graph = (
-        sensitivity_of(case(s), reported_batch(s)) for s in (made, switched(made, graph="ge_graph"))
+        sensitivity_of(case(s), reported_batch(s)) for s in (result, switched(result, graph="ge_graph"))
     )  # fmt: skip
-    assert (found.alone_ratio, found.low, found.high) == ratio_interval(eager, graph, HW)
-    assert found.alone_ratio == eager.step_ns / graph.step_ns
+    assert (outcome.alone_ratio, outcome.low, outcome.high) == ratio_interval(eager, graph, HW)
+    assert outcome.alone_ratio == eager.step_ns / graph.step_ns
 
 
 def test_a_variant_that_does_not_fit_memory_is_noted() -> None:
@@ -197,23 +198,23 @@ def test_a_variant_that_does_not_fit_memory_is_noted() -> None:
     model = load_model("Qwen3-32B")
     quantised = scenario(workload__batch=1, optimizations__weights="w8a16", optimizations__graph="ge_graph")
     assert by_switch(gains_of(Case(quantised, model, HW)))["weights"].reason == "without it does not fit memory"
-    # Graph buffers of the greatest captured batch, 65,536 rows of 196,992 numbers, are 24 GiB beside 15 GiB of weights.
+    # Graph buffers of the largest captured batch, 65,536 rows of 196,992 numbers, are 24 GiB next to 15 GiB of weights.
     sizes = {"engine__max_num_seqs": 65_536, "engine__gpu_memory_utilization": 0.5}
-    found = by_switch(gains_of(Case(scenario(**sizes, optimizations__graph="aclgraph"), load_model("Qwen3-8B"), HW)))
-    assert found["graph"].reason == "does not fit memory"
-    assert found["fusion.rope"].reason == "without it does not fit memory; does not fit memory"
+    result = by_switch(gains_of(Case(scenario(**sizes, optimizations__graph="aclgraph"), load_model("Qwen3-8B"), HW)))
+    assert result["graph"].reason == "does not fit memory"
+    assert result["fusion.rope"].reason == "without it does not fit memory; does not fit memory"
 
 
 def test_swiglu_without_a_packed_projection_gains_no_launch() -> None:
-    made = scenario(workload__batch=4, optimizations__fusion__gate_up=False)
-    with_it, without = total_ns(made), total_ns(switched(made, fusion__swiglu=False))
+    result = scenario(workload__batch=4, optimizations__fusion__gate_up=False)
+    with_it, without = total_ns(result), total_ns(switched(result, fusion__swiglu=False))
     packed = scenario(workload__batch=4)
     assert without - with_it < total_ns(switched(packed, fusion__swiglu=False)) - total_ns(packed)
 
 
 def test_gains_of_a_real_model_in_their_order() -> None:
-    made = scenario(workload__batch=4, optimizations__graph="ge_graph")
-    found = gains_of(Case(made, load_model("Qwen3-0.6B"), HW))
-    assert [gain.switch for gain in found.gains] == [item.switch for item in passes_for(TINY)]
-    assert by_switch(found)["graph"].alone_ratio > 1.5
-    assert found.target_us <= found.scenario_us <= found.baseline_us
+    result = scenario(workload__batch=4, optimizations__graph="ge_graph")
+    gains = gains_of(Case(result, load_model("Qwen3-0.6B"), HW))
+    assert [gain.switch for gain in gains.gains] == [item.switch for item in passes_for(TINY)]
+    assert by_switch(gains)["graph"].alone_ratio > 1.5
+    assert gains.target_us <= gains.scenario_us <= gains.baseline_us

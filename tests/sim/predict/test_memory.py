@@ -20,8 +20,8 @@ from tests.sim.hardware_maker import hardware
 GIB = 1 << 30
 
 
-def memory(made: Scenario, capacity: int = 2 * GIB) -> Memory:
-    return memory_of(made, TINY, hardware(chip__hbm_capacity_bytes=capacity))
+def memory(result: Scenario, capacity: int = 2 * GIB) -> Memory:
+    return memory_of(result, TINY, hardware(chip__hbm_capacity_bytes=capacity))
 
 
 #: 100 tokens in, 28 out.
@@ -29,30 +29,30 @@ TWO = {"workload__batch": 2, "workload__input_tokens": 100, "workload__output_to
 
 
 def test_the_parts_of_the_memory() -> None:
-    found = memory(scenario(**TWO, optimizations__kv__layout="contiguous"))
+    result = memory(scenario(**TWO, optimizations__kv__layout="contiguous"))
     # Linear weights 3,840, embedding and head 2 * 512, norms 2 * (32 + 8) + 16: 4,960 of 2 bytes.
-    assert found.weights == 2 * 4960
+    assert result.weights == 2 * 4960
     # Two requests of 128 tokens; K and V of 2 layers, 2 heads of 4, 2 bytes.
-    assert found.kv_cache == 2 * 128 * 64
+    assert result.kv_cache == 2 * 128 * 64
     # Prefill of 200 tokens: residual, norm, gate, up and their product, 2 * 16 + 3 * 24 wide.
-    assert found.activations == 200 * 104 * 2
-    assert found.graph_pool == 0
-    assert found.runtime == RUNTIME_BYTES == GIB
-    assert found.usable == int(0.9 * 2 * GIB)
-    assert found.total == 9_920 + 16_384 + 41_600 + GIB
-    assert found.too_much == 0
+    assert result.activations == 200 * 104 * 2
+    assert result.graph_pool == 0
+    assert result.runtime == RUNTIME_BYTES == GIB
+    assert result.usable == int(0.9 * 2 * GIB)
+    assert result.total == 9_920 + 16_384 + 41_600 + GIB
+    assert result.too_much == 0
 
 
 def test_what_is_too_much() -> None:
-    found = memory(scenario(**TWO), capacity=GIB)
-    assert found.too_much == found.total - int(0.9 * GIB) > 0
+    result = memory(scenario(**TWO), capacity=GIB)
+    assert result.too_much == result.total - int(0.9 * GIB) > 0
 
 
 def test_a_large_vocabulary_can_need_more_than_the_mlp() -> None:
-    made = scenario(workload__batch=200, workload__input_tokens=1, engine__max_num_seqs=256)
+    result = scenario(workload__batch=200, workload__input_tokens=1, engine__max_num_seqs=256)
     wide = replace(TINY, vocab=10_000)
     # Logits of 200 requests in 16 and in 32 bits.
-    assert memory_of(made, wide, hardware()).activations == 200 * 10_000 * 6
+    assert memory_of(result, wide, hardware()).activations == 200 * 10_000 * 6
 
 
 def test_captured_graphs_hold_static_buffers() -> None:
@@ -62,7 +62,7 @@ def test_captured_graphs_hold_static_buffers() -> None:
     row_bytes = (2 * 16 + 3 * 24 + 32) * 2
     assert pool(optimizations__graph="eager") == 0
     assert pool(optimizations__graph="ge_graph") == 2 * row_bytes  # compiled for this batch
-    assert pool(optimizations__graph="aclgraph") == 256 * row_bytes  # for the greatest captured size
+    assert pool(optimizations__graph="aclgraph") == 256 * row_bytes  # for the largest captured size
     sizes = {"engine__cudagraph_capture_sizes": (4, 16)}
     assert pool(optimizations__graph="npugraph_ex", **sizes) == 16 * row_bytes
 
@@ -89,8 +89,8 @@ def test_kv_bytes_of_a_token() -> None:
 
 def test_what_a_request_takes_of_the_cache() -> None:
     def reserved(input_tokens: int, **more: object) -> tuple[int, int]:
-        made = scenario(workload__input_tokens=input_tokens, workload__output_tokens=28, **more)
-        return reserved_tokens(made, made.optimizations.kv)
+        result = scenario(workload__input_tokens=input_tokens, workload__output_tokens=28, **more)
+        return reserved_tokens(result, result.optimizations.kv)
 
     contiguous = {"optimizations__kv__layout": "contiguous"}
     assert reserved(100, **contiguous) == (128, 0)
@@ -115,19 +115,19 @@ def test_a_shared_prefix_is_held_once() -> None:
 
 def test_a_deep_context_is_held_too() -> None:
     # 5,000 tokens are cached before the reported step, of requests that are given as 100 + 28.
-    made = scenario(**TWO, workload__context_tokens=5000, optimizations__kv__block_size=16)
-    assert memory(made).kv_cache == 2 * 5008 * 64
+    result = scenario(**TWO, workload__context_tokens=5000, optimizations__kv__block_size=16)
+    assert memory(result).kv_cache == 2 * 5008 * 64
 
 
 def test_how_many_requests_fit() -> None:
     # Room for exactly 1,000 tokens of 64 bytes and a bit.
-    made = scenario(
+    result = scenario(
         workload__batch=2, workload__input_tokens=100, workload__output_tokens=29, engine__gpu_memory_utilization=1.0,
         engine__max_model_len=200, optimizations__kv__block_size=16,
     )  # fmt: skip
-    found = memory(made, capacity=GIB + 9_920 + 41_600 + 1000 * 64 + 63)
+    outcome = memory(result, capacity=GIB + 9_920 + 41_600 + 1000 * 64 + 63)
     by_layout = {
-        f"{c.layout} {c.dtype}": (c.kv_tokens, c.reserved_tokens, c.max_concurrent_requests) for c in found.others
+        f"{c.layout} {c.dtype}": (c.kv_tokens, c.reserved_tokens, c.max_concurrent_requests) for c in outcome.others
     }
     assert by_layout == {
         "contiguous bf16": (1000, 200, 5),
@@ -135,19 +135,19 @@ def test_how_many_requests_fit() -> None:
         "contiguous int8": (2001, 200, 10),
         "paged int8": (2000, 144, 13),
     }
-    assert found.capacity == next(c for c in found.others if (c.layout, c.dtype) == ("paged", "bf16"))
+    assert outcome.capacity == next(c for c in outcome.others if (c.layout, c.dtype) == ("paged", "bf16"))
 
 
 def test_the_bytes_of_a_token_do_not_depend_on_the_layout() -> None:
-    found = memory(scenario(**TWO))
-    assert {(c.layout, c.dtype): c.bytes_per_token for c in found.others} == {
+    result = memory(scenario(**TWO))
+    assert {(c.layout, c.dtype): c.bytes_per_token for c in result.others} == {
         ("contiguous", "bf16"): 64, ("paged", "bf16"): 64, ("contiguous", "int8"): 32, ("paged", "int8"): 32,
     }  # fmt: skip
 
 
 def test_an_fp16_model_keeps_its_cache_in_fp16() -> None:
-    found = memory(scenario(**TWO, optimizations__weights="fp16"))
-    assert {c.dtype for c in found.others} == {"fp16", "int8"}
+    result = memory(scenario(**TWO, optimizations__weights="fp16"))
+    assert {c.dtype for c in result.others} == {"fp16", "int8"}
 
 
 @settings(max_examples=200)
@@ -159,13 +159,13 @@ def test_a_batch_fits_if_it_is_at_most_the_number_that_fits(
     batch: int, prompt: int, block: int, layout: str, dtype: str, room: int, sharing: bool
 ) -> None:
     share = {"optimizations__kv__prefix_sharing": True, "optimizations__kv__shared_prefix_tokens": prompt // 2 + 1}
-    made = scenario(
+    result = scenario(
         workload__batch=batch, workload__input_tokens=prompt, optimizations__kv__layout=layout,
         optimizations__kv__block_size=block, optimizations__kv__dtype=dtype, engine__gpu_memory_utilization=1.0,
         **(share if sharing and layout == "paged" else {}),
     )  # fmt: skip
-    found = memory(made, capacity=GIB + room)
-    assert (found.too_much == 0) == (batch <= found.capacity.max_concurrent_requests)
+    outcome = memory(result, capacity=GIB + room)
+    assert (outcome.too_much == 0) == (batch <= outcome.capacity.max_concurrent_requests)
 
 
 # ---- the same weights as the program reads ----
@@ -174,8 +174,8 @@ def test_a_batch_fits_if_it_is_at_most_the_number_that_fits(
 @pytest.mark.parametrize("weights", ["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"])
 @pytest.mark.parametrize("model", [TINY, PLAIN, BIASED], ids=lambda m: m.name)
 def test_weights_in_memory_are_those_that_the_program_reads(weights: str, model) -> None:
-    made = switched(bare(), weights=weights)
-    assert weight_bytes(made, model) == weight_bytes_of_program(program(made, model))
+    result = switched(bare(), weights=weights)
+    assert weight_bytes(result, model) == weight_bytes_of_program(program(result, model))
 
 
 def test_a_tied_embedding_is_held_once_though_it_is_read_twice() -> None:
@@ -196,8 +196,8 @@ def test_published_sizes_in_bytes() -> None:
 
 
 def test_what_does_not_fit_is_refused_with_the_parts_and_the_way_out() -> None:
-    made = scenario(workload__batch=256, workload__input_tokens=4000, workload__output_tokens=96, model="Qwen3-8B")
-    case = Case(made, load_model("Qwen3-8B"), hardware())
+    result = scenario(workload__batch=256, workload__input_tokens=4000, workload__output_tokens=96, model="Qwen3-8B")
+    case = Case(result, load_model("Qwen3-8B"), hardware())
     with pytest.raises(DoesNotFit) as caught:
         predict(case)
     message = str(caught.value)
@@ -212,8 +212,8 @@ def test_what_does_not_fit_is_refused_with_the_parts_and_the_way_out() -> None:
 
 def test_the_number_in_the_refusal_is_right() -> None:
     def case(batch: int) -> Case:
-        made = scenario(workload__batch=batch, workload__input_tokens=4000, workload__output_tokens=96)
-        return Case(made, load_model("Qwen3-8B"), hardware())
+        result = scenario(workload__batch=batch, workload__input_tokens=4000, workload__output_tokens=96)
+        return Case(result, load_model("Qwen3-8B"), hardware())
 
     ((_, message),) = check(case(256))
     match = re.search(r"at most (\d+) requests", message)
@@ -241,6 +241,6 @@ def test_one_request_can_be_too_much_beside_weights_that_fit() -> None:
 
 def test_whether_the_weights_fit() -> None:
     # 9,920 bytes of weights and 1 GiB of runtime; all of the memory is usable.
-    made = scenario(**TWO, engine__gpu_memory_utilization=1.0)
-    assert memory(made, capacity=GIB + 9_921).weights_fit
-    assert not memory(made, capacity=GIB + 9_920).weights_fit
+    result = scenario(**TWO, engine__gpu_memory_utilization=1.0)
+    assert memory(result, capacity=GIB + 9_921).weights_fit
+    assert not memory(result, capacity=GIB + 9_920).weights_fit

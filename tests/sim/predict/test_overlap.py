@@ -11,7 +11,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Op, Tensor
 from scenarios.schema import Scenario
-from sim.hardware.profile import Hardware, load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.predict.explain import diagnose
@@ -28,26 +28,26 @@ PREFILL = scenario(
 )  # fmt: skip
 
 
-def quiet(hw: Hardware, rank_skew_us: float = 0.0) -> Hardware:
-    """Without luck: ranks differ by when they begin, or not at all."""
+def quiet(hw: HardwareProfile, rank_skew_us: float = 0.0) -> HardwareProfile:
+    """Without jitter: ranks differ by when they start, or not at all."""
     return replace(
         hw, host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=rank_skew_us),
         kernel=replace(hw.kernel, jitter_sigma=0.0),
     )  # fmt: skip
 
 
-def predicted(made: Scenario, hw: Hardware = A2) -> Prediction:
-    return predict(Case(made, shard(load_model(made.model), made.engine.tensor_parallel_size), hw))
+def predicted(result: Scenario, hw: HardwareProfile = A2) -> Prediction:
+    return predict(Case(result, shard(load_model(result.model), result.engine.tensor_parallel_size), hw))
 
 
-def only(made: Scenario, hw: Hardware = A2) -> Overlap:
-    (found,) = overlaps(predicted(made, hw))
-    return found
+def only(result: Scenario, hw: HardwareProfile = A2) -> Overlap:
+    (overlap,) = overlaps(predicted(result, hw))
+    return overlap
 
 
-def alone_us(made: Scenario, kind: str, hw: Hardware = A2) -> float:
+def alone_us(result: Scenario, kind: str, hw: HardwareProfile = A2) -> float:
     """Time alone of the o and down products, or of their collectives, of all layers."""
-    ops = predicted(made, hw).program.block("layers").ops
+    ops = predicted(result, hw).program.block("layers").ops
     names = ("o_proj", "down_proj")
     chosen = [op for op in ops if op.kind == kind and op.name.split(".")[0] in names]
     return 36 * sum(price(work_of(op), hw).duration_ns for op in chosen) / 1000
@@ -61,23 +61,23 @@ def test_nothing_overlaps_where_nothing_is_on() -> None:
 
 
 def test_pieces_are_held_against_the_whole_product_and_collective() -> None:
-    it = only(switched(PREFILL, overlap__comm_chunks=8), quiet(A2))
-    assert (it.switch, it.places, it.first, it.second) == ("overlap.comm_chunks", 72, "matmul", "collective")
-    assert it.first_us == pytest.approx(alone_us(PREFILL, "matmul"))
-    assert it.second_us == pytest.approx(alone_us(PREFILL, "all_reduce"))
+    item = only(switched(PREFILL, overlap__comm_chunks=8), quiet(A2))
+    assert (item.switch, item.places, item.first, item.second) == ("overlap.comm_chunks", 72, "matmul", "collective")
+    assert item.first_us == pytest.approx(alone_us(PREFILL, "matmul"))
+    assert item.second_us == pytest.approx(alone_us(PREFILL, "all_reduce"))
     # Collectives are the longer of the two in o, and in down.
-    assert it.ideal_us == pytest.approx(it.second_us)
-    assert it.ideal_us < it.predicted_us < it.first_us + it.second_us
-    assert it.lost_us == it.predicted_us - it.ideal_us
+    assert item.ideal_us == pytest.approx(item.second_us)
+    assert item.ideal_us < item.predicted_us < item.first_us + item.second_us
+    assert item.lost_us == item.predicted_us - item.ideal_us
 
 
 def test_a_fused_kernel_is_held_against_its_own_halves() -> None:
-    made = switched(PREFILL, fusion__matmul_all_reduce=True)
-    it = only(made)
-    kernels = [k.kernel for k in launches(predicted(made).plan) if k.kind == "matmul_all_reduce"]
-    assert it.predicted_us == pytest.approx(sum(k.duration_ns for k in kernels) / 1000)
-    assert it.first_us == pytest.approx(alone_us(PREFILL, "matmul"), rel=1e-4)  # each kernel is rounded to 1 ns
-    assert max(it.first_us, it.second_us) <= it.ideal_us < it.predicted_us < it.first_us + it.second_us
+    result = switched(PREFILL, fusion__matmul_all_reduce=True)
+    item = only(result)
+    kernels = [k.kernel for k in launches(predicted(result).plan) if k.kind == "matmul_all_reduce"]
+    assert item.predicted_us == pytest.approx(sum(k.duration_ns for k in kernels) / 1000)
+    assert item.first_us == pytest.approx(alone_us(PREFILL, "matmul"), rel=1e-4)  # each kernel is rounded to 1 ns
+    assert max(item.first_us, item.second_us) <= item.ideal_us < item.predicted_us < item.first_us + item.second_us
 
 
 def test_too_many_pieces_lose_more_than_they_hide() -> None:
@@ -87,37 +87,37 @@ def test_too_many_pieces_lose_more_than_they_hide() -> None:
 
 
 def test_waiting_for_ranks_that_begin_late_is_no_loss_of_the_overlap() -> None:
-    made = switched(PREFILL, overlap__comm_chunks=4)
+    result = switched(PREFILL, overlap__comm_chunks=4)
     together, late = quiet(A2), quiet(A2, rank_skew_us=5_000.0)
-    assert predicted(made, late).step.communication_wait_ns > 1_000_000
-    assert only(made, late).predicted_us == pytest.approx(only(made, together).predicted_us, rel=1e-3)
+    assert predicted(result, late).step.communication_wait_ns > 1_000_000
+    assert only(result, late).predicted_us == pytest.approx(only(result, together).predicted_us, rel=1e-3)
 
 
 def test_a_step_that_stays_whole_has_no_overlap() -> None:
     decode = PREFILL.model_copy(update={"workload": PREFILL.workload.model_copy(update={"phase": "decode"})})
-    found = overlaps(predicted(switched(decode, overlap__comm_chunks=8)))
-    assert [it.places for it in found] == [72]  # 8 rows, 8 pieces
+    result = overlaps(predicted(switched(decode, overlap__comm_chunks=8)))
+    assert [item.places for item in result] == [72]  # 8 rows, 8 pieces
     graph = switched(PREFILL, overlap__prefetch=True)
-    assert [it.switch for it in overlaps(predicted(graph))] == ["overlap.prefetch"]
+    assert [overlap.switch for overlap in overlaps(predicted(graph))] == ["overlap.prefetch"]
 
 
 def test_a_prefetch_is_held_against_the_kernels_beside_it() -> None:
-    made = scenario(model="Qwen3-0.6B", optimizations__graph="ge_graph", optimizations__overlap__prefetch=True)
-    it = only(made)
-    fetched = [k.kernel for k in launches(predicted(made).plan) if k.kind == "prefetch"]
-    assert it.second_us == pytest.approx(sum(k.duration_ns for k in fetched) / 1000)
-    assert it.ideal_us >= max(it.first_us, it.second_us)
-    assert it.ideal_us < it.predicted_us
+    result = scenario(model="Qwen3-0.6B", optimizations__graph="ge_graph", optimizations__overlap__prefetch=True)
+    item = only(result)
+    fetched = [k.kernel for k in launches(predicted(result).plan) if k.kind == "prefetch"]
+    assert item.second_us == pytest.approx(sum(k.duration_ns for k in fetched) / 1000)
+    assert item.ideal_us >= max(item.first_us, item.second_us)
+    assert item.ideal_us < item.predicted_us
 
 
 # ---- the bottleneck ----
 
 
 def test_kernels_that_wait_for_their_own_collective_count_as_communication() -> None:
-    found = predicted(switched(PREFILL, fusion__matmul_all_reduce=True))
-    diagnosis = diagnose(found)
-    fused_us = sum(k.kernel.duration_ns for k in launches(found.plan) if k.kind == "matmul_all_reduce") / 1000
-    exposed_us = found.step.communication_not_overlapped_ns / 1000
+    result = predicted(switched(PREFILL, fusion__matmul_all_reduce=True))
+    diagnosis = diagnose(result)
+    fused_us = sum(k.kernel.duration_ns for k in launches(result.plan) if k.kind == "matmul_all_reduce") / 1000
+    exposed_us = result.step.communication_not_overlapped_ns / 1000
     assert diagnosis.limits["communication-bound"] == pytest.approx(fused_us + exposed_us)
     assert diagnosis.name == "communication-bound"
     assert "in kernels whose collective takes longer than their computing" in diagnosis.evidence
@@ -126,20 +126,20 @@ def test_kernels_that_wait_for_their_own_collective_count_as_communication() -> 
 # ---- contention ----
 
 
-def beside_an_all_reduce(kernel: KernelTime, op: str, hw: Hardware) -> float:
-    """How many times as long `kernel` takes beside a collective of two ranks that lasts longer than it."""
+def beside_an_all_reduce(kernel: KernelTime, op: str, hw: HardwareProfile) -> float:
+    """How many times as long `kernel` takes next to a collective of two ranks that lasts longer than it."""
     tensor = Tensor("x", (65536, 4096), "bf16")
     share = replace(tensor, shape=(32768, 4096))
     sides = {"all_reduce": (tensor, tensor), "reduce_scatter": (tensor, share), "all_gather": (share, tensor)}[op]
     long = price(work_of(Op(op, op, sides[:1], sides[1:], (("ranks", 2),))), hw)
-    pair = [Launch(i, 0, f"k{i}", "add", "Add", it, stream=i) for i, it in enumerate((long, kernel))]
+    pair = [Launch(i, 0, f"k{i}", "add", "Add", item, stream=i) for i, item in enumerate((long, kernel))]
     schedule = engine.times(Plan((Replay("graph", tuple(pair), 0, 0, 0),), False, 1))
     return (schedule.kernels[1][1] - schedule.kernels[1][0]) / kernel.duration_ns
 
 
 def test_what_cores_a_collective_holds_slows_the_rest_by_mechanism() -> None:
     """910B3 has 40 vector cores; HCCL takes 24 of them to reduce and 16 to gather. Measured there, averages of a run in
-    which not every kernel has a collective beside it: Add 2.73x, MatMulV3 1.83-1.99x."""
+    which not every kernel has a collective next to it: Add 2.73x, MatMulV3 1.83-1.99x."""
     hw = load_hardware("atlas_a2_910b3")
     x = Tensor("x", (8192, 4096), "bf16")
     add = price(work_of(Op("add", "add", (x, x), (x,))), hw)
@@ -176,25 +176,25 @@ DECODE = scenario(
 )  # fmt: skip
 
 
-def lite(made: Scenario) -> Prediction:
-    return predict(Case(made, shard(LITE, 2, expert_parallel=True), quiet(load_hardware("atlas_a3_die"))))
+def lite(result: Scenario) -> Prediction:
+    return predict(Case(result, shard(LITE, 2, expert_parallel=True), quiet(load_hardware("atlas_a3_die"))))
 
 
 def test_a_shared_expert_beside_the_routed_ones_takes_no_longer_than_after_them() -> None:
     before, after = lite(DECODE), lite(switched(DECODE, overlap__shared_expert_stream=True))
-    (it,) = overlaps(after)
-    assert (it.switch, it.places) == ("overlap.shared_expert_stream", 26)
-    assert 0 < it.second_us < it.first_us == it.ideal_us
-    assert it.ideal_us < it.predicted_us < it.first_us + it.second_us
-    assert before.step.total_ns - it.second_us * 1000 < after.step.total_ns < before.step.total_ns
+    (item,) = overlaps(after)
+    assert (item.switch, item.places) == ("overlap.shared_expert_stream", 26)
+    assert 0 < item.second_us < item.first_us == item.ideal_us
+    assert item.ideal_us < item.predicted_us < item.first_us + item.second_us
+    assert before.step.total_ns - item.second_us * 1000 < after.step.total_ns < before.step.total_ns
 
 
 def test_keys_beside_the_query_hide_the_shorter_branch() -> None:
     fused = switched(DECODE, fusion__qkv_norm_rope_cache=True)
     before, after = lite(fused), lite(switched(fused, overlap__streams=2))
-    (it,) = overlaps(after)
-    assert it.switch == "overlap.streams"
-    assert it.predicted_us < it.first_us + it.second_us
+    (item,) = overlaps(after)
+    assert item.switch == "overlap.streams"
+    assert item.predicted_us < item.first_us + item.second_us
     assert after.step.total_ns < before.step.total_ns
 
 
@@ -203,9 +203,9 @@ def test_parts_that_take_turns_gain_in_a_prefill_and_lose_in_a_small_decode() ->
         model="DeepSeek-V2-Lite", workload__phase="prefill", workload__batch=2, workload__input_tokens=4096,
         engine__tensor_parallel_size=2, engine__enable_expert_parallel=True,
     )  # fmt: skip
-    for made, gains in ((prefill, True), (DECODE, False)):
-        before, after = lite(made), lite(switched(made, overlap__micro_batches=2))
-        (it,) = overlaps(after)
-        assert it.switch == "overlap.micro_batches"
-        assert it.ideal_us == max(it.first_us, it.second_us) <= it.predicted_us
+    for result, gains in ((prefill, True), (DECODE, False)):
+        before, after = lite(result), lite(switched(result, overlap__micro_batches=2))
+        (item,) = overlaps(after)
+        assert item.switch == "overlap.micro_batches"
+        assert item.ideal_us == max(item.first_us, item.second_us) <= item.predicted_us
         assert (after.step.total_ns < before.step.total_ns) == gains

@@ -33,8 +33,8 @@ from tests.sim.hardware_maker import flat_price, hardware
 STEADY = hardware()
 
 
-def case(made: Scenario, hw=STEADY, model=TINY) -> Case:
-    return Case(made, model, hw)
+def case(result: Scenario, hw=STEADY, model=TINY) -> Case:
+    return Case(result, model, hw)
 
 
 def ms(ns: int) -> float:
@@ -47,39 +47,40 @@ def ms(ns: int) -> float:
 @pytest.mark.parametrize("phase", ["decode", "prefill", "mixed"])
 @pytest.mark.parametrize("graph", ["eager", "aclgraph", "npugraph_ex", "ge_graph"])
 def test_the_reported_step(phase: str, graph: str) -> None:
-    made = scenario(workload__phase=phase, workload__batch=4, workload__input_tokens=50, optimizations__graph=graph)
-    found = predict(case(made))
-    assert found.graph == (graph if phase == "decode" else "eager")
-    assert found.program.graph == found.graph
-    assert found.batch.phase == phase
-    assert found.timeline == engine.play(found.plan)
-    assert found.step == step_time(found.timeline)
-    step = found.step
+    result = scenario(workload__phase=phase, workload__batch=4, workload__input_tokens=50, optimizations__graph=graph)
+    prediction = predict(case(result))
+    assert prediction.graph == (graph if phase == "decode" else "eager")
+    assert prediction.program.graph == prediction.graph
+    assert prediction.batch.phase == phase
+    assert prediction.timeline == engine.play(prediction.plan)
+    assert prediction.step == step_time(prediction.timeline)
+    step = prediction.step
     assert step.total_ns == step.computing_ns + step.communication_not_overlapped_ns + step.free_ns
     assert 0 < step.computing_ns < step.total_ns
     assert step.communication_ns == 0  # one card
     # The fast player says the same.
-    assert step_ns(found.case, found.batch) == step.total_ns == found.timeline.end_ns
+    assert step_ns(prediction.case, prediction.batch) == step.total_ns == prediction.timeline.end_ns
 
 
 def test_every_op_of_the_program_is_one_kernel_of_the_timeline() -> None:
-    found = predict(case(scenario(workload__batch=4)))
-    on_device = sorted(found.timeline.device_spans, key=lambda span: span.index)
+    prediction = predict(case(scenario(workload__batch=4)))
+    on_device = sorted(prediction.timeline.device_spans, key=lambda span: span.index)
     assert [(s.index, s.name, s.layer, s.kind) for s in on_device] == [
-        (i.index, i.op.name, i.layer, i.op.kind) for i in found.program
+        (i.index, i.op.name, i.layer, i.op.kind) for i in prediction.program
     ]
-    for span, launch in zip(on_device, launches(found.plan), strict=True):
+    for span, launch in zip(on_device, launches(prediction.plan), strict=True):
         assert span.duration_ns == launch.kernel.duration_ns  # one stream: nothing is shared
 
 
-# ---- what the step hangs on ----
+# ---- what the step depends on ----
 
 
 def test_a_plan_with_slower_kernels_or_a_slower_host() -> None:
-    made = scenario(workload__batch=4)
-    it, batch = case(made), decode_batch(made)
+    result = scenario(workload__batch=4)
+    item, batch = case(result), decode_batch(result)
     base, host, device = (
-        list(launches(plans_of(it, batch, **scale)[0]))[5] for scale in ({}, {"host_scale": 2.0}, {"device_scale": 2.0})
+        list(launches(plans_of(item, batch, **scale)[0]))[5]
+        for scale in ({}, {"host_scale": 2.0}, {"device_scale": 2.0})
     )
     assert (host.host_ns, host.launch_ns) == (2 * base.host_ns, 2 * base.launch_ns)
     assert (device.host_ns, device.kernel.duration_ns) == (base.host_ns, 2 * base.kernel.duration_ns)
@@ -88,42 +89,42 @@ def test_a_plan_with_slower_kernels_or_a_slower_host() -> None:
 
 def test_the_length_of_a_plan_is_that_of_its_timeline() -> None:
     for graph in ("eager", "aclgraph", "ge_graph"):
-        found = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
-        assert length_ns((found.plan,)) == found.timeline.end_ns == step_ns(found.case, found.batch)
+        prediction = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
+        assert length_ns((prediction.plan,)) == prediction.timeline.end_ns == step_ns(prediction.case, prediction.batch)
 
 
 def test_the_exposure_is_measured_by_playing_the_step_again() -> None:
-    made = scenario(workload__batch=4)
-    it, batch = case(made), decode_batch(made)
-    slower = {side: length_ns(plans_of(it, batch, **{f"{side}_scale": 1.05})) for side in ("device", "host")}
-    found = sensitivity_of(it, batch)
-    assert found.step_ns == step_ns(it, batch)
-    assert found.device == pytest.approx((slower["device"] / found.step_ns - 1) / 0.05)
-    assert found.host == pytest.approx((slower["host"] / found.step_ns - 1) / 0.05)
+    result = scenario(workload__batch=4)
+    item, batch = case(result), decode_batch(result)
+    slower = {side: length_ns(plans_of(item, batch, **{f"{side}_scale": 1.05})) for side in ("device", "host")}
+    sensitivity = sensitivity_of(item, batch)
+    assert sensitivity.step_ns == step_ns(item, batch)
+    assert sensitivity.device == pytest.approx((slower["device"] / sensitivity.step_ns - 1) / 0.05)
+    assert sensitivity.host == pytest.approx((slower["host"] / sensitivity.step_ns - 1) / 0.05)
 
 
 def test_a_prediction_carries_its_exposure_and_its_interval() -> None:
     for graph in ("eager", "ge_graph"):
-        found = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
-        assert found.sensitivity == sensitivity_of(found.case, found.batch)
-        value, low, high = interval_ns(found.case, found.batch)
-        assert value == found.step.total_ns
-        assert (low, high) == step_interval(found.sensitivity, STEADY)
-        metric = found.metrics["tpot_ms"]
+        prediction = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
+        assert prediction.sensitivity == sensitivity_of(prediction.case, prediction.batch)
+        value, low, high = interval_ns(prediction.case, prediction.batch)
+        assert value == prediction.step.total_ns
+        assert (low, high) == step_interval(prediction.sensitivity, STEADY)
+        metric = prediction.metrics["tpot_ms"]
         assert (metric.value, metric.low, metric.high) == pytest.approx((ms(value), low / 1e6, high / 1e6))
 
 
 def test_a_decode_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sim.step.host.price", flat_price)
-    found = predict(case(scenario(workload__batch=1, optimizations__graph="ge_graph"), model=PLAIN))
+    prediction = predict(case(scenario(workload__batch=1, optimizations__graph="ge_graph"), model=PLAIN))
     # Preamble on two threads: 18 calls of 20 + 6 + 5 us; the launches and kernels behind them are done in time.
     preamble_us = 18 * 31
     # Then the copy of 100 us and the call of 50; the graph starts 25 us later.
-    kernels = {span.name: (span.start_ns, span.end_ns) for span in found.timeline.device_spans}
+    kernels = {span.name: (span.start_ns, span.end_ns) for span in prediction.timeline.device_spans}
     assert kernels["update_parameters"][0] == (preamble_us + 150 + 25) * 1000
     # Inside: parameters, embedding, two look-ups, norm; two layers of 4 matmuls, 6 vector kernels and attention; LM
     # head and sampling.
-    layer = [s.kind for s in found.timeline.device_spans if s.layer == 1]
+    layer = [s.kind for s in prediction.timeline.device_spans if s.layer == 1]
     assert layer == [
         "matmul", "rope", "kv_cache_write", "kv_cache_write", "attention", "matmul", "add_rms_norm", "matmul", "swiglu",
         "matmul", "add_rms_norm",
@@ -133,59 +134,61 @@ def test_a_decode_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     gaps_ns = 4 * 1_000 + 26 * 30
     end_ns = kernels["token_cast"][1]
     assert end_ns - kernels["update_parameters"][0] == captured_ns + gaps_ns
-    assert found.step.total_ns == end_ns + 7_000
+    assert prediction.step.total_ns == end_ns + 7_000
 
 
 # ---- what a request sees ----
 
 
-def metrics(found: Prediction) -> dict[str, float]:
-    return {name: metric.value for name, metric in found.metrics.items()}
+def metrics(prediction: Prediction) -> dict[str, float]:
+    return {name: metric.value for name, metric in prediction.metrics.items()}
 
 
 def test_metrics_follow_from_the_steps() -> None:
-    made = scenario(workload__batch=4, workload__input_tokens=50, workload__output_tokens=10)
-    found = predict(case(made))
-    got = metrics(found)
-    assert got["tpot_ms"] == ms(step_ns(found.case, decode_batch(made)))
-    assert got["ttft_ms"] == ms(step_ns(found.case, Batch("prefill", (Group(4, 50, 0),))))
+    result = scenario(workload__batch=4, workload__input_tokens=50, workload__output_tokens=10)
+    prediction = predict(case(result))
+    got = metrics(prediction)
+    assert got["tpot_ms"] == ms(step_ns(prediction.case, decode_batch(result)))
+    assert got["ttft_ms"] == ms(step_ns(prediction.case, Batch("prefill", (Group(4, 50, 0),))))
     e2el_ms = got["ttft_ms"] + 9 * got["tpot_ms"]
     assert got["e2el_ms"] == pytest.approx(e2el_ms)
     assert got["output_throughput"] == pytest.approx(4 * 10 / (e2el_ms / 1000))
     assert got["output_throughput_per_card"] == got["output_throughput"]
     assert got["total_token_throughput"] == pytest.approx(4 * 60 / (e2el_ms / 1000))
     assert got["decode_throughput"] == pytest.approx(4 / (got["tpot_ms"] / 1000))
-    assert got["peak_memory_bytes"] == found.memory.total
+    assert got["peak_memory_bytes"] == prediction.memory.total
 
 
 def test_the_steady_decode_step_is_the_reported_one() -> None:
-    found = predict(case(scenario(workload__batch=4)))
-    assert metrics(found)["tpot_ms"] == ms(found.step.total_ns)
+    prediction = predict(case(scenario(workload__batch=4)))
+    assert metrics(prediction)["tpot_ms"] == ms(prediction.step.total_ns)
 
 
 def test_the_first_token_waits_for_the_chunk_that_ends_its_prefill() -> None:
     # Chunks of 100: three requests of 60 end in chunk 1 (one), chunk 2 (two).
-    made = scenario(workload__batch=3, workload__input_tokens=60, engine__max_num_batched_tokens=100)
-    it = case(made)
-    chunks = prefill_batches(made)
+    result = scenario(workload__batch=3, workload__input_tokens=60, engine__max_num_batched_tokens=100)
+    item = case(result)
+    chunks = prefill_batches(result)
     assert [c.tokens for c in chunks] == [100, 80]
-    first, second = (step_ns(it, chunk) for chunk in chunks)
-    assert metrics(predict(it))["ttft_ms"] == pytest.approx(ms(first + 2 * (first + second)) / 3)
+    first, second = (step_ns(item, chunk) for chunk in chunks)
+    assert metrics(predict(item))["ttft_ms"] == pytest.approx(ms(first + 2 * (first + second)) / 3)
 
 
 def test_a_long_prefill_is_the_sum_of_its_chunks() -> None:
-    made = scenario(workload__input_tokens=700, engine__max_num_batched_tokens=100)
-    it = case(made)
-    assert metrics(predict(it))["ttft_ms"] == pytest.approx(ms(sum(step_ns(it, c) for c in prefill_batches(made))))
+    result = scenario(workload__input_tokens=700, engine__max_num_batched_tokens=100)
+    item = case(result)
+    assert metrics(predict(item))["ttft_ms"] == pytest.approx(
+        ms(sum(step_ns(item, c) for c in prefill_batches(result)))
+    )
 
 
 def test_a_very_long_prefill_is_interpolated_between_its_chunks() -> None:
-    made = scenario(workload__input_tokens=7000, engine__max_num_batched_tokens=100)
-    it = case(made)
-    chunks = prefill_batches(made)
+    result = scenario(workload__input_tokens=7000, engine__max_num_batched_tokens=100)
+    item = case(result)
+    chunks = prefill_batches(result)
     assert len(chunks) == 70 > MAX_CHUNKS
-    exact_ns = list(accumulate(step_ns(it, chunk) for chunk in chunks))[-1]
-    assert metrics(predict(it))["ttft_ms"] == pytest.approx(ms(exact_ns), rel=0.01)
+    exact_ns = list(accumulate(step_ns(item, chunk) for chunk in chunks))[-1]
+    assert metrics(predict(item))["ttft_ms"] == pytest.approx(ms(exact_ns), rel=0.01)
 
 
 def test_an_output_of_one_token_ends_with_the_prefill() -> None:
@@ -195,18 +198,18 @@ def test_an_output_of_one_token_ends_with_the_prefill() -> None:
 
 def test_every_metric_lies_in_its_interval() -> None:
     for graph in ("eager", "ge_graph"):
-        found = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
-        for name, metric in found.metrics.items():
+        prediction = predict(case(scenario(workload__batch=4, optimizations__graph=graph)))
+        for name, metric in prediction.metrics.items():
             assert 0 < metric.low <= metric.value <= metric.high, name
-        tpot = found.metrics["tpot_ms"]
+        tpot = prediction.metrics["tpot_ms"]
         assert tpot.low < tpot.value < tpot.high  # a profile is never exact
 
 
 def test_a_prefill_scenario_still_has_a_decode_step() -> None:
-    made = scenario(workload__phase="prefill", workload__batch=2, workload__input_tokens=50)
-    found = predict(case(made))
-    assert metrics(found)["ttft_ms"] == ms(found.step.total_ns)  # all in one chunk
-    assert metrics(found)["tpot_ms"] == ms(step_ns(found.case, decode_batch(made)))
+    result = scenario(workload__phase="prefill", workload__batch=2, workload__input_tokens=50)
+    prediction = predict(case(result))
+    assert metrics(prediction)["ttft_ms"] == ms(prediction.step.total_ns)  # all in one chunk
+    assert metrics(prediction)["tpot_ms"] == ms(step_ns(prediction.case, decode_batch(result)))
 
 
 # ---- knobs of the engine and the protocol ----
@@ -214,10 +217,10 @@ def test_a_prefill_scenario_still_has_a_decode_step() -> None:
 
 def test_padding_costs_what_the_captured_size_costs() -> None:
     def total(batch: int, sizes: tuple[int, ...]) -> int:
-        made = scenario(
+        result = scenario(
             workload__batch=batch, optimizations__graph="npugraph_ex", engine__cudagraph_capture_sizes=sizes
         )
-        return predict(case(made)).step.total_ns
+        return predict(case(result)).step.total_ns
 
     assert total(5, (256,)) > total(5, (8,)) >= total(5, (5,))
 
@@ -232,9 +235,9 @@ def test_a_batch_off_the_grid_runs_eager() -> None:
 
 def test_parameter_updates_are_there_in_captured_modes_only() -> None:
     def updates(graph: str) -> int:
-        found = predict(case(scenario(optimizations__graph=graph)))
-        assert sum(isinstance(step, Replay) for step in found.plan.steps) == (graph != "eager")
-        return sum(isinstance(step, Update) for step in found.plan.steps)
+        prediction = predict(case(scenario(optimizations__graph=graph)))
+        assert sum(isinstance(step, Replay) for step in prediction.plan.steps) == (graph != "eager")
+        return sum(isinstance(step, Update) for step in prediction.plan.steps)
 
     assert {graph: updates(graph) for graph in ("eager", "aclgraph", "npugraph_ex", "ge_graph")} == {
         "eager": 0, "aclgraph": 2, "npugraph_ex": 2, "ge_graph": 0,
@@ -261,46 +264,46 @@ def test_the_seed_moves_the_host_and_not_the_kernels() -> None:
 
 
 def test_an_eager_scenario_has_no_cold_start() -> None:
-    found = cold_start(case(scenario()))
-    assert (found.mode, found.compile_ms, found.capture_ms, found.shapes, found.break_even_steps) == (
+    result = cold_start(case(scenario()))
+    assert (result.mode, result.compile_ms, result.capture_ms, result.shapes, result.break_even_steps) == (
         "eager", 0, 0, 0, None,
     )  # fmt: skip
 
 
 def test_capture_runs_every_captured_op_twice_for_each_size() -> None:
-    made = scenario(optimizations__graph="aclgraph", engine__cudagraph_capture_sizes=(1, 8))
-    it = case(made, model=PLAIN)
-    found = cold_start(it)
+    result = scenario(optimizations__graph="aclgraph", engine__cudagraph_capture_sizes=(1, 8))
+    item = case(result, model=PLAIN)
+    outcome = cold_start(item)
     # Captured: embedding, two look-ups (aten), a norm; two layers of 4 matmuls, 5 fused calls and one cache write.
     embed_us = 3 * (20 + 6 + 5 + 10) + (40 + 6 + 5 + 10)
     layer_us = 4 * (30 + 21) + 6 * (40 + 21)
     nodes = 4 + 2 * 10
     one_ms = (2 * (embed_us + 2 * layer_us) + 60 * nodes) / 1000
-    assert found.recapture_ms == pytest.approx(one_ms)
-    assert found.capture_ms == pytest.approx(2 * one_ms)
-    assert (found.mode, found.shapes, found.compile_ms) == ("aclgraph", 2, 0)
+    assert outcome.recapture_ms == pytest.approx(one_ms)
+    assert outcome.capture_ms == pytest.approx(2 * one_ms)
+    assert (outcome.mode, outcome.shapes, outcome.compile_ms) == ("aclgraph", 2, 0)
 
 
 def test_torch_compile_traces_before_it_captures() -> None:
     sizes = {"engine__cudagraph_capture_sizes": (1, 8)}
-    found = cold_start(case(scenario(optimizations__graph="npugraph_ex", **sizes)))
-    assert found.compile_ms == 3000
-    assert found.capture_ms == pytest.approx(2 * found.recapture_ms)
+    result = cold_start(case(scenario(optimizations__graph="npugraph_ex", **sizes)))
+    assert result.compile_ms == 3000
+    assert result.capture_ms == pytest.approx(2 * result.recapture_ms)
 
 
 def test_a_whole_graph_is_compiled_anew_for_each_shape() -> None:
-    made = scenario(optimizations__graph="ge_graph")
-    it = case(made)
-    found = cold_start(it)
-    captured = sum(len(b.ops) * b.repeat for b in predict(it).program.blocks if b.captured)
-    assert found.compile_ms == found.recapture_ms == pytest.approx(2000 + captured * 1)
-    assert (found.capture_ms, found.shapes) == (0, 1)
+    result = scenario(optimizations__graph="ge_graph")
+    item = case(result)
+    outcome = cold_start(item)
+    captured = sum(len(b.ops) * b.repeat for b in predict(item).program.blocks if b.captured)
+    assert outcome.compile_ms == outcome.recapture_ms == pytest.approx(2000 + captured * 1)
+    assert (outcome.capture_ms, outcome.shapes) == (0, 1)
 
 
 def test_a_compiled_prefill_is_one_more_shape() -> None:
-    made = scenario(optimizations__graph="ge_graph", workload__input_tokens=50)
-    prefill_too = switched(made, graph_prefill=True)
-    one, two = cold_start(case(made)), cold_start(case(prefill_too))
+    result = scenario(optimizations__graph="ge_graph", workload__input_tokens=50)
+    prefill_too = switched(result, graph_prefill=True)
+    one, two = cold_start(case(result)), cold_start(case(prefill_too))
     prefill = program(prefill_too, batch=prefill_batches(prefill_too)[0])
     captured = sum(len(b.ops) * b.repeat for b in prefill.blocks if b.captured)
     assert (one.shapes, two.shapes) == (1, 2)
@@ -316,8 +319,8 @@ def test_a_compiled_prefill_is_one_more_shape() -> None:
 
 
 def test_a_compiled_prefill_is_one_launch_and_brings_the_first_token_sooner() -> None:
-    made = scenario(workload__phase="prefill", workload__input_tokens=50, optimizations__graph="ge_graph")
-    eager, compiled = predict(case(made)), predict(case(switched(made, graph_prefill=True)))
+    result = scenario(workload__phase="prefill", workload__input_tokens=50, optimizations__graph="ge_graph")
+    eager, compiled = predict(case(result)), predict(case(switched(result, graph_prefill=True)))
     assert (eager.graph, compiled.graph) == ("eager", "ge_graph")
     assert sum(isinstance(step, Replay) for step in compiled.plan.steps) == 1
     assert compiled.metrics["ttft_ms"].value < eager.metrics["ttft_ms"].value
@@ -327,14 +330,14 @@ def test_a_compiled_prefill_is_one_launch_and_brings_the_first_token_sooner() ->
 
 
 def test_a_graph_has_paid_for_itself_after_some_steps() -> None:
-    made = scenario(optimizations__graph="ge_graph")
-    found = cold_start(case(made))
+    result = scenario(optimizations__graph="ge_graph")
+    outcome = cold_start(case(result))
     saved_ms = ms(
-        step_ns(case(scenario()), decode_batch(made)) - step_ns(case(made), decode_batch(made))
+        step_ns(case(scenario()), decode_batch(result)) - step_ns(case(result), decode_batch(result))
     )  # fmt: skip
     assert saved_ms > 0
-    assert found.break_even_steps is not None
-    assert (found.break_even_steps - 2) * saved_ms <= found.compile_ms <= found.break_even_steps * saved_ms
+    assert outcome.break_even_steps is not None
+    assert (outcome.break_even_steps - 2) * saved_ms <= outcome.compile_ms <= outcome.break_even_steps * saved_ms
 
 
 def test_a_graph_that_saves_nothing_never_pays() -> None:
@@ -354,5 +357,5 @@ def test_a_case_that_can_run_has_no_problems() -> None:
 
 
 def test_problems_with_the_model_come_before_memory() -> None:
-    found = check(case(scenario(workload__input_tokens=100_000)))
-    assert found[0][0] == "workload.input_tokens"
+    result = check(case(scenario(workload__input_tokens=100_000)))
+    assert result[0][0] == "workload.input_tokens"

@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from scenarios.loader import load_scenario
-from sim.predict.answer import first_answer
 from sim.predict.rank_timelines import timelines_of_ranks
+from sim.predict.scenario_result import first_result
 
 
 def test_ranks_meet_in_each_collective_and_the_last_to_come_does_not_wait() -> None:
-    prediction = first_answer(load_scenario("qwen3_8b_tp2_decode", ["engine.tensor_parallel_size=4"])).prediction
+    prediction = first_result(load_scenario("qwen3_8b_tp2_decode", ["engine.tensor_parallel_size=4"])).prediction
     ranks = timelines_of_ranks(prediction)
-    assert [it.rank for it in ranks] == [0, 1, 2, 3]
+    assert [rank.rank for rank in ranks] == [0, 1, 2, 3]
     assert ranks[0] == prediction.timeline
     transfers = [
-        {s.index: (s.start_ns, s.end_ns) for s in it.spans if s.process == "Communication" and s.kind == "transfer"}
-        for it in ranks
+        {s.index: (s.start_ns, s.end_ns) for s in item.spans if s.process == "Communication" and s.kind == "transfer"}
+        for item in ranks
     ]
     assert transfers[0]
-    assert all(it == transfers[0] for it in transfers)
-    waits = [{s.index for s in it.spans if s.kind == "wait"} for it in ranks]
+    assert all(transfer == transfers[0] for transfer in transfers)
+    waits = [{s.index for s in value.spans if s.kind == "wait"} for value in ranks]
     assert not set.intersection(*waits)
     waited = sum(s.duration_ns for s in ranks[0].spans if s.kind == "wait")
     assert waited == sum(prediction.waits_ns.values()) > 0
@@ -28,5 +28,5 @@ def test_ranks_meet_in_each_collective_and_the_last_to_come_does_not_wait() -> N
 
 @pytest.mark.parametrize("name", ["qwen3_8b_decode", "llama_3_1_70b_tp4_pp2_decode"])
 def test_one_rank_or_a_stage_is_its_own(name: str) -> None:
-    prediction = first_answer(load_scenario(name)).prediction
+    prediction = first_result(load_scenario(name)).prediction
     assert timelines_of_ranks(prediction) == [prediction.timeline]

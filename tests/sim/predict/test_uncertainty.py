@@ -1,4 +1,4 @@
-"""How sure a prediction is: intervals worked out by hand, what cancels in a ratio, what a step hangs on."""
+"""How sure a prediction is: intervals worked out by hand, what cancels in a ratio, what a step depends on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scenarios.batches import decode_batch
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.predict.gains import NO_EFFECT, gains_of
 from sim.predict.predict import Case, length_ns, plans_of, sensitivity_of
 from sim.predict.uncertainty import Z90, Sensitivity, ratio_interval, sensitivity, sigma_of, step_interval
@@ -22,7 +22,7 @@ from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware
 from tests.sim.plans import SYNCHRONIZE, launch, together
 
-#: Standard deviations that are easy to tell apart in a sum of squares.
+#: Standard deviations that are easy to distinguish in a sum of squares.
 SIGMAS = {
     "residual__matmul_sigma": 0.1, "residual__attention_sigma": 0.4, "residual__vector_sigma": 0.2,
     "residual__device_sigma": 0.05, "residual__host_sigma": 0.3, "residual__host_class_sigma": 0.5,
@@ -32,12 +32,12 @@ QWEN3_8B = load_model("Qwen3-8B")
 
 
 def kernel(kind: str, ns: int, gm_bytes: int = 0, host_ns: int = 0) -> Launch:
-    """A launch of `kind` whose signature is told apart by its bytes."""
-    made = launch(kind, ns, host_ns=host_ns)
-    return replace(made, kind=kind, kernel=replace(made.kernel, gm_bytes=gm_bytes))
+    """A launch of `kind` whose signature is distinguished by its bytes."""
+    result = launch(kind, ns, host_ns=host_ns)
+    return replace(result, kind=kind, kernel=replace(result.kernel, gm_bytes=gm_bytes))
 
 
-def on_device(*kernels: Launch, hw: Hardware = HW) -> Sensitivity:
+def on_device(*kernels: Launch, hw: HardwareProfile = HW) -> Sensitivity:
     """The exposure of a step that is made of these kernels, one after the other, and of nothing else."""
     plan = together(*kernels)
     step = sum(one.kernel.duration_ns for one in kernels)
@@ -45,21 +45,21 @@ def on_device(*kernels: Launch, hw: Hardware = HW) -> Sensitivity:
     return sensitivity(step, round(1.05 * step), step, plan, hw)
 
 
-def case(made: Scenario, model: Model = TINY, hw: Hardware = HW) -> Case:
-    return Case(made, model, hw)
+def case(result: Scenario, model: Model = TINY, hw: HardwareProfile = HW) -> Case:
+    return Case(result, model, hw)
 
 
 # ---- the interval of a step ----
 
 
 def test_a_step_of_two_kernels_by_hand() -> None:
-    # 60 us of matmul, 40 us of a norm: weights 0.6 and 0.4 of a step that hangs on its device alone.
-    it = on_device(kernel("matmul", 60_000), kernel("rms_norm", 40_000))
-    assert (it.step_ns, it.device, it.host) == (100_000, pytest.approx(1.0), 0.0)
-    weights = sorted(weight for weight, _ in it.parts.values() if weight)
+    # 60 us of matmul, 40 us of a norm: weights 0.6 and 0.4 of a step that depends on its device alone.
+    item = on_device(kernel("matmul", 60_000), kernel("rms_norm", 40_000))
+    assert (item.step_ns, item.device, item.host) == (100_000, pytest.approx(1.0), 0.0)
+    weights = sorted(weight for weight, _ in item.parts.values() if weight)
     assert weights == pytest.approx([0.4, 0.6])
     # (0.6 x 0.1)^2 + (0.4 x 0.2)^2 + 0.05^2 = 0.0125; 1.6449 standard deviations are 0.1839: exp(-0.1839) = 0.8320.
-    low, high = step_interval(it, HW)
+    low, high = step_interval(item, HW)
     assert low == pytest.approx(83_201, abs=2)
     assert high == pytest.approx(120_191, abs=2)
 
@@ -77,20 +77,20 @@ def test_host_calls_are_wrong_by_class() -> None:
     # Three adds of 10 us and a matmul of 10 us on the host, whose kernels take no time to speak of.
     calls = [Issue(kernel("add", 1, host_ns=10_000))] * 3 + [Issue(kernel("matmul", 1, host_ns=10_000))]
     plan = Plan((*calls, SYNCHRONIZE), launch_thread=False, queue_depth=1)
-    it = sensitivity(40_000, 40_000, 42_000, plan, HW)
-    assert (it.device, it.host) == (0.0, pytest.approx(1.0))
-    assert it.parts["host", "aten"] == pytest.approx((0.75, 0.5))
-    assert it.parts["host", "matmul"] == pytest.approx((0.25, 0.5))
+    item = sensitivity(40_000, 40_000, 42_000, plan, HW)
+    assert (item.device, item.host) == (0.0, pytest.approx(1.0))
+    assert item.parts["host", "aten"] == pytest.approx((0.75, 0.5))
+    assert item.parts["host", "matmul"] == pytest.approx((0.25, 0.5))
     # (0.75 x 0.5)^2 + (0.25 x 0.5)^2 + 0.3^2 = 0.24625.
-    low, high = step_interval(it, HW)
+    low, high = step_interval(item, HW)
     assert high == pytest.approx(40_000 * exp(1.6449 * sqrt(0.24625)))
     assert low == pytest.approx(40_000 * exp(-1.6449 * sqrt(0.24625)))
 
 
 def test_what_is_no_call_of_an_op_counts_as_the_graphs() -> None:
     plan = Plan((HostWork("copy inputs", 30_000), Synchronize("synchronize", 10_000)), False, 1)
-    it = sensitivity(40_000, 40_000, 42_000, plan, HW)
-    assert it.parts == {("host", "graph"): pytest.approx((1.0, 0.5))}
+    item = sensitivity(40_000, 40_000, 42_000, plan, HW)
+    assert item.parts == {("host", "graph"): pytest.approx((1.0, 0.5))}
 
 
 def test_which_residual_is_a_kinds() -> None:
@@ -122,11 +122,11 @@ def test_a_wider_spread_is_a_wider_interval(it: Sensitivity, name: str, factor: 
 
 @pytest.mark.parametrize("name", ["matmul", "attention", "vector", "device", "host", "host_class"])
 def test_each_residual_widens_the_interval_of_a_real_step(name: str) -> None:
-    # A step that hangs on both: kernels of a larger model, called one by one.
-    made = scenario(workload__batch=64, workload__input_tokens=4000)
+    # A step that depends on both: kernels of a larger model, called one by one.
+    result = scenario(workload__batch=64, workload__input_tokens=4000)
     wider = hardware(**{**SIGMAS, f"residual__{name}_sigma": 1.0})
     plain, wide = (
-        step_interval(sensitivity_of(case(made, QWEN3_8B, hw), decode_batch(made)), hw) for hw in (HW, wider)
+        step_interval(sensitivity_of(case(result, QWEN3_8B, hw), decode_batch(result)), hw) for hw in (HW, wider)
     )  # fmt: skip
     assert wide[0] < plain[0] < plain[1] < wide[1]
 
@@ -165,31 +165,31 @@ def test_a_slower_host_is_no_excuse_for_a_kernel() -> None:
     assert ratio_interval(a, b, HW) == pytest.approx((2.0, 2.0, 2.0))
 
 
-# ---- what a step hangs on ----
+# ---- what a step depends on ----
 
 
 def test_a_host_bound_step_hangs_on_the_host() -> None:
-    made = scenario(workload__batch=1)
-    it = sensitivity_of(case(made), decode_batch(made))
-    assert it.host == pytest.approx(1.0, abs=0.05)
-    assert it.device == pytest.approx(0.0, abs=0.05)
+    result = scenario(workload__batch=1)
+    item = sensitivity_of(case(result), decode_batch(result))
+    assert item.host == pytest.approx(1.0, abs=0.05)
+    assert item.device == pytest.approx(0.0, abs=0.05)
 
 
 def test_a_graph_step_hangs_on_the_device() -> None:
-    made = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
-    it = sensitivity_of(case(made, QWEN3_8B), decode_batch(made))
-    assert it.device == pytest.approx(1.0, abs=0.1)
-    assert it.host == pytest.approx(0.0, abs=0.1)
+    result = scenario(model="Qwen3-8B", optimizations__graph="ge_graph")
+    item = sensitivity_of(case(result, QWEN3_8B), decode_batch(result))
+    assert item.device == pytest.approx(1.0, abs=0.1)
+    assert item.host == pytest.approx(0.0, abs=0.1)
 
 
 @pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
 def test_the_elasticities_foretell_another_board(graph: str) -> None:
-    made = scenario(workload__batch=16, optimizations__graph=graph)
-    it, batch = case(made, QWEN3_8B), decode_batch(made)
-    found = sensitivity_of(it, batch)
+    result = scenario(workload__batch=16, optimizations__graph=graph)
+    item, batch = case(result, QWEN3_8B), decode_batch(result)
+    outcome = sensitivity_of(item, batch)
     for device, host in ((1.1, 1.0), (1.0, 1.1), (0.9, 0.95)):
-        schedule = length_ns(plans_of(it, batch, host, device))
-        foretold = found.step_ns * device**found.device * host**found.host
+        schedule = length_ns(plans_of(item, batch, host, device))
+        foretold = outcome.step_ns * device**outcome.device * host**outcome.host
         assert schedule == pytest.approx(foretold, rel=0.02)
 
 
@@ -198,26 +198,26 @@ def test_the_elasticities_foretell_another_board(graph: str) -> None:
 
 @pytest.mark.parametrize("sigma", [0.01, 0.2, 5.0])
 def test_a_gain_whose_interval_holds_one_is_not_distinguishable(sigma: float) -> None:
-    made = scenario(workload__batch=4, optimizations__graph="ge_graph")
-    found = gains_of(case(made, load_model("Qwen3-0.6B"), hardware(**{**SIGMAS, "residual__vector_sigma": sigma})))
-    for gain in found.gains:
+    result = scenario(workload__batch=4, optimizations__graph="ge_graph")
+    gains = gains_of(case(result, load_model("Qwen3-0.6B"), hardware(**{**SIGMAS, "residual__vector_sigma": sigma})))
+    for gain in gains.gains:
         held = gain.low <= 1 <= gain.high
         still = max(abs(end - 1) for end in (gain.low, gain.alone_ratio, gain.high)) < NO_EFFECT
         if gain.verdict != "not applicable":
             assert (gain.verdict == "not distinguishable") == (held and not still), gain
     # RoPE as one kernel: its parts are known within a percent, or only within a factor of many.
-    rope = next(gain for gain in found.gains if gain.switch == "fusion.rope")
+    rope = next(gain for gain in gains.gains if gain.switch == "fusion.rope")
     assert rope.verdict == {0.01: "gain", 0.2: "gain", 5.0: "not distinguishable"}[sigma]
 
 
-# ---- ranks that begin late ----
+# ---- ranks that start late ----
 
 
 def test_waiting_for_late_ranks_stretches_and_shrinks_its_share() -> None:
     hw = hardware(**{**SIGMAS, "residual__device_sigma": 0.0, "residual__rank_skew_sigma": 1.0})
-    it = Sensitivity(100_000, 0.0, 0.0, {}, late=0.2)
-    # 20 us of waiting, times or over exp(1.6449) = 5.1805: 103.6 us or 3.86 us beside 80 us.
-    assert step_interval(it, hw) == (pytest.approx(83_861, abs=2), pytest.approx(183_610, abs=5))
+    item = Sensitivity(100_000, 0.0, 0.0, {}, late=0.2)
+    # 20 us of waiting, times or over exp(1.6449) = 5.1805: 103.6 us or 3.86 us next to 80 us.
+    assert step_interval(item, hw) == (pytest.approx(83_861, abs=2), pytest.approx(183_610, abs=5))
 
 
 def test_waiting_that_two_variants_share_cancels_in_their_ratio() -> None:

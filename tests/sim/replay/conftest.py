@@ -8,9 +8,9 @@ import pytest
 
 from scenarios.loader import load_scenario
 from scenarios.timeline import Timeline
-from sim.compare.sides import with_args
-from sim.predict.answer import case_of, kernel_args
 from sim.predict.predict import predict
+from sim.predict.scenario_result import case_of, kernel_args
+from sim.report.sides import with_args
 
 
 @pytest.fixture(scope="session")

@@ -62,23 +62,23 @@ def steps(draw: st.DrawFn) -> Timeline:
         spans.append(call(python, python := python + draw(size)))
         caller = len(spans) - 1
         if draw(st.booleans()):
-            begin = max(launch, python) + draw(st.integers(0, 20))
-            launch = begin + draw(size)
-            spans.append(call(begin, launch, "launch", "launch", caller))
+            start = max(launch, python) + draw(st.integers(0, 20))
+            launch = start + draw(size)
+            spans.append(call(start, launch, "launch", "launch", caller))
             caller = len(spans) - 1
         ready = spans[caller].end_ns + draw(size)
         if what == "collective":
-            begin = max(links, ready)
+            start = max(links, ready)
             waited, moved = draw(size), draw(st.integers(1, 60))
-            spans.append(collective(begin, begin + waited + moved, f"hcom_allReduce__1_{len(spans)}_1", caller))
+            spans.append(collective(start, start + waited + moved, f"hcom_allReduce__1_{len(spans)}_1", caller))
             if waited:
-                spans.append(wait(begin, begin + waited))
-            links = begin + waited + moved
+                spans.append(wait(start, start + waited))
+            links = start + waited + moved
         else:
             stream = draw(st.integers(0, 2))
-            begin = max(free[stream], ready)
+            start = max(free[stream], ready)
             op_type = draw(st.sampled_from(["Add", "Mul", "MatMulV2", "Cast"]))
-            spans.append(kernel(begin, begin + draw(st.integers(1, 60)), op_type, caller, stream))
+            spans.append(kernel(start, start + draw(st.integers(1, 60)), op_type, caller, stream))
             free[stream] = spans[-1].end_ns
     if all(span.process in ("Python", "CANN") for span in spans):
         spans.append(kernel(python, python + 3))
@@ -92,8 +92,9 @@ def runs(draw: st.DrawFn) -> list[Timeline]:
 
 
 def violations(timeline: Timeline) -> list[str]:
-    """What no device could have done: a kernel before the call that launched it began, or two on one stream at once."""
-    found = []
+    """What no device could have done: a kernel before the call that launched it started, or two on one stream at
+    once."""
+    violations = []
     lanes: dict[str, list[Span]] = {}
     for span in timeline.spans:
         if span.process in ("Ascend Hardware", "AI CPU") or (
@@ -101,13 +102,13 @@ def violations(timeline: Timeline) -> list[str]:
         ):
             lanes.setdefault(span.thread, []).append(span)
         if span.launched_by >= 0 and span.start_ns < timeline.spans[span.launched_by].start_ns:
-            found.append(f"{span.name} at {span.start_ns} before its call")
+            violations.append(f"{span.name} at {span.start_ns} before its call")
     for lane, spans in lanes.items():
         own = sorted((s for s in spans if s.kind != "wait"), key=lambda s: (s.start_ns, s.end_ns))
         for one, other in pairwise(own):
             if other.start_ns < one.end_ns:
-                found.append(f"{lane}: {other.name} at {other.start_ns} before {one.name} ended at {one.end_ns}")
-    return found
+                violations.append(f"{lane}: {other.name} at {other.start_ns} before {one.name} ended at {one.end_ns}")
+    return violations
 
 
 def as_set(spans: Sequence[Span]) -> list[tuple[object, ...]]:

@@ -1,8 +1,8 @@
 """Replayed what-ifs against what the simulator predicts for the switched scenario: docs/replay.md shows the same rows.
 
 The replay sees only what a trace holds: spans, launches, shapes. It knows nothing of the Program, of passes or of a
-rank's luck. Kernels and calls that it must price come from the same hardware profile, so agreement shows that the graph
-is right, and says nothing of how right the profile is.
+rank's jitter. Kernels and calls that it must price come from the same hardware profile, so agreement shows that the
+graph is right, and says nothing of how right the profile is.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def after(graph_task: Task) -> set[str]:
 
 def task(measured: Timeline, what: str, name: str = "") -> Task:
     graph = build([measured])
-    [found] = [t for t in graph.tasks if t.what == what and (not name or (t.span and t.span.name == name))]
-    return found
+    [result] = [t for t in graph.tasks if t.what == what and (not name or (t.span and t.span.name == name))]
+    return result
 
 
 def test_a_kernel_that_starts_late_without_a_reason_waits_for_another_stream() -> None:
@@ -99,8 +99,8 @@ def test_a_thread_that_idles_while_another_one_works_waits_for_it() -> None:
 
 def test_a_wait_of_a_stream_ends_with_what_ended_last_elsewhere() -> None:
     event = Span("EVENT_WAIT", "Ascend Hardware", "Stream 0", 5, 82, "event_wait")
-    found = task(step(kernel(0, 80, "Conv", stream=1), event, kernel(83, 90, "Add")), "wait")
-    assert [(e.why, e.lag_ns) for e in found.after] == [("queue", 0), ("event", 2)] or found.after[-1].lag_ns == 2
+    result = task(step(kernel(0, 80, "Conv", stream=1), event, kernel(83, 90, "Add")), "wait")
+    assert [(e.why, e.lag_ns) for e in result.after] == [("queue", 0), ("event", 2)] or result.after[-1].lag_ns == 2
 
 
 def test_two_ranks_meet_in_a_collective() -> None:
@@ -115,7 +115,7 @@ def test_two_ranks_meet_in_a_collective() -> None:
 
 
 def test_collectives_that_overlap_on_one_lane_keep_their_times() -> None:
-    """Of two groups on one lane, the first of which begins for good when the other has long begun."""
+    """Of two groups on one lane, the first of which starts for good when the other has long started."""
     early, late = "hcom_allReduce__1_0_1", "hcom_allGather__2_0_1"
     ranks = [
         step(kernel(0, 5), collective(5, 90, early), collective(6, 20, late), kernel(95, 99)),

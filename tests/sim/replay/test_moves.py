@@ -17,8 +17,8 @@ from tests.sim.replay.steps import call, collective, kernel, step, steps, synchr
 
 def after(measured: Timeline | list[Timeline], text: str, end: Bound = "value") -> tuple[int, list[Timeline]]:
     """(Makespan, timelines) with one what-if."""
-    it = asked(text)
-    graph = TRANSFORMS[it.name].apply(build(measured if isinstance(measured, list) else [measured]), it, end).graph
+    item = asked(text)
+    graph = TRANSFORMS[item.name].apply(build(measured if isinstance(measured, list) else [measured]), item, end).graph
     schedule = play(graph)
     return schedule.makespan_ns, list(timelines(graph, schedule))
 
@@ -32,11 +32,11 @@ def host_bound() -> Timeline:
 
 
 def test_graph_mode_is_one_launch_and_the_kernels_in_a_row() -> None:
-    length, [made] = after(host_bound(), "remove_host_gaps:launch_us=0.1,gap_us=0.002")
+    length, [result] = after(host_bound(), "remove_host_gaps:launch_us=0.1,gap_us=0.002")
     # The launch of 100, 5 until the first kernel, three kernels of 10 with gaps of 2 between, 3 until the host goes on.
     assert length == 100 + 5 + 3 * 10 + 2 * 2 + 3
-    assert [s.name for s in made.spans if s.process == "Python"] == ["graph launch", "synchronize"]
-    assert [made.spans[s.launched_by].name for s in made.spans if s.op_type] == ["graph launch"] * 3
+    assert [s.name for s in result.spans if s.process == "Python"] == ["graph launch", "synchronize"]
+    assert [result.spans[s.launched_by].name for s in result.spans if s.op_type] == ["graph launch"] * 3
 
 
 def test_the_gaps_of_a_profile_that_are_shorter_stay() -> None:
@@ -47,8 +47,8 @@ def test_the_gaps_of_a_profile_that_are_shorter_stay() -> None:
 def test_a_synchronise_cuts_the_graph_in_two() -> None:
     spans = [call(0, 5), kernel(6, 8, by=0), call(6, 9), kernel(10, 12, by=2), synchronize(10, 13)]
     more = [call(14, 18), kernel(19, 20, by=5), call(19, 23), kernel(24, 25, by=7)]
-    _, [made] = after(step(*spans, *more), "remove_host_gaps")
-    assert [s.name for s in made.spans].count("graph launch") == 2
+    _, [result] = after(step(*spans, *more), "remove_host_gaps")
+    assert [s.name for s in result.spans].count("graph launch") == 2
 
 
 def rendezvous(wait_ns: int) -> Timeline:
@@ -68,9 +68,9 @@ def test_in_graph_mode_waiting_shrinks_as_the_rest_does() -> None:
 
 def test_a_wait_that_no_jitter_explains_stays_in_graph_mode() -> None:
     """Another rank came 900 late where this one worked for 100: it did something else."""
-    found = what_if([rendezvous(900)], ["remove_host_gaps:launch_us=0,gap_us=0"])
-    assert found.rows[0]["low"] == found.rows[0]["high"] == 1020 / 930
-    assert "1 waits longer than this rank's own time" in found.rows[0]["assumed"][-1]
+    result = what_if([rendezvous(900)], ["remove_host_gaps:launch_us=0,gap_us=0"])
+    assert result.rows[0]["low"] == result.rows[0]["high"] == 1020 / 930
+    assert "1 waits longer than this rank's own time" in result.rows[0]["assumed"][-1]
 
 
 def norm(start: int) -> list[str]:
@@ -87,12 +87,12 @@ def unfused(shapes: str = "4,8") -> Timeline:
 
 
 def test_a_fused_kernel_stands_for_its_primitives_and_saves_their_calls() -> None:
-    length, [made] = after(unfused(), "fuse:add_rms_norm")
-    assert [s.op_type for s in made.spans if s.op_type] == ["AddRmsNorm", "MatMulV2"]
-    assert sum(s.process == "Python" for s in made.spans) == 2
+    length, [result] = after(unfused(), "fuse:add_rms_norm")
+    assert [s.op_type for s in result.spans if s.op_type] == ["AddRmsNorm", "MatMulV2"]
+    assert sum(s.process == "Python" for s in result.spans) == 2
     # Eight calls of 50 are gone, seven of them with the 50 of host work in front; the first had none.
     assert length == 1000 - 8 * 50 - 7 * 50
-    fused = next(s for s in made.spans if s.op_type == "AddRmsNorm")
+    fused = next(s for s in result.spans if s.op_type == "AddRmsNorm")
     assert dict(fused.args)["Input Shapes"] == "4,8;4,8;8"
 
 
@@ -106,10 +106,10 @@ def test_a_fused_kernel_by_bytes_lies_between_its_ends() -> None:
 
 
 def test_a_fused_kernel_is_priced_where_hardware_is_named() -> None:
-    found = what_if([unfused("1,4096")], ["fuse:add_rms_norm"], load_hardware("atlas_a2_910b2"))
-    [row] = found.rows
+    result = what_if([unfused("1,4096")], ["fuse:add_rms_norm"], load_hardware("atlas_a2_910b2"))
+    [row] = result.rows
     assert "1 of the fused kernels priced on atlas_a2_910b2" in row["assumed"][1]
-    fused = next(s for s in found.changed[0].spans if s.op_type == "AddRmsNorm")
+    fused = next(s for s in result.changed[0].spans if s.op_type == "AddRmsNorm")
     assert 2000 < fused.duration_ns < 4000  # the reference set has 2.7 us for it
 
 
@@ -159,9 +159,9 @@ def communicating() -> Timeline:
     ],
 )
 def test_of_a_collective_wait_and_transfer_are_told_apart(text: str, length: int) -> None:
-    makespan, [made] = after(communicating(), text)
+    makespan, [result] = after(communicating(), text)
     assert makespan == length
-    assert any(s.kind == "wait" for s in made.spans) == (text in ("shrink_collectives:factor=0.5", "scale:factor=1"))
+    assert any(s.kind == "wait" for s in result.spans) == (text in ("shrink_collectives:factor=0.5", "scale:factor=1"))
 
 
 def test_a_rank_that_gets_faster_helps_the_one_that_waits() -> None:
@@ -169,9 +169,9 @@ def test_a_rank_that_gets_faster_helps_the_one_that_waits() -> None:
         step(call(0, 1), kernel(1, 10, "MatMulV2", 0), collective(10, 110, by=0), kernel(110, 120, "Add", 0)),
         step(call(0, 1), kernel(1, 90, "Conv2D", 0), collective(90, 110, by=0), kernel(110, 115, "Add", 0), rank=1),
     ]
-    faster, made = after(ranks, "scale:Conv2D,factor=0.5")
+    faster, result = after(ranks, "scale:Conv2D,factor=0.5")
     assert faster == 120 - 45  # 44 of the 89 are left
-    assert [t.end_ns for t in made] == [75, 70]
+    assert [t.end_ns for t in result] == [75, 70]
 
 
 def test_what_one_rank_sends_another_still_waits_for() -> None:
@@ -192,9 +192,9 @@ def test_a_kernel_moves_beside_what_it_does_not_need() -> None:
         kernel(31, 61, "MatMulV3", 0, shapes="1,64", out="1,32"),
         kernel(61, 71, "FusedAttention", 0, shapes="1,32;9,9"),
     ]  # fmt: skip
-    length, [made] = after(step(*spans), "second_stream:kv_cache")
+    length, [result] = after(step(*spans), "second_stream:kv_cache")
     assert length == 71 - 20
-    times = {s.op_type: (s.thread, s.start_ns) for s in made.spans if s.op_type}
+    times = {s.op_type: (s.thread, s.start_ns) for s in result.spans if s.op_type}
     assert times["ScatterPaKvCache"] == ("Stream 0 beside", 11)
     assert times["FusedAttention"] == ("Stream 0", 41)
 
@@ -209,16 +209,16 @@ def test_no_what_if_breaks_what_the_device_keeps(measured: Timeline) -> None:
     for text in (*TRIED, "scale:matrix_products,factor=3", "scale:factor=0", "second_stream:other_vector"):
         if text.startswith("second_stream"):
             continue  # takes kernels off their stream: below
-        length, [made] = after(measured, text)
-        assert violations(made) == [], text
-        assert all(s.duration_ns >= 0 for s in made.spans)
+        length, [result] = after(measured, text)
+        assert violations(result) == [], text
+        assert all(s.duration_ns >= 0 for s in result.spans)
         assert length >= 0
 
 
 @given(steps())
 def test_moved_kernels_keep_the_order_of_both_streams(measured: Timeline) -> None:
-    _, [made] = after(measured, "second_stream:matrix_products")
-    assert violations(made) == []
+    _, [result] = after(measured, "second_stream:matrix_products")
+    assert violations(result) == []
 
 
 @given(steps())
@@ -230,8 +230,8 @@ def test_removing_gaps_never_slows_a_step(measured: Timeline) -> None:
 @given(steps())
 def test_scaling_by_one_changes_nothing(measured: Timeline) -> None:
     graph = build([measured])
-    made = TRANSFORMS["scale"].apply(graph, asked("scale:factor=1"), "value").graph
-    assert made.tasks == graph.tasks
+    result = TRANSFORMS["scale"].apply(graph, asked("scale:factor=1"), "value").graph
+    assert result.tasks == graph.tasks
 
 
 @given(steps())

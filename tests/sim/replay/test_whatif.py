@@ -22,8 +22,8 @@ def measured() -> Timeline:
 
 
 def test_a_what_if_has_a_name_a_subject_and_options() -> None:
-    it = asked("scale:matrix_products,factor=0.25")
-    assert (it.name, it.subject, dict(it.options)) == ("scale", MATMUL, {"factor": 0.25})
+    item = asked("scale:matrix_products,factor=0.25")
+    assert (item.name, item.subject, dict(item.options)) == ("scale", MATMUL, {"factor": 0.25})
     assert asked("scale:MatMulV2").subject == "MatMulV2"
     assert asked("remove_host_gaps:gap_us=0.5").number("gap_us", 1.0) == 0.5
 
@@ -62,21 +62,21 @@ def test_a_collective_is_chosen_by_what_it_does() -> None:
 
 
 def test_without_a_wish_all_that_apply_are_listed_by_gain() -> None:
-    found = what_if([measured()])
-    assert [row["what_if"] for row in found.rows] == sorted(
-        (row["what_if"] for row in found.rows),
-        key=lambda name: -next(r["alone_ratio"] for r in found.rows if r["what_if"] == name),
+    result = what_if([measured()])
+    assert [row["what_if"] for row in result.rows] == sorted(
+        (row["what_if"] for row in result.rows),
+        key=lambda name: -next(r["alone_ratio"] for r in result.rows if r["what_if"] == name),
     )
-    assert {"fuse:swiglu", "quantise", "remove_host_gaps"} <= {row["what_if"] for row in found.rows}
-    assert all(row["made"] and row["assumed"] for row in found.rows)
-    assert found.replay["error"] == 0
+    assert {"fuse:swiglu", "quantise", "remove_host_gaps"} <= {row["what_if"] for row in result.rows}
+    assert all(row["made"] and row["assumed"] for row in result.rows)
+    assert result.replay["error"] == 0
 
 
 def test_the_waterfall_sums_to_the_changed_step() -> None:
-    found = what_if([measured()], ["fuse:swiglu", "scale:factor=0.5", "remove_host_gaps"])
-    total = sum(row["waterfall_us"] for row in found.rows)
-    [changed] = found.changed
-    assert total == pytest.approx(found.replay["measured_us"] - changed.end_ns / 1000)
+    result = what_if([measured()], ["fuse:swiglu", "scale:factor=0.5", "remove_host_gaps"])
+    total = sum(row["waterfall_us"] for row in result.rows)
+    [changed] = result.changed
+    assert total == pytest.approx(result.replay["measured_us"] - changed.end_ns / 1000)
     assert changed.label == "SIMULATED"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.ops.work import Work
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.kernel.time import KernelTime
 from sim.step import engine
 from sim.step.host import Conditions, host_costs_ns, make_plan, scaled
@@ -46,15 +46,15 @@ def captured(*ops: Op, repeat: int = 1, graph: str = "aclgraph") -> Program:
     return Program((Block("layers", ops, repeat, captured=True),), BATCH, graph)
 
 
-def plan(made: Program, queue: int = 1, **conditions: object) -> Plan:
+def plan(outcome: Program, queue: int = 1, **conditions: object) -> Plan:
     hw = conditions.pop("hw", None) or hardware()
-    result = make_plan(made, hw, Conditions(task_queue_enable=queue, **conditions))  # type: ignore[arg-type]
+    result = make_plan(outcome, hw, Conditions(task_queue_enable=queue, **conditions))  # type: ignore[arg-type]
     check(result)
     return result
 
 
-def costs(made: Program, queue: int) -> list[tuple[int, int]]:
-    return [(one.host_ns, one.launch_ns) for one in launches(plan(made, queue))]
+def costs(result: Program, queue: int) -> list[tuple[int, int]]:
+    return [(one.host_ns, one.launch_ns) for one in launches(plan(result, queue))]
 
 
 # ---- eager ----
@@ -88,16 +88,16 @@ def test_a_second_thread_hides_the_cheaper_half() -> None:
 
 
 def test_launches_carry_what_the_program_says() -> None:
-    made = Program((Block("embed", (CPU,)), Block("layers", (MATMUL, NORM), repeat=2)), BATCH)
-    found = list(launches(plan(made)))
-    assert [(one.index, one.layer, one.name, one.op_type) for one in found] == [
+    result = Program((Block("embed", (CPU,)), Block("layers", (MATMUL, NORM), repeat=2)), BATCH)
+    outcome = list(launches(plan(result)))
+    assert [(one.index, one.layer, one.name, one.op_type) for one in outcome] == [
         (0, 0, "prepare.sum", "Cumsum"),
         (1, 0, "proj", "MatMulV2"),
         (2, 0, "norm", "RmsNorm"),
         (3, 1, "proj", "MatMulV2"),
         (4, 1, "norm", "RmsNorm"),
     ]
-    assert [one.kernel.accelerator for one in found[:3]] == ["AI_CPU", "AI_CORE", "AI_VECTOR_CORE"]
+    assert [one.kernel.accelerator for one in outcome[:3]] == ["AI_CPU", "AI_CORE", "AI_VECTOR_CORE"]
 
 
 def test_a_step_ends_when_the_host_has_seen_the_device_finish() -> None:
@@ -108,8 +108,8 @@ def test_a_step_ends_when_the_host_has_seen_the_device_finish() -> None:
 
 @pytest.mark.parametrize(("where", "waits"), [("step", 1), ("layer", 1 + 3), ("op", 1 + 1 + 3 * 2)])
 def test_where_the_host_waits(where: str, waits: int) -> None:
-    made = Program((Block("embed", (ADD,)), Block("layers", (ADD, MATMUL), repeat=3)), BATCH)
-    steps = plan(made, synchronize=where).steps
+    result = Program((Block("embed", (ADD,)), Block("layers", (ADD, MATMUL), repeat=3)), BATCH)
+    steps = plan(result, synchronize=where).steps
     assert sum(isinstance(step, Synchronize) for step in steps) == waits
 
 
@@ -137,7 +137,7 @@ def test_host_and_device_can_be_scaled_apart() -> None:
 def test_a_norm_right_after_a_norm_finds_its_program_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, bool]] = []
 
-    def recording(work: Work, hw: Hardware, repeat: bool = False, *_: bool) -> KernelTime:
+    def recording(work: Work, hw: HardwareProfile, repeat: bool = False, *_: bool) -> KernelTime:
         asked.append((work.program, repeat))
         return flat_price(work, hw, repeat)
 
@@ -157,8 +157,8 @@ def test_gaps_between_kernels() -> None:
     # 30 ns between kernels, 1000 before and after one that mixes cube and vector cores, 500 at least in a replay.
     ops = (MATMUL, ATTENTION, NORM, ADD)
 
-    def gaps(made: Program) -> list[int]:
-        return [one.gap_ns for one in launches(plan(made))]
+    def gaps(result: Program) -> list[int]:
+        return [one.gap_ns for one in launches(plan(result))]
 
     assert gaps(eager(*ops)) == [30, 1000, 1000, 30]
     assert gaps(captured(*ops, graph="ge_graph")) == [30, 1000, 1000, 30]
@@ -169,8 +169,8 @@ def test_gaps_between_kernels() -> None:
 def test_a_wait_refers_to_the_latest_record_of_its_name() -> None:
     producer = Op("add", "a", (X, X), (X,), records=("ready",))
     consumer = Op("add", "b", (X, X), (X,), stream=1, waits=("ready", "never recorded"))
-    found = list(launches(plan(eager(producer, consumer, repeat=2))))
-    assert [(one.stream, one.waits, one.records) for one in found] == [
+    result = list(launches(plan(eager(producer, consumer, repeat=2))))
+    assert [(one.stream, one.waits, one.records) for one in result] == [
         (0, (), ("ready#0",)),
         (1, ("ready#0",), ()),
         (0, (), ("ready#1",)),
@@ -207,7 +207,7 @@ def test_an_op_that_survives_a_rewrite_keeps_its_luck() -> None:
     kept = before.keys() & after.keys()
     assert {name for name, _ in kept} >= {"q_proj", "write_k", "attn.softmax", "gate_proj", "silu", "lm_head"}
     assert all(before[key] == after[key] for key in kept)
-    assert len({before[key] for key in kept}) > len(kept) / 2  # and it is luck, not a constant
+    assert len({before[key] for key in kept}) > len(kept) / 2  # and it is jitter, not a constant
 
 
 def test_layers_of_one_op_have_luck_of_their_own() -> None:
@@ -236,11 +236,11 @@ def test_a_replayed_step_in_time() -> None:
 
 
 def test_blocks_outside_the_graph_stay_eager_before_and_after() -> None:
-    made = Program(
+    result = Program(
         (Block("prepare", (CPU,)), Block("embed", (ADD,), captured=True), Block("layers", (NORM,), 2, captured=True),
          Block("head", (MATMUL,))), BATCH, "aclgraph",
     )  # fmt: skip
-    steps = plan(made).steps
+    steps = plan(result).steps
     assert [type(step) for step in steps] == [Issue, HostWork, Replay, Issue, Synchronize]
     assert isinstance(steps[2], Replay)
     assert [(one.name, one.layer, one.index) for one in steps[2].launches] == [
@@ -278,17 +278,17 @@ def test_ge_graph_takes_its_lengths_as_inputs() -> None:
 
 @pytest.mark.parametrize("graph", ["aclgraph", "npugraph_ex", "ge_graph"])
 def test_a_prefill_is_issued_op_by_op_in_every_mode(graph: str) -> None:
-    made = scenario(workload__phase="prefill", workload__input_tokens=8, optimizations__graph=graph)
-    steps = plan(program(made)).steps
+    result = scenario(workload__phase="prefill", workload__input_tokens=8, optimizations__graph=graph)
+    steps = plan(program(result)).steps
     assert {type(step) for step in steps} == {Issue, Synchronize}
 
 
 def test_plans_of_the_real_lowering_have_a_launch_for_each_op() -> None:
     for graph in ("eager", "aclgraph", "npugraph_ex", "ge_graph"):
-        made = program(scenario(workload__batch=3, optimizations__graph=graph))
-        found: list[Launch] = list(launches(plan(made)))
-        assert [(one.index, one.name, one.layer) for one in found] == [(i.index, i.op.name, i.layer) for i in made]
-        assert sum(isinstance(step, Replay) for step in plan(made).steps) == (graph != "eager")
+        result = program(scenario(workload__batch=3, optimizations__graph=graph))
+        launchs: list[Launch] = list(launches(plan(result)))
+        assert [(one.index, one.name, one.layer) for one in launchs] == [(i.index, i.op.name, i.layer) for i in result]
+        assert sum(isinstance(step, Replay) for step in plan(result).steps) == (graph != "eager")
 
 
 def test_host_costs_of_a_kind_do_not_depend_on_its_shape() -> None:

@@ -18,23 +18,23 @@ def device_bound(ns: int, transfer_ns: int = 0) -> StageTime:
 @pytest.mark.parametrize(("stages", "chunks"), [(1, 1), (2, 1), (2, 4), (4, 3), (4, 16)])
 def test_fill_and_drain_of_equal_stages(stages: int, chunks: int) -> None:
     # The textbook's bubble: chunks + stages - 1 slots, of which each stage works in `chunks`.
-    found = once([[device_bound(100)] * stages] * chunks)
-    assert found.total_ns == (chunks + stages - 1) * 100
-    assert found.share == pytest.approx((stages - 1) / (chunks + stages - 1))
+    result = once([[device_bound(100)] * stages] * chunks)
+    assert result.total_ns == (chunks + stages - 1) * 100
+    assert result.share == pytest.approx((stages - 1) / (chunks + stages - 1))
 
 
 def test_one_request_makes_the_round_trip() -> None:
     # Two stages of 100 and 140 ns and a transfer of 10: each works while the other waits.
-    found = steady([[device_bound(100), device_bound(140, 10)]])
-    assert found.total_ns == 250
-    assert found.bubbles == (Bubble(idle_ns=140), Bubble(receive_ns=100))
+    result = steady([[device_bound(100), device_bound(140, 10)]])
+    assert result.total_ns == 250
+    assert result.bubbles == (Bubble(idle_ns=140), Bubble(receive_ns=100))
 
 
 def test_two_micro_batches_hide_each_other() -> None:
     # The slowest stage sets the pace: twice 140 and the two transfers that hold it; the other waits to send.
-    found = steady([[device_bound(100), device_bound(140, 10)]] * 2)
-    assert found.total_ns == 300
-    first, last = found.bubbles
+    result = steady([[device_bound(100), device_bound(140, 10)]] * 2)
+    assert result.total_ns == 300
+    first, last = result.bubbles
     assert last.total_ns == 0
     assert first.total_ns == 300 - 2 * (100 + 10)
 
@@ -55,9 +55,9 @@ def test_the_host_of_a_later_stage_works_while_the_first_device_does() -> None:
 
 def test_a_stage_whose_host_is_slow_is_busy_without_its_device() -> None:
     slow = StageTime(200, 0, 210, 10)
-    found = steady([[slow, slow]] * 2)
-    assert found.total_ns == 2 * 210
-    assert found.share < 0.05
+    result = steady([[slow, slow]] * 2)
+    assert result.total_ns == 2 * 210
+    assert result.share < 0.05
 
 
 def test_a_sender_is_held_until_the_receiver_comes() -> None:
@@ -87,12 +87,12 @@ def rows(draw: st.DrawFn) -> list[list[StageTime]]:
 def test_the_recurrence_is_the_simulation(times: list[list[StageTime]], rounds: int) -> None:
     clocks = Clocks.at_rest(len(times[0]))
     done = [0] * len(times)
-    found: list[int] = []
+    result: list[int] = []
     for _ in range(rounds):
         for number, row in enumerate(times):
             done[number] = clocks.through(row, done[number])[-1].ready
-        found += done
-    assert found == tokens_ns(times, rounds)
+        result += done
+    assert result == tokens_ns(times, rounds)
 
 
 @given(rows(), st.integers(1, 5))
@@ -115,6 +115,6 @@ def test_the_steady_round_is_what_many_rounds_take(times: list[list[StageTime]])
 
 @given(rows(), st.integers(1, 3))
 def test_a_stage_works_or_waits(times: list[list[StageTime]], repeat: int) -> None:
-    for found in (steady(times), once(times * repeat)):
-        assert all(0 <= b.total_ns <= found.total_ns for b in found.bubbles)
-        assert all(min(b.receive_ns, b.send_ns, b.idle_ns) >= 0 for b in found.bubbles)
+    for result in (steady(times), once(times * repeat)):
+        assert all(0 <= b.total_ns <= result.total_ns for b in result.bubbles)
+        assert all(min(b.receive_ns, b.send_ns, b.idle_ns) >= 0 for b in result.bubbles)

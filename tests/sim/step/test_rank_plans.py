@@ -8,7 +8,7 @@ from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from scenarios.ops.program import Program
 from scenarios.schema import Scenario
-from sim.hardware.profile import Hardware
+from sim.hardware.profile import HardwareProfile
 from sim.step import engine, ranks
 from sim.step.host import Conditions, make_plan, make_plans
 from sim.step.plan import LATE, HostWork
@@ -18,7 +18,7 @@ from tests.scenarios.making import program, scenario
 from tests.sim.hardware_maker import hardware
 
 MODEL = shard(load_model("Qwen3-8B"), 4)
-#: Luck of hosts and of kernels, and ranks that begin late.
+#: Luck of hosts and of kernels, and ranks that start late.
 NOISY = hardware(
     "atlas_a3_die", host__jitter_sigma=0.1, host__rank_skew_us=300.0, kernel__jitter_sigma=0.1,
     kernel__jitter_cap_us=20.0,
@@ -30,7 +30,9 @@ def made(**settings: object) -> Scenario:
     return scenario(engine__tensor_parallel_size=RANKS, workload__batch=4, **settings)
 
 
-def both(of: Scenario, conditions: Conditions, hw: Hardware = NOISY) -> tuple[RankPlans, list[engine.Plan], Program]:
+def both(
+    of: Scenario, conditions: Conditions, hw: HardwareProfile = NOISY
+) -> tuple[RankPlans, list[engine.Plan], Program]:
     laid = program(of, MODEL)
     together = make_plans(laid, hw, conditions)
     assert isinstance(together, RankPlans)
@@ -61,13 +63,13 @@ def test_each_rank_has_the_plan_that_it_would_have_alone(of: Scenario, condition
     assert list(together) == alone
     assert together[-1] == alone[-1]
     assert together[1:3] == alone[1:3]
-    # And they differ: a rank's luck is its own.
+    # And they differ: a rank's jitter is its own.
     assert len({repr(times_of(plan)) for plan in alone}) == RANKS
     assert [times for _, times in timed(together)] == [times_of(plan) for plan in alone]
 
 
 @pytest.mark.parametrize("hw", [hardware("atlas_a3_die", kernel__jitter_sigma=0.0), NOISY])
-def test_only_what_has_luck_differs(hw: Hardware) -> None:
+def test_only_what_has_luck_differs(hw: HardwareProfile) -> None:
     together, alone, _ = both(made(optimizations__graph="aclgraph"), Conditions(ranks=RANKS), hw)
     assert list(together) == alone
     assert (len(set(map(repr, alone))) == 1) == (hw is not NOISY)
@@ -82,13 +84,13 @@ def test_both_players_take_either_form() -> None:
 def test_one_walk_plays_each_variant_as_a_walk_of_its_own() -> None:
     together, alone, laid = both(made(optimizations__graph="aclgraph"), Conditions(ranks=RANKS))
     variants = (Variant(), Variant(host=1.05), Variant(device=1.05), Variant(late=False))
-    found = ranks.totals_ns(together, variants)
-    assert found == [ranks.totals_ns(alone, (variant,))[0] for variant in variants]
-    assert len(set(found)) == len(variants)
+    totals_ns = ranks.totals_ns(together, variants)
+    assert totals_ns == [ranks.totals_ns(alone, (variant,))[0] for variant in variants]
+    assert len(set(totals_ns)) == len(variants)
     in_time = hardware(
         "atlas_a3_die", host__jitter_sigma=0.1, kernel__jitter_sigma=0.1, kernel__jitter_cap_us=20.0
     )  # fmt: skip
-    assert found[3] == ranks.total_ns(make_plans(laid, in_time, Conditions(ranks=RANKS)))
+    assert totals_ns[3] == ranks.total_ns(make_plans(laid, in_time, Conditions(ranks=RANKS)))
 
 
 def test_ranks_begin_late_only_where_the_profile_says_so() -> None:

@@ -22,7 +22,7 @@ def kernel(duration_ns: int, communication: bool = False) -> KernelTime:
 
 
 def launch(index: int, duration_ns: int, rendezvous: str = "", host_ns: int = 0, **more: object) -> Launch:
-    made = Launch(
+    result = Launch(
         index,
         0,
         f"k{index}",
@@ -32,11 +32,11 @@ def launch(index: int, duration_ns: int, rendezvous: str = "", host_ns: int = 0,
         host_ns=host_ns,
         rendezvous=rendezvous,
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(result, **more)  # type: ignore[arg-type]
 
 
 def eager(*launches: Launch, launch_thread: bool = False) -> Plan:
-    return Plan((*(Issue(it) for it in launches), Synchronize("synchronize", 10)), launch_thread, 4)
+    return Plan((*(Issue(item) for item in launches), Synchronize("synchronize", 10)), launch_thread, 4)
 
 
 def test_a_collective_starts_when_the_last_rank_is_ready() -> None:
@@ -106,8 +106,8 @@ def groups(draw: st.DrawFn) -> list[Plan]:
     # Collectives take the same time on all ranks.
     same = [draw(numbers) for _ in range(len(issued) + len(captured))]
 
-    def fixed(it: Launch) -> Launch:
-        return replace(it, kernel=kernel(same[it.index], True)) if it.rendezvous else it
+    def fixed(item: Launch) -> Launch:
+        return replace(item, kernel=kernel(same[item.index], True)) if item.rendezvous else item
 
     plans = []
     for _ in range(ranks_):
@@ -149,8 +149,8 @@ def test_a_lone_stream_runs_ahead_of_the_clock_and_changes_nothing(plans: list[P
 def test_a_collective_starts_together_and_never_before_its_last_rank(plans: list[Plan]) -> None:
     schedule = engine.times_of_ranks(plans)
     for number in schedule[0].arrivals:
-        starts = {it.kernels[number][0] for it in schedule}
-        assert starts == {max(it.arrivals[number] for it in schedule)}
+        starts = {item.kernels[number][0] for item in schedule}
+        assert starts == {max(value.arrivals[number] for value in schedule)}
 
 
 def late(ns: int) -> Plan:

@@ -77,7 +77,7 @@ def test_cores_that_a_collective_holds_are_lost_to_the_others() -> None:
 
 def test_who_finds_no_core_left_stands_still_until_there_are_some() -> None:
     assert beside((1.0, True), (0.5, False)) == [1.0, 0.0]
-    # The collective takes 100 ns; the other has run for 10 of its 30 ns when it begins.
+    # The collective takes 100 ns; the other has run for 10 of its 30 ns when it starts.
     holder = launch("reduce", 100, stream=1, waits=("go",), vector=1.0, holds=True)
     assert times(launch("add", 30, vector=1.0), launch("tick", 10, stream=2, records=("go",)), holder) == [
         ("add", 0, 130), ("tick", 0, 10), ("reduce", 10, 110),
@@ -200,12 +200,12 @@ def test_no_resource_gives_more_than_the_whole_of_itself(plan: Plan) -> None:
     """In any stretch of time the kernels that lie within it used at most that much of each resource."""
     intervals = engine.times(plan).kernels
     work = list(zip(intervals, (one.kernel for one in launches(plan)), strict=True))
-    for begin in {start for start, _ in intervals}:
+    for first in {start for start, _ in intervals}:
         for end in {end for _, end in intervals}:
-            within = [k for (start, stop), k in work if begin <= start and stop <= end]
+            within = [k for (start, stop), k in work if first <= start and stop <= end]
             for resource in ("hbm_share", "cube_share", "vector_share", "ai_cpu_share"):
                 used = sum(k.duration_ns * getattr(k, resource) for k in within)
-                assert used <= max(0, end - begin) + 1e-6
+                assert used <= max(0, end - first) + 1e-6
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 300)), min_size=1, max_size=6))

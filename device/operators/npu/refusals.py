@@ -1,0 +1,88 @@
+"""What of an op no call of torch_npu is made for, said before anything is rehearsed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device.operators.npu.kernels import kernel_of
+from device.operators.npu.rules import FUSED_RANKS
+from device.operators.npu.versions import QKV_IN_ONE, lacks
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import kind_of, op_type_of
+from scenarios.ops.program import Op
+
+#: Fused kinds that stay in plain torch, in pieces: no switch asks for them, and their form says `composed`.
+COMPOSED = ("top_k_top_p",)
+#: What a supported wheel may lack that nothing stands in for, by the kind that needs it.
+YOUNG = {"qkv_norm_rope_cache": QKV_IN_ONE}
+#: Calls without a meta kernel.
+WITHOUT_META = ("npu_gather_pa_kv_cache", "_npu_reshape_and_cache")
+
+
+def refused(op: Op, model: Model, torch_npu: str) -> str | None:
+    """Why no call is made for `op`, None where one is. model: what this rank holds of it. torch_npu: the installed
+    version."""
+    kind = kind_of(op)
+    if op.kind in YOUNG and (lack := lacks(YOUNG[op.kind], torch_npu)):
+        return f"{lack}; set it to false"
+    if op.kind in _REFUSALS and (why := _REFUSALS[op.kind](op, model)):
+        return why
+    if kind.exchanges in ("tokens", "stages"):
+        return f"{op_type_of(op)}: tokens between ranks are predicted, but not measured"
+    known = kernel_of(op, torch_npu, atb=False) is not None or kind.is_collective or op.kind in COMPOSED
+    if kind.host == "npu" and not known:
+        return f"{op_type_of(op)} has no adapter for torch_npu"
+    return None
+
+
+def _fused_cache_write(op: Op, _: Model) -> str | None:
+    if op.inputs[-1].dtype == "int8":
+        return None
+    return (
+        "npu_qkv_rms_norm_rope_cache writes FRACTAL_NZ blocks, and npu_fused_infer_attention_score_v2 reads such "
+        "blocks of grouped queries in INT8 only; set kv.dtype to int8, or it to false"
+    )
+
+
+def _int8_experts(op: Op, _: Model) -> str | None:
+    if op.inputs[1].dtype == "int4":
+        return "npu_grouped_matmul multiplies no INT4 weights with INT8 rows; take w8a8 or w4a16"
+    return None
+
+
+def _attention(op: Op, _: Model) -> str | None:
+    if op.attr("latent", False) and not op.attr("block_size"):
+        return "latent rows are read through a block table only; set kv.layout to paged"
+    return None
+
+
+def _cache_read(op: Op, _: Model) -> str | None:
+    return None if op.attr("block_size") else "latent rows are read through a block table only; set it to paged"
+
+
+def _choice(_: Op, model: Model) -> str | None:
+    """What of a router the calls do not compute."""
+    experts = model.experts
+    assert experts is not None
+    if experts.score == "softmax" and experts.groups > 1:
+        return "npu_moe_gating_top_k_softmax knows no groups of experts; set it to false"
+    if experts.score == "sigmoid" and not experts.normalised:
+        return "npu_moe_gating_top_k divides the weights of a sigmoid by their sum; set it to false"
+    return None
+
+
+def _fused_all_reduce(op: Op, _: Model) -> str | None:
+    if op.attr("ranks") in FUSED_RANKS:
+        return None
+    return f"npu_mm_all_reduce_base joins 2, 4 or 8 ranks, not {op.attr('ranks')}; set it to false"
+
+
+#: What a call does not take though its kind exists, by kind.
+_REFUSALS: dict[str, Callable[[Op, Model], str | None]] = {
+    "qkv_norm_rope_cache": _fused_cache_write,
+    "quant_grouped_matmul": _int8_experts,
+    "attention": _attention,
+    "cache_read": _cache_read,
+    "moe_gating_top_k": _choice,
+    "matmul_all_reduce": _fused_all_reduce,
+}

@@ -1,0 +1,1 @@
+"""How CANN's tiling code lays kernels over the cores."""

@@ -1,0 +1,41 @@
+"""What `whatif run` and `whatif explain` write: a scenario's result as JSON, its timelines as a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from scenarios.exchange.measured import Measure
+from sim.predict.scenario_result import (
+    ScenarioResult,
+    kernel_args,
+    predicted_of,
+    refuse_another_device,
+    scenario_result,
+)
+from sim.report.files import refuse_overwriting, write_json
+
+
+def run_outputs(
+    scenario: str, sets: Sequence[str], json_file: Path | None, trace_file: Path | None, measure: Measure | None = None
+) -> ScenarioResult:
+    """The result of a scenario, written to the files asked for.
+
+    measure: runs the step on a device too; the result gets a part `measured`, the trace a second set of lanes.
+    """
+    run = scenario_result(scenario, sets)
+    if measure is not None:
+        refuse_another_device(run.loaded, run.prediction.case.hardware, measure.device)
+    refuse_overwriting(run.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
+    timelines, args = [run.prediction.timeline], [kernel_args(run.prediction)]
+    if measure is not None:
+        measured = measure.run(run.loaded, predicted_of(run.prediction))
+        run.result["measured"] = measured.document
+        timelines.append(measured.timeline)
+        args.append({})
+    if trace_file is not None:
+        from scenarios.trace import write_trace
+
+        write_trace(trace_file, timelines, args)
+    write_json(json_file, run.result)
+    return run

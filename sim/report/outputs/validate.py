@@ -1,0 +1,35 @@
+"""What `whatif validate` writes: the errors as JSON, predicted against measured as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scenarios.errors import ScenarioError
+from scenarios.files.atomic import write_text
+from sim.accuracy.validate import Bounds, Measurements, Validation, bound_problems, validate
+from sim.report.files import write_json
+from sim.report.validate_svg import scatter_svg
+
+
+def validate_outputs(
+    measurements: Measurements,
+    hardware: str,
+    bounds: Bounds,
+    json_file: Path | None = None,
+    plot_file: Path | None = None,
+) -> Validation:
+    """The validation, written and drawn where asked for.
+
+    Raises ScenarioError, before anything is written, for a file that cannot be read, a bound that is no share, and a
+    plot that is not SVG.
+    """
+    problems = bound_problems(bounds)
+    if plot_file and plot_file.suffix.lower() != ".svg":
+        problems.append(f"--plot: {plot_file}: the picture is SVG: name a file that ends in .svg")
+    if problems:
+        raise ScenarioError(problems)
+    validation = validate(measurements, hardware, bounds)
+    write_json(json_file, validation.result)
+    if plot_file:
+        write_text(plot_file, scatter_svg(validation.points))
+    return validation

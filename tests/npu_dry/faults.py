@@ -1,0 +1,203 @@
+"""Faults seeded one at a time, and the test that catches each: `python -m tests.npu_dry.faults [WORD ...]`.
+
+A fault that no test catches is a hole in the tests. Each is put into a copy of this checkout, where its test must fail;
+the command prints one line a fault, and its status is 1 where one survives. WORD: only faults with this word in their
+names.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("device", "scenarios", "sim", "tests/npu_dry")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`old`, which stands once in `file`, becomes `new`; `test` catches that: file::function, both of tests/npu_dry."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+_NPU = "device/operators/npu"
+_SEEDED, _PROTOCOL, _ADAPTERS = (f"test_tier{name}.py" for name in ("1_seeded", "2_protocol", "1_adapters"))
+_VERSIONS, _STACKS = "test_tier1_versions.py", "test_tier1_stacks.py"
+_SAME = f"{_ADAPTERS}::test_what_stands_for_a_lacking_call_computes_the_same"
+_EPSILON = f"{_SEEDED}::test_a_norm_is_given_the_epsilon_of_its_model"
+_CAST = f"{_SEEDED}::test_weights_are_cast_to_fractal_nz_as_they_are_read"
+
+FAULTS = (
+    Fault(
+        "epsilon left out of a norm", f"{_NPU}/norms.py", 'call("npu_rms_norm", x, gamma, epsilon=eps_of(op))',
+        'call("npu_rms_norm", x, gamma)', _EPSILON,
+    ),
+    Fault(
+        "epsilon of another value", f"{_NPU}/norms.py", 'x, residual, gamma, epsilon=eps_of(op))',
+        'x, residual, gamma, epsilon=1e-5)', _EPSILON,
+    ),
+    Fault(
+        "epsilon left out of the quantising norm", f"{_NPU}/norms.py",
+        'gamma, epsilon=eps_of(op), output_mask', 'gamma, output_mask', _EPSILON,
+    ),
+    Fault(
+        "epsilon left out of norm, rope and cache", f"{_NPU}/kv.py", "epsilon=eps_of(op), ", "", _EPSILON,
+    ),
+    Fault(
+        "epsilon of a latent norm", f"{_NPU}/latent.py", "epsilon=step.model.norm_eps, ", "", _EPSILON,
+    ),
+    Fault("NZ is another format", "device/backends/npu_weights.py", "FRACTAL_NZ = 29", "FRACTAL_NZ = 2", _CAST),
+    Fault(
+        "NZ of a view", "device/backends/npu_weights.py",
+        'value.mT.contiguous() if "nz" in words or "whole" in words', 'value.mT.contiguous() if "whole" in words',
+        _CAST,
+    ),
+    Fault(
+        "internal formats not allowed", "device/backends/npu.py", "self.calls.config.allow_internal_format = True",
+        "pass", f"{_SEEDED}::test_the_device_is_opened_with_internal_formats_allowed",
+    ),
+    Fault(
+        "capture without warm-up", "device/backends/npu_graphs.py",
+        "with npu.stream(stream), npu.use_mem_pool(pool):\n            self._issue(step)",
+        "with npu.stream(stream), npu.use_mem_pool(pool):\n            pass",
+        f"{_PROTOCOL}::test_a_capture_comes_after_the_same_calls_as_they_are",
+    ),
+    Fault(
+        "a graph's key without addresses", "device/backends/npu_graphs.py",
+        'key = ("aclgraph", tuple(_shape_of(call.issued.op) for call in run), writes, _places(flat))',
+        'key = ("aclgraph", tuple(_shape_of(call.issued.op) for call in run), writes)',
+        f"{_SEEDED}::test_a_graph_serves_all_steps_of_its_weights_and_of_no_others",
+    ),
+    Fault(
+        "lengths of a replay not handed over", "device/backends/npu_graphs.py",
+        "graph.npu_graph.update([dict(lengths(self.attention, step.layout, v2))])", "pass",
+        f"{_PROTOCOL}::test_each_attention_gets_its_lengths_once_a_replay",
+    ),
+    Fault(
+        "lengths by the names of v2 for a captured v1", "device/backends/npu_graphs.py",
+        "lengths(self.attention, step.layout, v2)", "lengths(self.attention, step.layout)",
+        f"{_PROTOCOL}::test_each_attention_gets_its_lengths_once_a_replay",
+    ),
+    Fault(
+        "inputs of a replay not copied", "device/backends/npu_graphs.py", "buffer.copy_(value)", "pass",
+        "test_tier3_tokens.py::test_eager_captured_and_replayed_give_the_same_tokens",
+    ),
+    Fault(
+        "blocks asked for in NZ", f"{_NPU}/kv.py", ', cache_mode="Norm")', ")",
+        f"{_ADAPTERS}::test_every_call_is_taken_and_is_the_programs",
+    ),
+    Fault(
+        "an old wheel is asked for plain blocks", f"{_NPU}/kernels.py", "not has(PLAIN_BLOCKS, torch_npu)", "False",
+        f"{_VERSIONS}::test_every_call_fits_the_signature_of",
+    ),
+    Fault(
+        "an old wheel is asked to gather", f"{_NPU}/kernels.py", "not has(GATHER, torch_npu)", "False",
+        f"{_VERSIONS}::test_every_call_fits_the_signature_of",
+    ),
+    Fault(
+        "2.8.0 captures v2", f"{_NPU}/kernels.py", "not has(V2_IN_CAPTURE, torch_npu)", "False", _SAME,
+    ),
+    Fault(
+        "2.8.0 is let capture latent attention", f"{_NPU}/plan.py",
+        "if latent and (lack := lacks(V2_IN_CAPTURE, torch_npu)):", "if False:",
+        f"{_STACKS}::test_a_paged_scenario_is_taken_by",
+    ),
+    Fault(
+        "ATB gets slots in int64", f"{_NPU}/kv.py", "inputs[-1].int())", "inputs[-1])", _SAME,
+    ),
+    Fault(
+        "keys and values written apart change places", f"{_NPU}/kv.py", "in zip(caches, new",
+        "in zip(caches, new[::-1]", _SAME,
+    ),
+    Fault(
+        "a wheel is said to have what it lacks", f"{_NPU}/versions.py", 'Wheel("2.9.0", (7, 3), "8.5.0")',
+        'Wheel("2.9.0", (26, 0), "8.5.0")', f"{_VERSIONS}::test_what_a_wheel_is_said_to_lack_is_what_its_files_lack",
+    ),
+    Fault(
+        "rope in its default layout", f"{_NPU}/norms.py", ', layout="TND", rotary_mode="half")', ")",
+        f"{_ADAPTERS}::test_every_call_is_taken_and_is_the_programs",
+    ),
+    Fault(
+        "attention without its mask's mode", f"{_NPU}/attention.py", 'input_layout="TND", sparse_mode=CAUSAL',
+        'input_layout="TND", sparse_mode=NO_MASK', f"{_ADAPTERS}::test_adapters_compute_what_the_plain_operators_do",
+    ),
+    Fault(
+        "INT4 scales without the shift of the half bytes", "device/backends/npu_weights.py",
+        "8 * integers.sum(-1).float()", "0 * integers.sum(-1).float()",
+        f"{_ADAPTERS}::test_adapters_compute_what_the_plain_operators_do",
+    ),
+)  # fmt: skip
+
+
+def catches(fault: Fault, copy: Path) -> bool:
+    """Whether the fault's test fails with the fault in `copy`, which is left as it was."""
+    file = copy / fault.file
+    honest = file.read_text(encoding="utf-8")
+    file.write_text(honest.replace(fault.old, fault.new), encoding="utf-8")
+    try:
+        return _pytest([fault.test], copy) == 1
+    finally:
+        file.write_text(honest, encoding="utf-8")
+
+
+def sound(copy: Path) -> bool:
+    """Whether the tests of all faults pass in `copy` as it is: else a failure would say nothing of a fault."""
+    return _pytest(sorted({fault.test for fault in FAULTS}), copy) == 0
+
+
+def _pytest(tests: list[str], copy: Path) -> int:
+    """pytest's status: 0 all pass, 1 some fail; 2 to 5 are none of a test."""
+    place = "tests/npu_dry"
+    command = [
+        sys.executable,
+        "-B",
+        "-m",
+        "pytest",
+        "-c",
+        f"{place}/pytest.ini",
+        "--rootdir",
+        ".",
+        "--confcutdir",
+        place,
+    ]
+    command += ["-x", "-q", "-p", "no:cacheprovider", *(f"{place}/{test}" for test in tests)]
+    return subprocess.run(command, cwd=copy, capture_output=True, check=False).returncode
+
+
+def copied(into: Path) -> Path:
+    """What the tests need of this checkout."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, into / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", into)
+    return into
+
+
+def chosen(words: list[str]) -> Iterator[Fault]:
+    return (fault for fault in FAULTS if not words or any(word in fault.name for word in words))
+
+
+def main() -> int:
+    survived = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = copied(Path(folder))
+        if not sound(copy):
+            raise SystemExit("the tests fail without a fault: run `make npu`")
+        for fault in chosen(sys.argv[1:]):
+            result = catches(fault, copy)
+            survived += not result
+            print(f"{'caught  ' if result else 'SURVIVED'}  {fault.name}: {fault.test}", flush=True)
+    return int(survived > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
