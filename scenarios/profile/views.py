@@ -1,14 +1,14 @@
-"""What belongs to a step where steps overlap on the device, so that each step can be told without its neighbours.
+"""What belongs to a step where steps overlap on the device, so that each step can be shown without its neighbours.
 
 Where the device windows of steps follow each other, a step is what starts in its window, as torch_npu has it. A host
 that runs ahead, and a second stream, let them overlap: then one window holds kernels of several steps. Here every row
 of the device belongs to the step whose mark holds the first call of its launches; a row without a known launch goes
 with the row before it on its stream.
 
-Such a step is told as its period: from its first kernel to the first kernel of the next step, which is what a step
+Such a step is shown as its period: from its first kernel to the first kernel of the next step, which is what a step
 takes in a steady run. A kernel of its own that starts behind that (the tail on another stream) is laid into the period
 a whole number of periods earlier, where the device runs the same kernel of the step before; where that would not fit,
-the step is told from its first kernel to the end of its last.
+the step is shown from its first kernel to the end of its last.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scenarios.profile.issue import issued_ns
 from scenarios.profile.steps import overlap_lanes, step_times, step_times_of, waiting_lanes
@@ -33,10 +34,10 @@ CUT_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnStep:
-    """One of several steps that overlap. step: its id and the time that is told. rows: its rows of the device.
+    """One of several steps that overlap. step: its id and the time that is shown. rows: its rows of the device.
     moved_ns: by how much each is moved into the period. period_ns: to the first kernel of the next step, 0 for the
-    last. next_row: that kernel. overlap_ns: how long its kernels run beside those of the steps around it. period:
-    whether the period is told, else the time from its first kernel to the end of its last."""
+    last. next_row: that kernel. overlap_ns: how long its kernels run next to those of the steps around it. period:
+    whether the period is shown, else the time from its first kernel to the end of its last."""
 
     step: Step
     rows: Int64
@@ -115,7 +116,7 @@ def _in_window(events: Events, step: Step) -> int:
     return int(last - first)
 
 
-def _by_launch(capture: Capture, device: Int64, counted: np.ndarray) -> list[int]:  # type: ignore[type-arg]
+def _by_launch(capture: Capture, device: Int64, counted: NDArray[np.bool_]) -> list[int]:
     of = step_of_rows(capture, device)[counted]
     return [int((of == number).sum()) for number in range(len(capture.steps))]
 
@@ -128,10 +129,10 @@ def step_of_rows(capture: Capture, device: Int64) -> Int64:
     if capture.own_steps is not None:
         return capture.own_steps[device].astype(np.int64)
     events, steps = capture.events, capture.steps
-    begins = np.array([step.host_start_ns for step in steps], dtype=np.int64)
+    from_ns = np.array([step.host_start_ns for step in steps], dtype=np.int64)
     ends = np.array([step.host_end_ns for step in steps], dtype=np.int64)
     issued = issued_ns(events, device)
-    at = np.searchsorted(begins, issued, side="right") - 1
+    at = np.searchsorted(from_ns, issued, side="right") - 1
     of = np.where((at >= 0) & (issued <= ends[np.maximum(at, 0)]), at, NO_ROW)
     unknown = issued < 0
     if not unknown.any():
@@ -147,7 +148,7 @@ def step_of_rows(capture: Capture, device: Int64) -> Int64:
     return of
 
 
-def _own_steps(capture: Capture, device: Int64, counted: np.ndarray) -> list[OwnStep | None]:  # type: ignore[type-arg]
+def _own_steps(capture: Capture, device: Int64, counted: NDArray[np.bool_]) -> list[OwnStep | None]:
     events, of = capture.events, step_of_rows(capture, device)
     order = np.argsort(of, kind="stable")
     bounds = np.searchsorted(of[order], np.arange(len(capture.steps) + 1))
@@ -157,13 +158,13 @@ def _own_steps(capture: Capture, device: Int64, counted: np.ndarray) -> list[Own
     spans = [(int(events.start_ns[k].min()), int(events.end_ns[k].max())) if len(k) else (0, 0) for k in kernels]
     own: list[OwnStep | None] = [None] * len(capture.steps)
     for place, number in enumerate(there):
-        begin, end = spans[number]
+        start, end = spans[number]
         later = there[place + 1] if place + 1 < len(there) else None
         around = [spans[other] for other in (*there[max(0, place - 2) : place], *there[place + 1 : place + 3])]
-        overlap = max((min(end, e) - max(begin, b) for b, e in around), default=0)
-        period = max(0, spans[later][0] - begin) if later is not None else 0
+        overlap = max((min(end, e) - max(start, b) for b, e in around), default=0)
+        period = max(0, spans[later][0] - start) if later is not None else 0
         one = OwnStep(
-            step=replace(capture.steps[number], start_ns=begin, end_ns=end, whole=True),
+            step=replace(capture.steps[number], start_ns=start, end_ns=end, whole=True),
             rows=rows[number],
             moved_ns=np.zeros(len(rows[number]), dtype=np.int64),
             period_ns=period,
@@ -177,22 +178,22 @@ def _own_steps(capture: Capture, device: Int64, counted: np.ndarray) -> list[Own
 
 def _in_period(events: Events, one: OwnStep) -> OwnStep | None:
     """The step as its period, None where its kernels do not fit into it."""
-    begin, period, rows = one.step.start_ns, one.period_ns, one.rows
+    start, period, rows = one.step.start_ns, one.period_ns, one.rows
     if not period:
         return None
-    moved = (events.start_ns[rows] - begin) // period * period
+    moved = (events.start_ns[rows] - start) // period * period
     starts = events.start_ns[rows] - moved
-    ends = np.minimum(starts + events.duration_ns[rows], begin + period)
+    ends = np.minimum(starts + events.duration_ns[rows], start + period)
     kernels = np.isin(events.kind[rows], _COUNTED)
-    over = starts + events.duration_ns[rows] - (begin + period)
+    over = starts + events.duration_ns[rows] - (start + period)
     if (over[kernels] > CUT_SHARE * period).any():
         return None
     if moved[kernels].any() and _collide(events.lane[rows[kernels]], starts[kernels], ends[kernels]):
         return None
-    return replace(one, step=replace(one.step, end_ns=begin + period), moved_ns=moved, period=True)
+    return replace(one, step=replace(one.step, end_ns=start + period), moved_ns=moved, period=True)
 
 
-def _collide(lane: Int64, start: Int64, end: Int64) -> bool:
+def _collide(lane: NDArray[np.int16], start: Int64, end: Int64) -> bool:
     """Whether two kernels of one lane lie over each other."""
     order = np.lexsort((start, lane))
     same = lane[order[1:]] == lane[order[:-1]]
@@ -207,14 +208,14 @@ def _time(events: Events, one: OwnStep | None) -> StepTime:
 
 
 def _moved(events: Events, one: OwnStep) -> Events:
-    """The rows of the device of one step, where it tells them, in order of start; launches are left as they are."""
+    """The rows of the device of one step, where it shows them, in order of start; launches are left as they are."""
     columns, keep = _told(events, one, one.rows)
     order = np.flatnonzero(keep)[np.lexsort((-columns["duration_ns"][keep], columns["start_ns"][keep]))]
     return Events(**{name: column[order] for name, column in columns.items()}, facts=events.facts)
 
 
 def _told(events: Events, one: OwnStep, rows: Int64) -> tuple[dict[str, Any], Any]:
-    """The columns of `rows`, the first of which are the step's own, and which of them are told: its own lie within it,
+    """The columns of `rows`, the first of which are the step's own, and which of them are shown: its own lie within it,
     moved and cut at its end."""
     columns = {name: getattr(events, name)[rows] for name in COLUMN_TYPES}
     count = len(one.rows)
@@ -236,7 +237,7 @@ def _alone(capture: Capture, one: OwnStep) -> tuple[Capture, Step]:
     host = events.rows(Kind.HOST, Kind.STEP)
     starts = events.start_ns[host]
     host = host[(starts >= one.step.host_start_ns) & (starts < one.step.host_end_ns)]
-    # Of a step that is told to the end of its last kernel, the next step's first lies within it.
+    # Of a step that is shown to the end of its last kernel, the next step's first lies within it.
     following = np.array([one.next_row] if one.period else [], dtype=np.intp)
     callers = np.setdiff1d(_callers(events, np.concatenate((one.rows, following))), host)
     rows = np.concatenate((one.rows, host, callers, following)).astype(np.intp)
@@ -260,15 +261,15 @@ def _alone(capture: Capture, one: OwnStep) -> tuple[Capture, Step]:
 
 def _callers(events: Events, rows: Int64) -> Int64:
     """The rows of all calls in the launches of `rows`."""
-    found: list[Int64] = []
+    callers: list[Int64] = []
     at = np.unique(events.launched_by[rows])
     for _ in range(8):
         at = at[at != NO_ROW].astype(np.int64)
         if not len(at):
             break
-        found.append(at)
+        callers.append(at)
         at = np.unique(events.launched_by[at])
-    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+    return np.unique(np.concatenate(callers)) if callers else np.empty(0, dtype=np.int64)
 
 
 def overlapping(views: Views, number: int) -> str:

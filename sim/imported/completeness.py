@@ -127,25 +127,25 @@ def _clocks(capture: Capture) -> Iterator[str]:
             f"{count:,} kernels start before they were launched, by up to {early.max() / 1e6:,.1f} ms: the clocks of "
             "host and device do not fit, or one of them jumped"
         )
-    if turned := _turned(capture):
-        yield f"{turned:,} kernels start before one that was launched before them on their stream: a clock jumped back"
+    if reversed_ := _out_of_order(capture):
+        yield f"{reversed_:,} kernels start before one that was launched before them on their stream: a clock jumped back"
     crossing = _crossing(events)
     if crossing > max(FEW, CROSSING * len(events.rows(Kind.HOST))):
         yield f"{crossing:,} calls of the host overlap on their thread without nesting: its clock jumped"
 
 
-def _turned(capture: Capture) -> int:
+def _out_of_order(capture: Capture) -> int:
     """Kernels that start on their stream before one that was launched a good while before them; 0 for a few."""
     events = capture.events
     of_stream = np.array([lane.process in COMPUTE and lane.stream >= 0 for lane in capture.lanes], dtype=bool)
     rows = events.rows(Kind.KERNEL)
     rows = rows[of_stream[events.lane[rows]] & (events.launched_by[rows] != NO_ROW)]
-    turned = 0
+    reversed_ = 0
     for lane in np.unique(events.lane[rows]).tolist():
         here = rows[events.lane[rows] == lane]
         issued = events.start_ns[events.launched_by[here]] + events.issued_after_ns[here]
-        turned += int((issued < np.maximum.accumulate(issued) - CLOCKS_NS).sum())
-    return turned if turned > max(FEW, FEW_SHARE * len(rows)) else 0
+        reversed_ += int((issued < np.maximum.accumulate(issued) - CLOCKS_NS).sum())
+    return reversed_ if reversed_ > max(FEW, FEW_SHARE * len(rows)) else 0
 
 
 def _crossing(events: Events) -> int:

@@ -1,4 +1,4 @@
-"""Names of kernels: short enough to be read beside numbers, and what they say about the work.
+"""Names of kernels: short enough to be read next to numbers, and what they say about the work.
 
 A C++ kernel's name may have thousands of characters. What it is called is kept; parameters of templates and arguments
 are not.
@@ -18,7 +18,7 @@ _TAIL = re.compile(r"\(.*|<.*")
 @lru_cache(maxsize=8192)
 def short_name(name: str, limit: int = MAX_NAME) -> str:
     """A name of at most `limit` characters: `void at::native::vectorized_elementwise_kernel<4, ...>(int)` is
-    `vectorized_elementwise_kernel`; what is still too long keeps its beginning and its end."""
+    `vectorized_elementwise_kernel`; what is still too long keeps its start and its end."""
     if len(name) <= limit:
         return name
     plain = _TAIL.sub("", name.removeprefix("void ").replace("(anonymous namespace)::", "")).rsplit("::", 1)[-1].strip()

@@ -12,11 +12,15 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from scenarios.profile.read.files import opened, regular
 from scenarios.profile.read.json_events import Event, NumberEvent
 from scenarios.profile.read.marks import family_of, is_mark, preference, step_ids
 from scenarios.profile.read.times import NotATime, ns_of_us, ns_of_us_numbers
+from scenarios.profile.table import Int32, Int64
+
+Flags = NDArray[np.bool_]
 
 #: A trace of more bytes is read in part; packed ones count ten times. About a million events.
 LONG_BYTES = 100_000_000
@@ -119,10 +123,10 @@ def _around(marks: list[_Mark], step: str) -> Part:
         inner = sorted(range(1, len(marks) - 1), key=lambda n: marks[n].end_ns - marks[n].begin_ns)
         chosen = inner[len(inner) // 2]
     first, last = max(0, chosen - 1), min(len(marks) - 1, chosen + 1)
-    begin = marks[first].begin_ns
+    start = marks[first].begin_ns
     end = marks[last + 1].begin_ns if last + 1 < len(marks) else marks[last].end_ns
-    # A host may run ahead by more than a step; what it launched in time is told by its arrows.
-    return Part(begin, end, end + 4 * (end - begin), len(marks), ids[chosen])
+    # A host may run ahead by more than a step; its arrows say what it launched in time.
+    return Part(start, end, end + 4 * (end - start), len(marks), ids[chosen])
 
 
 def _marks(path: Path, starts: tuple[bytes, ...], wanted: str) -> Iterator[_Mark]:
@@ -148,13 +152,13 @@ def _marks(path: Path, starts: tuple[bytes, ...], wanted: str) -> Iterator[_Mark
 
 def _mark(buffer: bytes, at: int, wanted: str) -> _Mark | None:
     """The mark whose name stands at `at`, None where it is something else."""
-    begin = buffer.rfind(b"{", max(0, at - _AROUND), at)
+    start = buffer.rfind(b"{", max(0, at - _AROUND), at)
     end = at
     for _ in range(4):  # the arguments have braces of their own
         end = buffer.find(b"}", end, at + _AROUND) + 1
-        if begin < 0 or end <= 0:
+        if start < 0 or end <= 0:
             return None
-        event = _decoded(buffer[begin:end])
+        event = _decoded(buffer[start:end])
         if event is not None:
             break
     if event is None or event.ph != "X" or event.cat == "gpu_user_annotation" or not is_mark(event.name, wanted):
@@ -204,7 +208,7 @@ def inside(part: Part, events: list[Event]) -> list[Event]:
 def may_hold(part: Part) -> Callable[[bytes], bool]:
     """Whether a piece of the file may hold a name or a time of the part: a test on its bytes.
 
-    Times of the part begin with one of a few sequences of digits, as long as they are written out.
+    Times of the part start with one of a few sequences of digits, as long as they are written out.
     """
     low, high, power = part.begin_ns // 1000, part.until_ns // 1000, 1
     while high // power - low // power > _PREFIXES:
@@ -215,12 +219,12 @@ def may_hold(part: Part) -> Callable[[bytes], bool]:
     return lambda piece: any(prefix in piece for prefix in prefixes) or any(name in piece for name in _NAMES)
 
 
-def of_part(part: Part, start_ns: np.ndarray, launched: np.ndarray, device: np.ndarray, kernels: np.ndarray):  # type: ignore
+def of_part(part: Part, start_ns: Int64, launched: Int32, device: Flags, kernels: Flags) -> Flags:
     """Which rows belong to the part: host calls of its time, and what the device ran of theirs.
 
     Where launches are known, kernels before the first and behind the last that has one are of other steps.
     """
-    keep = np.where(device, start_ns >= part.begin_ns, (start_ns >= part.begin_ns) & (start_ns < part.end_ns))
+    keep: Flags = np.where(device, start_ns >= part.begin_ns, (start_ns >= part.begin_ns) & (start_ns < part.end_ns))
     launched_inside = (launched >= 0) & keep[np.maximum(launched, 0)]
     known = device & kernels & launched_inside
     if 2 * int(known.sum()) < int((device & kernels & (start_ns < part.end_ns)).sum()):
@@ -228,4 +232,5 @@ def of_part(part: Part, start_ns: np.ndarray, launched: np.ndarray, device: np.n
     first, last = start_ns[known].min(), start_ns[known].max()
     apart = device & ~launched_inside & ((start_ns < first) | (start_ns > last))
     elsewhere = device & (launched >= 0) & ~launched_inside
-    return keep & ~apart & ~elsewhere
+    keep &= ~apart & ~elsewhere
+    return keep

@@ -106,8 +106,8 @@ def steps_of_ids(
         if not texts[number]:
             continue
         here = numbers == number
-        begin, end = int(starts[here].min()), int(ends[here].max())
-        steps.append(Step(texts[number], begin, end, begin, end))
+        start, end = int(starts[here].min()), int(ends[here].max())
+        steps.append(Step(texts[number], start, end, start, end))
     if not steps:
         return (whole(events),), None
     steps.sort(key=lambda step: step.start_ns)

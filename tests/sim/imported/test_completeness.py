@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from scenarios.profile.read import read_captures
-from sim.imported.result import import_result
 from sim.imported.replayed import replayed
+from sim.imported.result import import_result
 from tests.scenarios.profile import cuda, making
 
 Rows = list[dict[str, Any]]

@@ -15,8 +15,8 @@ from scenarios.profile import CaptureSet
 from scenarios.profile.read import CaptureError, read_captures
 from scenarios.timeline import step_time
 from sim.compare.paths import time_by_path
-from sim.imported.result import import_result
 from sim.imported.replayed import replayed
+from sim.imported.result import import_result
 from sim.imported.timelines import timelines_of
 from sim.report.imported import print_import
 from tests.scenarios.profile import cuda

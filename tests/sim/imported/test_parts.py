@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from scenarios.profile.read import read_captures
-from sim.imported.result import import_result
 from sim.imported.names import short_name
 from sim.imported.replayed import replayed
+from sim.imported.result import import_result
 from sim.predict.shares import bottleneck_of, shares_of
 from tests.scenarios.profile import cuda, making
 
