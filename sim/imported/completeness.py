@@ -128,7 +128,7 @@ def _clocks(capture: Capture) -> Iterator[str]:
             "host and device do not fit, or one of them jumped"
         )
     if reversed_ := _out_of_order(capture):
-        yield f"{reversed_:,} kernels start before one that was launched before them on their stream: a clock jumped back"
+        yield f"{reversed_:,} kernels start before one that was launched earlier on their stream: a clock jumped back"
     crossing = _crossing(events)
     if crossing > max(FEW, CROSSING * len(events.rows(Kind.HOST))):
         yield f"{crossing:,} calls of the host overlap on their thread without nesting: its clock jumped"

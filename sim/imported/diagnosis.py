@@ -3,7 +3,7 @@ numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scenarios.profile import Capture, Kind, Step
@@ -14,7 +14,7 @@ from sim.imported.kernels import MeasuredKernel, in_step, kernels_of
 from sim.imported.names import short_name
 from sim.imported.parts import parts_of
 from sim.imported.ranks import Waits
-from sim.predict.shares import MARGIN, MIN_SHARE, Name, Part, bottleneck_of, by_name, shares_of
+from sim.predict.shares import Name, bottleneck_of, by_name, in_shares, shares_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +57,12 @@ def diagnose_step(
         limits_us={limit: ns / 1000 for limit, ns in by_name(parts).items()},
         shares=shares_of(parts, time.total_ns),
         name=name,
-        evidence=evidence[0] if name != "mixed" else _mixed(parts, time, evidence),
+        evidence=evidence[0]
+        if name != "mixed"
+        else f"no part stands out ({in_shares(parts, time.total_ns)}): {'; '.join(evidence[:2])}",
         launches=len(set(launched[launched >= 0].tolist())),
         kernel_count=sum(k.count for k in kernels),
         collective_count=len(in_step(capture, step, Kind.COLLECTIVE)),
-    )
-
-
-def _mixed(parts: Mapping[Part, float], time: StepTime, evidence: Sequence[str]) -> str:
-    """The parts that a mixed step consists of, and the evidence of the largest."""
-    total = max(1, time.total_ns)
-    said = ", ".join(f"{name} {ns / total:.0%}" for name, ns in list(by_name(parts).items())[:4])
-    return (
-        f"no part stands out ({said} of the step; mixed is what has no part of {MIN_SHARE:.0%}, or two within "
-        f"{MARGIN:.0%}): {'; '.join(evidence[:2])}"
     )
 
 

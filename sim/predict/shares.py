@@ -36,6 +36,12 @@ def shares_of(parts_ns: Mapping[Part, float], total_ns: int) -> dict[str, float]
     return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
 
 
+def in_shares(parts_ns: Mapping[Part, float], total_ns: int) -> str:
+    """The bottlenecks of a mixed step with their shares, and what mixed is."""
+    said = ", ".join(f"{name} {ns / max(1, total_ns):.0%}" for name, ns in list(by_name(parts_ns).items())[:4])
+    return f"{said} of the step; mixed is what has no part of {MIN_SHARE:.0%}, or two within {MARGIN:.0%}"
+
+
 def by_name(parts: Mapping[Part, float]) -> dict[Name, float]:
     """The parts summed by the bottleneck they speak for, the largest first."""
     sums: dict[Name, float] = {}

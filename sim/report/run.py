@@ -159,6 +159,14 @@ def _metrics(result: dict[str, Any]) -> RenderableType:
     return table
 
 
+def _shares(bottleneck: dict[str, Any], device: str) -> Iterable[RenderableType]:
+    """The parts of the step, of a percent and more; results written before there were shares have none."""
+    shares = bottleneck.get("shares", {})
+    if shares:
+        said = " · ".join(f"{spoken(part, device)} {share:.0%}" for part, share in shares.items() if share >= 0.01)
+        yield _paragraph(said, "dim")
+
+
 def _step(result: dict[str, Any]) -> RenderableType:
     step, bottleneck = result["step"], result["bottleneck"]
     total = step["total_us"]
@@ -179,7 +187,8 @@ def _step(result: dict[str, Any]) -> RenderableType:
     return Group(
         line, _paragraph(parts), *_pipeline(result["pipeline"]),
         _paragraph(f"busy: {busy}", "dim"), _paragraph(counts, "dim"), Text(),
-        Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")), _paragraph(bottleneck["evidence"]), Text(),
+        Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")), _paragraph(bottleneck["evidence"]),
+        *_shares(bottleneck, device), Text(),
     )  # fmt: skip
 
 
