@@ -17,6 +17,7 @@ from app_pages.parts.profiles import Given, Shown
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts import verdicts as verdict_texts
 from app_pages.parts.texts.profile import TEXTS
+from app_pages.parts.verdict import in_parts
 from scenarios.errors import ScenarioError
 from scenarios.timeline import Timeline
 from sim.hardware.profile import hardware_names
@@ -154,7 +155,7 @@ def _bottleneck(capture: Shown, language: Language, say: Say) -> None:
     lead = words(verdict["name"]) if verdict["name"] in verdict_texts.TEXTS else verdict["name"]
     evidence = verdict["evidence"]
     sentence(lead, f"{evidence[:1].upper()}{evidence[1:]}.")
-    quiet(" · ".join(f"{part} {formats.percent(share)}" for part, share in verdict["shares"].items()))
+    quiet(in_parts(verdict, language))
     if capture.result["advice_withheld"]:
         quiet(" · ".join([say("partial"), *capture.result["completeness"]["reasons"]]))
         return

@@ -14,7 +14,7 @@ from app_pages.parts.page import title as page_title
 from app_pages.parts.state import Question, unpacked
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.fields import LABELS
-from app_pages.parts.verdict import verdict
+from app_pages.parts.verdict import in_parts, verdict
 from scenarios.errors import ScenarioError
 
 #: A change smaller than this share is none.
@@ -168,5 +168,6 @@ def _delta(say: Say, value: float, before: float | None, *, smaller: bool) -> tu
 
 
 def bottleneck(view: View) -> None:
-    """The bottleneck in one sentence."""
+    """The bottleneck in one sentence, and the parts of the step of a percent and more."""
     sentence(*verdict(view.result, view.language))
+    quiet(in_parts(view.result["bottleneck"], view.language))

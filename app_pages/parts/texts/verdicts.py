@@ -17,6 +17,20 @@ TEXTS: Table = {
     "mixed": ("Mixed: no part stands out.", "混合：没有占主导的部分。"),
 }
 
+#: The parts of a step.
+PARTS: Table = {
+    "computing: HBM": ("computing: HBM", "计算：HBM"),
+    "computing: cube": ("computing: cube", "计算：cube"),
+    "computing: vector": ("computing: vector", "计算：向量核"),
+    "communication: transfer": ("communication: transfer", "通信：传输"),
+    "waiting for ranks": ("waiting for ranks", "等待其他卡"),
+    "pipeline bubble": ("pipeline bubble", "流水线气泡"),
+    "host late": ("host late", "主机下发晚"),
+    "queued": ("queued", "已下发待执行"),
+    "copies": ("copies", "拷贝"),
+    "idle, cause unknown": ("idle, cause unknown", "空闲，原因未知"),
+}
+
 EVIDENCE_ZH = {
     "host-bound": "设备在一步中空闲 {free_share}（{total_ms} ms 中的 {free_ms} ms）：主机发起 {launches} 次调用需要 "
     "{host_ms} ms，算子只需 {computing_ms} ms。",
