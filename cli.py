@@ -237,6 +237,25 @@ def calibrate(
 
 
 @app.command()
+def sweep(
+    grid: Annotated[str, typer.Argument(metavar="GRID.yaml", help="Which settings of which scenario.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The table, .parquet or .csv; results gather next to it.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=1024, metavar="N", help="Processes; one per core.")] = None,
+    dask: Annotated[str, typer.Option(metavar="ADDRESS", help="Work on a Dask cluster: tcp://host:8786.")] = "",
+    shard: Annotated[str, typer.Option(metavar="i/N", help="Only this part of the points, for batch systems.")] = "",
+) -> None:
+    """Predict every point of a grid of settings: a table, a row per point. What was done before is kept."""
+    from sim.report import terminal
+    from sim.report.outputs.sweep import sweep_outputs
+    from sim.report.sweep import print_sweep
+
+    swept, path = sweep_outputs(grid, out, jobs, dask, shard, terminal.progress)
+    terminal.show(lambda console: print_sweep(console, swept, path))
+
+
+@app.command()
 def doctor(
     backend: Annotated[
         str, typer.Option(metavar="[cpu|cuda|npu]", help="The backend to examine this machine for.")

@@ -20,7 +20,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "sim": (
         "hardware", "collective", "kernel", "step", "predict", "accuracy", "fitting", "compare", "replay", "imported",
-        "experiment", "report",
+        "experiment", "sweep", "report",
     ),
     "device": (
         "step", "operators", "weights", "run", "backends", "ranks", "measure", "microbench", "experiment", "doctor",

@@ -1,0 +1,56 @@
+"""A sweep on a terminal: how many points, why some were skipped, and the best ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
+
+from sim.report.tables import Column, fitted
+from sim.sweep.sweep import Swept
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Longest lists.
+TOP_REASONS, TOP_POINTS = 8, 10
+
+
+def print_sweep(console: Console, swept: Swept, path: Path) -> None:
+    """What was swept, where the table is, and the points with the most tokens a second per card."""
+    counts = ", ".join(f"{count:,} {status}" for status, count in sorted(swept.statuses.items())) or "none"
+    kept = f"; {swept.kept:,} of them from before" if swept.kept else ""
+    lines: list[Any] = [
+        Text.assemble(("\n" + swept.space.path.name, "bold"), f"  {len(swept.space):,} points: {counts}{kept}")
+    ]
+    for reason, count in list(swept.reasons.items())[:TOP_REASONS]:
+        lines.append(Padding(Text(f"{count:,} skipped: {reason}", style="dim"), (0, 0, 0, 2)))
+    console.print(Group(*lines))
+    best = _best(swept)
+    if best:
+        console.print(fitted("Most output tokens/s per card", _columns(swept, best), console.width))
+    console.print(Text(f"written to {path}", style="dim"))
+
+
+def _best(swept: Swept) -> list[dict[str, Any]]:
+    rows = [dict(zip(swept.columns, row, strict=True)) for row in swept.rows]
+    done = [row for row in rows if row["status"] == "done" and row.get("output_throughput_per_card") is not None]
+    return sorted(done, key=lambda row: (-row["output_throughput_per_card"], row["place"]))[:TOP_POINTS]
+
+
+def _columns(swept: Swept, rows: list[dict[str, Any]]) -> list[Column]:
+    columns = [
+        Column(key.rpartition(".")[2], ["" if row[key] is None else str(row[key]) for row in rows], right=True)
+        for key in swept.space.keys
+    ]
+    columns += [
+        Column("tokens/s/card", [f"{row['output_throughput_per_card']:,.0f}" for row in rows], right=True),
+        Column("TPOT ms", [f"{row['tpot_ms']:,.2f}" if row.get("tpot_ms") else "" for row in rows], right=True),
+        Column("TTFT ms", [f"{row['ttft_ms']:,.1f}" if row.get("ttft_ms") else "" for row in rows], right=True),
+        Column("GiB", [f"{row['memory_bytes'] / 2**30:,.1f}" for row in rows], right=True),
+        Column("bottleneck", [row["bottleneck"] for row in rows]),
+    ]
+    return columns

@@ -1,0 +1,76 @@
+"""One point of a sweep: its scenario predicted, as one flat row; what cannot run is a row too, with the reason."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from hashlib import sha256
+from typing import Any, Literal
+
+from scenarios.errors import ScenarioError, printable
+from scenarios.loader import load_scenario
+from sim import __version__
+from sim.predict.explain import diagnose
+from sim.predict.predict import Case, DoesNotFit, Prediction, predict
+from sim.predict.scenario_result import case_of
+from sim.sweep.space import Point
+
+#: done: predicted. skipped: not a scenario that can run, and why. failed: a fault of this program, and which.
+Status = Literal["done", "skipped", "failed"]
+#: Longest reason that is kept, characters.
+MAX_REASON = 300
+
+#: A result: hash, status, reason, metrics by column.
+Result = tuple[str, Status, str, dict[str, float | int | str]]
+
+
+def result_of(scenario: str, point: Point) -> Result:
+    """The row of one point of the grid over `scenario`; never raises but for what stops the process."""
+    key = _hash([scenario, *point.sets])
+    try:
+        loaded = load_scenario(scenario, point.sets)
+        case = case_of(loaded)
+        key = hash_of(case)
+        return key, "done", "", metrics_of(predict(case))
+    except ScenarioError as error:
+        return key, "skipped", _line(error.messages[0]), {}
+    except DoesNotFit as error:
+        return key, "skipped", _line(str(error)), {}
+    except Exception as error:  # a point that fails is a row, and the sweep goes on
+        return key, "failed", _line(f"{type(error).__name__}: {error}"), {}
+
+
+def hash_of(case: Case) -> str:
+    """What tells one point from another: the resolved scenario, the numbers of its hardware, the tool's version."""
+    scenario = case.scenario.model_dump(mode="json")
+    scenario.pop("description", None)
+    numbers = sorted((name, number.value) for name, number in case.hardware.profile.numbers().items())
+    return _hash([scenario, case.model.name, repr(case.model), numbers])
+
+
+def _hash(parts: list[Any]) -> str:
+    text = json.dumps([__version__, *parts], sort_keys=True, ensure_ascii=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def metrics_of(prediction: Prediction) -> dict[str, float | int | str]:
+    """The columns of a prediction: each metric with its interval, the parts of the step, memory, capacity,
+    bottleneck."""
+    row: dict[str, float | int | str] = {}
+    for name, metric in prediction.metrics.items():
+        row |= {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
+    for name, value_ns in asdict(prediction.step).items():
+        row[f"step_{name.removesuffix('_ns')}_us"] = value_ns / 1000
+    memory = prediction.memory
+    row |= {
+        "memory_bytes": memory.total,
+        "kv_tokens": memory.capacity.kv_tokens,
+        "max_concurrent_requests": memory.capacity.max_concurrent_requests,
+        "cards": prediction.case.model.cards,
+        "bottleneck": diagnose(prediction).name,
+    }
+    return row
+
+
+def _line(text: str) -> str:
+    return printable(text.partition("\n")[0], MAX_REASON)

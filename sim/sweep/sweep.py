@@ -1,0 +1,147 @@
+"""A sweep from its grid to its table: what is there already is kept, the rest is predicted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from scenarios.errors import ScenarioError, printable
+from sim.sweep.point import Result
+from sim.sweep.space import Point, Space
+from sim.sweep.store import Store, grid_of
+from sim.sweep.workers import on_dask, on_processes
+
+_SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part `number` of `count` of a grid: every count-th point, so that neighbours, which take alike, are shared
+    out."""
+
+    number: int
+    count: int
+
+    def has(self, place: int) -> bool:
+        return place % self.count == self.number - 1
+
+
+def shard_of(text: str) -> Shard:
+    """`2/8`. Raises ScenarioError."""
+    match = _SHARD.fullmatch(text)
+    if not match or int(match[1]) > int(match[2]):
+        raise ScenarioError([f"--shard: '{printable(text, 20)}' is no i/N such as 2/8, with i from 1 to N"])
+    return Shard(int(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep comes to. kept: points that an earlier run had done. reasons: of skipped points, the most first."""
+
+    space: Space
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    kept: int
+    statuses: dict[str, int]
+    reasons: dict[str, int]
+
+
+def digest(space: Space) -> str:
+    """What says that two files hold points of one grid."""
+    text = json.dumps(
+        [space.scenario, space.grid.set, [list(map(dict, block)) for block in space.blocks]], default=list
+    )
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def sweep(
+    space: Space, store_path: Path, shard: Shard | None, jobs: int, dask: str, say: Callable[[str], None]
+) -> Swept:
+    """Predict the points of `space` that `store_path` does not have yet, and read the table.
+
+    shard: only its points; without one, files of shards next to `store_path` are taken in first. dask: the address of
+    a cluster; "" for `jobs` processes here. Raises ScenarioError where the files or the cluster cannot be used.
+    """
+    store = Store(store_path, digest(space))
+    try:
+        if shard is None:
+            for path in shards_of(store_path):
+                if grid_of(path) == digest(space):
+                    store.adopt(path)
+        done = store.places()
+        todo = [p for p in space.points() if p.place not in done and (shard is None or shard.has(p.place))]
+        progress = _Progress(len(todo), say)
+        work = on_dask(space.scenario, iter(todo), dask) if dask else on_processes(space.scenario, iter(todo), jobs)
+        for part in work:
+            store.add(part)
+            progress.add(part)
+        say("")
+        return _table(space, store, len(done))
+    finally:
+        store.close()
+
+
+def shard_path(store_path: Path, shard: Shard) -> Path:
+    """The file of one shard, next to that of the whole sweep."""
+    return store_path.with_name(f"{store_path.stem}.shard-{shard.number}-of-{shard.count}{store_path.suffix}")
+
+
+def shards_of(store_path: Path) -> list[Path]:
+    """The files of shards next to `store_path`."""
+    return sorted(store_path.parent.glob(f"{store_path.stem}.shard-*-of-*{store_path.suffix}"))
+
+
+def _table(space: Space, store: Store, kept: int) -> Swept:
+    stored = list(store.rows())
+    names = dict.fromkeys(name for *_, metrics in stored for name in metrics)
+    columns = ("place", "hash", *space.keys, "status", "reason", *names)
+    by_place = {point.place: point for point in _some(space, {row[0] for row in stored})}
+    rows = []
+    for place, key, status, reason, metrics in stored:
+        values = by_place[place].values
+        swept = (values.get(k) for k in space.keys)
+        rows.append((place, key, *swept, status, reason, *(metrics.get(name) for name in names)))
+    reasons = Counter(_kind(row[3]) for row in stored if row[2] != "done")
+    return Swept(
+        space=space,
+        columns=columns,
+        rows=tuple(rows),
+        kept=kept,
+        statuses=dict(Counter(row[2] for row in stored)),
+        reasons=dict(reasons.most_common()),
+    )
+
+
+def _some(space: Space, places: set[int]) -> Iterator[Point]:
+    return (point for point in space.points() if point.place in places)
+
+
+def _kind(reason: str) -> str:
+    """A reason without its numbers and its setting, so that reasons of one kind are counted together."""
+    text = re.sub(r"^--set [^ ]+: ", "", reason)
+    return re.sub(r"[0-9][0-9,.]*", "N", text)
+
+
+class _Progress:
+    """Says how far a sweep is, at most about once a second."""
+
+    def __init__(self, count: int, say: Callable[[str], None]) -> None:
+        self._count, self._say = count, say
+        self._done, self._start, self._said = 0, monotonic(), float("-inf")
+
+    def add(self, part: list[tuple[int, Result]]) -> None:
+        self._done += len(part)
+        now = monotonic()
+        if now - self._said < 1:
+            return
+        self._said = now
+        left_s = (now - self._start) / self._done * (self._count - self._done)
+        left = f"{left_s:.0f} s" if left_s < 100 else f"{left_s / 60:.0f} min"
+        self._say(f"{self._done:,} of {self._count:,} points, about {left} left")
