@@ -27,7 +27,7 @@ def timelines_of(captures: CaptureSet, step_id: str = "", tasks: bool = False) -
         timelines = [timeline_of(one.capture, one.step, tasks) for one in chosen]
     except ValueError as error:
         raise ScenarioError([f"{printable(first.source, 200)}: {error}"]) from None
-    notes = [f"step {printable(steps[0].id, 60)} of {len(first.steps)}"] if len(first.steps) > 1 else []
+    notes = [f"step {printable(steps[0].id, 60)}, one of {len(first.steps)}"] if len(first.steps) > 1 else []
     waits = waits_of([one.capture for one in chosen], steps)
     if not waits.same_clock:
         return timelines, [*notes, CLOCKS.format(waits.clocks_differ_us / 1000)]

@@ -52,7 +52,8 @@ def _head(result: dict[str, Any]) -> RenderableType:
     ranks = ", ".join(str(rank["rank"]) for rank in result["ranks"])
     facts = f"{profile['kind']} profile of {counted(len(result['ranks']), 'rank')} ({ranks}), {profile['device']}"
     step = f"step {result['step_id']}" if result["step_id"] else "the whole profile"
-    steps = f" of {result['step_count']:,}" if result["step_count"] > 1 else ""
+    # Steps may be called by any number: "step 8 of 2" would say nothing.
+    steps = f", one of {result['step_count']:,}," if result["step_count"] > 1 else ""
     return Group(
         Text.assemble(("\n" + profile["name"], "bold")),
         Text(" · ".join(filter(None, (facts, f"{step}{steps} of rank {result['rank']}", versions))), style="dim"),

@@ -170,7 +170,7 @@ def test_a_mark_of_the_users_own_makes_steps(whatif: Callable[..., Any], tmp_pat
     path = cuda.write(tmp_path, events, *kernels)
     done = whatif("import", path, "--step-mark", "my forward 0", "--step", "my forward 1")
     assert (done.status, done.err) == (0, "")
-    assert "step my forward 1 of 3" in done.out
+    assert "step my forward 1, one of 3" in done.out
     done = whatif("import", path, "--step-mark", "my forwrd 0")
     assert done.status == 2
     assert "Did you mean 'my forward 0'?" in done.err

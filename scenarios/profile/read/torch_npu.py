@@ -57,7 +57,8 @@ def read_torch_npu(folder: Path, only: Only = WHATEVER) -> Capture:
     if rows.in_part:
         lost = []  # the tables are of the whole trace, of which a part was read
     elif _has(output, "op_statistic.csv"):
-        lost += differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
+        fewer, differs = differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
+        lost, notes = [*lost, *fewer], [*notes, *differs]
     device = reported[0].device if reported else 0
     return Capture(
         source=str(folder),
