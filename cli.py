@@ -186,6 +186,13 @@ def import_(
         str, typer.Option(metavar="NAME", help="The chip it was measured on: gives each kernel its roofline position.")
     ] = "",
     step: Annotated[str, typer.Option(metavar="ID", help="Which step; by default the one of median length.")] = "",
+    step_mark: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The host call or annotation that marks a step, where it is none that engines use: my_step_1.",
+        ),
+    ] = "",
     what_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -200,7 +207,7 @@ def import_(
     from sim.report.imported import print_import
     from sim.report.outputs.imported import import_outputs
 
-    result = import_outputs(profile, hardware, step, json, trace, what_if or [])
+    result = import_outputs(profile, hardware, step, json, trace, what_if or [], step_mark)
     terminal.show(lambda console: print_import(console, result))
 
 

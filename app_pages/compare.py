@@ -11,7 +11,7 @@ from app_pages.parts.charts.bars import differences
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.compare_tables import tables
 from app_pages.parts.lab.view import class_words, hover_words
-from app_pages.parts.page import Figure, figures, quiet, section, sentence, show_with_data, title
+from app_pages.parts.page import Figure, figures, quiet, refusal, section, sentence, show_with_data, title
 from app_pages.parts.state import Question
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.compare import TEXTS
@@ -44,7 +44,7 @@ def main() -> None:
     try:
         result = sides.compared(a, b)
     except ScenarioError as error:
-        st.error("\n".join(error.messages))
+        refusal(error.messages)
         return
     _numbers(result, a, b, say)
     _timelines(a, b, language, say)
@@ -90,7 +90,7 @@ def _side(which: Which, say: Say) -> Side | None:
             return _uploaded(which, say)
         return _asked(which, say)
     except ScenarioError as error:
-        st.error(f"{say('wrong', side=name)}: " + "; ".join(error.messages))
+        refusal(error.messages, say("wrong", side=name))
         return None
 
 

@@ -11,12 +11,13 @@ from app_pages.parts import formats, profiles, rows, state
 from app_pages.parts.charts import bars
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import class_words, hover_words
-from app_pages.parts.page import Figure, figures, quiet, section, sentence, show_with_data, title
+from app_pages.parts.page import Figure, figures, literal, quiet, refusal, section, sentence, show_with_data, title
 from app_pages.parts.palette import CLASSES
 from app_pages.parts.profiles import Given, Shown
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts import verdicts as verdict_texts
 from app_pages.parts.texts.profile import TEXTS
+from app_pages.parts.verdict import in_parts
 from scenarios.errors import ScenarioError
 from scenarios.timeline import Timeline
 from sim.hardware.profile import hardware_names
@@ -39,7 +40,7 @@ def main() -> None:
             return
         capture = _chosen(given, say)
     except ScenarioError as error:
-        st.error("\n".join(error.messages))
+        refusal(error.messages)
         return
     _numbers(capture, say)
     _bottleneck(capture, language, say)
@@ -154,6 +155,10 @@ def _bottleneck(capture: Shown, language: Language, say: Say) -> None:
     lead = words(verdict["name"]) if verdict["name"] in verdict_texts.TEXTS else verdict["name"]
     evidence = verdict["evidence"]
     sentence(lead, f"{evidence[:1].upper()}{evidence[1:]}.")
+    quiet(in_parts(verdict, language))
+    if capture.result["advice_withheld"]:
+        quiet(" · ".join([say("partial"), *capture.result["completeness"]["reasons"]]))
+        return
     most = capture.result["advice"][:3]
     tries = [f"{item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})" for item in most]
     if tries:
@@ -198,7 +203,7 @@ def _what_ifs(capture: Shown, say: Say) -> None:
     quiet(" · ".join([say("replayed", error=error, tasks=formats.whole(replay["tasks"])), *told]))
     st.table(
         {
-            say("what_if"): [row["what_if"] for row in rows],
+            say("what_if"): [literal(row["what_if"]) for row in rows],
             say("what"): [row["title"] for row in rows],
             say("places"): [row["made"] for row in rows],
             say("gain"): [formats.ratio(row["alone_ratio"]) for row in rows],
@@ -248,7 +253,7 @@ def _gaps(capture: Shown, say: Say) -> None:
         calls = gaps["calls"][:8]
         st.table(
             {
-                say("call"): [c["name"][:60] for c in calls],
+                say("call"): [literal(c["name"][:60]) for c in calls],
                 say("gap_count"): [c["gaps"] for c in calls],
                 say("late"): [formats.time(c["late_us"]) for c in calls],
             }

@@ -13,7 +13,8 @@ class ScenarioError(Exception):
     """Bad input: one line for each problem, `file:line:column: where: what. Did you mean ...?`; exit status 2."""
 
     def __init__(self, messages: Iterable[str]) -> None:
-        self.messages = tuple(messages)
+        # A name in a file may hold what a terminal takes for a command.
+        self.messages = tuple(escaped(message) for message in messages)
         # The only argument, so that the exception survives pickling on its way out of a worker process.
         super().__init__(self.messages)
 
@@ -25,6 +26,13 @@ def printable(text: str, limit: int = MAX_QUOTE) -> str:
     """`text` on one line: control characters and lone surrogates escaped, cut in the middle beyond `limit`."""
     if len(text) > limit:
         text = f"{text[: limit // 2]}...{text[-(limit // 3) :]}"
+    return escaped(text)
+
+
+def escaped(text: str) -> str:
+    """`text` with control characters and lone surrogates escaped."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 

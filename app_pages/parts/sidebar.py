@@ -11,6 +11,7 @@ import streamlit as st
 
 from app_pages.parts import answers, state
 from app_pages.parts.controls import CONTROLS, GROUPS, Control, field_of
+from app_pages.parts.page import literal
 from app_pages.parts.state import Question, value_of, written
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.fields import GROUP_LABELS, HELP_ZH, LABELS
@@ -61,7 +62,7 @@ def _group(
         st.session_state.setdefault(control.key, shown[control.field])
         _widget(control, control.offered(shown[control.field]), label(control.field), help_of(control.field, language))
         if control.field in refused:
-            st.error(refused[control.field])
+            st.error(literal(refused[control.field]))
 
 
 def _widget(control: Control, options: list[object], label: str, hint: str) -> None:

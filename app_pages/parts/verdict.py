@@ -6,7 +6,7 @@ from typing import Any
 
 from app_pages.parts.formats import number, percent, whole
 from app_pages.parts.texts import Language, speaker
-from app_pages.parts.texts.verdicts import EVIDENCE_ZH, TEXTS
+from app_pages.parts.texts.verdicts import EVIDENCE_ZH, PARTS, TEXTS
 
 
 def verdict(result: dict[str, Any], language: Language) -> tuple[str, str]:
@@ -17,6 +17,12 @@ def verdict(result: dict[str, Any], language: Language) -> tuple[str, str]:
         evidence = bottleneck["evidence"]
         return lead, f"{evidence[0].lower()}{evidence[1:]}." if evidence[:2].istitle() else f"{evidence}."
     return lead, EVIDENCE_ZH[bottleneck["name"]].format(**_facts(result))
+
+
+def in_parts(bottleneck: dict[str, Any], language: Language) -> str:
+    """The parts of the step of a percent and more, the largest first."""
+    say = speaker(PARTS, language)
+    return " · ".join(f"{say(part)} {percent(share)}" for part, share in bottleneck["shares"].items() if share >= 0.01)
 
 
 def _facts(result: dict[str, Any]) -> dict[str, str]:

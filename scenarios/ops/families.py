@@ -7,12 +7,28 @@ from typing import Literal
 
 Family = Literal["matmul", "attention", "vector"]
 
-#: By words in an op type or kernel name, in order: those of CANN, of CUDA's libraries and of torch. Libraries of
-#: templates (cutlass, wgmma) come last, as attention is built with them too.
+#: By words in an op type or in the whole name of a kernel, in order: those of CANN, of CUDA's and ROCm's libraries
+#: (cuBLAS `nvjet_*`, `ampere_*gemm*`, `sm90_xmma_*`; hipBLASLt `Cijk_*`; CUTLASS, cuDNN), of Triton, of flash attention
+#: and of serving engines. Attention comes before products, since it is built of them and names them.
 _WORDS: tuple[tuple[re.Pattern[str], Family], ...] = (
-    (re.compile(r"matmul|gemm|conv|\bffn|cijk|cublas|addmm", re.I), "matmul"),
-    (re.compile(r"attention|\bmla|ringmla|flash|fmha|sdpa", re.I), "attention"),
-    (re.compile(r"bmm|cutlass|wgmma", re.I), "matmul"),
+    # Triton's generated kernels: pointwise, reductions. What they fuse stands in their names; products have templates.
+    (re.compile(r"^triton_(?:poi|per|red)_|reshape_and_cache|causal_conv1d", re.I), "vector"),
+    (
+        re.compile(
+            r"attention|(?:\b|[0-9_])mla|ringmla|flash|fmha|sdpa|mha_(?:varlen|fwd|bwd)|paged_?attn|_attn_"
+            r"|batch(?:prefill|decode)with|\b_?fwd_(?:grouped_)?kernel(?:_stage[0-9])?\b|merge_state",
+            re.I,
+        ),
+        "attention",
+    ),
+    (
+        re.compile(
+            r"matmul|gemm|gemv|conv(?!er)|\bffn|cijk|cublas|addmm|nvjet|xmma|cutlass|tensorop|wgmma|bmm|grouped_?mm"
+            r"|splitk|fused_moe_kernel|marlin|(?:^|[^a-z])mm(?:[^a-z]|$)|fprop|dgrad|wgrad|winograd|dot_kernel",
+            re.I,
+        ),
+        "matmul",
+    ),
 )
 
 

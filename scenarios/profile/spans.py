@@ -119,7 +119,7 @@ def _waits(capture: Capture, step: Step, origin: int) -> Iterator[Span]:
     """What collectives wait, as spans of their own next to them, as predictions have it."""
     events = capture.events
     rows = events.rows(Kind.COLLECTIVE)
-    for start, end in zip(*waiting_lanes(capture), strict=True):
+    for start, end in zip(*waiting_lanes(events, capture.collective_waits_ns), strict=True):
         if step.start_ns <= start < step.end_ns:
             at = int(np.searchsorted(events.start_ns[rows], start, side="right")) - 1
             row = int(rows[max(0, at)])

@@ -8,7 +8,7 @@ the tasks of a collective are neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def step_time_of(capture: Capture, step: Step) -> StepTime:
 
 def step_times_of(capture: Capture) -> list[StepTime]:
     """The time of each step of `capture`. Waiting is as `waiting_lanes` has it."""
-    return step_times(capture.events, capture.steps, waiting_lanes(capture))
+    return step_times(capture.events, capture.steps, waiting_lanes(capture.events, capture.collective_waits_ns))
 
 
 def step_times(events: Events, steps: Sequence[Step], waiting: Intervals) -> list[StepTime]:
@@ -109,8 +109,14 @@ def step_times(events: Events, steps: Sequence[Step], waiting: Intervals) -> lis
 
 
 def _by_step(lane: Intervals, steps: Sequence[Step]) -> list[int]:
-    """The length of the intervals that start in each step's window; the first window that holds a start has it."""
+    """The length of the intervals that start in each step's window; the first window that holds a start has it. Of
+    steps that are whole, what of the intervals lies in them."""
     starts, ends = lane
+    if steps and all(step.whole for step in steps):
+        return [
+            int(np.clip(np.minimum(ends, step.end_ns) - np.maximum(starts, step.start_ns), 0, None).sum())
+            for step in steps
+        ]
     from_ns = np.array([step.start_ns for step in steps], dtype=np.int64)
     until = np.array([step.end_ns for step in steps], dtype=np.int64)
     if (np.diff(from_ns) >= 0).all() and (np.diff(until) >= 0).all():
@@ -128,20 +134,19 @@ def _by_step(lane: Intervals, steps: Sequence[Step]) -> list[int]:
     return by_step
 
 
-def waiting_lanes(capture: Capture) -> Intervals:
-    """When collectives wait and move nothing.
+def waiting_lanes(events: Events, waits_ns: Mapping[int, int]) -> Intervals:
+    """When collectives wait and move nothing. waits_ns: what communication.json says each waited, by row.
 
     Where the capture has the tasks of its collectives: some plane waits, none transfers, and the time lies in a
     collective. Where it has not: the end of each collective less what communication.json says it waited is taken for
     its transfer, so the wait stands at its start.
     """
-    events = capture.events
     collectives = _union(events, Kind.COLLECTIVE)
     waits, transfers = (_union(events, kind) for kind in (Kind.WAIT, Kind.TRANSFER))
     if len(waits[0]) or len(transfers[0]):
         alone = minus(waits, transfers)
         return minus(alone, minus(alone, collectives))
-    rows = np.fromiter(capture.collective_waits_ns, dtype=np.int64, count=len(capture.collective_waits_ns))
-    waited = np.fromiter(capture.collective_waits_ns.values(), dtype=np.int64, count=len(rows))
+    rows = np.fromiter(waits_ns, dtype=np.int64, count=len(waits_ns))
+    waited = np.fromiter(waits_ns.values(), dtype=np.int64, count=len(rows))
     starts = events.start_ns[rows]
     return merged(starts, starts + np.minimum(waited, events.duration_ns[rows]))

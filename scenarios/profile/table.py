@@ -205,6 +205,15 @@ class HostApi:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LostLaunches:
+    """Arrows of launches that lead to no row: when the host launched (ns, in no order), and the name of the call, an
+    index into `Capture.texts`; 0 where the call is not there either."""
+
+    issued_ns: Int64
+    name: Int32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Capture:
     """What one rank's profiler wrote.
 
@@ -212,6 +221,8 @@ class Capture:
     level, device, as far as the files say. collective_waits_ns: what communication.json says each collective waited,
     by row. dropped: how many entries of a kind were left out (`python_function`: 1282). notes: what is partial or was
     doubted, one line each. host_apis: the longest first. label: SIMULATED where the file is a prediction's own trace.
+    own_steps: the number of the step of each row, where steps overlap and the file says it. lost: what one file of the
+    profile has and the rows have not, one line each. lost_launches: launches whose kernels are not among the rows.
     """
 
     source: str
@@ -230,6 +241,9 @@ class Capture:
     notes: tuple[str, ...]
     label: Literal["MEASURED", "SIMULATED"] = "MEASURED"
     host_apis: tuple[HostApi, ...] = ()
+    own_steps: Int32 | None = None
+    lost: tuple[str, ...] = ()
+    lost_launches: LostLaunches | None = None
 
     def text(self, row: int, column: str = "name") -> str:
         """The text of `column` (`name`, or one of `Facts`) in `row`."""

@@ -5,24 +5,25 @@ from __future__ import annotations
 import re
 
 from scenarios import timeline
-from scenarios.ops.families import Family
-from scenarios.ops.families import family_of_type as family_of_kernel
+from scenarios.profile.families import (
+    ATTENTION,
+    CACHE,
+    COLLECTIVE,
+    COPY,
+    ELEMENTWISE,
+    MATMUL,
+    NORM,
+    family_of_type,
+)
 from scenarios.timeline import QUEUED, Span
 from scenarios.timeline import is_kernel as on_stream
 
-MATMUL, ATTENTION, NORM, CACHE, ELEMENTWISE, COPY, AI_CPU, TRANSFER, WAIT, COLLECTIVE, HOST, QUEUE = (
-    "matrix products", "attention", "norms", "KV cache", "other vector", "copies", "AI CPU", "transfer",
-    "waiting for other ranks", "collectives", "host", "waits of a stream",
-)  # fmt: skip
+AI_CPU, TRANSFER, WAIT, HOST, QUEUE = "AI CPU", "transfer", "waiting for other ranks", "host", "waits of a stream"
 
-_FAMILY: dict[Family, str] = {"matmul": MATMUL, "attention": ATTENTION}
-#: What vector kernels are for, by parts of their op type, in order; what matches none is `ELEMENTWISE`.
-_FAMILIES = (
-    (re.compile(r"^(hcom|hccl|nccl|gloo|c10d)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", re.I), COLLECTIVE),
-    (re.compile(r"norm", re.I), NORM),
-    (re.compile(r"cache|kv_", re.I), CACHE),
-    (re.compile(r"memcpy|memset|tensormove|viewcopy|transdata|transpose|^copy", re.I), COPY),
-)
+__all__ = [
+    "AI_CPU", "ATTENTION", "CACHE", "COLLECTIVE", "COPY", "ELEMENTWISE", "HOST", "MATMUL", "NORM", "QUEUE", "TRANSFER",
+    "WAIT", "family_of", "family_of_type", "is_collective", "is_kernel", "op_type_of", "operation_of",
+]  # fmt: skip
 
 #: The operation in the names that libraries give a collective.
 _OPERATION = re.compile(
@@ -69,10 +70,3 @@ def operation_of(op_type: str) -> str:
     """What a collective does, whatever library names it: hcom_allReduce_ and all_reduce are `allreduce`."""
     match = _OPERATION.search(op_type)
     return match[0].replace("_", "").lower() if match else op_type
-
-
-def family_of_type(op_type: str) -> str:
-    """The family of a kernel on a stream."""
-    if known := _FAMILY.get(family_of_kernel(op_type)):
-        return known
-    return next((family for pattern, family in _FAMILIES if pattern.search(op_type)), ELEMENTWISE)

@@ -9,6 +9,7 @@ from typing import Any
 from scenarios.timeline import Timeline, length_ns, union_ns
 from sim.compare.causes import causes_ns
 from sim.compare.kernels import Kernel, Paired, Replaced, pair
+from sim.compare.paths import compared_paths
 
 
 def compare_timelines(a: Timeline, b: Timeline) -> dict[str, Any]:
@@ -19,6 +20,7 @@ def compare_timelines(a: Timeline, b: Timeline) -> dict[str, Any]:
         "a": _facts(a),
         "b": _facts(b),
         "causes": _causes(a, b),
+        "paths": compared_paths(a, b),
         "lanes": _lanes(a, b, paired),
         "kernels": {
             "paired": len(paired.pairs),

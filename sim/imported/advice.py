@@ -6,12 +6,14 @@ the gain from above. `whatif run` predicts what a switch really gains.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scenarios.profile import Kind
+from scenarios.profile.families import MATMUL, family_of_type
 from sim.imported.diagnosis import Found
-from sim.imported.kernels import in_step
+from sim.imported.kernels import MeasuredKernel, in_step
 from sim.imported.ranks import Waits
 
 #: An item that could save less than this share of the step is not worth a line.
@@ -20,6 +22,8 @@ WORTH = 0.005
 _QUANTISED = 0.5
 #: Kernels shorter than this are mostly their own start, us.
 SMALL_US = 10.0
+#: In the names of products of 8 or 4 bits.
+_NARROW = re.compile(r"quant|fp8|e4m3|int8|i8i8|w[48]a(?:8|16)|int4", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +95,7 @@ def _communication(diagnosis: Found, waits: Waits) -> Iterator[tuple[float, tupl
 
 
 def _kernels(diagnosis: Found) -> Iterator[tuple[float, tuple[str, ...], str]]:
-    matmuls = [
-        k for k in diagnosis.kernels if "MatMul" in k.op_type and "Quant" not in k.op_type and "INT8" not in k.dtypes
-    ]
+    matmuls = [k for k in diagnosis.kernels if family_of_type(k.op_type) == MATMUL and not _is_quantised(k)]
     heavy_us = sum(k.total_us for k in matmuls if k.limit in ("HBM-bound", "cube-bound"))
     if heavy_us:
         why = f"8-bit weights: {heavy_us / 1000:.2f} ms in matrix products of 16 or 32 bit"
@@ -105,6 +107,11 @@ def _kernels(diagnosis: Found) -> Iterator[tuple[float, tuple[str, ...], str]]:
     count, us = sum(k.count for k in small), sum(k.total_us for k in small)
     if count:
         yield us, (), f"fuse small kernels: {count:,} of {us / count:.1f} us on average on the vector cores"
+
+
+def _is_quantised(kernel: MeasuredKernel) -> bool:
+    """Whether a product is of 8 or 4 bits already, by its name or the types of its inputs."""
+    return "INT8" in kernel.dtypes or bool(_NARROW.search(kernel.op_type))
 
 
 def _add_norm_us(diagnosis: Found) -> float:

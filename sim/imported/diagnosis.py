@@ -5,21 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from scenarios.profile import Capture, Kind, Step
 from scenarios.timeline import StepTime
 from sim.hardware.profile import HardwareProfile
 from sim.imported.gaps import Gaps, gaps_of
 from sim.imported.kernels import MeasuredKernel, in_step, kernels_of
+from sim.imported.names import short_name
+from sim.imported.parts import parts_of
 from sim.imported.ranks import Waits
-from sim.predict.explain import Bottleneck
+from sim.predict.shares import Name, bottleneck_of, by_name, in_shares, shares_of
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """What one rank's step says. limits_us: time by what limits it: kernels by what bounds them, communication that
-    nothing hides, and idle time that the host caused. launches: host calls that issued the step's kernels."""
+    nothing hides, idle time by its cause. shares: the parts of the step, which sum to 1. launches: host calls that
+    issued the step's kernels."""
 
     capture: Capture
     step: Step
@@ -27,7 +29,8 @@ class Found:
     kernels: tuple[MeasuredKernel, ...]
     gaps: Gaps
     limits_us: dict[str, float]
-    name: Bottleneck
+    shares: dict[str, float]
+    name: Name
     evidence: str
     launches: int
     kernel_count: int
@@ -40,45 +43,38 @@ def diagnose_step(
     """Name the bottleneck of one rank's step, whose time is `time`."""
     kernels = kernels_of(capture, step, time.total_ns, hardware)
     gaps = gaps_of(capture, step)
-    limits = _limits_us(time, kernels, gaps)
-    name = cast(Bottleneck, max(limits, key=lambda limit: (limits[limit], limit))) if limits else "host-bound"
+    parts = parts_of(capture, step, time, kernels, gaps, waits)
+    name, made_of = bottleneck_of(parts, time.total_ns)
     rows = in_step(capture, step, Kind.KERNEL, Kind.COLLECTIVE)
     launched = capture.events.launched_by[rows]
+    evidence = [_evidence(one, capture, time, kernels, gaps, waits, hardware) for one in made_of]
     return Found(
         capture=capture,
         step=step,
         time=time,
         kernels=kernels,
         gaps=gaps,
-        limits_us=limits,
+        limits_us={limit: ns / 1000 for limit, ns in by_name(parts).items()},
+        shares=shares_of(parts, time.total_ns),
         name=name,
-        evidence=_evidence(name, capture, time, kernels, gaps, waits, hardware),
+        evidence=evidence[0]
+        if name != "mixed"
+        else f"no part stands out ({in_shares(parts, time.total_ns)}): {'; '.join(evidence[:2])}",
         launches=len(set(launched[launched >= 0].tolist())),
         kernel_count=sum(k.count for k in kernels),
         collective_count=len(in_step(capture, step, Kind.COLLECTIVE)),
     )
 
 
-def _limits_us(time: StepTime, kernels: Sequence[MeasuredKernel], gaps: Gaps) -> dict[str, float]:
-    limits: dict[str, float] = {}
-    for kernel in kernels:
-        limits[kernel.limit] = limits.get(kernel.limit, 0.0) + kernel.total_us
-    if time.communication_ns:
-        limits["communication-bound"] = time.communication_not_overlapped_ns / 1000
-    # Without launches nobody can tell the host's part of the idle time; it is reported as if all of it were the host's.
-    late = gaps.late_us if gaps.launches_known else gaps.total_us
-    if late:
-        limits["host-bound"] = late
-    return limits
-
-
 def _evidence(
-    name: Bottleneck, capture: Capture, time: StepTime, kernels: Sequence[MeasuredKernel], gaps: Gaps, waits: Waits,
+    name: Name, capture: Capture, time: StepTime, kernels: Sequence[MeasuredKernel], gaps: Gaps, waits: Waits,
     hardware: HardwareProfile | None,
 ) -> str:  # fmt: skip
     total, free = max(1, time.total_ns), time.free_ns / max(1, time.total_ns)
     if name == "host-bound":
-        return _host_evidence(capture, time, gaps, free)
+        return _host_evidence(time, gaps, free)
+    if name == "idle-bound":
+        return _idle_evidence(capture, time, gaps, free)
     if name == "communication-bound":
         return _communication_evidence(capture, time, waits)
     mine = [kernel for kernel in kernels if kernel.limit == name]
@@ -88,11 +84,12 @@ def _evidence(
     said = (
         "by the profiler's pipe counters" if sources == {"measured"}
         else "by the model's price of their shapes" if sources == {"predicted"}
-        else "by their op types alone, since the profile has no pipe counters" if sources == {"assumed"}
-        else "by pipe counters, prices and op types"
+        else "by their names alone, since the profile has no pipe counters" if sources == {"assumed"}
+        else "by pipe counters, prices and names"
     )  # fmt: skip
     detail = (
-        f"most of it in {top.op_type} ({top.total_us / 1000:.2f} ms in {_times(top.count)}){_reached(top, hardware)}"
+        f"most of it in {short_name(top.op_type)} ({top.total_us / 1000:.2f} ms in {_times(top.count)})"
+        f"{_reached(top, hardware)}"
     )
     return (
         f"{share:.0%} of kernel time ({us / 1000:.2f} ms of {total / 1e6:.2f} ms step) is {name}, {said}: {detail}; "
@@ -112,16 +109,27 @@ def _reached(kernel: MeasuredKernel, hardware: HardwareProfile | None) -> str:
     return f", at {kernel.gbps / 1000:.2f} of {hardware.memory.hbm_peak_gbps / 1000:.2f} TB/s"
 
 
-def _host_evidence(capture: Capture, time: StepTime, gaps: Gaps, free: float) -> str:
-    total_ms, free_ms = time.total_ns / 1e6, time.free_ns / 1e6
-    idle = f"the device is idle for {free:.0%} of the step ({free_ms:.2f} of {total_ms:.2f} ms)"
+def _host_evidence(time: StepTime, gaps: Gaps, free: float) -> str:
+    longest = ", ".join(f"{short_name(call.name)} ({call.late_us / 1000:.2f} ms)" for call in gaps.calls[:3])
+    return (
+        f"the device is idle for {free:.0%} of the step ({time.free_ns / 1e6:.2f} of {time.total_ns / 1e6:.2f} ms); in "
+        f"{gaps.late_us / 1000:.2f} ms of it the host had not launched yet, most in {longest}; the kernels need only "
+        f"{time.computing_ns / 1e6:.2f} ms"
+    )
+
+
+def _idle_evidence(capture: Capture, time: StepTime, gaps: Gaps, free: float) -> str:
+    """Idle time that is not known to be the host's: the next kernel lay queued, or its launch is unknown."""
+    idle = f"the device is idle for {free:.0%} of the step ({time.free_ns / 1e6:.2f} of {time.total_ns / 1e6:.2f} ms)"
     busy = f"the kernels need only {time.computing_ns / 1e6:.2f} ms"
     if not gaps.launches_known:
         waits = [api for api in capture.host_apis if "Synchronize" in api.name][:1]
-        waited = "".join(f"; the host waits {api.total_ns / 1e6:.2f} ms in {api.name}" for api in waits)
-        return f"{idle}; {busy}{waited}. The profile has no launches, so that the host was late is inferred, not seen"
-    longest = ", ".join(f"{call.name} ({call.late_us / 1000:.2f} ms)" for call in gaps.calls[:3])
-    return f"{idle}; in {gaps.late_us / 1000:.2f} ms of it the host had not launched yet, most in {longest}; {busy}"
+        waited = "".join(f"; the host waits {api.total_ns / 1e6:.2f} ms in {short_name(api.name)}" for api in waits)
+        return f"{idle}; {busy}{waited}. The profile has no launches, so whether the host was late is not seen"
+    return (
+        f"{idle}; in {gaps.queued_us / 1000:.2f} ms of it the next kernel was launched and waited for something else: "
+        f"another stream, a copy, its own start; the host was late in {gaps.late_us / 1000:.2f} ms; {busy}"
+    )
 
 
 def _communication_evidence(capture: Capture, time: StepTime, waits: Waits) -> str:

@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.profile import NO_ROW, Capture, Kind, Step
-from scenarios.profile.steps import overlap_lanes
+from scenarios.profile.steps import Intervals, minus, overlap_lanes
+from scenarios.profile.table import Int32, Int64
 
 #: Names of calls that only hand on what an operator of torch asked for.
 _QUEUE = ("Enqueue", "Dequeue")
+#: What the host is late with behind the last kernel of a whole step.
+BEHIND = "(behind the last kernel)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +53,18 @@ class Gaps:
 
 def gaps_of(capture: Capture, step: Step) -> Gaps:
     """The gaps that start in the step's window."""
-    starts, ends = overlap_lanes(capture.events)[3]
-    here = (starts >= step.start_ns) & (starts < step.end_ns)
-    starts, ends = starts[here], ends[here]
-    events = capture.events
-    device = events.rows(Kind.KERNEL, Kind.COLLECTIVE)
-    next_row = device[np.minimum(np.searchsorted(events.start_ns[device], ends), max(0, len(device) - 1))]
-    launch = events.launched_by[next_row] if len(device) else np.empty(0, dtype=np.int32)
+    starts, ends = _idle(capture, step)
+    launch, launched_ns, last = _launched(capture, ends)
     known = launch != NO_ROW
-    launched_ns = np.where(known, events.start_ns[launch] + events.issued_after_ns[next_row], 0)
     late = np.where(known, np.clip(np.minimum(launched_ns, ends) - starts, 0, None), 0)
     lengths = ends - starts
     calls: dict[str, list[int]] = {}
     threads: dict[int, NDArray[np.intp]] = {}
-    for row, ns in zip(launch[known & (late > 0)].tolist(), late[known & (late > 0)].tolist(), strict=True):
+    behind = int(late[known & last].sum())
+    if behind:
+        calls[BEHIND] = [1, behind]
+    known_late = known & (late > 0) & ~last
+    for row, ns in zip(launch[known_late].tolist(), late[known_late].tolist(), strict=True):
         counted = calls.setdefault(_call_name(capture, row, threads), [0, 0])
         counted[0] += 1
         counted[1] += ns
@@ -76,6 +77,36 @@ def gaps_of(capture: Capture, step: Step) -> Gaps:
         unknown_us=int(lengths[~known].sum()) / 1000,
         calls=tuple(sorted(named, key=lambda call: (-call.late_us, call.name))),
     )
+
+
+def idle_of(capture: Capture, step: Step) -> tuple[Int64, Int64, Int64]:
+    """Starts and ends of the gaps, and when what ends each was launched, -1 where unknown; ns."""
+    starts, ends = _idle(capture, step)
+    launch, launched_ns, _ = _launched(capture, ends)
+    return starts, ends, np.where(launch != NO_ROW, launched_ns, -1)
+
+
+def _launched(capture: Capture, ends: Int64) -> tuple[Int32, Int64, NDArray[np.bool_]]:
+    """What starts at the end of each gap: the call that launched it, when, and whether there is nothing any more."""
+    events = capture.events
+    device = events.rows(Kind.KERNEL, Kind.COLLECTIVE)
+    at = np.searchsorted(events.start_ns[device], ends)
+    last: NDArray[np.bool_] = at >= len(device)  # nothing is launched any more: the host is at work
+    next_row = device[np.minimum(at, max(0, len(device) - 1))] if len(device) else at
+    launch = events.launched_by[next_row] if len(device) else np.empty(0, dtype=np.int32)
+    issued = events.start_ns[launch].astype(np.int64) + events.issued_after_ns[next_row]
+    return launch, np.where(last, ends, np.where(launch != NO_ROW, issued, 0)), last
+
+
+def _idle(capture: Capture, step: Step) -> Intervals:
+    """The pieces of idle time that belong to the step: those that start in its window, as torch_npu has it; of a step
+    that is whole also what lies before its first kernel and behind its last, so that they sum to its free time."""
+    computing, communication, _, free = overlap_lanes(capture.events)
+    if not step.whole:
+        here = (free[0] >= step.start_ns) & (free[0] < step.end_ns)
+        return free[0][here], free[1][here]
+    window = np.array([step.start_ns], dtype=np.int64), np.array([step.end_ns], dtype=np.int64)
+    return minus(minus(window, computing), communication)
 
 
 def _call_name(capture: Capture, row: int, threads: dict[int, NDArray[np.intp]]) -> str:

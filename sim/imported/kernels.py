@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.ops.families import family_of_type
 from scenarios.ops.work import Work
 from scenarios.profile import Capture, Kind, Step
+from scenarios.profile.families import ATTENTION, MATMUL, family_of_type
 from sim.accuracy.rows.op_types import Unpriced, work_of_row
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
@@ -153,7 +153,7 @@ def _bound(op_type: str, task_type: str, pipe: str, time: KernelTime | None) -> 
     if "AI_CPU" in task_type or "AICPU" in task_type:
         return "ai_cpu", "assumed"
     # At level 0 a kernel of the vector cores is an AI_CORE task too, so the op type has to tell.
-    return ("vector" if family_of_type(op_type) == "vector" else "cube"), "assumed"
+    return ("cube" if family_of_type(op_type) in (MATMUL, ATTENTION) else "vector"), "assumed"
 
 
 def _merged(rows: Iterable[MeasuredKernel]) -> list[MeasuredKernel]:

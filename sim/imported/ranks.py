@@ -61,6 +61,14 @@ class Waits:
         return self.clocks_differ_us * 1000 <= SAME_CLOCK_NS
 
 
+def slowest_rank(waits: Waits) -> int | None:
+    """The rank that the others waited for the longest; None where nobody waited, or the clocks cannot be compared."""
+    waited = {rank: us for rank, us in waits.waited_for_us.items() if us > 0}
+    if not waited or not waits.same_clock:
+        return None
+    return max(waited, key=lambda rank: (waited[rank], -rank))
+
+
 @dataclass(frozen=True, slots=True)
 class _Arrival:
     rank: int

@@ -9,7 +9,7 @@ from scenarios.profile import CaptureSet
 from scenarios.profile.spans import rows_of
 from scenarios.timeline import Timeline
 from sim.hardware.profile import HardwareProfile
-from sim.imported.result import steps_of_ranks
+from sim.imported.chosen import chosen_steps
 from sim.imported.timelines import CLOCKS, timelines_of
 from sim.replay.whatif import asked, what_if
 
@@ -18,16 +18,18 @@ LISTED_SPANS = 50_000
 
 
 def replayed(
-    captures: CaptureSet, step_id: str, wanted: Sequence[str], hardware: HardwareProfile | None
+    captures: CaptureSet, step_id: str, wanted: Sequence[str], hardware: HardwareProfile | None, withheld: str = ""
 ) -> tuple[dict[str, Any], list[Timeline]]:
     """(`what_if` document, measured timelines and behind them the changed ones, where what-ifs were asked for).
 
-    wanted: `NAME[:ARGS]`; none for all that apply. Raises ScenarioError for a what-if that is none.
+    wanted: `NAME[:ARGS]`; none for all that apply. withheld: why nothing is advised, "" for no reason; what-ifs that
+    are asked for are replayed all the same. Raises ScenarioError for a what-if that is none.
     """
+    if withheld and not wanted:
+        return _nothing([withheld]), []
     for text in wanted:
         asked(text)  # what is wrong with the words is said before the work
-    steps = steps_of_ranks(captures, step_id)
-    spans = sum(len(rows_of(p, s, True)) for p, s in zip(captures.captures, steps, strict=True))
+    spans = sum(len(rows_of(one.capture, one.step, True)) for one in chosen_steps(captures, step_id))
     if spans > LISTED_SPANS and not wanted:
         return _nothing([f"{spans:,} spans in the step: ask for a what-if by name, --what-if NAME"]), []
     timelines, notes = timelines_of(captures, step_id, tasks=True)

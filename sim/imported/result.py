@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from scenarios.errors import ScenarioError, printable
+from scenarios.errors import printable
 from scenarios.profile import Capture, CaptureSet, HostApi, ReportedStep, Step, step_times_of
 from scenarios.timeline import StepTime
 from sim import __version__
 from sim.hardware.profile import HardwareProfile
 from sim.imported.advice import advise_step
+from sim.imported.chosen import Chosen, chosen_steps
+from sim.imported.completeness import Completeness, completeness_of, withheld
 from sim.imported.diagnosis import Found, diagnose_step
-from sim.imported.ranks import Waits, waits_of
+from sim.imported.ranks import RankWaits, Waits, slowest_rank, waits_of
 from sim.predict.result import SCHEMA_VERSION
+from sim.predict.shares import MARGIN, MIN_SHARE
 
 #: Differences beyond this share of the reported step are reported as such.
 RECONCILED = 0.001
@@ -30,19 +33,14 @@ def import_result(
     step_id: which step; by default that of the median length of the first rank. Raises ScenarioError where the
     captures hold no such step.
     """
-    first = captures.captures[0]
-    times = [step_times_of(capture) for capture in captures.captures]
-    at = [chosen_step(first, times[0], step_id)]
-    step = first.steps[at[0]]
-    at += [_same_step(p, t, step.id) for p, t in zip(captures.captures[1:], times[1:], strict=True)]
-    steps = [capture.steps[i] for capture, i in zip(captures.captures, at, strict=True)]
-    waits = waits_of(captures.captures, steps)
-    diagnoses = [
-        diagnose_step(capture, one, all_times[i], waits, hardware)
-        for capture, one, all_times, i in zip(captures.captures, steps, times, at, strict=True)
-    ]
+    chosen = chosen_steps(captures, step_id)
+    first, step, views = chosen[0].whole, chosen[0].step, chosen[0].views
+    waits = waits_of([one.capture for one in chosen], [one.step for one in chosen])
+    diagnoses = [diagnose_step(one.capture, one.step, one.time, waits, hardware) for one in chosen]
     main = diagnoses[0]
     reported = reported_of(first, step)
+    recomputed = _recomputed(chosen[0])
+    complete = _complete(chosen)
     return {
         "schema_version": SCHEMA_VERSION,
         "profile": _capture(first, name),
@@ -50,55 +48,33 @@ def import_result(
         "provenance": _provenance(hardware, main),
         "rank": first.rank,
         "step_id": step.id,
-        "steps": [{"id": s.id, **step_us(time)} for s, time in zip(first.steps, times[0], strict=True)][:MAX_STEPS],
+        "steps": [
+            {"id": s.id, "kernels": kernels, **step_us(time)}
+            for s, kernels, time in zip(first.steps, views.kernels, views.times, strict=True)
+        ][:MAX_STEPS],
         "step_count": len(first.steps),
         "step": step_us(main.time),
         "reported_step": _reported_us(reported),
-        "reconciliation": reconciliation(main.time, reported),
-        "bottleneck": {"name": main.name, "evidence": main.evidence, "limits_us": main.limits_us},
+        "recomputed_step": step_us(recomputed),
+        "reconciliation": reconciliation(recomputed, reported),
+        "bottleneck": _bottleneck(main),
         "kernels": [asdict(kernel) for kernel in main.kernels[:MAX_KERNELS]],
         "kernel_count": main.kernel_count,
         "collective_count": main.collective_count,
         "launches": main.launches,
         "host_gaps": _gaps(main),
         "host_apis": [_api(api) for api in first.host_apis[:MAX_CALLS]],
-        "ranks": [_rank(f, waits) for f in diagnoses],
+        "ranks": [_rank(f, one, waits) for f, one in zip(diagnoses, chosen, strict=True)],
         "collectives": [asdict(c) for c in waits.collectives[:MAX_COLLECTIVES]],
+        "slowest_rank": slowest_rank(waits),
         "waited_for_us": {str(rank): us for rank, us in waits.waited_for_us.items()},
         "clocks_differ_us": waits.clocks_differ_us,
-        "advice": [asdict(item) for item in advise_step(main, waits)],
-        "notes": list(dict.fromkeys([*captures.notes, *first.notes, *_notes_of_ranks(captures)])),
+        "completeness": asdict(complete),
+        "advice": [] if withheld(complete) else [asdict(item) for item in advise_step(main, waits)],
+        "advice_withheld": withheld(complete),
+        "notes": list(dict.fromkeys([*chosen[0].notes, *captures.notes, *first.notes, *_notes_of_ranks(chosen)])),
         "dropped": dict(sorted(first.dropped.items())),
     }
-
-
-def chosen_step(capture: Capture, times: Sequence[StepTime], step_id: str) -> int:
-    """The place of the step called `step_id`, or of the one of median length. times: of the capture's steps.
-
-    Raises ScenarioError where there is none.
-    """
-    if not capture.steps:
-        raise ScenarioError([f"{printable(capture.source, 200)}: holds no kernels, so no step"])
-    ids = [step.id for step in capture.steps]
-    if step_id and step_id not in ids:
-        known = ", ".join(printable(name, 20) or "(no name)" for name in ids[:20])
-        raise ScenarioError([f"--step: '{printable(step_id, 40)}' is not a step of this profile; it has {known}"])
-    if step_id:
-        return ids.index(step_id)
-    return sorted(range(len(times)), key=lambda i: times[i].total_ns)[(len(times) - 1) // 2]
-
-
-def steps_of_ranks(captures: CaptureSet, step_id: str) -> list[Step]:
-    """The step of each rank that `import_result` tells about: of the first as `chosen_step`, of the others the same."""
-    first, *others = captures.captures
-    step = first.steps[chosen_step(first, step_times_of(first), step_id)]
-    return [step, *(p.steps[_same_step(p, step_times_of(p), step.id)] for p in others)]
-
-
-def _same_step(capture: Capture, times: Sequence[StepTime], step_id: str) -> int:
-    """The place of another rank's step with this id, else of its own median one."""
-    ids = [step.id for step in capture.steps]
-    return ids.index(step_id) if step_id in ids else chosen_step(capture, times, "")
 
 
 def reported_of(capture: Capture, step: Step) -> ReportedStep | None:
@@ -162,6 +138,17 @@ def _provenance(hardware: HardwareProfile | None, diagnosis: Found) -> dict[str,
     }
 
 
+def _bottleneck(diagnosis: Found) -> dict[str, Any]:
+    return {
+        "name": diagnosis.name,
+        "evidence": diagnosis.evidence,
+        "shares": diagnosis.shares,
+        "limits_us": diagnosis.limits_us,
+        "mixed_margin": MARGIN,
+        "mixed_below": MIN_SHARE,
+    }
+
+
 def _gaps(diagnosis: Found) -> dict[str, Any]:
     gaps = diagnosis.gaps
     return {
@@ -178,7 +165,30 @@ def _api(api: HostApi) -> dict[str, Any]:
     return {"level": api.level, "name": api.name, "count": api.count, "total_us": api.total_ns / 1000}
 
 
-def _rank(diagnosis: Found, waits: Waits) -> dict[str, Any]:
+def _recomputed(chosen: Chosen) -> StepTime:
+    """The step as torch_npu's rule has it, which is what it reports: its device window, whatever launched what."""
+    return step_times_of(chosen.whole)[chosen.number] if chosen.views.own else chosen.time
+
+
+def _wait_us(diagnosis: Found, mine: RankWaits, waits: Waits) -> float:
+    """What a rank waited in collectives: until the last rank came, where others are here on one clock; else as its own
+    profile says it. No more than it was in collectives."""
+    matched = mine.matched and waits.same_clock
+    us = mine.wait_us if matched else diagnosis.time.communication_wait_ns / 1000
+    return min(us, diagnosis.time.communication_ns / 1000)
+
+
+def _complete(chosen: Sequence[Chosen]) -> Completeness:
+    """The verdict on all ranks: what one of them lacks, all of it lacks."""
+    reasons = []
+    for one in chosen:
+        reported = reported_of(one.whole, one.step)
+        said = completeness_of(one, _recomputed(one), reported.time if reported is not None else None).reasons
+        reasons += [reason if one is chosen[0] else f"rank {one.whole.rank}: {reason}" for reason in said]
+    return Completeness("partial" if reasons else "complete", tuple(reasons))
+
+
+def _rank(diagnosis: Found, chosen: Chosen, waits: Waits) -> dict[str, Any]:
     mine = next(rank for rank in waits.by_rank if rank.rank == diagnosis.capture.rank)
     reported = reported_of(diagnosis.capture, diagnosis.step)
     return {
@@ -187,19 +197,21 @@ def _rank(diagnosis: Found, waits: Waits) -> dict[str, Any]:
         "step_id": diagnosis.step.id,
         "step": step_us(diagnosis.time),
         "reported_step": _reported_us(reported),
-        "reconciliation": reconciliation(diagnosis.time, reported),
-        "bottleneck": {"name": diagnosis.name, "evidence": diagnosis.evidence},
+        "reconciliation": reconciliation(_recomputed(chosen), reported),
+        "bottleneck": _bottleneck(diagnosis),
         "kernel_count": diagnosis.kernel_count,
         "collectives": mine.collectives,
         "matched_collectives": mine.matched,
-        "wait_us": mine.wait_us if mine.matched else diagnosis.time.communication_wait_ns / 1000,
+        "wait_us": _wait_us(diagnosis, mine, waits),
+        "transfer_us": diagnosis.time.communication_ns / 1000 - _wait_us(diagnosis, mine, waits),
         "came_last": mine.last,
         "notes": list(diagnosis.capture.notes),
     }
 
 
-def _notes_of_ranks(captures: CaptureSet) -> list[str]:
+def _notes_of_ranks(chosen: Sequence[Chosen]) -> list[str]:
     said = []
-    for capture in captures.captures[1:]:
-        said += [f"rank {capture.rank}: {note}" for note in capture.notes if note not in captures.captures[0].notes]
+    known = (*chosen[0].notes, *chosen[0].whole.notes)
+    for one in chosen[1:]:
+        said += [f"rank {one.whole.rank}: {note}" for note in (*one.notes, *one.whole.notes) if note not in known]
     return said

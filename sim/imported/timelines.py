@@ -7,8 +7,8 @@ from dataclasses import replace
 from scenarios.errors import ScenarioError, printable
 from scenarios.profile import Capture, CaptureSet, Step, timeline_of
 from scenarios.timeline import Timeline
+from sim.imported.chosen import chosen_steps
 from sim.imported.ranks import waits_of
-from sim.imported.result import steps_of_ranks
 
 #: What is said where ranks cannot be laid on one clock.
 CLOCKS = "the ranks' clocks differ by {:.1f} ms, so each is taken alone"
@@ -21,16 +21,17 @@ def timelines_of(captures: CaptureSet, step_id: str = "", tasks: bool = False) -
     such step or it has too many spans.
     """
     first = captures.captures[0]
-    steps = steps_of_ranks(captures, step_id)
+    chosen = chosen_steps(captures, step_id)
+    steps = [one.step for one in chosen]
     try:
-        timelines = [timeline_of(p, s, tasks) for p, s in zip(captures.captures, steps, strict=True)]
+        timelines = [timeline_of(one.capture, one.step, tasks) for one in chosen]
     except ValueError as error:
         raise ScenarioError([f"{printable(first.source, 200)}: {error}"]) from None
-    notes = [f"step {steps[0].id} of {len(first.steps)}"] if len(first.steps) > 1 else []
-    waits = waits_of(captures.captures, steps)
+    notes = [f"step {printable(steps[0].id, 60)} of {len(first.steps)}"] if len(first.steps) > 1 else []
+    waits = waits_of([one.capture for one in chosen], steps)
     if not waits.same_clock:
         return timelines, [*notes, CLOCKS.format(waits.clocks_differ_us / 1000)]
-    origins = [_origin_ns(p, s, t) for p, s, t in zip(captures.captures, steps, timelines, strict=True)]
+    origins = [_origin_ns(one.capture, one.step, t) for one, t in zip(chosen, timelines, strict=True)]
     return [_later(t, origin - min(origins)) for t, origin in zip(timelines, origins, strict=True)], notes
 
 

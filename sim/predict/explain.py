@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, cast
 
 from scenarios.batches import reported_batch
 from scenarios.ops.catalogue import CATALOGUE
@@ -15,14 +14,14 @@ from scenarios.timeline import length_ns, union_ns
 from sim.kernel.time import Bound
 from sim.predict.device_terms import spoken
 from sim.predict.gains import Gains
+from sim.predict.parts import parts_of
 from sim.predict.pipeline_steps import Pipeline
 from sim.predict.predict import Prediction, check, step_ns
+from sim.predict.shares import Name, bottleneck_of, in_shares, shares_of
 from sim.step.plan import Issue, Launch, Replay
 from sim.step.schedule import launches
 
-Bottleneck = Literal[
-    "host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "bubble-bound", "capacity-bound"
-]
+Bottleneck = Name
 
 _LIMIT: dict[Bound, Bottleneck] = {
     "hbm": "HBM-bound",
@@ -79,11 +78,13 @@ class Busy:
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The bottleneck, its evidence in one sentence, and the numbers behind it. limits: computing time (us) by what
-    limits the kernels, and time in collectives; waiting for other stages of a pipeline is bubble."""
+    limits the kernels, and time in collectives; waiting for other stages of a pipeline is bubble. shares: the parts of
+    the step, idle time by its cause among them; they sum to 1."""
 
     name: Bottleneck
     evidence: str
     limits: dict[str, float]
+    shares: dict[str, float]
     busy: Busy
     kernels: tuple[KernelRow, ...]
     host_launches: int
@@ -119,11 +120,16 @@ def diagnose(prediction: Prediction) -> Diagnosis:
         limits["communication-bound"] -= bubble.send_ns / 1000
         limits["bubble-bound"] = bubble.total_ns / 1000
     calls = sum(isinstance(step, Issue | Replay) for step in prediction.plan.steps)
-    name, evidence = _verdict(prediction, limits, rows, calls, busy)
+    parts = parts_of(prediction, kernels)
+    name, made_of = bottleneck_of(parts, prediction.step.total_ns)
+    evidence = "; ".join(_evidence(one, prediction, limits, rows, calls, busy) for one in made_of[:2])
+    if name == "mixed":
+        evidence = f"no part stands out ({in_shares(parts, prediction.step.total_ns)}): {evidence}"
     return Diagnosis(
         name,
         spoken(evidence, prediction.case.hardware.profile.device),
         limits,
+        shares_of(parts, prediction.step.total_ns),
         busy,
         rows,
         calls,
@@ -190,24 +196,33 @@ def _busy(prediction: Prediction, kernels: list[Launch]) -> Busy:
     )
 
 
-def _verdict(
-    prediction: Prediction, limits: dict[str, float], rows: tuple[KernelRow, ...], calls: int, busy: Busy
-) -> tuple[Bottleneck, str]:
+def _evidence(
+    name: Bottleneck,
+    prediction: Prediction,
+    limits: dict[str, float],
+    rows: tuple[KernelRow, ...],
+    calls: int,
+    busy: Busy,
+) -> str:
     step = prediction.step
     free = step.free_ns / step.total_ns
     total_ms, computing_ms = step.total_ns / 1e6, step.computing_ns / 1e6
-    hangs_on = prediction.sensitivity
-    name = cast(Bottleneck, max(limits, key=lambda limit: (limits[limit], limit)))
     if prediction.pipeline is not None and name == "bubble-bound":
-        return name, _bubble_evidence(prediction.pipeline, prediction.batch.phase)
-    if hangs_on.host > hangs_on.device:
+        return _bubble_evidence(prediction.pipeline, prediction.batch.phase)
+    if name == "host-bound":
         host_ms = busy.python_thread * total_ms
-        return "host-bound", (
+        return (
             f"the device is idle for {free:.0%} of the step ({step.free_ns / 1e6:.2f} of {total_ms:.2f} ms): the host "
             f"needs {host_ms:.2f} ms for {calls:,} calls ({1000 * host_ms / max(1, calls):.0f} us each), the kernels "
             f"only {computing_ms:.2f} ms"
         )
-    share = limits[name] / sum(limits.values())
+    if name == "idle-bound":
+        return (
+            f"the device is idle for {free:.0%} of the step ({step.free_ns / 1e6:.2f} of {total_ms:.2f} ms), most of "
+            "it with the next kernel launched: starts of kernels, waits between streams, gaps within a graph; the "
+            f"kernels need only {computing_ms:.2f} ms"
+        )
+    share = limits.get(name, 0.0) / sum(limits.values())
     top = rows[0]
     memory = prediction.case.hardware.memory
     if name == "HBM-bound":
@@ -219,7 +234,7 @@ def _verdict(
             f"{_cube_ms(prediction, rows):.2f} ms"
         )
     elif name == "communication-bound":
-        return name, _communication_evidence(prediction)
+        return _communication_evidence(prediction)
     elif name == "cube-bound":
         peak_tflops = prediction.case.hardware.chip.cube_flops_per_ns / 1000
         prefix, per_tera = ("T", 1) if peak_tflops >= 10 else ("G", 1000)  # a CPU's core has tens of GFLOPS
@@ -229,8 +244,8 @@ def _verdict(
             f"{peak_tflops * per_tera:.0f} at peak"
         )
     else:
-        detail = _vector_detail([r for r in rows if limit_of(r.kind, r.bound) == "vector-bound"])
-    return name, f"{share:.0%} of kernel time is {name}: {detail}; the device is idle for {free:.0%} of the step"
+        detail = _vector_detail([r for r in rows if limit_of(r.kind, r.bound) == "vector-bound"] or list(rows))
+    return f"{share:.0%} of kernel time is {name}: {detail}; the device is idle for {free:.0%} of the step"
 
 
 def _bubble_evidence(pipeline: Pipeline, phase: str) -> str:

@@ -74,7 +74,12 @@ def _about_step(prediction: Prediction, diagnosis: Diagnosis, name: str) -> dict
         "waits_us": {str(rank): ns / 1000 for rank, ns in prediction.waits_ns.items()},
         "pipeline": _pipeline(prediction.pipeline),
         "busy": asdict(diagnosis.busy),
-        "bottleneck": {"name": diagnosis.name, "evidence": diagnosis.evidence, "limits_us": diagnosis.limits},
+        "bottleneck": {
+            "name": diagnosis.name,
+            "evidence": diagnosis.evidence,
+            "shares": diagnosis.shares,
+            "limits_us": diagnosis.limits,
+        },
         "overlaps": [_overlap(overlap) for overlap in overlaps(prediction)],
     }
 

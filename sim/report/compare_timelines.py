@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from sim.imported.names import short_name
 from sim.report.run import bar_pair, counted, ms
 from sim.report.tables import Column, fitted
 
@@ -19,6 +20,7 @@ def timeline_parts(result: dict[str, Any], width: int) -> list[Any]:
     timelines = result["timelines"]
     return [
         _causes(timelines, width),
+        *_paths(timelines, width),
         _lanes(timelines, width),
         _kernels(timelines["kernels"], width),
         *_replaced(timelines["kernels"], width),
@@ -60,6 +62,33 @@ def _causes(timelines: dict[str, Any], width: int) -> Any:
     return fitted(
         "Time of the step by cause", [Column("us", [r["cause"] for r in rows]), *_times(rows, width)], width, notes
     )
+
+
+def _paths(timelines: dict[str, Any], width: int) -> list[Any]:
+    """What changed by operator path: the same work, whatever its kernels are called."""
+    changed = [row for row in timelines["paths"] if row["a_us"] != row["b_us"]]
+    rows, rest = changed[:TOP_ROWS], changed[TOP_ROWS:]
+    if not rows:
+        return []
+    room = max(24, width // 2)
+    columns = [
+        Column("operator path", [_tail(row["path"], room) for row in rows]),
+        Column("", [row["what"] for row in rows], rank=1),
+        *_times(rows, width),
+    ]
+    notes = [f"these and {counted(len(rest), 'more path')} ({_sum(rest):+,.1f} us) sum to {_sum(changed):+,.1f} us"]
+    return [fitted("Changes by operator path", columns, width, notes)]
+
+
+def _tail(path: str, room: int) -> str:
+    """The innermost operators of a path that have room."""
+    parts = [short_name(part, 40) for part in path.split(" > ")]
+    kept = parts[-1]
+    for part in reversed(parts[:-1]):
+        if len(kept) + len(part) + 7 > room:
+            return f"... > {kept}"
+        kept = f"{part} > {kept}"
+    return kept
 
 
 def _lanes(timelines: dict[str, Any], width: int) -> Any:

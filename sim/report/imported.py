@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from sim.imported.names import MAX_NAME, short_name
 from sim.report.run import STEP_BAR_WIDTH, bar, counted, ms, plain
 from sim.report.tables import Column, fitted
 from sim.report.what_if import what_if_parts
@@ -16,7 +17,7 @@ from sim.report.what_if import what_if_parts
 if TYPE_CHECKING:
     from rich.console import Console
 
-TOP_KERNELS, TOP_CALLS, TOP_COLLECTIVES, TOP_ADVICE, TOP_NOTES = 15, 8, 8, 6, 12
+TOP_KERNELS, TOP_CALLS, TOP_COLLECTIVES, TOP_ADVICE, TOP_NOTES, TOP_REASONS = 15, 8, 8, 6, 12, 6
 
 _PARTS = (
     ("computing_us", "computing", "green", "█"),
@@ -109,11 +110,16 @@ def _bottleneck(result: dict[str, Any]) -> RenderableType:
     return Group(
         Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")),
         Padding(Text(bottleneck["evidence"]), (0, 0, 0, 2)),
+        Padding(Text(" · ".join(f"{part} {share:.0%}" for part, share in bottleneck["shares"].items())), (0, 0, 0, 2)),
         Text(),
     )
 
 
 def _next(result: dict[str, Any]) -> RenderableType:
+    if result["advice_withheld"]:
+        reasons = result["completeness"]["reasons"]
+        lines = [f"  {reason}\n" for reason in reasons[:TOP_REASONS]]
+        return Text.assemble(("The profile is partial: nothing is advised\n", "bold yellow"), *lines)
     text = Text.assemble(("Try next", "bold"), ("  (at most: if all of that time vanished)", "dim"), "\n")
     for item in result["advice"][:TOP_ADVICE]:
         options = "".join(f"  --set {pair}" for pair in item["settings"])
@@ -140,7 +146,7 @@ def _gaps(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
         yield from _apis(result, width)
         return
     columns = [
-        Column("the host was late with", [call["name"] for call in calls]),
+        Column("the host was late with", [short_name(call["name"], _room(width)) for call in calls]),
         Column("gaps", [f"{call['gaps']:,}" for call in calls], right=True),
         Column("late ms", [ms(call["late_us"]) for call in calls], right=True),
     ]
@@ -153,7 +159,7 @@ def _apis(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
     if not apis:
         return
     columns = [
-        Column("host call", [f"{api['level']} {api['name']}" for api in apis]),
+        Column("host call", [f"{api['level']} {short_name(api['name'], _room(width))}" for api in apis]),
         Column("count", [f"{api['count']:,}" for api in apis], right=True),
         Column("total ms", [ms(api["total_us"]) for api in apis], right=True),
     ]
@@ -170,13 +176,14 @@ def _ranks(result: dict[str, Any], width: int) -> Iterable[RenderableType]:
         Column("computing", [ms(r["step"]["computing_us"]) for r in ranks], right=True),
         Column("communication", [ms(r["step"]["communication_us"]) for r in ranks], right=True, rank=1),
         Column("free", [ms(r["step"]["free_us"]) for r in ranks], right=True, rank=2),
+        Column("transfer", [ms(r["transfer_us"]) for r in ranks], right=True, rank=1),
         Column("waited", [ms(r["wait_us"]) for r in ranks], right=True),
         Column("came last", [f"{r['came_last']} of {r['matched_collectives']}" for r in ranks], right=True),
         Column("bottleneck", [r["bottleneck"]["name"] for r in ranks], rank=3),
     ]
-    notes = [
-        f"rank {rank} was waited for: {ms(us)} ms" for rank, us in result["waited_for_us"].items() if us
-    ]  # fmt: skip
+    notes = [f"rank {rank} was waited for: {ms(us)} ms" for rank, us in result["waited_for_us"].items() if us]
+    if result["slowest_rank"] is not None:
+        notes.insert(0, f"slowest rank: {result['slowest_rank']}, for which the others waited the longest")
     if result["clocks_differ_us"] > 1000:
         notes.append(f"the ranks' clocks differ by {ms(result['clocks_differ_us'])} ms: do not trust who came last")
     yield fitted("Ranks", columns, width, notes)
@@ -187,7 +194,7 @@ def _collectives(result: dict[str, Any], width: int) -> Iterable[RenderableType]
     if not rows:
         return
     columns = [
-        Column("collective", [r["name"] for r in rows]),
+        Column("collective", [short_name(r["name"], _room(width)) for r in rows]),
         Column("ranks", [",".join(map(str, r["ranks"])) for r in rows], rank=1),
         Column("last", [str(r["last_rank"]) for r in rows], right=True),
         Column("late ms", [ms(r["late_us"]) for r in rows], right=True),
@@ -199,7 +206,7 @@ def _collectives(result: dict[str, Any], width: int) -> Iterable[RenderableType]
 def _kernels(result: dict[str, Any], width: int) -> RenderableType:
     rows, rest = result["kernels"][:TOP_KERNELS], result["kernels"][TOP_KERNELS:]
     columns = [
-        Column("op type", [r["op_type"] for r in rows]),
+        Column("op type", [short_name(r["op_type"], _room(width)) for r in rows]),
         Column("input shapes", [_short(r["shapes"]) for r in rows], rank=3),
         Column("count", [f"{r['count']:,}" for r in rows], right=True),
         Column("total us", [f"{r['total_us']:,.1f}" for r in rows], right=True),
@@ -223,6 +230,11 @@ def _kernels(result: dict[str, Any], width: int) -> RenderableType:
     if result["hardware"] is None:
         notes.append("--hardware NAME gives each kernel its roofline position")
     return fitted("Kernels by time", columns, width, notes)
+
+
+def _room(width: int) -> int:
+    """Characters that a name may take of a terminal of `width`, so that the numbers next to it stay."""
+    return max(16, min(MAX_NAME, width // 3))
 
 
 def _short(shapes: str) -> str:

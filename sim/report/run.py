@@ -66,7 +66,8 @@ def plain(document: Any) -> Any:
     if isinstance(document, str):
         return printable(" ".join(document.split()), limit=4096)
     if isinstance(document, Mapping):
-        return {key: plain(value) for key, value in document.items()}
+        # Keys may be names too: of what was left out of a profile, say.
+        return {plain(key): plain(value) for key, value in document.items()}
     return [plain(value) for value in document] if isinstance(document, list | tuple) else document
 
 
@@ -158,6 +159,14 @@ def _metrics(result: dict[str, Any]) -> RenderableType:
     return table
 
 
+def _shares(bottleneck: dict[str, Any], device: str) -> Iterable[RenderableType]:
+    """The parts of the step, of a percent and more; results written before there were shares have none."""
+    shares = bottleneck.get("shares", {})
+    if shares:
+        said = " · ".join(f"{spoken(part, device)} {share:.0%}" for part, share in shares.items() if share >= 0.01)
+        yield _paragraph(said, "dim")
+
+
 def _step(result: dict[str, Any]) -> RenderableType:
     step, bottleneck = result["step"], result["bottleneck"]
     total = step["total_us"]
@@ -178,7 +187,8 @@ def _step(result: dict[str, Any]) -> RenderableType:
     return Group(
         line, _paragraph(parts), *_pipeline(result["pipeline"]),
         _paragraph(f"busy: {busy}", "dim"), _paragraph(counts, "dim"), Text(),
-        Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")), _paragraph(bottleneck["evidence"]), Text(),
+        Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")), _paragraph(bottleneck["evidence"]),
+        *_shares(bottleneck, device), Text(),
     )  # fmt: skip
 
 

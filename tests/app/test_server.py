@@ -109,3 +109,23 @@ def test_the_first_page_is_prepared_before_it_is_asked_for() -> None:
     known = len(answers.ANSWERS)
     assert answers.first(Question()).result["scenario"]["name"] == "qwen3_8b_decode"
     assert len(answers.ANSWERS) == known
+
+
+def test_every_answer_of_the_lab_forbids_other_hosts() -> None:
+    import asyncio
+
+    from app_pages.parts.asgi import POLICY, Offline
+
+    sent: list[dict[str, object]] = []
+
+    async def page(scope: object, receive: object, send: object) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})  # type: ignore[operator]
+
+    async def keep(message: object) -> None:
+        sent.append(message)  # type: ignore[arg-type]
+
+    asyncio.run(Offline(page)({"type": "http"}, keep, keep))  # type: ignore[arg-type]
+    assert (b"content-security-policy", POLICY.encode()) in sent[0]["headers"]  # type: ignore[operator]
+    directives = dict(part.strip().partition(" ")[::2] for part in POLICY.split(";"))
+    assert directives["default-src"].split()[0] == "'self'"
+    assert not any("://" in word or "*" in word for word in POLICY.split())

@@ -79,6 +79,14 @@ def test_every_optimisation_has_a_name() -> None:
     assert {item.switch for item in PASSES} == set(fields.SWITCHES)
 
 
+def test_every_part_of_a_step_has_words() -> None:
+    from typing import get_args
+
+    from sim.predict.shares import Part
+
+    assert set(get_args(Part)) == set(verdicts.PARTS)
+
+
 def test_every_bottleneck_has_a_sentence() -> None:
     from typing import get_args
 

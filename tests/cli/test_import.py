@@ -11,7 +11,7 @@ import pytest
 
 from scenarios.timeline import step_time
 from scenarios.trace import read_trace
-from tests.scenarios.profile import making
+from tests.scenarios.profile import cuda, making
 
 STEP_KEYS = (
     "total_us", "computing_us", "communication_us", "communication_not_overlapped_us", "communication_wait_us",
@@ -40,7 +40,8 @@ def test_document_has_the_keys_of_the_contract(imported: Callable[..., Any], tmp
     assert document["step"]["total_us"] == 450.0
     assert document["reported_step"]["free_us"] == 100.0
     assert document["reconciliation"]["reconciled"] is True
-    assert {"name", "evidence", "limits_us"} == set(document["bottleneck"])
+    assert {"name", "evidence", "shares", "limits_us"} <= set(document["bottleneck"])
+    assert document["completeness"] == {"verdict": "complete", "reasons": []}
     assert document["provenance"]["kind"] == "measured"
     assert [rank["rank"] for rank in document["ranks"]] == [0]
     assert (document["kernel_count"], document["collective_count"], document["hardware"]) == (3, 1, "atlas_a2_910b2")
@@ -100,6 +101,7 @@ def test_bottleneck_and_advice_follow_the_evidence(imported: Callable[..., Any],
     document = imported(making.torch_npu(tmp_path, steps=(7,)))
     assert document["bottleneck"]["limits_us"] == {
         "vector-bound": 150.0, "HBM-bound": 100.0, "communication-bound": 100.0, "host-bound": 30.0,
+        "idle-bound": 70.0,
     }  # fmt: skip
     assert document["bottleneck"]["name"] == "vector-bound"
     ratios = [item["at_most_ratio"] for item in document["advice"]]
@@ -160,3 +162,26 @@ def test_a_prediction_is_called_one(whatif: Callable[..., Any], imported: Callab
     assert document["step"] == pytest.approx(run["step"])
     assert document["provenance"]["kind"] == "predicted"
     assert "PREDICTED" in whatif("import", trace).out
+
+
+def test_a_mark_of_the_users_own_makes_steps(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    events = [event for n in range(3) for event in (cuda.op(f"my forward {n}", 1000 * n, 900),)]
+    kernels = [cuda.kernel(n + 1, 1000 * n + 10, 1000 * n + 50, 100) for n in range(3)]
+    path = cuda.write(tmp_path, events, *kernels)
+    done = whatif("import", path, "--step-mark", "my forward 0", "--step", "my forward 1")
+    assert (done.status, done.err) == (0, "")
+    assert "step my forward 1 of 3" in done.out
+    done = whatif("import", path, "--step-mark", "my forwrd 0")
+    assert done.status == 2
+    assert "Did you mean 'my forward 0'?" in done.err
+
+
+def test_a_partial_profile_is_shown_and_not_advised_on(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    top = making.torch_npu(tmp_path, steps=(7,))
+    table = top / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join([lines[0], lines[1], *lines[1:]]).replace("_Add,Add", "_Other,Add", 1))
+    done = whatif("import", top)
+    assert (done.status, done.err) == (0, "")
+    assert "The profile is partial: nothing is advised" in done.out
+    assert "1 of 4 kernels of kernel_details.csv are not in the trace" in " ".join(done.out.split())

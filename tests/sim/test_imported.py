@@ -119,10 +119,11 @@ def test_a_kernel_that_was_queued_is_not_the_hosts_fault() -> None:
     assert (gaps.late_us, gaps.queued_us, gaps.calls) == (0.0, 0.39, ())
 
 
-def test_without_launches_the_host_is_inferred_and_said_to_be() -> None:
-    result, _ = diagnosed(capture((Kind.KERNEL, "a", 0, 10), (Kind.KERNEL, "b", 1000, 10)))
-    assert result.name == "host-bound"
-    assert "inferred, not seen" in result.evidence
+def test_without_launches_nobody_knows_whose_the_idle_time_is() -> None:
+    found, _ = diagnosed(capture((Kind.KERNEL, "a", 0, 10), (Kind.KERNEL, "b", 1000, 10)))
+    assert found.name == "idle-bound"
+    assert "whether the host was late is not seen" in found.evidence
+    assert found.shares == pytest.approx({"idle, cause unknown": 990 / 1010, "computing: vector": 20 / 1010})
 
 
 def test_communication_that_nothing_hides_is_named() -> None:

@@ -9,12 +9,12 @@ import streamlit as st
 from app_pages.parts import formats, sidebar, state
 from app_pages.parts.controls import CONTROLS
 from app_pages.parts.lab.view import BASELINE, View
-from app_pages.parts.page import Figure, figures, quiet, sentence
+from app_pages.parts.page import Figure, figures, literal, quiet, sentence
 from app_pages.parts.page import title as page_title
 from app_pages.parts.state import Question, unpacked
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.fields import LABELS
-from app_pages.parts.verdict import verdict
+from app_pages.parts.verdict import in_parts, verdict
 from scenarios.errors import ScenarioError
 
 #: A change smaller than this share is none.
@@ -39,7 +39,7 @@ def refusal(question: Question, refused: Mapping[str, str], language: Language, 
     page_title(say("refused"), say("refused_note"))
     label = speaker(LABELS, language)
     for field, what in refused.items():
-        st.error(f"**{label(field)}**  \n`{field}` {what}" if field else what)
+        st.error(f"**{label(field)}**  \n`{field}` {literal(what)}" if field else literal(what))
         if field:
             st.button(
                 say("put_back", field=label(field)),
@@ -168,5 +168,6 @@ def _delta(say: Say, value: float, before: float | None, *, smaller: bool) -> tu
 
 
 def bottleneck(view: View) -> None:
-    """The bottleneck in one sentence."""
+    """The bottleneck in one sentence, and the parts of the step of a percent and more."""
     sentence(*verdict(view.result, view.language))
+    quiet(in_parts(view.result["bottleneck"], view.language))

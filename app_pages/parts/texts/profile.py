@@ -40,6 +40,7 @@ TEXTS: Table = {
     "reconciled": ("equals the file's own sums within {share}", "与文件自身的汇总相差不超过 {share}"),
     "not_reconciled": ("differs from the file's own sums by {share}", "与文件自身的汇总相差 {share}"),
     "try": ("Try", "尝试"),
+    "partial": ("The profile is partial, so nothing is advised", "该 profile 不完整，因此不给出建议"),
     "at_most": ("at most", "至多"),
     "timeline": ("Timeline", "时间线"),
     "timeline_note": ("Drag to move, wheel to zoom. Lanes as the profiler names them.", "拖动平移，滚轮缩放。泳道名称与 profiler 一致。"),

@@ -13,6 +13,22 @@ TEXTS: Table = {
     "communication-bound": ("Communication-bound.", "通信受限。"),
     "bubble-bound": ("Bubble-bound.", "流水线气泡受限。"),
     "capacity-bound": ("Capacity-bound.", "容量受限。"),
+    "idle-bound": ("Idle-bound.", "设备空闲受限。"),
+    "mixed": ("Mixed: no part stands out.", "混合：没有占主导的部分。"),
+}
+
+#: The parts of a step.
+PARTS: Table = {
+    "computing: HBM": ("computing: HBM", "计算：HBM"),
+    "computing: cube": ("computing: cube", "计算：cube"),
+    "computing: vector": ("computing: vector", "计算：向量核"),
+    "communication: transfer": ("communication: transfer", "通信：传输"),
+    "waiting for ranks": ("waiting for ranks", "等待其他卡"),
+    "pipeline bubble": ("pipeline bubble", "流水线气泡"),
+    "host late": ("host late", "主机下发晚"),
+    "queued": ("queued", "已下发待执行"),
+    "copies": ("copies", "拷贝"),
+    "idle, cause unknown": ("idle, cause unknown", "空闲，原因未知"),
 }
 
 EVIDENCE_ZH = {
@@ -26,4 +42,7 @@ EVIDENCE_ZH = {
     "{wait_ms} ms。",
     "bubble-bound": "流水线共 {stages} 级、{micro_batches} 个微批，各级平均 {bubble_share} 的时间是气泡。",
     "capacity-bound": "显存容量限制了并发。",
+    "idle-bound": "设备在一步中空闲 {free_share}（{total_ms} ms 中的 {free_ms} ms），其中大部分不是因为主机下发晚；算子只需 "
+    "{computing_ms} ms。",
+    "mixed": "没有占主导的部分：设备空闲 {free_share}，未被隐藏的通信占 {comm_share}，算子 {computing_ms} ms。",
 }

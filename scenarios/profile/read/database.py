@@ -18,10 +18,13 @@ import numpy as np
 
 from scenarios.errors import printable
 from scenarios.profile.read.build import Batch, Columns, FactTable, Lanes, Texts, ordered
+from scenarios.profile.read.choose import WHATEVER, Only
 from scenarios.profile.read.database_steps import reported_beside
 from scenarios.profile.read.files import LIMITS, fail, regular
 from scenarios.profile.read.flows import ThreadOf, enclosing
 from scenarios.profile.read.kernel_details import op_type_of
+from scenarios.profile.read.marks import is_mark
+from scenarios.profile.read.streams import fifo
 from scenarios.profile.read.torch_npu import classify
 from scenarios.profile.read.torch_npu_files import read_info
 from scenarios.profile.read.torch_npu_steps import steps_of_marks
@@ -111,8 +114,8 @@ def _opened(path: Path) -> Iterator[_Database]:
         fail(path, f"is no readable SQLite database: {printable(str(error), 80)}")
 
 
-def read_database(path: Path) -> list[Capture]:
-    """The captures of a database, one a device. Raises CaptureError, one line."""
+def read_database(path: Path, only: Only = WHATEVER) -> list[Capture]:
+    """The captures of a database, one a device. only: see `read_pytorch`. Raises CaptureError, one line."""
     with _opened(path) as database:
         if not database.tables & {"TASK", "COMPUTE_TASK_INFO"}:
             tables = ", ".join(printable(name, 30) for name in sorted(database.tables)[:8])
@@ -120,46 +123,37 @@ def read_database(path: Path) -> list[Capture]:
         devices = sorted({database.whole(d, "TASK.deviceId") for (d,) in database.rows("TASK", ("deviceId",))})
         if len(devices) > 1:
             fail(path, f"mixes the tasks of devices {', '.join(map(str, devices[:8]))}; one device a file")
-        return [_read(database, devices[0])] if devices else fail(path, "holds no tasks of a device")
+        return [_read(database, devices[0], only.mark)] if devices else fail(path, "holds no tasks of a device")
 
 
-def _read(database: _Database, device: int) -> Capture:
+def _read(database: _Database, device: int, mark: str) -> Capture:
     path, texts, facts, lanes = database.path, Texts(database.path), FactTable(database.path), Lanes()
     words = _Words(database, texts)
     columns = Columns(path)
-    host = _host(database, words, columns, lanes)
+    host = _host(database, words, columns, lanes, mark)
     _tasks(database, words, columns, lanes, facts, host)
     _collectives(database, words, columns, lanes, facts, host)
-    _marks(database, texts, columns, lanes)
+    if not mark:
+        _marks(database, texts, columns, lanes)
     if not columns.count:
         fail(path, "holds no events")
     table = columns.take()
     table["launched_by"] = _launched(table, tuple(lanes))
-    events = ordered(table, facts.facts())
+    events, clipped = fifo(ordered(table, facts.facts()), tuple(lanes))
+    events, steps = steps_of_marks(events, texts.tuple())
     info = read_info(path.parent.parent if path.parent.name == "ASCEND_PROFILER_OUTPUT" else path.parent)
     ranks = dict(database.rows("RANK_DEVICE_MAP", ("deviceId", "rankId")))
     said = ranks.get(device)
     rank = said if isinstance(said, int) and 0 <= said < 10**7 else info.rank if info.rank is not None else device
-    notes = [*info.notes, *host.notes]
+    notes = [*info.notes, *host.notes, *clipped]
     reported = reported_beside(path)
     if not reported:
         notes.append("no reported step times: there is no StepTraceTime in an analysis.db beside it")
     return Capture(
-        source=str(path),
-        kind="torch_npu",
-        rank=rank,
-        device="NPU",
-        texts=texts.tuple(),
-        lanes=tuple(lanes),
-        events=events,
-        steps=steps_of_marks(events, texts.tuple()),
-        reported=reported,
-        metadata=info.metadata,
-        groups=info.groups,
-        collective_waits_ns={},
-        dropped={},
-        notes=tuple(notes),
-    )
+        source=str(path), kind="torch_npu", rank=rank, device="NPU", texts=texts.tuple(), lanes=tuple(lanes),
+        events=events, steps=steps, reported=reported, metadata=info.metadata,
+        groups=info.groups, collective_waits_ns={}, dropped={}, notes=tuple(notes),
+    )  # fmt: skip
 
 
 class _Words:
@@ -208,9 +202,10 @@ class _Host:
         self.notes: list[str] = []
 
 
-def _host(database: _Database, words: _Words, columns: Columns, lanes: Lanes) -> _Host:
+def _host(database: _Database, words: _Words, columns: Columns, lanes: Lanes, mark: str) -> _Host:
     """Calls of PyTorch and CANN, each on the lane of its thread."""
     host = _Host()
+    marks: dict[int, bool] = {}
     processes: tuple[tuple[str, Process], ...] = (("PYTORCH_API", "Python"), ("CANN_API", "CANN"))
     for table, process in processes:
         batch, before = Batch(columns, "kind", "lane", "start_ns", "duration_ns", "name"), columns.count
@@ -223,7 +218,11 @@ def _host(database: _Database, words: _Words, columns: Columns, lanes: Lanes) ->
             if process == "CANN" and kind in _LAUNCHING and isinstance(connection, int):
                 host.by_connection.setdefault(connection, batch.next_row)
             lane = lanes[Lane(process, f"Thread {thread & 0xFFFFFFFF}", -1, str(thread))]
-            batch.row(Kind.HOST, lane, start, length, words(text))
+            name = words(text)
+            if process == "Python" and name not in marks:
+                marks[name] = is_mark(words.texts_of(name), mark)
+            is_step = process == "Python" and marks[name]
+            batch.row(Kind.STEP if is_step else Kind.HOST, lane, start, length, name)
         batch.flush()
         if columns.count == before:
             host.notes.append(f"no host calls of {process}: the table {table} is missing or empty")

@@ -17,12 +17,16 @@ import numpy as np
 from scenarios.profile.read.build import Grown
 from scenarios.profile.read.json_events import Event
 from scenarios.profile.read.times import all_ns_of_us
-from scenarios.profile.table import NO_ROW, Int32, Int64, Kind
+from scenarios.profile.table import NO_ROW, Int32, Int64, Kind, LostLaunches
 
 #: Categories of arrows that say who launched what; of two that lead to one row the first here counts.
 ARROWS = ("HostToDevice", "ac2g", "async_task_queue", "async_npu")
+#: Stands for an arrow that a trimmed file has lost: CUDA's call and its kernel still have one correlation number.
+CORRELATION = "correlation"
 
-_CODES = {name: code for code, name in enumerate(ARROWS)}
+_CODES = {name: code for code, name in enumerate((*ARROWS, CORRELATION))}
+#: Arrows that lead to what the device runs.
+_TO_DEVICE = frozenset(_CODES[name] for name in ("HostToDevice", "ac2g", "async_npu", CORRELATION))
 HOST = ("Python", "CANN")
 _END = {"code": np.int8, "key": np.int64, "thread": np.int16, "head": np.bool_, "ns": np.int64}
 _PAIR = {"tail_thread": np.int16, "tail_ns": np.int64, "head_thread": np.int16, "head_ns": np.int64}
@@ -44,56 +48,84 @@ class Flows:
     """Arrows as they come. Ends that meet in one slab are kept as pairs, the others until all are there."""
 
     def __init__(self) -> None:
-        self._pairs = tuple(_Table(_PAIR) for _ in ARROWS)  # one a category, so that each can be freed by itself
+        self._pairs = tuple(_Table(_PAIR) for _ in _CODES)  # one a category, so that each can be freed by itself
         self._ends = _Table(_END)
+        #: Launches without their kernels; known once the arrows are resolved.
+        self.lost: LostLaunches | None = None
 
     def add(self, events: Sequence[Event], threads: Sequence[int]) -> None:
         """Take in events of phase s and f in categories of ARROWS; `threads` are the numbers of their (pid, tid).
 
         Raises NotATime for a time that is none.
         """
-        if not events:
-            return
-        ends: dict[str, Any] = {
-            "code": np.array([_CODES[event.cat] for event in events], dtype=np.int8),
-            "key": _numbers([event.id for event in events]),
-            "thread": np.array(threads, dtype=np.int16),
-            "head": np.array([event.ph == "f" for event in events], dtype=np.bool_),
-            "ns": all_ns_of_us([event.ts for event in events]),
-        }
+        if events:
+            self._add(
+                code=np.array([_CODES[event.cat] for event in events], dtype=np.int8),
+                key=_numbers([event.id for event in events]),
+                thread=np.array(threads, dtype=np.int16),
+                head=np.array([event.ph == "f" for event in events], dtype=np.bool_),
+                ns=all_ns_of_us([event.ts for event in events]),
+            )
+
+    def add_correlated(self, calls: Sequence[Event], heads: Sequence[bool], threads: Sequence[int]) -> None:
+        """Take in slices that have a correlation number: calls of the runtime, and (heads) what runs on a device.
+
+        Raises NotATime for a time that is none.
+        """
+        if calls:
+            numbers = [event.args.correlation if event.args is not None else None for event in calls]
+            self._add(
+                code=np.full(len(calls), _CODES[CORRELATION], dtype=np.int8),
+                key=_numbers(numbers),
+                thread=np.array(threads, dtype=np.int16),
+                head=np.array(heads, dtype=np.bool_),
+                ns=all_ns_of_us([event.ts for event in calls]),
+            )
+
+    def _add(self, **ends: Any) -> None:
         tails, heads = _met(ends["code"], ends["key"], ends["head"])
         for code, table in enumerate(self._pairs):
             here = ends["code"][heads] == code
             table.add(_pair(ends, tails[here], heads[here]))
-        rest = np.ones(len(events), dtype=np.bool_)
+        rest = np.ones(len(ends["ns"]), dtype=np.bool_)
         rest[tails] = rest[heads] = False
         self._ends.add({name: column[rest] for name, column in ends.items()})
 
     def resolve(self, columns: Mapping[str, Any], keys: Any, threads: Sequence[ThreadOf]) -> tuple[Int32, Int32]:
         """`launched_by` and `issued_after_ns` for each row. keys: the number of each row's thread in `threads`."""
-        self._pair_the_rest()
+        tails = self._pair_the_rest()
         rows = _Rows(columns, keys, threads)
         launched = np.full(len(keys), NO_ROW, dtype=np.int32)
         after = np.zeros(len(keys), dtype=np.int32)
         start = columns["start_ns"]
-        for table in self._pairs:
+        lost: dict[int, list[tuple[Any, Any]]] = {
+            code: [(left["tail_ns"], rows.around(left["tail_thread"], left["tail_ns"]))] for code, left in tails.items()
+        }
+        for code, table in enumerate(self._pairs):
             pairs = table.take()
             issued = pairs["tail_ns"]
             targets = rows.starting(pairs.pop("head_thread"), pairs.pop("head_ns"))
             sources = rows.around(pairs.pop("tail_thread"), issued)
+            if code in _TO_DEVICE and (nowhere := targets == NO_ROW).any():
+                lost[code].append((issued[nowhere], sources[nowhere]))
             ok = (targets != NO_ROW) & (sources != NO_ROW) & (targets != sources)
             ok[ok] = launched[targets[ok]] == NO_ROW
             targets, sources, issued = targets[ok], sources[ok], issued[ok]
             launched[targets] = sources
             after[targets] = np.clip(issued - start[sources], 0, 2**31 - 1)
+        self.lost = _lost(lost, columns["name"])
         rows.enclose(launched)
         return launched, after
 
-    def _pair_the_rest(self) -> None:
-        """Each head that is left with its tail: of the same id; where an id comes back, the last that is not behind."""
+    def _pair_the_rest(self) -> dict[int, dict[str, Any]]:
+        """Each head that is left with its tail: of the same id; where an id comes back, the last that is not behind.
+
+        Returns the tails of arrows to the device that no head has, by category.
+        """
+        alone: dict[int, dict[str, Any]] = {}
         ends = self._ends.take()
         code, key, ns = ends["code"], ends["key"], ends["ns"]
-        for number in range(len(ARROWS)):
+        for number in range(len(_CODES)):
             tails, heads = (np.flatnonzero((code == number) & (ends["head"] == is_head)) for is_head in (False, True))
             tails = tails[np.lexsort((ns[tails], key[tails]))]
             first, end = (np.searchsorted(key[tails], key[heads], side=side) for side in ("left", "right"))
@@ -104,6 +136,10 @@ class Flows:
                 of_id = ns[tails[first[i] : end[i]]]
                 at[i] = first[i] + max(0, int(np.searchsorted(of_id, ns[heads[i]], side="right")) - 1)
             self._pairs[number].add(_pair(ends, tails[at], heads))
+            if number in _TO_DEVICE:
+                left = np.setdiff1d(tails, tails[at])
+                alone[number] = {"tail_thread": ends["thread"][left], "tail_ns": ends["ns"][left]}
+        return alone
 
 
 class _Table:
@@ -120,6 +156,15 @@ class _Table:
     def take(self) -> dict[str, Any]:
         """The columns as they came; the table is empty then."""
         return {name: column.take() for name, column in self._columns.items()}
+
+
+def _lost(parts: Mapping[int, list[tuple[Any, Any]]], names: Any) -> LostLaunches:
+    """The launches without kernels, by the category of arrows that lost the most: several lead to one kernel."""
+    most = max(parts.values(), key=lambda of: sum(len(ns) for ns, _ in of))
+    issued = np.concatenate([ns for ns, _ in most])
+    rows = np.concatenate([row for _, row in most])
+    name = np.where(rows != NO_ROW, names[rows], 0) if len(rows) else rows
+    return LostLaunches(issued, name.astype(np.int32))
 
 
 def _pair(ends: Mapping[str, Any], tails: Any, heads: Any) -> dict[str, Any]:

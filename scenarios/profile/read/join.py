@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from scenarios.errors import printable
 from scenarios.profile.read.build import FactTable, Texts
 from scenarios.profile.read.kernel_details import KernelDetails, op_type_of
 from scenarios.profile.read.torch_npu_files import Communicated
@@ -15,17 +16,23 @@ from scenarios.profile.table import FACTS, Events, Kind
 
 #: From this share of the kernels in kernel_details.csv found in the trace on, the table says what a kernel is.
 MATCHED = 0.9
+#: communication.json keeps a start as a double, a quarter of a microsecond; a row further away is another collective.
+SAME_START_NS = 10_000
 
 
-def joined(events: Events, details: KernelDetails | None, texts: Texts, facts: FactTable) -> tuple[Events, list[str]]:
-    """The events with what kernel_details.csv knows of them, and notes on what does not fit.
+def joined(
+    events: Events, details: KernelDetails | None, texts: Texts, facts: FactTable, in_part: bool = False
+) -> tuple[Events, list[str], list[str]]:
+    """The events with what kernel_details.csv knows of them, notes on what does not fit, and what is lost.
+
+    in_part: whether the events are of a part of the trace only; the table is of all of it.
 
     Rows are matched by start and name. Where the table is missing, op types follow from the names.
     """
     device = events.rows(Kind.KERNEL, Kind.COLLECTIVE, Kind.TASK)
     if details is None:
         said = ["kernel_details.csv is missing: no shapes and no data types"]
-        return with_types(events, texts, facts, op_type_of), said
+        return with_types(events, texts, facts, op_type_of), said, []
     starts, names = details.starts(), details.column("name")
     order = np.lexsort((names, starts))
     at = _find(starts[order], names[order], events.start_ns[device], events.name[device])
@@ -33,17 +40,23 @@ def joined(events: Events, details: KernelDetails | None, texts: Texts, facts: F
     _types_of_names(events, device[at < 0], texts, facts, op_type_of)
     _merge(events, matched, details.facts(facts, texts)[rows], facts)
     collective = details.column("collective") != 0
-    kernels, listed = matched[~collective[rows]], int((~collective).sum())
-    notes = []
+    kernels, expected = matched[~collective[rows]], ~collective
+    if in_part and len(device):
+        first, last = events.start_ns[device[0]], events.start_ns[device[-1]]
+        expected &= (starts >= first) & (starts <= last)
+    listed = int(expected.sum())
+    notes, lost = [], []
     if len(kernels) < listed:
-        notes.append(f"{listed - len(kernels):,} of {listed:,} kernels of kernel_details.csv are not in the trace")
+        lost.append(f"{listed - len(kernels):,} of {listed:,} kernels of kernel_details.csv are not in the trace")
     if listed and len(kernels) >= MATCHED * listed:
         events.kind[kernels] = Kind.KERNEL
         others = np.setdiff1d(events.rows(Kind.KERNEL), kernels)
         events.kind[others] = Kind.TASK
         if len(others):
             notes.append(f"{len(others):,} tasks of cores are no kernels to kernel_details.csv and count as neither")
-    return replace(events, facts=facts.facts()), notes
+    if listed and 0 < len(kernels) < MATCHED * listed and len(events.rows(Kind.KERNEL)) > listed:
+        lost.append("most kernels of the trace are not in kernel_details.csv: the two are not of one run")
+    return replace(events, facts=facts.facts()), notes, lost
 
 
 def _merge(events: Events, rows: Any, told: Any, facts: FactTable) -> None:
@@ -92,22 +105,31 @@ def _find(starts: Any, names: Any, want_starts: Any, want_names: Any) -> Any:
 
 def communicate(
     events: Events, communicated: tuple[Communicated, ...], texts: Texts, facts: FactTable
-) -> tuple[Events, dict[int, int]]:
-    """Groups into the rows of collectives; and what communication.json says each waited, by row."""
+) -> tuple[Events, dict[int, int], list[str]]:
+    """Groups into the rows of collectives; what communication.json says each waited, by row; and what of it the rows
+    do not have."""
     rows = events.rows(Kind.COLLECTIVE)
     by_name: dict[int, list[int]] = {}
     for row in rows.tolist():
         by_name.setdefault(int(events.name[row]), []).append(row)
     waits: dict[int, int] = {}
     known, place = list(facts), FACTS.index("group")
+    own = {row: known[int(events.fact[row])] for row in rows.tolist()}
+    missing = []
     for said in communicated:
-        there = by_name.get(texts.get(said.name, -1), [])
-        if not there:
+        there = [row for row in by_name.get(texts.get(said.name, -1), []) if row not in waits]
+        row = min(there, key=lambda r: abs(int(events.start_ns[r]) - said.start_ns), default=-1)
+        if row < 0 or abs(int(events.start_ns[row]) - said.start_ns) > SAME_START_NS:
+            missing.append(said.name)
             continue
-        # The file keeps a quarter of a microsecond of a start, being a double.
-        row = min(there, key=lambda r: abs(int(events.start_ns[r]) - said.start_ns))
-        fact = list(known[int(events.fact[row])])
+        fact = list(own[row])
         fact[place] = texts[said.group]
         events.fact[row] = facts[tuple(fact)]
         waits[row] = said.wait_ns
-    return replace(events, facts=facts.facts()), waits
+    lost = []
+    if missing:
+        lost.append(
+            f"{len(missing):,} of {len(communicated):,} collectives of communication.json are not among those of the "
+            f"profile, the first {printable(missing[0])}"
+        )
+    return replace(events, facts=facts.facts()), waits, lost

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -76,17 +76,24 @@ _FAST = msgspec.json.Decoder(list[Event])
 _NUMBERS = msgspec.json.Decoder(list[NumberEvent])
 
 
-def slabs(path: Path) -> Iterator[list[Event]]:
+class Misaligned(Exception):
+    """A part of the file that was passed over ended within an event: the file has to be read without passing over."""
+
+
+def slabs(path: Path, wanted: Callable[[bytes], bool] | None = None) -> Iterator[list[Event]]:
     """Lists of events in the order of the file. Raises CaptureError, one line, for what is no trace.
 
-    `ts` of the events is text throughout. Other keys of the object form are skipped.
+    `ts` of the events is text throughout. Other keys of the object form are skipped. wanted: says of a piece of the
+    file whether it may hold an event that is wanted; others are passed over. Raises Misaligned where that went wrong.
     """
     given = 0
     try:
-        for events in _cut_slabs(path):
+        for events in _cut_slabs(path, wanted):
             yield events
             given += len(events)
     except OtherForm:
+        if wanted is not None:
+            raise Misaligned from None
         yield from _slow_slabs(path, given)
         return
     except RecursionError:
@@ -95,7 +102,7 @@ def slabs(path: Path) -> Iterator[list[Event]]:
         fail(path, "holds no events")
 
 
-def _cut_slabs(path: Path) -> Iterator[list[Event]]:
+def _cut_slabs(path: Path, wanted: Callable[[bytes], bool] | None) -> Iterator[list[Event]]:
     with opened(path) as file:
         rest, ended = _begin(file), False
         number = 0
@@ -103,6 +110,13 @@ def _cut_slabs(path: Path) -> Iterator[list[Event]]:
             data = file.read(SLAB_BYTES)
             ended = not data
             buffer = rest + data
+            if wanted is not None and not ended and not wanted(buffer):
+                # A cut may lie within a text; then what follows does not decode, and nothing is passed over.
+                cut = _last_cut(buffer, len(buffer))
+                rest = buffer if cut is None else buffer[cut.end() - 1 :]
+                if len(rest) > MAX_EVENT_BYTES:
+                    fail(path, f"an event is longer than {MAX_EVENT_BYTES // 2**20} MiB")
+                continue
             if ended:
                 events, rest = _last(buffer), b""
             else:

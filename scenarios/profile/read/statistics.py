@@ -30,20 +30,31 @@ def read_api_statistic(path: Path) -> tuple[HostApi, ...]:
 
 
 def differs_from_op_statistic(path: Path, events: Events, texts: tuple[str, ...]) -> list[str]:
-    """A note where the times of kernels by op type are not those of op_statistic.csv; [] where they are.
+    """What op_statistic.csv says of kernels by op type that they do not: another count, another time; [] for nothing.
 
     Raises CaptureError with file and line.
     """
     said: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line, row in table_rows(path, ("OP Type", "Count", "Total Time(us)")):
         if line > MAX_ROWS or len(said) > LIMITS.facts:
             fail(path, f"has more than {MAX_ROWS:,} rows")
         op_type = known(row["OP Type"])
         said[op_type] = said.get(op_type, 0) + us_cell(path, line, row, "Total Time(us)")
+        counts[op_type] = counts.get(op_type, 0) + whole_cell(row["Count"])
     rows = events.rows(Kind.KERNEL)
     types, which = np.unique(events.op_type[rows], return_inverse=True)
     sums = np.bincount(which, weights=events.duration_ns[rows].astype(np.float64), minlength=len(types))
     mine = {texts[int(number)]: float(ns) for number, ns in zip(types, sums, strict=True)}
+    numbers = np.bincount(which, minlength=len(types)).tolist()
+    of_type = {texts[int(number)]: count for number, count in zip(types, numbers, strict=True)}
+    fewer = {t: counts[t] - of_type.get(t, 0) for t in counts if of_type and counts[t] > of_type.get(t, 0)}
+    if fewer:
+        worst = max(fewer, key=lambda t: (fewer[t], t))
+        return [
+            f"{sum(fewer.values()):,} of {sum(counts.values()):,} kernels of op_statistic.csv are not among the "
+            f"kernels, most of them {printable(worst, 40)}"
+        ]
     total = sum(said.values())
     off = {t: mine.get(t, 0.0) - said.get(t, 0) for t in mine.keys() | said.keys()}
     worst = max(off, key=lambda t: (abs(off[t]), t), default="")

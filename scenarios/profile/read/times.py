@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
+from scenarios.errors import printable, quoted
 from scenarios.profile.table import Int64
 
 #: Beyond this an int64 of nanoseconds does not hold a start plus a duration.
@@ -29,13 +30,13 @@ def ns_of_us(text: str) -> int:
     try:
         value = Decimal(stripped)
     except InvalidOperation:
-        raise NotATime(f"'{stripped[:40]}' is not a number") from None
+        raise NotATime(f"{quoted(stripped[:40])} is not a number") from None
     if not value.is_finite():
-        raise NotATime(f"{stripped[:40]} is not a finite number")
+        raise NotATime(f"{printable(stripped[:40])} is not a finite number")
     if value < 0:
-        raise NotATime(f"{stripped[:40]} is negative")
+        raise NotATime(f"{printable(stripped[:40])} is negative")
     if value * 1000 >= MAX_NS:
-        raise NotATime(f"{stripped[:40]} is too large")
+        raise NotATime(f"{printable(stripped[:40])} is too large")
     return int((value * 1000).to_integral_value())
 
 
@@ -87,6 +88,6 @@ def ns_of_us_numbers(durations: Sequence[float | str]) -> Int64:
     if bad.any():
         at = int(np.argmax(bad))
         what = "negative" if values[at] < 0 else "not finite or too large"
-        raise NotATime(f"{durations[at]} is {what}", at)
+        raise NotATime(f"{printable(str(durations[at]))} is {what}", at)
     ns: Int64 = np.rint(values * 1000).astype(np.int64)
     return ns

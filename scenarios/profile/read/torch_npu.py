@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from scenarios.profile.read.build import Columns, FactTable, Lanes, Texts, ordered
+from scenarios.profile.read.choose import WHATEVER, Only
 from scenarios.profile.read.files import fail
 from scenarios.profile.read.join import communicate, joined
 from scenarios.profile.read.kernel_details import KernelDetails, read_kernel_details
+from scenarios.profile.read.marks import is_mark
 from scenarios.profile.read.statistics import differs_from_op_statistic, read_api_statistic
+from scenarios.profile.read.streams import fifo
 from scenarios.profile.read.torch_npu_files import read_communication, read_info, read_reported
 from scenarios.profile.read.torch_npu_steps import steps_of_ids, steps_of_marks
 from scenarios.profile.read.trace import Thread, Trace, placed, read_trace_events
-from scenarios.profile.table import Capture, Events, Kind, Lane, Step
+from scenarios.profile.table import Capture, Events, Int32, Kind, Lane, LostLaunches, Step
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 #: Task types that count as computing (msprof lists them among the kernels).
@@ -29,10 +33,13 @@ _COPIES = frozenset({"SDMA_SQE", "PCIE_DMA_SQE", "MEMCPY_ASYNC", "MEMCPY"})
 _TRANSFERS = frozenset({"SDMA", "RDMA", "Memcpy", "Reduce_Inline", "Inter_Processor_Reduce", "RDMASend", "UB_DMA"})
 _WAITS = frozenset({"Notify Wait", "Notify_Wait", "NOTIFY_WAIT_SQE"})
 _STREAM = re.compile(r"Stream ([0-9]{1,9})")
+#: Rows of the lanes that torch_npu works out from the others.
+_OVERLAP_ANALYSIS = frozenset({"Computing", "Communication", "Communication(Not Overlapped)", "Free"})
+_CANN_CALL = re.compile(r"(?:Node|AscendCL|Model|Runtime|Hccl|Communication|ACL|HCCL)@")
 
 
-def read_torch_npu(folder: Path) -> Capture:
-    """The capture of one rank. `folder`: `*_ascend_pt`, or the folder of its files.
+def read_torch_npu(folder: Path, only: Only = WHATEVER) -> Capture:
+    """The capture of one rank. `folder`: `*_ascend_pt`, or the folder of its files. only: see `read_pytorch`.
 
     Raises CaptureError, one line, for a file that is broken or a folder that has neither trace_view.json nor
     kernel_details.csv.
@@ -42,13 +49,15 @@ def read_torch_npu(folder: Path) -> Capture:
     texts, info = Texts(output), read_info(above)
     reported = read_reported(output / "step_trace_time.csv") if _has(output, "step_trace_time.csv") else ()
     communicated = read_communication(output / "communication.json") if _has(output, "communication.json") else ()
-    rows = _rows(output, texts)
-    events, waits = communicate(rows.events, communicated, texts, rows.facts)
-    notes = [*info.notes, *rows.notes]
+    rows = _rows(output, texts, only)
+    events, waits, lost = communicate(rows.events, communicated, texts, rows.facts)
+    notes, lost = [*info.notes, *rows.notes], [*rows.lost, *lost]
     if not _has(output, "step_trace_time.csv"):
         notes.append("step_trace_time.csv is missing")
-    if _has(output, "op_statistic.csv"):
-        notes += differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
+    if rows.in_part:
+        lost = []  # the tables are of the whole trace, of which a part was read
+    elif _has(output, "op_statistic.csv"):
+        lost += differs_from_op_statistic(output / "op_statistic.csv", events, texts.tuple())
     device = reported[0].device if reported else 0
     return Capture(
         source=str(folder),
@@ -65,6 +74,9 @@ def read_torch_npu(folder: Path) -> Capture:
         collective_waits_ns=waits,
         dropped=rows.dropped,
         notes=tuple(notes),
+        own_steps=rows.own_steps,
+        lost=tuple(lost),
+        lost_launches=rows.lost_launches,
         host_apis=read_api_statistic(output / "api_statistic.csv") if _has(output, "api_statistic.csv") else (),
     )
 
@@ -79,50 +91,77 @@ class _Rows:
     steps: tuple[Step, ...]
     dropped: dict[str, int]
     notes: list[str]
+    own_steps: Int32 | None = None
+    lost: tuple[str, ...] = ()
+    lost_launches: LostLaunches | None = None
+    in_part: bool = False
 
 
-def _rows(output: Path, texts: Texts) -> _Rows:
+def _rows(output: Path, texts: Texts, only: Only) -> _Rows:
     """The rows of trace_view.json with what kernel_details.csv knows of them, or of the table alone."""
     details = read_kernel_details(output / "kernel_details.csv", texts) if _has(output, "kernel_details.csv") else None
     if _has(output, "trace_view.json"):
-        return _of_trace(read_trace_events(output / "trace_view.json", texts), details)
+        return _of_trace(read_trace_events(output / "trace_view.json", texts, only), details, only)
     if details is None:
         fail(output, "has neither trace_view.json nor kernel_details.csv")
+    _no_host(output, only.mark)
     events, lanes, facts = _of_details(output, details, texts)
+    events, clipped = fifo(events, lanes)
+    steps, own = steps_of_ids(events, details, texts.tuple())
     note = "trace_view.json is missing: kernels and collectives only, no host calls and no launches"
-    return _Rows(events, lanes, facts, steps_of_ids(events, details, texts.tuple()), {}, [note])
+    return _Rows(events, lanes, facts, steps, {}, [note, *clipped], own)
 
 
-def _of_trace(trace: Trace, details: KernelDetails | None) -> _Rows:
-    columns, lanes = placed(trace, place, classify)
+def _no_host(path: Path, mark: str) -> None:
+    """Raise CaptureError where marks are asked for and there are no calls of the host that could be any."""
+    if mark:
+        fail(path, "--step-mark: the profile has no calls of the host, only a table of kernels")
+
+
+def _of_trace(trace: Trace, details: KernelDetails | None, only: Only) -> _Rows:
+    columns, lanes = placed(trace, place, partial(classify, mark=only.mark))
     texts, facts, dropped = trace.texts, trace.facts, dict(trace.dropped)
-    events, notes = joined(ordered(columns, facts.facts()), details, texts, facts)
-    return _Rows(events, lanes, facts, steps_of_marks(events, texts.tuple()), dropped, notes)
+    in_part = trace.part is not None
+    events, notes, lost = joined(ordered(columns, facts.facts()), details, texts, facts, in_part)
+    if trace.part is not None:
+        notes.append(trace.part.note)
+    events, clipped = fifo(events, lanes)
+    events, steps = steps_of_marks(events, texts.tuple())
+    return _Rows(events, lanes, facts, steps, dropped, [*notes, *clipped], None, tuple(lost), trace.flows.lost, in_part)
 
 
-def read_trace_view(path: Path) -> Capture:
+def read_trace_view(path: Path, only: Only = WHATEVER) -> Capture:
     """The capture of a trace_view.json alone: no shapes, no reported step times.
 
     An array of events without a device of torch_npu is read as a trace of PyTorch.
     """
     texts = Texts(path)
-    trace = read_trace_events(path, texts)
-    if "Ascend Hardware" not in trace.process_names.values():
+    trace = read_trace_events(path, texts, only)
+    # Kernels of torch_npu say their task type, also where a trimmed file no longer names their process.
+    if "Ascend Hardware" not in trace.process_names.values() and not trace.has_tasks():
         from scenarios.profile.read.pytorch import capture_of_trace
 
-        return capture_of_trace(path, trace)
-    rows = _of_trace(trace, None)
+        return capture_of_trace(path, trace, only)
+    rows = _of_trace(trace, None, only)
+    if not len(rows.events.rows(Kind.KERNEL, Kind.COLLECTIVE)):
+        fail(path, "holds no kernels of a device")
     return _alone(path, texts, rows, (*rows.notes, "step_trace_time.csv is missing"))
 
 
-def read_op_summary(path: Path) -> Capture:
+def read_op_summary(path: Path, only: Only = WHATEVER) -> Capture:
     """The capture of msprof's op_summary_*.csv (or a kernel_details.csv alone): kernels and collectives of a device."""
     texts = Texts(path)
+    _no_host(path, only.mark)
     details = read_kernel_details(path, texts)
     events, lanes, facts = _of_details(path, details, texts)
-    rows = _Rows(events, lanes, facts, steps_of_ids(events, details, texts.tuple()), {}, [])
+    events, clipped = fifo(events, lanes)
+    steps, own = steps_of_ids(events, details, texts.tuple())
+    rows = _Rows(events, lanes, facts, steps, {}, clipped, own)
     capture = _alone(
-        path, texts, rows, ("a table of kernels alone: no host calls, no launches, no reported step times",)
+        path,
+        texts,
+        rows,
+        ("a table of kernels alone: no host calls, no launches, no reported step times", *rows.notes),
     )
     device = next((name for name in details.devices if name.isdigit() and len(name) < 7), "0")
     return replace(capture, kind="msprof", rank=int(device))
@@ -131,21 +170,11 @@ def read_op_summary(path: Path) -> Capture:
 def _alone(path: Path, texts: Texts, rows: _Rows, notes: tuple[str, ...]) -> Capture:
     """The capture of one file that nothing lies next to."""
     return Capture(
-        source=str(path),
-        kind="torch_npu",
-        rank=0,
-        device="NPU",
-        texts=texts.tuple(),
-        lanes=rows.lanes,
-        events=rows.events,
-        steps=rows.steps,
-        reported=(),
-        metadata={},
-        groups={},
-        collective_waits_ns={},
-        dropped=rows.dropped,
-        notes=notes,
-    )
+        source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=rows.lanes,
+        events=rows.events, steps=rows.steps, reported=(), metadata={}, groups={}, collective_waits_ns={},
+        dropped=rows.dropped, notes=notes, own_steps=rows.own_steps, lost=rows.lost,
+        lost_launches=rows.lost_launches,
+    )  # fmt: skip
 
 
 def _has(output: Path, name: str) -> bool:
@@ -160,6 +189,8 @@ def _rank_of_name(name: str, device: int) -> int:
 
 def place(thread: Thread) -> Lane | None:
     """The lane of a thread of torch_npu's trace; None for counters and what is computed from the others."""
+    if not thread.process:
+        thread = _named(thread)
     source = f"{thread.process}/{thread.name or thread.tid}"
     if thread.process in ("Python", "CANN"):
         return Lane(
@@ -174,10 +205,26 @@ def place(thread: Thread) -> Lane | None:
     return None
 
 
-def classify(lane: Lane, name: str, task_type: str, category: str) -> Kind:
-    """What an event of torch_npu's trace is."""
+def _named(thread: Thread) -> Thread:
+    """A thread of a process that the file does not name, as its rows say: tasks of a device, collectives and their
+    parts, calls of CANN (`Node@launch`), calls of Python."""
+    if thread.tasks:
+        return replace(thread, process="Ascend Hardware")
+    if any(name.startswith("hcom_") for name in thread.names):
+        return replace(thread, process="Communication")
+    if thread.names & (_TRANSFERS | _WAITS):
+        return replace(thread, process="Communication", name=thread.name or f"Plane {thread.tid}")
+    if thread.names & _OVERLAP_ANALYSIS:
+        return thread
+    if any(_CANN_CALL.match(name) for name in thread.names):
+        return replace(thread, process="CANN")
+    return replace(thread, process="Python")
+
+
+def classify(lane: Lane, name: str, task_type: str, category: str, mark: str = "") -> Kind:
+    """What an event of torch_npu's trace is. mark: the name of the marks of steps, "" for the best that are there."""
     if lane.process in ("Python", "CANN"):
-        return Kind.STEP if name.startswith("ProfilerStep#") else Kind.HOST
+        return Kind.STEP if (mark or lane.process == "Python") and is_mark(name, mark) else Kind.HOST
     if lane.process == "Communication" and not lane.thread.startswith("Plane"):
         return Kind.COLLECTIVE
     task = name if lane.process == "Communication" else task_type

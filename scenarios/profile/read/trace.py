@@ -7,7 +7,7 @@ lanes at the end. What a row is follows from its process and its arguments.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ import numpy as np
 
 from scenarios.errors import printable
 from scenarios.profile.read.build import MAX_THREADS, Columns, FactTable, Grown, Lanes, Texts
+from scenarios.profile.read.choose import Only, Part, inside, may_hold, of_part, part_of
 from scenarios.profile.read.files import fail
-from scenarios.profile.read.flows import ARROWS, Flows, ThreadOf
-from scenarios.profile.read.json_events import Args, Event, slabs, text_of
+from scenarios.profile.read.flows import ARROWS, HOST, Flows, ThreadOf
+from scenarios.profile.read.json_events import Args, Event, Misaligned, slabs, text_of
 from scenarios.profile.read.times import NotATime, all_ns_of_us, ns_of_us_numbers
-from scenarios.profile.table import Kind, Lane
+from scenarios.profile.table import NO_ROW, Kind, Lane
 from scenarios.timeline import COMPUTE
 
 #: Categories that are left out: a Python frame for each call of a function would be most of a capture with stacks; the
@@ -33,17 +34,29 @@ Key = tuple[int | str, int | str]
 CHUNK = 1 << 14
 
 _NO_ARGS = Args()
+#: Categories of slices whose correlation number says who launched what, and whether they lie on a device.
+CORRELATED = {"cuda_runtime": False, "cuda_driver": False, "kernel": True, "gpu_memcpy": True, "gpu_memset": True}
+#: What stands in the place of a task's type for a copy of PyTorch.
+_DIRECTIONS = frozenset({"HtoD", "DtoH", "DtoD", "HtoH", "PtoP"})
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread of the file: pid, tid, what its process and it are called and labelled."""
+    """A thread of the file: pid, tid, what its process and it are called and labelled.
+
+    categories: of its rows. tasks: the task types of its rows, where it has any. names: of some of its rows, where the
+    file does not name its process. What a thread is can be read off its rows where a file has no naming events, as
+    every trimmed or split trace.
+    """
 
     pid: int | str
     tid: int | str
     process: str
     name: str
     labels: str
+    categories: frozenset[str] = frozenset()
+    tasks: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
 
 
 #: What a thread is for us (None: left out), and what each of its rows is.
@@ -83,32 +96,83 @@ class Trace:
     flows: Flows = field(default_factory=Flows)
     dropped: Counter[str] = field(default_factory=Counter)
     number: int = 0
+    part: Part | None = None
 
-    def threads(self) -> list[Thread]:
-        """The threads in order of their numbers."""
+    def has_tasks(self) -> bool:
+        """Whether any row says the type of its task, as torch_npu's kernels do and copies of PyTorch do not."""
+        return any(said[1] and said[1] not in _DIRECTIONS for said in self.said if isinstance(said[1], str))
+
+    def threads(self, columns: Mapping[str, Any], cats: Any) -> list[Thread]:
+        """The threads in order of their numbers. columns, cats: their rows."""
+        rows = _Contents(self, columns, cats)
         return [
             Thread(
-                pid,
-                tid,
-                self.process_names.get(pid, ""),
-                self.thread_names.get((pid, tid), ""),
-                self.process_labels.get(pid, ""),
+                pid, tid, self.process_names.get(pid, ""), self.thread_names.get((pid, tid), ""),
+                self.process_labels.get(pid, ""), rows.categories(number), rows.tasks(number),
+                frozenset() if self.process_names.get(pid) else rows.names(number),
             )
-            for pid, tid in self.keys
-        ]
+            for number, (pid, tid) in enumerate(self.keys)
+        ]  # fmt: skip
 
 
-def read_trace_events(path: Path, texts: Texts) -> Trace:
-    """All slices, names and arrows of a trace. Column `lane` holds the numbers of (pid, tid); `kind` is 0.
+class _Contents:
+    """What the rows of each thread say of it."""
+
+    #: Names of rows that are looked at, of one thread.
+    MAX_NAMES = 64
+
+    def __init__(self, trace: Trace, columns: Mapping[str, Any], cats: Any) -> None:
+        self._categories, self._texts = list(trace.categories), trace.texts.tuple()
+        lane, width = columns["lane"].astype(np.int64), 1 << 32
+        self._of_cat = _by_thread(np.unique(lane * width + cats), width)
+        task = trace.facts.facts().task_type[columns["fact"]]
+        self._of_task = _by_thread(np.unique(lane * width + task), width)
+        self._of_name = _by_thread(np.unique(lane * width + columns["name"]), width, self.MAX_NAMES)
+
+    def categories(self, thread: int) -> frozenset[str]:
+        return frozenset(self._categories[number] for number in self._of_cat.get(thread, ()))
+
+    def tasks(self, thread: int) -> frozenset[str]:
+        return frozenset(self._texts[number] for number in self._of_task.get(thread, ()) if number)
+
+    def names(self, thread: int) -> frozenset[str]:
+        return frozenset(self._texts[number] for number in self._of_name.get(thread, ()))
+
+
+def _by_thread(pairs: Any, width: int, most: int = 1 << 15) -> dict[int, list[int]]:
+    """Numbers by thread, of pairs thread * width + number in order; at most so many of one."""
+    numbers: dict[int, list[int]] = {}
+    for pair in pairs.tolist():
+        of = numbers.setdefault(pair // width, [])
+        if len(of) < most:
+            of.append(pair % width)
+    return numbers
+
+
+def read_trace_events(path: Path, texts: Texts, only: Only) -> Trace:
+    """The slices, names and arrows of a trace, of a long one those of some steps, as `only` wishes. Column `lane` holds
+    the numbers of (pid, tid); `kind` is 0.
 
     Raises CaptureError, one line, for what is no trace, a time that is none, or more than the limits allow.
     """
-    trace = Trace(path, texts, FactTable(path), Columns(path), Keys(path))
-    for events in slabs(path):
-        _take(trace, events)
-        trace.number += len(events)
+    part = part_of(path, only)
+    if part is None:
+        trace = _gathered(path, texts, None, None)
+    else:
+        try:
+            trace = _gathered(path, texts, part, may_hold(part))
+        except Misaligned:
+            trace = _gathered(path, texts, part, None)
     if not trace.columns.count:
         fail(path, "holds no slices (events of phase X)")
+    return trace
+
+
+def _gathered(path: Path, texts: Texts, part: Part | None, wanted: Callable[[bytes], bool] | None) -> Trace:
+    trace = Trace(path, texts, FactTable(path), Columns(path), Keys(path), part=part)
+    for events in slabs(path, wanted):
+        trace.number += len(events)
+        _take(trace, events if part is None else inside(part, events))
     return trace
 
 
@@ -136,6 +200,20 @@ def _take(trace: Trace, events: Sequence[Event]) -> None:
         trace.dropped.update(event.cat for event in slices if event.cat in DROPPED_CATEGORIES)
     if kept:
         _add(trace, kept)
+        if not arrows:  # a profiler writes an arrow's ends next to its slices; a file without them was trimmed
+            _correlate(trace, kept)
+
+
+def _correlate(trace: Trace, slices: Sequence[Event]) -> None:
+    """What CUDA's correlation numbers say of who launched what."""
+    calls = [
+        event
+        for event in slices
+        if event.args is not None and type(event.args.correlation) in (int, str) and event.cat in CORRELATED
+    ]
+    trace.flows.add_correlated(
+        calls, [CORRELATED[event.cat] for event in calls], [trace.keys[event.pid, event.tid] for event in calls]
+    )
 
 
 def _name(trace: Trace, event: Event) -> None:
@@ -216,14 +294,13 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
     Rows of lanes that `place` leaves out are counted in `trace.dropped`. Raises CaptureError where kernels of several
     devices lie in the file.
     """
-    lanes, threads = Lanes(), trace.threads()
+    columns, cats = trace.columns.take(), trace.cats.take()
+    lanes, threads = Lanes(), trace.threads(columns, cats)
     lane_of = np.full(len(threads), -1, dtype=np.int16)
     for number, thread in enumerate(threads):
         lane = place(thread)
         if lane is not None:
             lane_of[number] = lanes[lane]
-    columns = trace.columns.take()
-    cats = trace.cats.take()
     key = columns["lane"]
     keep = lane_of[key] >= 0
     if not keep.all():
@@ -239,7 +316,18 @@ def placed(trace: Trace, place: Placer, classify: Classifier) -> tuple[dict[str,
     kept = tuple(lanes)
     of = [ThreadOf(t.tid, kept[n].process if n >= 0 else "") for t, n in zip(threads, lane_of.tolist(), strict=True)]
     columns["launched_by"], columns["issued_after_ns"] = trace.flows.resolve(columns, key, of)
-    return columns, kept
+    return columns if trace.part is None else _part(trace.part, columns, kept), kept
+
+
+def _part(part: Part, columns: dict[str, Any], lanes: tuple[Lane, ...]) -> dict[str, Any]:
+    """The rows that belong to the part of the trace that is read."""
+    on_host = np.array([lane.process in HOST for lane in lanes], dtype=bool)
+    kinds = np.isin(columns["kind"], (int(Kind.KERNEL), int(Kind.COLLECTIVE)))
+    keep = of_part(part, columns["start_ns"], columns["launched_by"], ~on_host[columns["lane"]], kinds)
+    went = np.where(keep, np.cumsum(keep) - 1, NO_ROW).astype(np.int32)
+    launched = columns["launched_by"]
+    columns["launched_by"] = np.where(launched >= 0, went[np.maximum(launched, 0)], NO_ROW).astype(np.int32)
+    return {name: column[keep] for name, column in columns.items()}
 
 
 def _one_device(trace: Trace, key: Any, threads: Sequence[Thread], lane_of: Any, lanes: tuple[Lane, ...]) -> None:

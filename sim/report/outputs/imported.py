@@ -11,8 +11,9 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.profile import timeline_of
 from scenarios.profile.read import read_captures
 from sim.hardware.profile import load_hardware
+from sim.imported.chosen import chosen_steps
 from sim.imported.replayed import replayed
-from sim.imported.result import import_result, steps_of_ranks
+from sim.imported.result import import_result
 from sim.report.files import refuse_overwriting, write_json
 
 
@@ -28,25 +29,26 @@ def import_outputs(
     json_file: Path | None,
     trace_file: Path | None,
     what_ifs: Sequence[str] = (),
+    step_mark: str = "",
 ) -> dict[str, Any]:
     """The `import` result of the profile that the user calls `name`, written to the files asked for.
 
     hardware: a profile's name, "" for none. what_ifs: `NAME[:ARGS]`; the trace
-    then holds the measured steps and behind them the changed ones. Raises ScenarioError, one line.
+    then holds the measured steps and behind them the changed ones. step_mark: what marks a step, "" for the marks that
+    are there. Raises ScenarioError, one line.
     """
-    captures = read_captures(name)
+    captures = read_captures(name, step_mark, step_id)
     chip = load_hardware(hardware) if hardware else None
     inputs = [name, *(file for profile in captures.captures for file in _files(profile.source))]
     refuse_overwriting(inputs, {"--json": json_file, "--trace": trace_file})
     result = import_result(captures, chip, step_id, name)
-    result["what_if"], both = replayed(captures, step_id, what_ifs, chip)
+    result["what_if"], both = replayed(captures, step_id, what_ifs, chip, result["advice_withheld"])
     if trace_file is not None:
         from scenarios.trace import write_trace
 
-        steps = steps_of_ranks(captures, step_id)
         try:
-            pairs = zip(captures.captures, steps, strict=True)
-            write_trace(trace_file, both or [timeline_of(p, s, tasks=True) for p, s in pairs])
+            chosen = chosen_steps(captures, step_id)
+            write_trace(trace_file, both or [timeline_of(one.capture, one.step, tasks=True) for one in chosen])
         except ValueError as error:
             raise ScenarioError([f"--trace {printable(str(trace_file), 200)}: {error}"]) from None
     write_json(json_file, result)

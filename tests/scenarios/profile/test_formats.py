@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from scenarios.profile import NO_ROW, Capture, Kind, step_time_of, timeline_of
+from scenarios.profile.families import function_of as cuda_op_type
 from scenarios.profile.read import read_captures
 from scenarios.profile.read.kernel_details import op_type_of
-from scenarios.profile.read.pytorch import op_type_of as cuda_op_type
 from scenarios.timeline import Span, StepTime, Timeline, step_time
 from scenarios.trace import write_trace
 from tests.scenarios.profile import making

@@ -51,8 +51,8 @@ def test_a_trace_of_60_mb_takes_a_fraction_of_it(tmp_path: Path, root: Path) -> 
 
 @pytest.mark.study
 @pytest.mark.timeout(900)
-def test_a_gigabyte_is_imported_in_200_mb(tmp_path: Path, root: Path) -> None:
+def test_a_gigabyte_is_imported_in_100_mb(tmp_path: Path, root: Path) -> None:
     write_trace(tmp_path / "trace_view.json", 1000)
     events, peak = imported(tmp_path, root)
-    assert events > 1_000_000
-    assert peak < 200
+    assert 1_000 < events < 100_000  # of the step that is looked at and its neighbours
+    assert peak < 100
