@@ -14,9 +14,13 @@ collect_ignore = ["npu_dry"]
 ROOT = Path(__file__).resolve().parents[1]
 
 # A run of the tests gives the same result each time, on a busy machine too: fixed examples, no deadline, no verdict on
-# how long an example took to draw. HYPOTHESIS_PROFILE=explore looks for new counterexamples.
+# how long an example took to draw. HYPOTHESIS_PROFILE=full tries more of the slow ones (tests/examples.py), explore
+# looks for new counterexamples.
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "full", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("explore", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from device.backends import choose
@@ -16,6 +16,7 @@ from scenarios.passes.base import set_switch
 from scenarios.passes.switches import all_off
 from scenarios.schema import Scenario
 from tests.device.making import WIDE_REFERENCE
+from tests.examples import examples
 from tests.scenarios.making import Drawn, cases
 
 #: What the drawn sizes become: small enough to run, and still alone, in one chunk and cut into several.
@@ -56,7 +57,7 @@ def quantised(scenario: Scenario) -> bool:
     return scenario.optimizations.weights.startswith("w") or scenario.optimizations.kv.dtype == "int8"
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(small_cases())
 def test_any_combination_computes_the_plain_step(drawn: Drawn) -> None:
     result, model = drawn

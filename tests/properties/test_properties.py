@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -36,6 +36,7 @@ from sim.predict.result import run_result
 from sim.report.files import to_json
 from sim.step import engine, recurrence
 from sim.step.host import make_plan
+from tests.examples import examples
 from tests.scenarios.making import scenario, scenarios
 
 #: Qwen3-0.6B with two of its 28 layers: every kernel has its real size and a step costs little to play.
@@ -71,7 +72,7 @@ COSTS = [item for section in (Kernel, Host, Graph) for item in numbers(section, 
 
 
 @pytest.mark.parametrize(("section", "field"), RATES)
-@settings(max_examples=12)
+@examples(12)
 @given(scenario=scenarios(), factor=st.sampled_from([1.01, 1.3, 2.0, 10.0]))
 def test_a_faster_part_never_slows_a_step(section: str, field: str, scenario: Scenario, factor: float) -> None:
     assume(not problems_of(scenario, SMALL))
@@ -79,7 +80,7 @@ def test_a_faster_part_never_slows_a_step(section: str, field: str, scenario: Sc
 
 
 @pytest.mark.parametrize(("section", "field"), COSTS)
-@settings(max_examples=5)
+@examples(5)
 @given(scenario=scenarios(), factor=st.sampled_from([1.01, 1.5, 10.0]))
 def test_a_dearer_part_never_speeds_a_step_up(section: str, field: str, scenario: Scenario, factor: float) -> None:
     assume(not problems_of(scenario, SMALL))
@@ -98,7 +99,7 @@ def test_bandwidth_and_clock_do_help_where_they_are_the_limit() -> None:
     assert total_ns(prefill, faster(loading, "chip", "clock_mhz", 2.0), model) < 0.9 * total_ns(prefill, loading, model)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(scenarios())
 def test_a_step_is_computing_communication_and_free_time(scenario: Scenario) -> None:
     assume(not problems_of(scenario, SMALL))
@@ -116,7 +117,7 @@ def test_a_step_is_computing_communication_and_free_time(scenario: Scenario) -> 
     assert all(0 <= s.start_ns <= s.end_ns <= step.total_ns for s in spans)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(scenarios())
 def test_engine_and_recurrence_play_real_plans_alike(scenario: Scenario) -> None:
     assume(not problems_of(scenario, SMALL))
@@ -131,7 +132,7 @@ def test_engine_and_recurrence_play_real_plans_alike(scenario: Scenario) -> None
         assert engine.play(plan) == recurrence.play(plan)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(scenarios(("decode",)), st.integers(1, 200), st.integers(1, 3000))
 def test_more_context_is_never_faster(scenario: Scenario, context: int, more: int) -> None:
     short, long = (
@@ -377,7 +378,7 @@ def test_the_same_bytes_in_every_process(root: Path) -> None:
     assert len(first) > 5_000
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(scenarios())
 def test_the_same_bytes_twice_in_one_process(scenario: Scenario) -> None:
     assume(not problems_of(scenario, SMALL))

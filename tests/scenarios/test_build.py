@@ -20,6 +20,7 @@ from scenarios.ops.program import Program
 from scenarios.passes import PASSES
 from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
+from tests.examples import examples
 from tests.scenarios.making import (
     BIASED,
     PLAIN,
@@ -120,7 +121,7 @@ def test_every_shipped_scenario_builds_without_fault(root: Path) -> None:
 # ---- any combination of switches ----
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(cases())
 def test_any_combination_is_built_without_fault_or_refused_with_a_reason(drawn: Drawn) -> None:
     result, model = drawn
@@ -137,7 +138,7 @@ def test_any_combination_is_built_without_fault_or_refused_with_a_reason(drawn: 
     assert [name.partition("=")[0] for name in built.applied if not name.startswith("graph")] == on
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(cases())
 def test_every_step_of_the_prefill_builds_too(drawn: Drawn) -> None:
     result, model = drawn
@@ -146,7 +147,7 @@ def test_every_step_of_the_prefill_builds_too(drawn: Drawn) -> None:
             assert faults(program(result, model, batch)) == []
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(cases())
 def test_one_scenario_has_one_program(drawn: Drawn) -> None:
     result, model = drawn

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.schema import Scenario
+from tests.examples import examples
 
 FILES = Path(__file__).parent / "files"
 SEED_TEXT = (FILES / "base.yaml").read_text(encoding="utf-8") + "protocol: {seed: 1, synchronize: step}\n"
@@ -22,7 +23,7 @@ FRAGMENTS = [
 ]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(SEED_TEXT)), st.integers(0, 12), st.sampled_from(FRAGMENTS) | st.text(max_size=4)),
@@ -61,7 +62,7 @@ KEYS += [
 KEYS += ["optimizations.graph", "optimizations.weights", "model", "workload", "optimizations", "x.y", "x"]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=4), st.text(max_size=12))
 def test_any_setting_loads_or_is_refused(pairs: list[tuple[str, Any]], junk: str) -> None:
     loads_or_is_refused(FILES / "base.yaml", *(f"{key}={json.dumps(value)}" for key, value in pairs))

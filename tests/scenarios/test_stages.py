@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scenarios.batches import decode_batch, micro_batches, mixed_batch, reported_batch
@@ -20,6 +20,7 @@ from scenarios.models.model import Model
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Batch, Group, Program
 from scenarios.schema import Scenario
+from tests.examples import examples
 from tests.scenarios.making import PLAIN, TINY, faults, kinds, names, scenario, scenarios, switched
 
 DEEP = replace(TINY, name="deep", layers=5)
@@ -129,7 +130,7 @@ def counted(programs: list[Program]) -> Counter[str]:
     return result
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(scenarios(), st.sampled_from([DEEP, replace(PLAIN, layers=4)]), st.integers(2, 4))
 def test_stages_together_do_what_the_whole_does(made: Scenario, model: Model, stages: int) -> None:
     assume(not problems_of(made, model))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from scenarios.batches import reported_batch
 from scenarios.build import problems_of
@@ -14,6 +14,7 @@ from scenarios.schema import Scenario
 from sim.predict.gains import NO_EFFECT, Gain, Gains, gains_of
 from sim.predict.predict import Case, predict, sensitivity_of, step_ns
 from sim.predict.uncertainty import ratio_interval
+from tests.examples import examples
 from tests.scenarios.making import PLAIN, TINY, Drawn, bare, cases, scenario, switched
 from tests.sim.hardware_maker import hardware
 
@@ -72,7 +73,7 @@ def test_the_ends_of_the_waterfall_are_runs_of_their_own(result: Scenario) -> No
     assert all(not item.is_on(all_off(result, TINY)) for item in passes_for(TINY))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(cases())
 def test_the_waterfall_sums_for_any_scenario(drawn: Drawn) -> None:
     result, model = drawn

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scenarios.batches import decode_batch
@@ -30,6 +30,7 @@ from sim.predict.scenario_result import kernel_args
 from sim.step import engine
 from sim.step.pipeline import once
 from sim.step.schedule import launches
+from tests.examples import examples
 from tests.scenarios.making import PLAIN, scenario, scenarios
 from tests.sim.hardware_maker import hardware
 
@@ -128,7 +129,7 @@ def test_the_step_of_rank_0(graph: str, phase: str, ranks: int, hw: HardwareProf
         assert sum(pipeline.requests) == 5
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     scenarios(), st.sampled_from([1, 2]), st.integers(2, 4), st.sampled_from([0, 1, 2]), st.sampled_from(["step", "op"])
 )
