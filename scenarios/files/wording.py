@@ -89,10 +89,18 @@ def _number(finding: Finding) -> str:
         without = quoted(quantity["unit"])
         return f"must be a plain number{of}, got {got}. Write the number alone, without {without}"
     plain = text.replace("_", "").replace(",", "")
-    if quantity and isinstance(resolve_scalar(plain), int | float):
+    if quantity and isinstance(_resolved(plain), int | float):
         advice = "Remove the quotes" if plain == text else f"Write {printable(plain)}"
         return f"must be {due}{of}, got the text {got}. {advice}"
     return f"must be {due}{of}, got {got}"
+
+
+def _resolved(text: str) -> object:
+    """The value of `text` as plain YAML; None for a number that fits nowhere, such as 1e999."""
+    try:
+        return resolve_scalar(text)
+    except ValueError:
+        return None
 
 
 _TRUE, _FALSE = ("yes", "y", "on", "true", "t", "1"), ("no", "n", "off", "false", "f", "0")

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, create_model, model_validator
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.files.document import Document, Entry, Node
+from scenarios.files.paths import is_file
 from scenarios.files.validation import validate
 from scenarios.files.yaml12 import read_document
+from sim.hardware.bounds import bounds_of
 from sim.hardware.sections import Chip, Collective, Graph, Host, Kernel, KernelParams, Memory, Residual
 
 SHIPPED = Path(__file__).parent
@@ -43,11 +45,6 @@ SECTIONS: dict[str, type[Any]] = {"chip": Chip, "memory": Memory, "kernel": Kern
 #: CPU kernel.
 NEEDED_PROGRAMS = ("elementwise", "row_wise", "matmul", "quant_matmul", "attention", "attention_prefill")
 NEEDED_FIXED = ("ai_cpu",)
-#: Rates and counts of the collective section that times are divided by.
-DIVISORS = tuple(
-    f.name for f in fields(Collective) if f.name.endswith("_gbps") or f.name.startswith("dies_") or "_cores" in f.name
-)
-
 _MAX_EXTENDS = 8
 _Value = Annotated[StrictInt | StrictFloat, Field(ge=0, allow_inf_nan=False)]
 
@@ -70,7 +67,7 @@ class Number(_Part):
     high: _Value | None = None
 
     @model_validator(mode="after")
-    def _ordered(self) -> Number:
+    def _ordered(self) -> Self:
         low = self.value if self.low is None else self.low
         high = self.value if self.high is None else self.high
         if not low <= self.value <= high:
@@ -78,10 +75,22 @@ class Number(_Part):
         return self
 
 
+@lru_cache
+def _number(is_count: bool, smallest: float, largest: float) -> type[Number]:
+    """A `Number` within these bounds; a whole one where a count is due."""
+    kind: Any = Annotated[
+        StrictInt if is_count else StrictInt | StrictFloat, Field(ge=smallest, le=largest, allow_inf_nan=False)
+    ]
+    values: dict[str, Any] = {"value": (kind, ...), "low": (kind | None, None), "high": (kind | None, None)}
+    return create_model("Number", __base__=Number, **values)
+
+
 def _schema(name: str, section: type[Any], optional: bool = False) -> type[BaseModel]:
-    """The file form of a section: the same fields, each a `Number`."""
-    kind: Any = (Number | None, None) if optional else (Number, ...)
-    names: dict[str, Any] = {f.name: kind for f in fields(section)}
+    """The file form of a section: the same fields, each a `Number` within the bounds of its unit."""
+    names: dict[str, Any] = {}
+    for field in fields(section):
+        kind = _number(field.type == "int", *bounds_of(section.__name__, field.name))
+        names[field.name] = (kind | None, None) if optional else (kind, ...)
     return cast(type[BaseModel], create_model(name, __base__=_Part, **names))
 
 
@@ -96,12 +105,12 @@ class ProfileFile(_Part):
     description: Annotated[str, Field(max_length=2000)] = ""
     extends: str | None = None
     device: Literal["npu", "cpu", "cuda"] = "npu"
-    reference_us: Number | None = None
+    reference_us: _number(False, *bounds_of("", "reference_us")) | None = None  # type: ignore[valid-type]
     chip: _schema("ChipPart", Chip)  # type: ignore[valid-type]
     memory: _schema("MemoryPart", Memory)  # type: ignore[valid-type]
     kernel: _schema("KernelPart", Kernel)  # type: ignore[valid-type]
     programs: dict[str, KernelParamsPart]  # type: ignore[valid-type]
-    fixed_us: dict[str, Number]
+    fixed_us: dict[str, _number(False, *bounds_of("", "fixed_us"))]  # type: ignore[valid-type]
     host: _schema("HostPart", Host)  # type: ignore[valid-type]
     residual: _schema("ResidualPart", Residual)  # type: ignore[valid-type]
     graph: _schema("GraphPart", Graph)  # type: ignore[valid-type]
@@ -109,12 +118,6 @@ class ProfileFile(_Part):
 
     @model_validator(mode="after")
     def _usable(self) -> ProfileFile:
-        for section, name in (("chip", "clock_mhz"), ("chip", "cube_cores"), ("memory", "hbm_gbps")):
-            if not getattr(getattr(self, section), name).value:
-                raise ValueError(f"{section}.{name} must be greater than 0")
-        for name in DIVISORS:
-            if not getattr(self.collective, name).value:
-                raise ValueError(f"collective.{name} must be greater than 0")
         if missing := [p for p in NEEDED_PROGRAMS if p not in self.programs]:
             raise ValueError(f"programs: {', '.join(missing)} missing")
         if missing := [k for k in NEEDED_FIXED if k not in self.fixed_us]:
@@ -185,9 +188,9 @@ def _values(part: Any, section: type[Any]) -> dict[str, Any]:
 def find_profile(name: str) -> Path:
     """The file of a shipped profile, an alias or a path. Raises HardwareError with the nearest name."""
     shipped = SHIPPED / f"{ALIASES.get(name, name)}.yaml"
-    if "/" not in name and "\\" not in name and shipped.is_file():
+    if "/" not in name and "\\" not in name and is_file(shipped):
         return shipped
-    if (path := Path(name)).is_file():
+    if is_file(path := Path(name)):
         return path
     known = sorted([*hardware_names(), *ALIASES])
     raise HardwareError(
@@ -210,7 +213,7 @@ def _resolve(path: Path, children: tuple[Path, ...]) -> Document:
         )
     others = [path.parent / parent.value, path.parent / f"{parent.value}.yaml"]
     try:
-        base_path = next((p for p in others if p.is_file()), None) or find_profile(parent.value)
+        base_path = next((p for p in others if is_file(p)), None) or find_profile(parent.value)
     except HardwareError as error:
         raise ScenarioError([f"{parent.mark}: extends: {error.messages[0]}"]) from None
     base = _resolve(base_path, (*children, path))

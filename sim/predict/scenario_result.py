@@ -9,6 +9,7 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.measured import Predicted
+from scenarios.files.paths import is_file
 from scenarios.loader import Loaded, folder_of, load_scenario, located
 from scenarios.lowering.parallel import shard_of
 from scenarios.lowering.stages import split_depth
@@ -77,7 +78,7 @@ def case_of(loaded: Loaded) -> Case:
         problems += [f"{located(loaded, 'model')}: model: {line}" for line in error.messages]
     try:
         others = folder_of(loaded, "hardware") / scenario.hardware
-        hardware = load_hardware(str(others) if others.is_file() else scenario.hardware)
+        hardware = load_hardware(str(others) if is_file(others) else scenario.hardware)
     except HardwareError as error:  # its line names the field by itself
         problems += [f"{located(loaded, 'hardware')}: {line}" for line in error.messages]
     except ScenarioError as error:

@@ -1,0 +1,29 @@
+"""Whether a name that a user wrote is a file or a folder: one that the system cannot even look up is neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def is_file(path: Path) -> bool:
+    """Whether `path` is a regular file; False for a name that is too long, or that may not be looked at."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_dir(path: Path) -> bool:
+    """Whether `path` is a folder, likewise."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def expanded(text: str) -> Path:
+    """The path in `text` with the user's home for `~`; as it stands where there is no such user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
