@@ -7,19 +7,19 @@ other ranks would be there anyway and is left out of all three.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from scenarios.ops.catalogue import kind_of, work_of
-from scenarios.ops.program import Op
+from scenarios.ops.program import Batch, Block, Op
 from scenarios.ops.work import MatmulCollectiveShape
 from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass, set_switch
 from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
 from sim.kernel.matmul_all_reduce import cut, product_of
 from sim.kernel.price import params_of, price
-from sim.predict.predict import Prediction, program_of
+from sim.predict.predict import Prediction, in_flight, program_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,23 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True)
+class _Layers:
+    """Layers of the step that are alike: their block, the number of its first op, and the batch that they run (the
+    step's, or one micro-batch of a pipeline)."""
+
+    block: Block
+    at: int
+    batch: Batch
+
+    def __contains__(self, index: int) -> bool:
+        return self.at <= index < self.at + len(self.block.ops) * self.block.repeat
+
+    def layer_of(self, index: int) -> int:
+        """Which of the layers op `index` of the step belongs to."""
+        return (index - self.at) // len(self.block.ops)
+
+
+@dataclass(frozen=True, slots=True)
 class _Place:
     """Ops of a layer that overlap, by name, and the time alone of each side, ns."""
 
@@ -54,47 +71,70 @@ class _Place:
     second_ns: float
 
 
+#: Finds the places of one overlap in each of some layers.
+_Places = Callable[[Prediction, Pass, _Layers], Iterator[_Place]]
+
+
 def overlaps(prediction: Prediction) -> tuple[Overlap, ...]:
     """Each overlap that is on and takes place in the reported step."""
     pairs = []
-    for item, first, second, places_of in (
+    layers = _layers(prediction)
+    kinds: tuple[tuple[Pass, str, str, _Places], ...] = (
         (prefetch.PREFETCH, "kernels beside", "prefetch", _fetches),
         (collectives.MATMUL_ALL_REDUCE, "matmul", "all-reduce", _fused),
         (collectives.COMM_CHUNKS, "matmul", "collective", _chunks),
         (branches.SHARED_EXPERT, "routed experts", "shared expert", _shared_expert),
         (branches.STREAMS, "query", "keys and values", _keys),
         (micro_batches.MICRO_BATCHES, "computing of all parts", "their collectives", _parts),
-    ):
-        places = list(places_of(prediction, item)) if item.is_on(prediction.case.scenario) else []
-        if places:
-            pairs.append(_summed(prediction, item, (first, second), places))
+    )
+    for item, first, second, places_of in kinds:
+        if item.is_on(prediction.case.scenario):
+            places = [(some, list(places_of(prediction, item, some))) for some in layers]
+            if any(inside for _, inside in places):
+                pairs.append(_summed(prediction, item, (first, second), places))
     return tuple(pairs)
 
 
-def _summed(prediction: Prediction, item: Pass, sides: tuple[str, str], places: list[_Place]) -> Overlap:
-    layers = prediction.program.block("layers").repeat
-    alone = [(place.first_ns, place.second_ns) for place in places]
+def _layers(prediction: Prediction) -> list[_Layers]:
+    """The layers of the step, dense ones first where there are both; of a pipeline, those of rank 0's stage for each
+    micro-batch in flight."""
+    batches = in_flight(prediction.case, prediction.batch)
+    blocks = prediction.program.blocks
+    layers: list[_Layers] = []
+    at = 0
+    for number, block in enumerate(blocks):
+        if block.is_layer:
+            layers.append(_Layers(block, at, batches[number * len(batches) // len(blocks)]))
+        at += len(block.ops) * block.repeat
+    return layers
+
+
+def _summed(
+    prediction: Prediction, item: Pass, sides: tuple[str, str], places: list[tuple[_Layers, list[_Place]]]
+) -> Overlap:
+    alone = [(layers.block.repeat, place.first_ns, place.second_ns) for layers, inside in places for place in inside]
     return Overlap(
         switch=item.switch,
         title=item.title,
-        places=len(places) * layers,
+        places=sum(count for count, _, _ in alone),
         first=sides[0],
-        first_us=layers * sum(a for a, _ in alone) / 1000,
+        first_us=sum(count * a for count, a, _ in alone) / 1000,
         second=sides[1],
-        second_us=layers * sum(b for _, b in alone) / 1000,
-        ideal_us=layers * sum(max(pair) for pair in alone) / 1000,
+        second_us=sum(count * b for count, _, b in alone) / 1000,
+        ideal_us=sum(count * max(a, b) for count, a, b in alone) / 1000,
         predicted_us=_predicted_ns(prediction, places) / 1000,
     )
 
 
-def _predicted_ns(prediction: Prediction, places: list[_Place]) -> int:
+def _predicted_ns(prediction: Prediction, places: list[tuple[_Layers, list[_Place]]]) -> int:
     """From first start to last end of each place in each layer, without the time in which the rank only waits."""
-    place_of = {name: i for i, place in enumerate(places) for name in place.names}
-    first = _first_of_layers(prediction)  # the same names occur in the dense layers before
-    spans: dict[tuple[int, int], list[Span]] = {}
-    for span in prediction.timeline.spans:
-        if span.process in ("Ascend Hardware", "Communication") and span.name in place_of and span.index >= first:
-            spans.setdefault((place_of[span.name], span.layer), []).append(span)
+    spans: dict[tuple[int, int, int], list[Span]] = {}
+    shown = [s for s in prediction.timeline.spans if s.process in ("Ascend Hardware", "Communication")]
+    for some, (layers, inside) in enumerate(places):
+        place_of = {name: i for i, place in enumerate(inside) for name in place.names}
+        for span in shown:
+            if span.index in layers and span.name in place_of:
+                spans.setdefault((some, place_of[span.name], layers.layer_of(span.index)), []).append(span)
     busy = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.device_spans)
     waits = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.spans if s.is_wait)
     total = 0
@@ -114,14 +154,10 @@ def _alone_ns(prediction: Prediction, op: Op) -> int:
     return price(work_of(op), prediction.case.hardware).duration_ns
 
 
-def _layer(prediction: Prediction) -> tuple[Op, ...]:
-    return prediction.program.block("layers").ops
-
-
-def _fused(prediction: Prediction, _: Pass) -> Iterator[_Place]:
+def _fused(prediction: Prediction, _: Pass, layers: _Layers) -> Iterator[_Place]:
     """Product and all-reduce of each fused kernel, uncut, moved by the same engine."""
     hw = prediction.case.hardware
-    for op in _layer(prediction):
+    for op in layers.block.ops:
         work = work_of(op)
         if isinstance(work.shape, MatmulCollectiveShape):
             product = product_of(work, work.shape)
@@ -129,12 +165,12 @@ def _fused(prediction: Prediction, _: Pass) -> Iterator[_Place]:
             yield _Place(frozenset({op.name}), whole.product_ns, whole.reduction_ns)
 
 
-def _chunks(prediction: Prediction, item: Pass) -> Iterator[_Place]:
+def _chunks(prediction: Prediction, item: Pass, layers: _Layers) -> Iterator[_Place]:
     """Product and collective of each pair as they are without the switch."""
     case = prediction.case
     scenario = set_switch(case.scenario, item.switch, item.off[0])
-    whole = program_of(scenario, case.model, prediction.batch).block("layers").ops
-    pieces = [op for op in _layer(prediction) if op.piece >= 0]
+    whole = program_of(scenario, case.model, layers.batch).block(layers.block.name).ops
+    pieces = [op for op in layers.block.ops if op.piece >= 0]
     for product, reduction in pairwise(whole):
         stems = product.name, reduction.name
         names = frozenset(op.name for op in pieces if op.whole in stems)
@@ -142,9 +178,9 @@ def _chunks(prediction: Prediction, item: Pass) -> Iterator[_Place]:
             yield _Place(names, _alone_ns(prediction, product), _alone_ns(prediction, reduction))
 
 
-def _fetches(prediction: Prediction, _: Pass) -> Iterator[_Place]:
+def _fetches(prediction: Prediction, _: Pass, layers: _Layers) -> Iterator[_Place]:
     """The fetches of a layer, and the kernels of the main stream between them and the last product that waits."""
-    ops = _layer(prediction)
+    ops = layers.block.ops
     fetches = [i for i, op in enumerate(ops) if kind_of(op).unit == "copy"]
     waiting = [i for i, op in enumerate(ops) if any(wait.startswith("prefetched ") for wait in op.waits)]
     if fetches and waiting:
@@ -154,39 +190,29 @@ def _fetches(prediction: Prediction, _: Pass) -> Iterator[_Place]:
         yield _Place(frozenset(op.name for op in (*others, *fetched)), *times)
 
 
-def _first_of_layers(prediction: Prediction) -> int:
-    """Number of the first op of the layers that are counted."""
-    number = 0
-    for block in prediction.program.blocks:
-        if block.name == "layers":
-            break
-        number += len(block.ops) * block.repeat
-    return number
+def _shared_expert(prediction: Prediction, _: Pass, layers: _Layers) -> Iterator[_Place]:
+    return _branch(prediction, layers, branches.SHARED_EXPERT_STREAM)
 
 
-def _shared_expert(prediction: Prediction, _: Pass) -> Iterator[_Place]:
-    return _branch(prediction, branches.SHARED_EXPERT_STREAM)
+def _keys(prediction: Prediction, _: Pass, layers: _Layers) -> Iterator[_Place]:
+    return _branch(prediction, layers, branches.KEYS_STREAM)
 
 
-def _keys(prediction: Prediction, _: Pass) -> Iterator[_Place]:
-    return _branch(prediction, branches.KEYS_STREAM)
-
-
-def _branch(prediction: Prediction, stream: int) -> Iterator[_Place]:
+def _branch(prediction: Prediction, layers: _Layers, stream: int) -> Iterator[_Place]:
     """What is on `stream`, and what the other streams run until an op waits for it."""
-    ops = _layer(prediction)
+    ops = layers.block.ops
     apart = [i for i, op in enumerate(ops) if op.stream == stream]
     if not apart:
         return
-    joins = next(i for i, op in enumerate(ops) if set(ops[apart[-1]].records) & set(op.waits))
+    joins = next((i for i, op in enumerate(ops) if set(ops[apart[-1]].records) & set(op.waits)), len(ops))
     sides = [op for op in ops[apart[0] : joins] if op.stream != stream], [ops[i] for i in apart]
     times = [sum(_alone_ns(prediction, op) for op in side) for side in sides]
     yield _Place(frozenset(op.name for side in sides for op in side), *times)
 
 
-def _parts(prediction: Prediction, _: Pass) -> Iterator[_Place]:
+def _parts(prediction: Prediction, _: Pass, layers: _Layers) -> Iterator[_Place]:
     """What all parts of the batch compute, and what they communicate."""
-    ops = _layer(prediction)
+    ops = layers.block.ops
     sides = (
         [op for op in ops if op.stream != micro_batches.STREAM],
         [o for o in ops if o.stream == micro_batches.STREAM],

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from scenarios.loader import load_scenario
 from scenarios.lowering.parallel import shard
+from scenarios.lowering.stages import split_depth
 from scenarios.models.hf_config import load_model
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Op, Tensor
@@ -16,7 +18,8 @@ from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.predict.explain import diagnose
 from sim.predict.overlap import Overlap, overlaps
-from sim.predict.predict import Case, Prediction, predict
+from sim.predict.predict import Case, Prediction, in_flight, predict
+from sim.predict.scenario_result import case_of
 from sim.step import engine
 from sim.step.plan import Launch, Plan, Replay
 from sim.step.schedule import launches
@@ -209,3 +212,42 @@ def test_parts_that_take_turns_gain_in_a_prefill_and_lose_in_a_small_decode() ->
         assert item.switch == "overlap.micro_batches"
         assert item.ideal_us == max(item.first_us, item.second_us) <= item.predicted_us
         assert (after.step.total_ns < before.step.total_ns) == gains
+
+
+# ---- pipelines ----
+
+
+def test_a_stage_of_dense_layers_only_counts_their_overlaps() -> None:
+    """DeepSeek-V3 in 16 stages: the first holds the 3 dense ones of 61 layers; in 31 stages 2 of them."""
+    for stages, switch, value, places in (
+        (16, "overlap.streams", 2, 3),
+        (31, "overlap.streams", 2, 2),
+    ):
+        loaded = load_scenario("deepseek_v3_ep16_decode", [
+            f"engine.pipeline_parallel_size={stages}", f"optimizations.{switch}={str(value).lower()}",
+            "workload.batch=1",
+        ])  # fmt: skip
+        predicted_by_switch = {o.switch: o for o in overlaps(predict(case_of(loaded)))}
+        overlap = predicted_by_switch.get(switch)
+        assert (overlap.places if overlap else 0) == places
+        if overlap:
+            assert max(overlap.first_us, overlap.second_us) <= overlap.ideal_us <= overlap.first_us + overlap.second_us
+            assert overlap.predicted_us > 0.9 * overlap.ideal_us
+
+
+def test_each_micro_batch_of_a_pipeline_counts_its_own_places() -> None:
+    asked = scenario(
+        workload__phase="prefill", workload__batch=8, engine__tensor_parallel_size=8, model="Qwen3-8B",
+        engine__pipeline_parallel_size=2, optimizations__overlap__comm_chunks=2,
+    )  # fmt: skip
+    split = split_depth(shard(load_model("Qwen3-8B"), 8), 2)
+    prediction = predict(Case(asked, split, A2))
+    (overlap,) = overlaps(prediction)
+    batches = len(in_flight(prediction.case, prediction.batch))
+    assert overlap.places == 2 * 18 * batches - overlap_left_to_the_next_stage(prediction)
+
+
+def overlap_left_to_the_next_stage(prediction: Prediction) -> int:
+    """Pairs of a stage's last layer that its cut leaves to the next stage: none, it cuts behind the last collective."""
+    return sum(block.name == "layers" and not any("down" in op.name for op in block.ops)
+               for block in prediction.program.blocks)  # fmt: skip
