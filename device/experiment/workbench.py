@@ -21,6 +21,7 @@ from device.weights.weights import Checkpoint, RandomCheckpoint, Weights, checkp
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Pair, Part, Side, WarmUp
 from scenarios.exchange.measured import Measured, Predicted
+from scenarios.files.paths import expanded, is_dir
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.ops.program import DType
@@ -120,8 +121,8 @@ class Workbench:
         """The folder of a trained model."""
         if isinstance(checkpoint, RandomCheckpoint):
             return None
-        roots = (self.base_folder / scenario.model, Path(scenario.model).expanduser())
-        return next((folder for folder in roots if folder.is_dir()), None)
+        roots = (self.base_folder / scenario.model, expanded(Path(scenario.model)))
+        return next((folder for folder in roots if is_dir(folder)), None)
 
     def _reference_run(self, scenario: Scenario) -> ReferenceRun | str:
         """What the plain program answers to the text of `scenario`: in float32, in the model's 16 bits where that does

@@ -21,6 +21,7 @@ from device.weights.block_scales import BLOCK, FP8, Block, block_of, dequantised
 from device.weights.hugging_face import name_of, shape_of
 from device.weights.latent_weights import absorbed, in_halves
 from scenarios.errors import ScenarioError, printable
+from scenarios.files.paths import expanded, is_dir
 from scenarios.models.model import Model
 from scenarios.ops.program import DType, Tensor
 
@@ -157,10 +158,10 @@ def checkpoint_of(name: str, base_folder: Path | None, model: Model, seed: int) 
     name: the scenario's `model`. base_folder: the folder that a relative path starts from.
     """
     for root in (base_folder, Path()):
-        folder = (root / name if root is not None else Path(name)).expanduser()
-        if folder.is_dir() and any(folder.glob("*.safetensors")):
+        folder = expanded(root / name if root is not None else Path(name))
+        if is_dir(folder) and any(folder.glob("*.safetensors")):
             return SafetensorsCheckpoint(folder)
-        if folder.is_dir() and (files := sorted(folder.glob("*.gguf"))):
+        if is_dir(folder) and (files := sorted(folder.glob("*.gguf"))):
             from device.weights.gguf_file import GgufCheckpoint
 
             if len(files) > 1:

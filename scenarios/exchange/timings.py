@@ -119,7 +119,7 @@ def read_timings(path: Path) -> Timings:
         raise ScenarioError([f"{shown}: {what}; delete it to begin anew"])
     try:
         return _timings(result)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ScenarioError([f"{shown}: a row or its head is damaged ({printable(str(error))}); delete it"]) from None
 
 

@@ -21,9 +21,9 @@ def is_dir(path: Path) -> bool:
         return False
 
 
-def expanded(text: str) -> Path:
-    """The path in `text` with the user's home for `~`; as it stands where there is no such user."""
+def expanded(path: Path) -> Path:
+    """`path` with the user's home for `~`; as it stands where there is no such user."""
     try:
-        return Path(text).expanduser()
+        return path.expanduser()
     except RuntimeError:
-        return Path(text)
+        return path

@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from scenarios.errors import ScenarioError, shown
+from scenarios.errors import ScenarioError, quoted, shown
+from scenarios.files.paths import expanded
 from scenarios.models.model import Experts, Latent, Model, RopeScaling, Score
 from scenarios.ops.program import DType
 
@@ -74,7 +75,7 @@ def load_model(name: str, relative_to: Path | None = None) -> Model:
         if shipped.lower() == name.lower():
             return _read(SHIPPED / shipped / "config.json", shipped)
     for root in (relative_to, Path()):
-        path = (root / name if root is not None else Path(name)).expanduser()
+        path = expanded(root / name if root is not None else Path(name))
         try:
             if path.is_dir():
                 return _read(path / "config.json", path.resolve().name)
@@ -84,7 +85,7 @@ def load_model(name: str, relative_to: Path | None = None) -> Model:
             continue
     near = get_close_matches(name, model_names(), 1, 0.5)
     hint = f"Did you mean {near[0]!r}?" if near else f"Shipped: {', '.join(model_names())}"
-    raise ScenarioError([f"model {name!r} is neither shipped nor a folder or config.json file. {hint}"])
+    raise ScenarioError([f"model {quoted(name)} is neither shipped nor a folder or config.json file. {hint}"])
 
 
 def _read(path: Path, name: str) -> Model:

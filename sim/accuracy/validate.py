@@ -15,6 +15,7 @@ from sim.accuracy.overlaps import overlaps_result, price_overlaps, read_overlaps
 from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
 from sim.accuracy.score import NOMINAL, Scored, price_kernels, price_steps, rows_result, steps_result
+from sim.hardware.profile import load_hardware
 from sim.predict.result import SCHEMA_VERSION
 
 
@@ -57,8 +58,10 @@ def validate(measurements: Measurements, hardware: str, bounds: Bounds) -> Valid
     """Validate the files given; without any, the reference set that is shipped.
 
     hardware: a profile that all rows are priced on; "" for the one that each row names. Raises ScenarioError for a file
-    that cannot be read.
+    that cannot be read or is no profile.
     """
+    if hardware:
+        load_hardware(hardware)
     files = measurements if any(astuple(measurements)) else REFERENCE
     kernels = price_kernels(read_kernels(files.kernels), hardware) if files.kernels else ([], [])
     collectives = price_collectives(read_collectives(files.collectives), hardware) if files.collectives else ([], [])

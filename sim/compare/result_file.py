@@ -38,6 +38,18 @@ class _Kernel(_Part):
     total_us: Amount
 
 
+class _Overlap(_Part):
+    switch: str = Field(alias="pass")
+    first: str
+    second: str
+    places: int
+    first_us: Amount
+    second_us: Amount
+    ideal_us: Amount
+    predicted_us: Amount
+    lost_us: Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)]
+
+
 class _Step(_Part):
     model_config = ConfigDict(strict=True, extra="allow")
     __pydantic_extra__: dict[str, Amount]
@@ -56,6 +68,7 @@ class _Result(_Part):
     metrics: dict[str, _Metric]
     step: _Step
     kernels: list[_Kernel]
+    overlaps: list[_Overlap] = []  # results written before overlaps were counted have none
     kernel_count: Amount
     launches: Amount
     hbm_bytes: Amount

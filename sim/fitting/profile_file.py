@@ -11,6 +11,7 @@ from typing import Any
 from scenarios.errors import ScenarioError, printable, quoted
 from scenarios.exchange.timings import Timings
 from scenarios.files.atomic import write_text
+from scenarios.files.paths import is_dir
 from sim.fitting.calibrated import Calibrated, Found, calibrated
 from sim.fitting.robust import scipy
 from sim.hardware.files import rounded
@@ -28,7 +29,7 @@ def ready(backend: str, out: Path, hardware: str) -> tuple[Path, HardwareProfile
     is missing, `out` is no place for a file, or the base is for another device.
     """
     scipy()
-    if not out.name or out.is_dir():
+    if not out.name or is_dir(out):
         raise ScenarioError([f"--out {printable(str(out), 200)}: cannot be written: is a folder"])
     known = [name for name in hardware_names() if load_hardware(name).profile.device == backend]
     if not hardware and not known:

@@ -184,7 +184,7 @@ def test_every_missing_size_of_a_model_is_said(refused: Callable[..., list[str]]
         ),
         (
             "extends: generic\nname: x\nchip:\n  cube_cores: {value: -3, source: spec, origin: mine}\n",
-            r"hw\.yaml:4:23: chip\.cube_cores\.value: must be at least 0, got -3",
+            r"hw\.yaml:4:23: chip\.cube_cores\.value: must be at least 1, got -3",
         ),
         (
             "extends: generic\nname: x\nchip:\n  cube_cores: {value: 24, source: guess, origin: mine}\n",
@@ -192,7 +192,7 @@ def test_every_missing_size_of_a_model_is_said(refused: Callable[..., list[str]]
         ),
         (
             "extends: generic\nname: x\nchip:\n  clock_mhz: {value: 0, source: spec, origin: mine}\n",
-            r"hw\.yaml.*clock_mhz.*must be greater than 0.*",
+            r"hw\.yaml.*clock_mhz.*must be at least 1.*",
         ),
     ],
 )
@@ -454,3 +454,72 @@ def test_the_process_itself_ends_with_status_2(process: Callable[..., Any]) -> N
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.startswith(b"nowhere.yaml: no such scenario")
     assert done.stderr.count(b"\n") == 1
+
+
+# Names that the system cannot look up, and numbers that fit nowhere
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a/" * 3000, "~nouser", "~nouser/x", "\0"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("run",),
+        ("explain",),
+        ("import",),
+        ("compare", SEED),
+        ("list",),
+        ("validate", "--kernels"),
+        ("validate", "--plot"),
+        ("validate", "--hardware"),
+        ("app", "--profiles"),
+        ("doctor", "--backend"),
+        ("calibrate", "--backend", "cpu", "--hardware", "none", "--out"),
+        ("calibrate", "--backend", "cpu", "--out", "o.yaml", "--hardware"),
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_cannot_be_looked_up_is_refused_in_short_lines(
+    refused: Callable[..., list[str]], before: tuple[str, ...], name: str
+) -> None:
+    assert max(map(len, refused(*before, name))) <= 1000
+
+
+@pytest.mark.parametrize("field", ["model", "hardware"])
+@pytest.mark.parametrize("name", ["a" * 300, "a/" * 3000, "~nouser", "~nouser/x"])
+def test_a_scenario_may_name_what_cannot_be_looked_up(
+    refused: Callable[..., list[str]], tmp_path: Path, field: str, name: str
+) -> None:
+    write(tmp_path / "s.yaml", f"{field}: {name}\n")
+    assert [line.split(": ")[:2] for line in refused("run", "s.yaml")] == [[f"s.yaml:1:{len(field) + 3}", field]]
+    assert refused("run", SEED, "--set", f"{field}={name}")
+
+
+@pytest.mark.parametrize(
+    "number", ["99999999999999999999", "1e999", "'1e999'", "'99,999,999,999,999,999,999'", "9" * 5000, "0x" + "f" * 90]
+)
+@pytest.mark.parametrize("field", ["workload.batch", "workload.expert_skew", "protocol.seed"])
+def test_a_number_that_fits_nowhere_is_named(refused: Callable[..., list[str]], field: str, number: str) -> None:
+    (line,) = refused("run", SEED, "--set", f"{field}={number}")
+    assert line.startswith("--set ")
+    assert re.search("must be|does not fit 64 bits|is too large for a number", line)
+    assert len(line) <= 1000
+
+
+def test_the_rows_of_a_calibration_may_hold_no_infinity(tmp_path: Path) -> None:
+    from scenarios.errors import ScenarioError
+    from scenarios.exchange.timings import read_timings
+
+    head = {
+        "kind": "microbenchmarks",
+        "version": 1,
+        "about": {"backend": "cpu"},
+        "plan": "p",
+        "complete": True,
+        "done": [],
+        "refused": [],
+    }
+    row = {"kind": "copy", "trial": "a", "form": "", "median_us": 1, "low_us": 1, "high_us": 1, "raw_us": 1}
+    row |= {"reference_us": 1, "repeats": 1, "count": "@", "values": {}, "ops": []}
+    file = write(tmp_path / "o.rows.json", json.dumps({**head, "rows": [row]}).replace('"@"', "1e999"))
+    with pytest.raises(ScenarioError, match="damaged"):
+        read_timings(file)

@@ -82,7 +82,7 @@ def test_steps_and_ladders_of_ones_own(whatif: WhatIf, tmp_path: Path) -> None:
         (
             "--steps",
             STEPS + STEP.replace(",1,1,", ",1.x,1,"),
-            ":2: batch: must be a whole number, 0 or more, got '1.x'",
+            ":2: batch: must be a whole number from 0 to 2**53, got '1.x'",
         ),
         ("--ladders", LADDERS + LADDER.replace(",20,", ",,"), ":2: gain_low: must be a positive number, got ''"),
         (

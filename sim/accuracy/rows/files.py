@@ -12,13 +12,16 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 
-from scenarios.errors import ScenarioError
+from scenarios.errors import ScenarioError, quoted
 from scenarios.files.textfile import decode, read_bytes
 
 MAX_ROWS = 1_000_000
+#: Largest count: up to here a double counts one by one.
+MAX_COUNT = 2**53
+#: Smallest and largest time and ratio, in the units of the columns: nothing that was measured comes near.
+MIN_MEASURED, MAX_MEASURED = 1e-6, 1e12
 #: Values of `mode` that mean the kernel was replayed alone on data that it had just used.
 REPLAYED = ("microbench", "isolated")
 #: Values of `measure_kind` whose start nothing hides: launched alone, or by a captured graph. In
@@ -187,8 +190,8 @@ def positive(text: str, where: str, name: str) -> float:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not (isfinite(value) and value > 0):
-        raise ScenarioError([f"{where}: {name}: must be a positive number, got {text!r}"])
+    if not MIN_MEASURED <= value <= MAX_MEASURED:  # NaN is neither
+        raise ScenarioError([f"{where}: {name}: must be a positive number up to 1e12, got {quoted(text)}"])
     return value
 
 
@@ -198,6 +201,6 @@ def whole(text: str, where: str, name: str) -> int:
         value = int(float(text))
     except (ValueError, OverflowError):
         value = -1
-    if value < 0:
-        raise ScenarioError([f"{where}: {name}: must be a whole number, 0 or more, got {text!r}"])
+    if not 0 <= value <= MAX_COUNT:
+        raise ScenarioError([f"{where}: {name}: must be a whole number from 0 to 2**53, got {quoted(text)}"])
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scenarios.errors import ScenarioError
+from scenarios.errors import ScenarioError, printable
 from scenarios.files.atomic import write_text
 from sim.accuracy.validate import Bounds, Measurements, Validation, bound_problems, validate
 from sim.report.files import write_json
@@ -25,7 +25,7 @@ def validate_outputs(
     """
     problems = bound_problems(bounds)
     if plot_file and plot_file.suffix.lower() != ".svg":
-        problems.append(f"--plot: {plot_file}: the picture is SVG: name a file that ends in .svg")
+        problems.append(f"--plot: {printable(str(plot_file), 200)}: the picture is SVG: name a file that ends in .svg")
     if problems:
         raise ScenarioError(problems)
     validation = validate(measurements, hardware, bounds)

@@ -60,12 +60,12 @@ def test_a_published_range_counts_as_its_geometric_mean() -> None:
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        (GOOD.replace(",1,1,100,", ",one,1,100,"), "2: batch: must be a whole number, 0 or more, got 'one'"),
-        (GOOD.replace("8.0,4.0", "8.0,"), "2: step_ms: must be a positive number, got ''"),
-        (GOOD.replace("8.0,4.0", "-8,4.0"), "2: base_ms: must be a positive number, got '-8'"),
-        (GOOD.replace("8.0,4.0", "nan,4.0"), "2: base_ms: must be a positive number, got 'nan'"),
-        (GOOD.replace("8.0,4.0", ","), "2: gain_low: must be a positive number, got ''"),
-        (GOOD.replace("900", "many"), "2: base_kernels: must be a whole number, 0 or more, got 'many'"),
+        (GOOD.replace(",1,1,100,", ",one,1,100,"), "2: batch: must be a whole number from 0 to 2**53, got 'one'"),
+        (GOOD.replace("8.0,4.0", "8.0,"), "2: step_ms: must be a positive number up to 1e12, got ''"),
+        (GOOD.replace("8.0,4.0", "-8,4.0"), "2: base_ms: must be a positive number up to 1e12, got '-8'"),
+        (GOOD.replace("8.0,4.0", "nan,4.0"), "2: base_ms: must be a positive number up to 1e12, got 'nan'"),
+        (GOOD.replace("8.0,4.0", ","), "2: gain_low: must be a positive number up to 1e12, got ''"),
+        (GOOD.replace("900", "many"), "2: base_kernels: must be a whole number from 0 to 2**53, got 'many'"),
         (GOOD + ",more", "2: more fields than the header has columns; quote commas"),
     ],
 )

@@ -46,8 +46,8 @@ def test_a_row_is_a_shape_and_four_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        (GOOD.replace(",700,", ",,"), ":2: sequential_us: must be a positive number, got ''"),
-        (GOOD.replace(",500,", ",-5,"), ":2: overlapped_us: must be a positive number, got '-5'"),
+        (GOOD.replace(",700,", ",,"), ":2: sequential_us: must be a positive number up to 1e12, got ''"),
+        (GOOD.replace(",500,", ",-5,"), ":2: overlapped_us: must be a positive number up to 1e12, got '-5'"),
         (GOOD.replace("fp16", "fp12"), ":2: dtype: 'fp12' is no type"),
         (GOOD.replace(",2048,", ",many,"), ":2: n: must be a whole number"),
         (GOOD.replace(",8,", ",0,"), ":2: ranks, m, k and n must be 1 or more"),
