@@ -21,6 +21,7 @@ _OF_NAME: dict[tuple[str, str], tuple[float, float]] = {
     **{("Chip", name): (1, 4096) for name in ("cube_m", "cube_n", "cube_k", "vector_bytes")},
     **{("Chip", name): (1024, 2**40) for name in ("ub_bytes", "l1_bytes", "l0c_bytes")},
     ("Chip", "hbm_capacity_bytes"): (2**20, 2**50),
+    ("Chip", "hbm_visible_bytes"): (2**20, 2**50),
     ("Memory", "nz_flat_share"): (1e-3, 1),
     ("Memory", "nd_tall_share"): (1e-3, 1),
     ("Kernel", "register_cycles"): (0, 1000),

@@ -34,6 +34,7 @@ ALIASES = {
     "910b2": "atlas_a2_910b2",
     "910b3": "atlas_a2_910b3",
     "910b4": "atlas_a2_910b4",
+    "910b4-1": "atlas_a2_910b4_64g",
     "atlas_a2_376t": "atlas_a2_910b2",
     "atlas_a3_die_24": "atlas_a3_die",
     "ascend_950pr": "950pr",
@@ -122,6 +123,8 @@ class ProfileFile(_Part):
             raise ValueError(f"programs: {', '.join(missing)} missing")
         if missing := [k for k in NEEDED_FIXED if k not in self.fixed_us]:
             raise ValueError(f"fixed_us: {', '.join(missing)} missing")
+        if self.chip.hbm_visible_bytes.value > self.chip.hbm_capacity_bytes.value:
+            raise ValueError("chip.hbm_visible_bytes is more than chip.hbm_capacity_bytes")
         return self
 
     def numbers(self) -> dict[str, Number]:

@@ -15,7 +15,8 @@ class Chip:
     """Cores, clock and on-chip memories of one die.
 
     cube_m, cube_n, cube_k: the block one cube core multiplies in a cycle (FP16; INT8 doubles K). vector_bytes: bytes
-    one vector core computes on in a cycle. ub, l1, l0c: buffers of one core.
+    one vector core computes on in a cycle. ub, l1, l0c: buffers of one core. hbm_capacity: of the stacks; hbm_visible:
+    what software is given of it, the total that torch reports.
     """
 
     cube_cores: int
@@ -31,6 +32,7 @@ class Chip:
     l0c_bytes: int
     l2_bytes: int
     hbm_capacity_bytes: int
+    hbm_visible_bytes: int
 
     @property
     def cube_flops_per_ns(self) -> float:

@@ -33,8 +33,8 @@ class KvCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes by part for the scenario's batch, and what the cache could hold. `usable` is HBM times
-    gpu_memory_utilization."""
+    """Bytes by part for the scenario's batch, and what the cache could hold. `usable` is the HBM that software
+    sees times gpu_memory_utilization."""
 
     weights: int
     kv_cache: int
@@ -160,7 +160,7 @@ def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Me
     pool = graph_pool_bytes(scenario, model)
     runtime = RUNTIME_BYTES
     buffers = HCCL_BUFFER_BYTES * ((model.tensor_parallel > 1) + (model.pipeline_parallel > 1))
-    usable = int(hw.chip.hbm_capacity_bytes * scenario.engine.gpu_memory_utilization)
+    usable = int(hw.chip.hbm_visible_bytes * scenario.engine.gpu_memory_utilization)
     room = max(0, usable - weights - activations - pool - runtime - buffers)
     kv = scenario.optimizations.kv
     mine = _capacity(scenario, model, kv, room)

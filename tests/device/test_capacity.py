@@ -43,10 +43,10 @@ def admit(cache: PagedCache | ContiguousCache, number: int, sharing: bool) -> No
 @pytest.mark.parametrize("room_bytes", [200_000, 1_000_000])
 def test_as_many_requests_are_admitted_as_are_predicted(switches: dict[str, object], room_bytes: int) -> None:
     scenario = small(2, **switches)
-    other = memory_of(scenario, QWEN3, hardware(chip__hbm_capacity_bytes=1 << 32))
+    other = memory_of(scenario, QWEN3, hardware(chip__hbm_visible_bytes=1 << 32))
     fixed = other.total - other.kv_cache
     whole = scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"gpu_memory_utilization": 1.0})})
-    capacity = memory_of(whole, QWEN3, hardware(chip__hbm_capacity_bytes=fixed + room_bytes)).capacity
+    capacity = memory_of(whole, QWEN3, hardware(chip__hbm_visible_bytes=fixed + room_bytes)).capacity
     kv = scenario.optimizations.kv
     cache: PagedCache | ContiguousCache
     if kv.layout == "paged":

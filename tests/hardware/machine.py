@@ -27,7 +27,7 @@ CHIPS = {
     "Ascend910B1": "atlas_a2_910b1",
     "Ascend910B2": "atlas_a2_910b2", "Ascend910B2C": "atlas_a2_910b2",
     "Ascend910B3": "atlas_a2_910b3",
-    "Ascend910B4": "atlas_a2_910b4", "Ascend910B4-1": "atlas_a2_910b4",
+    "Ascend910B4": "atlas_a2_910b4", "Ascend910B4-1": "atlas_a2_910b4_64g",
     "Ascend910_9381": "atlas_a3_die", "Ascend910_9382": "atlas_a3_die",
     "Ascend910_9391": "atlas_a3_die", "Ascend910_9392": "atlas_a3_die",
     "Ascend910_9372": "atlas_a3_die_20",

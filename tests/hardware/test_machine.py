@@ -20,7 +20,7 @@ def _unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("backend", "chip", "profile"), [
     ("npu", "Ascend910B2, 8 in this machine", "atlas_a2_910b2"),
     ("npu", "Ascend910B2C", "atlas_a2_910b2"),
-    ("npu", "Ascend910B4-1", "atlas_a2_910b4"),
+    ("npu", "Ascend910B4-1", "atlas_a2_910b4_64g"),
     ("npu", "Ascend910_9382, 16 in this machine", "atlas_a3_die"),
     ("npu", "Ascend910_9392", "atlas_a3_die"),
     ("npu", "Ascend910_9372", "atlas_a3_die_20"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scenarios.models.hf_config import load_model
 from scenarios.schema import Scenario
+from sim.hardware.profile import load_hardware
 from sim.predict.memory import RUNTIME_BYTES, Memory, kv_bytes_per_token, memory_of, reserved_tokens, weight_bytes
 from sim.predict.predict import Case, DoesNotFit, check, predict
 from tests.scenarios.making import BIASED, PLAIN, TINY, bare, program, scenario, switched
@@ -21,7 +22,7 @@ GIB = 1 << 30
 
 
 def memory(result: Scenario, capacity: int = 2 * GIB) -> Memory:
-    return memory_of(result, TINY, hardware(chip__hbm_capacity_bytes=capacity))
+    return memory_of(result, TINY, hardware(chip__hbm_visible_bytes=capacity))
 
 
 #: 100 tokens in, 28 out.
@@ -203,7 +204,7 @@ def test_what_does_not_fit_is_refused_with_the_parts_and_the_way_out() -> None:
     message = str(caught.value)
     assert re.fullmatch(
         r"does not fit: [\d.]+ GiB needed \(weights 15\.3, KV cache 144\.0, activations [\d.]+, "
-        r"graph, buffers and runtime [\d.]+\) of 57\.6 GiB usable on \w+: [\d.]+ GiB too much; "
+        r"graph, buffers and runtime [\d.]+\) of 54\.9 GiB usable on \w+: [\d.]+ GiB too much; "
         r"at most \d+ requests of this length fit",
         message,
     )
@@ -244,3 +245,31 @@ def test_whether_the_weights_fit() -> None:
     result = scenario(**TWO, engine__gpu_memory_utilization=1.0)
     assert memory(result, capacity=GIB + 9_921).weights_fit
     assert not memory(result, capacity=GIB + 9_920).weights_fit
+
+
+# ---- what software sees ----
+
+
+def test_software_sees_less_than_the_stacks_hold() -> None:
+    """torch_npu reports 60.96 GiB on a 64 GiB A2 card and 61.27 GiB on an A3 die; 32 GiB cards by the same share."""
+    seen = {name: load_hardware(name).chip.hbm_visible_bytes / GIB for name in ("910b2", "atlas_a3_die", "910b4")}
+    assert [round(gib, 2) for gib in seen.values()] == [60.96, 61.27, 30.48]
+
+
+def test_the_kv_capacity_of_qwen3_8b_is_what_is_left_of_that() -> None:
+    """3.04 GiB that no engine gets are 6.6 % of the cache of Qwen3-8B at 0.9."""
+    a2 = load_hardware("atlas_a2_910b2")
+    as_sold = replace(a2, chip=replace(a2.chip, hbm_visible_bytes=a2.chip.hbm_capacity_bytes))
+    asked, model = scenario(model="Qwen3-8B"), load_model("Qwen3-8B")
+    seen, sold = (memory_of(asked, model, hw).capacity.kv_tokens for hw in (a2, as_sold))
+    assert 1 - seen / sold == pytest.approx(0.066, abs=0.001)
+
+
+def test_qwen3_14b_does_not_fit_a_32_gib_card() -> None:
+    """vLLM reports -0.87 GiB for the cache at 0.9; the weights alone are more than it may use."""
+    asked = scenario(model="Qwen3-14B", engine__max_model_len=4096, optimizations__graph="eager")
+    memory = memory_of(asked, load_model("Qwen3-14B"), load_hardware("910b4"))
+    assert memory.usable < memory.weights
+    left = (memory.usable - memory.total + memory.kv_cache) / GIB
+    assert left == pytest.approx(-0.87, abs=0.5)
+    assert memory.capacity.kv_tokens == 0
