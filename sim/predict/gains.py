@@ -15,7 +15,11 @@ from sim.predict.memory import memory_of
 from sim.predict.predict import Case, forbidden, sensitivity_of, step_ns
 from sim.predict.uncertainty import Sensitivity, ratio_interval
 
-Verdict = Literal["gain", "loss", "not distinguishable", "no effect", "not applicable"]
+Verdict = Literal[
+    "gain", "loss", "not distinguishable", "no effect", "not applicable", "does not fit", "does not fit without"
+]
+#: Verdicts without a ratio: one of the two states cannot run.
+NO_RATIO: tuple[Verdict, ...] = ("not applicable", "does not fit", "does not fit without")
 
 #: Told the share of the work that is done, 0 to 1.
 Progress = Callable[[float], None]
@@ -31,7 +35,8 @@ class Gain:
     state: whether the scenario has it on. value: the switch value meant. alone_ratio: step without it / step with it,
     all else as in the scenario (above 1 it helps); low and high: the same under the ends of the profile's uncertainty.
     waterfall_us: what it takes off the step when the optimisations are switched on one after the other, those of the
-    scenario first; the numbers sum to baseline minus target.
+    scenario first; the numbers sum to baseline minus target. Where one of the two states cannot run, or does
+    not fit the memory, there is no ratio: it and its ends are 1.
     """
 
     switch: str
@@ -49,12 +54,15 @@ class Gain:
 @dataclass(frozen=True, slots=True)
 class Gains:
     """All optimisations of a scenario. baseline: nothing on; scenario: as it stands; target: everything applicable on.
-    Step times in us."""
+    Step times in us; *_fits: whether that state fits the device's memory, so that its time can ever be seen."""
 
     baseline_us: float
     scenario_us: float
     target_us: float
     gains: tuple[Gain, ...]
+    baseline_fits: bool = True
+    scenario_fits: bool = True
+    target_fits: bool = True
 
 
 def gains_of(case: Case, progress: Progress = lambda share: None) -> Gains:
@@ -64,7 +72,7 @@ def gains_of(case: Case, progress: Progress = lambda share: None) -> Gains:
     """
     steps = _Steps(case)
     scenario_ns = steps.value(case.scenario)
-    chain = all_off(case.scenario, case.model)
+    chain = bare = all_off(case.scenario, case.model)
     baseline_ns = before = steps.value(chain)
     waterfall: dict[str, float] = {}
     passes = passes_for(case.model)
@@ -84,7 +92,8 @@ def gains_of(case: Case, progress: Progress = lambda share: None) -> Gains:
     for item in passes:
         progress((len(passes) + len(gains)) / (2 * len(passes)))
         gains.append(_gain(item, case.scenario, steps, waterfall[item.switch]))
-    return Gains(baseline_ns / 1000, scenario_ns / 1000, before / 1000, tuple(gains))
+    fits = [not steps.too_large(state) for state in (bare, case.scenario, chain)]
+    return Gains(baseline_ns / 1000, scenario_ns / 1000, before / 1000, tuple(gains), *fits)
 
 
 class _Steps:
@@ -139,10 +148,13 @@ def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) ->
     shown = item.shown(value)
     if reason:
         return Gain(item.switch, item.title, state, shown, 1.0, 1.0, 1.0, waterfall_us, "not applicable", reason)
-    ratio, low, high = steps.ratio(without_it, with_it)
     notes = [f"given {', '.join(switch for switch, _ in needed)}"] if needed else []
     notes += ["without it does not fit memory"] if steps.too_large(without_it) else []
     notes += ["does not fit memory"] if steps.too_large(with_it) else []
+    if steps.too_large(with_it) or steps.too_large(without_it):
+        cannot: Verdict = "does not fit" if steps.too_large(with_it) else "does not fit without"
+        return Gain(item.switch, item.title, state, shown, 1.0, 1.0, 1.0, waterfall_us, cannot, "; ".join(notes))
+    ratio, low, high = steps.ratio(without_it, with_it)
     said = verdict(ratio, low, high)
     return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, said, "; ".join(notes))
 

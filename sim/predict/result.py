@@ -41,6 +41,9 @@ def what_if_result(gains: Gains, advice: tuple[Advice, ...]) -> dict[str, Any]:
             "baseline_us": gains.baseline_us,
             "scenario_us": gains.scenario_us,
             "target_us": gains.target_us,
+            "baseline_fits": gains.baseline_fits,
+            "scenario_fits": gains.scenario_fits,
+            "target_fits": gains.target_fits,
         },
         "advice": [asdict(a) for a in advice],
     }
@@ -63,6 +66,7 @@ def _about_step(prediction: Prediction, diagnosis: Diagnosis, name: str) -> dict
             "groups": [asdict(g) for g in prediction.batch.groups],
         },
         "metrics": {k: _metric(m) for k, m in prediction.metrics.items()},
+        "ttft_of": ttft_of(case.scenario.workload.batch),
         "step": _step(prediction),
         "kernels": [asdict(row) for row in diagnosis.kernels],
         "roofs": roofs_of(case.hardware),
@@ -102,6 +106,12 @@ def roofs_of(hardware: HardwareProfile) -> dict[str, float]:
         "cube_tflops": cube,
         "cube_int8_tflops": 2 * cube,
     }
+
+
+def ttft_of(requests: int) -> str:
+    """What the TTFT is the time of: one request on an idle engine, or the mean of several that arrive at once. No
+    queue of a running service is in it."""
+    return "one request alone" if requests == 1 else f"mean of {requests} requests that arrive at once"
 
 
 def _metric(metric: Metric) -> dict[str, float]:
@@ -186,6 +196,7 @@ def _memory(prediction: Prediction) -> dict[str, int]:
         "hccl_buffers_bytes": memory.hccl_buffers,
         "total_bytes": memory.total,
         "usable_bytes": memory.usable,
+        "visible_bytes": prediction.case.hardware.chip.hbm_visible_bytes,
         "capacity_bytes": prediction.case.hardware.chip.hbm_capacity_bytes,
     }
 

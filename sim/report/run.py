@@ -12,6 +12,7 @@ from rich.text import Text
 
 from scenarios.errors import printable
 from sim.predict.device_terms import NOT_ON_A_GPU, spoken
+from sim.predict.gains import NO_RATIO
 from sim.report.overlap import overlap_lines
 from sim.report.tables import NARROW, Column, fitted
 
@@ -148,7 +149,10 @@ def _metrics(result: dict[str, Any]) -> RenderableType:
     table = Table.grid(padding=(0, 3, 0, 0))
     for style in ("", "bold", "", "bold"):
         table.add_column(style=style)
-    table.add_row("TPOT", shown("tpot_ms", "ms", 2), "TTFT", shown("ttft_ms", "ms", 2))
+    requests = result["scenario"]["workload"]["batch"]
+    whose = "one request alone" if requests == 1 else f"mean of {requests:,} at once"
+    ttft = Text.assemble(shown("ttft_ms", "ms", 2), (f", {whose}", "not bold dim"))
+    table.add_row("TPOT", shown("tpot_ms", "ms", 2), "TTFT", ttft)
     table.add_row("decoding", shown("decode_throughput", "tokens/s", 0), "E2EL", shown("e2el_ms", "ms", 0))
     table.add_row(
         "output",
@@ -292,8 +296,8 @@ def _gains(result: dict[str, Any], width: int) -> RenderableType:
         Column("", [bar_pair(-g["waterfall_us"] / widest, width) for g in gains], rank=1),
     ]
     title = (
-        f"Optimisations: step of {ms(fall['baseline_us'])} ms with none, {ms(fall['scenario_us'])} ms here, "
-        f"{ms(fall['target_us'])} ms with all"
+        f"Optimisations: step of {_state(fall, 'baseline')} with none, {_state(fall, 'scenario')} here, "
+        f"{_state(fall, 'target')} with all"
     )
     notes = [f"{g['pass']}: {g['verdict']}, {g['reason']}" for g in gains if g["reason"]]
     notes.append(
@@ -303,8 +307,13 @@ def _gains(result: dict[str, Any], width: int) -> RenderableType:
     return fitted(title, columns, width, notes)
 
 
+def _state(fall: dict[str, Any], name: str) -> str:
+    """`13.493 ms`, and whether a state with that time cannot run."""
+    return f"{ms(fall[f'{name}_us'])} ms{'' if fall.get(f'{name}_fits', True) else ' (does not fit)'}"
+
+
 def _applies(gain: dict[str, Any]) -> bool:
-    return bool(gain["verdict"] != "not applicable")
+    return gain["verdict"] not in NO_RATIO
 
 
 def _room(result: dict[str, Any]) -> RenderableType:

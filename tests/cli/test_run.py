@@ -157,9 +157,10 @@ def test_the_metrics_of_a_request_agree_with_one_another(answer: Answer, scenari
 def test_memory_is_the_sum_of_its_parts_and_fits(answer: Answer, scenario: str) -> None:
     document = answer(scenario)
     memory = dict(document["memory"])
-    total, usable, capacity = (memory.pop(key) for key in ("total_bytes", "usable_bytes", "capacity_bytes"))
+    total, usable, visible = (memory.pop(key) for key in ("total_bytes", "usable_bytes", "visible_bytes"))
+    capacity = memory.pop("capacity_bytes")
     assert total == sum(memory.values()) == document["metrics"]["peak_memory_bytes"]["value"]
-    assert total <= usable < capacity
+    assert total <= usable < visible <= capacity
     assert document["capacity"]["max_concurrent_requests"] >= document["scenario"]["workload"]["batch"]
     running = min(document["capacity"]["max_concurrent_requests"], document["scenario"]["engine"]["max_num_seqs"])
     assert document["capacity"]["max_running_requests"] == running
@@ -280,3 +281,12 @@ def test_a_rank_alone_rests_on_no_number_of_links(answer: Answer, scenario: str,
     unused = between | {name for name in names if name.startswith("collective.")} if alone else set()
     assert unused <= set(names)
     assert sum(document["provenance"]["sources"].values()) == len(names) - len(unused)
+
+
+def test_ttft_says_what_it_is(whatif: WhatIf, answer: Answer) -> None:
+    assert answer("qwen3_8b_decode", "model=Tiny-Llama")["ttft_of"] == "one request alone"
+    assert answer("qwen3_8b_decode", "model=Tiny-Llama", "workload.batch=4")["ttft_of"] == (
+        "mean of 4 requests that arrive at once"
+    )
+    out = whatif("run", "qwen3_8b_decode", "--set", "model=Tiny-Llama", "--set", "workload.batch=4").out
+    assert ", mean of 4 at once" in next(line for line in out.splitlines() if "TTFT" in line)

@@ -15,6 +15,7 @@ from app_pages.parts.page import disclosure, quiet, section, show
 from app_pages.parts.state import Question
 from app_pages.parts.texts import speaker
 from app_pages.parts.texts.fields import LABELS, SWITCHES
+from sim.predict.gains import NO_RATIO
 
 #: Advice that is rounded away is none; and no more than a reader takes in.
 WORTH_TRYING, MAX_ADVICE = 1.005, 5
@@ -73,7 +74,7 @@ def waterfall(view: View, result: dict[str, Any]) -> Chart:
             "label": switch_label(view, g["pass"], g["value"]),
             "state": g["state"],
             "waterfall_us": g["waterfall_us"],
-            "note": f"{g['alone_ratio']:.3f}× ({g['low']:.3f}–{g['high']:.3f}), {_verdict(view, g)}",
+            "note": _ratio(g) + _verdict(view, g),
         }
         for g in order
         if abs(g["waterfall_us"]) > bare
@@ -84,6 +85,13 @@ def waterfall(view: View, result: dict[str, Any]) -> Chart:
         "gains_alt", **{k: formats.number(us / 1000) for k, us in zip(("none", "here", "all"), totals, strict=True)}
     )
     return bars.waterfall("gains", shown, totals, words, alt)
+
+
+def _ratio(gain: dict[str, Any]) -> str:
+    """The ratio with its interval, nothing where there is none."""
+    if gain["verdict"] in NO_RATIO:
+        return ""
+    return f"{gain['alone_ratio']:.3f}× ({gain['low']:.3f}–{gain['high']:.3f}), "
 
 
 def _verdict(view: View, gain: dict[str, Any]) -> str:
@@ -128,7 +136,7 @@ def _apply(question: Question, settings: tuple[str, ...]) -> None:
 
 def _table(view: View, result: dict[str, Any]) -> None:
     say, all_gains = view.say, result["gains"]
-    applies = [g["verdict"] != "not applicable" for g in all_gains]
+    applies = [g["verdict"] not in NO_RATIO for g in all_gains]
     columns = {
         say("col_switch"): [switch_label(view, g["pass"], g["value"]) for g in all_gains],
         say("col_now"): [say(f"state_{g['state']}") for g in all_gains],

@@ -102,6 +102,8 @@ TEXTS: Table = {
     "verdict_not_distinguishable": ("not distinguishable", "无法区分"),
     "verdict_no_effect": ("no effect", "无影响"),
     "verdict_not_applicable": ("not applicable", "不适用"),
+    "verdict_does_not_fit": ("does not fit", "放不下"),
+    "verdict_does_not_fit_without": ("does not fit without", "没有它就放不下"),
     "roofline": ("Roofline", "屋顶线"),
     "roofline_note": (
         "Each kind of kernel that multiplies matrices, as large as its share of the step.",

@@ -7,12 +7,15 @@ from hypothesis import assume, given
 
 from scenarios.batches import reported_batch
 from scenarios.build import problems_of
+from scenarios.loader import load_scenario
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.passes.switches import all_off, passes_for
 from scenarios.schema import Scenario
 from sim.predict.gains import NO_EFFECT, Gain, Gains, gains_of
 from sim.predict.predict import Case, predict, sensitivity_of, step_ns
+from sim.predict.result import what_if_result
+from sim.predict.scenario_result import case_of
 from sim.predict.uncertainty import ratio_interval
 from tests.examples import examples
 from tests.scenarios.making import PLAIN, TINY, Drawn, bare, cases, scenario, switched
@@ -219,3 +222,16 @@ def test_gains_of_a_real_model_in_their_order() -> None:
     assert [gain.switch for gain in gains.gains] == [item.switch for item in passes_for(TINY)]
     assert by_switch(gains)["graph"].alone_ratio > 1.5
     assert gains.target_us <= gains.scenario_us <= gains.baseline_us
+
+
+def test_what_makes_a_model_fit_is_no_loss() -> None:
+    """70B in BF16 does not fit a card, so no step of it can be seen: W4A16 loses nothing against that."""
+    loaded = load_scenario("llama_3_1_70b_w4a16_decode")
+    gains = gains_of(case_of(loaded))
+    weights = by_switch(gains)["weights"]
+    assert (weights.verdict, weights.reason) == ("does not fit without", "without it does not fit memory")
+    assert (weights.alone_ratio, weights.low, weights.high) == (1.0, 1.0, 1.0)
+    assert (gains.baseline_fits, gains.scenario_fits) == (False, True)
+    what = what_if_result(gains, ())
+    assert what["waterfall"]["baseline_fits"] is False
+    assert "loss" not in {g["verdict"] for g in what["gains"] if g["pass"] == "weights"}
