@@ -16,6 +16,7 @@ from sim.predict.predict import Prediction, predict
 from sim.predict.scenario_result import case_of
 
 Answer = Callable[..., dict[str, Any]]
+WhatIf = Callable[..., Any]
 
 SCENARIOS = shipped_names()
 #: Contract, section 6 of the design; the second set is what this project adds.
