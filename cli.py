@@ -294,10 +294,18 @@ def schema() -> None:
 
 def main() -> None:
     """Entry point: one line for bad input and exit status 2, never a traceback."""
+    from sim.report import terminal
+
+    terminal.bound_columns()
     try:
         app()
     except ScenarioError as error:
         print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    except OSError as error:
+        if (reason := terminal.reason_of(error)) is None:
+            raise
+        print(reason, file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

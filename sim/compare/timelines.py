@@ -16,6 +16,7 @@ def compare_timelines(a: Timeline, b: Timeline) -> dict[str, Any]:
     """The part `timelines` of a `compare` document. Times in us; `a_us` of all rows of `kernels` sum to the kernel
     time of A, those of `causes` to its step; so for B."""
     paired = pair(a, b)
+    rows = _rows(paired.pairs)
     return {
         "a": _facts(a),
         "b": _facts(b),
@@ -26,7 +27,8 @@ def compare_timelines(a: Timeline, b: Timeline) -> dict[str, Any]:
             "paired": len(paired.pairs),
             "same_shapes": sum(x.is_like(y) for x, y in paired.pairs),
             "elsewhere": paired.moved,
-            "changed": _changed(paired.pairs),
+            "changed": [row for row in rows if not _is_alike(row)],
+            "unchanged": [row for row in rows if _is_alike(row)],
             "replaced": _replaced(paired.replaced),
             "only_in_a": _only(kernel for replaced in paired.replaced if not replaced.b for kernel in replaced.a),
             "only_in_b": _only(kernel for replaced in paired.replaced if not replaced.a for kernel in replaced.b),
@@ -71,7 +73,8 @@ def _busy(timeline: Timeline) -> dict[str, tuple[int, int]]:
     lanes: dict[str, list[tuple[int, int]]] = {}
     for span in timeline.spans:
         lane = f"{span.process} {span.thread}" if span.process != span.thread else span.process
-        lanes.setdefault(lane, []).append((span.start_ns, span.end_ns))
+        # A thread that waits for the device is not busy.
+        lanes.setdefault(lane, []).append((span.start_ns, span.start_ns if span.synchronizes else span.end_ns))
     return {lane: (length_ns(union_ns(spans)), len(spans)) for lane, spans in lanes.items()}
 
 
@@ -82,7 +85,12 @@ def _lane(lanes: dict[str, tuple[int, int]], name: str) -> dict[str, Any] | None
     return {"lane": name, "busy_us": busy_ns / 1000, "spans": spans}
 
 
-def _changed(pairs: Iterable[tuple[Kernel, Kernel]]) -> list[dict[str, Any]]:
+def _is_alike(row: dict[str, Any]) -> bool:
+    """Whether the kernels of a row are the same on both sides: op type and time."""
+    return row["a_us"] == row["b_us"] and " / " not in row["op_type"]
+
+
+def _rows(pairs: Iterable[tuple[Kernel, Kernel]]) -> list[dict[str, Any]]:
     """Pairs of the same op types and shapes together, the largest difference first."""
     rows: dict[tuple[str, str, str, str], list[int]] = {}
     for x, y in pairs:

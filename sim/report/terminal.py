@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Columns where the output is no terminal and COLUMNS does not say otherwise.
 PIPE_WIDTH = 132
+#: Columns that are drawn at most, whatever COLUMNS says: a table is padded to all of them.
+MAX_WIDTH = 1_000
 
 # What stands for the signs of bars and sentences where the output has no such characters.
 _PLAIN = str.maketrans(
@@ -51,6 +53,26 @@ def write(text: str) -> None:
     except OSError as error:
         _discard()
         raise ScenarioError([f"standard output: cannot be written: {error.strerror or error}"]) from None
+
+
+def bound_columns() -> None:
+    """Hold COLUMNS of this process to MAX_WIDTH, for our own tables and for the help's."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and (len(columns) > 9 or int(columns) > MAX_WIDTH):
+        os.environ["COLUMNS"] = str(MAX_WIDTH)
+
+
+def reason_of(error: OSError) -> str | None:
+    """One line for what no command can help: the working folder is gone, or the help cannot be written. None for any
+    other error."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the working folder no longer exists: change to another"
+    if error.filename is not None:
+        return None
+    _discard()
+    return f"standard output: cannot be written: {error.strerror or error}"
 
 
 def progress(text: str) -> None:

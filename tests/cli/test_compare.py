@@ -177,3 +177,14 @@ def test_a_timeline_of_a_file_is_chosen_by_its_number(
     assert document["step"]["total_us"]["ratio"] == pytest.approx(14.7009 / 66.7577, rel=1e-4)
     _, shown = compare(both, EAGER)
     assert "both.json: the first of 2 timelines; name another as" in shown
+
+
+def test_a_side_against_itself_has_nothing_that_changed(whatif: WhatIf, tmp_path: Path) -> None:
+    file = tmp_path / "o.json"
+    assert whatif("compare", "qwen3_8b_decode", "qwen3_8b_decode", "--json", file).status == 0
+    timelines = json.loads(file.read_text())["timelines"]
+    assert timelines["kernels"]["changed"] == []
+    # As `run` has it: a thread that waits for the device is not busy.
+    python = timelines["lanes"][0]["a"]
+    assert python["lane"].startswith("Python")
+    assert python["busy_us"] < 0.2 * timelines["a"]["step_us"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -23,6 +25,7 @@ from sim.report.run import bar, ms, print_explain, print_run, size
 Answer = Callable[..., dict[str, Any]]
 WhatIf = Callable[..., Any]
 
+ROOT = Path(__file__).resolve().parents[2]
 SEED, EAGER = "qwen3_8b_decode", "qwen3_8b_910b2_eager"
 ESCAPE = "\x1b"
 
@@ -230,3 +233,35 @@ def test_bars_numbers_and_sizes() -> None:
     assert [ms(us) for us in (13_493.2, 151_530, 2_771_300, 0)] == ["13.493", "151.5", "2,771.3", "0.000"]
     assert [ms(us, signed=True) for us in (-30_435.1, 442.6, -0.1)] == ["-30.435", "+0.443", "0.000"]
     assert [size(n) for n in (17_513_851_648, 9_437_184, 0)] == ["16.3 GiB", "9 MiB", "0 MiB"]
+
+
+# Odd surroundings
+
+
+def test_no_column_is_drawn_beyond_a_thousand(whatif: WhatIf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "999999999")
+    done = whatif("list", "passes")
+    assert done.status == 0
+    assert max(map(len, done.out.splitlines())) <= terminal.MAX_WIDTH
+    monkeypatch.setenv("COLUMNS", "9" * 5000)
+    assert whatif("--help").status == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")
+def test_help_that_cannot_be_written_says_so() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-m", "cli", "--help"], stdout=full, stderr=subprocess.PIPE, cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr.decode() == "standard output: cannot be written: No space left on device\n"
+
+
+def test_a_working_folder_that_is_gone_is_named(
+    whatif: WhatIf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # restores the folder afterwards
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    done = whatif("run", SEED, "--set", "model=Tiny-Llama", "--json", "o.json")
+    assert (done.status, done.problems) == (2, ["the working folder no longer exists: change to another"])

@@ -118,7 +118,7 @@ def test_no_kernel_is_lost_or_counted_twice(a: list[tuple[str, int]], b: list[tu
     result = compare_timelines(one, two)
     for side, timeline in (("a", one), ("b", two)):
         kernels = result["kernels"]
-        total = sum(row[f"{side}_us"] for row in kernels["changed"] + kernels["replaced"])
+        total = sum(row[f"{side}_us"] for row in kernels["changed"] + kernels["unchanged"] + kernels["replaced"])
         total += sum(row["total_us"] for row in kernels[f"only_in_{side}"])
         assert total == pytest.approx(sum(s.duration_ns for s in timeline.spans) / 1000)
         assert sum(row[f"{side}_us"] for row in result["causes"]) == pytest.approx(0.4)
