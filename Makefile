@@ -32,7 +32,7 @@ QUICK := tests/test_imports.py tests/test_rooms.py tests/test_docs.py tests/test
 	tests/sim/test_kernel.py tests/sim/test_tiles.py tests/sim/step/test_engine.py tests/sim/step/test_host.py tests/sim/step/test_sharing.py \
 	tests/sim/step/test_ranks.py tests/sim/accuracy tests/sim/predict/test_uncertainty.py tests/cli/test_list.py tests/cli/test_bad_input.py
 
-.PHONY: help env run app quick test check npu format bench properties study schema clean always
+.PHONY: help env run app quick test check npu format bench faults properties study schema clean always
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,10 @@ bench: $(DEV) ## time and memory against their bounds: each script of benchmarks
 
 properties: $(DEV) ## all examples of the properties, four times as many as `make test` tries: 10 minutes
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests/properties tests/scenarios tests/sim/predict tests/device/test_combinations.py
+
+# ARGS="--count 10 --only sim/predict" for some of them.
+faults: $(DEV) ## seed some 50 faults one by one in a copy, and list those that no test notices: half an hour
+	$(BIN)/python tests/faults.py $(ARGS)
 
 study: $(DEV) ## calibrate this CPU, predict what that never ran, measure it: writes docs/study_cpu.md; 10 minutes or more
 	$(BIN)/python benchmarks/study/cpu.py --out docs/study_cpu.md

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scenarios.lowering.parallel import shard
+from scenarios.lowering.stages import split_depth
 from scenarios.models.hf_config import load_model
 from scenarios.schema import Scenario
 from sim.hardware.profile import load_hardware
@@ -273,3 +275,12 @@ def test_qwen3_14b_does_not_fit_a_32_gib_card() -> None:
     left = (memory.usable - memory.total + memory.kv_cache) / GIB
     assert left == pytest.approx(-0.87, abs=0.5)
     assert memory.capacity.kv_tokens == 0
+
+
+@pytest.mark.parametrize(("tensor", "stages", "communicators"), [(1, 1, 0), (2, 1, 1), (1, 2, 1), (2, 2, 2)])
+def test_each_communicator_has_its_buffers(tensor: int, stages: int, communicators: int) -> None:
+    """The group of a layer and the pipeline's: 2 x 200 MiB each."""
+    engine = {"engine__tensor_parallel_size": tensor, "engine__pipeline_parallel_size": stages}
+    model = split_depth(shard(load_model("Qwen3-8B"), tensor), stages)
+    memory = memory_of(scenario(model="Qwen3-8B", **engine), model, hardware())
+    assert memory.hccl_buffers == communicators * 2 * 200 * 2**20

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from scenarios.batches import decode_batch, prefill_batches
+from scenarios.batches import capture_sizes, decode_batch, prefill_batches, reported_batch
 from scenarios.ops.program import Batch, Group
 from scenarios.schema import Scenario
 from scenarios.timeline import step_time
@@ -359,3 +359,17 @@ def test_a_case_that_can_run_has_no_problems() -> None:
 def test_problems_with_the_model_come_before_memory() -> None:
     result = check(case(scenario(workload__input_tokens=100_000)))
     assert result[0][0] == "workload.input_tokens"
+
+
+@pytest.mark.parametrize("mode", ["aclgraph", "npugraph_ex"])
+def test_every_captured_shape_is_paid_back(mode: str) -> None:
+    """One capture for each size: the break-even counts all of them, not one."""
+    result = scenario(workload__batch=4, optimizations__graph=mode)
+    outcome = cold_start(case(result))
+    eager = step_ns(case(switched(result, graph="eager")), reported_batch(result))
+    saved_ms = (eager - step_ns(case(result), reported_batch(result))) / 1e6
+    assert outcome.shapes == len(capture_sizes(result.engine)) > 1
+    assert outcome.capture_ms == pytest.approx(outcome.shapes * outcome.recapture_ms)
+    assert outcome.break_even_steps is not None
+    total_ms = outcome.compile_ms + outcome.capture_ms
+    assert (outcome.break_even_steps - 2) * saved_ms <= total_ms <= outcome.break_even_steps * saved_ms
