@@ -23,6 +23,7 @@ from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity
 from sim.step import engine, ranks, recurrence
 from sim.step.pipeline import Round, StageTime, once, steady
 from sim.step.plan import HostStep, Issue, Launch, Plan, Synchronize
+from sim.step.rank_plans import RankPlans
 from sim.step.ranks import Variant
 from sim.step.schedule import launches
 
@@ -120,11 +121,11 @@ def transfer_ns(pipe: Pipe, batch: Batch, stage: int) -> int:
 
 def _stage_times(pipe: Pipe, batch: Batch, stage: int, probes: Sequence[Variant]) -> list[StageTime]:
     last = stage == pipe.stages - 1
-    nominal = [alone(plan, last) for plan in pipe.plans(batch, stage, Variant())]
+    nominal = alone_ranks(pipe.plans(batch, stage, Variant()), last)
     if len(nominal) > 1 and not any(launch.stream for launch in launches(nominal[0])):
         return _times_of_ranks(nominal, probes, pipe.rigid)  # one set of plans serves all probes
     return [
-        _times(nominal if probe == Variant() else [alone(p, last) for p in pipe.plans(batch, stage, probe)], pipe.rigid)
+        _times(nominal if probe == Variant() else alone_ranks(pipe.plans(batch, stage, probe), last), pipe.rigid)
         for probe in probes
     ]
 
@@ -144,7 +145,7 @@ def _times_of_ranks(plans: Sequence[Plan], probes: Sequence[Variant], rigid: boo
         for rank_times, idle, busy in zip(
             probes,
             ranks.totals_ns(plans, probes),
-            ranks.totals_ns([behind(p, LONG_NS) for p in plans], probes),
+            ranks.totals_ns(behind_ranks(plans, LONG_NS), probes),
             strict=True,
         )
     ]
@@ -153,7 +154,7 @@ def _times_of_ranks(plans: Sequence[Plan], probes: Sequence[Variant], rigid: boo
 def _times(plans: Sequence[Plan], rigid: bool) -> StageTime:
     """Of one rank, or of ranks whose kernels overlap; the plans are made at the probe's speeds."""
     host, post = _host_ns(plans[0])
-    queued = _total_ns([behind(plan, LONG_NS) for plan in plans]) - LONG_NS
+    queued = _total_ns(behind_ranks(plans, LONG_NS)) - LONG_NS
     return StageTime(host, post, _total_ns(plans), queued, rigid=rigid)
 
 
@@ -183,6 +184,29 @@ def alone(plan: Plan, last: bool) -> Plan:
     if not last:
         steps[-1] = Synchronize("", 0)  # ends the play, and costs nothing
     return replace(plan, steps=tuple(steps))
+
+
+def alone_ranks(plans: Sequence[Plan], last: bool) -> Sequence[Plan]:
+    """`alone` for each rank; where ranks differ in times alone, by their times: no rank's plan is laid out."""
+    if not isinstance(plans, RankPlans) or not isinstance(plans.first.steps[-1], Synchronize):
+        return [alone(plan, last) for plan in plans]
+    host_ns, kernel_ns = plans.host_ns.copy(), plans.kernel_ns.copy()
+    if not last:
+        host_ns[-1] = 0
+    for number, launch in enumerate(launches(plans.first)):
+        if CATALOGUE[launch.kind].exchanges == "stages":
+            kernel_ns[number] = 0
+    return RankPlans(alone(plans.first, last), host_ns, plans.launch_ns, kernel_ns)
+
+
+def behind_ranks(plans: Sequence[Plan], busy_ns: int) -> Sequence[Plan]:
+    """`behind` for each rank, likewise."""
+    if not isinstance(plans, RankPlans):
+        return [behind(plan, busy_ns) for plan in plans]
+    import numpy as np
+
+    host_ns, launch_ns = (np.insert(matrix, 0, 0, axis=0) for matrix in (plans.host_ns, plans.launch_ns))
+    return RankPlans(behind(plans.first, busy_ns), host_ns, launch_ns, np.insert(plans.kernel_ns, 0, busy_ns, axis=0))
 
 
 def _without_time(launch: Launch) -> Launch:

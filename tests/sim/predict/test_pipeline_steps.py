@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scenarios.batches import decode_batch
+from scenarios.loader import load_scenario
 from scenarios.lowering.parallel import shard
 from scenarios.lowering.stages import split_depth
 from scenarios.models.hf_config import load_model
@@ -22,13 +23,14 @@ from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.predict.explain import diagnose
 from sim.predict.gains import gains_of
 from sim.predict.memory import memory_of, memory_of_stages
-from sim.predict.pipeline_steps import Pipe, alone, behind, rows_of, transfer_ns
+from sim.predict.pipeline_steps import Pipe, alone, alone_ranks, behind, behind_ranks, rows_of, transfer_ns
 from sim.predict.pipeline_timeline import wrapped
 from sim.predict.predict import Case, check, in_flight, plans_of, predict, program_of, step_ns
 from sim.predict.result import run_result
-from sim.predict.scenario_result import kernel_args
+from sim.predict.scenario_result import case_of, kernel_args
 from sim.step import engine
 from sim.step.pipeline import once
+from sim.step.rank_plans import RankPlans
 from sim.step.schedule import launches
 from tests.examples import examples
 from tests.scenarios.making import PLAIN, scenario, scenarios
@@ -301,3 +303,19 @@ def test_a_prefill_of_one_chunk_is_mostly_bubble() -> None:
     rows = rows_of(pipe_of(item), in_flight(item, prediction.batch))[0]
     assert prediction.step.total_ns == once(rows).total_ns
     assert prediction.metrics["ttft_ms"].value == pytest.approx(prediction.step.total_ns / 1e6)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_ranks_are_changed_by_their_times_as_plan_by_plan(last: bool) -> None:
+    """Eager, so that each rank's launches are in its plan: the same plans, without laying any of them out."""
+    loaded = load_scenario("deepseek_v3_ep16_decode", [
+        "engine.pipeline_parallel_size=2", "engine.tensor_parallel_size=8", "optimizations.graph=eager",
+    ])  # fmt: skip
+    case = case_of(loaded)
+    batch = in_flight(case, decode_batch(case.scenario))[0]
+    plans = plans_of(case, batch, stage=1 if last else 0)
+    changed = alone_ranks(plans, last)
+    assert isinstance(changed, RankPlans)
+    one_by_one = [alone(plan, last) for plan in plans]
+    assert list(changed) == one_by_one
+    assert list(behind_ranks(changed, 5_000)) == [behind(plan, 5_000) for plan in one_by_one]
