@@ -13,7 +13,8 @@ from pydantic import Field, create_model
 
 from scenarios import settings
 from scenarios.passes import PASSES
-from scenarios.settings import Engine, Graph, Part
+from scenarios.settings import Engine, Graph
+from scenarios.traffic_settings import Part
 
 __all__ = ["Engine", "Fusion", "Graph", "KvCache", "Optimizations", "Overlap", "Scenario"]
 

@@ -6,9 +6,11 @@ pass; it has a line here only where other rooms read it by its type, or where fi
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from scenarios.traffic_settings import MAX_TOKENS, Part, Slo, Tokens, Traffic
 
 Graph = Literal["eager", "aclgraph", "npugraph_ex", "ge_graph"]
 Weights = Literal["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"]
@@ -16,23 +18,16 @@ Phase = Literal["decode", "prefill", "mixed"]
 
 #: Upper limits that refuse a slipped zero, not a real deployment.
 MAX_BATCH = 65_536
-MAX_TOKENS = 16_777_216
 
 Batch = Annotated[int, Field(ge=1, le=MAX_BATCH, strict=True, json_schema_extra={"unit": "requests"})]
-Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS, strict=True, json_schema_extra={"unit": "tokens"})]
 Degree = Annotated[int, Field(ge=1, le=4096, strict=True)]
 Switch = Annotated[bool, Field(strict=True)]
-
-
-class Part(BaseModel):
-    """A strict, immutable part of a scenario: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Workload(Part):
     """The requests."""
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"traffic"})
     phase: Phase = "decode"
     """Which step the report takes apart: a steady decode step, a prefill chunk, or a mixed batch of both."""
     batch: Batch = 1
@@ -49,11 +44,16 @@ class Workload(Part):
     some get more tokens than others); a model with experts only."""
     sampling: Literal["greedy", "top_k_top_p"] = "greedy"
     """How the next token is chosen: arg-max, or sort, top-k/top-p filter and softmax."""
+    traffic: Traffic | None = None
+    """Requests in time: `whatif run` then also serves them and prints what `vllm bench serve` would."""
 
 
 class Engine(Part):
     """The serving engine, spelled as vLLM spells it."""
 
+    quiet: ClassVar[frozenset[str]] = frozenset(
+        {"cudagraph_mode", "async_scheduling", "scheduling_policy", "preemption"}
+    )
     tensor_parallel_size: Degree = 1
     """Ranks that share each layer."""
     pipeline_parallel_size: Degree = 1
@@ -83,6 +83,18 @@ class Engine(Part):
     one above the largest runs eager. Default: 1, 2, 4 and every multiple of 8 up to max_num_seqs."""
     task_queue_enable: Annotated[int, Field(ge=0, le=2, strict=True)] = 1
     """TASK_QUEUE_ENABLE: 0 one host thread; 1 a second thread launches; 2 it also does the workspace work."""
+    cudagraph_mode: Literal["FULL_DECODE_ONLY", "FULL_AND_PIECEWISE", "PIECEWISE", "NONE"] | None = None
+    """Which steps aclgraph replays (vLLM's name): decode steps whole; those, and steps with prefills layer by layer
+    with attention between; all steps layer by layer; none. Default: FULL_DECODE_ONLY."""
+    async_scheduling: Switch | None = None
+    """Whether the scheduler prepares a step while the device runs the one before (matters with workload.traffic).
+    Default: true."""
+    scheduling_policy: Literal["fcfs", "priority"] | None = None
+    """Who is served first: who came first, or who has the smallest priority number (matters with workload.traffic).
+    Default: fcfs."""
+    preemption: Literal["recompute", "swap"] | None = None
+    """What becomes of a request that loses its KV blocks: computed again, or copied to the host and back (matters with
+    workload.traffic). Default: recompute."""
 
 
 class Fusion(Part):
@@ -157,6 +169,7 @@ class Protocol(Part):
 class Settings(Part):
     """One scenario file."""
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"slo"})
     description: Annotated[str, Field(max_length=2000)] = ""
     """What the scenario shows, for people."""
     model: Annotated[str, Field(min_length=1, max_length=4096)] = "Qwen3-8B"
@@ -167,6 +180,8 @@ class Settings(Part):
     engine: Engine = Engine()
     optimizations: Optimizations = Optimizations()
     protocol: Protocol = Protocol()
+    slo: Slo | None = None
+    """What a request must meet to count as goodput (matters with workload.traffic)."""
 
     @property
     def request_tokens(self) -> int:

@@ -15,7 +15,7 @@ import pytest
 #: The rooms of each package, bottom to top.
 ORDER: dict[str, tuple[str, ...]] = {
     "scenarios": (
-        "errors", "ops", "settings", "timeline", "batches", "files", "models", "lowering", "trace", "passes", "profile",
+        "errors", "ops", "traffic_settings", "settings", "timeline", "batches", "files", "models", "lowering", "trace", "passes", "profile",
         "schema", "build", "checks", "json_schema", "loader", "resolved", "exchange", "serving",
     ),
     "sim": (

@@ -1,0 +1,104 @@
+"""What the scheduler asks of a KV cache, whichever it is: room for a chunk, room for one more token, hits."""
+
+from __future__ import annotations
+
+from scenarios.serving.entry import Entry
+from scenarios.serving.kv_cache import ContiguousCache, OutOfCache, PagedCache
+from scenarios.serving.prefix_cache import PrefixCache
+
+KvCache = ContiguousCache | PagedCache | PrefixCache
+
+
+class Admission:
+    """A cache as the scheduler sees it. block_size: 0 where a request never needs more than it was given."""
+
+    def __init__(self, cache: KvCache) -> None:
+        self.cache = cache
+        self.block_size = 0 if isinstance(cache, ContiguousCache) else cache.block_size
+        self._names = cache if isinstance(cache, PrefixCache) else None
+        self.asked_tokens = self.hit_tokens = 0
+        self.min_free = self.free_blocks
+
+    @property
+    def blocks(self) -> int:
+        """Blocks, or rows."""
+        return self.cache.rows if isinstance(self.cache, ContiguousCache) else self.cache.blocks
+
+    @property
+    def free_blocks(self) -> int:
+        """Free blocks, or free rows."""
+        return self.cache.free_rows if isinstance(self.cache, ContiguousCache) else self.cache.free_blocks
+
+    @property
+    def usage_peak(self) -> float:
+        """Largest share of blocks (or rows) that was held at once."""
+        return 1 - self.min_free / self.blocks if self.blocks else 0.0
+
+    def never_fits(self, entry: Entry) -> bool:
+        """Whether not even an empty cache holds the request to its end."""
+        tokens = entry.request.input_tokens + entry.request.output_tokens - 1
+        if isinstance(self.cache, ContiguousCache):
+            return tokens > self.cache.row_tokens or not self.blocks
+        return -(-tokens // self.block_size) > self.blocks
+
+    def let_in(self, entry: Entry, budget: int) -> int | None:
+        """Tokens of the first chunk of a waiting request, or None where the cache has no room for it. 0: its KV comes
+        back from the host."""
+        key, cache = entry.request.id, self.cache
+        try:
+            if entry.swapped:
+                # With the block of the token that it decodes next.
+                cache.allocate(key, entry.target + 1 if self.block_size else entry.target)
+                entry.computed = entry.target
+                self._count()
+                return 0
+            shared: list[int] = []
+            if self._names is not None:
+                # The last token of a prompt is always computed: it yields the next one.
+                whole = (entry.target - 1) // self.block_size
+                shared = self._names.hits(self._names_of(entry)[:whole])
+                entry.computed = len(shared) * self.block_size
+            taken = min(budget, entry.target - entry.computed)
+            if self._names is not None:
+                self._names.allocate(key, entry.computed + taken, shared)
+            else:
+                cache.allocate(key, entry.computed + taken)
+        except OutOfCache:
+            entry.computed = 0
+            return None
+        entry.hit_tokens = entry.computed
+        self.asked_tokens += entry.target
+        self.hit_tokens += entry.computed
+        self._count()
+        return taken
+
+    def extend(self, entry: Entry, tokens: int) -> bool:
+        """Let the request hold `tokens` tokens; False where the cache has no room."""
+        key = entry.request.id
+        try:
+            self.cache.append(key, tokens - self.cache.tokens(key))
+        except OutOfCache:
+            return False
+        self._count()
+        return True
+
+    def remember(self, entry: Entry) -> None:
+        """What the request has computed may be found by others."""
+        if self._names is not None:
+            whole = entry.computed // self.block_size
+            self._names.remember(entry.request.id, self._names_of(entry)[:whole])
+
+    def free(self, entry: Entry) -> None:
+        self.cache.free(entry.request.id)
+
+    def _names_of(self, entry: Entry) -> list[tuple[int, int]]:
+        """Names of all its whole blocks, output included."""
+        if entry.names is None:
+            request = entry.request
+            entry.names = request.block_names(self.block_size, request.input_tokens + request.output_tokens)
+        return entry.names
+
+    def _count(self) -> None:
+        free = self.free_blocks
+        if free < self.min_free:
+            self.min_free = free

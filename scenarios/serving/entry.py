@@ -1,0 +1,33 @@
+"""A request inside the scheduler."""
+
+from __future__ import annotations
+
+from scenarios.serving.requests import Request
+
+
+class Entry:
+    """A request and how far it is.
+
+    target: tokens that must be in the cache before it decodes (its prompt, and after a preemption what it has produced).
+    computed: how many of them are. produced: output tokens, up to the step in which it joined the decoding ones.
+    joined, ends, due: decode steps of the scheduler, when it joined, when it ends, and modulo the block size when it
+    needs a block. swapped: tokens of its KV that lie on the host. hit_tokens: found in the cache when let in.
+    """
+
+    __slots__ = (
+        "computed", "decoding", "due", "ends", "hit_tokens", "joined", "names", "preemptions", "produced", "request",
+        "swapped", "target",
+    )  # fmt: skip
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.target = request.input_tokens
+        self.computed = self.produced = self.joined = self.ends = self.due = 0
+        self.swapped = self.hit_tokens = self.preemptions = 0
+        self.decoding = False
+        self.names: list[tuple[int, int]] | None = None
+
+    @property
+    def held(self) -> int:
+        """Tokens in the cache at the start of its first decode step."""
+        return self.target

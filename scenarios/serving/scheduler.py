@@ -1,0 +1,275 @@
+"""Which requests are in the next step: continuous batching with chunked prefill, as vLLM V1 does it.
+
+Running requests come first, each decoding one with one token; then a prefill that was cut goes on; then waiting ones
+are let in while there are slots (`max_num_seqs`), tokens (`max_num_batched_tokens`) and KV blocks for their next chunk.
+A chunk takes all tokens that are left, so that at most one prefill is ever cut, and it is the last to have come.
+A request that finds no block for its next token makes the last one to have come (or the least urgent one) lose its own.
+
+Times are not known here. The simulator and the device engine drive the same object: `plan`, run the step, `commit`.
+Between two events nothing changes, so a driver may run a step of decodes `steady()` times and commit them at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass, field
+
+from scenarios.serving.admission import Admission, KvCache
+from scenarios.serving.entry import Entry
+from scenarios.serving.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the engine allows. by_priority: waiting requests by their priority, not as they came. swap: a request that
+    loses its blocks is copied to the host, not computed again."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    by_priority: bool = False
+    swap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`tokens` tokens of a prompt that are computed on `start` in the cache; the last of a prompt yields a token."""
+
+    entry: Entry
+    tokens: int
+    start: int
+    is_last: bool
+
+
+@dataclass(slots=True)
+class Step:
+    """What runs together. decoding: requests with one token each, on context_tokens in the cache all together.
+    swapped_tokens: tokens of KV that cross between host and device before it."""
+
+    decoding: int
+    context_tokens: int
+    chunks: list[Chunk] = field(default_factory=list)
+    swapped_tokens: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.decoding or self.chunks)
+
+
+class Scheduler:
+    """The queues of a serving engine."""
+
+    def __init__(self, limits: Limits, cache: KvCache) -> None:
+        self.limits = limits
+        self.kv = Admission(cache)
+        self.running: dict[int, Entry] = {}  # in the order in which they were let in
+        self._waiting: deque[Entry] = deque()
+        self._urgent: list[tuple[int, int, int, Entry]] = []
+        self._cut: Entry | None = None
+        self._clock = 0  # decode steps so far
+        self._decoding = 0
+        self._base = 0  # of all decoding: tokens held less the clock at that time
+        self._ends: list[tuple[int, int, Entry]] = []
+        self._joins = 0
+        size = self.kv.block_size
+        self._due: list[list[Entry]] = [[] for _ in range(size)]
+        self._size = size
+        self.preemptions = 0
+        self._swapped = 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait to be let in."""
+        return len(self._urgent) if self.limits.by_priority else len(self._waiting)
+
+    @property
+    def may_admit(self) -> bool:
+        """Whether a request that comes now could be in the next step, as far as slots and queue say."""
+        return not self.waiting and len(self.running) < self.limits.max_num_seqs
+
+    def add(self, request: Request) -> Entry:
+        """A request has come."""
+        entry = Entry(request)
+        self._queue(entry, first=False)
+        return entry
+
+    def drop_head(self) -> Entry:
+        """Take the first waiting request out: it can never be served."""
+        return self._pop_head()
+
+    def plan(self) -> Step:
+        """The next step; KV blocks for it are given out. Empty where nothing can run."""
+        before = self.preemptions
+        self._swapped = 0
+        if self._size and self._due[self._clock % self._size]:
+            self._grow(self._clock)
+        step = Step(self._decoding, self._base + self._decoding * self._clock)
+        budget = self.limits.max_num_batched_tokens - step.decoding
+        if self._cut is not None:
+            budget -= self._go_on(self._cut, budget, step)
+        if self.preemptions == before and self.waiting and budget > 0:
+            self._admit(budget, step)
+        if self.preemptions != before:
+            step.decoding, step.context_tokens = self._decoding, self._base + self._decoding * self._clock
+        step.swapped_tokens = self._swapped
+        return step
+
+    def steady(self) -> int:
+        """How often the step just planned, if it has no chunks, can run before its composition changes."""
+        while self._ends and not self._is_current(self._ends[0]):
+            heapq.heappop(self._ends)
+        repeats = self._ends[0][0] - self._clock
+        if not self._size or self._decoding * (repeats // self._size + 1) <= self.kv.free_blocks:
+            return repeats
+        left = self.kv.free_blocks
+        for ahead in range(1, repeats):
+            left -= len(self._due[(self._clock + ahead) % self._size])
+            if left < 0:
+                return ahead
+        return repeats
+
+    def commit(self, step: Step, repeats: int = 1) -> tuple[list[Entry], list[Entry]]:
+        """The step has run, `repeats` times. Returns (requests whose prefill ended, requests that ended)."""
+        ended: list[Entry] = []
+        if step.decoding:
+            for clock in range(self._clock + 1, self._clock + repeats):
+                if self._size and self._due[clock % self._size]:
+                    self._grow(clock)
+            self._clock += repeats
+            while self._ends and self._ends[0][0] <= self._clock:
+                item = heapq.heappop(self._ends)
+                if self._is_current(item):
+                    self._end(item[2])
+                    ended.append(item[2])
+        prefilled = []
+        for chunk in step.chunks:
+            entry = chunk.entry
+            entry.computed += chunk.tokens
+            self.kv.remember(entry)
+            if chunk.is_last:
+                prefilled.append(entry)
+                entry.produced += 1
+                if entry.produced == entry.request.output_tokens:
+                    self._leave(entry)
+                    ended.append(entry)
+                else:
+                    self._decode(entry)
+        return prefilled, ended
+
+    def _queue(self, entry: Entry, first: bool) -> None:
+        if self.limits.by_priority:
+            request = entry.request
+            heapq.heappush(self._urgent, (request.priority, request.arrival_ns, request.id, entry))
+        elif first:
+            self._waiting.appendleft(entry)
+        else:
+            self._waiting.append(entry)
+
+    def _head(self) -> Entry:
+        return self._urgent[0][-1] if self.limits.by_priority else self._waiting[0]
+
+    def _pop_head(self) -> Entry:
+        return heapq.heappop(self._urgent)[-1] if self.limits.by_priority else self._waiting.popleft()
+
+    def _admit(self, budget: int, step: Step) -> None:
+        while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
+            entry = self._head()
+            taken = self.kv.let_in(entry, budget)
+            if taken is None:
+                return
+            self._pop_head()
+            self.running[entry.request.id] = entry
+            if taken == 0:  # swapped in, all computed
+                self._swapped += entry.swapped
+                entry.swapped = 0
+                self._decode(entry)
+                step.decoding, budget = step.decoding + 1, budget - 1
+                step.context_tokens += entry.held
+                continue
+            budget -= taken
+            self._chunk(entry, taken, step)
+
+    def _go_on(self, entry: Entry, budget: int, step: Step) -> int:
+        taken = min(budget, entry.target - entry.computed)
+        if taken <= 0:
+            return 0
+        while not self.kv.extend(entry, entry.computed + taken):
+            victim = self._victim()
+            self._preempt(victim)
+            if victim is entry:
+                return 0
+        self._chunk(entry, taken, step)
+        return taken
+
+    def _chunk(self, entry: Entry, tokens: int, step: Step) -> None:
+        is_last = entry.computed + tokens == entry.target
+        self._cut = None if is_last else entry
+        step.chunks.append(Chunk(entry, tokens, entry.computed, is_last))
+
+    def _decode(self, entry: Entry) -> None:
+        """From the next step on the entry decodes."""
+        entry.joined, entry.decoding = self._clock, True
+        entry.ends = self._clock + entry.request.output_tokens - entry.produced
+        self._joins += 1  # an entry that was preempted may stand here twice
+        heapq.heappush(self._ends, (entry.ends, self._joins, entry))
+        self._decoding += 1
+        self._base += entry.target - self._clock
+        if self._size:
+            entry.due = (self._clock - entry.target) % self._size
+            self._due[entry.due].append(entry)
+
+    def _is_current(self, item: tuple[int, int, Entry]) -> bool:
+        return item[2].decoding and item[2].ends == item[0]
+
+    def _grow(self, clock: int) -> None:
+        """A block for each request whose last one is full at `clock`; where there is none, another loses its own."""
+        place = clock % self._size
+        entries = [entry for entry in self._due[place] if entry.decoding and entry.due == place]
+        self._due[place] = entries
+        for entry in entries.copy():
+            while entry.decoding and not self.kv.extend(entry, entry.target + clock - entry.joined + 1):
+                self._preempt(self._victim())
+
+    def _victim(self) -> Entry:
+        """Who loses its blocks: who came last, or the least urgent of those."""
+        if self.limits.by_priority:
+            return max(self.running.values(), key=lambda e: (e.request.priority, e.request.arrival_ns, e.request.id))
+        return self.running[next(reversed(self.running))]
+
+    def _stop_decoding(self, entry: Entry) -> None:
+        """The entry decodes no more; what it has produced and holds is written down."""
+        steps = self._clock - entry.joined
+        self._decoding -= 1
+        self._base -= entry.target - entry.joined
+        entry.decoding = False
+        entry.produced += steps
+        entry.target += steps
+
+    def _preempt(self, entry: Entry) -> None:
+        self.preemptions += 1
+        entry.preemptions += 1
+        if entry is self._cut:
+            self._cut = None
+        held = entry.computed
+        if entry.decoding:
+            self._stop_decoding(entry)
+            held = entry.target
+        del self.running[entry.request.id]
+        self.kv.free(entry)
+        if self.limits.swap and held == entry.target:
+            entry.swapped = held
+            self._swapped += held
+        else:  # all tokens so far are its prompt now
+            entry.target = entry.request.input_tokens + entry.produced
+        entry.computed = 0
+        self._queue(entry, first=True)
+
+    def _end(self, entry: Entry) -> None:
+        self._stop_decoding(entry)
+        self._leave(entry)
+
+    def _leave(self, entry: Entry) -> None:
+        del self.running[entry.request.id]
+        entry.computed = entry.target
+        self.kv.remember(entry)
+        self.kv.free(entry)

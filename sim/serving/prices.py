@@ -1,0 +1,213 @@
+"""What a step takes by its composition: priced on a grid, interpolated between.
+
+A grid point is a whole step that `sim.predict` has played. Times are in ticks, 2^-20 of a nanosecond, and linear in the
+tokens of the cache inside a piece, so that the sum of a thousand steps is exact and equals one after the other.
+
+Decode steps: rows (the captured size, where there is one) on four points to an octave x mean context on one. Steps with
+prefills are a sum: matrix products and the rest by tokens (two points to an octave), attention of the prefills by
+query-key pairs, and what decoding requests add, by their number (x 4) and mean context (x 2). A ragged batch counts with
+its mean. `docs/serving.md` states the error that tests/sim/serving/test_prices.py measures.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from scenarios.batches import capture_sizes
+from scenarios.build import effective_graph
+from scenarios.ops.program import Batch, Group
+from sim.predict.predict import Case, step_ns
+
+TICKS_PER_NS = 1 << 20
+#: Shortest mean context of the grid, tokens.
+MIN_CONTEXT = 64
+#: Tokens of steps with prefills on the grid.
+TOKEN_POINTS = tuple(size for octave in range(4, 24) for size in (1 << octave, 3 << (octave - 1)))
+#: Decoding requests of such steps on the grid.
+EXTRA_POINTS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
+#: What decoding requests add is played in steps of 1,024 tokens, or above so many in steps of four times as many.
+MANY_TOKENS = 1024
+#: A context that no batch reaches.
+ENDLESS = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Device ticks of a decode step with `tokens` in the cache: base + slope x tokens, for tokens below `end`."""
+
+    base: int
+    slope: int
+    end: int
+
+    def ticks(self, tokens: int) -> int:
+        return self.base + self.slope * tokens
+
+
+class StepPrices(Protocol):
+    """What the simulator asks for."""
+
+    def decode(self, requests: int, context_tokens: int) -> Piece:
+        """The piece in which a decode step of `requests` with `context_tokens` in all their caches lies."""
+        ...
+
+    def mixed(self, requests: int, context_tokens: int, tokens: int, pairs: int) -> int:
+        """Ticks of a step of `requests` that decode and of prefills of `tokens` tokens in all.
+
+        pairs: of a token and what it attends to, over all chunks.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPrices:
+    """Every step takes as long as is said: to test queues against formulas."""
+
+    decode_ns: int
+    mixed_ns: int
+
+    def decode(self, requests: int, context_tokens: int) -> Piece:
+        return Piece(self.decode_ns * TICKS_PER_NS, 0, ENDLESS)
+
+    def mixed(self, requests: int, context_tokens: int, tokens: int, pairs: int) -> int:
+        return self.mixed_ns * TICKS_PER_NS
+
+
+class GridPrices:
+    """Prices of `case` by what `play` says a step takes, ns; each grid point is played once.
+
+    factor: multiplies all times (the low or high end of an interval).
+    """
+
+    def __init__(self, case: Case, factor: float = 1.0, play: Callable[[Case, Batch], int] = step_ns) -> None:
+        self._case, self._factor, self._play = case, factor, play
+        self._grid = batch_points(case)
+        self._rows: dict[int, int] = {}
+        self._pieces: dict[tuple[int, int], Piece] = {}
+        self._extras: dict[tuple[int, int, bool], tuple[float, float]] = {}
+        self._prefills: dict[int, tuple[float, float]] = {}
+        self._points: dict[Batch, int] = {}
+
+    def scaled(self, factor: float) -> GridPrices:
+        """The same prices with all times `factor` as long; nothing is played again."""
+        other = GridPrices(self._case, factor, self._play)
+        other._points = self._points
+        return other
+
+    @property
+    def points(self) -> int:
+        """Steps that were played."""
+        return len(self._points)
+
+    def rows(self, requests: int) -> int:
+        """Rows of a decode step: the captured size that it is padded to, or `requests`."""
+        rows = self._rows.get(requests)
+        if rows is None:
+            rows = effective_graph(self._case.scenario, Batch("decode", (Group(requests, 1, 1),)))[1]
+            self._rows[requests] = rows
+        return rows
+
+    def decode(self, requests: int, context_tokens: int) -> Piece:
+        rows = self._rows.get(requests) or self.rows(requests)
+        place = max(0, (context_tokens // (rows * MIN_CONTEXT)).bit_length() - 1)
+        piece = self._pieces.get((rows, place))
+        if piece is None:
+            piece = self._pieces[rows, place] = self._piece(rows, place)
+        return piece
+
+    def _piece(self, rows: int, place: int) -> Piece:
+        low, high = MIN_CONTEXT << place, MIN_CONTEXT << (place + 1)
+        at_low, at_high = self._decode_ns(rows, low), self._decode_ns(rows, high)
+        unit = TICKS_PER_NS * self._factor
+        slope = round(unit * (at_high - at_low) / (rows * (high - low)))
+        # From zero on in the first piece: shorter contexts lie on the same line.
+        return Piece(round(unit * at_low) - slope * rows * low, slope, rows * high)
+
+    def _decode_ns(self, rows: int, context: int) -> float:
+        lower, upper, share = _between(self._grid, rows)
+        at_lower = self._ns(Batch("decode", (Group(lower, 1, context),)))
+        if not share:
+            return at_lower
+        return (1 - share) * at_lower + share * self._ns(Batch("decode", (Group(upper, 1, context),)))
+
+    def mixed(self, requests: int, context_tokens: int, tokens: int, pairs: int) -> int:
+        total = requests + tokens
+        known = self._prefills.get(total)
+        if known is None:
+            known = self._prefills[total] = self._prefill(total)
+        ns = known[0] + known[1] * pairs
+        if requests:
+            place = max(0, (context_tokens // (requests * MIN_CONTEXT)).bit_length() - 1)
+            key = requests, place, total > MANY_TOKENS
+            extra = self._extras.get(key)
+            if extra is None:
+                extra = self._extras[key] = self._extra(*key)
+            ns += extra[0] + extra[1] * context_tokens
+        return round(ns * self._factor * TICKS_PER_NS)
+
+    def _prefill(self, tokens: int) -> tuple[float, float]:
+        """(ns without attention over pairs, ns per pair) of a step of `tokens` rows."""
+        lower, upper, share = _between(TOKEN_POINTS, tokens)
+        at_lower, at_upper = self._prefill_point(lower), self._prefill_point(upper)
+        return (
+            (1 - share) * at_lower[0] + share * at_upper[0],
+            (1 - share) * at_lower[1] + share * at_upper[1],
+        )
+
+    def _prefill_point(self, tokens: int) -> tuple[float, float]:
+        start = max(tokens, 1024)
+        alone = self._ns(Batch("prefill", (Group(1, tokens, 0),)))
+        later = self._ns(Batch("prefill", (Group(1, tokens, start),)))
+        slope = (later - alone) / (tokens * start)
+        return alone - slope * tokens * (tokens + 1) / 2, slope
+
+    def _extra(self, requests: int, place: int, many: bool) -> tuple[float, float]:
+        """(ns, ns per token of context) that decoding requests add to a step with prefills."""
+        low, high = MIN_CONTEXT << place, MIN_CONTEXT << (place + 1)
+        at_low, at_high = self._extra_ns(requests, low, many), self._extra_ns(requests, high, many)
+        slope = (at_high - at_low) / (requests * (high - low))
+        return at_low - slope * requests * low, slope
+
+    def _extra_ns(self, requests: int, context: int, many: bool) -> float:
+        lower, upper, share = _between(EXTRA_POINTS, requests)
+
+        def added(count: int) -> int:
+            tokens = 4 * max(MANY_TOKENS if many else MANY_TOKENS // 4, count)
+            alone = self._ns(Batch("prefill", (Group(1, tokens, 0),)))
+            return self._ns(Batch("mixed", (Group(count, 1, context), Group(1, tokens - count, 0)))) - alone
+
+        return added(lower) if not share else (1 - share) * added(lower) + share * added(upper)
+
+    def _ns(self, batch: Batch) -> int:
+        ns = self._points.get(batch)
+        if ns is None:
+            ns = self._points[batch] = self._play(self._case, batch)
+        return ns
+
+
+def _between(points: Sequence[int], value: int) -> tuple[int, int, float]:
+    """(point below or at, point above or at, share of the way) of a value; outside, the line of the last two goes on
+    above, and the first point holds below."""
+    right = bisect_left(points, value)
+    if right == 0 or len(points) == 1:
+        return points[0], points[0], 0.0
+    right = min(right, len(points) - 1)
+    lower, upper = points[right - 1], points[right]
+    return (upper, upper, 0.0) if value == upper else (lower, upper, (value - lower) / (upper - lower))
+
+
+def batch_points(case: Case) -> list[int]:
+    """Rows of decode steps on the grid: four points to an octave, on captured sizes, and where capturing ends."""
+    scenario = case.scenario
+    most = scenario.engine.max_num_seqs
+    wanted = {1, 2, 3, most} | {(4 + quarter) << octave for octave in range(most.bit_length()) for quarter in range(4)}
+    points = set()
+    for size in sorted(wanted):
+        if size <= most:
+            mode, rows = effective_graph(scenario, Batch("decode", (Group(size, 1, 1),)))
+            points.add(rows)
+            if mode == "eager" and scenario.optimizations.graph != "eager":
+                points.add(max(capture_sizes(scenario.engine)) + 1)
+    return sorted(points)
