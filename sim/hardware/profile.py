@@ -7,6 +7,7 @@ errors.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -54,11 +55,13 @@ class HardwareError(ScenarioError):
     """A profile that does not exist; the message is for the user."""
 
 
-class _Part(BaseModel):
+class ProfilePart(BaseModel):
+    """A strict, immutable part of a profile's file."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Number(_Part):
+class Number(ProfilePart):
     """One number with where it comes from; `low` and `high` are its interval where one is known."""
 
     value: _Value
@@ -86,19 +89,24 @@ def _number(is_count: bool, smallest: float, largest: float) -> type[Number]:
     return create_model("Number", __base__=Number, **values)
 
 
-def _schema(name: str, section: type[Any], optional: bool = False) -> type[BaseModel]:
+def number_schema(name: str, section: type[Any], optional: bool = False) -> type[BaseModel]:
     """The file form of a section: the same fields, each a `Number` within the bounds of its unit."""
     names: dict[str, Any] = {}
     for field in fields(section):
         kind = _number(field.type == "int", *bounds_of(section.__name__, field.name))
         names[field.name] = (kind | None, None) if optional else (kind, ...)
-    return cast(type[BaseModel], create_model(name, __base__=_Part, **names))
+    return cast(type[BaseModel], create_model(name, __base__=ProfilePart, **names))
 
 
-KernelParamsPart = _schema("KernelParamsPart", KernelParams, optional=True)
+def worst_of(numbers: Iterable[Number]) -> Source:
+    """The smallest trustworthy tag of `numbers`."""
+    return max((number.source for number in numbers), key=SOURCES.index)
 
 
-class ProfileFile(_Part):
+KernelParamsPart = number_schema("KernelParamsPart", KernelParams, optional=True)
+
+
+class ProfileFile(ProfilePart):
     """One hardware YAML file after `extends:`. device: what kind of device it describes. reference_us: what the
     reference kernel of the microbenchmarks (`device.measure.steady`) took when it was measured, where it was."""
 
@@ -107,15 +115,15 @@ class ProfileFile(_Part):
     extends: str | None = None
     device: Literal["npu", "cpu", "cuda"] = "npu"
     reference_us: _number(False, *bounds_of("", "reference_us")) | None = None  # type: ignore[valid-type]
-    chip: _schema("ChipPart", Chip)  # type: ignore[valid-type]
-    memory: _schema("MemoryPart", Memory)  # type: ignore[valid-type]
-    kernel: _schema("KernelPart", Kernel)  # type: ignore[valid-type]
+    chip: number_schema("ChipPart", Chip)  # type: ignore[valid-type]
+    memory: number_schema("MemoryPart", Memory)  # type: ignore[valid-type]
+    kernel: number_schema("KernelPart", Kernel)  # type: ignore[valid-type]
     programs: dict[str, KernelParamsPart]  # type: ignore[valid-type]
     fixed_us: dict[str, _number(False, *bounds_of("", "fixed_us"))]  # type: ignore[valid-type]
-    host: _schema("HostPart", Host)  # type: ignore[valid-type]
-    residual: _schema("ResidualPart", Residual)  # type: ignore[valid-type]
-    graph: _schema("GraphPart", Graph)  # type: ignore[valid-type]
-    collective: _schema("CollectivePart", Collective)  # type: ignore[valid-type]
+    host: number_schema("HostPart", Host)  # type: ignore[valid-type]
+    residual: number_schema("ResidualPart", Residual)  # type: ignore[valid-type]
+    graph: number_schema("GraphPart", Graph)  # type: ignore[valid-type]
+    collective: number_schema("CollectivePart", Collective)  # type: ignore[valid-type]
 
     @model_validator(mode="after")
     def _usable(self) -> ProfileFile:
@@ -137,7 +145,7 @@ class ProfileFile(_Part):
 
     def worst_source(self) -> Source:
         """The smallest trustworthy tag among the numbers."""
-        return max((n.source for n in self.numbers().values()), key=SOURCES.index)
+        return worst_of(self.numbers().values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,7 +180,7 @@ def load_hardware(name_or_path: str) -> HardwareProfile:
     Raises HardwareError with the nearest name where there is none, ScenarioError with file, line and column of every
     mistake in the file.
     """
-    return from_profile(validate(_resolve(find_profile(name_or_path), ()), ProfileFile))
+    return from_profile(validate(resolve_profile(find_profile(name_or_path), find_profile, SHIPPED), ProfileFile))
 
 
 def from_profile(profile: ProfileFile) -> HardwareProfile:
@@ -201,9 +209,14 @@ def find_profile(name: str) -> Path:
     )
 
 
-def _resolve(path: Path, children: tuple[Path, ...]) -> Document:
-    """The document of `path`, laid on what it extends."""
-    shown = path.name if path.parent == SHIPPED else str(path)
+def resolve_profile(
+    path: Path, find: Callable[[str], Path], shipped: Path, children: tuple[Path, ...] = ()
+) -> Document:
+    """The document of `path`, laid on what it extends.
+
+    find: the file of a profile's name, raising ScenarioError. shipped: the folder whose files are shown by their names.
+    """
+    shown = path.name if path.parent == shipped else str(path)
     document = read_document(path, shown)
     parent = document.find(("extends",))
     if parent is None or parent.value is None:
@@ -216,10 +229,10 @@ def _resolve(path: Path, children: tuple[Path, ...]) -> Document:
         )
     others = [path.parent / parent.value, path.parent / f"{parent.value}.yaml"]
     try:
-        base_path = next((p for p in others if is_file(p)), None) or find_profile(parent.value)
-    except HardwareError as error:
+        base_path = next((p for p in others if is_file(p)), None) or find(parent.value)
+    except ScenarioError as error:
         raise ScenarioError([f"{parent.mark}: extends: {error.messages[0]}"]) from None
-    base = _resolve(base_path, (*children, path))
+    base = resolve_profile(base_path, find, shipped, (*children, path))
     return Document(document.name, _lay(base.root, document.root), (*document.sources, *base.sources))
 
 

@@ -16,6 +16,7 @@ from scenarios.lowering.stages import split_depth
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.timeline import COMPUTE
+from sim.engines.profile import engine_of
 from sim.hardware.profile import HardwareError, HardwareProfile, hardware_names, load_hardware
 from sim.predict.device_terms import spoken
 from sim.predict.explain import advise, diagnose
@@ -83,7 +84,11 @@ def case_of(loaded: Loaded) -> Case:
         problems += [f"{located(loaded, 'hardware')}: {line}" for line in error.messages]
     except ScenarioError as error:
         problems += [f"{located(loaded, 'hardware')}: hardware: {line}" for line in error.messages]
-    if model is None or hardware is None:
+    try:
+        engine_of(loaded)
+    except ScenarioError as error:
+        problems += error.messages
+    if problems or model is None or hardware is None:
         raise ScenarioError(problems)
     engine = scenario.engine
 

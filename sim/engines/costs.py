@@ -1,0 +1,39 @@
+"""What a serving engine's host adds to the steps of a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCosts:
+    """Host nanoseconds next to the device's step.
+
+    per_step_ns: of each step (schedule, inputs, metadata, launch). per_request_ns: of each running request in it
+    (sampling, output processing, detokenising). per_chunk_ns: of each prefill chunk in it. hidden_share: share of these
+    that asynchronous scheduling does while the device runs, as far as the device's step is long enough. admission_ns:
+    from the arrival of a request to when the scheduler sees it, and from its first token to the client (HTTP,
+    tokenising); it delays that request alone. swap_bytes_per_ns: copies of KV between host and device, in GB/s.
+    device_scale: this deployment's device steps over what the hardware profile says.
+    """
+
+    per_step_ns: int = 0
+    per_request_ns: int = 0
+    per_chunk_ns: int = 0
+    hidden_share: float = 0.0
+    admission_ns: int = 0
+    swap_bytes_per_ns: float = 24.0
+    device_scale: float = 1.0
+
+    def host_ns(self, requests: int, chunks: int = 0) -> int:
+        """Host time of a step with `requests` running requests, `chunks` of them prefills."""
+        return self.per_step_ns + self.per_request_ns * requests + self.per_chunk_ns * chunks
+
+    def step_ns(self, device_ns: float, requests: int, chunks: int = 0) -> float:
+        """From the start of one step to the start of the next, ns; the hardware profile puts it at `device_ns`:
+
+        max(device, hidden) + visible,   hidden = hidden_share x host,   visible = host - hidden
+        """
+        host = self.host_ns(requests, chunks)
+        hidden = self.hidden_share * host
+        return max(self.device_scale * device_ns, hidden) + host - hidden

@@ -1,0 +1,230 @@
+"""Engine profiles: what the host of a serving engine pays around each step, strict YAML in, `EngineCosts` out.
+
+A profile has the form of a hardware profile: each number is `{value, source, origin, low?, high?}`, `extends:` takes
+all numbers of another profile and replaces some. Unknown keys, missing numbers and numbers without a source are errors.
+
+The law. One step of an engine that runs `n` requests, `p` of them in prefill, keeps its host busy for
+
+    host = slowdown x (step + n x request + p x chunk)
+
+and the device for `device`. Asynchronous scheduling prepares the next step while the device works, a share of the
+host's work hides behind it, and the step takes max(device, hidden) + the rest (`sim.engines.costs`): a share of 1 gives
+max(device, host), as vLLM's asynchronous scheduling does (the default since 0.14), a share of 0 the sum, as one thread
+that schedules, launches and waits. slowdown = max(1, cores that the engine's threads want / cores of the container).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.files.validation import validate
+from scenarios.loader import Loaded, folder_of, located
+from sim.engines.costs import EngineCosts
+from sim.hardware.profile import Number, ProfilePart, Source, number_schema, resolve_profile, worst_of
+
+SHIPPED = Path(__file__).parent
+#: The profile of a scenario that names none.
+DEFAULT = "unknown"
+WHERE = "engine.profile"
+
+
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """Host time of one step, µs, however many requests it runs.
+
+    schedule: which requests run. inputs: token ids, positions, slots. metadata: attention's block tables and lengths.
+    launch: sampler, copies of results and what else is issued around the model.
+    """
+
+    schedule_us: float
+    inputs_us: float
+    metadata_us: float
+    launch_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCosts:
+    """Host time of one step for each request that it runs, µs: sampling parameters, stop conditions, detokenising."""
+
+    sampling_us: float
+    output_us: float
+    detokenise_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillCosts:
+    """chunk_us: host time of a step for each prefill chunk in it, µs. receive_us: from a request's arrival to the
+    scheduler and from its first token to the client (HTTP, tokenising, first detokenising), µs; it delays the request
+    and nobody else."""
+
+    chunk_us: float
+    receive_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """hidden_share: share of a step's host time that the device's step can hide, 0 to 1."""
+
+    hidden_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """scale: length of this deployment's device steps over what the hardware profile says; 1 but where a bench file of
+    the deployment was fitted."""
+
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """cores: CPU cores of the container. threads: busy threads of the engine whatever its size. threads_per_rank: busy
+    threads of each worker process on this host."""
+
+    cores: float
+    threads: float
+    threads_per_rank: float
+
+
+SECTIONS: dict[str, type[Any]] = {"step": StepCosts, "request": RequestCosts, "prefill": PrefillCosts,
+                                  "overlap": Overlap, "device": Device, "cpu": Cpu}  # fmt: skip
+
+
+class EngineFile(ProfilePart):
+    """One engine YAML file after `extends:`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    description: Annotated[str, Field(max_length=2000)] = ""
+    extends: str | None = None
+    step: number_schema("StepPart", StepCosts)  # type: ignore[valid-type]
+    request: number_schema("RequestPart", RequestCosts)  # type: ignore[valid-type]
+    prefill: number_schema("PrefillPart", PrefillCosts)  # type: ignore[valid-type]
+    overlap: number_schema("OverlapPart", Overlap)  # type: ignore[valid-type]
+    device: number_schema("DevicePart", Device)  # type: ignore[valid-type]
+    cpu: number_schema("CpuPart", Cpu)  # type: ignore[valid-type]
+
+    @model_validator(mode="after")
+    def _usable(self) -> EngineFile:
+        share = self.overlap.hidden_share
+        if max(share.value, share.high or 0) > 1:
+            raise ValueError("overlap.hidden_share must be a share, 0 to 1")
+        if not self.device.scale.value or self.device.scale.low == 0:
+            raise ValueError("device.scale must be greater than 0")
+        if not self.cpu.cores.value or self.cpu.cores.low == 0:
+            raise ValueError("cpu.cores must be greater than 0")
+        return self
+
+    def numbers(self) -> dict[str, Number]:
+        """Every number under its dotted name: {"step.schedule_us": Number(...), ...}."""
+        return {f"{s}.{f.name}": getattr(getattr(self, s), f.name) for s, cls in SECTIONS.items() for f in fields(cls)}
+
+    def worst_source(self) -> Source:
+        """The smallest trustworthy tag of the numbers."""
+        return worst_of(self.numbers().values())
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProfile:
+    """One engine: its numbers with their sources, and the costs that they come to."""
+
+    name: str
+    profile: EngineFile
+
+    def costs(self, ranks: int = 1) -> EngineCosts:
+        """The costs on a host that runs `ranks` workers."""
+        return self._costs("value", ranks)
+
+    def bounds(self, ranks: int = 1) -> tuple[EngineCosts, EngineCosts]:
+        """(fastest, slowest): all numbers at the ends of their intervals."""
+        return self._costs("low", ranks), self._costs("high", ranks)
+
+    def _costs(self, end: str, ranks: int) -> EngineCosts:
+        numbers = self.profile.numbers()
+        against = {"value": "value", "low": "high", "high": "low"}[end]
+        wanted = _end(numbers["cpu.threads"], end) + ranks * _end(numbers["cpu.threads_per_rank"], end)
+        slowdown = max(1.0, wanted / _end(numbers["cpu.cores"], against))
+
+        def ns(*names: str) -> int:
+            return round(1000 * slowdown * sum(_end(numbers[name], end) for name in names))
+
+        return EngineCosts(
+            per_step_ns=ns(*(f"step.{f.name}" for f in fields(StepCosts))),
+            per_request_ns=ns(*(f"request.{f.name}" for f in fields(RequestCosts))),
+            per_chunk_ns=ns("prefill.chunk_us"),
+            admission_ns=ns("prefill.receive_us"),
+            hidden_share=_end(numbers["overlap.hidden_share"], against),
+            device_scale=_end(numbers["device.scale"], end),
+        )
+
+
+def _end(number: Number, end: str) -> float:
+    bound = getattr(number, end)
+    return float(number.value if bound is None else bound)
+
+
+def engine_names() -> list[str]:
+    """Names of the shipped profiles, sorted."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+@lru_cache(maxsize=32)
+def load_engine(name_or_path: str) -> EngineProfile:
+    """The engine profile called `name_or_path`: a shipped name, or a YAML file.
+
+    Raises ScenarioError with the nearest name where there is none, with file, line and column of every mistake in the
+    file.
+    """
+    document = resolve_profile(find_engine(name_or_path), find_engine, SHIPPED)
+    file = validate(document, EngineFile)
+    return EngineProfile(file.name, file)
+
+
+def find_engine(name: str) -> Path:
+    """The file of a shipped profile or a path. Raises ScenarioError with the nearest name."""
+    shipped = SHIPPED / f"{name}.yaml"
+    if "/" not in name and "\\" not in name and shipped.is_file():
+        return shipped
+    if (path := Path(name)).is_file():
+        return path
+    known = engine_names()
+    what = f"{quoted(name)} is no engine profile and no file{did_you_mean(name, known)}. Known: {', '.join(known)}"
+    raise ScenarioError([what])
+
+
+def engine_of(loaded: Loaded) -> EngineProfile:
+    """The engine of a scenario; a file's name starts from the folder of the file that names it.
+
+    Raises ScenarioError with the place in the scenario, or in the profile.
+    """
+    name = loaded.scenario.engine.profile
+    file = folder_of(loaded, WHERE) / name
+    try:
+        return load_engine(str(file) if file.is_file() else name)
+    except ScenarioError as error:
+        raise ScenarioError([f"{located(loaded, WHERE)}: {WHERE}: {line}" for line in error.messages]) from None
+
+
+def shipped_engine_of(engine: str) -> str:
+    """The shipped profile that fits an engine as a benchmark names it: "vllm-ascend v0.18.0-openeuler" ->
+    vllm_ascend_0_18; `unknown` where none does.
+
+    vLLM schedules asynchronously by default since 0.14 (January 2026); a main branch is judged by its date.
+    """
+    text = engine.lower()
+    if "mindie" in text:
+        return "mindie_2_2"
+    if "vllm" not in text:
+        return DEFAULT
+    if date := re.search(r"\b(20\d\d)-(\d\d)\b", text):
+        return "vllm_ascend_0_18" if int(date[1]) >= 2026 else "vllm_ascend_0_11"
+    if version := re.search(r"\b(?:v|ascend |vllm )?(\d+)\.(\d+)", text):
+        later = (int(version[1]), int(version[2])) >= (0, 14)
+        return "vllm_ascend_0_18" if later else "vllm_ascend_0_11"
+    return DEFAULT

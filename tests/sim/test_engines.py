@@ -1,0 +1,118 @@
+"""Engine profiles: the law of a step on a host, what is shipped, and what is wrong with a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scenarios.errors import ScenarioError
+from scenarios.loader import load_text
+from sim.engines.costs import EngineCosts
+from sim.engines.profile import engine_names, engine_of, load_engine, shipped_engine_of
+
+MS = 1_000_000
+
+
+def test_a_synchronous_engine_adds_its_host_time_to_the_step() -> None:
+    costs = EngineCosts(per_step_ns=30 * MS, per_request_ns=1 * MS, hidden_share=0.0)
+    assert costs.step_ns(19 * MS, requests=5) == 54 * MS
+
+
+def test_an_asynchronous_engine_takes_the_longer_of_host_and_device() -> None:
+    costs = EngineCosts(per_step_ns=40 * MS, hidden_share=1.0)
+    assert costs.step_ns(26 * MS, requests=11) == 40 * MS  # a second card would not help
+    assert costs.step_ns(90 * MS, requests=256) == 90 * MS
+
+
+def test_what_only_a_share_hides_the_rest_is_added() -> None:
+    costs = EngineCosts(per_step_ns=10 * MS, per_chunk_ns=2 * MS, hidden_share=0.5)
+    assert costs.step_ns(20 * MS, requests=8, chunks=1) == 20 * MS + 6 * MS
+    assert costs.step_ns(3 * MS, requests=8, chunks=1) == 3 * MS + 12 * MS - 3 * MS
+
+
+def test_a_deployment_whose_device_is_slower_than_the_profile_says() -> None:
+    assert EngineCosts(device_scale=1.1).step_ns(20 * MS, requests=1) == 22 * MS
+
+
+def test_the_shipped_profiles() -> None:
+    assert engine_names() == ["healthy", "mindie_2_2", "starved", "unknown", "vllm_ascend_0_11", "vllm_ascend_0_18"]
+    for name in engine_names():
+        profile = load_engine(name)
+        low, high = profile.bounds()
+        assert profile.name == name
+        assert low.step_ns(20 * MS, 8) <= profile.costs().step_ns(20 * MS, 8) <= high.step_ns(20 * MS, 8)
+
+
+def test_unknown_is_a_healthy_host_whose_interval_holds_a_starved_one() -> None:
+    low, high = load_engine("unknown").bounds()
+    for other in ("healthy", "starved"):
+        step_ns = load_engine(other).costs().step_ns(20 * MS, 8)
+        assert low.step_ns(20 * MS, 8) <= step_ns <= high.step_ns(20 * MS, 8)
+
+
+def test_few_cores_stretch_all_host_times(tmp_path: Path) -> None:
+    file = tmp_path / "small.yaml"
+    file.write_text(
+        'name: small\nextends: healthy\ncpu:\n  cores: {value: 4, source: measured, origin: "nproc"}\n',
+        encoding="utf-8",
+    )
+    small, roomy = load_engine(str(file)), load_engine("healthy")
+    # Eight workers of two threads and three threads of the engine want 19 cores.
+    assert small.costs(ranks=8).per_step_ns == round(roomy.costs(ranks=8).per_step_ns * 19 / 4)
+    assert roomy.costs(ranks=8) == roomy.costs(ranks=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("name: x\nextends: helthy\n", "x.yaml:2:10: extends: 'helthy' is no engine profile"),
+        ("name: x\nextends: healthy\nsteps: {}\n", "x.yaml:3:1: steps: unknown key 'steps'. Did you mean 'step'?"),
+        (
+            'name: x\nextends: healthy\nstep:\n  schedule_us: {value: 5, origin: "a guess"}\n',
+            "x.yaml:4:3: step.schedule_us.source: required key 'source' is missing",
+        ),
+    ],
+)
+def test_mistakes_in_a_file_are_located(tmp_path: Path, text: str, line: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError) as error:
+        load_engine(str(file))
+    assert line in str(error.value)
+
+
+def test_a_share_beyond_one_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        'name: x\nextends: healthy\noverlap:\n  hidden_share: {value: 2, source: assumed, origin: "no share"}\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(ScenarioError, match="hidden_share must be a share"):
+        load_engine(str(file))
+
+
+def test_the_nearest_profile_is_named() -> None:
+    with pytest.raises(ScenarioError, match="Did you mean 'vllm_ascend_0_18'"):
+        load_engine("vllm_ascend_018")
+
+
+def test_a_scenario_names_an_engine_and_a_wrong_name_is_located() -> None:
+    assert engine_of(load_text("engine: {profile: healthy}", "s.yaml")).name == "healthy"
+    with pytest.raises(ScenarioError, match=r"^s.yaml:1:19: engine.profile: 'heathy' is no .*mean 'healthy'"):
+        engine_of(load_text("engine: {profile: heathy}", "s.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("engine", "profile"),
+    [
+        ("vllm-ascend v0.18.0-openeuler", "vllm_ascend_0_18"),
+        ("vllm-ascend main 2025-09", "vllm_ascend_0_11"),
+        ("vllm-ascend 0.14", "vllm_ascend_0_18"),
+        ("vllm-ascend v0.9.2rc1", "vllm_ascend_0_11"),
+        ("MindIE 2.1RC1", "mindie_2_2"),
+        ("SGLang", "unknown"),
+    ],
+)
+def test_an_engine_as_a_benchmark_names_it(engine: str, profile: str) -> None:
+    assert shipped_engine_of(engine) == profile
