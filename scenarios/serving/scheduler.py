@@ -75,6 +75,8 @@ class Scheduler:
         self._due: list[list[Entry]] = [[] for _ in range(size)]
         self._size = size
         self.preemptions = 0
+        #: Why the first waiting request was not let in by the last plan: slots, kv, prefill (tokens), or "".
+        self.blocked = ""
         self._swapped = 0
 
     @property
@@ -87,15 +89,14 @@ class Scheduler:
         """Whether a request that comes now could be in the next step, as far as slots and queue say."""
         return not self.waiting and len(self.running) < self.limits.max_num_seqs
 
-    def add(self, request: Request) -> Entry:
-        """A request has come."""
+    def entry(self, request: Request) -> Entry | None:
+        """The request as the scheduler keeps it; None where not even an empty cache holds it to its end."""
         entry = Entry(request)
-        self._queue(entry, first=False)
-        return entry
+        return None if self.kv.never_fits(entry) else entry
 
-    def drop_head(self) -> Entry:
-        """Take the first waiting request out: it can never be served."""
-        return self._pop_head()
+    def add(self, entry: Entry) -> None:
+        """A request has come."""
+        self._queue(entry, first=False)
 
     def plan(self) -> Step:
         """The next step; KV blocks for it are given out. Empty where nothing can run."""
@@ -107,8 +108,9 @@ class Scheduler:
         budget = self.limits.max_num_batched_tokens - step.decoding
         if self._cut is not None:
             budget -= self._go_on(self._cut, budget, step)
-        if self.preemptions == before and self.waiting and budget > 0:
-            self._admit(budget, step)
+        self.blocked = ""
+        if self.waiting:
+            self.blocked = self._admit(budget, step) if self.preemptions == before else "kv"
         if self.preemptions != before:
             step.decoding, step.context_tokens = self._decoding, self._base + self._decoding * self._clock
         step.swapped_tokens = self._swapped
@@ -171,12 +173,17 @@ class Scheduler:
     def _pop_head(self) -> Entry:
         return heapq.heappop(self._urgent)[-1] if self.limits.by_priority else self._waiting.popleft()
 
-    def _admit(self, budget: int, step: Step) -> None:
-        while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
+    def _admit(self, budget: int, step: Step) -> str:
+        """Let waiting requests in; says why the first that is left was not."""
+        while self.waiting:
+            if budget <= 0:
+                return "prefill"
+            if len(self.running) >= self.limits.max_num_seqs:
+                return "slots"
             entry = self._head()
             taken = self.kv.let_in(entry, budget)
             if taken is None:
-                return
+                return "kv"
             self._pop_head()
             self.running[entry.request.id] = entry
             if taken == 0:  # swapped in, all computed
@@ -188,6 +195,7 @@ class Scheduler:
                 continue
             budget -= taken
             self._chunk(entry, taken, step)
+        return ""
 
     def _go_on(self, entry: Entry, budget: int, step: Step) -> int:
         taken = min(budget, entry.target - entry.computed)

@@ -1,28 +1,5 @@
-"""What a serving engine's host adds to the steps of a device."""
+"""What a serving engine's host adds to the steps of a device: `sim.engines.costs`."""
 
-from __future__ import annotations
+from sim.engines.costs import EngineCosts
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCosts:
-    """Host nanoseconds next to the device's step.
-
-    per_step_ns: of each step (schedule, inputs, metadata, launch). per_request_ns: of each running request in it
-    (sampling, output processing, detokenising). per_chunk_ns: of each prefill chunk in it. hidden_share: share of these
-    that asynchronous scheduling does while the device runs, as far as the device's step is long enough. admission_ns:
-    from the arrival of a request to when the scheduler sees it (HTTP, tokenising); it delays that request alone.
-    swap_bytes_per_ns: copies of KV between host and device, in GB/s.
-    """
-
-    per_step_ns: int = 0
-    per_request_ns: int = 0
-    per_chunk_ns: int = 0
-    hidden_share: float = 0.0
-    admission_ns: int = 0
-    swap_bytes_per_ns: float = 24.0
-
-    def host_ns(self, requests: int, chunks: int) -> int:
-        """Host time of a step with `requests` running requests, `chunks` of them prefills."""
-        return self.per_step_ns + self.per_request_ns * requests + self.per_chunk_ns * chunks
+__all__ = ["EngineCosts"]

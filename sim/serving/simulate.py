@@ -1,92 +1,118 @@
-"""Requests in time: a plain loop over steps, from one event to the next.
-
-The scheduler says what runs together, the prices how long the device takes for it, the engine what its host adds:
-
-    step = max(device, hidden) + visible,   host = per_step + per_request x requests + per_chunk x chunks,
-    hidden = hidden_share x host,           visible = host - hidden
-
-Between two events (a request comes, is prefilled, ends, loses its blocks) nothing but the contexts' length changes, so
-a run of decode steps is one piece of arithmetic, exact in integer ticks.
-"""
+"""A scenario's requests in time: its engine limits and its KV cache, then `serve` for each data-parallel replica."""
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from dataclasses import replace
-from math import sqrt
 
+from scenarios.ops.program import Batch, Group
+from scenarios.schema import Scenario
 from scenarios.serving.admission import KvCache
-from scenarios.serving.entry import Entry
-from scenarios.serving.requests import Load, Request
-from scenarios.serving.scheduler import Limits, Scheduler, Step
-from sim.serving.costs import EngineCosts
-from sim.serving.outcome import Run, Served, ServingOutcome
-from sim.serving.prices import ENDLESS, TICKS_PER_NS, StepPrices
+from scenarios.serving.kv_cache import ContiguousCache, PagedCache
+from scenarios.serving.prefix_cache import PrefixCache
+from scenarios.serving.requests import Load
+from scenarios.serving.scheduler import Limits
+from sim.engines.costs import EngineCosts
+from sim.predict.memory import KvCapacity, memory_of
+from sim.predict.predict import Case
+from sim.serving.loop import serve
+from sim.serving.outcome import ServingOutcome, merged
+from sim.serving.prices import GridPrices, StepPrices
 
-#: As many steps at once as nothing stops.
-UNLIMITED = 1 << 40
 
+def simulate(case: Case, engine: EngineCosts, load: Load, prices: StepPrices | None = None) -> ServingOutcome:
+    """Serve `load` as `case` says; all times from its first arrival on.
 
-def serve(
-    load: Load,
-    limits: Limits,
-    cache: KvCache,
-    prices: StepPrices,
-    engine: EngineCosts,
-    max_model_len: int | None = None,
-    kv_bytes_per_token: int = 0,
-) -> ServingOutcome:
-    """Serve all requests of `load` and return what became of each.
-
-    max_model_len: longer requests are rejected. kv_bytes_per_token: what a swapped token copies.
+    prices: of the device's steps; by default those of `prices_of(case)`, which may be given to share what was played.
+    Replicas get the requests in turn (of conversations, all turns of one), and a client's concurrency in equal parts.
+    Raises ValueError where the KV cache has no room at all.
     """
-    return _Loop(load, Scheduler(limits, cache), prices, engine, max_model_len, kv_bytes_per_token).run()
+    scenario = case.scenario
+    prices = prices or prices_of(case, engine)
+    if scenario.engine.async_scheduling is False:
+        engine = replace(engine, hidden_share=0.0)
+    capacity = serving_capacity(case)
+    longest = scenario.engine.max_model_len or longest_tokens(load)
+    outcomes = [
+        serve(
+            part, limits_of(scenario), cache_of(scenario, capacity, longest), prices, engine,
+            min(longest, case.model.max_positions), capacity.bytes_per_token,
+        )
+        for part in shares(load, case.model.data_parallel)
+    ]  # fmt: skip
+    return merged(outcomes)
 
 
-class _Client:
-    """Sends requests at their time, at most `concurrency` at once, and a turn of a conversation after the one before."""
+def prices_of(case: Case, engine: EngineCosts) -> GridPrices:
+    """Step prices of `case` in this deployment."""
+    workload = case.scenario.workload.model_copy(update={"traffic": None})
+    plain = case.scenario.model_copy(update={"workload": workload, "slo": None})
+    return GridPrices(case.with_scenario(plain), engine.device_scale)
 
-    def __init__(self, load: Load) -> None:
-        self._open = load.requests and load.concurrency is None
-        self._free = len(load.requests) if load.concurrency is None else load.concurrency
-        self._later: dict[int, Request] = {r.after: r for r in load.requests if r.after >= 0}
-        self._ready: list[tuple[int, int, Request]] = []
-        self._sorted = deque(sorted((r for r in load.requests if r.after < 0), key=lambda r: (r.arrival_ns, r.id)))
 
-    def next_ns(self) -> int | None:
-        """When the next request is sent, as far as is known; None where none is or all must wait for another's end."""
-        if not self._free:
-            return None
-        times = [self._sorted[0].arrival_ns] if self._sorted else []
-        if self._ready:
-            times.append(self._ready[0][0])
-        return min(times) if times else None
+def limits_of(scenario: Scenario) -> Limits:
+    """What the scheduler may do."""
+    engine = scenario.engine
+    return Limits(
+        engine.max_num_seqs,
+        engine.max_num_batched_tokens,
+        by_priority=engine.scheduling_policy == "priority",
+        swap=engine.preemption == "swap",
+    )
 
-    def send(self, now_ns: int) -> list[tuple[int, Request]]:
-        """(time, request) of what is sent up to now."""
-        sent: list[tuple[int, Request]] = []
-        while self._free:
-            first = self._sorted[0].arrival_ns if self._sorted else UNLIMITED << 20
-            if self._ready and self._ready[0][0] <= first:
-                if self._ready[0][0] > now_ns:
-                    break
-                at, _, request = heapq.heappop(self._ready)
-            elif first <= now_ns and self._sorted:
-                request = self._sorted.popleft()
-                at = first
-            else:
-                break
-            self._free -= 1
-            sent.append((at, request))
-        return sent
 
-    def ended(self, request: Request, now_ns: int) -> None:
-        """The last token of a request was received: another may be sent."""
-        self._free += 1
-        follower = self._later.get(request.id)
-        if follower is not None:
-            heapq.heappush(self._ready, (max(now_ns + follower.think_ns, follower.arrival_ns), follower.id, follower))
-        if self._open == 0 and self._sorted and self._sorted[0].arrival_ns < now_ns:
-            waiting = self._sorted.popleft()  # sent now, not when it wanted to be
-            heapq.heappush(self._ready, (now_ns, waiting.id, waiting))
+def serving_capacity(case: Case) -> KvCapacity:
+    """The KV cache that is left next to weights and the largest step that the engine may run, as vLLM's profile run
+    finds it."""
+    scenario = case.scenario
+    engine, workload = scenario.engine, scenario.workload
+    batch = engine.max_num_seqs
+    largest = max(workload.input_tokens, -(-engine.max_num_batched_tokens // batch))
+    full = workload.model_copy(update={"batch": batch, "input_tokens": largest, "traffic": None})
+    return memory_of(scenario.model_copy(update={"workload": full}), case.model, case.hardware).capacity
+
+
+def cache_of(scenario: Scenario, capacity: KvCapacity, longest: int) -> KvCache:
+    """An empty cache. longest: tokens of a contiguous row."""
+    kv = scenario.optimizations.kv
+    if capacity.kv_tokens < 1:
+        raise ValueError("no room for a KV cache beside the weights and the largest step")
+    if kv.layout == "contiguous":
+        return ContiguousCache(capacity.kv_tokens // longest, longest)
+    cache = PrefixCache if kv.prefix_sharing else PagedCache
+    return cache(capacity.kv_tokens // kv.block_size, kv.block_size)
+
+
+def longest_tokens(load: Load) -> int:
+    """Tokens of the longest request."""
+    return max((r.input_tokens + r.output_tokens for r in load.requests), default=1)
+
+
+def shares(load: Load, replicas: int) -> list[Load]:
+    """The load of each replica."""
+    if replicas == 1:
+        return [load]
+    parts: list[list[int]] = [[] for _ in range(replicas)]
+    place: dict[int, int] = {}
+    openings = 0
+    for number, request in enumerate(load.requests):
+        if request.after >= 0:
+            place[request.id] = place[request.after]
+        else:
+            place[request.id] = openings % replicas
+            openings += 1
+        parts[place[request.id]].append(number)
+    clients = [None] * replicas if load.concurrency is None else _parts(load.concurrency, replicas)
+    return [
+        Load(tuple(load.requests[n] for n in part), concurrency, sum(n < load.warmup for n in part))
+        for part, concurrency in zip(parts, clients, strict=True)
+        if part and concurrency != 0
+    ]
+
+
+def _parts(number: int, parts: int) -> list[int | None]:
+    return [number // parts + (part < number % parts) for part in range(parts)]
+
+
+def decode_group(requests: int, context: int) -> Batch:
+    """A decode step of equal requests."""
+    return Batch("decode", (Group(requests, 1, context),))

@@ -1,0 +1,211 @@
+"""Requests in time: a plain loop over steps, from one event to the next.
+
+The scheduler says what runs together, the prices how long the device takes for it, the engine what its host adds:
+
+    step = max(device, hidden) + visible,   host = per_step + per_request x requests + per_chunk x chunks,
+    hidden = hidden_share x host,           visible = host - hidden
+
+Between two events (a request comes, is prefilled, ends, loses its blocks) nothing but the contexts' length changes, so
+a run of decode steps is one piece of arithmetic, exact in integer ticks.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from math import sqrt
+
+from scenarios.serving.admission import KvCache
+from scenarios.serving.entry import Entry
+from scenarios.serving.requests import Load, Request
+from scenarios.serving.scheduler import Limits, Scheduler, Step
+from sim.engines.costs import EngineCosts
+from sim.serving.outcome import Log, ServingOutcome, outcome_of
+from sim.serving.prices import TICKS_PER_NS, StepPrices
+
+#: As many steps at once as nothing stops.
+UNLIMITED = 1 << 40
+
+
+def serve(
+    load: Load,
+    limits: Limits,
+    cache: KvCache,
+    prices: StepPrices,
+    engine: EngineCosts,
+    max_model_len: int | None = None,
+    kv_bytes_per_token: int = 0,
+) -> ServingOutcome:
+    """Serve all requests of `load` and return what became of each.
+
+    max_model_len: longer requests are rejected. kv_bytes_per_token: what a swapped token copies.
+    """
+    scheduler = Scheduler(limits, cache)
+    loop = _Loop(load, scheduler, prices, engine, max_model_len, kv_bytes_per_token)
+    return outcome_of(load, *loop.run(), scheduler)
+
+
+class _Client:
+    """Sends requests at their time, at most `concurrency` at once, and a turn of a conversation after the one before."""
+
+    def __init__(self, load: Load) -> None:
+        self._free = len(load.requests) if load.concurrency is None else load.concurrency
+        self._unblocked_ns = 0  # when the client was last full and became free
+        self._turns = {r.after: r for r in load.requests if r.after >= 0}
+        self._ready: list[tuple[int, int, Request]] = []  # turns that may be sent, by time
+        self._opening = deque(sorted((r for r in load.requests if r.after < 0), key=lambda r: (r.arrival_ns, r.id)))
+
+    def _next(self) -> int | None:
+        first = self._opening[0].arrival_ns if self._opening else None
+        if self._ready and (first is None or self._ready[0][0] <= first):
+            return self._ready[0][0]
+        return first
+
+    def next_ns(self) -> int | None:
+        """When the next request is sent; None where none is, or none before another ends."""
+        following = self._next() if self._free else None
+        return None if following is None else max(following, self._unblocked_ns)
+
+    def send(self, now_ns: int) -> list[tuple[int, Request]]:
+        """(time, request) of what is sent up to now."""
+        sent: list[tuple[int, Request]] = []
+        while self._free and (at := self._next()) is not None and at <= now_ns:
+            if self._ready and self._ready[0][0] == at:
+                request = heapq.heappop(self._ready)[-1]
+            else:
+                request = self._opening.popleft()
+            self._free -= 1
+            sent.append((max(at, self._unblocked_ns), request))
+        return sent
+
+    def ended(self, request: Request, now_ns: int) -> None:
+        """The last token of a request was received: another may be sent."""
+        if not self._free:
+            self._unblocked_ns = now_ns
+        self._free += 1
+        turn = self._turns.get(request.id)
+        if turn is not None:
+            heapq.heappush(self._ready, (max(now_ns + turn.think_ns, turn.arrival_ns), turn.id, turn))
+
+
+class _Loop:
+    """The state of one run. Times are ticks."""
+
+    def __init__(
+        self, load: Load, scheduler: Scheduler, prices: StepPrices, engine: EngineCosts, longest: int | None, kv: int
+    ) -> None:
+        self.client, self.scheduler, self.prices, self.engine = _Client(load), scheduler, prices, engine
+        self.longest = longest or UNLIMITED
+        self.swap_ticks = round(kv * TICKS_PER_NS / engine.swap_bytes_per_ns)
+        self.now = 0
+        self.log = Log()
+        self.done: list[Entry] = []
+        self.rejected: list[Request] = []
+
+    def run(self) -> tuple[list[Entry], list[Request], Log]:
+        """Serve until nothing is left. Raises RuntimeError where requests wait that nothing will ever serve."""
+        while True:
+            self._receive()
+            step = self.scheduler.plan()
+            if step.is_empty:
+                at = self._next_arrival()
+                if at is None:
+                    if self.scheduler.waiting:
+                        raise RuntimeError(f"{self.scheduler.waiting} requests wait for KV blocks that nobody holds")
+                    break
+                self.now = max(self.now, at)
+                continue
+            if step.chunks or step.swapped_tokens:
+                self._one(step)
+            else:
+                self._decodes(step)
+        return self.done, self.rejected, self.log
+
+    def _next_arrival(self) -> int | None:
+        following = self.client.next_ns()
+        return None if following is None else (following + self.engine.admission_ns) * TICKS_PER_NS
+
+    def _receive(self) -> None:
+        """Hand what has come to the scheduler; what can never be served is sent back."""
+        for at, request in self.client.send(self.now // TICKS_PER_NS - self.engine.admission_ns):
+            entry = self.scheduler.entry(request)
+            if entry is None or request.input_tokens + request.output_tokens > self.longest:
+                self.rejected.append(request)
+                self.client.ended(request, at)
+                continue
+            entry.arrived = at
+            self.scheduler.add(entry)
+
+    def _one(self, step: Step) -> None:
+        """A step with prefills, or with blocks that come back from the host."""
+        tokens = pairs = 0
+        for chunk in step.chunks:
+            tokens += chunk.tokens
+            pairs += chunk.tokens * chunk.start + chunk.tokens * (chunk.tokens + 1) // 2
+            if chunk.entry.started < 0:
+                chunk.entry.started = self.now
+        decoding = step.decoding
+        if step.chunks:
+            device = self.prices.mixed(decoding, step.context_tokens, tokens, pairs)
+        else:
+            device = self.prices.decode(decoding, step.context_tokens).ticks(step.context_tokens)
+        device += step.swapped_tokens * self.swap_ticks
+        visible, hidden = self._host(decoding + len(step.chunks), len(step.chunks))
+        length = max(device, hidden) + visible
+        self.log.add(self.now, decoding, 1, length, 0, len(step.chunks), tokens, device, self.scheduler.blocked)
+        self._commit(step, 1, length)
+
+    def _host(self, requests: int, chunks: int) -> tuple[int, int]:
+        """(visible, hidden) ticks of the engine's host in a step."""
+        host = self.engine.host_ns(requests, chunks) * TICKS_PER_NS
+        hidden = int(self.engine.hidden_share * host)
+        return host - hidden, hidden
+
+    def _decodes(self, step: Step) -> None:
+        """As many equal decode steps as nothing stops: each is longer than the one before by `grows`."""
+        decoding, context = step.decoding, step.context_tokens
+        piece = self.prices.decode(decoding, context)
+        visible, hidden = self._host(decoding, 0)
+        device, grows = piece.ticks(context), piece.slope * decoding
+        repeats = min(self.scheduler.steady(), (piece.end - context - 1) // decoding + 1)
+        if device < hidden:  # the device ends first: as long as that is so, steps are alike
+            if grows > 0:
+                repeats = min(repeats, (hidden - device - 1) // grows + 1)
+            length, more = hidden + visible, 0
+        else:
+            if grows < 0:
+                repeats = min(repeats, (device - hidden) // -grows + 1)
+            length, more = device + visible, grows
+        if repeats > 1 and self.scheduler.may_admit:
+            at = self._next_arrival()
+            if at is not None:
+                repeats = min(repeats, steps_until(at - self.now, length, more))
+        self.log.add(self.now, decoding, repeats, length, more, 0, 0, device, self.scheduler.blocked)
+        self._commit(step, repeats, repeats * length + more * (repeats * (repeats - 1) // 2))
+
+    def _commit(self, step: Step, repeats: int, ticks: int) -> None:
+        self.now += ticks
+        prefilled, ended = self.scheduler.commit(step, repeats)
+        for entry in prefilled:
+            if entry.first < 0:
+                entry.first = self.now
+        for entry in ended:
+            entry.last = self.now
+            self.done.append(entry)
+            self.client.ended(entry.request, -(-self.now // TICKS_PER_NS))
+
+
+def steps_until(ticks: int, length: int, more: int) -> int:
+    """The smallest number of steps, 1 or more, that last `ticks` or longer; the first lasts `length`, each next one
+    `more` longer."""
+    if ticks <= length:
+        return 1
+    if more == 0:
+        return -(-ticks // length)
+    half = length - more / 2
+    steps = max(1, int((sqrt(max(0.0, half * half + 2.0 * more * ticks)) - half) / more))
+    while steps > 1 and (steps - 1) * length + more * ((steps - 1) * (steps - 2) // 2) >= ticks:
+        steps -= 1
+    while steps * length + more * (steps * (steps - 1) // 2) < ticks:
+        steps += 1
+    return steps

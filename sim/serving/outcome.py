@@ -1,0 +1,164 @@
+"""What became of a load: the time points of each request, the steps, and what is counted over both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scenarios.serving.entry import Entry
+from scenarios.serving.requests import Load, Request
+from scenarios.serving.scheduler import Scheduler
+from sim.serving.prices import TICKS_PER_NS
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+#: Why a request that waits was not let in, as numbers of the log.
+REASONS = ("", "slots", "kv", "prefill")
+
+
+@dataclass(slots=True)
+class Log:
+    """Runs of steps, a row each: start, decoding requests, steps, ticks of the first step, by how much each next one is
+    longer, prefill chunks, their tokens, ticks of the device in the first step, why requests wait."""
+
+    rows: list[tuple[int, int, int, int, int, int, int, int, int]] = field(default_factory=list)
+
+    def add(
+        self, start: int, decoding: int, steps: int, length: int, more: int, chunks: int, tokens: int, device: int,
+        blocked: str,
+    ) -> None:  # fmt: skip
+        self.rows.append((start, decoding, steps, length, more, chunks, tokens, device, REASONS.index(blocked)))
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The log as columns, ns (floats, below a nanosecond exact): one row a run of equal steps."""
+
+    start_ns: Floats
+    decoding: Ints
+    steps: Ints
+    first_ns: Floats
+    more_ns: Floats
+    chunks: Ints
+    chunk_tokens: Ints
+    device_ns: Floats
+    blocked: Ints
+
+    @property
+    def total_ns(self) -> Floats:
+        """Of each run."""
+        return self.steps * self.first_ns + self.more_ns * (self.steps * (self.steps - 1) / 2)
+
+    @property
+    def total_device_ns(self) -> Floats:
+        """Of each run: device time, without what the host adds."""
+        return self.steps * self.device_ns + self.more_ns * (self.steps * (self.steps - 1) / 2)
+
+    def each_ns(self) -> tuple[Floats, Ints]:
+        """(length, decoding requests) of every single step."""
+        number = np.arange(int(self.steps.sum())) - np.repeat(np.cumsum(self.steps) - self.steps, self.steps)
+        lengths = np.repeat(self.first_ns, self.steps) + number * np.repeat(self.more_ns, self.steps)
+        return lengths, np.repeat(self.decoding, self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOutcome:
+    """Completed requests in the order of their ids (times in ns from the first arrival on), and what was counted.
+
+    started: when it was first let in. counted: whether it is past the warm-up. rejected: requests that are longer than
+    allowed or than the cache holds.
+    """
+
+    ids: Ints
+    arrived_ns: Ints
+    started_ns: Ints
+    first_ns: Ints
+    last_ns: Ints
+    input_tokens: Ints
+    output_tokens: Ints
+    counted: NDArray[np.bool_]
+    rejected: int
+    preemptions: int
+    usage_peak: float
+    hit_tokens: int
+    asked_tokens: int
+    steps: Steps
+
+    @property
+    def step_count(self) -> int:
+        return int(self.steps.steps.sum())
+
+    @property
+    def mean_in_system(self) -> float:
+        """Requests in the system on average from the first arrival to the last token, counted over time."""
+        times = np.concatenate((self.arrived_ns, self.last_ns))
+        changes = np.concatenate((np.ones(len(self.arrived_ns)), -np.ones(len(self.last_ns))))
+        order = np.argsort(times, kind="stable")
+        inside = np.cumsum(changes[order])[:-1]
+        gaps = np.diff(times[order])
+        return float((inside * gaps).sum() / gaps.sum()) if gaps.sum() else 0.0
+
+
+def outcome_of(
+    load: Load, done: list[Entry], rejected: list[Request], log: Log, scheduler: Scheduler
+) -> ServingOutcome:
+    """The outcome of a run that is over."""
+    done = sorted(done, key=lambda entry: entry.request.id)
+
+    def ns(name: str) -> Ints:
+        return np.array([-(-getattr(entry, name) // TICKS_PER_NS) for entry in done], np.int64)
+
+    warmup = {request.id for request in load.requests[: load.warmup]}
+    columns = list(zip(*log.rows, strict=True)) or [()] * 9
+    start, decoding, steps, length, more, chunks, tokens, device, blocked = columns
+    return ServingOutcome(
+        ids=np.array([entry.request.id for entry in done], np.int64),
+        arrived_ns=np.array([entry.arrived for entry in done], np.int64),
+        started_ns=ns("started"),
+        first_ns=ns("first"),
+        last_ns=ns("last"),
+        input_tokens=np.array([entry.request.input_tokens for entry in done], np.int64),
+        output_tokens=np.array([entry.request.output_tokens for entry in done], np.int64),
+        counted=np.array([entry.request.id not in warmup for entry in done], np.bool_),
+        rejected=len(rejected),
+        preemptions=scheduler.preemptions,
+        usage_peak=scheduler.kv.usage_peak,
+        hit_tokens=scheduler.kv.hit_tokens,
+        asked_tokens=scheduler.kv.asked_tokens,
+        steps=Steps(
+            _ns(start), _ints(decoding), _ints(steps), _ns(length), _ns(more), _ints(chunks), _ints(tokens),
+            _ns(device), _ints(blocked),
+        ),
+    )  # fmt: skip
+
+
+def _ns(ticks: tuple[int, ...]) -> Floats:
+    return np.array(ticks, np.float64) / TICKS_PER_NS
+
+
+def _ints(numbers: tuple[int, ...]) -> Ints:
+    return np.array(numbers, np.int64)
+
+
+def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
+    """The outcomes of replicas as one."""
+    if len(outcomes) == 1:
+        return outcomes[0]
+    order = np.argsort(np.concatenate([o.ids for o in outcomes]), kind="stable")
+    columns = {
+        name: np.concatenate([getattr(o, name) for o in outcomes])[order]
+        for name in (
+            "ids", "arrived_ns", "started_ns", "first_ns", "last_ns", "input_tokens", "output_tokens", "counted",
+        )
+    }  # fmt: skip
+    sums = {name: sum(getattr(o, name) for o in outcomes) for name in _COUNTS}
+    steps = {f.name: np.concatenate([getattr(o.steps, f.name) for o in outcomes]) for f in fields(Steps)}
+    return ServingOutcome(
+        **columns, **sums, usage_peak=max(o.usage_peak for o in outcomes), steps=Steps(**steps)
+    )
+
+
+_COUNTS = ("rejected", "preemptions", "hit_tokens", "asked_tokens")
