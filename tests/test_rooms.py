@@ -19,8 +19,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "schema", "build", "checks", "json_schema", "loader", "resolved", "exchange", "serving",
     ),
     "sim": (
-        "hardware", "engines", "collective", "kernel", "step", "predict", "accuracy", "fitting", "compare", "replay",
-        "imported", "experiment", "sweep", "report",
+        "hardware", "engines", "collective", "kernel", "step", "predict", "serving", "accuracy", "fitting", "compare",
+        "replay", "imported", "experiment", "sweep", "report",
     ),
     "device": (
         "step", "operators", "weights", "run", "backends", "ranks", "measure", "microbench", "experiment", "doctor",

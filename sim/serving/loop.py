@@ -144,15 +144,13 @@ class _Loop:
             pairs += chunk.tokens * chunk.start + chunk.tokens * (chunk.tokens + 1) // 2
             if chunk.entry.started < 0:
                 chunk.entry.started = self.now
-        decoding = step.decoding
-        if step.chunks:
-            device = self.prices.mixed(decoding, step.context_tokens, tokens, pairs)
-        else:
-            device = self.prices.decode(decoding, step.context_tokens).ticks(step.context_tokens)
+        decoding, context = step.decoding, step.context_tokens
+        alone = self.prices.decode(decoding, context).ticks(context) if decoding else 0
+        device = self.prices.mixed(decoding, context, tokens, pairs) if step.chunks else alone
         device += step.swapped_tokens * self.swap_ticks
         visible, hidden = self._host(decoding + len(step.chunks), len(step.chunks))
         length = max(device, hidden) + visible
-        self.log.add(self.now, decoding, 1, length, 0, len(step.chunks), tokens, device, self.scheduler.blocked)
+        self.log.add(self.now, decoding, 1, length, 0, len(step.chunks), alone, device, self.scheduler.blocked)
         self._commit(step, 1, length)
 
     def _host(self, requests: int, chunks: int) -> tuple[int, int]:
@@ -180,7 +178,7 @@ class _Loop:
             at = self._next_arrival()
             if at is not None:
                 repeats = min(repeats, steps_until(at - self.now, length, more))
-        self.log.add(self.now, decoding, repeats, length, more, 0, 0, device, self.scheduler.blocked)
+        self.log.add(self.now, decoding, repeats, length, more, 0, device, device, self.scheduler.blocked)
         self._commit(step, repeats, repeats * length + more * (repeats * (repeats - 1) // 2))
 
     def _commit(self, step: Step, repeats: int, ticks: int) -> None:

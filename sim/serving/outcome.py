@@ -22,15 +22,16 @@ REASONS = ("", "slots", "kv", "prefill")
 @dataclass(slots=True)
 class Log:
     """Runs of steps, a row each: start, decoding requests, steps, ticks of the first step, by how much each next one is
-    longer, prefill chunks, their tokens, ticks of the device in the first step, why requests wait."""
+    longer, prefill chunks, ticks that the first step's decodes would take alone, ticks of the device in the first step,
+    why requests wait."""
 
     rows: list[tuple[int, int, int, int, int, int, int, int, int]] = field(default_factory=list)
 
     def add(
-        self, start: int, decoding: int, steps: int, length: int, more: int, chunks: int, tokens: int, device: int,
+        self, start: int, decoding: int, steps: int, length: int, more: int, chunks: int, alone: int, device: int,
         blocked: str,
     ) -> None:  # fmt: skip
-        self.rows.append((start, decoding, steps, length, more, chunks, tokens, device, REASONS.index(blocked)))
+        self.rows.append((start, decoding, steps, length, more, chunks, alone, device, REASONS.index(blocked)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Steps:
     first_ns: Floats
     more_ns: Floats
     chunks: Ints
-    chunk_tokens: Ints
+    alone_ns: Floats
     device_ns: Floats
     blocked: Ints
 
@@ -113,7 +114,7 @@ def outcome_of(
 
     warmup = {request.id for request in load.requests[: load.warmup]}
     columns = list(zip(*log.rows, strict=True)) or [()] * 9
-    start, decoding, steps, length, more, chunks, tokens, device, blocked = columns
+    start, decoding, steps, length, more, chunks, alone, device, blocked = columns
     return ServingOutcome(
         ids=np.array([entry.request.id for entry in done], np.int64),
         arrived_ns=np.array([entry.arrived for entry in done], np.int64),
@@ -129,7 +130,7 @@ def outcome_of(
         hit_tokens=scheduler.kv.hit_tokens,
         asked_tokens=scheduler.kv.asked_tokens,
         steps=Steps(
-            _ns(start), _ints(decoding), _ints(steps), _ns(length), _ns(more), _ints(chunks), _ints(tokens),
+            _ns(start), _ints(decoding), _ints(steps), _ns(length), _ns(more), _ints(chunks), _ns(alone),
             _ns(device), _ints(blocked),
         ),
     )  # fmt: skip

@@ -35,7 +35,7 @@ def simulate(case: Case, engine: EngineCosts, load: Load, prices: StepPrices | N
     outcomes = [
         serve(
             part, limits_of(scenario), cache_of(scenario, capacity, longest), prices, engine,
-            min(longest, case.model.max_positions), capacity.bytes_per_token,
+            min(longest, case.model.max_position), capacity.bytes_per_token,
         )
         for part in shares(load, case.model.data_parallel)
     ]  # fmt: skip

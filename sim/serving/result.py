@@ -1,0 +1,151 @@
+"""The `serving` block of a `run` result: the contract's keys, with the intervals of means.
+
+Intervals come from two more runs of the same requests: all steps at the short end of their interval on an engine at the
+fast end of its profile, and both at the other end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from scenarios.loader import Loaded, folder_of, problem
+from scenarios.ops.program import Batch, Group
+from scenarios.serving.traffic import load_of
+from scenarios.settings import Workload
+from sim.engines.costs import EngineCosts
+from sim.engines.profile import EngineProfile, engine_of
+from sim.predict.predict import Case, interval_ns
+from sim.serving.metrics import ServingMetrics, metrics_of
+from sim.serving.outcome import ServingOutcome
+from sim.serving.prices import GridPrices
+from sim.serving.rate import OPEN, HighestRate, highest_rate
+from sim.serving.simulate import prices_of, simulate
+
+SPREADS = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms", "queue_ms")
+#: Below this a second card is said to buy nothing.
+NEGLIGIBLE_GAIN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ServingResult:
+    """The runs of a scenario's traffic: at nominal, fast and slow step times and host costs."""
+
+    outcome: ServingOutcome
+    metrics: ServingMetrics
+    ends: tuple[ServingMetrics, ServingMetrics]
+    engine: EngineProfile
+    costs: EngineCosts
+    highest: HighestRate | None
+
+
+def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
+    """Serve the traffic of a scenario. Raises ScenarioError, with its place, where it cannot be served."""
+    scenario = case.scenario
+    engine = engine_of(loaded)
+    ranks = case.model.cards
+    costs, bounds = engine.costs(ranks), engine.bounds(ranks)
+    folder = folder_of(loaded, "workload.traffic.trace.file")
+    seed = scenario.protocol.seed
+    load = load_of(scenario.workload, seed, folder)
+    prices = prices_of(case, costs)
+    try:
+        outcome = simulate(case, costs, load, prices)
+    except ValueError as error:
+        raise problem(loaded, "engine.gpu_memory_utilization", str(error)) from None
+    if not len(outcome.ids):
+        raise problem(loaded, "workload.traffic", f"all {outcome.rejected} requests are longer than the engine allows")
+    metrics = metrics_of(outcome, costs, scenario.slo)
+    low, high = _step_factors(case, outcome)
+    ends = tuple(
+        metrics_of(simulate(case, end, load, prices.scaled(factor * end.device_scale)), end, scenario.slo)
+        for end, factor in zip(bounds, (low, high), strict=True)
+    )
+
+    def run(workload: Workload) -> ServingMetrics:
+        served = simulate(case, costs, load_of(workload, seed, folder), prices)
+        return metrics_of(served, costs, scenario.slo)
+
+    traffic = scenario.workload.traffic
+    search = scenario.slo is not None and traffic is not None and traffic.arrival in OPEN
+    highest = highest_rate(scenario.workload, scenario.slo, run) if search and scenario.slo else None
+    return ServingResult(outcome, metrics, (ends[0], ends[1]), engine, costs, highest)
+
+
+def _step_factors(case: Case, outcome: ServingOutcome) -> tuple[float, float]:
+    """(low, high) of a decode step over its value, at the mean batch and length."""
+    steps = outcome.steps
+    decoding = steps.decoding[steps.decoding > 0]
+    requests = max(1, round(float(decoding.mean()))) if len(decoding) else 1
+    context = int((outcome.input_tokens + outcome.output_tokens // 2).mean())
+    value, low, high = interval_ns(case, Batch("decode", (Group(requests, 1, max(1, context)),)))
+    return low / value, high / value
+
+
+def serving_block(served: ServingResult) -> dict[str, Any]:
+    """The `serving` block: times in ms, rates per second, shares as fractions."""
+    outcome, metrics, costs = served.outcome, served.metrics, served.costs
+    ends = served.ends
+    return {
+        "requests": metrics.completed + outcome.rejected,
+        "completed": metrics.completed,
+        "rejected": outcome.rejected,
+        "preemptions": outcome.preemptions,
+        "duration_s": metrics.duration_s,
+        "request_throughput": metrics.request_throughput,
+        "output_throughput": metrics.output_throughput,
+        "total_token_throughput": metrics.total_token_throughput,
+        "request_goodput": metrics.request_goodput,
+        "saturated": metrics.saturated,
+        "limit": metrics.limit,
+        **{name: _spread(name, metrics, ends) for name in SPREADS},
+        "kv": {
+            "usage_peak": outcome.usage_peak,
+            "hit_rate": outcome.hit_tokens / outcome.asked_tokens if outcome.asked_tokens else 0.0,
+        },
+        "steps": outcome.step_count,
+        "mean_running": metrics.mean_running,
+        "engine": {
+            "profile": served.engine.name,
+            "source": served.engine.profile.worst_source(),
+            "per_step_us": costs.per_step_ns / 1000,
+            "per_request_us": costs.per_request_ns / 1000,
+            "per_chunk_us": costs.per_chunk_ns / 1000,
+            "hidden_us": metrics.hidden_us,
+        },
+        "gap": {
+            "device_ms": metrics.gap_device_ms,
+            "prefill_ms": metrics.gap_prefill_ms,
+            "engine_ms": metrics.gap_engine_ms,
+            "faster_device_gain": metrics.faster_device_gain,
+        },
+        "evidence": evidence(metrics),
+        "highest_rate": asdict(served.highest) if served.highest else None,
+    }
+
+
+def _spread(name: str, metrics: ServingMetrics, ends: tuple[ServingMetrics, ServingMetrics]) -> dict[str, float]:
+    means = [getattr(m, name).mean for m in (metrics, *ends)]
+    return {**asdict(getattr(metrics, name)), "low": min(means), "high": max(means)}
+
+
+def evidence(metrics: ServingMetrics) -> str:
+    """Why `limit` is what it is."""
+    gap = metrics.gap_device_ms + metrics.gap_prefill_ms + metrics.gap_engine_ms
+    if metrics.saturated:
+        lacking = {
+            "slots": "engine.max_num_seqs requests run, and others wait for a slot",
+            "kv": "requests wait for KV blocks",
+            "prefill": "prompts take all tokens of a step, and others wait",
+        }.get(metrics.limit, "requests come faster than they are served")
+        return f"saturated: {lacking}; {metrics.queue_ms.mean:,.0f} ms in the queue on average"
+    if not gap:
+        return "no request has a second token"
+    parts = (
+        f"a token takes {gap:.1f} ms: {metrics.gap_device_ms:.1f} the decode step, {metrics.gap_prefill_ms:.1f} prefills "
+        f"in the same step, {metrics.gap_engine_ms:.1f} the engine's host"
+    )
+    nothing = ", so a second card would buy little" if metrics.faster_device_gain < NEGLIGIBLE_GAIN else ""
+    return f"{parts}; a decode step half as long would save {metrics.faster_device_gain:.0%} of it{nothing}"
+
+
