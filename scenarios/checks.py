@@ -13,6 +13,7 @@ from typing import Any
 
 from scenarios.batches import prefill_tokens
 from scenarios.schema import Scenario
+from scenarios.traffic_checks import has_common_tokens, traffic_problems
 
 #: Prefill steps that are listed at most; a request's TTFT is their sum.
 MAX_PREFILL_STEPS = 10_000
@@ -38,6 +39,8 @@ def check(scenario: Scenario) -> list[Problem]:
         _kv_cache,
         _prefix_sharing,
         _fusion,
+        _cudagraph_mode,
+        _serving,
     )
     return [problem for rule in rules for problem in rule(scenario)]
 
@@ -150,7 +153,7 @@ def _prefix_sharing(scenario: Scenario) -> Iterator[Problem]:
     sharing, shared = "optimizations.kv.prefix_sharing", "optimizations.kv.shared_prefix_tokens"
     if kv.prefix_sharing and kv.layout != "paged":
         yield Problem(sharing, f"needs layout paged, got {kv.layout}")
-    if kv.prefix_sharing and kv.shared_prefix_tokens == 0:
+    if kv.prefix_sharing and kv.shared_prefix_tokens == 0 and not has_common_tokens(scenario.workload.traffic):
         yield Problem(sharing, "has no effect without shared_prefix_tokens above 0")
     if kv.shared_prefix_tokens and not kv.prefix_sharing:
         yield Problem(shared, "has no effect without prefix_sharing: true")
@@ -162,6 +165,17 @@ def _fusion(scenario: Scenario) -> Iterator[Problem]:
     """What the passes cannot know; what one fusion needs of others is declared with its pass."""
     if scenario.engine.sequence_parallel and scenario.engine.tensor_parallel_size == 1:
         yield Problem("engine.sequence_parallel", "has no effect with engine.tensor_parallel_size 1")
+
+
+def _cudagraph_mode(scenario: Scenario) -> Iterator[Problem]:
+    graph = scenario.optimizations.graph
+    if scenario.engine.cudagraph_mode is not None and graph != "aclgraph":
+        yield Problem("engine.cudagraph_mode", f"has no effect with optimizations.graph {graph}, only with aclgraph")
+
+
+def _serving(scenario: Scenario) -> Iterator[Problem]:
+    for where, what in traffic_problems(scenario):
+        yield Problem(where, what)
 
 
 _REMOVE = "Remove it, or set it to null where a base file gives it"

@@ -84,6 +84,8 @@ class Traffic(Part):
     """First tokens of each prompt that it shares with the other requests of its group; part of the prompt length."""
     prefix_groups: Requests = 1
     """Different shared prefixes; each request draws one."""
+    urgent_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of requests of priority 0, which are served before the others' 1 (engine.scheduling_policy priority)."""
     turns: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
     """Turns of a conversation: each prompt holds the turns before it, which come on top of its length."""
     think_time_s: Annotated[float, Field(ge=0, le=1e6)] = 0.0

@@ -16,7 +16,7 @@ import pytest
 ORDER: dict[str, tuple[str, ...]] = {
     "scenarios": (
         "errors", "ops", "traffic_settings", "settings", "timeline", "batches", "files", "models", "lowering", "trace", "passes", "profile",
-        "schema", "build", "checks", "json_schema", "loader", "resolved", "exchange", "serving",
+        "schema", "build", "traffic_checks", "checks", "json_schema", "loader", "resolved", "exchange", "serving",
     ),
     "sim": (
         "hardware", "engines", "collective", "kernel", "step", "predict", "serving", "accuracy", "fitting", "compare",

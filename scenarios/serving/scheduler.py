@@ -78,6 +78,7 @@ class Scheduler:
         #: Why the first waiting request was not let in by the last plan: slots, kv, prefill (tokens), or "".
         self.blocked = ""
         self._swapped = 0
+        self._settled = True
 
     @property
     def waiting(self) -> int:
@@ -111,6 +112,7 @@ class Scheduler:
         self.blocked = ""
         if self.waiting:
             self.blocked = self._admit(budget, step) if self.preemptions == before else "kv"
+        self._settled = self.preemptions == before  # else the next plan may let one in
         if self.preemptions != before:
             step.decoding, step.context_tokens = self._decoding, self._base + self._decoding * self._clock
         step.swapped_tokens = self._swapped
@@ -118,6 +120,8 @@ class Scheduler:
 
     def steady(self) -> int:
         """How often the step just planned, if it has no chunks, can run before its composition changes."""
+        if not self._settled:
+            return 1
         while self._ends and not self._is_current(self._ends[0]):
             heapq.heappop(self._ends)
         repeats = self._ends[0][0] - self._clock

@@ -39,10 +39,11 @@ def load_of(workload: Workload, seed: int, folder: Path = Path()) -> Load:
     inputs = _lengths(traffic.input, trace.input_tokens if trace else (), workload.input_tokens, number, lengths)
     outputs = _lengths(traffic.output, trace.output_tokens if trace else (), workload.output_tokens, number, lengths)
     groups = contents.integers(0, traffic.prefix_groups, number)
+    priorities = np.where(contents.random(number) < traffic.urgent_share, 0, 1) if traffic.urgent_share else groups * 0
     requests = tuple(
-        Request(n, at, prompt, output, segments=_segments(traffic, trace, n, prompt, group))
-        for n, (at, prompt, output, group) in enumerate(
-            zip(times.tolist(), inputs.tolist(), outputs.tolist(), groups.tolist(), strict=True)
+        Request(n, at, prompt, output, segments=_segments(traffic, trace, n, prompt, group), priority=priority)
+        for n, (at, prompt, output, group, priority) in enumerate(
+            zip(*(column.tolist() for column in (times, inputs, outputs, groups, priorities)), strict=True)
         )
     )
     if traffic.turns > 1:
@@ -115,7 +116,7 @@ def _conversations(first: tuple[Request, ...], traffic: Traffic) -> tuple[Reques
             turns.append(
                 Request(
                     number, opening.arrival_ns, prompt, opening.output_tokens, opening.id, opening.segments,
-                    after=after, think_ns=think_ns if turn else 0,
+                    opening.priority, after=after, think_ns=think_ns if turn else 0,
                 )
             )  # fmt: skip
             history = prompt + opening.output_tokens

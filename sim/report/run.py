@@ -14,6 +14,7 @@ from scenarios.errors import printable
 from sim.predict.device_terms import NOT_ON_A_GPU, spoken
 from sim.predict.gains import NO_RATIO
 from sim.report.overlap import overlap_lines
+from sim.report.serving import serving_part
 from sim.report.tables import NARROW, Column, fitted
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -46,7 +47,7 @@ def print_run(console: Console, result: dict[str, Any]) -> None:
     """The whole answer of `whatif run`: how long, where the time goes, what to try; then the tables behind it."""
     shown, width = in_words(plain(result)), console.width
     for part in (
-        _head(shown), _metrics(shown), _step(shown), *_overlap(shown), _next(shown, width),
+        _head(shown), *serving_part(shown, width), _metrics(shown), _step(shown), *_overlap(shown), _next(shown, width),
         _kernels(shown, width, TOP_KERNELS), _gains(shown, width), _room(shown),
     ):  # fmt: skip
         console.print(part)

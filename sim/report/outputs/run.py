@@ -14,6 +14,8 @@ from sim.predict.scenario_result import (
     scenario_result,
 )
 from sim.report.files import refuse_overwriting, write_json
+from sim.serving.result import serve_scenario, serving_block
+from sim.serving.trace import write_request_trace
 
 
 def run_outputs(
@@ -21,19 +23,25 @@ def run_outputs(
 ) -> ScenarioResult:
     """The result of a scenario, written to the files asked for.
 
-    measure: runs the step on a device too; the result gets a part `measured`, the trace a second set of lanes.
+    measure: runs the step on a device too; the result gets a part `measured`, the trace a second set of lanes. A
+    scenario with traffic is served as well: the result gets a part `serving`, and the trace shows its requests.
     """
     run = scenario_result(scenario, sets)
     if measure is not None:
         refuse_another_device(run.loaded, run.prediction.case.hardware, measure.device)
     refuse_overwriting(run.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
+    served = serve_scenario(run.loaded, run.prediction.case) if run.loaded.scenario.workload.traffic else None
+    if served is not None:
+        run.result["serving"] = serving_block(served)
     timelines, args = [run.prediction.timeline], [kernel_args(run.prediction)]
     if measure is not None:
         measured = measure.run(run.loaded, predicted_of(run.prediction))
         run.result["measured"] = measured.document
         timelines.append(measured.timeline)
         args.append({})
-    if trace_file is not None:
+    if trace_file is not None and served is not None and measure is None:
+        write_request_trace(trace_file, served.outcome, run.loaded.name)
+    elif trace_file is not None:
         from scenarios.trace import write_trace
 
         write_trace(trace_file, timelines, args)

@@ -1,0 +1,69 @@
+"""Served requests as a person reads them: the words of `vllm bench serve`, then what limits it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from sim.report.tables import Column, fitted
+
+_SPREADS = (
+    ("ttft_ms", "TTFT (from arrival)"), ("tpot_ms", "TPOT"), ("itl_ms", "ITL"), ("e2el_ms", "E2EL"),
+    ("queue_ms", "queue"),
+)  # fmt: skip
+
+
+def serving_part(result: dict[str, Any], width: int) -> list[RenderableType]:
+    """The part of a run's report about its traffic; nothing where it has none."""
+    serving = result.get("serving")
+    return [_head(serving), _latencies(serving, width), _why(serving)] if serving else []
+
+
+def _head(serving: dict[str, Any]) -> RenderableType:
+    slo = f", {serving['request_goodput']:.2f} within the SLO" if serving["highest_rate"] else ""
+    rejected = f", {serving['rejected']:,} rejected" if serving["rejected"] else ""
+    lines = (
+        f"{serving['completed']:,} requests completed in {serving['duration_s']:,.1f} s{rejected}, "
+        f"{serving['preemptions']:,} preemptions, {serving['steps']:,} steps, "
+        f"{serving['mean_running']:.1f} requests in a mean step",
+        f"{serving['request_throughput']:.2f} requests/s{slo}; {serving['output_throughput']:,.0f} output tokens/s, "
+        f"{serving['total_token_throughput']:,.0f} tokens/s in all",
+        f"KV cache {serving['kv']['usage_peak']:.0%} full at most, {serving['kv']['hit_rate']:.0%} of prompt tokens "
+        "found in it",
+    )
+    return Group(Text("Serving", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in lines), Text())
+
+
+def _latencies(serving: dict[str, Any], width: int) -> RenderableType:
+    rows = [serving[key] for key, _ in _SPREADS]
+    columns = [
+        Column("ms", [label for _, label in _SPREADS]),
+        Column("mean", [f"{row['mean']:,.1f}" for row in rows], right=True),
+        Column("interval", [f"{row['low']:,.1f}-{row['high']:,.1f}" for row in rows], rank=1),
+        *(Column(key, [f"{row[key]:,.1f}" for row in rows], right=True) for key in ("p50", "p90", "p99")),
+    ]
+    engine = serving["engine"]
+    note = (
+        f"engine {engine['profile']} (worst source: {engine['source']}): {engine['per_step_us'] / 1000:,.1f} ms a step, "
+        f"{engine['per_request_us']:,.0f} us a running request, {engine['hidden_us'] / 1000:,.1f} ms of a mean step "
+        "hidden behind the device"
+    )
+    return fitted("Latencies of requests", columns, width, [note])
+
+
+def _why(serving: dict[str, Any]) -> RenderableType:
+    lines = [
+        Text.assemble("Limited by: ", (serving["limit"], "bold red")),
+        Padding(Text(serving["evidence"]), (0, 0, 0, 2)),
+    ]
+    highest = serving["highest_rate"]
+    if highest:
+        missed = f" ({highest['missed'].removesuffix('_ms').upper()} is missed)" if highest["missed"] else ""
+        above = f"; above it the limit is {highest['limit']}{missed}" if highest["limit"] else ""
+        lines.append(
+            Padding(Text(f"highest rate under the SLO: {highest['rate']:.2f} requests/s{above}"), (0, 0, 0, 2))
+        )
+    return Group(*lines, Text())

@@ -1,0 +1,64 @@
+"""A Chrome trace of requests: a lane for each that is in the system at a time, and counters of the steps."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+
+from scenarios.files.atomic import write_text
+from sim.serving.outcome import ServingOutcome
+
+#: Requests that a trace shows at most: more make a file that no viewer opens.
+MAX_REQUESTS = 20_000
+PID, COUNTER_PID = 1, 2
+
+
+def write_request_trace(path: str | os.PathLike[str], outcome: ServingOutcome, label: str) -> None:
+    """Write the trace to `path`, whole or not at all. Raises OutputError."""
+    write_text(path, request_trace(outcome, label))
+
+
+def request_trace(outcome: ServingOutcome, label: str) -> str:
+    """The trace as text: times in us from the first arrival, one event per line, sorted by request."""
+    events = [
+        {"name": "process_name", "ph": "M", "pid": PID, "tid": 0, "args": {"name": f"SIMULATED requests: {label}"}},
+        {"name": "process_name", "ph": "M", "pid": COUNTER_PID, "tid": 0, "args": {"name": "SIMULATED steps"}},
+    ]
+    shown = range(min(MAX_REQUESTS, len(outcome.ids)))
+    columns = (outcome.arrived_ns, outcome.started_ns, outcome.first_ns, outcome.last_ns)
+    times = list(zip(*(column.tolist() for column in columns), strict=True))
+    free: list[int] = []
+    ending: list[tuple[int, int]] = []
+    lanes = 0
+    for number in sorted(shown, key=lambda n: (times[n][0], n)):
+        arrived, started, first, last = times[number]
+        while ending and ending[0][0] <= arrived:
+            heapq.heappush(free, heapq.heappop(ending)[1])
+        if not free:
+            lanes += 1
+            free.append(lanes)
+        lane = heapq.heappop(free)
+        heapq.heappush(ending, (last, lane))
+        args = {
+            "request": int(outcome.ids[number]),
+            "input_tokens": int(outcome.input_tokens[number]),
+            "output_tokens": int(outcome.output_tokens[number]),
+        }
+        parts = (("queue", arrived, max(arrived, started)), ("prefill", started, first), ("decode", first, last))
+        events += [
+            {"name": name, "cat": "request", "ph": "X", "pid": PID, "tid": lane, "ts": start / 1000,
+             "dur": (end - start) / 1000, "args": args}
+            for name, start, end in parts if end > start
+        ]  # fmt: skip
+    steps = outcome.steps
+    for start, decoding, chunks in zip(
+        steps.start_ns.tolist(), steps.decoding.tolist(), steps.chunks.tolist(), strict=True
+    ):
+        if len(events) > 10 * MAX_REQUESTS:
+            break
+        running = {"decoding": decoding, "prefills": chunks}
+        events.append(
+            {"name": "running", "ph": "C", "pid": COUNTER_PID, "tid": 0, "ts": round(start / 1000, 3), "args": running}
+        )
+    return "[\n" + ",\n".join(json.dumps(event, ensure_ascii=False) for event in events) + "\n]\n"
