@@ -138,9 +138,10 @@ class Scheduler:
         """The step has run, `repeats` times. Returns (requests whose prefill ended, requests that ended)."""
         ended: list[Entry] = []
         if step.decoding:
-            for clock in range(self._clock + 1, self._clock + repeats):
-                if self._size and self._due[clock % self._size]:
-                    self._grow(clock)
+            if self._size:
+                for clock in range(self._clock + 1, self._clock + repeats):
+                    if self._due[clock % self._size]:
+                        self._grow(clock)
             self._clock += repeats
             while self._ends and self._ends[0][0] <= self._clock:
                 item = heapq.heappop(self._ends)

@@ -1,0 +1,86 @@
+"""Percentiles, goodput and what limits: against plain numpy, and on loads whose limit is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scenarios.serving.kv_cache import PagedCache
+from scenarios.serving.requests import Load, Request
+from scenarios.serving.scheduler import Limits
+from scenarios.traffic_settings import Slo
+from sim.engines.costs import EngineCosts
+from sim.serving.loop import serve
+from sim.serving.metrics import ServingMetrics, meets, metrics_of, weighted_percentiles
+from sim.serving.prices import FixedPrices
+
+MS = 1_000_000
+
+
+def run(
+    load: Load, slots: int = 8, blocks: int = 100, decode: int = MS, mixed: int = MS, **engine: float
+) -> ServingMetrics:
+    costs = EngineCosts(**engine)  # type: ignore[arg-type]
+    outcome = serve(load, Limits(slots, 64), PagedCache(blocks, 16), FixedPrices(decode, mixed), costs)
+    return metrics_of(outcome, costs, Slo(ttft_ms=5))
+
+
+def test_weighted_percentiles_are_numpys() -> None:
+    rng = np.random.default_rng(3)
+    values, weights = rng.random(40), rng.integers(1, 9, 40)
+    percents = (0.0, 12.5, 50.0, 90.0, 99.0, 100.0)
+    expected = np.percentile(np.repeat(values, weights), percents)
+    assert weighted_percentiles(values, weights, percents) == pytest.approx(expected.tolist())
+
+
+def test_latencies_of_one_request_follow_from_its_steps() -> None:
+    metrics = run(Load((Request(0, 0, 8, 11),)), decode=2 * MS, mixed=5 * MS)
+    assert (metrics.ttft_ms.mean, metrics.tpot_ms.mean, metrics.e2el_ms.mean) == pytest.approx((5, 2, 25))
+    assert (metrics.itl_ms.p50, metrics.queue_ms.mean) == pytest.approx((2, 0))
+    assert metrics.output_throughput == pytest.approx(11 / 0.025)
+
+
+def test_goodput_counts_requests_that_meet_all_of_the_slo() -> None:
+    ttft, e2el, outputs = np.array([1.0, 9.0, 1.0]), np.array([11.0, 19.0, 41.0]), np.array([11, 11, 11])
+    assert meets(None, ttft, e2el, outputs).tolist() == [True, True, True]
+    assert meets(Slo(ttft_ms=5), ttft, e2el, outputs).tolist() == [True, False, True]
+    assert meets(Slo(ttft_ms=5, tpot_ms=2), ttft, e2el, outputs).tolist() == [True, False, False]
+    assert meets(Slo(e2el_ms=11), ttft, e2el, outputs).tolist() == [True, False, False]
+
+
+def test_requests_of_the_warm_up_do_not_count() -> None:
+    requests = tuple(Request(n, n * 100 * MS, 8, 11) for n in range(10))
+    metrics = run(Load(requests, warmup=4))
+    assert metrics.request_throughput * metrics.duration_s == pytest.approx(6)
+
+
+@pytest.mark.parametrize(
+    ("gap_ms", "slots", "blocks", "mixed_ms", "per_step_ms", "saturated", "limit"),
+    [
+        (1, 2, 1000, 1, 0, True, "slots"),
+        (1, 200, 8, 1, 0, True, "kv"),
+        (1, 200, 1000, 30, 0, True, "prefill"),
+        (40, 200, 1000, 1, 0, False, "device"),
+        (40, 200, 1000, 1, 2, False, "engine"),
+    ],
+)
+def test_the_limit_has_a_name(
+    gap_ms: int, slots: int, blocks: int, mixed_ms: int, per_step_ms: int, saturated: bool, limit: str
+) -> None:
+    requests = tuple(Request(n, n * gap_ms * MS, 30, 33) for n in range(200))
+    metrics = run(Load(requests), slots, blocks, mixed=mixed_ms * MS, per_step_ns=per_step_ms * MS)
+    assert (metrics.saturated, metrics.limit) == (saturated, limit)
+
+
+def test_the_parts_of_a_gap_are_the_whole_gap() -> None:
+    requests = tuple(Request(n, n * 7 * MS, 30, 33) for n in range(100))
+    metrics = run(Load(requests), mixed=3 * MS, per_step_ns=MS // 2, hidden_share=0.25)
+    parts = metrics.gap_device_ms + metrics.gap_prefill_ms + metrics.gap_engine_ms
+    assert parts == pytest.approx(metrics.itl_ms.mean)
+    assert 0 < metrics.faster_device_gain < 0.5
+
+
+def test_a_faster_device_gains_nothing_where_the_engine_is_the_longer() -> None:
+    requests = tuple(Request(n, n * 50 * MS, 8, 33) for n in range(30))
+    metrics = run(Load(requests), decode=MS // 2, per_step_ns=2 * MS, hidden_share=1.0)
+    assert (metrics.limit, metrics.faster_device_gain) == ("engine", pytest.approx(0))
