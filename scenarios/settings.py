@@ -52,7 +52,7 @@ class Engine(Part):
     """The serving engine, spelled as vLLM spells it."""
 
     quiet: ClassVar[frozenset[str]] = frozenset(
-        {"cudagraph_mode", "async_scheduling", "scheduling_policy", "preemption"}
+        {"profile", "cudagraph_mode", "async_scheduling", "scheduling_policy", "preemption"}
     )
     tensor_parallel_size: Degree = 1
     """Ranks that share each layer."""
@@ -81,10 +81,9 @@ class Engine(Part):
     cudagraph_capture_sizes: Annotated[tuple[Batch, ...], Field(max_length=512)] | None = None
     """Batch sizes captured in aclgraph and npugraph_ex mode (vLLM's name). A batch between two is padded to the next,
     one above the largest runs eager. Default: 1, 2, 4 and every multiple of 8 up to max_num_seqs."""
-    profile: Annotated[str, Field(min_length=1, max_length=4096)] = "unknown"
-    """Host costs of the serving engine around each step: a shipped engine profile (healthy, unknown, starved,
-    vllm_ascend_0_18, ...), or a YAML file such as `whatif calibrate --bench` writes. Matters when requests are
-    served."""
+    profile: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    """Host costs of the serving engine around each step: a shipped engine profile (healthy, starved, vllm_ascend_0_18,
+    ...), or a YAML file such as `whatif calibrate --bench` writes (matters with workload.traffic). Default: unknown."""
     task_queue_enable: Annotated[int, Field(ge=0, le=2, strict=True)] = 1
     """TASK_QUEUE_ENABLE: 0 one host thread; 1 a second thread launches; 2 it also does the workspace work."""
     cudagraph_mode: Literal["FULL_DECODE_ONLY", "FULL_AND_PIECEWISE", "PIECEWISE", "NONE"] | None = None

@@ -15,8 +15,9 @@ import pytest
 #: The rooms of each package, bottom to top.
 ORDER: dict[str, tuple[str, ...]] = {
     "scenarios": (
-        "errors", "ops", "traffic_settings", "settings", "timeline", "batches", "files", "models", "lowering", "trace", "passes", "profile",
-        "schema", "build", "traffic_checks", "checks", "json_schema", "loader", "resolved", "exchange", "serving",
+        "errors", "ops", "traffic_settings", "settings", "timeline", "batches", "files", "models", "lowering", "trace",
+        "passes", "profile", "schema", "build", "traffic_checks", "checks", "json_schema", "loader", "resolved",
+        "exchange", "serving",
     ),
     "sim": (
         "hardware", "engines", "collective", "kernel", "step", "predict", "serving", "accuracy", "fitting", "compare",

@@ -14,7 +14,8 @@ class EngineCosts:
     that asynchronous scheduling does while the device runs, as far as the device's step is long enough. admission_ns:
     from the arrival of a request to when the scheduler sees it, and from its first token to the client (HTTP,
     tokenising); it delays that request alone. swap_bytes_per_ns: copies of KV between host and device, in GB/s.
-    device_scale: this deployment's device steps over what the hardware profile says.
+    device_scale, dispatch_scale: this deployment's device steps, and its host's time for each launch, over what the
+    hardware profile says.
     """
 
     per_step_ns: int = 0
@@ -24,6 +25,7 @@ class EngineCosts:
     admission_ns: int = 0
     swap_bytes_per_ns: float = 24.0
     device_scale: float = 1.0
+    dispatch_scale: float = 1.0
 
     def host_ns(self, requests: int, chunks: int = 0) -> int:
         """Host time of a step with `requests` running requests, `chunks` of them prefills."""

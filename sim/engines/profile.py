@@ -77,10 +77,11 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """scale: length of this deployment's device steps over what the hardware profile says; 1 but where a bench file of
-    the deployment was fitted."""
+    """What this deployment's steps are over what the hardware profile says. scale: all device times, and with them the
+    step. dispatch_scale: the host's time for each op or graph that it launches."""
 
     scale: float
+    dispatch_scale: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,10 @@ class EngineFile(ProfilePart):
         share = self.overlap.hidden_share
         if max(share.value, share.high or 0) > 1:
             raise ValueError("overlap.hidden_share must be a share, 0 to 1")
-        if not self.device.scale.value or self.device.scale.low == 0:
-            raise ValueError("device.scale must be greater than 0")
+        for name in ("scale", "dispatch_scale"):
+            number = getattr(self.device, name)
+            if not number.value or number.low == 0:
+                raise ValueError(f"device.{name} must be greater than 0")
         if not self.cpu.cores.value or self.cpu.cores.low == 0:
             raise ValueError("cpu.cores must be greater than 0")
         return self
@@ -161,6 +164,7 @@ class EngineProfile:
             admission_ns=ns("prefill.receive_us"),
             hidden_share=_end(numbers["overlap.hidden_share"], against),
             device_scale=_end(numbers["device.scale"], end),
+            dispatch_scale=_end(numbers["device.dispatch_scale"], end),
         )
 
 
@@ -203,7 +207,7 @@ def engine_of(loaded: Loaded) -> EngineProfile:
 
     Raises ScenarioError with the place in the scenario, or in the profile.
     """
-    name = loaded.scenario.engine.profile
+    name = loaded.scenario.engine.profile or DEFAULT
     file = folder_of(loaded, WHERE) / name
     try:
         return load_engine(str(file) if file.is_file() else name)

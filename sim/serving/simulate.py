@@ -16,6 +16,7 @@ from sim.predict.memory import KvCapacity, memory_of
 from sim.predict.predict import Case
 from sim.serving.loop import serve
 from sim.serving.outcome import ServingOutcome, merged
+from sim.serving.player import player
 from sim.serving.prices import GridPrices, StepPrices
 
 
@@ -44,9 +45,13 @@ def simulate(case: Case, engine: EngineCosts, load: Load, prices: StepPrices | N
 
 def prices_of(case: Case, engine: EngineCosts) -> GridPrices:
     """Step prices of `case` in this deployment."""
+    return GridPrices(without_traffic(case), engine.device_scale, player(engine.dispatch_scale))
+
+
+def without_traffic(case: Case) -> Case:
+    """`case` as a scenario of steps alone."""
     workload = case.scenario.workload.model_copy(update={"traffic": None})
-    plain = case.scenario.model_copy(update={"workload": workload, "slo": None})
-    return GridPrices(case.with_scenario(plain), engine.device_scale)
+    return case.with_scenario(case.scenario.model_copy(update={"workload": workload, "slo": None}))
 
 
 def limits_of(scenario: Scenario) -> Limits:

@@ -98,9 +98,10 @@ def test_the_nearest_profile_is_named() -> None:
 
 
 def test_a_scenario_names_an_engine_and_a_wrong_name_is_located() -> None:
-    assert engine_of(load_text("engine: {profile: healthy}", "s.yaml")).name == "healthy"
+    traffic = "\nworkload: {traffic: {arrival: poisson, rate: 1}}"
+    assert engine_of(load_text(f"engine: {{profile: healthy}}{traffic}", "s.yaml")).name == "healthy"
     with pytest.raises(ScenarioError, match=r"^s.yaml:1:19: engine.profile: 'heathy' is no .*mean 'healthy'"):
-        engine_of(load_text("engine: {profile: heathy}", "s.yaml"))
+        engine_of(load_text(f"engine: {{profile: heathy}}{traffic}", "s.yaml"))
 
 
 @pytest.mark.parametrize(
