@@ -150,6 +150,10 @@ def validate(
     steps: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured steps.")] = None,
     ladders: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured gains.")] = None,
     overlaps: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured products and collectives.")] = None,
+    serving: Annotated[Path | None, typer.Option(metavar="CSV", help="Served benchmarks of deployments.")] = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Also with engines fitted on one row of each deployment.")
+    ] = False,
     hardware: Annotated[str, typer.Option(metavar="NAME", help="Price all rows on this profile.")] = "",
     max_kernel_median: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
     max_kernel_p90: Annotated[float | None, typer.Option(metavar="SHARE", help="Bound; exit 1 beyond it.")] = None,
@@ -168,8 +172,8 @@ def validate(
     from sim.report.validate import print_validation
 
     bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median, max_collective_median, max_collective_p90)
-    files = Measurements(kernels, collectives, steps, ladders, overlaps)
-    validation = validate_outputs(files, hardware, bounds, json, plot)
+    files = Measurements(kernels, collectives, steps, ladders, overlaps, serving)
+    validation = validate_outputs(files, hardware, bounds, json, plot, calibrated)
     terminal.show(lambda console: print_validation(console, validation.result, validation.broken))
     raise typer.Exit(1 if validation.broken else 0)
 

@@ -28,10 +28,13 @@ class Measurements:
     steps: Path | None = None
     ladders: Path | None = None
     overlaps: Path | None = None
+    serving: Path | None = None
 
 
 #: The measurements that come with the package.
-REFERENCE = Measurements(**{part.name: reference_csv(part.name) for part in fields(Measurements)})
+REFERENCE = Measurements(
+    **{part.name: reference_csv(part.name) for part in fields(Measurements) if part.name != "serving"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,9 @@ def validate(measurements: Measurements, hardware: str, bounds: Bounds) -> Valid
     covered = {name: parts[name].pop("coverage") for name in ("kernels", "collectives", "steps")}
     result = {
         "schema_version": SCHEMA_VERSION,
-        "files": {name: str(path) if path else None for name, path in asdict(files).items()},
+        "files": {
+            name: str(path) if path else None for name, path in asdict(files).items() if path or name != "serving"
+        },
         **parts,
         "coverage": {"nominal": NOMINAL, **covered},
     }

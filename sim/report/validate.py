@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sim.report.run import plain
+from sim.report.serving_validation import SERVED, percent, serving_table
 from sim.report.tables import Column, fitted
 
 #: Reasons listed; the JSON has them all.
@@ -27,23 +28,20 @@ def print_validation(console: Console, result: dict[str, Any], broken: tuple[str
         console.print(_ablations(shown, width))
     if shown["files"]["overlaps"]:
         console.print(_overlaps(shown, width))
-    for part in ("kernels", "collectives", "steps", "ladders", "overlaps"):
-        unpriced = shown[part]["unpriced"]
+    for part in SERVED:
+        if part in shown:
+            console.print(serving_table(shown[part], SERVED[part], width))
+    for part in ("kernels", "collectives", "steps", "ladders", "overlaps", *SERVED):
+        unpriced = shown[part]["unpriced"] if part in shown else []
         if unpriced:
             console.print(Text(f"Not priced ({part}): {len(unpriced)}", style="bold"))
             for item in unpriced[:TOP_UNPRICED]:
-                console.print(Text(f"  {item['row']}: {item['reason']}"))
+                console.print(Text(f"  {item.get('row') or item['id']}: {item['reason']}"))
             if len(unpriced) > TOP_UNPRICED:
                 console.print(Text(f"  and {len(unpriced) - TOP_UNPRICED} more", style="dim"))
             console.print()
     for line in broken:
         console.print(Text(line, style="bold red"))
-
-
-def percent(value: float | None, signed: bool = False) -> str:
-    if value is None:
-        return "-"
-    return f"{value:+.1%}" if signed else f"{value:.1%}"
 
 
 def _kernels(result: dict[str, Any], width: int) -> Any:

@@ -1,0 +1,124 @@
+"""Served benchmarks: predicted against measured, with shipped engine profiles or fitted on a deployment's first row.
+
+A row becomes the scenario that it describes and a load; its engine is the one that its settings name, or the shipped
+profile of the engine as the source names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from scenarios.errors import ScenarioError
+from scenarios.loader import load_text
+from sim.accuracy.rows.serving import ServingRow
+from sim.engines.profile import EngineProfile, engine_of, load_engine, shipped_engine_of
+from sim.predict.predict import DoesNotFit
+from sim.predict.scenario_result import case_of
+from sim.serving.expected import Bench, BenchLoad, Expected
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A row that can be priced: its benchmark and the engine profile that it is priced with."""
+
+    row: ServingRow
+    bench: Bench
+    engine: EngineProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A priced row: the value and both ends. fitted: the row that its engine was fitted on is of its deployment."""
+
+    deployed: Deployed
+    value: Expected
+    low: Expected
+    high: Expected
+    engine: str
+
+
+def deployed_of(row: ServingRow) -> Deployed | str:
+    """The row as a benchmark of a case, or the reason why there is none."""
+    base = {
+        "model": row.model,
+        "hardware": row.hardware,
+        "workload": {
+            "input_tokens": row.input_tokens,
+            "output_tokens": row.output_tokens,
+            "traffic": _traffic(row),
+        },
+    }
+    try:
+        loaded = load_text(json.dumps(base), row.id, row.settings)
+        case = case_of(loaded)
+        named = loaded.scenario.engine.profile
+        engine = engine_of(loaded) if named else load_engine(shipped_engine_of(row.engine))
+    except ScenarioError as error:
+        return error.messages[0]
+    try:
+        return Deployed(row, Bench(case, _load(row)), engine)
+    except (DoesNotFit, ScenarioError) as error:
+        return str(error)
+
+
+def _traffic(row: ServingRow) -> dict[str, Any]:
+    """The row's `workload.traffic`."""
+    traffic = {"arrival": row.arrival, "requests": row.prompts}
+    if row.arrival in ("constant", "poisson"):
+        traffic |= {"rate": row.rate, "duration_s": row.duration_s}
+    elif row.arrival == "closed":
+        traffic |= {"concurrency": row.concurrency}
+    else:
+        traffic |= {"requests": row.prompts or row.concurrency}
+    return {key: value for key, value in traffic.items() if value is not None}
+
+
+def _load(row: ServingRow) -> BenchLoad:
+    clients = row.concurrency or 0
+    if row.arrival == "burst":
+        clients = row.prompts or clients
+    return BenchLoad(
+        arrival=cast(Any, row.arrival),
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        rate=row.rate or 0.0,
+        clients=clients,
+        window_s=row.duration_s,
+        prefix_hit=row.prefix_cache_hit,
+        requests=row.prompts,
+    )
+
+
+def priced(deployed: Deployed, engine: EngineProfile) -> Answer:
+    """The row's answer with `engine`."""
+    value, low, high = deployed.bench.interval(engine)
+    return Answer(deployed, value, low, high, engine.name)
+
+
+def split(rows: Sequence[ServingRow]) -> tuple[list[Deployed], list[dict[str, str]]]:
+    """(rows that can be priced, {id, reason} of those that cannot)."""
+    good: list[Deployed] = []
+    bad: list[dict[str, str]] = []
+    for row in rows:
+        deployed = deployed_of(row)
+        if isinstance(deployed, str):
+            bad.append({"id": row.id, "reason": deployed})
+        else:
+            good.append(deployed)
+    return good, bad
+
+
+def by_deployment(rows: Sequence[Deployed]) -> dict[str, list[Deployed]]:
+    """The rows of each deployment, in their order."""
+    groups: dict[str, list[Deployed]] = {}
+    for deployed in rows:
+        groups.setdefault(deployed.row.deployment, []).append(deployed)
+    return groups
+
+
+def first_unsaturated(rows: Sequence[Deployed]) -> Deployed | None:
+    """The row that a deployment is calibrated on: its first that states TPOT and lies below saturation."""
+    return next((d for d in rows if not d.row.saturated and d.row.tpot_ms is not None), None)

@@ -1,0 +1,201 @@
+"""An engine profile fitted to benchmarks of one deployment, with priors for what one benchmark cannot tell.
+
+A benchmark gives TPOT, TTFT and throughput at one load; the number of running requests follows by Little's law. Fitted
+are logarithms of four factors on the prior profile's numbers: host time of a step (with it that of each request), host
+time of a request alone, the device's step, and the admission of a request. Their priors:
+
+    host of a step    1.2    (a starved host pays ten times what a healthy one does)
+    of a request      0.7    over that of a step; one benchmark leaves it where it is
+    device            0.06   what full-graph steps of known settings miss by
+    admission         0.8
+
+What is not measured stays at its prior: where the device hides the host, a benchmark says only that the host is no
+slower, and the interval of the result says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import exp, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.engines.costs import EngineCosts
+from sim.engines.profile import EngineFile, EngineProfile, RequestCosts, StepCosts
+from sim.fitting.robust import scipy
+from sim.hardware.profile import Number
+from sim.serving.expected import Bench
+
+Floats = NDArray[np.float64]
+Residuals = Callable[[Floats], Floats]
+
+#: Prior standard deviations of the four logarithms, in the order of `Factors`.
+PRIORS = (1.2, 0.7, 0.06, 0.8)
+#: Relative errors of a benchmark's mean TPOT, TTFT and throughput between repeats.
+TPOT_SIGMA, TTFT_SIGMA, THROUGHPUT_SIGMA = 0.02, 0.1, 0.03
+#: Host factors, logarithms, that fits start from: a step that hides its host has no slope there.
+STARTS = (-2.0, 0.0, 1.0, 2.0, 3.0)
+#: A factor is inside its 90 % interval while twice the loss rises by no more than this (chi-square, one degree).
+RISE = 2.706
+LIMIT = 5.0
+#: Largest miss of TTFT that pulls at a fit, logarithm.
+MAX_TTFT_MISS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One benchmark of a deployment; None where it does not say. throughput: output tokens/s."""
+
+    bench: Bench
+    tpot_ms: float | None
+    ttft_ms: float | None
+    output_throughput: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What the prior profile's numbers are multiplied by. request: over and above `step`."""
+
+    step: float = 1.0
+    request: float = 1.0
+    device: float = 1.0
+    admission: float = 1.0
+
+    def on(self, costs: EngineCosts) -> EngineCosts:
+        """`costs` with these factors."""
+        return replace(
+            costs,
+            per_step_ns=round(costs.per_step_ns * self.step),
+            per_request_ns=round(costs.per_request_ns * self.step * self.request),
+            device_scale=costs.device_scale * self.device,
+            admission_ns=round(costs.admission_ns * self.admission),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FittedEngine:
+    """The profile, the factors, and the loss (half the sum of squares) at them."""
+
+    profile: EngineProfile
+    factors: Factors
+    intervals: Mapping[str, tuple[float, float]]
+    loss: float
+
+
+def fit_engine(measured: Sequence[Measured], prior: EngineProfile, name: str, origin: str) -> FittedEngine:
+    """The profile `name` that explains `measured` best, starting from `prior`; `origin` is written to each number.
+
+    Raises ScenarioError where scipy is missing.
+    """
+    free = np.array(PRIORS)
+
+    def residuals(point: Floats) -> Floats:
+        return np.array([*_misses(measured, prior, _factors(point)), *(point / free)])
+
+    best = min((_descended(residuals, start) for start in STARTS), key=lambda point: _loss(residuals, point))
+    factors, intervals = _factors(best), _intervals(residuals, best)
+    profile = _profile(prior, factors, intervals, name, origin)
+    return FittedEngine(profile, factors, intervals, _loss(residuals, best))
+
+
+def _loss(residuals: Residuals, point: Floats) -> float:
+    """Half the sum of squares."""
+    return float(np.square(residuals(point)).sum()) / 2
+
+
+def _descended(residuals: Residuals, start: float) -> Floats:
+    """The nearest minimum of the loss from a host factor on. The origin is shifted, because differences are taken in
+    proportion to the point."""
+    shift = 10.0
+    point = np.array([start, 0.0, 0.0, 0.0]) + shift
+    result = scipy().least_squares(
+        lambda shifted: residuals(shifted - shift),
+        point,
+        bounds=(shift - LIMIT, shift + LIMIT),
+        diff_step=1e-4,
+        loss="linear",
+    )
+    return np.asarray(result.x) - shift
+
+
+def _factors(point: Floats) -> Factors:
+    return Factors(*(exp(float(value)) for value in point))
+
+
+def _misses(measured: Sequence[Measured], prior: EngineProfile, factors: Factors) -> list[float]:
+    """Logarithms of predicted over measured, in standard deviations."""
+    misses: list[float] = []
+    for row in measured:
+        expected = row.bench.expect(factors.on(prior.costs(row.bench.ranks)))
+        pairs = (
+            (expected.tpot_ms, row.tpot_ms, TPOT_SIGMA),
+            (_toward(expected.ttft_ms, row.ttft_ms), row.ttft_ms, TTFT_SIGMA),
+            (expected.output_throughput, None if row.tpot_ms else row.output_throughput, THROUGHPUT_SIGMA),
+        )
+        misses += [log(max(value, 1e-9) / given) / sigma for value, given, sigma in pairs if given]
+    return misses
+
+
+def _toward(value: float, given: float | None) -> float:
+    """TTFT, but never further from what is given than MAX_TTFT_MISS: prompts that came in a bunch say nothing."""
+    if not given:
+        return value
+    return given * exp(max(-MAX_TTFT_MISS, min(MAX_TTFT_MISS, log(value / given))))
+
+
+def _intervals(residuals: Residuals, best: Floats) -> dict[str, tuple[float, float]]:
+    """By factor, the ends at which twice the loss has risen by RISE, the others at their best."""
+    ends: dict[str, tuple[float, float]] = {}
+    cost = _loss(residuals, best)
+    for place, (factor, prior) in enumerate(zip(fields(Factors), PRIORS, strict=True)):
+        reached = []
+        for sign in (-1.0, 1.0):
+            near, far = 0.0, 1.645 * prior + 0.01
+            for _ in range(18):
+                middle = (near + far) / 2
+                point = best.copy()
+                point[place] = np.clip(point[place] + sign * middle, -LIMIT, LIMIT)
+                risen = 2 * (_loss(residuals, point) - cost)
+                near, far = (middle, far) if risen < RISE else (near, middle)
+            reached.append(exp(float(best[place]) + sign * near))
+        ends[factor.name] = reached[0], reached[1]
+    return ends
+
+
+def _profile(
+    prior: EngineProfile, factors: Factors, intervals: Mapping[str, tuple[float, float]], name: str, origin: str
+) -> EngineProfile:
+    """The prior's numbers multiplied, each with its interval and where it comes from."""
+    file = prior.profile
+    step, request = intervals["step"], intervals["request"]
+    each = (factors.step * request[0], factors.step * request[1])
+    sections = {
+        "step": {f.name: _scaled(getattr(file.step, f.name), factors.step, step, origin) for f in fields(StepCosts)},
+        "request": {
+            f.name: _scaled(getattr(file.request, f.name), factors.step * factors.request, each, origin)
+            for f in fields(RequestCosts)
+        },
+        "prefill": {"receive_us": _scaled(file.prefill.receive_us, factors.admission, intervals["admission"], origin)},
+        "device": {
+            "scale": _scaled(file.device.scale, factors.device, intervals["device"], origin),
+            "dispatch_scale": file.device.dispatch_scale.model_copy(
+                update={"low": file.device.dispatch_scale.value, "high": file.device.dispatch_scale.value}
+            ),
+        },
+        "overlap": {
+            "hidden_share": file.overlap.hidden_share.model_copy(
+                update={"low": file.overlap.hidden_share.value, "high": file.overlap.hidden_share.value}
+            )
+        },
+    }
+    parts = {section: getattr(file, section).model_copy(update=numbers) for section, numbers in sections.items()}
+    described = f"{prior.name}, fitted: {origin}"[:2000]
+    fitted = file.model_copy(update={"name": name, "description": described, "extends": None, **parts})
+    return EngineProfile(name, EngineFile.model_validate(fitted.model_dump()))
+
+
+def _scaled(number: Number, factor: float, ends: tuple[float, float], origin: str) -> Number:
+    values = [float(f"{float(number.value) * f:.4g}") for f in (factor, *ends)]
+    return Number(value=values[0], source="fitted", origin=origin, low=min(values), high=max(values))

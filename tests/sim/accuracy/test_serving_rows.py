@@ -1,0 +1,136 @@
+"""Served benchmarks: the file, the case of a row, the scores, and engines fitted on one row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scenarios.errors import ScenarioError
+from sim.accuracy.rows.serving import read_serving
+from sim.accuracy.serving import Answer, deployed_of, priced, split
+from sim.accuracy.serving_score import serving_result
+from sim.engines.profile import load_engine
+from sim.fitting.engine import Factors, Measured, fit_engine
+from sim.fitting.served import served_results
+
+HEAD = (
+    "id,deployment,engine,hardware,model,settings,input_tokens,output_tokens,arrival,rate,concurrency,prompts,"
+    "duration_s,ttft_ms,tpot_ms,itl_ms,output_tok_s,saturated,scored\n"
+)
+GRAPH = "optimizations.graph=aclgraph;engine.max_model_len=2048"
+
+
+def file_of(folder: Path, *rows: str) -> Path:
+    path = folder / "served.csv"
+    path.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def row(number: int, clients: int, tpot: float, ttft: str = "", more: str = "no,yes") -> str:
+    return (
+        f"r{number},mine,vllm-ascend 0.18.0,910b2,Qwen3-0.6B,{GRAPH},128,64,closed,,{clients},,,{ttft},{tpot},,,{more}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (row(1, 4, 20).replace("closed", "close"), "served.csv:2: arrival: 'close' is none of constant"),
+        (row(1, 4, 20).replace("closed,,4", "closed,,"), "served.csv:2: concurrency: closed arrivals need"),
+        (row(1, 4, 20).replace("closed", "constant"), "served.csv:2: rate: constant arrivals need a rate"),
+        (row(1, 4, 20).replace("128,64", "128,0"), "served.csv:2: output_tokens: must be at least 1"),
+        (row(1, 4, -20), "served.csv:2: tpot_ms: must be a positive number"),
+    ],
+)
+def test_mistakes_are_located(tmp_path: Path, text: str, line: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        read_serving(file_of(tmp_path, text))
+    assert line in str(error.value)
+
+
+def test_rows_of_what_is_not_shipped_are_listed_with_their_reason(tmp_path: Path) -> None:
+    rows = read_serving(
+        file_of(tmp_path, row(1, 4, 20).replace("Qwen3-0.6B", "GLM-9"), row(2, 4, 20).replace("910b2", "910x"))
+    )
+    good, bad = split(rows)
+    assert not good
+    assert [item["id"] for item in bad] == ["r1", "r2"]
+    assert "GLM-9" in bad[0]["reason"]
+    assert "910x" in bad[1]["reason"]
+
+
+def test_the_engine_is_the_named_one_or_that_of_the_source(tmp_path: Path) -> None:
+    named = row(2, 4, 20).replace(GRAPH, GRAPH + ";engine.profile=healthy")
+    good, _ = split(read_serving(file_of(tmp_path, row(1, 4, 20), named)))
+    assert [deployed.engine.name for deployed in good] == ["vllm_ascend_0_18", "healthy"]
+
+
+def test_saturated_and_unscored_rows_do_not_count_for_tpot(tmp_path: Path) -> None:
+    rows = [row(1, 4, 12), row(2, 4, 99, more="yes,yes"), row(3, 4, 99, more="no,no")]
+    good, _ = split(read_serving(file_of(tmp_path, *rows)))
+    answers: list[Answer] = [priced(deployed, deployed.engine) for deployed in good]
+    result = serving_result(answers, [])
+    assert result["tpot"]["rows"] == 1
+    assert len(result["rows"]) == 3
+    assert result["rows"][0]["tpot_error"] == pytest.approx(answers[0].value.tpot_ms / 12 - 1)
+
+
+def test_one_row_of_a_starved_host_tells_the_others(tmp_path: Path) -> None:
+    """A host four times as slow as the prior is found from one row, and what it takes at other loads follows."""
+    good, _ = split(read_serving(file_of(tmp_path, row(1, 4, 20), row(2, 32, 20))))
+    first, second = (deployed.bench for deployed in good)
+    prior = load_engine("vllm_ascend_0_18")
+    truth = Factors(step=4.0, admission=1.5).on(prior.costs())
+    seen = first.expect(truth)
+    fitted = fit_engine([Measured(first, seen.tpot_ms, seen.ttft_ms, None)], prior, "mine", "a made-up host")
+    assert fitted.factors.step == pytest.approx(4.0, rel=0.03)
+    expected, actual = second.expect(fitted.profile.costs()), second.expect(truth)
+    assert expected.tpot_ms == pytest.approx(actual.tpot_ms, rel=0.03)
+    number = fitted.profile.profile.step.schedule_us
+    assert number.source == "fitted"
+    assert number.origin == "a made-up host"
+    assert number.low < number.value < number.high
+
+
+def test_a_hidden_host_keeps_its_prior_and_a_wide_interval(tmp_path: Path) -> None:
+    """Where the device is slower than any healthy host, a benchmark bounds the host from above only."""
+    slow = row(1, 1, 20).replace("Qwen3-0.6B", "Qwen3-8B")
+    good, _ = split(read_serving(file_of(tmp_path, slow)))
+    bench, prior = good[0].bench, load_engine("vllm_ascend_0_18")
+    seen = bench.expect(prior.costs())
+    assert seen.tpot_ms > 12
+    fitted = fit_engine([Measured(bench, seen.tpot_ms, None, None)], prior, "mine", "a made-up host")
+    low, high = fitted.intervals["step"]
+    assert low < 0.3
+    assert high < 2.5
+
+
+def test_calibrated_rows_are_scored_on_the_others(tmp_path: Path) -> None:
+    rows = read_serving(file_of(tmp_path, row(1, 4, 40), row(2, 8, 41), row(3, 16, 42)))
+    result = served_results(rows, calibrate=True)
+    assert result["serving"]["tpot"]["rows"] == 3
+    assert result["serving_calibrated"]["tpot"]["rows"] == 2
+    assert result["serving_calibrated"]["rows"][0]["fitted"]
+    assert result["serving_calibrated"]["tpot"]["median"] < 0.02 < result["serving"]["tpot"]["median"]
+
+
+def test_a_deployment_without_a_row_to_fit_is_unpriced(tmp_path: Path) -> None:
+    rows = read_serving(file_of(tmp_path, row(1, 4, 40, more="yes,yes")))
+    result = served_results(rows, calibrate=True)["serving_calibrated"]
+    assert result["unpriced"][0]["id"] == "r1"
+    assert "none to calibrate on" in result["unpriced"][0]["reason"]
+
+
+def test_the_prefix_cache_spares_prefill(tmp_path: Path) -> None:
+    path = file_of(tmp_path, row(1, 4, 20).replace("128,64", "1900,64").replace("Qwen3-0.6B", "Qwen3-8B"))
+    text = path.read_text(encoding="utf-8")
+    path.write_text(
+        text.replace("duration_s,", "duration_s,prefix_cache_hit,").replace("closed,,4,,,", "closed,,4,,,0.9,")
+    )
+    hit = deployed_of(read_serving(path)[0])
+    path.write_text(text, encoding="utf-8")
+    missed = deployed_of(read_serving(path)[0])
+    assert not isinstance(hit, str)
+    assert not isinstance(missed, str)
+    assert priced(hit, hit.engine).value.ttft_ms < 0.9 * priced(missed, missed.engine).value.ttft_ms
