@@ -24,8 +24,15 @@ from sim.predict.predict import Case, step_ns
 TICKS_PER_NS = 1 << 20
 #: Shortest mean context of the grid, tokens.
 MIN_CONTEXT = 64
+#: Rows at which a matrix product takes a tile more: its time jumps behind them, and the grid has a point on each side.
+TILE_ROWS = (128, 256)
 #: Tokens of steps with prefills on the grid.
-TOKEN_POINTS = tuple(size for octave in range(4, 24) for size in (1 << octave, 3 << (octave - 1)))
+TOKEN_POINTS = tuple(
+    sorted(
+        {size for octave in range(4, 24) for size in (1 << octave, 3 << (octave - 1))}
+        | {rows + 8 for rows in TILE_ROWS}
+    )
+)
 #: Decoding requests of such steps on the grid.
 EXTRA_POINTS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 #: What decoding requests add is played in steps of 1,024 tokens, or above so many in steps of four times as many.
@@ -202,7 +209,7 @@ def batch_points(case: Case) -> list[int]:
     """Rows of decode steps on the grid: four points to an octave, on captured sizes, and where capturing ends."""
     scenario = case.scenario
     most = scenario.engine.max_num_seqs
-    wanted = {1, 2, 3, most} | {(4 + quarter) << octave for octave in range(most.bit_length()) for quarter in range(4)}
+    wanted = {1, 2, 3, most, *(rows + 8 for rows in TILE_ROWS)} | {(4 + quarter) << octave for octave in range(most.bit_length()) for quarter in range(4)}
     points = set()
     for size in sorted(wanted):
         if size <= most:
