@@ -13,6 +13,7 @@ from scenarios.lowering.step import Step
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Program
 from scenarios.passes import PASSES, Context, Pass
+from scenarios.passes.graph import in_pieces
 from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
 
@@ -25,10 +26,16 @@ def effective_graph(scenario: Scenario, batch: Batch) -> tuple[str, int]:
     """(graph mode, rows of the matrix products) that `batch` really runs with.
 
     Prefills and mixed batches run eager; with graph_prefill ge_graph compiles prefills for their exact shape. aclgraph
-    and npugraph_ex pad a decode batch to the next captured size, and run a batch above the largest one eager. ge_graph
-    compiles for the exact batch.
+    and npugraph_ex pad a decode batch to the next captured size, and run a batch above the largest one eager; so does
+    aclgraph with the tokens of batches that engine.cudagraph_mode replays in pieces. ge_graph compiles for the exact
+    batch.
     """
     mode = scenario.optimizations.graph
+    if mode == "aclgraph" and scenario.engine.cudagraph_mode == "NONE":
+        return "eager", batch.tokens
+    if mode == "aclgraph" and in_pieces(scenario.engine, batch.phase):
+        size = captured_size(scenario, batch.tokens)
+        return ("eager", batch.tokens) if size is None else (mode, size)
     if batch.phase == "prefill" and mode == "ge_graph" and scenario.optimizations.graph_prefill:
         return mode, batch.tokens
     if batch.phase != "decode" or mode == "eager":

@@ -113,12 +113,19 @@ LAYER_BLOCKS = ("dense_layers", "layers")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive ops that run `repeat` times; `captured` blocks are issued by replaying a graph."""
+    """Consecutive ops that run `repeat` times; `captured` blocks are issued by replaying a graph, those in `pieces` by
+    replaying one for each run of ops between two that touch the KV cache, which are issued alone."""
 
     name: str
     ops: tuple[Op, ...]
     repeat: int = 1
     captured: bool = False
+    pieces: bool = False
+
+    def alone(self, op: Op) -> bool:
+        """Whether `op` is issued by a call of its own, not by replaying a graph."""
+        touches = any(tensor.role == "kv_cache" for tensor in (*op.inputs, *op.outputs))
+        return not self.captured and (touches or not self.pieces)
 
     @property
     def is_layer(self) -> bool:

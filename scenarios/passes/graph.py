@@ -7,6 +7,7 @@ from dataclasses import replace
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import LAYER_BLOCKS, Block, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, reads_outside
+from scenarios.settings import Engine, Phase
 
 #: Blocks inside the graph. vLLM-Ascend captures the forward pass; ge_graph compiles sampling too.
 CAPTURED = {
@@ -19,14 +20,25 @@ CAPTURED = {
 _GE_NAMES = {"matmul": "MatMul", "add_rms_norm": "InplaceAddRmsNorm", "slice": "StridedSliceD"}
 
 
+def in_pieces(engine: Engine, phase: Phase) -> bool:
+    """Whether aclgraph replays a step of this phase piece by piece around attention."""
+    if phase == "decode":
+        return engine.cudagraph_mode == "PIECEWISE"
+    return engine.cudagraph_mode in ("PIECEWISE", "FULL_AND_PIECEWISE")
+
+
 def capture(program: Program, context: Context) -> Program:
     """Mark the captured blocks; ge_graph also fuses elementwise runs and starts with a parameter update.
 
     Prefills and mixed batches have ever new shapes: they are issued eagerly in every mode, but for prefills that
-    graph_prefill has ge_graph compile.
+    graph_prefill has ge_graph compile, and for batches that aclgraph replays piece by piece around attention
+    (engine.cudagraph_mode), whose graphs depend on the number of tokens alone.
     """
     optimizations, phase = context.scenario.optimizations, program.batch.phase
     mode = optimizations.graph
+    if mode == "aclgraph" and in_pieces(context.scenario.engine, phase):
+        blocks = tuple(replace(b, pieces=b.name in CAPTURED[mode]) for b in program.blocks)
+        return replace(program.with_blocks(blocks, f"graph={mode}"), graph=mode)
     compiled_prefill = phase == "prefill" and mode == "ge_graph" and optimizations.graph_prefill
     if mode == "eager" or not (phase == "decode" or compiled_prefill):
         return program

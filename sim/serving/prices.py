@@ -19,6 +19,7 @@ from typing import Protocol
 from scenarios.batches import capture_sizes
 from scenarios.build import effective_graph
 from scenarios.ops.program import Batch, Group
+from scenarios.passes.graph import in_pieces
 from sim.predict.predict import Case, step_ns
 
 TICKS_PER_NS = 1 << 20
@@ -91,6 +92,7 @@ class GridPrices:
     def __init__(self, case: Case, factor: float = 1.0, play: Callable[[Case, Batch], int] = step_ns) -> None:
         self._case, self._factor, self._play = case, factor, play
         self._grid = batch_points(case)
+        self._tokens = token_points(case)
         self._rows: dict[int, int] = {}
         self._pieces: dict[tuple[int, int], Piece] = {}
         self._extras: dict[tuple[int, int, bool], tuple[float, float]] = {}
@@ -156,7 +158,7 @@ class GridPrices:
 
     def _prefill(self, tokens: int) -> tuple[float, float]:
         """(ns without attention over pairs, ns per pair) of a step of `tokens` rows."""
-        lower, upper, share = _between(TOKEN_POINTS, tokens)
+        lower, upper, share = _between(self._tokens, tokens)
         at_lower, at_upper = self._prefill_point(lower), self._prefill_point(upper)
         return (
             (1 - share) * at_lower[0] + share * at_upper[0],
@@ -203,6 +205,14 @@ def _between(points: Sequence[int], value: int) -> tuple[int, int, float]:
     right = min(right, len(points) - 1)
     lower, upper = points[right - 1], points[right]
     return (upper, upper, 0.0) if value == upper else (lower, upper, (value - lower) / (upper - lower))
+
+
+def token_points(case: Case) -> Sequence[int]:
+    """Tokens of steps with prefills on the grid, and where replaying them in pieces ends."""
+    if not in_pieces(case.scenario.engine, "mixed"):
+        return TOKEN_POINTS
+    last = max(capture_sizes(case.scenario.engine))
+    return sorted({*TOKEN_POINTS, last, last + 1})
 
 
 def batch_points(case: Case) -> list[int]:

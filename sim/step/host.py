@@ -8,6 +8,8 @@ the first.
     1                   dispatch + tiling + enqueue  launch
     2                   dispatch + enqueue           tiling + launch
 
+Graph in pieces: one call replays the ops of a layer between two that touch the KV cache, and those are eager.
+
 Graph: one call replays all captured blocks. aclgraph and npugraph_ex update the lengths of each attention kernel on the
 host after the replay call; the kernel waits for its update on an event. ge_graph takes the lengths as inputs.
 """
@@ -155,6 +157,7 @@ class _Builder:
     def _priced(self, block: Block) -> list[_Priced]:
         queue = self.conditions.task_queue_enable
         before = ("", *(op.kind for op in block.ops))
+        after_alone = False  # the first ops of a layer are in one piece with the last of the layer before
         priced = []
         for kind, op in zip(before, block.ops, strict=False):
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
@@ -162,6 +165,9 @@ class _Builder:
             nominal = self.nominal(op, block.repeat, self.conditions.rank, twin, block.captured)
             jitter = self._jitter(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
             costs = host_costs_ns(op, self.hw, queue)
+            if block.pieces and not block.alone(op):
+                costs = (self._piece_ns() if after_alone else 0.0), 0.0
+            after_alone = block.alone(op)
             priced.append(
                 _Priced(
                     op, op_type_of(op, self.hw.profile.device), nominal[0], *costs, jitter, self._kernels(op, nominal)
@@ -169,6 +175,10 @@ class _Builder:
             )
         self.blocks.append((block, priced))
         return priced
+
+    def _piece_ns(self) -> float:
+        """Host time of replaying one piece: the call, and the Python around it (assumed: that of a plain op)."""
+        return 1000 * (self.hw.host.model_execute_us + self.hw.host.aten_python_us)
 
     def _jitter(self, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
         return jitter(self.conditions.seed, named(name, self.conditions.rank), repeat, sigma)
@@ -234,11 +244,13 @@ class _Builder:
             times = own + (jitter - 1) * np.minimum(own, self.spread_cap_ns)
         return np.maximum(np.rint(times), 1).astype(np.int64)
 
-    def _launch(self, priced: _Priced, layer: int, captured: bool, waits: tuple[str, ...] = ()) -> Launch:
+    def _launch(
+        self, priced: _Priced, layer: int, captured: bool, waits: tuple[str, ...] = (), replayed: bool = False
+    ) -> Launch:
         op, kernel, graph = priced.op, priced.kernels[layer], self.hw.graph
         mixed = kernel.accelerator in ("MIX_AIC", "MIX_AIV")
         gap_ns = graph.mix_gap_ns if mixed or self._mixed_before else graph.node_gap_ns
-        if captured and self._program.graph != "ge_graph":
+        if (captured or replayed) and self._program.graph != "ge_graph":
             gap_ns = max(gap_ns, graph.replay_node_gap_ns)
         if self._on_cpu and not captured:  # a call starts when it is made; only compiled code is entered and left
             gap_ns = 0.0
@@ -284,7 +296,7 @@ class _Builder:
         priced = self._priced(block)
         for layer in range(block.repeat):
             for item in priced:
-                yield Issue(self._launch(item, layer, captured=False))
+                yield Issue(self._launch(item, layer, captured=False, replayed=not block.alone(item.op)))
                 if where == "op":
                     yield Synchronize("synchronize", wait_ns)
             if where == "layer" and block.is_layer:
