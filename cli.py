@@ -217,15 +217,26 @@ def import_(
 
 @app.command()
 def calibrate(
-    backend: Annotated[str, typer.Option(metavar="[cpu|cuda|npu]", help="The device to calibrate.")],
-    out: Annotated[Path, typer.Option(metavar="PROFILE.yaml", help="The hardware profile to write.")],
+    out: Annotated[Path, typer.Option(metavar="PROFILE.yaml", help="The profile to write.")],
+    backend: Annotated[str, typer.Option(metavar="[cpu|cuda|npu]", help="The device to calibrate.")] = "",
     hardware: Annotated[
         str, typer.Option(metavar="NAME", help="The profile that numbers without a measurement are taken from.")
     ] = "",
     budget_s: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Begin no benchmark after this.")] = 240,
     resume: Annotated[bool, typer.Option("--resume", help="Fit to the rows that an earlier run has left.")] = False,
+    bench: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A result of vllm bench, guidellm, AIPerf or AISBench: fit an engine."),
+    ] = None,
+    scenario: Annotated[str, typer.Option(metavar="SCENARIO", help="With --bench: what was deployed.")] = "",
+    sets: Sets = None,
 ) -> None:
-    """Measure this machine with microbenchmarks and fit a hardware profile to them."""
+    """Measure this machine and fit a hardware profile, or with --bench fit an engine profile to a load test."""
+    if bench is not None or scenario or sets:
+        _calibrate_engine(bench, scenario, sets or [], out, backend)
+        return
+    if not backend:
+        raise ScenarioError(["calibrate: --backend cpu|cuda|npu measures this machine; --bench FILE fits an engine"])
     from device.open import bench_on
     from sim.fitting.profile_file import ready, write_profile
     from sim.report import terminal
@@ -238,6 +249,19 @@ def calibrate(
     fitted = write_profile(out, timings, base)
     terminal.progress("")
     terminal.show(lambda console: print_calibration(console, fitted, timings, str(out)))
+
+
+def _calibrate_engine(bench: Path | None, scenario: str, sets: list[str], out: Path, backend: str) -> None:
+    from sim.fitting.bench_file import calibrate_engine
+    from sim.report import terminal
+    from sim.report.engine_calibration import print_engine_calibration
+
+    if backend:
+        raise ScenarioError(["--bench: a load test is fitted without a device; leave --backend out"])
+    if bench is None or not scenario:
+        raise ScenarioError(["calibrate: --bench FILE and --scenario SCENARIO go together"])
+    calibration = calibrate_engine(bench, scenario, sets, out)
+    terminal.show(lambda console: print_engine_calibration(console, calibration, str(out)))
 
 
 @app.command()

@@ -1,0 +1,286 @@
+"""Results of load tests of a serving engine, as the tools write them: vLLM bench, guidellm, AIPerf, AISBench.
+
+vLLM bench: the JSON of `vllm bench serve --save-result`, or its JSON lines. guidellm: `benchmarks.json`. AIPerf:
+`profile_export_aiperf.json` or `.csv`. AISBench: the JSON of a performance run, with the CSV of latencies next to it.
+Which tool wrote a file is seen by its keys. Means are read; a result without TPOT takes ITL.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal
+
+from scenarios.errors import ScenarioError, quoted
+from scenarios.files.textfile import decode, read_bytes
+
+#: Load tests of one file that are read.
+MAX_RESULTS = 10_000
+KNOWN = "a result of vllm bench serve, guidellm, AIPerf or AISBench"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTest:
+    """One load test. Means in ms; None where the tool does not say. rate: requests/s (constant, poisson). concurrency:
+    requests in flight (closed). requests: completed. window_s: only requests that ended within it were counted.
+    output_throughput: output tokens/s."""
+
+    tool: str
+    label: str
+    arrival: Literal["constant", "poisson", "closed", "burst"]
+    rate: float | None
+    concurrency: int | None
+    requests: int
+    window_s: float | None
+    input_tokens: int
+    output_tokens: int
+    ttft_ms: float | None
+    tpot_ms: float | None
+    output_throughput: float | None
+
+
+def read_load_tests(path: Path) -> list[LoadTest]:
+    """The load tests of a file. Raises ScenarioError, one line, where its form is not known or a number is missing."""
+    text = decode(read_bytes(path, str(path)), str(path))
+    if path.suffix.lower() == ".csv":
+        return [_aiperf(_Fields(path, _aiperf_csv(path, text)))]
+    documents = _documents(path, text)
+    results = [result for document in documents for result in _read(path, document)]
+    if not results:
+        raise ScenarioError([f"{path}: holds no load test"])
+    return results[:MAX_RESULTS]
+
+
+def _documents(path: Path, text: str) -> list[Any]:
+    """One JSON document, or one per line."""
+    try:
+        return [json.loads(text)]
+    except (ValueError, RecursionError) as whole:
+        lines = [line for line in text.splitlines() if line.strip()]
+        try:
+            documents = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError):
+            where = f"{path}:{getattr(whole, 'lineno', 1)}:{getattr(whole, 'colno', 1)}"
+            what = getattr(whole, "msg", "nested too deep")
+            raise ScenarioError([f"{where}: not JSON: {what}; {KNOWN} is due"]) from None
+        return documents
+
+
+def _read(path: Path, document: Any) -> Iterator[LoadTest]:
+    fields = _Fields(path, document)
+    if not isinstance(document, dict):
+        raise ScenarioError([f"{path}: {KNOWN} is due, and it holds no JSON object"])
+    if isinstance(document.get("benchmarks"), list):
+        for number, benchmark in enumerate(document["benchmarks"]):
+            yield _guidellm(_Fields(path, benchmark, f"benchmarks[{number}]."))
+    elif "time_to_first_token" in document or "input_config" in document:
+        yield _aiperf(fields)
+    elif "Request Throughput" in document:
+        yield _aisbench(path, fields)
+    elif "mean_ttft_ms" in document:
+        yield _vllm(fields)
+    else:
+        keys = ", ".join(list(document)[:6])
+        raise ScenarioError([f"{path}: {KNOWN} is due; its keys are {keys or 'none'}"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """A JSON object whose numbers are asked for by dotted names; `above` is the name of the object in messages."""
+
+    path: Path
+    document: Any
+    above: str = ""
+
+    def value(self, name: str) -> Any:
+        """What stands there, or None."""
+        node = self.document
+        for key in name.split("."):
+            node = node.get(key) if isinstance(node, Mapping) else None
+        return node
+
+    def maybe(self, *names: str) -> float | None:
+        """The first of the numbers above 0 that is there."""
+        for name in names:
+            number = _number(self.value(name))
+            if number is not None and isfinite(number) and number > 0:
+                return number
+        return None
+
+    def number(self, *names: str) -> float:
+        """As `maybe`. Raises ScenarioError where none is there."""
+        number = self.maybe(*names)
+        if number is None:
+            raise ScenarioError(
+                [f"{self.path}: {self.above}{names[0]}: a number above 0 is due, {self._shown(names[0])}"]
+            )
+        return number
+
+    def _shown(self, name: str) -> str:
+        value = self.value(name)
+        return "and there is none" if value is None else f"got {quoted(str(value))}"
+
+
+def _number(value: Any) -> float | None:
+    """A number, or one with its unit ("146.1 ms"). None of anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    match = re.match(r"\s*([-+]?\d[\d.]*(?:[eE][-+]?\d+)?)", value) if isinstance(value, str) else None
+    return float(match[1]) if match and match[1].count(".") < 2 else None
+
+
+def _vllm(fields: _Fields) -> LoadTest:
+    completed = round(fields.number("completed"))
+    rate, clients = fields.maybe("request_rate"), fields.maybe("max_concurrency")
+    arrival: Literal["poisson", "closed", "burst"] = "poisson" if rate else "closed" if clients else "burst"
+    return LoadTest(
+        tool="vllm bench",
+        label=str(fields.value("model_id") or fields.value("label") or "vllm bench"),
+        arrival=arrival,
+        rate=rate,
+        concurrency=round(clients) if clients else None,
+        requests=completed,
+        window_s=None,
+        input_tokens=max(1, round(fields.number("total_input_tokens") / completed)),
+        output_tokens=max(1, round(fields.number("total_output_tokens") / completed)),
+        ttft_ms=fields.number("mean_ttft_ms"),
+        tpot_ms=fields.maybe("mean_tpot_ms", "mean_itl_ms"),
+        output_throughput=fields.maybe("output_throughput"),
+    )
+
+
+def _guidellm(fields: _Fields) -> LoadTest:
+    def mean(name: str) -> tuple[str, ...]:
+        return f"metrics.{name}.successful.mean", f"metrics.{name}.total.mean"
+
+    strategy = (
+        fields.value("config.strategy") or fields.value("scheduler.strategy") or fields.value("args.strategy") or {}
+    )
+    kind = str(strategy.get("type_") or strategy.get("kind") or "") if isinstance(strategy, Mapping) else ""
+    rate = _number(strategy.get("rate")) if isinstance(strategy, Mapping) else None
+    in_flight = fields.maybe(*mean("request_concurrency"))
+    arrival: Literal["constant", "poisson", "closed", "burst"]
+    if kind in ("constant", "poisson") and rate:
+        arrival = "constant" if kind == "constant" else "poisson"
+    else:
+        arrival, rate = "closed", None
+    streams = _number(strategy.get("streams")) if isinstance(strategy, Mapping) else None
+    clients = 1.0 if kind == "synchronous" else streams or in_flight
+    if arrival == "closed" and not clients:
+        raise ScenarioError([f"{fields.path}: {fields.above}metrics.request_concurrency: a number above 0 is due"])
+    return LoadTest(
+        tool="guidellm",
+        label=f"{kind or 'benchmark'} {rate or clients:g}",
+        arrival=arrival,
+        rate=rate,
+        concurrency=max(1, round(clients)) if arrival == "closed" and clients else None,
+        requests=round(
+            fields.number(
+                "metrics.request_totals.successful", "run_stats.requests_made.successful", "request_totals.successful"
+            )
+        ),
+        window_s=fields.maybe("duration", "run_duration") if arrival != "closed" else None,
+        input_tokens=max(1, round(fields.number(*mean("prompt_token_count")))),
+        output_tokens=max(1, round(fields.number(*mean("output_token_count")))),
+        ttft_ms=fields.maybe(*mean("time_to_first_token_ms")),
+        tpot_ms=fields.number(*mean("inter_token_latency_ms"), *mean("time_per_output_token_ms")),
+        output_throughput=fields.maybe(*mean("output_tokens_per_second")),
+    )
+
+
+def _aiperf(fields: _Fields) -> LoadTest:
+    rate = fields.maybe("input_config.loadgen.request_rate")
+    clients = fields.maybe("input_config.loadgen.concurrency")
+    if not rate and not clients:  # Little's law
+        clients = fields.number("request_throughput.avg") * fields.number("request_latency.avg") / 1000
+    kind = fields.value("input_config.loadgen.request_rate_mode")
+    return LoadTest(
+        tool="AIPerf",
+        label="AIPerf",
+        arrival=("constant" if kind == "constant" else "poisson") if rate else "closed",
+        rate=rate,
+        concurrency=max(1, round(clients)) if clients else None,
+        requests=round(fields.number("request_count.avg")),
+        window_s=None,
+        input_tokens=max(1, round(fields.number("input_sequence_length.avg"))),
+        output_tokens=max(1, round(fields.number("output_sequence_length.avg"))),
+        ttft_ms=fields.number("time_to_first_token.avg"),
+        tpot_ms=fields.number("inter_token_latency.avg"),
+        output_throughput=fields.maybe("output_token_throughput.avg"),
+    )
+
+
+#: Rows of AIPerf's CSV (their names without the unit) -> keys of its JSON.
+_AIPERF_ROWS = {
+    "request latency": "request_latency",
+    "time to first token": "time_to_first_token",
+    "inter token latency": "inter_token_latency",
+    "input sequence length": "input_sequence_length",
+    "output sequence length": "output_sequence_length",
+    "request throughput": "request_throughput",
+    "output token throughput": "output_token_throughput",
+    "request count": "request_count",
+}
+
+
+def _aiperf_csv(path: Path, text: str) -> dict[str, dict[str, float]]:
+    """The CSV's sections as its JSON has them: {"request_latency": {"avg": 6550.4}}."""
+    values: dict[str, dict[str, float]] = {}
+    for row in csv.reader(text.splitlines()):
+        if len(row) < 2:
+            continue
+        key = _AIPERF_ROWS.get(re.sub(r"\s*\(.*\)$", "", row[0]).strip().lower())
+        number = _number(row[1])
+        if key and number is not None:
+            values.setdefault(key, {"avg": number})
+    if not values:
+        raise ScenarioError([f"{path}:1: {KNOWN} is due; a CSV is AIPerf's: Metric,avg,min,max,..."])
+    return values
+
+
+def _aisbench(path: Path, fields: _Fields) -> LoadTest:
+    def total(name: str) -> tuple[str, ...]:
+        return f"{name}.total", f"{name}.stable"
+
+    latencies = {**_aisbench_csv(path.with_suffix(".csv"))}
+    completed = round(fields.number(*total("Success Requests"), *total("Total Requests")))
+    clients = fields.number(*total("Concurrency"), *total("Max Concurrency"))
+    missing = [name for name in ("TTFT", "TPOT") if name not in latencies]
+    if missing:
+        beside = path.with_suffix(".csv")
+        raise ScenarioError(
+            [f"{path}: AISBench writes {' and '.join(missing)} to {beside.name} next to it; it has none"]
+        )
+    return LoadTest(
+        tool="AISBench",
+        label=path.stem,
+        arrival="closed",
+        rate=None,
+        concurrency=max(1, round(clients)),
+        requests=completed,
+        window_s=None,
+        input_tokens=max(1, round(fields.number(*total("Total Input Tokens")) / completed)),
+        output_tokens=max(
+            1, round(fields.number(*total("Total generated tokens"), *total("Total Output Tokens")) / completed)
+        ),
+        ttft_ms=latencies["TTFT"],
+        tpot_ms=latencies["TPOT"],
+        output_throughput=fields.maybe(*total("Output Token Throughput")),
+    )
+
+
+def _aisbench_csv(path: Path) -> dict[str, float]:
+    """Average latencies, ms, by their names; none where there is no file."""
+    if not path.is_file():
+        return {}
+    text = decode(read_bytes(path, str(path)), str(path))
+    rows = list(csv.DictReader(text.splitlines()))
+    averages = {str(row.get("Performance Parameters")): _number(row.get("Average")) for row in rows}
+    return {name: number for name, number in averages.items() if number}

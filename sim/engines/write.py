@@ -1,0 +1,33 @@
+"""An engine profile as the text of its file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+from sim.engines.profile import SECTIONS, EngineProfile
+from sim.hardware.profile import Number
+
+
+def engine_text(engine: EngineProfile) -> str:
+    """The YAML of `engine`, complete: it extends nothing."""
+    file = engine.profile
+    lines = [f"name: {_quoted(file.name)}", f"description: {_quoted(file.description)}"]
+    for section, kind in SECTIONS.items():
+        part = getattr(file, section)
+        lines += ["", f"{section}:"]
+        lines += [f"  {field.name}: {_flow(getattr(part, field.name))}" for field in fields(kind)]
+    return "\n".join(lines) + "\n"
+
+
+def _flow(number: Number) -> str:
+    text = f"{{value: {number.value:g}, source: {number.source}, origin: {_quoted(number.origin)}"
+    if number.low is not None:
+        text += f", low: {number.low:g}"
+    if number.high is not None:
+        text += f", high: {number.high:g}"
+    return text + "}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,112 @@
+"""What `whatif calibrate --bench` does: a load test's result narrows the engine profile of its deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scenarios.errors import ScenarioError, printable
+from scenarios.exchange.load_tests import LoadTest, read_load_tests
+from scenarios.files.atomic import write_text
+from scenarios.loader import load_scenario
+from sim.engines.profile import EngineProfile, engine_of
+from sim.engines.write import engine_text
+from sim.fitting.engine import FittedEngine, Measured, fit_engine
+from sim.predict.predict import Case
+from sim.predict.scenario_result import case_of
+from sim.serving.expected import Bench, BenchLoad, Expected
+
+#: An open load is past saturation where less than this share of what came was answered.
+ANSWERED = 0.8
+#: More load tests of one file are not fitted to; a sweep has ten.
+MAX_TESTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A load test, and what is expected of it before and after. fitted: whether the fit saw it."""
+
+    test: LoadTest
+    before: Expected
+    after: Expected
+    fitted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedEngine:
+    """The engine that was written, the one that it started from, and the load tests."""
+
+    fitted: FittedEngine
+    prior: EngineProfile
+    compared: tuple[Compared, ...]
+    ranks: int
+
+
+def calibrate_engine(bench: Path, scenario: str, sets: Sequence[str], out: Path) -> CalibratedEngine:
+    """Fit the engine profile of `scenario` to the load tests in `bench` and write it to `out`.
+
+    Raises ScenarioError, one line, for a file that is no load test, a scenario that does not fit it, and where all
+    tests are past saturation.
+    """
+    tests = read_load_tests(bench)[:MAX_TESTS]
+    prior, benches = _benches(scenario, sets, tests)
+    below = [not saturated(test) for test in tests]
+    if not any(below):
+        raise ScenarioError(
+            [f"{bench}: all {len(tests)} load tests are past saturation: a lower rate tells the engine's"]
+        )
+    measured = [
+        Measured(case, test.tpot_ms, test.ttft_ms, test.output_throughput)
+        for case, test, good in zip(benches, tests, below, strict=True)
+        if good
+    ]
+    origin = f"{tests[0].tool}: {printable(bench.name, 100)}, {len(measured)} of {len(tests)} load tests"
+    fitted = fit_engine(measured, prior, printable(out.stem, 100), origin)
+    write_text(out, engine_text(fitted.profile))
+    ranks = benches[0].ranks
+    compared = tuple(
+        Compared(test, case.expect(prior.costs(ranks)), case.expect(fitted.profile.costs(ranks)), good)
+        for case, test, good in zip(benches, tests, below, strict=True)
+    )
+    return CalibratedEngine(fitted, prior, compared, ranks)
+
+
+def saturated(test: LoadTest) -> bool:
+    """Whether requests came faster than they were answered."""
+    if test.rate is None or test.output_throughput is None:
+        return False
+    window = 1.0
+    if test.window_s and test.tpot_ms:  # those under way at its end are not counted
+        service_s = ((test.ttft_ms or 0.0) + test.output_tokens * test.tpot_ms) / 1000
+        window = max(0.1, 1 - service_s / test.window_s)
+    return test.output_throughput < ANSWERED * window * test.rate * test.output_tokens
+
+
+def _benches(scenario: str, sets: Sequence[str], tests: Sequence[LoadTest]) -> tuple[EngineProfile, list[Bench]]:
+    prior: EngineProfile | None = None
+    cases: dict[tuple[int, int], Case] = {}
+    benches: list[Bench] = []
+    for test in tests:
+        lengths = test.input_tokens, test.output_tokens
+        if lengths not in cases:
+            named = [f"workload.input_tokens={lengths[0]}", f"workload.output_tokens={lengths[1]}"]
+            loaded = load_scenario(scenario, [*sets, *named])
+            prior = prior or engine_of(loaded)
+            cases[lengths] = case_of(loaded)
+        benches.append(Bench(cases[lengths], _load(test)))
+    assert prior is not None  # there is at least one test
+    return prior, benches
+
+
+def _load(test: LoadTest) -> BenchLoad:
+    clients = test.concurrency or (test.requests if test.arrival == "burst" else 0)
+    return BenchLoad(
+        arrival=test.arrival,
+        input_tokens=test.input_tokens,
+        output_tokens=test.output_tokens,
+        rate=test.rate or 0.0,
+        clients=clients,
+        window_s=test.window_s,
+        requests=test.requests if test.arrival == "closed" and test.tool == "vllm bench" else None,
+    )

@@ -1,0 +1,86 @@
+"""`whatif calibrate --bench`: a load test in, an engine profile out that scenarios can name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sim.engines.profile import load_engine
+
+SCENARIO = """
+model: Qwen3-0.6B
+hardware: 910b2
+workload: {input_tokens: 128, output_tokens: 64, traffic: {arrival: closed, concurrency: 4, requests: 8}}
+engine: {max_num_seqs: 16, max_model_len: 1024}
+optimizations: {graph: aclgraph}
+"""
+BENCH = {
+    "model_id": "Qwen3-0.6B", "request_rate": "inf", "max_concurrency": 4, "duration": 60.0, "completed": 80,
+    "total_input_tokens": 20480, "total_output_tokens": 10240, "output_throughput": 130.0, "mean_ttft_ms": 150.0,
+    "mean_tpot_ms": 30.0,
+}  # fmt: skip
+
+
+def put(folder: Path, bench: Any = BENCH) -> tuple[Path, Path, Path]:
+    scenario, result = folder / "s.yaml", folder / "bench.json"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    result.write_text(json.dumps(bench), encoding="utf-8")
+    return scenario, result, folder / "engine.yaml"
+
+
+def test_a_load_test_gives_an_engine_that_a_scenario_takes(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    scenario, bench, out = put(tmp_path)
+    done = whatif("calibrate", "--bench", bench, "--scenario", scenario, "--out", out)
+    assert (done.status, done.err) == (0, "")
+    assert "Calibrated engine engine, from unknown" in done.out
+    assert f"--set engine.profile={out}" in done.out
+    engine = load_engine(str(out))
+    assert 20e6 < engine.costs().per_step_ns < 31e6  # 30 ms of a step that takes the device 6
+    assert engine.profile.step.launch_us.source == "fitted"
+    before = out.read_bytes()
+    whatif("calibrate", "--bench", bench, "--scenario", scenario, "--out", out)
+    assert out.read_bytes() == before
+    run = whatif("run", scenario, "--set", f"engine.profile={out}")
+    assert (run.status, run.err) == (0, "")
+
+
+def test_a_wrong_file_or_half_a_question_is_one_line(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    scenario, bench, out = put(tmp_path, {"a": 1})
+    done = whatif("calibrate", "--bench", bench, "--scenario", scenario, "--out", out)
+    assert done.status == 2
+    assert len(done.err.splitlines()) == 1
+    assert "its keys are a" in done.err
+    assert not out.exists()
+    for arguments in (["--bench", bench], ["--scenario", scenario], []):
+        done = whatif("calibrate", *arguments, "--out", out)
+        assert done.status == 2
+        assert len(done.err.splitlines()) == 1
+
+
+def test_tests_past_saturation_tell_nothing_of_the_engine(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    scenario, bench, out = put(tmp_path, {**BENCH, "request_rate": 20.0})
+    done = whatif("calibrate", "--bench", bench, "--scenario", scenario, "--out", out)
+    assert done.status == 2
+    assert "past saturation" in done.err
+
+
+def test_validate_serving_as_a_user_meets_it(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    rows = tmp_path / "served.csv"
+    rows.write_text(
+        "id,deployment,engine,hardware,model,settings,input_tokens,output_tokens,arrival,concurrency,tpot_ms\n"
+        "a,mine,vllm-ascend 0.18,910b2,Qwen3-0.6B,optimizations.graph=aclgraph,128,64,closed,4,30\n"
+        "b,mine,vllm-ascend 0.18,910b2,Qwen3-0.6B,optimizations.graph=aclgraph,128,64,closed,8,31\n"
+        "c,mine,vllm-ascend 0.18,910b2,GPT-9,,128,64,closed,8,31\n",
+        encoding="utf-8",
+    )
+    out = tmp_path / "v.json"
+    done = whatif("validate", "--serving", rows, "--calibrated", "--json", out)
+    assert (done.status, done.err) == (0, "")
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert result["serving"]["tpot"]["rows"] == 2
+    assert result["serving_calibrated"]["tpot"]["rows"] == 1
+    assert result["serving_calibrated"]["tpot"]["median"] < 0.05
+    assert result["serving"]["unpriced"][0]["id"] == "c"
+    assert whatif("validate", "--calibrated").status == 2
