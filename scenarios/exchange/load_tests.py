@@ -254,9 +254,9 @@ def _aisbench(path: Path, fields: _Fields) -> LoadTest:
     clients = fields.number(*total("Concurrency"), *total("Max Concurrency"))
     missing = [name for name in ("TTFT", "TPOT") if name not in latencies]
     if missing:
-        beside = path.with_suffix(".csv")
+        latency_file = path.with_suffix(".csv")
         raise ScenarioError(
-            [f"{path}: AISBench writes {' and '.join(missing)} to {beside.name} next to it; it has none"]
+            [f"{path}: AISBench writes {' and '.join(missing)} to {latency_file.name} next to it; it has none"]
         )
     return LoadTest(
         tool="AISBench",

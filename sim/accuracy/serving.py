@@ -66,7 +66,7 @@ def deployed_of(row: ServingRow) -> Deployed | str:
 
 def _traffic(row: ServingRow) -> dict[str, Any]:
     """The row's `workload.traffic`."""
-    traffic = {"arrival": row.arrival, "requests": row.prompts}
+    traffic: dict[str, Any] = {"arrival": row.arrival, "requests": row.prompts}
     if row.arrival in ("constant", "poisson"):
         traffic |= {"rate": row.rate, "duration_s": row.duration_s}
     elif row.arrival == "closed":

@@ -16,7 +16,7 @@ def player(dispatch: float) -> Callable[[Case, Batch], int]:
     def play(case: Case, batch: Batch) -> int:
         if case.model.pipeline_parallel > 1:  # to first order
             nominal = sensitivity_of(case, batch)
-            return round(nominal.step_ns * dispatch**nominal.host)
+            return round(nominal.step_ns * float(dispatch**nominal.host))
         return length_ns(plans_of(case, batch, host_scale=dispatch))
 
     return play
