@@ -93,4 +93,7 @@ def _contents(scenario: Scenario, traffic: Traffic) -> Iterator[Wrong]:
     if traffic.urgent_share and not by_priority:
         yield f"{_WHERE}.urgent_share", "has no effect without engine.scheduling_policy priority"
     if by_priority and not traffic.urgent_share:
-        yield "engine.scheduling_policy", "has no effect where all requests have one priority: give traffic.urgent_share"
+        yield (
+            "engine.scheduling_policy",
+            "has no effect where all requests have one priority: give traffic.urgent_share",
+        )

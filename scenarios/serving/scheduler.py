@@ -3,7 +3,7 @@
 Running requests come first, each decoding one with one token; then a prefill that was cut goes on; then waiting ones
 are let in while there are slots (`max_num_seqs`), tokens (`max_num_batched_tokens`) and KV blocks for their next chunk.
 A chunk takes all tokens that are left, so that at most one prefill is ever cut, and it is the last to have come.
-A request that finds no block for its next token makes the last one to have come (or the least urgent one) lose its own.
+A request that finds no block for its next token makes the last one to have come (or that of the largest priority number) lose its own.
 
 Times are not known here. The simulator and the device engine drive the same object: `plan`, run the step, `commit`.
 Between two events nothing changes, so a driver may run a step of decodes `steady()` times and commit them at once.
@@ -244,7 +244,7 @@ class Scheduler:
                 self._preempt(self._victim())
 
     def _victim(self) -> Entry:
-        """Who loses its blocks: who came last, or the least urgent of those."""
+        """Who loses its blocks: who came last, or who has the largest priority number."""
         if self.limits.by_priority:
             return max(self.running.values(), key=lambda e: (e.request.priority, e.request.arrival_ns, e.request.id))
         return self.running[next(reversed(self.running))]

@@ -54,8 +54,9 @@ def load_of(workload: Workload, seed: int, folder: Path = Path()) -> Load:
 def _times_ns(traffic: Traffic, trace: Trace | None, rng: np.random.Generator) -> Ints:
     """When the conversations are opened, ns, ascending from 0."""
     if traffic.arrival == "trace" and trace is not None:
-        times = np.array(trace.arrival_ns, np.float64) / traffic.trace.speed if traffic.trace else np.zeros(0)
-        return _within(np.rint(times).astype(np.int64), traffic.duration_s)
+        speed = traffic.trace.speed if traffic.trace else 1.0
+        sent: Ints = np.rint(np.array(trace.arrival_ns, np.float64) / speed).astype(np.int64)
+        return _within(sent, traffic.duration_s)
     number = traffic.requests or (len(trace.input_tokens) if trace else None)
     if traffic.arrival in ("closed", "burst"):
         return np.zeros(number or DEFAULT_REQUESTS, np.int64)
@@ -69,7 +70,7 @@ def _times_ns(traffic: Traffic, trace: Trace | None, rng: np.random.Generator) -
     else:
         shape = 1.0 if traffic.arrival == "poisson" else traffic.burstiness
         gaps = rng.gamma(shape, 1 / (rate * shape), number - 1)
-    times = np.rint(1e9 * np.concatenate(([0.0], np.cumsum(gaps)))).astype(np.int64)
+    times: Ints = np.rint(1e9 * np.concatenate(([0.0], np.cumsum(gaps)))).astype(np.int64)
     return _within(times, traffic.duration_s)
 
 

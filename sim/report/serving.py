@@ -47,15 +47,16 @@ def _latencies(serving: dict[str, Any], width: int) -> RenderableType:
     ]
     engine = serving["engine"]
     note = (
-        f"engine {engine['profile']} (worst source: {engine['source']}): {engine['per_step_us'] / 1000:,.1f} ms a step, "
-        f"{engine['per_request_us']:,.0f} us a running request, {engine['hidden_us'] / 1000:,.1f} ms of a mean step "
+        f"engine {engine['profile']} (worst source: {engine['source']}): "
+        f"{engine['per_step_us'] / 1000:,.1f} ms per step, "
+        f"{engine['per_request_us']:,.0f} us per running request, {engine['hidden_us'] / 1000:,.1f} ms of a mean step "
         "hidden behind the device"
     )
     return fitted("Latencies of requests", columns, width, [note])
 
 
 def _why(serving: dict[str, Any]) -> RenderableType:
-    lines = [
+    lines: list[RenderableType] = [
         Text.assemble("Limited by: ", (serving["limit"], "bold red")),
         Padding(Text(serving["evidence"]), (0, 0, 0, 2)),
     ]

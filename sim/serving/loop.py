@@ -46,7 +46,7 @@ def serve(
 
 
 class _Client:
-    """Sends requests at their time, at most `concurrency` at once, and a turn of a conversation after the one before."""
+    """Sends requests at their time, at most `concurrency` at once, and a turn of a conversation after its last."""
 
     def __init__(self, load: Load) -> None:
         self._free = len(load.requests) if load.concurrency is None else load.concurrency

@@ -38,8 +38,8 @@ class ServingMetrics:
     request_goodput: requests a second that meet the SLO. saturated: requests wait for room most of the time, or their
     queue grows. limit: slots, kv, prefill (tokens of a step), engine or device.
     gap_*_ms: of the mean gap between two tokens, what the decode step takes on the device, what prefills in the same
-    steps add, and what the engine's host adds. faster_device_gain: by how much the mean gap would shrink if decode steps
-    took half the time on the device.
+    steps add, and what the engine's host adds. faster_device_gain: by how much the mean gap would shrink if decode
+    steps took half the time on the device.
     """
 
     completed: int
@@ -182,7 +182,7 @@ def _hidden_us(outcome: ServingOutcome, engine: EngineCosts) -> float:
 
 
 def _blocked_shares(outcome: ServingOutcome) -> Floats:
-    """Share of the busy time in which the first waiting request lacked slots, blocks or tokens (as REASONS has them)."""
+    """Share of the busy time in which the first waiting request lacked slots, blocks or tokens (as in REASONS)."""
     steps = outcome.steps
     total = float(steps.total_ns.sum()) or 1.0
     return np.array([float(steps.total_ns[steps.blocked == n].sum()) / total for n in range(1, len(REASONS))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +150,7 @@ def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
     if len(outcomes) == 1:
         return outcomes[0]
     order = np.argsort(np.concatenate([o.ids for o in outcomes]), kind="stable")
-    columns = {
+    columns: dict[str, Any] = {
         name: np.concatenate([getattr(o, name) for o in outcomes])[order]
         for name in (
             "ids", "arrived_ns", "started_ns", "first_ns", "last_ns", "input_tokens", "output_tokens", "counted",
@@ -157,9 +158,7 @@ def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
     }  # fmt: skip
     sums = {name: sum(getattr(o, name) for o in outcomes) for name in _COUNTS}
     steps = {f.name: np.concatenate([getattr(o.steps, f.name) for o in outcomes]) for f in fields(Steps)}
-    return ServingOutcome(
-        **columns, **sums, usage_peak=max(o.usage_peak for o in outcomes), steps=Steps(**steps)
-    )
+    return ServingOutcome(**columns, **sums, usage_peak=max(o.usage_peak for o in outcomes), steps=Steps(**steps))
 
 
 _COUNTS = ("rejected", "preemptions", "hit_tokens", "asked_tokens")

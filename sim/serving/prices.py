@@ -5,8 +5,8 @@ tokens of the cache inside a piece, so that the sum of a thousand steps is exact
 
 Decode steps: rows (the captured size, where there is one) on four points to an octave x mean context on one. Steps with
 prefills are a sum: matrix products and the rest by tokens (two points to an octave), attention of the prefills by
-query-key pairs, and what decoding requests add, by their number (x 4) and mean context (x 2). A ragged batch counts with
-its mean. `docs/serving.md` states the error that tests/sim/serving/test_prices.py measures.
+query-key pairs, and what decoding requests add, by their number (x 4) and mean context (x 2). A ragged batch counts
+with its mean. `docs/serving.md` states the error that tests/sim/serving/test_prices.py measures.
 """
 
 from __future__ import annotations
@@ -219,7 +219,9 @@ def batch_points(case: Case) -> list[int]:
     """Rows of decode steps on the grid: four points to an octave, on captured sizes, and where capturing ends."""
     scenario = case.scenario
     most = scenario.engine.max_num_seqs
-    wanted = {1, 2, 3, most, *(rows + 8 for rows in TILE_ROWS)} | {(4 + quarter) << octave for octave in range(most.bit_length()) for quarter in range(4)}
+    wanted = {1, 2, 3, most, *(rows + 8 for rows in TILE_ROWS)} | {
+        (4 + quarter) << octave for octave in range(most.bit_length()) for quarter in range(4)
+    }
     points = set()
     for size in sorted(wanted):
         if size <= most:

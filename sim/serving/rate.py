@@ -33,9 +33,7 @@ class HighestRate:
     share: float
 
 
-def highest_rate(
-    workload: Workload, slo: Slo, run: Callable[[Workload], ServingMetrics]
-) -> HighestRate:
+def highest_rate(workload: Workload, slo: Slo, run: Callable[[Workload], ServingMetrics]) -> HighestRate:
     """The highest rate of `workload`'s traffic at which MEETING_SHARE of the requests meet `slo`.
 
     run: serves a workload and says how it went. Raises ValueError where the arrivals have no rate.

@@ -18,7 +18,6 @@ from sim.engines.profile import EngineProfile, engine_of
 from sim.predict.predict import Case, interval_ns
 from sim.serving.metrics import ServingMetrics, metrics_of
 from sim.serving.outcome import ServingOutcome
-from sim.serving.prices import GridPrices
 from sim.serving.rate import OPEN, HighestRate, highest_rate
 from sim.serving.simulate import prices_of, simulate
 
@@ -142,10 +141,8 @@ def evidence(metrics: ServingMetrics) -> str:
     if not gap:
         return "no request has a second token"
     parts = (
-        f"a token takes {gap:.1f} ms: {metrics.gap_device_ms:.1f} the decode step, {metrics.gap_prefill_ms:.1f} prefills "
-        f"in the same step, {metrics.gap_engine_ms:.1f} the engine's host"
+        f"a token takes {gap:.1f} ms: {metrics.gap_device_ms:.1f} the decode step, {metrics.gap_prefill_ms:.1f} "
+        f"prefills in the same step, {metrics.gap_engine_ms:.1f} the engine's host"
     )
     nothing = ", so a second card would buy little" if metrics.faster_device_gain < NEGLIGIBLE_GAIN else ""
     return f"{parts}; a decode step half as long would save {metrics.faster_device_gain:.0%} of it{nothing}"
-
-

@@ -14,8 +14,6 @@ from sim.predict.scenario_result import (
     scenario_result,
 )
 from sim.report.files import refuse_overwriting, write_json
-from sim.serving.result import serve_scenario, serving_block
-from sim.serving.trace import write_request_trace
 
 
 def run_outputs(
@@ -30,8 +28,11 @@ def run_outputs(
     if measure is not None:
         refuse_another_device(run.loaded, run.prediction.case.hardware, measure.device)
     refuse_overwriting(run.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
-    served = serve_scenario(run.loaded, run.prediction.case) if run.loaded.scenario.workload.traffic else None
-    if served is not None:
+    served = None
+    if run.loaded.scenario.workload.traffic is not None:
+        from sim.serving.result import serve_scenario, serving_block  # a step alone needs no numpy
+
+        served = serve_scenario(run.loaded, run.prediction.case)
         run.result["serving"] = serving_block(served)
     timelines, args = [run.prediction.timeline], [kernel_args(run.prediction)]
     if measure is not None:
@@ -40,6 +41,8 @@ def run_outputs(
         timelines.append(measured.timeline)
         args.append({})
     if trace_file is not None and served is not None and measure is None:
+        from sim.serving.trace import write_request_trace
+
         write_request_trace(trace_file, served.outcome, run.loaded.name)
     elif trace_file is not None:
         from scenarios.trace import write_trace

@@ -1,4 +1,4 @@
-"""A cache that shares blocks: what is found, what is copied, what is forgotten; and that none is lost or shared wrongly."""
+"""A cache that shares blocks: what is found, copied and forgotten; and that none is lost or shared wrongly."""
 
 from __future__ import annotations
 

@@ -158,7 +158,9 @@ def test_what_would_change_nothing_is_refused(traffic: str, message: str) -> Non
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("field", ["engine: {async_scheduling: true}", "slo: {ttft_ms: 3}", "engine: {preemption: swap}"])
+@pytest.mark.parametrize(
+    "field", ["engine: {async_scheduling: true}", "slo: {ttft_ms: 3}", "engine: {preemption: swap}"]
+)
 def test_what_matters_with_traffic_is_refused_without(field: str) -> None:
-    with pytest.raises(ScenarioError, match="has no effect without workload.traffic"):
+    with pytest.raises(ScenarioError, match="has no effect without workload"):
         load_text(f"model: Qwen3-0.6B\n{field}\n", "test.yaml")

@@ -130,7 +130,7 @@ def test_prefixes_are_found() -> None:
 def test_the_highest_rate_meets_the_slo_and_a_tenth_more_does_not() -> None:
     slo = ("slo={tpot_ms: 34}", "workload.traffic.requests=150", "workload.traffic.warmup_requests=0")
     highest = block(*slo)["highest_rate"]
-    assert 0 < highest["rate"]
+    assert highest["rate"] > 0
     assert highest["share"] >= 0.9
     assert highest["missed"] == "tpot_ms"
     above = block(*slo, f"workload.traffic.rate={1.1 * highest['rate']}")
@@ -138,7 +138,9 @@ def test_the_highest_rate_meets_the_slo_and_a_tenth_more_does_not() -> None:
 
 
 def test_requests_longer_than_the_model_length_are_rejected() -> None:
-    serving = block(*QUICK, "engine.max_model_len=800", "workload.traffic.input={distribution: uniform, low: 300, high: 700}")
+    serving = block(
+        *QUICK, "engine.max_model_len=800", "workload.traffic.input={distribution: uniform, low: 300, high: 700}"
+    )
     assert 0 < serving["rejected"] < 40
     with pytest.raises(ScenarioError, match="longer than the engine allows"):
         block(*QUICK, "engine.max_model_len=800", "workload.traffic.input={distribution: fixed, tokens: 700}")
