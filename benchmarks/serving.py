@@ -45,13 +45,17 @@ def main() -> None:
     engine = engine_of(loaded).costs(case.model.cards)
     load = load_of(loaded.scenario.workload, 0)
     tokens = sum(request.output_tokens for request in load.requests)
-    print(f"{len(load.requests):,} requests, {tokens:,} output tokens; imports, scenario and load {process_time() - start:.2f} s")
+    print(
+        f"{len(load.requests):,} requests, {tokens:,} output tokens; imports, scenario and load {process_time() - start:.2f} s"
+    )
     prices = prices_of(case, engine)
     for turn in range(asked.repeats):
         start = process_time()
         outcome = simulate(case, engine, load, prices)
         taken = process_time() - start
-        print(f"{'warm' if turn else 'cold'}: {taken:.2f} s, {prices.points} steps played, {outcome.step_count:,} steps served")
+        print(
+            f"{'warm' if turn else 'cold'}: {taken:.2f} s, {prices.points} steps played, {outcome.step_count:,} steps served"
+        )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     print(f"peak memory {peak / 1e6:,.0f} MB")
 

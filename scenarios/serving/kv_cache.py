@@ -135,10 +135,11 @@ class PagedCache:
 
     def free(self, request: Request) -> None:
         """Let go of the request's blocks; those that nobody else holds are free again."""
+        holders, free = self._holders, self._free
         for block in reversed(self._table.pop(request)):
-            self._holders[block] -= 1
-            if not self._holders[block]:
-                self._free.append(block)
+            holders[block] -= 1
+            if not holders[block]:
+                free.append(block)
         del self._tokens[request]
 
     def tokens(self, request: Request) -> int:
@@ -167,7 +168,10 @@ class PagedCache:
     def _take(self, count: int) -> list[int]:
         if count > len(self._free):
             raise OutOfCache(f"{count} blocks asked for, {len(self._free)} free")
-        taken = [self._free.pop() for _ in range(count)]
+        if not count:
+            return []
+        taken = self._free[: -count - 1 : -1]
+        del self._free[-count:]
         for block in taken:
             self._holders[block] = 1
         return taken

@@ -26,13 +26,13 @@ class Log:
     longer, prefill chunks, ticks that the first step's decodes would take alone, ticks of the device in the first step,
     why requests wait."""
 
-    rows: list[tuple[int, int, int, int, int, int, int, int, int]] = field(default_factory=list)
+    rows: list[tuple[int, int, int, int, int, int, int, int, str]] = field(default_factory=list)
 
     def add(
         self, start: int, decoding: int, steps: int, length: int, more: int, chunks: int, alone: int, device: int,
         blocked: str,
     ) -> None:  # fmt: skip
-        self.rows.append((start, decoding, steps, length, more, chunks, alone, device, REASONS.index(blocked)))
+        self.rows.append((start, decoding, steps, length, more, chunks, alone, device, blocked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ def outcome_of(
 
     warmup = {request.id for request in load.requests[: load.warmup]}
     columns = list(zip(*log.rows, strict=True)) or [()] * 9
+    numbers = {reason: number for number, reason in enumerate(REASONS)}
     start, decoding, steps, length, more, chunks, alone, device, blocked = columns
     return ServingOutcome(
         ids=np.array([entry.request.id for entry in done], np.int64),
@@ -132,7 +133,7 @@ def outcome_of(
         asked_tokens=scheduler.kv.asked_tokens,
         steps=Steps(
             _ns(start), _ints(decoding), _ints(steps), _ns(length), _ns(more), _ints(chunks), _ns(alone),
-            _ns(device), _ints(blocked),
+            _ns(device), _ints(tuple(numbers[reason] for reason in blocked)),
         ),
     )  # fmt: skip
 
