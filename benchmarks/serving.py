@@ -1,4 +1,4 @@
-"""How fast requests are served: 100,000 requests with 21 million output tokens of an Azure-like load on a 70B model, TP8.
+"""How fast requests are served: 100,000 of an Azure-like load, 21 million output tokens, on a 70B model, TP8.
 
     python benchmarks/serving.py [--requests N] [--rate R] [--repeats N]
 
@@ -45,17 +45,15 @@ def main() -> None:
     engine = engine_of(loaded).costs(case.model.cards)
     load = load_of(loaded.scenario.workload, 0)
     tokens = sum(request.output_tokens for request in load.requests)
-    print(
-        f"{len(load.requests):,} requests, {tokens:,} output tokens; imports, scenario and load {process_time() - start:.2f} s"
-    )
+    print(f"{len(load.requests):,} requests, {tokens:,} output tokens")
+    print(f"imports, scenario and load: {process_time() - start:.2f} s")
     prices = prices_of(case, engine)
     for turn in range(asked.repeats):
         start = process_time()
         outcome = simulate(case, engine, load, prices)
         taken = process_time() - start
-        print(
-            f"{'warm' if turn else 'cold'}: {taken:.2f} s, {prices.points} steps played, {outcome.step_count:,} steps served"
-        )
+        steps = f"{prices.points} steps played, {outcome.step_count:,} steps served"
+        print(f"{'warm' if turn else 'cold'}: {taken:.2f} s, {steps}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     print(f"peak memory {peak / 1e6:,.0f} MB")
 

@@ -3,7 +3,8 @@
 Running requests come first, each decoding one with one token; then a prefill that was cut goes on; then waiting ones
 are let in while there are slots (`max_num_seqs`), tokens (`max_num_batched_tokens`) and KV blocks for their next chunk.
 A chunk takes all tokens that are left, so that at most one prefill is ever cut, and it is the last to have come.
-A request that finds no block for its next token makes the last one to have come (or that of the largest priority number) lose its own.
+A request that finds no block for its next token makes the last one to have come (by priority: the one with the largest
+number) lose its own.
 
 Times are not known here. The simulator and the device engine drive the same object: `plan`, run the step, `commit`.
 Between two events nothing changes, so a driver may run a step of decodes `steady()` times and commit them at once.
