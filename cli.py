@@ -242,9 +242,9 @@ def calibrate(
     from sim.report import terminal
     from sim.report.calibration import print_calibration
 
-    bench = bench_on(backend)
+    measured_by = bench_on(backend)
     rows, base = ready(backend, out, hardware)
-    timings = bench(rows, budget_s, resume, terminal.progress)
+    timings = measured_by(rows, budget_s, resume, terminal.progress)
     terminal.progress("fitting")
     fitted = write_profile(out, timings, base)
     terminal.progress("")

@@ -30,7 +30,7 @@ ORDER: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 #: Most rooms that a package may have.
-MAX_ROOMS = {"sim": 14, "device": 12}
+MAX_ROOMS = {"sim": 15, "device": 12}
 
 
 def modules_of(package: Path) -> dict[str, Path]:

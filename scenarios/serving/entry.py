@@ -8,7 +8,7 @@ from scenarios.serving.requests import Request
 class Entry:
     """A request and how far it is.
 
-    target: tokens that must be in the cache before it decodes (its prompt, after a preemption also what it has produced).
+    target: tokens that must be in the cache before it decodes (its prompt, after a preemption also what it produced).
     computed: how many of them are. produced: output tokens, up to the step in which it joined the decoding ones.
     joined, ends, due: decode steps of the scheduler, when it joined, when it ends, and modulo the block size when it
     needs a block. swapped: tokens of its KV that lie on the host. hit_tokens: found in the cache when let in.
