@@ -170,15 +170,16 @@ def _gap(outcome: ServingOutcome, engine: EngineCosts) -> tuple[float, float, fl
 
 
 def _hidden_us(outcome: ServingOutcome, engine: EngineCosts) -> float:
-    """Host time of the engine that a mean step hides."""
+    """Host time of the engine that the device's steps hide, of a mean step."""
     steps = outcome.steps
     count = outcome.step_count
     if not count:
         return 0.0
-    requests = float((steps.steps * (steps.decoding + steps.chunks)).sum()) / count
-    chunks = float((steps.steps * steps.chunks).sum()) / count
-    host = engine.per_step_ns + engine.per_request_ns * requests + engine.per_chunk_ns * chunks
-    return engine.hidden_share * host / 1000
+    requests = steps.decoding + steps.chunks
+    host = engine.per_step_ns + engine.per_request_ns * requests + engine.per_chunk_ns * steps.chunks
+    device = steps.device_ns + steps.more_ns * (steps.steps - 1) / 2
+    hidden = np.minimum(engine.hidden_share * host, device)
+    return float((steps.steps * hidden).sum()) / count / 1000
 
 
 def _blocked_shares(outcome: ServingOutcome) -> Floats:

@@ -88,7 +88,7 @@ def test_a_share_beyond_one_is_refused(tmp_path: Path) -> None:
         'name: x\nextends: healthy\noverlap:\n  hidden_share: {value: 2, source: assumed, origin: "no share"}\n',
         encoding="utf-8",
     )
-    with pytest.raises(ScenarioError, match="hidden_share.*must be at most 1"):
+    with pytest.raises(ScenarioError, match=r"hidden_share.*must be at most 1"):
         load_engine(str(file))
 
 
