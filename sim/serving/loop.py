@@ -76,13 +76,13 @@ class _Client:
     def send(self, now_ns: int) -> list[tuple[int, Request]]:
         """(time, request) of what is sent up to now."""
         sent: list[tuple[int, Request]] = []
-        while self._free and (at := self._next()) is not None and at <= now_ns:
-            if self._ready and self._ready[0][0] == at:
+        while (at := self.next_ns()) is not None and at <= now_ns:
+            if self._ready and self._ready[0][0] == self._next():
                 request = heapq.heappop(self._ready)[-1]
             else:
                 request = self._opening.popleft()
             self._free -= 1
-            sent.append((max(at, self._unblocked_ns), request))
+            sent.append((at, request))
         return sent
 
     def ended(self, request: Request, now_ns: int) -> None:

@@ -186,5 +186,6 @@ class _State:
         prompts, mixed = self._prompts(running, chunks)
         share = min(1.0, chunks / prompts * mixed)
         under_way = share * mixed + (1 - share) * decode  # mean length of the step that an arrival meets
-        ttft = self.engine.admission_ns + under_way / 2 + self.demand.chunks * mixed
+        others = 1.0 if self.demand.arrival == "open" else max(0.0, 1 - 1 / self.demand.clients)
+        ttft = self.engine.admission_ns + others * under_way / 2 + self.demand.chunks * mixed
         return Steady(ttft, tpot, ttft + self.demand.gaps * tpot, running, rate, decode, saturated)

@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from scenarios.serving.kv_cache import PagedCache
+from scenarios.serving.requests import Load, Request
+from scenarios.serving.scheduler import Limits
 from sim.engines.costs import EngineCosts
+from sim.serving.loop import serve
+from sim.serving.prices import FixedPrices
 from sim.serving.steady import Demand, Device, steady
 
 MS = 1e6
@@ -74,3 +79,17 @@ def test_a_burst_prefills_first() -> None:
     # Two prompts fill a step of 8,192 tokens: 16 steps of 140 ms.
     assert state.ttft_ns == pytest.approx((140 + 15 * 140 / 2) * MS)
     assert state.tpot_ns == pytest.approx((20 + 15 * 140 / 2 / 100) * MS)
+
+
+def test_a_client_that_keeps_one_request_waits_for_no_other() -> None:
+    engine = EngineCosts(admission_ns=30_000_000)
+    state = steady(replace(OPEN, arrival="closed", clients=1), FLAT, engine)
+    assert state.ttft_ns == pytest.approx((30 + 80) * MS)
+
+
+def test_the_loop_admits_a_follower_as_late_as_the_first() -> None:
+    requests = tuple(Request(n, 0, 128, 11) for n in range(3))
+    prices, cache = FixedPrices(decode_ns=10_000_000, mixed_ns=50_000_000), PagedCache(1000, 128)
+    outcome = serve(Load(requests, 1), Limits(16, 8192), cache, prices, EngineCosts(admission_ns=30_000_000))
+    assert (outcome.first_ns - outcome.arrived_ns).tolist() == [80_000_000] * 3
+    assert outcome.arrived_ns.tolist() == [0, 180_000_000, 360_000_000]
