@@ -8,30 +8,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
+from scenarios.serving.requests import Load
+from scenarios.serving.traffic import load_of
 from sim.accuracy.rows.serving import ServingRow
 from sim.engines.profile import EngineProfile, engine_of, load_engine, shipped_engine_of
 from sim.predict.predict import DoesNotFit
 from sim.predict.scenario_result import case_of
 from sim.serving.expected import Bench, BenchLoad, Expected
 
+#: Requests that a closed load is served with where its row does not say: so many for each client, and at least so many.
+WAVES = 4
+MIN_REQUESTS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """A row that can be priced: its benchmark and the engine profile that it is priced with."""
+    """A row that can be priced: its benchmark, its requests, and the engine profile that it is priced with."""
 
     row: ServingRow
     bench: Bench
+    load: Load
     engine: EngineProfile
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A priced row: the value and both ends. fitted: the row that its engine was fitted on is of its deployment."""
+    """A priced row: the value, its fastest and slowest end, and the name of the engine."""
 
     deployed: Deployed
     value: Expected
@@ -59,8 +66,8 @@ def deployed_of(row: ServingRow) -> Deployed | str:
     except ScenarioError as error:
         return error.messages[0]
     try:
-        return Deployed(row, Bench(case, _load(row)), engine)
-    except (DoesNotFit, ScenarioError) as error:
+        return Deployed(row, Bench(case, _load(row)), load_of(loaded.scenario.workload, 0), engine)
+    except (DoesNotFit, ScenarioError, ValueError) as error:
         return str(error)
 
 
@@ -70,7 +77,8 @@ def _traffic(row: ServingRow) -> dict[str, Any]:
     if row.arrival in ("constant", "poisson"):
         traffic |= {"rate": row.rate, "duration_s": row.duration_s}
     elif row.arrival == "closed":
-        traffic |= {"concurrency": row.concurrency}
+        clients = row.concurrency or 1
+        traffic |= {"concurrency": clients, "requests": row.prompts or max(MIN_REQUESTS, WAVES * clients)}
     else:
         traffic |= {"requests": row.prompts or row.concurrency}
     return {key: value for key, value in traffic.items() if value is not None}
@@ -93,9 +101,21 @@ def _load(row: ServingRow) -> BenchLoad:
 
 
 def priced(deployed: Deployed, engine: EngineProfile) -> Answer:
-    """The row's answer with `engine`."""
-    value, low, high = deployed.bench.interval(engine)
-    return Answer(deployed, value, low, high, engine.name)
+    """The row's answer with `engine`: requests served in time, and ends as far from it as the closed form's are.
+
+    Which prompts a prefix cache held is not known of a row that states a share: it is answered in closed form.
+    """
+    middle, low, high = deployed.bench.interval(engine)
+    if deployed.row.prefix_cache_hit:
+        return Answer(deployed, middle, low, high, engine.name)
+    value = deployed.bench.simulate(engine.costs(deployed.bench.ranks), deployed.load)
+    return Answer(deployed, value, _moved(low, middle, value), _moved(high, middle, value), engine.name)
+
+
+def _moved(end: Expected, middle: Expected, value: Expected) -> Expected:
+    """`end` in proportion to `value` as it is to `middle`."""
+    names = ("ttft_ms", "tpot_ms", "output_throughput")
+    return replace(end, **{n: getattr(value, n) * getattr(end, n) / max(getattr(middle, n), 1e-9) for n in names})
 
 
 def split(rows: Sequence[ServingRow]) -> tuple[list[Deployed], list[dict[str, str]]]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from scenarios.ops.program import Batch, Group
+from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
 from sim.engines.profile import EngineProfile
 from sim.predict.predict import Case, interval_ns
 from sim.serving.player import player
 from sim.serving.prices import TICKS_PER_NS, GridPrices
-from sim.serving.simulate import serving_capacity, without_traffic
+from sim.serving.simulate import serving_capacity, simulate, without_traffic
 from sim.serving.steady import Demand, Device, Steady, steady
 
 
@@ -83,6 +86,25 @@ class Bench:
             saturated=state.saturated,
         )
 
+    def simulate(self, engine: EngineCosts, load: Load) -> Expected:
+        """The answer for the requests of `load`, served one by one; of a window, what ended within it is counted."""
+        value = self.expect(engine)
+        prices = self._steps(engine.dispatch_scale).prices.scaled(engine.device_scale)
+        outcome = simulate(self.case, engine, load, prices)
+        window, start = self.load.window_s, int(outcome.arrived_ns.min())
+        ended = outcome.last_ns - start <= 1e9 * window if window else outcome.last_ns >= 0
+        if not ended.any():
+            return value
+        outputs = outcome.output_tokens[ended]
+        seconds = window or float(outcome.last_ns.max() - start) / 1e9
+        gaps = (outcome.last_ns - outcome.first_ns)[ended] / np.maximum(1, outputs - 1)
+        return replace(
+            value,
+            ttft_ms=float((outcome.first_ns - outcome.arrived_ns)[ended].mean()) / 1e6,
+            tpot_ms=float(gaps.mean()) / 1e6,
+            output_throughput=float(outputs.sum()) / seconds,
+        )
+
     def interval(self, profile: EngineProfile) -> tuple[Expected, Expected, Expected]:
         """(value, fastest, slowest)."""
         value = self.expect(profile.costs(self._ranks))
@@ -145,7 +167,7 @@ class _Steps:
 
     def __init__(self, case: Case, demand: Demand, context: int, cached: int, dispatch: float) -> None:
         self._demand, self._context, self._cached = demand, context, cached
-        self._prices = GridPrices(case, play=player(dispatch))
+        self.prices = GridPrices(case, play=player(dispatch))
         self._known: dict[tuple[int, float], float] = {}
 
     def decode_ns(self, running: float) -> float:
@@ -169,11 +191,11 @@ class _Steps:
 
     def _decode(self, running: int) -> int:
         tokens = max(1, running) * self._context
-        return self._prices.decode(max(1, running), tokens).ticks(tokens)
+        return self.prices.decode(max(1, running), tokens).ticks(tokens)
 
     def _mixed(self, running: int, prompts: float) -> int:
         demand = self._demand
         chunk = min(demand.input_tokens, demand.budget_tokens)
         before = self._cached + (demand.input_tokens - chunk) // 2  # mean start of a chunk
         pairs = round(prompts * chunk * (before + (chunk + 1) / 2))
-        return self._prices.mixed(running, running * self._context, round(prompts * chunk), pairs)
+        return self.prices.mixed(running, running * self._context, round(prompts * chunk), pairs)
