@@ -29,7 +29,9 @@ NOMINAL = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One priced row. low_us, high_us: the interval that the profile claims. roofline_us: the plain roofline's time."""
+    """One priced row. low_us, high_us: the interval that the profile claims. roofline_us: the plain roofline's time.
+    cores, measured_cores: those that a kernel starts on, 0 where unknown. in_core_us: measured time inside its busier
+    kind of core, 0 where unknown."""
 
     label: str
     kind: str
@@ -39,6 +41,9 @@ class Scored:
     high_us: float
     roofline_us: float
     scored: bool
+    cores: int = 0
+    measured_cores: int = 0
+    in_core_us: float = 0.0
 
     @property
     def error(self) -> float:
@@ -68,17 +73,18 @@ def price_kernels(rows: Iterable[KernelRow], hardware: str = "") -> tuple[list[S
     for row in rows:
         try:
             hw = load_hardware(hardware or row.hardware)
-            work = work_of_row(row.op_type, row.input_shapes, row.dtypes, row.kv_tokens)
+            work = work_of_row(row.op_type, row.input_shapes, row.dtypes, row.kv_tokens, row.output_shapes)
         except (Unpriced, HardwareError, ScenarioError) as error:
             skipped.append(Skipped(row.label, str(error)))
             continue
         twin = row.replayed or repeats(row.op_type, row.input_shapes)
-        us = price(work, hw, twin, row.replayed).duration_ns / 1000
+        time = price(work, hw, twin, row.replayed)
+        us = time.duration_ns / 1000
         width = Z90 * (sigma_of(work.program, hw) ** 2 + hw.residual.device_sigma**2) ** 0.5
         scored.append(
             Scored(
                 row.label, row.op_type, row.mean_us, us, us * exp(-width), us * exp(width), roofline_us(work, hw),
-                row.scored,
+                row.scored, time.cores, row.cores, row.in_core_us,
             )
         )  # fmt: skip
     return scored, skipped
@@ -101,7 +107,10 @@ def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Score
 def rows_result(
     rows: Sequence[Scored], skipped: Sequence[Skipped], order: Callable[[str], Any] | None = None
 ) -> dict[str, Any]:
-    """A part of the `validate` document that is reported by kind: `kernels` and `collectives`. order: of the kinds."""
+    """A part of the `validate` document that is reported by kind: `kernels` and `collectives`. order: of the kinds.
+
+    `listed` has every priced row; `cores` counts those whose cores were measured, and those predicted exactly.
+    """
     counted = [r for r in rows if r.scored]
     kinds: dict[str, list[Scored]] = {}
     for row in counted:
@@ -110,9 +119,33 @@ def rows_result(
         **errors(counted),
         "unpriced": [{"row": s.label, "reason": s.reason} for s in skipped],
         "unscored": len(rows) - len(counted),
-        "by_kind": {kind: errors(kinds[kind]) for kind in sorted(kinds, key=order)},
+        "by_kind": {kind: _of_kind(kinds[kind]) for kind in sorted(kinds, key=order)},
+        "cores": cores_result(counted),
+        "listed": [_listed(row) for row in rows],
         "coverage": coverage(counted),
     }
+
+
+def cores_result(rows: Sequence[Scored]) -> dict[str, int]:
+    """Rows whose cores the profiler counted, and those of them whose cores are predicted exactly."""
+    known = [row for row in rows if row.measured_cores]
+    return {"rows": len(known), "exact": sum(row.cores == row.measured_cores for row in known)}
+
+
+def _of_kind(rows: Sequence[Scored]) -> dict[str, Any]:
+    """The errors of one kind, and its cores where any were measured."""
+    cores = cores_result(rows)
+    return {**errors(rows), **({"cores": cores} if cores["rows"] else {})}
+
+
+def _listed(row: Scored) -> dict[str, Any]:
+    """One row of the document; what was not measured is None. start_us: measured time outside the cores."""
+    return {
+        "row": row.label, "kind": row.kind, "measured_us": row.measured_us, "predicted_us": row.predicted_us,
+        "low_us": row.low_us, "high_us": row.high_us, "error": row.error, "scored": row.scored,
+        "cores": row.cores or None, "measured_cores": row.measured_cores or None,
+        "measured_start_us": row.measured_us - row.in_core_us if row.in_core_us else None,
+    }  # fmt: skip
 
 
 def steps_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[str, Any]:

@@ -65,6 +65,10 @@ def _by_kind(result: dict[str, Any], part: str, title: str, kind: str, width: in
         Column("bias", [percent(r["bias"], signed=True) for _, r in rows], right=True, rank=1),
         Column("roofline's median", [percent(r["roofline_median"]) for _, r in rows], right=True),
     ]
+    if part_result["cores"]["rows"]:
+        known = [r.get("cores", {"exact": 0, "rows": 0}) for _, r in rows]
+        exact = [f"{cores['exact']} of {cores['rows']}" if cores["rows"] else "-" for cores in known]
+        columns.append(Column("cores exact", exact, right=True, rank=1))
     inside = result["coverage"][part]
     unscored = f"{part_result['unscored']} more are listed unscored"
     note = f"{percent(inside)} of the rows lie inside their 90 % interval; {unscored}"

@@ -1,9 +1,10 @@
 """The exchange form of measurements: CSV files of kernels and of whole steps, read strictly.
 
-kernels: hardware, op_type, input_shapes, mean_us; optional dtype, mode, model, phase, kv_tokens, scored. Shapes as
-msprof prints them, `;` between tensors. steps: id, hardware, model, phase, batch, query_len, context, step_ms; optional
-tp, dp, ep, settings (`--set` pairs, `;` between), scored. collectives: hardware, op, ranks, bytes, mean_us; optional
-bytes_semantics, measure_kind, mode, algorithm, scored. `scored` no: listed, not scored. `docs/validation.md` says
+kernels: hardware, op_type, input_shapes, mean_us; optional dtype, mode, model, phase, kv_tokens, output_shapes,
+block_num, aic_us, aiv_us, scored. Shapes as msprof prints them, `;` between tensors. steps: id, hardware, model, phase,
+batch, query_len, context, step_ms; optional tp, dp, ep, settings (`--set` pairs, `;` between), scored. collectives:
+hardware, op, ranks, bytes, mean_us; optional bytes_semantics, measure_kind, mode, algorithm, scored. `scored` no:
+listed, not scored. `docs/validation.md` says
 more.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 
 from scenarios.errors import ScenarioError, quoted
@@ -32,7 +34,9 @@ BARE = ("microbench", "microbench:kernel", "microbench:event", "microbench:graph
 @dataclass(frozen=True, slots=True)
 class KernelRow:
     """One measured kernel. kv_tokens: keys of each request, 0 where unknown. replayed: isolated replay, not in a
-    network."""
+    network. output_shapes: as the inputs', "" where not printed. cores: blocks that the profiler counted, 0 where it
+    did not. in_core_us: time inside the busier kind of core (the rest is start and end), 0 where unknown. static: a
+    kernel that a graph compiler (TorchAir) has compiled for its shapes."""
 
     label: str
     hardware: str
@@ -43,6 +47,10 @@ class KernelRow:
     kv_tokens: int
     replayed: bool
     scored: bool
+    output_shapes: str = ""
+    cores: int = 0
+    in_core_us: float = 0.0
+    static: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,10 @@ def read_kernels(path: Path) -> list[KernelRow]:
                 kv_tokens=whole(row.get("kv_tokens") or "0", where, "kv_tokens"),
                 replayed=(row.get("mode") or "").startswith(REPLAYED),
                 scored=_is_scored(row),
+                output_shapes=row.get("output_shapes") or "",
+                cores=whole(row.get("block_num") or "0", where, "block_num"),
+                in_core_us=max(positive_or_0(row.get(name) or "", where, name) for name in ("aic_us", "aiv_us")),
+                static="ge_graph" in (row.get("mode") or ""),
             )
         )
     return rows
@@ -186,13 +198,23 @@ def _is_scored(row: dict[str, str]) -> bool:
 
 def positive(text: str, where: str, name: str) -> float:
     """`text` as a number above 0; raises ScenarioError that names `where` and `name`."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
+    value = float_of(text)
     if not MIN_MEASURED <= value <= MAX_MEASURED:  # NaN is neither
         raise ScenarioError([f"{where}: {name}: must be a positive number up to 1e12, got {quoted(text)}"])
     return value
+
+
+def positive_or_0(text: str, where: str, name: str) -> float:
+    """`text` as a number of at least 0; 0 where it is empty. Raises as `positive` does."""
+    return positive(text, where, name) if text and float_of(text) != 0 else 0.0
+
+
+def float_of(text: str) -> float:
+    """`text` as a number, NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return nan
 
 
 def whole(text: str, where: str, name: str) -> int:

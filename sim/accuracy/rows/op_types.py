@@ -8,7 +8,7 @@ N = 16 b) and [a, b, 16, 32] in INT8 (N = 32 a, K = 16 b).
 from __future__ import annotations
 
 from scenarios.ops.work import Work
-from sim.accuracy.rows import cube, vector
+from sim.accuracy.rows import cube, experts, vector
 from sim.accuracy.rows.cube import attention_work
 from sim.accuracy.rows.row import Row, Unpriced, parse_dtypes, parse_shapes
 from sim.accuracy.rows.vector import Maker
@@ -17,26 +17,37 @@ __all__ = ["GUESSES", "Unpriced", "attention_work", "known_op_types", "repeats",
 
 #: What the profiler's shapes leave open, and what is taken for it.
 GUESSES = {
-    "Slice": "half of the last dimension is kept",
+    "Slice": "half of the last dimension is kept where the output is not printed",
     "Cast": "16 bit becomes 32 bit and the other way round; other types become 64 bit",
-    "BroadcastTo": "the output is twice the input",
+    "BroadcastTo": "the output is twice the input where it is not printed",
+    "Fill": "a small tensor where the output is not printed",
+    "MoeFinalizeRoutingV2": "the choice of experts tells the tokens where the output is not printed",
     "FusedInferAttentionScore": "every request has kv_tokens keys",
     "GroupedMatmul": "tokens are spread evenly over the experts",
     "RINGMLAPrefillBF16Kernel": "the tokens attend to themselves only",
 }
 
 _PLAIN = (
-    "Add", "Adds", "Sub", "Mul", "Muls", "Maximum", "Minimum", "Neg", "Abs", "Relu", "Axpy", "FloorMod", "LogicalNot",
-    "LogicalAnd", "LogicalOr", "BitwiseNot", "BitwiseAnd", "ClipByValueV2",
+    "Add", "Adds", "AddV2", "Sub", "Mul", "Muls", "Maximum", "Minimum", "Neg", "Abs", "Relu", "Axpy", "FloorMod", "Mod",
+    "LogicalNot", "LogicalAnd", "LogicalOr", "LogicalXor", "BitwiseNot", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+    "LeftShift", "RightShift", "ClipByValue", "ClipByValueV2", "Square", "Sign", "Floor", "Ceil", "Round", "Rint",
+    "SquaredDifference", "Inv", "Reciprocal", "Trunc",
 )  # fmt: skip
-_COMPARE = ("GreaterEqual", "Greater", "Less", "LessEqual", "Equal", "NotEqual")
+_COMPARE = ("GreaterEqual", "Greater", "Less", "LessEqual", "Equal", "NotEqual", "IsFinite", "IsNan", "IsInf")
 #: Vector instructions of functions that take several.
 _FUNCTIONS = {
     "RealDiv": 2, "Div": 2, "Log": 8, "Exp": 4, "Sqrt": 2, "Rsqrt": 3, "Pow": 8, "Pows": 2, "Sigmoid": 6, "Swish": 7,
-    "Silu": 7, "Gelu": 12, "GeluV2": 12, "Mish": 30, "Cos": 50, "Sin": 50, "AutomaticBufferFusionOp": 4,
+    "Silu": 7, "Gelu": 12, "GeluV2": 12, "FastGelu": 8, "FastGeluV2": 8, "Tanh": 10, "Erf": 12, "Softplus": 10,
+    "Log1p": 9, "Mish": 30, "Cos": 50, "Sin": 50, "AutomaticBufferFusionOp": 4, "SwishMul": 8, "DivNoNan": 3,
+    "Addcmul": 2, "Addcdiv": 3, "Lerp": 3, "AddN": 1,
 }  # fmt: skip
-_SLICES = ("Slice", "StridedSlice", "StridedSliceD", "StridedSliceV2", "StridedSliceV3", "SplitVD", "SplitV")
-_REDUCE = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceAny", "ReduceAll", "ReduceMeanD")
+_SLICES = ("Slice", "SliceD", "StridedSlice", "StridedSliceD", "StridedSliceV2", "StridedSliceV3")
+_SPLITS = ("SplitVD", "SplitV", "Split", "SplitD", "Unpack")
+_REDUCE = tuple(
+    f"Reduce{what}{form}" for what in ("Sum", "Mean", "Max", "Min", "Any", "All", "Prod") for form in ("", "D")
+)
+_PERMUTED = ("MoeInitRouting", "MoeInitRoutingV2", "MoeInitRoutingV3", "MoeTokenPermute", "MoeReRouting")
+_UNPERMUTED = ("MoeFinalizeRouting", "MoeFinalizeRoutingV2", "MoeTokenUnpermute")
 _MATMUL = ("MatMul", "MatMulV2", "MatMulV3", "GemmV3")
 _BATCH_MATMUL = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "TransposeBatchMatMul")
 _ATTENTION = ("FusedInferAttentionScore", "IncreFlashAttention", "PromptFlashAttention")
@@ -44,22 +55,33 @@ _ATTENTION = ("FusedInferAttentionScore", "IncreFlashAttention", "PromptFlashAtt
 _SHAPELESS = ("Cumsum", "FloorDiv", "Data")
 _EXCHANGE = ("MoeDistributeDispatchV2", "MoeDistributeCombineV2")
 
+#: Op types whose time no shape tells, or whose shape may be left out.
+_NO_SHAPES = frozenset((*_SHAPELESS, *_EXCHANGE, "Range", "RangeD"))
+#: Known, and in no Program: convolutions and pictures.
+_OTHER_NETWORKS = frozenset(
+    ("Conv2D", "Conv3D", "ResizeBilinearV2", "ResizeNearestNeighborV2", "MaxPoolV3", "AvgPoolV2")
+)
+#: Columns of the longest head that a model norms.
+MAX_HEAD_DIM = 256
+
 _MAKERS: dict[str, Maker] = {
     **dict.fromkeys(_PLAIN, vector.elementwise()),
     **{name: vector.elementwise(ops=ops) for name, ops in _FUNCTIONS.items()},
     **dict.fromkeys(_COMPARE, vector.elementwise("compare", vector.byte)),
     "Cast": vector.elementwise(out_size=vector.cast_size),
     **dict.fromkeys(("MaskedFill", "Select", "SelectV2"), vector.masked_fill),
-    **dict.fromkeys(("BroadcastTo", "Tile"), vector.expand),
-    **dict.fromkeys(("TensorMove", "Identity", "ViewCopy"), vector.copy),
-    **dict.fromkeys(("Fill", "ZerosLike", "OnesLike", "Range"), vector.fill),
+    **dict.fromkeys(("BroadcastTo", "BroadcastToD", "Tile", "TileD", "Expand", "ExpandD"), vector.expand),
+    **dict.fromkeys(("TensorMove", "Identity", "ViewCopy", "Pad", "PadD", "PadV3"), vector.copy),
+    **dict.fromkeys(("Fill", "FillD", "ZerosLike", "OnesLike", "Range", "RangeD", "MemSet"), vector.fill),
     **dict.fromkeys(_SLICES, vector.slice_),
-    **dict.fromkeys(("ConcatD", "ConcatV2D"), vector.concat),
+    **dict.fromkeys(_SPLITS, vector.split),
+    **dict.fromkeys(("Concat", "ConcatD", "ConcatV2", "ConcatV2D", "Pack"), vector.concat),
     "AsStrided": vector.as_strided,
-    **dict.fromkeys(("Transpose", "TransData"), vector.transpose),
+    **dict.fromkeys(("Transpose", "TransposeD", "TransData"), vector.transpose),
     **dict.fromkeys(("SwiGlu", "SwiGluQuant", "DequantSwigluQuant"), vector.swiglu),
     **dict.fromkeys(("AscendQuantV2", "AscendQuant"), vector.static_quant),
-    "RmsNorm": vector.norm("rms_norm", 4),
+    **dict.fromkeys(("RmsNorm", "GemmaRmsNorm"), vector.norm("rms_norm", 4)),
+    **dict.fromkeys(("LayerNorm", "LayerNormV3", "LayerNormV4"), vector.norm("rms_norm", 6)),
     **dict.fromkeys(
         ("AddRmsNorm", "AddRmsNormBias", "InplaceAddRmsNorm"), vector.norm("add_rms_norm", 5, residual=True)
     ),
@@ -71,17 +93,19 @@ _MAKERS: dict[str, Maker] = {
     "InterleaveRope": vector.token_rows("interleave_rope", 4),
     "_triton_rope": vector.token_rows("triton_rope", 4, inputs=2),
     **dict.fromkeys(("ReshapeAndCacheNdKernel", "ReshapeAndCache"), vector.token_rows("kv_cache_write", 0, inputs=2)),
-    **dict.fromkeys(("ScatterNdUpdate", "Scatter", "ScatterElementsV2"), vector.scatter),
+    **dict.fromkeys(("ScatterNdUpdate", "Scatter", "ScatterUpdate", "ScatterElementsV2", "IndexPutV2"), vector.scatter),
     "PagedCacheLoadNdKernel": vector.cache_read,
     "KvRmsNormRopeCache": vector.token_rows("kv_norm_rope_cache", 6),
     "split_qkv_rmsnorm_rope_kernel": vector.token_rows("triton_qkv_norm_rope", 8),
-    **dict.fromkeys(("GatherV2", "GatherV3", "GatherElementsV2"), vector.gather),
+    **dict.fromkeys(("GatherV2", "GatherV2D", "GatherV3", "GatherElements", "GatherElementsV2"), vector.gather),
     "Index": vector.index,
     **dict.fromkeys(("SoftmaxV2", "LogSoftmaxV2"), vector.sampler("softmax", 5, 4)),
-    **dict.fromkeys(("ArgMaxV2", "ArgMaxWithValue"), vector.sampler("argmax", 2)),
-    **dict.fromkeys(("Sort", "TopKV2"), vector.sampler("sort", 2, 12)),
+    **dict.fromkeys(("ArgMaxV2", "ArgMaxD", "ArgMaxWithValue", "ArgMin", "ArgMinD"), vector.sampler("argmax", 2)),
+    **dict.fromkeys(("Sort", "TopK", "TopKD", "TopKV2"), vector.sampler("sort", 2, 12)),
     "ApplyTopKTopPCustom": vector.sampler("top_k_top_p", 4, 4),
     **dict.fromkeys(("MoeGatingTopK", "MoeGatingTopKSoftmax"), vector.sampler("moe_gating_top_k", 4)),
+    **dict.fromkeys(_PERMUTED, experts.permuted),
+    **dict.fromkeys(_UNPERMUTED, experts.unpermuted),
     **dict.fromkeys(_MATMUL, cube.matmul),
     **dict.fromkeys(_BATCH_MATMUL, cube.batch_matmul),
     **dict.fromkeys(("QuantBatchMatmulV3", "QuantBatchMatmulV4"), cube.quant_matmul),
@@ -100,16 +124,20 @@ def known_op_types() -> list[str]:
     return sorted(_MAKERS)
 
 
-def work_of_row(op_type: str, input_shapes: str, dtypes: str = "", kv_tokens: int = 0) -> Work:
+def work_of_row(op_type: str, input_shapes: str, dtypes: str = "", kv_tokens: int = 0, output_shapes: str = "") -> Work:
     """The work of a measured kernel. Raises Unpriced with the reason.
 
-    input_shapes, dtypes: as msprof prints them, `;` between tensors. kv_tokens: keys of each request of an attention,
-    0 where unknown.
+    input_shapes, dtypes, output_shapes: as msprof prints them, `;` between tensors. kv_tokens: keys of each request of
+    an attention, 0 where unknown.
     """
     maker = _MAKERS.get(op_type)
     if maker is None:
-        raise Unpriced(f"op type {op_type} is not known")
-    row = Row(op_type, parse_shapes(input_shapes), parse_dtypes(dtypes), kv_tokens)
+        reason = "is no kernel of a language model's step" if op_type in _OTHER_NETWORKS else "is not known"
+        raise Unpriced(f"op type {op_type} {reason}")
+    if op_type not in _NO_SHAPES and not (input_shapes + output_shapes).strip("; "):
+        raise Unpriced("the source prints no shapes")
+    outputs = parse_shapes(output_shapes) if output_shapes else ()
+    row = Row(op_type, parse_shapes(input_shapes), parse_dtypes(dtypes), kv_tokens, outputs)
     try:
         return maker(row)
     except (IndexError, ZeroDivisionError):
@@ -119,9 +147,10 @@ def work_of_row(op_type: str, input_shapes: str, dtypes: str = "", kv_tokens: in
 def repeats(op_type: str, input_shapes: str) -> bool:
     """Whether the same program ran just before this kernel, as far as its shape tells.
 
-    A norm of [tokens, 1, head_dim] is K's norm in a model with one KV head on this rank; it follows Q's norm.
+    A norm of [tokens, 1, head_dim] is K's norm in a model with one KV head on this rank; it follows Q's norm. Longer
+    rows are the residual stream of one token a request.
     """
     if op_type != "RmsNorm":
         return False
     first = parse_shapes(input_shapes)[0]
-    return len(first) == 3 and first[1] == 1
+    return len(first) == 3 and first[1] == 1 and first[2] <= MAX_HEAD_DIM

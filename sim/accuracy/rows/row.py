@@ -28,13 +28,14 @@ class Row:
     """One measured kernel.
 
     shapes: one tuple a tensor, () for a scalar or an absent one. dtypes: None where not printed. kv_tokens: keys of
-    each request, 0 where unknown.
+    each request, 0 where unknown. outputs: shapes of the results, empty where not printed.
     """
 
     op_type: str
     shapes: tuple[Shape, ...]
     dtypes: tuple[DType | None, ...]
     kv_tokens: int = 0
+    outputs: tuple[Shape, ...] = ()
 
     def shape(self, index: int) -> Shape:
         """The shape of tensor `index`, () where it is absent."""
@@ -43,6 +44,10 @@ class Row:
     def elements(self, index: int) -> int:
         """Elements of tensor `index`; 1 for a scalar."""
         return prod(self.shape(index))
+
+    def written(self, default: int) -> int:
+        """Elements of all results; `default` where they are not printed."""
+        return sum(prod(shape) for shape in self.outputs if shape) or default
 
     def dtype(self, index: int) -> DType:
         """The type of tensor `index`; where it is not printed: FP32 for logits, else BF16."""

@@ -70,8 +70,9 @@ def masked_fill(row: Row) -> Work:
 
 
 def expand(row: Row) -> Work:
-    """Tile and BroadcastTo: the output is taken as twice the input."""
-    return _flat(2 * row.elements(0), "expand", row.bytes(0), 2 * row.bytes(0))
+    """Tile and BroadcastTo: the output is taken as twice the input where it is not printed."""
+    written = row.written(2 * row.elements(0))
+    return _flat(written, "expand", row.bytes(0), written * row.size(0))
 
 
 def copy(row: Row) -> Work:
@@ -80,14 +81,25 @@ def copy(row: Row) -> Work:
 
 
 def fill(row: Row) -> Work:
-    """A constant into a small tensor, whose size the profiler does not print."""
-    return _flat(1, "fill", 8, 8, 1)
+    """A constant into a tensor; a small one where its size is not printed."""
+    written = row.written(1)
+    return _flat(written, "fill", 8, 8 if written == 1 else written * row.size(0), written)
 
 
 def slice_(row: Row) -> Work:
-    """Half of the last dimension is kept; each row is a run of memory of its own, read once and written once."""
-    kept = row.bytes(0) // 2
-    return _flat(row.elements(0) // 2, "slice", kept, kept, pieces=2 * rows_of(row.shape(0))[0])
+    """Half of the last dimension is kept where the output is not printed; each row is a run of memory of its own, read
+    once and written once."""
+    kept = row.written(row.elements(0) // 2)
+    moved = kept * row.size(0)
+    runs = rows_of(row.shape(0))[0]
+    return _flat(kept, "slice", moved, moved, pieces=2 * runs)
+
+
+def split(row: Row) -> Work:
+    """Split and Unpack: all of the input is kept, in several outputs; each row of each is a run of memory."""
+    parts = max(1, len([shape for shape in row.outputs if shape]))
+    runs = parts * rows_of(row.shape(0))[0]
+    return _flat(row.elements(0), "slice", row.bytes(0), row.bytes(0), pieces=2 * runs)
 
 
 def concat(row: Row) -> Work:

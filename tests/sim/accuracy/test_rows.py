@@ -109,6 +109,29 @@ def test_vector_kernels(
     assert (work.cold_read_bytes, work.warm_read_bytes, work.write_bytes) == moved
 
 
+def test_experts_rows_are_copied_out_and_summed_back() -> None:
+    # Eight of 2,048 numbers for one token, in BF16; 8 bytes of each row's place.
+    out = work_of_row("MoeInitRoutingV3", "1,2048;1,8", "DT_BF16;INT32")
+    assert (out.shape, out.program) == (RowsShape(8, 2048), "moe_init_routing")
+    assert (out.warm_read_bytes, out.write_bytes) == (8 * 4096 + 64, 8 * 4096)
+    back = work_of_row("MoeFinalizeRoutingV2", "8,2048;;;;1,8;8", "DT_BF16;;;;DT_BF16;INT32")
+    assert (back.shape, back.program) == (RowsShape(1, 2048), "moe_finalize_routing")
+    assert (back.warm_read_bytes, back.write_bytes) == (8 * 4096, 4096)
+
+
+def test_printed_outputs_take_the_place_of_guesses() -> None:
+    # BroadcastTo is taken to double its input, and Slice to keep half: here 48 times, and a quarter.
+    assert work_of_row("BroadcastTo", "1,64;2", "FLOAT;INT64", 0, "48,64").shape == FlatShape(3072)
+    assert work_of_row("Slice", "16,256;2;2", "DT_BF16", 0, "16,64").write_bytes == 2048
+    assert work_of_row("Fill", "2;", "INT64;FLOAT", 0, "64,1024").shape == FlatShape(65536)
+    assert work_of_row("Unpack", "2,8,128", "DT_BF16", 0, "8,128;8,128").write_bytes == 4096
+
+
+@pytest.mark.parametrize("op_type", ["MoeInitRoutingV3", "MoeTokenPermute", "ReduceSumD", "Unpack", "SplitVD", "Tanh"])
+def test_each_op_type_of_a_torchair_profile_has_a_price(op_type: str) -> None:
+    assert price(work_of_row(op_type, "8,256;8,8", "DT_BF16;INT32"), load_hardware("910b2")).duration_ns > 500
+
+
 @pytest.mark.parametrize(
     ("op_type", "shapes", "reason"),
     [
@@ -119,7 +142,11 @@ def test_vector_kernels(
         ("FFN", "8,16;4,16,64;4,32,16", "over experts"),
         ("FFN", "8,16;16,32;32,16", "no gated"),
         ("RmsNorm", "-1,5", "negative"),
-        ("_triton_rope", "", "shapes of another"),
+        ("_triton_rope", "", "prints no shapes"),
+        ("MatMulV2", ";;", "prints no shapes"),
+        ("_triton_rope", ";4", "shapes of another"),
+        ("Conv2D", "1,3,14,14;8,3,14,14", "no kernel of a language model"),
+        ("MoeFinalizeRoutingV2", "64,2048;64", "tells the tokens"),
     ],
 )
 def test_what_cannot_be_priced_says_why(op_type: str, shapes: str, reason: str) -> None:
@@ -131,6 +158,7 @@ def test_the_norm_of_k_follows_that_of_q() -> None:
     assert repeats("RmsNorm", "16,1,128;128")
     assert not repeats("RmsNorm", "16,4,128;128")
     assert not repeats("Add", "16,1,128")
+    assert not repeats("RmsNorm", "16,1,1024;1024")  # one token a request: the residual stream's first norm
 
 
 def test_every_op_type_of_the_reference_has_a_price() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp
+from pathlib import Path
 
 import pytest
 
 from scenarios.batches import reported_batch
 from sim.accuracy.roofline import roofline_us
-from sim.accuracy.rows.files import KernelRow, StepRow
+from sim.accuracy.rows.files import KernelRow, StepRow, read_kernels
 from sim.accuracy.rows.op_types import work_of_row
 from sim.accuracy.score import (
     Scored,
@@ -110,6 +111,25 @@ def test_unscored_rows_are_priced_and_not_counted() -> None:
     assert (result["rows"], result["unscored"], len(result["unpriced"])) == (1, 1, 1)
     assert result["unpriced"] == [{"row": "lost", "reason": "no price"}]
     assert list(result["by_kind"]) == ["MatMulV2"]
+
+
+def test_cores_are_held_against_the_blocks_that_a_profiler_counted() -> None:
+    row = kernel(cores=24, in_core_us=18.5)
+    priced, _ = price_kernels([row, replace(row, cores=1), kernel()])
+    result = rows_result(priced, [])
+    assert result["cores"] == result["by_kind"]["MatMulV2"]["cores"] == {"rows": 2, "exact": 1}
+    first, _, unknown = result["listed"]
+    assert (first["cores"], first["measured_cores"], first["measured_start_us"]) == (24, 24, pytest.approx(1.5))
+    assert (unknown["measured_cores"], unknown["measured_start_us"]) == (None, None)
+
+
+def test_the_exchange_form_with_blocks_and_pipe_times(tmp_path: Path) -> None:
+    (tmp_path / "k.csv").write_text(
+        "hardware,mode,op_type,input_shapes,output_shapes,mean_us,block_num,aic_us,aiv_us\n"
+        'atlas_a2_910b2,ge_graph (TorchAir static),BroadcastTo,"1,64;2","48,64",7.3,48,,3.5\n'
+    )
+    (row,) = read_kernels(tmp_path / "k.csv")
+    assert (row.output_shapes, row.cores, row.in_core_us, row.static) == ("48,64", 48, 3.5, True)
 
 
 def test_a_step_is_the_prediction_of_its_scenario() -> None:

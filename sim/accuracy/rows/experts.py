@@ -1,0 +1,48 @@
+"""Measured kernels around the experts of a mixture as `Work`: rows put in the order of their experts and back."""
+
+from __future__ import annotations
+
+from math import prod
+
+from scenarios.ops.work import RowsShape, Work
+from sim.accuracy.rows.row import Row, Unpriced, rows_of
+
+#: No model chooses more experts for a token.
+MAX_CHOSEN = 64
+
+
+def _picked(program: str, row: Row, rows: int, columns: int, read: int) -> Work:
+    """`rows` rows of `columns`, written once; `read`: elements of the first input that are read."""
+    size = row.size(0)
+    return Work("vector", RowsShape(rows, columns), 0, 0, 0, read * size + 8 * rows, rows * columns * size, program)
+
+
+def permuted(row: Row) -> Work:
+    """MoeInitRouting, MoeTokenPermute, MoeReRouting: [tokens, hidden] and each token's experts [tokens, chosen] ->
+    [tokens x chosen, hidden] in the order of the experts."""
+    tokens, hidden = rows_of(row.shape(0))
+    copies = prod(row.shape(1)[1:]) if row.shape(1)[:1] == (tokens,) else 1
+    printed = row.outputs[0] if row.outputs else ()
+    rows = rows_of(printed)[0] if len(printed) == 2 and printed[1] == hidden else tokens * copies
+    return _picked("moe_init_routing", row, rows, hidden, rows * hidden)
+
+
+def unpermuted(row: Row) -> Work:
+    """MoeFinalizeRouting, MoeTokenUnpermute: [tokens x chosen, hidden], each row weighed, summed to [tokens, hidden].
+
+    The tokens are those of the output, or of the first [tokens, chosen] that holds one number for each row.
+    """
+    rows, hidden = rows_of(row.shape(0))
+    printed = row.outputs[0] if row.outputs else ()
+    choices = [s for s in row.shapes[1:] if len(s) == 2 and prod(s) == rows and s[1] <= MAX_CHOSEN]
+    if len(printed) == 2 and printed[1] == hidden:
+        tokens = printed[0]
+    elif choices:
+        tokens = choices[0][0]
+    else:
+        raise Unpriced("neither the output nor the choice of experts tells the tokens")
+    moved = row.size(0) * hidden
+    return Work(
+        "vector", RowsShape(tokens, hidden), 0, 2 * rows * hidden, 0, rows * moved, tokens * moved,
+        "moe_finalize_routing",
+    )  # fmt: skip
