@@ -40,7 +40,7 @@ CLEAR_EFFECT = 0.05
 class AblationStep:
     """One step of a ablation; gains above 1 help. kernels: those of base and step that the source counted, 0 where it
     did not. not_modelled: why no switch expresses it, or empty. part: the part of the step whose kernels were timed, or
-    empty for the whole step."""
+    empty for the whole step. times_ms: of base and step, None where the source gives the gain alone."""
 
     base: StepRow
     step: tuple[str, ...]
@@ -48,13 +48,15 @@ class AblationStep:
     kernels: tuple[int, int] = (0, 0)
     not_modelled: str = ""
     part: str = ""
+    times_ms: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredStep:
     """A step with its predicted gain and the interval that the profile's residuals imply.
 
-    kernels, predicted_kernels: of base and step, as measured (0: not stated) and as in the Programs.
+    kernels, predicted_kernels: of base and step, as measured (0: not stated) and as in the Programs. times_ms,
+    predicted_ms: of base and step; a right ratio may be one of two wrong times.
     """
 
     id: str
@@ -65,6 +67,16 @@ class ScoredStep:
     scored: bool
     kernels: tuple[int, int] = (0, 0)
     predicted_kernels: tuple[int, int] = (0, 0)
+    times_ms: tuple[float, float] | None = None
+    predicted_ms: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def errors(self) -> tuple[float, float] | None:
+        """predicted / measured - 1 of the base's and the step's time; None where the source gives the gain alone."""
+        if self.times_ms is None:
+            return None
+        base, step = (p / m - 1 for p, m in zip(self.predicted_ms, self.times_ms, strict=True))
+        return base, step
 
     @property
     def points(self) -> float:
@@ -111,6 +123,7 @@ def read_ablations(path: Path) -> Iterator[AblationStep]:
             ),
             reason,
             _part(row, where),
+            None if reason else times_of(row, where),
         )
 
 
@@ -132,6 +145,14 @@ def gain_of(row: dict[str, str], where: str) -> float:
     return first / second if row.get("base_ms") else sqrt(first * second)
 
 
+def times_of(row: dict[str, str], where: str) -> tuple[float, float] | None:
+    """base_ms and step_ms; None where the row gives a range of the gain, or times of something else than the step (a
+    request under load, say), of which the ratio alone counts."""
+    if not row.get("base_ms") or row.get("times_of"):
+        return None
+    return positive(row["base_ms"], where, "base_ms"), positive(row.get("step_ms") or "", where, "step_ms")
+
+
 def price_ablations(steps: Iterator[AblationStep]) -> tuple[list[ScoredStep], list[tuple[str, str]]]:
     """(steps with predicted gains, (id, reason) of those that cannot be predicted)."""
     scored: list[ScoredStep] = []
@@ -149,7 +170,12 @@ def price_ablations(steps: Iterator[AblationStep]) -> tuple[list[ScoredStep], li
         a, b = (_sensitivity_of_part(case, step.part) for case in (before, after))
         gain, low, high = ratio_interval(a, b, before.hardware)
         counts = _kernels(before), _kernels(after)
-        scored.append(ScoredStep(row.id, step.measured_gain, gain, low, high, row.scored, step.kernels, counts))
+        scored.append(
+            ScoredStep(
+                row.id, step.measured_gain, gain, low, high, row.scored, step.kernels, counts, step.times_ms,
+                (a.step_ns / 1e6, b.step_ns / 1e6),
+            )
+        )  # fmt: skip
     return scored, skipped
 
 
@@ -177,6 +203,7 @@ def ablations_result(rows: list[ScoredStep], skipped: list[tuple[str, str]]) -> 
     """The `ablations` part of the `validate` document."""
     counted = [r for r in rows if r.scored]
     clear = [r for r in counted if r.sign_right is not None]
+    absolute = [abs(error) for r in counted for error in r.errors or ()]
     return {
         "rows": [
             {
@@ -184,6 +211,8 @@ def ablations_result(rows: list[ScoredStep], skipped: list[tuple[str, str]]) -> 
                 "high": r.high, "points": r.points, "sign_right": r.sign_right, "scored": r.scored,
                 "measured_kernels": list(r.kernels) if any(r.kernels) else None,
                 "predicted_kernels": list(r.predicted_kernels),
+                "measured_ms": list(r.times_ms) if r.times_ms else None, "predicted_ms": list(r.predicted_ms),
+                "errors": list(r.errors) if r.errors else None,
             }
             for r in rows
         ],
@@ -191,6 +220,7 @@ def ablations_result(rows: list[ScoredStep], skipped: list[tuple[str, str]]) -> 
         "signs_right": sum(bool(r.sign_right) for r in clear),
         "signs_asked": len(clear),
         "median_points": median(abs(r.points) for r in counted) if counted else None,
+        "median_time_error": median(absolute) if absolute else None,
         "unpriced": [{"row": name, "reason": reason} for name, reason in skipped],
     }  # fmt: skip
 

@@ -7,21 +7,23 @@ percentiles). Rows that cannot be priced are listed with the reason; rows marked
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import exp
 from statistics import median
 from typing import Any
 
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
+from sim.accuracy.inside import Part, parts_inside, weighted_error
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.rows.files import KernelRow, StepRow
 from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import HardwareError, load_hardware
 from sim.kernel.price import price
-from sim.predict.predict import interval_ns
+from sim.predict.predict import interval_ns, plans_of
 from sim.predict.uncertainty import Z90, sigma_of
+from sim.step.schedule import launches
 
 #: Coverage that the intervals claim.
 NOMINAL = 0.9
@@ -31,7 +33,8 @@ NOMINAL = 0.9
 class Scored:
     """One priced row. low_us, high_us: the interval that the profile claims. roofline_us: the plain roofline's time.
     cores, measured_cores: those that a kernel starts on, 0 where unknown. in_core_us: measured time inside its busier
-    kind of core, 0 where unknown."""
+    kind of core, 0 where unknown. fitted: something of the shipped profiles was fitted to the row. inside: parts of a
+    step whose kernels were timed."""
 
     label: str
     kind: str
@@ -44,6 +47,8 @@ class Scored:
     cores: int = 0
     measured_cores: int = 0
     in_core_us: float = 0.0
+    fitted: bool = False
+    inside: tuple[Part, ...] = ()
 
     @property
     def error(self) -> float:
@@ -99,8 +104,15 @@ def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Score
         if isinstance(case, str):
             skipped.append(Skipped(row.id, case))
             continue
-        value, low, high = (ns / 1000 for ns in interval_ns(case, reported_batch(case.scenario)))
-        scored.append(Scored(row.id, row.phase, 1000 * row.step_ms, value, low, high, roofline_of(case), row.scored))
+        batch = reported_batch(case.scenario)
+        value, low, high = (ns / 1000 for ns in interval_ns(case, batch))
+        inside = parts_inside(row.kernels, launches(plans_of(case, batch)[0])) if row.kernels else ()
+        scored.append(
+            Scored(
+                row.id, row.phase, 1000 * row.step_ms, value, low, high, roofline_of(case), row.scored,
+                fitted=row.fitted, inside=inside,
+            )
+        )  # fmt: skip
     return scored, skipped
 
 
@@ -155,7 +167,9 @@ def steps_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[str
         {
             "id": r.label, "measured_ms": r.measured_us / 1000, "predicted_ms": r.predicted_us / 1000,
             "low_ms": r.low_us / 1000, "high_ms": r.high_us / 1000, "error": r.error,
-            "roofline_ms": r.roofline_us / 1000, "scored": r.scored,
+            "roofline_ms": r.roofline_us / 1000, "scored": r.scored, "fitted": r.fitted,
+            "kernel_error": weighted_error(r.inside),
+            "kernels": [{**asdict(part), "error": part.error} for part in r.inside],
         }
         for r in rows
     ]  # fmt: skip
@@ -164,6 +178,8 @@ def steps_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[str
         "rows": listed,
         **{key: value for key, value in totals.items() if key != "rows"},
         "scored": totals["rows"],
+        "fitted": errors([r for r in counted if r.fitted]),
+        "not_fitted": errors([r for r in counted if not r.fitted]),
         "unpriced": [{"row": s.label, "reason": s.reason} for s in skipped],
         "coverage": coverage(counted),
     }

@@ -84,15 +84,32 @@ def _steps(result: dict[str, Any], width: int) -> Any:
         Column("predicted ms", [f"{r['predicted_ms']:.2f}" for r in rows], right=True),
         Column("interval", [f"{r['low_ms']:.1f}-{r['high_ms']:.1f}" for r in rows], rank=1),
         Column("error", [percent(r["error"], signed=True) for r in rows], right=True),
+        Column("kernels inside off", [percent(r["kernel_error"]) for r in rows], right=True, rank=1),
         Column("roofline ms", [f"{r['roofline_ms']:.2f}" for r in rows], right=True, rank=2),
     ]
     roofline = percent(steps["roofline_median"])
     note = f"{steps['scored']} scored: median error {percent(steps['median'])}, the roofline's {roofline}"
-    return fitted("Steps: predicted against measured", columns, width, [note])
+    unseen = steps["not_fitted"]
+    split = f"{unseen['rows']} of them fix no number: median {percent(unseen['median'])}, P90 {percent(unseen['p90'])}"
+    notes = [note, split, *(line for r in rows for line in _inside(r))]
+    return fitted("Steps: predicted against measured", columns, width, notes)
+
+
+def _inside(row: dict[str, Any]) -> list[str]:
+    """A line on the kernels inside one step, where they were timed."""
+    parts = ", ".join(
+        f"{p['name']} {p['predicted_us']:,.0f} for {p['measured_us']:,.0f} us ({percent(p['error'], signed=True)})"
+        for p in row["kernels"]
+    )
+    return [f"inside {row['id']}: {parts}"] if parts else []
 
 
 def _counts(kernels: list[int] | None) -> str:
     return " to ".join(str(n or "?") for n in kernels) if kernels else "-"
+
+
+def _both_off(errors: list[float] | None) -> str:
+    return ", ".join(f"{error:+.0%}" for error in errors) if errors else "-"
 
 
 def _ablations(result: dict[str, Any], width: int) -> Any:
@@ -104,12 +121,14 @@ def _ablations(result: dict[str, Any], width: int) -> Any:
         Column("predicted", [f"{r['predicted_gain']:.2f}x" for r in rows], right=True),
         Column("interval", [f"{r['low']:.2f}-{r['high']:.2f}" for r in rows], rank=1),
         Column("points off", [f"{r['points']:+.1f}" for r in rows], right=True),
+        Column("base, step off", [_both_off(r["errors"]) for r in rows], right=True),
         Column("kernels counted", [_counts(r["measured_kernels"]) for r in rows], right=True, rank=2),
         Column("kernels predicted", [_counts(r["predicted_kernels"]) for r in rows], right=True, rank=2),
     ]
     note = (
         f"{ablations['scored']} scored: median {ablations['median_points'] or 0:.1f} points off; direction right "
-        f"in {ablations['signs_right']} of {ablations['signs_asked']} effects beyond 5 %"
+        f"in {ablations['signs_right']} of {ablations['signs_asked']} effects beyond 5 %; "
+        f"the times themselves: median error {percent(ablations['median_time_error'])}"
     )
     return fitted("Ladders: what one optimisation gained", columns, width, [note])
 

@@ -54,9 +54,19 @@ class KernelRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StepKernels:
+    """Kernels of one op type inside a measured step: how many, and their mean time, us."""
+
+    op_type: str
+    count: int
+    mean_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class StepRow:
     """One measured step; batch per data-parallel replica, `context` tokens cached before it. tp: ranks of one
-    tensor-parallel group; dp: replicas; ep: ranks that share whole experts, 1 where none do."""
+    tensor-parallel group; dp: replicas; ep: ranks that share whole experts, 1 where none do. fitted: something of the
+    shipped profiles was fitted to it. kernels: those inside the step, where the source timed them."""
 
     id: str
     hardware: str
@@ -72,6 +82,8 @@ class StepRow:
     step_ms: float
     settings: tuple[str, ...]
     scored: bool
+    fitted: bool = False
+    kernels: tuple[StepKernels, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +152,25 @@ def read_steps(path: Path) -> list[StepRow]:
                 step_ms=positive(row["step_ms"], where, "step_ms") if row["step_ms"] else 0.0,
                 settings=tuple(s for s in (row.get("settings") or "").split(";") if s.strip()),
                 scored=_is_scored(row),
+                fitted=(row.get("fit") or "no") != "no",
+                kernels=kernels_of(row.get("kernels") or "", where),
             )
         )
     return rows
+
+
+def kernels_of(text: str, where: str) -> tuple[StepKernels, ...]:
+    """`MatMul 141 6.8;Scatter 56 1.5`: op type, how many, mean us. Raises ScenarioError at `where` for another form."""
+    kernels = []
+    for item in text.split(";"):
+        words = item.split()
+        if not words:
+            continue
+        if len(words) != 3:
+            raise ScenarioError([f"{where}: kernels: must be op type, count and mean us, got {item.strip()!r}"])
+        name, count, mean = words
+        kernels.append(StepKernels(name, whole(count, where, "kernels"), positive(mean, where, "kernels")))
+    return tuple(kernels)
 
 
 def read_collectives(path: Path) -> list[CollectiveRow]:

@@ -52,6 +52,15 @@ def test_a_row_is_a_base_a_step_and_a_gain(tmp_path: Path) -> None:
     assert (step_.kernels, step_.not_modelled, step_.base.scored) == ((900, 400), "", True)
 
 
+def test_a_right_gain_may_be_one_of_two_wrong_times() -> None:
+    step_ = replace(scored(2.0, 2.0), times_ms=(8.0, 4.0), predicted_ms=(12.0, 6.0))
+    assert (step_.points, step_.errors) == (0.0, (0.5, 0.5))
+    assert scored(2.0, 2.0).errors is None
+    result = ablations_result([step_, scored(2.0, 2.0)], [])
+    assert (result["median_points"], result["median_time_error"]) == (0.0, 0.5)
+    assert [row["errors"] for row in result["rows"]] == [[0.5, 0.5], None]
+
+
 def test_a_published_range_counts_as_its_geometric_mean() -> None:
     row = {"base_ms": "", "step_ms": "", "gain_low": "1.3", "gain_high": "1.55"}
     assert gain_of(row, "x") == pytest.approx((1.3 * 1.55) ** 0.5)
