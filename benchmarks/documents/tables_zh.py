@@ -20,7 +20,12 @@ WORDS = {
     "Qwen3-32B and DeepSeek-V3 on 16 dies of A3, Qwen3-8B on two 910B2 cards": (
         "16 die A3 上的 Qwen3-32B 与 DeepSeek-V3，两卡 910B2 上的 Qwen3-8B"
     ),
-    "Qwen3-8B on 910B2 (eager and graph) and on an A3 die": "910B2（eager 与图模式）及 A3 单 die 上的 Qwen3-8B",
+    "Qwen3-8B and 0.6B on 910B2 (eager and graph), Qwen3-8B on an A3 die": (
+        "910B2（eager 与图模式）上的 Qwen3-8B 与 0.6B，A3 单 die 上的 Qwen3-8B"
+    ),
+    "times before and after them": "优化前后的时间",
+    "not fitted: rows": "未参与拟合：行数",
+    "fitted: rows": "参与拟合：行数",
     "8 and 16 dies of A3, two cards of a 910B4-class chip": "8 与 16 die 的 A3，两卡 910B4 级芯片",
     "gains of single optimisations": "单项优化的收益",
     "whole steps of several cards": "多卡整步",

@@ -56,7 +56,8 @@ class ScoredStep:
     """A step with its predicted gain and the interval that the profile's residuals imply.
 
     kernels, predicted_kernels: of base and step, as measured (0: not stated) and as in the Programs. times_ms,
-    predicted_ms: of base and step; a right ratio may be one of two wrong times.
+    predicted_ms: of base and step; a right ratio may be one of two wrong times. fitted: a shipped profile was fitted to
+    the base or the step.
     """
 
     id: str
@@ -69,6 +70,7 @@ class ScoredStep:
     predicted_kernels: tuple[int, int] = (0, 0)
     times_ms: tuple[float, float] | None = None
     predicted_ms: tuple[float, float] = (0.0, 0.0)
+    fitted: bool = False
 
     @property
     def errors(self) -> tuple[float, float] | None:
@@ -111,6 +113,7 @@ def read_ablations(path: Path) -> Iterator[AblationStep]:
             step_ms=1.0,
             settings=tuple(s for s in row["base"].split(";") if s),
             scored=row["scored"] != "no",
+            fitted=(row.get("fit") or "no") != "no",
         )
         reason = row.get("not_modelled") or ""
         yield AblationStep(
@@ -173,7 +176,7 @@ def price_ablations(steps: Iterator[AblationStep]) -> tuple[list[ScoredStep], li
         scored.append(
             ScoredStep(
                 row.id, step.measured_gain, gain, low, high, row.scored, step.kernels, counts, step.times_ms,
-                (a.step_ns / 1e6, b.step_ns / 1e6),
+                (a.step_ns / 1e6, b.step_ns / 1e6), row.fitted,
             )
         )  # fmt: skip
     return scored, skipped
@@ -212,7 +215,7 @@ def ablations_result(rows: list[ScoredStep], skipped: list[tuple[str, str]]) -> 
                 "measured_kernels": list(r.kernels) if any(r.kernels) else None,
                 "predicted_kernels": list(r.predicted_kernels),
                 "measured_ms": list(r.times_ms) if r.times_ms else None, "predicted_ms": list(r.predicted_ms),
-                "errors": list(r.errors) if r.errors else None,
+                "errors": list(r.errors) if r.errors else None, "fitted": r.fitted,
             }
             for r in rows
         ],

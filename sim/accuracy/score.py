@@ -89,7 +89,7 @@ def price_kernels(rows: Iterable[KernelRow], hardware: str = "") -> tuple[list[S
         scored.append(
             Scored(
                 row.label, row.op_type, row.mean_us, us, us * exp(-width), us * exp(width), roofline_us(work, hw),
-                row.scored, time.cores, row.cores, row.in_core_us,
+                row.scored, time.cores, row.cores, row.in_core_us, row.fitted,
             )
         )  # fmt: skip
     return scored, skipped
@@ -133,9 +133,16 @@ def rows_result(
         "unscored": len(rows) - len(counted),
         "by_kind": {kind: _of_kind(kinds[kind]) for kind in sorted(kinds, key=order)},
         "cores": cores_result(counted),
+        **split_errors(counted),
         "listed": [_listed(row) for row in rows],
         "coverage": coverage(counted),
     }
+
+
+def split_errors(rows: Sequence[Scored]) -> dict[str, Any]:
+    """Errors and coverage of the rows that a shipped profile was fitted to, and of those that none was."""
+    parts = {"fitted": [r for r in rows if r.fitted], "not_fitted": [r for r in rows if not r.fitted]}
+    return {name: {**errors(part), "coverage": coverage(part)} for name, part in parts.items()}
 
 
 def cores_result(rows: Sequence[Scored]) -> dict[str, int]:
@@ -155,7 +162,7 @@ def _listed(row: Scored) -> dict[str, Any]:
     return {
         "row": row.label, "kind": row.kind, "measured_us": row.measured_us, "predicted_us": row.predicted_us,
         "low_us": row.low_us, "high_us": row.high_us, "error": row.error, "scored": row.scored,
-        "cores": row.cores or None, "measured_cores": row.measured_cores or None,
+        "fitted": row.fitted, "cores": row.cores or None, "measured_cores": row.measured_cores or None,
         "measured_start_us": row.measured_us - row.in_core_us if row.in_core_us else None,
     }  # fmt: skip
 
@@ -178,8 +185,7 @@ def steps_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[str
         "rows": listed,
         **{key: value for key, value in totals.items() if key != "rows"},
         "scored": totals["rows"],
-        "fitted": errors([r for r in counted if r.fitted]),
-        "not_fitted": errors([r for r in counted if not r.fitted]),
+        **split_errors(counted),
         "unpriced": [{"row": s.label, "reason": s.reason} for s in skipped],
         "coverage": coverage(counted),
     }

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.documents.tables import _gain, _line, accuracy_rows
+from benchmarks.documents.tables import _gain, _line, accuracy_rows, kernels_of_reference
 from sim.accuracy.reference import reference_csv
-from sim.accuracy.rows.files import read_kernels, read_steps
-from sim.accuracy.score import errors, price_kernels, price_steps
+from sim.accuracy.rows.files import read_steps
+from sim.accuracy.score import Scored, errors, price_steps
 
 
 def gain(verdict: str, **of: float) -> dict[str, Any]:
@@ -30,17 +30,29 @@ def test_a_gain_is_a_factor_with_its_interval(verdict: str, shown: str) -> None:
     assert _gain(gain(verdict)) == shown
 
 
-def test_a_line_of_the_table() -> None:
-    result = {"rows": 7, "median": 0.0512, "p90": 0.2, "roofline_median": 0.61}
-    assert _line("kernels: all", "somewhere", result) == "| kernels: all | somewhere | 7 | 5.1% | 20.0% | 61% |"
+def test_a_line_of_the_table_keeps_fitted_rows_apart() -> None:
+    rows = [
+        Scored("row", "MatMul", 10.0, us, 0.0, 1e9, 16.0, True, fitted=fitted)
+        for us, fitted in ((10.5, True), (9.0, False), (13.0, False))
+    ]
+    assert _line("kernels: all", "somewhere", rows) == (
+        "| kernels: all | somewhere | 1 | 5.0% | 5.0% | 2 | 20.0% | 28.0% | 60% |"
+    )
+    assert _line("links", "x", rows[:1]) == "| links | x | 1 | 5.0% | 5.0% | - | - | - | 60% |"
 
 
 def test_the_families_make_up_all_kernels_and_steps_are_the_scored_ones() -> None:
     lines = [line.split("|") for line in accuracy_rows()]
     rows = {cells[1].strip(): cells for cells in lines}
-    counts = [int(rows[name][3]) for name in rows if name.startswith("kernels: ") and name != "kernels: all"]
-    kernels = [r for r in price_kernels(read_kernels(reference_csv("kernels")))[0] if r.scored]
-    assert sum(counts) == int(rows["kernels: all"][3]) == len(kernels)
-    assert rows["kernels: all"][4].strip() == f"{errors(kernels)['median']:.1%}"
+
+    def count(name: str) -> list[int]:
+        return [int(cell.strip().replace("-", "0")) for cell in (rows[name][3], rows[name][6])]
+
+    families = [count(name) for name in rows if name.startswith("kernels: ") and name != "kernels: all"]
+    kernels = kernels_of_reference()
+    fitted = sum(r.fitted for r in kernels)
+    assert [sum(column) for column in zip(*families, strict=True)] == count("kernels: all")
+    assert count("kernels: all") == [fitted, len(kernels) - fitted]
+    assert rows["kernels: all"][4].strip() == f"{errors([r for r in kernels if r.fitted])['median']:.1%}"
     steps = [r for r in price_steps(read_steps(reference_csv("steps")))[0] if r.scored]
-    assert sum(int(rows[name][3]) for name in rows if name.startswith("whole ")) == len(steps)
+    assert sum(sum(count(name)) for name in rows if name.startswith("whole ")) == len(steps)

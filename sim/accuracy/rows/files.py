@@ -36,7 +36,7 @@ class KernelRow:
     """One measured kernel. kv_tokens: keys of each request, 0 where unknown. replayed: isolated replay, not in a
     network. output_shapes: as the inputs', "" where not printed. cores: blocks that the profiler counted, 0 where it
     did not. in_core_us: time inside the busier kind of core (the rest is start and end), 0 where unknown. static: a
-    kernel that a graph compiler (TorchAir) has compiled for its shapes."""
+    kernel that a graph compiler (TorchAir) has compiled for its shapes. fitted: a shipped profile was fitted to it."""
 
     label: str
     hardware: str
@@ -51,6 +51,7 @@ class KernelRow:
     cores: int = 0
     in_core_us: float = 0.0
     static: bool = False
+    fitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ def read_kernels(path: Path) -> list[KernelRow]:
                 cores=whole(row.get("block_num") or "0", where, "block_num"),
                 in_core_us=max(positive_or_0(row.get(name) or "", where, name) for name in ("aic_us", "aiv_us")),
                 static="ge_graph" in (row.get("mode") or ""),
+                fitted=(row.get("fit") or "no") != "no",
             )
         )
     return rows
