@@ -22,7 +22,7 @@ from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import HardwareError, load_hardware
 from sim.kernel.price import price
 from sim.predict.predict import interval_ns, plans_of
-from sim.predict.uncertainty import Z90, sigma_of
+from sim.predict.uncertainty import kernel_width
 from sim.step.schedule import launches
 
 #: Coverage that the intervals claim.
@@ -85,7 +85,7 @@ def price_kernels(rows: Iterable[KernelRow], hardware: str = "") -> tuple[list[S
         twin = row.replayed or repeats(row.op_type, row.input_shapes)
         time = price(work, hw, twin, row.replayed)
         us = time.duration_ns / 1000
-        width = Z90 * (sigma_of(work.program, hw) ** 2 + hw.residual.device_sigma**2) ** 0.5
+        width = kernel_width(work, hw)
         scored.append(
             Scored(
                 row.label, row.op_type, row.mean_us, us, us * exp(-width), us * exp(width), roofline_us(work, hw),

@@ -21,6 +21,8 @@ class KernelTime:
     where the shares of one resource sum to more than 1. holds_cores: its vector cores are its own from start to
     end, and what runs alongside it gets the others. link_share: of the links to other ranks; what uses them meets the
     other ranks first. alone_ns: of a kernel that computes before it communicates, until its first bytes leave.
+    extra_sigma: how much less sure the time is than that of shapes that its program was fitted to
+    (`sim.kernel.ranges`).
     """
 
     duration_ns: int
@@ -38,3 +40,4 @@ class KernelTime:
     holds_cores: bool = False
     link_share: float = 0.0
     alone_ns: int = 0
+    extra_sigma: float = 0.0

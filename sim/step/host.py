@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING
 from scenarios.ops.catalogue import kind_of, op_type_of, work_of
 from scenarios.ops.op_work import placed
 from scenarios.ops.program import Block, Op, Program
+from scenarios.ops.work import Work
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
+from sim.kernel.ranges import extra_sigma
 from sim.kernel.time import KernelTime
 from sim.step.jitter import jitter, jitter_of_ranks, late_ns, named
 from sim.step.plan import LATE, HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
@@ -187,12 +189,19 @@ class _Builder:
         self, op: Op, repeat: int, rank: int, twin: bool = False, captured: bool = False
     ) -> tuple[KernelTime, ...]:
         """The kernel in each repetition, before jitter: one and the same, but where tokens choose their experts."""
-        scale, cpu = self.conditions.device_scale, self._on_cpu
+        cpu = self._on_cpu
         if not kind_of(op).routed:
-            return (scaled(price(work_of(op), self.hw, twin, self._resident, cpu and captured), scale),) * repeat
-        return tuple(
-            scaled(price(work_of(placed(op, n, rank)), self.hw, False, self._resident), scale) for n in range(repeat)
-        )
+            return (
+                self._sure(work_of(op), price(work_of(op), self.hw, twin, self._resident, cpu and captured)),
+            ) * repeat
+        works = [work_of(placed(op, n, rank)) for n in range(repeat)]
+        return tuple(self._sure(work, price(work, self.hw, False, self._resident)) for work in works)
+
+    def _sure(self, work: Work, time: KernelTime) -> KernelTime:
+        """The time on a device that is slower or faster by the conditions' scale, and how sure it is."""
+        on_time = scaled(time, self.conditions.device_scale)
+        extra = 0.0 if self._on_cpu else extra_sigma(work, self.hw.profile.name)
+        return replace(on_time, extra_sigma=extra) if extra else on_time
 
     def _kernels(self, op: Op, nominal: tuple[KernelTime, ...]) -> tuple[KernelTime, ...]:
         """The kernel's time in each repetition, with the rank's jitter where others wait for it."""

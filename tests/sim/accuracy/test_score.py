@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp
+from math import exp, hypot
 from pathlib import Path
 
 import pytest
@@ -26,8 +26,9 @@ from sim.accuracy.score import (
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import load_hardware
 from sim.kernel.price import price
+from sim.kernel.ranges import extra_sigma
 from sim.predict.predict import interval_ns
-from sim.predict.uncertainty import Z90
+from sim.predict.uncertainty import T90
 
 
 def scored(measured: float, predicted: float, *, low: float = 0.0, high: float = 1e9, yes: bool = True) -> Scored:
@@ -80,7 +81,7 @@ def test_a_kernel_has_its_price_its_interval_and_its_roofline() -> None:
     hw = load_hardware("910b2")
     work = work_of_row("MatMulV2", "1,4096;4096,4096", "DT_BF16;DT_BF16", 0)
     us = price(work, hw).duration_ns / 1000
-    width = Z90 * (hw.residual.matmul_sigma**2 + hw.residual.device_sigma**2) ** 0.5
+    width = T90 * hypot(hw.residual.matmul_sigma, extra_sigma(work, "atlas_a2_910b2"), hw.residual.device_sigma)
     assert skipped == []
     assert (row.measured_us, row.predicted_us, row.roofline_us) == (20.0, us, roofline_us(work, hw))
     assert (row.low_us, row.high_us) == (pytest.approx(us * exp(-width)), pytest.approx(us * exp(width)))

@@ -16,7 +16,7 @@ from scenarios.schema import Scenario
 from sim.hardware.profile import HardwareProfile
 from sim.predict.gains import NO_EFFECT, gains_of
 from sim.predict.predict import Case, length_ns, plans_of, sensitivity_of
-from sim.predict.uncertainty import Z90, Sensitivity, ratio_interval, sensitivity, sigma_of, step_interval
+from sim.predict.uncertainty import T90, Sensitivity, ratio_interval, sensitivity, sigma_of, step_interval
 from sim.step.plan import HostWork, Issue, Launch, Plan, Synchronize
 from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware
@@ -57,20 +57,28 @@ def test_a_step_of_two_kernels_by_hand() -> None:
     item = on_device(kernel("matmul", 60_000), kernel("rms_norm", 40_000))
     assert (item.step_ns, item.device, item.host) == (100_000, pytest.approx(1.0), 0.0)
     weights = sorted(weight for weight, _ in item.parts.values() if weight)
-    assert weights == pytest.approx([0.4, 0.6])
-    # (0.6 x 0.1)^2 + (0.4 x 0.2)^2 + 0.05^2 = 0.0125; 1.6449 standard deviations are 0.1839: exp(-0.1839) = 0.8320.
+    assert weights == pytest.approx([0.4, 0.4, 0.6, 0.6])  # each kernel alone, and its family
+    # (0.6 x 0.1)^2 + (0.4 x 0.2)^2 + 0.05^2 = 0.0125; 2.1318 times its root is 0.2383: exp(-0.2383) = 0.7879.
     low, high = step_interval(item, HW)
-    assert low == pytest.approx(83_201, abs=2)
-    assert high == pytest.approx(120_191, abs=2)
+    assert low == pytest.approx(78_793, abs=2)
+    assert high == pytest.approx(126_915, abs=2)
 
 
 def test_equal_kernels_are_wrong_together_and_different_ones_on_their_own() -> None:
     hw = hardware(**{**SIGMAS, "residual__device_sigma": 0.0})
     equal = on_device(kernel("matmul", 50_000), kernel("matmul", 50_000), hw=hw)
     different = on_device(kernel("matmul", 50_000), kernel("matmul", 50_000, gm_bytes=1), hw=hw)
-    # One error of 0.1, against two of 0.05 that are independent.
-    assert log(step_interval(equal, hw)[1] / 100_000) == pytest.approx(Z90 * 0.1)
-    assert log(step_interval(different, hw)[1] / 100_000) == pytest.approx(Z90 * 0.1 / sqrt(2))
+    # One error of 0.1, against two of 0.05 of which a quarter of the variance is common: 0.75 / 2 + 0.25.
+    assert log(step_interval(equal, hw)[1] / 100_000) == pytest.approx(T90 * 0.1)
+    assert log(step_interval(different, hw)[1] / 100_000) == pytest.approx(T90 * 0.1 * sqrt(0.625))
+
+
+def test_a_kernel_outside_of_what_was_fitted_is_less_sure() -> None:
+    hw = hardware(**{**SIGMAS, "residual__device_sigma": 0.0})
+    one = kernel("matmul", 100_000)
+    far = replace(one, kernel=replace(one.kernel, extra_sigma=0.24))
+    # hypot(0.1, 0.24) = 0.26
+    assert log(step_interval(on_device(far, hw=hw), hw)[1] / 100_000) == pytest.approx(T90 * 0.26)
 
 
 def test_host_calls_are_wrong_by_class() -> None:
@@ -83,8 +91,8 @@ def test_host_calls_are_wrong_by_class() -> None:
     assert item.parts["host", "matmul"] == pytest.approx((0.25, 0.5))
     # (0.75 x 0.5)^2 + (0.25 x 0.5)^2 + 0.3^2 = 0.24625.
     low, high = step_interval(item, HW)
-    assert high == pytest.approx(40_000 * exp(1.6449 * sqrt(0.24625)))
-    assert low == pytest.approx(40_000 * exp(-1.6449 * sqrt(0.24625)))
+    assert high == pytest.approx(40_000 * exp(T90 * sqrt(0.24625)))
+    assert low == pytest.approx(40_000 * exp(-T90 * sqrt(0.24625)))
 
 
 def test_what_is_no_call_of_an_op_counts_as_the_graphs() -> None:
@@ -137,10 +145,11 @@ def test_each_residual_widens_the_interval_of_a_real_step(name: str) -> None:
 def test_what_two_steps_share_cancels_in_their_ratio() -> None:
     a = on_device(kernel("matmul", 60_000), kernel("rms_norm", 40_000, gm_bytes=1))
     b = on_device(kernel("matmul", 60_000), kernel("rms_norm", 20_000, gm_bytes=2))
-    # Weights 0.6 and 0.75 of the one matmul, 0.4 and 0.25 of two norms; the device cancels: 0.015^2 + 0.08^2 + 0.05^2.
+    # Weights 0.6 and 0.75 of the one matmul, 0.4 and 0.25 of two norms; the device cancels. Each alone:
+    # 0.75 x (0.015^2 + 0.08^2 + 0.05^2); the two families: 0.25 x (0.015^2 + 0.03^2). Together 0.007125.
     value, low, high = ratio_interval(a, b, HW)
     assert value == 1.25
-    assert log(high / value) == pytest.approx(1.6449 * sqrt(0.009125))
+    assert log(high / value) == pytest.approx(T90 * sqrt(0.007125))
     assert low * high == pytest.approx(value**2)
     # Alone each is less sure than their ratio would be if it were put together from the two.
     assert high < step_interval(a, HW)[1] / step_interval(b, HW)[0]
