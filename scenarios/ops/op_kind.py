@@ -10,9 +10,9 @@ from scenarios.ops.families import Family
 from scenarios.ops.program import Op
 from scenarios.ops.work import Unit, Work
 
-#: What class of call the host makes: a plain aten op, a matmul, a fused npu_ op, or none of its own (an inner kernel
-#: that another call launches).
-HostClass = Literal["aten", "matmul", "npu", "inner"]
+#: What class of call the host makes: a plain aten op, a matmul, a fused npu_ op, a collective, or none of its own (an
+#: inner kernel that another call launches).
+HostClass = Literal["aten", "matmul", "npu", "collective", "inner"]
 #: The part of a layer that a kind belongs to whatever its cores: what pictures colour.
 Part = Literal["", "attention", "norm", "cache", "experts", "graph"]
 #: Whether shapes follow the cached length: not, or in one call that is given the lengths, or with operands that grow.

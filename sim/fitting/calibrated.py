@@ -201,7 +201,8 @@ def _calls(timings: Timings, reference: float) -> Iterator[tuple[str, Found]]:
         value = max(0.0, median(hosts))
         low, high = (max(0.0, float(v)) for v in np.percentile(hosts, (5, 95)))
         yield "host.tiling_us", Found(value, min(low, value), max(high, value), "measured", how)
-        for name in ("aten_python_us", "matmul_python_us", "fused_op_python_us", "launch_us", "enqueue_us"):
+        stages = ("aten_python_us", "matmul_python_us", "fused_op_python_us", "launch_us", "enqueue_us")
+        for name in (*stages, "collective_python_us"):
             yield f"host.{name}", Found(0.0, 0.0, 0.0, "assumed", "part of tiling_us: a CPU's call has no such stages")
     small = [
         at_speed(row, reference) for row in timings.rows if row.ops and isinstance(work_of(row.op).shape, FixedShape)

@@ -120,13 +120,15 @@ class KernelParams:
 class Host:
     """Host costs, microseconds.
 
-    *_python_us: the Python thread per call, by class of call. enqueue, launch, tiling: the launch path. rank_skew_us:
+    *_python_us: the Python thread per call, by class of call; a collective's holds the work of torch.distributed and of
+    HCCL's task building. enqueue, launch, tiling: the launch path. rank_skew_us:
     mean time by which the host of one rank starts a step later than the first.
     """
 
     aten_python_us: float
     matmul_python_us: float
     fused_op_python_us: float
+    collective_python_us: float
     enqueue_us: float
     launch_us: float
     tiling_us: float

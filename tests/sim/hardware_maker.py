@@ -11,7 +11,8 @@ from sim.kernel.time import KernelTime, Lane
 
 #: Host costs in us, gaps in ns: easy to distinguish in a sum.
 HOST = {
-    "aten_python_us": 20.0, "matmul_python_us": 30.0, "fused_op_python_us": 40.0, "enqueue_us": 5.0, "launch_us": 10.0,
+    "aten_python_us": 20.0, "matmul_python_us": 30.0, "fused_op_python_us": 40.0,
+    "collective_python_us": 40.0, "enqueue_us": 5.0, "launch_us": 10.0,
     "tiling_us": 6.0, "synchronize_us": 7.0, "model_execute_us": 50.0, "input_copy_us": 100.0,
     "attention_update_us": 90.0, "jitter_sigma": 0.0, "rank_skew_us": 0.0, "queue_depth": 4096,
 }  # fmt: skip

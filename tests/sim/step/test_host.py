@@ -68,6 +68,15 @@ def test_who_pays_for_a_call_with_each_task_queue() -> None:
     assert costs(calls, 2) == [(25_000, 16_000), (35_000, 16_000), (45_000, 16_000)]
 
 
+def test_an_eager_collective_is_more_than_a_launch() -> None:
+    x = Tensor("x", (1, 64), "bf16")
+    reduce = Op("all_reduce", "sum", (x,), (x,), (("ranks", 2),))
+    hw = hardware(host__collective_python_us=160.0)
+    # Python 160, tiling 6, hand-over 5; the launch of 10 is the second thread's.
+    assert host_costs_ns(reduce, hw, 1) == (171_000, 10_000)
+    assert host_costs_ns(ADD, hw, 1) == host_costs_ns(ADD, hardware(), 1)
+
+
 def test_a_view_that_another_call_copies_has_no_dispatch_of_its_own() -> None:
     assert [costs(eager(SLICE), queue)[0] for queue in (0, 1, 2)] == [(16_000, 0), (0, 10_000), (0, 10_000)]
 
