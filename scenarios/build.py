@@ -8,6 +8,7 @@ from scenarios.batches import captured_size
 from scenarios.errors import ScenarioError
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.parallel import expanded, parallelize
+from scenarios.lowering.stacks import issued
 from scenarios.lowering.stages import cut
 from scenarios.lowering.step import Step
 from scenarios.models.model import Model
@@ -121,7 +122,7 @@ def _rewritten(
         if item.is_on(scenario) and not item.idle(model):
             context = Context(scenario, model, act, _parts(scenario, model, batch, rows, scattered, passes[:done]))
             program = item.rewrite(program, context)
-    return program
+    return issued(program, scenario)
 
 
 def _parts(

@@ -13,6 +13,9 @@ from pydantic import Field
 from scenarios.traffic_settings import MAX_TOKENS, Part, Slo, Tokens, Traffic
 
 Graph = Literal["eager", "aclgraph", "npugraph_ex", "ge_graph"]
+#: Whose code issues the kernels (`scenarios.lowering.stacks`).
+NamedStack = Literal["torch", "torchair", "vllm_ascend"]
+Stack = Literal["auto", NamedStack]
 Weights = Literal["bf16", "fp16", "w8a16", "w8a8", "w4a16", "w4a8"]
 Phase = Literal["decode", "prefill", "mixed"]
 
@@ -54,6 +57,10 @@ class Engine(Part):
     quiet: ClassVar[frozenset[str]] = frozenset(
         {"profile", "cudagraph_mode", "async_scheduling", "scheduling_policy", "preemption"}
     )
+    stack: Stack = "auto"
+    """Whose code issues the kernels: torch, call by call or compiled as it stands; a TorchAir graph for a static cache;
+    vLLM-Ascend. They run different kernels for the same operation. auto: by the graph mode, torchair only over a
+    contiguous cache."""
     tensor_parallel_size: Degree = 1
     """Ranks that share each layer."""
     pipeline_parallel_size: Degree = 1

@@ -19,7 +19,8 @@ def work_of(op: Op) -> Work:
         kind = CATALOGUE[op.kind]
     except KeyError:
         raise KeyError(f"unknown op kind {op.kind!r}; the catalogue has {', '.join(sorted(CATALOGUE))}") from None
-    return kind.work(op, kind)
+    work, variant = kind.work(op, kind), of.VARIANTS.get((op.kind, op.op_type))
+    return variant(op, work) if variant else work
 
 
 def kind_of(op: Op) -> OpKind:

@@ -5,6 +5,7 @@ Each function makes the `Work` of an op; `scenarios.ops.catalogue` says which ki
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import cast
@@ -75,6 +76,18 @@ def rows(op: Op, kind: OpKind) -> Work:
     x = op.inputs[0]
     shape = RowsShape(prod(x.shape[:-1]), x.shape[-1])
     return Work(kind.unit, shape, 0, x.elements * kind.ops_per_element, cold, warm, _bytes(op.outputs), kind.name)
+
+
+def norm_through_add(op: Op, work: Work) -> Work:
+    """A norm run as AddRmsNorm: zeros of the input's size are read as the residual, and their sum is written too."""
+    size = op.inputs[0].bytes
+    return replace(
+        work, program="add_rms_norm", warm_read_bytes=work.warm_read_bytes + size, write_bytes=work.write_bytes + size
+    )
+
+
+#: Work of kernels that a stack runs in place of a kind's own: (kind, profiler's name) -> (op, the kind's work) -> Work.
+VARIANTS: dict[tuple[str, str], Callable[[Op, Work], Work]] = {("rms_norm", "InplaceAddRmsNorm"): norm_through_add}
 
 
 def swiglu(op: Op, kind: OpKind) -> Work:
