@@ -78,13 +78,13 @@ def test_steps_and_ladders_of_ones_own(whatif: WhatIf, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "text", "what"),
     [
-        ("--kernels", KERNELS + NORM.replace("9.0", "x"), ":2: mean_us: must be a positive number, got 'x'"),
+        ("--kernels", KERNELS + NORM.replace("9.0", "x"), ":2: mean_us: must be a positive number up to 1e12, got 'x'"),
         (
             "--steps",
             STEPS + STEP.replace(",1,1,", ",1.x,1,"),
             ":2: batch: must be a whole number from 0 to 2**53, got '1.x'",
         ),
-        ("--ladders", LADDERS + LADDER.replace(",20,", ",,"), ":2: gain_low: must be a positive number, got ''"),
+        ("--ladders", LADDERS + LADDER.replace(",20,", ",,"), ":2: gain_low: must be a positive number up to 1e12, got ''"),
         (
             "--ladders",
             "id\nx\n",
