@@ -4,7 +4,7 @@ All of it happens to a copy of the packages, so that no table of this process is
 
 - a switch: its file in scenarios/passes, and its place in the table of scenarios/passes/__init__.py;
 - a chip: a YAML file in sim/hardware;
-- a dense model family: a line of FAMILIES in scenarios/models/hf_config.py;
+- a dense model family: a line of FAMILIES in scenarios/models/families.py;
 - a lesson: a folder in app_pages/learn.
 """
 
@@ -162,7 +162,7 @@ def house(root: Path, tmp_path_factory: pytest.TempPathFactory) -> House:
     insert(folder / "scenarios" / "passes" / "__init__.py", "    graph.GRAPH,\n", "    preamble.PREAMBLE,\n")
     (folder / "sim" / "hardware" / "made_up_910.yaml").write_text(CHIP, encoding="utf-8")
     insert(
-        folder / "scenarios" / "models" / "hf_config.py",
+        folder / "scenarios" / "models" / "families.py",
         '    "qwen2": Family(',
         '    "made_up": Family(qk_norm=True),\n',
     )

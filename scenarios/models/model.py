@@ -8,6 +8,8 @@ from typing import Literal
 from scenarios.ops.program import DType
 
 Score = Literal["softmax", "sigmoid"]
+#: What one norm of Q or K spans: each head by itself, or all heads of a layer (which ranks share).
+QkNorm = Literal["head", "layer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,9 @@ class Model:
     layers here; has_embedding and has_head say what one stage holds next to its own (`scenarios.lowering.stages`).
     rotary_dim: dimensions of a head that turn (0: all). rope_scaling: how their angles are scaled, None for not.
     latent: with it kv_heads is 1 and head_dim the rotated part.
+    qk_norm_of: what one such norm spans. stored, stored_as: how the checkpoint holds its weights, in words, and the
+    `optimizations.weights` nearest to that ("" where they are not quantised). left_out: what the config has besides the
+    decoder, in words, "" for nothing.
     experts: those of all but the leading dense layers. data_parallel: replicas of attention; expert_parallel: whether
     whole experts are spread over all ranks of all replicas, which then step together.
     """
@@ -121,6 +126,10 @@ class Model:
     experts: Experts | None = None
     data_parallel: int = 1
     expert_parallel: bool = False
+    qk_norm_of: QkNorm = "head"
+    stored: str = ""
+    stored_as: str = ""
+    left_out: str = ""
 
     @property
     def whole_vocab(self) -> int:
@@ -161,6 +170,11 @@ class Model:
     def kv_size(self) -> int:
         """Elements of K, and as many of V, of one token in one layer of a grouped-query cache."""
         return self.kv_heads * self.head_dim
+
+    @property
+    def qk_norm_size(self) -> int:
+        """Weights of a layer's Q and K norms, elements."""
+        return 2 * self.head_dim if self.qk_norm_of == "head" else self.q_size + self.kv_size
 
     @property
     def attended(self) -> int:
@@ -204,7 +218,7 @@ class Model:
     def other_weights(self) -> int:
         """Embedding, LM head (once where tied), norms, biases, routers and absorbed projections, elements; never
         quantised here."""
-        norms = 2 * self.hidden + (2 * self.head_dim if self.qk_norm else 0)
+        norms = 2 * self.hidden + (self.qk_norm_size if self.qk_norm else 0)
         if self.latent:  # W_UK and W_UV, which attention absorbs, stay in 16 bit
             latent = self.latent
             norms += latent.q_rank + latent.kv_rank + self.heads * latent.kv_rank * (latent.nope_dim + latent.v_dim)

@@ -13,6 +13,7 @@ from sim.predict.gains import Gains
 from sim.predict.overlap import Overlap, overlaps
 from sim.predict.pipeline_steps import Pipeline
 from sim.predict.predict import Metric, Prediction
+from sim.predict.stored import notes_of
 
 SCHEMA_VERSION = 1
 
@@ -58,6 +59,7 @@ def _about_step(prediction: Prediction, diagnosis: Diagnosis, name: str) -> dict
         "device": case.hardware.profile.device,
         "provenance": _provenance(prediction),
         "seed": case.scenario.protocol.seed,
+        "notes": list(notes_of(case.scenario, case.model)),
         "graph": prediction.graph,
         "batch": {
             "phase": prediction.batch.phase,

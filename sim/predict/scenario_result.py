@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from sim.predict.explain import advise, diagnose
 from sim.predict.gains import Progress, gains_of
 from sim.predict.predict import Case, Prediction, check, predict
 from sim.predict.result import run_result, step_result, what_if_result
+from sim.predict.stored import with_stored_weights
 from sim.step.schedule import launches
 
 
@@ -41,7 +42,7 @@ def scenario_result(path: str | Path, sets: Sequence[str] = ()) -> ScenarioResul
     Raises ScenarioError with located lines for everything that is wrong with the input.
     """
     loaded = load_scenario(path, sets)
-    prediction = predict(case_of(loaded))
+    loaded, prediction = _predicted(loaded)
     gains = gains_of(prediction.case)
     diagnosis = diagnose(prediction)
     return ScenarioResult(
@@ -51,8 +52,14 @@ def scenario_result(path: str | Path, sets: Sequence[str] = ()) -> ScenarioResul
 
 def first_result(loaded: Loaded) -> ScenarioResult:
     """The result without its what-ifs: a tenth of the time. Raises ScenarioError as `scenario_result` does."""
-    prediction = predict(case_of(loaded))
+    loaded, prediction = _predicted(loaded)
     return ScenarioResult(loaded, prediction, step_result(prediction, diagnose(prediction), _name(loaded)))
+
+
+def _predicted(loaded: Loaded) -> tuple[Loaded, Prediction]:
+    """The prediction, and the scenario as it was predicted: what measures it next runs the same weights."""
+    case = case_of(loaded)
+    return replace(loaded, scenario=case.scenario), predict(case)
 
 
 def what_ifs(first: ScenarioResult, progress: Progress = lambda share: None) -> dict[str, Any]:
@@ -69,7 +76,10 @@ def _name(loaded: Loaded) -> str:
 
 
 def case_of(loaded: Loaded) -> Case:
-    """Look up the model and the hardware of a loaded scenario and check them against each other."""
+    """Look up the model and the hardware of a loaded scenario and check them against each other.
+
+    Where the scenario gives no weights, the case has those nearest to the model's checkpoint.
+    """
     scenario = loaded.scenario
     problems: list[str] = []
     model = hardware = None
@@ -90,6 +100,7 @@ def case_of(loaded: Loaded) -> Case:
         problems += error.messages
     if problems or model is None or hardware is None:
         raise ScenarioError(problems)
+    scenario = with_stored_weights(loaded, model).scenario
     engine = scenario.engine
 
     def spread(model: Model, degree: int) -> Model:

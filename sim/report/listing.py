@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.loader import load_scenario, shipped_names
+from scenarios.models.families import FAMILIES
 from scenarios.models.hf_config import load_model, model_names
 from scenarios.passes import PASSES
 from sim.hardware.profile import hardware_names, load_hardware
@@ -46,7 +47,12 @@ def _models(width: int) -> RenderableType:
         Column("vocabulary", [str(m.vocab) for m in models], right=True, rank=1),
         Column("BF16 GiB", [f"{2 * (m.linear_weights + m.other_weights) / (1 << 30):.1f}" for m in models], right=True),
     ]
-    return fitted("Models", columns, width)
+    families = [
+        Column("  model_type", [f"  {name}" for name in FAMILIES]),
+        Column("models of it", [family.like for family in FAMILIES.values()], wraps=True),
+    ]
+    from_config = fitted("Families: any config.json of these runs (docs/models.md)", families, width)
+    return Group(fitted("Models", columns, width), from_config)
 
 
 def _hardware(width: int) -> RenderableType:

@@ -138,7 +138,8 @@ def _head(result: dict[str, Any]) -> RenderableType:
     sources = ", ".join(f"{n} {source}" for source, n in result["provenance"]["sources"].items())
     device = "measured below" if "measured" in result else "no device was used"
     kind = f"predicted, {device}; numbers behind it: {sources}"
-    return Group(title, Text(facts, style="dim"), Text(kind, style="dim"), Text())
+    notes = [Text(note, style="dim") for note in result["notes"]]
+    return Group(title, Text(facts, style="dim"), *notes, Text(kind, style="dim"), Text())
 
 
 def _metrics(result: dict[str, Any]) -> RenderableType:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scenarios.loader import shipped_names
+from scenarios.models.families import FAMILIES
 from scenarios.models.hf_config import model_names
 from scenarios.passes import PASSES
 from sim.hardware.profile import hardware_names
@@ -65,3 +66,9 @@ def test_the_schema_is_json_and_knows_the_switches(whatif: WhatIf) -> None:
         schema["properties"]
     )
     assert schema["additionalProperties"] is False
+
+
+def test_the_families_that_a_config_may_be_of_are_listed(whatif: WhatIf) -> None:
+    out = whatif("list", "models").out
+    assert "Families: any config.json of these runs" in out
+    assert all(f"  {name}" in out for name in FAMILIES)

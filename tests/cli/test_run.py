@@ -29,6 +29,7 @@ ADDED = {
     "graph",
     "batch",
     "kernel_count",
+    "notes",
     "global_memory_bytes",
     "roofs",
     "busy",

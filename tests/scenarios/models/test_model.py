@@ -166,7 +166,7 @@ def test_defaults_are_those_of_hugging_face(tmp_path: Path) -> None:
         ),
         (
             {"rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1}},
-            "rope_parameters.low_freq_factor must be below high_freq_factor, and beta_slow below beta_fast",
+            "rope_parameters.low_freq_factor 4 must be below high_freq_factor 1",
         ),
         (
             {"rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 4}},
@@ -238,13 +238,31 @@ def test_an_architecture_that_is_not_lowered_is_refused_by_name(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("model_type", "reason"),
-    [("deepseek_v32", "its sparse attention over indexed tokens is not modelled"), ("minimax_m2", "not modelled")],
+    ("model_type", "features"),
+    [
+        ("deepseek_v4", "hyper-connections (hc_mult) and attention over compressed tokens (compress_ratios)"),
+        ("gemma3_text", "windows by layer (sliding_window_pattern) and norms after attention and MLP"),
+    ],
 )
-def test_a_known_architecture_that_is_not_lowered_says_why(tmp_path: Path, model_type: str, reason: str) -> None:
+def test_a_known_architecture_that_is_not_lowered_says_why(tmp_path: Path, model_type: str, features: str) -> None:
     (line,) = refusal(tmp_path, {**GOOD, "model_type": model_type})
-    assert f"model_type '{model_type}'" in line
-    assert line.endswith(reason)
+    assert line.startswith(f"model_type '{model_type}' is not modelled: it has {features}. The nearest shipped model ")
+
+
+def test_an_unknown_architecture_is_refused_by_the_features_of_its_config(tmp_path: Path) -> None:
+    config = {**GOOD, "model_type": "coming", "index_topk": 2048, "layer_types": ["full_attention", "mamba"]}
+    (line,) = refusal(tmp_path, config)
+    told = "it has sparse attention over indexed tokens (index_topk), layers of mamba (layer_types). The nearest "
+    assert told in line
+
+
+def test_a_feature_in_a_config_of_a_known_family_is_refused(tmp_path: Path) -> None:
+    change = {"attn_logit_softcapping": 50.0, "hidden_act": "gelu", "layer_types": ["sliding_attention"] * 2}
+    assert refusal(tmp_path, {**GOOD, **change}) == (
+        "hidden_act: 'gelu' is not modelled, only silu",
+        "attn_logit_softcapping: not modelled: soft caps of scores",
+        "layer_types: not modelled: layers of sliding_attention",
+    )
 
 
 @pytest.mark.parametrize(
@@ -256,7 +274,7 @@ def test_a_known_architecture_that_is_not_lowered_says_why(tmp_path: Path, model
         ('"llama"', "not a Hugging Face config.json (a JSON object is expected)"),
         ("[" * 100_000, "not a Hugging Face config.json"),
         ('{"hidden_size": ' + "9" * 5000 + "}", "not a Hugging Face config.json"),
-        (" " * (1 << 20) + "{}", "larger than 1048576 bytes, not a config.json"),
+        (" " * (64 << 20) + "{}", "larger than 67108864 bytes, not a config.json"),
     ],
 )
 def test_what_is_no_config_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:

@@ -1,0 +1,164 @@
+"""What a checkpoint's `quantization_config` says of its weights, and the `optimizations.weights` nearest to it.
+
+A config.json names how its weights are stored; a scenario names how they are computed. Where the scenario leaves that
+open, the nearest is taken, and a line says so. A format that has no near one is refused by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scenarios.errors import printable, shown
+
+#: Bits of (weights, activations) to the nearest `optimizations.weights`.
+_NEAREST = {(8, 8): "w8a8", (8, 16): "w8a16", (4, 16): "w4a16", (4, 8): "w4a8", (4, 4): "w4a8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """How a checkpoint holds its weights. what: in words, `FP8 (e4m3, blocks of 128 x 128)`. nearest: the
+    `optimizations.weights` that is closest, "" where the config says that they are not quantised."""
+
+    what: str
+    nearest: str
+
+
+class UnknownFormat(ValueError):
+    """A quantised checkpoint that has no near format; the text says which."""
+
+
+def stored_weights(config: Mapping[str, Any], path: Path) -> Stored | None:
+    """How the checkpoint of `config` (read from `path`) holds its weights; None where it is not quantised.
+
+    Raises UnknownFormat where it is quantised in a way that no `optimizations.weights` is near to.
+    """
+    if isinstance(config.get("quantize"), str):  # ModelSlim for MindIE: "w8a8", "w8a8_dynamic", "w4a8_dynamic"
+        return _modelslim(config["quantize"])
+    given = config.get("quantization_config", config.get("compression_config"))
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise UnknownFormat(f"must be a mapping, got {shown(given)}")
+    method = given.get("quant_method")
+    if method is None:
+        method = "modelopt" if "quant_algo" in given or "producer" in given else None
+        method = "compressed-tensors" if method is None and "config_groups" in given else method
+    name = str(method).lower().replace("_", "-") if isinstance(method, str) else ""
+    if name in ("ascend", "modelslim"):
+        return _modelslim_of_folder(given, path)
+    reader = _READERS.get(name)
+    if reader is None:
+        known = ", ".join((*_READERS, "ascend"))
+        raise UnknownFormat(f"quant_method {shown(method)} has no near `optimizations.weights`; known: {known}")
+    return reader(given)
+
+
+def _near(what: str, weights: object, activations: object) -> Stored:
+    pair = (weights, activations)
+    if isinstance(weights, int) and isinstance(activations, int) and pair in _NEAREST:
+        return Stored(what, _NEAREST[weights, activations])
+    raise UnknownFormat(f"{what} has no near `optimizations.weights`: there are 8-bit and 4-bit ones")
+
+
+def _fp8(given: Mapping[str, Any]) -> Stored:
+    block = given.get("weight_block_size")
+    sizes = isinstance(block, list) and len(block) == 2 and all(isinstance(side, int) for side in block)
+    detail = f", blocks of {block[0]} x {block[1]}" if isinstance(block, list) and sizes else ""
+    return _near(f"FP8 ({printable(str(given.get('fmt', 'e4m3')), 20)}{detail})", 8, 8)
+
+
+def _by_bits(label: str, activations: int = 16) -> Callable[[Mapping[str, Any]], Stored]:
+    """AWQ, GPTQ and others that say `bits` of the weights and leave activations in 16 bits."""
+
+    def read(given: Mapping[str, Any]) -> Stored:
+        bits = given.get("bits", given.get("w_bit", 4))
+        return _near(f"{label} of {shown(bits)} bits", bits, activations)
+
+    return read
+
+
+def _mxfp4(_: Mapping[str, Any]) -> Stored:
+    """gpt-oss: experts in FP4 with a shared exponent for 32, all else in 16 bits."""
+    return _near("MXFP4 experts", 4, 16)
+
+
+def _bitsandbytes(given: Mapping[str, Any]) -> Stored:
+    if given.get("load_in_4bit") or given.get("_load_in_4bit"):
+        return _near("bitsandbytes NF4", 4, 16)
+    return _near("bitsandbytes INT8", 8, 8)
+
+
+def _groups(label: str) -> Callable[[Mapping[str, Any]], Stored]:
+    """compressed-tensors and modelopt: groups of layers, each with bits of its weights and inputs."""
+
+    def read(given: Mapping[str, Any]) -> Stored:
+        groups = given.get("config_groups")
+        if isinstance(groups, Mapping) and groups:
+            kinds = {_bits_of_group(group) for group in groups.values()}
+            if len(kinds) > 1:
+                raise UnknownFormat(f"{label} with several formats ({len(kinds)}) has no near `optimizations.weights`")
+            ((weights, activations, kind),) = kinds
+            return _near(f"{label} ({kind}{weights} weights, {activations}-bit activations)", weights, activations)
+        algorithm = str(given.get("quant_algo", "")).upper()
+        if algorithm in _MODELOPT:
+            return _near(f"{label} {algorithm}", *_MODELOPT[algorithm])
+        raise UnknownFormat(f"{label} without config_groups has no near `optimizations.weights`")
+
+    return read
+
+
+_MODELOPT = {"FP8": (8, 8), "NVFP4": (4, 4), "W4A16_AWQ": (4, 16), "W4A8_AWQ": (4, 8), "W8A16": (8, 16)}
+
+
+def _bits_of_group(group: Any) -> tuple[int, int, str]:
+    """(bits of weights, bits of activations, INT or FP) of one group; 0 where the group does not say."""
+    if not isinstance(group, Mapping):
+        return 0, 0, "?"
+    weights, inputs = group.get("weights"), group.get("input_activations")
+    bits = weights.get("num_bits", 0) if isinstance(weights, Mapping) else 0
+    acts = inputs.get("num_bits", 0) if isinstance(inputs, Mapping) else 16
+    kind = "FP" if isinstance(weights, Mapping) and weights.get("type") == "float" else "INT"
+    whole = isinstance(bits, int) and isinstance(acts, int)
+    return (bits, acts, kind) if whole else (0, 0, kind)
+
+
+def _modelslim(name: str) -> Stored:
+    """`W8A8_DYNAMIC`, `w4a8`, `W8A8S`: the bits are in the name; sparse ones (S, SC) are priced as dense."""
+    match = re.match(r"w(\d+)a(\d+)", name.lower())
+    if match is None:
+        raise UnknownFormat(f"ModelSlim {printable(name, 40)} has no near `optimizations.weights`")
+    return _near(f"ModelSlim {printable(name, 40).upper()}", int(match[1]), int(match[2]))
+
+
+def _modelslim_of_folder(given: Mapping[str, Any], path: Path) -> Stored:
+    """A ModelSlim checkpoint says its type here, or in the description next to the config."""
+    said = given.get("model_quant_type", given.get("quant_type"))
+    described_in = path.parent / "quant_model_description.json"
+    if said is None:
+        try:
+            described = json.loads(described_in.read_text(encoding="utf-8"))
+            said = described.get("model_quant_type") if isinstance(described, dict) else None
+        except (OSError, ValueError, RecursionError):
+            said = None
+    if not isinstance(said, str):
+        raise UnknownFormat("ModelSlim without model_quant_type, here or in quant_model_description.json next to it")
+    return _modelslim(said)
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], Stored]] = {
+    "fp8": _fp8,
+    "fbgemm-fp8": _fp8,
+    "compressed-tensors": _groups("compressed-tensors"),
+    "modelopt": _groups("ModelOpt"),
+    "modelopt-fp4": _groups("ModelOpt"),
+    "awq": _by_bits("AWQ"),
+    "gptq": _by_bits("GPTQ"),
+    "auto-round": _by_bits("AutoRound"),
+    "mxfp4": _mxfp4,
+    "bitsandbytes": _bitsandbytes,
+}

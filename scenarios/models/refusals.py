@@ -1,0 +1,67 @@
+"""Why a config.json is refused: the features that it has and no lowering knows, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scenarios.errors import printable, shown
+from scenarios.models.families import FAMILIES, FEATURES, REFUSED, Family
+from scenarios.models.fields import Fields
+
+#: Whole numbers of a config, and the only value that is modelled.
+_FIXED = {"decoder_sparse_step": 1, "moe_layer_freq": 1}
+#: Names of the one activation that a gated MLP is modelled with.
+_SILU = ("silu", "swish")
+
+
+def not_modelled(config: Mapping[str, Any]) -> str:
+    """One line on a config whose `model_type` is not lowered: the features that are missing, or the types that are
+    known."""
+    model_type = config.get("model_type")
+    if isinstance(model_type, str) and model_type in REFUSED:
+        return f"model_type {model_type!r} is not modelled: it has {REFUSED[model_type]}"
+    features = features_of(config, frozenset())
+    if features:
+        has = ", ".join(f"{words} ({key})" for key, words in list(features.items())[:4])
+        return f"model_type {shown(model_type)} is not modelled: it has {has}"
+    return f"model_type {shown(model_type)} is not modelled; decoders that are: {', '.join(FAMILIES)}"
+
+
+def features_of(config: Mapping[str, Any], known: frozenset[str]) -> dict[str, str]:
+    """Features of `config` that are not modelled, by the key that shows them. known: keys that the family models."""
+    on = {key: words for key, words in FEATURES.items() if key not in known and _is_on(config.get(key))}
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list) and "layer_types" not in known:
+        others = sorted({str(kind) for kind in kinds} - {"full_attention", "attention"})
+        if others:
+            on["layer_types"] = f"layers of {printable(', '.join(others), 60)}"
+    return on
+
+
+def _is_on(value: Any) -> bool:
+    """Whether a key's value asks for the feature: anything but nothing, false, zero and empty."""
+    return value not in (None, False, 0, 0.0, [], {}, "")
+
+
+def refuse_features(read: Fields, family: Family) -> None:
+    """What a config of a known family may ask for that is not modelled, each a problem of `read`."""
+    window = read.fields.get("sliding_window")
+    if read.flag("use_sliding_window", False) or (family.windowed and window is not None):
+        read.wrong(f"sliding_window: attention to a window of {shown(window)} tokens is not modelled")
+    if read.flag("mlp_bias", False):
+        read.wrong("mlp_bias: a bias in the MLP is not modelled")
+    for key, value in _FIXED.items():
+        if read.fields.get(key, value) != value:
+            read.wrong(f"{key}: only {value} is modelled, got {shown(read.fields[key])}")
+    if read.fields.get("mlp_only_layers"):
+        read.wrong("mlp_only_layers: dense layers among those with experts are not modelled")
+    activation = read.fields.get("hidden_act", "silu")
+    if activation not in _SILU:
+        read.wrong(f"hidden_act: {shown(activation)} is not modelled, only silu")
+    kinds = read.fields.get("attn_type_list")
+    if isinstance(kinds, list) and any(kind != 1 for kind in kinds):
+        read.wrong("attn_type_list: layers of linear attention are not modelled")
+    for key, words in features_of(read.fields, family.models).items():
+        if key != "mlp_bias":
+            read.wrong(f"{key}: not modelled: {words}")

@@ -1,0 +1,33 @@
+"""The decoder of a multimodal config.json: its text part, with what the whole config says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scenarios.models.families import TEXT_PARTS, TEXT_TYPES
+
+#: Said of the whole model, and true of its text part unless that says otherwise.
+_SHARED = ("tie_word_embeddings", "quantization_config", "compression_config", "quantize", "torch_dtype", "dtype")
+#: Towers, by the key of their config.
+_TOWERS = {"vision_config": "vision tower", "audio_config": "audio tower", "thinker_config": "thinker"}
+
+
+def text_part(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """(the config of the decoder, what is left out of the whole in words).
+
+    A config without towers is its own text part. Tokens that come from images are tokens of the decoder: they count in
+    `workload.input_tokens`.
+    """
+    inner = next((config[key] for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
+    text = dict(config) if inner is None else dict(inner)
+    if inner is not None:
+        text.setdefault("model_type", config.get("model_type"))
+        for key in _SHARED:
+            if key in config and key not in text:
+                text[key] = config[key]
+    model_type = text.get("model_type")
+    if isinstance(model_type, str):
+        text["model_type"] = TEXT_TYPES.get(model_type, model_type)
+    towers = [words for key, words in _TOWERS.items() if isinstance(config.get(key), Mapping)]
+    return text, " and ".join(towers)

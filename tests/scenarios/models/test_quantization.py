@@ -1,0 +1,114 @@
+"""How checkpoints say that their weights are quantised, and what is nearest to each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.models.hf_config import load_model
+from scenarios.models.quantization import UnknownFormat, stored_weights
+from tests.scenarios.models.test_model import GOOD, read, refusal
+
+
+def group(bits: int, inputs: int | None, kind: str = "int") -> dict[str, Any]:
+    acts = None if inputs is None else {"num_bits": inputs, "type": kind, "dynamic": True}
+    return {"group_0": {"targets": ["Linear"], "weights": {"num_bits": bits, "type": kind}, "input_activations": acts}}
+
+
+@pytest.mark.parametrize(
+    ("config", "nearest"),
+    [
+        ({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}, "w8a8"),
+        ({"quant_method": "compressed-tensors", "config_groups": group(4, None)}, "w4a16"),
+        ({"quant_method": "compressed-tensors", "config_groups": group(8, 8)}, "w8a8"),
+        ({"quant_method": "compressed-tensors", "config_groups": group(4, 8)}, "w4a8"),
+        ({"quant_method": "compressed-tensors", "config_groups": group(8, None, "float")}, "w8a16"),
+        ({"quant_algo": "FP8", "producer": {"name": "modelopt"}}, "w8a8"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"}, "w4a16"),
+        ({"quant_method": "gptq", "bits": 8, "desc_act": False}, "w8a16"),
+        ({"quant_method": "mxfp4"}, "w4a16"),
+        ({"quant_method": "ascend", "model_quant_type": "W8A8_DYNAMIC"}, "w8a8"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "w4a16"),
+    ],
+)
+def test_each_format_has_a_nearest(tmp_path: Path, config: dict[str, Any], nearest: str) -> None:
+    model = read(tmp_path, {**GOOD, "quantization_config": config})
+    assert model.stored_as == nearest
+    assert model.stored
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"quant_method": "gptq", "bits": 3}, "GPTQ of 3 bits has no near"),
+        ({"quant_method": "quip"}, "quant_method 'quip' has no near `optimizations.weights`; known: fp8, "),
+        ({"quant_method": "compressed-tensors", "config_groups": {}}, "without config_groups"),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {**group(4, 4), "group_1": group(8, 8)["group_0"]}},
+            "with several formats (2)",
+        ),
+        ({"quant_method": "ascend"}, "ModelSlim without model_quant_type"),
+        ([8], "must be a mapping, got a list"),
+        ({}, "quant_method nothing has no near"),
+    ],
+)
+def test_what_is_near_to_nothing_is_refused_by_name(tmp_path: Path, config: Any, told: str) -> None:
+    (line,) = refusal(tmp_path, {**GOOD, "quantization_config": config})
+    assert line.startswith("quantization_config: ")
+    assert told in line
+
+
+def test_modelslim_says_its_type_beside_the_config_or_in_it(tmp_path: Path) -> None:
+    description = tmp_path / "quant_model_description.json"
+    description.write_text(json.dumps({"model_quant_type": "W4A8_DYNAMIC", "lm_head.weight": "FLOAT"}))
+    assert read(tmp_path, {**GOOD, "quantization_config": {"quant_method": "ascend"}}).stored_as == "w4a8"
+    assert read(tmp_path, {**GOOD, "quantize": "w8a8"}).stored == "ModelSlim W8A8"
+
+
+def test_a_plain_checkpoint_says_nothing(tmp_path: Path) -> None:
+    assert stored_weights(GOOD, tmp_path / "config.json") is None
+    assert read(tmp_path, {**GOOD, "quantization_config": None}).stored_as == ""
+    with pytest.raises(UnknownFormat):
+        stored_weights({"quantize": "sparse"}, tmp_path / "config.json")
+
+
+def test_a_config_of_two_mebibytes_is_a_config(tmp_path: Path) -> None:
+    kept = [f"model.layers.{i}.mlp.gate" for i in range(60_000)]
+    config = {**GOOD, "quantization_config": {"quant_method": "fp8", "modules_to_not_convert": kept}}
+    assert len(json.dumps(config)) > 1 << 20
+    assert read(tmp_path, config).stored_as == "w8a8"
+
+
+# ---- rules of one kind of rotary scaling do not hold for another ----
+
+
+def test_equal_betas_of_yarn_are_legal_and_turned_ones_are_not(tmp_path: Path) -> None:
+    yarn = {"type": "yarn", "factor": 32.0, "beta_fast": 1.0, "beta_slow": 1.0, "original_max_position_embeddings": 64}
+    scaling = read(tmp_path, {**GOOD, "rope_scaling": yarn}).rope_scaling
+    assert (scaling.beta_fast, scaling.beta_slow) == (1.0, 1.0)
+    wrong = {**yarn, "beta_slow": 2}
+    assert refusal(tmp_path, {**GOOD, "rope_scaling": wrong}) == (
+        "rope_scaling.beta_slow 2 must not be above beta_fast 1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "others"),
+    [
+        ("yarn", {"low_freq_factor": 4.0, "high_freq_factor": 1.0}),
+        ("llama3", {"beta_fast": 1.0, "beta_slow": 32.0, "truncate": "?"}),
+        ("linear", {"low_freq_factor": "x", "beta_fast": "x", "mscale": "x"}),
+    ],
+)
+def test_fields_of_another_kind_are_not_looked_at(tmp_path: Path, kind: str, others: dict[str, Any]) -> None:
+    bare = read(tmp_path, {**GOOD, "rope_scaling": {"rope_type": kind, "factor": 8.0}})
+    assert read(tmp_path, {**GOOD, "rope_scaling": {"rope_type": kind, "factor": 8.0, **others}}) == bare
+
+
+def test_the_case_of_the_issue_is_read(shared: Path) -> None:
+
+    assert load_model(str(shared / "cases" / "kimi_yarn_equal_betas.json")).rope_scaling
+    assert load_model(str(shared / "cases" / "fp8_checkpoint.json")).stored_as == "w8a8"
