@@ -15,6 +15,11 @@ IN_LAYER = {
 }  # fmt: skip
 
 
+#: Families whose experts stand under other names: the module of a layer, and its projections.
+SPARSE_BLOCK = ("mixtral", "minimax_m2")
+_IN_SPARSE_BLOCK = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+
+
 def name_of(model: Model, name: str, part: str, layer: int) -> str:
     """The tensor `part` (weight, bias) of what a Program calls `name` (`q_proj`, `experts.3.up_proj`,
     `shared.up_proj`), of `layer`."""
@@ -28,12 +33,22 @@ def name_of(model: Model, name: str, part: str, layer: int) -> str:
         last = layer + 1 == model.layers
         return "model.norm.weight" if last else f"model.layers.{layer + 1}.input_layernorm.weight"
     at = f"model.layers.{layer}"
+    if model.model_type in SPARSE_BLOCK and (name == "router" or name.startswith("experts.")):
+        return _in_sparse_block(f"{at}.block_sparse_moe", name, part)
     if name == "router" and part == "bias":
         return f"{at}.mlp.gate.e_score_correction_bias"
     prefix, _, projection = name.rpartition(".")
     if prefix:
         return f"{at}.mlp.{'shared_experts' if prefix == 'shared' else prefix}.{projection}.{part}"
     return f"{at}.{IN_LAYER[name]}.{part}"
+
+
+def _in_sparse_block(at: str, name: str, part: str) -> str:
+    """`router` and `experts.3.up_proj` of the families in SPARSE_BLOCK."""
+    if name == "router":
+        return f"{at}.e_score_correction_bias" if part == "bias" else f"{at}.gate.{part}"
+    expert, _, projection = name.rpartition(".")
+    return f"{at}.{expert}.{_IN_SPARSE_BLOCK[projection]}.{part}"
 
 
 def shape_of(model: Model, name: str) -> tuple[int, ...]:
@@ -44,10 +59,14 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
         "q_proj": (model.q_size, hidden), "k_proj": (model.kv_size, hidden), "v_proj": (model.kv_size, hidden),
         "o_proj": (hidden, model.attended), "gate_proj": (width, hidden), "up_proj": (width, hidden),
         "down_proj": (hidden, width), "embed_tokens": (model.vocab, hidden), "lm_head": (model.vocab, hidden),
-        "q_norm": (model.head_dim, 0), "k_norm": (model.head_dim, 0),
+        "w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width),
+        **dict.fromkeys(("q_norm", "k_norm"), (model.head_dim, 0)),
     }  # fmt: skip
     if model.experts:
         sizes["gate"] = (model.experts.count, hidden)
+        sizes["block_sparse_moe"] = (model.experts.count, 0)
+    if model.qk_norm_of == "layer":
+        sizes |= {"q_norm": (model.q_size, 0), "k_norm": (model.kv_size, 0)}
     if latent := model.latent:
         sizes |= {
             "q_a_proj": (latent.q_rank, hidden), "q_b_proj": (model.q_size, latent.q_rank),

@@ -281,7 +281,9 @@ class Weights:
             return value
         if name in ROW_SPLIT:
             return value.chunk(ranks, 1)[rank]
-        if name in KV_SPLIT:
+        if shard.qk_norm_of == "layer" and name == "q_norm":
+            return value.chunk(ranks)[rank]
+        if name in KV_SPLIT or (shard.qk_norm_of == "layer" and name == "k_norm"):
             heads = value.shape[0] // shard.head_dim
             first = rank * heads // ranks  # fewer heads than ranks: several ranks hold the same one
             return value[first * shard.head_dim :][: shard.kv_size]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scenarios.lowering.layer_norms import layer_qk_norm
 from scenarios.lowering.primitives import (
     Cache,
     activation,
@@ -26,7 +27,7 @@ def grouped_query_attention(step: Step, x: Tensor) -> tuple[Op, ...]:
     cache = _cache(step)
     return (
         *_projections(model, x),
-        *_qk_norm(model, q, k),
+        *(layer_qk_norm(step) if model.qk_norm and model.qk_norm_of == "layer" else _qk_norm(model, q, k)),
         *_turned(_after_norm(model, q), _after_norm(model, k), cos, sin),
         *_write_cache(model, cache, act, tokens),
         *unfused_attention(

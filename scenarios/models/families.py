@@ -54,6 +54,17 @@ FAMILIES: dict[str, Family] = {
         windowed=True,
         like="Mixtral 8x7B, 8x22B",
     ),
+    "minimax_m2": Family(
+        qk_norm=None,
+        norm_of="layer",
+        experts="num_local_experts",
+        width="intermediate_size",
+        score="sigmoid",
+        like="MiniMax-M2, M2.1, M2.5",
+    ),
+    "olmoe": Family(
+        qk_norm=True, norm_of="layer", experts="num_experts", width="intermediate_size", normalised=False, like="OLMoE"
+    ),
     "dots1": Family(qk_norm=True, experts="n_routed_experts", score="sigmoid", like="dots.llm1"),
 }
 
@@ -101,7 +112,6 @@ FEATURES: dict[str, str] = {
 
 #: Families that are known and refused, with the features that are missing.
 REFUSED: dict[str, str] = {
-    "minimax_m2": "Q and K norms over all heads, which ranks share (qk_norm_type)",
     "deepseek_v32": "sparse attention over indexed tokens (index_topk)",
     "glm_moe_dsa": "sparse attention over indexed tokens (index_topk)",
     "deepseek_v4": "hyper-connections (hc_mult) and attention over compressed tokens (compress_ratios)",

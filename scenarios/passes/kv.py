@@ -189,6 +189,8 @@ def _has_norms_and_one_scale(context: Context) -> str | None:
         return None
     if not context.model.qk_norm:
         return f"{context.model.name} has no Q and K norm to fuse"
+    if context.model.qk_norm_of == "layer":
+        return f"{context.model.name} normalises all heads together, and the fused kernel each by itself"
     if context.model.rotated != context.model.head_dim:
         return f"{context.model.name} turns part of each head, and the fused kernel turns whole ones"
     kv = context.scenario.optimizations.kv

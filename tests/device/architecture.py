@@ -15,6 +15,9 @@ import torch.nn.functional as F
 from device.weights.weights import Checkpoint
 from scenarios.models.model import Experts, Model
 
+#: Projections of a gated MLP.
+GATED = ("gate_proj", "up_proj", "down_proj")
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -48,8 +51,11 @@ class Architecture:
     def grouped(self, x: torch.Tensor, at: str) -> torch.Tensor:
         """What grouped-query attention gives to its output projection."""
         model, turning = self.model, self.model.rotated
-        q, k, v = (self.linear(x, f"{at}.{p}_proj").view(x.shape[0], -1, model.head_dim) for p in "qkv")
-        if model.qk_norm:
+        q, k, v = (self.linear(x, f"{at}.{p}_proj") for p in "qkv")
+        if model.qk_norm and model.qk_norm_of == "layer":
+            q, k = self.norm(q, f"{at}.q_norm"), self.norm(k, f"{at}.k_norm")
+        q, k, v = (y.view(x.shape[0], -1, model.head_dim) for y in (q, k, v))
+        if model.qk_norm and model.qk_norm_of == "head":
             q, k = self.norm(q, f"{at}.q_norm"), self.norm(k, f"{at}.k_norm")
         q, k = (torch.cat((self.turned(y[..., :turning], False), y[..., turning:]), -1) for y in (q, k))
         seen = [h * model.kv_heads // model.heads for h in range(model.heads)]
@@ -72,24 +78,27 @@ class Architecture:
         whole = torch.cat((q, self.turned(q_pe, True)), -1)
         return attended(whole * length_of_scores(self.model), torch.cat((k, turned), -1), v)
 
-    def gated(self, x: torch.Tensor, at: str) -> torch.Tensor:
-        inner = F.silu(self.linear(x, f"{at}.gate_proj")) * self.linear(x, f"{at}.up_proj")
-        return self.linear(inner, f"{at}.down_proj")
+    def gated(self, x: torch.Tensor, at: str, names: tuple[str, ...] = GATED) -> torch.Tensor:
+        gate, up, down = names
+        return self.linear(F.silu(self.linear(x, f"{at}.{gate}")) * self.linear(x, f"{at}.{up}"), f"{at}.{down}")
 
     def mixture(self, x: torch.Tensor, at: str, experts: Experts) -> torch.Tensor:
         """The experts that each token chooses, weighed, and the one that every token takes."""
+        sparse_block = self.model.model_type in ("mixtral", "minimax_m2")
+        at, names = (at.replace("mlp", "block_sparse_moe"), ("w1", "w3", "w2")) if sparse_block else (at, GATED)
+        bias = f"{at}.e_score_correction_bias" if sparse_block else f"{at}.gate.e_score_correction_bias"
         logits = self.linear(x, f"{at}.gate")
         scores = logits.sigmoid() if experts.score == "sigmoid" else logits.softmax(-1)
         rank = scores.clone()
         if experts.score == "sigmoid":
-            rank += self.weight(f"{at}.gate.e_score_correction_bias", torch.float32)
+            rank += self.weight(bias, torch.float32)
         out = torch.zeros_like(x)
         for token in range(x.shape[0]):
             chosen = best(rank[token].tolist(), experts)
             weights = scores[token, chosen]
             weights = (weights / weights.sum() if experts.normalised else weights) * experts.factor
             for weight, expert in zip(weights, chosen, strict=True):
-                out[token] += weight * self.gated(x[token : token + 1], f"{at}.experts.{expert}")[0]
+                out[token] += weight * self.gated(x[token : token + 1], f"{at}.experts.{expert}", names)[0]
         return out + self.gated(x, f"{at}.shared_experts") if experts.shared else out
 
 

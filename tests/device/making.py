@@ -44,7 +44,17 @@ LITE = replace(
     DEEPSEEK, name="tiny-lite", model_type="deepseek_v2", latent=Latent(0, 32, 16, 8, 12),
     experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False), rope_scaling=None,
 )  # fmt: skip
-WITH_EXPERTS = {"qwen3_moe": QWEN3_MOE, "glm": GLM, "deepseek": DEEPSEEK, "lite": LITE}
+MIXTRAL = replace(
+    QWEN3_MOE, name="tiny-mixtral", model_type="mixtral", qk_norm=False,
+    experts=Experts(8, 8, 2, 32, 0, 0, "softmax", scaled=False),
+)  # fmt: skip
+MINIMAX = replace(
+    QWEN3_MOE, name="tiny-minimax", model_type="minimax_m2", qk_norm_of="layer", rotary_dim=8,
+    experts=Experts(8, 8, 2, 32, 0, 0, "sigmoid", scaled=False),
+)  # fmt: skip
+WITH_EXPERTS = {
+    "qwen3_moe": QWEN3_MOE, "glm": GLM, "deepseek": DEEPSEEK, "lite": LITE, "mixtral": MIXTRAL, "minimax": MINIMAX,
+}  # fmt: skip
 FAMILIES = {"qwen3": QWEN3, "qwen2": QWEN2, "llama": LLAMA}
 
 #: Three requests of two lengths; all start alike.

@@ -10,8 +10,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from device.weights.hugging_face import SPARSE_BLOCK
 from device.weights.latent_weights import absorbed, in_halves
 from device.weights.weights import RandomCheckpoint, SafetensorsCheckpoint, checkpoint_of
+from scenarios.models.families import FAMILIES
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Latent, Model
 from tests.device.making import WITH_EXPERTS, plain, prompts, session
@@ -33,7 +35,17 @@ def names_of(model: Model) -> list[str]:
             names.append(f"{at}.mlp.gate.weight")
             names += [f"{at}.mlp.gate.e_score_correction_bias"] if model.experts.score == "sigmoid" else []
         names += [f"{at}.{mlp}.{n}_proj.weight" for mlp in mlps for n in ("gate", "up", "down")]
-    return names
+    return [in_sparse_block(name) for name in names] if model.model_type in SPARSE_BLOCK else names
+
+
+def in_sparse_block(name: str) -> str:
+    """Mixtral and MiniMax-M2 name their experts in their own way."""
+    for usual, own in (
+        (".mlp.", ".block_sparse_moe."), ("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2"),
+        ("gate.e_score", "e_score"),
+    ):  # fmt: skip
+        name = name.replace(usual, own)
+    return name
 
 
 def attention_of(model: Model) -> list[str]:
@@ -48,12 +60,13 @@ def folder(path: Path, model: Model) -> Path:
     experts, latent = model.experts, model.latent
     assert experts is not None
     path.mkdir()
+    width = experts.intermediate if model.model_type in SPARSE_BLOCK else model.intermediate
     fields: dict[str, object] = {
-        "model_type": model.model_type, "hidden_size": model.hidden, "intermediate_size": model.intermediate,
+        "model_type": model.model_type, "hidden_size": model.hidden, "intermediate_size": width,
         "num_hidden_layers": model.layers, "num_attention_heads": model.heads, "num_key_value_heads": model.kv_heads,
         "head_dim": model.head_dim, "vocab_size": model.vocab, "max_position_embeddings": model.max_position,
         "attention_bias": model.qkv_bias, "partial_rotary_factor": model.rotated / model.head_dim,
-        "num_experts" if model.model_type == "qwen3_moe" else "n_routed_experts": experts.count,
+        FAMILIES[model.model_type].experts: experts.count, "use_qk_norm": model.qk_norm,
         "num_experts_per_tok": experts.top_k, "moe_intermediate_size": experts.intermediate,
         "first_k_dense_replace": experts.dense_layers, "routed_scaling_factor": experts.factor,
         "norm_topk_prob": experts.normalised,

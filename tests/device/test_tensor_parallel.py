@@ -20,7 +20,7 @@ from scenarios.errors import ScenarioError
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from tests.device import ranks
-from tests.device.making import ALL_FUSED, DEEPSEEK, QWEN3, QWEN3_MOE, REFERENCE, WIDE_REFERENCE, Run, prompts
+from tests.device.making import ALL_FUSED, DEEPSEEK, MINIMAX, QWEN3, QWEN3_MOE, REFERENCE, WIDE_REFERENCE, Run, prompts
 from tests.device.ranks import Case, Cases
 from tests.scenarios.making import bare, switched
 
@@ -70,6 +70,7 @@ def runs() -> dict[str, tuple[Run, Run]]:
         "one KV head for both": case(WIDE_REFERENCE, replace(QWEN3, kv_heads=1)),
         "sliced experts": case(WIDE_REFERENCE, QWEN3_MOE, **EXPERTS_FUSED),
         "sliced experts one by one and heads of latent rows": case(WIDE_REFERENCE, DEEPSEEK, kv__layout="paged"),
+        "norms of all heads": case(WIDE_REFERENCE, MINIMAX, **EXPERTS_FUSED),
         "int8 cache": case(WIDE_REFERENCE, **ALL_FUSED, kv__dtype="int8", kv__scale="head"),
         "scattered tokens": case(WIDE_REFERENCE, WIDE_QWEN, LONG, **ALL_FUSED),
         "scattered tokens in pieces": case(WIDE_REFERENCE, WIDE_QWEN, LONG_PREFILL, **ALL_FUSED),
@@ -94,7 +95,7 @@ def runs() -> dict[str, tuple[Run, Run]]:
 
 NAMES = [
     "plain fp32", "fused fp32", "odd vocabulary", "one KV head for both", "sliced experts",
-    "sliced experts one by one and heads of latent rows", "int8 cache", "scattered tokens",
+    "sliced experts one by one and heads of latent rows", "norms of all heads", "int8 cache", "scattered tokens",
     "scattered tokens in pieces", "in pieces", "micro-batches", "micro-batches of experts",
     "one prompt in micro-batches",
 ]  # fmt: skip
