@@ -44,9 +44,10 @@ class Part:
 
 
 def part_of(step: Step, absorbed: bool) -> Part:
-    """The requests with at most DECODE_QUERY new tokens, or those with more."""
+    """The requests with at most DECODE_QUERY new tokens, or those with more. Of sparse attention all are absorbed."""
     whole = step.layout
-    requests = tuple(i for i, query in enumerate(whole.queries) if (query <= DECODE_QUERY) == absorbed)
+    most = DECODE_QUERY if latent_of(step).index is None else max(whole.queries)
+    requests = tuple(i for i, query in enumerate(whole.queries) if (query <= most) == absorbed)
     starts = [0, *accumulate(whole.queries)]
     rows = tuple(row for i in requests for row in range(starts[i], starts[i + 1]))
     if len(requests) == len(whole.queries):  # as it is: a compiled step knows its lengths
@@ -88,7 +89,7 @@ def placed(op: Op, values: torch.Tensor, part: Part, step: Step) -> torch.Tensor
     flat, rows = values.flatten(1), step.layout.rows
     if len(part.requests) == len(step.layout.requests):  # no others: what is missing is padding
         return flat if rows == len(flat) else torch.cat((flat, flat.new_zeros((rows - len(flat), flat.shape[-1]))))
-    absorbed = part.layout.longest_query <= DECODE_QUERY
+    absorbed = part.layout.longest_query <= DECODE_QUERY  # of sparse attention there are no others
     whole = flat.new_zeros((rows, flat.shape[-1])) if absorbed else step.values[op.out.name]
     whole[numbers(part.rows, flat.device) if part.run is None else part.run] = flat
     return whole

@@ -72,7 +72,14 @@ def reduce_mean(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (inputs[0].mean(-1, keepdim=True),)
 
 
+def _layer_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    x, gamma, beta = inputs
+    width = (x.shape[-1],)
+    return (torch.nn.functional.layer_norm(x.float(), width, gamma.float(), beta.float(), eps_of(op)).to(x.dtype),)
+
+
 KERNELS = {
+    "layer_norm": Kernel(_layer_norm),
     "rms_norm": Kernel(_rms_norm, "composed"),
     "add_rms_norm": Kernel(_add_rms_norm, "composed"),
     "add_rms_norm_dynamic_quant": Kernel(_add_rms_norm_dynamic_quant, "composed"),

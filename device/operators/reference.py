@@ -21,6 +21,7 @@ from device.operators import (
     prepare,
     quant,
     sampling,
+    sparse,
 )
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step.step import Step
@@ -35,6 +36,7 @@ def _nothing(_: Op, __: Inputs, ___: Step) -> Outputs:
 REFERENCE: dict[str, Kernel] = {
     **elementwise.KERNELS, **norms.KERNELS, **matmul.KERNELS, **attention.KERNELS, **kv.KERNELS, **sampling.KERNELS,
     **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, **experts.KERNELS, **exchange.KERNELS, **mla.KERNELS,
+    **sparse.KERNELS,
     "prefetch": Kernel(_nothing),
 }  # fmt: skip
 
@@ -42,7 +44,7 @@ REFERENCE: dict[str, Kernel] = {
 def special(op: Op) -> Kernel | None:
     """The kernel of an op that routers or latent attention mean in their own way; None for all others."""
     if kind_of(op).family == "attention" and op.attr("latent", False):
-        return mla.ABSORBED
+        return sparse.ATTENTION if op.attr("top_k", 0) else mla.ABSORBED
     return experts.NAMED.get(op.whole) or mla.NAMED.get(op.whole)
 
 

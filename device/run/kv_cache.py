@@ -110,6 +110,7 @@ class KvTensors:
 def _rows(shard: Model) -> dict[str, tuple[int, int]]:
     """What one layer keeps of a token, [heads, dim] of each cache."""
     if latent := shard.latent:
-        return {"latent_cache": (1, latent.kv_rank), "rope_cache": (1, latent.rope_dim)}
+        rows = {"latent_cache": (1, latent.kv_rank), "rope_cache": (1, latent.rope_dim)}
+        return rows | ({"index_cache": (1, latent.index.dim)} if latent.index else {})
     row = (shard.kv_heads, shard.head_dim)
     return {"k_cache": row, "v_cache": row}

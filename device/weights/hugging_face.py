@@ -11,6 +11,8 @@ IN_LAYER = {
     "q_a_proj": "self_attn.q_a_proj", "q_a_norm": "self_attn.q_a_layernorm", "q_b_proj": "self_attn.q_b_proj",
     "kv_a_proj": "self_attn.kv_a_proj_with_mqa", "kv_a_norm": "self_attn.kv_a_layernorm",
     "kv_b_proj": "self_attn.kv_b_proj", "gate_proj": "mlp.gate_proj", "up_proj": "mlp.up_proj",
+    "index_q_proj": "self_attn.indexer.wq_b", "index_k_proj": "self_attn.indexer.wk",
+    "index_k_norm": "self_attn.indexer.k_norm", "index_weights_proj": "self_attn.indexer.weights_proj",
     "down_proj": "mlp.down_proj", "router": "mlp.gate", "post_attention_norm": "post_attention_layernorm",
 }  # fmt: skip
 
@@ -73,6 +75,11 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
             "q_a_layernorm": (latent.q_rank, 0),
             "kv_a_proj_with_mqa": (latent.row, hidden), "kv_a_layernorm": (latent.kv_rank, 0),
             "kv_b_proj": (model.heads * (latent.nope_dim + latent.v_dim), latent.kv_rank),
+        }  # fmt: skip
+    if latent and (index := latent.index):
+        sizes |= {
+            "wq_b": (index.heads * index.dim, latent.q_rank), "wk": (index.dim, hidden), "k_norm": (index.dim, 0),
+            "weights_proj": (index.heads, hidden),
         }  # fmt: skip
     out, into = sizes.get(layer, (hidden, 0))
     return (out, into) if into and part == "weight" else (out,)

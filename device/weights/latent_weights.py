@@ -21,6 +21,17 @@ def in_halves(name: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
     return value
 
 
+def index_in_halves(name: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
+    """The same of the indexer, whose rotated dimensions come first; norms of its keys are reordered with them."""
+    index = latent.index
+    assert index is not None
+    if not index.in_pairs or name not in ("index_q_proj", "index_k_proj", "index_k_norm"):
+        return value
+    heads = value.unflatten(0, (-1, index.dim))
+    pairs, rest = heads.split((latent.rope_dim, index.dim - latent.rope_dim), 1)
+    return torch.cat((pairs[:, 0::2], pairs[:, 1::2], rest), 1).flatten(0, 1)
+
+
 def absorbed(part: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
     """Of kv_b_proj [heads (nope + v), rank]: W_UK [heads, nope, rank] (part k), W_UV [heads, rank, v] (part v)."""
     w_uk, w_uv = value.unflatten(0, (-1, latent.nope_dim + latent.v_dim)).split((latent.nope_dim, latent.v_dim), 1)

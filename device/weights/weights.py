@@ -19,7 +19,7 @@ import torch
 from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
 from device.weights.block_scales import BLOCK, FP8, Block, block_of, dequantised
 from device.weights.hugging_face import name_of, shape_of
-from device.weights.latent_weights import absorbed, in_halves
+from device.weights.latent_weights import absorbed, in_halves, index_in_halves
 from scenarios.errors import ScenarioError, printable
 from scenarios.files.paths import expanded, is_dir
 from scenarios.models.model import Model
@@ -262,6 +262,8 @@ class Weights:
         value = self.checkpoint.tensor(name_of(self.model, name, stored, layer))
         if latent and not self.in_pairs:
             value = in_halves(last, value, latent)
+        if latent and latent.index:
+            value = index_in_halves(last, value, latent)
         if not self._is_whole(name):
             value = self._mine(last, value)
         return absorbed(kind, value, latent) if latent and kind != stored else value

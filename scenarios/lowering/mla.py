@@ -9,9 +9,10 @@ heads.
 from __future__ import annotations
 
 from scenarios.lowering.primitives import activation, linear, rms_norm, rotate, weight
+from scenarios.lowering.sparse import select_keys, selected
 from scenarios.lowering.step import Step
 from scenarios.models.model import Latent, Model
-from scenarios.ops.program import Group, Op, Tensor
+from scenarios.ops.program import Attr, Group, Op, Tensor
 
 #: Requests with at most this many new tokens are decoded with absorbed weights.
 DECODE_QUERY = 16
@@ -32,6 +33,7 @@ def latent_attention(step: Step, x: Tensor) -> tuple[Op, ...]:
         *rotate("rope_q", q_pe, "q_rotated", cos, sin),
         *rotate("rope_k", k_pe, "k_rotated", cos, sin),
         *_write_cache(step, item),
+        *(select_keys(step, x, item, item.index) if item.index else ()),
         *_attend(step, item),
     )
 
@@ -86,6 +88,8 @@ def _write_cache(step: Step, item: Latent) -> tuple[Op, ...]:
 
 def _attend(step: Step, latent: Latent) -> tuple[Op, ...]:
     """Decode and prefill requests of the batch, each in their own way; both write their tokens of `attended`."""
+    if latent.index:  # each token has its own keys: none is unpacked
+        return _absorbed(step, latent, step.batch.groups, step.tokens)
     decoding = tuple(g for g in step.batch.groups if g.query <= DECODE_QUERY)
     prefilling = tuple(g for g in step.batch.groups if g.query > DECODE_QUERY)
     ops: tuple[Op, ...] = ()
@@ -110,17 +114,21 @@ def _absorbed(step: Step, latent: Latent, groups: tuple[Group, ...], tokens: int
     q_latent = activation("q_latent", (tokens, heads, latent.kv_rank), act)
     mixed = activation("latent_out", (tokens, heads, latent.kv_rank), act)
     batched = (("batched", True),)
-    attrs = (
+    attrs: tuple[tuple[str, Attr], ...] = (
         ("groups", _groups(groups)), ("heads", heads), ("kv_heads", 1), ("head_dim", latent.row), ("block_size", 0),
         ("latent", True),
     )  # fmt: skip
     w_uk = weight("kv_b_proj.k", (heads, latent.nope_dim, latent.kv_rank), act)
     w_uv = weight("kv_b_proj.v", (heads, latent.kv_rank, latent.v_dim), act)
     query = (q_latent, activation("q_rotated", (tokens, heads, latent.rope_dim), act))
+    keys: tuple[Tensor, ...] = ()
+    name = "sparse_attention" if latent.index else "attention"
+    if latent.index:
+        keys, attrs = (selected(step, latent.index),), (*attrs, ("top_k", latent.index.top_k))
     return (
         Op("batch_matmul", "absorb_k", (q_nope, w_uk), (by_head,), batched),
         Op("transpose", "absorb_k.by_token", (by_head,), (q_latent,)),
-        Op("attention", "attention", (*query, *_caches(step, latent)), (mixed,), attrs),
+        Op("attention", name, (*query, *_caches(step, latent), *keys), (mixed,), attrs),
         Op("transpose_batch_matmul", "absorb_v",
            (activation("latent_out", (heads, tokens, latent.kv_rank), act), w_uv),
            (activation("attended", (tokens, heads, latent.v_dim), act),), batched),

@@ -46,6 +46,16 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v3": Family(
         experts="n_routed_experts", score="sigmoid", latent=True, like="DeepSeek-V3, R1, V3.1, Kimi-VL's text"
     ),
+    "deepseek_v32": Family(
+        experts="n_routed_experts", score="sigmoid", latent=True, models=frozenset({"index_topk"}), like="DeepSeek-V3.2"
+    ),
+    "glm_moe_dsa": Family(
+        experts="n_routed_experts",
+        score="sigmoid",
+        latent=True,
+        models=frozenset({"index_topk"}),
+        like="GLM-5, GLM-5.1",
+    ),
     "kimi_k2": Family(experts="n_routed_experts", score="sigmoid", latent=True, like="Kimi-K2"),
     "mixtral": Family(
         experts="num_local_experts",
@@ -112,8 +122,6 @@ FEATURES: dict[str, str] = {
 
 #: Families that are known and refused, with the features that are missing.
 REFUSED: dict[str, str] = {
-    "deepseek_v32": "sparse attention over indexed tokens (index_topk)",
-    "glm_moe_dsa": "sparse attention over indexed tokens (index_topk)",
     "deepseek_v4": "hyper-connections (hc_mult) and attention over compressed tokens (compress_ratios)",
     "gpt_oss": "attention sinks, windows by layer (layer_types) and clamped SwiGLU (swiglu_limit)",
     "qwen3_next": "gated delta rule layers (linear_num_key_heads)",

@@ -11,7 +11,7 @@ from scenarios.errors import ScenarioError, quoted
 from scenarios.files.paths import expanded
 from scenarios.models.families import FAMILIES, Family
 from scenarios.models.fields import Fields
-from scenarios.models.model import Experts, Latent, Model
+from scenarios.models.model import Experts, Index, Latent, Model
 from scenarios.models.quantization import Stored, UnknownFormat, stored_weights
 from scenarios.models.refusals import not_modelled, refuse_features
 from scenarios.models.rope import rope_of, rope_scaling, rotary_dim
@@ -97,7 +97,7 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
     read = Fields(path, config, [])
     hidden, heads = read.whole("hidden_size"), read.whole("num_attention_heads")
     layers = read.whole("num_hidden_layers", most=1024)
-    latent = _latent(read) if family.latent else None
+    latent = _latent(read, "index_topk" in family.models) if family.latent else None
     rope = rope_of(read)
     kv_heads, head_dim = (1, latent.rope_dim) if latent else _heads(read, hidden, heads)
     stored = _stored(read)
@@ -153,13 +153,27 @@ def _heads(read: Fields, hidden: int, heads: int) -> tuple[int, int]:
     return kv_heads, head_dim
 
 
-def _latent(read: Fields) -> Latent:
+def _latent(read: Fields, sparse: bool) -> Latent:
+    """Latent attention; sparse: with an indexer."""
     return Latent(
         q_rank=read.whole("q_lora_rank", 0, low=0) if read.fields.get("q_lora_rank") is not None else 0,
         kv_rank=read.whole("kv_lora_rank"),
         nope_dim=read.whole("qk_nope_head_dim", most=4096),
         rope_dim=read.whole("qk_rope_head_dim", most=4096),
         v_dim=read.whole("v_head_dim", most=4096),
+        index=_index(read) if sparse else None,
+    )
+
+
+def _index(read: Fields) -> Index:
+    """The indexer of sparse attention."""
+    if read.fields.get("q_lora_rank") is None:
+        read.wrong("q_lora_rank: is due for sparse attention, whose indexer reads it")
+    return Index(
+        heads=read.whole("index_n_heads", most=4096),
+        dim=read.whole("index_head_dim", most=4096),
+        top_k=read.whole("index_topk"),
+        in_pairs=read.flag("indexer_rope_interleave", False),
     )
 
 

@@ -13,11 +13,23 @@ QkNorm = Literal["head", "layer"]
 
 
 @dataclass(frozen=True, slots=True)
+class Index:
+    """The indexer of sparse attention: `heads` of `dim` elements score all keys, and a query attends to the best
+    `top_k`. in_pairs: its rotated dimensions lie in pairs in a checkpoint."""
+
+    heads: int
+    dim: int
+    top_k: int
+    in_pairs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Latent:
     """Multi-head latent attention (MLA): K and V are kept as one latent row per token, with a rotated part next to it.
 
     Sizes in elements. q_rank: of the query's low-rank projection, 0 where there is none. kv_rank: of the latent row.
-    nope_dim, rope_dim: plain and rotated part of a query head; v_dim: of a value head.
+    nope_dim, rope_dim: plain and rotated part of a query head; v_dim: of a value head. index: of sparse attention, None
+    where a query attends to all keys.
     """
 
     q_rank: int
@@ -25,11 +37,28 @@ class Latent:
     nope_dim: int
     rope_dim: int
     v_dim: int
+    index: Index | None = None
 
     @property
     def row(self) -> int:
         """Elements that the cache holds of a token in one layer."""
         return self.kv_rank + self.rope_dim
+
+    @property
+    def cached(self) -> int:
+        """Elements that the caches hold of a token in one layer: the row, and the indexer's key."""
+        return self.row + (self.index.dim if self.index else 0)
+
+    def index_weights(self, hidden: int) -> int:
+        """Weights of the indexer's projections: queries, keys and the weights of its heads."""
+        if self.index is None:
+            return 0
+        return self.index.heads * (self.index.dim * self.q_rank + hidden) + hidden * self.index.dim
+
+    @property
+    def index_outputs(self) -> int:
+        """Outputs of those projections."""
+        return self.index.heads * (self.index.dim + 1) + self.index.dim if self.index else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +217,7 @@ class Model:
             return self.hidden * (self.q_size + 2 * self.kv_size) + self.q_size * self.hidden
         latent = self.latent
         query = latent.q_rank * (self.hidden + self.q_size) if latent.q_rank else self.hidden * self.q_size
-        return query + self.hidden * latent.row + self.attended * self.hidden
+        return query + self.hidden * latent.row + self.attended * self.hidden + latent.index_weights(self.hidden)
 
     @property
     def linear_weights(self) -> int:
@@ -205,7 +234,7 @@ class Model:
         if self.latent is None:
             attention = self.q_size + 2 * self.kv_size + self.hidden
         else:
-            attention = self.latent.q_rank + self.q_size + self.latent.row + self.hidden
+            attention = self.latent.q_rank + self.q_size + self.latent.row + self.hidden + self.latent.index_outputs
         outputs = self.layers * attention + self.dense_layers * (2 * self.intermediate + self.hidden)
         if self.experts:
             experts = self.experts
@@ -222,6 +251,7 @@ class Model:
         if self.latent:  # W_UK and W_UV, which attention absorbs, stay in 16 bit
             latent = self.latent
             norms += latent.q_rank + latent.kv_rank + self.heads * latent.kv_rank * (latent.nope_dim + latent.v_dim)
+            norms += 2 * latent.index.dim if latent.index else 0  # a layer norm, with its bias
         bias = self.q_size + 2 * self.kv_size if self.qkv_bias else 0
         router = 0
         if self.experts:  # a sigmoid router has a bias that moves the choice
@@ -235,5 +265,5 @@ class Model:
 
     def kv_bytes_per_token(self, element_bits: int) -> int:
         """Bytes of K and V that one token adds over all layers, scales not counted."""
-        row = self.latent.row if self.latent else 2 * self.kv_size
+        row = self.latent.cached if self.latent else 2 * self.kv_size
         return self.layers * row * element_bits // 8

@@ -77,6 +77,8 @@ CATALOGUE: dict[str, OpKind] = _table(
     OpKind("attention", "FusedInferAttentionScore", "mix", of.attention, "npu",
            api="torch_npu.npu_fused_infer_attention_score", family="attention", part="attention",
            switch="fusion.attention", over_cache="fixed"),
+    OpKind("lightning_indexer", "LightningIndexer", "mix", of.lightning_indexer, "npu",
+           api="torch_npu.npu_lightning_indexer", part="attention", over_cache="fixed"),
     # Normalisation, one row per token or a head.
     OpKind("rms_norm", "RmsNorm", "vector", of.rows, "npu", ops_per_element=4, api="torch_npu.npu_rms_norm",
            part="norm", switch="fusion.rms_norm", twin=True),
@@ -85,6 +87,8 @@ CATALOGUE: dict[str, OpKind] = _table(
     OpKind("add_rms_norm_dynamic_quant", "AddRmsNormDynamicQuant", "vector", of.rows, "npu", ops_per_element=9,
            api="torch_npu.npu_add_rms_norm_dynamic_quant", part="norm", switch="fusion.add_rms_norm_quant",
            torch_kernel="compiled"),
+    OpKind("layer_norm", "LayerNormV3", "vector", of.rows, ops_per_element=6, api="torch.nn.functional.layer_norm",
+           part="norm", params="row_wise"),
     OpKind("reduce_mean", "ReduceMean", "vector", of.rows, ops_per_element=1, api="torch.mean", part="norm",
            params="row_wise"),
     OpKind("softmax", "SoftmaxV2", "vector", of.rows, ops_per_element=5, api="torch.softmax", part="attention"),

@@ -213,6 +213,8 @@ def _latent_attention(op: Op, kind: OpKind) -> Work:
     """
     heads, row = _whole(op, "heads"), _whole(op, "head_dim")
     groups = attention_groups(op)
+    if top_k := _whole(op, "top_k", 0):
+        return _sparse_attention(op, kind, top_k)
     pairs, kv_tokens = _seen(groups)
     caches = [t for t in op.inputs if t.role == "kv_cache"]
     cold = kv_tokens * row * DTYPE_BITS[caches[0].dtype] // 8 + sum(t.bytes for t in op.inputs if t.role == "table")
@@ -221,6 +223,50 @@ def _latent_attention(op: Op, kind: OpKind) -> Work:
     return Work(
         kind.unit, shape, 4 * row * heads * pairs, 6 * heads * pairs, cold, queries, op.out.bytes, "mla_attention"
     )
+
+
+def _sparse_attention(op: Op, kind: OpKind, top_k: int) -> Work:
+    """Latent attention in which each query reads its own keys, at most `top_k`: no two queries share a tile, so a query
+    of a prefill is priced as a request of its own. What several of them read comes from HBM once."""
+    heads, row = _whole(op, "heads"), _whole(op, "head_dim")
+    size = DTYPE_BITS[op.inputs[2].dtype] // 8
+    each, cold, pairs = [], 0, 0
+    for group in attention_groups(op):
+        keys = _selected_keys(group, top_k)
+        mean = max(1, keys // group.query)
+        each.append(Group(group.count * group.query, 1, mean - 1))
+        pairs += group.count * keys
+        cold += group.count * min(keys, group.kv_len) * row * size
+    tables = sum(t.bytes for t in op.inputs if t.role == "table")
+    queries = sum(t.bytes for t in op.inputs if t.role == "activation")
+    shape = AttentionShape(tuple(each), heads, 1, row, op.inputs[2].dtype, _whole(op, "block_size", 0))
+    again = pairs * row * size - cold
+    return Work(
+        kind.unit, shape, 4 * row * heads * pairs, 6 * heads * pairs, cold + tables, queries + max(0, again),
+        op.out.bytes, "mla_attention",
+    )  # fmt: skip
+
+
+def _selected_keys(group: Group, top_k: int) -> int:
+    """Keys that the queries of one request attend to, summed: query i sees context + i + 1, and takes top_k at most."""
+    below = max(0, min(group.query, top_k - group.context))  # queries that see no more than top_k
+    return below * group.context + below * (below + 1) // 2 + (group.query - below) * top_k
+
+
+def lightning_indexer(op: Op, kind: OpKind) -> Work:
+    """Scores of all keys by small heads, summed with weights, and the best `top_k` for each query.
+
+    One product where attention has two, and one row per key where it has keys and values: the shape is that of
+    attention with heads half as wide. Priced as latent attention is (assumed: no measured row of this kernel).
+    """
+    heads, dim = _whole(op, "heads"), _whole(op, "head_dim")
+    groups = attention_groups(op)
+    pairs, kv_tokens = _seen(groups)
+    cache = next(t for t in op.inputs if t.role == "kv_cache")
+    cold = kv_tokens * dim * DTYPE_BITS[cache.dtype] // 8 + sum(t.bytes for t in op.inputs if t.role == "table")
+    warm = sum(t.bytes for t in op.inputs if t.role == "activation")
+    shape = AttentionShape(groups, heads, 1, dim // 2, cache.dtype, _whole(op, "block_size", 0))
+    return Work(kind.unit, shape, 2 * dim * heads * pairs, 3 * heads * pairs, cold, warm, op.out.bytes, "mla_attention")
 
 
 def _seen(groups: tuple[Group, ...]) -> tuple[int, int]:

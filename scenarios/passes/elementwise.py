@@ -18,7 +18,8 @@ def fuse_rope(program: Program, context: Context) -> Program:
     def rope(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         (q, cos), k = run[0].inputs, run[len(ROTATE_CALLS)].inputs[0]
         sin, q_out, k_out = run[5].inputs[1], run[len(ROTATE_CALLS) - 1].out, run[-1].out
-        return (Op("rope", "rope", (q, k, cos, sin), (q_out, k_out), (("layout", "TND"),)),)
+        name = "index_rope" if run[0].name.startswith("index_rope") else "rope"
+        return (Op("rope", name, (q, k, cos, sin), (q_out, k_out), (("layout", "TND"),)),)
 
     def look_up(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         positions = run[0].inputs[0]

@@ -161,7 +161,7 @@ def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     """Norm of the latent row, RoPE of its rotated part and both cache writes -> npu_kv_rmsnorm_rope_cache."""
     by_name = {op.name: op for op in ops}
     norm, rope = by_name["kv_a_norm"], by_name["rope"]
-    writes = of_kind(ops, "kv_cache_write")
+    writes = [op for op in of_kind(ops, "kv_cache_write") if op.name != "write_index"]
     slices = [by_name["slice_kv_c"], by_name["slice_k_pe"]]
     q, _, *angles = rope.inputs
     latent = norm.inputs[0]

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from device.weights.weights import Checkpoint
-from scenarios.models.model import Experts, Model
+from scenarios.models.model import Experts, Latent, Model
 
 #: Projections of a gated MLP.
 GATED = ("gate_proj", "up_proj", "down_proj")
@@ -66,8 +66,8 @@ class Architecture:
         mla, count = self.model.latent, x.shape[0]
         assert mla is not None
         if mla.q_rank:
-            query = self.linear(self.norm(x @ self.weight(f"{at}.q_a_proj.weight").T, f"{at}.q_a_layernorm"),
-                                f"{at}.q_b_proj")  # fmt: skip
+            low_query = self.norm(x @ self.weight(f"{at}.q_a_proj.weight").T, f"{at}.q_a_layernorm")
+            query = self.linear(low_query, f"{at}.q_b_proj")
         else:
             query = self.linear(x, f"{at}.q_proj")
         q, q_pe = query.view(count, -1, mla.nope_dim + mla.rope_dim).split((mla.nope_dim, mla.rope_dim), -1)
@@ -76,7 +76,26 @@ class Architecture:
         k, v = unpacked.view(count, -1, mla.nope_dim + mla.v_dim).split((mla.nope_dim, mla.v_dim), -1)
         turned = self.turned(k_pe[:, None], True).expand(-1, k.shape[1], -1)
         whole = torch.cat((q, self.turned(q_pe, True)), -1)
-        return attended(whole * length_of_scores(self.model), torch.cat((k, turned), -1), v)
+        chosen = self.chosen(x, low_query, f"{at}.indexer", mla) if mla.index else None
+        return attended(whole * length_of_scores(self.model), torch.cat((k, turned), -1), v, chosen)
+
+    def chosen(self, x: torch.Tensor, low_query: torch.Tensor, at: str, mla: Latent) -> torch.Tensor:
+        """The keys that each token attends to, bool [tokens, keys]: the best by the indexer's weighed scores."""
+        index, count = mla.index, x.shape[0]
+        assert index is not None
+        q = self.linear(low_query, f"{at}.wq_b").view(count, index.heads, index.dim)
+        norm = (self.weight(f"{at}.k_norm.{part}") for part in ("weight", "bias"))
+        k = F.layer_norm(self.linear(x, f"{at}.wk"), (index.dim,), *norm, eps=1e-6)
+        q, k = (
+            torch.cat((self.turned(y[..., : mla.rope_dim], index.in_pairs), y[..., mla.rope_dim :]), -1)
+            for y in (q, k[:, None])
+        )
+        scores = torch.einsum("qhd,kd->qkh", q, k[:, 0]).relu() @ self.linear(x, f"{at}.weights_proj")[:, :, None]
+        result = torch.zeros(count, count, dtype=torch.bool)
+        for token in range(count):
+            best = scores[token, : token + 1, 0].argsort(descending=True)[: index.top_k]
+            result[token, best] = True
+        return result
 
     def gated(self, x: torch.Tensor, at: str, names: tuple[str, ...] = GATED) -> torch.Tensor:
         gate, up, down = names
@@ -155,11 +174,13 @@ def best(rank: list[float], experts: Experts) -> list[int]:
     return sorted(open_, key=lambda i: -rank[i])[: experts.top_k]
 
 
-def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Causal attention, all [tokens, heads, dim] -> [tokens, heads dim]."""
+def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, chosen: torch.Tensor | None = None) -> torch.Tensor:
+    """Causal attention, all [tokens, heads, dim] -> [tokens, heads dim]. chosen: the keys that each token sees."""
     count = q.shape[0]
     scores = torch.einsum("qhd,khd->hqk", q, k) / q.shape[-1] ** 0.5
     scores = scores.masked_fill(torch.ones(count, count).triu(1).bool(), float("-inf"))
+    if chosen is not None:
+        scores = scores.masked_fill(~chosen, float("-inf"))
     return torch.einsum("hqk,khd->qhd", scores.softmax(-1), v).reshape(count, -1)
 
 

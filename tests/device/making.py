@@ -11,7 +11,7 @@ from device.measure.numerics import Run, generate
 from device.operators.reference import reference
 from device.run.session import Options, Prompts, Session
 from device.weights.weights import RandomCheckpoint
-from scenarios.models.model import Experts, Latent, Model, RopeScaling
+from scenarios.models.model import Experts, Index, Latent, Model, RopeScaling
 from scenarios.schema import Scenario
 from tests.scenarios.making import bare, switched
 
@@ -40,6 +40,12 @@ DEEPSEEK = replace(
     experts=Experts(8, 8, 2, 32, 48, 1, "sigmoid", scaled=True, factor=2.5, groups=4, kept_groups=2),
     rope_scaling=RopeScaling("yarn", 40.0, 256, mscale=1.0, mscale_all_dim=1.0),
 )  # fmt: skip
+#: Each token attends to 12 of the keys that it sees, which are up to 48. Of so many heads some score is above zero: no
+#: two keys are as good.
+SPARSE = replace(
+    DEEPSEEK, name="tiny-sparse", model_type="deepseek_v32",
+    latent=Latent(q_rank=24, kv_rank=32, nope_dim=16, rope_dim=8, v_dim=12, index=Index(16, 16, 12, in_pairs=True)),
+)  # fmt: skip
 LITE = replace(
     DEEPSEEK, name="tiny-lite", model_type="deepseek_v2", latent=Latent(0, 32, 16, 8, 12),
     experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False), rope_scaling=None,
@@ -54,6 +60,7 @@ MINIMAX = replace(
 )  # fmt: skip
 WITH_EXPERTS = {
     "qwen3_moe": QWEN3_MOE, "glm": GLM, "deepseek": DEEPSEEK, "lite": LITE, "mixtral": MIXTRAL, "minimax": MINIMAX,
+    "sparse": SPARSE,
 }  # fmt: skip
 FAMILIES = {"qwen3": QWEN3, "qwen2": QWEN2, "llama": LLAMA}
 

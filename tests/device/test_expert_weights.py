@@ -28,6 +28,7 @@ def names_of(model: Model) -> list[str]:
         names += [f"{at}.{n}.weight" for n in ("input_layernorm", "post_attention_layernorm")]
         names += [f"{at}.self_attn.{n}.weight" for n in attention_of(model)]
         names += [f"{at}.self_attn.{n}_proj.bias" for n in "qkv" if model.qkv_bias]
+        names += [f"{at}.self_attn.indexer.k_norm.bias"] if model.latent and model.latent.index else []
         mlps = ["mlp"]
         if layer >= model.dense_layers:
             mlps = [f"mlp.experts.{i}" for i in range(model.experts.count)]
@@ -52,6 +53,8 @@ def attention_of(model: Model) -> list[str]:
     if model.latent is None:
         return [f"{n}_proj" for n in "qkvo"] + [f"{n}_norm" for n in "qk" if model.qk_norm]
     query = ["q_a_proj", "q_a_layernorm", "q_b_proj"] if model.latent.q_rank else ["q_proj"]
+    if model.latent.index:
+        query += [f"indexer.{n}" for n in ("wq_b", "wk", "k_norm", "weights_proj")]
     return [*query, "kv_a_proj_with_mqa", "kv_a_layernorm", "kv_b_proj", "o_proj"]
 
 
@@ -79,6 +82,10 @@ def folder(path: Path, model: Model) -> Path:
             "q_lora_rank": latent.q_rank or None, "kv_lora_rank": latent.kv_rank, "qk_nope_head_dim": latent.nope_dim,
             "qk_rope_head_dim": latent.rope_dim, "v_head_dim": latent.v_dim,
         }  # fmt: skip
+    if latent and latent.index:
+        index = latent.index
+        fields |= {"index_n_heads": index.heads, "index_head_dim": index.dim, "index_topk": index.top_k}
+        fields["indexer_rope_interleave"] = index.in_pairs
     (path / "config.json").write_text(json.dumps(fields))
     source = RandomCheckpoint(model, 5)
     tensors = {name: source.tensor(name) for name in names_of(model)}

@@ -12,7 +12,7 @@ from scenarios.batches import reported_batch
 from scenarios.build import build, effective_graph
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.step import Step
-from scenarios.models.model import Experts, Latent, Model
+from scenarios.models.model import Experts, Index, Latent, Model
 from scenarios.ops.catalogue import CATALOGUE, work_of
 from scenarios.ops.program import Batch, Op, Program, Tensor
 from scenarios.ops.work import Work
@@ -37,6 +37,9 @@ LATENT = replace(
     PLAIN, name="latent", model_type="deepseek_v3", layers=3, kv_heads=1, head_dim=2, latent=Latent(6, 8, 4, 2, 4),
     experts=Experts(8, 8, 2, 12, 12, 1, "sigmoid", True),
 )  # fmt: skip
+#: The same with an indexer; and Q and K norms over all heads.
+SPARSE = replace(LATENT, name="sparse", model_type="deepseek_v32", latent=Latent(6, 8, 4, 2, 4, Index(2, 4, 5)))
+LAYER_NORMS = replace(EXPERTS, name="layer norms", model_type="minimax_m2", qk_norm_of="layer")
 #: Half of each normalised head turns; the weights of a token's experts are taken as the router scores them.
 PARTIAL = replace(
     EXPERTS, name="partial", model_type="glm4_moe", rotary_dim=2, qkv_bias=True,
@@ -193,7 +196,7 @@ Drawn = tuple[Scenario, Model]
 @st.composite
 def cases(draw: st.DrawFn, phases: tuple[str, ...] = PHASES) -> Drawn:
     """A scenario and a model that it is about."""
-    model = draw(st.sampled_from([TINY, PLAIN, BIASED, EXPERTS, LATENT, PARTIAL]))
+    model = draw(st.sampled_from([TINY, PLAIN, BIASED, EXPERTS, LATENT, SPARSE, LAYER_NORMS, PARTIAL]))
     return draw(scenarios(phases, model)), model
 
 

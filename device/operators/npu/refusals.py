@@ -51,6 +51,8 @@ def _int8_experts(op: Op, _: Model) -> str | None:
 
 
 def _attention(op: Op, _: Model) -> str | None:
+    if op.attr("top_k", 0):
+        return "SparseFlashAttention has no adapter for torch_npu"
     if op.attr("latent", False) and not op.attr("block_size"):
         return "latent rows are read through a block table only; set kv.layout to paged"
     return None

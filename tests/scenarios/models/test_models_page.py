@@ -16,6 +16,8 @@ from scenarios.models.hf_config import load_model
 RUN = {
     "DeepSeek-V3": (671.03, 70_272),
     "DeepSeek-V3.1": (671.03, 70_272),
+    "DeepSeek-V3.2": (671.88, 85_888),  # 671.03 and an indexer of 13.96 million in each of 61 layers
+    "GLM-5.1": (743.9, 109_824),
     "Kimi-K2-Instruct": (1026.41, 70_272),
     "MiniMax-M2": (228.70, 253_952),
     "MiniMax-M2.5": (228.70, 253_952),
