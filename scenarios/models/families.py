@@ -38,10 +38,15 @@ class Family:
 FAMILIES: dict[str, Family] = {
     "llama": Family(like="Llama 2 and 3, Yi, DeepSeek-R1-Distill-Llama"),
     "mistral": Family(windowed=True, like="Mistral 7B from v0.2, Mistral Small"),
+    "ministral": Family(windowed=True, like="Ministral 8B"),
+    "seed_oss": Family(bias=True, like="Seed-OSS"),
+    "ernie4_5": Family(like="ERNIE-4.5 0.3B"),
+    "mimo": Family(bias=True, like="MiMo 7B"),
     "qwen2": Family(bias=True, like="Qwen2, Qwen2.5, QwQ"),
     "qwen3": Family(qk_norm=True, like="Qwen3"),
     "qwen3_moe": Family(qk_norm=True, experts="num_experts", like="Qwen3-30B-A3B, Qwen3-235B-A22B"),
     "glm4_moe": Family(qk_norm=None, experts="n_routed_experts", score="sigmoid", like="GLM-4.5, GLM-4.6"),
+    "deepseek": Family(experts="n_routed_experts", normalised=False, like="DeepSeek-MoE 16B"),
     "deepseek_v2": Family(experts="n_routed_experts", latent=True, like="DeepSeek-V2, V2.5, Coder-V2"),
     "deepseek_v3": Family(
         experts="n_routed_experts", score="sigmoid", latent=True, like="DeepSeek-V3, R1, V3.1, Kimi-VL's text"
@@ -90,6 +95,7 @@ TEXT_TYPES = {
     "qwen2_5_vl": "qwen2",
     "qwen2_5_vl_text": "qwen2",
     "glm4v_moe_text": "glm4_moe",
+    "kimi_k25": "kimi_k2",
 }
 
 #: Features that a config shows by a key, and that are not modelled: the key, and the feature in words. A key counts
@@ -116,6 +122,13 @@ FEATURES: dict[str, str] = {
     "swiglu_limit": "clamped SwiGLU",
     "zero_expert_num": "experts that do nothing",
     "mlp_bias": "a bias in the MLP",
+    "use_bias": "a bias in all projections",
+    "attention_out_bias": "a bias after attention",
+    "share_q_dim": "one shared K and V with a low-rank query",
+    "hybrid_override_pattern": "layers of several kinds",
+    "linear_conv_kernel_dim": "gated delta rule layers",
+    "sliding_window_pattern": "windows by layer",
+    "use_qkv_bias": "a bias of its own key on Q, K and V",
     "o_lora_rank": "a low-rank output projection",
     "cross_attention_layers": "cross attention",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scenarios.errors import printable, shown
+from scenarios.errors import nearest, printable, shown
 from scenarios.models.families import FAMILIES, FEATURES, REFUSED, Family
 from scenarios.models.fields import Fields
 
@@ -16,8 +16,8 @@ _SILU = ("silu", "swish")
 
 
 def not_modelled(config: Mapping[str, Any]) -> str:
-    """One line on a config whose `model_type` is not lowered: the features that are missing, or the types that are
-    known."""
+    """One line on a config whose `model_type` is not lowered: the features that are missing, or the nearest type that
+    is."""
     model_type = config.get("model_type")
     if isinstance(model_type, str) and model_type in REFUSED:
         return f"model_type {model_type!r} is not modelled: it has {REFUSED[model_type]}"
@@ -25,7 +25,8 @@ def not_modelled(config: Mapping[str, Any]) -> str:
     if features:
         has = ", ".join(f"{words} ({key})" for key, words in list(features.items())[:4])
         return f"model_type {shown(model_type)} is not modelled: it has {has}"
-    return f"model_type {shown(model_type)} is not modelled; decoders that are: {', '.join(FAMILIES)}"
+    near = nearest(model_type, list(FAMILIES)) if isinstance(model_type, str) else None
+    return f"model_type {shown(model_type)} is not modelled{f'; there is {near!r}' if near else ''}"
 
 
 def features_of(config: Mapping[str, Any], known: frozenset[str]) -> dict[str, str]:

@@ -34,6 +34,15 @@ def test_deepseek_v3_by_hand() -> None:
     assert latent_scale(model) == pytest.approx(0.13523, abs=1e-5)
 
 
+def test_equal_betas_of_yarn_are_a_step_between_two_dimensions() -> None:
+    """Kimi-K2: theta 5 x 10^4, and both betas 1: pair 19.2 turns once over 4,096 positions, so pair 19 is the last that
+    stays and pair 20 the first that is divided by 32."""
+    model = load_model("Kimi-K2")
+    plain, result = 50_000.0 ** (-torch.arange(32) / 32), frequencies(model)
+    torch.testing.assert_close(result[:20], plain[:20])
+    torch.testing.assert_close(result[20:], plain[20:] / 32)
+
+
 def test_llama_3_1_by_hand() -> None:
     """128 dimensions, theta 5 x 10^5, 8,192 positions stretched 8 times: wavelengths below 2,048 stay, above 8,192 they
     are divided, between the two they go over."""
@@ -50,7 +59,9 @@ def test_llama_3_1_by_hand() -> None:
 
 def test_the_shipped_models_say_which_angles_they_have() -> None:
     kinds = {name: rope_scaling.kind for name in model_names() if (rope_scaling := load_model(name).rope_scaling)}
-    assert kinds == {"DeepSeek-R1": "yarn", "DeepSeek-V3": "yarn", "Llama-3.1-8B": "llama3", "Llama-3.1-70B": "llama3"}
+    yarn = ("DeepSeek-R1", "DeepSeek-V3", "DeepSeek-V3.2", "Kimi-K2")
+    llama3 = ("Llama-3.1-8B", "Llama-3.1-70B")
+    assert kinds == {**dict.fromkeys(yarn, "yarn"), **dict.fromkeys(llama3, "llama3")}
 
 
 SCALED = {

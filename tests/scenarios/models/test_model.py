@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from scenarios.errors import ScenarioError
+from scenarios.models.families import FAMILIES
 from scenarios.models.hf_config import SHIPPED, load_model, model_names
 from scenarios.models.model import Experts, Latent, RopeScaling
 
@@ -17,7 +19,9 @@ PUBLISHED = {
     "DeepSeek-R1": 671_026_419_200,
     "DeepSeek-V2-Lite": 15_706_484_224,
     "DeepSeek-V3": 671_026_419_200,
+    "DeepSeek-V3.2": 671_877_944_064,
     "GLM-4.5-Air": 106_852_251_264,
+    "Kimi-K2": 1_026_408_232_448,
     "Llama-3.1-70B": 70_553_706_496,
     "Llama-3.1-8B": 8_030_261_248,
     "Qwen2.5-7B": 7_615_616_512,
@@ -74,7 +78,7 @@ def test_kv_bytes_of_a_token() -> None:
 def test_what_the_families_differ_in() -> None:
     families = {name: (m.qk_norm, m.qkv_bias) for name in model_names() for m in [load_model(name)]}
     assert families == {
-        **dict.fromkeys(("DeepSeek-R1", "DeepSeek-V2-Lite", "DeepSeek-V3"), (False, False)),
+        **dict.fromkeys(("DeepSeek-R1", "DeepSeek-V2-Lite", "DeepSeek-V3", "DeepSeek-V3.2", "Kimi-K2"), (False, False)),
         "GLM-4.5-Air": (False, True),
         "Llama-3.1-70B": (False, False),
         "Llama-3.1-8B": (False, False),
@@ -229,12 +233,13 @@ def test_all_bad_values_are_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("model_type", ["gpt2", None, 3, ["llama"], {}])
+@pytest.mark.parametrize("model_type", ["bert", None, 3, ["llama"], {}])
 def test_an_architecture_that_is_not_lowered_is_refused_by_name(tmp_path: Path, model_type: Any) -> None:
     (line,) = refusal(tmp_path, {**GOOD, "model_type": model_type})
     shown = {None: "nothing", 3: "3"}.get(model_type) if not isinstance(model_type, list | dict) else "a "
     assert f"model_type {shown or repr(model_type)}" in line
-    assert "is not modelled; decoders that are: llama, mistral, qwen2, qwen3, qwen3_moe, " in line
+    assert "is not modelled. The nearest shipped model that runs is " in line
+    assert line.endswith("; `whatif list models` shows the families")
 
 
 @pytest.mark.parametrize(
@@ -363,3 +368,19 @@ def test_part_of_a_head_may_turn(tmp_path: Path) -> None:
     glm = {**LATENT, "model_type": "glm4_moe", "partial_rotary_factor": 0.5, "attention_bias": True}
     assert read(tmp_path, glm).rotated == 4
     assert refusal(tmp_path, {**glm, "partial_rotary_factor": 0.4})[0].startswith("partial_rotary_factor: 0.4 of")
+
+
+def test_the_text_part_of_a_multimodal_config_runs(tmp_path: Path) -> None:
+    text = {**GOOD, "model_type": "qwen3_vl_text", "rope_scaling": {"rope_type": "default", "mrope_section": [2, 1, 1]}}
+    whole = {"model_type": "qwen3_vl", "text_config": text, "vision_config": {"depth": 27}, "tie_word_embeddings": True}
+    model = read(tmp_path, whole)
+    plain = read(tmp_path, {**GOOD, "model_type": "qwen3", "tie_word_embeddings": True})
+    assert model.left_out == "vision tower"
+    assert dataclasses.replace(model, left_out="") == plain
+    flat = {**GOOD, "model_type": "qwen2_5_vl", "vision_config": {}, "rope_scaling": {"type": "mrope"}}
+    assert read(tmp_path, flat).model_type == "qwen2"
+
+
+@pytest.mark.parametrize("model_type", [name for name, family in FAMILIES.items() if not family.experts])
+def test_each_dense_family_is_read(tmp_path: Path, model_type: str) -> None:
+    assert read(tmp_path, {**GOOD, "model_type": model_type}).model_type == model_type
