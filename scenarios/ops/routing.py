@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nsmallest
-from math import exp
+from math import exp, fsum
 from random import Random
 from zlib import crc32
 
@@ -71,7 +71,7 @@ def _choice(random: Random, weights: list[float], top_k: int) -> list[int]:
 
 def _counts(random: Random, weights: list[float], tokens: int, top_k: int) -> tuple[int, ...]:
     """The share of each expert with the spread of a binomial; what is then missing or too much is spread evenly."""
-    left, total = tokens * top_k, sum(weights)
+    left, total = tokens * top_k, fsum(weights)
     shares = [min(float(tokens), left * w / total) for w in weights]
     noisy = [
         min(tokens, max(0, round(random.gauss(mean, (mean * (1 - mean / max(mean, left))) ** 0.5)))) for mean in shares

@@ -7,6 +7,7 @@ for a collective, whose bandwidth is that of one link or port on paper.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import fsum
 
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Program
@@ -36,4 +37,4 @@ def roofline_us(work: Work, hw: HardwareProfile) -> float:
 
 def program_roofline_us(program: Program, hw: HardwareProfile) -> float:
     """The sum over the kernels of a step: no host, no gaps, no overlap."""
-    return sum(b.repeat * sum(roofline_us(work_of(op), hw) for op in b.ops) for b in program.blocks)
+    return fsum(b.repeat * fsum(roofline_us(work_of(op), hw) for op in b.ops) for b in program.blocks)

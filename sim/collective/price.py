@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import fsum
 from typing import Literal
 
 from sim.collective.algorithms import FORMULAS, Terms
@@ -131,7 +132,7 @@ def all_peers_ns(terms: Terms, ranks: int, levels: tuple[Level, ...], wires: tup
         times.append(w.bytes_ns(share, through))
         inside *= level.ranks
     steps = max(w.steps_ns(terms) for w in wires)
-    return steps + (max(times) if terms.peers > 1 else sum(times))
+    return steps + (max(times) if terms.peers > 1 else fsum(times))
 
 
 def _hierarchy(
@@ -183,9 +184,9 @@ def _pipelined(part: float, near_ranks: int, servers: int, near: Wire, far: Wire
 
 def _sum(parts: Sequence[tuple[Terms, Wire]]) -> tuple[float, float, float]:
     return (
-        sum(w.time_ns(terms) for terms, w in parts),
-        sum(terms.received_bytes for terms, _ in parts),
-        sum(terms.reduced_bytes for terms, _ in parts),
+        fsum(w.time_ns(terms) for terms, w in parts),
+        fsum(terms.received_bytes for terms, _ in parts),
+        fsum(terms.reduced_bytes for terms, _ in parts),
     )
 
 

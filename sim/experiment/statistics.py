@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb, exp, hypot, log
+from math import comb, exp, fsum, hypot, log
 from statistics import median
 
 from scenarios.exchange.bench import Repeat
@@ -72,7 +72,7 @@ def spread(values: Sequence[float]) -> float:
 def product(gains: Sequence[Interval]) -> Interval:
     """The product of gains that were measured apart: their logarithms add, and the half-widths of these as the root of
     the sum of squares."""
-    value = exp(sum(log(g.value) for g in gains))
+    value = exp(fsum(log(g.value) for g in gains))
     down = hypot(*(log(g.value / g.low) for g in gains))
     up = hypot(*(log(g.high / g.value) for g in gains))
     confidence = min((g.confidence for g in gains), default=CONFIDENCE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import fsum
 
 from scenarios.profile import Kind
 from scenarios.profile.families import MATMUL, family_of_type
@@ -96,7 +97,7 @@ def _communication(diagnosis: Found, waits: Waits) -> Iterator[tuple[float, tupl
 
 def _kernels(diagnosis: Found) -> Iterator[tuple[float, tuple[str, ...], str]]:
     matmuls = [k for k in diagnosis.kernels if family_of_type(k.op_type) == MATMUL and not _is_quantised(k)]
-    heavy_us = sum(k.total_us for k in matmuls if k.limit in ("HBM-bound", "cube-bound"))
+    heavy_us = fsum(k.total_us for k in matmuls if k.limit in ("HBM-bound", "cube-bound"))
     if heavy_us:
         why = f"8-bit weights: {heavy_us / 1000:.2f} ms in matrix products of 16 or 32 bit"
         yield heavy_us * _QUANTISED, ("optimizations.weights=w8a8",), why

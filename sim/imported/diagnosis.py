@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from scenarios.profile import Capture, Kind, Step
 from scenarios.timeline import StepTime
@@ -78,8 +79,8 @@ def _evidence(
     if name == "communication-bound":
         return _communication_evidence(capture, time, waits)
     mine = [kernel for kernel in kernels if kernel.limit == name]
-    top, us = mine[0], sum(k.total_us for k in mine)
-    share = us / max(1e-9, sum(k.total_us for k in kernels))
+    top, us = mine[0], fsum(k.total_us for k in mine)
+    share = us / max(1e-9, fsum(k.total_us for k in kernels))
     sources = {k.bound_source for k in mine}
     said = (
         "by the profiler's pipe counters" if sources == {"measured"}

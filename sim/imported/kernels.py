@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import fsum
 from typing import Literal
 
 import numpy as np
@@ -167,12 +168,13 @@ def _merged(rows: Iterable[MeasuredKernel]) -> list[MeasuredKernel]:
 def _sum(members: list[MeasuredKernel]) -> MeasuredKernel:
     longest = max(members, key=lambda m: m.total_us)
     values = {name: getattr(longest, name) for name in MeasuredKernel.__slots__}
-    total_us = sum(m.total_us for m in members)
-    for name in ("count", "total_us", "share"):
-        values[name] = sum(getattr(m, name) for m in members)
+    total_us = fsum(m.total_us for m in members)
+    values["count"] = sum(m.count for m in members)
+    for name in ("total_us", "share"):
+        values[name] = fsum(getattr(m, name) for m in members)
     for name in ("hbm_bytes", "flops", "predicted_us"):
         values[name] = None if getattr(longest, name) is None else sum(getattr(m, name) or 0 for m in members)
     for name in ("roofline_share", "gbps", "tflops"):
         if getattr(longest, name) is not None and total_us:
-            values[name] = sum((getattr(m, name) or 0.0) * m.total_us for m in members) / total_us
+            values[name] = fsum((getattr(m, name) or 0.0) * m.total_us for m in members) / total_us
     return MeasuredKernel(**values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 
 import numpy as np
 
@@ -25,7 +26,7 @@ def parts_of(
     waits: of all ranks; where others of one clock are there, they say what waiting is.
     """
     parts: dict[Part, float] = {}
-    busy = sum(kernel.total_us for kernel in kernels)
+    busy = fsum(kernel.total_us for kernel in kernels)
     for kernel in kernels:
         part = _COMPUTING.get(kernel.limit, "computing: vector")
         parts[part] = parts.get(part, 0.0) + time.computing_ns * kernel.total_us / max(1e-9, busy)

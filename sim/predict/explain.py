@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import fsum
 
 from scenarios.batches import reported_batch
 from scenarios.ops.catalogue import CATALOGUE
@@ -171,7 +172,7 @@ def _row(kind: str, op_type: str, members: list[Launch], total_ns: int) -> Kerne
         hbm_bytes=sum(m.kernel.hbm_bytes for m in members),
         gm_bytes=gm,
         flops=flops,
-        roofline_share=sum(m.kernel.roofline_ns for m in members) / time_ns,
+        roofline_share=fsum(m.kernel.roofline_ns for m in members) / time_ns,
         gbps=gm / time_ns,
         tflops=flops / time_ns / 1000,
     )
@@ -189,9 +190,9 @@ def _busy(prediction: Prediction, kernels: list[Launch]) -> Busy:
     return Busy(
         python_thread=lane("Python", skip="synchronize"),
         launch_thread=lane("CANN"),
-        cube=sum(k.kernel.duration_ns * k.kernel.cube_share for k in kernels) / total,
-        vector=sum(k.kernel.duration_ns * k.kernel.vector_share for k in kernels) / total,
-        hbm=sum(k.kernel.hbm_bytes for k in kernels) / (chip.memory.hbm_gbps * total),
+        cube=fsum(k.kernel.duration_ns * k.kernel.cube_share for k in kernels) / total,
+        vector=fsum(k.kernel.duration_ns * k.kernel.vector_share for k in kernels) / total,
+        hbm=fsum(k.kernel.hbm_bytes for k in kernels) / (chip.memory.hbm_gbps * total),
         ai_cpu=lane("AI CPU"),
     )
 
@@ -222,7 +223,7 @@ def _evidence(
             "it with the next kernel launched: starts of kernels, waits between streams, gaps within a graph; the "
             f"kernels need only {computing_ms:.2f} ms"
         )
-    share = limits.get(name, 0.0) / sum(limits.values())
+    share = limits.get(name, 0.0) / fsum(limits.values())
     top = rows[0]
     memory = prediction.case.hardware.memory
     if name == "HBM-bound":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import fsum
 
 from scenarios.batches import capture_sizes, decode_batch, prefill_batches, reported_batch
 from scenarios.build import build, effective_graph, problems_of
@@ -326,8 +327,8 @@ def cold_start(case: Case) -> ColdStart:
     batch = decode_batch(scenario)
     program = _largest_program(case, in_flight(case, batch)[0])
     nodes = _captured_nodes(program)
-    eager_ns = sum(
-        sum(host_costs_ns(op, hw, scenario.engine.task_queue_enable)) * b.repeat
+    eager_ns = fsum(
+        fsum(host_costs_ns(op, hw, scenario.engine.task_queue_enable)) * b.repeat
         for b in program.blocks if b.captured for op in b.ops
     )  # fmt: skip
     # A capture runs the ops once to warm up and once to record them.

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from math import exp, expm1, hypot, log1p, sqrt
+from math import exp, expm1, fsum, hypot, log1p, sqrt
 
 from scenarios.ops.catalogue import CATALOGUE, family_of
 from scenarios.ops.work import Work
@@ -136,7 +136,7 @@ def kernel_width(work: Work, hw: HardwareProfile) -> float:
 def step_interval(sensitivity: Sensitivity, hw: HardwareProfile) -> tuple[float, float]:
     """(low, high) of a step, ns."""
     residual = hw.residual
-    variance = sum((weight * sigma) ** 2 for weight, sigma in sensitivity.parts.values())
+    variance = fsum((weight * sigma) ** 2 for weight, sigma in sensitivity.parts.values())
     variance += (sensitivity.device * residual.device_sigma) ** 2 + (sensitivity.host * residual.host_sigma) ** 2
     down, up = _with_late(T90 * sqrt(variance), sensitivity.late, 0.0, hw)
     return sensitivity.step_ns * exp(-down), sensitivity.step_ns * exp(up)

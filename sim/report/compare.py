@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from typing import Any
 
 from rich.console import Console
@@ -74,7 +75,7 @@ def _causes(result: dict[str, Any], width: int) -> Any:
     ]
     notes = []
     if rest:
-        notes = [f"and {counted(len(rest), 'more kind')}: {sum(r['b_us'] - r['a_us'] for r in rest):+,.1f} us"]
+        notes = [f"and {counted(len(rest), 'more kind')}: {fsum(r['b_us'] - r['a_us'] for r in rest):+,.1f} us"]
     return fitted("Where the difference lies", columns if rows else [], width, notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import Any
 
 from rich.text import Text
@@ -53,7 +54,7 @@ def _times(rows: list[dict[str, Any]], width: int) -> list[Column]:
 
 
 def _sum(rows: list[dict[str, Any]]) -> float:
-    return float(sum(row["b_us"] - row["a_us"] for row in rows))
+    return fsum(row["b_us"] - row["a_us"] for row in rows)
 
 
 def _causes(timelines: dict[str, Any], width: int) -> Any:
