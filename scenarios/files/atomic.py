@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from shutil import rmtree
+from shutil import copy2, rmtree
 from tempfile import mkdtemp
 from typing import BinaryIO
 
@@ -64,12 +64,13 @@ def write_folder(folder: str | os.PathLike[str], files: Mapping[str, str]) -> No
     """Write texts by name into `folder`, which is made where it is not there: all of them or, where one cannot be
     written, none. Raises OutputError or one of its kinds.
 
-    They lie ready in a folder of their own before the first takes its place, so an interrupted run leaves no part.
+    They lie ready in a folder of their own before the first takes its place, and what was there comes back where one
+    cannot take its place, so an interrupted run leaves no part.
     """
     target = os.fspath(folder)
-    real = os.path.realpath(target)
-    is_new = not os.path.isdir(real)
     with _reported(target):
+        real = os.path.realpath(target)
+        is_new = not os.path.isdir(real)
         ready = mkdtemp(prefix=".whatif-", suffix=".tmp", dir=os.path.dirname(real) if is_new else real)
     try:
         for name, text in files.items():
@@ -79,10 +80,29 @@ def write_folder(folder: str | os.PathLike[str], files: Mapping[str, str]) -> No
                 os.chmod(ready, 0o777 & ~_umask())
                 os.rename(ready, real)
             else:
-                for name in files:
-                    os.replace(os.path.join(ready, name), os.path.join(real, name))
+                _replace_all(ready, real, files)
     finally:
         rmtree(ready, ignore_errors=True)
+
+
+def _replace_all(ready: str, real: str, names: Iterable[str]) -> None:
+    """Rename files of `ready` over those of `real`; where that is interrupted, the old ones are back."""
+    moved: list[tuple[str, str]] = []
+    try:
+        for name in names:
+            target, before = os.path.join(real, name), os.path.join(ready, f"{name}.before")
+            if os.path.lexists(target):
+                copy2(target, before, follow_symlinks=False)
+            moved.append((target, before))
+            os.replace(os.path.join(ready, name), target)
+    except BaseException:
+        for target, before in moved:
+            with suppress(OSError):
+                if os.path.lexists(before):
+                    os.replace(before, target)
+                else:
+                    os.unlink(target)
+        raise
 
 
 def _umask() -> int:

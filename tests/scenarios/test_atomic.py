@@ -270,3 +270,32 @@ def test_a_folder_without_a_parent_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(OutputError):
         write_folder(tmp_path / "file", {"a.md": "1"})
     assert names(tmp_path) == ["file"]
+
+
+def test_an_interrupt_between_two_renames_brings_the_old_files_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.md", "c.json"):
+        (tmp_path / name).write_text(f"old {name}")
+    rename = os.replace
+
+    def interrupted(source: str, target: str) -> None:
+        if target == str(tmp_path / "c.json") and not source.endswith(".before"):
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic.os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            write_folder(tmp_path, {"a.md": "new", "b.svg": "new", "c.json": "new"})
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.md": "old a.md", "c.json": "old c.json"}
+
+
+def test_a_target_in_a_folder_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for write in (lambda: write_text("x.json", "1"), lambda: write_folder("report", {"a.md": "1"})):
+        with pytest.raises(NoFolderError, match="cannot be written: its folder does not exist"):
+            write()
