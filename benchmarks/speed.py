@@ -246,6 +246,34 @@ def many_rank_rows(repeats: int) -> Iterator[Row]:
             yield Row(f"{spread}, DeepSeek-V3, {kernels:,} kernels {issued}", "s", times, 2 if split is SPREAD else 0.2)
 
 
+#: DeepSeek-V3 on 16 dies in 4 stages of 4 ranks, whose host waits for the device after each op.
+STAGED = (
+    "engine.tensor_parallel_size=4",
+    "engine.data_parallel_size=1",
+    "engine.pipeline_parallel_size=4",
+    "optimizations.graph=eager",
+    "protocol.synchronize=op",
+)
+
+
+def stage_rows(repeats: int) -> Iterator[Row]:
+    """A pipeline, op by op: the prediction, and once all its what-ifs, which took over two minutes when the plan of
+    each rank was laid out."""
+    from scenarios.loader import load_scenario
+    from sim.predict.predict import Case, predict
+    from sim.predict.scenario_result import case_of, scenario_result
+
+    case = case_of(load_scenario(EXPERTS, STAGED))
+
+    def seeded(seed: int) -> Case:
+        protocol = case.scenario.protocol.model_copy(update={"seed": seed})
+        return case.with_scenario(case.scenario.model_copy(update={"protocol": protocol}))
+
+    times = [timed_ms(partial(predict, seeded(seed))) / 1000 for seed in range(1, repeats + 1)]
+    yield Row("4 stages of 4 ranks, DeepSeek-V3, op by op", "s", times, 4)
+    yield Row("  and all its what-ifs", "s", [timed_ms(lambda: scenario_result(EXPERTS, STAGED)) / 1000], 30)
+
+
 def file_rows(repeats: int) -> Iterator[Row]:
     """Reading a scenario and writing a trace."""
     from scenarios.loader import load_scenario
@@ -267,7 +295,7 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[Row] = []
     loops: list[float] = []
-    for part in (cold_rows, warm_rows, player_rows, rank_rows, many_rank_rows, file_rows):
+    for part in (cold_rows, warm_rows, player_rows, rank_rows, many_rank_rows, stage_rows, file_rows):
         for row in part(given.repeats):
             rows.append(row)
             loops.append(reference_ms())

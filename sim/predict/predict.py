@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import fsum
 
 from scenarios.batches import capture_sizes, decode_batch, prefill_batches, reported_batch
@@ -207,11 +207,15 @@ def in_flight(case: Case, batch: Batch) -> tuple[Batch, ...]:
 
 
 def _pipe(case: Case) -> Pipe:
+    @cache  # as long as there is the pipe: its times and its sensitivity are asked of the same plans
+    def plans(batch: Batch, stage: int, probe: Variant) -> Sequence[Plan]:
+        return plans_of(case, batch, probe.host, probe.device, stage)
+
     return Pipe(
         case.model,
         case.hardware,
         program=lambda batch, stage: program_of(case.scenario, case.model, batch, stage),
-        plans=lambda batch, stage, probe: plans_of(case, batch, probe.host, probe.device, stage),
+        plans=plans,
         rigid=case.scenario.protocol.synchronize != "step",
     )
 
