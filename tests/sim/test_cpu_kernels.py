@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from scenarios.batches import decode_batch
+from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Group
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
 from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.hardware.sections import KernelParams
 from sim.kernel.cpu import COMPILED, effects, names_of, stream_ns
 from sim.kernel.price import price
-from sim.predict.predict import Case, predict
+from sim.predict.predict import Case, plans_of, predict, program_of
+from sim.step.schedule import launches
 from tests.scenarios.making import TINY, scenario
 
 PRODUCT = Work(
@@ -116,3 +119,21 @@ def test_weights_that_fit_the_last_cache_stay_there(hw: HardwareProfile) -> None
     assert step_us(slow) == step_us(hw)
     tiny_cache = replace(slow, chip=replace(slow.chip, l2_bytes=1000))
     assert step_us(tiny_cache) > 2 * step_us(hw)
+
+
+def test_weights_stay_in_the_last_cache_as_long_as_a_step_reads_no_more_than_their_share(hw: HardwareProfile) -> None:
+    case = Case(scenario(), TINY, hw)
+    batch = decode_batch(case.scenario)
+    cold = sum(
+        block.repeat * work_of(op).cold_read_bytes
+        for block in program_of(case.scenario, TINY, batch).blocks
+        for op in block.ops
+    )
+
+    def from_memory(l2_bytes: int) -> int:
+        small = replace(hw, chip=replace(hw.chip, l2_bytes=l2_bytes), memory=replace(hw.memory, l2_resident_share=0.25))
+        return sum(launch.kernel.hbm_bytes for launch in launches(plans_of(replace(case, hardware=small), batch)[0]))
+
+    # A quarter of the cache survives a step: just what the step reads, and one byte less.
+    assert from_memory(4 * cold) == 0
+    assert from_memory(4 * cold - 4) == cold
