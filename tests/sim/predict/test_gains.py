@@ -235,3 +235,12 @@ def test_what_makes_a_model_fit_is_no_loss() -> None:
     what = what_if_result(gains, ())
     assert what["waterfall"]["baseline_fits"] is False
     assert "loss" not in {g["verdict"] for g in what["gains"] if g["pass"] == "weights"}
+
+
+def test_progress_goes_from_nothing_to_nearly_all_and_never_back() -> None:
+    told: list[float] = []
+    gains_of(case(scenario()), told.append)
+    assert told[0] == 0
+    assert told == sorted(told)
+    assert told[len(told) // 2] == 0.5
+    assert 0.9 < told[-1] < 1
