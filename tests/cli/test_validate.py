@@ -84,7 +84,11 @@ def test_steps_and_ladders_of_ones_own(whatif: WhatIf, tmp_path: Path) -> None:
             STEPS + STEP.replace(",1,1,", ",1.x,1,"),
             ":2: batch: must be a whole number from 0 to 2**53, got '1.x'",
         ),
-        ("--ladders", LADDERS + LADDER.replace(",20,", ",,"), ":2: gain_low: must be a positive number up to 1e12, got ''"),
+        (
+            "--ladders",
+            LADDERS + LADDER.replace(",20,", ",,"),
+            ":2: gain_low: must be a positive number up to 1e12, got ''",
+        ),
         (
             "--ladders",
             "id\nx\n",
