@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import cast
+from typing import Literal, cast
 
 from scenarios.ops.op_kind import OpKind
 from scenarios.ops.program import DTYPE_BITS, Group, Op, Tensor
@@ -137,7 +137,10 @@ def matmul(op: Op, kind: OpKind) -> Work:
         batch, k, n = 1, x.shape[-1], w.shape[0]
         m = x.elements // k
     cold, warm = _split_reads(op.inputs)
-    shape = MatmulShape(batch, m, k, n, x.dtype, w.dtype, w.format)
+    # Products of integers take [k, n], as torch_npu's calls ask for; a linear layer keeps [n, k].
+    usual = "k" if op.attr("batched", False) or w.dtype in ("int8", "int4") else "n"
+    rows = op.attr("weight_rows", usual)
+    shape = MatmulShape(batch, m, k, n, x.dtype, w.dtype, w.format, cast(Literal["n", "k"], rows))
     return Work(
         kind.unit, shape, 2 * batch * m * k * n, 0, cold, warm, _bytes(op.outputs), kind.name,
         prefetched_bytes=int(op.attr("prefetched_bytes", 0)),  # type: ignore[arg-type]
@@ -187,7 +190,7 @@ def attention(op: Op, kind: OpKind) -> Work:
     """Fused causal attention: q [tokens, heads, head_dim] against each request's cache.
 
     flops = 4 head_dim heads sum_requests sum_queries (keys that query sees); K and V of every visible token are read
-    once per request.
+    once per request, or (attribute static_tokens) the whole of a static cache.
     """
     if op.attr("latent", False):
         return _latent_attention(op, kind)
@@ -195,10 +198,13 @@ def attention(op: Op, kind: OpKind) -> Work:
     heads, kv_heads, dim = (_whole(op, a) for a in ("heads", "kv_heads", "head_dim"))
     groups = attention_groups(op)
     pairs, kv_tokens = _seen(groups)
+    static = _whole(op, "static_tokens", 0)
+    if static:  # read whole, whatever the lengths
+        kv_tokens = sum(g.count for g in groups) * static
     kv_bytes = 2 * kv_tokens * kv_heads * dim * DTYPE_BITS[key.dtype] // 8
     tables = sum(t.bytes for t in op.inputs[3:])  # block table and scales
     antiquant = 2 * kv_tokens * kv_heads * dim if key.dtype == "int8" else 0
-    shape = AttentionShape(groups, heads, kv_heads, dim, key.dtype, _whole(op, "block_size", 0))
+    shape = AttentionShape(groups, heads, kv_heads, dim, key.dtype, _whole(op, "block_size", 0), static)
     softmax = 6 * heads * pairs  # scale, max, subtract, exp, sum, rescale: six vector passes over each score
     return Work(
         kind.unit, shape, 4 * dim * heads * pairs, softmax + antiquant, kv_bytes + tables, query.bytes, op.out.bytes,

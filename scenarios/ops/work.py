@@ -17,7 +17,11 @@ Exchange = Literal["moe_dispatch", "moe_combine"]
 
 @dataclass(frozen=True, slots=True)
 class MatmulShape:
-    """`batch` products [m, k] x [k, n]; the right side is a weight (cold, in HBM) or an activation."""
+    """`batch` products [m, k] x [k, n]; the right side is a weight (cold, in HBM) or an activation.
+
+    weight_rows: what its rows in memory are, `n` (as PyTorch keeps a linear layer) or `k` (transposed ahead, as a graph
+    compiler keeps constants). It decides how a library lays the product over the cores.
+    """
 
     batch: int
     m: int
@@ -26,6 +30,7 @@ class MatmulShape:
     dtype: DType
     weight_dtype: DType
     weight_format: Format
+    weight_rows: Literal["n", "k"] = "n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,11 @@ class FlatShape:
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """Fused attention over groups of requests; `block_size` 0 means a contiguous cache."""
+    """Fused attention over groups of requests; `block_size` 0 means a contiguous cache.
+
+    static_tokens: rows of each request in a static cache that the kernel reads whole, whatever the lengths, because it
+    gets a mask and no lengths (IncreFlashAttention in a static graph); 0 where it reads what there is.
+    """
 
     groups: tuple[Group, ...]
     heads: int
@@ -64,6 +73,7 @@ class AttentionShape:
     head_dim: int
     kv_dtype: DType
     block_size: int
+    static_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

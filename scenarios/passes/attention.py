@@ -38,10 +38,22 @@ def fuse_attention(program: Program, context: Context) -> Program:
             ("kv_heads", model.kv_heads),
             ("head_dim", model.head_dim),
             ("block_size", 0),
+            *(("static_tokens", tokens) for tokens in _static(context, batch.phase, keys)),
         )
         return (Op("attention", "attention", (query, key, value), (out,), attrs),)
 
     return in_layers(program, "fusion.attention", lambda ops: replace_runs(ops, ATTENTION_CALLS, make))
+
+
+def _static(context: Context, phase: str, keys: int) -> tuple[int, ...]:
+    """Rows of a request that decode attention reads whatever the lengths, if any: a compiled static graph calls
+    IncreFlashAttention with a mask over its cache. A contiguous cache is as long as a request may get; a paged one is
+    taken to be cut to the longest request.
+    """
+    optimizations = context.scenario.optimizations
+    if optimizations.graph != "ge_graph" or phase != "decode":
+        return ()
+    return (context.scenario.longest_request_tokens if optimizations.kv.layout == "contiguous" else keys,)
 
 
 ATTENTION = Pass(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 
@@ -22,18 +22,22 @@ from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import params_of, price
 
 FOLDS = 8
+#: Reference files of kernels.
+FILES = ("kernels", "kernels_910b2_cube")
 
 #: Physical limits; other parameters may be anything above 0.
 LIMITS: dict[str, tuple[float, float]] = {
     "memory.hbm_gbps": (1000, 1850),
     "memory.nz_flat_share": (0.3, 1),
+    "kernel.overlap_power": (1, 8),
     "kernel.repeat_share": (0.001, 1),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One reference row. shape: what it is held out with. repeat, resident: as `sim.kernel.price.price` takes them."""
+    """One reference row. shape, model, stack: what it is held out with. repeat, resident: as `sim.kernel.price.price`
+    takes them."""
 
     hardware: str
     op_type: str
@@ -42,6 +46,8 @@ class Sample:
     us: float
     repeat: bool
     resident: bool
+    model: str = ""
+    stack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +80,36 @@ def read_samples(hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]
     """
     wanted = frozenset(hardware)
     samples = []
-    with reference_csv("kernels").open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["fit"] != use or (wanted and row["hardware"] not in wanted):
-                continue
-            try:
-                work = work_of_row(row["op_type"], row["input_shapes"], row["dtype"], int(row["kv_tokens"] or 0))
-            except Unpriced:
-                continue
-            replayed = row["isolated"] == "yes"
-            if use == "alone":
-                work = replace(work, cold_read_bytes=work.cold_read_bytes + work.warm_read_bytes, warm_read_bytes=0)
-            samples.append(
-                Sample(
-                    hardware=row["hardware"],
-                    op_type=row["op_type"],
-                    shape=f"{row['op_type']} {row['input_shapes']}",
-                    work=work,
-                    us=float(row["mean_us"]),
-                    repeat=replayed or repeats(row["op_type"], row["input_shapes"]),
-                    resident=replayed and use != "alone",
-                )
+    for row in _rows():
+        if row["fit"] != use or (wanted and row["hardware"] not in wanted):
+            continue
+        try:
+            work = work_of_row(row["op_type"], row["input_shapes"], row["dtype"], int(row["kv_tokens"] or 0))
+        except Unpriced:
+            continue
+        replayed = row["isolated"] == "yes"
+        if use == "alone":
+            work = replace(work, cold_read_bytes=work.cold_read_bytes + work.warm_read_bytes, warm_read_bytes=0)
+        samples.append(
+            Sample(
+                hardware=row["hardware"],
+                op_type=row["op_type"],
+                shape=f"{row['op_type']} {row['input_shapes']}",
+                work=work,
+                us=float(row["mean_us"]),
+                repeat=replayed or repeats(row["op_type"], row["input_shapes"]),
+                resident=replayed and use != "alone",
+                model=row["model"],
+                stack=f"{row['hardware']}, {row['software']}",
             )
+        )
     return samples
+
+
+def _rows() -> Iterator[dict[str, str]]:
+    for name in FILES:
+        with reference_csv(name).open(newline="") as file:
+            yield from csv.DictReader(file)
 
 
 def program_name(sample: Sample, hw: HardwareProfile) -> str:
@@ -123,16 +136,19 @@ def fit(block: Block, samples: Sequence[Sample], bases: Mapping[str, HardwarePro
 
 
 def held_out(
-    block: Block, samples: Sequence[Sample], bases: Mapping[str, HardwareProfile]
+    block: Block, samples: Sequence[Sample], bases: Mapping[str, HardwareProfile], by: str = "shape"
 ) -> list[tuple[Sample, float]]:
-    """(sample, log(predicted / measured)) with each shape predicted by a fit that has not seen it."""
-    shapes = sorted({s.shape for s in samples})
-    folds = min(FOLDS, len(shapes))
+    """(sample, log(predicted / measured)) with each shape, model or stack predicted by a fit that has not seen it.
+
+    by: the field of Sample whose values are held out, shapes in FOLDS groups, models and stacks one by one.
+    """
+    groups = sorted({getattr(s, by) for s in samples})
+    folds = min(FOLDS, len(groups)) if by == "shape" else len(groups)
     result: list[tuple[Sample, float]] = []
     for fold in range(folds if folds > 1 else 0):
-        out = set(shapes[fold::folds])
-        left = [s for s in samples if s.shape in out]
-        values = fit(block, [s for s in samples if s.shape not in out], bases)
+        out = set(groups[fold::folds])
+        left = [s for s in samples if getattr(s, by) in out]
+        values = fit(block, [s for s in samples if getattr(s, by) not in out], bases)
         result += zip(left, residuals(values, left, bases), strict=True)
     return result
 

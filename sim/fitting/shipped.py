@@ -81,29 +81,23 @@ SHARED: tuple[Block, ...] = (
     Block(
         "matmul",
         {
-            "memory.core_hbm_gbps": 95, "memory.hbm_gbps": 1650, "memory.cube_gbps": 2000,
-            "memory.nz_flat_share": 0.82, "kernel.tile_us": 0.4, "programs.quant_matmul.code_us": 0.4,
-            "programs.batch_matmul.code_us": 0.3,
-            "programs.transpose_batch_matmul.code_us": 0.55,
+            "programs.matmul.fixed_us": 4.3, "memory.hbm_gbps": 1500, "memory.nz_flat_share": 0.9,
+            "kernel.overlap_power": 1.2,
         },
-        ("matmul", "quant_matmul", "batch_matmul", "transpose_batch_matmul"),
+        ("matmul",),
     ),
-    Block(
-        "attention",
-        {
-            "memory.core_kv_gbps": 75, "programs.attention.code_us": 0.5, "programs.attention.fixed_us": 16,
-            "programs.mla_attention.code_us": 0.6, "programs.mla_attention.fixed_us": 9,
-        },
-        ("attention", "mla_attention"),
-    ),
+    _own("quant_matmul", fixed_us=11),
+    _own("batch_matmul", fixed_us=7),
+    _own("transpose_batch_matmul", fixed_us=11),
+    _own("attention", fixed_us=17, row_us=0.6, element_ns=0.04),
+    _own("mla_attention", fixed_us=10, row_us=0.7, element_ns=0.04),
+    _own("static_attention", fixed_us=9, row_us=1, element_ns=0.04),
 )  # fmt: skip
 
 #: Programs of which only vendor kernels that ran alone are known.
 ALONE: tuple[Block, ...] = (
     _own("add_rms_norm_dynamic_quant", row_us=0.2, element_ns=0.3),
-    _own("weight_quant_matmul", code_us=0.3, element_ns=0.05),
-    _own("grouped_matmul", code_us=0.2, fixed_us=2),
-    _own("attention_prefill", row_us=4, element_ns=0.02),
+    _own("weight_quant_matmul", fixed_us=10, element_ns=0.05),
 )
 
 #: The other architecture: what its vendor kernels alone decide.
@@ -119,19 +113,13 @@ ALONE_950: tuple[Block, ...] = (
     _own("dynamic_quant", code_us=0.1, element_ns=0.03),
     _own("swiglu", code_us=0.1, element_ns=0.05),
     _own("transpose", code_us=0.2, fixed_us=3),
-    Block(
-        "quant_matmul", {"memory.cube_gbps": 3000, "programs.quant_matmul.code_us": 0.3}, ("quant_matmul",),
-    ),
-    _own("weight_quant_matmul", code_us=0.3, element_ns=0.02),
-    _own("grouped_matmul", code_us=0.2, fixed_us=2),
+    _own("quant_matmul", fixed_us=5),
+    _own("weight_quant_matmul", fixed_us=5, element_ns=0.02),
+    _own("grouped_matmul", fixed_us=4),
     _own("add_rms_norm_dynamic_quant", row_us=0.1, element_ns=0.1),
-    Block(
-        "attention",
-        {"memory.core_kv_gbps": 75, "programs.attention.code_us": 0.2, "programs.attention.fixed_us": 4},
-        ("attention",),
-    ),
-    _own("mla_attention", code_us=0.4, fixed_us=5, element_ns=0.05),
-    _own("attention_prefill", row_us=1, element_ns=0.01),
+    _own("attention", fixed_us=8, row_us=0.3, element_ns=0.03),
+    _own("mla_attention", fixed_us=8, row_us=0.3, element_ns=0.03),
+    _own("attention_prefill", fixed_us=8, element_ns=0.04),
 )  # fmt: skip
 
 
@@ -149,8 +137,10 @@ class Stage:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("atlas_a2_910b2", ("atlas_a3_die", "atlas_a2_910b2"), SHARED),
+    Stage("atlas_a2_910b2", ("atlas_a3_die", "atlas_a2_910b2", "atlas_a3_die_20"), SHARED),
+    Stage("atlas_a2_910b2", ("atlas_a2_910b2",), (_own("attention_prefill", fixed_us=40, element_ns=0.08),)),
     Stage("atlas_a2_910b2", ("atlas_a2_910b2",), ALONE, "alone"),
+    Stage("atlas_a3_die", ("atlas_a3_die",), (_own("attention_prefill", element_ns=0.04),)),
     Stage("atlas_a3_die_20", ("atlas_a3_die_20",), (Block("HBM", {"memory.hbm_gbps": 1600}, ("matmul",)),)),
     Stage("950pr", ("950pr",), ALONE_950, "alone"),
 )

@@ -46,10 +46,10 @@ class Memory:
 
     hbm_peak_gbps: of the stacks. hbm_gbps: what a kernel on all cores sustains. core_hbm_gbps: what one core can draw
     from HBM. core_l2_gbps, core_write_gbps: what one core reads from L2 and writes. core_random_gbps: what one core
-    reads of rows scattered over HBM. core_kv_gbps: what one core reads of a KV cache. l2_read_gbps, l2_write_gbps: all
-    cores together. l2_resident_share: part of L2 in which a kernel still finds what the kernels before it have
-    written. cube_gbps: activations to and from the cube cores together. nz_flat_share: rate of FRACTAL_NZ weights in a
-    matmul of at most 128 rows, of hbm_gbps; nd_tall_share: the same of row-major weights in one of more rows.
+    reads of rows scattered over HBM. far_kv_gbps: what all cores together read of a layer's KV cache that L2 cannot
+    hold. l2_read_gbps, l2_write_gbps: all cores together. l2_resident_share: part of L2 in which a kernel still finds
+    what the kernels before it have written. nz_flat_share: rate of FRACTAL_NZ weights in a matmul of at most 128 rows,
+    of hbm_gbps; nd_tall_share: the same of row-major weights in one of more rows.
     """
 
     hbm_peak_gbps: float
@@ -58,11 +58,10 @@ class Memory:
     core_l2_gbps: float
     core_write_gbps: float
     core_random_gbps: float
-    core_kv_gbps: float
+    far_kv_gbps: float
     l2_read_gbps: float
     l2_write_gbps: float
     l2_resident_share: float
-    cube_gbps: float
     nz_flat_share: float
     nd_tall_share: float
 
@@ -76,8 +75,8 @@ class Kernel:
     instruction fetch that remains when the same program ran just before. register_cycles: cycles of one vector
     instruction over one register (256 bytes: 64 FP32 lanes). piece_ns: start of one DMA transfer on a core. burst_ns:
     each further run of memory in a strided transfer. cube_efficiency: part of its peak that the cube reaches inside a
-    tile. tile_us: start of one output tile. split_us: combining the parts of a product that is split along K.
-    jitter_sigma: log-normal spread of one kernel's time from run to run, which other ranks wait for; long
+    tile. overlap_power: how a product's multiplying and streaming add up: the exponent of a p-norm, 1 for one after the
+    other. jitter_sigma: log-normal spread of one kernel's time from run to run, which other ranks wait for; long
     kernels spread no more than one of jitter_cap_us.
     """
 
@@ -88,8 +87,7 @@ class Kernel:
     piece_ns: float
     burst_ns: float
     cube_efficiency: float
-    tile_us: float
-    split_us: float
+    overlap_power: float
     jitter_sigma: float
     jitter_cap_us: float
 

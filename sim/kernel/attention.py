@@ -1,57 +1,48 @@
-"""Fused attention: tasks of one request, one KV head and one block of queries, laid over the AI cores.
+"""Fused attention, laid over the AI cores as CANN's published tiling does. Three programs, each with its own numbers.
 
-An AI core is one cube and two vector cores. A task walks over the keys that its queries see, tile by tile: load K and
-V, multiply, softmax on the vector cores, multiply. The slowest of the three sets its time, or their sum where a program
-has one buffer only. A decode step has requests x KV heads tasks; where they are few and the cache is long, the keys of
-a task are split over cores.
+Decode from a static cache (IncreFlashAttention; `static_tokens`): a task is one request and one KV head on one vector
+core; where tasks are few its keys are cut into parts. The two vector cores of a cube share what loads for them, so
+
+    time = start + keys of the fullest cube x time of a key
+
+It gets a mask and no lengths: it reads the whole cache.
+
+Decode over actual lengths (FusedInferAttentionScore, packed; MLA's absorbed decode) starts on all cores, every core
+walks the list of requests, and keys are spread evenly:
+
+    time = start + requests x time of a request + keys of all heads / cores x time of a key
+
+MLA reads 576 + 512 elements of a key. That keys of few requests are cut is inferred: two decode steps of Qwen3-32B with
+4 and 16 requests of 4,864 tokens differ by 37 us a layer in computing, which tasks that are not cut cannot explain.
+
+Prefill: blocks of 128 queries of one head go to the cores; a causal mask leaves out what a block does not see:
+
+    time = start + blocks of the fullest core x mean keys of a block x 128 x time of a score
+
+No program beats HBM, and a static cache whose layer exceeds L2 streams at `far_kv_gbps`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
 from scenarios.ops.program import DTYPE_BITS, Group
 from scenarios.ops.work import AttentionShape, Work
 from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import KernelParams
-from sim.kernel.cost import Cost, start_ns
+from sim.kernel.cost import Cost
+from sim.kernel.tiling.chip import tiling_chip
+from sim.kernel.tiling.decode_attention import Decode, decode_tiling
 from sim.kernel.traffic import hbm_rate, traffic
 
-#: Query rows (tokens x heads of one KV group) that one task takes.
-QUERY_ROWS = 128
-#: Keys below which splitting a task over cores is not worth its merge.
-MIN_SPLIT_KEYS = 512
-#: Tasks are split along the keys only if they leave half of the cores idle.
-SPLIT_BELOW = 0.5
+#: Queries of one head that a core takes at once in prefill: 64 for each of its two vector cores.
+BLOCK_QUERIES = 128
 #: Requests with at most this many new tokens take the decode path (a token and its speculated successors).
 DECODE_QUERY = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Tasks:
-    """`count` equal tasks: `rows` query rows each see `keys` keys on average; `loaded` keys are read.
-
-    shared: other tasks of the same head read the same keys, so they are found in L2.
-    """
-
-    count: int
-    rows: int
-    keys: float
-    loaded: int
-    shared: bool = False
-
-
-def tasks_of(group: Group, shape: AttentionShape, cores: int) -> Tasks:
-    """The tasks of one group of requests; a causal mask lets query i see context + i + 1 keys."""
-    rows = group.query * (shape.heads // shape.kv_heads)
-    blocks = ceil(rows / QUERY_ROWS)
-    keys = group.context + (group.query + 1) / 2
-    count = group.count * shape.kv_heads * blocks
-    if is_decode(group) and count < SPLIT_BELOW * cores:
-        splits = max(1, min(cores // count, group.kv_len // MIN_SPLIT_KEYS))
-        return Tasks(count * splits, min(rows, QUERY_ROWS), keys / splits, ceil(group.kv_len / splits))
-    return Tasks(count, min(rows, QUERY_ROWS), keys, ceil(keys) if blocks > 1 else group.kv_len, blocks > 1)
+#: Elements that MLA reads again as values (its latent part), of a row of 576.
+MLA_VALUES = 512
+#: Head sizes above this take proportionally longer for a score: 128 elements hide behind the softmax, 256 do not.
+HIDDEN_DIM = 128
 
 
 def is_decode(group: Group) -> bool:
@@ -62,43 +53,54 @@ def attention_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat
     """The cost of fused attention over all groups; `repeat` and `resident` as in `sim.kernel.price.price`."""
     shape, chip = work.shape, hw.chip
     assert isinstance(shape, AttentionShape)
-    groups = [tasks_of(g, shape, chip.cube_cores) for g in shape.groups]
-    total = sum(t.count for t in groups)
-    cores = max(1, min(chip.cube_cores, total))
     split = traffic(work, hw, resident)
-    parts = [_task_ns(t, shape, hw, params, cores, resident) for t in groups]
-    busy = sum(t.count * max(p) for t, p in zip(groups, parts, strict=True))
-    waves = ceil(total / cores)
-    longest = max((max(p) for p in parts), default=0.0)
-    spread = max(longest, busy / total * waves) if total else 0.0
-    stream = split.hbm / hbm_rate(cores, hw)
-    compute = sum(t.count * p[1] for t, p in zip(groups, parts, strict=True)) / cores
-    head = start_ns(hw, params, cores, repeat) + 1000 * waves * params.row_us
-    memory = max(stream, sum(t.count * p[0] for t, p in zip(groups, parts, strict=True)) / cores)
-    return Cost(head, max(spread, stream), cores, compute, memory, split.hbm)
-
-
-def _task_ns(
-    tasks: Tasks, shape: AttentionShape, hw: HardwareProfile, params: KernelParams, cores: int, resident: bool
-) -> tuple[float, float]:
-    """(moving, computing) nanoseconds of one task."""
-    chip, memory, kernel = hw.chip, hw.memory, hw.kernel
-    cycle_ns = 1000 / chip.clock_mhz
-    row_bytes = shape.head_dim * DTYPE_BITS[shape.kv_dtype] / 8
-    # A head's row of a token stands alone in memory unless it is the only KV head.
-    bursts = (
-        2 * tasks.loaded if shape.kv_heads > 1 else 2 * ceil(tasks.loaded / max(1, shape.block_size or tasks.loaded))
+    decoding = all(is_decode(g) for g in shape.groups)
+    if decoding and shape.static_tokens:
+        cores, busy = static_decode_ns(shape, hw, params)
+    else:
+        latent = work.program == "mla_attention"
+        cores, busy = chip.cube_cores, sum(_group_ns(g, shape, hw, params, latent) for g in shape.groups)
+    multiply = work.cube_flops / (chip.cube_flops_per_ns * cores / chip.cube_cores) / hw.kernel.cube_efficiency
+    far = shape.static_tokens > 0 and work.cold_read_bytes > chip.l2_bytes
+    rate = min(hw.memory.far_kv_gbps if far else hw.memory.hbm_gbps, hbm_rate(cores, hw))
+    stream = split.hbm / rate
+    requests = sum(g.count for g in shape.groups if is_decode(g))
+    walk = 0.0 if shape.static_tokens else 1000 * params.row_us * requests
+    return Cost(
+        1000 * params.fixed_us + walk, max(busy, stream, multiply), cores, multiply, max(stream, busy), split.hbm
     )
-    rate = min(memory.core_kv_gbps, hbm_rate(cores, hw) / cores)
-    if resident or tasks.shared:
-        rate = memory.core_l2_gbps
-    load = 2 * tasks.loaded * row_bytes / rate + bursts * kernel.burst_ns
-    blocks = ceil(tasks.rows / chip.cube_m) * tasks.keys / chip.cube_n * 2 * shape.head_dim / chip.cube_k
-    cube = blocks * cycle_ns / kernel.cube_efficiency
-    vector = tasks.rows * tasks.keys * params.element_ns
-    if shape.kv_dtype in ("int8", "int4"):
-        unpack = 3 * kernel.register_cycles * cycle_ns / (chip.vector_bytes / 4)
-        vector += 2 * tasks.loaded * shape.head_dim * unpack / 2
-    if params.buffers == 1:  # no tile is loaded while another is computed
-        return 0.0, load + cube + vector
-    return load, max(cube, vector)
+
+
+def static_decode_ns(shape: AttentionShape, hw: HardwareProfile, params: KernelParams) -> tuple[int, float]:
+    """(cores, ns of the fullest cube) over a static cache."""
+    requests = sum(g.count * g.query for g in shape.groups)
+    decode = Decode(requests, shape.heads, shape.kv_heads, shape.head_dim, shape.static_tokens, half=True)
+    tiling = decode_tiling(decode, tiling_chip(hw.chip))
+    tasks = tiling.waves * (1 if tiling.cores == tiling.workers else 2)
+    keys = ceil(shape.static_tokens / tiling.parts)
+    return tiling.cores, tasks * (1000 * params.row_us + keys * key_ns(shape, hw, params, 2 * shape.head_dim))
+
+
+def key_ns(shape: AttentionShape, hw: HardwareProfile, params: KernelParams, elements: int) -> float:
+    """One key of one KV head on a core: its elements (K and V), those of 8 bit unpacked on the vector cores."""
+    moved = elements * params.element_ns * DTYPE_BITS[shape.kv_dtype] / 16
+    if shape.kv_dtype not in ("int8", "int4"):
+        return moved
+    cycle_ns = 1000 / hw.chip.clock_mhz
+    return moved + elements * 3 * hw.kernel.register_cycles * cycle_ns / (hw.chip.vector_bytes / 4) / 2
+
+
+def _group_ns(group: Group, shape: AttentionShape, hw: HardwareProfile, params: KernelParams, latent: bool) -> float:
+    """One group on the fullest core: decode by keys, prefill by blocks of queries."""
+    cores = hw.chip.cube_cores
+    if is_decode(group):
+        prefill = params is hw.programs["attention_prefill"]  # requests that decode in the batch of one that does not
+        elements = shape.head_dim + MLA_VALUES if latent else 2 * shape.head_dim
+        keys = group.count * shape.kv_heads * group.kv_len / cores
+        return keys * key_ns(shape, hw, hw.programs["attention"] if prefill else params, elements)
+    blocks = group.count * shape.heads * ceil(group.query / BLOCK_QUERIES)
+    keys = group.context + (group.query + 1) / 2
+    rows = min(BLOCK_QUERIES, group.query)
+    # Under a causal mask long and short blocks are paired and dealt evenly; else whole blocks are.
+    fullest = max(blocks / cores, 1.0) if group.context < group.query else float(ceil(blocks / cores))
+    return fullest * keys * rows * params.element_ns * max(1.0, shape.head_dim / HIDDEN_DIM)

@@ -19,9 +19,8 @@ Assumed: that nothing is loaded ahead of a request, that the halves of L1 are fu
 starting.
 
 The one measurement (A3 die, 2,080 x 896 x 4,864): 386.5 us against 323.1 in kernels of their own, a gain of 0.84. Here
-335 against 288, 0.86; with the grid alone 293 (0.98), with the waits alone 291 (0.99), with neither 259 (1.11). Either
-takes what the kernel saves; a clear loss needs both, and the waits are the assumed one. The cube multiplies for 46 % of
-the time, measured 43.5 %.
+377 against 334, 0.89. Rows of 896 elements are no whole lines of L2, in either. The cube multiplies for 43.5 % of the
+measured time.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ from scenarios.ops.program import DTYPE_BITS
 from scenarios.ops.work import FfnShape, FlatShape, MatmulShape, Work
 from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import KernelParams
-from sim.kernel.cost import Cost, start_ns
-from sim.kernel.matmul import TALLEST, share_ns, stream_ns, up16
-from sim.kernel.traffic import traffic
+from sim.kernel.busiest import LINE_BYTES
+from sim.kernel.cost import Cost
+from sim.kernel.matmul import LEFT_SHARE, multiply_ns, stream_ns, up16
+from sim.kernel.traffic import hbm_rate, traffic
 from sim.kernel.vector import Layout as CoreLayout
 from sim.kernel.vector import layout_cost
 
@@ -45,6 +45,8 @@ FIRST_WIDTH, SECOND_WIDTH = 256, 128
 ACTIVATED_ELEMENTS = 4096
 #: Elements of a block of the second product.
 SECOND_ELEMENTS = 16384
+#: Tallest tile of a block; a tile is at most WIDEST columns wide.
+TALLEST, WIDEST = 128, 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def ffn_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool
     last_rows = grid.rows - (ceil(grid.rows / grid.height) - 1) * grid.height
     rendezvous_ns = 1000 * (hw.kernel.start_us + hw.chip.cube_cores * hw.kernel.core_us)
     return Cost(
-        head_ns=start_ns(hw, params, hw.chip.cube_cores, repeat),
+        head_ns=1000 * max(params.fixed_us, hw.kernel.start_us),
         body_ns=first.total_ns + block_ns * last_rows / grid.height + rendezvous_ns + second.total_ns,
         cores=hw.chip.cube_cores,
         compute_ns=first.multiply_ns + second.multiply_ns,
@@ -128,16 +130,15 @@ def _laid(m: int, n: int, height: int, width: int, cores: int) -> Layout:
 
 def _first(shape: FfnShape, hw: HardwareProfile, grid: Layout, activate_ns: float, resident: bool) -> Half:
     """Gate and up, two products on every share; no block of them is loaded while the one before is multiplied."""
-    chip, memory, element = hw.chip, hw.memory, _element_bytes(shape)
+    chip, element = hw.chip, _element_bytes(shape)
     served = max(1, chip.vector_cores // chip.cube_cores)
     cores = min(chip.cube_cores, ceil(grid.shares / served))
     products = 2 * min(served, grid.shares)  # that follow one another on a cube core
     whole = MatmulShape(1, shape.m, shape.hidden, 2 * shape.intermediate, shape.dtype, shape.dtype, "nd")
-    tile = min(grid.height, TALLEST), grid.width
-    multiply, load, blocks = share_ns(whole, hw, grid.rows, grid.cols, whole.k, *tile)
-    multiply, load = (products * (t + 1000 * blocks * hw.kernel.tile_us) for t in (multiply, load))
+    multiply, load, blocks = _share_ns(whole, hw, grid, min(grid.height, TALLEST))
+    multiply, load = products * multiply, products * load
     block_bytes = element * whole.k * (grid.height + grid.width)
-    wait = min(block_bytes, chip.l1_bytes / 2) / memory.core_l2_gbps
+    wait = min(block_bytes, chip.l1_bytes / 2) / _l1_gbps(whole.k * element, hw)
     waits = products * (blocks - ceil(grid.cols / grid.width)) * wait
     # The blocks of products stay in a small ring; what L2 must hold is the input and what has been activated.
     inputs, activated = element * shape.m * shape.hidden, element * shape.m * shape.intermediate
@@ -150,12 +151,27 @@ def _second(shape: FfnShape, hw: HardwareProfile, resident: bool) -> Half:
     """Down: one share a core."""
     grid, element = second_layout(shape, hw), _element_bytes(shape)
     whole = MatmulShape(1, shape.m, shape.intermediate, shape.hidden, shape.dtype, shape.dtype, "nd")
-    multiply, load, blocks = share_ns(whole, hw, grid.rows, grid.cols, whole.k, grid.height, grid.width)
-    multiply, load = (t + 1000 * blocks * hw.kernel.tile_us for t in (multiply, load))
+    multiply, load, _ = _share_ns(whole, hw, grid, grid.height)
     activated, outputs = element * shape.m * whole.k, element * shape.m * whole.n
     work = Work("cube", whole, 0, 0, element * whole.k * whole.n, activated, outputs)
     stream, hbm = _stream(work, hw, grid.shares, grid.cols, activated + outputs, resident)
     return Half(max(multiply + stream, load), multiply, max(stream, load), hbm)
+
+
+def _share_ns(shape: MatmulShape, hw: HardwareProfile, grid: Layout, tallest: int) -> tuple[float, float, int]:
+    """(multiplying ns, loading ns, tiles) of one share of `grid`."""
+    chip, element = hw.chip, DTYPE_BITS[shape.dtype] // 8
+    blocks = ceil(grid.rows / 16) * ceil(grid.cols / 16) * ceil(shape.k * element / 32)
+    height = min(grid.rows, tallest)
+    width = min(grid.cols, grid.width, WIDEST, max(16, chip.l0c_bytes // 4 // height))
+    down, across = ceil(grid.rows / height), ceil(grid.cols / width)
+    load = shape.k * element * (grid.rows * across + grid.cols * down) / _l1_gbps(shape.k * element, hw)
+    return multiply_ns(blocks, shape.dtype, hw), load, down * across
+
+
+def _l1_gbps(row_bytes: int, hw: HardwareProfile) -> float:
+    """What a core loads into L1: rows that are no whole lines of L2 load slowly, as in a product of its own."""
+    return hw.memory.core_l2_gbps * (LEFT_SHARE if row_bytes % LINE_BYTES else 1.0)
 
 
 def _stream(work: Work, hw: HardwareProfile, cores: int, cols: int, moved: int, resident: bool) -> tuple[float, float]:
@@ -163,8 +179,10 @@ def _stream(work: Work, hw: HardwareProfile, cores: int, cols: int, moved: int, 
     shape, split = work.shape, traffic(work, hw, resident)
     assert isinstance(shape, MatmulShape)
     weights = min(work.cold_read_bytes, split.hbm_read)
-    fullest = weights * min(1.0, cols / shape.n)
-    return stream_ns(shape, hw, cores, weights, fullest, moved, split.hbm - weights), split.hbm
+    fullest = weights * min(1.0, cols / shape.n) / hw.memory.core_hbm_gbps
+    streamed = stream_ns(shape, hw, cores, weights, 0)
+    # What passes between the products and does not fit L2 cannot come faster than HBM gives it.
+    return max(streamed, fullest) + moved / hbm_rate(cores, hw), split.hbm
 
 
 def _activate_ns(work: Work, hw: HardwareProfile, grid: Layout, resident: bool) -> float:

@@ -80,6 +80,8 @@ def params_of(work: Work, hw: HardwareProfile) -> KernelParams:
         and not all(is_decode(g) for g in work.shape.groups)
     ):
         name = "attention_prefill"
+    if name == "attention" and isinstance(work.shape, AttentionShape) and work.shape.static_tokens:
+        name = "static_attention" if "static_attention" in hw.programs else name
     if name in hw.programs:
         return hw.programs[name]
     if isinstance(work.shape, MatmulShape | GroupedShape):

@@ -86,12 +86,12 @@ def test_shares_cover_the_products_and_fit_the_cores(m: int, hidden16: int, inte
 
 def test_a_layer_by_hand() -> None:
     # [16, 16] x [16, 2 x 64], x [64, 16] on one of two cube cores: a share of one block of gate and one of up.
-    #   start 1000 + 2 x 100
-    #   first 2 x 4 cycles + weights 4096 B at 1 B/ns + (512 in + 4096 out) / 2
+    #   start 1000
+    #   first 2 x 4 cycles + weights 4096 B at 1 B/ns + 512 in + 4096 out at 1 B/ns
     #   activation 4096 B in (2288 B of them and of 2048 B out by HBM) in 7 tiles of one buffer: 411 + 6 x (11 + 327)
-    #   meeting as a start; second 4 cycles + weights 2048 + (2048 in + 512 out) / 2
+    #   meeting as a start on two cores; second 4 cycles + weights 2048 + 2048 in + 512 out
     time = price(fused(16, 16, 64), device())
-    assert time.duration_ns == 1200 + (8 + 4096 + 2304) + 2439 + 1200 + (4 + 2048 + 1280)
+    assert time.duration_ns == 1000 + (8 + 4096 + 4608) + 2439 + 1200 + (4 + 2048 + 2560)
     assert (time.accelerator, time.cores, time.flops) == ("MIX_AIC", 2, 6 * 16 * 16 * 64)
 
 
@@ -105,10 +105,11 @@ def test_the_cube_waits_for_each_block_but_those_that_wait_for_weights_anyway() 
     longer = fused(1024, 64, 256)
     assert first_layout(FfnShape(1024, 64, 256, "fp16"), hw).rows == 256
     small_l1 = replace(hw, chip=replace(hw.chip, l1_bytes=64))
+    # Rows of 128 B are no whole lines, so L1 fills at half of 2 B/ns.
     # One block in a share: no wait. Two blocks: the second one of gate and of up, for both vector cores of a cube core.
     assert price(work, hw).duration_ns == price(work, small_l1).duration_ns
     block_bytes = 2 * 64 * (128 + 256)
-    assert price(longer, hw).duration_ns - price(longer, small_l1).duration_ns == 4 * (block_bytes - 32) // 2
+    assert price(longer, hw).duration_ns - price(longer, small_l1).duration_ns == 4 * (block_bytes - 32)
 
 
 def test_cores_that_the_grid_leaves_out_make_it_slower() -> None:
@@ -139,7 +140,8 @@ def test_more_tokens_never_take_less(layer: tuple[int, int]) -> None:
 def test_it_lost_where_it_was_measured_to_lose() -> None:
     # A3 die, 2,080 tokens of Qwen2.5-0.5B: 386.5 us fused against 323.1 us (fengz72/qwen2.5-varlen-npu).
     assert gain(2080, *SMALL) < 0.95
-    assert price(fused(2080, *SMALL), A3).duration_ns / 1000 == pytest.approx(386.5, rel=0.2)
+    assert price(fused(2080, *SMALL), A3).duration_ns / 1000 == pytest.approx(386.5, rel=0.05)
+    assert sum(price(work, A3).duration_ns for work in apart(2080, *SMALL)) / 1000 == pytest.approx(323.1, rel=0.05)
 
 
 def test_the_cube_multiplies_for_less_than_half_of_it() -> None:
@@ -149,12 +151,12 @@ def test_the_cube_multiplies_for_less_than_half_of_it() -> None:
 
 
 @pytest.mark.parametrize("m", [1, 16, 64])
-def test_a_decode_step_of_a_large_model_gains_two_starts(m: int) -> None:
-    assert 1.0 < gain(m, *LARGE) < 1.15
+def test_a_decode_step_of_a_large_model_hardly_gains(m: int) -> None:
+    assert 0.95 < gain(m, *LARGE) < 1.15
 
 
 def test_a_decode_step_of_a_small_model_loses_the_cores_that_draw_its_weights() -> None:
-    assert gain(10, *SMALL) < 0.95
+    assert gain(10, *SMALL) < 1.0 < gain(10, *LARGE)
 
 
 def test_without_cores_left_out_and_waits_it_would_not_have_lost() -> None:

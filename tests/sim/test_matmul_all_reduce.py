@@ -159,7 +159,7 @@ def test_so_does_a_step(phase: str, batch: int, gains: bool) -> None:
 
 def test_the_kernel_says_what_it_uses() -> None:
     item = price(fused_work(8192), A2)
-    assert (item.accelerator, item.cores, item.flops) == ("MIX_AIC", 24, 2 * 8192 * 1536 * 4096)
+    assert (item.accelerator, item.cores, item.flops) == ("MIX_AIC", 22, 2 * 8192 * 1536 * 4096)
     assert item.bound == "link"
     assert 0 < item.alone_ns < item.duration_ns
     assert (item.link_share, item.vector_share, item.holds_cores) == (1.0, 0.0, False)

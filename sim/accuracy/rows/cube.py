@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Literal
 
 from scenarios.ops.program import DTYPE_BITS, Format, Group
 from scenarios.ops.work import AttentionShape, FfnShape, GroupedShape, MatmulShape, Unit, Work
@@ -16,20 +17,25 @@ _CUBE = ("matmul", "batch_matmul", "transpose_batch_matmul")
 DUMMY_KEYS = 16
 
 
-def _weight(row: Row, index: int, k: int) -> tuple[int, Format]:
-    """(n, format) of the right side of a product over k. Raises Unpriced where the shapes do not fit."""
+def _weight(row: Row, index: int, k: int) -> tuple[int, Format, Literal["n", "k"]]:
+    """(n, format, what its rows are) of the right side of a product over k.
+
+    FRACTAL_NZ names its columns of blocks first, so weights of n rows are [k / 16, n / 16, 16, 16] and those of k rows
+    [n / 16, k / 16, 16, 16]. Where k equals n, n rows are taken. Raises Unpriced where the shapes do not fit.
+    """
     shape = row.shape(index)
     if len(shape) == 4 and shape[2] == 16 and shape[3] in (16, 32):
         first, second, width = shape[0], shape[1], shape[3]
-        # 16 bit: [k / 16, n / 16, 16, 16]; INT8: [n / 32, k / 16, 16, 32]; either way round where only that fits.
-        if width == 16 and k in (16 * first, 16 * second):
-            return 16 * (second if 16 * first == k else first), "nz"
-        if width == 32 and k == 16 * second:
-            return 32 * first, "nz"
+        if width == 16 and k == 16 * first:
+            return 16 * second, "nz", "n"
+        if width == 16 and k == 16 * second:
+            return 16 * first, "nz", "k"
+        if width == 32 and k == 16 * second:  # INT8: blocks of 16 x 32
+            return 32 * first, "nz", "k"
         if width == 32 and k == 32 * first:
-            return 16 * second, "nz"
+            return 16 * second, "nz", "n"
     if len(shape) == 2 and k in shape:
-        return (shape[1] if shape[0] == k else shape[0]), "nd"
+        return (shape[0], "nd", "n") if shape[1] == k else (shape[1], "nd", "k")
     raise Unpriced(f"no side of {shape} fits K = {k}")
 
 
@@ -52,8 +58,8 @@ def matmul(row: Row) -> Work:
     m, k = rows_of(left)
     if len(right) == 2 and k not in right and m in right:  # the left side is transposed
         m, k = k, m
-    n, fmt = _weight(row, 1, k)
-    return _product(MatmulShape(1, m, k, n, row.dtype(0), row.dtype(1), fmt), "matmul")
+    n, fmt, rows = _weight(row, 1, k)
+    return _product(MatmulShape(1, m, k, n, row.dtype(0), row.dtype(1), fmt, rows), "matmul")
 
 
 def batch_matmul(row: Row) -> Work:
@@ -62,23 +68,24 @@ def batch_matmul(row: Row) -> Work:
     if len(left) < 3 or len(right) < 3:
         raise Unpriced("two batches of matrices are due")
     k = left[-1]
-    n = right[-1] if right[-2] == k else right[-2]
+    rows: Literal["n", "k"] = "k" if right[-2] == k else "n"
+    n = right[-1] if rows == "k" else right[-2]
     program = "transpose_batch_matmul" if row.op_type == "TransposeBatchMatMul" else "batch_matmul"
-    return _product(MatmulShape(prod(left[:-2]), left[-2], k, n, row.dtype(0), row.dtype(1), "nd"), program)
+    return _product(MatmulShape(prod(left[:-2]), left[-2], k, n, row.dtype(0), row.dtype(1), "nd", rows), program)
 
 
 def quant_matmul(row: Row) -> Work:
     """INT8 x INT8 with scales."""
     m, k = rows_of(row.shape(0))
-    n, fmt = _weight(row, 1, k)
-    return _product(MatmulShape(1, m, k, n, "int8", "int8", fmt), "quant_matmul", 4 * n)
+    n, fmt, rows = _weight(row, 1, k)
+    return _product(MatmulShape(1, m, k, n, "int8", "int8", fmt, rows), "quant_matmul", 4 * n)
 
 
 def weight_quant(row: Row) -> Work:
     """16 bit x INT8 weights, unpacked on the way."""
     m, k = rows_of(row.shape(0))
-    n, fmt = _weight(row, 1, k)
-    return _product(MatmulShape(1, m, k, n, row.dtype(0), "int8", fmt), "weight_quant_matmul", 4 * n)
+    n, fmt, rows = _weight(row, 1, k)
+    return _product(MatmulShape(1, m, k, n, row.dtype(0), "int8", fmt, rows), "weight_quant_matmul", 4 * n)
 
 
 def grouped(row: Row) -> Work:
@@ -116,14 +123,16 @@ def attention_work(
     dim: int,
     program: str = "attention",
     block_size: int = 128,
+    static_tokens: int = 0,
 ) -> Work:
-    """Fused attention in 16 bit; MLA has kv_heads 1, dim 576 and one cache for keys and values."""
+    """Fused attention in 16 bit; MLA has kv_heads 1, dim 576 and one cache for keys and values. A static cache of
+    static_tokens is read whole."""
     pairs = sum(g.count * (g.query * g.context + g.query * (g.query + 1) // 2) for g in groups)
     tokens = sum(g.count * g.query for g in groups)
     caches = 1 if program == "mla_attention" else 2
-    cold = 2 * caches * kv_heads * dim * sum(g.count * g.kv_len for g in groups)
+    cold = 2 * caches * kv_heads * dim * sum(g.count * (static_tokens or g.kv_len) for g in groups)
     moved = 2 * tokens * heads * dim
-    shape = AttentionShape(groups, heads, kv_heads, dim, "bf16", block_size)
+    shape = AttentionShape(groups, heads, kv_heads, dim, "bf16", block_size, static_tokens)
     return Work("mix", shape, 4 * dim * heads * pairs, 6 * heads * pairs, cold, moved, moved, program)
 
 
@@ -131,8 +140,7 @@ def attention(row: Row) -> Work:
     """FusedInferAttentionScore: query, key, value, ..., the lengths as one-dimensional shapes.
 
     The pool's shape does not tell the length of the cache, so `kv_tokens` must: keys of each request. Keys that have
-    as many tokens as the queries are a prefill without a cache; the number of requests is then that of the printed
-    lengths.
+    as many tokens as the queries are a prefill without a cache.
     """
     query, key = row.shape(0), row.shape(1)
     if not row.kv_tokens:
@@ -146,7 +154,7 @@ def attention(row: Row) -> Work:
     requests = min(tokens, lengths[0]) if lengths else tokens
     others = key[0] == tokens
     if others and row.kv_tokens > DUMMY_KEYS:
-        count = max(1, lengths[0] if lengths else round(tokens / row.kv_tokens))
+        count = max(1, round(tokens / row.kv_tokens))  # printed lists of lengths are padded
         return attention_work((Group(count, tokens // count, 0),), heads, key[1], dim)
     kv_heads = key[-2] if others or len(key) == 4 else max(1, key[2] // dim)
     return attention_work((Group(requests, 1, row.kv_tokens - 1),), heads, kv_heads, dim)
@@ -162,7 +170,9 @@ def _by_request(row: Row) -> Work:
     group = Group(requests, queries, max(0, row.kv_tokens - queries))
     if dim == 512 and len(key) == 4 and key[1] == 1:
         return attention_work((group,), heads, 1, 576, "mla_attention")
-    return attention_work((group,), heads, key[1] if len(key) == 4 else 1, dim)
+    # IncreFlashAttention in a static graph gets a mask and no lengths: it reads the cache that the shape tells.
+    static = key[2] if row.op_type == "IncreFlashAttention" and len(key) == 4 and queries == 1 else 0
+    return attention_work((group,), heads, key[1] if len(key) == 4 else 1, dim, static_tokens=static)
 
 
 def mla_prefill(row: Row) -> Work:

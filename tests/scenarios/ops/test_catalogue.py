@@ -45,7 +45,7 @@ def test_a_batched_product_reads_two_activations() -> None:
         "batch_matmul", "qk", (activation("q", (2, 4, 1, 8)), activation("k", (2, 4, 5, 8))),
         (activation("s", (2, 4, 1, 5)),), (("batched", True),),
     )  # fmt: skip
-    assert work_of(op) == Work("cube", MatmulShape(8, 1, 8, 5, "bf16", "bf16", "nd"), 640, 0, 0, 128 + 640, 80)
+    assert work_of(op) == Work("cube", MatmulShape(8, 1, 8, 5, "bf16", "bf16", "nd", "k"), 640, 0, 0, 128 + 640, 80)
 
 
 def test_int8_products_read_their_scales() -> None:
@@ -53,13 +53,13 @@ def test_int8_products_read_their_scales() -> None:
     inputs = (activation("x", (3, 8), "int8"), weight("w", (5, 8), "int8"), weight("scale", (5,), "fp32"),
               activation("row_scale", (3,), "fp32"))  # fmt: skip
     work = work_of(Op("quant_matmul", "proj", inputs, (activation("y", (3, 5)),)))
-    assert work == Work("mix", MatmulShape(1, 3, 8, 5, "int8", "int8", "nd"), 240, 0, 40 + 20, 24 + 12, 30)
+    assert work == Work("mix", MatmulShape(1, 3, 8, 5, "int8", "int8", "nd", "k"), 240, 0, 40 + 20, 24 + 12, 30)
 
 
 def test_weight_only_quantisation_reads_packed_weights() -> None:
     inputs = (activation("x", (3, 8)), weight("w", (5, 8), "int4"), weight("scale", (5,), "fp32"))
     work = work_of(Op("weight_quant_matmul", "proj", inputs, (activation("y", (3, 5)),)))
-    assert work == Work("mix", MatmulShape(1, 3, 8, 5, "bf16", "int4", "nd"), 240, 0, 20 + 20, 48, 30)
+    assert work == Work("mix", MatmulShape(1, 3, 8, 5, "bf16", "int4", "nd", "k"), 240, 0, 20 + 20, 48, 30)
 
 
 def test_a_feed_forward_layer_moves_what_its_products_hand_on() -> None:

@@ -31,10 +31,10 @@ def test_shapes_and_types_as_msprof_prints_them() -> None:
         ("MatMulV2", "16,5120;320,200,16,16", "DT_BF16;DT_BF16", (1, 16, 5120, 3200, "bf16", "bf16", "nz")),
         ("MatMulV3", "768,1600;100,320,16,16", "DT_BF16;DT_BF16", (1, 768, 1600, 5120, "bf16", "bf16", "nz")),
         ("MatMulV2", "1,7168;16160,7168", "DT_BF16;DT_BF16", (1, 1, 7168, 16160, "bf16", "bf16", "nd")),
-        ("MatMulV3", "4096,1024;1024,3072", "FLOAT16;FLOAT16", (1, 4096, 1024, 3072, "fp16", "fp16", "nd")),
-        ("MatMulV3", "4096,1024;4096,3072", "FLOAT16;FLOAT16", (1, 1024, 4096, 3072, "fp16", "fp16", "nd")),
-        ("QuantBatchMatmulV3", "1,7168;66,448,16,32;2112", "INT8;INT8", (1, 1, 7168, 2112, "int8", "int8", "nz")),
-        ("BatchMatMulV2", "16,5,128;16,128,512", "DT_BF16;DT_BF16", (16, 5, 128, 512, "bf16", "bf16", "nd")),
+        ("MatMulV3", "4096,1024;1024,3072", "FLOAT16;FLOAT16", (1, 4096, 1024, 3072, "fp16", "fp16", "nd", "k")),
+        ("MatMulV3", "4096,1024;4096,3072", "FLOAT16;FLOAT16", (1, 1024, 4096, 3072, "fp16", "fp16", "nd", "k")),
+        ("QuantBatchMatmulV3", "1,7168;66,448,16,32;2112", "INT8;INT8", (1, 1, 7168, 2112, "int8", "int8", "nz", "k")),
+        ("BatchMatMulV2", "16,5,128;16,128,512", "DT_BF16;DT_BF16", (16, 5, 128, 512, "bf16", "bf16", "nd", "k")),
     ],
 )
 def test_products(op_type: str, shapes: str, dtypes: str, expected: tuple[object, ...]) -> None:
