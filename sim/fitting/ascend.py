@@ -15,7 +15,7 @@ from scenarios.ops.work import CollectiveShape, ExchangeShape, FixedShape
 from sim.fitting.cpu import MIN_SHAPES, WIDEST, Fit, at_speed
 from sim.fitting.cpu import Sample as Row
 from sim.fitting.kernels import Block, Sample, fit, held_out, interval
-from sim.fitting.shipped import ALONE, SHARED, rows_of_block
+from sim.fitting.shipped import ALONE, CUBE, SHARED, rows_of_block
 from sim.hardware.numbers import with_numbers
 from sim.hardware.profile import HardwareProfile
 
@@ -24,7 +24,7 @@ def fit_blocks(timings: Timings, base: HardwareProfile, reference: float, draws:
     """The fit of each block that has enough shapes, its coefficients under their dotted names."""
     samples = list(_samples(timings, base, reference))
     hw, fits = base, []
-    for block in (*SHARED, *ALONE):
+    for block in (*CUBE, *SHARED, *ALONE):
         rows = rows_of_block(block, samples, {base.name: hw})
         if len({row.shape for row in rows}) < MIN_SHAPES:
             continue

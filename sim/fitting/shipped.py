@@ -78,10 +78,17 @@ SHARED: tuple[Block, ...] = (
     _own("moe_gating_top_k", code_us=0.5, fixed_us=3, row_us=0.7),
     _own("index", code_us=0.15, fixed_us=7),
     Block("gather", {"memory.core_random_gbps": 8, "programs.gather.code_us": 0.12}, ("gather",)),
+)  # fmt: skip
+
+#: Kernels on the cube cores, on the rows of three stacks together: vLLM-Ascend on A3, TorchAir on 910B2, GE graphs on
+#: the die with 20 cores.
+CUBE: tuple[Block, ...] = (
     Block(
         "matmul",
         {
-            "programs.matmul.fixed_us": 4.3, "memory.hbm_gbps": 1500, "memory.nz_flat_share": 0.9,
+            "programs.matmul.fixed_us": 4.3,
+            "memory.hbm_gbps": 1500,
+            "memory.nz_flat_share": 0.9,
             "kernel.overlap_power": 1.2,
         },
         ("matmul",),
@@ -92,7 +99,7 @@ SHARED: tuple[Block, ...] = (
     _own("attention", fixed_us=17, row_us=0.6, element_ns=0.04),
     _own("mla_attention", fixed_us=10, row_us=0.7, element_ns=0.04),
     _own("static_attention", fixed_us=9, row_us=1, element_ns=0.04),
-)  # fmt: skip
+)
 
 #: Programs of which only vendor kernels that ran alone are known.
 ALONE: tuple[Block, ...] = (
@@ -137,7 +144,8 @@ class Stage:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("atlas_a2_910b2", ("atlas_a3_die", "atlas_a2_910b2", "atlas_a3_die_20"), SHARED),
+    Stage("atlas_a2_910b2", ("atlas_a3_die", "atlas_a2_910b2", "atlas_a3_die_20"), CUBE),
+    Stage("atlas_a2_910b2", ("atlas_a3_die", "atlas_a2_910b2"), SHARED),
     Stage("atlas_a2_910b2", ("atlas_a2_910b2",), (_own("attention_prefill", fixed_us=40, element_ns=0.08),)),
     Stage("atlas_a2_910b2", ("atlas_a2_910b2",), ALONE, "alone"),
     Stage("atlas_a3_die", ("atlas_a3_die",), (_own("attention_prefill", element_ns=0.04),)),

@@ -12,7 +12,7 @@ import pytest
 from scenarios.ops.catalogue import family_of
 from sim.fitting.kernels import Block, Report, fit, held_out, interval, read_samples, residuals
 from sim.fitting.robust import family_sigmas
-from sim.fitting.shipped import SHARED, STAGES, Stage, calibrate, rows_of_block
+from sim.fitting.shipped import CUBE, SHARED, STAGES, Stage, calibrate, rows_of_block
 from sim.hardware.numbers import with_numbers
 from sim.hardware.profile import SHIPPED, load_hardware
 from sim.predict.uncertainty import Z90
@@ -74,7 +74,7 @@ class Calibrated:
     @property
     def unseen(self) -> list[tuple[str, str, float]]:
         """(family, shape, log error) of the rows of networks on A3 and 910B2, by fits that never saw the shape."""
-        reports = [report for stage, report in self.done if stage.blocks is SHARED]
+        reports = [report for stage, report in self.done if stage.blocks in (CUBE, SHARED)]
         return [(family_of(s.work.program), s.shape, e) for report in reports for s, e in report.errors]
 
 
@@ -122,7 +122,7 @@ def test_sigmas_from_half_of_the_shapes_cover_the_other_half(calibrated: Calibra
     errors = [
         (s.work.program, e)
         for stage, report in calibrated.done
-        if stage.blocks is SHARED
+        if stage.blocks in (CUBE, SHARED)
         for s, e in report.errors
         if s.shape in seen
     ]
