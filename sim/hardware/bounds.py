@@ -26,6 +26,7 @@ _OF_NAME: dict[tuple[str, str], tuple[float, float]] = {
     ("Memory", "nd_tall_share"): (1e-3, 1),
     ("Kernel", "register_cycles"): (0, 1000),
     ("Kernel", "cube_efficiency"): (1e-3, 1),
+    ("Kernel", "overlap_power"): (1, 64),
     ("Host", "queue_depth"): (1, 2**24),
     ("Collective", "full_mesh"): (0, 1),
     ("Collective", "ai_cpu_default"): (0, 1),
