@@ -47,7 +47,7 @@ STEPS = (
         Case("fuse:swiglu", "fusion.swiglu=true", 0.02),
         Case("quantise", "weights=w8a8", 0.01),
         Case("remove_host_gaps", "graph=aclgraph", 0.02),
-        Case("remove_host_gaps:gap_us=0.03", "graph=ge_graph", 0.15),
+        Case("remove_host_gaps:gap_us=0.03", "graph=ge_graph", 0.20),
     )),
     Step("qwen3_8b_tp2_decode", ("optimizations.graph=eager", *UNFUSED), "atlas_a3_die", (
         Case("fuse:add_rms_norm", "fusion.add_rms_norm=true", 0.01),
