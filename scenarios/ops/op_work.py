@@ -11,7 +11,7 @@ from math import prod
 from typing import Literal, cast
 
 from scenarios.ops.op_kind import OpKind
-from scenarios.ops.program import DTYPE_BITS, Group, Op, Tensor
+from scenarios.ops.program import DTYPE_BITS, DType, Group, Op, Tensor
 from scenarios.ops.routing import Routing
 from scenarios.ops.work import (
     AttentionShape,
@@ -40,6 +40,16 @@ def _bytes(tensors: tuple[Tensor, ...]) -> int:
     return sum(t.bytes for t in tensors)
 
 
+def flat_shape(elements: int, cols: int, tensors: tuple[Tensor, ...]) -> FlatShape:
+    """`elements` of rows of `cols`, computed in the widest of the tensors' types."""
+    return FlatShape(elements, cols, max(computed_bytes(t.dtype) for t in tensors))
+
+
+def computed_bytes(dtype: DType) -> int:
+    """Bytes of an element while a vector core computes with it: BF16 is computed in FP32, booleans in FP16."""
+    return {"bf16": 4, "bool": 2}.get(dtype, max(1, DTYPE_BITS[dtype] // 8))
+
+
 def flat(op: Op, kind: OpKind) -> Work:
     """Elementwise: every operand is read once, every output written once."""
     cold, warm = _split_reads(op.inputs)
@@ -48,7 +58,9 @@ def flat(op: Op, kind: OpKind) -> Work:
     ops = int(op.attr("fused_ops", kind.ops_per_element))  # type: ignore[arg-type]
     if kind.elementwise and DTYPE_BITS[(op.inputs or op.outputs)[0].dtype] == 16:
         ops += 2  # 16 bit is computed in float32: a cast in and a cast out
-    return Work(kind.unit, FlatShape(elements), 0, elements * ops, cold, warm, _bytes(op.outputs), program or kind.name)
+    largest = max((*op.outputs, *op.inputs), key=lambda t: t.elements)
+    shape = flat_shape(elements, largest.shape[-1] if largest.shape else 1, (*op.inputs, *op.outputs))
+    return Work(kind.unit, shape, 0, elements * ops, cold, warm, _bytes(op.outputs), program or kind.name)
 
 
 def _stretching(op: Op, elements: int) -> str:
@@ -67,7 +79,9 @@ def copies(op: Op, kind: OpKind) -> Work:
     parts = op.inputs if len(op.inputs) > len(op.outputs) else op.outputs
     runs = 2 * sum(prod(t.shape[:-1]) for t in parts)
     elements = sum(t.elements for t in op.outputs)
-    return Work(kind.unit, FlatShape(elements), 0, 0, cold, warm, _bytes(op.outputs), kind.name, runs)
+    whole = op.inputs[0] if len(op.outputs) > len(op.inputs) else op.out  # a split deals out rows of what it reads
+    shape = flat_shape(elements, whole.shape[-1], op.outputs)
+    return Work(kind.unit, shape, 0, 0, cold, warm, _bytes(op.outputs), kind.name, runs)
 
 
 def rows(op: Op, kind: OpKind) -> Work:
@@ -94,9 +108,8 @@ def swiglu(op: Op, kind: OpKind) -> Work:
     """[rows, 2 n] -> [rows, n]: silu of one half times the other."""
     _, warm = _split_reads(op.inputs)
     elements = op.inputs[0].elements
-    return Work(
-        kind.unit, FlatShape(elements), 0, op.out.elements * kind.ops_per_element, 0, warm, op.out.bytes, kind.name
-    )
+    shape = flat_shape(elements, op.inputs[0].shape[-1], op.inputs[:1])
+    return Work(kind.unit, shape, 0, op.out.elements * kind.ops_per_element, 0, warm, op.out.bytes, kind.name)
 
 
 def dequant_swiglu_quant(op: Op, kind: OpKind) -> Work:
@@ -345,7 +358,8 @@ def transpose(op: Op, kind: OpKind) -> Work:
     cold, warm = _split_reads(op.inputs)
     elements = op.out.elements
     runs = 2 * elements // op.out.shape[-1]
-    return Work(kind.unit, FlatShape(elements), 0, 0, cold, warm, _bytes(op.outputs), kind.name, runs)
+    shape = flat_shape(elements, op.out.shape[-1], op.outputs)
+    return Work(kind.unit, shape, 0, 0, cold, warm, _bytes(op.outputs), kind.name, runs)
 
 
 def token_rows(op: Op, kind: OpKind) -> Work:
@@ -369,7 +383,8 @@ def cache_read(op: Op, kind: OpKind) -> Work:
     elements = sum(t.elements for t in op.outputs)
     block = _whole(op, "block_size", 0)  # 0: a contiguous cache
     runs = sum(max(1, t.shape[0] // block) if block else 1 for t in op.outputs)
-    return Work(kind.unit, FlatShape(elements), 0, 0, written + tables, 0, written, kind.name, 2 * runs)
+    shape = flat_shape(elements, sum(t.elements // t.shape[0] for t in op.outputs), op.outputs)
+    return Work(kind.unit, shape, 0, 0, written + tables, 0, written, kind.name, 2 * runs)
 
 
 def routing_of(op: Op) -> Routing:

@@ -54,9 +54,15 @@ class RowsShape:
 
 @dataclass(frozen=True, slots=True)
 class FlatShape:
-    """`elements` independent elements that may be cut anywhere."""
+    """`elements` independent elements that may be cut anywhere.
+
+    cols: length of the last dimension, 0 where unknown. widest_bytes: of the widest type that the kernel computes with
+    (BF16 is computed in FP32).
+    """
 
     elements: int
+    cols: int = 0
+    widest_bytes: int = 4
 
 
 @dataclass(frozen=True, slots=True)

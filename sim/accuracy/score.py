@@ -82,7 +82,7 @@ def price_kernels(rows: Iterable[KernelRow], hardware: str = "") -> tuple[list[S
         except (Unpriced, HardwareError, ScenarioError) as error:
             skipped.append(Skipped(row.label, str(error)))
             continue
-        twin = row.replayed or repeats(row.op_type, row.input_shapes)
+        twin = row.replayed or repeats(row.op_type, row.input_shapes) or (row.warm and work.unit == "vector")
         time = price(work, hw, twin, row.replayed)
         us = time.duration_ns / 1000
         width = kernel_width(work, hw)

@@ -9,22 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from scenarios.exchange.timings import NO_OPS, Timings
 from scenarios.ops.catalogue import op_type_of, work_of
-from scenarios.ops.work import CollectiveShape, ExchangeShape, FixedShape
+from scenarios.ops.work import CollectiveShape, ExchangeShape, FixedShape, FlatShape, RowsShape
 from sim.fitting.cpu import MIN_SHAPES, WIDEST, Fit, at_speed
 from sim.fitting.cpu import Sample as Row
 from sim.fitting.kernels import Block, Sample, fit, held_out, interval
-from sim.fitting.shipped import ALONE, CUBE, SHARED, rows_of_block
+from sim.fitting.shipped import ALONE, CUBE, rows_of_block
+from sim.fitting.vector import EFFECTS, fit_laws, unseen, vector_rows
 from sim.hardware.numbers import with_numbers
 from sim.hardware.profile import HardwareProfile
+from sim.kernel.tiling.chip import tiling_chip
+from sim.kernel.vector import vector_params
+from sim.kernel.vector_tiling import program_of
+from sim.predict.uncertainty import Z90
+
+#: Stands for a number that the base says is 0.
+SMALLEST = 1e-9
 
 
 def fit_blocks(timings: Timings, base: HardwareProfile, reference: float, draws: int) -> tuple[Fit, ...]:
     """The fit of each block that has enough shapes, its coefficients under their dotted names."""
     samples = list(_samples(timings, base, reference))
     hw, fits = base, []
-    for block in (*CUBE, *SHARED, *ALONE):
+    for block in (*CUBE, *ALONE):
         rows = rows_of_block(block, samples, {base.name: hw})
         if len({row.shape for row in rows}) < MIN_SHAPES:
             continue
@@ -33,7 +43,44 @@ def fit_blocks(timings: Timings, base: HardwareProfile, reference: float, draws:
             continue
         fits.append(_fitted(block, rows, hw, draws))
         hw = with_numbers(hw, fits[-1].values)
-    return tuple(fits)
+    return (*fits, *_vector_fits(samples, base))
+
+
+def _vector_fits(samples: Sequence[Sample], base: HardwareProfile) -> Iterator[Fit]:
+    """The laws of vector kernels: each drawn to what the base says of it."""
+    chip = tiling_chip(base.chip)
+    by_kind: dict[str, list[Sample]] = {}
+    for sample in samples:
+        if isinstance(sample.work.shape, FlatShape | RowsShape) and sample.work.unit == "vector":
+            by_kind.setdefault(program_of(sample.work, chip), []).append(sample)
+    for kind, mine in sorted(by_kind.items()):
+        rows = vector_rows(mine, {base.name: base})
+        if len({row.shape for row in rows}) < MIN_SHAPES:
+            continue
+        params = vector_params(mine[0].work, base)
+        start, core, element = params.start_us, params.core_us, params.element_ns / 1000
+        priors = {kind: np.log(np.maximum((start, core, element), SMALLEST))}
+        laws = fit_laws(rows, priors)
+        sigmas = laws.spreads(rows)[kind]
+        numbers = dict(zip(EFFECTS, laws.numbers(kind), strict=True))
+        spans = {effect: _around(numbers[effect], sigma) for effect, sigma in zip(EFFECTS, sigmas, strict=True)}
+        had = {effect for effect in EFFECTS if getattr(params, effect)}
+        known = {effect for effect in had if spans[effect][1] <= WIDEST * spans[effect][0]}
+        errors = {id(row): error for row, error in unseen(rows, "shape", priors)}
+        name = f"programs.{kind}"
+        yield Fit(
+            kind,
+            {f"{name}.{effect}": numbers[effect] for effect in EFFECTS if effect in known},
+            {f"{name}.{effect}": spans[effect] for effect in EFFECTS if effect in known},
+            tuple(f"{name}.{effect}" for effect in EFFECTS if effect in had - known),
+            tuple(Row(s.work, s.us, s.shape, s.shape, (0.0, 0.0, 0.0, 0.0), 0.0) for s in mine),
+            tuple(errors[id(row)] for row in rows),
+        )
+
+
+def _around(value: float, sigma: float) -> tuple[float, float]:
+    factor = float(np.exp(Z90 * sigma))
+    return value / factor, value * factor
 
 
 def _samples(timings: Timings, base: HardwareProfile, reference: float) -> Iterator[Sample]:

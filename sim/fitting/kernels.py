@@ -15,6 +15,7 @@ from math import log
 from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import Work
 from sim.accuracy.reference import reference_csv
+from sim.accuracy.rows.files import read_kernels, rows_of_csv
 from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
 from sim.fitting.robust import fit_logs, intervals
 from sim.hardware.numbers import with_numbers
@@ -30,7 +31,6 @@ LIMITS: dict[str, tuple[float, float]] = {
     "memory.hbm_gbps": (1000, 1850),
     "memory.nz_flat_share": (0.3, 1),
     "kernel.overlap_power": (1, 8),
-    "kernel.repeat_share": (0.001, 1),
 }
 
 
@@ -97,10 +97,10 @@ def read_samples(hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]
                 shape=f"{row['op_type']} {row['input_shapes']}",
                 work=work,
                 us=float(row["mean_us"]),
-                repeat=replayed or repeats(row["op_type"], row["input_shapes"]),
+                repeat=replayed or repeats(row["op_type"], row["input_shapes"]) or _is_warm(row["mode"], work),
                 resident=replayed and use != "alone",
                 model=row["model"],
-                stack=f"{row['hardware']}, {row['software']}",
+                stack="alone" if use == "alone" else f"{row['hardware']}, {row['software']}",
             )
         )
     return samples
@@ -110,6 +110,34 @@ def _rows() -> Iterator[dict[str, str]]:
     for name in FILES:
         with reference_csv(name).open(newline="") as file:
             yield from csv.DictReader(file)
+
+
+def _is_warm(mode: str, work: Work) -> bool:
+    """Whether the code of a vector kernel is still near: in a static graph each layer runs it again."""
+    return mode.startswith("ge_graph") and work.unit == "vector"
+
+
+def read_torchair() -> list[Sample]:
+    """The rows of another stack that take part in fits: single kernels, their shapes printed."""
+    samples = []
+    path = reference_csv("kernels_torchair")
+    for row, line in zip(read_kernels(path), rows_of_csv(path, ("note",)), strict=True):
+        conditions = line[1]
+        if not row.scored or conditions["note"] == "shape inferred" or not row.input_shapes.strip("; "):
+            continue
+        try:
+            work = work_of_row(row.op_type, row.input_shapes, row.dtypes, row.kv_tokens, row.output_shapes)
+        except Unpriced:
+            continue
+        warm = row.warm or repeats(row.op_type, row.input_shapes)
+        shape = f"{row.op_type} {row.input_shapes}"
+        samples.append(
+            Sample(
+                row.hardware, row.op_type, shape, work, row.mean_us, warm, False, stack="torchair",
+                model=conditions["model"],
+            )
+        )  # fmt: skip
+    return samples
 
 
 def program_name(sample: Sample, hw: HardwareProfile) -> str:

@@ -13,17 +13,30 @@ import argparse
 import shutil
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 from pathlib import Path
 
+import numpy as np
+
 from sim.fitting.collectives import calibrate as calibrate_links
 from sim.fitting.exchange import calibrate as calibrate_exchange
 from sim.fitting.host import fit_host
-from sim.fitting.kernels import Block, Report, Sample, fit, held_out, interval, program_name, read_samples
+from sim.fitting.kernels import (
+    Block,
+    Report,
+    Sample,
+    fit,
+    held_out,
+    interval,
+    program_name,
+    read_samples,
+    read_torchair,
+)
 from sim.fitting.ranks import fit_rank_skew
 from sim.fitting.robust import family_sigmas
+from sim.fitting.vector import FAMILY, Laws, VectorRow, fit_laws, law_numbers, laws_table, unseen, vector_rows
 from sim.hardware.files import write_numbers
 from sim.hardware.numbers import with_numbers
 from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware
@@ -33,55 +46,8 @@ def _own(program: str, **effects: float) -> Block:
     return Block(program, {f"programs.{program}.{e}": start for e, start in effects.items()}, (program,))
 
 
-#: What all kernels share, then each program on its own rows; a later block takes the earlier ones' numbers as they
-#: are. The numbers are where a fit starts and what it is pulled to where its rows do not decide.
-SHARED: tuple[Block, ...] = (
-    Block(
-        "start and elementwise",
-        {
-            "kernel.start_us": 1.2, "memory.l2_read_gbps": 3300, "memory.l2_write_gbps": 8000,
-            "programs.elementwise.code_us": 0.13, "programs.copy.code_us": 0.13, "programs.fill.fixed_us": 0.3,
-            "programs.compare.code_us": 0.15, "programs.integer.fixed_us": 0.7, "programs.kv_cache_read.code_us": 0.16,
-        },
-        ("elementwise", "copy", "fill", "compare", "integer", "kv_cache_read"),
-    ),
-    _own("broadcast", code_us=0.25, element_ns=0.05),
-    _own("broadcast_row", code_us=0.15),
-    _own("masked_fill", code_us=0.2, element_ns=0.2),
-    _own("masked_broadcast", code_us=0.25, element_ns=0.3),
-    _own("expand", code_us=0.17, element_ns=0.02),
-    Block("slice", {"kernel.piece_ns": 11, "programs.slice.fixed_us": 1.4}, ("slice",)),
-    _own("as_strided", fixed_us=2.5),
-    _own("transpose", code_us=0.2, fixed_us=3),
-    _own("swiglu", code_us=0.23, element_ns=0.06),
-    _own("static_quant", code_us=0.18, element_ns=0.15),
-    Block(
-        "rms_norm",
-        {
-            "kernel.repeat_share": 0.2, "programs.rms_norm.code_us": 0.22, "programs.rms_norm.fixed_us": 2.5,
-            "programs.rms_norm.element_ns": 0.12, "programs.rms_norm_short.code_us": 0.3,
-            "programs.rms_norm_short.fixed_us": 2.5, "programs.rms_norm_short.row_us": 0.05,
-        },
-        ("rms_norm", "rms_norm_short"),
-    ),
-    _own("add_rms_norm", code_us=0.15, fixed_us=0.5, element_ns=0.15),
-    _own("dynamic_quant", code_us=0.2, fixed_us=1.8, element_ns=0.15),
-    _own("kv_norm_rope_cache", code_us=0.12, fixed_us=2, row_us=0.5),
-    _own("kv_cache_write", code_us=0.11, fixed_us=0.9, row_us=0.2),
-    _own("interleave_rope", code_us=0.35, fixed_us=5),
-    _own("triton_rope", code_us=0.12, row_us=0.7),
-    _own("triton_qkv_norm_rope", row_us=1.3),
-    _own("softmax", element_ns=0.3),
-    _own("argmax", row_us=14, element_ns=0.9),
-    _own("sort", element_ns=0.25),
-    _own("top_k_top_p", element_ns=0.15),
-    _own("moe_gating_top_k", code_us=0.5, fixed_us=3, row_us=0.7),
-    _own("index", code_us=0.15, fixed_us=7),
-    Block("gather", {"memory.core_random_gbps": 8, "programs.gather.code_us": 0.12}, ("gather",)),
-)  # fmt: skip
-
-#: Kernels on the cube cores, on the rows of three stacks together: vLLM-Ascend on A3, TorchAir on 910B2, GE graphs on
-#: the die with 20 cores.
+#: Kernels on the cube cores: what all share, then each program on its own rows; a later block takes the earlier ones'
+#: numbers as they are. The numbers are where a fit starts and what it is pulled to where its rows do not decide.
 CUBE: tuple[Block, ...] = (
     Block(
         "matmul",
@@ -102,28 +68,13 @@ CUBE: tuple[Block, ...] = (
 )
 
 #: Programs of which only vendor kernels that ran alone are known.
-ALONE: tuple[Block, ...] = (
-    _own("add_rms_norm_dynamic_quant", row_us=0.2, element_ns=0.3),
-    _own("weight_quant_matmul", fixed_us=10, element_ns=0.05),
-)
+ALONE: tuple[Block, ...] = (_own("weight_quant_matmul", fixed_us=10, element_ns=0.05),)
 
 #: The other architecture: what its vendor kernels alone decide.
 ALONE_950: tuple[Block, ...] = (
-    Block(
-        "start and elementwise",
-        {"kernel.start_us": 1, "programs.elementwise.code_us": 0.05, "memory.hbm_gbps": 1400},
-        ("elementwise",),
-    ),
-    _own("softmax", element_ns=0.1),
-    _own("rms_norm", code_us=0.1, element_ns=0.05),
-    _own("rms_norm_short", code_us=0.1, row_us=0.02),
-    _own("dynamic_quant", code_us=0.1, element_ns=0.03),
-    _own("swiglu", code_us=0.1, element_ns=0.05),
-    _own("transpose", code_us=0.2, fixed_us=3),
     _own("quant_matmul", fixed_us=5),
     _own("weight_quant_matmul", fixed_us=5, element_ns=0.02),
     _own("grouped_matmul", fixed_us=4),
-    _own("add_rms_norm_dynamic_quant", row_us=0.1, element_ns=0.1),
     _own("attention", fixed_us=8, row_us=0.3, element_ns=0.03),
     _own("mla_attention", fixed_us=8, row_us=0.3, element_ns=0.03),
     _own("attention_prefill", fixed_us=8, element_ns=0.04),
@@ -143,9 +94,11 @@ class Stage:
     use: str = "yes"
 
 
+#: Profiles on whose rows the laws of vector kernels are fitted together.
+VECTOR_HARDWARE = ("atlas_a3_die", "atlas_a2_910b2", "atlas_a3_die_20")
+
 STAGES: tuple[Stage, ...] = (
     Stage("atlas_a2_910b2", ("atlas_a3_die", "atlas_a2_910b2", "atlas_a3_die_20"), CUBE),
-    Stage("atlas_a2_910b2", ("atlas_a3_die", "atlas_a2_910b2"), SHARED),
     Stage("atlas_a2_910b2", ("atlas_a2_910b2",), (_own("attention_prefill", fixed_us=40, element_ns=0.08),)),
     Stage("atlas_a2_910b2", ("atlas_a2_910b2",), ALONE, "alone"),
     Stage("atlas_a3_die", ("atlas_a3_die",), (_own("attention_prefill", element_ns=0.04),)),
@@ -185,12 +138,44 @@ def calibrate(folder: Path, draws: int = 0, check: bool = True) -> list[tuple[St
             values.update(family_sigmas((sample.work.program, e) for r in reports for sample, e in r.errors))
         write_numbers(folder / f"{stage.into}.yaml", values, spans)
         done += [(stage, report) for report in reports]
+    fit_vector(folder, check)  # at the rates of HBM that the products have
     base = folder / "atlas_a2_910b2.yaml"
     write_numbers(base, fit_host(load_hardware.__wrapped__(str(base))), {})
     calibrate_links(folder, draws, check)
     calibrate_exchange(folder)
     write_numbers(base, fit_rank_skew(load_hardware.__wrapped__(str(folder / "atlas_a3_die.yaml"))), {})
     return done
+
+
+def fit_vector(folder: Path, check: bool) -> dict[str, list[tuple[VectorRow, float]]]:
+    """Fit the laws of vector kernels and write them into the profiles in `folder`, with `check` their residuals too.
+
+    Returns (row, log error) of fits that have not seen the row's shape, by profile; none without `check`.
+    """
+    names = (*VECTOR_HARDWARE, "950pr")
+    bases = {name: load_hardware.__wrapped__(str(folder / f"{name}.yaml")) for name in names}
+    rows = two_stack_rows(bases)
+    laws = fit_laws(rows)
+    _write_laws(folder / "atlas_a2_910b2.yaml", laws, rows)
+    own = vector_rows(read_samples(hardware=("950pr",), use="alone"), bases)
+    priors = {kind: np.array(laws.kinds.get(kind, laws.families[FAMILY[kind]])) for kind in FAMILY}
+    _write_laws(folder / "950pr.yaml", fit_laws(own, priors), own)
+    errors: dict[str, list[tuple[VectorRow, float]]] = {}
+    if check:
+        errors = {"atlas_a2_910b2": unseen(rows, "shape"), "950pr": unseen(own, "shape", priors)}
+    for name, pairs in errors.items():
+        write_numbers(folder / f"{name}.yaml", family_sigmas((row.kind, e) for row, e in pairs), {})
+    return errors
+
+
+def _write_laws(path: Path, laws: Laws, rows: Sequence[VectorRow]) -> None:
+    write_numbers(path, *law_numbers(laws, laws.spreads(rows)))
+
+
+def two_stack_rows(bases: Mapping[str, HardwareProfile]) -> list[VectorRow]:
+    """The rows of vector kernels on A2 and A3: networks under vLLM-Ascend and TorchAir, and vendor kernels alone."""
+    samples = read_samples(hardware=VECTOR_HARDWARE) + read_torchair()
+    return vector_rows(samples + read_samples(hardware=("atlas_a2_910b2",), use="alone"), bases)
 
 
 def rows_of_block(block: Block, samples: Sequence[Sample], bases: dict[str, HardwareProfile]) -> list[Sample]:
@@ -239,8 +224,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--bootstrap", type=int, default=0, help="draws for the intervals (the shipped profiles took 100)"
     )
     parser.add_argument("--out", type=Path, help="write the calibrated profiles into this folder")
+    parser.add_argument("--laws", action="store_true", help="only print how well the laws of vector kernels predict")
     parser.add_argument("--write", action="store_true", help="write them into the shipped profiles")
     options = parser.parse_args(arguments)
+    if options.laws:
+        print(laws_table(two_stack_rows({name: load_hardware(name) for name in VECTOR_HARDWARE})))
+        return
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         for path in SHIPPED.glob("*.yaml"):

@@ -39,9 +39,7 @@ _OF_NAME: dict[tuple[str, str], tuple[float, float]] = {
     # of engine profiles
     **{("Device", name): (1e-3, 1e3) for name in ("scale", "dispatch_scale")},
     **{("Cpu", name): (1e-2, 65_536) for name in ("cores", "threads", "threads_per_rank")},
-    ("KernelParams", "grain"): (0, 2**31),
-    ("KernelParams", "buffers"): (1, 2),
-    ("KernelParams", "cores_per_row"): (0, 65_536),
+    ("KernelParams", "rows_multiple"): (0, 65_536),
 }
 
 

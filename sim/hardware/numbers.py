@@ -11,7 +11,7 @@ from sim.hardware.sections import KernelParams
 
 
 def with_numbers(hw: HardwareProfile, numbers: Mapping[str, float]) -> HardwareProfile:
-    """`hw` with `numbers` under dotted names: `memory.hbm_gbps`, `fixed_us.ai_cpu`, `programs.swiglu.code_us`."""
+    """`hw` with `numbers` under dotted names: `memory.hbm_gbps`, `fixed_us.ai_cpu`, `programs.swiglu.start_us`."""
     sections: dict[str, dict[str, float]] = {}
     programs: dict[str, dict[str, float]] = {}
     fixed = dict(hw.fixed_us)

@@ -136,7 +136,7 @@ class ProfileFile(ProfilePart):
         return self
 
     def numbers(self) -> dict[str, Number]:
-        """Every number under its dotted name: {"chip.cube_cores": Number(...), "programs.swiglu.code_us": ...}."""
+        """Every number under its dotted name: {"chip.cube_cores": Number(...), "programs.swiglu.start_us": ...}."""
         named = {f"{s}.{f.name}": getattr(getattr(self, s), f.name) for s, cls in SECTIONS.items() for f in fields(cls)}
         for name, part in self.programs.items():
             named |= {f"programs.{name}.{f.name}": getattr(part, f.name) for f in fields(KernelParams)}

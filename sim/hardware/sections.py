@@ -47,9 +47,11 @@ class Memory:
     hbm_peak_gbps: of the stacks. hbm_gbps: what a kernel on all cores sustains. core_hbm_gbps: what one core can draw
     from HBM. core_l2_gbps, core_write_gbps: what one core reads from L2 and writes. core_random_gbps: what one core
     reads of rows scattered over HBM. far_kv_gbps: what all cores together read of a layer's KV cache that L2 cannot
-    hold. l2_read_gbps, l2_write_gbps: all cores together. l2_resident_share: part of L2 in which a kernel still finds
-    what the kernels before it have written. nz_flat_share: rate of FRACTAL_NZ weights in a matmul of at most 128 rows,
-    of hbm_gbps; nd_tall_share: the same of row-major weights in one of more rows.
+    hold. l2_read_gbps: all cores together. l2_resident_share: part of L2 in which a kernel still finds
+    what the kernels before it have written. vector_l2_gbps: a vector kernel's reads and writes together where L2 holds
+    them; vector_hbm_share: part of hbm_gbps that it draws in a network where L2 does not. nz_flat_share: rate of
+    FRACTAL_NZ weights in a matmul of at most 128 rows, of hbm_gbps; nd_tall_share: the same of row-major weights in one
+    of more rows.
     """
 
     hbm_peak_gbps: float
@@ -60,8 +62,9 @@ class Memory:
     core_random_gbps: float
     far_kv_gbps: float
     l2_read_gbps: float
-    l2_write_gbps: float
     l2_resident_share: float
+    vector_l2_gbps: float
+    vector_hbm_share: float
     nz_flat_share: float
     nd_tall_share: float
 
@@ -71,21 +74,19 @@ class Kernel:
     """The kernel cost model's parameters that hold for every kernel; `sim/fitting/shipped.py` re-derives the fitted
     ones.
 
-    start_us: start and end of a kernel on one core. core_us: each core that it starts on. repeat_share: part of the
-    instruction fetch that remains when the same program ran just before. register_cycles: cycles of one vector
-    instruction over one register (256 bytes: 64 FP32 lanes). piece_ns: start of one DMA transfer on a core. burst_ns:
-    each further run of memory in a strided transfer. cube_efficiency: part of its peak that the cube reaches inside a
-    tile. overlap_power: how a product's multiplying and streaming add up: the exponent of a p-norm, 1 for one after the
-    other. jitter_sigma: log-normal spread of one kernel's time from run to run, which other ranks wait for; long
-    kernels spread no more than one of jitter_cap_us.
+    start_us, core_us: start and end of a kernel on one core, and each core more, where no program says otherwise.
+    warm_share: part of a vector kernel's cost a core that remains where its code is still in L2. register_cycles:
+    cycles of one vector instruction over one register (256 bytes: 64 FP32 lanes).
+    cube_efficiency: part of its peak that the cube reaches inside a tile. overlap_power: how a
+    product's multiplying and streaming add up: the exponent of a p-norm, 1 for one after the other. jitter_sigma:
+    log-normal spread of one kernel's time from run to run, which other ranks wait for; long kernels spread no more
+    than one of jitter_cap_us.
     """
 
     start_us: float
     core_us: float
-    repeat_share: float
+    warm_share: float
     register_cycles: float
-    piece_ns: float
-    burst_ns: float
     cube_efficiency: float
     overlap_power: float
     jitter_sigma: float
@@ -96,22 +97,24 @@ class Kernel:
 class KernelParams:
     """What one kernel program adds to its work; an effect that a profile does not name is 0.
 
-    code_us: fetching its instructions on each core, unless the same program ran just before. fixed_us: synchronisation
-    and set-up, once. row_us: each row (or attention task) on a core. element_ns: each element (attention: each score;
-    quantised matmul: each dequantised element) on a core, beyond the counted vector operations. grain: fewest elements
-    that a core is started for; 0 where a core takes whole rows. buffers: tiles in flight on a core, 2 (double
-    buffering) or 1. cores_per_row: cores that share one row; 0 counts as 1. On a CPU only fixed_us, row_us, element_ns
-    and mac_ns count, each for what `sim.kernel.cpu.effects` says; mac_ns: each multiply-add.
+    Of a vector kernel (`sim.kernel.vector`): start_us: its start and end. core_us: each core that it starts on.
+    element_ns: each element of the fullest core. rows_multiple: rows that a core takes at once (ArgMax of CANN 8.5:
+    8), 0 counts as 1.
+
+    Of a kernel on the cube cores: fixed_us: start and set-up, once. row_us: each attention task on a core. element_ns:
+    each score of an attention, each dequantised element of a product.
+
+    On a CPU only fixed_us, row_us, element_ns and mac_ns count, each for what `sim.kernel.cpu.effects` says; mac_ns:
+    each multiply-add.
     """
 
-    code_us: float = 0.0
+    start_us: float = 0.0
+    core_us: float = 0.0
+    rows_multiple: int = 0
     fixed_us: float = 0.0
     row_us: float = 0.0
     element_ns: float = 0.0
     mac_ns: float = 0.0
-    grain: int = 0
-    buffers: int = 2
-    cores_per_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)

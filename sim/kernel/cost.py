@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sim.hardware.profile import HardwareProfile
-from sim.hardware.sections import KernelParams
 from sim.kernel.tiles import Tile
 
 
@@ -32,13 +30,3 @@ class Cost:
     @property
     def total_ns(self) -> float:
         return self.head_ns + self.body_ns
-
-
-def start_ns(hw: HardwareProfile, params: KernelParams, cores: int, repeat: bool) -> float:
-    """What a kernel costs before it works: its start on each core, the fetch of its instructions by each, its set-up.
-
-    The fetches are mostly saved where the same program ran just before.
-    """
-    kernel = hw.kernel
-    fetch_us = params.code_us * (kernel.repeat_share if repeat else 1.0)
-    return 1000 * (kernel.start_us + cores * (kernel.core_us + fetch_us) + params.fixed_us)

@@ -23,7 +23,7 @@ from sim.collective.links import wire
 from sim.collective.price import all_peers_ns
 from sim.collective.topology import levels_of
 from sim.hardware.profile import HardwareProfile
-from sim.kernel.vector import vector_cost
+from sim.kernel.vector import vector_cost, vector_params
 
 
 def exchange_ns(shape: ExchangeShape, hw: HardwareProfile) -> float:
@@ -51,8 +51,7 @@ def _rows_ns(shape: ExchangeShape, hw: HardwareProfile, program: str, ops: int, 
     work = Work(
         "vector", RowsShape(rows, shape.hidden), 0, ops * elements, 0, read * elements, written * elements, program
     )
-    known = hw.programs.get(program) or hw.programs["row_wise"]  # what a profile does not name is the general one
-    return vector_cost(work, hw, known, repeat=False, resident=False).total_ns
+    return vector_cost(work, hw, vector_params(work, hw), repeat=False, resident=False).total_ns
 
 
 def _links_ns(shape: ExchangeShape, hw: HardwareProfile) -> float:

@@ -25,19 +25,18 @@ measured time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 from scenarios.ops.program import DTYPE_BITS
-from scenarios.ops.work import FfnShape, FlatShape, MatmulShape, Work
+from scenarios.ops.work import FfnShape, MatmulShape, Work
 from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import KernelParams
 from sim.kernel.busiest import LINE_BYTES
 from sim.kernel.cost import Cost
 from sim.kernel.matmul import LEFT_SHARE, multiply_ns, stream_ns, up16
 from sim.kernel.traffic import hbm_rate, traffic
-from sim.kernel.vector import Layout as CoreLayout
-from sim.kernel.vector import layout_cost
+from sim.kernel.vector import vector_gbps
 
 #: Columns of a block of the first and of the second product; a narrower layer halves them.
 FIRST_WIDTH, SECOND_WIDTH = 256, 128
@@ -190,12 +189,10 @@ def _activate_ns(work: Work, hw: HardwareProfile, grid: Layout, resident: bool) 
     shape = work.shape
     assert isinstance(shape, FfnShape)
     each, element = grid.height * grid.width, _element_bytes(shape)
-    elements = grid.shares * each
-    ops = work.vector_ops * elements // (shape.m * shape.intermediate)
-    swiglu = Work("vector", FlatShape(2 * elements), 0, ops, 0, 2 * element * elements, element * elements)
-    params = replace(hw.programs.get("swiglu", hw.programs["elementwise"]), buffers=1)
-    on_cores = CoreLayout(grid.shares, 0, 2 * each, 1.0)
-    return layout_cost(swiglu, hw, params, on_cores, repeat=False, resident=resident).body_ns
+    moving = element * each * (2 / hw.memory.core_l2_gbps + 1 / hw.memory.core_write_gbps)  # two halves in, one out
+    params = hw.programs.get("swiglu", hw.programs["elementwise"])
+    together = 3 * element * grid.shares * each
+    return each * params.element_ns + max(moving, together / vector_gbps(together, hw, resident))
 
 
 def _element_bytes(shape: FfnShape) -> int:

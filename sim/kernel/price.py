@@ -40,12 +40,10 @@ from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import fastest, product_of
 from sim.kernel.time import Bound, KernelTime, Lane
 from sim.kernel.traffic import traffic
-from sim.kernel.vector import vector_cost
+from sim.kernel.vector import vector_cost, vector_params
 
 #: (work, hardware, its kernel's parameters, repeat, resident) -> cost.
 CostOf = Callable[[Work, HardwareProfile, KernelParams, bool, bool], Cost]
-#: Norms of rows shorter than this put several rows into one tile: another, larger program.
-SHORT_ROW = 2048
 
 
 @lru_cache(maxsize=65536)
@@ -71,9 +69,9 @@ def params_of(work: Work, hw: HardwareProfile) -> KernelParams:
 
     One that the profile does not know is taken for the plain one of its shape.
     """
+    if isinstance(work.shape, FlatShape | RowsShape):
+        return vector_params(work, hw)
     name = params_name(work.program)
-    if name == "rms_norm" and isinstance(work.shape, RowsShape) and work.shape.cols < SHORT_ROW:
-        name = "rms_norm_short"
     if (
         name == "attention"
         and isinstance(work.shape, AttentionShape)
@@ -88,9 +86,8 @@ def params_of(work: Work, hw: HardwareProfile) -> KernelParams:
         return hw.programs["quant_matmul" if work.shape.dtype == "int8" else "matmul"]
     if isinstance(work.shape, FfnShape):
         return hw.programs["matmul"]
-    if isinstance(work.shape, AttentionShape):
-        return hw.programs["attention" if all(is_decode(g) for g in work.shape.groups) else "attention_prefill"]
-    return hw.programs["elementwise" if isinstance(work.shape, FlatShape) else "row_wise"]
+    assert isinstance(work.shape, AttentionShape)
+    return hw.programs["attention" if all(is_decode(g) for g in work.shape.groups) else "attention_prefill"]
 
 
 def _time(work: Work, hw: HardwareProfile, cost: Cost, lane: Lane) -> KernelTime:

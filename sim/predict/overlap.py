@@ -20,6 +20,7 @@ from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
 from sim.kernel.matmul_all_reduce import cut, product_of
 from sim.kernel.price import params_of, price
 from sim.predict.predict import Prediction, in_flight, program_of
+from sim.step.host import stays_near
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,9 @@ def _common(window: list[tuple[int, int]], waits: list[tuple[int, int]]) -> Iter
 
 
 def _alone_ns(prediction: Prediction, op: Op) -> int:
-    return price(work_of(op), prediction.case.hardware).duration_ns
+    program, hw = prediction.program, prediction.case.hardware
+    near = any(stays_near(op, block, program, hw) for block in program.blocks if op in block.ops)
+    return price(work_of(op), hw, near).duration_ns
 
 
 def _fused(prediction: Prediction, _: Pass, layers: _Layers) -> Iterator[_Place]:

@@ -94,6 +94,13 @@ def host_costs_ns(op: Op, hw: HardwareProfile, task_queue_enable: int) -> tuple[
     return 1000 * (dispatch_us + host.enqueue_us), 1000 * (host.tiling_us + host.launch_us)
 
 
+def stays_near(op: Op, block: Block, program: Program, hw: HardwareProfile) -> bool:
+    """Whether the code of a vector kernel is still in L2 from the layer before: static graphs have kernels compiled for
+    their shapes, with little code."""
+    static = block.captured and program.graph == "ge_graph" and block.repeat > 1
+    return static and hw.profile.device == "npu" and kind_of(op).unit == "vector"
+
+
 @lru_cache(maxsize=65536)
 def scaled(kernel: KernelTime, factor: float) -> KernelTime:
     """`kernel` with its duration times `factor`."""
@@ -165,7 +172,8 @@ class _Builder:
         for kind, op in zip(before, block.ops, strict=False):
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
             twin = kind == op.kind and kind_of(op).twin
-            nominal = self.nominal(op, block.repeat, self.conditions.rank, twin, block.captured)
+            near = twin or stays_near(op, block, self._program, self.hw)
+            nominal = self.nominal(op, block.repeat, self.conditions.rank, near, block.captured)
             jitter = self._jitter(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
             costs = host_costs_ns(op, self.hw, queue)
             if block.pieces and not block.alone(op):

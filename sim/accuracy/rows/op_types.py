@@ -7,6 +7,8 @@ N = 16 b) and [a, b, 16, 32] in INT8 (N = 32 a, K = 16 b).
 
 from __future__ import annotations
 
+from functools import partial
+
 from scenarios.ops.work import Work
 from sim.accuracy.rows import cube, experts, vector
 from sim.accuracy.rows.cube import attention_work
@@ -41,6 +43,16 @@ _FUNCTIONS = {
     "Log1p": 9, "Mish": 30, "Cos": 50, "Sin": 50, "AutomaticBufferFusionOp": 4, "SwishMul": 8, "DivNoNan": 3,
     "Addcmul": 2, "Addcdiv": 3, "Lerp": 3, "AddN": 1,
 }  # fmt: skip
+#: Programs of functions that are not those of a plain sum.
+_PROGRAMS = {
+    **dict.fromkeys(
+        ("Log", "Log1p", "Exp", "Sqrt", "Rsqrt", "Pow", "Pows", "Cos", "Sin", "Erf", "Softplus"), "elementwise_heavy"
+    ),
+    **dict.fromkeys(("Gelu", "GeluV2", "FastGelu", "FastGeluV2", "Tanh", "Swish", "Silu"), "gelu"),
+    **dict.fromkeys(("AutomaticBufferFusionOp", "SwishMul"), "swish_mul"),
+    "Sigmoid": "sigmoid",
+    "Mish": "mish",
+}
 _SLICES = ("Slice", "SliceD", "StridedSlice", "StridedSliceD", "StridedSliceV2", "StridedSliceV3")
 _SPLITS = ("SplitVD", "SplitV", "Split", "SplitD", "Unpack")
 _REDUCE = tuple(
@@ -66,18 +78,20 @@ MAX_HEAD_DIM = 256
 
 _MAKERS: dict[str, Maker] = {
     **dict.fromkeys(_PLAIN, vector.elementwise()),
-    **{name: vector.elementwise(ops=ops) for name, ops in _FUNCTIONS.items()},
+    **{name: vector.elementwise(_PROGRAMS.get(name, ""), ops=ops) for name, ops in _FUNCTIONS.items()},
     **dict.fromkeys(_COMPARE, vector.elementwise("compare", vector.byte)),
-    "Cast": vector.elementwise(out_size=vector.cast_size),
+    "Cast": vector.elementwise("cast", vector.cast_size),
     **dict.fromkeys(("MaskedFill", "Select", "SelectV2"), vector.masked_fill),
     **dict.fromkeys(("BroadcastTo", "BroadcastToD", "Tile", "TileD", "Expand", "ExpandD"), vector.expand),
     **dict.fromkeys(("TensorMove", "Identity", "ViewCopy", "Pad", "PadD", "PadV3"), vector.copy),
-    **dict.fromkeys(("Fill", "FillD", "ZerosLike", "OnesLike", "Range", "RangeD", "MemSet"), vector.fill),
+    **dict.fromkeys(("Fill", "FillD", "ZerosLike", "OnesLike", "MemSet"), vector.fill),
+    **dict.fromkeys(("Range", "RangeD"), vector.range_),
     **dict.fromkeys(_SLICES, vector.slice_),
     **dict.fromkeys(_SPLITS, vector.split),
     **dict.fromkeys(("Concat", "ConcatD", "ConcatV2", "ConcatV2D", "Pack"), vector.concat),
     "AsStrided": vector.as_strided,
-    **dict.fromkeys(("Transpose", "TransposeD", "TransData"), vector.transpose),
+    **dict.fromkeys(("Transpose", "TransposeD"), vector.transpose),
+    "TransData": vector.trans_data,
     **dict.fromkeys(("SwiGlu", "SwiGluQuant", "DequantSwigluQuant"), vector.swiglu),
     **dict.fromkeys(("AscendQuantV2", "AscendQuant"), vector.static_quant),
     **dict.fromkeys(("RmsNorm", "GemmaRmsNorm"), vector.norm("rms_norm", 4)),
@@ -87,13 +101,14 @@ _MAKERS: dict[str, Maker] = {
     ),
     "AddRmsNormDynamicQuant": vector.norm("add_rms_norm_dynamic_quant", 9, vector.byte, residual=True),
     **dict.fromkeys(("DynamicQuant", "DynamicQuantV2"), vector.norm("dynamic_quant", 4, vector.byte)),
-    **dict.fromkeys(_REDUCE, vector.norm("row_wise", 1, vector.byte)),
+    **dict.fromkeys(_REDUCE, vector.norm("reduce", 1, vector.byte)),
     "ApplyRotaryPosEmb": vector.apply_rope,
     "RotaryPositionEmbedding": vector.token_rows("rope", 4),
     "InterleaveRope": vector.token_rows("interleave_rope", 4),
     "_triton_rope": vector.token_rows("triton_rope", 4, inputs=2),
     **dict.fromkeys(("ReshapeAndCacheNdKernel", "ReshapeAndCache"), vector.token_rows("kv_cache_write", 0, inputs=2)),
-    **dict.fromkeys(("ScatterNdUpdate", "Scatter", "ScatterUpdate", "ScatterElementsV2", "IndexPutV2"), vector.scatter),
+    "Scatter": partial(vector.scatter, program="scatter"),
+    **dict.fromkeys(("ScatterNdUpdate", "ScatterUpdate", "ScatterElementsV2", "IndexPutV2"), vector.scatter),
     "PagedCacheLoadNdKernel": vector.cache_read,
     "KvRmsNormRopeCache": vector.token_rows("kv_norm_rope_cache", 6),
     "split_qkv_rmsnorm_rope_kernel": vector.token_rows("triton_qkv_norm_rope", 8),
@@ -139,7 +154,7 @@ def work_of_row(op_type: str, input_shapes: str, dtypes: str = "", kv_tokens: in
     outputs = parse_shapes(output_shapes) if output_shapes else ()
     row = Row(op_type, parse_shapes(input_shapes), parse_dtypes(dtypes), kv_tokens, outputs)
     try:
-        return maker(row)
+        return vector.laid_out(maker(row), row)
     except (IndexError, ZeroDivisionError):
         raise Unpriced(f"shapes of another {op_type} than is known: {input_shapes[:60]}") from None
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
+from scenarios.ops.op_work import computed_bytes
 from scenarios.ops.work import FixedShape, FlatShape, RowsShape, Work
 from sim.accuracy.rows.row import Row, Unpriced, rows_of
 
@@ -53,10 +55,13 @@ def elementwise(program: str = "", out_size: Callable[[Row], int] = same, ops: i
     """Independent elements. ops: vector instructions on an FP32 register."""
 
     def make(row: Row) -> Work:
-        elements = max(1, *(prod(s) for s in row.shapes))
+        elements = row.written(max(1, *(prod(s) for s in row.shapes)))
         reads = sum(row.bytes(i) for i in range(len(row.shapes)))
-        name = program or _broadcast(row) or "elementwise"
-        if row.dtype(0) == "int64" and row.op_type != "Cast":
+        stretched = _broadcast(row)
+        name = program or stretched or "elementwise"
+        if program == "compare" and stretched:
+            name = "masked_broadcast"
+        elif row.dtype(0) == "int64" and row.op_type != "Cast":
             name = "integer"  # the vector unit has no 64-bit lanes
         per_element = ops + 2 if row.size(0) == 2 else ops  # 16 bit is computed in FP32: a cast in and a cast out
         return _flat(elements, name, reads, elements * out_size(row), elements * per_element)
@@ -73,6 +78,11 @@ def expand(row: Row) -> Work:
     """Tile and BroadcastTo: the output is taken as twice the input where it is not printed."""
     written = row.written(2 * row.elements(0))
     return _flat(written, "expand", row.bytes(0), written * row.size(0))
+
+
+def range_(row: Row) -> Work:
+    """Range: starts on all cores, whatever it counts."""
+    return replace(fill(row), program="range")
 
 
 def copy(row: Row) -> Work:
@@ -99,7 +109,7 @@ def split(row: Row) -> Work:
     """Split and Unpack: all of the input is kept, in several outputs; each row of each is a run of memory."""
     parts = max(1, len([shape for shape in row.outputs if shape]))
     runs = parts * rows_of(row.shape(0))[0]
-    return _flat(row.elements(0), "slice", row.bytes(0), row.bytes(0), pieces=2 * runs)
+    return _flat(row.elements(0), "split", row.bytes(0), row.bytes(0), pieces=2 * runs)
 
 
 def concat(row: Row) -> Work:
@@ -107,7 +117,7 @@ def concat(row: Row) -> Work:
     parts = [i for i, shape in enumerate(row.shapes) if len(shape) > 1]
     moved = sum(row.bytes(i) for i in parts)
     runs = sum(rows_of(row.shape(i))[0] for i in parts)
-    return _flat(sum(row.elements(i) for i in parts), "slice", moved, moved, pieces=2 * runs)
+    return _flat(sum(row.elements(i) for i in parts), "concat", moved, moved, pieces=2 * runs)
 
 
 def as_strided(row: Row) -> Work:
@@ -120,6 +130,11 @@ def transpose(row: Row) -> Work:
     shape = row.shape(0)
     runs = prod(shape[:-1] if len(shape) < 4 else shape[:-2])
     return _flat(row.elements(0), "transpose", row.bytes(0), row.bytes(0), pieces=2 * runs)
+
+
+def trans_data(row: Row) -> Work:
+    """From or to a fractal layout: nearly all cores, unlike a transpose."""
+    return replace(transpose(row), program="trans_data")
 
 
 def swiglu(row: Row) -> Work:
@@ -170,12 +185,12 @@ def apply_rope(row: Row) -> Work:
     return _rows(tokens, elements // max(1, tokens), "rope", moved, moved, 4 * elements)
 
 
-def scatter(row: Row) -> Work:
+def scatter(row: Row, program: str = "kv_cache_write") -> Work:
     """ScatterNdUpdate: variable, indices, updates; only the updates are moved."""
     updates = next((s for s in reversed(row.shapes) if s), (1, 1))
     rows, cols = rows_of(updates)
     moved = rows * cols * row.size(0)
-    return _rows(rows, cols, "kv_cache_write", moved, moved)
+    return _rows(rows, cols, program, moved, moved)
 
 
 def cache_read(row: Row) -> Work:
@@ -201,8 +216,7 @@ def index(row: Row) -> Work:
 
 
 def _picked(row: Row, program: str, count: int, cold: bool) -> Work:
-    table = row.shape(0)
-    cols = table[-1] if len(table) > 1 else 1
+    cols = prod(row.shape(0)[1:])
     moved = count * cols * row.size(0)
     return _rows(count, cols, program, 8 * count + (0 if cold else moved), moved, cold=moved if cold else 0)
 
@@ -226,3 +240,34 @@ def fixed(row: Row) -> Work:
 def exchange(row: Row) -> Work:
     """Tokens to experts on other ranks and back: mostly waiting, so no shape tells the time."""
     return Work("mix", FixedShape(row.op_type), 0, 0, 0, row.bytes(0), row.bytes(0))
+
+
+#: Kernels of 16 bit that compute in FP32 whatever the type.
+_IN_FP32 = ("AutomaticBufferFusionOp", "SwishMul", "Muls")
+
+
+def laid_out(work: Work, row: Row) -> Work:
+    """`work` with what a tiling asks for besides elements: the length of its rows and the widest type computed with."""
+    shape = work.shape
+    if not isinstance(shape, FlatShape):
+        return work
+    most = max((prod(s) for s in row.shapes if s), default=0)
+    full = [i for i, s in enumerate(row.shapes) if s and prod(s) == most] or [0]
+    widest = max(computed_bytes(row.dtype(i)) for i in full)
+    if row.op_type == "Cast":
+        widest = max(widest, cast_size(row))
+    if row.op_type in _IN_FP32:
+        widest = max(widest, 4)
+    return replace(work, shape=replace(shape, cols=_columns(work, row, shape.elements), widest_bytes=widest))
+
+
+def _columns(work: Work, row: Row, elements: int) -> int:
+    """Length of the rows: those of the output where it is printed, of the largest input otherwise."""
+    first = row.shape(0)
+    if work.program in ("slice", "concat"):
+        return max(1, elements // rows_of(first)[0]) if first else 0
+    if work.program == "kv_cache_read":
+        tokens = next(s for s in row.shapes[2:] if len(s) == 3)[0]
+        return max(1, elements // max(1, tokens))
+    largest = max((*row.shapes, *row.outputs[:1]), key=prod, default=())
+    return largest[-1] if largest else 0

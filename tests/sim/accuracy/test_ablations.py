@@ -205,7 +205,7 @@ def test_the_feed_forward_kernel_that_lost_is_predicted_to_lose(
     (lost,) = (r for r in reference[0] if r.id == "npu_ffn_lost")
     assert lost.measured_gain == pytest.approx(7.754 / 9.276)
     assert lost.predicted_gain < 0.95
-    assert abs(lost.points) < 8.0
+    assert abs(lost.points) < 12.0
 
 
 def test_programs_have_about_the_kernels_that_were_counted(

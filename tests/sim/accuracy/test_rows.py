@@ -85,17 +85,17 @@ def test_attention(shapes: str, kv_tokens: int, expected: tuple[object, ...]) ->
 @pytest.mark.parametrize(
     ("op_type", "shapes", "dtypes", "shape", "program", "moved"),
     [
-        ("Add", "2,7168;2,7168", "DT_BF16;DT_BF16", FlatShape(14336), "elementwise", (0, 57344, 28672)),
-        ("Cast", "1,151936", "DT_BF16", FlatShape(151936), "elementwise", (0, 303872, 607744)),
-        ("RealDiv", "4,100;4,1", "FLOAT;FLOAT", FlatShape(400), "broadcast", (0, 1616, 1600)),
-        ("Add", "4,100;100", "DT_BF16;DT_BF16", FlatShape(400), "broadcast_row", (0, 1000, 800)),
-        ("GreaterEqual", "3,100;", "FLOAT;FLOAT", FlatShape(300), "compare", (0, 1204, 300)),
-        ("Mul", "16;16", "INT64;INT64", FlatShape(16), "integer", (0, 256, 128)),
+        ("Add", "2,7168;2,7168", "DT_BF16;DT_BF16", FlatShape(14336, 7168), "elementwise", (0, 57344, 28672)),
+        ("Cast", "1,151936", "DT_BF16", FlatShape(151936, 151936), "cast", (0, 303872, 607744)),
+        ("RealDiv", "4,100;4,1", "FLOAT;FLOAT", FlatShape(400, 100), "broadcast", (0, 1616, 1600)),
+        ("Add", "4,100;100", "DT_BF16;DT_BF16", FlatShape(400, 100), "broadcast_row", (0, 1000, 800)),
+        ("GreaterEqual", "3,100;", "FLOAT;FLOAT", FlatShape(300, 100), "compare", (0, 1204, 300)),
+        ("Mul", "16;16", "INT64;INT64", FlatShape(16, 16, 8), "integer", (0, 256, 128)),
         ("RmsNorm", "16,5120;5120", "DT_BF16;DT_BF16", RowsShape(16, 5120), "rms_norm", (10240, 163840, 163840)),
         ("AddRmsNorm", "2,64;2,64;64;", "DT_BF16;DT_BF16;DT_BF16", RowsShape(2, 64), "add_rms_norm", (130, 512, 512)),
         ("DynamicQuant", "8,2304", "DT_BF16", RowsShape(8, 2304), "dynamic_quant", (0, 36864, 18432)),
-        ("SwiGlu", "2,4096", "DT_BF16", FlatShape(8192), "swiglu", (0, 16384, 8192)),
-        ("Slice", "16,256;2;2", "DT_BF16;INT64;INT64", FlatShape(2048), "slice", (0, 4096, 4096)),
+        ("SwiGlu", "2,4096", "DT_BF16", FlatShape(8192, 4096), "swiglu", (0, 16384, 8192)),
+        ("Slice", "16,256;2;2", "DT_BF16;INT64;INT64", FlatShape(2048, 128), "slice", (0, 4096, 4096)),
         ("GatherV2", "151936,1024;7;1", "DT_BF16;INT64;INT64", RowsShape(7, 1024), "gather", (14336, 56, 14336)),
         ("ReshapeAndCache", "7,1,128;7,1,128;9,128,1,128", "", RowsShape(7, 256), "kv_cache_write", (0, 3584, 3584)),
         ("ArgMaxV2", "10,151936;", "FLOAT;INT64", RowsShape(10, 151936), "argmax", (0, 6077440, 80)),
@@ -121,9 +121,9 @@ def test_experts_rows_are_copied_out_and_summed_back() -> None:
 
 def test_printed_outputs_take_the_place_of_guesses() -> None:
     # BroadcastTo is taken to double its input, and Slice to keep half: here 48 times, and a quarter.
-    assert work_of_row("BroadcastTo", "1,64;2", "FLOAT;INT64", 0, "48,64").shape == FlatShape(3072)
+    assert work_of_row("BroadcastTo", "1,64;2", "FLOAT;INT64", 0, "48,64").shape == FlatShape(3072, 64)
     assert work_of_row("Slice", "16,256;2;2", "DT_BF16", 0, "16,64").write_bytes == 2048
-    assert work_of_row("Fill", "2;", "INT64;FLOAT", 0, "64,1024").shape == FlatShape(65536)
+    assert work_of_row("Fill", "2;", "INT64;FLOAT", 0, "64,1024").shape == FlatShape(65536, 1024, 8)
     assert work_of_row("Unpack", "2,8,128", "DT_BF16", 0, "8,128;8,128").write_bytes == 4096
 
 

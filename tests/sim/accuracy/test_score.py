@@ -90,7 +90,7 @@ def test_a_kernel_has_its_price_its_interval_and_its_roofline() -> None:
 def test_a_kernel_replayed_alone_has_its_instructions_and_data_at_hand() -> None:
     norm = kernel("RmsNorm", "16,5120;5120")
     ((cold,), _), ((warm,), _) = price_kernels([norm]), price_kernels([replace(norm, replayed=True)])
-    assert warm.predicted_us < 0.8 * cold.predicted_us
+    assert warm.predicted_us < 0.9 * cold.predicted_us
 
 
 def test_another_profile_takes_the_place_of_the_rows() -> None:

@@ -145,7 +145,7 @@ def test_a_base_for_another_device_is_refused(tmp_path: Path) -> None:
 def test_an_npus_own_numbers_are_found_from_its_rows(tmp_path: Path) -> None:
     base = load_hardware("atlas_a2_910b2")
     norm = base.programs["rms_norm_short"]
-    slower = replace(norm, row_us=2 * norm.row_us, fixed_us=1.5 * norm.fixed_us)
+    slower = replace(norm, start_us=1.5 * norm.start_us, element_ns=2 * norm.element_ns)
     true = replace(base, programs={**base.programs, "rms_norm_short": slower})
     plan = [trial for trial in plain_trials() if "fused" in trial.name]
     result = timings(true, noise=0.01, plan=plan)
@@ -154,9 +154,9 @@ def test_an_npus_own_numbers_are_found_from_its_rows(tmp_path: Path) -> None:
     out = tmp_path / "npu.yaml"
     profile = write_profile(out, result, base)
     hw = load_hardware(str(out))
-    assert [fit.program for fit in profile.fits] == ["rms_norm"]
+    assert "rms_norm_short" in [fit.program for fit in profile.fits]
     errors = sorted(abs(e) for e in profile.fits[0].errors)
     assert errors[len(errors) // 2] < 0.05
-    assert hw.programs["rms_norm_short"].grain == norm.grain  # what was not fitted is the base's
+    assert hw.programs["swiglu"] == base.programs["swiglu"]  # what was not timed is the base's
     assert hw.programs["matmul"] == base.programs["matmul"]
     assert profile.unknown["host"] == "an accelerator's host is not calibrated by kernels"
