@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scenarios.lowering.primitives import groups_of
-from scenarios.ops.program import Op, Program, Tensor
+from scenarios.ops.program import Attr, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 
 ATTENTION_CALLS = (
@@ -32,7 +32,7 @@ def fuse_attention(program: Program, context: Context) -> Program:
             Tensor(op.inputs[0].name, (batch.requests, keys, model.kv_heads, model.head_dim), out.dtype, "kv_cache")
             for op in run[:2]
         )
-        attrs = (
+        attrs: tuple[tuple[str, Attr], ...] = (
             ("groups", groups_of(batch)),
             ("heads", model.heads),
             ("kv_heads", model.kv_heads),
