@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scenarios.lowering.primitives import groups_of
+from scenarios.lowering.stacks import stack_of
 from scenarios.ops.program import Attr, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 
@@ -46,14 +47,15 @@ def fuse_attention(program: Program, context: Context) -> Program:
 
 
 def _static(context: Context, phase: str, keys: int) -> tuple[int, ...]:
-    """Rows of a request that decode attention reads whatever the lengths, if any: a compiled static graph calls
-    IncreFlashAttention with a mask over its cache. A contiguous cache is as long as a request may get; a paged one is
-    taken to be cut to the longest request.
+    """Rows of a request that decode attention reads whatever the lengths, if any: TorchAir's static graph calls
+    IncreFlashAttention with a mask over its cache; other stacks give the lengths. A contiguous cache is as long as a
+    request may get; a paged one is taken to be cut to the longest request.
     """
-    optimizations = context.scenario.optimizations
-    if optimizations.graph != "ge_graph" or phase != "decode":
+    scenario = context.scenario
+    graph, layout = scenario.optimizations.graph, scenario.optimizations.kv.layout
+    if graph != "ge_graph" or phase != "decode" or stack_of(scenario.engine.stack, graph, layout) != "torchair":
         return ()
-    return (context.scenario.longest_request_tokens if optimizations.kv.layout == "contiguous" else keys,)
+    return (scenario.longest_request_tokens if layout == "contiguous" else keys,)
 
 
 ATTENTION = Pass(
