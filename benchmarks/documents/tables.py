@@ -28,7 +28,7 @@ HEAD = (
 _FAMILIES = (("matmul", "matrix products"), ("attention", "attention"), ("vector", "vector, cache, sampling"))
 GAIN_SCENARIO = "qwen3_8b_910b2_eager"
 DIES_SCENARIO = "qwen3_8b_tp2_decode"
-_SOURCE = "profiles of Qwen3-32B, DeepSeek-V3 (A3 die) and Qwen3-8B (910B2, A3 die)"
+_SOURCE = "profiles of Qwen3-32B, DeepSeek-V3 (A3 die), Qwen3-8B (910B2, A3 die) and TorchAir models (910B2)"
 
 _ABLATIONS = "Qwen3-8B, 0.6B and Reranker on 910B2, an MLP on an A3 die, two MoE models on 910B3 pairs"
 _LINKS = "8 and 16 dies of A3, two cards of a 910B4-class chip"

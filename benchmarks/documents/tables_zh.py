@@ -11,8 +11,8 @@ from benchmarks.documents.tables import accuracy_rows, dies_rows, gain_rows
 
 #: What is said in the tables, the longest first, so that no part of a phrase is taken for another.
 WORDS = {
-    "profiles of Qwen3-32B, DeepSeek-V3 (A3 die) and Qwen3-8B (910B2, A3 die)": (
-        "Qwen3-32B、DeepSeek-V3（A3 单 die）与 Qwen3-8B（910B2、A3 单 die）的 profile"
+    "profiles of Qwen3-32B, DeepSeek-V3 (A3 die), Qwen3-8B (910B2, A3 die) and TorchAir models (910B2)": (
+        "Qwen3-32B、DeepSeek-V3（A3 单 die）、Qwen3-8B（910B2、A3 单 die）与 TorchAir 模型（910B2）的 profile"
     ),
     "Qwen3-8B, 0.6B and Reranker on 910B2, an MLP on an A3 die, two MoE models on 910B3 pairs": (
         "910B2 上的 Qwen3-8B、0.6B 与 Reranker，A3 单 die 上的一个 MLP，两卡 910B3 上的两个 MoE 模型"
