@@ -140,7 +140,7 @@ def test_values_lie_in_their_intervals(answer: Answer, scenario: str) -> None:
             assert gain["high"] < 1, gain["pass"]
         else:
             assert gain["verdict"] in {
-                "not distinguishable", "no effect", "not applicable", "does not fit without",
+                "not distinguishable", "no effect", "not applicable", "does not fit", "does not fit without",
             }  # fmt: skip
 
 
@@ -241,7 +241,8 @@ def test_an_eager_step_does_not_depend_on_the_batch() -> None:
     assert max(times) / min(times) < 1.12
     diagnoses = [diagnose(predicted(batch, "eager")) for batch in batches]
     assert {diagnosis.host_launches for diagnosis in diagnoses} == {diagnoses[0].host_launches}
-    assert {diagnosis.name for diagnosis in diagnoses} == {"host-bound"}
+    assert {diagnosis.name for diagnosis in diagnoses[:-1]} == {"host-bound"}
+    assert diagnoses[-1].name in ("host-bound", "mixed")  # 256 requests keep the device as busy as the host
 
 
 def test_a_compiled_step_rises_with_the_batch() -> None:

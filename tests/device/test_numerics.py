@@ -14,8 +14,12 @@ def test_every_family_that_ships_has_a_small_variant() -> None:
         (m.qk_norm, m.qkv_bias, m.tied_embeddings) for name in small for m in [load_model(name.name.split()[0])]
     }
     assert {m.model_type for m in small} == {load_model(name).model_type for name in model_names()}
-    assert {m.model_type for m in small if m.experts} == {"deepseek_v2", "deepseek_v3", "glm4_moe", "qwen3_moe"}
-    assert {m.model_type for m in small if m.latent} == {"deepseek_v2", "deepseek_v3"}
+    assert {m.model_type for m in small if m.experts} == {
+        "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe", "kimi_k2", "qwen3_moe",
+    }  # fmt: skip
+    assert {m.model_type for m in small if m.latent} == {
+        "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2",
+    }  # fmt: skip
     assert (scaled_down(load_model("Qwen3-8B")).heads, scaled_down(load_model("Qwen3-8B")).kv_heads) == (4, 2)
 
 

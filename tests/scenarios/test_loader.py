@@ -65,7 +65,7 @@ def test_every_mistake_of_a_file_at_once(folder: Path) -> None:
         "wrong.yaml:27:1: protocl: unknown key 'protocl'. Did you mean 'protocol'?",
         "wrong.yaml:28:1: extend: unknown key 'extend'. Did you mean 'extends'?",
         "wrong.yaml:29:1: zzz: unknown key 'zzz'. Known keys: description, model, hardware, workload, engine, "
-        "optimizations, protocol, extends",
+        "optimizations, protocol, slo, extends",
         "wrong.yaml:30:1: batc: unknown key 'batc'. Did you mean 'batch'? It belongs under 'workload'",
     ]
 
