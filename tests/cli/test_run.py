@@ -47,6 +47,8 @@ STEP = {
     "overlapped_us", "free_us",
 }  # fmt: skip
 BOTTLENECKS = {
+    "mixed",
+    "idle-bound",
     "host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "bubble-bound", "capacity-bound",
 }  # fmt: skip
 #: Sums of numbers that are each rounded to a binary fraction.
