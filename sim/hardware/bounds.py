@@ -23,6 +23,7 @@ _OF_NAME: dict[tuple[str, str], tuple[float, float]] = {
     ("Chip", "hbm_capacity_bytes"): (2**20, 2**50),
     ("Chip", "hbm_visible_bytes"): (2**20, 2**50),
     ("Memory", "nz_flat_share"): (1e-3, 1),
+    ("Memory", "vector_hbm_share"): (1e-3, 1),
     ("Memory", "nd_tall_share"): (1e-3, 1),
     ("Kernel", "register_cycles"): (0, 1000),
     ("Kernel", "cube_efficiency"): (1e-3, 1),

@@ -84,9 +84,14 @@ def overlapped(one: float, other: float, power: float) -> float:
     return longer * float(((one / longer) ** power + (other / longer) ** power) ** (1 / power))
 
 
+#: Multiply-adds of one block of 16-bit inputs: what an Ascend cube does in a cycle.
+_BLOCK_MACS = 16 * 16 * 16
+
+
 def multiply_ns(blocks: float, dtype: DType, hw: HardwareProfile) -> float:
-    """`blocks` of 16 x 16 x 32 bytes on one core, ns."""
-    return blocks * 1000 / hw.chip.clock_mhz / _RATE.get(dtype, 1.0) / hw.kernel.cube_efficiency
+    """`blocks` of 16 x 16 x 32 bytes on one core, ns; a cube of another size takes more or fewer cycles for one."""
+    cycles = blocks * _BLOCK_MACS / (hw.chip.cube_m * hw.chip.cube_n * hw.chip.cube_k)
+    return cycles * 1000 / hw.chip.clock_mhz / _RATE.get(dtype, 1.0) / hw.kernel.cube_efficiency
 
 
 def stream_ns(

@@ -56,9 +56,9 @@ FAULTS = (
     Fault(
         "epsilon of a latent norm", f"{_NPU}/latent.py", "epsilon=step.model.norm_eps, ", "", _EPSILON,
     ),
-    Fault("NZ is another format", "device/backends/npu_weights.py", "FRACTAL_NZ = 29", "FRACTAL_NZ = 2", _CAST),
+    Fault("NZ is another format", "device/operators/npu/weights.py", "FRACTAL_NZ = 29", "FRACTAL_NZ = 2", _CAST),
     Fault(
-        "NZ of a view", "device/backends/npu_weights.py",
+        "NZ of a view", "device/operators/npu/weights.py",
         'value.mT.contiguous() if "nz" in words or "whole" in words', 'value.mT.contiguous() if "whole" in words',
         _CAST,
     ),
@@ -97,15 +97,15 @@ FAULTS = (
         f"{_ADAPTERS}::test_every_call_is_taken_and_is_the_programs",
     ),
     Fault(
-        "an old wheel is asked for plain blocks", f"{_NPU}/kernels.py", "not has(PLAIN_BLOCKS, torch_npu)", "False",
+        "an old wheel is asked for plain blocks", f"{_NPU}/kernels.py", "has(PLAIN_BLOCKS, torch_npu)", "True",
         f"{_VERSIONS}::test_every_call_fits_the_signature_of",
     ),
     Fault(
-        "an old wheel is asked to gather", f"{_NPU}/kernels.py", "not has(GATHER, torch_npu)", "False",
+        "an old wheel is asked to gather", f"{_NPU}/kernels.py", "has(GATHER, torch_npu)", "True",
         f"{_VERSIONS}::test_every_call_fits_the_signature_of",
     ),
     Fault(
-        "2.8.0 captures v2", f"{_NPU}/kernels.py", "not has(V2_IN_CAPTURE, torch_npu)", "False", _SAME,
+        "2.8.0 captures v2", f"{_NPU}/kernels.py", "has(V2_IN_CAPTURE, torch_npu)", "True", _SAME,
     ),
     Fault(
         "2.8.0 is let capture latent attention", f"{_NPU}/plan.py",
@@ -132,7 +132,7 @@ FAULTS = (
         'input_layout="TND", sparse_mode=NO_MASK', f"{_ADAPTERS}::test_adapters_compute_what_the_plain_operators_do",
     ),
     Fault(
-        "INT4 scales without the shift of the half bytes", "device/backends/npu_weights.py",
+        "INT4 scales without the shift of the half bytes", "device/operators/npu/weights.py",
         "8 * integers.sum(-1).float()", "0 * integers.sum(-1).float()",
         f"{_ADAPTERS}::test_adapters_compute_what_the_plain_operators_do",
     ),

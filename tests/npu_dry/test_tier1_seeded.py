@@ -10,8 +10,8 @@ import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from device.backends import npu, npu_graphs
-from device.host_inputs import Requests
 from device.operators.npu.call import enforced
+from device.run.host_inputs import Requests
 from device.run.session import batch_of
 from scenarios.models.model import Model
 from tests.npu_dry.making import CASES, DEEPSEEK, QWEN3, QWEN3_MOE, VARIANTS, WIDE, On, run, session

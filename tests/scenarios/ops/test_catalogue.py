@@ -169,7 +169,7 @@ def test_writing_keys_and_values_in_one_call_moves_both() -> None:
 def test_elementwise_reads_all_operands_and_counts_the_largest() -> None:
     op = Op("mul", "scale", (activation("x", (2, 8), "fp32"), activation("r", (2, 1), "fp32")),
             (activation("y", (2, 8), "fp32"),))  # fmt: skip
-    assert work_of(op) == Work("vector", FlatShape(16), 0, 16, 0, 64 + 8, 64)
+    assert work_of(op) == Work("vector", FlatShape(16, 8), 0, 16, 0, 64 + 8, 64)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_16_bit_elements_are_cast_in_and_out(kind: str, ops: int) -> None:
 
 def test_a_cast_counts_by_what_it_reads() -> None:
     narrow, wide = activation("x", (2, 8)), activation("y", (2, 8), "fp32")
-    assert work_of(Op("cast", "up", (narrow,), (wide,))) == Work("vector", FlatShape(16), 0, 3 * 16, 0, 32, 64)
-    assert work_of(Op("cast", "down", (wide,), (narrow,))) == Work("vector", FlatShape(16), 0, 16, 0, 64, 32)
+    assert work_of(Op("cast", "up", (narrow,), (wide,))) == Work("vector", FlatShape(16, 8), 0, 3 * 16, 0, 32, 64)
+    assert work_of(Op("cast", "down", (wide,), (narrow,))) == Work("vector", FlatShape(16, 8), 0, 16, 0, 64, 32)
 
 
 def test_a_fused_run_of_elementwise_ops_brings_its_own_count() -> None:
@@ -200,12 +200,12 @@ def test_a_fused_run_of_elementwise_ops_brings_its_own_count() -> None:
 def test_swiglu_counts_its_packed_input() -> None:
     # [2, 16] -> [2, 8]: 32 elements are laid over the cores, five operations for each of the 16 that come out.
     op = Op("swiglu", "swiglu", (activation("gate_up", (2, 16)),), (activation("gated", (2, 8)),))
-    assert work_of(op) == Work("vector", FlatShape(32), 0, 5 * 16, 0, 64, 32)
+    assert work_of(op) == Work("vector", FlatShape(32, 16), 0, 5 * 16, 0, 64, 32)
 
 
 def test_an_expansion_computes_nothing() -> None:
     op = Op("expand", "repeat_k", (activation("k", (1, 2, 4)),), (activation("k4", (1, 4, 4)),))
-    assert work_of(op) == Work("vector", FlatShape(16), 0, 0, 0, 16, 32)
+    assert work_of(op) == Work("vector", FlatShape(16, 4), 0, 0, 0, 16, 32)
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,9 @@ def test_decode_steps_are_priced_within_a_percent_and_never_six_off(sets: tuple[
 
 
 @pytest.mark.slow
-def test_steps_with_prefills_are_priced_within_a_percent_and_never_eight_off() -> None:
+def test_steps_with_prefills_are_priced_within_a_percent_and_never_twelve_off() -> None:
     off = errors(mixed(Random(2), 40, 128))
-    assert max(map(abs, off)) < 0.08
+    assert max(map(abs, off)) < 0.12
     assert median(map(abs, off)) < 0.01
     assert abs(sum(off) / len(off)) < 0.015
 
