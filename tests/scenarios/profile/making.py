@@ -15,12 +15,17 @@ task the device idles until the next step, and torch_npu counts that for this st
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from scenarios.profile import Capture
+from scenarios.profile.read import read_captures
+from scenarios.timeline import StepTime
 
 EPOCH_US = 1_764_246_877_000_000
 STEP_US = 1000
@@ -37,6 +42,16 @@ COPY = (600, 20, 96)
 #: Of a step that another follows, and of the last one, us: what step_trace_time.csv reports.
 STEP_TIME = {"computing": 250, "exposed": 100, "overlapped": 50, "communication": 150}
 FREE_BEFORE_NEXT, FREE_OF_LAST = 650, 100
+FIRST_STEP_TIME = StepTime(
+    total_ns=1_000_000,
+    computing_ns=250_000,
+    communication_ns=150_000,
+    communication_not_overlapped_ns=100_000,
+    communication_wait_ns=100_000,
+    overlapped_ns=50_000,
+    free_ns=650_000,
+)
+LAST_STEP_TIME = dataclasses.replace(FIRST_STEP_TIME, total_ns=450_000, free_ns=100_000)
 
 API_STATISTIC: list[dict[str, object]] = [
     {"Device_id": "host", "Level": "node", "API Name": "launch", "Time(us)": 10.0, "Count": 5},
@@ -357,3 +372,9 @@ def pytorch(path: Path, **more: Any) -> Path:
 def texts_of(capture: Any, rows: Iterable[int], column: str = "name") -> list[str]:
     """The texts of some rows."""
     return [capture.text(int(row), column) for row in rows]
+
+
+def one(path: Path) -> Capture:
+    """The only capture below the path."""
+    [capture] = read_captures(path).captures
+    return capture

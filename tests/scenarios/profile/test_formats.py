@@ -8,35 +8,13 @@ import pytest
 
 from scenarios.profile import NO_ROW, Capture, Kind, step_time_of, timeline_of
 from scenarios.profile.families import function_of as cuda_op_type
-from scenarios.profile.read import read_captures
 from scenarios.profile.read.kernel_details import op_type_of
-from scenarios.timeline import Span, StepTime, Timeline, step_time
+from scenarios.timeline import Span, Timeline, step_time
 from scenarios.trace import write_trace
 from tests.scenarios.profile import making
-
-FIRST = StepTime(
-    total_ns=1_000_000,
-    computing_ns=250_000,
-    communication_ns=150_000,
-    communication_not_overlapped_ns=100_000,
-    communication_wait_ns=100_000,
-    overlapped_ns=50_000,
-    free_ns=650_000,
-)
-LAST = StepTime(
-    total_ns=450_000,
-    computing_ns=250_000,
-    communication_ns=150_000,
-    communication_not_overlapped_ns=100_000,
-    communication_wait_ns=100_000,
-    overlapped_ns=50_000,
-    free_ns=100_000,
-)
-
-
-def one(path: Path) -> Capture:
-    [capture] = read_captures(path).captures
-    return capture
+from tests.scenarios.profile.making import FIRST_STEP_TIME as FIRST
+from tests.scenarios.profile.making import LAST_STEP_TIME as LAST
+from tests.scenarios.profile.making import one
 
 
 def chain(capture: Capture, row: int) -> list[str]:
