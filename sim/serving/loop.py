@@ -12,11 +12,10 @@ a run of decode steps is one piece of arithmetic, exact in integer ticks.
 from __future__ import annotations
 
 import gc
-import heapq
-from collections import deque
 from math import sqrt
 
 from scenarios.serving.admission import KvCache
+from scenarios.serving.client import Client
 from scenarios.serving.entry import Entry
 from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Limits, Scheduler, Step
@@ -52,56 +51,13 @@ def serve(
             gc.enable()
 
 
-class _Client:
-    """Sends requests at their time, at most `concurrency` at once, and a turn of a conversation after its last."""
-
-    def __init__(self, load: Load) -> None:
-        self._free = len(load.requests) if load.concurrency is None else load.concurrency
-        self._unblocked_ns = 0  # when the client was last full and became free
-        self._turns = {r.after: r for r in load.requests if r.after >= 0}
-        self._ready: list[tuple[int, int, Request]] = []  # turns that may be sent, by time
-        self._opening = deque(sorted((r for r in load.requests if r.after < 0), key=lambda r: (r.arrival_ns, r.id)))
-
-    def _next(self) -> int | None:
-        first = self._opening[0].arrival_ns if self._opening else None
-        if self._ready and (first is None or self._ready[0][0] <= first):
-            return self._ready[0][0]
-        return first
-
-    def next_ns(self) -> int | None:
-        """When the next request is sent; None where none is, or none before another ends."""
-        following = self._next() if self._free else None
-        return None if following is None else max(following, self._unblocked_ns)
-
-    def send(self, now_ns: int) -> list[tuple[int, Request]]:
-        """(time, request) of what is sent up to now."""
-        sent: list[tuple[int, Request]] = []
-        while (at := self.next_ns()) is not None and at <= now_ns:
-            if self._ready and self._ready[0][0] == self._next():
-                request = heapq.heappop(self._ready)[-1]
-            else:
-                request = self._opening.popleft()
-            self._free -= 1
-            sent.append((at, request))
-        return sent
-
-    def ended(self, request: Request, now_ns: int) -> None:
-        """The last token of a request was received: another may be sent."""
-        if not self._free:
-            self._unblocked_ns = now_ns
-        self._free += 1
-        turn = self._turns.get(request.id)
-        if turn is not None:
-            heapq.heappush(self._ready, (max(now_ns + turn.think_ns, turn.arrival_ns), turn.id, turn))
-
-
 class _Loop:
     """The state of one run. Times are ticks."""
 
     def __init__(
         self, load: Load, scheduler: Scheduler, prices: StepPrices, engine: EngineCosts, longest: int | None, kv: int
     ) -> None:
-        self.client, self.scheduler, self.prices, self.engine = _Client(load), scheduler, prices, engine
+        self.client, self.scheduler, self.prices, self.engine = Client(load), scheduler, prices, engine
         self.longest = longest or UNLIMITED
         self.swap_ticks = round(kv * TICKS_PER_NS / engine.swap_bytes_per_ns)
         self.now = 0

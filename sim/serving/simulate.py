@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.ops.program import Batch, Group
-from scenarios.schema import Scenario
-from scenarios.serving.admission import KvCache
-from scenarios.serving.kv_cache import ContiguousCache, PagedCache
-from scenarios.serving.prefix_cache import PrefixCache
+from scenarios.serving.deployment import cache_of, limits_of, longest_tokens
 from scenarios.serving.requests import Load
-from scenarios.serving.scheduler import Limits
 from sim.engines.costs import EngineCosts
 from sim.predict.memory import KvCapacity, memory_of
 from sim.predict.predict import Case
@@ -35,7 +31,7 @@ def simulate(case: Case, engine: EngineCosts, load: Load, prices: StepPrices | N
     longest = scenario.engine.max_model_len or longest_tokens(load)
     outcomes = [
         serve(
-            part, limits_of(scenario), cache_of(scenario, capacity, longest), prices, engine,
+            part, limits_of(scenario), cache_of(scenario, capacity.kv_tokens, longest), prices, engine,
             min(longest, case.model.max_position), capacity.bytes_per_token,
         )
         for part in shares(load, case.model.data_parallel)
@@ -54,17 +50,6 @@ def without_traffic(case: Case) -> Case:
     return case.with_scenario(case.scenario.model_copy(update={"workload": workload, "slo": None}))
 
 
-def limits_of(scenario: Scenario) -> Limits:
-    """What the scheduler may do."""
-    engine = scenario.engine
-    return Limits(
-        engine.max_num_seqs,
-        engine.max_num_batched_tokens,
-        by_priority=engine.scheduling_policy == "priority",
-        swap=engine.preemption == "swap",
-    )
-
-
 def serving_capacity(case: Case) -> KvCapacity:
     """The KV cache that is left next to weights and the largest step that the engine may run, as vLLM's profile run
     finds it."""
@@ -74,22 +59,6 @@ def serving_capacity(case: Case) -> KvCapacity:
     largest = max(workload.input_tokens, -(-engine.max_num_batched_tokens // batch))
     full = workload.model_copy(update={"batch": batch, "input_tokens": largest, "traffic": None})
     return memory_of(scenario.model_copy(update={"workload": full}), case.model, case.hardware).capacity
-
-
-def cache_of(scenario: Scenario, capacity: KvCapacity, longest: int) -> KvCache:
-    """An empty cache. longest: tokens of a contiguous row."""
-    kv = scenario.optimizations.kv
-    if capacity.kv_tokens < 1:
-        raise ValueError("no room for a KV cache beside the weights and the largest step")
-    if kv.layout == "contiguous":
-        return ContiguousCache(capacity.kv_tokens // longest, longest)
-    cache = PrefixCache if kv.prefix_sharing else PagedCache
-    return cache(capacity.kv_tokens // kv.block_size, kv.block_size)
-
-
-def longest_tokens(load: Load) -> int:
-    """Tokens of the longest request."""
-    return max((r.input_tokens + r.output_tokens for r in load.requests), default=1)
 
 
 def shares(load: Load, replicas: int) -> list[Load]:

@@ -9,13 +9,14 @@ import pytest
 
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
+from scenarios.serving.deployment import cache_of
 from scenarios.serving.traffic import load_of
 from sim.engines.costs import EngineCosts
 from sim.predict.scenario_result import case_of
 from sim.report.files import to_json
 from sim.report.outputs.run import run_outputs
 from sim.serving.result import serve_scenario, serving_block
-from sim.serving.simulate import cache_of, serving_capacity, simulate
+from sim.serving.simulate import serving_capacity, simulate
 from sim.serving.trace import request_trace
 
 NAME = "serve_qwen3_14b_910b3"
@@ -89,9 +90,9 @@ def test_contiguous_paged_and_int8_run_as_many_requests_as_arithmetic_says() -> 
 def test_a_row_or_block_takes_what_the_layout_says() -> None:
     case = case_of(load_scenario(NAME, CROWD))
     capacity = serving_capacity(case)
-    assert cache_of(case.scenario, capacity, 3000).free_blocks == capacity.kv_tokens // 128  # type: ignore[union-attr]
+    assert cache_of(case.scenario, capacity.kv_tokens, 3000).free_blocks == capacity.kv_tokens // 128  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="no room"):
-        cache_of(case.scenario, type(capacity)("paged", "bf16", 1, 0, 0, 0), 3000)
+        cache_of(case.scenario, 0, 3000)
 
 
 @pytest.mark.parametrize(
