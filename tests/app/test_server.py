@@ -128,7 +128,8 @@ def test_every_answer_of_the_lab_forbids_other_hosts() -> None:
     async def answer() -> None:
         await Offline(page)({"type": "http"}, keep, keep)  # type: ignore[arg-type]
 
-    # In a thread of its own: a browser test in this process leaves a running loop in the main thread until the session ends.
+    # In a thread of its own: a browser test in this process leaves a running loop in the main thread until the session
+    # ends.
     with ThreadPoolExecutor(1) as threads:
         threads.submit(lambda: asyncio.run(answer())).result()
     assert (b"content-security-policy", POLICY.encode()) in sent[0]["headers"]  # type: ignore[operator]
