@@ -21,7 +21,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "sim": (
         "hardware", "engines", "collective", "kernel", "step", "predict", "serving", "accuracy", "fitting", "compare",
-        "replay", "imported", "experiment", "sweep", "report",
+        "imported", "experiment", "sweep", "report",
     ),
     "device": (
         "step", "operators", "weights", "run", "backends", "ranks", "measure", "microbench", "experiment", "doctor",
@@ -30,7 +30,7 @@ ORDER: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 #: Most rooms that a package may have.
-MAX_ROOMS = {"sim": 15, "device": 12}
+MAX_ROOMS = {"sim": 14, "device": 12}
 
 
 def modules_of(package: Path) -> dict[str, Path]:

@@ -10,8 +10,8 @@ from scenarios.profile.spans import rows_of
 from scenarios.timeline import Timeline
 from sim.hardware.profile import HardwareProfile
 from sim.imported.chosen import chosen_steps
+from sim.imported.replay.whatif import asked, what_if
 from sim.imported.timelines import CLOCKS, timelines_of
-from sim.replay.whatif import asked, what_if
 
 #: A step with more spans is replayed only where a what-if is asked for: a list of all takes long.
 LISTED_SPANS = 50_000

@@ -8,10 +8,10 @@ from scenarios.timeline import Span
 from sim.accuracy.rows.row import Shape
 from sim.compare.classes import MATMUL, family_of, op_type_of, operation_of
 from sim.hardware.profile import HardwareProfile
-from sim.replay.change import Change
-from sim.replay.graph import Graph
-from sim.replay.price import PRICE_SPREAD, call_ns, input_of, priced_ns
-from sim.replay.transforms.base import Asked, Bound, Changed, bound_of
+from sim.imported.replay.change import Change
+from sim.imported.replay.graph import Graph
+from sim.imported.replay.price import PRICE_SPREAD, call_ns, input_of, priced_ns
+from sim.imported.replay.transforms.base import Asked, Bound, Changed, bound_of
 
 #: A product with so many columns makes logits; it is not quantised.
 _VOCABULARY = 30_000

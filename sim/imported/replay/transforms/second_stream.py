@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from scenarios.timeline import Span
 from sim.compare.kernels import shapes_of
-from sim.replay.change import Change
-from sim.replay.graph import Edge, Graph
-from sim.replay.transforms.base import Asked, Bound, Changed
-from sim.replay.transforms.scale import of_subject
+from sim.imported.replay.change import Change
+from sim.imported.replay.graph import Edge, Graph
+from sim.imported.replay.transforms.base import Asked, Bound, Changed
+from sim.imported.replay.transforms.scale import of_subject
 
 #: How far a producer or a consumer is looked for, kernels.
 NEAR = 64

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from scenarios.timeline import COMPUTE, Span, Timeline, length_ns, union_ns
 from scenarios.trace.layout import HOST
 from sim.compare.classes import is_collective
-from sim.replay.draft import Draft
-from sim.replay.graph import Edge, Task
-from sim.replay.host import Call, calls_of, thread_of
+from sim.imported.replay.draft import Draft
+from sim.imported.replay.graph import Edge, Task
+from sim.imported.replay.host import Call, calls_of, thread_of
 
 #: Parts of a collective among the tasks of a stream.
 _PARTS = ("transfer", "notify_wait", "task")

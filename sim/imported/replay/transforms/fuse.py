@@ -9,11 +9,11 @@ from math import prod
 from scenarios.timeline import Span
 from sim.accuracy.rows.row import Row, Shape, parse_dtypes
 from sim.hardware.profile import HardwareProfile
-from sim.replay.change import Change, op_types
-from sim.replay.graph import Graph
-from sim.replay.patterns import BY_NAME, PATTERNS, Pattern, runs
-from sim.replay.price import PRICE_SPREAD, Times, call_ns, dtypes_of, fused_by_bytes, input_of, priced_ns
-from sim.replay.transforms.base import Asked, Bound, Changed
+from sim.imported.replay.change import Change, op_types
+from sim.imported.replay.graph import Graph
+from sim.imported.replay.patterns import BY_NAME, PATTERNS, Pattern, runs
+from sim.imported.replay.price import PRICE_SPREAD, Times, call_ns, dtypes_of, fused_by_bytes, input_of, priced_ns
+from sim.imported.replay.transforms.base import Asked, Bound, Changed
 
 
 def fuse(graph: Graph, asked: Asked, end: Bound) -> Changed:

@@ -15,7 +15,7 @@ import pytest
 
 from scenarios.timeline import Timeline
 from sim.hardware.profile import load_hardware
-from sim.replay.whatif import what_if
+from sim.imported.replay.whatif import what_if
 
 EAGER = "qwen3_8b_910b2_eager"
 UNFUSED = tuple(f"optimizations.fusion.{name}=false" for name in ("add_rms_norm", "rms_norm", "rope", "swiglu"))

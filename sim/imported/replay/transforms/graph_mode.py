@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from scenarios.timeline import Span
 from sim.hardware.profile import load_hardware
-from sim.replay.change import Change
-from sim.replay.graph import Edge, Graph, Task
-from sim.replay.play import play
-from sim.replay.transforms.base import Asked, Bound, Changed, bound_of
+from sim.imported.replay.change import Change
+from sim.imported.replay.graph import Edge, Graph, Task
+from sim.imported.replay.play import play
+from sim.imported.replay.transforms.base import Asked, Bound, Changed, bound_of
 
 #: The gap between kernels of a captured graph where one is doubted, ns.
 WORSE_GAP_NS = 1_200

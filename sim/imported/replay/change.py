@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from sim.compare.classes import op_type_of
-from sim.replay.graph import Edge, Graph, Task
+from sim.imported.replay.graph import Edge, Graph, Task
 
 _POINT_TO_POINT = re.compile(r"send|recv|receive", re.I)
 

@@ -22,9 +22,9 @@ from itertools import pairwise
 from statistics import median_low
 
 from scenarios.timeline import Timeline
-from sim.replay.draft import Draft, Ends
-from sim.replay.graph import Edge, Graph, Task, callers, edges, ordered, renumbered
-from sim.replay.tasks import RankTasks
+from sim.imported.replay.draft import Draft, Ends
+from sim.imported.replay.graph import Edge, Graph, Task, callers, edges, ordered, renumbered
+from sim.imported.replay.tasks import RankTasks
 
 #: A thread that idles longer than this, ns, while another one works, waits for it.
 HANDED_OVER_NS = 200_000

@@ -11,17 +11,17 @@ from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
 from scenarios.timeline import Timeline
 from sim.compare import classes
 from sim.hardware.profile import HardwareProfile
+from sim.imported.replay.build import build
+from sim.imported.replay.graph import Graph
+from sim.imported.replay.patterns import PATTERNS
+from sim.imported.replay.play import play, timelines
+from sim.imported.replay.transforms.base import Asked, Bound, Changed, Transform, refuse_word
+from sim.imported.replay.transforms.collectives import no_waits, remove_collectives, shrink_collectives
+from sim.imported.replay.transforms.fuse import fuse
+from sim.imported.replay.transforms.graph_mode import remove_host_gaps
+from sim.imported.replay.transforms.scale import quantise, scale
+from sim.imported.replay.transforms.second_stream import second_stream
 from sim.predict.gains import NO_EFFECT
-from sim.replay.build import build
-from sim.replay.graph import Graph
-from sim.replay.patterns import PATTERNS
-from sim.replay.play import play, timelines
-from sim.replay.transforms.base import Asked, Bound, Changed, Transform, refuse_word
-from sim.replay.transforms.collectives import no_waits, remove_collectives, shrink_collectives
-from sim.replay.transforms.fuse import fuse
-from sim.replay.transforms.graph_mode import remove_host_gaps
-from sim.replay.transforms.scale import quantise, scale
-from sim.replay.transforms.second_stream import second_stream
 
 _FAMILIES = (
     classes.MATMUL, classes.ATTENTION, classes.NORM, classes.CACHE, classes.ELEMENTWISE, classes.COPY,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 from sim.hardware.profile import HardwareProfile
-from sim.replay.graph import Graph
+from sim.imported.replay.graph import Graph
 
 #: Which end of what is assumed: the value itself, the better one, the worse one.
 Bound = Literal["value", "better", "worse"]

@@ -10,11 +10,22 @@ from hypothesis import given
 
 from scenarios.profile.read import read_captures
 from scenarios.timeline import Span, Timeline
+from sim.imported.replay.build import build
+from sim.imported.replay.graph import Task
+from sim.imported.replay.play import play, timelines
 from sim.imported.timelines import timelines_of
-from sim.replay.build import build
-from sim.replay.graph import Task
-from sim.replay.play import play, timelines
-from tests.sim.replay.steps import as_set, call, collective, kernel, runs, step, steps, synchronize, violations, wait
+from tests.sim.imported.replay.steps import (
+    as_set,
+    call,
+    collective,
+    kernel,
+    runs,
+    step,
+    steps,
+    synchronize,
+    violations,
+    wait,
+)
 
 
 def same_as_measured(measured: list[Timeline]) -> None:

@@ -7,12 +7,12 @@ from hypothesis import given
 
 from scenarios.timeline import Timeline
 from sim.hardware.profile import load_hardware
-from sim.replay.build import build
-from sim.replay.patterns import BY_NAME, PATTERNS, runs
-from sim.replay.play import play, timelines
-from sim.replay.transforms.base import Bound
-from sim.replay.whatif import TRANSFORMS, TRIED, asked, what_if
-from tests.sim.replay.steps import call, collective, kernel, step, steps, synchronize, violations, wait
+from sim.imported.replay.build import build
+from sim.imported.replay.patterns import BY_NAME, PATTERNS, runs
+from sim.imported.replay.play import play, timelines
+from sim.imported.replay.transforms.base import Bound
+from sim.imported.replay.whatif import TRANSFORMS, TRIED, asked, what_if
+from tests.sim.imported.replay.steps import call, collective, kernel, step, steps, synchronize, violations, wait
 
 
 def after(measured: Timeline | list[Timeline], text: str, end: Bound = "value") -> tuple[int, list[Timeline]]:

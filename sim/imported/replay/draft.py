@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sim.replay.graph import Edge, Task, Why
+from sim.imported.replay.graph import Edge, Task, Why
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ import pytest
 from scenarios.errors import ScenarioError
 from scenarios.timeline import Timeline
 from sim.compare.classes import MATMUL
-from sim.replay.whatif import asked, what_if
-from tests.sim.replay.steps import as_set, call, collective, kernel, step
+from sim.imported.replay.whatif import asked, what_if
+from tests.sim.imported.replay.steps import as_set, call, collective, kernel, step
 
 
 def measured() -> Timeline:

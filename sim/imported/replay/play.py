@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scenarios.timeline import Span, Timeline
-from sim.replay.graph import Graph, Task
+from sim.imported.replay.graph import Graph, Task
 
 
 @dataclass(frozen=True, slots=True)

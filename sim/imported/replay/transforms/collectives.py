@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sim.replay.change import Change
-from sim.replay.graph import Graph
-from sim.replay.transforms.base import Asked, Bound, Changed
-from sim.replay.transforms.scale import of_subject
+from sim.imported.replay.change import Change
+from sim.imported.replay.graph import Graph
+from sim.imported.replay.transforms.base import Asked, Bound, Changed
+from sim.imported.replay.transforms.scale import of_subject
 
 
 def remove_collectives(graph: Graph, asked: Asked, end: Bound) -> Changed:
