@@ -211,7 +211,9 @@ def import_(
     from sim.report.imported import print_import
     from sim.report.outputs.imported import import_outputs
 
-    result = import_outputs(profile, hardware, step, json, trace, what_if or [], step_mark)
+    result = import_outputs(
+        profile, hardware, step_id=step, json_file=json, trace_file=trace, what_ifs=what_if or [], step_mark=step_mark
+    )
     terminal.show(lambda console: print_import(console, result))
 
 

@@ -112,7 +112,13 @@ def _rewritten(
     if scenario.engine.sequence_parallel:
         rows = -(-rows // ranks) * ranks  # the engine pads whether or not this step is scattered
     step = Step(
-        model, batch, act, scenario.longest_request_tokens, rows, scenario.workload.expert_skew, scenario.protocol.seed
+        model,
+        batch,
+        act=act,
+        cache_tokens=scenario.longest_request_tokens,
+        tokens=rows,
+        skew=scenario.workload.expert_skew,
+        seed=scenario.protocol.seed,
     )
     program = lower(step, scenario.workload.sampling)
     if ranks > 1:

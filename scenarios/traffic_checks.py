@@ -27,8 +27,11 @@ def traffic_problems(scenario: Scenario) -> Iterator[Wrong]:
     """All that is wrong with `workload.traffic`, or with what only matters with it."""
     traffic, engine = scenario.workload.traffic, scenario.engine
     if traffic is None:
-        given = [f"engine.{name}" for name in ("async_scheduling", "scheduling_policy", "preemption", "profile")
-                 if getattr(engine, name) is not None]  # fmt: skip
+        given = [
+            f"engine.{name}"
+            for name in ("async_scheduling", "scheduling_policy", "preemption", "profile")
+            if getattr(engine, name) is not None
+        ]
         for where in [*given, *(["slo"] if scenario.slo is not None else [])]:
             yield where, "has no effect without workload.traffic"
         return

@@ -42,9 +42,11 @@ def choose(name: str) -> Backend:
     if name not in BACKENDS:
         known = ["sim", *BACKENDS]
         raise ScenarioError(
-            [f"--backend: {quoted(name)} is not available; this version has: {', '.join(known)}"
-             f"{did_you_mean(name, known)}"]
-        )  # fmt: skip
+            [
+                f"--backend: {quoted(name)} is not available; this version has: {', '.join(known)}"
+                f"{did_you_mean(name, known)}"
+            ]
+        )
     # An installed torch_npu is not loaded by `import torch` itself, which fails where CANN is not there.
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
     try:
@@ -54,4 +56,4 @@ def choose(name: str) -> Backend:
             raise
         raise ScenarioError(
             [f"--backend {name}: torch is not installed; pip install 'ascend-whatif[device]'"]
-        ) from None  # fmt: skip
+        ) from None

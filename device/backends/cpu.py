@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 
 #: The optimisation that puts work on a stream, by the stream; collectives have theirs from either of two.
 STREAMS = {
-    prefetch.STREAM: prefetch.PREFETCH, collectives.STREAM: collectives.COMM_CHUNKS,
-    branches.SHARED_EXPERT_STREAM: branches.SHARED_EXPERT, branches.KEYS_STREAM: branches.STREAMS,
-}  # fmt: skip
+    prefetch.STREAM: prefetch.PREFETCH,
+    collectives.STREAM: collectives.COMM_CHUNKS,
+    branches.SHARED_EXPERT_STREAM: branches.SHARED_EXPERT,
+    branches.KEYS_STREAM: branches.STREAMS,
+}
 
 
 def stream_switch(program: Program, op: Op) -> Pass:

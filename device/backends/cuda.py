@@ -39,9 +39,7 @@ def opened() -> int:
         raise ScenarioError([f"--backend cuda: {what}; {DOCTOR}"])
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
-        raise ScenarioError(
-            [f"--backend cuda: no GPU is there; see nvidia-smi and CUDA_VISIBLE_DEVICES; {DOCTOR}"]
-        )  # fmt: skip
+        raise ScenarioError([f"--backend cuda: no GPU is there; see nvidia-smi and CUDA_VISIBLE_DEVICES; {DOCTOR}"])
     number = int(os.environ.get("LOCAL_RANK", "0"))
     if number >= count:
         what = f"rank {number} has no GPU of its own, there are {count}; take fewer ranks"

@@ -128,11 +128,14 @@ class Npu(Accelerator):
         """torch_npu's own, at level 1 with pipe utilisation: it writes one *_ascend_pt a rank."""
         profiler = self._module.profiler
         config = profiler._ExperimentalConfig(
-            profiler_level=profiler.ProfilerLevel.Level1, aic_metrics=profiler.AiCMetrics.PipeUtilization,
+            profiler_level=profiler.ProfilerLevel.Level1,
+            aic_metrics=profiler.AiCMetrics.PipeUtilization,
             data_simplification=False,
-        )  # fmt: skip
+        )
         return profiler.profile(
-            activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU], record_shapes=True,
+            activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU],
+            record_shapes=True,
             schedule=profiler.schedule(wait=0, warmup=1, active=steps, repeat=1),
-            on_trace_ready=profiler.tensorboard_trace_handler(str(folder), f"rank{rank}"), experimental_config=config,
-        )  # fmt: skip
+            on_trace_ready=profiler.tensorboard_trace_handler(str(folder), f"rank{rank}"),
+            experimental_config=config,
+        )

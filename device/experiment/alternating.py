@@ -54,10 +54,14 @@ def _turn(a: Prepared, b: Prepared, part: Part, reference: Reference, a_first: b
         times[is_a] = (before, (a if is_a else b).time(part))
     (a_reference, a_time), (b_reference, b_time) = times[True], times[False]
     return Repeat(
-        a_ns=_ns(a_time, by_wall), b_ns=_ns(b_time, by_wall),
-        a_reference_ns=_ns(a_reference, by_wall), b_reference_ns=_ns(b_reference, by_wall),
-        a_wall_ns=a_time.wall_ns, b_wall_ns=b_time.wall_ns, a_first=a_first,
-    )  # fmt: skip
+        a_ns=_ns(a_time, by_wall),
+        b_ns=_ns(b_time, by_wall),
+        a_reference_ns=_ns(a_reference, by_wall),
+        b_reference_ns=_ns(b_reference, by_wall),
+        a_wall_ns=a_time.wall_ns,
+        b_wall_ns=b_time.wall_ns,
+        a_first=a_first,
+    )
 
 
 def warming(side: Prepared, part: Part) -> tuple[tuple[float, float], ...]:

@@ -80,7 +80,16 @@ def reference_run_of(session: Session, text: Text) -> ReferenceRun:
 def errors_of(logits: torch.Tensor, reference_run: ReferenceRun, span: Span) -> Errors:
     """Of [1 + decode steps, requests, vocab]; likelihoods are of the text behind each decode step but the last."""
     if not logits.isfinite().all():
-        return Errors(0.0, 0.0, 0.0, 0.0, 0.0, (0, 0), logits[..., 0].numel(), is_finite=False)
+        return Errors(
+            0.0,
+            0.0,
+            kl_nats=0.0,
+            nll_nats=0.0,
+            plain_nll_nats=0.0,
+            first_other=(0, 0),
+            rows=logits[..., 0].numel(),
+            is_finite=False,
+        )
     difference = logits - reference_run.logits
     ours, plain = logits.log_softmax(-1), reference_run.logits.log_softmax(-1)
     divergence = (plain.exp() * (plain - ours)).sum(-1).clamp_min(0)

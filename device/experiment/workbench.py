@@ -104,13 +104,16 @@ class Workbench:
         load_ns = perf_counter_ns() - started
         ran = prepared.first_pass()
         side = Side(
-            load_ms=load_ns / 1e6, first_ms=ran.first_ms, second_ms=ran.second_ms,
-            weights_bytes=prepared.weights_bytes, kv_cache_bytes=session.cache.bytes,
+            load_ms=load_ns / 1e6,
+            first_ms=ran.first_ms,
+            second_ms=ran.second_ms,
+            weights_bytes=prepared.weights_bytes,
+            kv_cache_bytes=session.cache.bytes,
             values_bytes=prepared.values_bytes,
             errors=errors_of(ran.logits, reference_run, span) if isinstance(reference_run, ReferenceRun) else None,
             held_to=reference_run.precision if isinstance(reference_run, ReferenceRun) else "",
             unchecked="" if isinstance(reference_run, ReferenceRun) else reference_run,
-        )  # fmt: skip
+        )
         return prepared, side
 
     def _text(self, scenario: Scenario) -> Text:

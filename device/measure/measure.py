@@ -210,7 +210,18 @@ def timeline(bound: Runs, spans: Sequence[tuple[int, int]], length_ns: int, rank
         kind, op_type = (op.kind, op_type_of(op, bound.backend.name)) if len(unit.calls) == 1 else (CAPTURED, CAPTURED)
         args: tuple[tuple[str, str | int | float], ...] = (("form", unit.form), ("ops", len(unit.calls)))
         timed_spans.append(
-            Span(name_of(unit), process, thread, start, end, kind, op_type, issued.index, issued.layer, args=args)
+            Span(
+                name_of(unit),
+                process,
+                thread=thread,
+                start_ns=start,
+                end_ns=end,
+                kind=kind,
+                op_type=op_type,
+                index=issued.index,
+                layer=issued.layer,
+                args=args,
+            )
         )
     return Timeline(tuple(timed_spans), 0, length_ns, "MEASURED", rank, bound.backend.name.upper())
 

@@ -78,9 +78,16 @@ def scaled_down(model: Model, head_dim: int = 16) -> Model:
     if experts:
         groups = min(4, experts.groups)
         experts = replace(
-            experts, count=8, held=8, top_k=2, intermediate=32, shared=32 if experts.shared else 0,
-            dense_layers=min(1, experts.dense_layers), groups=groups, kept_groups=max(1, groups // 2),
-        )  # fmt: skip
+            experts,
+            count=8,
+            held=8,
+            top_k=2,
+            intermediate=32,
+            shared=32 if experts.shared else 0,
+            dense_layers=min(1, experts.dense_layers),
+            groups=groups,
+            kept_groups=max(1, groups // 2),
+        )
     return replace(
         model, name=f"{model.name} scaled down", hidden=64, intermediate=96,
         layers=2 + (experts.dense_layers if experts else 0), heads=4, kv_heads=1 if latent else 4 // shared,

@@ -97,13 +97,25 @@ def _trial(name: str, model: Model, workload: dict[str, Any], cost: int, switche
     if sampling := switches.pop("sampling", None):
         workload["sampling"] = sampling
     off = dict.fromkeys(
-        ("rms_norm", "add_rms_norm", "rope", "swiglu", "attention", "qkv", "gate_up", "moe_routing", "grouped_matmul",
-         "moe_dispatch"), False,
-    )  # fmt: skip
+        (
+            "rms_norm",
+            "add_rms_norm",
+            "rope",
+            "swiglu",
+            "attention",
+            "qkv",
+            "gate_up",
+            "moe_routing",
+            "grouped_matmul",
+            "moe_dispatch",
+        ),
+        False,
+    )
     fusion = off | {"moe_routing": True, "grouped_matmul": True, "moe_dispatch": True} | switches.pop("fusion")
     kv = {"layout": "contiguous", "block_size": 32} | switches.pop("kv", {})
     return Trial(
-        name, replace(model, name=f"{model.name}"),
+        name,
+        replace(model, name=f"{model.name}"),
         Scenario.model_validate(
             {
                 "workload": workload,
@@ -112,4 +124,4 @@ def _trial(name: str, model: Model, workload: dict[str, Any], cost: int, switche
             }
         ),
         cost,
-    )  # fmt: skip
+    )

@@ -173,9 +173,7 @@ def own_keys(layout: Layout) -> list[list[int]]:
     """Where the keys of each request lie: those from the cache before all new ones, each request by request."""
     olds, news = [0, *accumulate(layout.contexts)], [sum(layout.contexts)]
     news += [news[0] + end for end in accumulate(layout.queries)]
-    return [
-        [*range(olds[i], olds[i + 1]), *range(news[i], news[i + 1])] for i in range(len(layout.requests))
-    ]  # fmt: skip
+    return [[*range(olds[i], olds[i + 1]), *range(news[i], news[i + 1])] for i in range(len(layout.requests))]
 
 
 def unpacked(op: Op, inputs: Inputs, step: Step, by: Attend = attend) -> Outputs:

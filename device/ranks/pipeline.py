@@ -141,8 +141,9 @@ def rounds(session: Session, requests: Requests) -> Rounds:
             mine += alike[: group.count]
             places = [i for i in places if i not in alike[: group.count]]
         own = Requests(
-            tuple(requests.numbers[i] for i in mine), tuple(requests.contexts[i] for i in mine),
+            tuple(requests.numbers[i] for i in mine),
+            tuple(requests.contexts[i] for i in mine),
             tuple(requests.tokens[i] for i in mine),
-        )  # fmt: skip
+        )
         parts.append(Part(*session.prepared(batch.phase, own)))
     return Rounds(parts)

@@ -50,9 +50,12 @@ def joined(collectives: str, ranks: int) -> Group:
 
 
 def on_ranks(
-    work: Callable[[Group], T], ranks: int, collectives: str, timeout_s: float = RUN_TIMEOUT_S,
+    work: Callable[[Group], T],
+    ranks: int,
+    collectives: str,
+    timeout_s: float = RUN_TIMEOUT_S,
     collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
-) -> list[T]:  # fmt: skip
+) -> list[T]:
     """What `work` answers on each of `ranks` new processes, by rank.
 
     `work` and its answers must survive pickling. Raises ScenarioError, one line, where a rank refuses, fails, dies or

@@ -68,9 +68,20 @@ def step_of(
     values |= _tables(program, model, place, act)
     values |= _sampling(program, layout, model, place, seed)
     start = place.rank * model.vocab
-    whole = Step(layout, place.dtypes, values, model, visible, _causal(layout), start, place.groups)
-    parts = (replace(whole, layout=part, visible=_visible(part, place), causal=_causal(part))
-             for part in _part_layouts(program, layout))  # fmt: skip
+    whole = Step(
+        layout,
+        place.dtypes,
+        values=values,
+        model=model,
+        visible=visible,
+        causal=_causal(layout),
+        vocab_start=start,
+        groups=place.groups,
+    )
+    parts = (
+        replace(whole, layout=part, visible=_visible(part, place), causal=_causal(part))
+        for part in _part_layouts(program, layout)
+    )
     return replace(whole, parts=tuple(parts))
 
 

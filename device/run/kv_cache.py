@@ -25,9 +25,14 @@ class KvTensors:
     """
 
     def __init__(
-        self, scenario: Scenario, shard: Model, act: DType, dtypes: Mapping[DType, torch.dtype], device: torch.device,
+        self,
+        scenario: Scenario,
+        shard: Model,
+        act: DType,
+        dtypes: Mapping[DType, torch.dtype],
+        device: torch.device,
         spare: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         kv, requests, longest = scenario.optimizations.kv, scenario.workload.batch, scenario.longest_request_tokens
         self.scale = kv.scale if kv.dtype == "int8" else None
         self.block_size = kv.block_size if kv.layout == "paged" else 0

@@ -36,9 +36,16 @@ class Bound:
     """
 
     def __init__(
-        self, program: Program, backend: Backend, weights: Weights, cache: KvTensors, act: DType,
-        choice: Choice | None = None, captures: dict[object, Any] | None = None, first_layer: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        program: Program,
+        backend: Backend,
+        weights: Weights,
+        cache: KvTensors,
+        act: DType,
+        choice: Choice | None = None,
+        captures: dict[object, Any] | None = None,
+        first_layer: int = 0,
+    ) -> None:
         self.program, self.backend, self.act = program, backend, act
         self.weights, self.cache = weights, cache
         self._choice, self._is_plain = choice or backend.kernel, choice is not None

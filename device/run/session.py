@@ -54,9 +54,14 @@ class Session:
     asks for, or where it does not fit the memory."""
 
     def __init__(
-        self, scenario: Scenario, model: Model, backend: Backend, checkpoint: Checkpoint,
-        group: Group | Groups | None = None, options: Options | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        scenario: Scenario,
+        model: Model,
+        backend: Backend,
+        checkpoint: Checkpoint,
+        group: Group | Groups | None = None,
+        options: Options | None = None,
+    ) -> None:
         self.scenario, self.model, self.backend = scenario, model, backend
         self.options = options or Options()
         refuse_scaling(model)
@@ -275,9 +280,11 @@ def _refuse_overflow(
     free = backend.free_bytes()
     if weights + cache > free:
         raise ScenarioError(
-            [f"--backend {backend.name}: out of memory: weights of {weights / gib:.2f} GiB and a KV cache of "
-             f"{cache / gib:.2f} GiB, {free / gib:.2f} GiB are free; take a smaller model, batch or length"]
-        )  # fmt: skip
+            [
+                f"--backend {backend.name}: out of memory: weights of {weights / gib:.2f} GiB and a KV cache of "
+                f"{cache / gib:.2f} GiB, {free / gib:.2f} GiB are free; take a smaller model, batch or length"
+            ]
+        )
 
 
 def _pads(scenario: Scenario) -> bool:

@@ -78,9 +78,11 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
         }  # fmt: skip
     if latent and (index := latent.index):
         sizes |= {
-            "wq_b": (index.heads * index.dim, latent.q_rank), "wk": (index.dim, hidden), "k_norm": (index.dim, 0),
+            "wq_b": (index.heads * index.dim, latent.q_rank),
+            "wk": (index.dim, hidden),
+            "k_norm": (index.dim, 0),
             "weights_proj": (index.heads, hidden),
-        }  # fmt: skip
+        }
     out, into = sizes.get(layer, (hidden, 0))
     return (out, into) if into and part == "weight" else (out,)
 

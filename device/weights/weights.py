@@ -27,9 +27,10 @@ from scenarios.ops.program import DType, Tensor
 
 #: Packed projections and their parts, in order.
 PARTS = {
-    "qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj"),
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
     "qkv_a_proj": ("q_a_proj", "kv_a_proj"),
-}  # fmt: skip
+}
 COLUMN_SPLIT = ("q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head")
 KV_SPLIT = ("k_proj", "v_proj")
 ROW_SPLIT = ("o_proj", "down_proj")
@@ -180,10 +181,17 @@ class Weights:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, model: Model, shard: Model, rank: int,
-        dtypes: Mapping[DType, torch.dtype], stored: Mapping[DType, torch.dtype], device: torch.device,
-        expert_rank: int = 0, in_pairs: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        checkpoint: Checkpoint,
+        model: Model,
+        shard: Model,
+        rank: int,
+        dtypes: Mapping[DType, torch.dtype],
+        stored: Mapping[DType, torch.dtype],
+        device: torch.device,
+        expert_rank: int = 0,
+        in_pairs: bool = False,
+    ) -> None:
         self.in_pairs = in_pairs
         self.checkpoint, self.model, self.shard, self.rank = checkpoint, model, shard, rank
         self.expert_rank = expert_rank

@@ -104,14 +104,26 @@ def _sample(model: Model, batch: Batch, act: DType, sampling: str) -> Block:
         one = activation("temperature", (rows, 1), "fp32")
         ops += [
             Op("div", "temperature", (logits32, one), (activation("scaled_logits", shape, "fp32"),)),
-            Op("sort", "sort", (activation("scaled_logits", shape, "fp32"),), (
-                activation("sorted", shape, "fp32"), activation("order", shape, "int32"))),
-            Op("top_k_top_p", "top_k_top_p", (activation("sorted", shape, "fp32"), activation("order", shape, "int32")),
-               (activation("kept", shape, "fp32"),)),
+            Op(
+                "sort",
+                "sort",
+                (activation("scaled_logits", shape, "fp32"),),
+                (activation("sorted", shape, "fp32"), activation("order", shape, "int32")),
+            ),
+            Op(
+                "top_k_top_p",
+                "top_k_top_p",
+                (activation("sorted", shape, "fp32"), activation("order", shape, "int32")),
+                (activation("kept", shape, "fp32"),),
+            ),
             Op("softmax", "softmax", (activation("kept", shape, "fp32"),), (activation("probs", shape, "fp32"),)),
-            Op("div", "exponential_race", (activation("probs", shape, "fp32"), activation("noise", shape, "fp32")),
-               (activation("race", shape, "fp32"),)),
-        ]  # fmt: skip
+            Op(
+                "div",
+                "exponential_race",
+                (activation("probs", shape, "fp32"), activation("noise", shape, "fp32")),
+                (activation("race", shape, "fp32"),),
+            ),
+        ]
         best = activation("race", shape, "fp32")
     ops += [
         Op("argmax", "argmax", (best,), (chosen,)),

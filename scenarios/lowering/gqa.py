@@ -61,8 +61,10 @@ def _turned(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Op, ...]:
     turning = cos.shape[-1]
     if turning == q.shape[-1]:
         return (*rotate("rope_q", q, "q_rotated", cos, sin), *rotate("rope_k", k, "k_rotated", cos, sin))
-    parts = [(name, _part(x, f"{name}_turning", turning), _part(x, f"{name}_still", x.shape[-1] - turning), x)
-             for name, x in (("q", q), ("k", k))]  # fmt: skip
+    parts = [
+        (name, _part(x, f"{name}_turning", turning), _part(x, f"{name}_still", x.shape[-1] - turning), x)
+        for name, x in (("q", q), ("k", k))
+    ]
     ops: list[Op] = []
     for name, part, rest, x in parts:
         ops.append(Op("slice", f"split_{name}.turning", (_part(x, x.name, turning),), (part,), (("start", 0),)))

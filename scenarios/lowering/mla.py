@@ -129,10 +129,14 @@ def _absorbed(step: Step, latent: Latent, groups: tuple[Group, ...], tokens: int
         Op("batch_matmul", "absorb_k", (q_nope, w_uk), (by_head,), batched),
         Op("transpose", "absorb_k.by_token", (by_head,), (q_latent,)),
         Op("attention", name, (*query, *_caches(step, latent), *keys), (mixed,), attrs),
-        Op("transpose_batch_matmul", "absorb_v",
-           (activation("latent_out", (heads, tokens, latent.kv_rank), act), w_uv),
-           (activation("attended", (tokens, heads, latent.v_dim), act),), batched),
-    )  # fmt: skip
+        Op(
+            "transpose_batch_matmul",
+            "absorb_v",
+            (activation("latent_out", (heads, tokens, latent.kv_rank), act), w_uv),
+            (activation("attended", (tokens, heads, latent.v_dim), act),),
+            batched,
+        ),
+    )
 
 
 def _unpacked(step: Step, item: Latent, groups: tuple[Group, ...]) -> tuple[Op, ...]:
@@ -151,9 +155,9 @@ def _unpacked(step: Step, item: Latent, groups: tuple[Group, ...]) -> tuple[Op, 
     )
     if cached:
         before = (
-            activation("latent_read", (cached, item.kv_rank), act), activation("rope_read", (cached, 1, item.rope_dim),
-            act)
-        )  # fmt: skip
+            activation("latent_read", (cached, item.kv_rank), act),
+            activation("rope_read", (cached, 1, item.rope_dim), act),
+        )
         ops.append(Op("cache_read", "read_latent", _caches(step, item), before, (("block_size", 0),)))
         whole = (
             activation("latent_seen", (seen, item.kv_rank), act),
@@ -187,7 +191,10 @@ def _attention_of_heads(
     query = activation("q_whole", (tokens, model.heads, latent.nope_dim + latent.rope_dim), key.dtype)
     out = activation("attended", (tokens, model.heads, latent.v_dim), key.dtype)
     attrs = (
-        ("groups", _groups(groups)), ("heads", model.heads), ("kv_heads", model.heads),
-        ("head_dim", (latent.nope_dim + latent.rope_dim + latent.v_dim) // 2), ("block_size", 0),
-    )  # fmt: skip
+        ("groups", _groups(groups)),
+        ("heads", model.heads),
+        ("kv_heads", model.heads),
+        ("head_dim", (latent.nope_dim + latent.rope_dim + latent.v_dim) // 2),
+        ("block_size", 0),
+    )
     return Op("attention", "prefill_attention", (query, key, value), (out,), attrs, op_type="RINGMLAPrefillBF16Kernel")

@@ -52,11 +52,17 @@ def _split(name: str, x: Tensor, rope: int) -> tuple[Op, ...]:
     """The rotated part of each head comes first."""
     rest = x.shape[-1] - rope
     return (
-        Op("slice", f"slice_index_{name}_pe", (_part(x, rope),), (_part(x, rope, f"index_{name}_pe"),),
-           (("start", 0),)),
-        Op("slice", f"slice_index_{name}_nope", (_part(x, rest),), (_part(x, rest, f"index_{name}_nope"),),
-           (("start", rope),)),
-    )  # fmt: skip
+        Op(
+            "slice", f"slice_index_{name}_pe", (_part(x, rope),), (_part(x, rope, f"index_{name}_pe"),), (("start", 0),)
+        ),
+        Op(
+            "slice",
+            f"slice_index_{name}_nope",
+            (_part(x, rest),),
+            (_part(x, rest, f"index_{name}_nope"),),
+            (("start", rope),),
+        ),
+    )
 
 
 def _turned(name: str, part: Tensor, cos: Tensor, sin: Tensor) -> tuple[Op, ...]:
@@ -86,9 +92,12 @@ def _indexer(step: Step, index: Index) -> Op:
     query = activation("index_q_whole", (step.tokens, index.heads, index.dim), step.act)
     weights = activation("index_weights", (step.tokens, index.heads), step.act)
     attrs = (
-        ("groups", groups_of(step.batch)), ("heads", index.heads), ("head_dim", index.dim), ("top_k", index.top_k),
+        ("groups", groups_of(step.batch)),
+        ("heads", index.heads),
+        ("head_dim", index.dim),
+        ("top_k", index.top_k),
         ("block_size", 0),
-    )  # fmt: skip
+    )
     return Op("lightning_indexer", "index", (query, weights, index_cache(step, index)), (selected(step, index),), attrs)
 
 

@@ -60,7 +60,15 @@ def flat(op: Op, kind: OpKind) -> Work:
         ops += 2  # 16 bit is computed in float32: a cast in and a cast out
     largest = max((*op.outputs, *op.inputs), key=lambda t: t.elements)
     shape = flat_shape(elements, largest.shape[-1] if largest.shape else 1, (*op.inputs, *op.outputs))
-    return Work(kind.unit, shape, 0, elements * ops, cold, warm, _bytes(op.outputs), program or kind.name)
+    return Work(
+        kind.unit,
+        shape,
+        vector_ops=elements * ops,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=_bytes(op.outputs),
+        program=program or kind.name,
+    )
 
 
 def _stretching(op: Op, elements: int) -> str:
@@ -81,7 +89,15 @@ def copies(op: Op, kind: OpKind) -> Work:
     elements = sum(t.elements for t in op.outputs)
     whole = op.inputs[0] if len(op.outputs) > len(op.inputs) else op.out  # a split deals out rows of what it reads
     shape = flat_shape(elements, whole.shape[-1], op.outputs)
-    return Work(kind.unit, shape, 0, 0, cold, warm, _bytes(op.outputs), kind.name, runs)
+    return Work(
+        kind.unit,
+        shape,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=_bytes(op.outputs),
+        program=kind.name,
+        pieces=runs,
+    )
 
 
 def rows(op: Op, kind: OpKind) -> Work:
@@ -89,7 +105,15 @@ def rows(op: Op, kind: OpKind) -> Work:
     cold, warm = _split_reads(op.inputs)
     x = op.inputs[0]
     shape = RowsShape(prod(x.shape[:-1]), x.shape[-1])
-    return Work(kind.unit, shape, 0, x.elements * kind.ops_per_element, cold, warm, _bytes(op.outputs), kind.name)
+    return Work(
+        kind.unit,
+        shape,
+        vector_ops=x.elements * kind.ops_per_element,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=_bytes(op.outputs),
+        program=kind.name,
+    )
 
 
 def norm_through_add(op: Op, work: Work) -> Work:
@@ -109,7 +133,14 @@ def swiglu(op: Op, kind: OpKind) -> Work:
     _, warm = _split_reads(op.inputs)
     elements = op.inputs[0].elements
     shape = flat_shape(elements, op.inputs[0].shape[-1], op.inputs[:1])
-    return Work(kind.unit, shape, 0, op.out.elements * kind.ops_per_element, 0, warm, op.out.bytes, kind.name)
+    return Work(
+        kind.unit,
+        shape,
+        vector_ops=op.out.elements * kind.ops_per_element,
+        warm_read_bytes=warm,
+        write_bytes=op.out.bytes,
+        program=kind.name,
+    )
 
 
 def dequant_swiglu_quant(op: Op, kind: OpKind) -> Work:
@@ -126,7 +157,15 @@ def rope(op: Op, kind: OpKind) -> Work:
     rows = op.inputs[0].shape[0]
     elements = sum(t.elements for t in op.outputs)
     shape = RowsShape(rows, elements // rows)
-    return Work(kind.unit, shape, 0, elements * kind.ops_per_element, cold, warm, _bytes(op.outputs), kind.name)
+    return Work(
+        kind.unit,
+        shape,
+        vector_ops=elements * kind.ops_per_element,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=_bytes(op.outputs),
+        program=kind.name,
+    )
 
 
 def gather(op: Op, kind: OpKind) -> Work:
@@ -136,7 +175,14 @@ def gather(op: Op, kind: OpKind) -> Work:
     cold, warm = (picked, 0) if op.inputs[0].role != "activation" else (0, picked)
     cols = op.out.shape[-1]
     rows = max(1, op.out.elements // cols)
-    return Work(kind.unit, RowsShape(rows, cols), 0, 0, cold, warm + indices, picked, kind.name)
+    return Work(
+        kind.unit,
+        RowsShape(rows, cols),
+        cold_read_bytes=cold,
+        warm_read_bytes=warm + indices,
+        write_bytes=picked,
+        program=kind.name,
+    )
 
 
 def matmul(op: Op, kind: OpKind) -> Work:
@@ -153,12 +199,27 @@ def matmul(op: Op, kind: OpKind) -> Work:
     # Products of integers take [k, n], as torch_npu's calls ask for; a linear layer keeps [n, k].
     usual = "k" if op.attr("batched", False) or w.dtype in ("int8", "int4") else "n"
     rows = op.attr("weight_rows", usual)
-    shape = MatmulShape(batch, m, k, n, x.dtype, w.dtype, w.format, cast(Literal["n", "k"], rows))
+    shape = MatmulShape(
+        batch,
+        m,
+        k=k,
+        n=n,
+        dtype=x.dtype,
+        weight_dtype=w.dtype,
+        weight_format=w.format,
+        weight_rows=cast(Literal["n", "k"], rows),
+    )
     return Work(
-        kind.unit, shape, 2 * batch * m * k * n, 0, cold, warm, _bytes(op.outputs), kind.name,
+        kind.unit,
+        shape,
+        cube_flops=2 * batch * m * k * n,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=_bytes(op.outputs),
+        program=kind.name,
         prefetched_bytes=int(op.attr("prefetched_bytes", 0)),  # type: ignore[arg-type]
         prefetched_together_bytes=int(op.attr("prefetched_together_bytes", 0)),  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def matmul_all_reduce(op: Op, kind: OpKind) -> Work:
@@ -170,9 +231,11 @@ def matmul_all_reduce(op: Op, kind: OpKind) -> Work:
     whole = op.out.bytes
     reduced = CollectiveShape("all_reduce", whole, _whole(op, "ranks"))
     return replace(
-        product, shape=MatmulCollectiveShape(product.shape, reduced),
-        warm_read_bytes=product.warm_read_bytes + whole, write_bytes=product.write_bytes + whole,
-    )  # fmt: skip
+        product,
+        shape=MatmulCollectiveShape(product.shape, reduced),
+        warm_read_bytes=product.warm_read_bytes + whole,
+        write_bytes=product.write_bytes + whole,
+    )
 
 
 def ffn(op: Op, kind: OpKind) -> Work:
@@ -187,9 +250,15 @@ def ffn(op: Op, kind: OpKind) -> Work:
     cold, warm = _split_reads(op.inputs)
     workspace = 3 * m * intermediate * DTYPE_BITS[x.dtype] // 8
     return Work(
-        kind.unit, FfnShape(m, hidden, intermediate, x.dtype), 6 * m * hidden * intermediate,
-        m * intermediate * kind.ops_per_element, cold, warm + workspace, op.out.bytes + workspace, kind.name,
-    )  # fmt: skip
+        kind.unit,
+        FfnShape(m, hidden, intermediate, x.dtype),
+        cube_flops=6 * m * hidden * intermediate,
+        vector_ops=m * intermediate * kind.ops_per_element,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm + workspace,
+        write_bytes=op.out.bytes + workspace,
+        program=kind.name,
+    )
 
 
 def attention_groups(op: Op) -> tuple[Group, ...]:
@@ -217,12 +286,26 @@ def attention(op: Op, kind: OpKind) -> Work:
     kv_bytes = 2 * kv_tokens * kv_heads * dim * DTYPE_BITS[key.dtype] // 8
     tables = sum(t.bytes for t in op.inputs[3:])  # block table and scales
     antiquant = 2 * kv_tokens * kv_heads * dim if key.dtype == "int8" else 0
-    shape = AttentionShape(groups, heads, kv_heads, dim, key.dtype, _whole(op, "block_size", 0), static)
+    shape = AttentionShape(
+        groups,
+        heads,
+        kv_heads=kv_heads,
+        head_dim=dim,
+        kv_dtype=key.dtype,
+        block_size=_whole(op, "block_size", 0),
+        static_tokens=static,
+    )
     softmax = 6 * heads * pairs  # scale, max, subtract, exp, sum, rescale: six vector passes over each score
     return Work(
-        kind.unit, shape, 4 * dim * heads * pairs, softmax + antiquant, kv_bytes + tables, query.bytes, op.out.bytes,
-        kind.name,
-    )  # fmt: skip
+        kind.unit,
+        shape,
+        cube_flops=4 * dim * heads * pairs,
+        vector_ops=softmax + antiquant,
+        cold_read_bytes=kv_bytes + tables,
+        warm_read_bytes=query.bytes,
+        write_bytes=op.out.bytes,
+        program=kind.name,
+    )
 
 
 def _latent_attention(op: Op, kind: OpKind) -> Work:
@@ -240,7 +323,14 @@ def _latent_attention(op: Op, kind: OpKind) -> Work:
     queries = sum(t.bytes for t in op.inputs if t.role == "activation")
     shape = AttentionShape(groups, heads, 1, row, caches[0].dtype, _whole(op, "block_size", 0))
     return Work(
-        kind.unit, shape, 4 * row * heads * pairs, 6 * heads * pairs, cold, queries, op.out.bytes, "mla_attention"
+        kind.unit,
+        shape,
+        cube_flops=4 * row * heads * pairs,
+        vector_ops=6 * heads * pairs,
+        cold_read_bytes=cold,
+        warm_read_bytes=queries,
+        write_bytes=op.out.bytes,
+        program="mla_attention",
     )
 
 
@@ -261,9 +351,15 @@ def _sparse_attention(op: Op, kind: OpKind, top_k: int) -> Work:
     shape = AttentionShape(tuple(each), heads, 1, row, op.inputs[2].dtype, _whole(op, "block_size", 0))
     again = pairs * row * size - cold
     return Work(
-        kind.unit, shape, 4 * row * heads * pairs, 6 * heads * pairs, cold + tables, queries + max(0, again),
-        op.out.bytes, "mla_attention",
-    )  # fmt: skip
+        kind.unit,
+        shape,
+        cube_flops=4 * row * heads * pairs,
+        vector_ops=6 * heads * pairs,
+        cold_read_bytes=cold + tables,
+        warm_read_bytes=queries + max(0, again),
+        write_bytes=op.out.bytes,
+        program="mla_attention",
+    )
 
 
 def _selected_keys(group: Group, top_k: int) -> int:
@@ -285,7 +381,16 @@ def lightning_indexer(op: Op, kind: OpKind) -> Work:
     cold = kv_tokens * dim * DTYPE_BITS[cache.dtype] // 8 + sum(t.bytes for t in op.inputs if t.role == "table")
     warm = sum(t.bytes for t in op.inputs if t.role == "activation")
     shape = AttentionShape(groups, heads, 1, dim // 2, cache.dtype, _whole(op, "block_size", 0))
-    return Work(kind.unit, shape, 2 * dim * heads * pairs, 3 * heads * pairs, cold, warm, op.out.bytes, "mla_attention")
+    return Work(
+        kind.unit,
+        shape,
+        cube_flops=2 * dim * heads * pairs,
+        vector_ops=3 * heads * pairs,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=op.out.bytes,
+        program="mla_attention",
+    )
 
 
 def _seen(groups: tuple[Group, ...]) -> tuple[int, int]:
@@ -311,7 +416,14 @@ def cache_write(op: Op, kind: OpKind) -> Work:
     elements = sum(t.elements for t in new)
     rows = new[0].shape[0] if len(new) > 1 else prod(new[0].shape[:-1])
     written = sum(t.elements * DTYPE_BITS[c.dtype] // 8 for t, c in zip(new, op.outputs, strict=False))
-    return Work(kind.unit, RowsShape(rows, elements // rows), 0, 0, tables, warm, written, kind.name)
+    return Work(
+        kind.unit,
+        RowsShape(rows, elements // rows),
+        cold_read_bytes=tables,
+        warm_read_bytes=warm,
+        write_bytes=written,
+        program=kind.name,
+    )
 
 
 def qkv_norm_rope_cache(op: Op, kind: OpKind) -> Work:
@@ -321,9 +433,14 @@ def qkv_norm_rope_cache(op: Op, kind: OpKind) -> Work:
     written = q.bytes + (qkv.elements - q.elements) * DTYPE_BITS[op.outputs[1].dtype] // 8
     head_dim = q.shape[-1]
     return Work(
-        kind.unit, RowsShape(qkv.elements // head_dim, head_dim), 0, qkv.elements * kind.ops_per_element,
-        cold, warm, written, kind.name,
-    )  # fmt: skip
+        kind.unit,
+        RowsShape(qkv.elements // head_dim, head_dim),
+        vector_ops=qkv.elements * kind.ops_per_element,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=written,
+        program=kind.name,
+    )
 
 
 #: Which ranks a collective joins: how many, the first die, the distance from one to the next.
@@ -336,9 +453,15 @@ def collective(op: Op, kind: OpKind) -> Work:
     ranks, first, stride = (_whole(op, key, default) for key, default in _GROUP)
     uneven = float(op.attr("imbalance", 1.0))  # type: ignore[arg-type]
     shape = CollectiveShape(
-        cast(Collective, kind.name), whole, ranks, first, stride, uneven, str(op.attr("mode", "auto"))
+        cast(Collective, kind.name),
+        whole,
+        ranks=ranks,
+        first=first,
+        stride=stride,
+        imbalance=uneven,
+        mode=str(op.attr("mode", "auto")),
     )
-    return Work(kind.unit, shape, 0, 0, 0, _bytes(op.inputs), _bytes(op.outputs), kind.name)
+    return Work(kind.unit, shape, warm_read_bytes=_bytes(op.inputs), write_bytes=_bytes(op.outputs), program=kind.name)
 
 
 def prefetch(op: Op, kind: OpKind) -> Work:
@@ -350,7 +473,13 @@ def prefetch(op: Op, kind: OpKind) -> Work:
 def fixed(op: Op, kind: OpKind) -> Work:
     """A tiny kernel whose time does not depend on its few bytes."""
     cold, warm = _split_reads(op.inputs)
-    return Work(kind.unit, FixedShape(op.op_type or kind.op_type), 0, 0, cold, warm, _bytes(op.outputs))
+    return Work(
+        kind.unit,
+        FixedShape(op.op_type or kind.op_type),
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=_bytes(op.outputs),
+    )
 
 
 def transpose(op: Op, kind: OpKind) -> Work:
@@ -359,7 +488,15 @@ def transpose(op: Op, kind: OpKind) -> Work:
     elements = op.out.elements
     runs = 2 * elements // op.out.shape[-1]
     shape = flat_shape(elements, op.out.shape[-1], op.outputs)
-    return Work(kind.unit, shape, 0, 0, cold, warm, _bytes(op.outputs), kind.name, runs)
+    return Work(
+        kind.unit,
+        shape,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=_bytes(op.outputs),
+        program=kind.name,
+        pieces=runs,
+    )
 
 
 def token_rows(op: Op, kind: OpKind) -> Work:
@@ -373,7 +510,15 @@ def token_rows(op: Op, kind: OpKind) -> Work:
     cached = x.bytes if any(t.role == "kv_cache" for t in op.outputs) else 0
     written = cached + sum(t.bytes for t in op.outputs if t.role == "activation")
     shape = RowsShape(x.shape[0], x.elements // x.shape[0])
-    return Work(kind.unit, shape, 0, x.elements * kind.ops_per_element, cold, warm, written, kind.name)
+    return Work(
+        kind.unit,
+        shape,
+        vector_ops=x.elements * kind.ops_per_element,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=written,
+        program=kind.name,
+    )
 
 
 def cache_read(op: Op, kind: OpKind) -> Work:
@@ -384,7 +529,9 @@ def cache_read(op: Op, kind: OpKind) -> Work:
     block = _whole(op, "block_size", 0)  # 0: a contiguous cache
     runs = sum(max(1, t.shape[0] // block) if block else 1 for t in op.outputs)
     shape = flat_shape(elements, sum(t.elements // t.shape[0] for t in op.outputs), op.outputs)
-    return Work(kind.unit, shape, 0, 0, written + tables, 0, written, kind.name, 2 * runs)
+    return Work(
+        kind.unit, shape, cold_read_bytes=written + tables, write_bytes=written, program=kind.name, pieces=2 * runs
+    )
 
 
 def routing_of(op: Op) -> Routing:
@@ -408,7 +555,15 @@ def grouped_matmul(op: Op, kind: OpKind) -> Work:
     warm = rows * k * DTYPE_BITS[x.dtype] // 8
     shape = GroupedShape(busy, k, n, x.dtype, w.dtype, w.format)
     written = rows * n * DTYPE_BITS[op.out.dtype] // 8
-    return Work(kind.unit, shape, 2 * rows * k * n, 0, cold, warm, written, kind.name)
+    return Work(
+        kind.unit,
+        shape,
+        cube_flops=2 * rows * k * n,
+        cold_read_bytes=cold,
+        warm_read_bytes=warm,
+        write_bytes=written,
+        program=kind.name,
+    )
 
 
 def placed(op: Op, layer: int, rank: int) -> Op:
@@ -423,4 +578,4 @@ def exchange(op: Op, kind: OpKind) -> Work:
     sent = op.out.dtype if kind.name == "moe_dispatch" else op.inputs[0].dtype
     shape = ExchangeShape(cast(Exchange, kind.name), token.shape[0], top_k, token.shape[1], sent, ranks)
     moved = token.shape[0] * top_k * token.shape[1] * DTYPE_BITS[sent] // 8
-    return Work(kind.unit, shape, 0, 0, 0, moved, moved, kind.name)
+    return Work(kind.unit, shape, warm_read_bytes=moved, write_bytes=moved, program=kind.name)

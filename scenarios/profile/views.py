@@ -202,7 +202,15 @@ def _collide(lane: NDArray[np.int16], start: Int64, end: Int64) -> bool:
 
 def _time(events: Events, one: OwnStep | None) -> StepTime:
     if one is None:
-        return StepTime(0, 0, 0, 0, 0, 0, 0)
+        return StepTime(
+            0,
+            0,
+            communication_ns=0,
+            communication_not_overlapped_ns=0,
+            communication_wait_ns=0,
+            overlapped_ns=0,
+            free_ns=0,
+        )
     mine = _moved(events, one)
     return step_times(mine, [one.step], waiting_lanes(mine, {}))[0]
 

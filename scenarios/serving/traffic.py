@@ -116,9 +116,16 @@ def _conversations(first: tuple[Request, ...], traffic: Traffic) -> tuple[Reques
             after = number - 1 if turn else -1
             turns.append(
                 Request(
-                    number, opening.arrival_ns, prompt, opening.output_tokens, opening.id, opening.segments,
-                    opening.priority, after=after, think_ns=think_ns if turn else 0,
+                    number,
+                    opening.arrival_ns,
+                    input_tokens=prompt,
+                    output_tokens=opening.output_tokens,
+                    content=opening.id,
+                    segments=opening.segments,
+                    priority=opening.priority,
+                    after=after,
+                    think_ns=think_ns if turn else 0,
                 )
-            )  # fmt: skip
+            )
             history = prompt + opening.output_tokens
     return tuple(turns)

@@ -27,10 +27,21 @@ from sim.step.schedule import launches
 #: Parts of a step that a source may have timed alone, and the names of their kernels.
 PARTS = {
     "mlp": frozenset(
-        ("gate_proj", "up_proj", "gate_up_proj", "slice_gate", "slice_up", "concat_gate_up", "silu", "mul_up", "swiglu",
-         "down_proj", "ffn")
+        (
+            "gate_proj",
+            "up_proj",
+            "gate_up_proj",
+            "slice_gate",
+            "slice_up",
+            "concat_gate_up",
+            "silu",
+            "mul_up",
+            "swiglu",
+            "down_proj",
+            "ffn",
+        )
     ),
-}  # fmt: skip
+}
 
 #: An effect smaller than this may have either sign.
 CLEAR_EFFECT = 0.05
@@ -119,14 +130,14 @@ def read_ablations(path: Path) -> Iterator[AblationStep]:
         yield AblationStep(
             base,
             tuple(s for s in row["step"].split(";") if s),
-            1.0 if reason else gain_of(row, where),
-            (
+            measured_gain=1.0 if reason else gain_of(row, where),
+            kernels=(
                 whole(row.get("base_kernels") or "0", where, "base_kernels"),
                 whole(row.get("step_kernels") or "0", where, "step_kernels"),
             ),
-            reason,
-            _part(row, where),
-            None if reason else times_of(row, where),
+            not_modelled=reason,
+            part=_part(row, where),
+            times_ms=None if reason else times_of(row, where),
         )
 
 
@@ -175,10 +186,19 @@ def price_ablations(steps: Iterator[AblationStep]) -> tuple[list[ScoredStep], li
         counts = _kernels(before), _kernels(after)
         scored.append(
             ScoredStep(
-                row.id, step.measured_gain, gain, low, high, row.scored, step.kernels, counts, step.times_ms,
-                (a.step_ns / 1e6, b.step_ns / 1e6), row.fitted,
+                row.id,
+                step.measured_gain,
+                predicted_gain=gain,
+                low=low,
+                high=high,
+                scored=row.scored,
+                kernels=step.kernels,
+                predicted_kernels=counts,
+                times_ms=step.times_ms,
+                predicted_ms=(a.step_ns / 1e6, b.step_ns / 1e6),
+                fitted=row.fitted,
             )
-        )  # fmt: skip
+        )
     return scored, skipped
 
 

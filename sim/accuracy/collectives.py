@@ -53,7 +53,15 @@ def predicted_us(row: CollectiveRow, hw: HardwareProfile) -> float:
 def _timed(row: CollectiveRow, hw: HardwareProfile) -> tuple[float, CollectiveTime]:
     semantics: Semantics = "shard" if row.shard else "full"
     time = price_collective(
-        op_of(row.op), row.bytes, row.ranks, hw, row.mode, row.algorithm, semantics, idle=row.idle, busy=row.waited
+        op_of(row.op),
+        row.bytes,
+        ranks=row.ranks,
+        hw=hw,
+        mode=row.mode,
+        algorithm=row.algorithm,
+        semantics=semantics,
+        idle=row.idle,
+        busy=row.waited,
     )
     spread = arrival_spread_ns(hw) if row.waited else 0.0
     return (time.duration_ns + spread) / 1000, time
@@ -74,7 +82,18 @@ def price_collectives(rows: Iterable[CollectiveRow], hardware: str = "") -> tupl
         width = Z90 * (hw.collective.sigma**2 + hw.residual.device_sigma**2) ** 0.5
         kind = f"{op_of(row.op)} {row.ranks}"
         plain = time.link_bytes / (hw.collective.hccs_peak_gbps * _links(row.ranks, hw)) / 1000
-        scored.append(Scored(row.label, kind, row.mean_us, us, us * exp(-width), us * exp(width), plain, row.scored))
+        scored.append(
+            Scored(
+                row.label,
+                kind,
+                measured_us=row.mean_us,
+                predicted_us=us,
+                low_us=us * exp(-width),
+                high_us=us * exp(width),
+                roofline_us=plain,
+                scored=row.scored,
+            )
+        )
     return scored, skipped
 
 

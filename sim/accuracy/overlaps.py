@@ -87,7 +87,18 @@ def read_overlaps(path: Path) -> Iterator[PairRow]:
         if not ranks * m * k * n:
             raise ScenarioError([f"{where}: ranks, m, k and n must be 1 or more"])
         scored = row.get("scored") != "no"
-        yield PairRow(row["id"], row["hardware"], ranks, m, k, n, row["dtype"], Times(*times), scored, reason)
+        yield PairRow(
+            row["id"],
+            row["hardware"],
+            ranks=ranks,
+            m=m,
+            k=k,
+            n=n,
+            dtype=row["dtype"],
+            times=Times(*times),
+            scored=scored,
+            not_modelled=reason,
+        )
 
 
 def price_overlaps(rows: Iterable[PairRow], hardware: str = "") -> tuple[list[PricedPair], list[Skipped]]:
@@ -117,7 +128,14 @@ def _priced(row: PairRow, hw: HardwareProfile) -> PricedPair:
     width = Z90 * (hw.collective.sigma**2 + hw.residual.device_sigma**2) ** 0.5
     low_us, high_us = (times.overlapped_us * exp(z) for z in (-width, width))
     scored = Scored(
-        row.id, "overlap", measured.overlapped_us, times.overlapped_us, low_us, high_us, plain_us, row.scored
+        row.id,
+        "overlap",
+        measured_us=measured.overlapped_us,
+        predicted_us=times.overlapped_us,
+        low_us=low_us,
+        high_us=high_us,
+        roofline_us=plain_us,
+        scored=row.scored,
     )
     return PricedPair(row, times, from_parts_us, pieces, scored)
 
@@ -138,7 +156,17 @@ def overlapped_us(
     ops = tuple(cut_pair(product, reduction, sizes)) if len(sizes) > 1 else (product, reduction)
     kernels = [scaled(price(work_of(op), hw), factors[op.kind != product.kind]) for op in ops]
     launched = tuple(
-        Launch(i, 0, op.name, op.kind, op_type_of(op), kernel, op.stream, op.waits, op.records)
+        Launch(
+            i,
+            0,
+            name=op.name,
+            kind=op.kind,
+            op_type=op_type_of(op),
+            kernel=kernel,
+            stream=op.stream,
+            waits=op.waits,
+            records=op.records,
+        )
         for i, (op, kernel) in enumerate(zip(ops, kernels, strict=True))
     )
     return engine.times(Plan((Replay("pair", launched, 0, 0, 0),), launch_thread=False, queue_depth=1)).end_ns / 1000
@@ -150,9 +178,13 @@ def overlaps_result(priced: list[PricedPair], skipped: list[Skipped]) -> dict[st
     return {
         "rows": [
             {
-                "id": row.row.id, "scored": row.row.scored, "pieces": row.pieces,
-                "measured": _times(row.row.times), "predicted": _times(row.times),
-                "error": row.scored.error, "from_parts_us": row.from_parts_us,
+                "id": row.row.id,
+                "scored": row.row.scored,
+                "pieces": row.pieces,
+                "measured": _times(row.row.times),
+                "predicted": _times(row.times),
+                "error": row.scored.error,
+                "from_parts_us": row.from_parts_us,
                 "from_parts_error": row.from_parts_us / row.row.times.overlapped_us - 1,
             }
             for row in priced
@@ -160,7 +192,7 @@ def overlaps_result(priced: list[PricedPair], skipped: list[Skipped]) -> dict[st
         "scored": summary["rows"],
         "median": summary["median"],
         "unpriced": [{"row": row.label, "reason": row.reason} for row in skipped],
-    }  # fmt: skip
+    }
 
 
 def _times(times: Times) -> dict[str, float]:

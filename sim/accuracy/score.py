@@ -88,10 +88,20 @@ def price_kernels(rows: Iterable[KernelRow], hardware: str = "") -> tuple[list[S
         width = kernel_width(work, hw)
         scored.append(
             Scored(
-                row.label, row.op_type, row.mean_us, us, us * exp(-width), us * exp(width), roofline_us(work, hw),
-                row.scored, time.cores, row.cores, row.in_core_us, row.fitted,
+                row.label,
+                row.op_type,
+                measured_us=row.mean_us,
+                predicted_us=us,
+                low_us=us * exp(-width),
+                high_us=us * exp(width),
+                roofline_us=roofline_us(work, hw),
+                scored=row.scored,
+                cores=time.cores,
+                measured_cores=row.cores,
+                in_core_us=row.in_core_us,
+                fitted=row.fitted,
             )
-        )  # fmt: skip
+        )
     return scored, skipped
 
 
@@ -109,10 +119,18 @@ def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Score
         inside = parts_inside(row.kernels, launches(plans_of(case, batch)[0])) if row.kernels else ()
         scored.append(
             Scored(
-                row.id, row.phase, 1000 * row.step_ms, value, low, high, roofline_of(case), row.scored,
-                fitted=row.fitted, inside=inside,
+                row.id,
+                row.phase,
+                measured_us=1000 * row.step_ms,
+                predicted_us=value,
+                low_us=low,
+                high_us=high,
+                roofline_us=roofline_of(case),
+                scored=row.scored,
+                fitted=row.fitted,
+                inside=inside,
             )
-        )  # fmt: skip
+        )
     return scored, skipped
 
 
@@ -172,14 +190,20 @@ def steps_result(rows: Sequence[Scored], skipped: Sequence[Skipped]) -> dict[str
     counted = [r for r in rows if r.scored]
     listed = [
         {
-            "id": r.label, "measured_ms": r.measured_us / 1000, "predicted_ms": r.predicted_us / 1000,
-            "low_ms": r.low_us / 1000, "high_ms": r.high_us / 1000, "error": r.error,
-            "roofline_ms": r.roofline_us / 1000, "scored": r.scored, "fitted": r.fitted,
+            "id": r.label,
+            "measured_ms": r.measured_us / 1000,
+            "predicted_ms": r.predicted_us / 1000,
+            "low_ms": r.low_us / 1000,
+            "high_ms": r.high_us / 1000,
+            "error": r.error,
+            "roofline_ms": r.roofline_us / 1000,
+            "scored": r.scored,
+            "fitted": r.fitted,
             "kernel_error": weighted_error(r.inside),
             "kernels": [{**asdict(part), "error": part.error} for part in r.inside],
         }
         for r in rows
-    ]  # fmt: skip
+    ]
     totals = errors(counted)
     return {
         "rows": listed,

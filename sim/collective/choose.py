@@ -91,9 +91,11 @@ def _engine(
 def _aiv_limit(op: str, ranks: int, levels: tuple[Level, ...], graph: bool, c: Collective) -> float:
     """Largest whole tensor that HCCL gives to vector cores; -1 for none."""
     near = {
-        "all_reduce": c.aiv_all_reduce_bytes, "all_gather": c.aiv_all_gather_bytes,
-        "reduce_scatter": c.aiv_reduce_scatter_bytes, "all_to_all": c.aiv_all_to_all_bytes,
-    }  # fmt: skip
+        "all_reduce": c.aiv_all_reduce_bytes,
+        "all_gather": c.aiv_all_gather_bytes,
+        "reduce_scatter": c.aiv_reduce_scatter_bytes,
+        "all_to_all": c.aiv_all_to_all_bytes,
+    }
     if op not in near or any(level.tier == "roce" for level in levels):
         return -1
     if levels[-1].tier != "pod":
@@ -101,9 +103,10 @@ def _aiv_limit(op: str, ranks: int, levels: tuple[Level, ...], graph: bool, c: C
     if op == "all_reduce":
         return c.aiv_pod_all_reduce_bytes or -1
     far = {
-        "all_gather": c.aiv_pod_all_gather_bytes, "reduce_scatter": c.aiv_pod_reduce_scatter_bytes,
+        "all_gather": c.aiv_pod_all_gather_bytes,
+        "reduce_scatter": c.aiv_pod_reduce_scatter_bytes,
         "all_to_all": c.aiv_pod_all_to_all_bytes,
-    }  # fmt: skip
+    }
     return ranks * far[op] or -1
 
 

@@ -76,11 +76,11 @@ def price_collective(
         n *= imbalance
     levels = levels_of(ranks, hw.collective, stride, first)
     if not levels:
-        choose(op, n, ranks, (Level("sio", 1),), hw, mode, "auto", graph)
+        choose(op, n, ranks=ranks, levels=(Level("sio", 1),), hw=hw, mode=mode, algorithm="auto", graph=graph)
         return CollectiveTime(
             duration_ns=0, algorithm="none", mode="HOST", vector_cores=0, hbm_bytes=0, link_bytes=0, bus_gbps=0.0
         )
-    choice = choose(op, n, ranks, levels, hw, mode, algorithm, graph)
+    choice = choose(op, n, ranks=ranks, levels=levels, hw=hw, mode=mode, algorithm=algorithm, graph=graph)
     cores = aiv_cores(op, ranks, hw) if choice.mode == "AIV" else 0
     wires = tuple(wire(level.tier, choice.mode, cores, hw, busy) for level in levels)
     spent, received, reduced = _spent(op, n, ranks, levels, wires, choice)

@@ -113,9 +113,10 @@ def metrics_of(scenario: Scenario, pair: Pair, of_a: bool) -> Metrics:
     metrics["output_throughput"] = 1000 * workload.batch * workload.output_tokens / e2el_ms
     metrics["decode_throughput"] = 1000 * workload.batch / metrics["tpot_ms"]
     metrics |= {
-        "weights_bytes": float(side.weights_bytes), "kv_cache_bytes": float(side.kv_cache_bytes),
+        "weights_bytes": float(side.weights_bytes),
+        "kv_cache_bytes": float(side.kv_cache_bytes),
         "values_bytes": float(side.values_bytes),
-    }  # fmt: skip
+    }
     metrics["memory_bytes"] = metrics["weights_bytes"] + metrics["kv_cache_bytes"] + metrics["values_bytes"]
     metrics["load_ms"] = side.load_ms
     # What the first pass through everything took more than the second.

@@ -84,9 +84,7 @@ def over(a: Interval, b: Interval) -> Interval:
     value = a.value / b.value
     down = hypot(log(a.value / a.low), log(b.high / b.value))
     up = hypot(log(a.high / a.value), log(b.value / b.low))
-    return Interval(
-        value, value * exp(-down), value * exp(up), min(a.confidence, b.confidence), min(a.turns, b.turns)
-    )  # fmt: skip
+    return Interval(value, value * exp(-down), value * exp(up), min(a.confidence, b.confidence), min(a.turns, b.turns))
 
 
 @dataclass(frozen=True, slots=True)

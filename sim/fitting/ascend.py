@@ -90,7 +90,15 @@ def _samples(timings: Timings, base: HardwareProfile, reference: float) -> Itera
             continue
         work = work_of(row.op)
         if not isinstance(work.shape, CollectiveShape | ExchangeShape | FixedShape):
-            yield Sample(base.name, op_type_of(row.op), repr(work), work, at_speed(row, reference), False, False)
+            yield Sample(
+                base.name,
+                op_type_of(row.op),
+                shape=repr(work),
+                work=work,
+                us=at_speed(row, reference),
+                repeat=False,
+                resident=False,
+            )
 
 
 def _from_base(block: Block, hw: HardwareProfile) -> Block:

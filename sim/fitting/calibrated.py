@@ -324,9 +324,13 @@ def _residuals(timings: Timings, reference: float, fits: Sequence[Fit]) -> Itera
 
 def _untold(numbers: Mapping[str, Found]) -> dict[str, str]:
     """Parts of a profile for which no row was taken."""
-    parts = {"host.tiling_us": "no eager step was timed", "graph.mix_gap_ns": "too few compiled pieces were timed",
-             "collective.hccs_gbps": "no collectives were timed", "memory.hbm_gbps": "no copies were timed",
-             "fixed_us.ai_cpu": "no small preparation was timed"}  # fmt: skip
+    parts = {
+        "host.tiling_us": "no eager step was timed",
+        "graph.mix_gap_ns": "too few compiled pieces were timed",
+        "collective.hccs_gbps": "no collectives were timed",
+        "memory.hbm_gbps": "no copies were timed",
+        "fixed_us.ai_cpu": "no small preparation was timed",
+    }
     return {name: why for name, why in parts.items() if name not in numbers}
 
 

@@ -38,15 +38,25 @@ class Links:
 
 FAMILIES = (
     Links(
-        "atlas_a3_die", "atlas_a3_die",
+        "atlas_a3_die",
+        "atlas_a3_die",
         {
-            "hccs_gbps": 213, "ai_cpu_start_us": 30, "ai_cpu_idle_us": 70, "step_us": 2, "reduce_step_us": 1.2,
-            "reduce_gbps": 900, "aiv_step_us": 4, "aiv_gbps": 165, "aiv_core_gbps": 16.6, "aiv_reduce_gbps": 250,
-            "aiv_busy_share": 0.5, "arrival_us": 1.2,
+            "hccs_gbps": 213,
+            "ai_cpu_start_us": 30,
+            "ai_cpu_idle_us": 70,
+            "step_us": 2,
+            "reduce_step_us": 1.2,
+            "reduce_gbps": 900,
+            "aiv_step_us": 4,
+            "aiv_gbps": 165,
+            "aiv_core_gbps": 16.6,
+            "aiv_reduce_gbps": 250,
+            "aiv_busy_share": 0.5,
+            "arrival_us": 1.2,
         },
     ),
     Links("atlas_a2_910b2", "atlas_a2_910b4", {"hccs_gbps": 18.3, "reduce_gbps": 196}),
-)  # fmt: skip
+)
 
 
 def points(links: Links) -> dict[tuple[str, int, int], list[CollectiveRow]]:

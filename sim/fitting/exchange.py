@@ -42,13 +42,17 @@ def rows() -> list[ExchangeRow]:
         return [
             ExchangeRow(
                 ExchangeShape(
-                    cast(Exchange, row["op"]), int(row["tokens"]), int(row["top_k"]), int(row["hidden"]),
-                    cast(DType, row["dtype"]), int(row["ranks"]),
+                    cast(Exchange, row["op"]),
+                    int(row["tokens"]),
+                    int(row["top_k"]),
+                    int(row["hidden"]),
+                    cast(DType, row["dtype"]),
+                    int(row["ranks"]),
                 ),
                 float(row["mean_us"]),
             )
             for row in csv.DictReader(file)
-        ]  # fmt: skip
+        ]
 
 
 def residuals(values: Mapping[str, float], measured: list[ExchangeRow], hw: HardwareProfile) -> list[float]:

@@ -133,10 +133,17 @@ def read_torchair() -> list[Sample]:
         shape = f"{row.op_type} {row.input_shapes}"
         samples.append(
             Sample(
-                row.hardware, row.op_type, shape, work, row.mean_us, warm, False, stack="torchair",
+                row.hardware,
+                row.op_type,
+                shape=shape,
+                work=work,
+                us=row.mean_us,
+                repeat=warm,
+                resident=False,
+                stack="torchair",
                 model=conditions["model"],
             )
-        )  # fmt: skip
+        )
     return samples
 
 

@@ -239,10 +239,16 @@ def vector_rows(samples: Sequence[Sample], bases: Mapping[str, HardwareProfile])
         moving_us = moving_ns(work, hw, spread.busy, sample.resident or sample.stack == "alone") / 1000
         rows.append(
             VectorRow(
-                kind, sample.shape, sample.stack, sample.model, spread.started * code, spread.elements, moving_us,
-                sample.us,
+                kind,
+                sample.shape,
+                stack=sample.stack,
+                model=sample.model,
+                cores=spread.started * code,
+                elements=spread.elements,
+                moving_us=moving_us,
+                us=sample.us,
             )
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -56,7 +56,9 @@ def _chosen(capture: Capture, step_id: str, required: bool) -> Chosen:
         number = sorted(there, key=lambda n: views.times[n].total_ns)[(len(there) - 1) // 2]
     alone, step = views.view(number)
     time = step_times_of(alone)[alone.steps.index(step)]
-    return Chosen(capture, views, number, alone, step, time, tuple(_notes(views, number)))
+    return Chosen(
+        capture, views, number=number, capture=alone, step=step, time=time, notes=tuple(_notes(views, number))
+    )
 
 
 def _notes(views: Views, number: int) -> list[str]:

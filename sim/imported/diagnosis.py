@@ -48,7 +48,10 @@ def diagnose_step(
     name, made_of = bottleneck_of(parts, time.total_ns)
     rows = in_step(capture, step, Kind.KERNEL, Kind.COLLECTIVE)
     launched = capture.events.launched_by[rows]
-    evidence = [_evidence(one, capture, time, kernels, gaps, waits, hardware) for one in made_of]
+    evidence = [
+        _evidence(one, capture, time=time, kernels=kernels, gaps=gaps, waits=waits, hardware=hardware)
+        for one in made_of
+    ]
     return Found(
         capture=capture,
         step=step,
@@ -68,9 +71,14 @@ def diagnose_step(
 
 
 def _evidence(
-    name: Name, capture: Capture, time: StepTime, kernels: Sequence[MeasuredKernel], gaps: Gaps, waits: Waits,
+    name: Name,
+    capture: Capture,
+    time: StepTime,
+    kernels: Sequence[MeasuredKernel],
+    gaps: Gaps,
+    waits: Waits,
     hardware: HardwareProfile | None,
-) -> str:  # fmt: skip
+) -> str:
     total, free = max(1, time.total_ns), time.free_ns / max(1, time.total_ns)
     if name == "host-bound":
         return _host_evidence(time, gaps, free)
@@ -83,11 +91,14 @@ def _evidence(
     share = us / max(1e-9, fsum(k.total_us for k in kernels))
     sources = {k.bound_source for k in mine}
     said = (
-        "by the profiler's pipe counters" if sources == {"measured"}
-        else "by the model's price of their shapes" if sources == {"predicted"}
-        else "by their names alone, since the profile has no pipe counters" if sources == {"assumed"}
+        "by the profiler's pipe counters"
+        if sources == {"measured"}
+        else "by the model's price of their shapes"
+        if sources == {"predicted"}
+        else "by their names alone, since the profile has no pipe counters"
+        if sources == {"assumed"}
         else "by pipe counters, prices and names"
-    )  # fmt: skip
+    )
     detail = (
         f"most of it in {short_name(top.op_type)} ({top.total_us / 1000:.2f} ms in {_times(top.count)})"
         f"{_reached(top, hardware)}"

@@ -49,7 +49,12 @@ def _rows_ns(shape: ExchangeShape, hw: HardwareProfile, program: str, ops: int, 
     rows = shape.tokens * shape.top_k
     elements = rows * shape.hidden
     work = Work(
-        "vector", RowsShape(rows, shape.hidden), 0, ops * elements, 0, read * elements, written * elements, program
+        "vector",
+        RowsShape(rows, shape.hidden),
+        vector_ops=ops * elements,
+        warm_read_bytes=read * elements,
+        write_bytes=written * elements,
+        program=program,
     )
     return vector_cost(work, hw, vector_params(work, hw), repeat=False, resident=False).total_ns
 

@@ -133,7 +133,15 @@ def _first(shape: FfnShape, hw: HardwareProfile, grid: Layout, activate_ns: floa
     served = max(1, chip.vector_cores // chip.cube_cores)
     cores = min(chip.cube_cores, ceil(grid.shares / served))
     products = 2 * min(served, grid.shares)  # that follow one another on a cube core
-    whole = MatmulShape(1, shape.m, shape.hidden, 2 * shape.intermediate, shape.dtype, shape.dtype, "nd")
+    whole = MatmulShape(
+        1,
+        shape.m,
+        k=shape.hidden,
+        n=2 * shape.intermediate,
+        dtype=shape.dtype,
+        weight_dtype=shape.dtype,
+        weight_format="nd",
+    )
     multiply, load, blocks = _share_ns(whole, hw, grid, min(grid.height, TALLEST))
     multiply, load = products * multiply, products * load
     block_bytes = element * whole.k * (grid.height + grid.width)
@@ -141,7 +149,9 @@ def _first(shape: FfnShape, hw: HardwareProfile, grid: Layout, activate_ns: floa
     waits = products * (blocks - ceil(grid.cols / grid.width)) * wait
     # The blocks of products stay in a small ring; what L2 must hold is the input and what has been activated.
     inputs, activated = element * shape.m * shape.hidden, element * shape.m * shape.intermediate
-    work = Work("cube", whole, 0, 0, element * whole.k * whole.n, inputs, activated)
+    work = Work(
+        "cube", whole, cold_read_bytes=element * whole.k * whole.n, warm_read_bytes=inputs, write_bytes=activated
+    )
     stream, hbm = _stream(work, hw, cores, products * grid.cols, inputs + 2 * activated, resident)
     return Half(max(multiply + stream + waits, load, activate_ns), multiply, max(stream + waits, load), hbm)
 
@@ -149,10 +159,20 @@ def _first(shape: FfnShape, hw: HardwareProfile, grid: Layout, activate_ns: floa
 def _second(shape: FfnShape, hw: HardwareProfile, resident: bool) -> Half:
     """Down: one share a core."""
     grid, element = second_layout(shape, hw), _element_bytes(shape)
-    whole = MatmulShape(1, shape.m, shape.intermediate, shape.hidden, shape.dtype, shape.dtype, "nd")
+    whole = MatmulShape(
+        1,
+        shape.m,
+        k=shape.intermediate,
+        n=shape.hidden,
+        dtype=shape.dtype,
+        weight_dtype=shape.dtype,
+        weight_format="nd",
+    )
     multiply, load, _ = _share_ns(whole, hw, grid, grid.height)
     activated, outputs = element * shape.m * whole.k, element * shape.m * whole.n
-    work = Work("cube", whole, 0, 0, element * whole.k * whole.n, activated, outputs)
+    work = Work(
+        "cube", whole, cold_read_bytes=element * whole.k * whole.n, warm_read_bytes=activated, write_bytes=outputs
+    )
     stream, hbm = _stream(work, hw, grid.shares, grid.cols, activated + outputs, resident)
     return Half(max(multiply + stream, load), multiply, max(stream, load), hbm)
 

@@ -40,4 +40,12 @@ def grouped_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: 
     stream = max(stream_ns(shape, hw, tiling.cores, weights, work.gm_bytes - weights), fullest)
     others = vector_beside_ns(shape, shape.k * shape.n * len(shape.loads), rows * shape.n, hw, params)
     body = max(overlapped(multiply, stream, hw.kernel.overlap_power), others)
-    return Cost(1000 * params.fixed_us, body, tiling.cores, multiply, stream, split.hbm, others)
+    return Cost(
+        1000 * params.fixed_us,
+        body,
+        cores=tiling.cores,
+        compute_ns=multiply,
+        memory_ns=stream,
+        hbm_bytes=split.hbm,
+        beside_ns=others,
+    )

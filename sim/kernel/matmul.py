@@ -56,7 +56,15 @@ def matmul_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: b
     others = vector_beside_ns(shape, shape.batch * shape.k * shape.n, shape.batch * shape.m * shape.n, hw, params)
     saved = TWIN_US if repeat and shape.m >= TWIN_ROWS else 0.0
     head = 1000 * max(params.fixed_us - saved, hw.kernel.start_us)
-    return Cost(head, max(body, others), core.cores, multiply, max(stream, load), split.hbm, others)
+    return Cost(
+        head,
+        max(body, others),
+        cores=core.cores,
+        compute_ns=multiply,
+        memory_ns=max(stream, load),
+        hbm_bytes=split.hbm,
+        beside_ns=others,
+    )
 
 
 def _body_ns(

@@ -72,9 +72,12 @@ def piece_of(product: Work, rows: int, first: bool) -> Work:
     assert isinstance(shape, MatmulShape)
     read, written = (part * rows // shape.m for part in (product.warm_read_bytes, product.write_bytes))
     piece = replace(
-        product, shape=replace(shape, m=rows), cube_flops=product.cube_flops * rows // shape.m, warm_read_bytes=read,
+        product,
+        shape=replace(shape, m=rows),
+        cube_flops=product.cube_flops * rows // shape.m,
+        warm_read_bytes=read,
         write_bytes=written,
-    )  # fmt: skip
+    )
     if first:
         return piece
     weights = product.cold_read_bytes
@@ -116,7 +119,15 @@ def cut(
         start = max(computed + hand_over_ns, done)
         done = start + reduced * (slower if i + 1 < len(sizes) else 1.0)
         first = first or start
-    return Fused(len(sizes), done, first, product_ns, reduction_ns, product_bytes + moved_bytes, priced[0][0])
+    return Fused(
+        len(sizes),
+        done,
+        first_ns=first,
+        product_ns=product_ns,
+        reduction_ns=reduction_ns,
+        hbm_bytes=product_bytes + moved_bytes,
+        cost=priced[0][0],
+    )
 
 
 @lru_cache(maxsize=4096)

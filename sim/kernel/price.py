@@ -190,9 +190,16 @@ def _collective(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     shape = work.shape
     assert isinstance(shape, CollectiveShape)
     item = price_collective(
-        shape.op, shape.bytes, shape.ranks, hw, shape.mode, busy=True, first=shape.first, stride=shape.stride,
+        shape.op,
+        shape.bytes,
+        shape.ranks,
+        hw,
+        shape.mode,
+        busy=True,
+        first=shape.first,
+        stride=shape.stride,
         imbalance=shape.imbalance,
-    )  # fmt: skip
+    )
     duration = max(1, item.duration_ns)
     return KernelTime(
         duration_ns=duration,

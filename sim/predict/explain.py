@@ -129,14 +129,14 @@ def diagnose(prediction: Prediction) -> Diagnosis:
     return Diagnosis(
         name,
         spoken(evidence, prediction.case.hardware.profile.device),
-        limits,
-        shares_of(parts, prediction.step.total_ns),
-        busy,
-        rows,
-        calls,
-        len(kernels),
-        sum(k.kernel.hbm_bytes for k in kernels),
-        sum(k.kernel.gm_bytes for k in kernels),
+        limits=limits,
+        shares=shares_of(parts, prediction.step.total_ns),
+        busy=busy,
+        kernels=rows,
+        host_launches=calls,
+        kernel_count=len(kernels),
+        hbm_bytes=sum(k.kernel.hbm_bytes for k in kernels),
+        gm_bytes=sum(k.kernel.gm_bytes for k in kernels),
     )
 
 

@@ -147,16 +147,49 @@ def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) ->
     reason = steps.invalid(with_it, item.switch) or steps.invalid(without_it, item.switch)
     shown = item.shown(value)
     if reason:
-        return Gain(item.switch, item.title, state, shown, 1.0, 1.0, 1.0, waterfall_us, "not applicable", reason)
+        return Gain(
+            item.switch,
+            item.title,
+            state=state,
+            value=shown,
+            alone_ratio=1.0,
+            low=1.0,
+            high=1.0,
+            waterfall_us=waterfall_us,
+            verdict="not applicable",
+            reason=reason,
+        )
     notes = [f"given {', '.join(switch for switch, _ in needed)}"] if needed else []
     notes += ["without it does not fit memory"] if steps.too_large(without_it) else []
     notes += ["does not fit memory"] if steps.too_large(with_it) else []
     if steps.too_large(with_it) or steps.too_large(without_it):
         cannot: Verdict = "does not fit" if steps.too_large(with_it) else "does not fit without"
-        return Gain(item.switch, item.title, state, shown, 1.0, 1.0, 1.0, waterfall_us, cannot, "; ".join(notes))
+        return Gain(
+            item.switch,
+            item.title,
+            state=state,
+            value=shown,
+            alone_ratio=1.0,
+            low=1.0,
+            high=1.0,
+            waterfall_us=waterfall_us,
+            verdict=cannot,
+            reason="; ".join(notes),
+        )
     ratio, low, high = steps.ratio(without_it, with_it)
     said = verdict(ratio, low, high)
-    return Gain(item.switch, item.title, state, shown, ratio, low, high, waterfall_us, said, "; ".join(notes))
+    return Gain(
+        item.switch,
+        item.title,
+        state=state,
+        value=shown,
+        alone_ratio=ratio,
+        low=low,
+        high=high,
+        waterfall_us=waterfall_us,
+        verdict=said,
+        reason="; ".join(notes),
+    )
 
 
 def verdict(ratio: float, low: float, high: float) -> Verdict:

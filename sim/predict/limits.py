@@ -12,9 +12,12 @@ _NOT_ON_A_GPU: tuple[tuple[str, tuple[object, ...], str], ...] = (
     ("overlap.prefetch", (False,), "torch brings no weight into a GPU's L2 ahead"),
     ("fusion.ffn", (False,), "torch has no such kernel for a GPU"),
     ("fusion.matmul_all_reduce", (False,), "torch has no such kernel for a GPU"),
-    ("graph", ("eager", "aclgraph", "ge_graph"), "a compiler of torch_npu; on a GPU aclgraph means CUDA graphs, and "
-     "ge_graph torch.compile before them"),
-)  # fmt: skip
+    (
+        "graph",
+        ("eager", "aclgraph", "ge_graph"),
+        "a compiler of torch_npu; on a GPU aclgraph means CUDA graphs, and ge_graph torch.compile before them",
+    ),
+)
 
 
 def limits(scenario: Scenario, hardware: HardwareProfile) -> list[tuple[str, str]]:

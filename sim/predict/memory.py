@@ -171,7 +171,17 @@ def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Me
         _capacity(scenario, model, kv.model_copy(update={"layout": layout, "dtype": dtype}), room)
         for layout, dtype in variants
     )
-    return Memory(weights, held, activations, pool, runtime, buffers, usable, mine, others)
+    return Memory(
+        weights,
+        held,
+        activations=activations,
+        graph_pool=pool,
+        runtime=runtime,
+        hccl_buffers=buffers,
+        usable=usable,
+        capacity=mine,
+        others=others,
+    )
 
 
 #: CANN context, streams and workspace of one process on one card. Assumed: about what `npu-smi` shows for an idle

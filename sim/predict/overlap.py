@@ -147,7 +147,7 @@ def _predicted_ns(prediction: Prediction, places: list[tuple[_Layers, list[_Plac
 
 
 def _common(window: list[tuple[int, int]], waits: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    (start, end), = window  # fmt: skip
+    ((start, end),) = window
     return ((max(start, a), min(end, b)) for a, b in waits if a < end and b > start)
 
 

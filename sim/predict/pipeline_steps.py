@@ -215,5 +215,5 @@ def _without_time(launch: Launch) -> Launch:
 
 def behind(plan: Plan, busy_ns: int) -> Plan:
     """`plan` on a device that is busy for the first `busy_ns`."""
-    work = KernelTime(busy_ns, "SDMA", 0, "link", 0, 0, 0, 0)
+    work = KernelTime(busy_ns, "SDMA", cores=0, bound="link", hbm_bytes=0, gm_bytes=0, flops=0, roofline_ns=0)
     return replace(plan, steps=(Issue(Launch(-1, -1, "before", "before", "", work)), *plan.steps))

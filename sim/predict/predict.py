@@ -333,8 +333,10 @@ def cold_start(case: Case) -> ColdStart:
     nodes = _captured_nodes(program)
     eager_ns = fsum(
         fsum(host_costs_ns(op, hw, scenario.engine.task_queue_enable)) * b.repeat
-        for b in program.blocks if b.captured for op in b.ops
-    )  # fmt: skip
+        for b in program.blocks
+        if b.captured
+        for op in b.ops
+    )
     # A capture runs the ops once to warm up and once to record them.
     capture_ms = (2 * eager_ns + 1000 * nodes * hw.graph.capture_node_us) / 1e6
     graph = hw.graph

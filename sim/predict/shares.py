@@ -10,13 +10,28 @@ from collections.abc import Mapping
 from typing import Literal
 
 Part = Literal[
-    "computing: HBM", "computing: cube", "computing: vector", "communication: transfer", "waiting for ranks",
-    "pipeline bubble", "host late", "queued", "copies", "idle, cause unknown",
-]  # fmt: skip
+    "computing: HBM",
+    "computing: cube",
+    "computing: vector",
+    "communication: transfer",
+    "waiting for ranks",
+    "pipeline bubble",
+    "host late",
+    "queued",
+    "copies",
+    "idle, cause unknown",
+]
 Name = Literal[
-    "host-bound", "HBM-bound", "cube-bound", "vector-bound", "communication-bound", "bubble-bound", "capacity-bound",
-    "idle-bound", "mixed",
-]  # fmt: skip
+    "host-bound",
+    "HBM-bound",
+    "cube-bound",
+    "vector-bound",
+    "communication-bound",
+    "bubble-bound",
+    "capacity-bound",
+    "idle-bound",
+    "mixed",
+]
 
 #: The name of the bottleneck that each part speaks for. Waiting for other ranks is communication, never host work.
 NAME_OF: dict[Part, Name] = {

@@ -157,9 +157,16 @@ def _numbers(result: dict[str, Any]) -> Iterator[str]:
             rows.append((f"`{row['factor']}`", "", "", "", "", "", numbers["reason"]))
             continue
         rows.append(
-            (f"`{row['factor']}`", f"{errors['greatest']:.1e}", f"{errors['relative']:.1e}", f"{errors['kl_nats']:.1e}",
-             _tokens(errors), _perplexity(numbers), numbers["state"])
-        )  # fmt: skip
+            (
+                f"`{row['factor']}`",
+                f"{errors['greatest']:.1e}",
+                f"{errors['relative']:.1e}",
+                f"{errors['kl_nats']:.1e}",
+                _tokens(errors),
+                _perplexity(numbers),
+                numbers["state"],
+            )
+        )
     heads = ("factor", "greatest error", "relative", "divergence, nats", "greedy tokens", "perplexity", "numbers")
     yield from _table(heads, rows)
     yield ""
@@ -191,9 +198,11 @@ def _metrics(result: dict[str, Any]) -> Iterator[str]:
     measured, predicted = result["metrics"]["measured"], result["metrics"]["predicted"]
     yield from _table(
         ("baseline", "measured", "predicted"),
-        [(label, _value(measured, key), _interval(predicted.get(key), scale, unit))
-         for label, key, scale, unit in _METRICS],
-    )  # fmt: skip
+        [
+            (label, _value(measured, key), _interval(predicted.get(key), scale, unit))
+            for label, key, scale, unit in _METRICS
+        ],
+    )
     yield ""
     yield (
         "Times leave out what other programs had of the processor, where the device can tell (by the wall: "

@@ -69,8 +69,8 @@ def _row(
     return [
         svg.line([(12, y + ROW / 2), (LEFT + PLOT + RIGHT - 12, y + ROW / 2)]),
         svg.text(LEFT - 12, y + 4, name, "end"),
-        *_interval(x, y - 6, predicted, svg.BLUE, True, ends, f"{name} predicted"),
-        *_interval(x, y + 6, measured, colour, False, ends, f"{name} measured"),
+        *_interval(x, y - 6, ratio=predicted, colour=svg.BLUE, hollow=True, ends=ends, title=f"{name} predicted"),
+        *_interval(x, y + 6, ratio=measured, colour=colour, hollow=False, ends=ends, title=f"{name} measured"),
         svg.text(LEFT + PLOT + 12, y - 1, row.verdict.call, colour=colour, bold=True),
         svg.text(LEFT + PLOT + 12, y + 12, said, colour=svg.GREY, size=10),
     ]

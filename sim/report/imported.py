@@ -39,10 +39,18 @@ def print_import(console: Console, result: dict[str, Any]) -> None:
     """The whole answer of `whatif import`."""
     shown, width = plain(result), console.width
     for part in (
-        _head(shown), _step(shown), _times(shown, width), _bottleneck(shown), _next(shown), *_gaps(shown, width),
-        *_ranks(shown, width), *_collectives(shown, width), *what_if_parts(shown, width), _kernels(shown, width),
+        _head(shown),
+        _step(shown),
+        _times(shown, width),
+        _bottleneck(shown),
+        _next(shown),
+        *_gaps(shown, width),
+        *_ranks(shown, width),
+        *_collectives(shown, width),
+        *what_if_parts(shown, width),
+        _kernels(shown, width),
         *_notes(shown),
-    ):  # fmt: skip
+    ):
         console.print(part)
 
 

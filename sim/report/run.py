@@ -47,9 +47,16 @@ def print_run(console: Console, result: dict[str, Any]) -> None:
     """The whole answer of `whatif run`: how long, where the time goes, what to try; then the tables behind it."""
     shown, width = in_words(plain(result)), console.width
     for part in (
-        _head(shown), *serving_part(shown, width), _metrics(shown), _step(shown), *_overlap(shown), _next(shown, width),
-        _kernels(shown, width, TOP_KERNELS), _gains(shown, width), _room(shown),
-    ):  # fmt: skip
+        _head(shown),
+        *serving_part(shown, width),
+        _metrics(shown),
+        _step(shown),
+        *_overlap(shown),
+        _next(shown, width),
+        _kernels(shown, width, TOP_KERNELS),
+        _gains(shown, width),
+        _room(shown),
+    ):
         console.print(part)
 
 
@@ -57,9 +64,14 @@ def print_explain(console: Console, result: dict[str, Any]) -> None:
     """Why, and what to try: the answer of `whatif explain`."""
     shown, width = in_words(plain(result)), console.width
     for part in (
-        _head(shown), _step(shown), *_overlap(shown), _next(shown, width), _limits(shown, width),
-        _kernels(shown, width, TOP_KERNELS_EXPLAINED), _gains(shown, width),
-    ):  # fmt: skip
+        _head(shown),
+        _step(shown),
+        *_overlap(shown),
+        _next(shown, width),
+        _limits(shown, width),
+        _kernels(shown, width, TOP_KERNELS_EXPLAINED),
+        _gains(shown, width),
+    ):
         console.print(part)
 
 

@@ -11,9 +11,12 @@ from rich.text import Text
 from sim.report.tables import Column, fitted
 
 _SPREADS = (
-    ("ttft_ms", "TTFT (from arrival)"), ("tpot_ms", "TPOT"), ("itl_ms", "ITL"), ("e2el_ms", "E2EL"),
+    ("ttft_ms", "TTFT (from arrival)"),
+    ("tpot_ms", "TPOT"),
+    ("itl_ms", "ITL"),
+    ("e2el_ms", "E2EL"),
     ("queue_ms", "queue"),
-)  # fmt: skip
+)
 
 
 def serving_part(result: dict[str, Any], width: int) -> list[RenderableType]:

@@ -33,9 +33,15 @@ def picture(width: int, height: int, label: str, parts: Iterable[str]) -> str:
 
 
 def text(
-    x: float, y: float, what: str, anchor: Anchor = "start", colour: str = "", size: int = SIZE, bold: bool = False,
+    x: float,
+    y: float,
+    what: str,
+    anchor: Anchor = "start",
+    colour: str = "",
+    size: int = SIZE,
+    bold: bool = False,
     upwards: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     """A line of text whose base line is at y; black where no colour is given; upwards: turned to the left."""
     style = f' fill="{colour}"' if colour else ""
     style += f' font-size="{size}"' if size != SIZE else ""

@@ -47,9 +47,11 @@ def fitted(title: str, columns: Sequence[Column], width: int, notes: Sequence[st
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for column in kept:
         table.add_column(
-            column.title, justify="right" if column.right else "left", no_wrap=not column.wraps,
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=not column.wraps,
             min_width=column.width if column.wraps else None,
-        )  # fmt: skip
+        )
     for row in zip(*(column.cells for column in kept), strict=True):
         table.add_row(*row)
     return Group(Text(title, style="bold"), table, *(Text(note, style="dim") for note in notes), Text())

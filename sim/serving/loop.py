@@ -117,7 +117,17 @@ class _Loop:
         device += step.swapped_tokens * self.swap_ticks
         visible, hidden = self._host(decoding + len(step.chunks), len(step.chunks))
         length = max(device, hidden) + visible
-        self.log.add(self.now, decoding, 1, length, 0, len(step.chunks), alone, device, self.scheduler.blocked)
+        self.log.add(
+            self.now,
+            decoding,
+            steps=1,
+            length=length,
+            more=0,
+            chunks=len(step.chunks),
+            alone=alone,
+            device=device,
+            blocked=self.scheduler.blocked,
+        )
         self._commit(step, 1, length)
 
     def _host(self, requests: int, chunks: int) -> tuple[int, int]:
@@ -146,7 +156,17 @@ class _Loop:
             length, more = device + visible, grows
         if repeats > 1 and self._next is not None and self.scheduler.may_admit:
             repeats = min(repeats, steps_until(self._next - self.now, length, more))
-        self.log.add(self.now, decoding, repeats, length, more, 0, device, device, self.scheduler.blocked)
+        self.log.add(
+            self.now,
+            decoding,
+            steps=repeats,
+            length=length,
+            more=more,
+            chunks=0,
+            alone=device,
+            device=device,
+            blocked=self.scheduler.blocked,
+        )
         self._commit(step, repeats, repeats * length + more * (repeats * (repeats - 1) // 2))
 
     def _commit(self, step: Step, repeats: int, ticks: int) -> None:

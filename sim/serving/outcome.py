@@ -29,9 +29,17 @@ class Log:
     rows: list[tuple[int, int, int, int, int, int, int, int, str]] = field(default_factory=list)
 
     def add(
-        self, start: int, decoding: int, steps: int, length: int, more: int, chunks: int, alone: int, device: int,
+        self,
+        start: int,
+        decoding: int,
+        steps: int,
+        length: int,
+        more: int,
+        chunks: int,
+        alone: int,
+        device: int,
         blocked: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rows.append((start, decoding, steps, length, more, chunks, alone, device, blocked))
 
 
@@ -132,10 +140,17 @@ def outcome_of(
         hit_tokens=scheduler.kv.hit_tokens,
         asked_tokens=scheduler.kv.asked_tokens,
         steps=Steps(
-            _ns(start), _ints(decoding), _ints(steps), _ns(length), _ns(more), _ints(chunks), _ns(alone),
-            _ns(device), _ints(tuple(numbers[reason] for reason in blocked)),
+            _ns(start),
+            _ints(decoding),
+            steps=_ints(steps),
+            first_ns=_ns(length),
+            more_ns=_ns(more),
+            chunks=_ints(chunks),
+            alone_ns=_ns(alone),
+            device_ns=_ns(device),
+            blocked=_ints(tuple(numbers[reason] for reason in blocked)),
         ),
-    )  # fmt: skip
+    )
 
 
 def _ns(ticks: tuple[int, ...]) -> Floats:
@@ -154,9 +169,16 @@ def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(o, name) for o in outcomes])[order]
         for name in (
-            "ids", "arrived_ns", "started_ns", "first_ns", "last_ns", "input_tokens", "output_tokens", "counted",
+            "ids",
+            "arrived_ns",
+            "started_ns",
+            "first_ns",
+            "last_ns",
+            "input_tokens",
+            "output_tokens",
+            "counted",
         )
-    }  # fmt: skip
+    }
     sums = {name: sum(getattr(o, name) for o in outcomes) for name in _COUNTS}
     steps = {f.name: np.concatenate([getattr(o.steps, f.name) for o in outcomes]) for f in fields(Steps)}
     return ServingOutcome(**columns, **sums, usage_peak=max(o.usage_peak for o in outcomes), steps=Steps(**steps))

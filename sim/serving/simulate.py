@@ -31,11 +31,16 @@ def simulate(case: Case, engine: EngineCosts, load: Load, prices: StepPrices | N
     longest = scenario.engine.max_model_len or longest_tokens(load)
     outcomes = [
         serve(
-            part, limits_of(scenario), cache_of(scenario, capacity.kv_tokens, longest), prices, engine,
-            min(longest, case.model.max_position), capacity.bytes_per_token,
+            part,
+            limits_of(scenario),
+            cache=cache_of(scenario, capacity.kv_tokens, longest),
+            prices=prices,
+            engine=engine,
+            max_model_len=min(longest, case.model.max_position),
+            kv_bytes_per_token=capacity.bytes_per_token,
         )
         for part in shares(load, case.model.data_parallel)
-    ]  # fmt: skip
+    ]
     return merged(outcomes)
 
 

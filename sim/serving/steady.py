@@ -178,7 +178,15 @@ class _State:
         ttft = self.engine.admission_ns + step * demand.chunks + waits / 2
         tpot = decode + waits / 2 / demand.gaps
         e2el = ttft + demand.gaps * tpot
-        return Steady(ttft, tpot, e2el, clients, clients / (prefills + demand.gaps * decode), decode, False)
+        return Steady(
+            ttft,
+            tpot,
+            e2el_ns=e2el,
+            running=clients,
+            rate=clients / (prefills + demand.gaps * decode),
+            decode_ns=decode,
+            saturated=False,
+        )
 
     def _at(self, running: float, rate: float, saturated: bool) -> Steady:
         tpot, decode = self.tpot(running, rate), self.decode(running)
@@ -188,4 +196,12 @@ class _State:
         under_way = share * mixed + (1 - share) * decode  # mean length of the step that an arrival meets
         others = 1.0 if self.demand.arrival == "open" else max(0.0, 1 - 1 / self.demand.clients)
         ttft = self.engine.admission_ns + others * under_way / 2 + self.demand.chunks * mixed
-        return Steady(ttft, tpot, ttft + self.demand.gaps * tpot, running, rate, decode, saturated)
+        return Steady(
+            ttft,
+            tpot,
+            e2el_ns=ttft + self.demand.gaps * tpot,
+            running=running,
+            rate=rate,
+            decode_ns=decode,
+            saturated=saturated,
+        )

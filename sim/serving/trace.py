@@ -47,10 +47,19 @@ def request_trace(outcome: ServingOutcome, label: str) -> str:
         }
         parts = (("queue", arrived, max(arrived, started)), ("prefill", started, first), ("decode", first, last))
         events += [
-            {"name": name, "cat": "request", "ph": "X", "pid": PID, "tid": lane, "ts": start / 1000,
-             "dur": (end - start) / 1000, "args": args}
-            for name, start, end in parts if end > start
-        ]  # fmt: skip
+            {
+                "name": name,
+                "cat": "request",
+                "ph": "X",
+                "pid": PID,
+                "tid": lane,
+                "ts": start / 1000,
+                "dur": (end - start) / 1000,
+                "args": args,
+            }
+            for name, start, end in parts
+            if end > start
+        ]
     steps = outcome.steps
     for start, decoding, chunks in zip(
         steps.start_ns.tolist(), steps.decoding.tolist(), steps.chunks.tolist(), strict=True

@@ -84,9 +84,11 @@ def host_costs_ns(op: Op, hw: HardwareProfile, task_queue_enable: int) -> tuple[
             return 1000 * (host.tiling_us + host.launch_us), 0.0
         return 0.0, 1000 * host.launch_us
     dispatch_us = {
-        "aten": host.aten_python_us, "matmul": host.matmul_python_us, "npu": host.fused_op_python_us,
+        "aten": host.aten_python_us,
+        "matmul": host.matmul_python_us,
+        "npu": host.fused_op_python_us,
         "collective": host.collective_python_us,
-    }[kind_of(op).host]  # fmt: skip
+    }[kind_of(op).host]
     if task_queue_enable == 0:
         return 1000 * (dispatch_us + host.tiling_us + host.launch_us), 0.0
     if task_queue_enable == 1:

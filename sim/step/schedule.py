@@ -115,12 +115,37 @@ def timeline(plan: Plan, schedule: Schedule) -> Timeline:
     number = 0
     for at, (step, (start, end)) in enumerate(zip(plan.steps, schedule.host, strict=True)):
         name, kind, op_type, index, layer, inside = _call(step)
-        host.append(Span(name, "Python", "Python", start, end, kind, op_type, index, layer))
+        host.append(
+            Span(
+                name,
+                "Python",
+                thread="Python",
+                start_ns=start,
+                end_ns=end,
+                kind=kind,
+                op_type=op_type,
+                index=index,
+                layer=layer,
+            )
+        )
         parent = at
         if inside is not None and plan.launch_thread:
             parent = len(plan.steps) + len(cann)
             start, end = next(entries)
-            cann.append(Span(f"launch {name}", "CANN", "launch", start, end, kind, op_type, index, layer, at))
+            cann.append(
+                Span(
+                    f"launch {name}",
+                    "CANN",
+                    thread="launch",
+                    start_ns=start,
+                    end_ns=end,
+                    kind=kind,
+                    op_type=op_type,
+                    index=index,
+                    layer=layer,
+                    launched_by=at,
+                )
+            )
         for launch in inside or ():
             if launch.rendezvous and launch.kernel.alone_ns:
                 kernels.append(_kernel_span(launch, schedule.kernels[number], parent))
@@ -141,7 +166,16 @@ def _kernel_span(launch: Launch, interval: Interval, parent: int) -> Span:
         process = thread = "AI CPU"
     start, end = interval
     return Span(
-        launch.name, process, thread, start, end, launch.kind, launch.op_type, launch.index, launch.layer, parent
+        launch.name,
+        process,
+        thread=thread,
+        start_ns=start,
+        end_ns=end,
+        kind=launch.kind,
+        op_type=launch.op_type,
+        index=launch.index,
+        layer=launch.layer,
+        launched_by=parent,
     )
 
 

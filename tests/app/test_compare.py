@@ -48,8 +48,11 @@ def test_two_scenarios_are_laid_side_by_side(lab: Open) -> None:
     assert "slower" in html(at)
     assert len(at.get("vega_lite_chart")) == 2
     assert {item.label for item in at.expander} == {
-        "What is set differently", "Metrics", "Time by lane", "Kernels, paired by op and shape",
-    }  # fmt: skip
+        "What is set differently",
+        "Metrics",
+        "Time by lane",
+        "Kernels, paired by op and shape",
+    }
 
 
 def test_what_is_chosen_goes_into_the_url(lab: Open) -> None:
@@ -59,8 +62,10 @@ def test_what_is_chosen_goes_into_the_url(lab: Open) -> None:
     assert not at.exception
     result = {key: at.query_params[key] for key in at.query_params}
     assert {key: value[0] if isinstance(value, list) else value for key, value in result.items()} == {
-        "a": OTHER, "b": "qwen3_8b_910b2_eager", "b_set": "workload.batch=4",
-    }  # fmt: skip
+        "a": OTHER,
+        "b": "qwen3_8b_910b2_eager",
+        "b_set": "workload.batch=4",
+    }
 
 
 def test_the_same_twice_differs_in_nothing(lab: Open) -> None:

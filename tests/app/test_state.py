@@ -27,9 +27,11 @@ def test_the_question_that_the_lab_opens_with_needs_no_parameter() -> None:
 
 def test_parameters_are_those_of_the_command_line() -> None:
     assert ASKED.params == {
-        "scenario": "qwen3_8b_prefill", "set.model": "Qwen3-4B", "optimizations.kv.dtype": "int8",
+        "scenario": "qwen3_8b_prefill",
+        "set.model": "Qwen3-4B",
+        "optimizations.kv.dtype": "int8",
         "workload.batch": "4",
-    }  # fmt: skip
+    }
     assert ASKED.command == (
         "whatif run qwen3_8b_prefill --set model=Qwen3-4B --set optimizations.kv.dtype=int8 --set workload.batch=4"
     )
@@ -38,8 +40,10 @@ def test_parameters_are_those_of_the_command_line() -> None:
 def test_other_pages_parameters_are_no_settings() -> None:
     assert question_of({"model": "x", "batch": "8", "lang": "zh", "baseline": "y"}) == Question()
     assert [key for key in ("lang", "batch", "scenario", "workload.batch", "set.model") if is_question(key)] == [
-        "scenario", "workload.batch", "set.model",
-    ]  # fmt: skip
+        "scenario",
+        "workload.batch",
+        "set.model",
+    ]
 
 
 def test_a_value_is_cut_before_it_is_read() -> None:

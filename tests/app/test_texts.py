@@ -28,9 +28,11 @@ def tables() -> list[tuple[str, str, Mapping[str, tuple[str, ...]]]]:
         result += [
             (module.name, name, table)
             for name, table in vars(loaded).items()
-            if name.isupper() and isinstance(table, dict) and name != "LANGUAGES"
+            if name.isupper()
+            and isinstance(table, dict)
+            and name != "LANGUAGES"
             and all(isinstance(entry, tuple) for entry in table.values())
-        ]  # fmt: skip
+        ]
     return result
 
 

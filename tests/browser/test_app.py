@@ -16,8 +16,11 @@ from app_pages.parts.state import Question
 from tests.browser.lab import PICTURE, WAIT_MS, drawn, wait_number, wait_other
 
 pytestmark = [
-    pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("browser"),
-]  # fmt: skip
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+    pytest.mark.xdist_group("browser"),
+]
 
 QUERY = """async (sql) => {
     const result = await self.app.trace.engine.query(sql);

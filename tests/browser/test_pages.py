@@ -23,8 +23,11 @@ from sim.predict.scenario_result import first_result, kernel_args
 from tests.browser.lab import PICTURE, drawn, settled, wait_number, wait_other
 
 pytestmark = [
-    pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("browser"),
-]  # fmt: skip
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+    pytest.mark.xdist_group("browser"),
+]
 
 FAILED = '[data-testid="stException"], [data-testid="stAlert"], [data-testid="stVegaLiteChart"] .error'
 

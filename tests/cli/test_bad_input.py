@@ -81,8 +81,11 @@ def test_all_problems_are_said_at_once(refused: Callable[..., list[str]], tmp_pa
     write(tmp_path / "s.yaml", "modle: Qwen3-8B\nworkload:\n  batch: two\n  input_tokens: -1\n")
     lines = refused("run", "s.yaml", "--set", "engine.max_num_seqs=x")
     assert [line.split(": ")[0] for line in lines] == [
-        "s.yaml:1:1", "s.yaml:3:10", "s.yaml:4:17", "--set engine.max_num_seqs=x",
-    ]  # fmt: skip
+        "s.yaml:1:1",
+        "s.yaml:3:10",
+        "s.yaml:4:17",
+        "--set engine.max_num_seqs=x",
+    ]
 
 
 def test_a_scenario_that_is_not_there(refused: Callable[..., list[str]], tmp_path: Path) -> None:
@@ -245,9 +248,11 @@ def test_weights_alone_that_do_not_fit(refused: Callable[..., list[str]]) -> Non
 def test_absurd_sizes_are_refused_at_once(refused: Callable[..., list[str]]) -> None:
     """Billions of prefill chunks are counted, not listed one by one; thousands are refused by memory."""
     sizes = {
-        "workload.batch": 65_536, "engine.max_num_seqs": 65_536, "workload.input_tokens": 40_000,
+        "workload.batch": 65_536,
+        "engine.max_num_seqs": 65_536,
+        "workload.input_tokens": 40_000,
         "workload.phase": "prefill",
-    }  # fmt: skip
+    }
     options = [part for key, value in sizes.items() for part in ("--set", f"{key}={value}")]
     [line] = refused("run", "qwen3_8b_prefill", *options, "--set", "engine.max_num_batched_tokens=1")
     assert line == (

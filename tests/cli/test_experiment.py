@@ -72,7 +72,7 @@ def test_an_interrupted_experiment_leaves_no_report(
     monkeypatch.setattr(Workbench, "_prepare", interrupted)
     done = whatif(
         "experiment", TINY, "--backend", "cpu", "--out", tmp_path / "report", "--json", tmp_path / "out.json", *SMALL
-    )  # fmt: skip
+    )
     assert done.status == 130
     assert done.out == ""
     assert list(tmp_path.iterdir()) == []
@@ -97,7 +97,7 @@ def test_an_interrupted_experiment_leaves_no_report(
         ((*CPU, "--json", "docs"), r"--json docs: cannot be written: is a folder"),
         ((*CPU, "--json", TINY), r"--json scenarios/tiny_llama_cpu.yaml: would overwrite the input .*"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line_and_costs_no_measurement(
     whatif: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, root: Path, arguments: tuple[str, ...], line: str
 ) -> None:
@@ -131,9 +131,16 @@ def test_two_ranks_are_compared_too(whatif: Callable[..., Any], tmp_path: Path) 
     pair = ("--set", "engine.tensor_parallel_size=2", *SMALL)
     out = tmp_path / "out.json"
     done = whatif(
-        "experiment", TINY, "--backend", "cpu", "--factors", "fusion.rms_norm,fusion.matmul_all_reduce",
-        "--json", out, *pair,
-    )  # fmt: skip
+        "experiment",
+        TINY,
+        "--backend",
+        "cpu",
+        "--factors",
+        "fusion.rms_norm,fusion.matmul_all_reduce",
+        "--json",
+        out,
+        *pair,
+    )
     assert done.status == 0
     rows = {row["factor"]: row for row in json.loads(out.read_text())["factors"]}
     assert rows["fusion.rms_norm"]["status"] == "measured"

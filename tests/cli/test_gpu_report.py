@@ -62,11 +62,13 @@ def test_a_gpu_bound_by_its_arithmetic_is_told_so(whatif: Callable[..., Any]) ->
     [
         ("optimizations.weight_format=nz", "FRACTAL_NZ is a layout of Ascend's cube cores, a GPU has none"),
         ("optimizations.overlap.prefetch=true", "torch brings no weight into a GPU's L2 ahead"),
-        ("optimizations.graph=npugraph_ex",
-         "a compiler of torch_npu; on a GPU aclgraph means CUDA graphs, and ge_graph torch.compile before them"),
+        (
+            "optimizations.graph=npugraph_ex",
+            "a compiler of torch_npu; on a GPU aclgraph means CUDA graphs, and ge_graph torch.compile before them",
+        ),
         ("engine.task_queue_enable=1", "a launch thread of torch_npu, a GPU has none; set it to 0"),
     ],
-)  # fmt: skip
+)
 def test_what_only_an_npu_has_is_refused(setting: str, why: str, whatif: Callable[..., Any]) -> None:
     done = whatif("run", SCENARIO, "--set", setting)
     assert (done.status, done.out) == (2, "")

@@ -81,8 +81,11 @@ def test_who_came_last_is_found_over_the_ranks(imported: Callable[..., Any], tmp
     assert document["waited_for_us"] == {"1": 80.0}
     [collective] = document["collectives"]
     assert (collective["ranks"], collective["last_rank"], collective["late_us"], collective["transfer_us"]) == (
-        [0, 1], 1, 80.0, 70.0,
-    )  # fmt: skip
+        [0, 1],
+        1,
+        80.0,
+        70.0,
+    )
     assert [(rank["wait_us"], rank["came_last"]) for rank in document["ranks"]] == [(80.0, 0), (0.0, 1)]
 
 
@@ -100,9 +103,12 @@ def test_clocks_that_differ_are_told_and_not_believed(
 def test_bottleneck_and_advice_follow_the_evidence(imported: Callable[..., Any], tmp_path: Path) -> None:
     document = imported(making.torch_npu(tmp_path, steps=(7,)))
     assert document["bottleneck"]["limits_us"] == {
-        "vector-bound": 150.0, "HBM-bound": 100.0, "communication-bound": 100.0, "host-bound": 30.0,
+        "vector-bound": 150.0,
+        "HBM-bound": 100.0,
+        "communication-bound": 100.0,
+        "host-bound": 30.0,
         "idle-bound": 70.0,
-    }  # fmt: skip
+    }
     assert document["bottleneck"]["name"] == "vector-bound"
     ratios = [item["at_most_ratio"] for item in document["advice"]]
     assert ratios == sorted(ratios, reverse=True)

@@ -146,7 +146,7 @@ def test_times_and_types_of_a_trace(whatif: Whatif, output: Path, old: str, new:
         ("communication.json", '{"step7"', '["step7"', "communication.json:1:"),
         ("communication.json", '"Wait Time(ms)": 0.1', '"Wait Time(ms)": "a"', "Wait Time(ms)"),
     ],
-)  # fmt: skip
+)
 def test_tables_with_other_columns_and_values(
     whatif: Whatif, output: Path, file: str, old: str, new: str, said: str
 ) -> None:

@@ -33,9 +33,10 @@ def made(tmp_path_factory: pytest.TempPathFactory, whatif: Callable[..., Any]) -
     )
     assert (done.status, done.err) == (0, "")
     return {
-        "result": json.loads((folder / "out.json").read_text()), "trace": read_trace(folder / "trace.json"),
+        "result": json.loads((folder / "out.json").read_text()),
+        "trace": read_trace(folder / "trace.json"),
         "out": done.out,
-    }  # fmt: skip
+    }
 
 
 def test_every_op_of_the_program_is_measured_and_predicted(made: dict[str, Any]) -> None:
@@ -205,8 +206,9 @@ def test_every_rank_writes_its_profile(whatif: Callable[..., Any], tmp_path: Pat
     done = whatif("run", TINY, "--backend", "cpu", "--profile", tmp_path / "profile", *two, *SMALL)
     assert (done.status, done.err) == (0, "")
     assert sorted(path.name for path in (tmp_path / "profile").iterdir()) == [
-        "rank0.pt.trace.json", "rank1.pt.trace.json"
-    ]  # fmt: skip
+        "rank0.pt.trace.json",
+        "rank1.pt.trace.json",
+    ]
 
 
 def _taken(folder: Path) -> Path:

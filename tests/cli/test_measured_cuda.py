@@ -95,19 +95,29 @@ def test_a_prediction_for_another_device_is_not_laid_beside_a_gpu(
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"),
-         "out of memory: CUDA out of memory. Tried to allocate 2.00 GiB."),
-        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later"),
-         "out of memory: CUDA error: out of memory"),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-         "out of memory: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        (RuntimeError("CUDA error: an illegal memory access was encountered\nmore\nmore"),
-         "the GPU failed (CUDA error: an illegal memory access was encountered): see nvidia-smi and dmesg; "
-         "CUDA_LAUNCH_BLOCKING=1 says which call it was"),
-        (RuntimeError("No available kernel. Aborting execution."),
-         "no fused attention kernel of this GPU takes this shape and type; set fusion.attention to false"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"),
+            "out of memory: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        ),
+        (
+            RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later"),
+            "out of memory: CUDA error: out of memory",
+        ),
+        (
+            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+            "out of memory: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        ),
+        (
+            RuntimeError("CUDA error: an illegal memory access was encountered\nmore\nmore"),
+            "the GPU failed (CUDA error: an illegal memory access was encountered): see nvidia-smi and dmesg; "
+            "CUDA_LAUNCH_BLOCKING=1 says which call it was",
+        ),
+        (
+            RuntimeError("No available kernel. Aborting execution."),
+            "no fused attention kernel of this GPU takes this shape and type; set fusion.attention to false",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_gpu_says_is_one_line(error: RuntimeError, line: str) -> None:
     assert what_failed(error) == line
 

@@ -142,8 +142,12 @@ def test_values_lie_in_their_intervals(answer: Answer, scenario: str) -> None:
             assert gain["high"] < 1, gain["pass"]
         else:
             assert gain["verdict"] in {
-                "not distinguishable", "no effect", "not applicable", "does not fit", "does not fit without",
-            }  # fmt: skip
+                "not distinguishable",
+                "no effect",
+                "not applicable",
+                "does not fit",
+                "does not fit without",
+            }
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

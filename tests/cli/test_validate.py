@@ -70,8 +70,9 @@ def test_steps_and_ladders_of_ones_own(whatif: WhatIf, tmp_path: Path) -> None:
     assert (done.status, done.err) == (0, "")
     document = json.loads(out.read_text())
     assert [r["id"] for r in document["steps"]["rows"]] + [u["row"] for u in document["steps"]["unpriced"]] == [
-        "mine", "many",
-    ]  # fmt: skip
+        "mine",
+        "many",
+    ]
     assert document["ladders"]["rows"][0]["measured_gain"] == pytest.approx(20 / 3)
 
 

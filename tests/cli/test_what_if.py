@@ -59,9 +59,8 @@ def test_a_what_if_that_is_none_ends_in_one_line_and_writes_nothing(whatif: What
     assert (done.status, done.out) == (2, "")
     [line] = done.problems
     assert line == (
-        "--what-if fuse:rmsnorm: 'rmsnorm' is not one of add_rms_norm, rms_norm, swiglu, rope. "
-        "Did you mean 'rms_norm'?"
-    )  # fmt: skip
+        "--what-if fuse:rmsnorm: 'rmsnorm' is not one of add_rms_norm, rms_norm, swiglu, rope. Did you mean 'rms_norm'?"
+    )
     assert not (tmp_path / "import.json").exists()
 
 

@@ -128,9 +128,10 @@ def turning(model: Model, pair: int, half: int) -> float:
         return plain
     if scaling.kind == "llama3":  # by the wavelength, in positions
         wave, longest, shortest = (
-            2 * pi / plain, scaling.original_positions / scaling.low_factor,
+            2 * pi / plain,
+            scaling.original_positions / scaling.low_factor,
             scaling.original_positions / scaling.high_factor,
-        )  # fmt: skip
+        )
         if wave < shortest:
             return plain
         if wave > longest:

@@ -41,9 +41,14 @@ def session(backend: Cuda, scenario: Scenario, model: Model, options: Options | 
 
 
 def run(
-    backend: Cuda, scenario: Scenario, model: Model, plain: bool = False, wide: bool = True, steps: int = 2,
+    backend: Cuda,
+    scenario: Scenario,
+    model: Model,
+    plain: bool = False,
+    wide: bool = True,
+    steps: int = 2,
     forced: Run | None = None,
-) -> Run:  # fmt: skip
+) -> Run:
     """Prefill and decode steps. plain: by the reference operators; wide: 16-bit values held in float32."""
     options = Options(wide, reference if plain else None)
     return generate(session(backend, scenario, model, options), prompts(), steps, forced.tokens if forced else None)

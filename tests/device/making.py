@@ -27,37 +27,64 @@ LLAMA = replace(
 )  # fmt: skip
 #: Behind one dense layer eight experts of which each token takes two; the other has a shared one, groups and MLA.
 QWEN3_MOE = replace(
-    QWEN3, name="tiny-qwen3-moe", model_type="qwen3_moe", layers=3, tied_embeddings=False,
+    QWEN3,
+    name="tiny-qwen3-moe",
+    model_type="qwen3_moe",
+    layers=3,
+    tied_embeddings=False,
     experts=Experts(8, 8, 2, 32, 0, 1, "softmax", scaled=False),
-)  # fmt: skip
+)
 GLM = replace(
-    QWEN3_MOE, name="tiny-glm", model_type="glm4_moe", qk_norm=False, qkv_bias=True, rotary_dim=8,
+    QWEN3_MOE,
+    name="tiny-glm",
+    model_type="glm4_moe",
+    qk_norm=False,
+    qkv_bias=True,
+    rotary_dim=8,
     experts=Experts(8, 8, 2, 32, 32, 1, "sigmoid", scaled=False),
-)  # fmt: skip
+)
 DEEPSEEK = replace(
-    QWEN3_MOE, name="tiny-deepseek", model_type="deepseek_v3", qk_norm=False, kv_heads=1, head_dim=8,
+    QWEN3_MOE,
+    name="tiny-deepseek",
+    model_type="deepseek_v3",
+    qk_norm=False,
+    kv_heads=1,
+    head_dim=8,
     latent=Latent(q_rank=24, kv_rank=32, nope_dim=16, rope_dim=8, v_dim=12),
     experts=Experts(8, 8, 2, 32, 48, 1, "sigmoid", scaled=True, factor=2.5, groups=4, kept_groups=2),
     rope_scaling=RopeScaling("yarn", 40.0, 256, mscale=1.0, mscale_all_dim=1.0),
-)  # fmt: skip
+)
 #: Each token attends to 12 of the keys that it sees, which are up to 48. Of so many heads some score is above zero: no
 #: two keys are as good.
 SPARSE = replace(
-    DEEPSEEK, name="tiny-sparse", model_type="deepseek_v32",
+    DEEPSEEK,
+    name="tiny-sparse",
+    model_type="deepseek_v32",
     latent=Latent(q_rank=24, kv_rank=32, nope_dim=16, rope_dim=8, v_dim=12, index=Index(16, 16, 12, in_pairs=True)),
-)  # fmt: skip
+)
 LITE = replace(
-    DEEPSEEK, name="tiny-lite", model_type="deepseek_v2", latent=Latent(0, 32, 16, 8, 12),
-    experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False), rope_scaling=None,
-)  # fmt: skip
+    DEEPSEEK,
+    name="tiny-lite",
+    model_type="deepseek_v2",
+    latent=Latent(0, 32, 16, 8, 12),
+    experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False),
+    rope_scaling=None,
+)
 MIXTRAL = replace(
-    QWEN3_MOE, name="tiny-mixtral", model_type="mixtral", qk_norm=False,
+    QWEN3_MOE,
+    name="tiny-mixtral",
+    model_type="mixtral",
+    qk_norm=False,
     experts=Experts(8, 8, 2, 32, 0, 0, "softmax", scaled=False),
-)  # fmt: skip
+)
 MINIMAX = replace(
-    QWEN3_MOE, name="tiny-minimax", model_type="minimax_m2", qk_norm_of="layer", rotary_dim=8,
+    QWEN3_MOE,
+    name="tiny-minimax",
+    model_type="minimax_m2",
+    qk_norm_of="layer",
+    rotary_dim=8,
     experts=Experts(8, 8, 2, 32, 0, 0, "sigmoid", scaled=False),
-)  # fmt: skip
+)
 WITH_EXPERTS = {
     "qwen3_moe": QWEN3_MOE, "glm": GLM, "deepseek": DEEPSEEK, "lite": LITE, "mixtral": MIXTRAL, "minimax": MINIMAX,
     "sparse": SPARSE,
@@ -70,9 +97,17 @@ COMMON = 33
 SIZES = {"workload__batch": 3, "workload__input_tokens": 40, "workload__output_tokens": 8}
 
 ALL_FUSED = dict.fromkeys(
-    ("fusion__rms_norm", "fusion__add_rms_norm", "fusion__rope", "fusion__swiglu", "fusion__attention", "fusion__qkv",
-     "fusion__gate_up"), True,
-)  # fmt: skip
+    (
+        "fusion__rms_norm",
+        "fusion__add_rms_norm",
+        "fusion__rope",
+        "fusion__swiglu",
+        "fusion__attention",
+        "fusion__qkv",
+        "fusion__gate_up",
+    ),
+    True,
+)
 REFERENCE, WIDE_REFERENCE = Options(choice=reference), Options(wide=True, choice=reference)
 
 
@@ -95,9 +130,13 @@ def session(scenario: Scenario, model: Model = QWEN3, options: Options | None = 
 
 
 def run(
-    scenario: Scenario, model: Model = QWEN3, options: Options | None = None, steps: int = 4, forced: Run | None = None,
+    scenario: Scenario,
+    model: Model = QWEN3,
+    options: Options | None = None,
+    steps: int = 4,
+    forced: Run | None = None,
     given: Prompts | None = None,
-) -> Run:  # fmt: skip
+) -> Run:
     """Prefill and `steps` decode steps; forced: on the tokens of another run, so that logits stay comparable."""
     return generate(session(scenario, model, options), given or prompts(), steps, forced.tokens if forced else None)
 

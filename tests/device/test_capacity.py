@@ -20,14 +20,14 @@ LAYOUTS: dict[str, dict[str, object]] = {
     "shared": {"kv__layout": "paged", "kv__block_size": 16, **SHARED},
     "int8 token": {"kv__dtype": "int8", "kv__scale": "token"},
     "int8 head paged": {"kv__layout": "paged", "kv__block_size": 32, "kv__dtype": "int8", "kv__scale": "head"},
-}  # fmt: skip
+}
 
 
 def small(batch: int, **switches: object) -> Scenario:
     """Requests of 53 tokens at their end, of which the cache holds at most 64."""
     scenario = bare(
         workload__batch=batch, workload__input_tokens=45, workload__output_tokens=8, engine__max_model_len=64
-    )  # fmt: skip
+    )
     return switched(scenario, **{**ALL_FUSED, **switches})
 
 

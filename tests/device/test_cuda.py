@@ -133,7 +133,7 @@ def test_a_measured_step_has_a_time_for_every_unit() -> None:
     ("model", "switch"),
     [(QWEN3, {"overlap__streams": 2}), (GLM, {"overlap__shared_expert_stream": True, **TOGETHER})],
     ids=["keys", "shared expert"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("graph", ["eager", "aclgraph"])
 def test_two_streams_give_the_numbers_of_one(model: Model, switch: dict[str, object], graph: str) -> None:
     model = replace(model, head_dim=64, rotary_dim=model.rotary_dim * 64 // model.head_dim if model.rotary_dim else 0)
@@ -180,9 +180,11 @@ def test_two_ranks_over_nccl_compute_what_one_does() -> None:
     engine = scenario.engine.model_copy(update={"tensor_parallel_size": 2})
     parallel = replace(alone, scenario=scenario.model_copy(update={"engine": engine}))
     ways: dict[str, dict[str, object]] = {
-        "plain": {}, "graphs": {"graph": "aclgraph"}, "pieces": {"overlap__comm_chunks": 2},
+        "plain": {},
+        "graphs": {"graph": "aclgraph"},
+        "pieces": {"overlap__comm_chunks": 2},
         "micro-batches": {"overlap__micro_batches": 2},
-    }  # fmt: skip
+    }
     cases = {name: replace(parallel, scenario=switched(parallel.scenario, **way)) for name, way in ways.items()}
     answers = on_ranks(Cases(cases), 2, "nccl", timeout_s=100)
     assert answers[0] == answers[1]

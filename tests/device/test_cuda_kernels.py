@@ -136,7 +136,11 @@ def test_forms_say_what_a_kernel_is() -> None:
     alike, ragged = Batch("decode", (Group(3, 1, 40),)), Batch("decode", (Group(2, 1, 40), Group(1, 1, 33)))
     fused = forms(plain(QWEN3, **ALL_FUSED), QWEN3, alike)
     assert (fused["attention"], fused["rms_norm"], fused["swiglu"], fused["matmul"]) == (
-        "fused", "fused", "compiled", "torch")  # fmt: skip
+        "fused",
+        "fused",
+        "compiled",
+        "torch",
+    )
     assert forms(plain(QWEN3, **ALL_FUSED), QWEN3, ragged)["attention"] == "composed"  # heads are copied for the mask
     assert forms(plain(QWEN3, **ALL_FUSED, **PAGED), QWEN3, alike)["attention"] == "composed"  # blocks are gathered
     assert forms(plain(FAMILIES["llama"], **ALL_FUSED), FAMILIES["llama"], ragged)["attention"] == "fused"
@@ -191,8 +195,11 @@ def test_without_triton_what_it_would_make_is_refused(monkeypatch: pytest.Monkey
     program = build(plain(QWEN3, **ALL_FUSED, graph="ge_graph"), QWEN3, Batch("decode", (Group(3, 1, 40),)))
     lacks = gpu.On("cpu").lacks(program, QWEN3)
     assert sorted(line.split(":")[0].removeprefix("optimizations.") for line in lacks) == [
-        "fusion.add_rms_norm", "fusion.rope", "fusion.swiglu", "graph",
-    ]  # fmt: skip
+        "fusion.add_rms_norm",
+        "fusion.rope",
+        "fusion.swiglu",
+        "graph",
+    ]
     assert all("Triton" in line for line in lacks)
 
 

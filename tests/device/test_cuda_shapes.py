@@ -71,9 +71,14 @@ def check(call: Any, outputs: Any, step: Step) -> None:
 
 
 def fused_only(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None = None, is_causal: bool = False,
-    scale: float | None = None, enable_gqa: bool = False,
-) -> torch.Tensor:  # fmt: skip
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
     """scaled_dot_product_attention with the math form off: the kernel that torch would choose, by its own schema."""
     aten = torch.ops.aten
     assert not q.shape[-1] % 4

@@ -76,9 +76,11 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         written = {
-            id(x) for given, said in zip(args, func._schema.arguments, strict=False)
-            for x in tree_flatten(given)[0] if said.alias_info is not None and said.alias_info.is_write
-        }  # fmt: skip
+            id(x)
+            for given, said in zip(args, func._schema.arguments, strict=False)
+            for x in tree_flatten(given)[0]
+            if said.alias_info is not None and said.alias_info.is_write
+        }
         is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
         self._held.append((args, kwargs, out))
         if is_view:  # no memory is touched
@@ -102,9 +104,12 @@ class Watch(TorchDispatchMode):
         self.races += [
             f"{other.what} on {other.stream}, {what} on {stream}"
             for other in seen
-            if other.stream != stream and (other.writes or writes) and other.first < last and x.data_ptr() < other.last
+            if other.stream != stream
+            and (other.writes or writes)
+            and other.first < last
+            and x.data_ptr() < other.last
             and clock[other.stream] < other.tick
-        ]  # fmt: skip
+        ]
         seen.append(mine)
 
 

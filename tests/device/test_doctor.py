@@ -61,9 +61,12 @@ Maker = Callable[..., Made]
 @pytest.fixture
 def machine(tmp_path: Path) -> Maker:
     def make(
-        without: str = "", files: dict[str, str] | None = None, packages: dict[str, str] | None = None,
-        answer: tuple[bool, str] = (True, "2 devices"), home: str = HOME,
-    ) -> Made:  # fmt: skip
+        without: str = "",
+        files: dict[str, str] | None = None,
+        packages: dict[str, str] | None = None,
+        answer: tuple[bool, str] = (True, "2 devices"),
+        home: str = HOME,
+    ) -> Made:
         for name, text in {**FILES, **(files or {})}.items():
             if without and name.startswith(without):
                 continue
@@ -210,9 +213,10 @@ def test_a_trial_is_ready_to_run(trial: Trial) -> None:
     words = shlex.split(trial.command)
     if not {"run", "device.doctor.errors"} & set(words):
         assert words in (
-            ["python", "-m", "device.measure.numerics", "npu"], ["python", "-m", "device.measure.numerics", "cuda"],
+            ["python", "-m", "device.measure.numerics", "npu"],
+            ["python", "-m", "device.measure.numerics", "cuda"],
             ["pytest", "-m", "cuda", "-rs", "tests/device", "tests/cli"],
-        )  # fmt: skip
+        )
         return
     name = words[words.index("run") + 1 if "run" in words else words.index("device.doctor.errors") + 2]
     sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]

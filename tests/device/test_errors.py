@@ -58,9 +58,12 @@ def test_the_limit_follows_what_is_quantised_on_the_way() -> None:
     for sets in ("weights=w8a16", "weights=w8a8", "weights=w4a8", "kv.dtype=int8", "kv.layout=paged"):
         limits[sets] = limit_of(load_scenario("qwen3_8b_decode", [f"optimizations.{sets}"]).scenario)
     assert limits == {
-        "weights=w8a16": 0.015, "weights=w8a8": 0.03, "weights=w4a8": 0.03, "kv.dtype=int8": 0.03,
+        "weights=w8a16": 0.015,
+        "weights=w8a8": 0.03,
+        "weights=w4a8": 0.03,
+        "kv.dtype=int8": 0.03,
         "kv.layout=paged": 0.015,
-    }  # fmt: skip
+    }
 
 
 def test_a_model_is_cut_to_its_first_layers() -> None:

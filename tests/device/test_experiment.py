@@ -257,9 +257,7 @@ def test_what_a_cpu_lacks_is_refused_before_anything_runs() -> None:
 def test_ranks_that_are_not_tensor_parallel_are_refused(field: str) -> None:
     engine = loaded().scenario.engine.model_copy(update={field: 2})
     given = loaded()
-    spread = Loaded(
-        given.scenario.model_copy(update={"engine": engine}), given.document, given.path, given.name
-    )  # fmt: skip
+    spread = Loaded(given.scenario.model_copy(update={"engine": engine}), given.document, given.path, given.name)
     with pytest.raises(ScenarioError, match=f"engine.{field}: 2 "):
         DeviceBench.of(choose("cpu"), spread)
 

@@ -20,9 +20,12 @@ GATHERED = {"all2all_backend": "allgather_reducescatter"}
 
 
 def case(
-    model: Model, engine: dict[str, object], switches: dict[str, object], sizes: tuple[int, int] = (2, 1),
+    model: Model,
+    engine: dict[str, object],
+    switches: dict[str, object],
+    sizes: tuple[int, int] = (2, 1),
     options: Options = WIDE_REFERENCE,
-) -> tuple[SpreadCase, list[Run]]:  # fmt: skip
+) -> tuple[SpreadCase, list[Run]]:
     """A run on `sizes` = (tensor-parallel ranks, replicas), and the same of one rank for each replica's prompts."""
     tensor, replicas = sizes
     apart = {"fusion__moe_dispatch": False} if engine is SENT else {}
@@ -135,8 +138,11 @@ def test_rounding_is_that_of_the_types(two: dict[str, Found]) -> None:
 
 
 NAMES_OF_FOUR = [
-    "sent, four in one layer", "sent, two replicas of two", "gathered, two replicas of two", "sent, four replicas"
-]  # fmt: skip
+    "sent, four in one layer",
+    "sent, two replicas of two",
+    "gathered, two replicas of two",
+    "sent, four replicas",
+]
 
 
 @pytest.mark.study  # four ranks with experts spread run in test_pipeline.py by default

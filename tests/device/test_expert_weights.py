@@ -42,9 +42,12 @@ def names_of(model: Model) -> list[str]:
 def in_sparse_block(name: str) -> str:
     """Mixtral and MiniMax-M2 name their experts in their own way."""
     for usual, own in (
-        (".mlp.", ".block_sparse_moe."), ("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2"),
+        (".mlp.", ".block_sparse_moe."),
+        ("gate_proj", "w1"),
+        ("up_proj", "w3"),
+        ("down_proj", "w2"),
         ("gate.e_score", "e_score"),
-    ):  # fmt: skip
+    ):
         name = name.replace(usual, own)
     return name
 
@@ -79,9 +82,12 @@ def folder(path: Path, model: Model) -> Path:
         fields["n_shared_experts"] = 1
     if latent:
         fields |= {
-            "q_lora_rank": latent.q_rank or None, "kv_lora_rank": latent.kv_rank, "qk_nope_head_dim": latent.nope_dim,
-            "qk_rope_head_dim": latent.rope_dim, "v_head_dim": latent.v_dim,
-        }  # fmt: skip
+            "q_lora_rank": latent.q_rank or None,
+            "kv_lora_rank": latent.kv_rank,
+            "qk_nope_head_dim": latent.nope_dim,
+            "qk_rope_head_dim": latent.rope_dim,
+            "v_head_dim": latent.v_dim,
+        }
     if latent and latent.index:
         index = latent.index
         fields |= {"index_n_heads": index.heads, "index_head_dim": index.dim, "index_topk": index.top_k}

@@ -39,9 +39,18 @@ from tests.scenarios.making import switched
 
 DECODE = (Group(2, 1, 40), Group(1, 1, 33))
 FUSED: dict[str, object] = dict.fromkeys(
-    ("fusion__rms_norm", "fusion__add_rms_norm", "fusion__rope", "fusion__swiglu", "fusion__qkv", "fusion__gate_up",
-     "fusion__moe_routing", "fusion__grouped_matmul"), True,
-)  # fmt: skip
+    (
+        "fusion__rms_norm",
+        "fusion__add_rms_norm",
+        "fusion__rope",
+        "fusion__swiglu",
+        "fusion__qkv",
+        "fusion__gate_up",
+        "fusion__moe_routing",
+        "fusion__grouped_matmul",
+    ),
+    True,
+)
 DEEP = {**FUSED, "kv__layout": "paged", "kv__block_size": 16, "fusion__qkv_norm_rope_cache": True}
 
 
@@ -129,7 +138,7 @@ def test_quantised_experts_cost_what_their_bits_say(model: Model, weights: str, 
     ("model", "switches"),
     [(DEEPSEEK, {}), (DEEPSEEK, {"kv__layout": "paged"}), (DEEPSEEK, DEEP), (LITE, DEEP), (GLM, {})],
     ids=["deepseek plain", "deepseek paged", "deepseek fused", "lite fused", "glm plain"],
-)  # fmt: skip
+)
 def test_a_mixed_step_serves_decodes_and_chunks_in_any_order(model: Model, switches: dict[str, object]) -> None:
     """Requests of one, three, 20 and 24 new tokens, some with a cache behind them, as one step and one by one."""
     scenario = plain(model, **{**switches, "kv__block_size": 16})

@@ -41,8 +41,9 @@ def test_spans_follow_the_program_on_the_clock() -> None:
         (1000 + 2000 * i, 2000 + 2000 * i) for i in range(count)
     ]  # one mark opens the step, two enclose each op, one closes it
     assert (result.timeline.end_ns, result.marked) == (
-        1000 + 2000 * count, Sample(1000 + 2000 * count, 1000 + 2000 * count, 1000 + 2000 * count)
-    )  # fmt: skip
+        1000 + 2000 * count,
+        Sample(1000 + 2000 * count, 1000 + 2000 * count, 1000 + 2000 * count),
+    )
     assert {(s.median_ns, s.low_ns, s.high_ns) for s in result.units} == {(1000.0, 1000.0, 1000.0)}
     assert len(result.steady_units) == count
     assert sum(s.low_ns for s in result.steady_units) <= 500 * count <= sum(s.high_ns for s in result.steady_units)

@@ -18,8 +18,11 @@ def test_every_family_that_ships_has_a_small_variant() -> None:
         "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe", "kimi_k2", "qwen3_moe",
     }  # fmt: skip
     assert {m.model_type for m in small if m.latent} == {
-        "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2",
-    }  # fmt: skip
+        "deepseek_v2",
+        "deepseek_v3",
+        "deepseek_v32",
+        "kimi_k2",
+    }
     assert (scaled_down(load_model("Qwen3-8B")).heads, scaled_down(load_model("Qwen3-8B")).kv_heads) == (4, 2)
 
 

@@ -43,7 +43,7 @@ CASES = {
     "bf16": (QWEN3, {}),
     "fp16": (LLAMA, {}),
     "w8a8": (QWEN3, {"weights": "w8a8"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -71,13 +71,16 @@ def test_the_pieces_are_what_ran() -> None:
 REFUSED: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
     "one by one in parts": ({"overlap__micro_batches": 2}, {}, "micro_batches: experts one by one (fusion.grouped_m"),
     "spread in parts": (
-        {"overlap__micro_batches": 2, **TOGETHER}, {"enable_expert_parallel": True}, "micro_batches: experts spread",
+        {"overlap__micro_batches": 2, **TOGETHER},
+        {"enable_expert_parallel": True},
+        "micro_batches: experts spread",
     ),
     "spread and scattered in pieces": (
-        {"overlap__comm_chunks": 2, **TOGETHER}, {"enable_expert_parallel": True, "sequence_parallel": True},
+        {"overlap__comm_chunks": 2, **TOGETHER},
+        {"enable_expert_parallel": True, "sequence_parallel": True},
         "comm_chunks: scattered tokens of spread experts",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

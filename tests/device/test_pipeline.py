@@ -37,8 +37,14 @@ def case(model: Model, engine: dict[str, object] | None = None, **switches: obje
 
 def measured_scenario() -> Scenario:
     """Three requests of Tiny-Llama on two stages: micro-batches of two and one."""
-    changed = scenario(model="Tiny-Llama", hardware="cpu", workload__batch=3, workload__input_tokens=24,
-                    workload__output_tokens=4, engine__pipeline_parallel_size=2)  # fmt: skip
+    changed = scenario(
+        model="Tiny-Llama",
+        hardware="cpu",
+        workload__batch=3,
+        workload__input_tokens=24,
+        workload__output_tokens=4,
+        engine__pipeline_parallel_size=2,
+    )
     fused = dict.fromkeys(("fusion__add_rms_norm", "fusion__rope", "fusion__swiglu"), False)
     return switched(changed, **fused, graph="eager", kv__layout="contiguous", overlap__prefetch=False)
 
@@ -90,9 +96,14 @@ def check(result: tuple[list[Run], Run]) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["residual crosses", "MLP output and residual cross", "of two lengths", "dense layers, then experts",
-     "latent attention, experts one by one"],
-)  # fmt: skip
+    [
+        "residual crosses",
+        "MLP output and residual cross",
+        "of two lengths",
+        "dense layers, then experts",
+        "latent attention, experts one by one",
+    ],
+)
 def test_two_stages_compute_what_one_does(two: dict[str, Any], name: str) -> None:
     check(two[name])
 

@@ -101,9 +101,11 @@ def scored(
 
 def losses(trained: Trained, **switches: object) -> torch.Tensor:
     return scored(
-        str(trained.folder), trained.model, tuple(sorted({**FUSED, **switches}.items())),
+        str(trained.folder),
+        trained.model,
+        tuple(sorted({**FUSED, **switches}.items())),
         tuple(map(tuple, trained.pieces)),
-    )  # fmt: skip
+    )
 
 
 def test_the_trained_model_is_read_right(trained: Trained) -> None:

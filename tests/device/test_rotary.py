@@ -120,7 +120,7 @@ def test_the_factor_of_a_config_goes_before_the_rule() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "wanted"), [("linear", lambda plain: plain / 4), ("dynamic", None), ("longrope", None)]
-)  # fmt: skip
+)
 def test_linear_divides_and_others_are_refused_by_name(kind: str, wanted: object) -> None:
     model: Model = replace(QWEN3, rope_scaling=RopeScaling(kind, 4.0, 64))
     if callable(wanted):

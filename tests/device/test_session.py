@@ -130,7 +130,7 @@ def test_what_a_cpu_lacks_is_refused_by_name(switches: dict[str, object], line: 
         (QWEN3, 2, {"overlap.micro_batches": 2}, "part0.o_proj.all_reduce wants stream 2", "1"),
     ],
     ids=["streams", "shared_expert_stream", "comm_chunks", "micro_batches"],
-)  # fmt: skip
+)
 def test_a_second_stream_is_refused_by_its_switch_with_the_remedy(
     model: Model, ranks: int, switch: dict[str, object], wants: str, remedy: str
 ) -> None:

@@ -130,7 +130,7 @@ def test_the_ranks_really_exchange(runs: dict[str, tuple[Run, Run]]) -> None:
         (ranks.rank_1_fails, "rank 1 of 2 failed: ValueError: a shape that does not fit; the other ranks were stopped"),
         (ranks.rank_1_never_comes, "rank 1 of 2 did not come to a collective in time; all ranks were stopped"),
     ],
-)  # fmt: skip
+)
 def test_a_rank_that_is_lost_is_one_line_and_no_process_is_left(work: Callable[..., None], line: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         on_ranks(work, 2, "gloo", timeout_s=60, collective_timeout_s=2)

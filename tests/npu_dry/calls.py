@@ -20,16 +20,25 @@ def attention(queries: int, **more: object) -> tuple[tuple[torch.Tensor, ...], d
     mask = torch.ones(2048, 2048, dtype=INT8).triu(1)
     table = torch.tensor([[0, 1], [2, 1]], dtype=INT32)
     return (rand(2, queries, 4, 128), rand(3, 128, 256), rand(3, 128, 256)), {
-        "actual_seq_lengths_kv": [130, 20], "block_table": table, "block_size": 128, "num_heads": 4,
-        "num_key_value_heads": 2, "scale": 0.1, "input_layout": "BSND", "sparse_mode": 3 if queries > 1 else 0,
-        **({"atten_mask": mask, "actual_seq_lengths": [queries, queries - 1]} if queries > 1 else {}), **more,
-    }  # fmt: skip
+        "actual_seq_lengths_kv": [130, 20],
+        "block_table": table,
+        "block_size": 128,
+        "num_heads": 4,
+        "num_key_value_heads": 2,
+        "scale": 0.1,
+        "input_layout": "BSND",
+        "sparse_mode": 3 if queries > 1 else 0,
+        **({"atten_mask": mask, "actual_seq_lengths": [queries, queries - 1]} if queries > 1 else {}),
+        **more,
+    }
 
 
 ONE, MANY = attention(1), attention(3)
 INT8_CACHE = (rand(2, 1, 4, 128), integers(3, 128, 256), integers(3, 128, 256))
-SCALES = {mode: rand(*shape, dtype=dtype) for mode, shape, dtype in (
-    (0, (1, 2, 128), BF16), (4, (3, 128), torch.float32), (5, (3, 2, 128), torch.float32))}  # fmt: skip
+SCALES = {
+    mode: rand(*shape, dtype=dtype)
+    for mode, shape, dtype in ((0, (1, 2, 128), BF16), (4, (3, 128), torch.float32), (5, (3, 2, 128), torch.float32))
+}
 CALLS = {
     "npu_rms_norm": ((rand(3, 64), rand(64)), {"epsilon": 1e-6}),
     "npu_add_rms_norm": ((rand(3, 64), rand(3, 64), rand(64)), {"epsilon": 1e-6}),
@@ -67,31 +76,65 @@ def counts(*values: int) -> torch.Tensor:
 def groups(rows: torch.Tensor, weight: torch.Tensor, **more: object) -> tuple[tuple[object, ...], dict[str, object]]:
     """A grouped product of 5 rows by 3 experts."""
     return ([rows], [weight]), {
-        "group_list": counts(2, 0, 3), "split_item": 2, "group_type": 0, "group_list_type": 1, **more,
-    }  # fmt: skip
+        "group_list": counts(2, 0, 3),
+        "split_item": 2,
+        "group_type": 0,
+        "group_list_type": 1,
+        **more,
+    }
 
 
 #: Latent rows: two requests of 3 and 2 query tokens, 4 heads, blocks of 128 tokens.
 LATENT = (
     (rand(5, 4, 512), rand(3, 128, 512), rand(3, 128, 512)),
-    {"query_rope": rand(5, 4, 64), "key_rope": rand(3, 128, 64), "actual_seq_qlen": [3, 5],
-     "actual_seq_kvlen": [130, 20], "block_table": ONE[1]["block_table"], "block_size": 128, "num_query_heads": 4,
-     "num_key_value_heads": 1, "softmax_scale": 0.1, "sparse_mode": 3, "input_layout": "TND",
-     "atten_mask": MANY[1]["atten_mask"]},
-)  # fmt: skip
+    {
+        "query_rope": rand(5, 4, 64),
+        "key_rope": rand(3, 128, 64),
+        "actual_seq_qlen": [3, 5],
+        "actual_seq_kvlen": [130, 20],
+        "block_table": ONE[1]["block_table"],
+        "block_size": 128,
+        "num_query_heads": 4,
+        "num_key_value_heads": 1,
+        "softmax_scale": 0.1,
+        "sparse_mode": 3,
+        "input_layout": "TND",
+        "atten_mask": MANY[1]["atten_mask"],
+    },
+)
 UNPACKED = (
     (rand(5, 4, 192), rand(12, 4, 192), rand(12, 4, 128)),
-    {"actual_seq_qlen": [3, 5], "actual_seq_kvlen": [5, 12], "num_query_heads": 4, "num_key_value_heads": 4,
-     "softmax_scale": 0.1, "sparse_mode": 3, "input_layout": "TND", "atten_mask": MANY[1]["atten_mask"]},
-)  # fmt: skip
+    {
+        "actual_seq_qlen": [3, 5],
+        "actual_seq_kvlen": [5, 12],
+        "num_query_heads": 4,
+        "num_key_value_heads": 4,
+        "softmax_scale": 0.1,
+        "sparse_mode": 3,
+        "input_layout": "TND",
+        "atten_mask": MANY[1]["atten_mask"],
+    },
+)
 NZ_SCALE = rand(1, 128).abs()
 NZ = (
     (rand(2, 1, 10, 128), integers(3, 1, 4, 128, 32), integers(3, 1, 4, 128, 32)),
-    {"actual_seq_qlen": [1, 1], "actual_seq_kvlen": [130, 20], "block_table": ONE[1]["block_table"],
-     "block_size": 128, "num_query_heads": 10, "num_key_value_heads": 1, "softmax_scale": 0.1, "sparse_mode": 0,
-     "input_layout": "BSND", "dequant_scale_key": NZ_SCALE, "dequant_scale_value": NZ_SCALE, "key_quant_mode": 0,
-     "value_quant_mode": 0, "inner_precise": 1},
-)  # fmt: skip
+    {
+        "actual_seq_qlen": [1, 1],
+        "actual_seq_kvlen": [130, 20],
+        "block_table": ONE[1]["block_table"],
+        "block_size": 128,
+        "num_query_heads": 10,
+        "num_key_value_heads": 1,
+        "softmax_scale": 0.1,
+        "sparse_mode": 0,
+        "input_layout": "BSND",
+        "dequant_scale_key": NZ_SCALE,
+        "dequant_scale_value": NZ_SCALE,
+        "key_quant_mode": 0,
+        "value_quant_mode": 0,
+        "inner_precise": 1,
+    },
+)
 FP16, FP32 = torch.float16, torch.float32
 SLOTS = torch.tensor([5, 200])
 CALLS |= {

@@ -87,9 +87,12 @@ class Dry:
             environment = {**os.environ, "DRYCANN_DEVICES": str(count)}
             if count > 1:
                 environment |= {
-                    "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
+                    "RANK": str(rank),
+                    "LOCAL_RANK": str(rank),
+                    "WORLD_SIZE": str(count),
+                    "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": port,
-                }  # fmt: skip
+                }
             command = [sys.executable, "-m", "tests.npu_dry.dry", what, str(folder)]
             pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
             started.append((folder, subprocess.Popen(command, cwd=ROOT, env=environment, **pipe)))

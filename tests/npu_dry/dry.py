@@ -71,12 +71,21 @@ def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: i
     divided = model.experts is not None and model.experts.score == "softmax" and model.experts.normalised
     packed = any(i.op.name == "qkv_a_proj" for i in program)
     ops = [
-        {"kind": i.op.kind, "block": i.block.name, "captured": i.block.captured, "stream": i.op.stream,
-         "name": i.op.name, "reads": _names(i, i.op.inputs), "writes": _names(i, i.op.outputs),
-         "sigmoid": len(i.op.inputs) > 1, "divided": divided, "packed": packed,
-         "apart": i.op.name == "write_kv" and " on " in case}
+        {
+            "kind": i.op.kind,
+            "block": i.block.name,
+            "captured": i.block.captured,
+            "stream": i.op.stream,
+            "name": i.op.name,
+            "reads": _names(i, i.op.inputs),
+            "writes": _names(i, i.op.outputs),
+            "sigmoid": len(i.op.inputs) > 1,
+            "divided": divided,
+            "packed": packed,
+            "apart": i.op.name == "write_kv" and " on " in case,
+        }
         for i in program
-    ]  # fmt: skip
+    ]
     cache = next(iter(result.cache.tensors.values()))[0]
     return {"marks": marks, "ops": ops, "cache_shape": list(cache.shape), "forms": [u.form for u in bound.units]}
 

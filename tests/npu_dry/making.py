@@ -31,22 +31,38 @@ LLAMA = replace(
 MODELS = {model.name: model for model in (QWEN3, QWEN2, LLAMA)}
 #: Eight experts, two of them a token's, behind one dense layer; latent rows of the sizes that the calls are made for.
 QWEN3_MOE = replace(
-    QWEN3, name="small-qwen3-moe", model_type="qwen3_moe", tied_embeddings=False,
+    QWEN3,
+    name="small-qwen3-moe",
+    model_type="qwen3_moe",
+    tied_embeddings=False,
     experts=Experts(8, 8, 2, 32, 0, 1, "softmax", scaled=False),
-)  # fmt: skip
+)
 GLM = replace(
-    QWEN3_MOE, name="small-glm", model_type="glm4_moe", qk_norm=False, qkv_bias=True, rotary_dim=64,
+    QWEN3_MOE,
+    name="small-glm",
+    model_type="glm4_moe",
+    qk_norm=False,
+    qkv_bias=True,
+    rotary_dim=64,
     experts=Experts(8, 8, 2, 32, 32, 1, "sigmoid", scaled=False),
-)  # fmt: skip
+)
 DEEPSEEK = replace(
-    QWEN3_MOE, name="small-deepseek", model_type="deepseek_v3", qk_norm=False, kv_heads=1, head_dim=64,
+    QWEN3_MOE,
+    name="small-deepseek",
+    model_type="deepseek_v3",
+    qk_norm=False,
+    kv_heads=1,
+    head_dim=64,
     latent=Latent(q_rank=24, kv_rank=512, nope_dim=128, rope_dim=64, v_dim=128),
     experts=Experts(12, 12, 2, 32, 48, 1, "sigmoid", scaled=True, factor=2.5, groups=4, kept_groups=2),
-)  # fmt: skip
+)
 LITE = replace(
-    DEEPSEEK, name="small-lite", model_type="deepseek_v2", latent=Latent(0, 512, 128, 64, 128),
+    DEEPSEEK,
+    name="small-lite",
+    model_type="deepseek_v2",
+    latent=Latent(0, 512, 128, 64, 128),
     experts=Experts(8, 8, 2, 32, 48, 1, "softmax", scaled=False, normalised=False),
-)  # fmt: skip
+)
 DEEPEST = replace(QWEN3_MOE, hidden=256, intermediate=256, heads=2, kv_heads=1)
 #: npu_dequant_swiglu_quant takes groups of multiples of 64 columns.
 WIDE_GATE = replace(QWEN3_MOE, name="small-moe-64", experts=Experts(8, 8, 2, 64, 0, 1, "softmax", scaled=False))
@@ -57,9 +73,8 @@ WIDE = replace(QWEN3, name="small-qwen3-10-1", heads=10, kv_heads=1)
 DEEP = replace(QWEN3, name="small-qwen3-256", hidden=256, intermediate=256, heads=2, kv_heads=1)
 
 FUSED = {
-    f"fusion.{name}": True
-    for name in ("rms_norm", "add_rms_norm", "rope", "swiglu", "attention", "qkv", "gate_up")
-}  # fmt: skip
+    f"fusion.{name}": True for name in ("rms_norm", "add_rms_norm", "rope", "swiglu", "attention", "qkv", "gate_up")
+}
 PAGED: dict[str, object] = {"kv.layout": "paged", "kv.block_size": 128}
 INT8: dict[str, object] = {**FUSED, **PAGED, "kv.dtype": "int8"}
 #: What the tests run, each alone on top of the plain Program or of all fusions.
@@ -120,10 +135,13 @@ def variants_of(model: Model) -> dict[str, dict[str, object]]:
 
 #: (model, switches) by name: every family in its variants, and the special cases.
 CASES: dict[str, tuple[Model, dict[str, object]]] = {
-    **{f"{model.name}, {name}": (model, switches)
-       for model in (*MODELS.values(), *WITH_EXPERTS.values()) for name, switches in variants_of(model).items()},
+    **{
+        f"{model.name}, {name}": (model, switches)
+        for model in (*MODELS.values(), *WITH_EXPERTS.values())
+        for name, switches in variants_of(model).items()
+    },
     **SPECIAL,
-}  # fmt: skip
+}
 LENGTHS, STEPS = (40, 40, 33), 4
 
 

@@ -155,9 +155,11 @@ def _task_groups(graphs: Any) -> dict[str, Callable[..., Any]]:
         update_end(stream)
 
     return {
-        "graph_task_group_begin": group_begin, "graph_task_group_end": group_end,
-        "graph_task_update_begin": group_update_begin, "graph_task_update_end": group_update_end,
-    }  # fmt: skip
+        "graph_task_group_begin": group_begin,
+        "graph_task_group_end": group_end,
+        "graph_task_update_begin": group_update_begin,
+        "graph_task_update_end": group_update_end,
+    }
 
 
 #: What is run: TND, BSND, contiguous, INT8 and quantised weights, on models with and without norms, biases and ties;

@@ -53,9 +53,17 @@ def apply_rotary_pos_emb(query, key, cos, sin, layout="BSND", rotary_mode="half"
 
 
 def scatter_pa_kv_cache(
-    key, value, key_cache, value_cache, slots, *, compress_lens=None, compress_seq_offsets=None, seq_lens=None,
+    key,
+    value,
+    key_cache,
+    value_cache,
+    slots,
+    *,
+    compress_lens=None,
+    compress_seq_offsets=None,
+    seq_lens=None,
     cache_mode="PA_NZ",
-):  # fmt: skip
+):
     assert cache_mode == "Norm"
     for new, cache in ((key, key_cache), (value, value_cache)):
         size = cache.shape[1]
@@ -90,9 +98,21 @@ def quantize(x, scales, zero_points, dtype, axis=1, div_mode=True):
 
 
 def quant_matmul(
-    x1, x2, scale, *, offset=None, pertoken_scale=None, bias=None, output_dtype=None, x1_dtype=None, x2_dtype=None,
-    pertoken_scale_dtype=None, scale_dtype=None, group_sizes=None, y_scale=None,
-):  # fmt: skip
+    x1,
+    x2,
+    scale,
+    *,
+    offset=None,
+    pertoken_scale=None,
+    bias=None,
+    output_dtype=None,
+    x1_dtype=None,
+    x2_dtype=None,
+    pertoken_scale_dtype=None,
+    scale_dtype=None,
+    group_sizes=None,
+    y_scale=None,
+):
     if x2.dtype == torch.int32:
         return _half_bytes(x1, unpacked(x2), scale, offset, pertoken_scale, group_sizes).to(scalar_type(output_dtype))
     if scalar_type(output_dtype) == torch.int32:  # the sums as they are
@@ -119,9 +139,17 @@ def trans_quant_param(scale, offset=None, round_mode=0):
 
 
 def weight_quant_batchmatmul(
-    x, weight, antiquant_scale, antiquant_offset=None, quant_scale=None, quant_offset=None, bias=None,
-    antiquant_group_size=0, inner_precise=0, weight_dtype=None,
-):  # fmt: skip
+    x,
+    weight,
+    antiquant_scale,
+    antiquant_offset=None,
+    quant_scale=None,
+    quant_offset=None,
+    bias=None,
+    antiquant_group_size=0,
+    inner_precise=0,
+    weight_dtype=None,
+):
     w = unpacked(weight) if weight.dtype == torch.int32 else weight
     y = x.double() @ (w.double() * antiquant_scale.double())
     return (y if bias is None else y + bias.double()).to(x.dtype)
@@ -185,8 +213,10 @@ def fused_infer_attention_score_v2(query, key, value, **named):
         if table is None:
             k, v, keys, before = key[before:keys].double(), value[before:keys].double(), keys - before, keys
         else:
-            k, v = (_of_request(s, None, 0, request, keys, table, named["block_size"], named["num_key_value_heads"])
-                    for s in (key, value))  # fmt: skip
+            k, v = (
+                _of_request(s, None, 0, request, keys, table, named["block_size"], named["num_key_value_heads"])
+                for s in (key, value)
+            )
         q = query[start:end]
         if rope is not None:
             q = torch.cat((q, named["query_rope"][start:end]), -1)

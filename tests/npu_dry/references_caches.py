@@ -16,9 +16,26 @@ def _turned(x, cos, sin):
 
 
 def qkv_rms_norm_rope_cache(
-    qkv, q_gamma, k_gamma, cos, sin, index, q_out, k_cache, v_cache, qkv_size, head_nums, *, k_scale=None,
-    v_scale=None, k_offset=None, v_offset=None, epsilon=1e-6, cache_mode="PA_NZ", is_output_qkv=False,
-):  # fmt: skip
+    qkv,
+    q_gamma,
+    k_gamma,
+    cos,
+    sin,
+    index,
+    q_out,
+    k_cache,
+    v_cache,
+    qkv_size,
+    head_nums,
+    *,
+    k_scale=None,
+    v_scale=None,
+    k_offset=None,
+    v_offset=None,
+    epsilon=1e-6,
+    cache_mode="PA_NZ",
+    is_output_qkv=False,
+):
     """Element e of head h of slot s lies at [block, h dim / 32 + e / 32, s in the block, e % 32]."""
     assert (cache_mode, is_output_qkv, k_offset, v_offset) == ("PA_NZ", False, None, None)
     rows, dim = qkv_size[0] * qkv_size[1], qkv_size[3]
@@ -35,10 +52,25 @@ def qkv_rms_norm_rope_cache(
 
 
 def kv_rmsnorm_rope_cache_v2(
-    kv, gamma, cos, sin, index, k_cache, ckv_cache, *, k_rope_scale=None, c_kv_scale=None, k_rope_offset=None,
-    c_kv_offset=None, v=None, epsilon=1e-5, cache_mode="Norm", is_output_kv=False, k_cache_dtype=None,
+    kv,
+    gamma,
+    cos,
+    sin,
+    index,
+    k_cache,
+    ckv_cache,
+    *,
+    k_rope_scale=None,
+    c_kv_scale=None,
+    k_rope_offset=None,
+    c_kv_offset=None,
+    v=None,
+    epsilon=1e-5,
+    cache_mode="Norm",
+    is_output_kv=False,
+    k_cache_dtype=None,
     ckv_cache_dtype=None,
-):  # fmt: skip
+):
     """Neighbours are rotated together; k_cache takes the rotated part, ckv_cache the normed row."""
     assert cache_mode == "PA_BNSD"
     latent, pairs = kv.split((gamma.shape[0], cos.shape[-1]), -1)

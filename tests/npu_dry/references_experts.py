@@ -6,9 +6,21 @@ import torch
 
 
 def moe_gating_top_k(
-    x, k, *, bias=None, input_ids=None, tid2eid=None, k_group=1, group_count=1, group_select_mode=0, renorm=0,
-    norm_type=0, out_flag=False, routed_scaling_factor=1.0, eps=1e-20,
-):  # fmt: skip
+    x,
+    k,
+    *,
+    bias=None,
+    input_ids=None,
+    tid2eid=None,
+    k_group=1,
+    group_count=1,
+    group_select_mode=0,
+    renorm=0,
+    norm_type=0,
+    out_flag=False,
+    routed_scaling_factor=1.0,
+    eps=1e-20,
+):
     """Sigmoid, bias, groups by their best two, the best k of these; the scores without bias, divided by their sum."""
     assert (norm_type, renorm, group_select_mode) == (1, 0, 1)
     scores = torch.sigmoid(x.float())
@@ -34,10 +46,22 @@ def moe_gating_top_k_softmax(x, finished=None, k=1):
 
 
 def moe_init_routing_v2(
-    x, expert_idx, *, scale=None, offset=None, active_num=-1, expert_capacity=-1, expert_num=-1, drop_pad_mode=0,
-    expert_tokens_num_type=0, expert_tokens_num_flag=False, quant_mode=-1, active_expert_range=(), row_idx_type=0,
+    x,
+    expert_idx,
+    *,
+    scale=None,
+    offset=None,
+    active_num=-1,
+    expert_capacity=-1,
+    expert_num=-1,
+    drop_pad_mode=0,
+    expert_tokens_num_type=0,
+    expert_tokens_num_flag=False,
+    quant_mode=-1,
+    active_expert_range=(),
+    row_idx_type=0,
     x_dtype=None,
-):  # fmt: skip
+):
     assert (drop_pad_mode, expert_tokens_num_type, expert_tokens_num_flag, quant_mode) == (0, 1, True, -1)
     assert (row_idx_type, list(active_expert_range)) == (0, [0, expert_num])
     rows, places, counts = [], [0] * expert_idx.numel(), [0] * expert_num
@@ -64,11 +88,30 @@ def moe_finalize_routing(rows, skip1, skip2, bias, scales, places, experts, drop
 
 
 def grouped_matmul(
-    x, weight, *, bias=None, scale=None, offset=None, antiquant_scale=None, antiquant_offset=None,
-    per_token_scale=None, group_list=None, activation_input=None, activation_quant_scale=None,
-    activation_quant_offset=None, split_item=0, group_type=None, group_list_type=0, act_type=0, tuning_config=None,
-    output_dtype=None, x_dtype=None, weight_dtype=None, scale_dtype=None, per_token_scale_dtype=None,
-):  # fmt: skip
+    x,
+    weight,
+    *,
+    bias=None,
+    scale=None,
+    offset=None,
+    antiquant_scale=None,
+    antiquant_offset=None,
+    per_token_scale=None,
+    group_list=None,
+    activation_input=None,
+    activation_quant_scale=None,
+    activation_quant_offset=None,
+    split_item=0,
+    group_type=None,
+    group_list_type=0,
+    act_type=0,
+    tuning_config=None,
+    output_dtype=None,
+    x_dtype=None,
+    weight_dtype=None,
+    scale_dtype=None,
+    per_token_scale_dtype=None,
+):
     assert (len(x), len(weight), split_item, group_type, group_list_type) == (1, 1, 2, 0, 1)
     (rows,), (w,) = x, weight
     counts = group_list.tolist()
@@ -91,10 +134,26 @@ def grouped_matmul(
 
 
 def ffn(
-    x, weight1, weight2, activation, *, expert_tokens=None, expert_tokens_index=None, bias1=None, bias2=None,
-    scale=None, offset=None, deq_scale1=None, deq_scale2=None, antiquant_scale1=None, antiquant_scale2=None,
-    antiquant_offset1=None, antiquant_offset2=None, inner_precise=None, output_dtype=None,
-):  # fmt: skip
+    x,
+    weight1,
+    weight2,
+    activation,
+    *,
+    expert_tokens=None,
+    expert_tokens_index=None,
+    bias1=None,
+    bias2=None,
+    scale=None,
+    offset=None,
+    deq_scale1=None,
+    deq_scale2=None,
+    antiquant_scale1=None,
+    antiquant_scale2=None,
+    antiquant_offset1=None,
+    antiquant_offset2=None,
+    inner_precise=None,
+    output_dtype=None,
+):
     """The gate is the first half, as of npu_swiglu. What lies between the products is rounded to the type of x."""
     assert (activation, inner_precise) == ("swiglu", 1)
     gate, up = (x.double() @ weight1.double()).to(x.dtype).double().chunk(2, -1)
@@ -102,10 +161,24 @@ def ffn(
 
 
 def dequant_swiglu_quant(
-    x, *, weight_scale=None, activation_scale=None, bias=None, quant_scale=None, quant_offset=None, group_index=None,
-    activate_left=False, quant_mode=0, dst_type=None, round_mode=None, activate_dim=None, swiglu_mode=0,
-    clamp_limit=7.0, glu_alpha=1.702, glu_bias=1.0,
-):  # fmt: skip
+    x,
+    *,
+    weight_scale=None,
+    activation_scale=None,
+    bias=None,
+    quant_scale=None,
+    quant_offset=None,
+    group_index=None,
+    activate_left=False,
+    quant_mode=0,
+    dst_type=None,
+    round_mode=None,
+    activate_dim=None,
+    swiglu_mode=0,
+    clamp_limit=7.0,
+    glu_alpha=1.702,
+    glu_bias=1.0,
+):
     """Integer sums times both scales, SwiGLU with the gate left, INT8 with a scale per row; scales by group of rows."""
     assert (bias, quant_scale, quant_offset, activate_left, quant_mode, swiglu_mode) == (None, None, None, True, 1, 0)
     counts = [x.shape[0]] if group_index is None else group_index.tolist()

@@ -43,7 +43,7 @@ def built(kind: str) -> Path:
         raise RuntimeError(f"the stand-ins need {', '.join(missing)}: install gcc and binutils")
     made_of = hashlib.sha256(
         Path(__file__).read_bytes() + RUNTIME.read_bytes() + version("torch-npu").encode()
-    ).hexdigest()[:12]  # fmt: skip
+    ).hexdigest()[:12]
     folder = Path(sys.prefix) / "npu_stubs" / f"{kind}-{made_of}"
     if not folder.is_dir():
         partial = folder.with_name(f"{folder.name}.{os.getpid()}")

@@ -205,9 +205,7 @@ def test_what_a_call_does_not_take_is_refused_by_its_switch_in_one_line(case: st
 def test_a_head_dimension_that_rope_does_not_take_is_refused() -> None:
     small = replace(LLAMA, head_dim=32)
     with pytest.raises(ScenarioError, match=r"fusion.rope: npu_apply_rotary_pos_emb: .*head dimension 32"):
-        session(On("meta"), small, {"fusion.rope": True}).bound(
-            batch_of("decode", Requests((0,), (0,), ((1,),)))
-        )  # fmt: skip
+        session(On("meta"), small, {"fusion.rope": True}).bound(batch_of("decode", Requests((0,), (0,), ((1,),))))
 
 
 def test_an_old_wheel_is_told_which_one_has_the_call() -> None:
@@ -220,11 +218,18 @@ def test_an_old_wheel_is_told_which_one_has_the_call() -> None:
 #: What a wheel refuses for a call that stands for nothing else: (version, model, switches, the line).
 OLD = {
     "latent attention captured by 2.8.0": (
-        "2.8.0", DEEPSEEK, {**ROUTED, "graph": "aclgraph"}, "graph: .*captured .*, 2.8.0.post2 .*set it to eager"),
+        "2.8.0",
+        DEEPSEEK,
+        {**ROUTED, "graph": "aclgraph"},
+        "graph: .*captured .*, 2.8.0.post2 .*set it to eager",
+    ),
     "npugraph_ex on 2.8.0": (
-        "2.8.0", QWEN3, {**FUSED, **PAGED, "graph": "npugraph_ex"},
-        "graph: torch_npu 2.8.0 has no npugraph_ex, 2.8.0.post2 .*set it to aclgraph"),
-}  # fmt: skip
+        "2.8.0",
+        QWEN3,
+        {**FUSED, **PAGED, "graph": "npugraph_ex"},
+        "graph: torch_npu 2.8.0 has no npugraph_ex, 2.8.0.post2 .*set it to aclgraph",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", OLD)

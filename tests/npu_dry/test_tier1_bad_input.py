@@ -87,10 +87,12 @@ WHOLE = {
     "qwen3_30b_a3b_decode": (),
     "glm_4_5_air_ep8_decode": ("engine.enable_expert_parallel=false", "engine.data_parallel_size=1"),
     "deepseek_v3_ep16_decode": (
-        "engine.enable_expert_parallel=false", "engine.data_parallel_size=1", "engine.tensor_parallel_size=16",
+        "engine.enable_expert_parallel=false",
+        "engine.data_parallel_size=1",
+        "engine.tensor_parallel_size=16",
         "optimizations.kv.layout=paged",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("phase", ["decode", "prefill"])

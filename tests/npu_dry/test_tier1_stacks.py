@@ -28,12 +28,14 @@ STACKS = [(wheel, atb) for wheel in WHEELS if wheel.torch == "2.8.0" or wheel.ca
 
 #: What 2.8.0 has no call for: the line, by scenario.
 ONLY_LATER = {
-    "deepseek_v3_ep16_decode":
-        f"torch_npu 2.8.0 has no {V2_IN_CAPTURE}, 2.8.0.post2 (CANN 8.5.0) has, and latent attention is one; set it to "
-        "eager",
-    "qwen3_8b_long_context_int8_kv":
-        "torch_npu 2.8.0 has no npugraph_ex, 2.8.0.post2 (CANN 8.5.0) has; set it to aclgraph",
-}  # fmt: skip
+    "deepseek_v3_ep16_decode": (
+        f"torch_npu 2.8.0 has no {V2_IN_CAPTURE}, 2.8.0.post2 (CANN 8.5.0) has, and latent attention is one; "
+        "set it to eager"
+    ),
+    "qwen3_8b_long_context_int8_kv": (
+        "torch_npu 2.8.0 has no npugraph_ex, 2.8.0.post2 (CANN 8.5.0) has; set it to aclgraph"
+    ),
+}
 
 
 def refused(name: str, phase: str, torch_npu: str, atb: bool) -> list[str]:

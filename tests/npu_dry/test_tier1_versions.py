@@ -34,10 +34,15 @@ NO_META = ("w4a16", "nz", "w8a8 nz")
 #: The cases that make all calls with all their keywords.
 CHOSEN = (
     *(f"{model.name}, {name}" for model in (QWEN3, QWEN2) for name in VARIANTS if name not in NO_META),
-    *(f"{model.name}, {name}" for model in (QWEN3_MOE, GLM)
-      for name in ("experts, all fused", "experts w8a8", "experts w8a16")),
-    "small-deepseek, experts, all fused", "small-deepseek, latent write", *SPECIAL,
-)  # fmt: skip
+    *(
+        f"{model.name}, {name}"
+        for model in (QWEN3_MOE, GLM)
+        for name in ("experts, all fused", "experts w8a8", "experts w8a16")
+    ),
+    "small-deepseek, experts, all fused",
+    "small-deepseek, latent write",
+    *SPECIAL,
+)
 #: Made with two ranks only: its keywords by hand.
 WITH_RANKS = ("npu_mm_all_reduce_base", 3, frozenset({"bias", "antiquant_scale", "dequant_scale", "pertoken_scale"}))
 

@@ -34,17 +34,27 @@ EXPERTS = replace(
     TINY, name="experts", model_type="qwen3_moe", layers=3, experts=Experts(8, 8, 2, 12, 0, 1, "softmax", False)
 )
 LATENT = replace(
-    PLAIN, name="latent", model_type="deepseek_v3", layers=3, kv_heads=1, head_dim=2, latent=Latent(6, 8, 4, 2, 4),
+    PLAIN,
+    name="latent",
+    model_type="deepseek_v3",
+    layers=3,
+    kv_heads=1,
+    head_dim=2,
+    latent=Latent(6, 8, 4, 2, 4),
     experts=Experts(8, 8, 2, 12, 12, 1, "sigmoid", True),
-)  # fmt: skip
+)
 #: The same with an indexer; and Q and K norms over all heads.
 SPARSE = replace(LATENT, name="sparse", model_type="deepseek_v32", latent=Latent(6, 8, 4, 2, 4, Index(2, 4, 5)))
 LAYER_NORMS = replace(EXPERTS, name="layer norms", model_type="minimax_m2", qk_norm_of="layer")
 #: Half of each normalised head turns; the weights of a token's experts are taken as the router scores them.
 PARTIAL = replace(
-    EXPERTS, name="partial", model_type="glm4_moe", rotary_dim=2, qkv_bias=True,
+    EXPERTS,
+    name="partial",
+    model_type="glm4_moe",
+    rotary_dim=2,
+    qkv_bias=True,
     experts=Experts(8, 8, 2, 12, 12, 1, "softmax", False, normalised=False),
-)  # fmt: skip
+)
 
 #: What a step is given from outside: by the host, or by an earlier step.
 STEP_INPUTS = {"input_ids", "positions", "lengths", "last_index", "mask", "temperature", "noise"}

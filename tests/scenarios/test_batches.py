@@ -17,7 +17,7 @@ from scenarios.batches import (
     prefill_batches,
     prefill_tokens,
     reported_batch,
-)  # fmt: skip
+)
 from scenarios.build import effective_graph
 from scenarios.ops.program import Batch, Group
 from scenarios.schema import Engine
@@ -169,9 +169,13 @@ def test_who_runs_as_a_graph_and_with_how_many_rows() -> None:
     def runs(graph: str, batch: int, phase: str = "decode", graph_prefill: bool = False) -> tuple[str, int]:
         sizes = (4, 16) if graph in ("aclgraph", "npugraph_ex") else None
         result = scenario(
-            workload__phase=phase, workload__batch=batch, workload__input_tokens=8, optimizations__graph=graph,
-            engine__cudagraph_capture_sizes=sizes, optimizations__graph_prefill=graph_prefill,
-        )  # fmt: skip
+            workload__phase=phase,
+            workload__batch=batch,
+            workload__input_tokens=8,
+            optimizations__graph=graph,
+            engine__cudagraph_capture_sizes=sizes,
+            optimizations__graph_prefill=graph_prefill,
+        )
         return effective_graph(result, reported_batch(result))
 
     assert runs("eager", 5) == ("eager", 5)

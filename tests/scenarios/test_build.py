@@ -34,7 +34,7 @@ from tests.scenarios.making import (
     program,
     scenario,
     switched,
-)  # fmt: skip
+)
 
 #: Kernels of one decode step of the seed's case by profiler name: its op statistics of three steps, divided by 3.
 SEED_KERNELS = {
@@ -170,9 +170,12 @@ def test_scenarios_are_refused_for_a_reason_and_not_often() -> None:
     look()
     assert reached["built"] > 100
     assert set(reached) >= {
-        "built", "optimizations.kv.dtype", "optimizations.fusion.add_rms_norm_quant",
-        "optimizations.fusion.qkv_norm_rope_cache", "optimizations.fusion.ffn",
-    }  # fmt: skip
+        "built",
+        "optimizations.kv.dtype",
+        "optimizations.fusion.add_rms_norm_quant",
+        "optimizations.fusion.qkv_norm_rope_cache",
+        "optimizations.fusion.ffn",
+    }
 
 
 # ---- what is refused ----
@@ -186,48 +189,60 @@ FUSED = {"fusion__rms_norm": True, "fusion__rope": True, "fusion__qkv": True, "f
     [
         ({"kv__dtype": "int8"}, TINY, ("kv.dtype", "needs fusion.attention true")),
         (
-            {"fusion__qkv_norm_rope_cache": True}, TINY,
+            {"fusion__qkv_norm_rope_cache": True},
+            TINY,
             (
                 "fusion.qkv_norm_rope_cache",
                 "needs fusion.qkv true, fusion.rms_norm true, fusion.rope true, fusion.attention true, kv.layout paged",
             ),
         ),
         (
-            {**FUSED, "kv__layout": "paged", "fusion__qkv_norm_rope_cache": True}, PLAIN,
+            {**FUSED, "kv__layout": "paged", "fusion__qkv_norm_rope_cache": True},
+            PLAIN,
             ("fusion.qkv_norm_rope_cache", "plain has no Q and K norm to fuse"),
         ),
         (
-            {**FUSED, "kv__layout": "paged", "fusion__qkv_norm_rope_cache": True, "kv__dtype": "int8",
-             "kv__scale": "head"}, TINY,
+            {
+                **FUSED,
+                "kv__layout": "paged",
+                "fusion__qkv_norm_rope_cache": True,
+                "kv__dtype": "int8",
+                "kv__scale": "head",
+            },
+            TINY,
             (
                 "fusion.qkv_norm_rope_cache",
                 "the fused cache write takes only one INT8 scale a channel (kv.scale channel)",
             ),
         ),
         (
-            {"fusion__add_rms_norm": True, "fusion__add_rms_norm_quant": True}, TINY,
+            {"fusion__add_rms_norm": True, "fusion__add_rms_norm_quant": True},
+            TINY,
             ("fusion.add_rms_norm_quant", "needs weights w8a8"),
         ),
         (
-            {"fusion__ffn": True}, TINY,
+            {"fusion__ffn": True},
+            TINY,
             ("fusion.ffn", "needs fusion.gate_up true, fusion.swiglu true, weights fp16"),
         ),
         ({**FEED_FORWARD, "weights": "w8a8"}, TINY, ("fusion.ffn", "needs weights fp16")),
         ({**FEED_FORWARD, "weights": "bf16"}, TINY, ("fusion.ffn", "needs weights fp16")),
         ({**FEED_FORWARD, "weight_format": "nz"}, TINY, ("fusion.ffn", "needs weight_format nd")),
         (
-            {**FEED_FORWARD, "overlap__prefetch": True}, TINY,
+            {**FEED_FORWARD, "overlap__prefetch": True},
+            TINY,
             (
                 "fusion.ffn",
                 "cannot be combined with overlap.prefetch: when npu_ffn reads prefetched weights is not modelled",
             ),
         ),
         (
-            {"kv__dtype": "fp16"}, TINY,
+            {"kv__dtype": "fp16"},
+            TINY,
             ("kv.dtype", "fp16 with bf16 activations: the fused kernels take one type; use auto"),
         ),
     ],
-)  # fmt: skip
+)
 def test_a_switch_that_cannot_apply_is_refused_by_name(
     switches: dict[str, object], model: Model, result: tuple[str, str]
 ) -> None:
@@ -236,9 +251,7 @@ def test_a_switch_that_cannot_apply_is_refused_by_name(
 
 
 def test_all_refusals_come_at_once() -> None:
-    result = switched(
-        bare(), kv__dtype="int8", fusion__qkv_norm_rope_cache=True, fusion__add_rms_norm_quant=True
-    )  # fmt: skip
+    result = switched(bare(), kv__dtype="int8", fusion__qkv_norm_rope_cache=True, fusion__add_rms_norm_quant=True)
     assert problems_of(result, BIASED) == [
         ("optimizations.kv.dtype", "needs fusion.attention true"),
         (
@@ -255,11 +268,13 @@ def test_a_request_longer_than_the_models_positions_is_refused() -> None:
 
     assert where(workload__input_tokens=8191, workload__output_tokens=1) == []
     assert where(workload__input_tokens=8192, workload__output_tokens=1)[0] == (
-        "workload.input_tokens", "8193 tokens are more than the 8192 positions of tiny"
-    )  # fmt: skip
+        "workload.input_tokens",
+        "8193 tokens are more than the 8192 positions of tiny",
+    )
     assert where(engine__max_model_len=10_000)[0] == (
-        "engine.max_model_len", "10000 tokens are more than the 8192 positions of tiny"
-    )  # fmt: skip
+        "engine.max_model_len",
+        "10000 tokens are more than the 8192 positions of tiny",
+    )
     assert ("workload.context_tokens", "longer than the 8192 positions of tiny") in where(workload__context_tokens=8192)
     assert where(workload__context_tokens=8191) == []
 

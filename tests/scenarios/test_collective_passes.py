@@ -19,9 +19,12 @@ from tests.scenarios.making import EXPERTS, TINY, bare, cube_flops, faults, kind
 #: A rank that holds half of everything, o [16, 8] and down [16, 12]; two prompts of 20 tokens.
 HALF = shard(TINY, 2)
 OFF = bare(
-    engine__tensor_parallel_size=2, workload__phase="prefill", workload__batch=2, workload__input_tokens=20,
+    engine__tensor_parallel_size=2,
+    workload__phase="prefill",
+    workload__batch=2,
+    workload__input_tokens=20,
     workload__output_tokens=1,
-)  # fmt: skip
+)
 FUSED = switched(OFF, fusion__matmul_all_reduce=True)
 CUT = switched(OFF, overlap__comm_chunks=2)
 PAIRS = ("o_proj", "down_proj")
@@ -212,8 +215,15 @@ def test_what_is_off_changes_nothing() -> None:
 
 
 def test_dense_layers_before_those_of_experts_are_rewritten_too() -> None:
-    off = switched(bare(EXPERTS, workload__batch=8, workload__phase="prefill", workload__input_tokens=64,
-                        engine__tensor_parallel_size=2))  # fmt: skip
+    off = switched(
+        bare(
+            EXPERTS,
+            workload__batch=8,
+            workload__phase="prefill",
+            workload__input_tokens=64,
+            engine__tensor_parallel_size=2,
+        )
+    )
     model = shard(EXPERTS, 2)
     for switches in ({"fusion__matmul_all_reduce": True}, {"overlap__comm_chunks": 2}):
         before, after = (kinds(program(item, model), "dense_layers") for item in (off, switched(off, **switches)))

@@ -39,8 +39,12 @@ EVERYTHING = switched(
         for name in Fusion.model_fields
         if name not in ("matmul_all_reduce", "qkv_norm_rope_cache", "ffn")
     },
-    kv__layout="paged", kv__dtype="int8", weights="w8a8", weight_format="nz", graph="ge_graph",
-)  # fmt: skip
+    kv__layout="paged",
+    kv__dtype="int8",
+    weights="w8a8",
+    weight_format="nz",
+    graph="ge_graph",
+)
 
 
 def masked_pairs_flops(before: Program, model: Model) -> int:

@@ -23,10 +23,16 @@ DEEPSEEK = load_model("DeepSeek-V3")
 def spread(tp: int, dp: int, **settings: object) -> tuple[Program, Model]:
     """A captured decode step of DeepSeek-V3 in W8A8, experts spread over tp x dp ranks."""
     result = scenario(
-        model="DeepSeek-V3", workload__batch=8, workload__input_tokens=512,
-        engine__tensor_parallel_size=tp, engine__data_parallel_size=dp, engine__enable_expert_parallel=True,
-        optimizations__graph="aclgraph", optimizations__weights="w8a8", **settings,
-    )  # fmt: skip
+        model="DeepSeek-V3",
+        workload__batch=8,
+        workload__input_tokens=512,
+        engine__tensor_parallel_size=tp,
+        engine__data_parallel_size=dp,
+        engine__enable_expert_parallel=True,
+        optimizations__graph="aclgraph",
+        optimizations__weights="w8a8",
+        **settings,
+    )
     model = shard(DEEPSEEK, tp, dp, expert_parallel=True)
     return build(result, model, decode_batch(result)), model
 
@@ -87,9 +93,12 @@ def test_no_fusion_loses_a_collective(model: Model, spread: bool) -> None:
     local = shard(model, 2, expert_parallel=spread)
     for scattered in (False, True):
         how = {
-            "workload__phase": "prefill", "workload__input_tokens": 1200, "engine__tensor_parallel_size": 2,
-            "engine__enable_expert_parallel": spread, "engine__sequence_parallel": scattered,
-        }  # fmt: skip
+            "workload__phase": "prefill",
+            "workload__input_tokens": 1200,
+            "engine__tensor_parallel_size": 2,
+            "engine__enable_expert_parallel": spread,
+            "engine__sequence_parallel": scattered,
+        }
         lowered, fused = program(bare(local, **how), local), program(scenario(**how), local)
 
         def links(result: Program) -> list[tuple[str, str]]:
@@ -103,9 +112,13 @@ def test_no_fusion_loses_a_collective(model: Model, spread: bool) -> None:
 
 def test_gathered_experts_see_all_tokens_and_sum_up() -> None:
     result = scenario(
-        model="Qwen3-30B-A3B", workload__batch=4, engine__tensor_parallel_size=2, engine__data_parallel_size=2,
-        engine__enable_expert_parallel=True, engine__all2all_backend="allgather_reducescatter",
-    )  # fmt: skip
+        model="Qwen3-30B-A3B",
+        workload__batch=4,
+        engine__tensor_parallel_size=2,
+        engine__data_parallel_size=2,
+        engine__enable_expert_parallel=True,
+        engine__all2all_backend="allgather_reducescatter",
+    )
     model = shard(load_model("Qwen3-30B-A3B"), 2, 2, True, True)
     layer = build(result, model, decode_batch(result)).block("layers").ops
     assert model.experts
@@ -167,9 +180,12 @@ def test_choice_and_experts_one_by_one_become_two_and_five_calls() -> None:
 def test_a_large_step_keeps_the_all_to_all() -> None:
     def kinds(tokens: int) -> set[str]:
         result = scenario(
-            model="GLM-4.5-Air", workload__phase="prefill", workload__input_tokens=tokens,
-            engine__tensor_parallel_size=2, engine__enable_expert_parallel=True,
-        )  # fmt: skip
+            model="GLM-4.5-Air",
+            workload__phase="prefill",
+            workload__input_tokens=tokens,
+            engine__tensor_parallel_size=2,
+            engine__enable_expert_parallel=True,
+        )
         model = shard(load_model("GLM-4.5-Air"), 2, expert_parallel=True)
         batch = prefill_batches(result)[0]
         return {o.kind for o in build(result, model, batch).block("layers").ops}
@@ -202,22 +218,25 @@ def test_what_does_not_divide_is_refused_with_the_reason(
     [
         (TINY, {"workload__expert_skew": 1.0}, ("workload.expert_skew", "has no effect: tiny has no experts")),
         (
-            TINY, {"optimizations__fusion__grouped_matmul": False},
+            TINY,
+            {"optimizations__fusion__grouped_matmul": False},
             ("optimizations.fusion.grouped_matmul", "has no effect here: tiny has no experts"),
         ),
         (
-            LATENT, {"optimizations__fusion__attention": False},
+            LATENT,
+            {"optimizations__fusion__attention": False},
             (
                 "optimizations.fusion.attention",
                 "has no effect here: latent attends to latent rows: only the fused kernel of that is modelled",
             ),
         ),
         (
-            LATENT, {"optimizations__kv__dtype": "int8"},
+            LATENT,
+            {"optimizations__kv__dtype": "int8"},
             ("optimizations.kv.dtype", "latent keeps latent rows, and those are not modelled in INT8"),
         ),
     ],
-)  # fmt: skip
+)
 def test_settings_without_effect_are_refused(model: Model, settings: dict[str, object], told: tuple[str, str]) -> None:
     assert problems_of(scenario(workload__input_tokens=64, workload__output_tokens=4, **settings), model) == [told]
 
@@ -231,8 +250,10 @@ def test_a_prefill_of_latent_attention_unpacks_what_it_sees() -> None:
     assert by_name["read_latent"].outputs[0].shape == (28, 8)
     attention = by_name["prefill_attention"]
     assert (attention.inputs[0].shape, attention.inputs[1].shape, attention.out.shape) == (
-        (100, 4, 6), (128, 4, 6), (100, 4, 4),
-    )  # fmt: skip
+        (100, 4, 6),
+        (128, 4, 6),
+        (100, 4, 4),
+    )
     assert "absorb_k" not in by_name
 
 
@@ -247,8 +268,13 @@ def test_weights_are_divided_by_their_sum_where_the_model_wants_that() -> None:
 
 def test_a_fused_cache_write_that_turns_whole_heads_is_refused_for_part_of_them() -> None:
     result = switched(
-        bare(PARTIAL), fusion__qkv=True, fusion__rms_norm=True, fusion__rope=True, fusion__attention=True,
-        kv__layout="paged", fusion__qkv_norm_rope_cache=True,
-    )  # fmt: skip
+        bare(PARTIAL),
+        fusion__qkv=True,
+        fusion__rms_norm=True,
+        fusion__rope=True,
+        fusion__attention=True,
+        kv__layout="paged",
+        fusion__qkv_norm_rope_cache=True,
+    )
     what = "partial turns part of each head, and the fused kernel turns whole ones"
     assert problems_of(result, PARTIAL) == [("optimizations.fusion.qkv_norm_rope_cache", what)]

@@ -22,8 +22,11 @@ def test_the_schema_has_what_editors_complete_from() -> None:
     assert (batch["minimum"], batch["default"], batch["unit"]) == (1, 1, "requests")
     assert batch["description"] == "Requests that run together, per data-parallel replica."
     assert schema["$defs"]["Optimizations"]["properties"]["graph"]["enum"] == [
-        "eager", "aclgraph", "npugraph_ex", "ge_graph",
-    ]  # fmt: skip
+        "eager",
+        "aclgraph",
+        "npugraph_ex",
+        "ge_graph",
+    ]
     assert schema["$defs"]["KvCache"]["additionalProperties"] is False
 
 

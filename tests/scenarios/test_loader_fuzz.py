@@ -52,13 +52,15 @@ VALUES = st.recursive(
     max_leaves=4,
 )
 KEYS = [
-    f"{section}.{name}" for section, part in (("workload", "workload"), ("engine", "engine"), ("protocol", "protocol"))
+    f"{section}.{name}"
+    for section, part in (("workload", "workload"), ("engine", "engine"), ("protocol", "protocol"))
     for name in type(getattr(Scenario(), part)).model_fields
-]  # fmt: skip
+]
 KEYS += [
-    f"optimizations.{part}.{name}" for part in ("fusion", "kv", "overlap")
+    f"optimizations.{part}.{name}"
+    for part in ("fusion", "kv", "overlap")
     for name in type(getattr(Scenario().optimizations, part)).model_fields
-]  # fmt: skip
+]
 KEYS += ["optimizations.graph", "optimizations.weights", "model", "workload", "optimizations", "x.y", "x"]
 
 

@@ -50,8 +50,12 @@ def test_a_bias_is_one_more_weight_of_the_projections_that_have_it() -> None:
 def test_the_blocks_of_a_step() -> None:
     result = lowered(DECODE)
     assert [(b.name, b.repeat, b.captured) for b in result.blocks] == [
-        ("prepare", 1, False), ("embed", 1, False), ("layers", 2, False), ("head", 1, False), ("sample", 1, False),
-    ]  # fmt: skip
+        ("prepare", 1, False),
+        ("embed", 1, False),
+        ("layers", 2, False),
+        ("head", 1, False),
+        ("sample", 1, False),
+    ]
     assert kinds(result, "embed") == ["embedding", "mul", "concat", "cos", "sin", "cast", "cast", *NORM]
     assert kinds(result, "head") == ["matmul"]
     assert kinds(result, "sample") == ["cast", "argmax", "cast"]
@@ -143,8 +147,10 @@ def test_the_preamble_of_a_paged_cache_is_the_recorded_one() -> None:
         "ZerosLike": 1, "BroadcastTo": 1, "FloorMod": 1, "ReduceMax": 1, "GatherElementsV2": 1, "Mul": 1,
     }  # fmt: skip
     assert [o.name for o in block.ops if o.kind == "prepare_cpu"] == [
-        "prepare.query_offsets", "prepare.kv_offsets", "prepare.block_index",
-    ]  # fmt: skip
+        "prepare.query_offsets",
+        "prepare.kv_offsets",
+        "prepare.block_index",
+    ]
 
 
 def test_the_notebooks_toggle_of_fused_norms() -> None:

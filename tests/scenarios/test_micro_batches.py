@@ -74,9 +74,12 @@ def test_each_part_reads_the_weights() -> None:
     local = shard(TINY, 2)
     result = scenario(workload__batch=4, workload__input_tokens=9, engine__tensor_parallel_size=2)
     cut = result.model_copy(
-        update={"optimizations": result.optimizations.model_copy(
-            update={"overlap": result.optimizations.overlap.model_copy(update={"micro_batches": 2})})}
-    )  # fmt: skip
+        update={
+            "optimizations": result.optimizations.model_copy(
+                update={"overlap": result.optimizations.overlap.model_copy(update={"micro_batches": 2})}
+            )
+        }
+    )
 
     def weights(which: object) -> int:
         layer = program(which, local).block("layers").ops  # type: ignore[arg-type]
@@ -96,9 +99,12 @@ def test_a_step_of_too_few_requests_is_refused_and_a_short_chunk_stays_whole() -
         ("optimizations.overlap.micro_batches", "has no effect here: a rank alone has no collectives to hide")
     ]
     chunked = scenario(
-        workload__phase="prefill", workload__input_tokens=513, engine__max_num_batched_tokens=512,
-        engine__tensor_parallel_size=2, optimizations__overlap__micro_batches=2,
-    )  # fmt: skip
+        workload__phase="prefill",
+        workload__input_tokens=513,
+        engine__max_num_batched_tokens=512,
+        engine__tensor_parallel_size=2,
+        optimizations__overlap__micro_batches=2,
+    )
     first, last = (program(chunked, local, batch) for batch in prefill_batches(chunked))
     assert {op.stream for op in first.block("layers").ops} == {0, STREAM}
     assert {op.stream for op in last.block("layers").ops} == {0}

@@ -24,7 +24,7 @@ from tests.scenarios.making import (
     switched,
     weight_bytes,
     weight_tensors,
-)  # fmt: skip
+)
 
 NORM = ["cast", "pow", "reduce_mean", "adds", "rsqrt", "mul", "cast", "mul"]
 ROTATE = ["mul", "slice", "neg", "slice", "concat", "mul", "add"]
@@ -58,9 +58,7 @@ def test_rms_norm_becomes_one_call() -> None:
     assert kinds(after, "embed")[-1:] == ["rms_norm"]
     norm = op(after, "post_attention_norm")
     assert [t.name for t in norm.inputs] == ["residual_mid", "post_attention_norm.weight"]
-    assert norm.outputs == (
-        Tensor("mlp_in", (2, 16), "bf16"), Tensor("post_attention_norm.rstd", (2, 1), "fp32")
-    )  # fmt: skip
+    assert norm.outputs == (Tensor("mlp_in", (2, 16), "bf16"), Tensor("post_attention_norm.rstd", (2, 1), "fp32"))
     assert norm.attr("eps") == TINY.norm_eps
     assert len(before) - len(after) == 7 * (2 * 4 + 1)  # four norms a layer and the first
 
@@ -72,8 +70,10 @@ def test_add_rms_norm_takes_the_residual_add_in() -> None:
     fused = op(after, "next_norm")
     assert [t.name for t in fused.inputs] == ["mlp_out", "residual_mid", "next_norm.weight"]
     assert [(t.name, t.shape) for t in fused.outputs] == [
-        ("normed", (2, 16)), ("next_norm.rstd", (2, 1)), ("residual", (2, 16))
-    ]  # fmt: skip
+        ("normed", (2, 16)),
+        ("next_norm.rstd", (2, 1)),
+        ("residual", (2, 16)),
+    ]
     # It saves one launch and one read of the sum, twice a layer; the residual is still written.
     assert len(before) - len(after) == 4
     assert gm_bytes(before) - gm_bytes(after) == 4 * 2 * 16 * 2
@@ -95,8 +95,9 @@ def test_rope_becomes_one_call_and_two_look_ups() -> None:
     assert [t.name for t in op(after, "rope").inputs] == ["q_normed", "k_normed", "cos", "sin"]
     assert [t.name for t in op(after, "rope").outputs] == ["q_rotated", "k_rotated"]
     assert changed(before, after, "embed") == (
-        ["mul", "concat", "cos", "sin", "cast", "cast"], ["index_select", "index_select"]
-    )  # fmt: skip
+        ["mul", "concat", "cos", "sin", "cast", "cast"],
+        ["index_select", "index_select"],
+    )
     table = op(after, "rotary.cos_lookup", "embed").inputs[0]
     assert (table.shape, table.role) == ((TINY.max_position, 4), "table")
 
@@ -113,8 +114,10 @@ def test_packed_qkv_of_several_tokens_is_cut_by_copies() -> None:
     before, after = program(OFF), program(switched(OFF, fusion__qkv=True))
     assert changed(before, after) == (["matmul"] * 3, ["matmul", "slice", "slice", "slice"])
     assert [(o.name, op_type_of(o), o.out.shape) for o in after.block("layers").ops[1:4]] == [
-        ("slice_q", "Slice", (2, 16)), ("slice_k", "Slice", (2, 8)), ("slice_v", "Slice", (2, 8))
-    ]  # fmt: skip
+        ("slice_q", "Slice", (2, 16)),
+        ("slice_k", "Slice", (2, 8)),
+        ("slice_v", "Slice", (2, 8)),
+    ]
 
 
 def test_a_packed_projection_packs_its_bias() -> None:
@@ -150,9 +153,10 @@ def test_a_feed_forward_layer_becomes_one_call_on_both_weights() -> None:
     assert changed(before, after) == (["matmul", "swiglu", "matmul"], ["ffn"])
     fused = op(after, "ffn")
     assert [(t.name, t.shape, t.role) for t in fused.inputs] == [
-        ("mlp_in", (2, 16), "activation"), ("gate_up_proj.weight", (48, 16), "weight"),
+        ("mlp_in", (2, 16), "activation"),
+        ("gate_up_proj.weight", (48, 16), "weight"),
         ("down_proj.weight", (16, 24), "weight"),
-    ]  # fmt: skip
+    ]
     assert fused.out == Tensor("mlp_out", (2, 16), "fp16")
     assert op_type_of(fused) == "FFN"
     # A workspace in global memory joins its products, so not a byte is saved.
@@ -175,8 +179,11 @@ def test_fused_attention_reads_the_cache_as_it_lies() -> None:
     assert fused.out == Tensor("attended", (2, 4, 4), "bf16")
     assert fused.attr("groups") == ((2, 1, 9),)
     assert (fused.attr("heads"), fused.attr("kv_heads"), fused.attr("head_dim"), fused.attr("block_size", 0)) == (
-        4, 2, 4, 0,
-    )  # fmt: skip
+        4,
+        2,
+        4,
+        0,
+    )
     assert len(before) - len(after) == 2 * 8
 
 
@@ -186,8 +193,9 @@ FUSED = switched(OFF, fusion__rms_norm=True, fusion__rope=True, fusion__qkv=True
 def test_paging_writes_keys_and_values_at_once_and_reads_through_a_table() -> None:
     before, after = program(FUSED), program(switched(FUSED, kv__layout="paged"))
     assert changed(before, after) == (
-        ["kv_cache_write", "kv_cache_write", "attention"], ["kv_cache_write", "attention"]
-    )  # fmt: skip
+        ["kv_cache_write", "kv_cache_write", "attention"],
+        ["kv_cache_write", "attention"],
+    )
     assert op_type_of(op(after, "write_kv")) == "ReshapeAndCache"
     # Slots and lengths are worked out in 16 more small calls before each step.
     assert (len(kinds(before, "prepare")), len(kinds(after, "prepare"))) == (2, 18)
@@ -201,9 +209,7 @@ def test_paging_writes_keys_and_values_at_once_and_reads_through_a_table() -> No
 def test_a_compiled_graph_writes_keys_and_values_apart(graph: str) -> None:
     after = program(switched(FUSED, kv__layout="paged", graph=graph))
     writes = [o for o in after.block("layers").ops if o.kind == "kv_cache_write"]
-    assert [(o.name, op_type_of(o)) for o in writes] == [
-        ("write_k", "ScatterNdUpdate"), ("write_v", "ScatterNdUpdate")
-    ]  # fmt: skip
+    assert [(o.name, op_type_of(o)) for o in writes] == [("write_k", "ScatterNdUpdate"), ("write_v", "ScatterNdUpdate")]
 
 
 def test_unfused_attention_gathers_its_blocks_first() -> None:
@@ -273,8 +279,10 @@ def test_weight_only_quantisation_adds_no_calls() -> None:
     assert changed(before, after) == (["matmul"] * 7, ["weight_quant_matmul"] * 7)
     assert kinds(after, "head") == ["matmul"]  # the LM head keeps its 16 bits
     assert [(t.name, t.shape, t.dtype) for t in op(after, "gate_proj").inputs] == [
-        ("mlp_in", (2, 16), "bf16"), ("gate_proj.weight", (24, 16), "int4"), ("gate_proj.scale", (24,), "fp32")
-    ]  # fmt: skip
+        ("mlp_in", (2, 16), "bf16"),
+        ("gate_proj.weight", (24, 16), "int4"),
+        ("gate_proj.scale", (24,), "fp32"),
+    ]
 
 
 def test_int8_activations_are_quantised_once_for_all_that_read_them() -> None:
@@ -284,8 +292,11 @@ def test_int8_activations_are_quantised_once_for_all_that_read_them() -> None:
     assert Counter(new) == {"quant_matmul": 7, "dynamic_quant": 4}
     assert kinds(after)[:4] == ["dynamic_quant", "quant_matmul", "quant_matmul", "quant_matmul"]
     assert [(t.name, t.dtype) for t in op(after, "v_proj").inputs] == [
-        ("normed_int8", "int8"), ("v_proj.weight", "int8"), ("v_proj.scale", "fp32"), ("normed_scale", "fp32")
-    ]  # fmt: skip
+        ("normed_int8", "int8"),
+        ("v_proj.weight", "int8"),
+        ("v_proj.scale", "fp32"),
+        ("normed_scale", "fp32"),
+    ]
     assert op(after, "quant_normed").outputs[1].shape == (2,)  # one scale per token
 
 
@@ -301,8 +312,10 @@ def test_add_norm_and_quantise_become_one_call() -> None:
     assert changed(before, after) == (["add_rms_norm", "dynamic_quant"], ["add_rms_norm_dynamic_quant"])
     fused = op(after, "post_attention_norm")
     assert [(t.name, t.dtype) for t in fused.outputs] == [
-        ("mlp_in_int8", "int8"), ("residual_mid", "bf16"), ("mlp_in_scale", "fp32")
-    ]  # fmt: skip
+        ("mlp_in_int8", "int8"),
+        ("residual_mid", "bf16"),
+        ("mlp_in_scale", "fp32"),
+    ]
 
 
 def test_scaling_gate_and_quantising_become_one_call_on_bare_sums() -> None:
@@ -313,8 +326,10 @@ def test_scaling_gate_and_quantising_become_one_call_on_bare_sums() -> None:
     product, fused = op(after, "gate_up_proj"), op(after, "swiglu")
     assert [t.name for t in product.inputs] == ["mlp_in_int8", "gate_up_proj.weight", "gate_up_proj.scale"]
     assert [(t.name, t.dtype) for t in fused.inputs] == [
-        ("gate_up", "int32"), ("gate_up_proj.scale", "fp32"), ("mlp_in_scale", "fp32")
-    ]  # fmt: skip
+        ("gate_up", "int32"),
+        ("gate_up_proj.scale", "fp32"),
+        ("mlp_in_scale", "fp32"),
+    ]
     assert fused.outputs == op(before, "quant_gated").outputs
     assert weight_bytes(before) == weight_bytes(after)
 
@@ -392,9 +407,10 @@ def test_prefills_are_never_captured() -> None:
 
 def test_a_prefill_is_compiled_where_it_is_asked_for() -> None:
     result = switched(
-        bare(workload__batch=2, workload__phase="prefill", workload__input_tokens=8), graph="ge_graph",
+        bare(workload__batch=2, workload__phase="prefill", workload__input_tokens=8),
+        graph="ge_graph",
         graph_prefill=True,
-    )  # fmt: skip
+    )
     after = program(result)
     assert after.graph == "ge_graph"
     assert [b.name for b in after.blocks if b.captured] == ["embed", "layers", "head", "sample"]

@@ -71,8 +71,12 @@ def test_tied_embeddings_are_held_twice() -> None:
 def test_the_cut_before_the_fused_norm() -> None:
     first, last = parts(scenario(workload__batch=4), DEEP, 2)
     assert [(b.name, b.repeat) for b in first.blocks] == [
-        ("prepare", 1), ("embed", 1), ("layers", 2), ("layers", 1), ("send", 1),
-    ]  # fmt: skip
+        ("prepare", 1),
+        ("embed", 1),
+        ("layers", 2),
+        ("layers", 1),
+        ("send", 1),
+    ]
     assert [(b.name, b.repeat) for b in last.blocks] == [
         ("receive", 1), ("prepare", 1), ("embed", 1), ("carry", 1), ("layers", 2), ("head", 1), ("sample", 1),
     ]  # fmt: skip

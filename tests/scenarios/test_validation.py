@@ -218,7 +218,7 @@ mode: fast
         ("words: [a b]", "1:8: words: words must not hold\\nspaces"),
         ("turbo: true\nmode: slow", "1:1: turbo needs mode: fast"),
     ],
-)  # fmt: skip
+)
 def test_each_kind_of_error(text: str, message: str) -> None:
     assert errors(text) == [f"f.yaml:{message}"]
 
@@ -233,8 +233,12 @@ def test_missing_keys_stand_at_their_section() -> None:
 def test_all_errors_come_in_the_order_of_their_places() -> None:
     text = "turbo: maybe\nzzz: 1\ncore:\n  share: 2\n  cubes: 0\nname: 3\n"
     assert [message.split(": ")[0] for message in errors(text)] == [
-        "f.yaml:1:8", "f.yaml:2:1", "f.yaml:4:10", "f.yaml:5:10", "f.yaml:6:7",
-    ]  # fmt: skip
+        "f.yaml:1:8",
+        "f.yaml:2:1",
+        "f.yaml:4:10",
+        "f.yaml:5:10",
+        "f.yaml:6:7",
+    ]
 
 
 def test_many_errors_are_cut_and_counted() -> None:

@@ -120,10 +120,14 @@ def test_the_measured_change_of_protocol_on_8_dies() -> None:
 @pytest.mark.parametrize(
     ("op", "ranks", "measured_gbps"),
     [
-        ("all_gather", 2, 38), ("all_gather", 4, 64), ("all_gather", 8, 149), ("all_reduce", 2, 18),
-        ("all_reduce", 4, 30), ("all_reduce", 8, 72),
+        ("all_gather", 2, 38),
+        ("all_gather", 4, 64),
+        ("all_gather", 8, 149),
+        ("all_reduce", 2, 18),
+        ("all_reduce", 4, 30),
+        ("all_reduce", 8, 72),
     ],
-)  # fmt: skip
+)
 def test_bandwidths_of_a2_that_no_number_was_fitted_to(op: str, ranks: int, measured_gbps: float) -> None:
     """Published algorithm bandwidths of large messages on a 910B server (gameofdimension/limulidae), sizes not told."""
     n = 256 * 1024**2
@@ -133,9 +137,11 @@ def test_bandwidths_of_a2_that_no_number_was_fitted_to(op: str, ranks: int, meas
 
 OPS = tuple(FORMULAS)
 SETTINGS = {
-    "op": st.sampled_from(OPS), "ranks": st.sampled_from([2, 3, 4, 6, 8, 12, 16, 24, 32, 64]),
-    "hw": st.sampled_from([A2, A3]), "mode": st.sampled_from(["auto", "HOST", "AI_CPU"]),
-}  # fmt: skip
+    "op": st.sampled_from(OPS),
+    "ranks": st.sampled_from([2, 3, 4, 6, 8, 12, 16, 24, 32, 64]),
+    "hw": st.sampled_from([A2, A3]),
+    "mode": st.sampled_from(["auto", "HOST", "AI_CPU"]),
+}
 SIZES = st.integers(0, 2**30)
 
 

@@ -34,11 +34,14 @@ def write(folder: Path, *lines: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "op"),
     [
-        ("allGather", "all_gather"), ("hcom_allReduce__612_4_1@58622", "all_reduce"),
-        ("reduce_scatter", "reduce_scatter"), ("hcom_alltoallv_", "all_to_all"),
-        ("broadcast", "broadcast"), ("hcom_batchSendRecv__128_3_1", "send_recv"),
+        ("allGather", "all_gather"),
+        ("hcom_allReduce__612_4_1@58622", "all_reduce"),
+        ("reduce_scatter", "reduce_scatter"),
+        ("hcom_alltoallv_", "all_to_all"),
+        ("broadcast", "broadcast"),
+        ("hcom_batchSendRecv__128_3_1", "send_recv"),
     ],
-)  # fmt: skip
+)
 def test_names_of_operations(name: str, op: str) -> None:
     assert op_of(name) == op
 

@@ -78,8 +78,11 @@ def test_which_program_prices_what() -> None:
     assert names_of(attention(one)) == ("attention",)
     assert names_of(attention(prefill)) == ("attention_prefill",)
     assert names_of(attention(one, "int8", 32)) == (
-        "attention_paged_int8", "attention_paged", "attention_int8", "attention",
-    )  # fmt: skip
+        "attention_paged_int8",
+        "attention_paged",
+        "attention_int8",
+        "attention",
+    )
     vector = replace(PRODUCT, shape=replace(PRODUCT.shape, m=1))  # type: ignore[type-var]
     assert names_of(vector)[:2] == ("matmul_vector", "matmul")
     assert names_of(NORM, captured=True)[0] == COMPILED

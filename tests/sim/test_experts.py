@@ -69,9 +69,14 @@ def test_an_exchange_grows_with_tokens_and_ranks_and_shrinks_with_int8() -> None
 def spread(model: str = "DeepSeek-V3", tp: int = 8, dp: int = 2, hw: HardwareProfile = A3, **settings: object) -> Case:
     how = {"workload__batch": 8, "optimizations__graph": "aclgraph", "optimizations__weights": "w8a8", **settings}
     result = scenario(
-        model=model, workload__input_tokens=4096, workload__output_tokens=1, engine__tensor_parallel_size=tp,
-        engine__data_parallel_size=dp, engine__enable_expert_parallel=True, **how,
-    )  # fmt: skip
+        model=model,
+        workload__input_tokens=4096,
+        workload__output_tokens=1,
+        engine__tensor_parallel_size=tp,
+        engine__data_parallel_size=dp,
+        engine__enable_expert_parallel=True,
+        **how,
+    )
     return Case(result, shard(load_model(model), tp, dp, expert_parallel=True), hw)
 
 
@@ -93,8 +98,9 @@ def calm(hw: HardwareProfile) -> HardwareProfile:
     """`hw` without any jitter."""
     return replace(
         hw,
-        host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=0.0), kernel=replace(hw.kernel, jitter_sigma=0.0),
-    )  # fmt: skip
+        host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=0.0),
+        kernel=replace(hw.kernel, jitter_sigma=0.0),
+    )
 
 
 def test_ranks_with_fewer_chosen_experts_wait_even_without_luck() -> None:
@@ -138,9 +144,13 @@ def test_replicas_multiply_throughput_and_share_nothing_without_experts() -> Non
 @pytest.mark.parametrize("parts", [2, 3])
 def test_micro_batches_send_their_tokens_on_a_stream_of_their_own(model: object, parts: int) -> None:
     result: Scenario = scenario(
-        workload__batch=6, workload__input_tokens=64, workload__output_tokens=4, engine__tensor_parallel_size=2,
-        engine__enable_expert_parallel=True, optimizations__overlap__micro_batches=parts,
-    )  # fmt: skip
+        workload__batch=6,
+        workload__input_tokens=64,
+        workload__output_tokens=4,
+        engine__tensor_parallel_size=2,
+        engine__enable_expert_parallel=True,
+        optimizations__overlap__micro_batches=parts,
+    )
     case = Case(result, shard(model, 2, expert_parallel=True), A3)  # type: ignore[arg-type]
     prediction = predict(case)
     sent = [launch for launch in launches(prediction.plan) if launch.kind == "moe_dispatch"]

@@ -75,9 +75,11 @@ def test_the_gpu_profile_has_the_data_sheet_and_claims_nothing_else() -> None:
     assert {key for key, n in numbers.items() if n.source == "spec"} == {
         *(f"chip.{f.name}" for f in fields(Chip) if f.name not in ("ai_cpu_cores", "hbm_visible_bytes")),
         "memory.hbm_peak_gbps",
-        *(f"collective.{name}" for name in ("dies_per_card", "dies_per_server", "dies_per_pod", "full_mesh",
-                                            "hccs_peak_gbps")),
-    }  # fmt: skip
+        *(
+            f"collective.{name}"
+            for name in ("dies_per_card", "dies_per_server", "dies_per_pod", "full_mesh", "hccs_peak_gbps")
+        ),
+    }
 
 
 def test_programs_that_kinds_name_exist() -> None:

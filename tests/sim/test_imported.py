@@ -52,9 +52,16 @@ def capture(*rows: tuple[Any, ...], rank: int = 0, end: int = 10**6, **more: Any
     }
     step = Step("1", 0, end, 0, end)
     return Capture(
-        source="by hand", kind="torch_npu", rank=rank, device="NPU", texts=texts.tuple(), lanes=tuple(lanes),
-        events=ordered(columns.take(), facts.facts()), steps=(step,), **given,
-    )  # fmt: skip
+        source="by hand",
+        kind="torch_npu",
+        rank=rank,
+        device="NPU",
+        texts=texts.tuple(),
+        lanes=tuple(lanes),
+        events=ordered(columns.take(), facts.facts()),
+        steps=(step,),
+        **given,
+    )
 
 
 def diagnosed(result: Capture, hardware: str = "") -> Any:

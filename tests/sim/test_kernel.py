@@ -34,9 +34,14 @@ def device(**programs: KernelParams) -> HardwareProfile:
         vector_hbm_share=0.5, nz_flat_share=0.5, nd_tall_share=0.5,
     )  # fmt: skip
     kernel = replace(
-        A3.kernel, start_us=1, core_us=0.1, warm_share=0.6, register_cycles=1,
-        cube_efficiency=1, overlap_power=1,
-    )  # fmt: skip
+        A3.kernel,
+        start_us=1,
+        core_us=0.1,
+        warm_share=0.6,
+        register_cycles=1,
+        cube_efficiency=1,
+        overlap_power=1,
+    )
     plain = {name: KernelParams() for name in ("row_wise", "matmul", "quant_matmul", "attention", "attention_prefill")}
     for name in ("elementwise", "row_wise"):
         plain[name] = KernelParams(start_us=1, core_us=0.1, element_ns=1)

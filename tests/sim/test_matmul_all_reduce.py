@@ -150,7 +150,7 @@ def test_so_does_a_step(phase: str, batch: int, gains: bool) -> None:
     graph = "eager" if phase == "prefill" else "ge_graph"
     apart, fused = (
         Case(switched(result, graph=graph, fusion__matmul_all_reduce=on), model, A2) for on in (False, True)
-    )  # fmt: skip
+    )
     batch_ = reported_batch(result)
     assert (step_ns(fused, batch_) < step_ns(apart, batch_)) == gains
 
@@ -170,9 +170,11 @@ def test_the_kernel_says_what_it_uses() -> None:
 
 def case(**numbers: float) -> Case:
     result = scenario(
-        workload__phase="prefill", workload__batch=4, engine__tensor_parallel_size=2,
+        workload__phase="prefill",
+        workload__batch=4,
+        engine__tensor_parallel_size=2,
         optimizations__fusion__matmul_all_reduce=True,
-    )  # fmt: skip
+    )
     hw = replace(A2, host=replace(A2.host, **numbers))
     return Case(result, shard(load_model("Qwen3-0.6B"), 2), hw)
 

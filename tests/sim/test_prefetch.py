@@ -40,9 +40,7 @@ def test_each_byte_too_many_drives_another_out(together: int, kept: float) -> No
 
 
 def test_what_is_in_l2_is_not_read_from_hbm() -> None:
-    fits, lost = (
-        traffic(product(together, 8_388_608), HW) for together in (8_388_608, 9 * 201_326_592)
-    )  # fmt: skip
+    fits, lost = (traffic(product(together, 8_388_608), HW) for together in (8_388_608, 9 * 201_326_592))
     assert (fits.hbm_read, fits.l2_read) == (0, 8_388_608 + 2048)
     assert (lost.hbm_read, lost.l2_read) == (8_388_608, 2048)
 
@@ -66,9 +64,11 @@ def test_a_fetch_takes_what_hbm_sustains_and_no_core() -> None:
 
 def case(model: str, hw: HardwareProfile = HW, **settings: object) -> Case:
     result = scenario(
-        workload__input_tokens=512, workload__output_tokens=64, optimizations__graph="ge_graph",
+        workload__input_tokens=512,
+        workload__output_tokens=64,
+        optimizations__graph="ge_graph",
         optimizations__kv__layout="contiguous",
-    )  # fmt: skip
+    )
     return Case(switched(result, **settings), load_model(model), hw)
 
 

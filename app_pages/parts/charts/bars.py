@@ -34,11 +34,19 @@ def waterfall(
     rows.append(_total(say["all"], totals[2]))
     # Room for the number behind the longest bar.
     widest = 1.25 * max(row["high"] for row in rows)
-    x: Spec = {"field": "low", "type": "quantitative", "axis": axis(unit="ms", tickCount=6),
-               "scale": {"domain": [0, widest], "nice": False}}  # fmt: skip
+    x: Spec = {
+        "field": "low",
+        "type": "quantitative",
+        "axis": axis(unit="ms", tickCount=6),
+        "scale": {"domain": [0, widest], "nice": False},
+    }
     y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": axis(grid=False, labelLimit=230)}
-    color: Spec = {"field": "sort", "type": "nominal", "legend": None,
-                   "scale": {"domain": ["total", "gain", "loss"], "range": [NEUTRAL, GOOD, BAD]}}  # fmt: skip
+    color: Spec = {
+        "field": "sort",
+        "type": "nominal",
+        "legend": None,
+        "scale": {"domain": ["total", "gain", "loss"], "range": [NEUTRAL, GOOD, BAD]},
+    }
     tooltip = [
         {"field": "label", "title": say["step"]},
         {"field": "change", "title": say["change"], "type": "quantitative", "format": "+,.3f"},
@@ -47,12 +55,16 @@ def waterfall(
     spec: Spec = {
         "height": ROW * len(rows) + NUMBERS,
         "layer": [
-            {"mark": {"type": "bar", "height": ROW - 10},
-             "encoding": {"x": x, "x2": {"field": "high"}, "y": y, "color": color, "tooltip": tooltip}},
-            {"mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
-             "encoding": {"x": {**x, "field": "high"}, "y": y, "text": {"field": "end"}}},
+            {
+                "mark": {"type": "bar", "height": ROW - 10},
+                "encoding": {"x": x, "x2": {"field": "high"}, "y": y, "color": color, "tooltip": tooltip},
+            },
+            {
+                "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
+                "encoding": {"x": {**x, "field": "high"}, "y": y, "text": {"field": "end"}},
+            },
         ],
-    }  # fmt: skip
+    }
     return Chart(name, rows, spec, alt)
 
 
@@ -69,29 +81,46 @@ def stacked(name: str, parts: Sequence[Row], unit: str, alt: str, limit: tuple[f
     """
     rows = [{"row": "", **part, "order": n} for n, part in enumerate(parts)]
     colour: Spec = {
-        "field": "part", "type": "nominal", "sort": None,
+        "field": "part",
+        "type": "nominal",
+        "sort": None,
         "scale": {"domain": [p["part"] for p in parts], "range": [p["colour"] for p in parts]},
-        "legend": {"orient": "bottom", "title": None, "direction": "horizontal", "columns": 2, "symbolType": "square",
-                   "symbolStrokeWidth": 0, "labelLimit": 260, "rowPadding": 4},
-    }  # fmt: skip
+        "legend": {
+            "orient": "bottom",
+            "title": None,
+            "direction": "horizontal",
+            "columns": 2,
+            "symbolType": "square",
+            "symbolStrokeWidth": 0,
+            "labelLimit": 260,
+            "rowPadding": 4,
+        },
+    }
     bar: Spec = {
         "mark": {"type": "bar", "height": 26},
         "encoding": {
-            "x": {"field": "value", "type": "quantitative", "axis": axis(unit=unit, tickCount=6), "stack": "zero",
-                  "scale": {"domain": [0, sum(p["value"] for p in parts) or 1], "nice": False}},
+            "x": {
+                "field": "value",
+                "type": "quantitative",
+                "axis": axis(unit=unit, tickCount=6),
+                "stack": "zero",
+                "scale": {"domain": [0, sum(p["value"] for p in parts) or 1], "nice": False},
+            },
             "y": {"field": "row", "type": "nominal", "axis": None},
             "color": colour,
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": [{"field": "part", "title": " "}, {"field": "shown", "title": unit}],
         },
-    }  # fmt: skip
+    }
     layers = [bar]
     if limit is not None:
         layers.append(
-            {"data": {"values": [{"at": limit[0], "label": limit[1]}]},
-             "mark": {"type": "rule", "color": ACCENT, "strokeWidth": 2},
-             "encoding": {"x": {"field": "at", "type": "quantitative"}, "tooltip": {"field": "label"}}}
-        )  # fmt: skip
+            {
+                "data": {"values": [{"at": limit[0], "label": limit[1]}]},
+                "mark": {"type": "rule", "color": ACCENT, "strokeWidth": 2},
+                "encoding": {"x": {"field": "at", "type": "quantitative"}, "tooltip": {"field": "label"}},
+            }
+        )
     height = 34 + NUMBERS + 20 + LEGEND * ((len(parts) + 1) // 2)
     return Chart(name, rows, {"height": height, "layer": layers}, alt)
 
@@ -99,15 +128,23 @@ def stacked(name: str, parts: Sequence[Row], unit: str, alt: str, limit: tuple[f
 def differences(name: str, rows: Sequence[Row], word: str, alt: str) -> Chart:
     """Bars to the left and right of zero, ms. rows: {label, change, a, b}; less is better. word: what the rows are."""
     data = [
-        {**row, "sort": "loss" if row["change"] > 0 else "gain", "end": f"{row['change']:+,.3f}".replace("-", "−"),
-         "zero": 0.0}
+        {
+            **row,
+            "sort": "loss" if row["change"] > 0 else "gain",
+            "end": f"{row['change']:+,.3f}".replace("-", "−"),
+            "zero": 0.0,
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
     # Room on either side for the number at the end of a bar.
     lowest, highest = min(0.0, *(row["change"] for row in rows)), max(0.0, *(row["change"] for row in rows))
     low, high = lowest - 0.16 * (highest - lowest), highest + 0.16 * (highest - lowest)
-    x: Spec = {"field": "change", "type": "quantitative", "axis": axis(unit="ms", tickCount=8),
-               "scale": {"domain": [low, high], "nice": False}}  # fmt: skip
+    x: Spec = {
+        "field": "change",
+        "type": "quantitative",
+        "axis": axis(unit="ms", tickCount=8),
+        "scale": {"domain": [low, high], "nice": False},
+    }
     y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": axis(grid=False, labelLimit=230)}
     tooltip: list[Spec] = [
         {"field": "label", "title": word},
@@ -115,18 +152,30 @@ def differences(name: str, rows: Sequence[Row], word: str, alt: str) -> Chart:
         {"field": "b", "title": "B, ms", "type": "quantitative", "format": ",.3f"},
         {"field": "change", "title": "B − A, ms", "type": "quantitative", "format": "+,.3f"},
     ]
-    color: Spec = {"field": "sort", "type": "nominal", "legend": None,
-                   "scale": {"domain": ["gain", "loss"], "range": [GOOD, BAD]}}  # fmt: skip
+    color: Spec = {
+        "field": "sort",
+        "type": "nominal",
+        "legend": None,
+        "scale": {"domain": ["gain", "loss"], "range": [GOOD, BAD]},
+    }
     text: Spec = {"type": "text", "fontSize": 12, "color": "#7d8791"}
     spec: Spec = {
         "height": ROW * len(data) + NUMBERS,
         "layer": [
-            {"mark": {"type": "bar", "height": ROW - 10},
-             "encoding": {"x": x, "x2": {"field": "zero"}, "y": y, "color": color, "tooltip": tooltip}},
-            {"mark": {**text, "align": "left", "dx": 6}, "transform": [{"filter": "datum.change > 0"}],
-             "encoding": {"x": x, "y": y, "text": {"field": "end"}}},
-            {"mark": {**text, "align": "right", "dx": -6}, "transform": [{"filter": "datum.change <= 0"}],
-             "encoding": {"x": x, "y": y, "text": {"field": "end"}}},
+            {
+                "mark": {"type": "bar", "height": ROW - 10},
+                "encoding": {"x": x, "x2": {"field": "zero"}, "y": y, "color": color, "tooltip": tooltip},
+            },
+            {
+                "mark": {**text, "align": "left", "dx": 6},
+                "transform": [{"filter": "datum.change > 0"}],
+                "encoding": {"x": x, "y": y, "text": {"field": "end"}},
+            },
+            {
+                "mark": {**text, "align": "right", "dx": -6},
+                "transform": [{"filter": "datum.change <= 0"}],
+                "encoding": {"x": x, "y": y, "text": {"field": "end"}},
+            },
         ],
-    }  # fmt: skip
+    }
     return Chart(name, data, spec, alt)

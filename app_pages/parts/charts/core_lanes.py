@@ -19,15 +19,27 @@ def core_lanes(name: str, rows: Sequence[Row], alt: str, words: dict[str, str], 
         "mark": {"type": "bar", "height": 15, "stroke": "white", "strokeWidth": 0.4, "clip": True},
         "params": [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}, "bind": "scales"}],
         "encoding": {
-            "x": {"field": "start", "type": "quantitative", "axis": axis(unit="µs", format="~f"),
-                  "scale": {"domain": [0, end_us], "nice": False}},
+            "x": {
+                "field": "start",
+                "type": "quantitative",
+                "axis": axis(unit="µs", format="~f"),
+                "scale": {"domain": [0, end_us], "nice": False},
+            },
             "x2": {"field": "end"},
-            "y": {"field": "lane", "type": "nominal", "sort": order,
-                  "scale": {"domain": order}, "axis": axis(None, grid=False, labelLimit=200, labelOverlap=False)},
+            "y": {
+                "field": "lane",
+                "type": "nominal",
+                "sort": order,
+                "scale": {"domain": order},
+                "axis": axis(None, grid=False, labelLimit=200, labelOverlap=False),
+            },
             "color": {"field": "colour", "type": "nominal", "scale": None},
-            "tooltip": [{"field": "kernel", "title": " "}, {"field": "lane", "title": " "},
-                        {"field": "us", "title": "µs", "type": "quantitative", "format": ",.3f"}],
+            "tooltip": [
+                {"field": "kernel", "title": " "},
+                {"field": "lane", "title": " "},
+                {"field": "us", "title": "µs", "type": "quantitative", "format": ",.3f"},
+            ],
         },
         "height": 26 * len(LANES) + NUMBERS,
-    }  # fmt: skip
+    }
     return Chart(name, drawn, spec, alt)

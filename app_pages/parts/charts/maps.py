@@ -19,27 +19,30 @@ def ink(colour: str) -> str:
     return "#1c2530" if colour in LIGHT else "#ffffff"
 
 
-def blocks(
-    name: str, cells: Sequence[tuple[int, int, float]], alt: str, say: Mapping[str, str], wide: int
-) -> Chart:  # fmt: skip
+def blocks(name: str, cells: Sequence[tuple[int, int, float]], alt: str, say: Mapping[str, str], wide: int) -> Chart:
     """A cache: a square a block, filled from the left as far as it holds tokens, in its owner's colour, and the number
     of its holders where there are several. cells: (owner or -1, holders, share filled), `wide` in a row. say: owner,
     holders, filled, free."""
     rows = [_block(n % wide, n // wide, *cell, say["free"]) for n, cell in enumerate(cells)]
     deep = -(-len(cells) // wide)
     x: Spec = {"field": "column", "type": "quantitative", "axis": None, "scale": {"domain": [0, wide], "nice": False}}
-    y: Spec = {"field": "row", "type": "quantitative", "axis": None,
-               "scale": {"domain": [deep, 0], "nice": False}}  # fmt: skip
+    y: Spec = {"field": "row", "type": "quantitative", "axis": None, "scale": {"domain": [deep, 0], "nice": False}}
     colour: Spec = {"field": "colour", "type": "nominal", "scale": None}
     tip = [{"field": key, "title": say[key]} for key in ("owner", "holders", "filled")]
     around: Spec = {"x": x, "y": y, "y2": {"field": "bottom"}, "color": colour, "tooltip": tip}
     layers: list[Spec] = [
         {"mark": {"type": "rect", "opacity": 0.28}, "encoding": {**around, "x2": {"field": "right"}}},
         {"mark": {"type": "rect"}, "encoding": {**around, "x2": {"field": "fill"}}},
-        {"mark": {"type": "text", "fontSize": 11, "fontWeight": "bold"},
-         "encoding": {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}, "text": {"field": "text"},
-                      "color": {"field": "ink", "type": "nominal", "scale": None}}},
-    ]  # fmt: skip
+        {
+            "mark": {"type": "text", "fontSize": 11, "fontWeight": "bold"},
+            "encoding": {
+                "x": {**x, "field": "middle"},
+                "y": {**y, "field": "centre"},
+                "text": {"field": "text"},
+                "color": {"field": "ink", "type": "nominal", "scale": None},
+            },
+        },
+    ]
     return Chart(name, rows, {"layer": layers, "height": deep * CELL}, alt)
 
 
@@ -54,9 +57,11 @@ def _block(column: int, row: int, owner: int, holders: int, filled: float, free:
 
 
 def matrices(
-    name: str, shown: Sequence[tuple[str, Sequence[Sequence[float]], Sequence[int]]], alt: str,
+    name: str,
+    shown: Sequence[tuple[str, Sequence[Sequence[float]], Sequence[int]]],
+    alt: str,
     by_row: Sequence[str] = (),
-) -> Chart:  # fmt: skip
+) -> Chart:
     """Matrices next to each other with their values. shown: (title, values, rank of each column; -1 for none). by_row:
     titles of those whose ranks are of rows."""
     rows: list[Row] = []
@@ -69,19 +74,33 @@ def matrices(
                 rows.append(_cell(left + c, r, value, ranks[r if title in by_row else c]))
         left += len(values[0]) + 0.8
     x: Spec = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [0, left], "nice": False}}
-    y: Spec = {"field": "y", "type": "quantitative", "axis": None,
-               "scale": {"domain": [deepest, -0.9], "nice": False}}  # fmt: skip
+    y: Spec = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [deepest, -0.9], "nice": False}}
     layers: list[Spec] = [
-        {"mark": {"type": "rect", "opacity": 0.85},
-         "encoding": {"x": x, "x2": {"field": "right"}, "y": y, "y2": {"field": "bottom"},
-                      "color": {"field": "colour", "type": "nominal", "scale": None}}},
-        {"mark": {"type": "text", "fontSize": 12},
-         "encoding": {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}, "text": {"field": "text"},
-                      "color": {"field": "ink", "type": "nominal", "scale": None}}},
-        {"data": {"values": titles},
-         "mark": {"type": "text", "align": "left", "baseline": "bottom", "fontSize": 13, "color": "#7d8791"},
-         "encoding": {"x": x, "y": {"datum": -0.15, "type": "quantitative"}, "text": {"field": "title"}}},
-    ]  # fmt: skip
+        {
+            "mark": {"type": "rect", "opacity": 0.85},
+            "encoding": {
+                "x": x,
+                "x2": {"field": "right"},
+                "y": y,
+                "y2": {"field": "bottom"},
+                "color": {"field": "colour", "type": "nominal", "scale": None},
+            },
+        },
+        {
+            "mark": {"type": "text", "fontSize": 12},
+            "encoding": {
+                "x": {**x, "field": "middle"},
+                "y": {**y, "field": "centre"},
+                "text": {"field": "text"},
+                "color": {"field": "ink", "type": "nominal", "scale": None},
+            },
+        },
+        {
+            "data": {"values": titles},
+            "mark": {"type": "text", "align": "left", "baseline": "bottom", "fontSize": 13, "color": "#7d8791"},
+            "encoding": {"x": x, "y": {"datum": -0.15, "type": "quantitative"}, "text": {"field": "title"}},
+        },
+    ]
     return Chart(name, rows, {"layer": layers, "height": int((deepest + 0.9) * 28)}, alt)
 
 

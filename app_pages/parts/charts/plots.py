@@ -17,9 +17,12 @@ ROOM = 1.25
 
 def _colour(colours: Mapping[str, str]) -> Spec:
     spec: Spec = {
-        "field": "series", "type": "nominal", "sort": None,
-        "scale": {"domain": list(colours), "range": list(colours.values())}, "legend": None,
-    }  # fmt: skip
+        "field": "series",
+        "type": "nominal",
+        "sort": None,
+        "scale": {"domain": list(colours), "range": list(colours.values())},
+        "legend": None,
+    }
     if len(colours) > 1:
         spec["legend"] = {"orient": "top", "title": None, "direction": "horizontal", "symbolType": "square",
                           "symbolOpacity": 1, "symbolStrokeWidth": 0, "columns": 0, "offset": 6,
@@ -28,45 +31,76 @@ def _colour(colours: Mapping[str, str]) -> Spec:
 
 
 def bars(
-    name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str], *, title: str | None = None,
-    stacked: bool = False, grouped: bool = True, log: bool = False, limit: float | None = None,
-) -> Chart:  # fmt: skip
+    name: str,
+    rows: Sequence[Row],
+    alt: str,
+    colours: Mapping[str, str],
+    *,
+    title: str | None = None,
+    stacked: bool = False,
+    grouped: bool = True,
+    log: bool = False,
+    limit: float | None = None,
+) -> Chart:
     """Horizontal bars. rows: {label, series, value, shown}; labels from top to bottom in their order; `low` and `high`
     draw an interval. stacked: series of a label behind each other; grouped: below each other; neither: one bar a label,
     coloured by its series. limit: a line to compare with."""
     drawn = [{**row, "order": list(colours).index(row["series"])} for row in rows]
     labels = list(dict.fromkeys(row["label"] for row in rows))
     deep = 1 if stacked or not grouped else max(1, len(colours))
-    x: Spec = {"field": "value", "type": "quantitative", "axis": axis(title, tickCount=5),
-               "scale": _extent(rows, stacked, log), "stack": "zero" if stacked else None}  # fmt: skip
-    y: Spec = {"field": "label", "type": "nominal", "sort": labels,
-               "axis": axis(None, grid=False, labelLimit=240, labelOverlap=False)}  # fmt: skip
+    x: Spec = {
+        "field": "value",
+        "type": "quantitative",
+        "axis": axis(title, tickCount=5),
+        "scale": _extent(rows, stacked, log),
+        "stack": "zero" if stacked else None,
+    }
+    y: Spec = {
+        "field": "label",
+        "type": "nominal",
+        "sort": labels,
+        "axis": axis(None, grid=False, labelLimit=240, labelOverlap=False),
+    }
     shift: Spec = {} if deep == 1 else {"yOffset": {"field": "series", "sort": list(colours)}}
     tip = [{"field": "label", "title": " "}, {"field": "series", "title": " "}, {"field": "shown", "title": " "}]
     layers: list[Spec] = [
-        {"mark": {"type": "bar", "height": BAR - 5},
-         "encoding": {"x": x, "y": y, **shift, "color": _colour(colours), "tooltip": tip,
-                      "order": {"field": "order", "type": "quantitative"}}}
-    ]  # fmt: skip
+        {
+            "mark": {"type": "bar", "height": BAR - 5},
+            "encoding": {
+                "x": x,
+                "y": y,
+                **shift,
+                "color": _colour(colours),
+                "tooltip": tip,
+                "order": {"field": "order", "type": "quantitative"},
+            },
+        }
+    ]
     if rows and "low" in rows[0]:
         layers.append(
-            {"mark": {"type": "rule", "strokeWidth": 1.5, "color": "#5d6872"},
-             "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, **shift}}
-        )  # fmt: skip
+            {
+                "mark": {"type": "rule", "strokeWidth": 1.5, "color": "#5d6872"},
+                "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, **shift},
+            }
+        )
     if not stacked:
         end = "high" if rows and "high" in rows[0] else "value"
         after = f"max(datum.{end}, {limit or 0})"  # not across the line to compare with
         layers.append(
-            {"mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
-             "transform": [{"calculate": after, "as": "after"}],
-             "encoding": {"x": {**x, "field": "after"}, "y": y, **shift, "text": {"field": "shown"}}}
-        )  # fmt: skip
+            {
+                "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
+                "transform": [{"calculate": after, "as": "after"}],
+                "encoding": {"x": {**x, "field": "after"}, "y": y, **shift, "text": {"field": "shown"}},
+            }
+        )
     if limit is not None:
         layers.append(
-            {"data": {"values": [{"at": limit}]},
-             "mark": {"type": "rule", "strokeDash": [4, 3], "color": "#5d6872"},
-             "encoding": {"x": {"field": "at", "type": "quantitative"}}}
-        )  # fmt: skip
+            {
+                "data": {"values": [{"at": limit}]},
+                "mark": {"type": "rule", "strokeDash": [4, 3], "color": "#5d6872"},
+                "encoding": {"x": {"field": "at", "type": "quantitative"}},
+            }
+        )
     height = len(labels) * (BAR * deep + GAP) + NUMBERS + (TITLE if title else 0) + (LEGEND if len(colours) > 1 else 0)
     return Chart(name, drawn, {"layer": layers, "height": height}, alt)
 
@@ -82,34 +116,59 @@ def _extent(rows: Sequence[Row], stacked: bool, log: bool) -> Spec:
 
 
 def lines(
-    name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str], *, x_title: str, y_title: str | None,
-    x_log: bool = False, y_log: bool = False, zero: bool = True, now: float | None = None, height: int = 260,
-) -> Chart:  # fmt: skip
+    name: str,
+    rows: Sequence[Row],
+    alt: str,
+    colours: Mapping[str, str],
+    *,
+    x_title: str,
+    y_title: str | None,
+    x_log: bool = False,
+    y_log: bool = False,
+    zero: bool = True,
+    now: float | None = None,
+    height: int = 260,
+) -> Chart:
     """Lines over a quantity. rows: {x, series, value, shown}; `low` and `high` draw a band. zero: whether the axis
     starts there. now: where the reader is."""
     values = sorted({row["x"] for row in rows})
     few = x_log and len(values) < 12
     ticks: dict[str, Any] = {"values": values, "format": ",d"} if few else {"format": "~s", "tickCount": 8}
-    x: Spec = {"field": "x", "type": "quantitative", "axis": axis(x_title, **ticks),
-               "scale": {"nice": False, **({"type": "log", "base": 2} if x_log else {"zero": False})}}  # fmt: skip
-    y: Spec = {"field": "value", "type": "quantitative", "axis": axis(y_title, tickCount=4 if y_log else 6),
-               "scale": {"type": "log"} if y_log else {"zero": zero}}  # fmt: skip
+    x: Spec = {
+        "field": "x",
+        "type": "quantitative",
+        "axis": axis(x_title, **ticks),
+        "scale": {"nice": False, **({"type": "log", "base": 2} if x_log else {"zero": False})},
+    }
+    y: Spec = {
+        "field": "value",
+        "type": "quantitative",
+        "axis": axis(y_title, tickCount=4 if y_log else 6),
+        "scale": {"type": "log"} if y_log else {"zero": zero},
+    }
     colour = _colour(colours)
     tip = [{"field": "x", "title": x_title}, {"field": "series", "title": " "}, {"field": "shown", "title": " "}]
     layers: list[Spec] = []
     if now is not None:
         layers.append(
-            {"data": {"values": [{"x": now}]}, "encoding": {"x": x},
-             "mark": {"type": "rule", "color": ACCENT, "strokeWidth": 2, "opacity": 0.5}}
-        )  # fmt: skip
+            {
+                "data": {"values": [{"x": now}]},
+                "encoding": {"x": x},
+                "mark": {"type": "rule", "color": ACCENT, "strokeWidth": 2, "opacity": 0.5},
+            }
+        )
     if rows and "low" in rows[0]:
         layers.append(
-            {"mark": {"type": "area", "opacity": 0.14},
-             "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}}
-        )  # fmt: skip
+            {
+                "mark": {"type": "area", "opacity": 0.14},
+                "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour},
+            }
+        )
     layers.append({"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": colour}})
     layers.append(
-        {"mark": {"type": "point", "filled": True, "size": 46 if len(values) < 40 else 8, "opacity": 1},
-         "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip}}
-    )  # fmt: skip
+        {
+            "mark": {"type": "point", "filled": True, "size": 46 if len(values) < 40 else 8, "opacity": 1},
+            "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
+        }
+    )
     return Chart(name, rows, {"layer": layers, "height": height}, alt)

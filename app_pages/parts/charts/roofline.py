@@ -43,19 +43,42 @@ def roofline(
     spec: Spec = {
         "height": 400,
         "layer": [
-            {"data": {"values": lines}, "mark": {"type": "line", "color": "#8a939e", "strokeWidth": 1.5},
-             "encoding": {"x": x, "y": y, "strokeDash": {"field": "roof", "type": "nominal", "sort": None, "legend": {
-                 "orient": "bottom", "title": None, "columns": 1, "labelLimit": 0, "symbolSize": 400}}}},
-            {"data": {"values": [{**lines[2], "label": say["cube"]}]},
-             "mark": {"type": "text", "align": "right", "dy": -9, "color": "#8a939e"},
-             "encoding": {"x": x, "y": y, "text": {"field": "label"}}},
-            {"mark": {"type": "circle", "opacity": 0.85, "stroke": "#ffffff", "strokeWidth": 0.6},
-             "encoding": {"x": x, "y": y, "color": by_class(labels, [p["kind"] for p in points]),
-                          "size": {"field": "share", "type": "quantitative", "legend": None,
-                                   "scale": {"domain": [0, 1], "range": [40, 900]}},
-                          "tooltip": tooltip}},
+            {
+                "data": {"values": lines},
+                "mark": {"type": "line", "color": "#8a939e", "strokeWidth": 1.5},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "strokeDash": {
+                        "field": "roof",
+                        "type": "nominal",
+                        "sort": None,
+                        "legend": {"orient": "bottom", "title": None, "columns": 1, "labelLimit": 0, "symbolSize": 400},
+                    },
+                },
+            },
+            {
+                "data": {"values": [{**lines[2], "label": say["cube"]}]},
+                "mark": {"type": "text", "align": "right", "dy": -9, "color": "#8a939e"},
+                "encoding": {"x": x, "y": y, "text": {"field": "label"}},
+            },
+            {
+                "mark": {"type": "circle", "opacity": 0.85, "stroke": "#ffffff", "strokeWidth": 0.6},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": by_class(labels, [p["kind"] for p in points]),
+                    "size": {
+                        "field": "share",
+                        "type": "quantitative",
+                        "legend": None,
+                        "scale": {"domain": [0, 1], "range": [40, 900]},
+                    },
+                    "tooltip": tooltip,
+                },
+            },
         ],
-    }  # fmt: skip
+    }
     return Chart(name, data, spec, alt, {"roofs": lines})
 
 

@@ -30,20 +30,44 @@ def scatter(name: str, points: Sequence[Row], colours: Mapping[str, str], say: M
     spec: Spec = {
         "height": 520,
         "layer": [
-            {"data": {"values": _lines(low, high)},
-             "mark": {"type": "line", "color": "#8a939e", "strokeWidth": 1, "clip": True},
-             "encoding": {"x": x, "y": y, "detail": {"field": "factor"},
-                          "strokeDash": {"field": "dashed", "type": "nominal", "legend": None,
-                                         "scale": {"domain": [False, True], "range": [[1, 0], [4, 4]]}}}},
-            {"mark": {"type": "circle", "size": 52, "opacity": 0.75, "clip": True},
-             "params": [{"name": "zoom", "select": "interval", "bind": "scales"}],
-             "encoding": {"x": x, "y": y, "tooltip": tooltip,
-                          "color": {"field": "family", "type": "nominal",
-                                    "scale": {"domain": list(colours), "range": list(colours.values())},
-                                    "legend": {"orient": "top", "title": None, "direction": "horizontal",
-                                               "symbolStrokeWidth": 0, "labelLimit": 220}}}},
+            {
+                "data": {"values": _lines(low, high)},
+                "mark": {"type": "line", "color": "#8a939e", "strokeWidth": 1, "clip": True},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "detail": {"field": "factor"},
+                    "strokeDash": {
+                        "field": "dashed",
+                        "type": "nominal",
+                        "legend": None,
+                        "scale": {"domain": [False, True], "range": [[1, 0], [4, 4]]},
+                    },
+                },
+            },
+            {
+                "mark": {"type": "circle", "size": 52, "opacity": 0.75, "clip": True},
+                "params": [{"name": "zoom", "select": "interval", "bind": "scales"}],
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "tooltip": tooltip,
+                    "color": {
+                        "field": "family",
+                        "type": "nominal",
+                        "scale": {"domain": list(colours), "range": list(colours.values())},
+                        "legend": {
+                            "orient": "top",
+                            "title": None,
+                            "direction": "horizontal",
+                            "symbolStrokeWidth": 0,
+                            "labelLimit": 220,
+                        },
+                    },
+                },
+            },
         ],
-    }  # fmt: skip
+    }
     return Chart(name, data, spec, alt)
 
 
@@ -52,8 +76,12 @@ def _log(field: str, title: str, ticks: list[float]) -> Spec:
         "datum.value >= 1e6 ? datum.value / 1e6 + ' s' : datum.value >= 1e3 ? datum.value / 1e3 + ' ms'"
         " : datum.value + ' µs'"
     )
-    return {"field": field, "type": "quantitative", "axis": axis(title, values=ticks, labelExpr=label),
-            "scale": {"type": "log", "domain": [ticks[0], ticks[-1]], "nice": False}}  # fmt: skip
+    return {
+        "field": field,
+        "type": "quantitative",
+        "axis": axis(title, values=ticks, labelExpr=label),
+        "scale": {"type": "log", "domain": [ticks[0], ticks[-1]], "nice": False},
+    }
 
 
 def _lines(low: float, high: float) -> list[dict[str, Any]]:
@@ -88,12 +116,18 @@ def intervals(name: str, rows: Sequence[Row], say: Mapping[str, str], alt: str) 
     spec: Spec = {
         "height": 24 * len(rows) + 30,
         "layer": [
-            {"mark": {"type": "bar", "height": 7, "color": "#56b4e9", "opacity": 0.45},
-             "encoding": {"x": x, "x2": {"field": "high"}, "y": y, "tooltip": tooltip}},
-            {"mark": {"type": "tick", "thickness": 3, "size": 15, "color": "#0072b2"},
-             "encoding": {"x": {**x, "field": "predicted"}, "y": y, "tooltip": tooltip}},
-            {"mark": {"type": "point", "shape": "diamond", "filled": True, "size": 62, "color": "#d55e00"},
-             "encoding": {"x": {**x, "field": "measured"}, "y": y, "tooltip": tooltip}},
+            {
+                "mark": {"type": "bar", "height": 7, "color": "#56b4e9", "opacity": 0.45},
+                "encoding": {"x": x, "x2": {"field": "high"}, "y": y, "tooltip": tooltip},
+            },
+            {
+                "mark": {"type": "tick", "thickness": 3, "size": 15, "color": "#0072b2"},
+                "encoding": {"x": {**x, "field": "predicted"}, "y": y, "tooltip": tooltip},
+            },
+            {
+                "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 62, "color": "#d55e00"},
+                "encoding": {"x": {**x, "field": "measured"}, "y": y, "tooltip": tooltip},
+            },
         ],
-    }  # fmt: skip
+    }
     return Chart(name, data, spec, alt)

@@ -38,17 +38,30 @@ def timeline(
         "mark": {"type": "bar", "height": LANE - 8, "clip": True, "aria": False},
         "params": [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}, "bind": "scales"}],
         "encoding": {
-            "x": {"field": "start", "type": "quantitative", "axis": axis(unit=unit, format="~f", tickCount=10),
-                  "scale": {"domain": [span_us[0] / scale, span_us[1] / scale], "nice": False, "zero": False}},
+            "x": {
+                "field": "start",
+                "type": "quantitative",
+                "axis": axis(unit=unit, format="~f", tickCount=10),
+                "scale": {"domain": [span_us[0] / scale, span_us[1] / scale], "nice": False, "zero": False},
+            },
             "x2": {"field": "end"},
-            "y": {"field": "lane", "type": "nominal", "sort": list(lanes), "scale": {"domain": list(lanes)},
-                  "axis": axis(grid=False, labelLimit=140)},
+            "y": {
+                "field": "lane",
+                "type": "nominal",
+                "sort": list(lanes),
+                "scale": {"domain": list(lanes)},
+                "axis": axis(grid=False, labelLimit=140),
+            },
             "color": by_class(labels, present, legend),
-            "opacity": {"field": "busy", "type": "quantitative", "legend": None,
-                        "scale": {"domain": [0, 1], "range": [0.25, 1]}},
+            "opacity": {
+                "field": "busy",
+                "type": "quantitative",
+                "legend": None,
+                "scale": {"domain": [0, 1], "range": [0.25, 1]},
+            },
             "tooltip": _hover(say),
         },
-    }  # fmt: skip
+    }
     layers: list[Spec] = [bars]
     if shaded_us is not None:
         layers.insert(0, _shade(shaded_us[0] / scale, shaded_us[1] / scale))

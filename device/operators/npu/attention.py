@@ -155,9 +155,16 @@ def _bsnd(op: Op, query: torch.Tensor, inputs: Inputs, step: Step) -> torch.Tens
         more |= {"key_antiquant_scale": scales[0], "value_antiquant_scale": scales[1]}
         more |= {"key_antiquant_mode": mode, "value_antiquant_mode": mode}
     y, _ = call(
-        "npu_fused_infer_attention_score", query, key, value, **lengths(op, layout, False), input_layout="BSND",
-        sparse_mode=NO_MASK if one_query else CAUSAL, **_heads(op, "num_heads", "scale"), **more,
-    )  # fmt: skip
+        "npu_fused_infer_attention_score",
+        query,
+        key,
+        value,
+        **lengths(op, layout, False),
+        input_layout="BSND",
+        sparse_mode=NO_MASK if one_query else CAUSAL,
+        **_heads(op, "num_heads", "scale"),
+        **more,
+    )
     return _tensor(y)
 
 

@@ -34,9 +34,15 @@ def _gating(op: Op, inputs: Inputs, step: Step) -> Outputs:
         weights, ids, _ = call("npu_moe_gating_top_k_softmax", logits, None, experts.top_k)
         return (weights / weights.sum(-1, keepdim=True) if experts.normalised else weights), ids
     weights, ids, _ = call(
-        "npu_moe_gating_top_k", logits, experts.top_k, bias=bias[0] if bias else None, k_group=experts.kept_groups,
-        group_count=experts.groups, group_select_mode=BEST_TWO, norm_type=SIGMOID,
-    )  # fmt: skip
+        "npu_moe_gating_top_k",
+        logits,
+        experts.top_k,
+        bias=bias[0] if bias else None,
+        k_group=experts.kept_groups,
+        group_count=experts.groups,
+        group_select_mode=BEST_TWO,
+        norm_type=SIGMOID,
+    )
     return weights, ids
 
 
@@ -58,9 +64,16 @@ def _unpermute(op: Op, inputs: Inputs, step: Step) -> Outputs:
     rows, weights = inputs
     tokens = step.layout.tokens
     y = call(
-        "npu_moe_finalize_routing", rows, None, None, None, weights[:tokens].to(rows.dtype), step.values[PLACES], None,
+        "npu_moe_finalize_routing",
+        rows,
+        None,
+        None,
+        None,
+        weights[:tokens].to(rows.dtype),
+        step.values[PLACES],
+        None,
         drop_pad_mode=ROWS_IN_ORDER,
-    )  # fmt: skip
+    )
     more = op.out.shape[0] - tokens
     return (torch.cat((y, y.new_zeros((more, y.shape[-1])))) if more else y,)
 
@@ -68,9 +81,15 @@ def _unpermute(op: Op, inputs: Inputs, step: Step) -> Outputs:
 def _grouped(x: torch.Tensor, w: torch.Tensor, step: Step, **scales: Any) -> Outputs:
     """x [rows, k] x w [experts, k, n], each expert's rows with its own weight."""
     (y,) = call(
-        "npu_grouped_matmul", [x], [w], group_list=step.values[COUNTS], split_item=ONE_TENSOR,
-        group_type=GROUPS_OF_ROWS, group_list_type=COUNTED, **scales,
-    )  # fmt: skip
+        "npu_grouped_matmul",
+        [x],
+        [w],
+        group_list=step.values[COUNTS],
+        split_item=ONE_TENSOR,
+        group_type=GROUPS_OF_ROWS,
+        group_list_type=COUNTED,
+        **scales,
+    )
     return (y,)
 
 

@@ -31,8 +31,11 @@ from scenarios.ops.program import Op, Program, Tensor
 
 #: The switch that puts ops on a stream, by its number.
 STREAMS = {
-    1: "overlap.prefetch", 2: "overlap.comm_chunks", 3: "overlap.shared_expert_stream", 4: "overlap.streams",
-}  # fmt: skip
+    1: "overlap.prefetch",
+    2: "overlap.comm_chunks",
+    3: "overlap.shared_expert_stream",
+    4: "overlap.streams",
+}
 
 
 def lacking(program: Program, model: Model, torch_npu: str, atb: bool = False) -> list[str]:

@@ -44,9 +44,14 @@ def _quant_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
     if w.dtype == torch.int32:
         return split(op, _int4_matmul(x, w, scale, row_scale, bias, step.dtypes[op.out.dtype]))
     y = call(
-        "npu_quant_matmul", x, w, scale, pertoken_scale=row_scale.reshape(-1),
-        bias=bias[0] if bias else None, output_dtype=step.dtypes[op.out.dtype],
-    )  # fmt: skip
+        "npu_quant_matmul",
+        x,
+        w,
+        scale,
+        pertoken_scale=row_scale.reshape(-1),
+        bias=bias[0] if bias else None,
+        output_dtype=step.dtypes[op.out.dtype],
+    )
     return split(op, y)
 
 
@@ -54,9 +59,16 @@ def _int4_matmul(
     x: torch.Tensor, w: torch.Tensor, scale: Any, row_scale: torch.Tensor, bias: Inputs, dtype: torch.dtype
 ) -> torch.Tensor:
     y: torch.Tensor = call(
-        "npu_quant_matmul", x, w, scale, offset=scale.offset, pertoken_scale=row_scale.reshape(-1, 1),
-        bias=bias[0] if bias else None, output_dtype=dtype, group_sizes=[0, 0, INT4_GROUP],
-    )  # fmt: skip
+        "npu_quant_matmul",
+        x,
+        w,
+        scale,
+        offset=scale.offset,
+        pertoken_scale=row_scale.reshape(-1, 1),
+        bias=bias[0] if bias else None,
+        output_dtype=dtype,
+        group_sizes=[0, 0, INT4_GROUP],
+    )
     return y
 
 
@@ -72,9 +84,14 @@ def _dequant_swiglu_quant(op: Op, inputs: Inputs, step: Step) -> Outputs:
     sums, scale, row_scale = inputs
     groups = {} if scale.ndim == 1 else {"group_index": step.values[COUNTS]}
     quantised, result = call(
-        "npu_dequant_swiglu_quant", sums, weight_scale=scale.view(-1, scale.shape[-1]),
-        activation_scale=row_scale.reshape(-1), activate_left=True, quant_mode=1, **groups,
-    )  # fmt: skip
+        "npu_dequant_swiglu_quant",
+        sums,
+        weight_scale=scale.view(-1, scale.shape[-1]),
+        activation_scale=row_scale.reshape(-1),
+        activate_left=True,
+        quant_mode=1,
+        **groups,
+    )
     return quantised, result.reshape(op.outputs[1].shape)
 
 

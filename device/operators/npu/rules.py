@@ -56,9 +56,7 @@ def add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> None:
     _gamma("npu_add_rms_norm", x1, gamma)
 
 
-def add_rms_norm_dynamic_quant(
-    x1: Any, x2: Any, gamma: Any, *, epsilon: float = 1e-6, output_mask: Any = None
-) -> None:  # fmt: skip
+def add_rms_norm_dynamic_quant(x1: Any, x2: Any, gamma: Any, *, epsilon: float = 1e-6, output_mask: Any = None) -> None:
     name = "npu_add_rms_norm_dynamic_quant"
     need(x1.shape == x2.shape, f"{name}: {list(x1.shape)} and {list(x2.shape)} are added; they must be alike")
     same_type(f"{name}: the two inputs", x1, x2)
@@ -157,9 +155,16 @@ def _product(name: str, x: Any, w: Any) -> None:
 
 
 def quant_matmul(
-    x1: Any, x2: Any, scale: Any, *, offset: Any = None, pertoken_scale: Any = None, bias: Any = None,
-    output_dtype: Any = None, group_sizes: Any = None,
-) -> None:  # fmt: skip
+    x1: Any,
+    x2: Any,
+    scale: Any,
+    *,
+    offset: Any = None,
+    pertoken_scale: Any = None,
+    bias: Any = None,
+    output_dtype: Any = None,
+    group_sizes: Any = None,
+) -> None:
     name = "npu_quant_matmul"
     typed(f"{name}: x1", x1, torch.int8)
     typed(f"{name}: x2", x2, torch.int8, torch.int32)
@@ -197,7 +202,7 @@ def quant_matmul(
 
 def _int4_product(
     name: str, x1: Any, x2: Any, scale: Any, offset: Any, per_token: Any, bias: Any, output_dtype: Any, sizes: Any
-) -> None:  # fmt: skip
+) -> None:
     """INT8 rows x INT4 weights: the table of QuantBatchMatmulV4 for A2 and A3."""
     k, n = x1.shape[-1], _columns(x2)
     need(k % INT4_GROUP == 0, f"{name}: rows of {k} beside INT4 weights; multiples of {INT4_GROUP} are taken")
@@ -238,9 +243,14 @@ def ffn(x: Any, weight1: Any, weight2: Any, activation: str, *, inner_precise: i
 
 
 def dequant_swiglu_quant(
-    x: Any, *, weight_scale: Any = None, activation_scale: Any = None, group_index: Any = None,
-    activate_left: bool = False, quant_mode: int = 0,
-) -> None:  # fmt: skip
+    x: Any,
+    *,
+    weight_scale: Any = None,
+    activation_scale: Any = None,
+    group_index: Any = None,
+    activate_left: bool = False,
+    quant_mode: int = 0,
+) -> None:
     name = "npu_dequant_swiglu_quant"
     typed(f"{name}: x", x, torch.int32)
     need(len(x.shape) == 2, f"{name}: x has {len(x.shape)} dimensions, not 2")
@@ -251,8 +261,10 @@ def dequant_swiglu_quant(
     groups = 1 if group_index is None else group_index.shape[0]
     need(weight_scale is not None and activation_scale is not None, f"{name}: INT32 sums need both their scales")
     typed(f"{name}: weight_scale", weight_scale, torch.float32)
-    need(tuple(weight_scale.shape) == (groups, columns), f"{name}: weight_scale of {list(weight_scale.shape)}, not "
-         f"{[groups, columns]}")  # fmt: skip
+    need(
+        tuple(weight_scale.shape) == (groups, columns),
+        f"{name}: weight_scale of {list(weight_scale.shape)}, not {[groups, columns]}",
+    )
     typed(f"{name}: activation_scale", activation_scale, torch.float32)
     need(
         tuple(activation_scale.shape) == (rows,), f"{name}: {list(activation_scale.shape)} token scales for {rows} rows"
@@ -264,10 +276,23 @@ def dequant_swiglu_quant(
 
 
 def qkv_rms_norm_rope_cache(
-    qkv: Any, q_gamma: Any, k_gamma: Any, cos: Any, sin: Any, index: Any, q_out: Any, k_cache: Any, v_cache: Any,
-    qkv_size: Sequence[int], head_nums: Sequence[int], *, k_scale: Any = None, v_scale: Any = None,
-    epsilon: float = 1e-6, cache_mode: str = "PA_NZ",
-) -> None:  # fmt: skip
+    qkv: Any,
+    q_gamma: Any,
+    k_gamma: Any,
+    cos: Any,
+    sin: Any,
+    index: Any,
+    q_out: Any,
+    k_cache: Any,
+    v_cache: Any,
+    qkv_size: Sequence[int],
+    head_nums: Sequence[int],
+    *,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    epsilon: float = 1e-6,
+    cache_mode: str = "PA_NZ",
+) -> None:
     name = "npu_qkv_rms_norm_rope_cache"
     typed(f"{name}: qkv", qkv, *HALF)
     same_type(f"{name}: qkv, gammas, cos, sin and q_out", qkv, q_gamma, k_gamma, cos, sin, q_out)
@@ -313,9 +338,16 @@ def weight_quant_batchmatmul(
 
 
 def mm_all_reduce_base(
-    x1: Any, x2: Any, hcom: str, *, reduce_op: str = "sum", bias: Any = None, antiquant_scale: Any = None,
-    dequant_scale: Any = None, pertoken_scale: Any = None,
-) -> None:  # fmt: skip
+    x1: Any,
+    x2: Any,
+    hcom: str,
+    *,
+    reduce_op: str = "sum",
+    bias: Any = None,
+    antiquant_scale: Any = None,
+    dequant_scale: Any = None,
+    pertoken_scale: Any = None,
+) -> None:
     name = "npu_mm_all_reduce_base"
     need(len(x1.shape) in (2, 3), f"{name}: x1 has {len(x1.shape)} dimensions, not 2 or 3")
     _product(name, x1, x2)

@@ -91,12 +91,25 @@ def _covers(name: str, table: Any, size: int, keys: Sequence[int], requests: int
 
 
 def fused_infer_attention_score(
-    query: Any, key: Any, value: Any, *, atten_mask: Any = None, actual_seq_lengths: Any = None,
-    actual_seq_lengths_kv: Any = None, key_antiquant_scale: Any = None, value_antiquant_scale: Any = None,
-    block_table: Any = None, num_heads: int = 1, scale: float = 1.0, input_layout: str = "BSH",
-    num_key_value_heads: int = 0, sparse_mode: int = 0, block_size: int = 0, key_antiquant_mode: int = 0,
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    atten_mask: Any = None,
+    actual_seq_lengths: Any = None,
+    actual_seq_lengths_kv: Any = None,
+    key_antiquant_scale: Any = None,
+    value_antiquant_scale: Any = None,
+    block_table: Any = None,
+    num_heads: int = 1,
+    scale: float = 1.0,
+    input_layout: str = "BSH",
+    num_key_value_heads: int = 0,
+    sparse_mode: int = 0,
+    block_size: int = 0,
+    key_antiquant_mode: int = 0,
     value_antiquant_mode: int = 0,
-) -> None:  # fmt: skip
+) -> None:
     name = "npu_fused_infer_attention_score"
     typed(f"{name}: query", query, *HALF)
     dim = _heads(name, query, num_heads, num_key_value_heads, input_layout)
@@ -133,8 +146,12 @@ def _antiquant(name: str, scale: Any, mode: int, query: Any, key: Any, heads: in
     """Modes: 0 a channel, 1 a token, 3 a token and head; 4 and 5 are 1 and 3 of a paged cache."""
     places, size = key.shape[0], key.shape[1]
     shapes = {
-        0: (1, heads, dim), 1: (1, places, size), 3: (places, heads, size), 4: (places, size), 5: (places, heads, size),
-    }  # fmt: skip
+        0: (1, heads, dim),
+        1: (1, places, size),
+        3: (places, heads, size),
+        4: (places, size),
+        5: (places, heads, size),
+    }
     need(scale is not None, f"{name}: INT8 keys and values need their scales")
     need(mode in shapes, f"{name}: antiquant mode {mode}; the adapter asks for {sorted(shapes)}")
     need((mode in (4, 5)) == (len(key.shape) == 3) or mode == 0, f"{name}: antiquant mode {mode} for this layout")
@@ -143,12 +160,28 @@ def _antiquant(name: str, scale: Any, mode: int, query: Any, key: Any, heads: in
 
 
 def fused_infer_attention_score_v2(
-    query: Any, key: Any, value: Any, *, query_rope: Any = None, key_rope: Any = None, atten_mask: Any = None,
-    actual_seq_qlen: Any = None, actual_seq_kvlen: Any = None, block_table: Any = None, dequant_scale_key: Any = None,
-    dequant_scale_value: Any = None, num_query_heads: int = 1, num_key_value_heads: int = 0,
-    softmax_scale: float = 1.0, input_layout: str = "BSH", sparse_mode: int = 0, block_size: int = 0,
-    key_quant_mode: int = 0, value_quant_mode: int = 0, inner_precise: int = 0,
-) -> None:  # fmt: skip
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    query_rope: Any = None,
+    key_rope: Any = None,
+    atten_mask: Any = None,
+    actual_seq_qlen: Any = None,
+    actual_seq_kvlen: Any = None,
+    block_table: Any = None,
+    dequant_scale_key: Any = None,
+    dequant_scale_value: Any = None,
+    num_query_heads: int = 1,
+    num_key_value_heads: int = 0,
+    softmax_scale: float = 1.0,
+    input_layout: str = "BSH",
+    sparse_mode: int = 0,
+    block_size: int = 0,
+    key_quant_mode: int = 0,
+    value_quant_mode: int = 0,
+    inner_precise: int = 0,
+) -> None:
     """Four forms: plain TND over blocks, latent TND over blocks, TND without blocks, BSND over INT8 blocks in NZ."""
     name = "npu_fused_infer_attention_score_v2"
     typed(f"{name}: query", query, *HALF)
@@ -248,7 +281,7 @@ def _latent(
 
 def _unpacked(
     name: str, query: Any, key: Any, value: Any, heads: int, kv_heads: int, queries: Sequence[int], keys: Sequence[int]
-) -> None:  # fmt: skip
+) -> None:
     """Heads over keys that lie one after the other: key lengths are sums too."""
     typed(f"{name}: query without a block table", query, torch.bfloat16)
     _heads(name, query, heads, kv_heads, "TND")
@@ -265,13 +298,16 @@ def _unpacked(
 
 def _nz(
     name: str, query: Any, key: Any, value: Any, scales: Sequence[Any], heads: int, kv_heads: int, dim: int, layout: str
-) -> None:  # fmt: skip
+) -> None:
     """INT8 blocks in FRACTAL_NZ, scales a channel."""
     typed(f"{name}: query over INT8 blocks", query, torch.bfloat16)
     need(layout == "BSND", f"{name}: layout {layout}; the adapter speaks BSND over INT8 blocks")
     need(dim == 128, f"{name}: head dimension {dim}; INT8 blocks in NZ take 128")
-    need((heads, kv_heads) in NZ_HEADS, f"{name}: {heads} query and {kv_heads} key heads over NZ blocks; taken are "
-         f"{', '.join(f'{a} and {b}' for a, b in NZ_HEADS)}")  # fmt: skip
+    need(
+        (heads, kv_heads) in NZ_HEADS,
+        f"{name}: {heads} query and {kv_heads} key heads over NZ blocks; taken are "
+        f"{', '.join(f'{a} and {b}' for a, b in NZ_HEADS)}",
+    )
     need(query.shape[1] <= 16, f"{name}: {query.shape[1]} query tokens over NZ blocks, at most 16")
     wanted = [kv_heads, dim // 32, 32]
     for x in (key, value):

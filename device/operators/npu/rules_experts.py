@@ -17,9 +17,15 @@ GROUP_UNIT = 32
 
 
 def moe_gating_top_k(
-    x: Any, k: int, *, bias: Any = None, k_group: int = 1, group_count: int = 1, group_select_mode: int = 0,
+    x: Any,
+    k: int,
+    *,
+    bias: Any = None,
+    k_group: int = 1,
+    group_count: int = 1,
+    group_select_mode: int = 0,
     norm_type: int = 0,
-) -> None:  # fmt: skip
+) -> None:
     name = "npu_moe_gating_top_k"
     typed(f"{name}: x", x, *FLOATS)
     need(len(x.shape) == 2, f"{name}: x has {len(x.shape)} dimensions, not 2")
@@ -49,9 +55,17 @@ def moe_gating_top_k_softmax(x: Any, finished: Any = None, k: int = 1) -> None:
 
 
 def moe_init_routing_v2(
-    x: Any, expert_idx: Any, *, active_num: int = -1, expert_num: int = -1, expert_tokens_num_type: int = 0,
-    expert_tokens_num_flag: bool = False, quant_mode: int = -1, active_expert_range: Any = (), row_idx_type: int = 0,
-) -> None:  # fmt: skip
+    x: Any,
+    expert_idx: Any,
+    *,
+    active_num: int = -1,
+    expert_num: int = -1,
+    expert_tokens_num_type: int = 0,
+    expert_tokens_num_flag: bool = False,
+    quant_mode: int = -1,
+    active_expert_range: Any = (),
+    row_idx_type: int = 0,
+) -> None:
     name = "npu_moe_init_routing_v2"
     typed(f"{name}: x", x, *FLOATS, torch.int8)
     typed(f"{name}: expert_idx", expert_idx, torch.int32)
@@ -83,10 +97,19 @@ def moe_finalize_routing(
 
 
 def grouped_matmul(
-    x: Any, weight: Any, *, scale: Any = None, antiquant_scale: Any = None, antiquant_offset: Any = None,
-    per_token_scale: Any = None, group_list: Any = None, split_item: int = 0, group_type: Any = None,
-    group_list_type: int = 0, output_dtype: Any = None,
-) -> None:  # fmt: skip
+    x: Any,
+    weight: Any,
+    *,
+    scale: Any = None,
+    antiquant_scale: Any = None,
+    antiquant_offset: Any = None,
+    per_token_scale: Any = None,
+    group_list: Any = None,
+    split_item: int = 0,
+    group_type: Any = None,
+    group_list_type: int = 0,
+    output_dtype: Any = None,
+) -> None:
     name = "npu_grouped_matmul"
     need(len(x) == len(weight) == 1, f"{name}: the adapter hands over one tensor of rows and one of weights")
     (rows,), (w,) = x, weight
@@ -121,7 +144,7 @@ def grouped_matmul(
 
 def _quantised(
     name: str, rows: Any, w: Any, scale: Any, per_token: Any, output_dtype: Any, scales: tuple[int, int]
-) -> None:  # fmt: skip
+) -> None:
     typed(f"{name}: weights beside INT8 rows", w, torch.int8)
     if output_dtype == torch.int32:
         need(scale is None and per_token is None, f"{name}: bare sums come without scales")

@@ -15,9 +15,18 @@ MAX_TURNED, TILE = 65536, 128
 
 
 def kv_rmsnorm_rope_cache_v2(
-    kv: Any, gamma: Any, cos: Any, sin: Any, index: Any, k_cache: Any, ckv_cache: Any, *, epsilon: float = 1e-5,
-    cache_mode: str = "Norm", is_output_kv: bool = False,
-) -> None:  # fmt: skip
+    kv: Any,
+    gamma: Any,
+    cos: Any,
+    sin: Any,
+    index: Any,
+    k_cache: Any,
+    ckv_cache: Any,
+    *,
+    epsilon: float = 1e-5,
+    cache_mode: str = "Norm",
+    is_output_kv: bool = False,
+) -> None:
     name = "npu_kv_rmsnorm_rope_cache_v2"
     typed(f"{name}: kv", kv, *HALF)
     same_type(f"{name}: kv, gamma, cos, sin and caches", kv, gamma, cos, sin, k_cache, ckv_cache)
@@ -69,7 +78,7 @@ def transpose_batchmatmul(x: Any, weight: Any, *, perm_x1: Any = None, perm_x2: 
 
 def gather_pa_kv_cache(
     key_cache: Any, value_cache: Any, block_tables: Any, seq_lens: Any, key: Any, value: Any
-) -> None:  # fmt: skip
+) -> None:
     name = "npu_gather_pa_kv_cache"
     typed(f"{name}: key_cache", key_cache, *HALF, torch.int8)
     same_type(f"{name}: caches and what is read", key_cache, value_cache, key, value)

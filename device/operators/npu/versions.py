@@ -62,8 +62,12 @@ PLAIN_BLOCKS = "npu_scatter_pa_kv_cache(cache_mode)"
 V2_IN_CAPTURE = "new lengths for a captured npu_fused_infer_attention_score_v2"
 NPUGRAPH_EX = "npugraph_ex"
 SINCE: dict[str, Line] = {
-    QKV_IN_ONE: (26, 0), GATHER: (26, 0), PLAIN_BLOCKS: (26, 0), V2_IN_CAPTURE: (7, 3), NPUGRAPH_EX: (7, 3),
-}  # fmt: skip
+    QKV_IN_ONE: (26, 0),
+    GATHER: (26, 0),
+    PLAIN_BLOCKS: (26, 0),
+    V2_IN_CAPTURE: (7, 3),
+    NPUGRAPH_EX: (7, 3),
+}
 
 
 def wheel_of(torch_npu: str) -> Wheel | None:

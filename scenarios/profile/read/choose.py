@@ -182,11 +182,11 @@ def _decoded(text: bytes) -> Event | None:
         return Event(
             event.ph,
             "" if event.ts is None else format(event.ts, "f"),
-            event.name,
-            event.pid,
-            event.tid,
-            event.cat,
-            event.dur,
+            name=event.name,
+            pid=event.pid,
+            tid=event.tid,
+            cat=event.cat,
+            dur=event.dur,
         )
     except msgspec.DecodeError:
         return None

@@ -110,7 +110,7 @@ def _rows(output: Path, texts: Texts, only: Only) -> _Rows:
     events, clipped = fifo(events, lanes)
     steps, own = steps_of_ids(events, details, texts.tuple())
     note = "trace_view.json is missing: kernels and collectives only, no host calls and no launches"
-    return _Rows(events, lanes, facts, steps, {}, [note, *clipped], own)
+    return _Rows(events, lanes, facts=facts, steps=steps, dropped={}, notes=[note, *clipped], own_steps=own)
 
 
 def _no_host(path: Path, mark: str) -> None:
@@ -128,7 +128,18 @@ def _of_trace(trace: Trace, details: KernelDetails | None, only: Only) -> _Rows:
         notes.append(trace.part.note)
     events, clipped = fifo(events, lanes)
     events, steps = steps_of_marks(events, texts.tuple())
-    return _Rows(events, lanes, facts, steps, dropped, [*notes, *clipped], None, tuple(lost), trace.flows.lost, in_part)
+    return _Rows(
+        events,
+        lanes,
+        facts=facts,
+        steps=steps,
+        dropped=dropped,
+        notes=[*notes, *clipped],
+        own_steps=None,
+        lost=tuple(lost),
+        lost_launches=trace.flows.lost,
+        in_part=in_part,
+    )
 
 
 def read_trace_view(path: Path, only: Only = WHATEVER) -> Capture:
@@ -157,7 +168,7 @@ def read_op_summary(path: Path, only: Only = WHATEVER) -> Capture:
     events, lanes, facts = _of_details(path, details, texts)
     events, clipped = fifo(events, lanes)
     steps, own = steps_of_ids(events, details, texts.tuple())
-    rows = _Rows(events, lanes, facts, steps, {}, clipped, own)
+    rows = _Rows(events, lanes, facts=facts, steps=steps, dropped={}, notes=clipped, own_steps=own)
     capture = _alone(
         path,
         texts,

@@ -107,12 +107,17 @@ class Trace:
         rows = _Contents(self, columns, cats)
         return [
             Thread(
-                pid, tid, self.process_names.get(pid, ""), self.thread_names.get((pid, tid), ""),
-                self.process_labels.get(pid, ""), rows.categories(number), rows.tasks(number),
-                frozenset() if self.process_names.get(pid) else rows.names(number),
+                pid,
+                tid,
+                process=self.process_names.get(pid, ""),
+                name=self.thread_names.get((pid, tid), ""),
+                labels=self.process_labels.get(pid, ""),
+                categories=rows.categories(number),
+                tasks=rows.tasks(number),
+                names=frozenset() if self.process_names.get(pid) else rows.names(number),
             )
             for number, (pid, tid) in enumerate(self.keys)
-        ]  # fmt: skip
+        ]
 
 
 class _Contents:

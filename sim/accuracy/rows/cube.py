@@ -45,7 +45,15 @@ def _product(shape: MatmulShape, program: str, extra: int = 0) -> Work:
     right = shape.batch * shape.k * shape.n * DTYPE_BITS[shape.weight_dtype] // 8
     out = shape.batch * shape.m * shape.n * (4 if shape.dtype == "fp32" else 2)
     unit: Unit = "cube" if program in _CUBE else "mix"
-    return Work(unit, shape, 2 * shape.batch * shape.m * shape.k * shape.n, 0, right + extra, left, out, program)
+    return Work(
+        unit,
+        shape,
+        cube_flops=2 * shape.batch * shape.m * shape.k * shape.n,
+        cold_read_bytes=right + extra,
+        warm_read_bytes=left,
+        write_bytes=out,
+        program=program,
+    )
 
 
 def matmul(row: Row) -> Work:
@@ -59,7 +67,10 @@ def matmul(row: Row) -> Work:
     if len(right) == 2 and k not in right and m in right:  # the left side is transposed
         m, k = k, m
     n, fmt, rows = _weight(row, 1, k)
-    return _product(MatmulShape(1, m, k, n, row.dtype(0), row.dtype(1), fmt, rows), "matmul")
+    return _product(
+        MatmulShape(1, m, k=k, n=n, dtype=row.dtype(0), weight_dtype=row.dtype(1), weight_format=fmt, weight_rows=rows),
+        "matmul",
+    )
 
 
 def batch_matmul(row: Row) -> Work:
@@ -71,21 +82,41 @@ def batch_matmul(row: Row) -> Work:
     rows: Literal["n", "k"] = "k" if right[-2] == k else "n"
     n = right[-1] if rows == "k" else right[-2]
     program = "transpose_batch_matmul" if row.op_type == "TransposeBatchMatMul" else "batch_matmul"
-    return _product(MatmulShape(prod(left[:-2]), left[-2], k, n, row.dtype(0), row.dtype(1), "nd", rows), program)
+    return _product(
+        MatmulShape(
+            prod(left[:-2]),
+            left[-2],
+            k=k,
+            n=n,
+            dtype=row.dtype(0),
+            weight_dtype=row.dtype(1),
+            weight_format="nd",
+            weight_rows=rows,
+        ),
+        program,
+    )
 
 
 def quant_matmul(row: Row) -> Work:
     """INT8 x INT8 with scales."""
     m, k = rows_of(row.shape(0))
     n, fmt, rows = _weight(row, 1, k)
-    return _product(MatmulShape(1, m, k, n, "int8", "int8", fmt, rows), "quant_matmul", 4 * n)
+    return _product(
+        MatmulShape(1, m, k=k, n=n, dtype="int8", weight_dtype="int8", weight_format=fmt, weight_rows=rows),
+        "quant_matmul",
+        4 * n,
+    )
 
 
 def weight_quant(row: Row) -> Work:
     """16 bit x INT8 weights, unpacked on the way."""
     m, k = rows_of(row.shape(0))
     n, fmt, rows = _weight(row, 1, k)
-    return _product(MatmulShape(1, m, k, n, row.dtype(0), "int8", fmt, rows), "weight_quant_matmul", 4 * n)
+    return _product(
+        MatmulShape(1, m, k=k, n=n, dtype=row.dtype(0), weight_dtype="int8", weight_format=fmt, weight_rows=rows),
+        "weight_quant_matmul",
+        4 * n,
+    )
 
 
 def grouped(row: Row) -> Work:
@@ -100,7 +131,15 @@ def grouped(row: Row) -> Work:
     shape = GroupedShape(loads, k, n, row.dtype(0), row.dtype(1), "nd")
     weights = held * k * n * DTYPE_BITS[row.dtype(1)] // 8
     read, written = (tokens * width * DTYPE_BITS[row.dtype(0)] // 8 for width in (k, n))
-    return Work("cube", shape, 2 * tokens * k * n, 0, weights, read, written, "grouped_matmul")
+    return Work(
+        "cube",
+        shape,
+        cube_flops=2 * tokens * k * n,
+        cold_read_bytes=weights,
+        warm_read_bytes=read,
+        write_bytes=written,
+        program="grouped_matmul",
+    )
 
 
 def ffn(row: Row) -> Work:
@@ -113,7 +152,16 @@ def ffn(row: Row) -> Work:
         raise Unpriced(f"no gated feed-forward layer: {w1} and {w2} of an input of {k}")
     moved = 2 * m * (k + 3 * intermediate)
     shape = FfnShape(m, k, intermediate, row.dtype(0))
-    return Work("mix", shape, 6 * m * k * intermediate, 5 * m * intermediate, 6 * k * intermediate, moved, moved, "ffn")
+    return Work(
+        "mix",
+        shape,
+        cube_flops=6 * m * k * intermediate,
+        vector_ops=5 * m * intermediate,
+        cold_read_bytes=6 * k * intermediate,
+        warm_read_bytes=moved,
+        write_bytes=moved,
+        program="ffn",
+    )
 
 
 def attention_work(
@@ -132,8 +180,25 @@ def attention_work(
     caches = 1 if program == "mla_attention" else 2
     cold = 2 * caches * kv_heads * dim * sum(g.count * (static_tokens or g.kv_len) for g in groups)
     moved = 2 * tokens * heads * dim
-    shape = AttentionShape(groups, heads, kv_heads, dim, "bf16", block_size, static_tokens)
-    return Work("mix", shape, 4 * dim * heads * pairs, 6 * heads * pairs, cold, moved, moved, program)
+    shape = AttentionShape(
+        groups,
+        heads,
+        kv_heads=kv_heads,
+        head_dim=dim,
+        kv_dtype="bf16",
+        block_size=block_size,
+        static_tokens=static_tokens,
+    )
+    return Work(
+        "mix",
+        shape,
+        cube_flops=4 * dim * heads * pairs,
+        vector_ops=6 * heads * pairs,
+        cold_read_bytes=cold,
+        warm_read_bytes=moved,
+        write_bytes=moved,
+        program=program,
+    )
 
 
 def attention(row: Row) -> Work:

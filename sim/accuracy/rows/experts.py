@@ -14,7 +14,13 @@ MAX_CHOSEN = 64
 def _picked(program: str, row: Row, rows: int, columns: int, read: int) -> Work:
     """`rows` rows of `columns`, written once; `read`: elements of the first input that are read."""
     size = row.size(0)
-    return Work("vector", RowsShape(rows, columns), 0, 0, 0, read * size + 8 * rows, rows * columns * size, program)
+    return Work(
+        "vector",
+        RowsShape(rows, columns),
+        warm_read_bytes=read * size + 8 * rows,
+        write_bytes=rows * columns * size,
+        program=program,
+    )
 
 
 def permuted(row: Row) -> Work:
@@ -43,6 +49,10 @@ def unpermuted(row: Row) -> Work:
         raise Unpriced("neither the output nor the choice of experts tells the tokens")
     moved = row.size(0) * hidden
     return Work(
-        "vector", RowsShape(tokens, hidden), 0, 2 * rows * hidden, 0, rows * moved, tokens * moved,
-        "moe_finalize_routing",
-    )  # fmt: skip
+        "vector",
+        RowsShape(tokens, hidden),
+        vector_ops=2 * rows * hidden,
+        warm_read_bytes=rows * moved,
+        write_bytes=tokens * moved,
+        program="moe_finalize_routing",
+    )

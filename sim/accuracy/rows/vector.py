@@ -17,11 +17,28 @@ TABLE_ROWS = 4096
 
 
 def _flat(elements: int, program: str, read: int, written: int, ops: int = 0, cold: int = 0, pieces: int = 0) -> Work:
-    return Work("vector", FlatShape(max(1, elements)), 0, ops, cold, read, written, program, pieces)
+    return Work(
+        "vector",
+        FlatShape(max(1, elements)),
+        vector_ops=ops,
+        cold_read_bytes=cold,
+        warm_read_bytes=read,
+        write_bytes=written,
+        program=program,
+        pieces=pieces,
+    )
 
 
 def _rows(rows: int, cols: int, program: str, read: int, written: int, ops: int = 0, cold: int = 0) -> Work:
-    return Work("vector", RowsShape(max(1, rows), max(1, cols)), 0, ops, cold, read, written, program)
+    return Work(
+        "vector",
+        RowsShape(max(1, rows), max(1, cols)),
+        vector_ops=ops,
+        cold_read_bytes=cold,
+        warm_read_bytes=read,
+        write_bytes=written,
+        program=program,
+    )
 
 
 def same(row: Row) -> int:
@@ -159,7 +176,7 @@ def norm(program: str, ops: int, out_size: Callable[[Row], int] = same, residual
         read = sum(row.bytes(i) for i in range(first))
         cold = sum(row.bytes(i) for i in range(first, len(row.shapes)))
         written = rows * cols * out_size(row) + (row.bytes(0) if residual else 0)
-        return _rows(rows, cols, program, read, written, ops * rows * cols, cold)
+        return _rows(rows, cols, program=program, read=read, written=written, ops=ops * rows * cols, cold=cold)
 
     return make
 
@@ -234,12 +251,14 @@ def sampler(program: str, ops: int, out_size: int = 0) -> Maker:
 
 def fixed(row: Row) -> Work:
     """AI CPU kernels, and the parameter update at the start of a static graph: their shapes do not matter."""
-    return Work("vector" if row.op_type == "Data" else "ai_cpu", FixedShape(row.op_type), 0, 0, 0, 8, 8)
+    return Work(
+        "vector" if row.op_type == "Data" else "ai_cpu", FixedShape(row.op_type), warm_read_bytes=8, write_bytes=8
+    )
 
 
 def exchange(row: Row) -> Work:
     """Tokens to experts on other ranks and back: mostly waiting, so no shape tells the time."""
-    return Work("mix", FixedShape(row.op_type), 0, 0, 0, row.bytes(0), row.bytes(0))
+    return Work("mix", FixedShape(row.op_type), warm_read_bytes=row.bytes(0), write_bytes=row.bytes(0))
 
 
 #: Kernels of 16 bit that compute in FP32 whatever the type.

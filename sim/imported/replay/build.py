@@ -56,13 +56,13 @@ def build(timelines: Sequence[Timeline]) -> Graph:
     return Graph(
         tasks,
         tuple(draft.starts_ns[n] for n in order),
-        {place[n]: parts for n, parts in draft.attached.items()},
-        tuple(timelines),
-        called_by,
-        launched,
-        tuple(dict.fromkeys(notes)),
-        launch_ns,
-        gap_ns,
+        attached={place[n]: parts for n, parts in draft.attached.items()},
+        timelines=tuple(timelines),
+        callers=called_by,
+        launched=launched,
+        notes=tuple(dict.fromkeys(notes)),
+        launch_ns=launch_ns,
+        gap_ns=gap_ns,
     )
 
 

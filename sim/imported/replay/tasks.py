@@ -61,11 +61,16 @@ class RankTasks:
         span, own = self.spans[call.number], self.threads.setdefault(call.thread, [])
         if call.waits:
             own.append(self.draft.add(Task("host", self.rank, call.thread, 0, ()), call.start_ns))
-            task = Task("synchronise", self.rank, call.thread, 0, (), span, call.number)
+            task = Task(
+                "synchronise", self.rank, lane=call.thread, duration_ns=0, after=(), span=span, number=call.number
+            )
             number = self.draft.add(task, call.end_ns)
         else:
             length = call.end_ns - call.start_ns
-            number = self.draft.add(Task("host", self.rank, call.thread, length, (), span, call.number), call.start_ns)
+            number = self.draft.add(
+                Task("host", self.rank, lane=call.thread, duration_ns=length, after=(), span=span, number=call.number),
+                call.start_ns,
+            )
         own.append(number)
         self.task_of[call.number] = number
 
@@ -77,15 +82,27 @@ class RankTasks:
             waited = self._waited_ns(span, parts)
             arrive = self.draft.add(Task("arrive", self.rank, lane, 0, ()), span.start_ns)
             after = (Edge(arrive, True, waited, "meet"),)
-            placed_task = Task("transfer", self.rank, lane, span.duration_ns - waited, after, span, number)
+            placed_task = Task(
+                "transfer",
+                self.rank,
+                lane=lane,
+                duration_ns=span.duration_ns - waited,
+                after=after,
+                span=span,
+                number=number,
+            )
             task = self.draft.add(placed_task, span.start_ns + waited)
             own += [arrive, task]
             self.collectives.append(task)
         elif _is_event_wait(span):
-            task = self.draft.add(Task("wait", self.rank, lane, 0, (), span, number), span.end_ns)
+            task = self.draft.add(
+                Task("wait", self.rank, lane=lane, duration_ns=0, after=(), span=span, number=number), span.end_ns
+            )
             own.append(task)
         else:
-            placed_task = Task("kernel", self.rank, lane, span.duration_ns, (), span, number)
+            placed_task = Task(
+                "kernel", self.rank, lane=lane, duration_ns=span.duration_ns, after=(), span=span, number=number
+            )
             task = self.draft.add(placed_task, span.start_ns)
             own.append(task)
         if parts:

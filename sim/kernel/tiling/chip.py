@@ -31,7 +31,12 @@ class TilingChip:
 def tiling_chip(chip: Chip, cube_cores: int = 0) -> TilingChip:
     """What tiling code asks of a profile's chip. cube_cores: only so many of them (0: all)."""
     return TilingChip(
-        cube_cores=cube_cores or chip.cube_cores, vector_cores=chip.vector_cores, ub_bytes=chip.ub_bytes,
-        l1_bytes=max(chip.l1_bytes, MIN_L1_BYTES), l0a_bytes=L0_BYTES, l0b_bytes=L0_BYTES,
-        l0c_bytes=max(chip.l0c_bytes, MIN_L0C_BYTES), l2_bytes=chip.l2_bytes,
-    )  # fmt: skip
+        cube_cores=cube_cores or chip.cube_cores,
+        vector_cores=chip.vector_cores,
+        ub_bytes=chip.ub_bytes,
+        l1_bytes=max(chip.l1_bytes, MIN_L1_BYTES),
+        l0a_bytes=L0_BYTES,
+        l0b_bytes=L0_BYTES,
+        l0c_bytes=max(chip.l0c_bytes, MIN_L0C_BYTES),
+        l2_bytes=chip.l2_bytes,
+    )

@@ -102,9 +102,14 @@ def decode_tiling(shape: Decode, chip: TilingChip) -> DecodeTiling:
         vector = align(workers, 2)
         cores = vector // 2
     return DecodeTiling(
-        cores=cores, vector_cores=vector, mode=mode, parts=1, workers=workers, waves=waves,
+        cores=cores,
+        vector_cores=vector,
+        mode=mode,
+        parts=1,
+        workers=workers,
+        waves=waves,
         tile_kv=min(tile, shape.kv_tokens),
-    )  # fmt: skip
+    )
 
 
 def _mode(shape: Decode) -> Mode:

@@ -37,9 +37,16 @@ def searched(product: Product, chip: TilingChip) -> ProductTiling:
     if chosen is None:
         n_cores = min(chip.cube_cores, product.blocks[2])
         return ProductTiling(
-            cores=n_cores, m_cores=1, n_cores=n_cores, k_cores=1, tile_m=BLOCK, tile_n=BLOCK, tile_k=block_k,
-            load_k_a=block_k, load_k_b=block_k,
-        )  # fmt: skip
+            cores=n_cores,
+            m_cores=1,
+            n_cores=n_cores,
+            k_cores=1,
+            tile_m=BLOCK,
+            tile_n=BLOCK,
+            tile_k=block_k,
+            load_k_a=block_k,
+            load_k_b=block_k,
+        )
     return ProductTiling(
         cores=chosen.m_cores * chosen.n_cores,
         m_cores=chosen.m_cores,

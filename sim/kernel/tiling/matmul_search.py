@@ -37,9 +37,9 @@ class _Limits:
 
 
 _BY_ITEM_BYTES = {
-    1: _Limits(32, 64, 64, 32, 8, 2, 4),
-    2: _Limits(16, 32, 64, 16, 4, 4, 8),
-    4: _Limits(8, 16, 32, 8, 2, 8, 16),
+    1: _Limits(32, 64, l0=64, n_l0=32, k_l0=8, kb_l1=2, m_outer=4),
+    2: _Limits(16, 32, l0=64, n_l0=16, k_l0=4, kb_l1=4, m_outer=8),
+    4: _Limits(8, 16, l0=32, n_l0=8, k_l0=2, kb_l1=8, m_outer=16),
 }
 _M_L0 = _OUTER = 8
 
@@ -354,7 +354,7 @@ def _plain_draft(product: Product, chip: TilingChip, lim: _Limits, m_cores: int,
     k_l0 = lim.k_l0 if smallest >= lim.k_l0 else k
     if few and max(m_l0, n_l0) * smallest <= lim.l0:
         k_l0 = smallest
-    m_l1 = _taller(product, lim, m_cores, k, ka, m_l0, m_l1)
+    m_l1 = _taller(product, lim, m_cores=m_cores, k=k, ka=ka, m_l0=m_l0, m_l1=m_l1)
     k_max = min(ceil_div(lim.l0, m_l0), ceil_div(lim.l0, n_l0))
     deeper = next((i for i in range(k_l0 + 1, k_max + 1) if k_max % i == 0 and ka % i == 0), None)
     if deeper:

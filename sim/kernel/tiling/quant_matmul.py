@@ -62,9 +62,16 @@ def _few_rounds(product: Product, chip: TilingChip) -> ProductTiling | None:
     blocks = ceil_div(product.n, tile_n)
     cores = ceil_div(blocks, ceil_div(blocks, chip.cube_cores))
     return ProductTiling(
-        cores=cores, m_cores=1, n_cores=cores, k_cores=1, tile_m=tile_m, tile_n=tile_n, tile_k=tile_k,
-        load_k_a=step_a * tile_k, load_k_b=step_b * tile_k,
-    )  # fmt: skip
+        cores=cores,
+        m_cores=1,
+        n_cores=cores,
+        k_cores=1,
+        tile_m=tile_m,
+        tile_n=tile_n,
+        tile_k=tile_k,
+        load_k_a=step_a * tile_k,
+        load_k_b=step_b * tile_k,
+    )
 
 
 def _round_score(product: Product, chip: TilingChip, tile_m: int, tile_n: int) -> int:

@@ -24,9 +24,14 @@ MIN_BUDGET_S, MAX_BUDGET_S = 10.0, 86_400.0
 
 
 def experiment_outputs(
-    scenario: str, sets: Sequence[str], bench_for: Callable[[Loaded], Bench], options: Options,
-    json_file: Path | None, folder: Path | None, say: Say,
-) -> dict[str, Any]:  # fmt: skip
+    scenario: str,
+    sets: Sequence[str],
+    bench_for: Callable[[Loaded], Bench],
+    options: Options,
+    json_file: Path | None,
+    folder: Path | None,
+    say: Say,
+) -> dict[str, Any]:
     """Carry the experiment out and write what was asked for, all of it or none.
 
     bench_for: opens the device for a scenario. Raises ScenarioError; for what the outputs are wrong with before

@@ -26,15 +26,19 @@ def statistics(mean: float) -> dict[str, Any]:
 
 def guidellm(rate: float, itl: float) -> dict[str, Any]:
     return {
-        "type_": "generative_benchmark", "duration": 300.0,
+        "type_": "generative_benchmark",
+        "duration": 300.0,
         "config": {"strategy": {"type_": "constant", "rate": rate}},
         "metrics": {
             "request_totals": {"successful": 290, "errored": 0, "incomplete": 10, "total": 300},
-            "request_concurrency": statistics(11.5), "prompt_token_count": statistics(520.0),
-            "output_token_count": statistics(256.0), "time_to_first_token_ms": statistics(178.0),
-            "inter_token_latency_ms": statistics(itl), "output_tokens_per_second": statistics(247.1),
+            "request_concurrency": statistics(11.5),
+            "prompt_token_count": statistics(520.0),
+            "output_token_count": statistics(256.0),
+            "time_to_first_token_ms": statistics(178.0),
+            "inter_token_latency_ms": statistics(itl),
+            "output_tokens_per_second": statistics(247.1),
         },
-    }  # fmt: skip
+    }
 
 
 AIPERF = {

@@ -14,12 +14,16 @@ from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Op, Tensor
 
 ATTENTION = Op(
-    "attention", "attention",
-    (Tensor("q", (3, 4, 16), "bf16"), Tensor("k", (3, 40, 2, 16), "bf16", "kv_cache"),
-     Tensor("v", (3, 40, 2, 16), "bf16", "kv_cache")),
+    "attention",
+    "attention",
+    (
+        Tensor("q", (3, 4, 16), "bf16"),
+        Tensor("k", (3, 40, 2, 16), "bf16", "kv_cache"),
+        Tensor("v", (3, 40, 2, 16), "bf16", "kv_cache"),
+    ),
     (Tensor("y", (3, 4, 16), "bf16"),),
     (("groups", ((3, 1, 30),)), ("heads", 4), ("kv_heads", 2), ("head_dim", 16), ("block_size", 0)),
-)  # fmt: skip
+)
 ROW = Timing(
     kind="attention",
     trial="a trial",

@@ -318,8 +318,12 @@ def test_an_unknown_name_gets_the_nearest_one(name: str, told: str) -> None:
 # ---- experts and latent attention ----
 
 MIXED = {
-    **GOOD, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
-}  # fmt: skip
+    **GOOD,
+    "model_type": "qwen3_moe",
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+}
 LATENT = {
     **GOOD, "model_type": "deepseek_v3", "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
     "n_shared_experts": 1, "first_k_dense_replace": 1, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8,

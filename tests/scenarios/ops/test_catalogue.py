@@ -42,16 +42,23 @@ def test_a_bias_is_read_with_the_weights() -> None:
 def test_a_batched_product_reads_two_activations() -> None:
     # 2 x 4 products [1, 8] x [8, 5]: 8 * 2 * 8 * 5 flops.
     op = Op(
-        "batch_matmul", "qk", (activation("q", (2, 4, 1, 8)), activation("k", (2, 4, 5, 8))),
-        (activation("s", (2, 4, 1, 5)),), (("batched", True),),
-    )  # fmt: skip
+        "batch_matmul",
+        "qk",
+        (activation("q", (2, 4, 1, 8)), activation("k", (2, 4, 5, 8))),
+        (activation("s", (2, 4, 1, 5)),),
+        (("batched", True),),
+    )
     assert work_of(op) == Work("cube", MatmulShape(8, 1, 8, 5, "bf16", "bf16", "nd", "k"), 640, 0, 0, 128 + 640, 80)
 
 
 def test_int8_products_read_their_scales() -> None:
     # Rescaling 15 outputs is part of the kernel program, not counted work: no vector operations.
-    inputs = (activation("x", (3, 8), "int8"), weight("w", (5, 8), "int8"), weight("scale", (5,), "fp32"),
-              activation("row_scale", (3,), "fp32"))  # fmt: skip
+    inputs = (
+        activation("x", (3, 8), "int8"),
+        weight("w", (5, 8), "int8"),
+        weight("scale", (5,), "fp32"),
+        activation("row_scale", (3,), "fp32"),
+    )
     work = work_of(Op("quant_matmul", "proj", inputs, (activation("y", (3, 5)),)))
     assert work == Work("mix", MatmulShape(1, 3, 8, 5, "int8", "int8", "nd", "k"), 240, 0, 40 + 20, 24 + 12, 30)
 
@@ -103,9 +110,7 @@ def attention(
 def test_attention_of_one_decoding_request() -> None:
     # One query sees 10 keys: 4 * 8 * 4 * 10 flops; K and V of 10 tokens are 2 * 10 * 2 * 8 elements.
     work = attention(((1, 1, 9),), 1)
-    assert work == Work(
-        "mix", AttentionShape((Group(1, 1, 9),), 4, 2, 8, "bf16", 16), 1280, 6 * 4 * 10, 640, 64, 64
-    )  # fmt: skip
+    assert work == Work("mix", AttentionShape((Group(1, 1, 9),), 4, 2, 8, "bf16", 16), 1280, 6 * 4 * 10, 640, 64, 64)
 
 
 def test_attention_of_a_prefill_is_causal() -> None:
@@ -167,8 +172,12 @@ def test_writing_keys_and_values_in_one_call_moves_both() -> None:
 
 
 def test_elementwise_reads_all_operands_and_counts_the_largest() -> None:
-    op = Op("mul", "scale", (activation("x", (2, 8), "fp32"), activation("r", (2, 1), "fp32")),
-            (activation("y", (2, 8), "fp32"),))  # fmt: skip
+    op = Op(
+        "mul",
+        "scale",
+        (activation("x", (2, 8), "fp32"), activation("r", (2, 1), "fp32")),
+        (activation("y", (2, 8), "fp32"),),
+    )
     assert work_of(op) == Work("vector", FlatShape(16, 8), 0, 16, 0, 64 + 8, 64)
 
 

@@ -29,8 +29,15 @@ def test_an_attribute_is_found_defaulted_or_missed_by_name() -> None:
 
 
 def test_the_signature_holds_what_a_kernel_depends_on_and_no_name() -> None:
-    renamed = Op("matmul", "other", (Tensor("a", (2, 8), "bf16"), Tensor("b", (4, 8), "bf16", "weight")),
-                 (Tensor("c", (2, 4), "bf16"),), (("alpha", 2),), op_type="MatMul", stream=3)  # fmt: skip
+    renamed = Op(
+        "matmul",
+        "other",
+        (Tensor("a", (2, 8), "bf16"), Tensor("b", (4, 8), "bf16", "weight")),
+        (Tensor("c", (2, 4), "bf16"),),
+        (("alpha", 2),),
+        op_type="MatMul",
+        stream=3,
+    )
     assert renamed.signature == MATMUL.signature
     different = [
         Op("batch_matmul", "proj", (X, W), (Y,), MATMUL.attrs),

@@ -15,9 +15,13 @@ def routings(draw: st.DrawFn) -> Routing:
     experts = ranks * held
     tokens = draw(st.sampled_from([1, 2, 7, 64, 500, 5000]))
     return Routing(
-        tokens, experts, held, draw(st.integers(1, experts)), draw(st.sampled_from([0.0, 0.5, 2.0])),
+        tokens,
+        experts,
+        held,
+        draw(st.integers(1, experts)),
+        draw(st.sampled_from([0.0, 0.5, 2.0])),
         draw(st.integers(0, 5)),
-    )  # fmt: skip
+    )
 
 
 @given(routings(), st.integers(0, 60))

@@ -33,9 +33,18 @@ STEP_US = 1000
 KERNELS = (
     ("aclnnAdd_AddAiCore_Add", "Add", "AI_VECTOR_CORE", 100, 50, 50, "16,4096;16,4096", "DT_BF16;DT_BF16", "aiv_vec"),
     ("aclnnRmsNorm_RmsNorm_RmsNorm", "RmsNorm", "AI_VECTOR_CORE", 200, 100, 180, "16,4096;4096", "DT_BF16;DT_BF16", ""),
-    ("aclnnMatmul_MatMulV3_MatMulV3", "MatMulV3", "AI_CORE", 450, 100, 90, "16,4096;4096,4096", "DT_BF16;DT_BF16",
-     "aic_mte2"),
-)  # fmt: skip
+    (
+        "aclnnMatmul_MatMulV3_MatMulV3",
+        "MatMulV3",
+        "AI_CORE",
+        450,
+        100,
+        90,
+        "16,4096;4096,4096",
+        "DT_BF16;DT_BF16",
+        "aic_mte2",
+    ),
+)
 COLLECTIVE = ("hcom_allReduce__123_0_1", 250, 150, 95)
 GROUP = "5862276114690318123"
 COPY = (600, 20, 96)
@@ -68,9 +77,16 @@ def us(offset: float, step: int = 0, shift: float = 0) -> str:
 
 
 def torch_npu(
-    folder: Path, rank: int = 0, steps: Sequence[int] = (7, 8), level: int = 2, trace: bool = True,
-    communication_name: str = "HCCL", shift_us: float = 0, late_us: float = 0, world_size: int = 2,
-) -> Path:  # fmt: skip
+    folder: Path,
+    rank: int = 0,
+    steps: Sequence[int] = (7, 8),
+    level: int = 2,
+    trace: bool = True,
+    communication_name: str = "HCCL",
+    shift_us: float = 0,
+    late_us: float = 0,
+    world_size: int = 2,
+) -> Path:
     """A `rank_N_ascend_pt` folder under `folder`. shift_us moves everything; late_us the start of the collective."""
     top = folder / f"rank_{rank}_ascend_pt"
     output = top / "ASCEND_PROFILER_OUTPUT"
@@ -138,12 +154,19 @@ def step_trace_time(rank: int, steps: Sequence[int], late: float = 0) -> list[di
         overlapped = max(0, STEP_TIME["overlapped"] - late)
         rows.append(
             {
-                "Device_id": rank, "Step": step, "Computing": float(STEP_TIME["computing"]),
-                "Communication(Not Overlapped)": 150 - late - overlapped, "Overlapped": overlapped,
-                "Communication": 150 - late, "Free": float(free), "Stage": 450.0, "Bubble": 0,
-                "Communication(Not Overlapped and Exclude Receive)": 100.0, "Preparing": 100.0,
+                "Device_id": rank,
+                "Step": step,
+                "Computing": float(STEP_TIME["computing"]),
+                "Communication(Not Overlapped)": 150 - late - overlapped,
+                "Overlapped": overlapped,
+                "Communication": 150 - late,
+                "Free": float(free),
+                "Stage": 450.0,
+                "Bubble": 0,
+                "Communication(Not Overlapped and Exclude Receive)": 100.0,
+                "Preparing": 100.0,
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -175,15 +198,25 @@ def trace_events(
     for number, step in enumerate(steps):
         events += _host(number, step, level, shift)
     for pid, name in (
-        (PYTHON, "Python"), (CANN, "CANN"), (DEVICE, "Ascend Hardware"), (HCCL, communication_name),
-        (OVERLAP, "Overlap Analysis"), (FREQUENCY, "AI Core Freq"),
-    ):  # fmt: skip
+        (PYTHON, "Python"),
+        (CANN, "CANN"),
+        (DEVICE, "Ascend Hardware"),
+        (HCCL, communication_name),
+        (OVERLAP, "Overlap Analysis"),
+        (FREQUENCY, "AI Core Freq"),
+    ):
         events.append({"name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}, "ph": "M"})
         label = "CPU" if pid in (PYTHON, CANN) else "NPU 0"
         events.append({"name": "process_labels", "pid": pid, "tid": 0, "args": {"labels": label}, "ph": "M"})
-    for pid, tid, name in ((PYTHON, 1, "Thread 1"), (PYTHON, 2, "Thread 2"), (CANN, 2, "Thread 2"),
-                           (DEVICE, 2, "Stream 2"), (HCCL, 0, "Group 0 Communication"), (HCCL, 1, "Plane 0"),
-                           (OVERLAP, 0, "Computing")):  # fmt: skip
+    for pid, tid, name in (
+        (PYTHON, 1, "Thread 1"),
+        (PYTHON, 2, "Thread 2"),
+        (CANN, 2, "Thread 2"),
+        (DEVICE, 2, "Stream 2"),
+        (HCCL, 0, "Group 0 Communication"),
+        (HCCL, 1, "Plane 0"),
+        (OVERLAP, 0, "Computing"),
+    ):
         events.append({"name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}, "ph": "M"})
     for number, _ in enumerate(steps):
         events += _device(number, level, shift, late)
@@ -302,12 +335,29 @@ def database(path: Path, steps: Sequence[int] = (7, 8)) -> Path:
             task = 100 * n + i
             add("CANN_API", ns(launch, n), ns(launch + 2, n), 10000, tid + 2, task, word("launch"))
             add("TASK", ns(start, n), ns(start + length, n), 0, task, task, word("KERNEL_AICORE"), 2)
-            add("COMPUTE_TASK_INFO", word(name), task, 40, word(core), word(op_type), word(dtypes), word(shapes),
-                word("16,4096"))  # fmt: skip
+            add(
+                "COMPUTE_TASK_INFO",
+                word(name),
+                task,
+                40,
+                word(core),
+                word(op_type),
+                word(dtypes),
+                word(shapes),
+                word("16,4096"),
+            )
         name, start, length, launch = COLLECTIVE
         add("CANN_API", ns(launch, n), ns(launch + 2, n), 10000, tid + 2, 100 * n + 50, word("launch"))
-        add("COMMUNICATION_OP", word(name), ns(start, n), ns(start + length, n), 100 * n + 50, word(GROUP), 65536,
-            word("hcom_allReduce_"))  # fmt: skip
+        add(
+            "COMMUNICATION_OP",
+            word(name),
+            ns(start, n),
+            ns(start + length, n),
+            100 * n + 50,
+            word(GROUP),
+            65536,
+            word("hcom_allReduce_"),
+        )
         for i, (kind, first, took) in enumerate((("Notify_Wait", 250, 100), ("Memcpy", 350, 45))):
             task = 100 * n + 60 + i
             add("TASK", ns(first, n), ns(first + took, n), 0, 100 * n + 50, task, word("NOTIFY_WAIT_SQE"), 4)
@@ -329,8 +379,11 @@ def _write_tables(path: Path, tables: Mapping[str, tuple[str, list[tuple[Any, ..
 
 def pytorch_text(steps: Sequence[int] = (7, 8), rank: int = 1) -> str:
     """A trace of PyTorch with CUDA: the object form, times as numbers, other keys before and behind the events."""
-    names = ("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>(int)",
-             "void rms_norm_kernel<float>(float*)", "ampere_bf16_s16816gemm_bf16_128x64")  # fmt: skip
+    names = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>(int)",
+        "void rms_norm_kernel<float>(float*)",
+        "ampere_bf16_s16816gemm_bf16_128x64",
+    )
     lines = []
 
     def event(ph: str, name: str, cat: str, pid: object, tid: object, ts: str, **more: Any) -> None:
@@ -354,8 +407,16 @@ def pytorch_text(steps: Sequence[int] = (7, 8), rank: int = 1) -> str:
             event("X", name, "kernel", 0, 7, us(kernel[3], n), dur=kernel[4], args=args)
             event("f", "ac2g", "ac2g", 0, 7, us(kernel[3], n), id=correlation, bp="e")
         nccl = {"Collective name": "allreduce", "Process Group Name": "0", "dtype": "BFloat16"}
-        event("X", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "kernel", 0, 9,
-              us(250, n), dur=150.0, args=nccl)  # fmt: skip
+        event(
+            "X",
+            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "kernel",
+            0,
+            9,
+            us(250, n),
+            dur=150.0,
+            args=nccl,
+        )
         event("X", "Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", 0, 7, us(600, n), dur=20.0, args={"bytes": 4})
     head = f'{{"schemaVersion": 1, "distributedInfo": {{"backend": "nccl", "rank": {rank}, "world_size": 2}},\n'
     tail = '\n  ], "traceName": "a.json", "more": [{"a": 1},{"b": 2}]}\n'

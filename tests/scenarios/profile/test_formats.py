@@ -60,8 +60,9 @@ def test_pytorch_with_cuda(tmp_path: Path, name: str) -> None:
     assert (capture.rank, capture.device, capture.kind) == (1, "CUDA", "pytorch")
     times = [step_time_of(capture, step) for step in capture.steps]
     assert [(t.total_ns, t.computing_ns, t.communication_ns, t.overlapped_ns) for t in times] == [
-        (1_000_000, 250_000, 150_000, 50_000), (450_000, 250_000, 150_000, 50_000),
-    ]  # fmt: skip
+        (1_000_000, 250_000, 150_000, 50_000),
+        (450_000, 250_000, 150_000, 50_000),
+    ]
     rows = capture.events.rows(Kind.KERNEL)
     assert chain(capture, int(rows[0])) == ["cudaLaunchKernel"]
     assert making.texts_of(capture, rows[:2], "op_type") == ["vectorized_elementwise_kernel", "rms_norm_kernel"]
@@ -84,11 +85,20 @@ def timeline(label: str = "SIMULATED", rank: int = 0) -> Timeline:
     spans = (
         Span("add", "Python", "MainThread", 0, 40),
         Span("add", "CANN", "launch", 40, 60, launched_by=0),
-        Span("add", "Ascend Hardware", "Stream 0", 100, 150, op_type="Add", index=0, launched_by=1,
-             args=(("Input Shapes", "16,4096"), ("Task Type", "AI_VECTOR_CORE"), ("Block Dim", 40))),
+        Span(
+            "add",
+            "Ascend Hardware",
+            "Stream 0",
+            100,
+            150,
+            op_type="Add",
+            index=0,
+            launched_by=1,
+            args=(("Input Shapes", "16,4096"), ("Task Type", "AI_VECTOR_CORE"), ("Block Dim", 40)),
+        ),
         Span("all_reduce", "Communication", "Group 0", 120, 200, op_type="hcom_allReduce_", index=1),
         Span("all_reduce", "Communication", "Group 0", 120, 160, kind="wait", index=1),
-    )  # fmt: skip
+    )
     return Timeline(spans, 0, 300, label=label, rank=rank)  # type: ignore[arg-type]
 
 
@@ -129,7 +139,7 @@ def test_a_prediction_is_never_read_as_a_measurement(tmp_path: Path) -> None:
         ("", ""),
         ("123", "123"),
     ],
-)  # fmt: skip
+)
 def test_op_type_in_a_name(name: str, op_type: str) -> None:
     assert op_type_of(name) == op_type
 
@@ -141,6 +151,6 @@ def test_op_type_in_a_name(name: str, op_type: str) -> None:
         ("ampere_bf16_gemm", "ampere_bf16_gemm"),
         ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
     ],
-)  # fmt: skip
+)
 def test_op_type_of_a_cuda_kernel(name: str, op_type: str) -> None:
     assert cuda_op_type(name) == op_type

@@ -68,8 +68,10 @@ def test_an_engines_marks_are_steps(tmp_path: Path) -> None:
 def test_what_an_engine_launches_behind_its_mark_belongs_to_the_step(tmp_path: Path) -> None:
     [capture] = read_captures(engine(tmp_path, ["step[DECODE bs=8]"] * 3, sampled=True)).captures
     assert [(step.host_start_ns, step.host_end_ns) for step in capture.steps] == [
-        (1_000_000, 1_999_999), (2_000_000, 2_999_999), (3_000_000, 3_500_000),
-    ]  # fmt: skip
+        (1_000_000, 1_999_999),
+        (2_000_000, 2_999_999),
+        (3_000_000, 3_500_000),
+    ]
 
 
 def test_the_profilers_own_marks_come_before_an_engines(tmp_path: Path) -> None:

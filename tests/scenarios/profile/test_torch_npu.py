@@ -132,8 +132,9 @@ def test_sums_of_the_profiler_are_held_against_the_kernels(tmp_path: Path) -> No
     top = making.torch_npu(tmp_path, steps=(7,))
     capture = one(top)
     assert [(api.name, api.count, api.total_ns) for api in capture.host_apis] == [
-        ("aclrtSynchronizeStream", 2, 400_500), ("launch", 5, 10_000),
-    ]  # fmt: skip
+        ("aclrtSynchronizeStream", 2, 400_500),
+        ("launch", 5, 10_000),
+    ]
     table = top / "ASCEND_PROFILER_OUTPUT" / "op_statistic.csv"
     table.write_text(table.read_text().replace("RmsNorm,AI_VECTOR_CORE,1,100.0", "RmsNorm,AI_VECTOR_CORE,1,150.0"))
     assert one(top).lost == ("op_statistic.csv has 150.000 us of RmsNorm, the kernels have 100.000",)

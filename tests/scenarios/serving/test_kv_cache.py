@@ -72,9 +72,7 @@ def test_no_more_can_be_common_than_both_hold() -> None:
         cache.allocate("a", 4)
 
 
-@given(
-    blocks=st.integers(0, 60), block_size=st.integers(1, 9), tokens=st.integers(1, 50), common=st.integers(0, 50)
-)  # fmt: skip
+@given(blocks=st.integers(0, 60), block_size=st.integers(1, 9), tokens=st.integers(1, 50), common=st.integers(0, 50))
 def test_as_many_requests_fit_as_the_count_says(blocks: int, block_size: int, tokens: int, common: int) -> None:
     common = min(common, tokens - 1)
     cache = PagedCache(blocks, block_size)

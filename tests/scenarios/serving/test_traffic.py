@@ -34,8 +34,10 @@ def gaps_s(of: Load) -> np.ndarray:
 def test_constant_arrivals_lie_equally_far_apart() -> None:
     requests = load("arrival: constant, rate: 4, requests: 3").requests
     assert [(r.arrival_ns, r.input_tokens, r.output_tokens) for r in requests] == [
-        (0, 100, 20), (250_000_000, 100, 20), (500_000_000, 100, 20),
-    ]  # fmt: skip
+        (0, 100, 20),
+        (250_000_000, 100, 20),
+        (500_000_000, 100, 20),
+    ]
 
 
 def test_a_duration_ends_what_is_sent() -> None:
@@ -71,8 +73,11 @@ def test_lengths_are_drawn_within_their_limits() -> None:
 def test_a_turn_repeats_the_conversation_and_follows_it() -> None:
     turns = load("arrival: burst, requests: 2, turns: 3, think_time_s: 1.5").requests
     assert [(r.id, r.content, r.input_tokens, r.after, r.think_ns) for r in turns[:4]] == [
-        (0, 0, 100, -1, 0), (1, 0, 220, 0, 1_500_000_000), (2, 0, 340, 1, 1_500_000_000), (3, 1, 100, -1, 0),
-    ]  # fmt: skip
+        (0, 0, 100, -1, 0),
+        (1, 0, 220, 0, 1_500_000_000),
+        (2, 0, 340, 1, 1_500_000_000),
+        (3, 1, 100, -1, 0),
+    ]
 
 
 def test_groups_share_a_prefix() -> None:

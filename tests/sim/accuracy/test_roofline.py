@@ -39,8 +39,12 @@ def test_a_vector_kernel_that_is_bound_by_bytes() -> None:
 
 def test_the_start_of_nothing() -> None:
     assert [roofline_us(Work(unit, FlatShape(1)), HW) for unit in ("cube", "mix", "vector", "ai_cpu", "copy")] == [
-        5.0, 5.0, 2.0, 2.0, 2.0,
-    ]  # fmt: skip
+        5.0,
+        5.0,
+        2.0,
+        2.0,
+        2.0,
+    ]
 
 
 def test_a_collective_is_its_bytes_on_one_link() -> None:

@@ -100,7 +100,7 @@ def test_attention(shapes: str, kv_tokens: int, expected: tuple[object, ...]) ->
         ("ReshapeAndCache", "7,1,128;7,1,128;9,128,1,128", "", RowsShape(7, 256), "kv_cache_write", (0, 3584, 3584)),
         ("ArgMaxV2", "10,151936;", "FLOAT;INT64", RowsShape(10, 151936), "argmax", (0, 6077440, 80)),
     ],
-)  # fmt: skip
+)
 def test_vector_kernels(
     op_type: str, shapes: str, dtypes: str, shape: object, program: str, moved: tuple[int, int, int]
 ) -> None:

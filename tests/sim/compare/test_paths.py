@@ -24,9 +24,12 @@ def test_times_by_path_sum_to_the_step() -> None:
     times = time_by_path(step(("linear", "nvjet_128", 100, 300), ("add", "vectorized", 500, 100)))
     inside = "model.layer_#: forward > aten::"
     assert times == {
-        ("computing", inside + "linear"): (300, 1), ("computing", inside + "add"): (100, 1),
-        ("idle", inside + "linear"): (100, 0), ("idle", inside + "add"): (100, 0), ("idle", BEHIND): (400, 0),
-    }  # fmt: skip
+        ("computing", inside + "linear"): (300, 1),
+        ("computing", inside + "add"): (100, 1),
+        ("idle", inside + "linear"): (100, 0),
+        ("idle", inside + "add"): (100, 0),
+        ("idle", BEHIND): (400, 0),
+    }
 
 
 def test_a_kernel_of_another_name_is_the_same_work() -> None:
@@ -45,5 +48,6 @@ def test_without_launches_the_op_type_stands_for_the_path() -> None:
         Span("c", "Communication", "G", 5, 30, "", "hcom_allReduce_"),
     )
     assert time_by_path(Timeline(spans, 0, 30, "MEASURED")) == {
-        ("computing", "MatMulV3"): (10, 1), ("communication", "allreduce"): (20, 1),
-    }  # fmt: skip
+        ("computing", "MatMulV3"): (10, 1),
+        ("communication", "allreduce"): (20, 1),
+    }

@@ -35,11 +35,17 @@ def in_a_row(*names: str, length: int = 10, shapes: str = "8,8") -> Timeline:
 @pytest.mark.parametrize(
     ("op_type", "family"),
     [
-        ("MatMulV2", MATMUL), ("MatmulAllReduce", MATMUL), ("QuantBatchMatmulV3", MATMUL), ("Conv2D", MATMUL),
-        ("AddRmsNorm", NORM), ("hcom_allReduce_", COLLECTIVE), ("ncclDevKernel_AllReduce", COLLECTIVE),
-        ("BroadcastTo", ELEMENTWISE), ("Add", ELEMENTWISE),
+        ("MatMulV2", MATMUL),
+        ("MatmulAllReduce", MATMUL),
+        ("QuantBatchMatmulV3", MATMUL),
+        ("Conv2D", MATMUL),
+        ("AddRmsNorm", NORM),
+        ("hcom_allReduce_", COLLECTIVE),
+        ("ncclDevKernel_AllReduce", COLLECTIVE),
+        ("BroadcastTo", ELEMENTWISE),
+        ("Add", ELEMENTWISE),
     ],
-)  # fmt: skip
+)
 def test_families_by_name(op_type: str, family: str) -> None:
     assert family_of_type(op_type) == family
 

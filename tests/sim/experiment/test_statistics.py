@@ -21,9 +21,14 @@ from sim.experiment.statistics import (
 
 
 def turns(
-    gain: float, count: int, random: Random, noise: float = 0.02, drift: float = 0.0, outliers: float = 0.0,
+    gain: float,
+    count: int,
+    random: Random,
+    noise: float = 0.02,
+    drift: float = 0.0,
+    outliers: float = 0.0,
     reference_noise: float = 0.02,
-) -> list[Repeat]:  # fmt: skip
+) -> list[Repeat]:
     """Turns of a side that takes `gain` times as long as the other, on a machine whose speed walks at random. outliers:
     share of times that a neighbour trebles."""
     repeats: list[Repeat] = []
@@ -47,10 +52,16 @@ def turns(
 @pytest.mark.parametrize(
     ("count", "ends", "confidence"),
     [
-        (1, (1, 1), 0.0), (2, (1, 2), 0.5), (5, (1, 5), 0.9375), (6, (1, 6), 0.96875), (8, (1, 8), 0.9921875),
-        (9, (2, 8), 0.9609375), (12, (3, 10), 0.96142578125), (24, (7, 18), 0.9773439168930054),
+        (1, (1, 1), 0.0),
+        (2, (1, 2), 0.5),
+        (5, (1, 5), 0.9375),
+        (6, (1, 6), 0.96875),
+        (8, (1, 8), 0.9921875),
+        (9, (2, 8), 0.9609375),
+        (12, (3, 10), 0.96142578125),
+        (24, (7, 18), 0.9773439168930054),
     ],
-)  # fmt: skip
+)
 def test_the_interval_is_that_of_the_sign_test(count: int, ends: tuple[int, int], confidence: float) -> None:
     result = median_interval([float(n) for n in range(count, 0, -1)])
     assert (result.low, result.high) == ends

@@ -134,7 +134,7 @@ def test_a_base_for_another_device_is_refused(tmp_path: Path) -> None:
         ready("cpu", tmp_path / "out.yaml", "atlas_a3_die")
     assert told.value.messages == (
         "--hardware: atlas_a3_die is a profile for npu, and --backend is cpu; one for it is cpu",
-    )  # fmt: skip
+    )
     with pytest.raises(ScenarioError, match="is a folder"):
         ready("cpu", tmp_path, "")
 

@@ -29,9 +29,11 @@ def test_a_step_that_idles_while_kernels_lie_queued_is_not_bound_by_them(tmp_pat
 
 def test_copies_that_the_device_waits_for_are_a_part_of_their_own(tmp_path: Path) -> None:
     answer = result(
-        tmp_path, cuda.kernel(1, 0, 100, 100), cuda.kernel(2, 10, 200, 700, "Memcpy HtoD", cat="gpu_memcpy"),
+        tmp_path,
+        cuda.kernel(1, 0, 100, 100),
+        cuda.kernel(2, 10, 200, 700, "Memcpy HtoD", cat="gpu_memcpy"),
         cuda.kernel(3, 20, 1000, 100),
-    )  # fmt: skip
+    )
     assert answer["bottleneck"]["shares"] == {"copies": 0.7, "computing: cube": 0.2, "queued": 0.1}
 
 
@@ -40,11 +42,14 @@ def test_waiting_for_other_ranks_is_communication_and_not_the_host(tmp_path: Pat
     # 450 us: computing 250, a collective not overlapped for 100, of which 50 it waits, idle 50 + 50.
     assert found["shares"] == pytest.approx(
         {
-            "computing: vector": 150 / 250 * 250 / 450, "computing: HBM": 100 / 250 * 250 / 450,
-            "queued": 70 / 450, "waiting for ranks": 50 / 450, "communication: transfer": 50 / 450,
+            "computing: vector": 150 / 250 * 250 / 450,
+            "computing: HBM": 100 / 250 * 250 / 450,
+            "queued": 70 / 450,
+            "waiting for ranks": 50 / 450,
+            "communication: transfer": 50 / 450,
             "host late": 30 / 450,
         }
-    )  # fmt: skip
+    )
     assert sum(found["shares"].values()) == pytest.approx(1)
 
 

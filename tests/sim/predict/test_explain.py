@@ -96,9 +96,15 @@ def test_cube_cores_that_wait_for_l2_are_no_work_of_the_vector_cores() -> None:
 def test_a_tiny_model_as_a_graph_is_made_of_small_kernels() -> None:
     # The host is made free: what is left are kernels that do nothing but start.
     hw = hardware(
-        host__input_copy_us=0.0, host__model_execute_us=0.0, host__synchronize_us=0.0, host__aten_python_us=0.0,
-        host__tiling_us=0.0, host__enqueue_us=0.0, host__launch_us=0.0, graph__start_us=0.0,
-    )  # fmt: skip
+        host__input_copy_us=0.0,
+        host__model_execute_us=0.0,
+        host__synchronize_us=0.0,
+        host__aten_python_us=0.0,
+        host__tiling_us=0.0,
+        host__enqueue_us=0.0,
+        host__launch_us=0.0,
+        graph__start_us=0.0,
+    )
     diagnosis = diagnosed(scenario(optimizations__graph="ge_graph"), hw=hw)
     assert diagnosis.name == "vector-bound"
     assert "small kernels" in diagnosis.evidence
@@ -175,9 +181,11 @@ def test_what_is_said_of_waits(
 ) -> None:
     result = waiting(monkeypatch, 0, 0)
     step = replace(
-        result.step, communication_ns=10_000_000, communication_not_overlapped_ns=10_000_000 - 1000 * hidden_us,
+        result.step,
+        communication_ns=10_000_000,
+        communication_not_overlapped_ns=10_000_000 - 1000 * hidden_us,
         communication_wait_ns=1000 * sum(waits_us.values()),
-    )  # fmt: skip
+    )
     waits = {rank: 1000 * us for rank, us in waits_us.items()}
     diagnosis = diagnose(replace(result, step=step, waits_ns=waits))
     assert diagnosis.name == "communication-bound"

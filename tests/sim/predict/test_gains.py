@@ -190,9 +190,7 @@ def test_verdicts() -> None:
 def test_a_gain_has_the_interval_of_what_the_two_steps_do_not_share() -> None:
     result = scenario(workload__batch=4)
     outcome = by_switch(gains_of(case(result)))["graph"]
-    eager, graph = (
-        sensitivity_of(case(s), reported_batch(s)) for s in (result, switched(result, graph="ge_graph"))
-    )  # fmt: skip
+    eager, graph = (sensitivity_of(case(s), reported_batch(s)) for s in (result, switched(result, graph="ge_graph")))
     assert (outcome.alone_ratio, outcome.low, outcome.high) == ratio_interval(eager, graph, HW)
     assert outcome.alone_ratio == eager.step_ns / graph.step_ns
 

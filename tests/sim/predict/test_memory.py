@@ -109,9 +109,11 @@ def test_what_a_request_takes_of_the_cache() -> None:
 def test_a_shared_prefix_is_held_once() -> None:
     apart = scenario(**TWO, optimizations__kv__block_size=16)
     shared = scenario(
-        **TWO, optimizations__kv__block_size=16, optimizations__kv__prefix_sharing=True,
+        **TWO,
+        optimizations__kv__block_size=16,
+        optimizations__kv__prefix_sharing=True,
         optimizations__kv__shared_prefix_tokens=96,
-    )  # fmt: skip
+    )
     assert memory(apart).kv_cache == 2 * 128 * 64
     assert memory(shared).kv_cache == (96 + 2 * 32) * 64
 
@@ -125,9 +127,13 @@ def test_a_deep_context_is_held_too() -> None:
 def test_how_many_requests_fit() -> None:
     # Room for exactly 1,000 tokens of 64 bytes and a bit.
     result = scenario(
-        workload__batch=2, workload__input_tokens=100, workload__output_tokens=29, engine__gpu_memory_utilization=1.0,
-        engine__max_model_len=200, optimizations__kv__block_size=16,
-    )  # fmt: skip
+        workload__batch=2,
+        workload__input_tokens=100,
+        workload__output_tokens=29,
+        engine__gpu_memory_utilization=1.0,
+        engine__max_model_len=200,
+        optimizations__kv__block_size=16,
+    )
     outcome = memory(result, capacity=GIB + 9_920 + 41_600 + 1000 * 64 + 63)
     by_layout = {
         f"{c.layout} {c.dtype}": (c.kv_tokens, c.reserved_tokens, c.max_concurrent_requests) for c in outcome.others
@@ -144,8 +150,11 @@ def test_how_many_requests_fit() -> None:
 def test_the_bytes_of_a_token_do_not_depend_on_the_layout() -> None:
     result = memory(scenario(**TWO))
     assert {(c.layout, c.dtype): c.bytes_per_token for c in result.others} == {
-        ("contiguous", "bf16"): 64, ("paged", "bf16"): 64, ("contiguous", "int8"): 32, ("paged", "int8"): 32,
-    }  # fmt: skip
+        ("contiguous", "bf16"): 64,
+        ("paged", "bf16"): 64,
+        ("contiguous", "int8"): 32,
+        ("paged", "int8"): 32,
+    }
 
 
 def test_an_fp16_model_keeps_its_cache_in_fp16() -> None:
@@ -155,18 +164,27 @@ def test_an_fp16_model_keeps_its_cache_in_fp16() -> None:
 
 @settings(max_examples=200)
 @given(
-    st.integers(1, 60), st.integers(1, 400), st.sampled_from([16, 128]), st.sampled_from(["contiguous", "paged"]),
-    st.sampled_from(["auto", "int8"]), st.integers(0, 4_000_000), st.booleans(),
-)  # fmt: skip
+    st.integers(1, 60),
+    st.integers(1, 400),
+    st.sampled_from([16, 128]),
+    st.sampled_from(["contiguous", "paged"]),
+    st.sampled_from(["auto", "int8"]),
+    st.integers(0, 4_000_000),
+    st.booleans(),
+)
 def test_a_batch_fits_if_it_is_at_most_the_number_that_fits(
     batch: int, prompt: int, block: int, layout: str, dtype: str, room: int, sharing: bool
 ) -> None:
     share = {"optimizations__kv__prefix_sharing": True, "optimizations__kv__shared_prefix_tokens": prompt // 2 + 1}
     result = scenario(
-        workload__batch=batch, workload__input_tokens=prompt, optimizations__kv__layout=layout,
-        optimizations__kv__block_size=block, optimizations__kv__dtype=dtype, engine__gpu_memory_utilization=1.0,
+        workload__batch=batch,
+        workload__input_tokens=prompt,
+        optimizations__kv__layout=layout,
+        optimizations__kv__block_size=block,
+        optimizations__kv__dtype=dtype,
+        engine__gpu_memory_utilization=1.0,
         **(share if sharing and layout == "paged" else {}),
-    )  # fmt: skip
+    )
     outcome = memory(result, capacity=GIB + room)
     assert (outcome.too_much == 0) == (batch <= outcome.capacity.max_concurrent_requests)
 

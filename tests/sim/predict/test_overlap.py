@@ -27,16 +27,20 @@ from tests.scenarios.making import scenario, switched
 
 A2 = load_hardware("atlas_a2_910b2")
 PREFILL = scenario(
-    workload__phase="prefill", workload__batch=8, engine__tensor_parallel_size=8, model="Qwen3-8B",
-)  # fmt: skip
+    workload__phase="prefill",
+    workload__batch=8,
+    engine__tensor_parallel_size=8,
+    model="Qwen3-8B",
+)
 
 
 def quiet(hw: HardwareProfile, rank_skew_us: float = 0.0) -> HardwareProfile:
     """Without jitter: ranks differ by when they start, or not at all."""
     return replace(
-        hw, host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=rank_skew_us),
+        hw,
+        host=replace(hw.host, jitter_sigma=0.0, rank_skew_us=rank_skew_us),
         kernel=replace(hw.kernel, jitter_sigma=0.0),
-    )  # fmt: skip
+    )
 
 
 def predicted(result: Scenario, hw: HardwareProfile = A2) -> Prediction:
@@ -174,9 +178,13 @@ def test_copies_take_no_core_from_what_runs_beside_them() -> None:
 
 LITE = load_model("DeepSeek-V2-Lite")
 DECODE = scenario(
-    model="DeepSeek-V2-Lite", workload__batch=16, workload__input_tokens=512, optimizations__graph="aclgraph",
-    engine__tensor_parallel_size=2, engine__enable_expert_parallel=True,
-)  # fmt: skip
+    model="DeepSeek-V2-Lite",
+    workload__batch=16,
+    workload__input_tokens=512,
+    optimizations__graph="aclgraph",
+    engine__tensor_parallel_size=2,
+    engine__enable_expert_parallel=True,
+)
 
 
 def lite(result: Scenario) -> Prediction:
@@ -203,9 +211,13 @@ def test_keys_beside_the_query_hide_the_shorter_branch() -> None:
 
 def test_parts_that_take_turns_gain_in_a_prefill_and_lose_in_a_small_decode() -> None:
     prefill = scenario(
-        model="DeepSeek-V2-Lite", workload__phase="prefill", workload__batch=2, workload__input_tokens=4096,
-        engine__tensor_parallel_size=2, engine__enable_expert_parallel=True,
-    )  # fmt: skip
+        model="DeepSeek-V2-Lite",
+        workload__phase="prefill",
+        workload__batch=2,
+        workload__input_tokens=4096,
+        engine__tensor_parallel_size=2,
+        engine__enable_expert_parallel=True,
+    )
     for result, gains in ((prefill, True), (DECODE, False)):
         before, after = lite(result), lite(switched(result, overlap__micro_batches=2))
         (item,) = overlaps(after)
@@ -223,10 +235,14 @@ def test_a_stage_of_dense_layers_only_counts_their_overlaps() -> None:
         (16, "overlap.streams", 2, 3),
         (31, "overlap.streams", 2, 2),
     ):
-        loaded = load_scenario("deepseek_v3_ep16_decode", [
-            f"engine.pipeline_parallel_size={stages}", f"optimizations.{switch}={str(value).lower()}",
-            "workload.batch=1",
-        ])  # fmt: skip
+        loaded = load_scenario(
+            "deepseek_v3_ep16_decode",
+            [
+                f"engine.pipeline_parallel_size={stages}",
+                f"optimizations.{switch}={str(value).lower()}",
+                "workload.batch=1",
+            ],
+        )
         predicted_by_switch = {o.switch: o for o in overlaps(predict(case_of(loaded)))}
         overlap = predicted_by_switch.get(switch)
         assert (overlap.places if overlap else 0) == places
@@ -237,9 +253,13 @@ def test_a_stage_of_dense_layers_only_counts_their_overlaps() -> None:
 
 def test_each_micro_batch_of_a_pipeline_counts_its_own_places() -> None:
     asked = scenario(
-        workload__phase="prefill", workload__batch=8, engine__tensor_parallel_size=8, model="Qwen3-8B",
-        engine__pipeline_parallel_size=2, optimizations__overlap__comm_chunks=2,
-    )  # fmt: skip
+        workload__phase="prefill",
+        workload__batch=8,
+        engine__tensor_parallel_size=8,
+        model="Qwen3-8B",
+        engine__pipeline_parallel_size=2,
+        optimizations__overlap__comm_chunks=2,
+    )
     split = split_depth(shard(load_model("Qwen3-8B"), 8), 2)
     prediction = predict(Case(asked, split, A2))
     (overlap,) = overlaps(prediction)
@@ -249,5 +269,6 @@ def test_each_micro_batch_of_a_pipeline_counts_its_own_places() -> None:
 
 def overlap_left_to_the_next_stage(prediction: Prediction) -> int:
     """Pairs of a stage's last layer that its cut leaves to the next stage: none, it cuts behind the last collective."""
-    return sum(block.name == "layers" and not any("down" in op.name for op in block.ops)
-               for block in prediction.program.blocks)  # fmt: skip
+    return sum(
+        block.name == "layers" and not any("down" in op.name for op in block.ops) for block in prediction.program.blocks
+    )

@@ -48,11 +48,12 @@ def case(outcome: Scenario, model: Model, stages: int = 2, ranks: int = 1, hw: H
 
 def pipe_of(item: Case) -> Pipe:
     return Pipe(
-        item.model, item.hardware,
+        item.model,
+        item.hardware,
         lambda batch, stage: program_of(item.scenario, item.model, batch, stage),
         lambda batch, stage, probe: plans_of(item, batch, probe.host, probe.device, stage),
         item.scenario.protocol.synchronize != "step",
-    )  # fmt: skip
+    )
 
 
 # ---- a stage's step in four times ----
@@ -104,9 +105,12 @@ def test_the_link_between_stages_is_the_one_between_their_dies() -> None:
 @pytest.mark.parametrize(("ranks", "hw"), [(1, STEADY), (2, UNSTEADY)])
 def test_the_step_of_rank_0(graph: str, phase: str, ranks: int, hw: HardwareProfile) -> None:
     outcome = scenario(
-        workload__phase=phase, workload__batch=5, workload__input_tokens=300, optimizations__graph=graph,
+        workload__phase=phase,
+        workload__batch=5,
+        workload__input_tokens=300,
+        optimizations__graph=graph,
         engine__max_num_batched_tokens=512,
-    )  # fmt: skip
+    )
     item = case(outcome, SMALL, 3, ranks, hw)
     prediction = predict(item)
     step, pipeline = prediction.step, prediction.pipeline
@@ -179,8 +183,11 @@ def test_spans_behind_the_end_of_a_round_are_those_before_its_begin() -> None:
 
     outcome = wrapped([span(10, 20), span(90, 130), span(130, 140)], 100)
     assert [(s.start_ns, s.end_ns, s.launched_by) for s in outcome] == [
-        (10, 20, 0), (90, 100, 0), (30, 40, -1), (0, 30, -1),
-    ]  # fmt: skip
+        (10, 20, 0),
+        (90, 100, 0),
+        (30, 40, -1),
+        (0, 30, -1),
+    ]
 
 
 # ---- what depth costs and gains ----
@@ -308,9 +315,14 @@ def test_a_prefill_of_one_chunk_is_mostly_bubble() -> None:
 @pytest.mark.parametrize("last", [False, True])
 def test_ranks_are_changed_by_their_times_as_plan_by_plan(last: bool) -> None:
     """Eager, so that each rank's launches are in its plan: the same plans, without laying any of them out."""
-    loaded = load_scenario("deepseek_v3_ep16_decode", [
-        "engine.pipeline_parallel_size=2", "engine.tensor_parallel_size=8", "optimizations.graph=eager",
-    ])  # fmt: skip
+    loaded = load_scenario(
+        "deepseek_v3_ep16_decode",
+        [
+            "engine.pipeline_parallel_size=2",
+            "engine.tensor_parallel_size=8",
+            "optimizations.graph=eager",
+        ],
+    )
     case = case_of(loaded)
     batch = in_flight(case, decode_batch(case.scenario))[0]
     plans = plans_of(case, batch, stage=1 if last else 0)

@@ -226,8 +226,9 @@ def test_padding_costs_what_the_captured_size_costs() -> None:
 
 
 def test_a_batch_off_the_grid_runs_eager() -> None:
-    off_grid = predict(case(scenario(
-        workload__batch=5, optimizations__graph="aclgraph", engine__cudagraph_capture_sizes=(4,))))  # fmt: skip
+    off_grid = predict(
+        case(scenario(workload__batch=5, optimizations__graph="aclgraph", engine__cudagraph_capture_sizes=(4,)))
+    )
     assert off_grid.graph == "eager"
     assert off_grid.timeline == predict(case(scenario(workload__batch=5))).timeline
     assert off_grid.cold_start.mode == "eager"
@@ -240,8 +241,11 @@ def test_parameter_updates_are_there_in_captured_modes_only() -> None:
         return sum(isinstance(step, Update) for step in prediction.plan.steps)
 
     assert {graph: updates(graph) for graph in ("eager", "aclgraph", "npugraph_ex", "ge_graph")} == {
-        "eager": 0, "aclgraph": 2, "npugraph_ex": 2, "ge_graph": 0,
-    }  # fmt: skip
+        "eager": 0,
+        "aclgraph": 2,
+        "npugraph_ex": 2,
+        "ge_graph": 0,
+    }
 
 
 def test_waiting_more_often_is_never_faster() -> None:
@@ -266,8 +270,12 @@ def test_the_seed_moves_the_host_and_not_the_kernels() -> None:
 def test_an_eager_scenario_has_no_cold_start() -> None:
     result = cold_start(case(scenario()))
     assert (result.mode, result.compile_ms, result.capture_ms, result.shapes, result.break_even_steps) == (
-        "eager", 0, 0, 0, None,
-    )  # fmt: skip
+        "eager",
+        0,
+        0,
+        0,
+        None,
+    )
 
 
 def test_capture_runs_every_captured_op_twice_for_each_size() -> None:
@@ -312,9 +320,11 @@ def test_a_compiled_prefill_is_one_more_shape() -> None:
     assert two.break_even_steps > one.break_even_steps
     # Three chunks of 20, 20 and 10 tokens are two shapes: lengths in the cache are inputs.
     chunked = scenario(
-        optimizations__graph="ge_graph", optimizations__graph_prefill=True, workload__input_tokens=50,
+        optimizations__graph="ge_graph",
+        optimizations__graph_prefill=True,
+        workload__input_tokens=50,
         engine__max_num_batched_tokens=20,
-    )  # fmt: skip
+    )
     assert cold_start(case(chunked)).shapes == 3
 
 
@@ -332,9 +342,7 @@ def test_a_compiled_prefill_is_one_launch_and_brings_the_first_token_sooner() ->
 def test_a_graph_has_paid_for_itself_after_some_steps() -> None:
     result = scenario(optimizations__graph="ge_graph")
     outcome = cold_start(case(result))
-    saved_ms = ms(
-        step_ns(case(scenario()), decode_batch(result)) - step_ns(case(result), decode_batch(result))
-    )  # fmt: skip
+    saved_ms = ms(step_ns(case(scenario()), decode_batch(result)) - step_ns(case(result), decode_batch(result)))
     assert saved_ms > 0
     assert outcome.break_even_steps is not None
     assert (outcome.break_even_steps - 2) * saved_ms <= outcome.compile_ms <= outcome.break_even_steps * saved_ms
@@ -343,9 +351,14 @@ def test_a_graph_has_paid_for_itself_after_some_steps() -> None:
 def test_a_graph_that_saves_nothing_never_pays() -> None:
     # Dispatch is free, the replay call takes a millisecond.
     hw = hardware(
-        host__aten_python_us=0.0, host__matmul_python_us=0.0, host__fused_op_python_us=0.0, host__enqueue_us=0.0,
-        host__launch_us=0.0, host__tiling_us=0.0, host__model_execute_us=1000.0,
-    )  # fmt: skip
+        host__aten_python_us=0.0,
+        host__matmul_python_us=0.0,
+        host__fused_op_python_us=0.0,
+        host__enqueue_us=0.0,
+        host__launch_us=0.0,
+        host__tiling_us=0.0,
+        host__model_execute_us=1000.0,
+    )
     assert cold_start(case(scenario(optimizations__graph="ge_graph"), hw)).break_even_steps is None
 
 

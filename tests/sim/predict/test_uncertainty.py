@@ -110,8 +110,11 @@ def test_which_residual_is_a_kinds() -> None:
 SHARES = st.floats(0.0, 1.0)
 EXPOSURES = st.builds(
     lambda ns, device, host, weights: Sensitivity(ns, device, host, {i: (w, 0.1) for i, w in enumerate(weights)}),
-    st.integers(1, 10**9), SHARES, SHARES, st.lists(SHARES, max_size=5),
-)  # fmt: skip
+    st.integers(1, 10**9),
+    SHARES,
+    SHARES,
+    st.lists(SHARES, max_size=5),
+)
 
 
 @given(EXPOSURES)
@@ -135,7 +138,7 @@ def test_each_residual_widens_the_interval_of_a_real_step(name: str) -> None:
     wider = hardware(**{**SIGMAS, f"residual__{name}_sigma": 1.0})
     plain, wide = (
         step_interval(sensitivity_of(case(result, QWEN3_8B, hw), decode_batch(result)), hw) for hw in (HW, wider)
-    )  # fmt: skip
+    )
     assert wide[0] < plain[0] < plain[1] < wide[1]
 
 

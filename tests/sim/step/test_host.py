@@ -26,9 +26,12 @@ NORM = Op("rms_norm", "norm", (X, W), (X,))
 SLICE = Op("slice", "cut", (X,), (X,))
 CPU = Op("prepare_cpu", "prepare.sum", (X,), (X,), op_type="Cumsum")
 ATTENTION = Op(
-    "attention", "attention", (X, X, X), (X,),
+    "attention",
+    "attention",
+    (X, X, X),
+    (X,),
     (("groups", ((1, 1, 3),)), ("heads", 2), ("kv_heads", 2), ("head_dim", 4), ("block_size", 0)),
-)  # fmt: skip
+)
 BATCH = Batch("decode", (Group(1, 1, 3),))
 
 
@@ -246,15 +249,23 @@ def test_a_replayed_step_in_time() -> None:
 
 def test_blocks_outside_the_graph_stay_eager_before_and_after() -> None:
     result = Program(
-        (Block("prepare", (CPU,)), Block("embed", (ADD,), captured=True), Block("layers", (NORM,), 2, captured=True),
-         Block("head", (MATMUL,))), BATCH, "aclgraph",
-    )  # fmt: skip
+        (
+            Block("prepare", (CPU,)),
+            Block("embed", (ADD,), captured=True),
+            Block("layers", (NORM,), 2, captured=True),
+            Block("head", (MATMUL,)),
+        ),
+        BATCH,
+        "aclgraph",
+    )
     steps = plan(result).steps
     assert [type(step) for step in steps] == [Issue, HostWork, Replay, Issue, Synchronize]
     assert isinstance(steps[2], Replay)
     assert [(one.name, one.layer, one.index) for one in steps[2].launches] == [
-        ("plus", 0, 1), ("norm", 0, 2), ("norm", 1, 3)
-    ]  # fmt: skip
+        ("plus", 0, 1),
+        ("norm", 0, 2),
+        ("norm", 1, 3),
+    ]
 
 
 @pytest.mark.parametrize("graph", ["aclgraph", "npugraph_ex"])

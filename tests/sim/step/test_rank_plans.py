@@ -20,9 +20,12 @@ from tests.sim.hardware_maker import hardware
 MODEL = shard(load_model("Qwen3-8B"), 4)
 #: Luck of hosts and of kernels, and ranks that start late.
 NOISY = hardware(
-    "atlas_a3_die", host__jitter_sigma=0.1, host__rank_skew_us=300.0, kernel__jitter_sigma=0.1,
+    "atlas_a3_die",
+    host__jitter_sigma=0.1,
+    host__rank_skew_us=300.0,
+    kernel__jitter_sigma=0.1,
     kernel__jitter_cap_us=20.0,
-)  # fmt: skip
+)
 RANKS = 4
 
 
@@ -87,9 +90,7 @@ def test_one_walk_plays_each_variant_as_a_walk_of_its_own() -> None:
     totals_ns = ranks.totals_ns(together, variants)
     assert totals_ns == [ranks.totals_ns(alone, (variant,))[0] for variant in variants]
     assert len(set(totals_ns)) == len(variants)
-    in_time = hardware(
-        "atlas_a3_die", host__jitter_sigma=0.1, kernel__jitter_sigma=0.1, kernel__jitter_cap_us=20.0
-    )  # fmt: skip
+    in_time = hardware("atlas_a3_die", host__jitter_sigma=0.1, kernel__jitter_sigma=0.1, kernel__jitter_cap_us=20.0)
     assert totals_ns[3] == ranks.total_ns(make_plans(laid, in_time, Conditions(ranks=RANKS)))
 
 

@@ -99,9 +99,14 @@ def groups(draw: st.DrawFn) -> list[Plan]:
     def op(index: int, has_rendezvous: bool, host: bool) -> Launch:
         waits = ("go",) if gated and not host and index == len(issued) else ()
         return launch(
-            index, draw(numbers), f"meet {index}" if has_rendezvous else "", draw(numbers) if host else 0,
-            gap_ns=gaps[index], launch_ns=draw(numbers) if threaded and host else 0, waits=waits,
-        )  # fmt: skip
+            index,
+            draw(numbers),
+            f"meet {index}" if has_rendezvous else "",
+            draw(numbers) if host else 0,
+            gap_ns=gaps[index],
+            launch_ns=draw(numbers) if threaded and host else 0,
+            waits=waits,
+        )
 
     # Collectives take the same time on all ranks.
     same = [draw(numbers) for _ in range(len(issued) + len(captured))]
@@ -187,16 +192,21 @@ def in_pieces(products: list[int], reductions: list[int]) -> Plan:
 def test_a_piece_is_reduced_beside_the_product_of_the_next() -> None:
     # Products of 100 ns, reductions of 30: the last reduction alone is not hidden. The reader takes 5.
     assert engine.times(in_pieces([100, 100], [30, 30])).kernels == [
-        (0, 100), (100, 130), (100, 200), (200, 230), (230, 235),
-    ]  # fmt: skip
+        (0, 100),
+        (100, 130),
+        (100, 200),
+        (200, 230),
+        (230, 235),
+    ]
     # Reductions of 300: the first product alone is not hidden.
     assert engine.times(in_pieces([100, 100], [300, 300])).end_ns == 100 + 300 + 300 + 5
 
 
 @given(
-    st.lists(st.integers(1, 300), min_size=1, max_size=4), st.integers(1, 4),
+    st.lists(st.integers(1, 300), min_size=1, max_size=4),
+    st.integers(1, 4),
     st.lists(st.integers(0, 300), min_size=16, max_size=16),
-)  # fmt: skip
+)
 def test_the_vector_recurrence_equals_the_engine_on_several_streams(
     reductions: list[int], count: int, products: list[int]
 ) -> None:

@@ -80,8 +80,10 @@ def test_who_finds_no_core_left_stands_still_until_there_are_some() -> None:
     # The collective takes 100 ns; the other has run for 10 of its 30 ns when it starts.
     holder = launch("reduce", 100, stream=1, waits=("go",), vector=1.0, holds=True)
     assert times(launch("add", 30, vector=1.0), launch("tick", 10, stream=2, records=("go",)), holder) == [
-        ("add", 0, 130), ("tick", 0, 10), ("reduce", 10, 110),
-    ]  # fmt: skip
+        ("add", 0, 130),
+        ("tick", 0, 10),
+        ("reduce", 10, 110),
+    ]
 
 
 def test_two_that_hold_more_cores_than_there_are_share_them() -> None:

@@ -285,9 +285,14 @@ def rows_of_910b2(folder: Path) -> Iterator[Row]:
             into = {"to FLOAT16": 2, "to FLOAT": 4, "to INT64": 8, "BOOL out": 1}
             result = next((size for words, size in into.items() if words in line["note"]), sizes(line["dtype"])[0])
             yield Row(
-                line["op_type"], shapes(line["input_shapes"]), output, (*sizes(line["dtype"]), result),
-                tuple(line["input_formats"].split(";")), int(line["block_num"]), f"kernels_910b2.csv:{number}",
-            )  # fmt: skip
+                line["op_type"],
+                shapes(line["input_shapes"]),
+                output,
+                (*sizes(line["dtype"]), result),
+                tuple(line["input_formats"].split(";")),
+                int(line["block_num"]),
+                f"kernels_910b2.csv:{number}",
+            )
 
 
 def rows_of_profiles(folder: Path) -> Iterator[tuple[Row, TilingChip]]:
@@ -301,11 +306,14 @@ def rows_of_profiles(folder: Path) -> Iterator[tuple[Row, TilingChip]]:
                     if line["Accelerator Core"] not in ("AI_VECTOR_CORE", "MIX_AIV"):
                         continue
                     row = Row(
-                        line["Type"], shapes(given) if given != "N/A" else (),
+                        line["Type"],
+                        shapes(given) if given != "N/A" else (),
                         shapes(result)[0] if result != "N/A" else (),
                         sizes(line["Input Data Types"], line["Output Data Types"]),
-                        tuple(line["Input Formats"].split(";")), int(line["Block Dim"]), name,
-                    )  # fmt: skip
+                        tuple(line["Input Formats"].split(";")),
+                        int(line["Block Dim"]),
+                        name,
+                    )
                     if row not in seen:
                         seen.add(row)
                         yield row, chip

@@ -112,8 +112,17 @@ def _renamed(change: Change) -> Graph:
         if task.lane.endswith(" beside") and task.span is not None:
             span = task.span
             moved = Span(
-                span.name, span.process, f"{span.thread} beside", span.start_ns, span.end_ns, span.kind, span.op_type,
-                span.index, span.layer, span.launched_by, span.args,
-            )  # fmt: skip
+                span.name,
+                span.process,
+                thread=f"{span.thread} beside",
+                start_ns=span.start_ns,
+                end_ns=span.end_ns,
+                kind=span.kind,
+                op_type=span.op_type,
+                index=span.index,
+                layer=span.layer,
+                launched_by=span.launched_by,
+                args=span.args,
+            )
             change.tasks[number] = task._replace(span=moved)
     return change.finished()

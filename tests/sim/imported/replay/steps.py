@@ -25,7 +25,7 @@ def kernel(
     args += [("Output Shapes", out)] if out else []
     return Span(
         op_type, "Ascend Hardware", f"Stream {stream}", start, end, op_type=op_type, launched_by=by, args=tuple(args)
-    )  # fmt: skip
+    )
 
 
 def collective(start: int, end: int, name: str = "hcom_allReduce__1_0_1", by: int = -1) -> Span:

@@ -40,24 +40,39 @@ class Step(NamedTuple):
 
 #: Within 1 %, but where docs/replay.md says what is different.
 STEPS = (
-    Step(EAGER, (), "atlas_a2_910b2", (
-        Case("fuse:rms_norm", "fusion.rms_norm=true", 0.01),
-        Case("fuse:add_rms_norm", "fusion.add_rms_norm=true", 0.01),
-        Case("fuse:rope", "fusion.rope=true", 0.01),
-        Case("fuse:swiglu", "fusion.swiglu=true", 0.02),
-        Case("quantise", "weights=w8a8", 0.01),
-        Case("remove_host_gaps", "graph=aclgraph", 0.02),
-        Case("remove_host_gaps:gap_us=0.03", "graph=ge_graph", 0.20),
-    )),
-    Step("qwen3_8b_tp2_decode", ("optimizations.graph=eager", *UNFUSED), "atlas_a3_die", (
-        Case("fuse:add_rms_norm", "fusion.add_rms_norm=true", 0.01),
-        Case("remove_host_gaps", "graph=aclgraph", 0.35),
-    )),
-    Step("qwen3_8b_prefill", ("optimizations.graph=eager", *UNFUSED), "atlas_a2_910b2", (
-        Case("fuse:add_rms_norm", "fusion.add_rms_norm=true", 0.01),
-        Case("quantise", "weights=w8a8", 0.01),
-    )),
-)  # fmt: skip
+    Step(
+        EAGER,
+        (),
+        "atlas_a2_910b2",
+        (
+            Case("fuse:rms_norm", "fusion.rms_norm=true", 0.01),
+            Case("fuse:add_rms_norm", "fusion.add_rms_norm=true", 0.01),
+            Case("fuse:rope", "fusion.rope=true", 0.01),
+            Case("fuse:swiglu", "fusion.swiglu=true", 0.02),
+            Case("quantise", "weights=w8a8", 0.01),
+            Case("remove_host_gaps", "graph=aclgraph", 0.02),
+            Case("remove_host_gaps:gap_us=0.03", "graph=ge_graph", 0.20),
+        ),
+    ),
+    Step(
+        "qwen3_8b_tp2_decode",
+        ("optimizations.graph=eager", *UNFUSED),
+        "atlas_a3_die",
+        (
+            Case("fuse:add_rms_norm", "fusion.add_rms_norm=true", 0.01),
+            Case("remove_host_gaps", "graph=aclgraph", 0.35),
+        ),
+    ),
+    Step(
+        "qwen3_8b_prefill",
+        ("optimizations.graph=eager", *UNFUSED),
+        "atlas_a2_910b2",
+        (
+            Case("fuse:add_rms_norm", "fusion.add_rms_norm=true", 0.01),
+            Case("quantise", "weights=w8a8", 0.01),
+        ),
+    ),
+)
 
 
 def switched(step: Step, case: Case) -> tuple[str, ...]:

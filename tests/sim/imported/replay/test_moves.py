@@ -26,9 +26,14 @@ def after(measured: Timeline | list[Timeline], text: str, end: Bound = "value") 
 def host_bound() -> Timeline:
     """Three kernels of 10, each 5 behind a call of 50; the host waits at the end."""
     return step(
-        call(0, 50), kernel(55, 65, "Mul", 0), call(60, 110), kernel(115, 125, "Add", 2),
-        call(120, 170), kernel(175, 185, "Mul", 4), synchronize(170, 188),
-    )  # fmt: skip
+        call(0, 50),
+        kernel(55, 65, "Mul", 0),
+        call(60, 110),
+        kernel(115, 125, "Add", 2),
+        call(120, 170),
+        kernel(175, 185, "Mul", 4),
+        synchronize(170, 188),
+    )
 
 
 def test_graph_mode_is_one_launch_and_the_kernels_in_a_row() -> None:
@@ -187,11 +192,12 @@ def test_what_one_rank_sends_another_still_waits_for() -> None:
 def test_a_kernel_moves_beside_what_it_does_not_need() -> None:
     """The cache write reads what the projection wrote; nothing reads what it writes until the attention."""
     spans = [
-        call(0, 1), kernel(1, 11, "MatMulV2", 0, shapes="1,64", out="1,8"),
+        call(0, 1),
+        kernel(1, 11, "MatMulV2", 0, shapes="1,64", out="1,8"),
         kernel(11, 31, "ScatterPaKvCache", 0, shapes="1,8", out="9,9"),
         kernel(31, 61, "MatMulV3", 0, shapes="1,64", out="1,32"),
         kernel(61, 71, "FusedAttention", 0, shapes="1,32;9,9"),
-    ]  # fmt: skip
+    ]
     length, [result] = after(step(*spans), "second_stream:kv_cache")
     assert length == 71 - 20
     times = {s.op_type: (s.thread, s.start_ns) for s in result.spans if s.op_type}
