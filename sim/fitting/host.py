@@ -31,7 +31,7 @@ GAIN_ROW = "swan_eager_rms_norm"
 def fit_host(hw: HardwareProfile) -> dict[str, float]:
     """The Python thread's cost per call, us, under the profile's names."""
     steps = read_steps(reference_csv("steps"))
-    eager = [r for r in steps if r.scored and "optimizations.graph=eager" in r.settings]
+    eager = [r for r in steps if r.fitted and "optimizations.graph=eager" in r.settings]
     rows = [r for r in eager if r.cards == 1 and r.phase == "decode"]
     cases = [case_of_row(r) for r in rows]
     case = next(c for c in cases if isinstance(c, Case))

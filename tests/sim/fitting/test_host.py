@@ -40,7 +40,7 @@ def test_the_fit_does_not_hang_on_what_it_fits() -> None:
 
 
 def test_the_fit_rests_on_the_eager_steps_and_one_gain() -> None:
-    eager = [r for r in read_steps(reference_csv("steps")) if r.scored and "optimizations.graph=eager" in r.settings]
+    eager = [r for r in read_steps(reference_csv("steps")) if r.fitted and "optimizations.graph=eager" in r.settings]
     eager = [r for r in eager if r.cards == 1 and r.phase == "decode"]
     assert [(r.model, r.batch) for r in eager] == [("Qwen3-8B", batch) for batch in (1, 4, 16, 64, 256)]
     assert mean(r.step_ms for r in eager) == pytest.approx(66.0432)
