@@ -61,7 +61,7 @@ def accuracy_rows() -> list[str]:
         ),
         (
             "whole steps of several cards",
-            "Qwen3-32B and DeepSeek-V3 on 16 dies of A3, Qwen3-8B on two 910B2 cards",
+            "Qwen3-32B and DeepSeek-V3 on 16 dies of A3, Qwen3-8B and 30B-A3B on two 910B2 cards",
             [r.cards > 1 for r in steps],
         ),
     ):

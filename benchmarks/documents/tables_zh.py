@@ -17,8 +17,8 @@ WORDS = {
     "Qwen3-8B, 0.6B and Reranker on 910B2, an MLP on an A3 die, two MoE models on 910B3 pairs": (
         "910B2 上的 Qwen3-8B、0.6B 与 Reranker，A3 单 die 上的一个 MLP，两卡 910B3 上的两个 MoE 模型"
     ),
-    "Qwen3-32B and DeepSeek-V3 on 16 dies of A3, Qwen3-8B on two 910B2 cards": (
-        "16 die A3 上的 Qwen3-32B 与 DeepSeek-V3，两卡 910B2 上的 Qwen3-8B"
+    "Qwen3-32B and DeepSeek-V3 on 16 dies of A3, Qwen3-8B and 30B-A3B on two 910B2 cards": (
+        "16 die A3 上的 Qwen3-32B 与 DeepSeek-V3，两卡 910B2 上的 Qwen3-8B 与 30B-A3B"
     ),
     "Qwen3-8B and 0.6B on 910B2 (eager and graph), Qwen3-8B on an A3 die": (
         "910B2（eager 与图模式）上的 Qwen3-8B 与 0.6B，A3 单 die 上的 Qwen3-8B"
