@@ -224,7 +224,9 @@ def calibrate(
     hardware: Annotated[
         str, typer.Option(metavar="NAME", help="The profile that numbers without a measurement are taken from.")
     ] = "",
-    budget_s: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Begin no benchmark after this.")] = 240,
+    budget_s: Annotated[
+        float, typer.Option(min=1, max=86_400, metavar="SECONDS", help="Begin no benchmark after this.")
+    ] = 240,
     resume: Annotated[bool, typer.Option("--resume", help="Fit to the rows that an earlier run has left.")] = False,
     bench: Annotated[
         Path | None,
@@ -325,10 +327,11 @@ def schema() -> None:
 def main() -> None:
     """Entry point: one line for bad input and exit status 2, never a traceback."""
     from sim.report import terminal
+    from sim.report.command_line import run_command
 
     terminal.bound_columns()
     try:
-        app()
+        raise SystemExit(run_command(app))
     except ScenarioError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None

@@ -312,21 +312,6 @@ def test_a_backend_that_is_not_there(refused: Callable[..., list[str]], backend:
     assert refused("run", SEED, "--backend", backend) == [expected]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["ruin", SEED], "No such command 'ruin'"),
-        (["run", SEED, "--jsn", "x"], "No such option: --jsn"),
-        (["run"], "Missing argument 'SCENARIO'"),
-        (["run", SEED, "--json"], "requires an argument"),
-        (["compare", SEED], "Missing argument 'B'"),
-        (["run", SEED, EAGER], "unexpected extra argument"),
-    ],
-)
-def test_a_wrong_command_line_is_explained(refused: Callable[..., list[str]], arguments: list[str], said: str) -> None:
-    assert said in " ".join(refused(*arguments))
-
-
 # Result files
 
 

@@ -1,0 +1,73 @@
+"""A command line that does not parse, in one line like every other bad input.
+
+Typer frames such messages over several lines, cut to the width of the terminal; a script that reads them, and a person
+who pastes them, want the line alone. Which library raises them (click, or Typer's own copy of it) depends on Typer's
+version, so they are known by the fields that both have.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scenarios.errors import ScenarioError, did_you_mean, quoted
+
+
+def run_command(app: Callable[..., Any]) -> int:
+    """Parse the command line and run its command; the exit status that the command asks for.
+
+    Raises ScenarioError, one line, where the command line does not parse. With no argument at all the help is shown,
+    with status 2.
+    """
+    try:
+        status = app(prog_name="whatif", standalone_mode=False)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), end="")
+            return 2
+        raise ScenarioError([usage_line(error, sys.argv[1:])]) from None
+    return status if isinstance(status, int) else 0
+
+
+def usage_line(error: Any, arguments: Sequence[str]) -> str:
+    """`whatif run: no such option '--jsn'. Did you mean '--json'?` of what the parser raised on `arguments`."""
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        return f"{context.command_path}: {_problem(error, context.command)}"
+    # The parser says no context where an option lacks its value.
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    return f"whatif {command}: {_problem(error, None)}"
+
+
+def _problem(error: Any, command: Any) -> str:
+    kind, text = type(error).__name__, " ".join(str(error.format_message()).split()).removesuffix(".")
+    if kind == "NoSuchOption":
+        word = error.option_name
+        return f"no such option {quoted(word)}{did_you_mean(word, _options(command.params))}"
+    if kind == "MissingParameter" and error.param is not None:
+        return f"missing {error.param.param_type_name} {_called(error.param)}"
+    if kind == "BadOptionUsage":
+        return f"{error.option_name} {'needs a value' if 'requires' in text else 'takes no value'}"
+    if kind == "BadParameter":
+        # `Invalid value for '--jobs': Input should be a valid integer, unable to parse string as an integer`
+        where, _, what = text.partition(": ")
+        name = where.removeprefix("Invalid value for ").strip("'")
+        return f"{name}: {what.replace('Input should be', 'must be').replace('a valid integer', 'a whole number')}"
+    if text.startswith("No such command"):
+        word = text.split("'")[1] if "'" in text else ""
+        return f"no such command {quoted(word)}{did_you_mean(word, sorted(command.commands))}"
+    return text[:1].lower() + text[1:]
+
+
+def _called(parameter: Any) -> str:
+    """`--out PROFILE.yaml` of an option, `SCENARIO` of an argument."""
+    metavar = str(parameter.metavar or parameter.name.upper())
+    return f"{parameter.opts[0]} {metavar}" if parameter.param_type_name == "option" else metavar
+
+
+def _options(parameters: Sequence[Any]) -> list[str]:
+    own = [name for parameter in parameters if parameter.param_type_name == "option" for name in parameter.opts]
+    return ["--help", *own]
