@@ -61,6 +61,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "backends",
         "ranks",
         "measure",
+        "serving",
         "microbench",
         "experiment",
         "doctor",

@@ -12,6 +12,8 @@ import shutil
 import sysconfig
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from device.operators import torch_calls
+from device.operators.attention import by_runs
 from device.operators.compiled import KERNELS as COMPILED
 from device.operators.compiled import compiled
 from device.operators.kernel import Kernel
@@ -61,8 +64,16 @@ def compiler() -> str | None:
     return compiler if (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file() else None
 
 
+def _ragged(kernel: Kernel) -> Kernel:
+    """torch has no attention over ragged batches for a CPU: one call for each run of requests that are alike."""
+    return replace(kernel, compute=partial(by_runs, kernel.compute))
+
+
 #: What stands over the reference on a CPU.
-KERNELS: dict[str, Kernel] = {**torch_calls.KERNELS, **COMPILED}
+KERNELS: dict[str, Kernel] = {
+    **torch_calls.KERNELS, **COMPILED, "attention": _ragged(torch_calls.KERNELS["attention"]),
+}  # fmt: skip
+COMPOSED_ATTENTION = _ragged(torch_calls.COMPOSED_ATTENTION)
 
 
 class Cpu:
@@ -88,7 +99,7 @@ class Cpu:
         if kernel := special(op):
             return torch_calls.NAMED.get(op.name, kernel)
         if kind_of(op).family == "attention" and (op.attr("block_size") or op.inputs[1].dtype == "int8"):
-            return torch_calls.COMPOSED_ATTENTION
+            return COMPOSED_ATTENTION
         return KERNELS.get(op.kind) or REFERENCE[op.kind]
 
     def lacks(self, program: Program, model: Model) -> list[str]:

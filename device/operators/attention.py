@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
+from itertools import groupby
 
 import torch
 
-from device.operators.kernel import Inputs, Kernel, Outputs
+from device.operators.kernel import Compute, Inputs, Kernel, Outputs
 from device.step.step import Layout, Step
 from scenarios.ops.program import Op, Tensor
 
@@ -68,6 +70,47 @@ def visible_keys(layout: Layout, device: torch.device) -> torch.Tensor:
     query = torch.arange(layout.longest_query, device=device).view(1, 1, -1, 1)
     key = torch.arange(layout.longest_keys, device=device).view(1, 1, 1, -1)
     return key <= contexts + torch.minimum(query, most)
+
+
+@lru_cache(maxsize=256)
+def runs_of(layout: Layout) -> tuple[tuple[slice, slice, Layout], ...]:
+    """Runs of neighbours that are alike, in order: (their requests, their tokens, their layout)."""
+    runs: list[tuple[slice, slice, Layout]] = []
+    first = token = 0
+    for (query, context), run in groupby(zip(layout.queries, layout.contexts, strict=True)):
+        count = len(list(run))
+        of = slice(first, first + count)
+        part = Layout(layout.requests[of], layout.cache_rows[of], (query,) * count, (context,) * count, count * query)
+        runs.append((of, slice(token, token + count * query), part))
+        first, token = first + count, token + count * query
+    return tuple(runs)
+
+
+@lru_cache(maxsize=8)
+def visible_in(layout: Layout, device: torch.device) -> torch.Tensor:
+    """`visible_keys`, made once for all layers of a step."""
+    return visible_keys(layout, device)
+
+
+def by_runs(attend: Compute, op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """Attention of a ragged batch, one call of `attend` for each run of requests that are alike: nothing is padded to
+    the longest query or the longest cache, which a device without a ragged kernel would compute in vain."""
+    layout = step.layout
+    runs = runs_of(layout)
+    if len(runs) == 1:
+        return attend(op, inputs, step)
+    paged, results = bool(op.attr("block_size")), list[torch.Tensor]()
+    for requests, tokens, part in runs:
+        causal = part.queries[0] > 1 and not part.contexts[0]
+        visible = visible_in(part, inputs[0].device) if part.queries[0] > 1 and not causal else None
+        own = replace(step, layout=part, visible=visible, causal=causal)
+        tensors = [inputs[0][tokens], *inputs[1:3], *((inputs[3][requests],) if paged else ()), *inputs[3 + paged :]]
+        shape = (part.tokens, *op.out.shape[1:])
+        whole = replace(op, outputs=(replace(op.out, shape=shape),))
+        results += attend(whole, tensors, own)
+    if layout.rows > layout.tokens:
+        results.append(results[0].new_zeros((layout.rows - layout.tokens, *op.out.shape[1:])))
+    return (torch.cat(results),)
 
 
 def dequantised(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -10,13 +10,15 @@ from device.operators.quant import INT8_MAX, SMALLEST_SCALE
 from scenarios.models.model import Model
 from scenarios.ops.program import DType
 from scenarios.schema import Scenario
-from scenarios.serving.kv_cache import Cache, ContiguousCache, PagedCache, blocks_of
+from scenarios.serving.admission import KvCache
+from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of
 
 Tensors = list[torch.Tensor]
 
 
 class KvTensors:
-    """Keys, values and scales of all layers, for `scenario.workload.batch` requests of the longest length.
+    """Keys, values and scales of all layers, where `allocator` places them; without one, for `scenario.workload.batch`
+    requests of the longest length.
 
     Contiguous: [rows, tokens, kv heads, dim]. Paged: [blocks, block size, kv heads, dim]. Of latent attention: latent
     rows and their rotated parts, each as of one head. Scales of INT8: a constant [kv heads, 1, dim] of each layer
@@ -32,19 +34,18 @@ class KvTensors:
         dtypes: Mapping[DType, torch.dtype],
         device: torch.device,
         spare: bool = False,
+        allocator: KvCache | None = None,
     ) -> None:
-        kv, requests, longest = scenario.optimizations.kv, scenario.workload.batch, scenario.longest_request_tokens
+        kv = scenario.optimizations.kv
         self.scale = kv.scale if kv.dtype == "int8" else None
-        self.block_size = kv.block_size if kv.layout == "paged" else 0
-        self.allocator: Cache
-        if self.block_size:
-            self.blocks_per_request = blocks_of(longest, kv.block_size)
-            self.allocator = PagedCache(requests * self.blocks_per_request, kv.block_size)
-            places, size = self.allocator.blocks, kv.block_size
+        self.allocator = allocator or _allocator(scenario)
+        if isinstance(self.allocator, ContiguousCache):
+            self.block_size, places, size = 0, self.allocator.rows, self.allocator.row_tokens
         else:
-            self.allocator = ContiguousCache(requests, longest)
-            places, size = requests, longest
-        self.spare_slot = places * size
+            self.block_size = size = self.allocator.block_size
+            self.blocks_per_request = blocks_of(scenario.longest_request_tokens, size)
+            places = self.allocator.blocks
+        self._place_tokens, self.spare_slot = size, places * size
         places += spare
         held = torch.int8 if self.scale else dtypes[act]
         self.tensors: dict[str, Tensors] = {
@@ -70,9 +71,9 @@ class KvTensors:
     @property
     def taken_tokens(self) -> int:
         """Tokens of the cache that no other request can have: whole rows, or whole blocks."""
-        if isinstance(self.allocator, PagedCache):
-            return (self.allocator.blocks - self.allocator.free_blocks) * self.block_size
-        return (self.allocator.rows - self.allocator.free_rows) * self.allocator.row_tokens
+        if isinstance(self.allocator, ContiguousCache):
+            return (self.allocator.rows - self.allocator.free_rows) * self.allocator.row_tokens
+        return (self.allocator.blocks - self.allocator.free_blocks) * self.block_size
 
     @property
     def wasted_tokens(self) -> int:
@@ -84,24 +85,52 @@ class KvTensors:
         return self.tensors[name][layer]
 
     def slots(self, requests: Sequence[int], contexts: Sequence[int], queries: Sequence[int]) -> list[int]:
-        """The places of the new tokens, counted in tokens over the whole cache, request by request."""
+        """The places of the new tokens in a contiguous cache, counted in tokens over all of it, request by request."""
         return [
-            self.allocator.slot(r, position)
-            for r, context, query in zip(requests, contexts, queries, strict=True)
+            start + position
+            for start, context, query in zip(map(self._row_start, requests), contexts, queries, strict=True)
             for position in range(context, context + query)
         ]
 
+    def _row_start(self, request: int) -> int:
+        """Where the row of `request` starts, counted in tokens over the whole cache."""
+        return self.allocator.slot(request, 0)
+
     def block_table(self, requests: Sequence[int]) -> list[list[int]]:
         """The block tables of `requests`, filled up with block 0 to the longest length."""
-        assert isinstance(self.allocator, PagedCache)
+        assert not isinstance(self.allocator, ContiguousCache)
         tables = [self.allocator.table(r) for r in requests]
         return [[*table, *[0] * (self.blocks_per_request - len(table))] for table in tables]
 
     def rows(self, requests: Sequence[int]) -> tuple[int, ...]:
         """The rows of `requests` in a contiguous cache; their numbers where it is paged."""
         if isinstance(self.allocator, ContiguousCache):
-            return tuple(self.allocator.slot(r, 0) // self.allocator.row_tokens for r in requests)
+            return tuple(self._row_start(r) // self.allocator.row_tokens for r in requests)
         return tuple(requests)
+
+    def places(self, request: int) -> list[int]:
+        """The blocks of `request` in order, or its row."""
+        if isinstance(self.allocator, ContiguousCache):
+            return list(self.rows((request,)))
+        return list(self.allocator.table(request))
+
+    def taken_out(self, places: Sequence[int]) -> Tensors:
+        """What lies in these blocks or rows, on the host."""
+        return [tensor[list(places)].cpu() for tensor in self._by_place()]
+
+    def put_back(self, places: Sequence[int], contents: Tensors) -> None:
+        """What `taken_out` gave, into as many blocks or rows, or more."""
+        for tensor, saved in zip(self._by_place(), contents, strict=True):
+            tensor[list(places[: len(saved)])] = saved.to(tensor.device)
+
+    def _by_place(self) -> Iterator[torch.Tensor]:
+        """All tensors that hold something of each token, [blocks or rows, their tokens, ...]."""
+        size = self._place_tokens
+        for name, tensors in self.tensors.items():
+            if name.endswith("_scale") and self.scale == "channel":
+                continue
+            for tensor in tensors:
+                yield tensor.view(-1, size, tensor.shape[-1]) if name.endswith("_scale") else tensor
 
     def set_channel_scales(self, keys: Tensors, values: Tensors) -> None:
         """Take the scales of the channels from a 16-bit cache that a calibration run has filled: the largest magnitude
@@ -110,6 +139,14 @@ class KvTensors:
             for scale, cache in zip(self.tensors[name], caches, strict=True):
                 most = cache.float().abs().amax((0, 1)).unsqueeze(1)
                 scale.copy_((most / INT8_MAX).clamp_min(SMALLEST_SCALE))
+
+
+def _allocator(scenario: Scenario) -> KvCache:
+    """An empty cache for `scenario.workload.batch` requests of the longest length."""
+    kv, requests, longest = scenario.optimizations.kv, scenario.workload.batch, scenario.longest_request_tokens
+    if kv.layout == "contiguous":
+        return ContiguousCache(requests, longest)
+    return PagedCache(requests * blocks_of(longest, kv.block_size), kv.block_size)
 
 
 def _rows(shard: Model) -> dict[str, tuple[int, int]]:

@@ -28,7 +28,8 @@ from scenarios.ops.program import Batch, DType
 from scenarios.ops.program import Group as Alike
 from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
-from scenarios.serving.kv_cache import PagedCache, shared_blocks
+from scenarios.serving.admission import KvCache
+from scenarios.serving.kv_cache import ContiguousCache, PagedCache, shared_blocks
 
 #: Backends that run ungrouped or expert-parallel experts, and pipeline stages: plain torch calls, whose shapes the
 #: host reads from the device in between.
@@ -50,8 +51,9 @@ class Options:
 
 
 class Session:
-    """One rank of a scenario's engine on a device. Raises ScenarioError where the backend lacks what the scenario
-    asks for, or where it does not fit the memory."""
+    """One rank of a scenario's engine on a device. allocator: of its KV cache; without one the cache holds the
+    scenario's batch at its longest. Raises ScenarioError where the backend lacks what the scenario asks for, or where
+    it does not fit the memory."""
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Session:
         checkpoint: Checkpoint,
         group: Group | Groups | None = None,
         options: Options | None = None,
+        allocator: KvCache | None = None,
     ) -> None:
         self.scenario, self.model, self.backend = scenario, model, backend
         self.options = options or Options()
@@ -76,7 +79,7 @@ class Session:
         dtypes = WIDE_DTYPES if self.options.wide else DTYPES
         self.place = Place(backend.device, dtypes, groups)
         self.checkpoint = checkpoint
-        _refuse_overflow(scenario, self.shard, self.act, dtypes, backend)
+        _refuse_overflow(scenario, self.shard, self.act, dtypes, backend, _cache_tokens(scenario, allocator))
         self.weights = Weights(
             checkpoint=checkpoint,
             model=model,
@@ -88,13 +91,17 @@ class Session:
             expert_rank=groups.everyone.rank if groups.everyone else 0,
             in_pairs=model.latent is not None and scenario.optimizations.fusion.qkv_norm_rope_cache,
         )
-        self.cache = KvTensors(scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario))
+        self.cache = KvTensors(
+            scenario, self.shard, self.act, dtypes, backend.device, spare=_pads(scenario), allocator=allocator
+        )
         self._bound: dict[Batch, Bound] = {}
         self.captures: dict[object, Any] = {}
 
     def bound(self, batch: Batch) -> Bound:
         """The Program of one step, ready to run; the last ones are remembered."""
-        if batch not in self._bound:
+        if batch in self._bound:
+            self._bound[batch] = self._bound.pop(batch)  # used last
+        else:
             program = build(self.scenario, self._whole, batch, self._stage)
             first = sum(layers_of_stages(self._whole.layers, self._whole.pipeline_parallel)[: self._stage or 0])
             lacking = problems(program, self.shard) + (
@@ -116,9 +123,10 @@ class Session:
             )
         return self._bound[batch]
 
-    def prepared(self, phase: Phase, requests: Requests) -> tuple[Bound, Step]:
-        """The bound Program of one step and the step itself; the allocator has placed its tokens already."""
-        bound = self.bound(batch_of(phase, requests))
+    def prepared(self, phase: Phase, requests: Requests, batch: Batch | None = None) -> tuple[Bound, Step]:
+        """The bound Program of one step and the step itself; the allocator has placed its tokens already. batch: of the
+        Program, where another one than the requests' own serves them as well."""
+        bound = self.bound(batch or batch_of(phase, requests))
         seed = self.scenario.protocol.seed
         return bound, step_of(
             program=bound.program,
@@ -270,13 +278,13 @@ def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
 
 
 def _refuse_overflow(
-    scenario: Scenario, part: Model, act: DType, dtypes: Mapping[DType, torch.dtype], backend: Backend
+    scenario: Scenario, part: Model, act: DType, dtypes: Mapping[DType, torch.dtype], backend: Backend, tokens: int
 ) -> None:
-    """Raise ScenarioError where weights and cache alone are more than the free memory."""
+    """Raise ScenarioError where weights and a cache for `tokens` tokens are more than the free memory."""
     gib, element = 1 << 30, dtypes[act].itemsize
     weights = (part.linear_weights + part.other_weights) * element  # while they are loaded they are whole
     bits = 8 if scenario.optimizations.kv.dtype == "int8" else 8 * element
-    cache = part.kv_bytes_per_token(bits) * scenario.workload.batch * scenario.longest_request_tokens
+    cache = part.kv_bytes_per_token(bits) * tokens
     free = backend.free_bytes()
     if weights + cache > free:
         raise ScenarioError(
@@ -285,6 +293,15 @@ def _refuse_overflow(
                 f"{cache / gib:.2f} GiB, {free / gib:.2f} GiB are free; take a smaller model, batch or length"
             ]
         )
+
+
+def _cache_tokens(scenario: Scenario, allocator: KvCache | None) -> int:
+    """Tokens that the cache has room for."""
+    if allocator is None:
+        return scenario.workload.batch * scenario.longest_request_tokens
+    if isinstance(allocator, ContiguousCache):
+        return allocator.rows * allocator.row_tokens
+    return allocator.blocks * allocator.block_size
 
 
 def _pads(scenario: Scenario) -> bool:

@@ -1,0 +1,1 @@
+"""Requests served for real: the scheduler and allocators of `scenarios.serving` drive a session's steps."""
