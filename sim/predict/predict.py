@@ -20,12 +20,16 @@ from sim.predict.pipeline_steps import Pipe, Pipeline, passing, pipeline_of, rou
 from sim.predict.pipeline_timeline import Shown, shown
 from sim.predict.ttft import Interval, ends_in_turn, ends_through_stages, mean_end_ns
 from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity, step_interval
-from sim.step import engine, ranks, recurrence
+from sim.step import engine, fluid, lengths, ranks, recurrence
 from sim.step.host import Conditions, host_costs_ns, make_plans
+from sim.step.layout import Layout, layout
 from sim.step.pipeline import Round
 from sim.step.plan import Plan
 from sim.step.ranks import Variant
 from sim.step.schedule import Schedule, launches, timeline
+
+#: A step as it is, with slower kernels, with slower hosts, and with ranks that start together.
+PROBES = (Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,13 @@ def plans_of(
     return make_plans(program, case.hardware, replace(conditions, ranks=rank_schedules(case)))
 
 
+@lru_cache(maxsize=16)
+def layout_of(case: Case, batch: Batch) -> Layout | None:
+    """The columns of one step of `case`, which is in no stages; None where only its plans say how long it is."""
+    program = program_of(case.scenario, case.model, batch)
+    return layout(program, case.hardware, replace(case.conditions, ranks=rank_schedules(case)))
+
+
 def rank_schedules(case: Case) -> int:
     """Ranks that must be played: all that step together, or one where all are alike and none ever waits. Ranks that
     hold whole experts are never alike."""
@@ -195,7 +206,18 @@ def step_ns(case: Case, batch: Batch) -> int:
     """Length of one step, ns."""
     if case.model.pipeline_parallel > 1:
         return _round(case, batch).total_ns
-    return length_ns(plans_of(case, batch))
+    laid = layout_of(case, batch)
+    return length_ns(plans_of(case, batch)) if laid is None else _laid_ns(laid)
+
+
+def _laid_ns(laid: Layout, host: float = 1.0, device: float = 1.0) -> int:
+    """Length of a step in columns, ns; of one rank with host and kernel times multiplied."""
+    if laid.several_streams:
+        return fluid.end_ns(laid, host, device)
+    if laid.ranks == 1:
+        return lengths.length_ns(laid, host, device)
+    known = lengths.lengths_of_ranks_ns(laid, (Variant(),))
+    return fluid.end_ns(laid) if known is None else known[0]
 
 
 def in_flight(case: Case, batch: Batch) -> tuple[Batch, ...]:
@@ -230,12 +252,13 @@ def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
     """Length of one step and what it depends on: three plays of it, and one more where ranks wait for each other."""
     if case.model.pipeline_parallel > 1:
         return sensitivity_of_stages(_pipe(case), in_flight(case, batch), batch.phase, rank_schedules(case) > 1)
+    laid = layout_of(case, batch)
+    if laid is not None and (known := _sensitivity_of_laid(case, laid)) is not None:
+        return known
     plans = plans_of(case, batch)
     # One walk plays all, for ranks that were folded to one too, so that folding changes nothing.
     if case.model.ranks > 1:
-        alone, *probes = ranks.totals_ns(
-            plans, (Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
-        )
+        alone, *probes = ranks.totals_ns(plans, PROBES)
         # What is probed hardly depends on contention, which the walk does not know.
         nominal = length_ns(plans) if overlap(plans[0]) else alone
         device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
@@ -244,6 +267,20 @@ def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
     device = length_ns(plans_of(case, batch, device_scale=1 + PROBE))
     host = length_ns(plans_of(case, batch, host_scale=1 + PROBE))
     return sensitivity(nominal, device, host, plans[0], case.hardware)
+
+
+def _sensitivity_of_laid(case: Case, laid: Layout) -> Sensitivity | None:
+    """`sensitivity_of` a step in columns; None where these do not say how long its variants are."""
+    if case.model.ranks > 1:
+        totals = lengths.lengths_of_ranks_ns(laid, PROBES)
+        if totals is None:
+            return None
+        alone, *probes = totals
+        nominal = _laid_ns(laid) if laid.several_streams else alone
+        device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
+        return sensitivity(nominal, device, host, laid, case.hardware, in_time)
+    nominal, device, host = (_laid_ns(laid), _laid_ns(laid, device=1 + PROBE), _laid_ns(laid, host=1 + PROBE))
+    return sensitivity(nominal, device, host, laid, case.hardware)
 
 
 def overlap(plan: Plan) -> bool:

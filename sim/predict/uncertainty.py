@@ -31,6 +31,8 @@ from scenarios.ops.catalogue import CATALOGUE, family_of
 from scenarios.ops.work import Work
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.ranges import extra_sigma
+from sim.kernel.time import KernelTime
+from sim.step.layout import Layout, Row
 from sim.step.plan import Issue, Launch, Plan
 from sim.step.schedule import launches
 
@@ -64,7 +66,7 @@ def sensitivity(
     step_ns: int,
     device_probe_ns: int,
     host_probe_ns: int,
-    plan: Plan,
+    step: Plan | Layout,
     hw: HardwareProfile,
     in_time_ns: int | None = None,
 ) -> Sensitivity:
@@ -74,7 +76,8 @@ def sensitivity(
     """
     device = (device_probe_ns / step_ns - 1) / PROBE
     host = (host_probe_ns / step_ns - 1) / PROBE
-    parts = {**_kernel_parts(launches(plan), hw, device), **_call_parts(plan, hw, host)}
+    kernels, calls = (_timed(launches(step)), _calls(step)) if isinstance(step, Plan) else _of_columns(step)
+    parts = {**_kernel_parts(kernels, hw, device), **_call_parts(calls, hw, host)}
     late = 0.0 if in_time_ns is None else max(0.0, 1 - in_time_ns / step_ns)
     return Sensitivity(step_ns, device, host, parts, late)
 
@@ -83,22 +86,54 @@ def kernels_sensitivity(kernels: Iterable[Launch], hw: HardwareProfile) -> Sensi
     """The exposure of some kernels of a step: their times, one after the other, and no host."""
     kernels = tuple(kernels)
     total = sum(launch.kernel.duration_ns for launch in kernels)
-    return Sensitivity(total, 1.0, 0.0, _kernel_parts(kernels, hw, 1.0))
+    return Sensitivity(total, 1.0, 0.0, _kernel_parts(_timed(kernels), hw, 1.0))
+
+
+#: A kernel of some kind, and how long it takes or several like it, ns.
+Timed = tuple[str, KernelTime, int]
+
+
+def _timed(kernels: Iterable[Launch]) -> Iterable[Timed]:
+    return ((launch.kind, launch.kernel, launch.kernel.duration_ns) for launch in kernels)
+
+
+def _calls(plan: Plan) -> Iterable[tuple[str, int]]:
+    """Host class and time of each host step, ns."""
+    for step in plan.steps:
+        if isinstance(step, Issue):
+            yield CATALOGUE[step.launch.kind].host, step.launch.host_ns
+        else:
+            yield "graph", step.host_ns
+
+
+def _of_columns(laid: Layout) -> tuple[Iterable[Timed], Iterable[tuple[str, int]]]:
+    """The kernels and the host steps of a step in columns, in the order of its plan."""
+    kernels: list[Timed] = []
+    for block in laid.blocks:
+        if any(CATALOGUE[row.item.op.kind].routed for row in block):
+            kernels += [_one(laid, row, layer) for layer in range(block[0].block.repeat) for row in block]
+        else:
+            kernels += [(row.item.op.kind, row.item.kernel, sum(laid.durations_ns[row.places])) for row in block]
+    host_ns = map(round, laid.host_ns) if laid.host_matrix is None else laid.host_matrix[:, 0].tolist()
+    return kernels, zip(laid.host_classes, host_ns, strict=True)
+
+
+def _one(laid: Layout, row: Row, layer: int) -> Timed:
+    return row.item.op.kind, row.item.nominal[layer], laid.durations_ns[row.first + layer * row.apart]
 
 
 def _kernel_parts(
-    kernels: Iterable[Launch], hw: HardwareProfile, elasticity: float
+    kernels: Iterable[Timed], hw: HardwareProfile, elasticity: float
 ) -> dict[Hashable, tuple[float, float]]:
     times: dict[Hashable, int] = {}
     sigmas: dict[Hashable, float] = {}
     families: dict[Hashable, str] = {}
-    for launch in kernels:
-        kernel = launch.kernel
-        key = (launch.kind, kernel.gm_bytes, kernel.flops, kernel.cores)
-        times[key] = times.get(key, 0) + kernel.duration_ns
+    for kind, kernel, duration_ns in kernels:
+        key = (kind, kernel.gm_bytes, kernel.flops, kernel.cores)
+        times[key] = times.get(key, 0) + duration_ns
         links = kernel.bound == "link"
-        sigmas[key] = hw.collective.sigma if links else hypot(sigma_of(launch.kind, hw), kernel.extra_sigma)
-        families[key] = "links" if links else family_of(launch.kind)
+        sigmas[key] = hw.collective.sigma if links else hypot(sigma_of(kind, hw), kernel.extra_sigma)
+        families[key] = "links" if links else family_of(kind)
     total = sum(times.values()) or 1
     weights = {key: elasticity * time / total for key, time in times.items()}
     own = {key: (weight, sqrt(1 - SHARED) * sigmas[key]) for key, weight in weights.items()}
@@ -111,11 +146,11 @@ def _kernel_parts(
     return {**own, **common}
 
 
-def _call_parts(plan: Plan, hw: HardwareProfile, elasticity: float) -> dict[Hashable, tuple[float, float]]:
+def _call_parts(
+    calls: Iterable[tuple[str, int]], hw: HardwareProfile, elasticity: float
+) -> dict[Hashable, tuple[float, float]]:
     times: dict[str, int] = {}
-    for step in plan.steps:
-        host_class = CATALOGUE[step.launch.kind].host if isinstance(step, Issue) else "graph"
-        host_ns = step.launch.host_ns if isinstance(step, Issue) else step.host_ns
+    for host_class, host_ns in calls:
         times[host_class] = times.get(host_class, 0) + host_ns
     total = sum(times.values()) or 1
     sigma = hw.residual.host_class_sigma

@@ -17,7 +17,7 @@ host after the replay call; the kernel waits for its update on an event. ge_grap
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -65,12 +65,12 @@ class Conditions:
 
 def make_plan(program: Program, hw: HardwareProfile, conditions: Conditions) -> Plan:
     """The plan of one steady step of one rank, which ends when the host has seen the device finish."""
-    return _Builder(program, hw, conditions).plan()
+    return Builder(program, hw, conditions).plan()
 
 
 def make_plans(program: Program, hw: HardwareProfile, conditions: Conditions) -> Sequence[Plan]:
     """The plans of all `conditions.ranks`: as `make_plan` for each, but what they share is laid out once."""
-    builder = _Builder(program, hw, replace(conditions, rank=0))
+    builder = Builder(program, hw, replace(conditions, rank=0))
     plan = builder.plan()
     return (plan,) if conditions.ranks == 1 else _of_ranks(builder, plan)
 
@@ -109,13 +109,39 @@ def scaled(kernel: KernelTime, factor: float) -> KernelTime:
     return kernel if factor == 1.0 else replace(kernel, duration_ns=max(1, round(kernel.duration_ns * factor)))
 
 
+#: How a kernel is priced: `sim.kernel.price.price`.
+Pricing = Callable[[Work, HardwareProfile, bool, bool, bool], KernelTime]
+
+
+@lru_cache(maxsize=65536)
+def _nominal(
+    pricing: Pricing,
+    op: Op,
+    hw: HardwareProfile,
+    device_scale: float,
+    near: bool,
+    resident: bool,
+    captured: bool = False,
+) -> KernelTime:
+    """The kernel of `op` before jitter, on a device slower or faster by `device_scale`, and how sure its time is."""
+    work = work_of(op)
+    time = scaled(pricing(work, hw, near, resident, captured), device_scale)
+    extra = 0.0 if hw.profile.device == "cpu" else extra_sigma(work, hw.profile.name)
+    return replace(time, extra_sigma=extra) if extra else time
+
+
+def _scheduled_nowhere(op: Op) -> Op:
+    """`op` without its place in the step, which its work does not depend on."""
+    return Op(op.kind, "", op.inputs, op.outputs, op.attrs, op.op_type, parts=op.parts, expert=op.expert)
+
+
 #: All of a KernelTime but its duration, which comes first: `replace` would cost more than all else in a plan of ranks.
 _fields_after_duration = attrgetter(*(f.name for f in fields(KernelTime)[1:]))
 
 
 @dataclass(frozen=True, slots=True)
-class _Priced:
-    """One op of a block with all that its repetitions share."""
+class Priced:
+    """One op of a block with all that its repetitions share. nominal: its kernel in each, before jitter."""
 
     op: Op
     op_type: str
@@ -123,10 +149,10 @@ class _Priced:
     host_ns: float
     launch_ns: float
     jitter: tuple[float, ...]
-    kernels: tuple[KernelTime, ...]
+    nominal: tuple[KernelTime, ...]
 
 
-class _Builder:
+class Builder:
     """Walks a program once and lays out the host's steps."""
 
     def __init__(self, program: Program, hw: HardwareProfile, conditions: Conditions) -> None:
@@ -134,7 +160,7 @@ class _Builder:
         self.hw = hw
         self.conditions = conditions
         #: Blocks in the order of their kernels, and the block and layer that each update is for.
-        self.blocks: list[tuple[Block, list[_Priced]]] = []
+        self.blocks: list[tuple[Block, list[Priced]]] = []
         self.updates: list[tuple[Block, int]] = []
         self._index = 0
         self._recorded: dict[str, int] = {}
@@ -166,7 +192,7 @@ class _Builder:
     def _ns(self, host_ns: float) -> int:
         return round(host_ns * self.conditions.host_scale)
 
-    def _priced(self, block: Block) -> list[_Priced]:
+    def priced(self, block: Block) -> list[Priced]:
         queue = self.conditions.task_queue_enable
         before = ("", *(op.kind for op in block.ops))
         after_alone = False  # the first ops of a layer are in one piece with the last of the layer before
@@ -181,11 +207,7 @@ class _Builder:
             if block.pieces and not block.alone(op):
                 costs = (self._piece_ns() if after_alone else 0.0), 0.0
             after_alone = block.alone(op)
-            priced.append(
-                _Priced(
-                    op, op_type_of(op, self.hw.profile.device), nominal[0], *costs, jitter, self._kernels(op, nominal)
-                )
-            )
+            priced.append(Priced(op, op_type_of(op, self.hw.profile.device), nominal[0], *costs, jitter, nominal))
         self.blocks.append((block, priced))
         return priced
 
@@ -196,36 +218,31 @@ class _Builder:
     def _jitter(self, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
         return jitter(self.conditions.seed, named(name, self.conditions.rank), repeat, sigma)
 
+    def update_jitter(self, repeat: int) -> tuple[float, ...]:
+        """Of the parameter updates of one block."""
+        return self._jitter("update", repeat, self.hw.host.jitter_sigma)
+
     def nominal(
-        self, op: Op, repeat: int, rank: int, twin: bool = False, captured: bool = False
+        self, op: Op, repeat: int, rank: int, near: bool = False, captured: bool = False
     ) -> tuple[KernelTime, ...]:
         """The kernel in each repetition, before jitter: one and the same, but where tokens choose their experts."""
-        cpu = self._on_cpu
+        device, scale = self.hw, self.conditions.device_scale
         if not kind_of(op).routed:
-            return (
-                self._sure(work_of(op), price(work_of(op), self.hw, twin, self._resident, cpu and captured)),
-            ) * repeat
-        works = [work_of(placed(op, n, rank)) for n in range(repeat)]
-        return tuple(self._sure(work, price(work, self.hw, False, self._resident)) for work in works)
-
-    def _sure(self, work: Work, time: KernelTime) -> KernelTime:
-        """The time on a device that is slower or faster by the conditions' scale, and how sure it is."""
-        on_time = scaled(time, self.conditions.device_scale)
-        extra = 0.0 if self._on_cpu else extra_sigma(work, self.hw.profile.name)
-        return replace(on_time, extra_sigma=extra) if extra else on_time
-
-    def _kernels(self, op: Op, nominal: tuple[KernelTime, ...]) -> tuple[KernelTime, ...]:
-        """The kernel's time in each repetition, with the rank's jitter where others wait for it."""
-        if not self.varies(nominal[0]):
-            return nominal
-        jitter = self._jitter(f"kernel {op.name}", len(nominal), self.hw.kernel.jitter_sigma)
+            return (_nominal(price, op, device, scale, near, self._resident, self._on_cpu and captured),) * repeat
+        routed = _scheduled_nowhere(op)
         return tuple(
-            KernelTime(
-                max(1, round(nominal_ns.duration_ns + (f - 1) * self.spread_ns(nominal_ns))),
-                *_fields_after_duration(nominal_ns),
-            )
-            for f, nominal_ns in zip(jitter, nominal, strict=True)
+            _nominal(price, placed(routed, n, rank), device, scale, False, self._resident) for n in range(repeat)
         )
+
+    def _kernel(self, priced: Priced, layer: int) -> KernelTime:
+        """The kernel's time in one repetition, with the rank's jitter where others wait for it."""
+        nominal = priced.nominal[layer]
+        if not self.varies(priced.kernel):
+            return nominal
+        sigma = self.hw.kernel.jitter_sigma
+        factor = self._jitter(f"kernel {priced.op.name}", len(priced.nominal), sigma)[layer]
+        duration_ns = max(1, round(nominal.duration_ns + (factor - 1) * self.spread_ns(nominal)))
+        return KernelTime(duration_ns, *_fields_after_duration(nominal))
 
     def varies(self, kernel: KernelTime) -> bool:
         """Whether the kernel's time has jitter of its own: not where no other rank would wait for it."""
@@ -245,7 +262,7 @@ class _Builder:
         conditions = self.conditions
         return jitter_of_ranks(conditions.seed, name, repeat, self.hw.host.jitter_sigma, conditions.ranks)
 
-    def kernels_ns(self, item: _Priced, repeat: int) -> Matrix:
+    def kernels_ns(self, item: Priced, repeat: int) -> Matrix:
         """`_kernels` on all ranks, ns, of shape (repeat, ranks)."""
         import numpy as np
 
@@ -256,26 +273,15 @@ class _Builder:
             spread = self.spread_ns(item.kernel)
             times = item.kernel.duration_ns + (jitter - 1) * spread
         else:  # each rank holds other experts
-            ranks = [
-                [kernel.duration_ns for kernel in self.nominal(item.op, repeat, rank)]
-                for rank in range(conditions.ranks)
-            ]
-            own = np.array(ranks).T
+            own = _of_experts(price, _scheduled_nowhere(item.op), self.hw, conditions, repeat, self._resident)
             times = own + (jitter - 1) * np.minimum(own, self.spread_cap_ns)
         return np.maximum(np.rint(times), 1).astype(np.int64)
 
     def _launch(
-        self, priced: _Priced, layer: int, captured: bool, waits: tuple[str, ...] = (), replayed: bool = False
+        self, priced: Priced, layer: int, captured: bool, waits: tuple[str, ...] = (), replayed: bool = False
     ) -> Launch:
-        op, kernel, graph = priced.op, priced.kernels[layer], self.hw.graph
-        mixed = kernel.accelerator in ("MIX_AIC", "MIX_AIV")
-        gap_ns = graph.mix_gap_ns if mixed or self._mixed_before else graph.node_gap_ns
-        if (captured or replayed) and self._program.graph != "ge_graph":
-            gap_ns = max(gap_ns, graph.replay_node_gap_ns)
-        if self._on_cpu and not captured:  # a call starts when it is made; only compiled code is entered and left
-            gap_ns = 0.0
-        if op.stream == 0:
-            self._mixed_before = mixed
+        op, kernel = priced.op, self._kernel(priced, layer)
+        gap_ns = self.gap_ns(op, kernel, captured or replayed, captured)
         if op.waits:
             waits = (*waits, *(f"{event}#{self._recorded[event]}" for event in op.waits if event in self._recorded))
         records = tuple(self._record(event) for event in op.records) if op.records else ()
@@ -283,12 +289,6 @@ class _Builder:
         index = self._index
         self._index += 1
         has_rendezvous = kernel.link_share > 0
-        # A transfer between stages is timed apart (`sim.step.pipeline`); here its ranks only start it together.
-        # Ranks that lie apart, one of each replica, are taken to meet with all others: their neighbours meet anyway.
-        between_stages = kind_of(op).exchanges == "stages"
-        group = op.attr("ranks", 0) if has_rendezvous and not between_stages and op.attr("stride", 1) == 1 else 0
-        assert isinstance(group, int)
-        group_ranks = group if group < self.conditions.ranks else 0
         return Launch(
             index=index,
             layer=layer,
@@ -301,10 +301,35 @@ class _Builder:
             records=records,
             host_ns=0 if captured else self._ns(priced.host_ns * jitter),
             launch_ns=0 if captured else self._ns(priced.launch_ns * jitter),
-            gap_ns=round(gap_ns),
+            gap_ns=gap_ns,
             rendezvous=f"{op.name} {index}" if has_rendezvous else "",
-            group_ranks=group_ranks,
+            group_ranks=self.group_ranks(op, kernel),
         )
+
+    def gap_ns(self, op: Op, kernel: KernelTime, replayed: bool, captured: bool) -> int:
+        """Idle time of the stream before the next kernel in program order, which is this one."""
+        graph = self.hw.graph
+        mixed = kernel.accelerator in ("MIX_AIC", "MIX_AIV")
+        gap_ns = graph.mix_gap_ns if mixed or self._mixed_before else graph.node_gap_ns
+        if replayed and self._program.graph != "ge_graph":
+            gap_ns = max(gap_ns, graph.replay_node_gap_ns)
+        if self._on_cpu and not captured:  # a call starts when it is made; only compiled code is entered and left
+            gap_ns = 0.0
+        if op.stream == 0:
+            self._mixed_before = mixed
+        return round(gap_ns)
+
+    def group_ranks(self, op: Op, kernel: KernelTime) -> int:
+        """Neighbouring ranks that meet in the kernel, 0 for all of the step.
+
+        A transfer between stages is timed apart (`sim.step.pipeline`); here its ranks only start it together. Ranks
+        that lie apart, one of each replica, are taken to meet with all others: their neighbours meet anyway.
+        """
+        if kernel.link_share <= 0 or kind_of(op).exchanges == "stages" or op.attr("stride", 1) != 1:
+            return 0
+        group = op.attr("ranks", 0)
+        assert isinstance(group, int)
+        return group if group < self.conditions.ranks else 0
 
     def _record(self, event: str) -> str:
         self._recorded[event] = self._recorded.get(event, -1) + 1
@@ -313,7 +338,7 @@ class _Builder:
     def _eager(self, block: Block) -> Iterable[HostStep]:
         wait_ns = self._ns(self.hw.host.synchronize_us * 1000)
         where = self.conditions.synchronize
-        priced = self._priced(block)
+        priced = self.priced(block)
         for layer in range(block.repeat):
             for item in priced:
                 yield Issue(self._launch(item, layer, captured=False, replayed=not block.alone(item.op)))
@@ -328,7 +353,7 @@ class _Builder:
         launches: list[Launch] = []
         numbers: Counter[str] = Counter()  # a layer's number counts through all blocks that have the op
         for block in blocks:
-            priced = self._priced(block)
+            priced = self.priced(block)
             for layer in range(block.repeat):
                 for item in priced:
                     gates: tuple[str, ...] = ()
@@ -336,7 +361,7 @@ class _Builder:
                         gates = (f"update {item.op.name} {numbers[item.op.name]}",)
                         numbers[item.op.name] += 1
                         self.updates.append((block, layer))
-                        jitter = self._jitter("update", block.repeat, hw.host.jitter_sigma)[layer]
+                        jitter = self.update_jitter(block.repeat)[layer]
                         update_ns = self._ns(hw.host.attention_update_us * 1000 * jitter)
                         updates.append(Update(gates[0], update_ns, gates[0]))
                     launches.append(self._launch(item, layer, True, gates))
@@ -346,13 +371,28 @@ class _Builder:
         yield from updates
 
 
+@lru_cache(maxsize=256)
+def _of_experts(
+    pricing: Pricing, op: Op, hw: HardwareProfile, conditions: Conditions, repeat: int, resident: bool
+) -> Matrix:
+    """Durations of a routed kernel before jitter, ns, of shape (repeat, ranks); not to be written to."""
+    import numpy as np
+
+    works = ([work_of(placed(op, n, rank)) for n in range(repeat)] for rank in range(conditions.ranks))
+    scale = conditions.device_scale
+    ranks = [
+        [scaled(pricing(work, hw, False, resident, False), scale).duration_ns for work in of_rank] for of_rank in works
+    ]
+    return np.array(ranks).T
+
+
 def _fits_last_cache(program: Program, hw: HardwareProfile) -> bool:
     """Whether the weights and caches that one step reads stay in the last cache until the next."""
     cold = sum(block.repeat * work_of(op).cold_read_bytes for block in program.blocks for op in block.ops)
     return cold <= hw.memory.l2_resident_share * hw.chip.l2_bytes
 
 
-def _of_ranks(builder: _Builder, plan: Plan) -> RankPlans:
+def _of_ranks(builder: Builder, plan: Plan) -> RankPlans:
     """The plans of all ranks, from rank 0's and what `builder` has laid out for it."""
     import numpy as np
 

@@ -64,13 +64,13 @@ class _Walk:
         self._np = np
         shape = len(variants), len(group)
         host_scales = [v.host for v in variants]
-        host = _scaled(group.host_ns, host_scales)
+        host = scaled_ns(group.host_ns, host_scales)
         for at, step in enumerate(group.first.steps):
             if isinstance(step, HostWork) and step.name == LATE:  # independent of how fast the hosts are
                 host[at] = group.host_ns[at] * np.array([[v.late] for v in variants])
         self._host = iter(host)
-        self._launch = iter(_scaled(group.launch_ns, host_scales))
-        self._kernels = iter(_scaled(group.kernel_ns, [v.device for v in variants]))
+        self._launch = iter(scaled_ns(group.launch_ns, host_scales))
+        self._kernels = iter(scaled_ns(group.kernel_ns, [v.device for v in variants]))
         self.clock: Clocks = np.zeros(shape, np.int64)
         self._launcher: Clocks = np.zeros(shape, np.int64)
         self._never: Clocks = np.full(shape, _NEVER, np.int64)
@@ -114,7 +114,7 @@ class _Walk:
             for event in launch.waits:
                 start = maximum(start, self._recorded[event])
             if launch.rendezvous:
-                start = _last(start, launch.group_ranks)
+                start = last_of_group(start, launch.group_ranks)
             free = start + next(kernels)
             for event in launch.records:
                 self._recorded[event] = free
@@ -122,7 +122,7 @@ class _Walk:
         self._waiting = []
 
 
-def _last(start: Clocks, group_ranks: int) -> Clocks:
+def last_of_group(start: Clocks, group_ranks: int) -> Clocks:
     """When the last of each group of `group_ranks` neighbouring ranks (0: of all) is ready, for each of them."""
     variants, ranks = start.shape
     groups = start.reshape(variants, -1, group_ranks or ranks)
@@ -130,7 +130,7 @@ def _last(start: Clocks, group_ranks: int) -> Clocks:
     return last
 
 
-def _scaled(ns: Clocks, scales: Sequence[float]) -> Clocks:
+def scaled_ns(ns: Clocks, scales: Sequence[float]) -> Clocks:
     """Whole nanoseconds of shape (places, variants, ranks) from those of (places, ranks)."""
     import numpy as np
 

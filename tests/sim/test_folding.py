@@ -12,7 +12,16 @@ from scenarios.models.hf_config import load_model
 from scenarios.trace import trace_text
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
-from sim.predict.predict import Case, cold_start, plans_of, predict, program_of, rank_schedules, sensitivity_of
+from sim.predict.predict import (
+    Case,
+    cold_start,
+    layout_of,
+    plans_of,
+    predict,
+    program_of,
+    rank_schedules,
+    sensitivity_of,
+)
 from sim.predict.result import run_result
 from sim.step import engine, ranks
 from sim.step.host import make_plans
@@ -32,7 +41,7 @@ def case(ranks_: int, **settings: object) -> Case:
 
 def answer(item: Case) -> str:
     """All that `whatif run` writes, the trace included."""
-    for memory in (program_of, sensitivity_of, cold_start):
+    for memory in (program_of, layout_of, sensitivity_of, cold_start):
         memory.cache_clear()
     prediction = predict(item)
     gains = gains_of(item)

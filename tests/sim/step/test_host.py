@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean, stdev
 
 import pytest
@@ -155,7 +156,8 @@ def test_a_norm_right_after_a_norm_finds_its_program_loaded(monkeypatch: pytest.
 
     monkeypatch.setattr("sim.step.host.price", recording)
     # Q's norm, K's norm; two adds in a row; a norm after another kernel, and the first of a block.
-    plan(Program((Block("layers", (NORM, NORM, ADD, ADD, NORM, MATMUL), repeat=2), Block("head", (NORM,))), BATCH))
+    ops = [replace(op, name=f"{op.name} {n}") for n, op in enumerate((NORM, NORM, ADD, ADD, NORM, MATMUL, NORM))]
+    plan(Program((Block("layers", tuple(ops[:-1]), repeat=2), Block("head", tuple(ops[-1:]))), BATCH))
     assert asked == [
         ("rms_norm", False), ("rms_norm", True), ("add", False), ("add", False), ("rms_norm", False),
         ("matmul", False), ("rms_norm", False),

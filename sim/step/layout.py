@@ -1,0 +1,240 @@
+"""A step in columns of numbers: what its length depends on, laid out from the priced blocks of a program.
+
+A plan has an object for each kernel of the step, which a timeline needs and a length does not: making them takes longer
+than playing them. A `Layout` says the same in columns, and `sim.step.lengths` and `sim.step.fluid` play it. Tests hold
+lengths equal to those of the plan's players, to the nanosecond.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from scenarios.ops.catalogue import kind_of
+from scenarios.ops.program import Block, Program
+from sim.hardware.profile import HardwareProfile
+from sim.kernel.time import KernelTime
+from sim.step.host import PARAMETER_UPDATES, Builder, Conditions, Priced
+from sim.step.jitter import late_ns
+
+if TYPE_CHECKING:  # a rank alone needs no numpy
+    from sim.step.rank_plans import Matrix
+
+
+@dataclass(slots=True)
+class Row:
+    """The repetitions of one op in a block. first, apart: the number of its first kernel, and kernels from one
+    repetition to the next."""
+
+    block: Block
+    item: Priced
+    first: int
+    apart: int
+
+    @property
+    def places(self) -> slice:
+        """Its kernels among those of the step."""
+        return slice(self.first, self.first + (self.block.repeat - 1) * self.apart + 1, self.apart)
+
+
+@dataclass(slots=True)
+class Layout:
+    """One step of `ranks` alike ranks, in program order.
+
+    Of each host step: host_ns, before it is scaled and rounded, and the class of
+    the call; the last one waits for the device first. Of each launch
+    that the host makes (an eager kernel, a replay): `entries`, its place among the host steps; launch_ns; start_ns,
+    until its first kernel may run. Of each kernel: launched, its number among the entries; durations_ns of rank 0,
+    gaps_ns, streams, kernels (before jitter). By kernel: gates, the host step that it waits for; waits and records,
+    numbers of events; meets, how many neighbouring ranks meet in it (0: all). blocks: the kernels by op, block by
+    block. late_ns: how
+    much later than rank 0 each rank starts, in the first host step where ranks do.
+    """
+
+    ranks: int
+    threaded: bool
+    depth: int
+    host_ns: list[float] = field(default_factory=list)
+    host_classes: list[str] = field(default_factory=list)
+    late_ns: tuple[int, ...] = ()
+    entries: list[int] = field(default_factory=list)
+    launch_ns: list[float] = field(default_factory=list)
+    start_ns: list[int] = field(default_factory=list)
+    launched: list[int] = field(default_factory=list)
+    durations_ns: list[int] = field(default_factory=list)
+    gaps_ns: list[int] = field(default_factory=list)
+    streams: list[int] = field(default_factory=list)
+    kernels: list[KernelTime] = field(default_factory=list)
+    gates: dict[int, int] = field(default_factory=dict)
+    waits: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    records: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    meets: dict[int, int] = field(default_factory=dict)
+    blocks: list[list[Row]] = field(default_factory=list)
+    host_matrix: Matrix | None = None
+    launch_matrix: Matrix | None = None
+    kernel_matrix: Matrix | None = None
+
+    @property
+    def several_streams(self) -> bool:
+        """Whether kernels may run together, or wait for events of one another."""
+        return any(self.streams) or bool(self.records)
+
+
+def layout(program: Program, hw: HardwareProfile, conditions: Conditions) -> Layout | None:
+    """The columns of one step; None where the host waits for the device within it."""
+    if conditions.synchronize != "step":
+        return None
+    return _Columns(program, hw, replace(conditions, rank=0)).columns()
+
+
+#: Of an entry that is one eager kernel: it may run when it is launched.
+_EAGER = -1
+_MIXED = ("MIX_AIC", "MIX_AIV")
+
+
+class _Columns:
+    """Fills a layout, block by block."""
+
+    def __init__(self, program: Program, hw: HardwareProfile, conditions: Conditions) -> None:
+        self._builder = Builder(program, hw, conditions)
+        self._program, self._hw, self._conditions = program, hw, conditions
+        self._to = Layout(conditions.ranks, conditions.task_queue_enable > 0, hw.host.queue_depth)
+        self._updates: list[tuple[Block, int]] = []
+        self._recorded: dict[str, int] = {}
+        self._events = 0
+
+    def columns(self) -> Layout:
+        to, host = self._to, self._hw.host
+        conditions = self._conditions
+        if conditions.ranks > 1 and host.rank_skew_us:
+            to.late_ns = late_ns(conditions.seed, conditions.ranks, host.rank_skew_us)
+            self._host(0.0)
+        waiting: list[Block] = []
+        for block in self._program.blocks:
+            if block.captured:
+                waiting.append(block)
+                continue
+            if waiting:
+                self._replay(waiting)
+                waiting = []
+            self._eager(block)
+        if waiting:
+            self._replay(waiting)
+        self._host(host.synchronize_us * 1000)
+        if conditions.ranks > 1:
+            self._on_ranks()
+        return to
+
+    def _host(self, ns: float) -> None:
+        """A host step of the graph or the engine."""
+        self._to.host_ns.append(ns)
+        self._to.host_classes.append("graph")
+
+    def _eager(self, block: Block) -> None:
+        to, items = self._to, self._builder.priced(block)
+        first_step, count = len(to.host_ns), len(items)
+        to.host_ns += [item.host_ns * item.jitter[n] for n in range(block.repeat) for item in items]
+        to.host_classes += [kind_of(item.op).host for item in items] * block.repeat
+        to.launch_ns += [item.launch_ns * item.jitter[n] for n in range(block.repeat) for item in items]
+        first_entry, kernels = len(to.entries), block.repeat * count
+        to.entries += range(first_step, first_step + kernels)
+        to.start_ns += [_EAGER] * kernels
+        to.launched += range(first_entry, first_entry + kernels)
+        self._kernels(block, items, [not block.alone(item.op) for item in items])
+
+    def _replay(self, blocks: list[Block]) -> None:
+        to, hw = self._to, self._hw
+        self._host(hw.host.input_copy_us * 1000)
+        self._host(hw.host.model_execute_us * 1000)
+        to.entries.append(len(to.host_ns) - 1)
+        to.launch_ns.append(0.0)
+        to.start_ns.append(round(hw.graph.start_us * 1000))
+        updated = self._program.graph in PARAMETER_UPDATES
+        for block in blocks:
+            items = self._builder.priced(block)
+            first = len(to.durations_ns)
+            to.launched += [len(to.entries) - 1] * (block.repeat * len(items))
+            self._kernels(block, items, [True] * len(items))
+            gated = [n for n, item in enumerate(items) if kind_of(item.op).family == "attention"]
+            for layer in range(block.repeat if updated else 0):
+                for place in gated:
+                    self._update(block, layer, first + layer * len(items) + place)
+
+    def _update(self, block: Block, layer: int, kernel: int) -> None:
+        """The parameter update that `kernel` waits for."""
+        jitter = self._builder.update_jitter(block.repeat)[layer]
+        self._to.gates[kernel] = len(self._to.host_ns)
+        self._host(self._hw.host.attention_update_us * 1000 * jitter)
+        self._updates.append((block, layer))
+
+    def _kernels(self, block: Block, items: list[Priced], replayed: list[bool]) -> None:
+        """The kernels of all repetitions of a block."""
+        to, repeat, width = self._to, block.repeat, len(items)
+        first = len(to.durations_ns)
+        if not width:
+            return
+        # The gap depends on the kernel before, so the first repetition's may differ from the others'.
+        for layer in range(min(2, repeat)):
+            gaps = [
+                self._builder.gap_ns(item.op, item.nominal[layer], again, block.captured)
+                for item, again in zip(items, replayed, strict=True)
+            ]
+            to.gaps_ns += gaps * (1 if layer == 0 else repeat - 1)
+        to.streams += [item.op.stream for item in items] * repeat
+        if not any(kind_of(item.op).routed for item in items):
+            kernels = [item.kernel for item in items] * repeat
+        else:
+            kernels = [item.nominal[layer] for layer in range(repeat) for item in items]
+        to.kernels += kernels
+        to.durations_ns += [kernel.duration_ns for kernel in kernels]  # of several ranks: replaced by `_on_ranks`
+        to.blocks.append([Row(block, item, first + place, width) for place, item in enumerate(items)])
+        for place, item in enumerate(items):
+            if item.kernel.link_share > 0:
+                group = self._builder.group_ranks(item.op, item.kernel)
+                to.meets |= dict.fromkeys(range(first + place, first + repeat * width, width), group)
+        if any(item.op.waits or item.op.records for item in items):
+            self._events_of(items, first, repeat)
+
+    def _events_of(self, items: list[Priced], first: int, repeat: int) -> None:
+        """Numbers of events: a wait is for the latest record of its name in program order."""
+        to = self._to
+        number = first
+        for _ in range(repeat):
+            for item in items:
+                if item.op.waits:
+                    known = tuple(self._recorded[event] for event in item.op.waits if event in self._recorded)
+                    to.waits[number] = (*to.waits.get(number, ()), *known)
+                if item.op.records:
+                    numbers = tuple(range(self._events, self._events + len(item.op.records)))
+                    self._events += len(numbers)
+                    self._recorded |= zip(item.op.records, numbers, strict=True)
+                    to.records[number] = numbers
+                number += 1
+
+    def _on_ranks(self) -> None:
+        """The times in which ranks differ, as matrices of shape (places, ranks)."""
+        import numpy as np
+
+        to, builder = self._to, self._builder
+        ranks = (1, to.ranks)
+        host = np.tile(np.rint(to.host_ns).astype(np.int64)[:, None], ranks)
+        launch = np.tile(np.rint(to.launch_ns).astype(np.int64)[:, None], ranks)
+        kernels = np.tile(np.array(to.durations_ns, np.int64)[:, None], ranks)
+        if to.late_ns:
+            host[0] = to.late_ns
+        for row in (row for rows in to.blocks for row in rows):
+            item, repeat = row.item, row.block.repeat
+            if builder.varies(item.kernel) or kind_of(item.op).routed:
+                kernels[row.places] = builder.kernels_ns(item, repeat)
+            if not row.block.captured:
+                jitter = builder.host_jitter(item.op.name, repeat)
+                entry = to.launched[row.first]
+                entries = slice(entry, entry + (repeat - 1) * row.apart + 1, row.apart)
+                step = to.entries[entry]
+                host[step : step + (repeat - 1) * row.apart + 1 : row.apart] = np.rint(item.host_ns * jitter)
+                launch[entries] = np.rint(item.launch_ns * jitter)
+        for at, (block, layer) in zip(to.gates.values(), self._updates, strict=True):
+            jitter = builder.host_jitter("update", block.repeat)[layer]
+            host[at] = np.rint(self._hw.host.attention_update_us * 1000 * jitter)
+        to.host_matrix, to.launch_matrix, to.kernel_matrix = host, launch, kernels
+        to.durations_ns = kernels[:, 0].tolist()

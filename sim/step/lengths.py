@@ -1,0 +1,204 @@
+"""The length of a step from its columns, in several variants: of one rank in plain integers, of several with numpy.
+
+The same max-plus recurrence as `sim.step.recurrence` and `sim.step.ranks` for steps that end with their one wait for
+the device, so the host is through with all launches before any kernel's time is asked for. Kernels between two that
+wait for something follow one another, so a run of them is one sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from sim.step.layout import Layout
+from sim.step.ranks import Variant, last_of_group, scaled_ns
+
+if TYPE_CHECKING:  # a rank alone needs no numpy
+    from sim.step.ranks import Clocks
+
+#: Before any time: the first kernel of a stream pays no gap.
+NEVER = -(1 << 62)
+
+
+def length_ns(laid: Layout, host: float = 1.0, device: float = 1.0) -> int:
+    """Length of the step of one rank on one stream, ns, with host and kernel times multiplied."""
+    begun, through, ready = host_walk(laid, host)
+    durations = laid.durations_ns if device == 1.0 else [max(1, round(ns * device)) for ns in laid.durations_ns]
+    free = _one_stream(laid, durations, begun, ready)
+    return max(through, free) + round(laid.host_ns[-1] * host)
+
+
+def host_walk(laid: Layout, scale: float) -> tuple[list[int], int, list[int]]:
+    """(when each host step ends, when both threads are through, when each entry's first kernel may run), ns; without
+    the last step."""
+    host_ns = [round(ns * scale) for ns in laid.host_ns[:-1]]
+    if laid.late_ns:
+        host_ns[0] = laid.late_ns[0]
+    launch_ns = [round(ns * scale) for ns in laid.launch_ns] if laid.threaded else []
+    return threads(laid, host_ns, launch_ns)
+
+
+def threads(laid: Layout, host_ns: Sequence[int], launch_ns: Sequence[int]) -> tuple[list[int], int, list[int]]:
+    """As `host_walk`, of one rank's own times."""
+    delays = [max(0, ns) for ns in laid.start_ns]
+    if not laid.threaded or (len(launch_ns) <= laid.depth and not any(launch_ns)):
+        sums = list(accumulate(host_ns))
+        return sums, sums[-1] if sums else 0, [sums[at] + ns for at, ns in zip(laid.entries, delays, strict=True)]
+    ends: list[int] = []
+    ready: list[int] = []
+    begun: list[int] = []
+    clock = launcher = step = 0
+    depth = laid.depth
+    for number, at in enumerate(laid.entries):
+        for ns in host_ns[step : at + 1]:
+            clock += ns
+            ends.append(clock)
+        step = at + 1
+        if number >= depth and begun[number - depth] > clock:  # the entry so many places before must have left
+            clock = begun[number - depth]
+        start = clock if clock > launcher else launcher
+        begun.append(start)
+        launcher = start + launch_ns[number]
+        ready.append(launcher + delays[number])
+    for ns in host_ns[step:]:
+        clock += ns
+        ends.append(clock)
+    return ends, max(clock, launcher), ready
+
+
+def _one_stream(laid: Layout, durations: Sequence[int], ended: Sequence[int], ready: Sequence[int]) -> int:
+    """When the last kernel of a single stream ends."""
+    free, launched, gaps, gates = NEVER, laid.launched, laid.gaps_ns, laid.gates
+    sums = [0, *accumulate(gap + ns for gap, ns in zip(gaps, durations, strict=True))]
+    number, count = 0, len(durations)
+    gated = [*sorted(gates), count]
+    following = 0
+    while number < count:
+        entry = launched[number]
+        if laid.start_ns[entry] < 0:
+            start = free + gaps[number]
+            may = ready[entry]
+            free = (may if may > start else start) + durations[number]
+            number += 1
+            continue
+        start = max(ready[entry], free + gaps[number])
+        if number in gates:
+            start = max(start, ended[gates[number]])
+        free = start + durations[number]
+        while gated[following] <= number:
+            following += 1
+        until = min(gated[following], _end_of_entry(launched, number))
+        free += sums[until] - sums[number + 1]
+        number = until
+    return free
+
+
+def _end_of_entry(launched: Sequence[int], number: int) -> int:
+    """The first kernel behind `number` that another entry launches."""
+    from bisect import bisect_right
+
+    return bisect_right(launched, launched[number], number)
+
+
+def lengths_of_ranks_ns(laid: Layout, variants: Sequence[Variant]) -> list[int] | None:
+    """Length of the step of rank 0 in each variant, ns, as `sim.step.ranks.totals_ns` of its plans; None where the
+    queue between the host's threads fills up."""
+    import numpy as np
+
+    host, launch, kernels = _matrices(laid)
+    scales = [v.host for v in variants]
+    host_ns = scaled_ns(host, scales)
+    if laid.late_ns:  # independent of how fast the hosts are
+        host_ns[0] = host[0] * np.array([[v.late] for v in variants])
+    ended = np.cumsum(host_ns[:-1], axis=0)
+    ready = ended[laid.entries]
+    through = ended[-1]
+    if laid.threaded:
+        spent = np.cumsum(scaled_ns(launch, scales), axis=0)
+        before = np.concatenate([np.zeros_like(spent[:1]), spent[:-1]])
+        issued, ready = ready, spent + np.maximum.accumulate(ready - before, axis=0)
+        begun = ready - (spent - before)
+        if len(begun) > laid.depth and (begun[: -laid.depth] > issued[laid.depth :]).any():
+            return None
+        through = np.maximum(through, ready[-1])
+    ready = ready + np.maximum(np.array(laid.start_ns), 0)[:, None, None]
+    free = _streams(laid, scaled_ns(kernels, [v.device for v in variants]), ended, ready)
+    clock = np.maximum.reduce([through, *free.values()]) + host_ns[-1]
+    return [int(ns) for ns in clock[:, 0]]
+
+
+def _matrices(laid: Layout) -> tuple[Clocks, Clocks, Clocks]:
+    """Host, launch and kernel times in whole nanoseconds, of shape (places, ranks)."""
+    import numpy as np
+
+    if laid.host_matrix is not None and laid.launch_matrix is not None and laid.kernel_matrix is not None:
+        return laid.host_matrix, laid.launch_matrix, laid.kernel_matrix
+    host = np.rint(np.array(laid.host_ns)).astype(np.int64)[:, None]
+    launch = np.rint(np.array(laid.launch_ns)).astype(np.int64)[:, None]
+    return host, launch, np.array(laid.durations_ns, np.int64)[:, None]
+
+
+def _streams(laid: Layout, durations: Clocks, ended: Clocks, ready: Clocks) -> dict[int, Clocks]:
+    """When each stream is free, by stream."""
+    import numpy as np
+
+    gaps = np.array(laid.gaps_ns, np.int64)
+    sums = np.cumsum(durations + gaps[:, None, None], axis=0)
+    starts = runs_of(laid)
+    ends = [*starts[1:], len(gaps)]
+    last = np.array(ends) - 1
+    taken = sums[last] - sums[starts] + durations[starts]  # of each run, from the start of its first kernel
+    at_least = _issued_late(laid, sums, durations, ready, starts, ends)
+    never = np.full(durations.shape[1:], NEVER, np.int64)
+    free: dict[int, Clocks] = {}
+    recorded: dict[int, Clocks] = {}
+    maximum = np.maximum
+    for run, number in enumerate(starts):
+        stream = laid.streams[number]
+        start = maximum(ready[laid.launched[number]], free.get(stream, never) + laid.gaps_ns[number])
+        if number in laid.gates:
+            start = maximum(start, ended[laid.gates[number]])
+        for event in laid.waits.get(number, ()):
+            start = maximum(start, recorded[event])
+        if number in laid.meets:
+            start = last_of_group(start, laid.meets[number])
+        end = start + taken[run]
+        if run in at_least:
+            end = maximum(end, at_least[run])
+        for event in laid.records.get(ends[run] - 1, ()):
+            recorded[event] = end
+        free[stream] = end
+    return free
+
+
+def runs_of(laid: Layout) -> list[int]:
+    """The first kernels of runs: each follows the one before on its stream, waits for nothing else, and none but the
+    last records an event."""
+    first = {0, *laid.gates, *laid.waits, *laid.meets, *(number + 1 for number in laid.records)}
+    streams = laid.streams
+    first |= {number for number in range(1, len(streams)) if streams[number] != streams[number - 1]}
+    first.discard(len(streams))
+    return sorted(first)
+
+
+def _issued_late(
+    laid: Layout, sums: Clocks, durations: Clocks, ready: Clocks, starts: Sequence[int], ends: Sequence[int]
+) -> dict[int, Clocks]:
+    """When a run ends at the earliest because of kernels in it, behind the first, that the host launches late; by run.
+
+    Kernel k of a run that ends with kernel e may not start before ready_k: the run ends at ready_k + duration_k + the
+    sum of what follows, or later. In a run of one replay all are ready with the first.
+    """
+    import numpy as np
+
+    bounds: dict[int, Clocks] = {}
+    launched = laid.launched
+    several = [run for run, number in enumerate(starts) if launched[number] != launched[ends[run] - 1]]
+    if not several:
+        return bounds
+    lead = ready[launched] + durations - sums
+    for run in several:
+        number, end = starts[run], ends[run]
+        bounds[run] = np.max(lead[number + 1 : end], axis=0) + sums[end - 1]
+    return bounds
