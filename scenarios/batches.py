@@ -11,8 +11,9 @@ from scenarios.settings import Settings as Scenario
 
 
 def decode_batch(scenario: Scenario) -> Batch:
-    """One new token for each request, on the scenario's context."""
-    return Batch("decode", (Group(scenario.workload.batch, 1, scenario.decode_context_tokens),))
+    """One new token for each request, and those that speculation drafted, on the scenario's context."""
+    query = scenario.engine.query_tokens
+    return Batch("decode", (Group(scenario.workload.batch, query, scenario.decode_context_tokens),))
 
 
 def prefill_batches(scenario: Scenario) -> list[Batch]:
@@ -76,9 +77,9 @@ def finished_requests(scenario: Scenario, chunk: Batch) -> int:
 
 def mixed_batch(scenario: Scenario) -> Batch:
     """All requests but one decode while one more is prefilled with what is left of the token budget."""
-    decoding = scenario.workload.batch - 1
-    chunk = min(scenario.engine.max_num_batched_tokens - decoding, scenario.workload.input_tokens)
-    return Batch("mixed", (Group(decoding, 1, scenario.decode_context_tokens), Group(1, chunk, 0)))
+    decoding, query = scenario.workload.batch - 1, scenario.engine.query_tokens
+    chunk = min(scenario.engine.max_num_batched_tokens - decoding * query, scenario.workload.input_tokens)
+    return Batch("mixed", (Group(decoding, query, scenario.decode_context_tokens), Group(1, max(1, chunk), 0)))
 
 
 def micro_batches(batch: Batch, stages: int) -> tuple[Batch, ...]:
@@ -97,11 +98,12 @@ def micro_batches(batch: Batch, stages: int) -> tuple[Batch, ...]:
             if size:
                 parts[(at + turn) % count].append(replace(group, count=size))
         at = (at + rest) % count
-    return tuple(Batch(_phase(part), tuple(part)) for part in parts)
+    shortest = min(group.query for group in batch.groups)
+    return tuple(Batch(_phase(part, shortest), tuple(part)) for part in parts)
 
 
-def _phase(groups: list[Group]) -> Literal["decode", "mixed", "prefill"]:
-    decoding = sum(group.query == 1 for group in groups)
+def _phase(groups: list[Group], decode_query: int) -> Literal["decode", "mixed", "prefill"]:
+    decoding = sum(group.query == decode_query for group in groups)
     return "decode" if decoding == len(groups) else "mixed" if decoding else "prefill"
 
 
@@ -117,14 +119,16 @@ def reported_batch(scenario: Scenario) -> Batch:
 
 
 def capture_sizes(engine: Engine) -> tuple[int, ...]:
-    """Batch sizes that aclgraph and npugraph_ex capture: those given, or 1, 2, 4 and the multiples of 8 up to
-    max_num_seqs."""
-    if engine.cudagraph_capture_sizes is not None:
-        return engine.cudagraph_capture_sizes
-    most = engine.max_num_seqs
-    return tuple(n for n in (1, 2, 4, *range(8, most + 1, 8)) if n <= most) or (1,)
+    """Tokens of decode steps that aclgraph and npugraph_ex capture: those given, or 1, 2, 4 and the multiples of 8 up
+    to all of max_num_seqs. With speculation a graph is for whole requests: sizes are rounded up to their tokens."""
+    query = engine.query_tokens
+    most = engine.max_num_seqs * query
+    sizes = engine.cudagraph_capture_sizes
+    if sizes is None:
+        sizes = tuple(n for n in (1, 2, 4, *range(8, most + 1, 8)) if n <= most) or (1,)
+    return sizes if query == 1 else tuple(sorted({-(-size // query) * query for size in sizes}))
 
 
-def captured_size(scenario: Scenario, requests: int) -> int | None:
-    """The captured batch size that serves `requests`: the next one up, or None where the batch must run eager."""
-    return next((size for size in capture_sizes(scenario.engine) if size >= requests), None)
+def captured_size(scenario: Scenario, tokens: int) -> int | None:
+    """The captured size that serves a decode step of `tokens`: the next one up, or None where it must run eager."""
+    return next((size for size in capture_sizes(scenario.engine) if size >= tokens), None)

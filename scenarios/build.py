@@ -17,6 +17,7 @@ from scenarios.passes import PASSES, Context, Pass
 from scenarios.passes.graph import in_pieces
 from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
+from scenarios.speculation import speculation_problems
 
 #: Steps of more tokens than this are scattered over tokens in sequence parallelism; smaller ones keep the all-reduce,
 #: whose latency is lower (vLLM-Ascend's FlashComm threshold).
@@ -43,7 +44,7 @@ def effective_graph(scenario: Scenario, batch: Batch) -> tuple[str, int]:
         return "eager", batch.tokens
     if mode == "ge_graph":
         return mode, batch.tokens
-    size = captured_size(scenario, batch.requests)
+    size = captured_size(scenario, batch.tokens)
     return ("eager", batch.tokens) if size is None else (mode, size)
 
 
@@ -54,12 +55,14 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
     if longest > model.max_position:
         where = "engine.max_model_len" if scenario.engine.max_model_len else "workload.input_tokens"
         problems.append((where, f"{longest} tokens are more than the {model.max_position} positions of {model.name}"))
-    if scenario.workload.phase != "prefill" and scenario.decode_context_tokens + 1 > model.max_position:
+    last = scenario.decode_context_tokens + scenario.engine.query_tokens
+    if scenario.workload.phase != "prefill" and last > model.max_position:
         problems.append(("workload.context_tokens", f"longer than the {model.max_position} positions of {model.name}"))
     if scenario.workload.expert_skew and not model.experts:
         problems.append(("workload.expert_skew", f"has no effect: {model.name} has no experts"))
     if scenario.engine.hccl_op_expansion_mode != "auto" and model.cards == 1:
         problems.append(("engine.hccl_op_expansion_mode", "has no effect: a card alone has no collectives"))
+    problems += list(speculation_problems(scenario.engine, model))
     optimizations = scenario.optimizations
     if model.sends_tokens and optimizations.graph != "eager" and not optimizations.fusion.moe_dispatch:
         what = (
@@ -97,7 +100,7 @@ def build(scenario: Scenario, model: Model, batch: Batch, stage: int | None = No
     if mode != scenario.optimizations.graph:
         optimizations = scenario.optimizations.model_copy(update={"graph": mode})
         scenario = scenario.model_copy(update={"optimizations": optimizations})
-    scattered = scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS
+    scattered = scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS and not model.joined
     program = _rewritten(scenario, model, batch, rows, scattered, PASSES)
     return program if stage is None else cut(program, model, stage, scattered)
 

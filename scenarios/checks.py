@@ -40,6 +40,7 @@ def check(scenario: Scenario) -> list[Problem]:
         _prefix_sharing,
         _fusion,
         _cudagraph_mode,
+        _speculation,
         _serving,
     )
     return [problem for rule in rules for problem in rule(scenario)]
@@ -171,6 +172,24 @@ def _cudagraph_mode(scenario: Scenario) -> Iterator[Problem]:
     graph = scenario.optimizations.graph
     if scenario.engine.cudagraph_mode is not None and graph != "aclgraph":
         yield Problem("engine.cudagraph_mode", f"has no effect with optimizations.graph {graph}, only with aclgraph")
+
+
+def _speculation(scenario: Scenario) -> Iterator[Problem]:
+    config, where = scenario.engine.speculative_config, "engine.speculative_config"
+    if config is None:
+        return
+    drafted = config.num_speculative_tokens
+    if isinstance(config.acceptance, tuple):
+        if len(config.acceptance) != drafted:
+            what = f"needs one share for each of {drafted} drafted tokens, got {len(config.acceptance)}"
+            yield Problem(f"{where}.acceptance", what)
+        elif any(later > earlier for earlier, later in pairwise(config.acceptance)):
+            what = "must not rise: a position is accepted only where those before it are"
+            yield Problem(f"{where}.acceptance", what)
+    if config.enforce_eager and not config.forward:
+        yield Problem(f"{where}.enforce_eager", f"has no effect with method {config.method}, which runs no draft model")
+    if config.enforce_eager and scenario.optimizations.graph == "eager":
+        yield Problem(f"{where}.enforce_eager", "has no effect with optimizations.graph eager")
 
 
 def _serving(scenario: Scenario) -> Iterator[Problem]:

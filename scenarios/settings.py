@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from scenarios.speculation_settings import SpeculativeConfig
 from scenarios.traffic_settings import MAX_TOKENS, Part, Slo, Tokens, Traffic
 
 Graph = Literal["eager", "aclgraph", "npugraph_ex", "ge_graph"]
@@ -55,7 +56,7 @@ class Engine(Part):
     """The serving engine, spelled as vLLM spells it."""
 
     quiet: ClassVar[frozenset[str]] = frozenset(
-        {"profile", "cudagraph_mode", "async_scheduling", "scheduling_policy", "preemption"}
+        {"profile", "cudagraph_mode", "async_scheduling", "scheduling_policy", "preemption", "speculative_config"}
     )
     stack: Stack = "auto"
     """Whose code issues the kernels: torch, call by call or compiled as it stands; a TorchAir graph for a static cache;
@@ -105,6 +106,13 @@ class Engine(Part):
     preemption: Literal["recompute", "swap"] | None = None
     """What becomes of a request that loses its KV blocks: computed again, or copied to the host and back (matters with
     workload.traffic). Default: recompute."""
+    speculative_config: SpeculativeConfig | None = None
+    """Speculative decoding (vLLM's name). Default: none."""
+
+    @property
+    def query_tokens(self) -> int:
+        """New tokens of each request in a decode step: one, and those that speculation drafts."""
+        return self.speculative_config.query_tokens if self.speculative_config else 1
 
 
 class Fusion(Part):
@@ -198,7 +206,7 @@ class Settings(Part):
         """Tokens of one request at its end: prompt and output, or the context of the reported step and its new
         tokens."""
         workload = self.workload
-        query = workload.input_tokens if workload.phase == "prefill" else 1
+        query = workload.input_tokens if workload.phase == "prefill" else self.engine.query_tokens
         return max(workload.input_tokens + workload.output_tokens, (workload.context_tokens or 0) + query)
 
     @property

@@ -263,6 +263,9 @@ def _sizes(groups: Groups) -> tuple[int, int]:
 def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
     """Raise ScenarioError for what this backend has never run: of a model, and of a model spread over ranks."""
     name = backend.name
+    if scenario.engine.speculative_config is not None:
+        what = "engine.speculative_config: drafts are not measured yet; set it to null"
+        raise ScenarioError([f"--backend {name}: {what}"])
     if name in HOST_READS:
         return
     problems = []

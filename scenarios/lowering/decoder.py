@@ -54,9 +54,18 @@ def _embed(model: Model, act: DType, tokens: int) -> Block:
         Op("sin", "rotary.sin", (doubled,), (activation("sin32", wide, "fp32"),)),
         Op("cast", "rotary.cos_cast", (activation("cos32", wide, "fp32"),), (activation("cos", wide, act),)),
         Op("cast", "rotary.sin_cast", (activation("sin32", wide, "fp32"),), (activation("sin", wide, act),)),
+        *(_join(model, hidden) if model.joined else ()),
         *rms_norm("input_norm", hidden, "normed", model.norm_eps),
     )
     return Block("embed", ops)
+
+
+def _join(model: Model, hidden: Tensor) -> tuple[Op, ...]:
+    """A draft's input: embeddings next to hidden states of the model, brought back to the hidden size."""
+    rows, act = hidden.shape[0], hidden.dtype
+    states = activation("hidden_states", (rows, (model.joined - 1) * model.hidden), act)
+    joined = activation("joined", (rows, model.joined * model.hidden), act)
+    return Op("concat", "join", (hidden, states), (joined,)), linear("eh_proj", joined, "residual", model.hidden)
 
 
 def _layer(step: Step, mlp_ops: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -78,10 +87,11 @@ def _layer(step: Step, mlp_ops: tuple[Op, ...]) -> tuple[Op, ...]:
 
 
 def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
-    """LM head for the last token of each request; earlier tokens of a prefill are dropped first."""
+    """LM head for the last token of each request; earlier tokens of a prefill or a draft are dropped first. A step that
+    verifies a draft needs all."""
     normed = activation("normed", (tokens, model.hidden), act)
     ops: list[Op] = []
-    rows = batch.requests
+    rows = _chosen(model, batch)
     if batch.tokens > rows:
         last = activation("last", (rows, model.hidden), act)
         ops.append(Op("index_select", "last_token", (normed, activation("last_index", (rows,), "int64")), (last,)))
@@ -92,8 +102,14 @@ def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
     return Block("head", tuple(ops))
 
 
+def _chosen(model: Model, batch: Batch) -> int:
+    """Tokens for which the step chooses a next one."""
+    verifies = batch.phase == "decode" and not model.joined
+    return batch.tokens if verifies else batch.requests
+
+
 def _sample(model: Model, batch: Batch, act: DType, sampling: str) -> Block:
-    rows = batch.requests
+    rows = _chosen(model, batch)
     logits = activation("logits", (rows, model.whole_vocab), act)
     logits32 = activation("logits32", (rows, model.whole_vocab), "fp32")
     chosen = activation("chosen", (rows,), "int64")

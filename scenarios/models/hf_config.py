@@ -126,11 +126,21 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
         stored=stored.what if stored else "",
         stored_as=stored.nearest if stored else "",
         left_out=left_out,
+        mtp_layers=_mtp_layers(read),
     )
     refuse_features(read, family)
     if read.problems:
         raise ScenarioError(read.problems)
     return model
+
+
+def _mtp_layers(read: Fields) -> int:
+    """Multi-token prediction layers: DeepSeek, GLM and Qwen count them, MiniMax counts modules of some layers."""
+    if read.flag("use_mtp", False):
+        return read.whole("num_mtp_modules", 1, most=64) * read.whole("mtp_transformer_layers", 1, most=64)
+    return read.whole(
+        "num_nextn_predict_layers", read.whole("mtp_num_hidden_layers", 0, low=0, most=64), low=0, most=64
+    )
 
 
 def _stored(read: Fields) -> Stored | None:

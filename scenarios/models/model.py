@@ -125,7 +125,9 @@ class Model:
     `optimizations.weights` nearest to that ("" where they are not quantised). left_out: what the config has besides the
     decoder, in words, "" for nothing.
     experts: those of all but the leading dense layers. data_parallel: replicas of attention; expert_parallel: whether
-    whole experts are spread over all ranks of all replicas, which then step together.
+    whole experts are spread over all ranks of all replicas, which then step together. mtp_layers: prediction layers
+    that the checkpoint has next to its decoder layers. joined: of a draft, hidden states that are joined for each token
+    (`scenarios.speculation`), 0 for a model that is none.
     """
 
     name: str
@@ -159,6 +161,8 @@ class Model:
     stored: str = ""
     stored_as: str = ""
     left_out: str = ""
+    mtp_layers: int = 0
+    joined: int = 0
 
     @property
     def whole_vocab(self) -> int:
@@ -261,6 +265,7 @@ class Model:
         if self.tied_embeddings and tables == 2:
             tables = 1
         last = self.hidden * self.has_head  # the final norm
+        last += self.joined * self.hidden * (self.hidden + 1)  # a draft's joining product, and norms before it
         return self.vocab * self.hidden * tables + self.layers * (norms + bias) + last + router
 
     def kv_bytes_per_token(self, element_bits: int) -> int:

@@ -34,9 +34,9 @@ class Admission:
         """Largest share of blocks (or rows) that was held at once."""
         return 1 - self.min_free / self.blocks if self.blocks else 0.0
 
-    def never_fits(self, entry: Entry) -> bool:
-        """Whether not even an empty cache holds the request to its end."""
-        tokens = entry.request.input_tokens + entry.request.output_tokens - 1
+    def never_fits(self, entry: Entry, query: int = 1) -> bool:
+        """Whether not even an empty cache holds the request to its end, with `query` tokens in its last step."""
+        tokens = entry.request.input_tokens + entry.request.output_tokens - 2 + query
         if isinstance(self.cache, ContiguousCache):
             return tokens > self.cache.row_tokens or not self.blocks
         return -(-tokens // self.block_size) > self.blocks

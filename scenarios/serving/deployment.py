@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scenarios.schema import Scenario
 from scenarios.serving.admission import KvCache
+from scenarios.serving.drafts import Drafts
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache
 from scenarios.serving.prefix_cache import PrefixCache
 from scenarios.serving.requests import Load
@@ -19,6 +20,12 @@ def limits_of(scenario: Scenario) -> Limits:
         by_priority=engine.scheduling_policy == "priority",
         swap=engine.preemption == "swap",
     )
+
+
+def drafts_of(scenario: Scenario, replica: int = 0) -> Drafts | None:
+    """The drafts of a replica, None without speculation."""
+    config = scenario.engine.speculative_config
+    return Drafts(config, scenario.protocol.seed + replica) if config else None
 
 
 def cache_of(scenario: Scenario, kv_tokens: int, longest: int) -> KvCache:

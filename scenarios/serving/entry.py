@@ -11,20 +11,21 @@ class Entry:
     target: tokens that must be in the cache before it decodes (its prompt, after a preemption also what it produced).
     computed: how many of them are. produced: output tokens, up to the step in which it joined the decoding ones.
     joined, ends, due: decode steps of the scheduler, when it joined, when it ends, and modulo the block size when it
-    needs a block. swapped: tokens of its KV that lie on the host. hit_tokens: found in the cache when let in.
+    needs a block. steps: decode steps that its output still takes, where drafts are verified. swapped: tokens of its KV
+    that lie on the host. hit_tokens: found in the cache when let in.
     For the driver, in its own units, -1 where unknown: arrived, started, first, last (tokens received).
     """
 
     __slots__ = (
         "arrived", "computed", "decoding", "due", "ends", "first", "hit_tokens", "joined", "last", "names",
-        "preemptions", "produced", "request", "started", "swapped", "target",
+        "preemptions", "produced", "request", "started", "steps", "swapped", "target",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.target = request.input_tokens
         self.computed = self.produced = self.joined = self.ends = self.due = 0
-        self.swapped = self.hit_tokens = self.preemptions = 0
+        self.swapped = self.hit_tokens = self.preemptions = self.steps = 0
         self.decoding = False
         self.arrived = self.started = self.first = self.last = -1
         self.names: list[tuple[int, int]] | None = None

@@ -15,8 +15,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
+from math import ceil
 
 from scenarios.serving.admission import Admission, KvCache
+from scenarios.serving.drafts import Drafts
 from scenarios.serving.entry import Entry
 from scenarios.serving.requests import Request
 
@@ -58,11 +60,13 @@ class Step:
 
 
 class Scheduler:
-    """The queues of a serving engine."""
+    """The queues of a serving engine. drafts: of speculative decoding."""
 
-    def __init__(self, limits: Limits, cache: KvCache) -> None:
+    def __init__(self, limits: Limits, cache: KvCache, drafts: Drafts | None = None) -> None:
         self.limits = limits
         self.kv = Admission(cache)
+        self.drafts = drafts
+        self._query = drafts.query if drafts else 1
         self.running: dict[int, Entry] = {}  # in the order in which they were let in
         self._waiting: deque[Entry] = deque()
         self._urgent: list[tuple[int, int, int, Entry]] = []
@@ -70,9 +74,12 @@ class Scheduler:
         self._clock = 0  # decode steps so far
         self._decoding = 0
         self._base = 0  # of all decoding: tokens held less the clock at that time
+        self._joined = 0  # of all decoding: the clock at that time
         self._ends: list[tuple[int, int, Entry]] = []
         self._joins = 0
         size = self.kv.block_size
+        if drafts and size:  # blocks are given for so many steps at once
+            size = max(1, int(size / drafts.tokens_per_step))
         self._due: list[list[Entry]] = [[] for _ in range(size)]
         self._size = size
         self.preemptions = 0
@@ -94,7 +101,11 @@ class Scheduler:
     def entry(self, request: Request) -> Entry | None:
         """The request as the scheduler keeps it; None where not even an empty cache holds it to its end."""
         entry = Entry(request)
-        return None if self.kv.never_fits(entry) else entry
+        if self.kv.never_fits(entry, self._query):
+            return None
+        if self.drafts:
+            entry.steps = self.drafts.steps(request.output_tokens - 1)
+        return entry
 
     def add(self, entry: Entry) -> None:
         """A request has come."""
@@ -106,8 +117,8 @@ class Scheduler:
         self._swapped = 0
         if self._size and self._due[self._clock % self._size]:
             self._grow(self._clock)
-        step = Step(self._decoding, self._base + self._decoding * self._clock)
-        budget = self.limits.max_num_batched_tokens - step.decoding
+        step = Step(self._decoding, self._context())
+        budget = self.limits.max_num_batched_tokens - step.decoding * self._query
         if self._cut is not None:
             budget -= self._go_on(self._cut, budget, step)
         self.blocked = ""
@@ -115,9 +126,16 @@ class Scheduler:
             self.blocked = self._admit(budget, step) if self.preemptions == before else "kv"
         self._settled = self.preemptions == before  # else the next plan may let one in
         if self.preemptions != before:
-            step.decoding, step.context_tokens = self._decoding, self._base + self._decoding * self._clock
+            step.decoding, step.context_tokens = self._decoding, self._context()
         step.swapped_tokens = self._swapped
         return step
+
+    def _context(self) -> int:
+        """Tokens in the cache of all decoding requests."""
+        if self.drafts is None:
+            return self._base + self._decoding * self._clock
+        steps = self._decoding * self._clock - self._joined
+        return self._base + self._joined + round(steps * self.drafts.tokens_per_step)
 
     def steady(self) -> int:
         """How often the step just planned, if it has no chunks, can run before its composition changes."""
@@ -126,11 +144,12 @@ class Scheduler:
         while self._ends and not self._is_current(self._ends[0]):
             heapq.heappop(self._ends)
         repeats = self._ends[0][0] - self._clock
-        if not self._size or self._decoding * (repeats // self._size + 1) <= self.kv.free_blocks:
+        blocks = 1 if self.drafts is None else 2 + self._query // self.kv.block_size if self._size else 0
+        if not self._size or blocks * self._decoding * (repeats // self._size + 1) <= self.kv.free_blocks:
             return repeats
         left = self.kv.free_blocks
         for ahead in range(1, repeats):
-            left -= len(self._due[(self._clock + ahead) % self._size])
+            left -= blocks * len(self._due[(self._clock + ahead) % self._size])
             if left < 0:
                 return ahead
         return repeats
@@ -196,7 +215,7 @@ class Scheduler:
                 self._swapped += entry.swapped
                 entry.swapped = 0
                 self._decode(entry)
-                step.decoding, budget = step.decoding + 1, budget - 1
+                step.decoding, budget = step.decoding + 1, budget - self._query
                 step.context_tokens += entry.held
                 continue
             budget -= taken
@@ -223,13 +242,15 @@ class Scheduler:
     def _decode(self, entry: Entry) -> None:
         """From the next step on the entry decodes."""
         entry.joined, entry.decoding = self._clock, True
-        entry.ends = self._clock + entry.request.output_tokens - entry.produced
+        left = entry.steps if self.drafts else entry.request.output_tokens - entry.produced
+        entry.ends = self._clock + left
         self._joins += 1  # an entry that was preempted may stand here twice
         heapq.heappush(self._ends, (entry.ends, self._joins, entry))
         self._decoding += 1
         self._base += entry.target - self._clock
+        self._joined += self._clock
         if self._size:
-            entry.due = (self._clock - entry.target) % self._size
+            entry.due = (self._clock - (0 if self.drafts else entry.target)) % self._size
             self._due[entry.due].append(entry)
 
     def _is_current(self, item: tuple[int, int, Entry]) -> bool:
@@ -241,8 +262,17 @@ class Scheduler:
         entries = [entry for entry in self._due[place] if entry.decoding and entry.due == place]
         self._due[place] = entries
         for entry in entries.copy():
-            while entry.decoding and not self.kv.extend(entry, entry.target + clock - entry.joined + 1):
+            while entry.decoding and not self.kv.extend(entry, self._needed(entry, clock - entry.joined)):
                 self._preempt(self._victim())
+
+    def _needed(self, entry: Entry, steps: int) -> int:
+        """Tokens that its blocks must hold for the step after `steps`, or for all steps until more are given."""
+        if self.drafts is None:
+            return entry.target + steps + 1
+        request = entry.request
+        last = request.input_tokens + request.output_tokens - 2
+        grown = entry.target + ceil((steps + self._size) * self.drafts.tokens_per_step)
+        return max(self.kv.cache.tokens(request.id), min(last, grown) + self._query)
 
     def _victim(self) -> Entry:
         """Who loses its blocks: who came last, or who has the largest priority number."""
@@ -255,9 +285,19 @@ class Scheduler:
         steps = self._clock - entry.joined
         self._decoding -= 1
         self._base -= entry.target - entry.joined
+        self._joined -= entry.joined
         entry.decoding = False
-        entry.produced += steps
-        entry.target += steps
+        tokens = self._yielded(entry, steps)
+        entry.produced += tokens
+        entry.target += tokens
+
+    def _yielded(self, entry: Entry, steps: int) -> int:
+        """Output tokens of `steps` decode steps since it joined."""
+        if self.drafts is None:
+            return steps
+        left = entry.request.output_tokens - entry.produced
+        entry.steps -= steps
+        return left if not entry.steps else min(left - 1, round(steps * self.drafts.tokens_per_step))
 
     def _preempt(self, entry: Entry) -> None:
         self.preemptions += 1

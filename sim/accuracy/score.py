@@ -14,6 +14,7 @@ from typing import Any
 
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
+from scenarios.ops.program import Batch
 from sim.accuracy.inside import Part, parts_inside, weighted_error
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.rows.files import KernelRow, StepRow
@@ -21,7 +22,8 @@ from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import HardwareError, load_hardware
 from sim.kernel.price import price
-from sim.predict.predict import interval_ns, plans_of
+from sim.predict.predict import Case, interval_ns, plans_of, whole_interval_ns
+from sim.predict.ttft import Interval
 from sim.predict.uncertainty import kernel_width
 from sim.step.schedule import launches
 
@@ -115,7 +117,7 @@ def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Score
             skipped.append(Skipped(row.id, case))
             continue
         batch = reported_batch(case.scenario)
-        value, low, high = (ns / 1000 for ns in interval_ns(case, batch))
+        value, low, high = (ns / 1000 for ns in _step_ns(case, batch))
         inside = parts_inside(row.kernels, launches(plans_of(case, batch)[0])) if row.kernels else ()
         scored.append(
             Scored(
@@ -132,6 +134,12 @@ def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Score
             )
         )
     return scored, skipped
+
+
+def _step_ns(case: Case, batch: Batch) -> Interval:
+    """A step, with the drafts on the device that follow it; looking drafts up is the engine's time, not the step's."""
+    config = case.scenario.engine.speculative_config
+    return whole_interval_ns(case, batch) if config and config.forward else interval_ns(case, batch)
 
 
 def rows_result(

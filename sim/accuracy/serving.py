@@ -17,7 +17,7 @@ from scenarios.serving.requests import Load
 from scenarios.serving.traffic import load_of
 from sim.accuracy.rows.serving import ServingRow
 from sim.engines.profile import EngineProfile, engine_of, load_engine, shipped_engine_of
-from sim.predict.predict import DoesNotFit
+from sim.predict.memory import DoesNotFit
 from sim.predict.scenario_result import case_of
 from sim.serving.expected import Bench, BenchLoad, Expected
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from scenarios.batches import reported_batch
 from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
+from scenarios.speculation_settings import MAX_DRAFT
 from sim.accuracy.rows.files import StepRow
 from sim.predict.predict import Case
 from sim.predict.scenario_result import case_of
@@ -23,8 +25,8 @@ def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
         return "batch, query_len or step_ms is not stated"
     if row.phase not in ("decode", "prefill"):
         return f"phase {row.phase!r} is not decode or prefill"
-    if row.phase == "decode" and row.query_len > 1:
-        return f"{row.query_len} query tokens a request: speculative decoding is not modelled"
+    if row.phase == "decode" and row.query_len > MAX_DRAFT + 1:
+        return f"{row.query_len} query tokens a request are more than a draft of {MAX_DRAFT} and one"
     # JSON is YAML, and quotes whatever the row holds.
     text = json.dumps(
         {
@@ -43,6 +45,7 @@ def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
                 "tensor_parallel_size": row.tp,
                 "data_parallel_size": row.dp,
                 "enable_expert_parallel": row.ep > 1,
+                **_verifying(row),
             },
         }
     )
@@ -50,6 +53,14 @@ def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
         return case_of(load_text(text, row.id, row.settings))
     except ScenarioError as error:
         return error.messages[0]
+
+
+def _verifying(row: StepRow) -> dict[str, Any]:
+    """A decode step of several query tokens verifies drafts. What drafted them is not in its columns, and not in its
+    time, unless its settings name a method."""
+    if row.phase != "decode" or row.query_len == 1:
+        return {}
+    return {"speculative_config": {"method": "ngram", "num_speculative_tokens": row.query_len - 1}}
 
 
 def roofline_of(case: Case) -> float:

@@ -11,6 +11,7 @@ from scenarios.ops.program import DTYPE_BITS
 from scenarios.passes.switches import activation_dtype
 from scenarios.schema import KvCache, Scenario
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of, shared_blocks
+from scenarios.speculation import draft_layers, draft_model, draft_scenario
 from sim.hardware.profile import HardwareProfile
 
 GIB = 1 << 30
@@ -62,8 +63,18 @@ class Memory:
         return max(0, self.total - self.usable)
 
 
+class DoesNotFit(ValueError):
+    """The scenario needs more HBM than there is; the message says by how much and what would fit."""
+
+
 def kv_bytes_per_token(scenario: Scenario, model: Model, dtype: str) -> int:
-    """Keys, values and (per token or head) scales of one token over all layers, bytes."""
+    """Keys, values and (per token or head) scales of one token over all layers, and those of a draft, bytes."""
+    draft = draft_model(scenario.engine, model)
+    drafted = draft_layers(scenario.engine, model) * _kv_bytes_per_token(scenario, draft, dtype) if draft else 0
+    return _kv_bytes_per_token(scenario, model, dtype) + drafted
+
+
+def _kv_bytes_per_token(scenario: Scenario, model: Model, dtype: str) -> int:
     bits = 8 if dtype == "int8" else 16
     size = model.kv_bytes_per_token(bits)
     if dtype == "int8" and scenario.optimizations.kv.scale != "channel":
@@ -88,7 +99,18 @@ def reserved_tokens(scenario: Scenario, kv: KvCache) -> tuple[int, int]:
 
 
 def weight_bytes(scenario: Scenario, model: Model) -> int:
-    """All weights of one card: quantised linear layers with one fp32 scale an output, the rest in 16 bits."""
+    """All weights of one card: quantised linear layers with one fp32 scale an output, the rest in 16 bits; of a draft
+    its layers, and its LM head where the model's is not shared."""
+    draft = draft_model(scenario.engine, model)
+    if draft is None:
+        return _weight_bytes(scenario, model)
+    own_head = scenario.engine.speculative_config is not None and scenario.engine.speculative_config.method == "eagle3"
+    layer = replace(draft, has_embedding=False, has_head=own_head, tied_embeddings=False)
+    drafted = _weight_bytes(draft_scenario(scenario, model), layer)
+    return _weight_bytes(scenario, model) + draft_layers(scenario.engine, model) * drafted
+
+
+def _weight_bytes(scenario: Scenario, model: Model) -> int:
     bits = WEIGHT_BITS[scenario.optimizations.weights]
     size = model.linear_weights * bits // 8 + model.other_weights * 2
     if bits < 16:
@@ -102,10 +124,10 @@ def activation_bytes(scenario: Scenario, model: Model) -> int:
     An estimate (assumed): the residual, the normed input, gate and up together, and their product.
     """
     running = _running(scenario, model)
-    rows = max(largest_chunk_tokens(scenario), running)
+    rows = max(largest_chunk_tokens(scenario), running * scenario.engine.query_tokens)
     act = DTYPE_BITS[activation_dtype(scenario, model)] // 8
     mlp = rows * (2 * model.hidden + 3 * model.intermediate) * act
-    logits = running * model.vocab * (act + 4) if model.has_head else 0
+    logits = running * scenario.engine.query_tokens * model.vocab * (act + 4) if model.has_head else 0
     scores = 0
     if not scenario.optimizations.fusion.attention:
         longest = scenario.workload.input_tokens
@@ -118,7 +140,8 @@ def graph_pool_bytes(scenario: Scenario, model: Model) -> int:
     mode = scenario.optimizations.graph
     if mode == "eager":
         return 0
-    decoding = _running(scenario, model) if mode == "ge_graph" else max(capture_sizes(scenario.engine))
+    running = _running(scenario, model) * scenario.engine.query_tokens
+    decoding = running if mode == "ge_graph" else max(capture_sizes(scenario.engine))
     compiled_prefill = mode == "ge_graph" and scenario.optimizations.graph_prefill
     rows = max(decoding, largest_chunk_tokens(scenario)) if compiled_prefill else decoding
     logits = decoding * model.vocab if model.has_head else 0
@@ -204,3 +227,23 @@ def _capacity(scenario: Scenario, model: Model, kv: KvCache, room: int) -> KvCap
     else:
         requests = ContiguousCache.max_requests(tokens, per_request)
     return KvCapacity(kv.layout, dtype, per_token, tokens, per_request, requests)
+
+
+def refuse_overflow(hardware: str, memory: Memory) -> None:
+    """Raise DoesNotFit, on a card of `hardware`, with the parts, the excess and the largest batch that fits."""
+    if not memory.too_much:
+        return
+    gib = 1 << 30
+    fits = memory.capacity.max_concurrent_requests
+    remedy = f"at most {fits} requests of this length fit"
+    if not memory.weights_fit:
+        remedy = "not even one request fits: shrink the weights"
+    elif not fits:
+        remedy = "not even one request fits beside the weights: fewer or shorter ones, or less max_num_batched_tokens"
+    raise DoesNotFit(
+        f"does not fit: {memory.total / gib:.1f} GiB needed (weights {memory.weights / gib:.1f}, "
+        f"KV cache {memory.kv_cache / gib:.1f}, activations {memory.activations / gib:.1f}, "
+        f"graph, buffers and runtime {(memory.graph_pool + memory.runtime + memory.hccl_buffers) / gib:.1f}) "
+        f"of {memory.usable / gib:.1f} GiB usable "
+        f"on {hardware}: {memory.too_much / gib:.1f} GiB too much; {remedy}"
+    )

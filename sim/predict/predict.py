@@ -12,21 +12,24 @@ from scenarios.build import build, effective_graph, problems_of
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Program
 from scenarios.schema import Scenario
+from scenarios.speculation import draft_passes, without_speculation
 from scenarios.timeline import StepTime, Timeline, on_device, step_time
 from sim.hardware.profile import HardwareProfile
 from sim.predict.limits import limits
-from sim.predict.memory import Memory, memory_of, memory_of_stages
+from sim.predict.memory import DoesNotFit, Memory, memory_of, memory_of_stages, refuse_overflow
 from sim.predict.pipeline_steps import Pipe, Pipeline, passing, pipeline_of, round_of, rows_of, sensitivity_of_stages
 from sim.predict.pipeline_timeline import Shown, shown
+from sim.predict.speculation import Speculation, lookup_ns, yielded_tokens
 from sim.predict.ttft import Interval, ends_in_turn, ends_through_stages, mean_end_ns
 from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity, step_interval
+from sim.predict.waits import waits_by_rank
 from sim.step import engine, fluid, lengths, ranks, recurrence
 from sim.step.host import Conditions, host_costs_ns, make_plans
 from sim.step.layout import Layout, layout
 from sim.step.pipeline import Round
 from sim.step.plan import Plan
 from sim.step.ranks import Variant
-from sim.step.schedule import Schedule, launches, timeline
+from sim.step.schedule import launches, timeline
 
 #: A step as it is, with slower kernels, with slower hosts, and with ranks that start together.
 PROBES = (Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
@@ -79,7 +82,7 @@ class Prediction:
     """The answer for one scenario: the reported step in full, the metrics of a request, memory and cold start.
 
     The step is rank 0's. waits_ns: how long it waited in collectives, by the rank that came last. pipeline: None where
-    the model is not split in depth.
+    the model is not split in depth. speculation: None where there is none.
     """
 
     case: Case
@@ -95,10 +98,7 @@ class Prediction:
     memory: Memory
     cold_start: ColdStart
     pipeline: Pipeline | None = None
-
-
-class DoesNotFit(ValueError):
-    """The scenario needs more HBM than there is; the message says by how much and what would fit."""
+    speculation: Speculation | None = None
 
 
 def predict(case: Case) -> Prediction:
@@ -107,7 +107,7 @@ def predict(case: Case) -> Prediction:
     Raises DoesNotFit where it does not fit the device's memory.
     """
     memory = memory_of(case.scenario, case.model, case.hardware)
-    refuse_overflow(case, memory)
+    refuse_overflow(case.hardware.name, memory)
     batch = reported_batch(case.scenario)
     shown = _shown(case, batch)
     schedule = on_device(shown.timeline, case.hardware.profile.device.upper())
@@ -125,6 +125,7 @@ def predict(case: Case) -> Prediction:
         memory=memory,
         cold_start=cold_start(case),
         pipeline=_pipeline(case, batch),
+        speculation=_speculation(case),
     )
 
 
@@ -144,21 +145,6 @@ def _shown(case: Case, batch: Batch) -> Shown:
     schedule = engine.times_of_ranks(plans)
     program = program_of(case.scenario, case.model, batch)
     return Shown(program, plans[0], timeline(plans[0], schedule[0]), waits_by_rank(plans[0], schedule))
-
-
-def waits_by_rank(plan: Plan, schedule: Sequence[Schedule]) -> dict[int, int]:
-    """Nanoseconds that rank 0 waited in collectives, by the rank that it waited for. Ranks that come last together
-    share a wait; a remainder is the first one's."""
-    waits: dict[int, int] = {}
-    groups = {number: launch.group_ranks for number, launch in enumerate(launches(plan)) if launch.rendezvous}
-    for number, arrival in schedule[0].arrivals.items():
-        arrivals = [rendezvous.arrivals[number] for rendezvous in schedule[: groups[number] or len(schedule)]]
-        if wait := max(arrivals) - arrival:
-            last = [rank for rank, ns in enumerate(arrivals) if ns == arrival + wait]
-            for rank in last:
-                waits[rank] = waits.get(rank, 0) + wait // len(last)
-            waits[last[0]] += wait % len(last)
-    return dict(sorted(waits.items()))
 
 
 @lru_cache(maxsize=64)
@@ -295,44 +281,48 @@ def interval_ns(case: Case, batch: Batch) -> Interval:
     return sensitivity.step_ns, low, high
 
 
-def refuse_overflow(case: Case, memory: Memory) -> None:
-    """Raise DoesNotFit with the parts, the excess and the largest batch that fits."""
-    if not memory.too_much:
-        return
-    gib = 1 << 30
-    fits = memory.capacity.max_concurrent_requests
-    remedy = f"at most {fits} requests of this length fit"
-    if not memory.weights_fit:
-        remedy = "not even one request fits: shrink the weights"
-    elif not fits:
-        remedy = "not even one request fits beside the weights: fewer or shorter ones, or less max_num_batched_tokens"
-    raise DoesNotFit(
-        f"does not fit: {memory.total / gib:.1f} GiB needed (weights {memory.weights / gib:.1f}, "
-        f"KV cache {memory.kv_cache / gib:.1f}, activations {memory.activations / gib:.1f}, "
-        f"graph, buffers and runtime {(memory.graph_pool + memory.runtime + memory.hccl_buffers) / gib:.1f}) "
-        f"of {memory.usable / gib:.1f} GiB usable "
-        f"on {case.hardware.name}: {memory.too_much / gib:.1f} GiB too much; {remedy}"
-    )
+def whole_interval_ns(case: Case, batch: Batch) -> Interval:
+    """(value, low, high) of a step and of the draft that follows it, ns; all ends of the passes together."""
+    ends = [interval_ns(case, batch)]
+    for drafted in draft_passes(case.scenario, case.model, batch):
+        once = interval_ns(Case(drafted.scenario, drafted.model, case.hardware), drafted.batch)
+        ends += [once] * drafted.count
+    lookup = lookup_ns(case.scenario.engine, batch)
+    value, low, high = (lookup + sum(same) for same in zip(*ends, strict=True))
+    return value, low, high
+
+
+def _speculation(case: Case) -> Speculation | None:
+    """The decode step with and without drafts, or None where there are none."""
+    config, batch = case.scenario.engine.speculative_config, decode_batch(case.scenario)
+    if config is None:
+        return None
+    plain = case.with_scenario(without_speculation(case.scenario))
+    verify, whole = interval_ns(case, batch)[0], whole_interval_ns(case, batch)[0]
+    return Speculation.of(config, verify, whole - verify, interval_ns(plain, decode_batch(plain.scenario))[0])
 
 
 def _metrics(case: Case, memory: Memory) -> dict[str, Metric]:
     """TTFT, TPOT and what follows from them.
 
     TTFT: mean over the requests, which arrive together, from arrival to the end of the chunk that finishes their
-    prefill. TPOT: one steady decode step. E2EL = TTFT + (output tokens - 1) TPOT. output_throughput: batch x output
-    tokens / E2EL, tokens/s.
+    prefill. TPOT: one steady decode step, over what it yields with speculation. E2EL = TTFT + (output tokens - 1) TPOT.
+    output_throughput: batch x output tokens / E2EL, tokens/s.
     """
     workload = case.scenario.workload
-    tpot = tuple(ns / 1e6 for ns in interval_ns(case, decode_batch(case.scenario)))
+    yielded = yielded_tokens(case.scenario.engine)
+    tpot = tuple(
+        ns / 1e6 / n for ns, n in zip(whole_interval_ns(case, decode_batch(case.scenario)), yielded, strict=True)
+    )
     ttft = _ttft_ms(case)
     e2el = tuple(t + (workload.output_tokens - 1) * d for t, d in zip(ttft, tpot, strict=True))
     tokens = workload.batch * workload.output_tokens
-    decode = tuple(1000 * workload.batch / t for t in tpot)
+    rates = tuple(1000 * workload.batch / t for t in tpot)
     throughput = tuple(1000 * tokens / t for t in e2el)
     total = tuple(1000 * (tokens + workload.batch * workload.input_tokens) / t for t in e2el)
     peak, cards = float(memory.total), case.model.cards
-    throughput, total, decode = (
-        tuple(case.model.data_parallel * t for t in times) for times in (throughput, total, decode)
+    throughput, total, rates = (
+        tuple(case.model.data_parallel * t for t in times) for times in (throughput, total, rates)
     )
     return {
         "ttft_ms": Metric(*ttft),
@@ -341,7 +331,7 @@ def _metrics(case: Case, memory: Memory) -> dict[str, Metric]:
         "output_throughput": Metric(throughput[0], throughput[2], throughput[1]),
         "output_throughput_per_card": Metric(*(t / cards for t in (throughput[0], throughput[2], throughput[1]))),
         "total_token_throughput": Metric(total[0], total[2], total[1]),
-        "decode_throughput": Metric(decode[0], decode[2], decode[1]),
+        "decode_throughput": Metric(rates[0], rates[2], rates[1]),
         "peak_memory_bytes": Metric(peak, peak, peak),
     }
 
@@ -349,7 +339,7 @@ def _metrics(case: Case, memory: Memory) -> dict[str, Metric]:
 def _ttft_ms(case: Case) -> tuple[float, float, float]:
     chunks = prefill_batches(case.scenario)
     if case.model.pipeline_parallel == 1:
-        ends = ends_in_turn(chunks, lambda chunk: interval_ns(case, chunk))
+        ends = ends_in_turn(chunks, lambda chunk: whole_interval_ns(case, chunk))
     else:
         pipe = _pipe(case)
         ends = ends_through_stages(chunks, lambda chunk: (interval_ns(case, chunk), rows_of(pipe, (chunk,))[0][0]))
@@ -433,7 +423,7 @@ def check(case: Case) -> list[tuple[str, str]]:
     if not problems:
         memory = memory_of(case.scenario, case.model, case.hardware)
         try:
-            refuse_overflow(case, memory)
+            refuse_overflow(case.hardware.name, memory)
         except DoesNotFit as error:
             problems.append(("workload.batch" if memory.weights_fit else "model", str(error)))
     return problems

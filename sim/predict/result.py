@@ -87,6 +87,7 @@ def _about_step(prediction: Prediction, diagnosis: Diagnosis, name: str) -> dict
             "limits_us": diagnosis.limits,
         },
         "overlaps": [_overlap(overlap) for overlap in overlaps(prediction)],
+        **({"speculation": asdict(prediction.speculation)} if prediction.speculation else {}),
     }
 
 

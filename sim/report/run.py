@@ -177,6 +177,19 @@ def _metrics(result: dict[str, Any]) -> RenderableType:
     return table
 
 
+def _speculation(result: dict[str, Any]) -> Iterable[RenderableType]:
+    """What drafts yield and cost, of a step that verifies some."""
+    drafts = result.get("speculation")
+    if drafts:
+        pays = "times as fast" if drafts["gain"] >= 1 else "times as fast: it loses"
+        yield _paragraph(
+            f"speculation by {drafts['method']}, {counted(drafts['drafted_tokens'], 'token')} drafted: "
+            f"{drafts['tokens_per_step']:.2f} tokens a step (acceptance {drafts['acceptance_source']}); "
+            f"verifying {ms(drafts['verify_us'])} ms and drafting {ms(drafts['draft_us'])} ms, without speculation "
+            f"{ms(drafts['plain_us'])} ms for one token: {drafts['gain']:.2f} {pays}"
+        )
+
+
 def _shares(bottleneck: dict[str, Any], device: str) -> Iterable[RenderableType]:
     """The parts of the step, of a percent and more; results written before there were shares have none."""
     shares = bottleneck.get("shares", {})
@@ -206,7 +219,7 @@ def _step(result: dict[str, Any]) -> RenderableType:
         line, _paragraph(parts), *_pipeline(result["pipeline"]),
         _paragraph(f"busy: {busy}", "dim"), _paragraph(counts, "dim"), Text(),
         Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")), _paragraph(bottleneck["evidence"]),
-        *_shares(bottleneck, device), Text(),
+        *_shares(bottleneck, device), *_speculation(result), Text(),
     )  # fmt: skip
 
 

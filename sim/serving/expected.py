@@ -16,6 +16,7 @@ from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
 from sim.engines.profile import EngineProfile
 from sim.predict.predict import Case, interval_ns
+from sim.predict.speculation import yielded_tokens
 from sim.serving.player import player
 from sim.serving.prices import TICKS_PER_NS, GridPrices
 from sim.serving.simulate import serving_capacity, simulate, without_traffic
@@ -78,7 +79,7 @@ class Bench:
         state = steady(self._demand, Device(steps.decode_ns, steps.mixed_ns), scaled)
         return Expected(
             ttft_ms=state.ttft_ns / 1e6,
-            tpot_ms=state.tpot_ns / 1e6,
+            tpot_ms=state.tpot_ns / 1e6 / self._demand.tokens_per_step,
             output_throughput=self._replicas * self._tokens_per_s(state),
             running=state.running,
             decode_ms=state.decode_ns / 1e6,
@@ -115,7 +116,9 @@ class Bench:
     def device_factors(self, running: float) -> tuple[float, float]:
         """Ends of the interval of a decode step over its value."""
         if self._factors is None:
-            batch = Batch("decode", (Group(max(1, round(running)), 1, self._context),))
+            batch = Batch(
+                "decode", (Group(max(1, round(running)), self.case.scenario.engine.query_tokens, self._context),)
+            )
             value, low, high = interval_ns(self.case, batch)
             self._factors = low / value, high / value
         return self._factors
@@ -146,6 +149,7 @@ class Bench:
             output_tokens=load.output_tokens,
             slots=slots,
             budget_tokens=scenario.engine.max_num_batched_tokens,
+            tokens_per_step=yielded_tokens(scenario.engine)[0],
             first_wave=min(1.0, load.clients / load.requests) if load.requests else 0.0,
         )
 

@@ -16,6 +16,7 @@ from math import sqrt
 
 from scenarios.serving.admission import KvCache
 from scenarios.serving.client import Client
+from scenarios.serving.drafts import Drafts
 from scenarios.serving.entry import Entry
 from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Limits, Scheduler, Step
@@ -35,12 +36,14 @@ def serve(
     engine: EngineCosts,
     max_model_len: int | None = None,
     kv_bytes_per_token: int = 0,
+    drafts: Drafts | None = None,
 ) -> ServingOutcome:
     """Serve all requests of `load` and return what became of each.
 
-    max_model_len: longer requests are rejected. kv_bytes_per_token: what a swapped token copies.
+    max_model_len: longer requests are rejected. kv_bytes_per_token: what a swapped token copies. drafts: of speculative
+    decoding; contexts then grow by what a step yields on average.
     """
-    scheduler = Scheduler(limits, cache)
+    scheduler = Scheduler(limits, cache, drafts)
     loop = _Loop(load, scheduler, prices, engine, max_model_len, kv_bytes_per_token)
     collects = gc.isenabled()
     gc.disable()  # nothing here is a circle, and looking for some in a million objects takes a third of the time
@@ -65,6 +68,7 @@ class _Loop:
         self.done: list[Entry] = []
         self.rejected: list[Request] = []
         self._next: int | None = None  # when the next request is with the scheduler
+        self._grows = scheduler.drafts.tokens_per_step if scheduler.drafts else 1
         self._hosts: dict[tuple[int, int], tuple[int, int]] = {}
 
     def run(self) -> tuple[list[Entry], list[Request], Log]:
@@ -144,8 +148,9 @@ class _Loop:
         decoding, context = step.decoding, step.context_tokens
         piece = self.prices.decode(decoding, context)
         visible, hidden = self._host(decoding, 0)
-        device, grows = piece.ticks(context), piece.slope * decoding
-        repeats = min(self.scheduler.steady(), (piece.end - context - 1) // decoding + 1)
+        more_tokens = decoding * self._grows
+        device, grows = piece.ticks(context), round(piece.slope * more_tokens)
+        repeats = min(self.scheduler.steady(), int((piece.end - context - 1) // more_tokens) + 1)
         if device < hidden:  # the device ends first: as long as that is so, steps are alike
             if grows > 0:
                 repeats = min(repeats, (hidden - device - 1) // grows + 1)

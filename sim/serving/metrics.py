@@ -1,8 +1,8 @@
 """What `vllm bench serve` would print of a load, and what limits it.
 
 TTFT counts from arrival, queueing included. TPOT = (E2EL - TTFT) / (output tokens - 1), of requests with two or more.
-ITL is per gap between two tokens of a request. Percentiles are numpy's linear ones, over the requests past the warm-up
-(ITL: over all gaps).
+ITL is per gap between two tokens of a request, or with speculation between two steps, each of which a client receives
+in one piece. Percentiles are numpy's linear ones, over the requests past the warm-up (ITL: over all gaps).
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _gap(outcome: ServingOutcome, engine: EngineCosts) -> tuple[float, float, fl
     faster = np.maximum(device - alone / 2, hidden) + host_ns - hidden
 
     def per_gap(ns: Floats) -> float:
-        return float((weights * ns).sum()) / total / 1e6
+        return float((weights * ns).sum()) / total / 1e6 / outcome.tokens_per_step
 
     gap = per_gap(mean)
     gain = 1 - per_gap(faster) / gap if gap else 0.0

@@ -79,7 +79,7 @@ class ServingOutcome:
     """Completed requests in the order of their ids (times in ns from the first arrival on), and what was counted.
 
     started: when it was first let in. counted: whether it is past the warm-up. rejected: requests that are longer than
-    allowed or than the cache holds.
+    allowed or than the cache holds. tokens_per_step: that a decode step yields for one request.
     """
 
     ids: Ints
@@ -96,6 +96,7 @@ class ServingOutcome:
     hit_tokens: int
     asked_tokens: int
     steps: Steps
+    tokens_per_step: float = 1.0
 
     @property
     def step_count(self) -> int:
@@ -150,6 +151,7 @@ def outcome_of(
             device_ns=_ns(device),
             blocked=_ints(tuple(numbers[reason] for reason in blocked)),
         ),
+        tokens_per_step=scheduler.drafts.tokens_per_step if scheduler.drafts else 1.0,
     )
 
 
@@ -181,7 +183,9 @@ def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
     }
     sums = {name: sum(getattr(o, name) for o in outcomes) for name in _COUNTS}
     steps = {f.name: np.concatenate([getattr(o.steps, f.name) for o in outcomes]) for f in fields(Steps)}
-    return ServingOutcome(**columns, **sums, usage_peak=max(o.usage_peak for o in outcomes), steps=Steps(**steps))
+    peak = max(o.usage_peak for o in outcomes)
+    yielded = outcomes[0].tokens_per_step
+    return ServingOutcome(**columns, **sums, usage_peak=peak, steps=Steps(**steps), tokens_per_step=yielded)
 
 
 _COUNTS = ("rejected", "preemptions", "hit_tokens", "asked_tokens")

@@ -20,7 +20,9 @@ from scenarios.batches import capture_sizes
 from scenarios.build import effective_graph
 from scenarios.ops.program import Batch, Group
 from scenarios.passes.graph import in_pieces
+from scenarios.speculation import draft_passes
 from sim.predict.predict import Case, step_ns
+from sim.predict.speculation import lookup_ns
 
 TICKS_PER_NS = 1 << 20
 #: Shortest mean context of the grid, tokens.
@@ -91,6 +93,7 @@ class GridPrices:
 
     def __init__(self, case: Case, factor: float = 1.0, play: Callable[[Case, Batch], int] = step_ns) -> None:
         self._case, self._factor, self._play = case, factor, play
+        self._query = case.scenario.engine.query_tokens
         self._grid = batch_points(case)
         self._tokens = token_points(case)
         self._rows: dict[int, int] = {}
@@ -114,7 +117,8 @@ class GridPrices:
         """Rows of a decode step: the captured size that it is padded to, or `requests`."""
         rows = self._rows.get(requests)
         if rows is None:
-            rows = effective_graph(self._case.scenario, Batch("decode", (Group(requests, 1, 1),)))[1]
+            rows = effective_graph(self._case.scenario, Batch("decode", (Group(requests, self._query, 1),)))[1]
+            rows //= self._query
             self._rows[requests] = rows
         return rows
 
@@ -136,13 +140,13 @@ class GridPrices:
 
     def _decode_ns(self, rows: int, context: int) -> float:
         lower, upper, share = _between(self._grid, rows)
-        at_lower = self._ns(Batch("decode", (Group(lower, 1, context),)))
+        at_lower = self._ns(Batch("decode", (Group(lower, self._query, context),)))
         if not share:
             return at_lower
-        return (1 - share) * at_lower + share * self._ns(Batch("decode", (Group(upper, 1, context),)))
+        return (1 - share) * at_lower + share * self._ns(Batch("decode", (Group(upper, self._query, context),)))
 
     def mixed(self, requests: int, context_tokens: int, tokens: int, pairs: int) -> int:
-        total = requests + tokens
+        total = requests * self._query + tokens
         known = self._prefills.get(total)
         if known is None:
             known = self._prefills[total] = self._prefill(total)
@@ -183,17 +187,26 @@ class GridPrices:
         lower, upper, share = _between(EXTRA_POINTS, requests)
 
         def added(count: int) -> int:
-            tokens = 4 * max(MANY_TOKENS if many else MANY_TOKENS // 4, count)
+            rows = count * self._query
+            tokens = 4 * max(MANY_TOKENS if many else MANY_TOKENS // 4, rows)
             alone = self._ns(Batch("prefill", (Group(1, tokens, 0),)))
-            return self._ns(Batch("mixed", (Group(count, 1, context), Group(1, tokens - count, 0)))) - alone
+            return self._ns(Batch("mixed", (Group(count, self._query, context), Group(1, tokens - rows, 0)))) - alone
 
         return added(lower) if not share else (1 - share) * added(lower) + share * added(upper)
 
     def _ns(self, batch: Batch) -> int:
         ns = self._points.get(batch)
         if ns is None:
-            ns = self._points[batch] = self._play(self._case, batch)
+            ns = self._points[batch] = with_drafts(self._case, batch, self._play)
         return ns
+
+
+def with_drafts(case: Case, batch: Batch, play: Callable[[Case, Batch], int]) -> int:
+    """A step as `play` has it, and the drafts of speculative decoding that follow it, ns."""
+    ns = play(case, batch) + lookup_ns(case.scenario.engine, batch)
+    for drafted in draft_passes(case.scenario, case.model, batch):
+        ns += drafted.count * play(Case(drafted.scenario, drafted.model, case.hardware), drafted.batch)
+    return ns
 
 
 def _between(points: Sequence[int], value: int) -> tuple[int, int, float]:
@@ -218,15 +231,15 @@ def token_points(case: Case) -> Sequence[int]:
 def batch_points(case: Case) -> list[int]:
     """Rows of decode steps on the grid: four points to an octave, on captured sizes, and where capturing ends."""
     scenario = case.scenario
-    most = scenario.engine.max_num_seqs
+    most, query = scenario.engine.max_num_seqs, scenario.engine.query_tokens
     wanted = {1, 2, 3, most, *(rows + 8 for rows in TILE_ROWS)} | {
         (4 + quarter) << octave for octave in range(most.bit_length()) for quarter in range(4)
     }
     points = set()
     for size in sorted(wanted):
         if size <= most:
-            mode, rows = effective_graph(scenario, Batch("decode", (Group(size, 1, 1),)))
-            points.add(rows)
+            mode, rows = effective_graph(scenario, Batch("decode", (Group(size, query, 1),)))
+            points.add(rows // query)
             if mode == "eager" and scenario.optimizations.graph != "eager":
-                points.add(max(capture_sizes(scenario.engine)) + 1)
+                points.add(max(capture_sizes(scenario.engine)) // query + 1)
     return sorted(points)

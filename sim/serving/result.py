@@ -77,7 +77,8 @@ def _step_factors(case: Case, outcome: ServingOutcome) -> tuple[float, float]:
     decoding = steps.decoding[steps.decoding > 0]
     requests = max(1, round(float(decoding.mean()))) if len(decoding) else 1
     context = int((outcome.input_tokens + outcome.output_tokens // 2).mean())
-    value, low, high = interval_ns(case, Batch("decode", (Group(requests, 1, max(1, context)),)))
+    query = case.scenario.engine.query_tokens
+    value, low, high = interval_ns(case, Batch("decode", (Group(requests, query, max(1, context)),)))
     return low / value, high / value
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scenarios.ops.program import Batch, Group
-from scenarios.serving.deployment import cache_of, limits_of, longest_tokens
+from scenarios.serving.deployment import cache_of, drafts_of, limits_of, longest_tokens
 from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
 from sim.predict.memory import KvCapacity, memory_of
@@ -38,8 +37,9 @@ def simulate(case: Case, engine: EngineCosts, load: Load, prices: StepPrices | N
             engine=engine,
             max_model_len=min(longest, case.model.max_position),
             kv_bytes_per_token=capacity.bytes_per_token,
+            drafts=drafts_of(scenario, replica),
         )
-        for part in shares(load, case.model.data_parallel)
+        for replica, part in enumerate(shares(load, case.model.data_parallel))
     ]
     return merged(outcomes)
 
@@ -90,8 +90,3 @@ def shares(load: Load, replicas: int) -> list[Load]:
 
 def _parts(number: int, parts: int) -> list[int | None]:
     return [number // parts + (part < number % parts) for part in range(parts)]
-
-
-def decode_group(requests: int, context: int) -> Batch:
-    """A decode step of equal requests."""
-    return Batch("decode", (Group(requests, 1, context),))

@@ -29,7 +29,8 @@ TOLERANCE = 1e-6
 class Demand:
     """What one replica is asked to do. rate: requests a nanosecond (open); clients: requests in flight (closed), or all
     at once (burst). slots: requests that may run together. budget_tokens: tokens of one step. first_wave: share of
-    closed requests that are sent at once, at the start."""
+    closed requests that are sent at once, at the start. tokens_per_step: what a decode step yields of a request; all
+    answers here are by step."""
 
     arrival: Literal["open", "closed", "burst"]
     rate: float
@@ -39,6 +40,7 @@ class Demand:
     slots: float
     budget_tokens: int
     first_wave: float = 0.0
+    tokens_per_step: float = 1.0
 
     @property
     def chunks(self) -> int:
@@ -46,9 +48,9 @@ class Demand:
         return ceil(self.input_tokens / self.budget_tokens)
 
     @property
-    def gaps(self) -> int:
+    def gaps(self) -> float:
         """Decode steps of one request."""
-        return max(1, self.output_tokens - 1)
+        return max(1.0, (self.output_tokens - 1) / self.tokens_per_step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.loader import load_scenario
 from sim import __version__
 from sim.predict.explain import diagnose
-from sim.predict.predict import Case, DoesNotFit, Prediction, predict
+from sim.predict.memory import DoesNotFit
+from sim.predict.predict import Case, Prediction, predict
 from sim.predict.scenario_result import case_of
 from sim.sweep.space import Point
 

@@ -9,9 +9,11 @@ from math import factorial
 import numpy as np
 import pytest
 
+from scenarios.serving.drafts import Drafts
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache
 from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Limits, Scheduler
+from scenarios.speculation_settings import SpeculativeConfig
 from sim.engines.costs import EngineCosts
 from sim.serving import loop
 from sim.serving.loop import serve, steps_until
@@ -196,3 +198,36 @@ def test_a_loop_that_can_do_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(loop.Scheduler, "entry", lambda self, request: loop.Entry(request))
     with pytest.raises(RuntimeError, match="1 requests wait for KV blocks"):
         serve(Load((Request(0, 0, 100, 1),)), Limits(1, 200), PagedCache(2, 16), Growing(), replace(FREE))
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.7, 1.0])
+def test_drafts_shorten_answers_and_conserve_their_tokens(chance: float) -> None:
+    config = SpeculativeConfig(method="ngram", num_speculative_tokens=3, acceptance=chance)
+    requests = tuple(Request(n, 50_000 * n, 40, 401) for n in range(40))
+    cache = PagedCache(400, 16)
+    outcome = serve(Load(requests), Limits(16, 256), cache, FixedPrices(1000, 5000), FREE, drafts=Drafts(config, 0))
+    assert outcome.output_tokens.tolist() == [401] * 40
+    assert cache.free_blocks == cache.blocks
+    steps = (outcome.last_ns - outcome.first_ns) / 1000
+    # Some steps hold a prefill and take five times as long.
+    assert steps.mean() / 400 == pytest.approx(1 / config.tokens_per_step, rel=0.2)
+    assert outcome.tokens_per_step == config.tokens_per_step
+
+
+def test_drafts_that_are_never_accepted_serve_as_none_do_where_steps_cost_the_same() -> None:
+    load, limits = some_load(200, 3, 20_000), Limits(8, 64)
+    config = SpeculativeConfig(method="ngram", num_speculative_tokens=1, acceptance=0.0)
+    plain = serve(load, limits, PagedCache(10_000, 16), FixedPrices(1000, 5000), FREE)
+    drafted = serve(load, limits, PagedCache(10_000, 16), FixedPrices(1000, 5000), FREE, drafts=Drafts(config, 0))
+    assert drafted.output_tokens.tolist() == plain.output_tokens.tolist()
+    assert abs(drafted.last_ns - plain.last_ns).max() <= 60_000  # a drafted token takes room in the budget of prefills
+
+
+def test_drafts_in_a_cache_that_is_too_small_lose_no_block() -> None:
+    config = SpeculativeConfig(method="ngram", num_speculative_tokens=3, acceptance=0.6)
+    requests = tuple(Request(n, 0, 64, 300) for n in range(12))
+    cache = PagedCache(80, 16)
+    outcome = serve(Load(requests), Limits(12, 256), cache, FixedPrices(1000, 5000), FREE, drafts=Drafts(config, 1))
+    assert outcome.preemptions > 0
+    assert len(outcome.ids) == 12
+    assert cache.free_blocks == 80

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scenarios.timeline import step_time
 from sim.kernel.time import KernelTime
-from sim.predict.predict import waits_by_rank
+from sim.predict.waits import waits_by_rank
 from sim.step import engine, ranks
 from sim.step.plan import HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.schedule import SimulationStuck, timeline
