@@ -13,7 +13,8 @@ from app_pages.parts.page import Figure, figures, quiet, section, show_with_data
 from app_pages.parts.palette import FAMILIES
 from app_pages.parts.texts import Say, speaker
 from app_pages.parts.texts.calibration import TEXTS
-from sim.accuracy.validate import Validation
+from sim.accuracy.rows.files import read_steps
+from sim.accuracy.validate import REFERENCE, Validation
 from sim.hardware.profile import SOURCES, hardware_names, load_hardware
 
 #: The profile of the scenario that the lab opens with.
@@ -33,6 +34,7 @@ def main() -> None:
     show_with_data(_scatter(validation, words, say))
     section(say("steps_title"), say("steps_note"))
     show_with_data(_steps(validation, words, say))
+    _not_scored(validation, say)
     section(say("by_kind"))
     _by_kind(validation.result, say)
     _provenance(say)
@@ -92,7 +94,17 @@ def _steps(validation: Validation, words: dict[str, str], say: Say) -> Chart:
         }
         for row in sorted(validation.result["steps"]["rows"], key=lambda row: row["measured_ms"])
     ]
-    return intervals("steps", rows, words, say("steps_alt", count=len(rows)))
+    scored = sum(row["scored"] for row in rows)
+    return intervals("steps", rows, words, say("steps_alt", count=scored, drawn=len(rows)))
+
+
+def _not_scored(validation: Validation, say: Say) -> None:
+    """The rows that are drawn and not scored, with the conditions that they were measured under."""
+    assert REFERENCE.steps is not None
+    known = {row.id: row.conditions for row in read_steps(REFERENCE.steps)}
+    for row in validation.result["steps"]["rows"]:
+        if not row["scored"]:
+            quiet(say("not_scored", row=row["id"], why=known.get(row["id"], "")))
 
 
 def _by_kind(result: dict[str, Any], say: Say) -> None:

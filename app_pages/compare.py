@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import streamlit as st
@@ -19,6 +20,7 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import shipped_names
 from sim.compare import AS_FAST
 from sim.compare.side import Side
+from sim.predict.ratios import StepRatio
 
 Which = Literal["a", "b"]
 #: What the page opens with: the same model as a loop of Python issues it, and as one graph.
@@ -36,17 +38,21 @@ def main() -> None:
     _follow_url()
     left, right = st.columns(2, gap="large")
     with left:
-        a = _side("a", say)
+        first = _side("a", say)
     with right:
-        b = _side("b", say)
-    if a is None or b is None:
+        second = _side("b", say)
+    if first is None or second is None:
         return
+    a, b = first.side, second.side
     try:
         result = sides.compared(a, b)
+        ratio = None
+        if first.question is not None and second.question is not None:
+            ratio = sides.ratio(first.question, second.question)
     except ScenarioError as error:
         refusal(error.messages)
         return
-    _numbers(result, a, b, say)
+    _numbers(result, a, b, ratio, say)
     _timelines(a, b, language, say)
     _causes(result, say)
     tables(result, say)
@@ -73,7 +79,15 @@ def _change() -> None:
     state.write({**dict.fromkeys(values), **wanted})
 
 
-def _side(which: Which, say: Say) -> Side | None:
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A or B, and the question that it answers; None where it is a file."""
+
+    side: Side
+    question: Question | None = None
+
+
+def _side(which: Which, say: Say) -> Chosen | None:
     """The widgets of A or B, and what they choose; None where there is nothing yet, or a message says why."""
     name = which.upper()
     kinds = ("scenario", "file")
@@ -94,7 +108,7 @@ def _side(which: Which, say: Say) -> Side | None:
         return None
 
 
-def _uploaded(which: Which, say: Say) -> Side | None:
+def _uploaded(which: Which, say: Say) -> Chosen | None:
     given = st.file_uploader(
         say("file"),
         list(sides.ENDINGS),
@@ -105,10 +119,10 @@ def _uploaded(which: Which, say: Say) -> Side | None:
     if given is None:
         quiet(say("file_wait", side=which.upper()))
         return None
-    return sides.uploaded(given.name, given.getvalue())
+    return Chosen(sides.uploaded(given.name, given.getvalue()))
 
 
-def _asked(which: Which, say: Say) -> Side:
+def _asked(which: Which, say: Say) -> Chosen:
     names = shipped_names()
     chosen = st.session_state[f"compare:{which}"]
     offered = names if chosen in names else [chosen, *names]
@@ -121,7 +135,8 @@ def _asked(which: Which, say: Say) -> Side:
         placeholder="workload.batch=8",
         max_chars=1000,
     )
-    return sides.asked(question_of(str(scenario), settings or ""))
+    question = question_of(str(scenario), settings or "")
+    return Chosen(sides.asked(question), question)
 
 
 def question_of(scenario: str, settings: str) -> Question:
@@ -145,23 +160,31 @@ def _kind(side: Side, say: Say) -> str:
     return say("measured" if measured else "predicted")
 
 
-def _numbers(result: dict[str, Any], a: Side, b: Side, say: Say) -> None:
+def _numbers(result: dict[str, Any], a: Side, b: Side, interval: StepRatio | None, say: Say) -> None:
     first, second = _step_us(a), _step_us(b)
     ratio = first / second
-    same = abs(ratio - 1) < AS_FAST
+    spread = [ratio] if interval is None else [ratio, interval.low, interval.high]
+    same = all(abs(value - 1) < AS_FAST for value in spread)
     words = say("as_fast") if same else say("faster" if ratio > 1 else "slower")
+    ends, told = "", ""
+    if interval is not None and not same:
+        low, high = (interval.low, interval.high) if ratio > 1 else (1 / interval.high, 1 / interval.low)
+        ends = say("ratio_interval", ends=formats.interval(f"{low:.2f}", f"{high:.2f}"))
+        told = "" if interval.distinguishable else say("not_distinguishable")
     figures(
         [
             Figure(say("step_of", side="A"), formats.number(first / 1000), "ms", f"{a.name} · {_kind(a, say)}"),
             Figure(say("step_of", side="B"), formats.number(second / 1000), "ms", f"{b.name} · {_kind(b, say)}"),
-            Figure(say("ratio"), formats.ratio(max(ratio, 1 / ratio)), words),
+            Figure(say("ratio"), formats.ratio(max(ratio, 1 / ratio)), words, ends, told),
         ]
     )
     lead = say("sentence", a=formats.time(first), b=formats.time(second))
     moved = [(row["cause"], row["b_us"] - row["a_us"]) for row in causes_of(result)]
     most = (min if ratio > 1 else max)(moved, key=lambda pair: pair[1], default=None)
     rest = ""
-    if most is not None and not same:
+    if told:
+        rest = say("sentence_tie")
+    elif most is not None and not same:
         rest = say("sentence_cause", cause=_cause(most[0], say), delta=_signed(most[1]))
     sentence(lead, rest)
 

@@ -37,6 +37,7 @@ def main() -> None:
     head.title(view)
     head.numbers(view)
     head.bottleneck(view)
+    head.measured(view)
     quiet(files.provenance(view))
     charts = pictures.timelines(view)
     wide, narrow = st.columns([3, 2], gap="large")

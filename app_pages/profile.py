@@ -159,10 +159,19 @@ def _bottleneck(capture: Shown, language: Language, say: Say) -> None:
     if capture.result["advice_withheld"]:
         quiet(" · ".join([say("partial"), *capture.result["completeness"]["reasons"]]))
         return
-    most = capture.result["advice"][:3]
-    tries = [f"{item['why']} ({say('at_most')} {formats.ratio(item['at_most_ratio'])})" for item in most]
+    tries = [_tried(item, capture, say) for item in capture.result["advice"][:3]]
     if tries:
         quiet(f"{say('try')}: " + " · ".join(tries))
+
+
+def _tried(item: dict[str, Any], capture: Shown, say: Say) -> str:
+    """One thing to try with what its replay gains; where nothing replays it, the time that it is about."""
+    replayed = {row["what_if"]: row for row in capture.result["what_if"]["rows"]}
+    row = replayed.get(item["what_if"])
+    if row is None:
+        return str(item["why"])
+    ends = formats.ends(row["low"], row["high"])
+    return f"{item['why']} ({say('replay_gives')} {formats.ratio(row['alone_ratio'])}{f', {ends}' if ends else ''})"
 
 
 def _timelines(capture: Shown, language: Language, say: Say) -> None:
@@ -207,7 +216,7 @@ def _what_ifs(capture: Shown, say: Say) -> None:
             say("what"): [row["title"] for row in rows],
             say("places"): [row["made"] for row in rows],
             say("gain"): [formats.ratio(row["alone_ratio"]) for row in rows],
-            say("interval"): [formats.interval(f"{row['low']:.2f}", f"{row['high']:.2f}") for row in rows],
+            say("interval"): [formats.ends(row["low"], row["high"]) or say("none") for row in rows],
             say("after"): [formats.time(row["predicted_us"]) for row in rows],
         }
     )
@@ -220,7 +229,7 @@ def _what_ifs(capture: Shown, say: Say) -> None:
 def _composition(capture: Shown, say: Say) -> None:
     section(say("composition"))
     step = capture.result["step"]
-    wait = min(step["communication_wait_us"], step["communication_not_overlapped_us"])
+    wait = min(capture.result["ranks"][0]["wait_us"], step["communication_not_overlapped_us"])
     parts = (
         ("computing", step["computing_us"] - step["overlapped_us"], CLASSES["matmul"]),
         ("overlapped", step["overlapped_us"], CLASSES["norm"]),

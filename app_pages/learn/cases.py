@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import ceil
 
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
@@ -40,6 +41,12 @@ def step_of_tokens(model: str, hardware: str, tokens: int, *sets: str) -> Case:
         f"engine.max_num_batched_tokens={max(tokens, 16)}",
         *sets,
     )
+
+
+def paid_back_steps(cold_ms: float, before_ms: float, after_ms: float) -> int | None:
+    """Steps after which a first run that takes `cold_ms` longer has paid for itself, against the very steps that are
+    shown; None where a step is not shorter."""
+    return ceil(cold_ms / (before_ms - after_ms)) if after_ms < before_ms else None
 
 
 def why(error: ScenarioError) -> str:

@@ -18,6 +18,7 @@ from sim.predict.scenario_result import ScenarioResult, first_result, kernel_arg
 from sim.report.files import to_json
 
 if TYPE_CHECKING:
+    from sim.accuracy.nearest import Measured
     from sim.accuracy.validate import Validation
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class Remembered(Generic[T]):
 #: An answer with the timeline of thousands of spans takes some megabytes.
 ANSWERS: Remembered[ScenarioResult] = Remembered(24)
 RANKS: Remembered[list[Timeline]] = Remembered(4)
+MEASURED: Remembered[Measured | None] = Remembered(200)
 WHAT_IFS: Remembered[dict[str, Any]] = Remembered(200)
 
 
@@ -80,6 +82,13 @@ def gains(question: Question, progress: Progress) -> dict[str, Any]:
 def ranks(question: Question) -> list[Timeline]:
     """The step of every rank, rank 0 first."""
     return RANKS.get(key_of(loaded(question)), lambda: timelines_of_ranks(first(question).prediction))
+
+
+def measured(question: Question) -> Measured | None:
+    """The measured step nearest to the question's; None where none is near."""
+    from sim.accuracy.nearest import nearest_measured
+
+    return MEASURED.get(key_of(loaded(question)), lambda: nearest_measured(first(question).prediction.case))
 
 
 @lru_cache(maxsize=1)

@@ -23,6 +23,11 @@ def ms(us: float) -> str:
     return f"{number(us / 1000)}{THIN}ms"
 
 
+def seconds(ms_: float) -> str:
+    """Milliseconds as seconds."""
+    return f"{number(ms_ / 1000)}{THIN}s"
+
+
 def time(us: float) -> str:
     """Microseconds, or milliseconds where there are many."""
     return ms(us) if abs(us) >= 1000 else f"{number(us)}{THIN}µs"
@@ -44,6 +49,15 @@ def percent(share: float, signed: bool = False) -> str:
 
 def ratio(value: float) -> str:
     return f"{value:.2f}×"
+
+
+def ends(low: float, high: float) -> str:
+    """The ends of a ratio's interval, in as many digits as keep them apart; nothing where they are equal, since what
+    nothing uncertain went into has no interval."""
+    for digits in (2, 3, 4):
+        if f"{low:.{digits}f}" != f"{high:.{digits}f}":
+            return interval(f"{low:.{digits}f}", f"{high:.{digits}f}")
+    return ""
 
 
 def interval(low: str, high: str) -> str:

@@ -14,6 +14,7 @@ from app_pages.parts.state import Question
 from scenarios.errors import ScenarioError, printable
 from sim.compare.result import compare_sides
 from sim.compare.side import Side
+from sim.predict.ratios import StepRatio, step_ratio
 from sim.predict.scenario_result import kernel_args
 from sim.report.sides import side, with_args
 
@@ -24,6 +25,7 @@ MAX_MB = 200
 _ASKED: Remembered[Side] = Remembered(16)
 #: A timeline of an uploaded profile may have hundreds of thousands of spans.
 _UPLOADED: Remembered[Side] = Remembered(4)
+_RATIOS: Remembered[StepRatio] = Remembered(64)
 
 
 def asked(question: Question) -> Side:
@@ -50,6 +52,13 @@ def _read(name: str, data: bytes) -> Side:
             return side(str(path), ())
         except ScenarioError as error:
             raise ScenarioError([message.replace(f"{folder}{os.sep}", "") for message in error.messages]) from None
+
+
+def ratio(a: Question, b: Question) -> StepRatio:
+    """Step of A over step of B with its interval, where both are scenarios. Raises ScenarioError."""
+    first, second = answers.first(a), answers.first(b)
+    key = answers.key_of(first.loaded), answers.key_of(second.loaded)
+    return _RATIOS.get(key, lambda: step_ratio(first.prediction.case, second.prediction.case))
 
 
 def compared(a: Side, b: Side) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What a page was asked, kept in the URL: so that a link says everything, and back and forward work.
 
 The parameters are those of the command line: `scenario`, and one for each `--set`. One change writes the URL once, as
-one step of the browser's history. (With Streamlit's own `bind="query-params"`, which the lessons use, a change of
-several widgets is not one step of it.)
+one step of the browser's history. (With Streamlit's own `bind="query-params"` it would not be one, and would hold what
+the reader's language calls a value.)
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from sim.imported.ranks import Waits
 
 #: An item that could save less than this share of the step is not worth a line.
 WORTH = 0.005
+BALANCE, FIND_LATE = "balance the ranks", "find the rank that is late"
 #: What a kernel of 8-bit weights saves at most of one of 16-bit weights.
 _QUANTISED = 0.5
 #: Kernels shorter than this are mostly their own start, us.
@@ -30,12 +31,14 @@ _NARROW = re.compile(r"quant|fp8|e4m3|int8|i8i8|w[48]a(?:8|16)|int4", re.I)
 @dataclass(frozen=True, slots=True)
 class Try:
     """One thing to try. at_most_ratio: the step over what would be left of it if the whole time vanished; settings:
-    the `--set` pairs of `whatif run` that predict it, () where no switch is one."""
+    the `--set` pairs of `whatif run` that predict it, () where no switch is one. what_if: the replay that says what it
+    really gains, "" where there is none: a ratio of times alone is no bound, since what follows moves up as well."""
 
     at_most_ratio: float
     at_most_us: float
     settings: tuple[str, ...]
     why: str
+    what_if: str = ""
 
 
 def advise_step(diagnosis: Found, waits: Waits) -> tuple[Try, ...]:
@@ -45,8 +48,23 @@ def advise_step(diagnosis: Found, waits: Waits) -> tuple[Try, ...]:
     for us, settings, why in _ideas(diagnosis, waits):
         us = min(us, total_us * 0.999)
         if total_us and us >= WORTH * total_us:
-            items.append(Try(total_us / (total_us - us), us, settings, why))
+            items.append(Try(total_us / (total_us - us), us, settings, why, _replay_of(settings, why)))
     return tuple(sorted(items, key=lambda item: (-item.at_most_us, item.why)))
+
+
+#: The what-if that replays what a setting does.
+_REPLAYS = {
+    "optimizations.graph=aclgraph": "remove_host_gaps",
+    "optimizations.weights=w8a8": "quantise",
+    "optimizations.fusion.add_rms_norm=true": "fuse:add_rms_norm",
+    "optimizations.overlap.comm_chunks=4": "remove_collectives",
+}
+
+
+def _replay_of(settings: tuple[str, ...], why: str) -> str:
+    if why.startswith((BALANCE, FIND_LATE)):
+        return "no_waits"
+    return next((_REPLAYS[pair] for pair in settings if pair in _REPLAYS), "")
 
 
 def _ideas(diagnosis: Found, waits: Waits) -> Iterator[tuple[float, tuple[str, ...], str]]:
@@ -89,10 +107,10 @@ def _communication(diagnosis: Found, waits: Waits) -> Iterator[tuple[float, tupl
     others = {rank: us for rank, us in waits.waited_for_us.items() if rank != diagnosis.capture.rank}
     if mine is not None and mine.matched and waits.same_clock and mine.wait_us and others:
         last = max(others, key=lambda rank: others[rank])
-        yield mine.wait_us, (), f"balance the ranks: this one waits {mine.wait_us / 1000:.2f} ms, most for rank {last}"
+        yield mine.wait_us, (), f"{BALANCE}: this one waits {mine.wait_us / 1000:.2f} ms, most for rank {last}"
     elif diagnosis.time.communication_wait_ns:
         wait_us = diagnosis.time.communication_wait_ns / 1000
-        yield wait_us, (), f"find the rank that is late: collectives wait {wait_us / 1000:.2f} ms and move nothing"
+        yield wait_us, (), f"{FIND_LATE}: collectives wait {wait_us / 1000:.2f} ms and move nothing"
 
 
 def _kernels(diagnosis: Found) -> Iterator[tuple[float, tuple[str, ...], str]]:

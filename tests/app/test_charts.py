@@ -120,8 +120,8 @@ def test_a_predicted_timeline_is_drawn_whole(name: str) -> None:
 
 def test_the_waterfall_walks_from_none_over_here_to_all() -> None:
     gains = [
-        {"label": "a", "state": "on", "waterfall_us": 3000.0, "note": ""},
-        {"label": "b", "state": "off", "waterfall_us": -500.0, "note": ""},
+        {"label": "a", "state": "on", "waterfall_us": 3000.0, "note": "", "differs": False},
+        {"label": "b", "state": "off", "waterfall_us": -500.0, "note": "", "differs": True},
     ]
     chart = waterfall("g", gains, (10_000.0, 7_000.0, 7_500.0), WORDS, "alt")
     assert [(row["label"], row["low"], row["high"], row["sort"]) for row in chart.rows] == [

@@ -67,7 +67,7 @@ def test_the_lab_opens_with_the_models_numbers(lab: Open) -> None:
     assert values(at) == shown(Question())
     assert "no device was used" in html(at)
     assert "HBM-bound." in html(at)
-    assert len(at.get("vega_lite_chart")) == 6
+    assert len(at.get("vega_lite_chart")) == 7
 
 
 def test_the_gains_are_the_models(lab: Open) -> None:

@@ -66,7 +66,6 @@ def _charts(page: Any) -> list[Any]:
 
 
 def test_a_slider_of_a_lesson_moves_number_picture_and_url(page: Any, address: str) -> None:
-    """Back is not asserted: a widget that is bound to the URL replaces it and makes no step of the history."""
     page.goto(address)
     drawn(page)
     speak(page, "en")
@@ -83,6 +82,8 @@ def test_a_slider_of_a_lesson_moves_number_picture_and_url(page: Any, address: s
         page.wait_for_url(f"**tokens={tokens}*")
         wait_number(page, slowest(tokens))
     wait_other(page, PICTURE, before)
+    page.go_back()
+    wait_number(page, slowest(16))
 
 
 def test_a_profile_is_uploaded_diagnosed_and_replayed(page: Any, address: str, shoot: Any, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ TEXTS: Table = {
     ),
     "remedy_vector-bound": (
         "Fuse small kernels: most of their time is the start of their cores.",
-        "融合小算子：它们的时间大多花在各核启动上。",
+        "融合小 kernel：它们的时间大多花在各核启动上。",
     ),
     "remedy_communication-bound": (
         "Fewer or smaller collectives, or hide them behind products.",

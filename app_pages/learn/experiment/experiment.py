@@ -14,9 +14,9 @@ from scenarios.passes.base import Pass, set_switch
 from scenarios.passes.switches import all_off, on_value, passes_for, with_needs
 from scenarios.schema import Scenario
 from sim.predict.explain import diagnose
-from sim.predict.gains import Verdict, verdict
+from sim.predict.gains import Verdict
 from sim.predict.predict import Case, ColdStart, check, predict, sensitivity_of
-from sim.predict.uncertainty import ratio_interval
+from sim.predict.ratios import step_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """product: of the single ratios; together: of all at once."""
+    """product: of the single ratios; together: of all at once, with its interval."""
 
     baseline_ms: float
     bottleneck: str
@@ -50,6 +50,8 @@ class Experiment:
     factors: tuple[Factor, ...]
     product: float
     together: float
+    together_low: float
+    together_high: float
     bottleneck_after: str
     shapes: tuple[Shape, ...]
     cold: ColdStart
@@ -73,14 +75,16 @@ def experiment(model: str, hardware: str, batch: int, input_tokens: int, chosen:
     for factor in factors:
         product *= factor.ratio
     after = base.with_scenario(_all(base.scenario, items))
-    last = predict(after)
+    last, ratio = predict(after), step_ratio(base, after)
     return Experiment(
         baseline_ms=prediction.step.total_ns / 1e6,
         bottleneck=diagnosis.name,
         evidence=diagnosis.evidence,
         factors=factors,
         product=product,
-        together=prediction.step.total_ns / last.step.total_ns,
+        together=ratio.value,
+        together_low=ratio.low,
+        together_high=ratio.high,
         bottleneck_after=diagnose(last).name,
         shapes=tuple(_shape(model, hardware, b, input_tokens, items) for b in (1, 8, 32)),
         cold=last.cold_start,
@@ -108,10 +112,9 @@ def _factor(base: Case, item: Pass) -> Factor:
     """On the baseline with whatever the switch cannot be without."""
     without = base.with_scenario(with_needs(item, base.scenario))
     with_it = base.with_scenario(_with(base.scenario, item))
-    batch = reported_batch(base.scenario)
-    ratio, low, high = ratio_interval(sensitivity_of(without, batch), sensitivity_of(with_it, batch), base.hardware)
+    ratio = step_ratio(without, with_it)
     value = item.shown(on_value(item, base.scenario))
-    return Factor(item.switch, value, ratio, low, high, verdict(ratio, low, high))
+    return Factor(item.switch, value, ratio.value, ratio.low, ratio.high, ratio.verdict)
 
 
 def _shape(model: str, hardware: str, batch: int, input_tokens: int, chosen: tuple[Pass, ...]) -> Shape:

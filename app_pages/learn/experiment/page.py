@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import streamlit as st
 
+from app_pages.learn.cases import paid_back_steps
 from app_pages.learn.experiment import experiment
 from app_pages.learn.experiment.experiment import Experiment
 from app_pages.learn.experiment.texts import TEXTS
@@ -16,6 +17,7 @@ from app_pages.learn.lesson import (
     draw,
     labelled,
     model_and_chip,
+    several,
     show_lesson,
     steps,
 )
@@ -43,20 +45,21 @@ def body(lesson: Lesson) -> None:
         tokens = steps(lesson, "input", lesson.say("input"), INPUTS, 1024)
     names = experiment.switches(model, hardware)
     first = [name for name in FIRST if name in names]
-    chosen = st.multiselect(lesson.say("factors"), names, first, key="factors", bind="query-params")
+    chosen = several("factors", lesson.say("factors"), names, first)
     if not chosen:
         st.info(lesson.say("nothing"))
         return
     ordered = tuple(name for name in names if name in chosen)
     result = _experiment(model, hardware, batch, tokens, ordered)
+    moved = "answer" if result.bottleneck != result.bottleneck_after else "answer_stays"
+    names_of = {"bottleneck": result.bottleneck, "bottleneck_after": result.bottleneck_after}
     conclude(
         lesson.say(
-            "answer",
+            moved,
             before=formats.ms(1000 * result.baseline_ms),
             count=len(ordered),
             after=formats.ms(1000 * result.baseline_ms / result.together),
-            bottleneck=bottleneck_name(lesson, result.bottleneck),
-            bottleneck_after=bottleneck_name(lesson, result.bottleneck_after),
+            **{key: bottleneck_name(lesson, name) for key, name in names_of.items()},
         )
     )
     labelled(lesson, hardware)
@@ -85,13 +88,13 @@ def _together(lesson: Lesson, result: Experiment) -> str:
 
 def _cold(lesson: Lesson, result: Experiment) -> str:
     cold = result.cold
-    if cold.break_even_steps is None:
+    cold_ms = cold.compile_ms + cold.capture_ms
+    if not cold_ms:
         return lesson.say("step7_none")
-    return lesson.say(
-        "step7_text",
-        cold=f"{formats.number((cold.compile_ms + cold.capture_ms) / 1000)}{formats.THIN}s",
-        steps=formats.whole(cold.break_even_steps),
-    )
+    steps = paid_back_steps(cold_ms, result.baseline_ms, result.baseline_ms / result.together)
+    if steps is None:
+        return lesson.say("step7_never", cold=formats.seconds(cold_ms))
+    return lesson.say("step7_text", cold=formats.seconds(cold_ms), steps=formats.whole(steps))
 
 
 def _gains(lesson: Lesson, result: Experiment) -> None:
@@ -109,17 +112,12 @@ def _gains(lesson: Lesson, result: Experiment) -> None:
         }
         for f in result.factors
     ]
-    for label, value in ((lesson.say("product"), result.product), (lesson.say("together"), result.together)):
-        rows.append(
-            {
-                "label": label,
-                "series": lesson.say("together"),
-                "value": value,
-                "low": value,
-                "high": value,
-                "shown": formats.ratio(value),
-            }
-        )
+    both = result.together_low, result.together_high
+    ends = {"product": (result.product, result.product), "together": both}
+    for key, value in (("product", result.product), ("together", result.together)):
+        low, high = ends[key]
+        row = {"label": lesson.say(key), "series": lesson.say("together"), "value": value}
+        rows.append({**row, "low": low, "high": high, "shown": formats.ratio(value)})
     used = {name: colour for name, colour in colours.items() if any(r["series"] == name for r in rows)}
     alt = lesson.say(
         "gains_alt",

@@ -46,6 +46,10 @@ TEXTS: Table = {
         "The first run takes {cold} more; after {steps} steps that is paid back.",
         "首次运行多花 {cold}；{steps} 步后收回。",
     ),
+    "step7_never": (
+        "The first run takes {cold} more, and a step is not shorter: it is never paid back.",
+        "首次运行多花 {cold}，而单步没有变短：永远收不回。",
+    ),
     "step7_none": ("Nothing is captured or compiled: there is no cold start to pay.", "没有捕获或编译：无冷启动代价。"),
     "gains_chart": ("Gain of each factor alone, and of all", "各因素单独与全部的收益"),
     "gains_alt": (
@@ -69,6 +73,10 @@ TEXTS: Table = {
     "answer": (
         "From {before} to {after} with {count} factors; the bottleneck moves from {bottleneck} to {bottleneck_after}.",
         "{count} 个因素：{before} 到 {after}；瓶颈从{bottleneck}移到{bottleneck_after}。",
+    ),
+    "answer_stays": (
+        "From {before} to {after} with {count} factors; the step stays {bottleneck}.",
+        "{count} 个因素：{before} 到 {after}；瓶颈不变：{bottleneck}。",
     ),
     "question": ("How do I know that it was this change, and not another?", "怎么知道是这一项改动带来的，而不是别的？"),
     "try": (

@@ -30,7 +30,6 @@ class Point:
     launches: int
     bottleneck: str
     cold_ms: float
-    break_even_steps: int | None
 
     @property
     def idle_share(self) -> float:
@@ -71,7 +70,6 @@ def _point(case: Case, prediction: Prediction) -> Point:
         launches=diagnosis.host_launches,
         bottleneck=diagnosis.name,
         cold_ms=cold.compile_ms + cold.capture_ms,
-        break_even_steps=cold.break_even_steps,
     )
 
 

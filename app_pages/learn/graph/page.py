@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import streamlit as st
 
+from app_pages.learn.cases import paid_back_steps
 from app_pages.learn.graph import experiment as graph
 from app_pages.learn.graph.experiment import GRAPHS, Point
 from app_pages.learn.graph.texts import TEXTS
@@ -63,14 +64,11 @@ def _numbers(lesson: Lesson, eager: Point, replayed: Point) -> None:
         "kernels": formats.ms(1000 * eager.kernels_ms),
         "ratio": formats.ratio(ratio),
     }
-    back = replayed.break_even_steps
+    back = paid_back_steps(replayed.cold_ms, eager.step_ms, replayed.step_ms)
     later = formats.whole(back) if back is not None else lesson.say("never")
     if ratio > HARDLY:
-        conclude(
-            lesson.say(
-                "answer_gain", **numbers, cold=f"{formats.number(replayed.cold_ms / 1000)}{formats.THIN}s", steps=later
-            )
-        )
+        cold = formats.seconds(replayed.cold_ms)
+        conclude(lesson.say("answer_gain", **numbers, cold=cold, steps=later))
     else:
         conclude(lesson.say("answer_none", **numbers))
     figures(

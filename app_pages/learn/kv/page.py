@@ -52,7 +52,7 @@ def body(lesson: Lesson) -> None:
     figures([_figure(lesson, layout, frames) for layout, frames in by_layout.items()])
     labelled(lesson, hardware, computed=True)
     longest = max(len(frames) for frames in by_layout.values())
-    moment = st.slider(lesson.say("moment"), 0, longest - 1, min(60, longest - 1), key="moment", bind="query-params")
+    moment = steps(lesson, "moment", lesson.say("moment"), range(longest), min(60, longest - 1))
     for column, (layout, frames) in zip(st.columns(2, gap="large"), by_layout.items(), strict=True):
         with column:
             _map(lesson, layout, frames[min(moment, len(frames) - 1)], moment)

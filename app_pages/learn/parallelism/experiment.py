@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from app_pages.learn.cases import case, why
 from scenarios.errors import ScenarioError
-from sim.predict.predict import predict
+from sim.predict.predict import Case, predict
+from sim.predict.ratios import step_ratio
 
 #: Settings of each way to use `{n}` cards; requests are per replica, so DP takes its share of them.
 WAYS = {
@@ -30,6 +31,8 @@ class Way:
     tpot_high_ms: float = 0.0
     ttft_ms: float = 0.0
     output_throughput: float = 0.0
+    throughput_low: float = 0.0
+    throughput_high: float = 0.0
     communication_ms: float = 0.0
     wait_ms: float = 0.0
     bubble_share: float = 0.0
@@ -37,6 +40,7 @@ class Way:
     kv_bytes: int = 0
     total_bytes: int = 0
     usable_bytes: int = 0
+    case: Case | None = None
 
 
 def ways(model: str, hardware: str, cards: int, requests: int, input_tokens: int, output_tokens: int) -> list[Way]:
@@ -73,14 +77,17 @@ def way(name: str, model: str, hardware: str, cards: int, requests: int, input_t
         prediction = predict(deployment)
     except ScenarioError as error:
         return Way(name, refused=why(error))
-    tpot, memory = prediction.metrics["tpot_ms"], prediction.memory
+    tpot, throughput = (prediction.metrics[key] for key in ("tpot_ms", "output_throughput"))
+    memory = prediction.memory
     return Way(
         name=name,
         tpot_ms=tpot.value,
         tpot_low_ms=tpot.low,
         tpot_high_ms=tpot.high,
         ttft_ms=prediction.metrics["ttft_ms"].value,
-        output_throughput=prediction.metrics["output_throughput"].value,
+        output_throughput=throughput.value,
+        throughput_low=throughput.low,
+        throughput_high=throughput.high,
         communication_ms=prediction.step.communication_ns / 1e6,
         wait_ms=prediction.step.communication_wait_ns / 1e6,
         bubble_share=prediction.pipeline.round.share if prediction.pipeline else 0.0,
@@ -88,4 +95,19 @@ def way(name: str, model: str, hardware: str, cards: int, requests: int, input_t
         kv_bytes=memory.kv_cache,
         total_bytes=memory.total,
         usable_bytes=memory.usable,
+        case=deployment,
     )
+
+
+def ties(best: Way, ways: list[Way]) -> list[Way]:
+    """The other possible ways whose step cannot be distinguished from that of `best`: the interval of the ratio
+    holds 1."""
+    assert best.case is not None
+    others = [way for way in ways if way.case is not None and way is not best]
+    return [way for way in others if way.case is not None and not step_ratio(way.case, best.case).distinguishable]
+
+
+def as_much(best: Way, ways: list[Way]) -> list[Way]:
+    """The other possible ways whose throughput's interval overlaps with that of `best`."""
+    others = [way for way in ways if not way.refused and way is not best]
+    return [way for way in others if way.throughput_high >= best.throughput_low]

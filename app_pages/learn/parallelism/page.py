@@ -25,6 +25,17 @@ def _ways(model: str, hardware: str, cards: int, requests: int) -> list[Way]:
     return parallelism.ways(model, hardware, cards, requests, INPUT, OUTPUT)
 
 
+@lru_cache(maxsize=64)
+def _ties(model: str, hardware: str, cards: int, requests: int) -> list[Way]:
+    possible = [way for way in _ways(model, hardware, cards, requests) if not way.refused]
+    return parallelism.ties(min(possible, key=lambda w: w.tpot_ms), possible)
+
+
+def _crowned(lesson: Lesson, best: Way, alike: list[Way]) -> str:
+    """The best way, with those that cannot be distinguished from it."""
+    return lesson.say("or").join(way.name for way in (best, *alike))
+
+
 def body(lesson: Lesson) -> None:
     model, hardware = model_and_chip(lesson, hardware="atlas_a3_die")
     with st.container(horizontal=True):
@@ -34,18 +45,21 @@ def body(lesson: Lesson) -> None:
     possible = [way for way in ways if not way.refused]
     if possible:
         fastest, most = min(possible, key=lambda w: w.tpot_ms), max(possible, key=lambda w: w.output_throughput)
+        alike = {"fastest": _ties(model, hardware, cards, requests), "most": parallelism.as_much(most, possible)}
         conclude(
             lesson.say(
                 "answer",
                 requests=requests,
                 cards=cards,
                 hardware=hardware,
-                fastest=fastest.name,
-                most=most.name,
+                fastest=_crowned(lesson, fastest, alike["fastest"]),
+                most=_crowned(lesson, most, alike["most"]),
                 tpot=formats.ms(1000 * fastest.tpot_ms),
                 throughput=formats.whole(most.output_throughput),
             )
         )
+        if any(alike.values()):
+            quiet(lesson.say("tie"))
         labelled(lesson, hardware)
         left, middle, right = st.columns(3, gap="large")
         with left:
@@ -79,6 +93,8 @@ def _throughput(lesson: Lesson, possible: list[Way], most: Way) -> None:
             "label": w.name,
             "series": lesson.say("throughput"),
             "value": w.output_throughput,
+            "low": w.throughput_low,
+            "high": w.throughput_high,
             "shown": formats.whole(w.output_throughput),
         }
         for w in possible

@@ -46,6 +46,11 @@ TEXTS: Table = {
         "throughput ({throughput} tokens/s).",
         "{hardware} 的 {cards} 张卡、{requests} 个请求：{fastest} 的 TPOT 最短（{tpot}），{most} 吞吐最高（{throughput} token/s）。",
     ),
+    "or": (" or ", " 或 "),
+    "tie": (
+        "Ways named together cannot be distinguished: the interval of their ratio holds 1.",
+        "并列的方式无法区分：两者之比的区间包含 1。",
+    ),
     "question": ("Which way of using more cards fits my goal?", "用更多卡的哪种方式符合我的目标？"),
     "try": (
         "Take a model that does not fit one card: DP drops out, since each replica holds all weights.\n"

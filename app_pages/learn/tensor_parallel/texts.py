@@ -54,7 +54,7 @@ TEXTS: Table = {
     ),
     "try": (
         "Take the row-parallel and read the parts: each is as wide as the result and none of them is it.\n"
-        "In an MLP, columns feed rows: one all-reduce a layer is enough.",
-        "选择按行切分并观察各部分：每个都与结果同宽，却都不是结果。\nMLP 中列切分接行切分：每层一次 all-reduce 就够。",
+        "In an MLP, columns feed rows: one all-reduce per MLP is enough. Attention needs its own: two a layer.",
+        "选择按行切分并观察各部分：每个都与结果同宽，却都不是结果。\nMLP 中列切分接行切分：每个 MLP 一次 all-reduce 就够；Attention 还需自己的一次，每层共两次。",
     ),
 }

@@ -16,8 +16,8 @@ def waterfall(
 ) -> Chart:
     """From the step with nothing on to the step with all on, optimisation by optimisation.
 
-    gains: {label, state, waterfall_us, note} in the order they are switched on. totals: us with none, as it is, with
-    all. say: words (none, here, all, step, change, now).
+    gains: {label, state, waterfall_us, note, differs} in the order they are switched on. totals: us with none, as it
+    is, with all. say: words (none, here, all, step, change, now).
     """
     rows: list[dict[str, Any]] = [_total(say["none"], totals[0])]
     at, here_shown = totals[0], False
@@ -28,6 +28,7 @@ def waterfall(
         after = at - gain["waterfall_us"]
         rows.append({"label": gain["label"], "low": min(at, after) / 1000, "high": max(at, after) / 1000,
                      "change": (after - at) / 1000, "sort": "loss" if after > at else "gain", "note": gain["note"],
+                     "pale": gain["differs"],
                      "end": f"{(after - at) / 1000:+.2f}".replace("-", "−")})  # fmt: skip
         at = after
     rows += [] if here_shown else [_total(say["here"], totals[1])]
@@ -57,7 +58,14 @@ def waterfall(
         "layer": [
             {
                 "mark": {"type": "bar", "height": ROW - 10},
-                "encoding": {"x": x, "x2": {"field": "high"}, "y": y, "color": color, "tooltip": tooltip},
+                "encoding": {
+                    "x": x,
+                    "x2": {"field": "high"},
+                    "y": y,
+                    "color": color,
+                    "tooltip": tooltip,
+                    "opacity": {"condition": {"test": "datum.pale", "value": 0.4}, "value": 1},
+                },
             },
             {
                 "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
@@ -69,7 +77,7 @@ def waterfall(
 
 
 def _total(label: str, us: float) -> dict[str, Any]:
-    return {"label": label, "low": 0.0, "high": us / 1000, "change": None, "sort": "total", "note": "",
+    return {"label": label, "low": 0.0, "high": us / 1000, "change": None, "sort": "total", "note": "", "pale": False,
             "end": f"{us / 1000:,.2f} ms"}  # fmt: skip
 
 

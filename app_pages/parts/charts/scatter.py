@@ -125,8 +125,13 @@ def intervals(name: str, rows: Sequence[Row], say: Mapping[str, str], alt: str) 
                 "encoding": {"x": {**x, "field": "predicted"}, "y": y, "tooltip": tooltip},
             },
             {
-                "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 62, "color": "#d55e00"},
-                "encoding": {"x": {**x, "field": "measured"}, "y": y, "tooltip": tooltip},
+                "mark": {"type": "point", "shape": "diamond", "size": 62, "stroke": "#d55e00", "strokeWidth": 1.5},
+                "encoding": {
+                    "x": {**x, "field": "measured"},
+                    "y": y,
+                    "tooltip": tooltip,
+                    "fill": {"condition": {"test": "datum.scored", "value": "#d55e00"}, "value": "transparent"},
+                },
             },
         ],
     }

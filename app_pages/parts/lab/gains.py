@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from time import monotonic
 from typing import Any
 
@@ -9,30 +10,39 @@ import streamlit as st
 
 from app_pages.parts import answers, formats, sidebar
 from app_pages.parts.charts import Chart, bars
+from app_pages.parts.charts.ratios import ratios
 from app_pages.parts.lab.files import chart_file
 from app_pages.parts.lab.view import View
 from app_pages.parts.page import disclosure, quiet, section, show
+from app_pages.parts.palette import BAD, GOOD, NEUTRAL
 from app_pages.parts.state import Question
 from app_pages.parts.texts import speaker
 from app_pages.parts.texts.fields import LABELS, SWITCHES
 from sim.predict.gains import NO_RATIO
 
+#: Verdicts with a ratio that is drawn, in the order of the picture.
+SEEN: tuple[str, ...] = ("gain", "loss", "not distinguishable")
+SEEN_COLOURS = dict(zip(SEEN, (GOOD, BAD, NEUTRAL), strict=True))
 #: Advice that is rounded away is none; and no more than a reader takes in.
 WORTH_TRYING, MAX_ADVICE = 1.005, 5
 
 
 @st.fragment
 def gains(view: View) -> None:
-    """The waterfall, what to try, and the table of every switch alone."""
+    """Every switch alone as the scenario stands, what to try, and the waterfall that sums to the whole."""
     say = view.say
-    section(say("gains"), say("gains_note"))
+    section(say("gains_here"), say("gains_here_note"))
     # Each telling is a place where the reader's next change stops the search.
     progress = _Progress(say("gains_wait"))
     result = answers.gains(view.question, progress)
     progress.done()
+    alone = alone_chart(view, result)
+    if alone.rows:
+        show(alone)
+    _advice(view, result)
+    section(say("gains"), say("gains_note"))
     picture = waterfall(view, result)
     show(picture)
-    _advice(view, result)
     with disclosure(say("gains_table"), "gains") as open_:
         if open_:
             _table(view, result)
@@ -64,6 +74,31 @@ def switch_label(view: View, switch: str, value: str) -> str:
     return speaker(SWITCHES, view.language)(switch, value=value)
 
 
+def alone_chart(view: View, result: dict[str, Any]) -> Chart:
+    """Step without / step with each optimisation, all else as the scenario has it, with its interval: what a reader who
+    flips the switch will see. Those without effect are left out."""
+    shown = [g for g in result["gains"] if g["verdict"] in SEEN]
+    shown.sort(key=lambda g: (SEEN.index(g["verdict"]), -abs(log(g["alone_ratio"]))))
+    rows = [
+        {
+            "label": switch_label(view, g["pass"], g["value"]) + ("" if g["state"] == "on" else view.say("off_here")),
+            "series": _verdict(view, g),
+            "value": g["alone_ratio"],
+            "low": g["low"],
+            "high": g["high"],
+            "shown": f"{g['alone_ratio']:.3f}× ({g['low']:.3f}–{g['high']:.3f})",
+        }
+        for g in shown
+    ]
+    colours = {
+        view.say("verdict_" + verdict.replace(" ", "_")): colour
+        for verdict, colour in SEEN_COLOURS.items()
+        if any(g["verdict"] == verdict for g in shown)
+    }
+    alt = view.say("gains_here_alt", count=len(rows))
+    return ratios("gains-alone", rows, alt, colours, title=view.say("alone_axis"))
+
+
 def waterfall(view: View, result: dict[str, Any]) -> Chart:
     """The picture of the gains; those that move nothing are left out."""
     say, fall = view.say, result["waterfall"]
@@ -75,6 +110,7 @@ def waterfall(view: View, result: dict[str, Any]) -> Chart:
             "state": g["state"],
             "waterfall_us": g["waterfall_us"],
             "note": _ratio(g) + _verdict(view, g),
+            "differs": _differs(g),
         }
         for g in order
         if abs(g["waterfall_us"]) > bare
@@ -85,6 +121,12 @@ def waterfall(view: View, result: dict[str, Any]) -> Chart:
         "gains_alt", **{k: formats.number(us / 1000) for k, us in zip(("none", "here", "all"), totals, strict=True)}
     )
     return bars.waterfall("gains", shown, totals, words, alt)
+
+
+def _differs(gain: dict[str, Any]) -> bool:
+    """Whether a bar of the waterfall says otherwise than the switch alone does: the bar is drawn pale."""
+    bar = "gain" if gain["waterfall_us"] > 0 else "loss"
+    return bool(gain["verdict"] != bar)
 
 
 def _ratio(gain: dict[str, Any]) -> str:
@@ -103,7 +145,8 @@ def _advice(view: View, result: dict[str, Any]) -> None:
     st.markdown(f"**{say('try')}**")
     worth = [item for item in result["advice"] if item["ratio"] >= WORTH_TRYING][:MAX_ADVICE]
     if not worth:
-        quiet(say("try_nothing"))
+        ends = {key: result["waterfall"][f"{of}_us"] / 1000 for key, of in (("here", "scenario"), ("all", "target"))}
+        quiet(say("try_nothing", **{key: formats.number(ms) for key, ms in ends.items()}))
     for n, item in enumerate(worth):
         factor, words, button = st.columns([2, 9, 3], vertical_alignment="center")
         factor.markdown(f"**{formats.ratio(item['ratio'])}**")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from app_pages.parts import formats, sidebar, state
+from app_pages.parts import answers, formats, sidebar, state
 from app_pages.parts.controls import CONTROLS
 from app_pages.parts.lab.view import BASELINE, View
 from app_pages.parts.page import Figure, figures, literal, quiet, sentence
@@ -165,6 +165,30 @@ def _delta(say: Say, value: float, before: float | None, *, smaller: bool) -> tu
     arrow = "↑" if change > 0 else "↓"
     factor = before / value if smaller else value / before
     return f"{arrow} {formats.percent(change, signed=True)} · {formats.ratio(factor)}", (change < 0) == smaller
+
+
+def measured(view: View) -> None:
+    """What was measured of this step, or of the nearest one with what differs; nothing where none is near."""
+    near = answers.measured(view.question)
+    if near is None:
+        return
+    label = speaker(LABELS, view.language)
+
+    def named(pair: str) -> str:
+        field, _, value = pair.partition(": ")
+        return f"{label(field) if field in LABELS else field}: {value}"
+
+    values = {
+        "ms": formats.number(near.step_ms),
+        "row": near.id,
+        "fit": view.say("fitted_row" if near.fitted else "not_fitted_row"),
+        "source": near.source,
+    }
+    if near.differs:
+        quiet(view.say("measured_near", **values, differs="; ".join(map(named, near.differs))))
+    else:
+        ratio = view.result["step"]["total_us"] / 1000 / near.step_ms - 1
+        quiet(view.say("measured_same", **values, error=formats.percent(ratio, signed=True)))
 
 
 def bottleneck(view: View) -> None:

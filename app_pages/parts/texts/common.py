@@ -25,7 +25,7 @@ TEXTS: Table = {
     "class_host": ("host: Python", "主机：Python"),
     "class_launch": ("host: launch", "主机：下发"),
     "class_ai_cpu": ("AI CPU", "AI CPU"),
-    "hover_name": ("kernel", "算子"),
+    "hover_name": ("kernel", "kernel"),
     "hover_time": ("time, µs", "耗时，µs"),
     "hover_start": ("start", "开始"),
     "hover_layer": ("layer", "层"),

@@ -41,7 +41,7 @@ TEXTS: Table = {
     "not_reconciled": ("differs from the file's own sums by {share}", "与文件自身的汇总相差 {share}"),
     "try": ("Try", "尝试"),
     "partial": ("The profile is partial, so nothing is advised", "该 profile 不完整，因此不给出建议"),
-    "at_most": ("at most", "至多"),
+    "replay_gives": ("its replay gives", "重放得到"),
     "timeline": ("Timeline", "时间线"),
     "timeline_note": ("Drag to move, wheel to zoom. Lanes as the profiler names them.", "拖动平移，滚轮缩放。泳道名称与 profiler 一致。"),
     "timeline_alt": ("Timeline of one step of {ranks} ranks, {ms} ms.", "{ranks} 个 rank 的一步时间线，{ms} ms。"),
@@ -49,8 +49,8 @@ TEXTS: Table = {
     "after": ("after", "改动后"),
     "what_ifs": ("What if", "假如"),
     "what_ifs_note": (
-        "The measured step replayed with one change each; its dependencies are read off the profile.",
-        "每项带一处改动重放测得的这一步；依赖关系从性能数据中读出。",
+        "The measured step replayed with one change each; its dependencies are read off the profile. A row without an interval moves measured times and prices nothing.",
+        "每项带一处改动重放测得的这一步；依赖关系从性能数据中读出。没有区间的行只移动测得的时间，没有估价。",
     ),
     "no_what_ifs": ("No change applies to this step.", "没有适用的改动。"),
     "replayed": (

@@ -33,16 +33,16 @@ PARTS: Table = {
 
 EVIDENCE_ZH = {
     "host-bound": "设备在一步中空闲 {free_share}（{total_ms} ms 中的 {free_ms} ms）：主机发起 {launches} 次调用需要 "
-    "{host_ms} ms，算子只需 {computing_ms} ms。",
-    "HBM-bound": "{share} 的算子时间受 HBM 限制：{computing_ms} ms 内搬运 {hbm_gb} GB，用到可持续带宽的 {hbm_busy}；"
+    "{host_ms} ms，kernel 只需 {computing_ms} ms。",
+    "HBM-bound": "{share} 的 kernel 时间受 HBM 限制：{computing_ms} ms 内搬运 {hbm_gb} GB，用到可持续带宽的 {hbm_busy}；"
     "设备在一步中空闲 {free_share}。",
-    "cube-bound": "{share} 的算子时间受 cube 限制：{top} 达到 {top_tflops} TFLOPS；设备在一步中空闲 {free_share}。",
-    "vector-bound": "{share} 的算子时间受向量核限制：共 {small} 次调用，平均 {small_us} µs；设备在一步中空闲 {free_share}。",
+    "cube-bound": "{share} 的 kernel 时间受 cube 限制：{top} 达到 {top_tflops} TFLOPS；设备在一步中空闲 {free_share}。",
+    "vector-bound": "{share} 的 kernel 时间受向量核限制：共 {small} 次调用，平均 {small_us} µs；设备在一步中空闲 {free_share}。",
     "communication-bound": "一步的 {comm_share}（{total_ms} ms 中的 {comm_ms} ms）是没有被隐藏的集合通信，其中等待其他卡 "
     "{wait_ms} ms。",
     "bubble-bound": "流水线共 {stages} 级、{micro_batches} 个微批，各级平均 {bubble_share} 的时间是气泡。",
     "capacity-bound": "显存容量限制了并发。",
-    "idle-bound": "设备在一步中空闲 {free_share}（{total_ms} ms 中的 {free_ms} ms），其中大部分不是因为主机下发晚；算子只需 "
+    "idle-bound": "设备在一步中空闲 {free_share}（{total_ms} ms 中的 {free_ms} ms），其中大部分不是因为主机下发晚；kernel 只需 "
     "{computing_ms} ms。",
-    "mixed": "没有占主导的部分：设备空闲 {free_share}，未被隐藏的通信占 {comm_share}，算子 {computing_ms} ms。",
+    "mixed": "没有占主导的部分：设备空闲 {free_share}，未被隐藏的通信占 {comm_share}，kernel {computing_ms} ms。",
 }

@@ -70,7 +70,8 @@ class StepKernels:
 class StepRow:
     """One measured step; batch per data-parallel replica, `context` tokens cached before it. tp: ranks of one
     tensor-parallel group; dp: replicas; ep: ranks that share whole experts, 1 where none do. fitted: something of the
-    shipped profiles was fitted to it. kernels: those inside the step, where the source timed them."""
+    shipped profiles was fitted to it. kernels: those inside the step, where the source timed them. conditions, source:
+    how and where it was measured, in the file's words."""
 
     id: str
     hardware: str
@@ -88,6 +89,8 @@ class StepRow:
     scored: bool
     fitted: bool = False
     kernels: tuple[StepKernels, ...] = ()
+    conditions: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,8 @@ def read_steps(path: Path) -> list[StepRow]:
                 scored=_is_scored(row),
                 fitted=(row.get("fit") or "no") != "no",
                 kernels=kernels_of(row.get("kernels") or "", where),
+                conditions=row.get("conditions") or "",
+                source=row.get("source") or "",
             )
         )
     return rows
