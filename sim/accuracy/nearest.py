@@ -1,7 +1,7 @@
 """The measured step that is nearest to a scenario's: the same, or one that differs in what is said.
 
 A row is near where it measures the same model on a chip of the same family in the same phase; of those, the one that
-differs in the fewest settings, and then the least in batch, lengths and cards.
+differs in the fewest settings, then in batch and lengths by the smallest factor.
 """
 
 from __future__ import annotations
