@@ -29,7 +29,8 @@ def draft_model(engine: Engine, model: Model) -> Model | None:
     config = engine.speculative_config
     if config is None or not config.forward:
         return None
-    draft = replace(model, layers=1, joined=JOINED[config.method])
+    usual = next((one for one, _ in reversed(model.runs) if one.has_cache), model)  # layers may differ
+    draft = replace(usual, layers=1, joined=JOINED[config.method])
     if config.method == "eagle3":
         vocab = min(model.vocab, -(-EAGLE_VOCAB // model.tensor_parallel))
         whole = 0 if model.tensor_parallel == 1 else min(model.whole_vocab, EAGLE_VOCAB)

@@ -99,18 +99,54 @@ def by_runs(attend: Compute, op: Op, inputs: Inputs, step: Step) -> Outputs:
     runs = runs_of(layout)
     if len(runs) == 1:
         return attend(op, inputs, step)
-    paged, results = bool(op.attr("block_size")), list[torch.Tensor]()
+    results: list[torch.Tensor] = []
     for requests, tokens, part in runs:
         causal = part.queries[0] > 1 and not part.contexts[0]
         visible = visible_in(part, inputs[0].device) if part.queries[0] > 1 and not causal else None
         own = replace(step, layout=part, visible=visible, causal=causal)
-        tensors = [inputs[0][tokens], *inputs[1:3], *((inputs[3][requests],) if paged else ()), *inputs[3 + paged :]]
+        tensors = [x[requests] if t.name == "block_table" else x for x, t in zip(inputs, op.inputs, strict=True)]
+        tensors[0] = inputs[0][tokens]
         shape = (part.tokens, *op.out.shape[1:])
         whole = replace(op, outputs=(replace(op.out, shape=shape),))
         results += attend(whole, tensors, own)
     if layout.rows > layout.tokens:
         results.append(results[0].new_zeros((layout.rows - layout.tokens, *op.out.shape[1:])))
     return (torch.cat(results),)
+
+
+def seen_by(op: Op, step: Step) -> torch.Tensor | None:
+    """Which keys each query of an attention op sees, as `visible_keys`; None where all see all there are."""
+    window, chunk = op.attr("window", 0), op.attr("chunk", 0)
+    if not window and not chunk:
+        return step.visible
+    return in_sight(step.layout, _device_of(step), int(window), int(chunk))  # type: ignore[arg-type]
+
+
+def _device_of(step: Step) -> torch.device:
+    return next(iter(step.values.values())).device
+
+
+def in_sight(layout: Layout, device: torch.device, window: int, chunk: int) -> torch.Tensor:
+    """`visible_keys` of a layer whose queries see `window` keys at most, or those of their own `chunk` of positions."""
+    contexts = numbers(layout.contexts, device).view(-1, 1, 1, 1)
+    most = numbers(layout.queries, device).view(-1, 1, 1, 1) - 1
+    at = contexts + torch.minimum(torch.arange(layout.longest_query, device=device).view(1, 1, -1, 1), most)
+    key = torch.arange(layout.longest_keys, device=device).view(1, 1, 1, -1)
+    first = at - window + 1 if window else at - at % chunk
+    return (key <= at) & (key >= first)
+
+
+def scale_of(op: Op) -> float:
+    """What scores are multiplied by."""
+    dim, scale = op.attr("head_dim"), op.attr("scale", 0.0)
+    assert isinstance(dim, int)
+    assert isinstance(scale, float | int)
+    return scale or dim**-0.5
+
+
+def sinks_of(op: Op, inputs: Inputs) -> torch.Tensor | None:
+    """The learned score of each head that stands in the softmax without a value."""
+    return next((x for x, t in zip(inputs, op.inputs, strict=True) if t.role == "weight"), None)
 
 
 def dequantised(
@@ -130,9 +166,10 @@ def dequantised(
 def keys_and_values(op: Op, inputs: Inputs, step: Step, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """What an attention op sees of the cache, each [requests, kv heads, longest keys, dim] in `dtype`.
 
-    inputs: query, key cache, value cache, then the block table of a paged cache, then the scales of an INT8 one.
+    inputs: query, key cache, value cache, (sinks,) then the block table of a paged cache, then the scales of an INT8
+    one.
     """
-    rest = list(inputs[3:])
+    rest = [x for x, t in zip(inputs[3:], op.inputs[3:], strict=True) if t.role != "weight"]
     table = rest.pop(0) if op.attr("block_size") else None
     result = []
     for store in inputs[1:3]:
@@ -152,17 +189,29 @@ def heads_of(query: torch.Tensor, op: Op) -> torch.Tensor:
 
 
 def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """softmax(q k / sqrt(dim)) v, each step in float32, rounded at the end."""
+    """softmax(q k scale) v, each step in float32, rounded at the end."""
     query = heads_of(inputs[0], op)
     q = by_request(query, step.layout).float()
     k, v = (x.float() for x in keys_and_values(op, inputs, step, query.dtype))
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
-    if step.visible is not None:
-        scores = scores.masked_fill(~step.visible, float("-inf"))
-    y = torch.softmax(scores, -1) @ v
+    scores = q @ k.transpose(-1, -2) * scale_of(op)
+    if (visible := seen_by(op, step)) is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    if (sinks := sinks_of(op, inputs)) is not None:
+        scores = with_sinks(scores, sinks)
+    y = torch.softmax(scores, -1)[..., : k.shape[-2]] @ v
     return (by_token(y, step.layout).to(query.dtype).reshape(op.out.shape),)
+
+
+def with_sinks(scores: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    """Scores [requests, heads, queries, keys] with one more column, each head's own."""
+    column = sinks.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+    return torch.cat((scores, column), -1)
+
+
+def _join_sinks(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (with_sinks(*inputs),)
 
 
 def _expand(op: Op, inputs: Inputs, step: Step) -> Outputs:
@@ -197,6 +246,8 @@ def _batch_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
     return (by_token(a.float() @ b.float(), step.layout).to(a.dtype).reshape(op.out.shape),)
 
 
+#: Ops of a general kind that attention means in its own way, by name.
+NAMED = {"attn.join_sinks": Kernel(_join_sinks)}
 KERNELS = {
     "attention": Kernel(_attention, "composed", raw=True),
     "expand": Kernel(_expand, raw=True),

@@ -72,17 +72,35 @@ def silu(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (F.silu(inputs[0]),)
 
 
-def cos(_: Op, inputs: Inputs, step: Step) -> Outputs:
-    return (_grown(torch.cos(inputs[0]), step),)
+def gelu(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (F.gelu(inputs[0], approximate="tanh"),)
 
 
-def sin(_: Op, inputs: Inputs, step: Step) -> Outputs:
-    return (_grown(torch.sin(inputs[0]), step),)
+def tanh(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (torch.tanh(inputs[0]),)
 
 
-def _grown(x: torch.Tensor, step: Step) -> torch.Tensor:
+def relu(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (torch.relu(inputs[0]),)
+
+
+def clamp(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    limits = {name: float(value) for name, value in op.attrs if name in ("min", "max")}  # type: ignore[arg-type]
+    return (inputs[0].clamp(**limits),)
+
+
+def cos(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (_grown(torch.cos(inputs[0]), op, step),)
+
+
+def sin(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    return (_grown(torch.sin(inputs[0]), op, step),)
+
+
+def _grown(x: torch.Tensor, op: Op, step: Step) -> torch.Tensor:
     """Of rotary angles, which alone have cosines and sines in a Program."""
-    scale = angle_scale(step.model) if step.model else 1.0
+    which = op.out.name.partition("32")[2]
+    scale = angle_scale(step.model.turns[which]) if step.model else 1.0
     return x if scale == 1.0 else x * scale
 
 
@@ -140,5 +158,6 @@ KERNELS = {
     "pow": Kernel(power), "neg": Kernel(neg), "rsqrt": Kernel(rsqrt), "silu": Kernel(silu), "cos": Kernel(cos),
     "sin": Kernel(sin), "cast": Kernel(cast), "concat": Kernel(concat), "slice": Kernel(cut, raw=True),
     "embedding": Kernel(embedding), "index_select": Kernel(index_select), "swiglu": Kernel(_swiglu, "composed"),
-    "index_add": Kernel(index_add),
+    "index_add": Kernel(index_add), "gelu": Kernel(gelu), "tanh": Kernel(tanh), "relu": Kernel(relu),
+    "clamp": Kernel(clamp),
 }  # fmt: skip

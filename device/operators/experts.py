@@ -168,13 +168,20 @@ def by_expert(op: Op, x: torch.Tensor, step: Step, product: Product) -> Outputs:
     return (out,)
 
 
+def without_bias(op: Op, inputs: Inputs) -> tuple[list[torch.Tensor], torch.Tensor | None]:
+    """The operands of a product of experts without its bias [experts, n], and that."""
+    biases = [x for x, t in zip(inputs, op.inputs, strict=True) if t.name.endswith(".bias")]
+    rest = [x for x, t in zip(inputs, op.inputs, strict=True) if not t.name.endswith(".bias")]
+    return rest, biases[0] if biases else None
+
+
 def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
     """x [rows, k] x weights [experts, n, k], 16-bit or (with scales [experts, n]) unpacked from integers."""
-    x, w, *scale = inputs
+    (x, w, *scale), bias = without_bias(op, inputs)
 
     def product(part: torch.Tensor, expert: int, _: slice) -> torch.Tensor:
         weight = integers(w[expert]).float() * scale[0][expert].unsqueeze(-1) if scale else w[expert].float()
-        return part.float() @ weight.T
+        return part.float() @ weight.T + (0 if bias is None else bias[expert].float())
 
     return by_expert(op, x, step, product)
 
@@ -182,13 +189,14 @@ def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
 def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
     """INT8 rows with a scale each x INT8 or INT4 weights with scales [experts, n]; bare sums where they are scaled
     elsewhere."""
-    x, w, *scales = inputs
+    (x, w, *scales), bias = without_bias(op, inputs)
 
     def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
         if not scales:
             return exact_product(part, integers(w[expert]))
         scale, row_scale = scales
-        return scaled(exact_product(part, integers(w[expert])), scale[expert], row_scale[rows], ())
+        own = () if bias is None else (bias[expert],)
+        return scaled(exact_product(part, integers(w[expert])), scale[expert], row_scale[rows], own)
 
     return by_expert(op, x, step, product)
 

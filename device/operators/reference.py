@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from device.operators import (
     attention,
     collectives,
+    delta,
     elementwise,
     exchange,
     experts,
@@ -36,7 +37,7 @@ def _nothing(_: Op, __: Inputs, ___: Step) -> Outputs:
 REFERENCE: dict[str, Kernel] = {
     **elementwise.KERNELS, **norms.KERNELS, **matmul.KERNELS, **attention.KERNELS, **kv.KERNELS, **sampling.KERNELS,
     **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, **experts.KERNELS, **exchange.KERNELS, **mla.KERNELS,
-    **sparse.KERNELS,
+    **sparse.KERNELS, **delta.KERNELS,
     "prefetch": Kernel(_nothing),
 }  # fmt: skip
 
@@ -45,7 +46,7 @@ def special(op: Op) -> Kernel | None:
     """The kernel of an op that routers or latent attention mean in their own way; None for all others."""
     if kind_of(op).family == "attention" and op.attr("latent", False):
         return sparse.ATTENTION if op.attr("top_k", 0) else mla.ABSORBED
-    return experts.NAMED.get(op.whole) or mla.NAMED.get(op.whole)
+    return experts.NAMED.get(op.whole) or mla.NAMED.get(op.whole) or attention.NAMED.get(op.whole)
 
 
 def reference(op: Op) -> Kernel:

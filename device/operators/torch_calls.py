@@ -42,9 +42,27 @@ def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
     query = attention.heads_of(inputs[0], op)
     q = attention.by_request(query, step.layout)
     k, v = attention.keys_and_values(op, inputs, step, query.dtype)
-    mask = None if step.causal else step.visible
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=step.causal, enable_gqa=True)
+    visible, scale = attention.seen_by(op, step), attention.scale_of(op)
+    causal = step.causal and visible is step.visible
+    mask = None if causal else visible
+    if (sinks := attention.sinks_of(op, inputs)) is not None:
+        y = _with_sinks(q, k, v, visible, scale, sinks)
+    else:
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=True, scale=scale)
     return (attention.by_token(y, step.layout).reshape(op.out.shape),)
+
+
+def _with_sinks(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor | None, scale: float, sinks: torch.Tensor
+) -> torch.Tensor:
+    """A key of zeros whose score is the sink of each head, and whose value is zeros: the mask adds the score."""
+    k, v = (torch.cat((x, x.new_zeros((*x.shape[:2], 1, x.shape[-1]))), 2) for x in (k, v))
+    shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    bias = torch.zeros(shape, dtype=q.dtype, device=q.device)
+    if visible is not None:
+        bias[..., :-1].masked_fill_(~visible, float("-inf"))
+    bias[..., -1] = sinks.view(1, -1, 1)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, enable_gqa=True, scale=scale)
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: Layout, scale: float) -> torch.Tensor:
@@ -69,25 +87,27 @@ def _weight_quant_matmul(op: Op, inputs: Inputs, _: Step) -> Outputs:
 
 
 def _grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, *scale = inputs
+    (x, w, *scale), bias = experts.without_bias(op, inputs)
 
     def product(part: torch.Tensor, expert: int, _: slice) -> torch.Tensor:
+        own = None if bias is None else bias[expert]
         if not scale:
-            return F.linear(part, w[expert])
-        return F.linear(part, quant.integers(w[expert]).to(x.dtype) * scale[0][expert].unsqueeze(-1).to(x.dtype))
+            return F.linear(part, w[expert], own)
+        return F.linear(part, quant.integers(w[expert]).to(x.dtype) * scale[0][expert].unsqueeze(-1).to(x.dtype), own)
 
     return experts.by_expert(op, x, step, product)
 
 
 def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    x, w, *scales = inputs
+    (x, w, *scales), bias = experts.without_bias(op, inputs)
 
     def product(part: torch.Tensor, expert: int, rows: slice) -> torch.Tensor:
         integers = torch._int_mm(part, quant.integers(w[expert]).t())
         if not scales:  # bare sums
             return integers
         scale, row_scale = scales
-        return quant.scaled(integers, scale[expert], row_scale[rows], ())
+        own = () if bias is None else (bias[expert],)
+        return quant.scaled(integers, scale[expert], row_scale[rows], own)
 
     return experts.by_expert(op, x, step, product)
 

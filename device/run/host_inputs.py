@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from device.operators.attention import visible_keys
+from device.operators.attention import in_sight, visible_keys
 from device.run.kv_cache import KvTensors
 from device.run.runner import reads, rows_of
 from device.run.windows import batches
@@ -150,21 +150,39 @@ def _mask(
     mask = torch.zeros((*shape, keys), dtype=dtype, device=place.device)
     if visible is not None and keys > 1:
         mask.masked_fill_(~visible, torch.finfo(dtype).min)
+    others = {}
+    for name, (window, chunk) in _other_masks(program).items():
+        shown = in_sight(layout, place.device, window, chunk)
+        other = torch.zeros(shown.shape, dtype=dtype, device=place.device)
+        others[name] = other.masked_fill_(~shown, torch.finfo(dtype).min)
     column = mask[..., -1].clone()
     if any(op.name == "prepare.mask_column" for op in program.block("prepare").ops):
         mask[..., -1] = torch.finfo(dtype).min
-    return {"mask": mask, "mask_column": column}
+    return {"mask": mask, "mask_column": column, **others}
+
+
+def _other_masks(program: Program) -> dict[str, tuple[int, int]]:
+    """Masks of layers that see some of the keys: (window, chunk) by name."""
+    return {
+        op.inputs[1].name: (int(op.attr("window", 0)), int(op.attr("chunk", 0)))  # type: ignore[arg-type]
+        for block in program.blocks
+        for whole in block.ops
+        for op in (whole.parts or (whole,))
+        if op.whole == "attn.mask" and op.attrs
+    }
 
 
 def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[str, torch.Tensor]:
     """Frequencies of the rotary embedding, and its cosines and sines where they are looked up."""
-    each = frequencies(model)
-    tables = {"inv_freq": place.moved(each)}
-    if reads(program, "cos_table"):
-        angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * each
-        angles, scale = torch.cat((angles, angles), -1), angle_scale(model)
-        for name, table in (("cos_table", angles.cos() * scale), ("sin_table", angles.sin() * scale)):
-            tables[name] = place.moved(table.to(place.dtypes[act]))
+    tables = {}
+    for which, one in model.turns.items():
+        each = frequencies(one)
+        tables[f"inv_freq{which}"] = place.moved(each)
+        if reads(program, f"cos{which}_table"):
+            angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * each
+            angles, scale = torch.cat((angles, angles), -1), angle_scale(one)
+            for name, table in (("cos", angles.cos() * scale), ("sin", angles.sin() * scale)):
+                tables[f"{name}{which}_table"] = place.moved(table.to(place.dtypes[act]))
     return tables
 
 

@@ -48,20 +48,43 @@ class KvTensors:
         self._place_tokens, self.spare_slot = size, places * size
         places += spare
         held = torch.int8 if self.scale else dtypes[act]
-        self.tensors: dict[str, Tensors] = {
-            name: [torch.zeros((places, size, *row), dtype=held, device=device) for _ in range(shard.layers)]
-            for name, row in _rows(shard).items()
-        }
+        self.tensors: dict[str, Tensors] = {}
+        layers = [shard.at(layer) for layer in range(shard.layers)]
+        for name in dict.fromkeys(name for one in layers for name in _rows(one)):
+            self.tensors[name] = [
+                torch.zeros((places, size, *_rows(one).get(name, (0,))), dtype=held, device=device) for one in layers
+            ]
+        self._lend(layers)
+        for name in dict.fromkeys(name for one in layers for name in _states(one, act)):
+            states = [_states(one, act).get(name, ((0,), act)) for one in layers]
+            self.tensors[name] = [
+                torch.zeros((scenario.workload.batch, *shape), dtype=dtypes[dtype], device=device)
+                for shape, dtype in states
+            ]
         if self.scale:
             channel = self.scale == "channel"
-            heads = shard.kv_heads if self.scale == "head" else 1
-            shape_of_scale = (shard.kv_heads, 1, shard.head_dim) if channel else (places * size, heads)
             fill = torch.ones if channel else torch.zeros
+            scale_of = dtypes[act] if channel else torch.float32
             for name in ("k_scale", "v_scale"):
                 self.tensors[name] = [
-                    fill(shape_of_scale, dtype=dtypes[act] if channel else torch.float32, device=device)
-                    for _ in range(shard.layers)
+                    fill(self._scale_shape(one, places * size), dtype=scale_of, device=device) for one in layers
                 ]
+
+    def _scale_shape(self, one: Model, tokens: int) -> tuple[int, ...]:
+        """Of the scales of K or V of one layer."""
+        if self.scale == "channel":
+            return one.kv_heads, 1, one.head_dim
+        return tokens, one.kv_heads if self.scale == "head" else 1
+
+    def _lend(self, layers: Sequence[Model]) -> None:
+        """Layers without keys and values of their own see those of the last layer of their kind that has some."""
+        for tensors in self.tensors.values():
+            last: dict[str, torch.Tensor] = {}
+            for layer, one in enumerate(layers):
+                if one.attention.borrows:
+                    tensors[layer] = last[_lender(one)]
+                else:
+                    last[_lender(one)] = tensors[layer]
 
     @property
     def bytes(self) -> int:
@@ -149,10 +172,29 @@ def _allocator(scenario: Scenario) -> KvCache:
     return PagedCache(requests * blocks_of(longest, kv.block_size), kv.block_size)
 
 
-def _rows(shard: Model) -> dict[str, tuple[int, int]]:
-    """What one layer keeps of a token, [heads, dim] of each cache."""
-    if latent := shard.latent:
+def _lender(one: Model) -> str:
+    """Layers that see the same keys can lend each other theirs."""
+    return f"{one.attention.window} {one.attention.chunk}"
+
+
+def _rows(one: Model) -> dict[str, tuple[int, int]]:
+    """What a layer keeps of a token, [heads, dim] of each cache."""
+    if not one.has_cache:
+        return {}
+    if latent := one.latent:
         rows = {"latent_cache": (1, latent.kv_rank), "rope_cache": (1, latent.rope_dim)}
         return rows | ({"index_cache": (1, latent.index.dim)} if latent.index else {})
-    row = (shard.kv_heads, shard.head_dim)
+    row = (one.kv_heads, one.head_dim)
     return {"k_cache": row, "v_cache": row}
+
+
+def _states(one: Model, act: DType) -> dict[str, tuple[tuple[int, ...], DType]]:
+    """What a layer keeps of a request whatever its length: shape and type of each."""
+    state = one.state
+    if state is None:
+        return {}
+    matrix: DType = "fp32" if state.dtype == "fp32" else act
+    return {
+        "conv_state": ((state.kernel - 1, state.channels), act),
+        "delta_state": ((state.value_heads, state.key_dim, state.value_dim), matrix),
+    }

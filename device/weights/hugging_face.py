@@ -14,6 +14,22 @@ IN_LAYER = {
     "index_q_proj": "self_attn.indexer.wq_b", "index_k_proj": "self_attn.indexer.wk",
     "index_k_norm": "self_attn.indexer.k_norm", "index_weights_proj": "self_attn.indexer.weights_proj",
     "down_proj": "mlp.down_proj", "router": "mlp.gate", "post_attention_norm": "post_attention_layernorm",
+    "attention_out_norm": "post_attention_layernorm", "mlp_out_norm": "post_feedforward_layernorm",
+    "shared_expert_gate": "mlp.shared_expert_gate", "delta_norm": "linear_attn.norm", "conv1d": "linear_attn.conv1d",
+    **{name: f"linear_attn.{name}" for name in ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")},
+}  # fmt: skip
+#: Tensors that are no module's weight or bias: their whole name in a layer.
+PLAIN = {"sinks": "self_attn.sinks", "A_log": "linear_attn.A_log", "dt": "linear_attn.dt_bias"}
+#: Norms that families call otherwise: those with norms behind attention and MLP too, or behind them alone.
+_WITH_POST_NORMS = {"post_attention_norm": "pre_feedforward_layernorm"}
+_HUNYUAN = {
+    "q_norm": "self_attn.query_layernorm", "k_norm": "self_attn.key_layernorm", "router": "mlp.gate.wg",
+}  # fmt: skip
+_OTHER_NAMES: dict[str, dict[str, str]] = {
+    "gemma2": _WITH_POST_NORMS, "gemma3_text": _WITH_POST_NORMS, "gemma4_text": _WITH_POST_NORMS,
+    "glm4": {"attention_out_norm": "post_self_attn_layernorm", "mlp_out_norm": "post_mlp_layernorm"},
+    "hunyuan_v1_dense": _HUNYUAN, "hunyuan_v1_moe": _HUNYUAN,
+    "gpt_oss": {"router": "mlp.router"},
 }  # fmt: skip
 
 
@@ -31,18 +47,28 @@ def name_of(model: Model, name: str, part: str, layer: int) -> str:
         return "lm_head.weight"
     if name == "input_norm":
         return "model.layers.0.input_layernorm.weight"
+    if name == "final_norm":
+        return "model.norm.weight"
     if name == "next_norm":
         last = layer + 1 == model.layers
         return "model.norm.weight" if last else f"model.layers.{layer + 1}.input_layernorm.weight"
     at = f"model.layers.{layer}"
+    if name in PLAIN:
+        return f"{at}.{PLAIN[name]}"
     if model.model_type in SPARSE_BLOCK and (name == "router" or name.startswith("experts.")):
         return _in_sparse_block(f"{at}.block_sparse_moe", name, part)
-    if name == "router" and part == "bias":
+    if name == "router" and part == "bias" and not (model.experts and model.experts.router_bias):
         return f"{at}.mlp.gate.e_score_correction_bias"
+    if name == "o_proj" and model.at(layer).state is not None:
+        return f"{at}.linear_attn.out_proj.{part}"
     prefix, _, projection = name.rpartition(".")
     if prefix:
-        return f"{at}.mlp.{'shared_experts' if prefix == 'shared' else prefix}.{projection}.{part}"
-    return f"{at}.{IN_LAYER[name]}.{part}"
+        return f"{at}.mlp.{_shared(model) if prefix == 'shared' else prefix}.{projection}.{part}"
+    return f"{at}.{_OTHER_NAMES.get(model.model_type, {}).get(name, IN_LAYER[name])}.{part}"
+
+
+def _shared(model: Model) -> str:
+    return "shared_expert" if model.experts and model.experts.shared_gate else "shared_experts"
 
 
 def _in_sparse_block(at: str, name: str, part: str) -> str:
@@ -55,40 +81,63 @@ def _in_sparse_block(at: str, name: str, part: str) -> str:
 
 def shape_of(model: Model, name: str) -> tuple[int, ...]:
     """The shape of the tensor called `name`."""
-    *_, layer, part = name.split(".")
+    *before, layer, part = name.split(".")
+    number = next((int(word) for word, ahead in zip(before, ["", *before], strict=False) if ahead == "layers"), -1)
+    one = model.at(number if 0 <= number < model.layers else -1)
+    if f"{layer}.{part}" in PLAIN.values():
+        return (one.state.value_heads if one.state else one.heads,)
+    out, into = _sizes(one, name).get(layer, (model.hidden, 0))
+    return (out, into) if into and part == "weight" else (out,)
+
+
+def _sizes(model: Model, name: str) -> dict[str, tuple[int, int]]:
+    """(outputs, inputs) of the modules of one layer that are no norm over the hidden size; inputs 0 for a vector."""
     hidden, width = model.hidden, _mlp_width(model, name)
     sizes = {
-        "q_proj": (model.q_size, hidden), "k_proj": (model.kv_size, hidden), "v_proj": (model.kv_size, hidden),
+        "q_proj": (model.q_width, hidden), "k_proj": (model.kv_size, hidden), "v_proj": (model.kv_size, hidden),
         "o_proj": (hidden, model.attended), "gate_proj": (width, hidden), "up_proj": (width, hidden),
         "down_proj": (hidden, width), "embed_tokens": (model.vocab, hidden), "lm_head": (model.vocab, hidden),
-        "w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width),
-        **dict.fromkeys(("q_norm", "k_norm"), (model.head_dim, 0)),
+        "w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width), "shared_expert_gate": (1, hidden),
+        **dict.fromkeys(("q_norm", "k_norm", "query_layernorm", "key_layernorm"), (model.head_dim, 0)),
     }  # fmt: skip
     if model.experts:
-        sizes["gate"] = (model.experts.count, hidden)
-        sizes["block_sparse_moe"] = (model.experts.count, 0)
+        count = model.experts.count
+        sizes |= {"gate": (count, hidden), "router": (count, hidden), "wg": (count, hidden)}
+        sizes["block_sparse_moe"] = (count, 0)
     if model.qk_norm_of == "layer":
         sizes |= {"q_norm": (model.q_size, 0), "k_norm": (model.kv_size, 0)}
-    if latent := model.latent:
+    if state := model.state:
         sizes |= {
-            "q_a_proj": (latent.q_rank, hidden), "q_b_proj": (model.q_size, latent.q_rank),
-            "q_a_layernorm": (latent.q_rank, 0),
-            "kv_a_proj_with_mqa": (latent.row, hidden), "kv_a_layernorm": (latent.kv_rank, 0),
-            "kv_b_proj": (model.heads * (latent.nope_dim + latent.v_dim), latent.kv_rank),
+            "in_proj_qkv": (state.channels, hidden), "in_proj_z": (state.values, hidden),
+            "in_proj_b": (state.value_heads, hidden), "in_proj_a": (state.value_heads, hidden),
+            "conv1d": (state.channels, state.kernel), "out_proj": (hidden, state.values),
+            **({"norm": (state.value_dim, 0)} if ".linear_attn." in name else {}),
         }  # fmt: skip
-    if latent and (index := latent.index):
+    return sizes | _latent_sizes(model)
+
+
+def _latent_sizes(model: Model) -> dict[str, tuple[int, int]]:
+    latent, hidden = model.latent, model.hidden
+    if latent is None:
+        return {}
+    sizes = {
+        "q_a_proj": (latent.q_rank, hidden), "q_b_proj": (model.q_size, latent.q_rank),
+        "q_a_layernorm": (latent.q_rank, 0),
+        "kv_a_proj_with_mqa": (latent.row, hidden), "kv_a_layernorm": (latent.kv_rank, 0),
+        "kv_b_proj": (model.heads * (latent.nope_dim + latent.v_dim), latent.kv_rank),
+    }  # fmt: skip
+    if index := latent.index:
         sizes |= {
             "wq_b": (index.heads * index.dim, latent.q_rank),
             "wk": (index.dim, hidden),
             "k_norm": (index.dim, 0),
             "weights_proj": (index.heads, hidden),
-        }
-    out, into = sizes.get(layer, (hidden, 0))
-    return (out, into) if into and part == "weight" else (out,)
+        }  # fmt: skip
+    return sizes
 
 
 def _mlp_width(model: Model, name: str) -> int:
     """Of a routed expert, the shared one or the plain MLP."""
-    if model.experts and ".shared_experts." in name:
+    if model.experts and ".shared_expert" in name:
         return model.experts.shared
     return model.experts.intermediate if model.experts and ".experts." in name else model.intermediate

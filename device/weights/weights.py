@@ -27,13 +27,18 @@ from scenarios.ops.program import DType, Tensor
 
 #: Packed projections and their parts, in order.
 PARTS = {
-    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
-    "gate_up_proj": ("gate_proj", "up_proj"),
-    "qkv_a_proj": ("q_a_proj", "kv_a_proj"),
-}
-COLUMN_SPLIT = ("q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head")
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj"),
+    "qkv_a_proj": ("q_a_proj", "kv_a_proj"), "in_proj_qkvz": ("in_proj_qkv", "in_proj_z"),
+    "in_proj_ba": ("in_proj_b", "in_proj_a"),
+}  # fmt: skip
+COLUMN_SPLIT = (
+    "q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head", "sinks", "in_proj_z",
+    "in_proj_b", "in_proj_a", "A_log", "dt",
+)  # fmt: skip
 KV_SPLIT = ("k_proj", "v_proj")
 ROW_SPLIT = ("o_proj", "down_proj")
+#: Norms whose weight is the factor itself in families whose other norms multiply by 1 + weight.
+PLAIN_NORMS = ("delta_norm",)
 
 
 class Checkpoint(Protocol):
@@ -61,8 +66,8 @@ class RandomCheckpoint:
         random = torch.Generator().manual_seed(crc32(f"{self.seed}/{name}".encode()))
         values = torch.randn(shape, generator=random)
         if "norm" in name:
-            return 1 + 0.1 * values
-        if name.endswith("bias"):
+            return 0.1 * values + (not self.model.form.unit_offset or "linear_attn.norm" in name)
+        if name.endswith(("bias", "sinks", "A_log")):
             return 0.1 * values
         return values if "embed" in name else values * shape[-1] ** -0.5
 
@@ -221,6 +226,8 @@ class Weights:
         like: the 16-bit type of the program's weights. width: for a scale, the type of the weight that it belongs to.
         """
         name, _, part = tensor.name.rpartition(".")
+        if part == "ones":  # of a norm without weights
+            return torch.ones(tensor.shape, dtype=self.dtypes[tensor.dtype], device=self.device)
         if part == "scale":
             assert width is not None
             self._quantised(name, layer, like, width)
@@ -255,7 +262,7 @@ class Weights:
     def _whole(self, name: str, kind: str, layer: int) -> torch.Tensor:
         """This rank's part of `name` in the checkpoint's type; packed projections are put together, experts stacked."""
         prefix, dot, last = name.rpartition(".")
-        names = [f"{prefix}{dot}{part}" for part in PARTS.get(last, (last,))]
+        names = [f"{prefix}{dot}{part}" for part in self._parts(last, layer)]
         experts = self.model.experts
         if prefix != "experts" or experts is None:
             return torch.cat([self._part(part, kind, layer) for part in names])
@@ -268,12 +275,16 @@ class Weights:
         last, latent = name.rpartition(".")[2], self.model.latent
         stored = "weight" if kind in ("k", "v") else kind
         value = self.checkpoint.tensor(name_of(self.model, name, stored, layer))
+        if self.model.form.unit_offset and last.endswith("norm") and last not in PLAIN_NORMS:
+            value = value + 1
+        if last == "conv1d" and value.ndim == 3:
+            value = value.squeeze(1)
         if latent and not self.in_pairs:
             value = in_halves(last, value, latent)
         if latent and latent.index:
             value = index_in_halves(last, value, latent)
         if not self._is_whole(name):
-            value = self._mine(last, value)
+            value = self._mine(last, value, self.shard.at(layer if layer < self.shard.layers else -1))
         return absorbed(kind, value, latent) if latent and kind != stored else value
 
     def _is_whole(self, name: str) -> bool:
@@ -284,13 +295,27 @@ class Weights:
             return False
         return name.startswith("experts.") or (name.startswith("shared.") and not experts.gathered)
 
-    def _mine(self, name: str, value: torch.Tensor) -> torch.Tensor:
-        """What this rank holds of `value`."""
-        ranks, rank, shard = self.shard.tensor_parallel, self.rank, self.shard
+    def _parts(self, name: str, layer: int) -> tuple[str, ...]:
+        """What a packed projection is made of; values that are keys have no projection of their own."""
+        parts = PARTS.get(name, (name,))
+        if name == "qkv_proj":
+            own = {f"{part}_proj" for part, _ in self.model.at(layer).projections}
+            return tuple(part for part in parts if part in own)
+        return parts
+
+    def _mine(self, name: str, value: torch.Tensor, shard: Model) -> torch.Tensor:
+        """What this rank holds of `value`. shard: of its layer."""
+        ranks, rank = self.shard.tensor_parallel, self.rank
         if ranks == 1:
             return value
         if name in ROW_SPLIT:
+            if value.ndim == 1:  # a bias joins the sum over the ranks once
+                return value if rank == 0 else torch.zeros_like(value)
             return value.chunk(ranks, 1)[rank]
+        if name in ("in_proj_qkv", "conv1d"):
+            assert shard.state is not None
+            each = [ranks * part for part in (shard.state.keys, shard.state.keys, shard.state.values)]
+            return torch.cat([part.chunk(ranks)[rank] for part in value.split(each)])
         if shard.qk_norm_of == "layer" and name == "q_norm":
             return value.chunk(ranks)[rank]
         if name in KV_SPLIT or (shard.qk_norm_of == "layer" and name == "k_norm"):

@@ -1,12 +1,18 @@
 """A decoder as eager torch code issues it: nothing fused, packed, paged or quantised.
 
-Blocks: `prepare` (host preamble), `embed`, `dense_layers` (those before the first layer with experts), `layers`
-(repeated; each ends with the next layer's input norm, the last one with the final norm), `head`, `sample`. Activations
-are [tokens, features]; q, k, v are [tokens, heads, head_dim].
+Blocks: `prepare` (host preamble), `embed`, `dense_layers` (those with a plain MLP in a model with experts), `layers`
+(repeated; each ends with the next layer's input norm, the last one with the final norm), `head`, `sample`. Where kinds
+of layers take turns there are several of the middle ones, numbered. Activations are [tokens, features]; q, k, v are
+[tokens, heads, head_dim].
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from scenarios.lowering.delta import gated_delta
 from scenarios.lowering.gqa import grouped_query_attention
 from scenarios.lowering.mla import latent_attention
 from scenarios.lowering.moe import mixture
@@ -20,44 +26,44 @@ from scenarios.ops.program import Batch, Block, DType, Op, Program, Tensor
 def lower(step: Step, sampling: str = "greedy") -> Program:
     """One forward step of one rank, without its collectives (`scenarios.lowering.parallel` adds them)."""
     model, batch, act = step.model, step.batch, step.act
-    dense = mlp(model, act, step.tokens)
-    if not model.experts:
-        layers: tuple[Block, ...] = (Block("layers", _layer(step, dense), model.layers),)
-    else:
-        layers = (Block("layers", _layer(step, mixture(step, model.experts)), model.layers - model.dense_layers),)
-        if model.dense_layers:
-            layers = (Block("dense_layers", _layer(step, dense), model.dense_layers), *layers)
     blocks = (
         prepare_contiguous(batch),
         _embed(model, act, step.tokens),
-        *layers,
+        *_layers(step),
         _head(model, batch, act, step.tokens),
         _sample(model, batch, act, sampling),
     )
     return Program(blocks, batch)
 
 
+def _layers(step: Step) -> Iterator[Block]:
+    """The layers, run by run of those that are alike. All runs of one kind share one tuple of ops."""
+    lowered: dict[int, tuple[Op, ...]] = {}
+    blocks: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for one, count in step.model.runs:
+        if id(one) not in lowered:
+            lowered[id(one)] = _layer(replace(step, model=one))
+        family = "dense_layers" if step.model.experts and one.experts is None else "layers"
+        blocks[family] += 1
+        name = family if blocks[family] == 1 else f"{family}.{blocks[family]}"
+        yield Block(name, lowered[id(one)], count, first=before[family])
+        before[family] += count
+
+
 def _embed(model: Model, act: DType, tokens: int) -> Block:
     ids = activation("input_ids", (tokens,), "int64")
     hidden = activation("residual", (tokens, model.hidden), act)
-    positions = activation("positions", (tokens,), "int64")
-    angles = activation("angles", (tokens, model.rotated // 2), "fp32")
-    wide = (tokens, model.rotated)
-    inv_freq = Tensor("inv_freq", (model.rotated // 2,), "fp32", "table")
-    doubled = activation("angles2", wide, "fp32")
     table = weight("embed_tokens.weight", (model.vocab, model.hidden), act)
-    ops = (
-        Op("embedding", "embed_tokens", (table, ids), (hidden,)),
-        Op("mul", "rotary.angles", (positions, inv_freq), (angles,)),
-        Op("concat", "rotary.double", (angles, angles), (doubled,)),
-        Op("cos", "rotary.cos", (doubled,), (activation("cos32", wide, "fp32"),)),
-        Op("sin", "rotary.sin", (doubled,), (activation("sin32", wide, "fp32"),)),
-        Op("cast", "rotary.cos_cast", (activation("cos32", wide, "fp32"),), (activation("cos", wide, act),)),
-        Op("cast", "rotary.sin_cast", (activation("sin32", wide, "fp32"),), (activation("sin", wide, act),)),
-        *(_join(model, hidden) if model.joined else ()),
-        *rms_norm("input_norm", hidden, "normed", model.norm_eps),
-    )
-    return Block("embed", ops)
+    ops = [Op("embedding", "embed_tokens", (table, ids), (hidden,))]
+    if model.ends.embed_scale != 1:
+        ops.append(Op("muls", "scale_embedding", (hidden,), (hidden,), (("value", model.ends.embed_scale),)))
+    for one in model.turns.values():
+        ops += _angles(one, act, tokens)
+    ops += _join(model, hidden) if model.joined else ()
+    if model.form.pre_norms:
+        ops += rms_norm("input_norm", hidden, "normed", model.norm_eps)
+    return Block("embed", tuple(ops))
 
 
 def _join(model: Model, hidden: Tensor) -> tuple[Op, ...]:
@@ -68,22 +74,68 @@ def _join(model: Model, hidden: Tensor) -> tuple[Op, ...]:
     return Op("concat", "join", (hidden, states), (joined,)), linear("eh_proj", joined, "residual", model.hidden)
 
 
-def _layer(step: Step, mlp_ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    """One layer around its MLP, which reads `mlp_in` and writes `mlp_out`."""
-    model, act = step.model, step.act
-    hidden = (step.tokens, model.hidden)
-    x, residual = activation("normed", hidden, act), activation("residual", hidden, act)
-    after_attention = activation("residual_mid", hidden, act)
-    attention = latent_attention if model.latent else grouped_query_attention
+def _angles(model: Model, act: DType, tokens: int) -> tuple[Op, ...]:
+    """Cosines and sines of the step's positions, of the layers that turn by them."""
+    which, wide = model.angles, (tokens, model.rotated)
+    positions = activation("positions", (tokens,), "int64")
+    angles = activation(f"angles{which}", (tokens, model.rotated // 2), "fp32")
+    inv_freq = Tensor(f"inv_freq{which}", (model.rotated // 2,), "fp32", "table")
+    doubled = activation(f"angles2{which}", wide, "fp32")
+    cos32, sin32 = (activation(f"{name}32{which}", wide, "fp32") for name in ("cos", "sin"))
+    cos, sin = (activation(f"{name}{which}", wide, act) for name in ("cos", "sin"))
     return (
-        *attention(step, x),
-        linear("o_proj", activation("attended", (step.tokens, model.attended), act), "attention_out", model.hidden),
-        Op("add", "add_attention", (activation("attention_out", hidden, act), residual), (after_attention,)),
-        *rms_norm("post_attention_norm", after_attention, "mlp_in", model.norm_eps),
-        *mlp_ops,
-        Op("add", "add_mlp", (activation("mlp_out", hidden, act), after_attention), (residual,)),
-        *rms_norm("next_norm", residual, "normed", model.norm_eps),
+        Op("mul", f"rotary{which}.angles", (positions, inv_freq), (angles,)),
+        Op("concat", f"rotary{which}.double", (angles, angles), (doubled,)),
+        Op("cos", f"rotary{which}.cos", (doubled,), (cos32,)),
+        Op("sin", f"rotary{which}.sin", (doubled,), (sin32,)),
+        Op("cast", f"rotary{which}.cos_cast", (cos32,), (cos,)),
+        Op("cast", f"rotary{which}.sin_cast", (sin32,), (sin,)),
     )
+
+
+def _layer(step: Step) -> tuple[Op, ...]:
+    """One layer: attention, its MLP, or both, each added to the residual."""
+    model, act, form = step.model, step.act, step.model.form
+    hidden = (step.tokens, model.hidden)
+    residual = activation("residual", hidden, act)
+    ops: list[Op] = []
+    source = "normed" if form.pre_norms else "residual"
+    if form.attends:
+        after = activation("residual_mid", hidden, act) if form.has_mlp else residual
+        attended = activation("attended", (step.tokens, model.attended), act)
+        ops += _attention(step, activation(source, hidden, act))
+        ops.append(linear("o_proj", attended, "attention_out", model.hidden, model.attention.out_bias))
+        ops += _added(model, "attention", activation("attention_out", hidden, act), residual, after)
+        if form.has_mlp and form.pre_norms:
+            ops += rms_norm("post_attention_norm", after, "mlp_in", model.norm_eps)
+        source = "mlp_in" if form.pre_norms else after.name
+    if form.has_mlp:
+        before = activation("residual_mid", hidden, act) if form.attends else residual
+        experts = model.experts
+        ops += mixture(step, experts, source) if experts else mlp(model, act, step.tokens, source)
+        ops += _added(model, "mlp", activation("mlp_out", hidden, act), before, residual)
+    if form.pre_norms:
+        ops += rms_norm("next_norm", residual, "normed", model.norm_eps)
+    return tuple(ops)
+
+
+def _attention(step: Step, x: Tensor) -> tuple[Op, ...]:
+    if step.model.state is not None:
+        return gated_delta(step, x, step.model.state)
+    return (latent_attention if step.model.latent else grouped_query_attention)(step, x)
+
+
+def _added(model: Model, name: str, x: Tensor, residual: Tensor, out: Tensor) -> tuple[Op, ...]:
+    """`x` added to the residual, normed and scaled before where the layer does so."""
+    ops: list[Op] = []
+    if model.form.post_norms:
+        ops += rms_norm(f"{name}_out_norm", x, f"{name}_out_normed", model.norm_eps)
+        x = activation(f"{name}_out_normed", x.shape, x.dtype)
+    if model.form.residual_scale != 1:
+        scaled = activation(f"{name}_out_scaled", x.shape, x.dtype)
+        ops.append(Op("muls", f"scale_{name}", (x,), (scaled,), (("value", model.form.residual_scale),)))
+        x = scaled
+    return (*ops, Op("add", f"add_{name}", (x, residual), (out,)))
 
 
 def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
@@ -91,6 +143,8 @@ def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
     verifies a draft needs all."""
     normed = activation("normed", (tokens, model.hidden), act)
     ops: list[Op] = []
+    if not model.form.pre_norms:
+        ops += rms_norm("final_norm", activation("residual", normed.shape, act), "normed", model.norm_eps)
     rows = _chosen(model, batch)
     if batch.tokens > rows:
         last = activation("last", (rows, model.hidden), act)
@@ -98,7 +152,20 @@ def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
         normed = last
     else:
         rows = tokens
-    ops.append(linear("lm_head", normed, "logits", model.vocab))
+    ends, wide = model.ends, (rows, model.vocab)
+    steps: list[tuple[str, str, float]] = []
+    if ends.logit_scale != 1:
+        steps.append(("muls", "scale_logits", ends.logit_scale))
+    if ends.logit_cap:
+        steps += [
+            ("muls", "cap_logits.down", 1 / ends.logit_cap), ("tanh", "cap_logits.tanh", 0.0),
+            ("muls", "cap_logits.up", ends.logit_cap),
+        ]  # fmt: skip
+    ops.append(linear("lm_head", normed, "logits_raw" if steps else "logits", model.vocab))
+    for at, (kind, name, value) in enumerate(steps):
+        x = ops[-1].out
+        out = activation("logits" if at == len(steps) - 1 else f"{name}.out", wide, act)
+        ops.append(Op(kind, name, (x,), (out,), () if kind == "tanh" else (("value", value),)))
     return Block("head", tuple(ops))
 
 

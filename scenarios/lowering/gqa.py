@@ -13,68 +13,99 @@ from scenarios.lowering.primitives import (
     unfused_attention,
 )
 from scenarios.lowering.step import Step
-from scenarios.models.model import Model
-from scenarios.ops.program import DType, Op, Tensor
+from scenarios.ops.program import Op, Tensor
 
 
 def grouped_query_attention(step: Step, x: Tensor) -> tuple[Op, ...]:
-    """Projections, Q and K norm, RoPE, cache write and attention as separate calls."""
-    model, act, tokens = step.model, step.act, step.tokens
-    q = activation("q", (tokens, model.heads, model.head_dim), act)
-    k = activation("k", (tokens, model.kv_heads, model.head_dim), act)
-    turn = (tokens, model.rotated)
-    cos, sin = activation("cos", turn, act), activation("sin", turn, act)
-    cache = _cache(step)
+    """Projections, Q and K norm, RoPE, cache write and attention as separate calls, and a gate behind them where the
+    layer has one."""
+    model, form = step.model, step.model.attention
+    query = activation("q", (step.tokens, model.heads, model.head_dim), step.act)
+    new, last = _queries_and_keys(step, query)
+    attended = "attended_ungated" if form.gated else "attended"
+    groups = groups_of(step.batch)
     return (
-        *_projections(model, x),
-        *(layer_qk_norm(step) if model.qk_norm and model.qk_norm_of == "layer" else _qk_norm(model, q, k)),
-        *_turned(_after_norm(model, q), _after_norm(model, k), cos, sin),
-        *_write_cache(model, cache, act, tokens),
-        *unfused_attention(
-            activation("q_rotated", q.shape, act), cache, "attended", groups_of(step.batch), model.kv_heads
-        ),
+        *_projections(step, x),
+        *new,
+        *_write_cache(step, last),
+        *unfused_attention(activation(last[0], query.shape, step.act), _cache(step), attended, groups, form),
+        *(_gate(step) if form.gated else ()),
     )
 
 
-def _projections(model: Model, x: Tensor) -> tuple[Op, ...]:
-    return tuple(
-        linear(f"{name}_proj", x, name, size, model.qkv_bias)
-        for name, size in (("q", model.q_size), ("k", model.kv_size), ("v", model.kv_size))
-    )
-
-
-def _after_norm(model: Model, x: Tensor) -> Tensor:
-    return activation(f"{x.name}_normed", x.shape, x.dtype) if model.qk_norm else x
-
-
-def _qk_norm(model: Model, q: Tensor, k: Tensor) -> tuple[Op, ...]:
-    if not model.qk_norm:
-        return ()
-    return (
-        *rms_norm("q_norm", q, "q_normed", model.norm_eps),
-        *rms_norm("k_norm", k, "k_normed", model.norm_eps),
-    )
-
-
-def _turned(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Op, ...]:
-    """RoPE on the part of each head that turns (all of it, in most models)."""
-    turning = cos.shape[-1]
-    if turning == q.shape[-1]:
-        return (*rotate("rope_q", q, "q_rotated", cos, sin), *rotate("rope_k", k, "k_rotated", cos, sin))
-    parts = [
-        (name, _part(x, f"{name}_turning", turning), _part(x, f"{name}_still", x.shape[-1] - turning), x)
-        for name, x in (("q", q), ("k", k))
+def _projections(step: Step, x: Tensor) -> tuple[Op, ...]:
+    model = step.model
+    if not model.attention.gated:
+        return tuple(linear(f"{name}_proj", x, name, size, model.qkv_bias) for name, size in model.projections)
+    # Each head of the query has its gate behind it.
+    wide = (step.tokens, model.heads, 2 * model.head_dim)
+    half = (step.tokens, model.heads, model.head_dim)
+    products = [
+        linear(f"{name}_proj", x, "q_and_gate" if name == "q" else name, size, model.qkv_bias)
+        for name, size in model.projections
     ]
+    both = activation("q_and_gate", (*wide[:-1], model.head_dim), step.act)
+    return (
+        *products,
+        Op("slice", "slice_q", (both,), (activation("q", half, step.act),), (("start", 0),)),
+        Op("slice", "slice_gate", (both,), (activation("attention_gate", half, step.act),), (("start", half[-1]),)),
+    )
+
+
+def _gate(step: Step) -> tuple[Op, ...]:
+    """What is attended times the sigmoid of the gate."""
+    wide = (step.tokens, step.model.attended)
+    gate, open_, out, result = (
+        activation(name, wide, step.act) for name in ("attention_gate", "gate_open", "attended_ungated", "attended")
+    )
+    return (
+        Op("sigmoid", "attention_gate.sigmoid", (gate,), (open_,)),
+        Op("mul", "attention_gate.mul", (out, open_), (result,)),
+    )
+
+
+def _queries_and_keys(step: Step, q: Tensor) -> tuple[tuple[Op, ...], tuple[str, str, str]]:
+    """Norms and rotary angles, in the order of the layer, and the names of Q, K and V behind them."""
+    model, form = step.model, step.model.attention
+    names = ["q"] if form.borrows else ["q", "k"]
+    shapes = {"q": q.shape, "k": (step.tokens, model.kv_heads, model.head_dim)}
     ops: list[Op] = []
-    for name, part, rest, x in parts:
-        ops.append(Op("slice", f"split_{name}.turning", (_part(x, x.name, turning),), (part,), (("start", 0),)))
-        ops.append(
-            Op("slice", f"split_{name}.still", (_part(x, x.name, rest.shape[-1]),), (rest,), (("start", turning),))
-        )
-    for name, part, _, _ in parts:
-        ops += rotate(f"rope_{name}", part, f"{name}_turned", cos, sin)
-    for name, part, rest, x in parts:
-        whole = (activation(f"{name}_turned", part.shape, x.dtype), rest)
+    stages = ("norm", "turn") if not form.norm_last else ("turn", "norm")
+    now = {name: name for name in names}
+    for stage in stages:
+        if stage == "norm" and model.qk_norm:
+            if model.qk_norm_of == "layer" and not form.norm_last:
+                ops += layer_qk_norm(step)
+            else:
+                for name in names:
+                    x = activation(now[name], shapes[name], step.act)
+                    ops += rms_norm(f"{name}_norm", x, f"{name}_normed", model.norm_eps, form.weightless)
+            now = {name: f"{name}_normed" for name in names}
+        if stage == "turn" and form.rotates:
+            ops += _turned(step, [(name, activation(now[name], shapes[name], step.act)) for name in names])
+            now = {name: f"{name}_rotated" for name in names}
+    value = "k" if form.keys_are_values else "v"
+    if form.value_norm and not form.borrows:
+        ops += rms_norm("v_norm", activation(value, shapes["k"], step.act), "v_normed", model.norm_eps, weightless=True)
+        value = "v_normed"
+    return tuple(ops), (now["q"], now.get("k", ""), value)
+
+
+def _turned(step: Step, parts: list[tuple[str, Tensor]]) -> tuple[Op, ...]:
+    """RoPE on the part of each head that turns (all of it, in most models)."""
+    turning, which = step.model.rotated, step.model.angles
+    cos, sin = (activation(f"{name}{which}", (step.tokens, turning), step.act) for name in ("cos", "sin"))
+    if turning == parts[0][1].shape[-1]:
+        return tuple(op for name, x in parts for op in rotate(f"rope_{name}", x, f"{name}_rotated", cos, sin))
+    ops: list[Op] = []
+    for name, x in parts:
+        for part, start, width in (("turning", 0, turning), ("still", turning, x.shape[-1] - turning)):
+            kept = _part(x, f"{name}_{part}", width)
+            ops.append(Op("slice", f"split_{name}.{part}", (_part(x, x.name, width),), (kept,), (("start", start),)))
+    for name, x in parts:
+        ops += rotate(f"rope_{name}", _part(x, f"{name}_turning", turning), f"{name}_turned", cos, sin)
+    for name, x in parts:
+        whole = (_part(x, f"{name}_turned", turning), _part(x, f"{name}_still", x.shape[-1] - turning))
         ops.append(Op("concat", f"join_{name}", whole, (activation(f"{name}_rotated", x.shape, x.dtype),)))
     return tuple(ops)
 
@@ -90,11 +121,14 @@ def _cache(step: Step) -> Cache:
     return Cache(Tensor("k_cache", shape, step.act, "kv_cache"), Tensor("v_cache", shape, step.act, "kv_cache"))
 
 
-def _write_cache(model: Model, cache: Cache, act: DType, tokens: int) -> tuple[Op, ...]:
+def _write_cache(step: Step, names: tuple[str, str, str]) -> tuple[Op, ...]:
     """One write for K and one for V, each to the next position of its request (`Scatter` in a static cache)."""
-    slots = Tensor("slots", (tokens,), "int64", "table")
-    shape = (tokens, model.kv_heads, model.head_dim)
-    k, v = activation("k_rotated", shape, act), activation("v", shape, act)
+    model, cache = step.model, _cache(step)
+    if model.attention.borrows:
+        return ()
+    slots = Tensor("slots", (step.tokens,), "int64", "table")
+    shape = (step.tokens, model.kv_heads, model.head_dim)
+    k, v = (activation(name, shape, step.act) for name in names[1:])
     return (
         Op("kv_cache_write", "write_k", (k, cache.key, slots), (cache.key,), op_type="Scatter"),
         Op("kv_cache_write", "write_v", (v, cache.value, slots), (cache.value,), op_type="Scatter"),

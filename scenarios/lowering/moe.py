@@ -37,12 +37,15 @@ def routed(item: Routing) -> tuple[tuple[str, Attr], ...]:
     )  # fmt: skip
 
 
-def mixture(step: Step, experts: Experts) -> tuple[Op, ...]:
+def mixture(step: Step, experts: Experts, source: str = "mlp_in") -> tuple[Op, ...]:
     """The MLP of a layer with experts."""
     model, act, rows = step.model, step.act, share_of_tokens(step)
-    x = activation("mlp_in", (rows, model.hidden), act)
+    x = whole = activation(source, (rows, model.hidden), act)
     chosen = "moe_out" if experts.shared or experts.scaled else "mlp_out"
-    ops = [linear("router", x, "router_logits", experts.count), *_choose(experts, rows, act)]
+    ops = [linear("router", x, "router_logits", experts.count, experts.router_bias), *_choose(experts, rows, act)]
+    if experts.weighs_input:
+        x = activation("moe_in", x.shape, act)
+        ops += _weighed(whole, x)
     item = routing(step, experts)
     choice = (rows, experts.top_k)
     ids, weights = activation("expert_ids", choice, "int32"), activation("expert_weights", choice, "fp32")
@@ -57,10 +60,35 @@ def mixture(step: Step, experts: Experts) -> tuple[Op, ...]:
         by = (("value", experts.factor),)
         ops.append(replace(_same("muls", "scale_routed", (activation("moe_out", x.shape, act),), scaled), attrs=by))
     if experts.shared:
-        ops += gated(x, "shared.", experts.shared, "shared_out")
+        plain = "shared_plain" if experts.shared_gate else "shared_out"
+        ops += gated(whole, "shared.", experts.shared, plain, experts.activation, experts.limit, experts.bias)
+        ops += _shared_gate(whole) if experts.shared_gate else ()
         routed_out = activation("moe_scaled" if experts.scaled else "moe_out", x.shape, act)
         ops.append(_same("add", "add_shared", (routed_out, activation("shared_out", x.shape, act)), "mlp_out"))
     return tuple(ops)
+
+
+def _weighed(x: Tensor, out: Tensor) -> tuple[Op, ...]:
+    """Each token times the weight of its one expert, whose result is then not weighed again (vLLM's
+    apply_router_weight_on_input)."""
+    few = activation("expert_weights", (x.shape[0], 1), "fp32")
+    narrow = activation("input_weights", few.shape, x.dtype)
+    return (
+        Op("cast", "weigh_input.cast", (few,), (narrow,)),
+        Op("mul", "weigh_input", (x, narrow), (out,)),
+        Op("div", "weigh_input.ones", (few, few), (few,), op_type="OnesLike"),
+    )
+
+
+def _shared_gate(x: Tensor) -> tuple[Op, ...]:
+    """The shared expert's result times a sigmoid of its input, one number a token."""
+    narrow = (x.shape[0], 1)
+    gate, open_ = activation("shared_gate", narrow, x.dtype), activation("shared_gate_open", narrow, x.dtype)
+    return (
+        linear("shared_expert_gate", x, "shared_gate", 1),
+        Op("sigmoid", "shared_expert_gate.sigmoid", (gate,), (open_,)),
+        _same("mul", "shared_expert_gate.mul", (activation("shared_plain", x.shape, x.dtype), open_), "shared_out"),
+    )
 
 
 def _same(kind: str, name: str, inputs: tuple[Tensor, ...], out: str) -> Op:
@@ -79,6 +107,9 @@ def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
     ops = [Op("cast", "router.cast", (logits,), (logits32,))]
     if experts.score == "softmax":
         ops.append(Op("softmax", "router.softmax", (logits32,), (scores,)))
+        ops.append(Op("sort", "router.top_k", (scores,), (top, ids), op_type="TopKV2"))
+    elif not experts.moves_choice:
+        ops.append(Op("sigmoid", "router.sigmoid", (logits32,), (scores,)))
         ops.append(Op("sort", "router.top_k", (scores,), (top, ids), op_type="TopKV2"))
     else:  # the bias moves the choice and not the weights
         biased = activation("router_biased", wide, "fp32")
@@ -117,7 +148,9 @@ def _one_by_one(
         own = [
             Op("index_select", f"{prefix}find", chosen, outcome, op_type="NonZero"),
             Op("index_select", f"{prefix}pick", (x, index), (picked,)),
-            *gated(picked, prefix, experts.intermediate, f"{prefix}out"),
+            *gated(
+                picked, prefix, experts.intermediate, f"{prefix}out", experts.activation, experts.limit, experts.bias
+            ),
         ]
         if weights is not None:
             own.append(_same("mul", f"{prefix}weigh", (result, share), f"{prefix}weighed"))

@@ -34,12 +34,23 @@ def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = F
     gathered instead of sent); else each holds a slice of every expert. Raises ScenarioError with the reason where the
     sizes do not divide.
     """
-    model = replace(model, data_parallel=replicas)
     if expert_parallel and not model.experts:
         raise ScenarioError([f"{model.name} has no experts to spread over ranks"])
-    problems = [*_attention_problems(model, ranks), *_mlp_problems(model, ranks, replicas, expert_parallel)]
+    each = model.kinds or (model,)
+    problems = dict.fromkeys(
+        problem
+        for kind in each
+        for problem in (*_attention_problems(kind, ranks), *_mlp_problems(kind, ranks, replicas, expert_parallel))
+    )
     if problems:
         raise ScenarioError([f"{model.name}: {'; '.join(problems)}"])
+    kinds = tuple(_sharded(kind, ranks, replicas, expert_parallel, gathered) for kind in model.kinds)
+    return replace(_sharded(model, ranks, replicas, expert_parallel, gathered), kinds=kinds)
+
+
+def _sharded(model: Model, ranks: int, replicas: int, expert_parallel: bool, gathered: bool) -> Model:
+    """`shard` of a model whose layers are alike, or of what all layers have in common."""
+    model = replace(model, data_parallel=replicas)
     if model.experts:
         model = replace(model, experts=_experts(model.experts, ranks, replicas, expert_parallel, gathered))
     if ranks == 1:
@@ -53,6 +64,7 @@ def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = F
         full_vocab=model.vocab,
         tensor_parallel=ranks,
         expert_parallel=expert_parallel,
+        state=model.state and model.state.shard(ranks),
     )
 
 
@@ -66,6 +78,9 @@ def shard_of(engine: Engine, model: Model, ranks: int, replicas: int = 1) -> Mod
 
 
 def _attention_problems(model: Model, ranks: int) -> Iterator[str]:
+    if model.state is not None:
+        yield from model.state.problems(ranks)
+        return
     if model.heads % ranks:
         yield f"{model.heads} attention heads do not divide by {ranks}"
     if model.kv_heads % ranks and ranks % model.kv_heads:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scenarios.lowering.activations import activated
+from scenarios.models.forms import Activation, AttentionForm
 from scenarios.models.model import Model
-from scenarios.ops.program import Batch, DType, Op, Tensor
+from scenarios.ops.program import Attr, Batch, DType, Op, Tensor
 
 
 def activation(name: str, shape: tuple[int, ...], dtype: DType) -> Tensor:
@@ -24,10 +26,11 @@ def linear(name: str, x: Tensor, out: str, n: int, bias: bool = False) -> Op:
     return Op("matmul", name, tuple(inputs), (activation(out, (*x.shape[:-1], n), x.dtype),))
 
 
-def rms_norm(name: str, x: Tensor, out: str, eps: float) -> tuple[Op, ...]:
+def rms_norm(name: str, x: Tensor, out: str, eps: float, weightless: bool = False) -> tuple[Op, ...]:
     """RMSNorm as a Hugging Face model writes it: eight calls, the middle ones in float32.
 
-    cast, pow, mean, add eps, rsqrt, mul, cast back, mul gamma (the fused form is one call).
+    cast, pow, mean, add eps, rsqrt, mul, cast back, mul gamma (the fused form is one call). weightless: gamma is ones,
+    as engines call the fused form for a norm that has no weight.
     """
     wide = (*x.shape,)
     narrow = (*x.shape[:-1], 1)
@@ -38,7 +41,7 @@ def rms_norm(name: str, x: Tensor, out: str, eps: float) -> tuple[Op, ...]:
     rstd = activation(f"{name}.rstd", narrow, "fp32")
     normal = activation(f"{name}.normal", wide, "fp32")
     back = activation(f"{name}.back", wide, x.dtype)
-    gamma = weight(f"{name}.weight", (x.shape[-1],), x.dtype)
+    gamma = weight(f"{name}.{'ones' if weightless else 'weight'}", (x.shape[-1],), x.dtype)
     return (
         Op("cast", f"{name}.cast", (x,), (x32,)),
         Op("pow", f"{name}.pow", (x32,), (square,), (("exponent", 2),)),
@@ -80,14 +83,15 @@ class Cache:
 
 
 def unfused_attention(
-    q: Tensor, cache: Cache, out: str, groups: tuple[tuple[int, int, int], ...], kv_heads: int
+    q: Tensor, cache: Cache, out: str, groups: tuple[tuple[int, int, int], ...], form: AttentionForm
 ) -> tuple[Op, ...]:
-    """Attention as separate calls, for requests padded to the longest: repeat K and V over the group, QK, scale, mask,
-    softmax, PV.
+    """Attention as separate calls, for requests padded to the longest: repeat K and V over the group, QK, scale, (cap,)
+    mask, (sinks,) softmax, PV.
 
     q [tokens, heads, dim]. Scores are [requests x heads, queries, keys].
     """
     _, heads, dim = q.shape
+    kv_heads = cache.key.shape[2]
     requests = sum(count for count, _, _ in groups)
     queries = max(query for _, query, _ in groups)
     keys = max(context + query for _, query, context in groups)
@@ -97,45 +101,79 @@ def unfused_attention(
     k_seen = Tensor(cache.key.name, (requests, kv_heads, keys, dim), cache.key.dtype, "kv_cache")
     v_seen = Tensor(cache.value.name, (requests, kv_heads, keys, dim), cache.value.dtype, "kv_cache")
     q_padded = activation(q.name, (requests, heads, queries, dim), dtype)
-    scores_shape = (requests, heads, queries, keys)
 
-    def scores(name: str, of: DType = dtype) -> Tensor:
-        return activation(name, scores_shape, of)
+    def scores(name: str, of: DType = dtype, more: int = 0) -> Tensor:
+        return activation(name, (requests, heads, queries, keys + more), of)
 
-    mask = Tensor("mask", (requests, 1, queries, keys), dtype)
+    mask = Tensor(f"mask{_of_mask(form)}", (requests, 1, queries, keys), dtype)
     batched = (("batched", True),)
+    capped = _capped(scores("scaled"), form.soft_cap)
+    masked, kept = scores("masked"), scores("weights")
+    joined: tuple[Op, ...] = ()
+    dropped: tuple[Op, ...] = ()
+    if form.sinks:
+        masked, kept = scores("masked_sinks", more=1), scores("weights_sinks", more=1)
+        sinks = weight("sinks.weight", (heads,), dtype)
+        joined = (Op("concat", "attn.join_sinks", (scores("masked"), sinks), (masked,)),)
+        dropped = (Op("slice", "attn.drop_sinks", (scores("weights_sinks"),), (scores("weights"),), (("start", 0),)),)
+    more = int(form.sinks)
     return (
         Op("expand", "attn.repeat_k", (k_seen,), (k_all,)),
         Op("expand", "attn.repeat_v", (v_seen,), (v_all,)),
         Op("batch_matmul", "attn.qk", (q_padded, k_all), (scores("scores"),), batched),
-        Op("muls", "attn.scale", (scores("scores"),), (scores("scaled"),), (("value", dim**-0.5),)),
-        Op("add", "attn.mask", (scores("scaled"), mask), (scores("masked"),)),
-        Op("cast", "attn.to_fp32", (scores("masked"),), (scores("masked32", "fp32"),)),
-        Op("softmax", "attn.softmax", (scores("masked32", "fp32"),), (scores("weights32", "fp32"),)),
-        Op("cast", "attn.cast_back", (scores("weights32", "fp32"),), (scores("weights"),)),
+        Op("muls", "attn.scale", (scores("scores"),), (scores("scaled"),), (("value", form.scale or dim**-0.5),)),
+        *capped,
+        Op("add", "attn.mask", (scores("capped" if capped else "scaled"), mask), (scores("masked"),), sees(form)),
+        *joined,
+        Op("cast", "attn.to_fp32", (masked,), (scores("masked32", "fp32", more),)),
+        Op("softmax", "attn.softmax", (scores("masked32", "fp32", more),), (scores("weights32", "fp32", more),)),
+        Op("cast", "attn.cast_back", (scores("weights32", "fp32", more),), (kept,)),
+        *dropped,
         Op("batch_matmul", "attn.pv", (scores("weights"), v_all), (activation(out, q.shape, dtype),), batched),
     )
 
 
-def mlp(model: Model, act: DType, tokens: int) -> tuple[Op, ...]:
-    """The plain MLP of a layer: `mlp_in` -> `mlp_out`."""
-    x = activation("mlp_in", (tokens, model.hidden), act)
-    return gated(x, "", model.intermediate, "mlp_out")
+def sees(form: AttentionForm) -> tuple[tuple[str, Attr], ...]:
+    """What a query sees, as op attributes: nothing where it is all keys before it."""
+    return tuple((name, size) for name, size in (("window", form.window), ("chunk", form.chunk)) if size)
 
 
-def gated(x: Tensor, prefix: str, width: int, out: str) -> tuple[Op, ...]:
-    """down(silu(gate(x)) * up(x)), [rows, features]; `prefix` sets the names of one MLP apart from another's."""
-    wide = (x.shape[0], width)
+def _of_mask(form: AttentionForm) -> str:
+    return "".join(f"_{name}{size}" for name, size in sees(form))
 
-    def inner(name: str) -> Tensor:
-        return activation(f"{prefix}{name}", wide, x.dtype)
 
+def _capped(scores: Tensor, cap: float) -> tuple[Op, ...]:
+    """cap x tanh(scores / cap) in three calls; nothing where there is no cap."""
+    if not cap:
+        return ()
+    small, flat, out = (activation(name, scores.shape, scores.dtype) for name in ("uncapped", "flattened", "capped"))
     return (
-        linear(f"{prefix}gate_proj", x, f"{prefix}gate", width),
-        linear(f"{prefix}up_proj", x, f"{prefix}up", width),
-        Op("silu", f"{prefix}silu", (inner("gate"),), (inner("silu_gate"),)),
-        Op("mul", f"{prefix}mul_up", (inner("silu_gate"), inner("up")), (inner("gated"),)),
-        linear(f"{prefix}down_proj", inner("gated"), out, x.shape[-1]),
+        Op("muls", "attn.cap_down", (scores,), (small,), (("value", 1 / cap),)),
+        Op("tanh", "attn.cap_tanh", (small,), (flat,)),
+        Op("muls", "attn.cap_up", (flat,), (out,), (("value", cap),)),
+    )
+
+
+def mlp(model: Model, act: DType, tokens: int, source: str = "mlp_in") -> tuple[Op, ...]:
+    """The plain MLP of a layer: `source` -> `mlp_out`."""
+    x, form = activation(source, (tokens, model.hidden), act), model.form
+    return gated(x, "", model.intermediate, "mlp_out", form.activation, form.limit, form.mlp_bias)
+
+
+def gated(
+    x: Tensor, prefix: str, width: int, out: str, kind: Activation = "silu", limit: float = 0.0, bias: bool = False
+) -> tuple[Op, ...]:
+    """down(act(gate(x)) * up(x)), [rows, features]; `prefix` sets the names of one MLP apart from another's. kind,
+    limit: of the activation; one without a gate has no such projection."""
+    products = tuple(
+        linear(f"{prefix}{name}_proj", x, f"{prefix}{name}", width, bias)
+        for name in (("up",) if kind == "relu2" else ("gate", "up"))
+    )
+    wide = activation(f"{prefix}gated", (x.shape[0], width), x.dtype)
+    return (
+        *products,
+        *activated(wide, prefix, kind, limit),
+        linear(f"{prefix}down_proj", wide, out, x.shape[-1], bias),
     )
 
 

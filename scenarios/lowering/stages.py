@@ -48,6 +48,8 @@ def split_depth(model: Model, stages: int) -> Model:
     """`model` as one that runs in `stages`. Raises ScenarioError with the reason where there are too few layers."""
     if stages > model.layers:
         raise ScenarioError([f"{model.name}: {model.layers} layers cannot fill {stages} stages"])
+    if stages > 1 and not model.form.pre_norms:
+        raise ScenarioError([f"{model.name}: stages of layers that norm behind attention alone are not modelled"])
     return replace(model, pipeline_parallel=stages)
 
 
@@ -55,11 +57,8 @@ def stage_model(model: Model, stage: int) -> Model:
     """What one rank of `stage` holds: its layers, and embedding and LM head where they are."""
     last = model.pipeline_parallel - 1
     counts = layers_of_stages(model.layers, model.pipeline_parallel)
-    start, experts = sum(counts[:stage]), model.experts
-    if experts:
-        dense = max(0, min(experts.dense_layers - start, counts[stage]))
-        experts = replace(experts, dense_layers=dense)
-    return replace(model, layers=counts[stage], experts=experts, has_embedding=stage == 0, has_head=stage == last)
+    part = model.part(sum(counts[:stage]), counts[stage])
+    return replace(part, has_embedding=stage == 0, has_head=stage == last)
 
 
 def cut(program: Program, model: Model, stage: int, scattered: bool) -> Program:

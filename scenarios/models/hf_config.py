@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from scenarios.errors import ScenarioError, quoted
+from scenarios.errors import ScenarioError, quoted, shown
 from scenarios.files.paths import expanded
 from scenarios.models.families import FAMILIES, Family
 from scenarios.models.fields import Fields
+from scenarios.models.forms import Activation
+from scenarios.models.layers import Layer, known_types, layered, sparse_layers, types_of, windowed_types
 from scenarios.models.model import Experts, Index, Latent, Model
 from scenarios.models.quantization import Stored, UnknownFormat, stored_weights
-from scenarios.models.refusals import not_modelled, refuse_features
+from scenarios.models.refusals import GELU, SILU, not_modelled, refuse_features
 from scenarios.models.rope import rope_of, rope_scaling, rotary_dim
 from scenarios.models.text_part import text_part
 from scenarios.ops.program import DType
@@ -94,18 +97,19 @@ def _nearest(config: dict[str, Any]) -> str:
 def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
     config, left_out = text_part(config)
     family = _family(path, config)
-    read = Fields(path, config, [])
+    read = Fields(path, usual_keys(config, family), [])
     hidden, heads = read.whole("hidden_size"), read.whole("num_attention_heads")
     layers = read.whole("num_hidden_layers", most=1024)
     latent = _latent(read, "index_topk" in family.models) if family.latent else None
     rope = rope_of(read)
     kv_heads, head_dim = (1, latent.rope_dim) if latent else _heads(read, hidden, heads)
     stored = _stored(read)
+    bias = read.flag("attention_bias", family.bias)
     model = Model(
         name=name,
         model_type=str(config["model_type"]),
         hidden=hidden,
-        intermediate=read.whole("intermediate_size"),
+        intermediate=_intermediate(read, family),
         layers=layers,
         heads=heads,
         kv_heads=kv_heads,
@@ -114,20 +118,28 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
         max_position=read.whole("max_position_embeddings", 1 << 20),
         norm_eps=read.number("rms_norm_eps", 1e-6),
         rope_theta=rope.number("rope_theta", read.number("rope_theta", 10_000.0)),
-        tied_embeddings=read.flag("tie_word_embeddings", False),
+        tied_embeddings=read.flag("tie_word_embeddings", family.tied),
         qk_norm=read.flag("use_qk_norm", False) if family.qk_norm is None else family.qk_norm,
-        qkv_bias=read.flag("attention_bias", family.bias),
+        qkv_bias=bias,
         dtype=_TORCH_DTYPE.get(str(config.get("dtype", config.get("torch_dtype", "bfloat16"))), "bf16"),
         rotary_dim=0 if latent else rotary_dim(read, rope, head_dim),
         rope_scaling=rope_scaling(read, rope),
         latent=latent,
-        experts=_experts(read, family, layers) if family.experts else None,
+        experts=_experts(read, family, layers) if _has_experts(read, family) else None,
         qk_norm_of=family.norm_of,
         stored=stored.what if stored else "",
         stored_as=stored.nearest if stored else "",
         left_out=left_out,
         mtp_layers=_mtp_layers(read),
+        attention=replace(
+            family.attention,
+            out_bias=read.flag("attention_out_bias", family.attention.out_bias or (bias and family.out_bias)),
+        ),
+        form=replace(
+            family.form, activation=_activation(read, family), mlp_bias=read.flag("mlp_bias", family.form.mlp_bias)
+        ),
     )
+    model = layered(read, family.finish(read, model), _layers(read, family, layers), family.adapt)
     refuse_features(read, family)
     if read.problems:
         raise ScenarioError(read.problems)
@@ -141,6 +153,62 @@ def _mtp_layers(read: Fields) -> int:
     return read.whole(
         "num_nextn_predict_layers", read.whole("mtp_num_hidden_layers", 0, low=0, most=64), low=0, most=64
     )
+
+
+def usual_keys(config: dict[str, Any], family: Family) -> dict[str, Any]:
+    """`config` with the family's own names of keys as the usual ones, its defaults where a key is missing, and numbers
+    in place of lists that say the same of each layer."""
+    usual = {**family.defaults, **config}
+    for own, name in family.renames.items():
+        if own in config:
+            usual[name] = config[own]
+    for key in _BY_LAYER:
+        values = usual.get(key)
+        if isinstance(values, list) and len(values) > 1 and all(value == values[0] for value in values):
+            usual[key] = values[0]
+    return usual
+
+
+#: Numbers that some configs give layer by layer.
+_BY_LAYER = ("num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "num_experts", "intermediate_size")
+
+
+def _has_experts(read: Fields, family: Family) -> bool:
+    """Whether a model of the family has experts: some have them where their number is above one."""
+    count = read.fields.get(family.experts) if family.experts else None
+    return bool(family.experts) and (not family.optional_experts or count not in (None, 0, 1))
+
+
+def _intermediate(read: Fields, family: Family) -> int:
+    """Width of the plain MLP; configs of experts in each layer may leave it out."""
+    only_experts = family.experts and "intermediate_size" not in read.fields
+    return read.whole("intermediate_size", read.fields.get(family.width, 1) if only_experts else None)
+
+
+def _activation(read: Fields, family: Family) -> Activation:
+    """Of the MLP, by `hidden_act` or `hidden_activation`; that of a family whose own is none of torch's names."""
+    if family.form.activation not in ("silu", "gelu"):
+        return family.form.activation
+    key = "hidden_activation" if read.fields.get("hidden_activation") else "hidden_act"
+    given = read.fields.get(key, family.form.activation)
+    if given in SILU:
+        return "silu"
+    if given in GELU:
+        return "gelu"
+    read.wrong(f"{key}: {shown(given)} is not modelled, only silu and gelu")
+    return "silu"
+
+
+def _layers(read: Fields, family: Family, layers: int) -> list[Layer]:
+    """What sets each layer apart."""
+    usual = family.types(read, layers) if family.types else windowed_types(read, layers, family.windowed)
+    types = types_of(read, layers, usual)
+    known_types(read, types, family.known)
+    sparse = sparse_layers(read, layers) if family.experts else [False] * layers
+    if not _has_experts(read, family):
+        sparse = [True] * layers  # of a model without experts no layer is one of few
+    turns = family.rotates(read, layers)
+    return [Layer(*one) for one in zip(types, turns, sparse, strict=True)]
 
 
 def _stored(read: Fields) -> Stored | None:
@@ -197,6 +265,7 @@ def _experts(read: Fields, family: Family, layers: int) -> Experts:
         read.wrong(f"num_experts_per_tok {top_k} is more than {family.experts} {count}")
     if not read.problems and dense >= layers:
         read.wrong(f"first_k_dense_replace {dense} leaves no layer of {layers} with experts")
+    activation = _activation(read, family)
     factor = read.number("routed_scaling_factor", 1.0)
     usual = family.score == "sigmoid" if family.normalised is None else family.normalised
     normalised = read.flag("norm_topk_prob", usual)
@@ -214,6 +283,7 @@ def _experts(read: Fields, family: Family, layers: int) -> Experts:
         normalised=normalised,
         groups=groups,
         kept_groups=kept,
+        activation=activation,
     )
 
 

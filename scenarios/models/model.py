@@ -2,114 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import groupby
 
+from scenarios.models.forms import (
+    USUAL_ATTENTION,
+    USUAL_ENDS,
+    USUAL_LAYER,
+    AttentionForm,
+    Ends,
+    GatedDelta,
+    LayerForm,
+)
+from scenarios.models.parts import Experts, Index, Latent, QkNorm, RopeScaling, Score
 from scenarios.ops.program import DType
 
-Score = Literal["softmax", "sigmoid"]
-#: What one norm of Q or K spans: each head by itself, or all heads of a layer (which ranks share).
-QkNorm = Literal["head", "layer"]
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """The indexer of sparse attention: `heads` of `dim` elements score all keys, and a query attends to the best
-    `top_k`. in_pairs: its rotated dimensions lie in pairs in a checkpoint."""
-
-    heads: int
-    dim: int
-    top_k: int
-    in_pairs: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Latent:
-    """Multi-head latent attention (MLA): K and V are kept as one latent row per token, with a rotated part next to it.
-
-    Sizes in elements. q_rank: of the query's low-rank projection, 0 where there is none. kv_rank: of the latent row.
-    nope_dim, rope_dim: plain and rotated part of a query head; v_dim: of a value head. index: of sparse attention, None
-    where a query attends to all keys.
-    """
-
-    q_rank: int
-    kv_rank: int
-    nope_dim: int
-    rope_dim: int
-    v_dim: int
-    index: Index | None = None
-
-    @property
-    def row(self) -> int:
-        """Elements that the cache holds of a token in one layer."""
-        return self.kv_rank + self.rope_dim
-
-    @property
-    def cached(self) -> int:
-        """Elements that the caches hold of a token in one layer: the row, and the indexer's key."""
-        return self.row + (self.index.dim if self.index else 0)
-
-    def index_weights(self, hidden: int) -> int:
-        """Weights of the indexer's projections: queries, keys and the weights of its heads."""
-        if self.index is None:
-            return 0
-        return self.index.heads * (self.index.dim * self.q_rank + hidden) + hidden * self.index.dim
-
-    @property
-    def index_outputs(self) -> int:
-        """Outputs of those projections."""
-        return self.index.heads * (self.index.dim + 1) + self.index.dim if self.index else 0
-
-
-@dataclass(frozen=True, slots=True)
-class RopeScaling:
-    """How rotary angles are changed for contexts longer than a model was first trained on (`rope_scaling`).
-
-    kind: linear, llama3 or yarn; any other is named and not computed. factor: of the context's length.
-    original_positions: those of the first training. low_factor, high_factor: of llama3, the wavelengths between which
-    frequencies change over, as parts of those positions. beta_fast, beta_slow: the same of yarn, in turns over them.
-    truncated: yarn changes over between whole dimensions. mscale, mscale_all_dim: yarn's growth of cosines and sines,
-    and of DeepSeek's scores. attention_factor: of cosines and sines where the config gives it itself.
-    """
-
-    kind: str
-    factor: float = 1.0
-    original_positions: int = 0
-    low_factor: float = 1.0
-    high_factor: float = 4.0
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    truncated: bool = True
-    mscale: float = 1.0
-    mscale_all_dim: float = 0.0
-    attention_factor: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Experts:
-    """The MLP as a mixture of experts.
-
-    count: routed experts of a layer. held: those on this rank. top_k: experts of one token. intermediate: width of one
-    expert (this rank's slice of it). shared: width of the expert that every token takes, 0 for none. dense_layers:
-    leading layers with a plain MLP. score: how the router scores. scaled: the routed sum is multiplied by a constant.
-    gathered: ranks that hold whole experts see all tokens and sum up, instead of sending tokens to each other.
-    What only a real router asks for: factor: that constant. normalised: the weights of a token's experts sum to 1.
-    groups, kept_groups: a token chooses among the experts of its best groups.
-    """
-
-    count: int
-    held: int
-    top_k: int
-    intermediate: int
-    shared: int
-    dense_layers: int
-    score: Score
-    scaled: bool
-    gathered: bool = False
-    factor: float = 1.0
-    normalised: bool = True
-    groups: int = 1
-    kept_groups: int = 1
+__all__ = ["Experts", "Index", "Latent", "Model", "QkNorm", "RopeScaling", "Score"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +29,16 @@ class Model:
     full_vocab is the whole vocabulary (0 where it is vocab). One that runs in `pipeline_parallel` stages has all its
     layers here; has_embedding and has_head say what one stage holds next to its own (`scenarios.lowering.stages`).
     rotary_dim: dimensions of a head that turn (0: all). rope_scaling: how their angles are scaled, None for not.
-    latent: with it kv_heads is 1 and head_dim the rotated part.
-    qk_norm_of: what one such norm spans. stored, stored_as: how the checkpoint holds its weights, in words, and the
-    `optimizations.weights` nearest to that ("" where they are not quantised). left_out: what the config has besides the
-    decoder, in words, "" for nothing.
-    experts: those of all but the leading dense layers. data_parallel: replicas of attention; expert_parallel: whether
-    whole experts are spread over all ranks of all replicas, which then step together. mtp_layers: prediction layers
-    that the checkpoint has next to its decoder layers. joined: of a draft, hidden states that are joined for each token
-    (`scenarios.speculation`), 0 for a model that is none.
+    latent: with it kv_heads is 1 and head_dim the rotated part. qk_norm_of: what one such norm spans. stored,
+    stored_as: how the checkpoint holds its weights, in words, and the `optimizations.weights` nearest to that ("" where
+    they are not quantised). left_out: what the config has besides the decoder, in words, "" for nothing. attention,
+    form, ends: what the layers, and what stands around them, have beyond the usual. state: a recurrent one in place of
+    attention over a cache. kinds, order: of layers that differ, the model of one layer of each kind, and the kind of
+    each layer; empty where all are alike. kind: what such a kind is called. angles: which rotary angles of the step it
+    turns by, "" for those of the whole model. experts: those of all but the leading dense layers. data_parallel:
+    replicas of attention; expert_parallel: whether whole experts are spread over all ranks of all replicas, which then
+    step together. mtp_layers: prediction layers that the checkpoint has next to its decoder layers. joined: of a draft,
+    hidden states that are joined for each token (`scenarios.speculation`), 0 for a model that is none.
     """
 
     name: str
@@ -163,6 +74,41 @@ class Model:
     left_out: str = ""
     mtp_layers: int = 0
     joined: int = 0
+    attention: AttentionForm = USUAL_ATTENTION
+    form: LayerForm = USUAL_LAYER
+    ends: Ends = USUAL_ENDS
+    state: GatedDelta | None = None
+    kinds: tuple[Model, ...] = ()
+    order: tuple[int, ...] = ()
+    kind: str = ""
+    angles: str = ""
+
+    @property
+    def runs(self) -> tuple[tuple[Model, int], ...]:
+        """The layers in order: (the model of one of them, how many that are alike follow each other)."""
+        if self.kinds:
+            return tuple((self.kinds[kind], len(list(same))) for kind, same in groupby(self.order))
+        if self.experts is None:
+            return ((self, self.layers),) if self.layers else ()
+        dense, sparse = self.experts.dense_layers, self.layers - self.experts.dense_layers
+        runs = ((replace(self, experts=None), dense), (self, sparse))
+        return tuple((model, count) for model, count in runs if count)
+
+    @property
+    def turns(self) -> dict[str, Model]:
+        """A layer's model for each set of rotary angles, by the set's name."""
+        return {one.angles: one for one in self.kinds or (self,) if one.attention.rotates and one.state is None}
+
+    def at(self, layer: int) -> Model:
+        """The model of one layer like `layer`, itself where all are alike."""
+        return self.kinds[self.order[layer]] if self.kinds else self
+
+    def part(self, start: int, count: int) -> Model:
+        """`count` of its layers from `start` on."""
+        experts = self.experts
+        if experts and not self.kinds:
+            experts = replace(experts, dense_layers=max(0, min(experts.dense_layers - start, count)))
+        return replace(self, layers=count, experts=experts, order=self.order[start : start + count])
 
     @property
     def whole_vocab(self) -> int:
@@ -215,60 +161,143 @@ class Model:
         return self.heads * (self.latent.v_dim if self.latent else self.head_dim)
 
     @property
+    def has_cache(self) -> bool:
+        """Whether a layer writes K and V (or a latent row) of each token."""
+        return self.form.attends and self.state is None and not self.attention.borrows
+
+    @property
+    def q_width(self) -> int:
+        """Outputs of the query's projection: with a gate of attention's output as many again."""
+        return self.q_size * (2 if self.attention.gated else 1)
+
+    @property
+    def projections(self) -> tuple[tuple[str, int], ...]:
+        """Linear layers of grouped-query attention that read its input, and their outputs."""
+        kv = () if self.attention.borrows else ("k",) if self.attention.keys_are_values else ("k", "v")
+        return (("q", self.q_width), *((name, self.kv_size) for name in kv))
+
+    @property
     def attention_weights(self) -> int:
         """Weights of the linear layers of one attention, elements (what weight quantisation shrinks)."""
+        if not self.form.attends:
+            return 0
+        if self.state is not None:
+            return self.state.weights(self.hidden)
         if self.latent is None:
-            return self.hidden * (self.q_size + 2 * self.kv_size) + self.q_size * self.hidden
+            return self.hidden * sum(size for _, size in self.projections) + self.q_size * self.hidden
         latent = self.latent
         query = latent.q_rank * (self.hidden + self.q_size) if latent.q_rank else self.hidden * self.q_size
         return query + self.hidden * latent.row + self.attended * self.hidden + latent.index_weights(self.hidden)
 
     @property
+    def _attention_outputs(self) -> int:
+        if not self.form.attends:
+            return 0
+        if self.state is not None:
+            return self.state.outputs(self.hidden)
+        if self.latent is None:
+            return sum(size for _, size in self.projections) + self.hidden
+        return self.latent.q_rank + self.q_size + self.latent.row + self.hidden + self.latent.index_outputs
+
+    @property
+    def matrices(self) -> int:
+        """Projections of a plain MLP: gate, up and down, or the last two."""
+        return 2 if self.form.activation == "relu2" else 3
+
+    @property
+    def _mlp_weights(self) -> int:
+        """Linear weights of the MLP of one layer: of a layer with experts those of this rank."""
+        if not self.form.has_mlp:
+            return 0
+        experts = self.experts
+        width = experts.held * experts.intermediate + experts.shared if experts else self.intermediate
+        return self.matrices * self.hidden * width
+
+    @property
+    def _mlp_outputs(self) -> int:
+        if not self.form.has_mlp:
+            return 0
+        wide = self.matrices - 1
+        if self.experts is None:
+            return wide * self.intermediate + self.hidden
+        shared = wide * self.experts.shared + self.hidden if self.experts.shared else 0
+        return self.experts.held * (wide * self.experts.intermediate + self.hidden) + shared
+
+    @property
     def linear_weights(self) -> int:
         """Weights in the linear layers of all decoder layers, elements (what weight quantisation shrinks)."""
-        size = self.layers * self.attention_weights + self.dense_layers * 3 * self.hidden * self.intermediate
-        if self.experts:
-            width = self.experts.held * self.experts.intermediate + self.experts.shared
-            size += (self.layers - self.dense_layers) * 3 * self.hidden * width
-        return size
+        return sum(count * (one.attention_weights + one._mlp_weights) for one, count in self.runs)
 
     @property
     def linear_outputs(self) -> int:
         """Outputs of all those linear layers, each with one scale where the weights are quantised."""
-        if self.latent is None:
-            attention = self.q_size + 2 * self.kv_size + self.hidden
-        else:
-            attention = self.latent.q_rank + self.q_size + self.latent.row + self.hidden + self.latent.index_outputs
-        outputs = self.layers * attention + self.dense_layers * (2 * self.intermediate + self.hidden)
-        if self.experts:
-            experts = self.experts
-            routed = experts.held * (2 * experts.intermediate + self.hidden)
-            shared = 2 * experts.shared + self.hidden if experts.shared else 0
-            outputs += (self.layers - self.dense_layers) * (routed + shared)
-        return outputs
+        return sum(count * (one._attention_outputs + one._mlp_outputs) for one, count in self.runs)
+
+    @property
+    def _attention_others(self) -> int:
+        """Norms and biases inside attention, of latent attention the absorbed projections, of one layer."""
+        if not self.form.attends:
+            return 0
+        if self.state is not None:
+            return self.state.other_weights
+        size = self.qk_norm_size if self.qk_norm and not self.attention.weightless else 0
+        if self.latent:  # W_UK and W_UV, which attention absorbs, stay in 16 bit
+            latent = self.latent
+            size += latent.q_rank + latent.kv_rank + self.heads * latent.kv_rank * (latent.nope_dim + latent.v_dim)
+            size += 2 * latent.index.dim if latent.index else 0  # a layer norm, with its bias
+        if self.qkv_bias:
+            size += sum(width for _, width in self.projections)
+        return size + self.heads * self.attention.sinks + self.hidden * self.attention.out_bias
+
+    @property
+    def _mlp_others(self) -> int:
+        """Router, gate of the shared expert and biases of the MLP of one layer."""
+        if not self.form.has_mlp:
+            return 0
+        experts = self.experts
+        if experts is None:
+            return self._mlp_outputs * self.form.mlp_bias
+        router = experts.count * (self.hidden + experts.router_bias + experts.moves_choice)
+        return router + self.hidden * experts.shared_gate + self._mlp_outputs * experts.bias
+
+    @property
+    def norms_of_layer(self) -> int:
+        """Norms over the hidden size around attention and MLP."""
+        return (self.form.attends + self.form.has_mlp) * (self.form.pre_norms + self.form.post_norms)
 
     @property
     def other_weights(self) -> int:
         """Embedding, LM head (once where tied), norms, biases, routers and absorbed projections, elements; never
         quantised here."""
-        norms = 2 * self.hidden + (self.qk_norm_size if self.qk_norm else 0)
-        if self.latent:  # W_UK and W_UV, which attention absorbs, stay in 16 bit
-            latent = self.latent
-            norms += latent.q_rank + latent.kv_rank + self.heads * latent.kv_rank * (latent.nope_dim + latent.v_dim)
-            norms += 2 * latent.index.dim if latent.index else 0  # a layer norm, with its bias
-        bias = self.q_size + 2 * self.kv_size if self.qkv_bias else 0
-        router = 0
-        if self.experts:  # a sigmoid router has a bias that moves the choice
-            router = self.experts.count * (self.hidden + (self.experts.score == "sigmoid"))
-            router *= self.layers - self.dense_layers
+        layers = sum(
+            count * (one.norms_of_layer * self.hidden + one._attention_others + one._mlp_others)
+            for one, count in self.runs
+        )
         tables = self.has_embedding + self.has_head
         if self.tied_embeddings and tables == 2:
             tables = 1
         last = self.hidden * self.has_head  # the final norm
         last += self.joined * self.hidden * (self.hidden + 1)  # a draft's joining product, and norms before it
-        return self.vocab * self.hidden * tables + self.layers * (norms + bias) + last + router
+        return self.vocab * self.hidden * tables + layers + last
+
+    @property
+    def cached_elements(self) -> int:
+        """Elements of K and V (or of the latent row) that one layer keeps of a token."""
+        if not self.has_cache:
+            return 0
+        return self.latent.cached if self.latent else 2 * self.kv_size
 
     def kv_bytes_per_token(self, element_bits: int) -> int:
-        """Bytes of K and V that one token adds over all layers, scales not counted."""
-        row = self.latent.cached if self.latent else 2 * self.kv_size
-        return self.layers * row * element_bits // 8
+        """Bytes of K and V that one token adds over all layers, scales not counted; of layers with windows, until those
+        are full."""
+        return sum(count * one.cached_elements for one, count in self.runs) * element_bits // 8
+
+    def kept_bytes(self, tokens: int, bytes_per_token: Callable[[Model], int]) -> int:
+        """Bytes of the caches of a request of `tokens`: each layer holds what it can still see, or its state.
+
+        bytes_per_token: of one layer that keeps K and V.
+        """
+        return sum(
+            count * (one.state.state_bytes if one.state else one.attention.kept(tokens) * bytes_per_token(one))
+            for one, count in self.runs
+        )

@@ -9,10 +9,11 @@ from scenarios.errors import nearest, printable, shown
 from scenarios.models.families import FAMILIES, FEATURES, REFUSED, Family
 from scenarios.models.fields import Fields
 
-#: Whole numbers of a config, and the only value that is modelled.
-_FIXED = {"decoder_sparse_step": 1, "moe_layer_freq": 1}
-#: Names of the one activation that a gated MLP is modelled with.
-_SILU = ("silu", "swish")
+#: Whole numbers of a config, and the only value that is modelled; lists by layer are read.
+_FIXED = {"moe_layer_freq": 1}
+#: Names of the activations that a gated MLP is modelled with.
+SILU = ("silu", "swish")
+GELU = ("gelu_pytorch_tanh", "gelu", "gelu_new", "gelu_fast")
 
 
 def not_modelled(config: Mapping[str, Any]) -> str:
@@ -47,22 +48,12 @@ def _is_on(value: Any) -> bool:
 
 def refuse_features(read: Fields, family: Family) -> None:
     """What a config of a known family may ask for that is not modelled, each a problem of `read`."""
-    window = read.fields.get("sliding_window")
-    if read.flag("use_sliding_window", False) or (family.windowed and window is not None):
-        read.wrong(f"sliding_window: attention to a window of {shown(window)} tokens is not modelled")
-    if read.flag("mlp_bias", False):
-        read.wrong("mlp_bias: a bias in the MLP is not modelled")
     for key, value in _FIXED.items():
-        if read.fields.get(key, value) != value:
-            read.wrong(f"{key}: only {value} is modelled, got {shown(read.fields[key])}")
-    if read.fields.get("mlp_only_layers"):
-        read.wrong("mlp_only_layers: dense layers among those with experts are not modelled")
-    activation = read.fields.get("hidden_act", "silu")
-    if activation not in _SILU:
-        read.wrong(f"hidden_act: {shown(activation)} is not modelled, only silu")
+        given = read.fields.get(key, value)
+        if given != value and not isinstance(given, list):
+            read.wrong(f"{key}: only {value} is modelled, got {shown(given)}")
     kinds = read.fields.get("attn_type_list")
     if isinstance(kinds, list) and any(kind != 1 for kind in kinds):
         read.wrong("attn_type_list: layers of linear attention are not modelled")
-    for key, words in features_of(read.fields, family.models).items():
-        if key != "mlp_bias":
-            read.wrong(f"{key}: not modelled: {words}")
+    for key, words in features_of(read.fields, family.models | {"layer_types"}).items():
+        read.wrong(f"{key}: not modelled: {words}")

@@ -7,6 +7,7 @@ plain-torch reference in `device/operators`, and its fused call where a backend 
 from __future__ import annotations
 
 from scenarios.ops import op_work as of
+from scenarios.ops import state_work as state
 from scenarios.ops.families import Family, family_of_type
 from scenarios.ops.op_kind import OpKind
 from scenarios.ops.program import Op
@@ -79,6 +80,19 @@ CATALOGUE: dict[str, OpKind] = _table(
            switch="fusion.attention", over_cache="fixed"),
     OpKind("lightning_indexer", "LightningIndexer", "mix", of.lightning_indexer, "npu",
            api="torch_npu.npu_lightning_indexer", part="attention", over_cache="fixed"),
+    # A state in place of keys and values: gated delta rule.
+    OpKind("causal_conv1d", "CausalConv1d", "vector", state.causal_conv1d, "npu", api="npu_causal_conv1d",
+           part="attention", params="row_wise"),
+    OpKind("gdn_gating", "fused_gdn_gating_kernel", "vector", of.flat, "npu", ops_per_element=60,
+           api="fused_gdn_gating (Triton)", part="attention", params="elementwise"),
+    OpKind("l2_norm", "l2norm_fwd_kernel", "vector", of.rows, "npu", ops_per_element=4, api="l2norm_fwd (Triton)",
+           part="norm", params="row_wise"),
+    OpKind("gated_delta_rule", "RecurrentGatedDeltaRule", "vector", state.recurrent_rule, "npu",
+           api="npu_recurrent_gated_delta_rule", part="attention", params="row_wise"),
+    OpKind("chunk_gated_delta_rule", "ChunkGatedDeltaRule", "mix", state.chunked_rule, "npu",
+           api="torch_npu.npu_chunk_gated_delta_rule", part="attention", params="attention"),
+    OpKind("gated_rms_norm", "RmsNormGated", "vector", of.rows, "npu", ops_per_element=12, api="RMSNormGated (Triton)",
+           part="norm", params="row_wise"),
     # Normalisation, one row per token or a head.
     OpKind("rms_norm", "RmsNorm", "vector", of.rows, "npu", ops_per_element=4, api="torch_npu.npu_rms_norm",
            part="norm", switch="fusion.rms_norm", twin=True),
@@ -140,6 +154,13 @@ CATALOGUE: dict[str, OpKind] = _table(
     OpKind("silu", "Swish", "vector", of.flat, elementwise=True, ops_per_element=7, api="torch.nn.functional.silu",
            params="elementwise"),
     OpKind("sigmoid", "Sigmoid", "vector", of.flat, elementwise=True, ops_per_element=6, api="torch.sigmoid",
+           params="elementwise"),
+    OpKind("gelu", "Gelu", "vector", of.flat, elementwise=True, ops_per_element=15,
+           api="torch.nn.functional.gelu (tanh)", params="elementwise"),
+    OpKind("tanh", "Tanh", "vector", of.flat, elementwise=True, ops_per_element=10, api="torch.tanh",
+           params="elementwise"),
+    OpKind("relu", "Relu", "vector", of.flat, elementwise=True, api="torch.relu", params="elementwise"),
+    OpKind("clamp", "ClipByValueV2", "vector", of.flat, elementwise=True, ops_per_element=2, api="torch.clamp",
            params="elementwise"),
     OpKind("cos", "Cos", "vector", of.flat, elementwise=True, ops_per_element=50, api="torch.cos",
            params="elementwise"),

@@ -5,6 +5,7 @@ Each function makes the `Work` of an op; `scenarios.ops.catalogue` says which ki
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -272,14 +273,16 @@ def attention(op: Op, kind: OpKind) -> Work:
     """Fused causal attention: q [tokens, heads, head_dim] against each request's cache.
 
     flops = 4 head_dim heads sum_requests sum_queries (keys that query sees); K and V of every visible token are read
-    once per request, or (attribute static_tokens) the whole of a static cache.
+    once per request, or (attribute static_tokens) the whole of a static cache. window, chunk: attributes of layers
+    whose queries see some of the keys (`in_sight`).
     """
     if op.attr("latent", False):
         return _latent_attention(op, kind)
     query, key = op.inputs[0], op.inputs[1]
     heads, kv_heads, dim = (_whole(op, a) for a in ("heads", "kv_heads", "head_dim"))
-    groups = attention_groups(op)
-    pairs, kv_tokens = _seen(groups)
+    groups = in_sight(attention_groups(op), _whole(op, "window", 0), _whole(op, "chunk", 0))
+    pairs = _seen(groups)[0]
+    kv_tokens = sum(_kept(g, _whole(op, "window", 0), _whole(op, "chunk", 0)) for g in attention_groups(op))
     static = _whole(op, "static_tokens", 0)
     if static:  # read whole, whatever the lengths
         kv_tokens = sum(g.count for g in groups) * static
@@ -306,6 +309,41 @@ def attention(op: Op, kind: OpKind) -> Work:
         write_bytes=op.out.bytes,
         program=kind.name,
     )
+
+
+def in_sight(groups: tuple[Group, ...], window: int, chunk: int) -> tuple[Group, ...]:
+    """`groups` as the requests of full attention that have as many keys in sight.
+
+    A window of w keys: a query sees w at most, so the prompt is cut into pieces of _BLOCK queries with w - 1 keys
+    before each. A chunk of c positions: each piece of a prompt that lies in one chunk is a request of its own.
+    """
+    if not window and not chunk:
+        return groups
+    pieces: Counter[tuple[int, int]] = Counter()
+    for group in groups:
+        at, end = group.context, group.kv_len
+        while at < end:
+            size = min(end - at, _BLOCK if window else chunk - at % chunk)
+            same = 1
+            if (window and at >= window) or (chunk and at % chunk == 0):  # all pieces from here on are alike
+                same = max(1, (end - at) // size)
+            before = min(at, max(0, window - 1)) if window else at % chunk
+            pieces[size, before] += group.count * same
+            at += size * same
+    return tuple(Group(count, query, context) for (query, context), count in pieces.items())
+
+
+#: Queries of one piece of a prompt under a window: a block of prefill attention.
+_BLOCK = 128
+
+
+def _kept(group: Group, window: int, chunk: int) -> int:
+    """Keys of a group that some query of it sees."""
+    if window:
+        return group.count * min(group.kv_len, window + group.query - 1)
+    if chunk:
+        return group.count * (group.kv_len - group.context // chunk * chunk)
+    return group.count * group.kv_len
 
 
 def _latent_attention(op: Op, kind: OpKind) -> Work:

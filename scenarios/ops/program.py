@@ -107,20 +107,28 @@ class Op:
         )
 
 
-#: Blocks whose repetitions are the decoder's layers: those with a plain MLP before the others, where both kinds occur.
+#: Blocks whose repetitions are the decoder's layers: those with a plain MLP, and the others. Where kinds of layers take
+#: turns there are several of a name, numbered: `layers.2`.
 LAYER_BLOCKS = ("dense_layers", "layers")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """Consecutive ops that run `repeat` times; `captured` blocks are issued by replaying a graph, those in `pieces` by
-    replaying one for each run of ops between two that touch the KV cache, which are issued alone."""
+    replaying one for each run of ops between two that touch the KV cache, which are issued alone. first: layers of its
+    name before it."""
 
     name: str
     ops: tuple[Op, ...]
     repeat: int = 1
     captured: bool = False
     pieces: bool = False
+    first: int = 0
+
+    @property
+    def family(self) -> str:
+        """Its name without its number."""
+        return self.name.partition(".")[0]
 
     def alone(self, op: Op) -> bool:
         """Whether `op` is issued by a call of its own, not by replaying a graph."""
@@ -130,7 +138,7 @@ class Block:
     @property
     def is_layer(self) -> bool:
         """Whether a repetition is a layer of the decoder."""
-        return self.name in LAYER_BLOCKS
+        return self.family in LAYER_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,30 +20,42 @@ ATTENTION_CALLS = (
 )
 
 
+#: The same with a learned score of each head in the softmax.
+WITH_SINKS = (*ATTENTION_CALLS[:5], "concat", *ATTENTION_CALLS[5:8], "slice", ATTENTION_CALLS[8])
+
+
 def fuse_attention(program: Program, context: Context) -> Program:
     """Nine calls -> npu_fused_infer_attention_score over the cache as it lies; the score matrix never leaves the
-    chip."""
-    model, batch = context.model, program.batch
+    chip. Windows are its band mode, sinks a further operand (v2)."""
+    batch = program.batch
 
     def make(run: tuple[Op, ...]) -> tuple[Op, ...]:
-        out = run[8].out
-        query = Tensor(run[2].inputs[0].name, out.shape, out.dtype)
+        by_name = {op.name: op for op in run}
+        product, scale, mask, out = by_name["attn.qk"], by_name["attn.scale"], by_name["attn.mask"], run[-1].out
+        query = Tensor(product.inputs[0].name, out.shape, out.dtype)
         keys = max(g.kv_len for g in batch.groups)
+        kv_heads, dim = run[0].inputs[0].shape[1], out.shape[2]
         key, value = (
-            Tensor(op.inputs[0].name, (batch.requests, keys, model.kv_heads, model.head_dim), out.dtype, "kv_cache")
-            for op in run[:2]
+            Tensor(op.inputs[0].name, (batch.requests, keys, kv_heads, dim), out.dtype, "kv_cache") for op in run[:2]
         )
+        sinks = tuple(t for op in run for t in op.inputs if t.role == "weight")
+        own_scale = () if scale.attr("value") == dim**-0.5 else (("scale", scale.attr("value")),)
         attrs: tuple[tuple[str, Attr], ...] = (
             ("groups", groups_of(batch)),
-            ("heads", model.heads),
-            ("kv_heads", model.kv_heads),
-            ("head_dim", model.head_dim),
+            ("heads", out.shape[1]),
+            ("kv_heads", kv_heads),
+            ("head_dim", dim),
             ("block_size", 0),
-            *(("static_tokens", tokens) for tokens in _static(context, batch.phase, keys)),
+            *(() if mask.attrs else (("static_tokens", tokens) for tokens in _static(context, batch.phase, keys))),
+            *mask.attrs,
+            *own_scale,
         )
-        return (Op("attention", "attention", (query, key, value), (out,), attrs),)
+        return (Op("attention", "attention", (query, key, value, *sinks), (out,), attrs),)
 
-    return in_layers(program, "fusion.attention", lambda ops: replace_runs(ops, ATTENTION_CALLS, make))
+    def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        return replace_runs(replace_runs(ops, ATTENTION_CALLS, make), WITH_SINKS, make)
+
+    return in_layers(program, "fusion.attention", rewrite)
 
 
 def _static(context: Context, phase: str, keys: int) -> tuple[int, ...]:
@@ -63,7 +75,11 @@ ATTENTION = Pass(
     title="Fused attention",
     rewrite=fuse_attention,
     idle=lambda model: (
-        f"{model.name} attends to latent rows: only the fused kernel of that is modelled" if model.latent else None
+        f"{model.name} attends to latent rows: only the fused kernel of that is modelled"
+        if model.latent
+        else f"{model.name} caps its scores, which npu_fused_infer_attention_score does not"
+        if model.attention.soft_cap
+        else None
     ),
     rewrites="repeat K and V, QK, scale, mask, softmax, PV -> npu_fused_infer_attention_score",
     saves="eight launches, the copies of K and V over the group, and all traffic of the score matrix",

@@ -25,9 +25,9 @@ def fuse_rope(program: Program, context: Context) -> Program:
         positions = run[0].inputs[0]
         ops = []
         for cast, name in zip(run[4:], ("cos", "sin"), strict=True):
-            width = cast.out.shape[-1]
-            table = Tensor(f"{name}_table", (context.model.max_position, width), cast.out.dtype, "table")
-            ops.append(Op("index_select", f"rotary.{name}_lookup", (table, positions), (cast.out,)))
+            width, which = cast.out.shape[-1], cast.out.name.removeprefix(name)
+            table = Tensor(f"{cast.out.name}_table", (context.model.max_position, width), cast.out.dtype, "table")
+            ops.append(Op("index_select", f"rotary{which}.{name}_lookup", (table, positions), (cast.out,)))
         return tuple(ops)
 
     program = in_block(program, "embed", "", lambda ops: replace_runs(ops, ANGLE_CALLS, look_up))

@@ -5,8 +5,9 @@ The op names that `scenarios.lowering.moe` gives say which ops belong together: 
 
 from __future__ import annotations
 
+from scenarios.lowering.activations import activated
 from scenarios.lowering.moe import routed
-from scenarios.models.model import Model
+from scenarios.models.model import Experts, Model
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.ops.routing import Routing
@@ -53,7 +54,7 @@ def group_experts(program: Program, context: Context) -> Program:
         (ids, *weights), x, out = run[0].inputs, run[1].inputs[0], run[-1].out
         exchanged = any(kind_of(op).exchanges == "tokens" for op in ops)
         rows = x.shape[0] if exchanged else tokens.rows
-        hidden, width, act = x.shape[1], experts.intermediate, x.dtype
+        hidden, act = x.shape[1], x.dtype
         sorted_rows = Tensor("expert_rows", (rows, hidden), act)
         result = Tensor("expert_results", (rows, hidden), act)
         first = (
@@ -66,7 +67,7 @@ def group_experts(program: Program, context: Context) -> Program:
             if exchanged
             else Op("moe_finalize_routing", "experts.unpermute", (result, *weights), (out,))
         )
-        return _in_place(ops, run, (first, *_grouped(tokens, sorted_rows, width), last))
+        return _in_place(ops, run, (first, *_grouped(tokens, sorted_rows, experts), last))
 
     return in_layers(program, "fusion.grouped_matmul", rewrite)
 
@@ -86,24 +87,24 @@ def _routing(program: Program, context: Context) -> Routing:
     )
 
 
-def _grouped(routing: Routing, x: Tensor, width: int) -> tuple[Op, ...]:
-    """gate, up, silu, mul, down over the rows of all experts of this rank."""
+def _grouped(routing: Routing, x: Tensor, experts: Experts) -> tuple[Op, ...]:
+    """gate, up, activation, down over the rows of all experts of this rank."""
     attrs = routed(routing)
     rows, hidden = x.shape
 
     def product(name: str, source: Tensor, n: int, out: str) -> Op:
-        weights = Tensor(f"experts.{name}.weight", (routing.held, n, source.shape[1]), x.dtype, "weight")
-        return Op("grouped_matmul", f"experts.{name}", (source, weights), (Tensor(out, (rows, n), x.dtype),), attrs)
+        weights = [Tensor(f"experts.{name}.weight", (routing.held, n, source.shape[1]), x.dtype, "weight")]
+        if experts.bias:
+            weights.append(Tensor(f"experts.{name}.bias", (routing.held, n), x.dtype, "weight"))
+        return Op("grouped_matmul", f"experts.{name}", (source, *weights), (Tensor(out, (rows, n), x.dtype),), attrs)
 
-    def inner(name: str) -> Tensor:
-        return Tensor(f"experts.{name}", (rows, width), x.dtype)
-
+    width = experts.intermediate
+    gated = Tensor("experts.gated", (rows, width), x.dtype)
+    wide = ("up",) if experts.activation == "relu2" else ("gate", "up")
     return (
-        product("gate_proj", x, width, "experts.gate"),
-        product("up_proj", x, width, "experts.up"),
-        Op("silu", "experts.silu", (inner("gate"),), (inner("silu_gate"),)),
-        Op("mul", "experts.mul_up", (inner("silu_gate"), inner("up")), (inner("gated"),)),
-        product("down_proj", inner("gated"), hidden, "expert_results"),
+        *(product(f"{name}_proj", x, width, f"experts.{name}") for name in wide),
+        *activated(gated, "experts.", experts.activation, experts.limit),
+        product("down_proj", gated, hidden, "expert_results"),
     )
 
 

@@ -37,20 +37,20 @@ def capture(program: Program, context: Context) -> Program:
     optimizations, phase = context.scenario.optimizations, program.batch.phase
     mode = optimizations.graph
     if mode == "aclgraph" and in_pieces(context.scenario.engine, phase):
-        blocks = tuple(replace(b, pieces=b.name in CAPTURED[mode]) for b in program.blocks)
+        blocks = tuple(replace(b, pieces=b.family in CAPTURED[mode]) for b in program.blocks)
         return replace(program.with_blocks(blocks, f"graph={mode}"), graph=mode)
     compiled_prefill = phase == "prefill" and mode == "ge_graph" and optimizations.graph_prefill
     if mode == "eager" or not (phase == "decode" or compiled_prefill):
         return program
     if mode == "ge_graph":
         program = _compile(program)
-    blocks = tuple(replace(b, captured=b.name in CAPTURED[mode]) for b in program.blocks)
+    blocks = tuple(replace(b, captured=b.family in CAPTURED[mode]) for b in program.blocks)
     return replace(program.with_blocks(blocks, f"graph={mode}"), graph=mode)
 
 
 def _compile(program: Program) -> Program:
     """What the graph engine does: connected runs of elementwise ops become one kernel, ops get its names."""
-    blocks = tuple(_fuse_elementwise(program, b) if b.name in CAPTURED["ge_graph"] else b for b in program.blocks)
+    blocks = tuple(_fuse_elementwise(program, b) if b.family in CAPTURED["ge_graph"] else b for b in program.blocks)
     update = Op(
         "graph_parameters",
         "update_parameters",
@@ -60,7 +60,7 @@ def _compile(program: Program) -> Program:
     blocks = tuple(replace(b, ops=(update, *b.ops)) if b.name == "embed" else b for b in blocks)
     named = tuple(
         replace(b, ops=tuple(replace(op, op_type=_GE_NAMES.get(op.kind, op.op_type)) for op in b.ops))
-        if b.name in CAPTURED["ge_graph"]
+        if b.family in CAPTURED["ge_graph"]
         else b
         for b in blocks
     )

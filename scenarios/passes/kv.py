@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.lowering.prepare import prepare_paged
+from scenarios.models.forms import AttentionForm
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, of_kind, replace_runs
@@ -66,21 +67,20 @@ def quantise_cache(program: Program, context: Context) -> Program:
     kv = context.scenario.optimizations.kv
     if kv.dtype != "int8":
         return program
-    model = context.model
 
     def scales(cache: Tensor, tokens: int) -> Tensor:
         """The scales of K or V: constants of the channels, or kept next to the cache for `tokens` tokens."""
         name = cache.name.replace("_cache", "_scale")
         if kv.scale == "channel":
-            return Tensor(name, (model.kv_heads, 1, model.head_dim), context.act, "table")
-        heads = model.kv_heads if kv.scale == "head" else 1
+            return Tensor(name, (cache.shape[2], 1, cache.shape[3]), context.act, "table")
+        heads = cache.shape[2] if kv.scale == "head" else 1
         return Tensor(name, (tokens, heads), "fp32", "kv_cache")
 
     def quantised(x: Tensor, cache: Tensor) -> tuple[Op, Tensor, list[Tensor]]:
         q = Tensor(f"{x.name}_int8", x.shape, "int8")
         if kv.scale == "channel":
             return Op("static_quant", f"quant_{x.name}", (x, scales(cache, 0)), (q,)), q, []
-        per_row = model.kv_heads if kv.scale == "head" else 1
+        per_row = cache.shape[2] if kv.scale == "head" else 1
         scale = Tensor(f"{x.name}_new_scale", (x.shape[0], per_row), "fp32")
         rows = replace(x, shape=(x.shape[0] * per_row, x.elements // (x.shape[0] * per_row)))
         return Op("dynamic_quant", f"quant_{x.name}", (rows,), (q, scale)), q, [scale]
@@ -94,7 +94,7 @@ def quantise_cache(program: Program, context: Context) -> Program:
         out = [quant for quant, _, _ in parts]
         out.append(replace(op, inputs=(*stored, *pools, slots), outputs=tuple(pools)))
         for (_, _, fresh), pool in zip(parts, pools, strict=True):
-            held = scales(pool, pool.elements // model.kv_size)
+            held = scales(pool, pool.elements // (pool.shape[2] * pool.shape[3]))
             out += [Op("kv_cache_write", f"write_{held.name}", (scale, held, slots), (held,)) for scale in fresh]
         return out
 
@@ -187,10 +187,14 @@ def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
 def _has_norms_and_one_scale(context: Context) -> str | None:
     if context.model.latent:
         return None
+    if context.model.kinds:
+        return f"the layers of {context.model.name} differ, and the fused kernel is that of plain attention in each"
     if not context.model.qk_norm:
         return f"{context.model.name} has no Q and K norm to fuse"
     if context.model.qk_norm_of == "layer":
         return f"{context.model.name} normalises all heads together, and the fused kernel each by itself"
+    if context.model.attention != AttentionForm():
+        return f"{context.model.name} does more to queries, keys and values than the fused kernel"
     if context.model.rotated != context.model.head_dim:
         return f"{context.model.name} turns part of each head, and the fused kernel turns whole ones"
     kv = context.scenario.optimizations.kv

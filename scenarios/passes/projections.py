@@ -18,7 +18,7 @@ def _packed(run: tuple[Op, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...],
     held = run[0].inputs[1].shape[:-2]  # (experts,) of a grouped product
     packed = [Tensor(f"{name}.weight", (*held, width, x.shape[-1]), x.dtype, "weight")]
     if len(run[0].inputs) > 2:
-        packed.append(Tensor(f"{name}.bias", (width,), x.dtype, "weight"))
+        packed.append(Tensor(f"{name}.bias", (*held, width), x.dtype, "weight"))
     return x, tuple(packed), width
 
 
@@ -42,7 +42,7 @@ def pack_qkv(program: Program, _: Context) -> Program:
 
     def qkv(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         parts = _packed(run, "qkv_proj")
-        if parts is None:
+        if parts is None or run[0].name != "q_proj":
             return None
         x, weights, width = parts
         tokens = x.shape[0]
@@ -68,7 +68,10 @@ def pack_qkv(program: Program, _: Context) -> Program:
         if any(op.name == "kv_a_proj" for op in ops):
             packed = replace_runs(ops, ("matmul",) * 2, low_rank)
             return packed if packed == ops else tuple(_reads(op, "kv_a", "qkv_a") for op in packed)
-        return replace_runs(ops, ("matmul",) * 3, qkv)
+        if any(op.name == "k_proj" for op in ops):
+            width = sum(op.name in ("q_proj", "k_proj", "v_proj") for op in ops)
+            return replace_runs(ops, ("matmul",) * width, qkv)
+        return ops
 
     return in_layers(program, "fusion.qkv", rewrite)
 
@@ -79,11 +82,15 @@ def _reads(op: Op, name: str, other: str) -> Op:
     return replace(op, inputs=inputs)
 
 
+#: What an activation starts with, behind gate and up.
+_AFTER_GATE = ("silu", "gelu", "clamp")
+
+
 def pack_gate_up(program: Program, _: Context) -> Program:
     """In a plain MLP, in each expert by itself and in all experts together."""
 
     def make(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
-        gate, up, silu = run
+        gate, up, after = run
         prefix = gate.name.removesuffix("gate_proj")
         parts = _packed((gate, up), f"{prefix}gate_up_proj")
         if parts is None:
@@ -92,11 +99,13 @@ def pack_gate_up(program: Program, _: Context) -> Program:
         name = f"{prefix}gate_up"
         packed = Tensor(name, (x.shape[0], width), x.dtype)
         cut = _cut(name, (gate.out, up.out))
-        return (replace(gate, name=f"{name}_proj", inputs=(x, *weights), outputs=(packed,)), *cut, silu)
+        return (replace(gate, name=f"{name}_proj", inputs=(x, *weights), outputs=(packed,)), *cut, after)
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        ops = replace_runs(ops, ("matmul", "matmul", "silu"), make)
-        return replace_runs(ops, ("grouped_matmul", "grouped_matmul", "silu"), make)
+        for product in ("matmul", "grouped_matmul"):
+            for after in _AFTER_GATE:
+                ops = replace_runs(ops, (product, product, after), make)
+        return ops
 
     return in_layers(program, "fusion.gate_up", rewrite)
 

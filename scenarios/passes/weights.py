@@ -8,8 +8,9 @@ from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import DType, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers
 
-#: Products that stay in 16 bit: the router, whose choice is touchy, and MLA's W_UK and W_UV, which attention absorbs.
-KEPT = ("router", "kv_b_proj")
+#: Products that stay in 16 bit: the router, whose choice is touchy, the gate of the shared expert, and MLA's W_UK and
+#: W_UV, which attention absorbs.
+KEPT = ("router", "shared_expert_gate", "kv_b_proj")
 
 
 def quantise_weights(program: Program, context: Context) -> Program:

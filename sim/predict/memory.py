@@ -21,8 +21,10 @@ WEIGHT_BITS = {"bf16": 16, "fp16": 16, "w8a16": 8, "w8a8": 8, "w4a16": 4, "w4a8"
 
 @dataclass(frozen=True, slots=True)
 class KvCapacity:
-    """What a KV cache layout holds. bytes_per_token: keys, values and scales of all layers. reserved_tokens: what one
-    request takes of the cache, waste included. requests: the largest number at the scenario's lengths."""
+    """What a KV cache layout holds. bytes_per_token: keys, values and scales that a token adds over all layers.
+    kv_tokens: of requests of the scenario's length. reserved_tokens: what one request takes of the cache, waste
+    included; request_bytes: the same in bytes, of layers with windows what they see and of others their state.
+    max_concurrent_requests: the largest number at the scenario's lengths."""
 
     layout: str
     dtype: str
@@ -30,12 +32,13 @@ class KvCapacity:
     kv_tokens: int
     reserved_tokens: int
     max_concurrent_requests: int
+    request_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes by part for the scenario's batch, and what the cache could hold. `usable` is the HBM that software
-    sees times gpu_memory_utilization."""
+    sees times gpu_memory_utilization. kinds: what each kind of layers keeps."""
 
     weights: int
     kv_cache: int
@@ -46,6 +49,7 @@ class Memory:
     usable: int
     capacity: KvCapacity
     others: tuple[KvCapacity, ...]
+    kinds: tuple[KindOfLayers, ...] = ()
 
     @property
     def total(self) -> int:
@@ -67,20 +71,55 @@ class DoesNotFit(ValueError):
     """The scenario needs more HBM than there is; the message says by how much and what would fit."""
 
 
-def kv_bytes_per_token(scenario: Scenario, model: Model, dtype: str) -> int:
-    """Keys, values and (per token or head) scales of one token over all layers, and those of a draft, bytes."""
-    draft = draft_model(scenario.engine, model)
-    drafted = draft_layers(scenario.engine, model) * _kv_bytes_per_token(scenario, draft, dtype) if draft else 0
-    return _kv_bytes_per_token(scenario, model, dtype) + drafted
+@dataclass(frozen=True, slots=True)
+class KindOfLayers:
+    """What layers of one kind keep. layers: how many. bytes_per_token: of all of them, 0 of layers with a state.
+    kept_tokens: at most, of the longest request. state_bytes: of one request, whatever its length."""
+
+    kind: str
+    layers: int
+    bytes_per_token: int
+    kept_tokens: int
+    state_bytes: int
 
 
-def _kv_bytes_per_token(scenario: Scenario, model: Model, dtype: str) -> int:
-    bits = 8 if dtype == "int8" else 16
-    size = model.kv_bytes_per_token(bits)
-    if dtype == "int8" and scenario.optimizations.kv.scale != "channel":
-        heads = model.kv_heads if scenario.optimizations.kv.scale == "head" else 1
-        size += 2 * model.layers * heads * 4  # one fp32 scale each for K and V
+def layer_bytes_per_token(scenario: Scenario, one: Model, dtype: str) -> int:
+    """Keys, values and (per token or head) scales of one token in one layer, bytes."""
+    size = one.cached_elements * (8 if dtype == "int8" else 16) // 8
+    if dtype == "int8" and one.has_cache and scenario.optimizations.kv.scale != "channel":
+        heads = one.kv_heads if scenario.optimizations.kv.scale == "head" else 1
+        size += 2 * heads * 4  # one fp32 scale each for K and V
     return size
+
+
+def kv_bytes_per_token(scenario: Scenario, model: Model, dtype: str) -> int:
+    """The same over all layers, and those of a draft; of layers with windows, until those are full."""
+    layers = sum(count * layer_bytes_per_token(scenario, one, dtype) for one, count in model.runs)
+    return layers + _draft_bytes_per_token(scenario, model, dtype)
+
+
+def _draft_bytes_per_token(scenario: Scenario, model: Model, dtype: str) -> int:
+    draft = draft_model(scenario.engine, model)
+    return draft_layers(scenario.engine, model) * layer_bytes_per_token(scenario, draft, dtype) if draft else 0
+
+
+def kinds_of_layers(scenario: Scenario, model: Model, dtype: str) -> tuple[KindOfLayers, ...]:
+    """What each kind of layers keeps, those that keep nothing left out."""
+    longest = scenario.longest_request_tokens
+    kinds: dict[str, KindOfLayers] = {}
+    for one, count in model.runs:
+        if not one.has_cache and one.state is None:
+            continue
+        name = one.kind or "full"
+        before = kinds.get(name, KindOfLayers(name, 0, 0, 0, 0))
+        kinds[name] = KindOfLayers(
+            kind=name,
+            layers=before.layers + count,
+            bytes_per_token=before.bytes_per_token + count * layer_bytes_per_token(scenario, one, dtype),
+            kept_tokens=0 if one.state else one.attention.kept(longest),
+            state_bytes=before.state_bytes + (count * one.state.state_bytes if one.state else 0),
+        )
+    return tuple(kinds.values())
 
 
 def reserved_tokens(scenario: Scenario, kv: KvCache) -> tuple[int, int]:
@@ -187,24 +226,18 @@ def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Me
     room = max(0, usable - weights - activations - pool - runtime - buffers)
     kv = scenario.optimizations.kv
     mine = _capacity(scenario, model, kv, room)
-    per_request, shared = reserved_tokens(scenario, kv)
-    held = (per_request * scenario.workload.batch + shared) * mine.bytes_per_token
+    _, shared = reserved_tokens(scenario, kv)
+    held = mine.request_bytes * scenario.workload.batch + shared * mine.bytes_per_token
     variants = (("contiguous", "auto"), ("paged", "auto"), ("contiguous", "int8"), ("paged", "int8"))
     others = tuple(
         _capacity(scenario, model, kv.model_copy(update={"layout": layout, "dtype": dtype}), room)
         for layout, dtype in variants
     )
     return Memory(
-        weights,
-        held,
-        activations=activations,
-        graph_pool=pool,
-        runtime=runtime,
-        hccl_buffers=buffers,
-        usable=usable,
-        capacity=mine,
-        others=others,
-    )
+        weights=weights, kv_cache=held, activations=activations, graph_pool=pool, runtime=runtime,
+        hccl_buffers=buffers, usable=usable, capacity=mine, others=others,
+        kinds=kinds_of_layers(scenario, model, mine.dtype),
+    )  # fmt: skip
 
 
 #: CANN context, streams and workspace of one process on one card. Assumed: about what `npu-smi` shows for an idle
@@ -218,15 +251,18 @@ HCCL_BUFFER_BYTES = 2 * 200 << 20
 def _capacity(scenario: Scenario, model: Model, kv: KvCache, room: int) -> KvCapacity:
     dtype = "int8" if kv.dtype == "int8" else activation_dtype(scenario, model)
     per_token = kv_bytes_per_token(scenario, model, dtype)
-    tokens = room // per_token
     per_request, shared = reserved_tokens(scenario, kv)
+    size = model.kept_bytes(per_request, lambda one: layer_bytes_per_token(scenario, one, dtype))
+    size += per_request * _draft_bytes_per_token(scenario, model, dtype)
+    # Tokens of requests of this length: of layers with windows or states a long request takes less than its tokens say.
+    tokens = room // max(1, per_token) if size == per_request * per_token else room * per_request // max(1, size)
     if kv.layout == "paged":
         blocks = tokens // kv.block_size
         tokens = blocks * kv.block_size
         requests = PagedCache.max_requests(blocks, kv.block_size, scenario.request_tokens, shared)
     else:
         requests = ContiguousCache.max_requests(tokens, per_request)
-    return KvCapacity(kv.layout, dtype, per_token, tokens, per_request, requests)
+    return KvCapacity(kv.layout, dtype, per_token, tokens, per_request, requests, request_bytes=size)
 
 
 def refuse_overflow(hardware: str, memory: Memory) -> None:

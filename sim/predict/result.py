@@ -213,5 +213,7 @@ def _capacity(prediction: Prediction) -> dict[str, Any]:
             memory.capacity.max_concurrent_requests, prediction.case.scenario.engine.max_num_seqs
         ),
         "kv_bytes_per_token": memory.capacity.bytes_per_token,
+        "request_bytes": memory.capacity.request_bytes,
+        "kinds": [asdict(kind) for kind in memory.kinds],
         "layouts": {f"{c.layout}_{c.dtype}": asdict(c) for c in memory.others},
     }

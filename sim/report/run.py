@@ -363,7 +363,21 @@ def _room(result: dict[str, Any]) -> RenderableType:
             f"in one step at most {running:,}, by {'max_num_seqs' if running == most else 'memory'}"
         ),
     ]
+    if len(capacity["kinds"]) > 1:
+        lines.append(_paragraph(f"a request keeps {size(capacity['request_bytes'])}: {_kept(capacity['kinds'])}"))
     return Group(*lines, *_cold_start(cold))
+
+
+def _kept(kinds: list[dict[str, Any]]) -> str:
+    """What layers of each kind keep of a request."""
+    parts = []
+    for kind in kinds:
+        if kind["state_bytes"]:
+            what = f"{size(kind['state_bytes'])} of state, whatever its length"
+        else:
+            what = f"{size(kind['bytes_per_token'])} a token, of at most {counted(kind['kept_tokens'], 'token')}"
+        parts.append(f"{counted(kind['layers'], 'layer')} ({kind['kind']}) {what}")
+    return "; ".join(parts)
 
 
 def _cold_start(cold: dict[str, Any]) -> Iterable[RenderableType]:

@@ -141,9 +141,11 @@ _fields_after_duration = attrgetter(*(f.name for f in fields(KernelTime)[1:]))
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """One op of a block with all that its repetitions share. nominal: its kernel in each, before jitter."""
+    """One op of a block with all that its repetitions share. name: what its jitter is drawn by. nominal: its kernel in
+    each, before jitter."""
 
     op: Op
+    name: str
     op_type: str
     kernel: KernelTime
     host_ns: float
@@ -201,13 +203,16 @@ class Builder:
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
             twin = kind == op.kind and kind_of(op).twin
             near = twin or stays_near(op, block, self._program, self.hw)
-            nominal = self.nominal(op, block.repeat, self.conditions.rank, near, block.captured)
-            jitter = self._jitter(op.name, block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma)
+            nominal = self.nominal(op, block, self.conditions.rank, near)
+            jitter = self._jitter(
+                seeded(op.name, block), block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma
+            )
             costs = host_costs_ns(op, self.hw, queue)
             if block.pieces and not block.alone(op):
                 costs = (self._piece_ns() if after_alone else 0.0), 0.0
             after_alone = block.alone(op)
-            priced.append(Priced(op, op_type_of(op, self.hw.profile.device), nominal[0], *costs, jitter, nominal))
+            name = seeded(op.name, block)
+            priced.append(Priced(op, name, op_type_of(op, self.hw.profile.device), nominal[0], *costs, jitter, nominal))
         self.blocks.append((block, priced))
         return priced
 
@@ -218,20 +223,20 @@ class Builder:
     def _jitter(self, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
         return jitter(self.conditions.seed, named(name, self.conditions.rank), repeat, sigma)
 
-    def update_jitter(self, repeat: int) -> tuple[float, ...]:
+    def update_jitter(self, block: Block) -> tuple[float, ...]:
         """Of the parameter updates of one block."""
-        return self._jitter("update", repeat, self.hw.host.jitter_sigma)
+        return self._jitter(seeded("update", block), block.repeat, self.hw.host.jitter_sigma)
 
-    def nominal(
-        self, op: Op, repeat: int, rank: int, near: bool = False, captured: bool = False
-    ) -> tuple[KernelTime, ...]:
+    def nominal(self, op: Op, block: Block, rank: int, near: bool = False) -> tuple[KernelTime, ...]:
         """The kernel in each repetition, before jitter: one and the same, but where tokens choose their experts."""
         device, scale = self.hw, self.conditions.device_scale
         if not kind_of(op).routed:
-            return (_nominal(price, op, device, scale, near, self._resident, self._on_cpu and captured),) * repeat
+            captured = self._on_cpu and block.captured
+            return (_nominal(price, op, device, scale, near, self._resident, captured),) * block.repeat
         routed = _scheduled_nowhere(op)
         return tuple(
-            _nominal(price, placed(routed, n, rank), device, scale, False, self._resident) for n in range(repeat)
+            _nominal(price, placed(routed, block.first + n, rank), device, scale, False, self._resident)
+            for n in range(block.repeat)
         )
 
     def _kernel(self, priced: Priced, layer: int) -> KernelTime:
@@ -240,7 +245,7 @@ class Builder:
         if not self.varies(priced.kernel):
             return nominal
         sigma = self.hw.kernel.jitter_sigma
-        factor = self._jitter(f"kernel {priced.op.name}", len(priced.nominal), sigma)[layer]
+        factor = self._jitter(f"kernel {priced.name}", len(priced.nominal), sigma)[layer]
         duration_ns = max(1, round(nominal.duration_ns + (factor - 1) * self.spread_ns(nominal)))
         return KernelTime(duration_ns, *_fields_after_duration(nominal))
 
@@ -262,18 +267,19 @@ class Builder:
         conditions = self.conditions
         return jitter_of_ranks(conditions.seed, name, repeat, self.hw.host.jitter_sigma, conditions.ranks)
 
-    def kernels_ns(self, item: Priced, repeat: int) -> Matrix:
-        """`_kernels` on all ranks, ns, of shape (repeat, ranks)."""
+    def kernels_ns(self, item: Priced, block: Block) -> Matrix:
+        """`_kernels` on all ranks, ns, of shape (repetitions of `block`, ranks)."""
         import numpy as np
 
         conditions = self.conditions
         sigma = self.hw.kernel.jitter_sigma if self.varies(item.kernel) else 0.0
-        jitter = jitter_of_ranks(conditions.seed, f"kernel {item.op.name}", repeat, sigma, conditions.ranks)
+        jitter = jitter_of_ranks(conditions.seed, f"kernel {item.name}", block.repeat, sigma, conditions.ranks)
         if not kind_of(item.op).routed:
             spread = self.spread_ns(item.kernel)
             times = item.kernel.duration_ns + (jitter - 1) * spread
         else:  # each rank holds other experts
-            own = _of_experts(price, _scheduled_nowhere(item.op), self.hw, conditions, repeat, self._resident)
+            layers = range(block.first, block.first + block.repeat)
+            own = _of_experts(price, _scheduled_nowhere(item.op), self.hw, conditions, layers, self._resident)
             times = own + (jitter - 1) * np.minimum(own, self.spread_cap_ns)
         return np.maximum(np.rint(times), 1).astype(np.int64)
 
@@ -361,7 +367,7 @@ class Builder:
                         gates = (f"update {item.op.name} {numbers[item.op.name]}",)
                         numbers[item.op.name] += 1
                         self.updates.append((block, layer))
-                        jitter = self.update_jitter(block.repeat)[layer]
+                        jitter = self.update_jitter(block)[layer]
                         update_ns = self._ns(hw.host.attention_update_us * 1000 * jitter)
                         updates.append(Update(gates[0], update_ns, gates[0]))
                     launches.append(self._launch(item, layer, True, gates))
@@ -371,14 +377,19 @@ class Builder:
         yield from updates
 
 
+def seeded(name: str, block: Block) -> str:
+    """What the jitter of `name` is drawn by: layers of one name in several blocks have their own."""
+    return f"{name} {block.first}" if block.first else name
+
+
 @lru_cache(maxsize=256)
 def _of_experts(
-    pricing: Pricing, op: Op, hw: HardwareProfile, conditions: Conditions, repeat: int, resident: bool
+    pricing: Pricing, op: Op, hw: HardwareProfile, conditions: Conditions, layers: range, resident: bool
 ) -> Matrix:
-    """Durations of a routed kernel before jitter, ns, of shape (repeat, ranks); not to be written to."""
+    """Durations of a routed kernel before jitter, ns, of shape (layers, ranks); not to be written to."""
     import numpy as np
 
-    works = ([work_of(placed(op, n, rank)) for n in range(repeat)] for rank in range(conditions.ranks))
+    works = ([work_of(placed(op, n, rank)) for n in layers] for rank in range(conditions.ranks))
     scale = conditions.device_scale
     ranks = [
         [scaled(pricing(work, hw, False, resident, False), scale).duration_ns for work in of_rank] for of_rank in works
@@ -411,15 +422,15 @@ def _of_ranks(builder: Builder, plan: Plan) -> RankPlans:
         for place, item in enumerate(priced):
             rows = range(start + place, end, len(priced))  # this op's kernels, one a layer
             if builder.varies(item.kernel) or kind_of(item.op).routed:
-                kernels[rows] = builder.kernels_ns(item, block.repeat)
+                kernels[rows] = builder.kernels_ns(item, block)
             if not block.captured:
-                jitter = builder.host_jitter(item.op.name, block.repeat)
+                jitter = builder.host_jitter(item.name, block.repeat)
                 host[[steps[row] for row in rows]] = np.rint(item.host_ns * jitter * conditions.host_scale)
                 launch[[entries[row] for row in rows]] = np.rint(item.launch_ns * jitter * conditions.host_scale)
         start = end
     updates = (at for at, step in enumerate(plan.steps) if isinstance(step, Update))
     for at, (block, layer) in zip(updates, builder.updates, strict=True):
-        jitter = builder.host_jitter("update", block.repeat)[layer]
+        jitter = builder.host_jitter(seeded("update", block), block.repeat)[layer]
         host[at] = np.rint(builder.hw.host.attention_update_us * 1000 * jitter * conditions.host_scale)
     return RankPlans(plan, host, launch, kernels)
 

@@ -14,7 +14,7 @@ from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Program
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.time import KernelTime
-from sim.step.host import PARAMETER_UPDATES, Builder, Conditions, Priced
+from sim.step.host import PARAMETER_UPDATES, Builder, Conditions, Priced, seeded
 from sim.step.jitter import late_ns
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
@@ -162,7 +162,7 @@ class _Columns:
 
     def _update(self, block: Block, layer: int, kernel: int) -> None:
         """The parameter update that `kernel` waits for."""
-        jitter = self._builder.update_jitter(block.repeat)[layer]
+        jitter = self._builder.update_jitter(block)[layer]
         self._to.gates[kernel] = len(self._to.host_ns)
         self._host(self._hw.host.attention_update_us * 1000 * jitter)
         self._updates.append((block, layer))
@@ -225,16 +225,16 @@ class _Columns:
         for row in (row for rows in to.blocks for row in rows):
             item, repeat = row.item, row.block.repeat
             if builder.varies(item.kernel) or kind_of(item.op).routed:
-                kernels[row.places] = builder.kernels_ns(item, repeat)
+                kernels[row.places] = builder.kernels_ns(item, row.block)
             if not row.block.captured:
-                jitter = builder.host_jitter(item.op.name, repeat)
+                jitter = builder.host_jitter(item.name, repeat)
                 entry = to.launched[row.first]
                 entries = slice(entry, entry + (repeat - 1) * row.apart + 1, row.apart)
                 step = to.entries[entry]
                 host[step : step + (repeat - 1) * row.apart + 1 : row.apart] = np.rint(item.host_ns * jitter)
                 launch[entries] = np.rint(item.launch_ns * jitter)
         for at, (block, layer) in zip(to.gates.values(), self._updates, strict=True):
-            jitter = builder.host_jitter("update", block.repeat)[layer]
+            jitter = builder.host_jitter(seeded("update", block), block.repeat)[layer]
             host[at] = np.rint(self._hw.host.attention_update_us * 1000 * jitter)
         to.host_matrix, to.launch_matrix, to.kernel_matrix = host, launch, kernels
         to.durations_ns = kernels[:, 0].tolist()

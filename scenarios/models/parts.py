@@ -1,0 +1,128 @@
+"""Parts of a model: experts, latent attention with its indexer, scaled rotary angles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scenarios.models.forms import Activation
+
+Score = Literal["softmax", "sigmoid"]
+#: What one norm of Q or K spans: each head by itself, or all heads of a layer (which ranks share).
+QkNorm = Literal["head", "layer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The indexer of sparse attention: `heads` of `dim` elements score all keys, and a query attends to the best
+    `top_k`. in_pairs: its rotated dimensions lie in pairs in a checkpoint."""
+
+    heads: int
+    dim: int
+    top_k: int
+    in_pairs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Latent:
+    """Multi-head latent attention (MLA): K and V are kept as one latent row per token, with a rotated part next to it.
+
+    Sizes in elements. q_rank: of the query's low-rank projection, 0 where there is none. kv_rank: of the latent row.
+    nope_dim, rope_dim: plain and rotated part of a query head; v_dim: of a value head. index: of sparse attention, None
+    where a query attends to all keys.
+    """
+
+    q_rank: int
+    kv_rank: int
+    nope_dim: int
+    rope_dim: int
+    v_dim: int
+    index: Index | None = None
+
+    @property
+    def row(self) -> int:
+        """Elements that the cache holds of a token in one layer."""
+        return self.kv_rank + self.rope_dim
+
+    @property
+    def cached(self) -> int:
+        """Elements that the caches hold of a token in one layer: the row, and the indexer's key."""
+        return self.row + (self.index.dim if self.index else 0)
+
+    def index_weights(self, hidden: int) -> int:
+        """Weights of the indexer's projections: queries, keys and the weights of its heads."""
+        if self.index is None:
+            return 0
+        return self.index.heads * (self.index.dim * self.q_rank + hidden) + hidden * self.index.dim
+
+    @property
+    def index_outputs(self) -> int:
+        """Outputs of those projections."""
+        return self.index.heads * (self.index.dim + 1) + self.index.dim if self.index else 0
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """How rotary angles are changed for contexts longer than a model was first trained on (`rope_scaling`).
+
+    kind: linear, llama3 or yarn; any other is named and not computed. factor: of the context's length.
+    original_positions: those of the first training. low_factor, high_factor: of llama3, the wavelengths between which
+    frequencies change over, as parts of those positions. beta_fast, beta_slow: the same of yarn, in turns over them.
+    truncated: yarn changes over between whole dimensions. mscale, mscale_all_dim: yarn's growth of cosines and sines,
+    and of DeepSeek's scores. attention_factor: of cosines and sines where the config gives it itself.
+    """
+
+    kind: str
+    factor: float = 1.0
+    original_positions: int = 0
+    low_factor: float = 1.0
+    high_factor: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncated: bool = True
+    mscale: float = 1.0
+    mscale_all_dim: float = 0.0
+    attention_factor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """The MLP as a mixture of experts.
+
+    count: routed experts of a layer. held: those on this rank. top_k: experts of one token. intermediate: width of one
+    expert (this rank's slice of it). shared: width of the expert that every token takes, 0 for none. dense_layers:
+    leading layers with a plain MLP. score: how the router scores. scaled: the routed sum is multiplied by a constant.
+    gathered: ranks that hold whole experts see all tokens and sum up, instead of sending tokens to each other. What
+    only a real router asks for: factor: that constant. normalised: the weights of a token's experts sum to 1. groups,
+    kept_groups: a token chooses among the experts of its best groups. router_bias: the router is a linear layer with a
+    bias. bias: so are the experts' projections. activation, limit: of an expert, as of `LayerForm`. shared_gate: the
+    shared expert is multiplied by the sigmoid of a projection to one number. weighs_input: weights multiply what an
+    expert reads, not what it gives (of one expert a token). with_plain: a plain MLP stands next to the experts, each
+    with a norm behind it (Gemma 4).
+    """
+
+    count: int
+    held: int
+    top_k: int
+    intermediate: int
+    shared: int
+    dense_layers: int
+    score: Score
+    scaled: bool
+    gathered: bool = False
+    factor: float = 1.0
+    normalised: bool = True
+    groups: int = 1
+    kept_groups: int = 1
+    router_bias: bool = False
+    bias: bool = False
+    activation: Activation = "silu"
+    limit: float = 0.0
+    shared_gate: bool = False
+    weighs_input: bool = False
+    with_plain: bool = False
+
+    @property
+    def moves_choice(self) -> bool:
+        """Whether a bias moves the choice and not the weights."""
+        return self.score == "sigmoid" and not self.weighs_input

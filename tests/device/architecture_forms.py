@@ -1,0 +1,181 @@
+"""`architecture` for families whose layers differ: from papers and model cards, no cache, no Program, float32."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, log1p
+
+import torch
+import torch.nn.functional as F
+
+from device.weights.weights import Checkpoint
+from scenarios.models.model import Experts, Model
+from tests.device.architecture import Architecture
+
+Tensor = torch.Tensor
+#: What families call norms behind attention and MLP, and before the MLP where there is one behind attention too.
+AFTER_BOTH = ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+NORMS = {"glm4": ("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")}
+
+
+class Layered(Architecture):
+    """One kind of layers with the weights of a checkpoint."""
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        # 1 + weight is rounded once, as engines hand it to the fused norm.
+        weight = (self.checkpoint.tensor(f"{name}.weight") + self.model.form.unit_offset).bfloat16().float()
+        return x / (x.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt() * weight
+
+    def affine(self, x: Tensor, name: str, bias: bool) -> Tensor:
+        return x @ self.weight(f"{name}.weight").T + (self.weight(f"{name}.bias") if bias else 0)
+
+    def attention(self, x: Tensor, at: str) -> Tensor:
+        """x [tokens, hidden] -> what attention adds."""
+        model, form, dim = self.model, self.model.attention, self.model.head_dim
+        count = x.shape[0]
+        q = self.affine(x, f"{at}.q_proj", model.qkv_bias).view(count, model.heads, -1)
+        gate = q[..., dim:]
+        q = q[..., :dim]
+        k = self.affine(x, f"{at}.k_proj", model.qkv_bias).view(count, -1, dim)
+        v = k if form.keys_are_values else self.affine(x, f"{at}.v_proj", model.qkv_bias).view(count, -1, dim)
+        for step in ("turn", "norm") if form.norm_last else ("norm", "turn"):
+            if step == "norm" and model.qk_norm:
+                q, k = (self.normed_heads(y, f"{at}.{name}_norm") for y, name in ((q, "q"), (k, "k")))
+            if step == "turn" and form.rotates:
+                part = model.rotated
+                q, k = (torch.cat((self.turned(y[..., :part], False), y[..., part:]), -1) for y in (q, k))
+        if form.value_norm:
+            v = v / (v.pow(2).mean(-1, keepdim=True) + model.norm_eps).sqrt()
+        out = self.scored(q, k, v, at)
+        if form.gated:
+            out = out * gate.sigmoid()
+        return self.affine(out.reshape(count, -1), f"{at}.o_proj", form.out_bias)
+
+    def normed_heads(self, x: Tensor, name: str) -> Tensor:
+        if self.model.attention.weightless:
+            return x / (x.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt()
+        return self.norm(x, name)
+
+    def scored(self, q: Tensor, k: Tensor, v: Tensor, at: str) -> Tensor:
+        """Token by token and head by head, over the keys that the token sees."""
+        form, group = self.model.attention, self.model.heads // self.model.kv_heads
+        scale = form.scale or q.shape[-1] ** -0.5
+        sinks = self.weight(f"{at}.sinks") if form.sinks else None
+        out = torch.zeros_like(q)
+        for token in range(q.shape[0]):
+            first = 0
+            if form.window:
+                first = max(0, token - form.window + 1)
+            if form.chunk:
+                first = token // form.chunk * form.chunk
+            for head in range(q.shape[1]):
+                keys, values = (y[first : token + 1, head // group] for y in (k, v))
+                scores = keys @ q[token, head] * scale
+                if form.soft_cap:
+                    scores = form.soft_cap * torch.tanh(scores / form.soft_cap)
+                powers = (scores - scores.max()).exp()
+                total = powers.sum()
+                if sinks is not None:
+                    total = total + (sinks[head] - scores.max()).exp()
+                out[token, head] = (powers / total) @ values
+        return out
+
+    def delta(self, x: Tensor, at: str) -> Tensor:
+        """The gated delta rule, one head after the other."""
+        state = self.model.state
+        assert state is not None
+        mixed = x @ self.weight(f"{at}.in_proj_qkv.weight").T
+        z, b, a = (x @ self.weight(f"{at}.in_proj_{name}.weight").T for name in "zba")
+        filters = self.weight(f"{at}.conv1d.weight")
+        padded = F.pad(mixed.T, (state.kernel - 1, 0))
+        mixed = F.silu(F.conv1d(padded[None], filters[:, None], groups=filters.shape[0])[0]).T
+        q, k, v = mixed.split((state.keys, state.keys, state.values), -1)
+        log_a, bias = self.weight(f"{at}.A_log", torch.float32), self.weight(f"{at}.dt_bias")
+        result = []
+        for head in range(state.value_heads):
+            of = head * state.key_heads // state.value_heads
+            columns = slice(of * state.key_dim, (of + 1) * state.key_dim)
+            queries, keys = (y[:, columns] / (y[:, columns].pow(2).sum(-1, keepdim=True) + 1e-6).sqrt() for y in (q, k))
+            values = v[:, head * state.value_dim : (head + 1) * state.value_dim]
+            memory, rows = torch.zeros(state.value_dim, state.key_dim), []
+            for token in range(x.shape[0]):
+                steps = log1p(exp(float(a[token, head] + bias[head])))
+                memory = memory * exp(-exp(float(log_a[head])) * steps)
+                wrong = values[token] - memory @ keys[token]
+                memory = memory + b[token, head].sigmoid() * torch.outer(wrong, keys[token])
+                rows.append(memory @ queries[token] / state.key_dim**0.5)
+            result.append(torch.stack(rows))
+        out = torch.stack(result, 1)
+        out = out / (out.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt() * self.weight(f"{at}.norm.weight")
+        gated = out * F.silu(z.view(out.shape))
+        return gated.flatten(1) @ self.weight(f"{at}.out_proj.weight").T
+
+    def activated(self, x: Tensor, at: str, kind: str, limit: float, bias: bool) -> Tensor:
+        """An MLP of any kind."""
+        up = self.affine(x, f"{at}.up_proj", bias)
+        if kind == "relu2":
+            return self.affine(up.relu() ** 2, f"{at}.down_proj", bias)
+        gate = self.affine(x, f"{at}.gate_proj", bias)
+        if kind == "clamped":
+            gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+            inner = gate * (1.702 * gate).sigmoid() * (up + 1)
+        else:
+            inner = (F.silu(gate) if kind == "silu" else F.gelu(gate, approximate="tanh")) * up
+        return self.affine(inner, f"{at}.down_proj", bias)
+
+    def experts(self, x: Tensor, at: str, experts: Experts) -> Tensor:
+        """Token by token, the best experts by the router's scores."""
+        router = {"gpt_oss": "router", "hunyuan_v1_moe": "gate.wg"}.get(self.model.model_type, "gate")
+        logits = self.affine(x, f"{at}.{router}", experts.router_bias)
+        scores = logits.sigmoid() if experts.score == "sigmoid" else logits.softmax(-1)
+        about = experts.activation, experts.limit, experts.bias
+        out = torch.zeros_like(x)
+        for token, row in enumerate(scores):
+            chosen = row.argsort(descending=True)[: experts.top_k]
+            weights = row[chosen] / (row[chosen].sum() if experts.normalised else 1)
+            for weight, expert in zip(weights * experts.factor, chosen.tolist(), strict=True):
+                read = x[token : token + 1] * (weight if experts.weighs_input else 1)
+                given = self.activated(read, f"{at}.experts.{expert}", *about)[0]
+                out[token] += given * (1 if experts.weighs_input else weight)
+        if experts.shared:
+            name = "shared_expert" if experts.shared_gate else "shared_experts"
+            shared = self.activated(x, f"{at}.{name}", *about)
+            out += (
+                shared * self.affine(x, f"{at}.shared_expert_gate", False).sigmoid() if experts.shared_gate else shared
+            )
+        return out
+
+    def layer(self, hidden: Tensor, at: str) -> Tensor:
+        model, form = self.model, self.model.form
+        behind, before_mlp, after_mlp = NORMS.get(model.model_type, AFTER_BOTH)
+        if form.attends:
+            x = self.norm(hidden, f"{at}.input_layernorm") if form.pre_norms else hidden
+            mixed = self.delta(x, f"{at}.linear_attn") if model.state else self.attention(x, f"{at}.self_attn")
+            if form.post_norms:
+                mixed = self.norm(mixed, f"{at}.{behind}")
+            hidden = hidden + mixed * form.residual_scale
+        if not form.has_mlp:
+            return hidden
+        x = hidden
+        if form.pre_norms:
+            x = self.norm(hidden, f"{at}.{before_mlp if form.post_norms else 'post_attention_layernorm'}")
+        about = form.activation, form.limit, form.mlp_bias
+        wide = self.experts(x, f"{at}.mlp", model.experts) if model.experts else self.activated(x, f"{at}.mlp", *about)
+        if form.post_norms:
+            wide = self.norm(wide, f"{at}.{after_mlp}")
+        return hidden + wide * form.residual_scale
+
+
+def forward(model: Model, checkpoint: Checkpoint, tokens: list[int]) -> Tensor:
+    """Logits [tokens, vocab] of one sequence."""
+    whole = Layered(model, checkpoint)
+    hidden = whole.weight("model.embed_tokens.weight")[torch.tensor(tokens)] * model.ends.embed_scale
+    for layer in range(model.layers):
+        one = replace(model.at(layer), layers=1)
+        if not model.kinds and model.experts and layer < model.dense_layers:
+            one = replace(one, experts=None)
+        hidden = Layered(one, checkpoint).layer(hidden, f"model.layers.{layer}")
+    head = "model.embed_tokens" if model.tied_embeddings else "lm_head"
+    logits = whole.norm(hidden, "model.norm") @ whole.weight(f"{head}.weight").T * model.ends.logit_scale
+    cap = model.ends.logit_cap
+    return cap * torch.tanh(logits / cap) if cap else logits

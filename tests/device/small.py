@@ -1,0 +1,70 @@
+"""Small configs of families whose layers differ, as their publishers write them, and the models read of them."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+
+BASE: dict[str, Any] = {
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 320, "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+}  # fmt: skip
+MOE = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LINEAR = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+    "linear_conv_kernel_dim": 4, "full_attention_interval": 2, "partial_rotary_factor": 0.5,
+}  # fmt: skip
+GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 12}
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "gpt_oss": {
+        **BASE, "model_type": "gpt_oss", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 32,
+        "sliding_window": 12, "swiglu_limit": 1.0, "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "gemma": {**BASE, "model_type": "gemma", "hidden_activation": "gelu_pytorch_tanh"},
+    "gemma2": {
+        **BASE, **GEMMA, "model_type": "gemma2", "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0,
+    },
+    "gemma3": {
+        **BASE, **GEMMA, "model_type": "gemma3_text", "sliding_window_pattern": 2, "rope_local_base_freq": 100.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    },
+    "mistral": {**BASE, "model_type": "mistral", "sliding_window": 12},
+    "qwen2 from layer 2": {
+        **BASE, "model_type": "qwen2", "sliding_window": 12, "use_sliding_window": True, "max_window_layers": 2,
+    },
+    "qwen3_next": {
+        **BASE, **MOE, **LINEAR, "model_type": "qwen3_next", "shared_expert_intermediate_size": 48,
+        "norm_topk_prob": True, "mlp_only_layers": [], "decoder_sparse_step": 1,
+    },
+    "qwen3_5": {**BASE, **LINEAR, "model_type": "qwen3_5_text", "mamba_ssm_dtype": "float32"},
+    "qwen2_moe": {
+        **BASE, **MOE, "model_type": "qwen2_moe", "shared_expert_intermediate_size": 48, "decoder_sparse_step": 2,
+    },
+    "llama4": {
+        **BASE, "model_type": "llama4_text", "num_local_experts": 8, "num_experts_per_tok": 1, "intermediate_size": 32,
+        "intermediate_size_mlp": 96, "attention_chunk_size": 12, "no_rope_layers": [1, 0, 1, 0],
+        "interleave_moe_layer_step": 2, "use_qk_norm": True,
+    },
+    "glm4": {**BASE, "model_type": "glm4", "partial_rotary_factor": 0.5, "attention_bias": True},
+    "granite": {
+        **BASE, "model_type": "granite", "embedding_multiplier": 3.0, "residual_multiplier": 0.5,
+        "attention_multiplier": 0.2, "logits_scaling": 4.0,
+    },
+}  # fmt: skip
+
+
+@cache
+def small(name: str) -> Model:
+    """The model of one of CONFIGS."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "config.json"
+        path.write_text(json.dumps(CONFIGS[name]))
+        return load_model(str(path))
