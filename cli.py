@@ -58,6 +58,17 @@ def run(
     profile: Annotated[
         Path | None, typer.Option(metavar="DIR", help="With a device: a new folder for its profiler's files.")
     ] = None,
+    bench: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With a device and traffic: write what it served as vllm bench would."),
+    ] = None,
+    clock: Annotated[
+        str,
+        typer.Option(
+            metavar="[wall|steady]",
+            help="With a device and traffic: the wall clock, or without other programs and waiting, at one speed.",
+        ),
+    ] = "wall",
 ) -> None:
     """Predict one scenario: step time, bottleneck, gains, memory. With a device as backend, measure it too."""
     from sim.report import terminal
@@ -68,12 +79,15 @@ def run(
     if backend == "sim":
         if profile is not None:
             raise ScenarioError(["--profile: sim runs nothing; take --backend cpu or npu, or --trace for a prediction"])
+        if bench is not None or clock != "wall":
+            option = "--bench" if bench is not None else "--clock"
+            raise ScenarioError([f"{option}: sim serves nothing for real; take --backend cpu"])
         run_result = run_outputs(scenario, sets or [], json, trace)
         terminal.show(lambda console: print_run(console, run_result.result))
         return
     from device.open import measure_on
 
-    run_result = run_outputs(scenario, sets or [], json, trace, measure_on(backend, profile))
+    run_result = run_outputs(scenario, sets or [], json, trace, measure_on(backend, profile, bench=bench, clock=clock))
     terminal.show(lambda console: print_measured(console, run_result.result))
 
 

@@ -42,12 +42,15 @@ class Engine:
         self._session, self._scheduler, self._clock = session, scheduler, clock
         self._texts, self._longest = texts, longest
         self._programs = Programs(session)
+        self._uncounted: set[int] = set()
         self._tokens: dict[int, list[int]] = {}  # of each request that is in the system, prompt and output
+        self._received: dict[int, list[int]] = {}  # when its tokens were received
         self._swap = HostBlocks(session.cache) if scheduler.limits.swap else None
 
     def serve(self, load: Load) -> Served:
         """Serve all requests of `load`. Raises RuntimeError where requests wait that nothing will ever serve."""
         client, served = Client(load), Served()
+        self._uncounted = {request.id for request in load.requests[: load.warmup]}
         collects = gc.isenabled()
         gc.disable()  # a collection in the middle of a step would be counted as its time
         try:
@@ -85,7 +88,7 @@ class Engine:
                 client.ended(request, at)
                 continue
             entry.arrived = at
-            self._tokens[request.id] = self._texts.prompt(request)
+            self._tokens[request.id], self._received[request.id] = self._texts.prompt(request), []
             self._scheduler.add(entry)
 
     def _plan(self) -> Step:
@@ -113,16 +116,16 @@ class Engine:
         chosen = bound.next_ids(inputs)
         device_ns = clock.now_ns() - issued
         producing = [*decoding, *(chunk.entry if chunk.is_last else None for chunk in step.chunks)]
-        for entry, token in zip(producing, chosen, strict=False):  # a captured graph pads the batch
-            if entry is not None:
-                self._tokens[entry.request.id].append(token)
-        prefilled, ended = self._scheduler.commit(step)
+        numbers = [entry.request.id if entry is not None else None for entry in producing]
+        for number, token in zip(numbers, chosen, strict=False):  # a captured graph pads the batch
+            if number is not None:
+                self._tokens[number].append(token)
+        _, ended = self._scheduler.commit(step)
         end = clock.now_ns()
-        for entry in prefilled:
-            if entry.first < 0:
-                entry.first = end
+        for number in numbers:
+            if number is not None:
+                self._received[number].append(end)
         for entry in ended:
-            entry.last = end
             served.requests.append(self._ended(entry))
             client.ended(entry.request, end)
         chunks, tokens = len(step.chunks), sum(chunk.tokens for chunk in step.chunks)
@@ -150,6 +153,12 @@ class Engine:
         request = entry.request
         tokens = self._tokens.pop(request.id)
         self._texts.answered(request, tokens)
-        output = tuple(tokens[request.input_tokens :])
-        times = entry.arrived, entry.started, entry.first, entry.last
-        return ServedRequest(request.id, *times, request.input_tokens, output)
+        return ServedRequest(
+            id=request.id,
+            arrived_ns=entry.arrived,
+            started_ns=entry.started,
+            token_ns=tuple(self._received.pop(request.id)),
+            input_tokens=request.input_tokens,
+            output=tuple(tokens[request.input_tokens :]),
+            counted=request.id not in self._uncounted,
+        )

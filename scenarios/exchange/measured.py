@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scenarios.exchange.served import Deployed, ServedRun
 from scenarios.loader import Loaded
 from scenarios.timeline import Timeline
 
@@ -34,9 +35,12 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Measures the reported step of a scenario. device: the kind of device, as a hardware profile names it. profile:
-    the folder that a profiler's files go to, if any."""
+    """Measures a scenario on a device. device: its kind, as a hardware profile names it. run: the reported step. serve:
+    the requests of its traffic. profile: the folder that a profiler's files go to, if any. bench: the file that the
+    served load goes to, in the form of vLLM bench, if any."""
 
     device: str
     run: Callable[[Loaded, Predicted], Measured]
+    serve: Callable[[Loaded, Deployed], ServedRun]
     profile: Path | None = None
+    bench: Path | None = None

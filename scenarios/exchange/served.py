@@ -8,16 +8,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServedRequest:
-    """One completed request. Times in ns from the start of the run: sent, first let in, first and last token received.
-    output: its tokens."""
+    """One completed request. Times in ns from the start of the run: sent, first let in, each token received. output:
+    the tokens. counted: whether it is past the warm-up of its load."""
 
     id: int
     arrived_ns: int
     started_ns: int
-    first_ns: int
-    last_ns: int
+    token_ns: tuple[int, ...]
     input_tokens: int
     output: tuple[int, ...]
+    counted: bool = True
+
+    @property
+    def first_ns(self) -> int:
+        return self.token_ns[0]
+
+    @property
+    def last_ns(self) -> int:
+        return self.token_ns[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,13 @@ from rich.console import Console
 from rich.text import Text
 
 from sim.report.run import counted, ms, plain, print_run
+from sim.report.served import served_part
 from sim.report.tables import Column, fitted
 
 
 def print_measured(console: Console, result: dict[str, Any]) -> None:
-    """The prediction; then what the device did, how far the two are apart, and every op of the step with both times."""
+    """The prediction; then what the device did, how far the two are apart, the requests that it served, or every op of
+    the step with both times."""
     print_run(console, result)
     measured = plain(result["measured"])
     errors, steady = measured["errors"], measured["reference_kernel"]
@@ -43,8 +45,12 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
         line = f"  experts one by one: {experts['drawn']} drawn for the prediction, {chosen} chosen in a layer"
         console.print(Text(line, style="dim"))
     console.print()
+    requests = served_part(measured, result.get("serving", {}), console.width)
+    for part in requests:
+        console.print(part)
     console.print(_kinds(measured["kernels"], console.width))
-    console.print(_ops(measured["ops"], console.width))
+    if not requests:  # of a load, the step is only what explains it
+        console.print(_ops(measured["ops"], console.width))
 
 
 def _speed(measured: dict[str, Any]) -> str:

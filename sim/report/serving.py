@@ -10,7 +10,8 @@ from rich.text import Text
 
 from sim.report.tables import Column, fitted
 
-_SPREADS = (
+#: Latencies of a `serving` block, and what they are called.
+SPREADS = (
     ("ttft_ms", "TTFT (from arrival)"),
     ("tpot_ms", "TPOT"),
     ("itl_ms", "ITL"),
@@ -41,9 +42,9 @@ def _head(serving: dict[str, Any]) -> RenderableType:
 
 
 def _latencies(serving: dict[str, Any], width: int) -> RenderableType:
-    rows = [serving[key] for key, _ in _SPREADS]
+    rows = [serving[key] for key, _ in SPREADS]
     columns = [
-        Column("ms", [label for _, label in _SPREADS]),
+        Column("ms", [label for _, label in SPREADS]),
         Column("mean", [f"{row['mean']:,.1f}" for row in rows], right=True),
         Column("interval", [f"{row['low']:,.1f}-{row['high']:,.1f}" for row in rows], rank=1),
         *(Column(key, [f"{row[key]:,.1f}" for row in rows], right=True) for key in ("p50", "p90", "p99")),

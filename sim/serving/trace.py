@@ -5,25 +5,37 @@ from __future__ import annotations
 import heapq
 import json
 import os
+from typing import Any
 
 from scenarios.files.atomic import write_text
 from sim.serving.outcome import ServingOutcome
 
 #: Requests that a trace shows at most: more make a file that no viewer opens.
 MAX_REQUESTS = 20_000
-PID, COUNTER_PID = 1, 2
+PID, MEASURED_PID = 1, 3
 
 
-def write_request_trace(path: str | os.PathLike[str], outcome: ServingOutcome, label: str) -> None:
+def write_request_trace(
+    path: str | os.PathLike[str], outcome: ServingOutcome, label: str, measured: ServingOutcome | None = None
+) -> None:
     """Write the trace to `path`, whole or not at all. Raises OutputError."""
-    write_text(path, request_trace(outcome, label))
+    write_text(path, request_trace(outcome, label, measured))
 
 
-def request_trace(outcome: ServingOutcome, label: str) -> str:
-    """The trace as text: times in us from the first arrival, one event per line, sorted by request."""
-    events = [
-        {"name": "process_name", "ph": "M", "pid": PID, "tid": 0, "args": {"name": f"SIMULATED requests: {label}"}},
-        {"name": "process_name", "ph": "M", "pid": COUNTER_PID, "tid": 0, "args": {"name": "SIMULATED steps"}},
+def request_trace(outcome: ServingOutcome, label: str, measured: ServingOutcome | None = None) -> str:
+    """The trace as text: times in us from the first arrival, one event per line, sorted by request; below them those
+    of `measured`, where a device has served the same load."""
+    events = _events(outcome, f"SIMULATED requests: {label}", "SIMULATED steps", PID)
+    if measured is not None:
+        events += _events(measured, f"MEASURED requests: {label}", "MEASURED steps", MEASURED_PID)
+    return "[\n" + ",\n".join(json.dumps(event, ensure_ascii=False) for event in events) + "\n]\n"
+
+
+def _events(outcome: ServingOutcome, requests: str, counters: str, pid: int) -> list[dict[str, Any]]:
+    """The events of one side: processes `pid` (requests) and `pid` + 1 (steps)."""
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": pid, "tid": 0, "args": {"name": requests}},
+        {"name": "process_name", "ph": "M", "pid": pid + 1, "tid": 0, "args": {"name": counters}},
     ]
     shown = range(min(MAX_REQUESTS, len(outcome.ids)))
     columns = (outcome.arrived_ns, outcome.started_ns, outcome.first_ns, outcome.last_ns)
@@ -68,6 +80,6 @@ def request_trace(outcome: ServingOutcome, label: str) -> str:
             break
         running = {"decoding": decoding, "prefills": chunks}
         events.append(
-            {"name": "running", "ph": "C", "pid": COUNTER_PID, "tid": 0, "ts": round(start / 1000, 3), "args": running}
+            {"name": "running", "ph": "C", "pid": pid + 1, "tid": 0, "ts": round(start / 1000, 3), "args": running}
         )
-    return "[\n" + ",\n".join(json.dumps(event, ensure_ascii=False) for event in events) + "\n]\n"
+    return events

@@ -36,7 +36,15 @@ def test_a_deployment_whose_device_is_slower_than_the_profile_says() -> None:
 
 
 def test_the_shipped_profiles() -> None:
-    assert engine_names() == ["healthy", "mindie_2_2", "starved", "unknown", "vllm_ascend_0_11", "vllm_ascend_0_18"]
+    assert engine_names() == [
+        "healthy",
+        "mindie_2_2",
+        "plain",
+        "starved",
+        "unknown",
+        "vllm_ascend_0_11",
+        "vllm_ascend_0_18",
+    ]
     for name in engine_names():
         profile = load_engine(name)
         low, high = profile.bounds()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from scenarios.errors import ScenarioError
 from scenarios.exchange.measured import Measure
 from sim.predict.scenario_result import (
     ScenarioResult,
@@ -25,25 +26,29 @@ def run_outputs(
     scenario with traffic is served as well: the result gets a part `serving`, and the trace shows its requests.
     """
     run = scenario_result(scenario, sets)
+    traffic = run.loaded.scenario.workload.traffic
+    bench_file = None
     if measure is not None:
         refuse_another_device(run.loaded, run.prediction.case.hardware, measure.device)
-    refuse_overwriting(run.loaded.document.sources, {"--json": json_file, "--trace": trace_file})
-    served = None
-    if run.loaded.scenario.workload.traffic is not None:
-        from sim.serving.result import serve_scenario, serving_block  # a step alone needs no numpy
+        bench_file = measure.bench
+        if bench_file is not None and traffic is None:
+            raise ScenarioError(["--bench: the scenario serves no requests; it needs workload.traffic"])
+    refuse_overwriting(run.loaded.document.sources, {"--json": json_file, "--trace": trace_file, "--bench": bench_file})
+    requests = None
+    if traffic is not None:
+        from sim.report.outputs.serving import ServedRequests  # a step alone needs no numpy
 
-        served = serve_scenario(run.loaded, run.prediction.case)
-        run.result["serving"] = serving_block(served)
+        requests = ServedRequests(run)
     timelines, args = [run.prediction.timeline], [kernel_args(run.prediction)]
     if measure is not None:
         measured = measure.run(run.loaded, predicted_of(run.prediction))
         run.result["measured"] = measured.document
         timelines.append(measured.timeline)
         args.append({})
-    if trace_file is not None and served is not None and measure is None:
-        from sim.serving.trace import write_request_trace
-
-        write_request_trace(trace_file, served.outcome, run.loaded.name)
+        if requests is not None:
+            requests.measure(measure)
+    if trace_file is not None and requests is not None:
+        requests.write_trace(trace_file)
     elif trace_file is not None:
         from scenarios.trace import write_trace
 
