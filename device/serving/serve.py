@@ -96,7 +96,7 @@ def served(backend: Backend, loaded: Loaded, deployed: Deployed, clock: Kind = "
     """
     torch.set_num_threads(THREADS)
     scenario = loaded.scenario
-    _refuse_ranks(loaded, backend.name)
+    _refuse(loaded, backend.name)
     base = folder_of(loaded, "model")
     load = load_of(scenario.workload, scenario.protocol.seed, folder_of(loaded, "workload.traffic.trace.file"))
     task = Task(scenario, load_model(scenario.model, base), load)
@@ -178,7 +178,8 @@ def _place_tokens(cache: KvCache) -> int:
     return cache.row_tokens if isinstance(cache, ContiguousCache) else cache.block_size
 
 
-def _refuse_ranks(loaded: Loaded, backend: str) -> None:
+def _refuse(loaded: Loaded, backend: str) -> None:
+    """Raise ScenarioError, with its place, for what is predicted of requests but not served."""
     engine = loaded.scenario.engine
     for field in RANKS:
         if (ranks := getattr(engine, field)) > 1:

@@ -63,7 +63,7 @@ def _events(outcome: ServingOutcome, requests: str, counters: str, pid: int) -> 
                 "name": name,
                 "cat": "request",
                 "ph": "X",
-                "pid": PID,
+                "pid": pid,
                 "tid": lane,
                 "ts": start / 1000,
                 "dur": (end - start) / 1000,

@@ -11,7 +11,7 @@ import pytest
 from device.backends import choose
 from device.run.host_inputs import Requests
 from device.run.session import Options, Session, batch_of, calibrated
-from device.serving.clock import SteadyClock
+from device.serving.clock import SteadyClock, WallClock
 from device.serving.programs import Programs
 from device.serving.serve import Task, run_of, session_for
 from device.serving.texts import Texts
@@ -221,6 +221,14 @@ def test_the_steady_clock_leaps_over_waiting_and_counts_work_at_the_speed_of_the
             pass
     assert fast.now_ns() < slow.now_ns()
     assert slow.scaled_by > 1 > fast.scaled_by > 0
+
+
+def test_the_wall_clock_sleeps_until_a_request_comes() -> None:
+    clock = WallClock()
+    clock.start()
+    clock.wait_until(3_000_000)
+    assert clock.now_ns() >= 3_000_000
+    assert 0 < clock.slept_ns < 4_000_000
 
 
 def test_a_program_serves_all_lengths_where_only_its_attention_op_says_them() -> None:

@@ -41,12 +41,11 @@ def run_outputs(
         requests = ServedRequests(run)
     timelines, args = [run.prediction.timeline], [kernel_args(run.prediction)]
     if measure is not None:
+        served = requests.measure(measure) if requests is not None else {}
         measured = measure.run(run.loaded, predicted_of(run.prediction))
-        run.result["measured"] = measured.document
+        run.result["measured"] = measured.document | served
         timelines.append(measured.timeline)
         args.append({})
-        if requests is not None:
-            requests.measure(measure)
     if trace_file is not None and requests is not None:
         requests.write_trace(trace_file)
     elif trace_file is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench_result import bench_result
@@ -18,7 +19,7 @@ from sim.serving.trace import write_request_trace
 
 
 class ServedRequests:
-    """The traffic of a run: its result gets `serving`, and by `measure` also what a device has served."""
+    """The traffic of a run, whose result gets `serving`."""
 
     def __init__(self, run: ScenarioResult) -> None:
         self._run = run
@@ -26,9 +27,9 @@ class ServedRequests:
         self._measured: ServingOutcome | None = None
         run.result["serving"] = serving_block(self._served)
 
-    def measure(self, device: Measure) -> None:
-        """Serve the same requests on a device: `measured` gets `serving` and `serving_errors`, its bench file is
-        written."""
+    def measure(self, device: Measure) -> dict[str, Any]:
+        """Serve the same requests on a device and write its bench file; `serving` and `serving_errors` of the result's
+        part `measured`."""
         run, case = self._run, self._run.prediction.case
         deployed = Deployed(serving_capacity(case).kv_tokens, predicted_of(run.prediction).reference_ns)
         served = device.serve(run.loaded, deployed)
@@ -37,9 +38,9 @@ class ServedRequests:
             raise ScenarioError([f"--backend {device.device}: no request past the warm-up was completed"])
         block = measured_block(served, case.scenario.slo)
         errors = serving_errors(run.result["serving"], block)
-        run.result["measured"] |= {"serving": block, "serving_errors": errors}
         if device.bench is not None:
             write_json(device.bench, bench_result(served, case.scenario))
+        return {"serving": block, "serving_errors": errors}
 
     def write_trace(self, path: Path) -> None:
         """A Chrome trace of the requests, predicted and measured."""
