@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from scenarios.fleet_settings import DisaggregatedPrefill, KvPool, Router
 from scenarios.speculation_settings import SpeculativeConfig
 from scenarios.traffic_settings import MAX_TOKENS, Part, Slo, Tokens, Traffic
 
@@ -56,7 +57,17 @@ class Engine(Part):
     """The serving engine, spelled as vLLM spells it."""
 
     quiet: ClassVar[frozenset[str]] = frozenset(
-        {"profile", "cudagraph_mode", "async_scheduling", "scheduling_policy", "preemption", "speculative_config"}
+        {
+            "profile",
+            "cudagraph_mode",
+            "async_scheduling",
+            "scheduling_policy",
+            "preemption",
+            "speculative_config",
+            "router",
+            "disaggregated_prefill",
+            "kv_pool",
+        }
     )
     stack: Stack = "auto"
     """Whose code issues the kernels: torch, call by call or compiled as it stands; a TorchAir graph for a static cache;
@@ -108,6 +119,14 @@ class Engine(Part):
     workload.traffic). Default: recompute."""
     speculative_config: SpeculativeConfig | None = None
     """Speculative decoding (vLLM's name). Default: none."""
+    router: Router | None = None
+    """Who serves a request where there are several instances: in turn, the one with the smallest load, or the one whose
+    cache knows most of its prompt (matters with workload.traffic). Default: round_robin."""
+    disaggregated_prefill: DisaggregatedPrefill | None = None
+    """Prefill instances of their own, whose KV is sent to the engine (matters with workload.traffic). Default: none."""
+    kv_pool: KvPool | None = None
+    """KV beyond the cache, which prompts that start alike are loaded from (matters with workload.traffic and
+    kv.prefix_sharing). Default: none."""
 
     @property
     def query_tokens(self) -> int:

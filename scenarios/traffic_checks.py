@@ -13,6 +13,10 @@ Wrong = tuple[str, str]
 #: Arrivals that have a rate.
 WITH_RATE = ("constant", "poisson", "gamma")
 _WHERE = "workload.traffic"
+#: Fields of the engine that say how requests are served in time.
+ONLY_WITH_TRAFFIC = (
+    "async_scheduling", "scheduling_policy", "preemption", "profile", "router", "disaggregated_prefill", "kv_pool",
+)  # fmt: skip
 
 
 def has_common_tokens(traffic: Traffic | None) -> bool:
@@ -27,11 +31,7 @@ def traffic_problems(scenario: Scenario) -> Iterator[Wrong]:
     """All that is wrong with `workload.traffic`, or with what only matters with it."""
     traffic, engine = scenario.workload.traffic, scenario.engine
     if traffic is None:
-        given = [
-            f"engine.{name}"
-            for name in ("async_scheduling", "scheduling_policy", "preemption", "profile")
-            if getattr(engine, name) is not None
-        ]
+        given = [f"engine.{name}" for name in ONLY_WITH_TRAFFIC if getattr(engine, name) is not None]
         for where in [*given, *(["slo"] if scenario.slo is not None else [])]:
             yield where, "has no effect without workload.traffic"
         return
@@ -40,6 +40,7 @@ def traffic_problems(scenario: Scenario) -> Iterator[Wrong]:
         if lengths is not None:
             yield from _lengths(f"{_WHERE}.{name}", lengths)
     yield from _contents(scenario, traffic)
+    yield from _fleet(scenario)
     if scenario.slo is not None and scenario.slo == Slo():
         yield "slo", "must have ttft_ms, tpot_ms or e2el_ms"
     if engine.max_num_seqs > engine.max_num_batched_tokens:
@@ -82,6 +83,18 @@ def _lengths(where: str, lengths: Lengths) -> Iterator[Wrong]:
             yield f"{where}.{name}", f"has no effect with distribution {lengths.distribution}"
     if lengths.low is not None and lengths.high is not None and lengths.low > lengths.high:
         yield f"{where}.low", f"must be at most high, {lengths.high}, got {lengths.low}"
+
+
+def _fleet(scenario: Scenario) -> Iterator[Wrong]:
+    engine, sharing = scenario.engine, scenario.optimizations.kv.prefix_sharing
+    prefill = engine.disaggregated_prefill
+    instances = max(engine.data_parallel_size, prefill.instances if prefill else 1)
+    if engine.router is not None and instances == 1:
+        yield "engine.router", "has no effect with one instance: give engine.data_parallel_size"
+    if engine.router == "prefix_aware" and not sharing:
+        yield "engine.router", "prefix_aware needs optimizations.kv.prefix_sharing: true"
+    if engine.kv_pool is not None and not sharing:
+        yield "engine.kv_pool", "has no effect without optimizations.kv.prefix_sharing: true"
 
 
 def _contents(scenario: Scenario, traffic: Traffic) -> Iterator[Wrong]:

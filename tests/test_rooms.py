@@ -19,6 +19,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "ops",
         "traffic_settings",
         "speculation_settings",
+        "fleet_settings",
         "settings",
         "timeline",
         "batches",

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from scenarios.serving.entry import Entry
 from scenarios.serving.kv_cache import ContiguousCache, OutOfCache, PagedCache
+from scenarios.serving.kv_pool import KvPool
 from scenarios.serving.prefix_cache import PrefixCache
+from scenarios.serving.requests import Request
 
 KvCache = ContiguousCache | PagedCache | PrefixCache
 
 
 class Admission:
-    """A cache as the scheduler sees it. block_size: 0 where a request never needs more than it was given."""
+    """A cache as the scheduler sees it, and the pool of KV beyond it. block_size: 0 where a request never needs more
+    than it was given."""
 
-    def __init__(self, cache: KvCache) -> None:
-        self.cache = cache
+    def __init__(self, cache: KvCache, pool: KvPool | None = None) -> None:
+        self.cache, self.pool = cache, pool
         self.block_size = 0 if isinstance(cache, ContiguousCache) else cache.block_size
         self._names = cache if isinstance(cache, PrefixCache) else None
-        self.asked_tokens = self.hit_tokens = 0
+        self.asked_tokens = self.hit_tokens = self.loaded_tokens = 0
         self.min_free = self.free_blocks
 
     @property
@@ -34,9 +37,9 @@ class Admission:
         """Largest share of blocks (or rows) that was held at once."""
         return 1 - self.min_free / self.blocks if self.blocks else 0.0
 
-    def never_fits(self, entry: Entry, query: int = 1) -> bool:
+    def never_fits(self, request: Request, query: int = 1) -> bool:
         """Whether not even an empty cache holds the request to its end, with `query` tokens in its last step."""
-        tokens = entry.request.input_tokens + entry.request.output_tokens - 2 + query
+        tokens = request.input_tokens + request.output_tokens - 2 + query
         if isinstance(self.cache, ContiguousCache):
             return tokens > self.cache.row_tokens or not self.blocks
         return -(-tokens // self.block_size) > self.blocks
@@ -46,7 +49,7 @@ class Admission:
         back from the host."""
         key, cache = entry.request.id, self.cache
         try:
-            if entry.swapped:
+            if entry.swapped or entry.comes_ready:
                 # With the block of the token that it decodes next.
                 cache.allocate(key, entry.target + 1 if self.block_size else entry.target)
                 entry.computed = entry.target
@@ -56,21 +59,32 @@ class Admission:
             if self._names is not None:
                 # The last token of a prompt is always computed: it yields the next one.
                 whole = (entry.target - 1) // self.block_size
-                shared = self._names.hits(self._names_of(entry)[:whole])
-                entry.computed = len(shared) * self.block_size
+                names = self._names_of(entry)[:whole]
+                shared = self._names.hits(names)
+                pooled = self.pool.hits(names[len(shared) :]) if self.pool is not None else 0
+                entry.loaded_tokens = pooled * self.block_size
+                entry.computed = len(shared) * self.block_size + entry.loaded_tokens
             taken = min(budget, entry.target - entry.computed)
             if self._names is not None:
                 self._names.allocate(key, entry.computed + taken, shared)
             else:
                 cache.allocate(key, entry.computed + taken)
         except OutOfCache:
-            entry.computed = 0
+            entry.computed = entry.loaded_tokens = 0
             return None
         entry.hit_tokens = entry.computed
         self.asked_tokens += entry.target
         self.hit_tokens += entry.computed
+        self.loaded_tokens += entry.loaded_tokens
         self._count()
         return taken
+
+    def known_tokens(self, request: Request) -> int:
+        """Tokens of a prompt that the cache holds already."""
+        if self._names is None:
+            return 0
+        whole = (request.input_tokens - 1) // self.block_size
+        return len(self._names.hits(request.block_names(self.block_size, whole * self.block_size))) * self.block_size
 
     def extend(self, entry: Entry, tokens: int) -> bool:
         """Let the request hold `tokens` tokens; False where the cache has no room."""
@@ -86,7 +100,10 @@ class Admission:
         """What the request has computed may be found by others."""
         if self._names is not None:
             whole = entry.computed // self.block_size
-            self._names.remember(entry.request.id, self._names_of(entry)[:whole])
+            names = self._names_of(entry)[:whole]
+            self._names.remember(entry.request.id, names)
+            if self.pool is not None:
+                self.pool.keep(names)
 
     def free(self, entry: Entry) -> None:
         self.cache.free(entry.request.id)

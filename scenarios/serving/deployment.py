@@ -6,6 +6,7 @@ from scenarios.schema import Scenario
 from scenarios.serving.admission import KvCache
 from scenarios.serving.drafts import Drafts
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache
+from scenarios.serving.kv_pool import KvPool
 from scenarios.serving.prefix_cache import PrefixCache
 from scenarios.serving.requests import Load
 from scenarios.serving.scheduler import Limits
@@ -26,6 +27,15 @@ def drafts_of(scenario: Scenario, replica: int = 0) -> Drafts | None:
     """The drafts of a replica, None without speculation."""
     config = scenario.engine.speculative_config
     return Drafts(config, scenario.protocol.seed + replica) if config else None
+
+
+def pool_of(scenario: Scenario, bytes_per_token: int) -> KvPool | None:
+    """The pool of KV of one replica, None where there is none. bytes_per_token: of one rank."""
+    pool = scenario.engine.kv_pool
+    if pool is None:
+        return None
+    block = bytes_per_token * scenario.engine.tensor_parallel_size * scenario.optimizations.kv.block_size
+    return KvPool(int(pool.capacity_gib * (1 << 30) / block))
 
 
 def cache_of(scenario: Scenario, kv_tokens: int, longest: int) -> KvCache:

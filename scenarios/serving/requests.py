@@ -13,6 +13,8 @@ class Request:
     conversation have one content, since each prompt repeats all before it. segments: (name, end) pairs, ends ascending:
     all prompt tokens before `end` are those that every request with this name has there. priority: smaller is served
     first. after: the request whose last token must have been received `think_ns` before; -1 where there is none.
+    prefilled: another instance has computed its prompt, and its KV has come but for the last token, whose step yields
+    the first one here.
     """
 
     id: int
@@ -24,6 +26,7 @@ class Request:
     priority: int = 0
     after: int = -1
     think_ns: int = 0
+    prefilled: bool = False
 
     def block_names(self, block_size: int, tokens: int) -> list[tuple[int, int]]:
         """Names of the whole blocks of its first `tokens` tokens: equal names hold equal tokens at equal places."""

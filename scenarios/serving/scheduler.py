@@ -20,6 +20,7 @@ from math import ceil
 from scenarios.serving.admission import Admission, KvCache
 from scenarios.serving.drafts import Drafts
 from scenarios.serving.entry import Entry
+from scenarios.serving.kv_pool import KvPool
 from scenarios.serving.requests import Request
 
 
@@ -47,12 +48,16 @@ class Chunk:
 @dataclass(slots=True)
 class Step:
     """What runs together. decoding: requests with one token each, on context_tokens in the cache all together.
-    swapped_tokens: tokens of KV that cross between host and device before it."""
+    swapped_tokens: tokens of KV that cross between host and device before it. loaded_tokens: of prompts that come from
+    the pool of KV beyond the cache. ready: requests whose prompt another
+    instance has computed and that decode here for the first time."""
 
     decoding: int
     context_tokens: int
     chunks: list[Chunk] = field(default_factory=list)
     swapped_tokens: int = 0
+    loaded_tokens: int = 0
+    ready: list[Entry] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
@@ -60,11 +65,13 @@ class Step:
 
 
 class Scheduler:
-    """The queues of a serving engine. drafts: of speculative decoding."""
+    """The queues of a serving engine. drafts: of speculative decoding. pool: of KV beyond the cache."""
 
-    def __init__(self, limits: Limits, cache: KvCache, drafts: Drafts | None = None) -> None:
+    def __init__(
+        self, limits: Limits, cache: KvCache, drafts: Drafts | None = None, pool: KvPool | None = None
+    ) -> None:
         self.limits = limits
-        self.kv = Admission(cache)
+        self.kv = Admission(cache, pool)
         self.drafts = drafts
         self._query = drafts.query if drafts else 1
         self.running: dict[int, Entry] = {}  # in the order in which they were let in
@@ -98,13 +105,17 @@ class Scheduler:
         """Whether a request that comes now could be in the next step, as far as slots and queue say."""
         return not self.waiting and len(self.running) < self.limits.max_num_seqs
 
+    def takes(self, request: Request) -> bool:
+        """Whether an empty cache holds the request to its end."""
+        return not self.kv.never_fits(request, self._query)
+
     def entry(self, request: Request) -> Entry | None:
         """The request as the scheduler keeps it; None where not even an empty cache holds it to its end."""
-        entry = Entry(request)
-        if self.kv.never_fits(entry, self._query):
+        if not self.takes(request):
             return None
+        entry = Entry(request)
         if self.drafts:
-            entry.steps = self.drafts.steps(request.output_tokens - 1)
+            entry.steps = self.drafts.steps(request.output_tokens - 1 + request.prefilled)
         return entry
 
     def add(self, entry: Entry) -> None:
@@ -211,7 +222,10 @@ class Scheduler:
                 return "kv"
             self._pop_head()
             self.running[entry.request.id] = entry
-            if taken == 0:  # swapped in, all computed
+            step.loaded_tokens += entry.loaded_tokens
+            if taken == 0:  # all computed: swapped in, or come from another instance
+                if entry.comes_ready:
+                    step.ready.append(entry)
                 self._swapped += entry.swapped
                 entry.swapped = 0
                 self._decode(entry)

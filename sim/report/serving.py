@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -18,6 +19,8 @@ SPREADS = (
     ("e2el_ms", "E2EL"),
     ("queue_ms", "queue"),
 )
+#: Instances of one role whose use is listed.
+MAX_INSTANCES = 8
 
 
 def serving_part(result: dict[str, Any], width: int) -> list[RenderableType]:
@@ -29,7 +32,7 @@ def serving_part(result: dict[str, Any], width: int) -> list[RenderableType]:
 def _head(serving: dict[str, Any]) -> RenderableType:
     slo = f", {serving['request_goodput']:.2f} within the SLO" if serving["highest_rate"] else ""
     rejected = f", {serving['rejected']:,} rejected" if serving["rejected"] else ""
-    lines = (
+    lines: tuple[str, ...] = (
         f"{serving['completed']:,} requests completed in {serving['duration_s']:,.1f} s{rejected}, "
         f"{serving['preemptions']:,} preemptions, {serving['steps']:,} steps, "
         f"{serving['mean_running']:.1f} requests in a mean step",
@@ -38,7 +41,21 @@ def _head(serving: dict[str, Any]) -> RenderableType:
         f"KV cache {serving['kv']['usage_peak']:.0%} full at most, {serving['kv']['hit_rate']:.0%} of prompt tokens "
         "found in it",
     )
+    lines += tuple(_instances(serving))
     return Group(Text("Serving", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in lines), Text())
+
+
+def _instances(serving: dict[str, Any]) -> Iterator[str]:
+    """How several engines shared the work, by role."""
+    for role, imbalance in serving.get("imbalance", {}).items():
+        of_role = [use for use in serving["instances"] if use["role"] == role]
+        busy = ", ".join(f"{use['busy_share']:.0%}" for use in of_role[:MAX_INSTANCES])
+        more = ", ..." if len(of_role) > MAX_INSTANCES else ""
+        uneven = f"; the busiest {imbalance:.2f} times the mean" if len(of_role) > 1 else ""
+        wait = ""
+        if role == "prefill":
+            wait = f"; KV arrives {serving['transfer_wait_ms']:,.1f} ms after a prefill"
+        yield f"{role} x {len(of_role)}: in steps {busy}{more} of the time{uneven}{wait}"
 
 
 def _latencies(serving: dict[str, Any], width: int) -> RenderableType:

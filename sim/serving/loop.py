@@ -12,12 +12,15 @@ a run of decode steps is one piece of arithmetic, exact in integer ticks.
 from __future__ import annotations
 
 import gc
+from dataclasses import dataclass
 from math import sqrt
+from typing import Protocol
 
 from scenarios.serving.admission import KvCache
 from scenarios.serving.client import Client
 from scenarios.serving.drafts import Drafts
 from scenarios.serving.entry import Entry
+from scenarios.serving.kv_pool import KvPool
 from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Limits, Scheduler, Step
 from sim.engines.costs import EngineCosts
@@ -37,14 +40,17 @@ def serve(
     max_model_len: int | None = None,
     kv_bytes_per_token: int = 0,
     drafts: Drafts | None = None,
+    pool: PooledKv | None = None,
 ) -> ServingOutcome:
     """Serve all requests of `load` and return what became of each.
 
     max_model_len: longer requests are rejected. kv_bytes_per_token: what a swapped token copies. drafts: of speculative
-    decoding; contexts then grow by what a step yields on average.
+    decoding; contexts then grow by what a step yields on average. pool: of KV beyond the cache.
     """
-    scheduler = Scheduler(limits, cache, drafts)
-    loop = _Loop(load, scheduler, prices, engine, max_model_len, kv_bytes_per_token)
+    scheduler = Scheduler(limits, cache, drafts, pool.pool if pool else None)
+    loop = Loop(Client(load), scheduler, prices, engine, max_model_len, kv_bytes_per_token)
+    if pool:
+        loop.load_ticks, loop.loads_by_layer = pool.ticks_per_token, pool.by_layer
     collects = gc.isenabled()
     gc.disable()  # nothing here is a circle, and looking for some in a million objects takes a third of the time
     try:
@@ -54,15 +60,48 @@ def serve(
             gc.enable()
 
 
-class _Loop:
-    """The state of one run. Times are ticks."""
+@dataclass(frozen=True, slots=True)
+class PooledKv:
+    """A pool of KV beyond the cache, and what a token from it takes; by_layer: behind the step."""
+
+    pool: KvPool
+    ticks_per_token: int
+    by_layer: bool
+
+
+class Sender(Protocol):
+    """Where a loop's requests come from, and who hears that they ended. Times are ns."""
+
+    def next_ns(self) -> int | None:
+        """When the next request comes, as far as is known."""
+        ...
+
+    def send(self, now_ns: int) -> list[tuple[int, Request]]:
+        """(time, request) of what has come up to now."""
+        ...
+
+    def ended(self, request: Request, now_ns: int) -> None:
+        """The last token of a request was received, or it was sent back."""
+        ...
+
+
+class Loop:
+    """The state of one engine's run. Times are ticks. kv: bytes that a swapped token copies. load_ticks: of a token
+    that comes from the pool of KV; loads_by_layer: they run behind the step, not before it."""
 
     def __init__(
-        self, load: Load, scheduler: Scheduler, prices: StepPrices, engine: EngineCosts, longest: int | None, kv: int
+        self,
+        client: Sender,
+        scheduler: Scheduler,
+        prices: StepPrices,
+        engine: EngineCosts,
+        longest: int | None = None,
+        kv: int = 0,
     ) -> None:
-        self.client, self.scheduler, self.prices, self.engine = Client(load), scheduler, prices, engine
+        self.client, self.scheduler, self.prices, self.engine = client, scheduler, prices, engine
         self.longest = longest or UNLIMITED
         self.swap_ticks = round(kv * TICKS_PER_NS / engine.swap_bytes_per_ns)
+        self.load_ticks, self.loads_by_layer = 0, False
         self.now = 0
         self.log = Log()
         self.done: list[Entry] = []
@@ -70,26 +109,41 @@ class _Loop:
         self._next: int | None = None  # when the next request is with the scheduler
         self._grows = scheduler.drafts.tokens_per_step if scheduler.drafts else 1
         self._hosts: dict[tuple[int, int], tuple[int, int]] = {}
+        self.look()
 
     def run(self) -> tuple[list[Entry], list[Request], Log]:
         """Serve until nothing is left. Raises RuntimeError where requests wait that nothing will ever serve."""
-        self._next = self._next_arrival()
-        while True:
-            if self._next is not None and self._next <= self.now:
-                self._receive()
-            step = self.scheduler.plan()
-            if step.is_empty:
-                if self._next is None:
-                    if self.scheduler.waiting:
-                        raise RuntimeError(f"{self.scheduler.waiting} requests wait for KV blocks that nobody holds")
-                    break
-                self.now = max(self.now, self._next)
-                continue
-            if step.chunks or step.swapped_tokens:
-                self._one(step)
-            else:
-                self._decodes(step)
+        while self.advance():
+            pass
         return self.done, self.rejected, self.log
+
+    def look(self) -> None:
+        """The client may have more to send."""
+        self._next = self._next_arrival()
+
+    def due(self) -> int | None:
+        """When the engine has something to do next; None where it has nothing."""
+        if self.scheduler.running or self.scheduler.waiting:
+            return self.now
+        return None if self._next is None else max(self.now, self._next)
+
+    def advance(self, limit: int | None = None) -> bool:
+        """A run of equal steps, of which only the first may start at `limit` or later; or wait for the next arrival.
+        False where nothing is left."""
+        if self._next is not None and self._next <= self.now:
+            self._receive()
+        step = self.scheduler.plan()
+        if step.is_empty:
+            if self._next is None:
+                if self.scheduler.waiting:
+                    raise RuntimeError(f"{self.scheduler.waiting} requests wait for KV blocks that nobody holds")
+                return False
+            self.now = max(self.now, self._next)
+        elif step.chunks or step.swapped_tokens or step.ready:
+            self._one(step)
+        else:
+            self._decodes(step, limit)
+        return True
 
     def _next_arrival(self) -> int | None:
         following = self.client.next_ns()
@@ -115,10 +169,15 @@ class _Loop:
             pairs += chunk.tokens * chunk.start + chunk.tokens * (chunk.tokens + 1) // 2
             if chunk.entry.started < 0:
                 chunk.entry.started = self.now
+        for entry in step.ready:
+            entry.started = self.now
         decoding, context = step.decoding, step.context_tokens
         alone = self.prices.decode(decoding, context).ticks(context) if decoding else 0
         device = self.prices.mixed(decoding, context, tokens, pairs) if step.chunks else alone
         device += step.swapped_tokens * self.swap_ticks
+        if step.loaded_tokens:
+            loading = step.loaded_tokens * self.load_ticks
+            device = max(device, loading) if self.loads_by_layer else device + loading
         visible, hidden = self._host(decoding + len(step.chunks), len(step.chunks))
         length = max(device, hidden) + visible
         self.log.add(
@@ -133,6 +192,9 @@ class _Loop:
             blocked=self.scheduler.blocked,
         )
         self._commit(step, 1, length)
+        for entry in step.ready:
+            if entry.first < 0:
+                entry.first = self.now
 
     def _host(self, requests: int, chunks: int) -> tuple[int, int]:
         """(visible, hidden) ticks of the engine's host in a step."""
@@ -143,7 +205,7 @@ class _Loop:
             known = self._hosts[requests, chunks] = host - hidden, hidden
         return known
 
-    def _decodes(self, step: Step) -> None:
+    def _decodes(self, step: Step, limit: int | None) -> None:
         """As many equal decode steps as nothing stops: each is longer than the one before by `grows`."""
         decoding, context = step.decoding, step.context_tokens
         piece = self.prices.decode(decoding, context)
@@ -161,6 +223,8 @@ class _Loop:
             length, more = device + visible, grows
         if repeats > 1 and self._next is not None and self.scheduler.may_admit:
             repeats = min(repeats, steps_until(self._next - self.now, length, more))
+        if repeats > 1 and limit is not None:
+            repeats = min(repeats, steps_until(limit - self.now, length, more))
         self.log.add(
             self.now,
             decoding,

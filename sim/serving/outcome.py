@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -75,11 +75,24 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceUse:
+    """What one of several engines did. role: replica, prefill, decode. requests: sent to it. input_tokens and
+    output_tokens: of those that ended there. busy_ns: in steps."""
+
+    role: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    busy_ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class ServingOutcome:
     """Completed requests in the order of their ids (times in ns from the first arrival on), and what was counted.
 
     started: when it was first let in. counted: whether it is past the warm-up. rejected: requests that are longer than
-    allowed or than the cache holds. tokens_per_step: that a decode step yields for one request.
+    allowed or than the cache holds. tokens_per_step: that a decode step yields for one request. instances: of a fleet
+    behind a router. transfer_wait_ns: from the end of a prefill to its KV at the decode instance, mean.
     """
 
     ids: Ints
@@ -96,7 +109,10 @@ class ServingOutcome:
     hit_tokens: int
     asked_tokens: int
     steps: Steps
+    loaded_tokens: int = 0
     tokens_per_step: float = 1.0
+    instances: tuple[InstanceUse, ...] = ()
+    transfer_wait_ns: float = 0.0
 
     @property
     def step_count(self) -> int:
@@ -140,6 +156,7 @@ def outcome_of(
         usage_peak=scheduler.kv.usage_peak,
         hit_tokens=scheduler.kv.hit_tokens,
         asked_tokens=scheduler.kv.asked_tokens,
+        loaded_tokens=scheduler.kv.loaded_tokens,
         steps=Steps(
             _ns(start),
             _ints(decoding),
@@ -188,4 +205,21 @@ def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
     return ServingOutcome(**columns, **sums, usage_peak=peak, steps=Steps(**steps), tokens_per_step=yielded)
 
 
-_COUNTS = ("rejected", "preemptions", "hit_tokens", "asked_tokens")
+def after_prefill(prefill: ServingOutcome, decode: ServingOutcome) -> ServingOutcome:
+    """Requests that were prefilled in one place and decoded in another: they arrived and were let in at the first, and
+    their tokens came from the second."""
+    place = np.searchsorted(prefill.ids, decode.ids)
+    steps = {f.name: np.concatenate([getattr(o.steps, f.name) for o in (prefill, decode)]) for f in fields(Steps)}
+    return replace(
+        decode,
+        arrived_ns=prefill.arrived_ns[place],
+        started_ns=prefill.started_ns[place],
+        preemptions=prefill.preemptions + decode.preemptions,
+        hit_tokens=prefill.hit_tokens,
+        asked_tokens=prefill.asked_tokens,
+        loaded_tokens=prefill.loaded_tokens,
+        steps=Steps(**steps),
+    )
+
+
+_COUNTS = ("rejected", "preemptions", "hit_tokens", "asked_tokens", "loaded_tokens")

@@ -6,20 +6,24 @@ fast end of its profile, and both at the other end.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from scenarios.errors import ScenarioError
 from scenarios.loader import Loaded, folder_of, problem
 from scenarios.ops.program import Batch, Group
+from scenarios.serving.requests import Load
 from scenarios.serving.traffic import load_of
 from scenarios.settings import Workload
 from sim.engines.costs import EngineCosts
 from sim.engines.profile import EngineProfile, engine_of
 from sim.predict.predict import Case, interval_ns
+from sim.predict.scenario_result import case_of
 from sim.serving.metrics import ServingMetrics, metrics_of
 from sim.serving.outcome import ServingOutcome
+from sim.serving.prices import GridPrices
 from sim.serving.rate import OPEN, HighestRate, highest_rate
-from sim.serving.simulate import prices_of, simulate
+from sim.serving.simulate import PrefillTier, prices_of, simulate
 
 SPREADS = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms", "queue_ms")
 #: Below this a second card is said to buy nothing.
@@ -48,8 +52,9 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     seed = scenario.protocol.seed
     load = load_of(scenario.workload, seed, folder)
     prices = prices_of(case, costs)
+    front = _prefill_tier(loaded, engine)
     try:
-        outcome = simulate(case, costs, load, prices)
+        outcome = simulate(case, costs, load, prices, front)
     except ValueError as error:
         raise problem(loaded, "engine.gpu_memory_utilization", str(error)) from None
     if not len(outcome.ids):
@@ -57,18 +62,48 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     metrics = metrics_of(outcome, costs, scenario.slo)
     low, high = _step_factors(case, outcome)
     ends = tuple(
-        metrics_of(simulate(case, end, load, prices.scaled(factor * end.device_scale)), end, scenario.slo)
+        metrics_of(_at_end(case, load, prices, front, end, factor), end, scenario.slo)
         for end, factor in zip(bounds, (low, high), strict=True)
     )
 
     def run(workload: Workload) -> ServingMetrics:
-        served = simulate(case, costs, load_of(workload, seed, folder), prices)
+        served = simulate(case, costs, load_of(workload, seed, folder), prices, front)
         return metrics_of(served, costs, scenario.slo)
 
     traffic = scenario.workload.traffic
     search = scenario.slo is not None and traffic is not None and traffic.arrival in OPEN
     highest = highest_rate(scenario.workload, scenario.slo, run) if search and scenario.slo else None
     return ServingResult(outcome, metrics, (ends[0], ends[1]), engine, costs, highest)
+
+
+def _at_end(
+    case: Case, load: Load, prices: GridPrices, front: PrefillTier | None, engine: EngineCosts, factor: float
+) -> ServingOutcome:
+    """The load on an engine at one end of its profile, steps `factor` as long."""
+    scale = factor * engine.device_scale
+    tier = front.scaled(scale, replace(engine, device_scale=1.0)) if front else None
+    return simulate(case, engine, load, prices.scaled(scale), prefill=tier)
+
+
+def _prefill_tier(loaded: Loaded, engine: EngineProfile) -> PrefillTier | None:
+    """The prefill instances of a scenario. Raises ScenarioError, with its place, where one cannot be."""
+    config = loaded.scenario.engine.disaggregated_prefill
+    if config is None:
+        return None
+    own = {
+        name: value
+        for name in ("tensor_parallel_size", "max_num_seqs", "max_num_batched_tokens")
+        if (value := getattr(config, name)) is not None
+    }
+    alone = {"data_parallel_size": 1, "disaggregated_prefill": None, "router": None, "speculative_config": None}
+    instance = loaded.scenario.engine.model_copy(update={**alone, **own})
+    try:
+        case = case_of(replace(loaded, scenario=loaded.scenario.model_copy(update={"engine": instance})))
+    except ScenarioError as error:
+        lines = [line.split(": ", 2)[-1] for line in error.messages]
+        raise problem(loaded, "engine.disaggregated_prefill", f"a prefill instance: {'; '.join(lines)}") from None
+    costs = engine.costs(case.model.cards)
+    return PrefillTier(case, prices_of(case, costs), costs)
 
 
 def _step_factors(case: Case, outcome: ServingOutcome) -> tuple[float, float]:
@@ -102,7 +137,9 @@ def serving_block(served: ServingResult) -> dict[str, Any]:
         "kv": {
             "usage_peak": outcome.usage_peak,
             "hit_rate": outcome.hit_tokens / outcome.asked_tokens if outcome.asked_tokens else 0.0,
+            "pool_hit_rate": outcome.loaded_tokens / outcome.asked_tokens if outcome.asked_tokens else 0.0,
         },
+        **_instances(outcome),
         "steps": outcome.step_count,
         "mean_running": metrics.mean_running,
         "engine": {
@@ -122,6 +159,29 @@ def serving_block(served: ServingResult) -> dict[str, Any]:
         "evidence": evidence(metrics),
         "highest_rate": asdict(served.highest) if served.highest else None,
     }
+
+
+def _instances(outcome: ServingOutcome) -> dict[str, Any]:
+    """What each of several engines did, and how unequally: the busiest one's time in steps over the mean, by role."""
+    if not outcome.instances:
+        return {}
+    duration = max(1, int(outcome.last_ns.max()) - int(outcome.arrived_ns.min()))
+    listed = [
+        {
+            "role": use.role,
+            "requests": use.requests,
+            "input_tokens": use.input_tokens,
+            "output_tokens": use.output_tokens,
+            "busy_share": use.busy_ns / duration,
+        }
+        for use in outcome.instances
+    ]
+    imbalance = {}
+    for role in dict.fromkeys(use.role for use in outcome.instances):
+        busy = [use.busy_ns for use in outcome.instances if use.role == role]
+        imbalance[role] = max(busy) * len(busy) / sum(busy) if sum(busy) else 1.0
+    transfer = {"transfer_wait_ms": outcome.transfer_wait_ns / 1e6} if "prefill" in imbalance else {}
+    return {"instances": listed, "imbalance": imbalance, **transfer}
 
 
 def _spread(name: str, metrics: ServingMetrics, ends: tuple[ServingMetrics, ServingMetrics]) -> dict[str, float]:

@@ -2,46 +2,110 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from scenarios.serving.deployment import cache_of, drafts_of, limits_of, longest_tokens
+from scenarios.fleet_settings import DisaggregatedPrefill
+from scenarios.serving.deployment import cache_of, drafts_of, limits_of, longest_tokens, pool_of
 from scenarios.serving.requests import Load
+from scenarios.serving.scheduler import Scheduler
 from sim.engines.costs import EngineCosts
 from sim.predict.memory import KvCapacity, memory_of
 from sim.predict.predict import Case
-from sim.serving.loop import serve
+from sim.serving.fleet import Fleet, Instance, Transfer
+from sim.serving.loop import PooledKv, serve
 from sim.serving.outcome import ServingOutcome, merged
 from sim.serving.player import player
-from sim.serving.prices import GridPrices, StepPrices
+from sim.serving.prices import TICKS_PER_NS, GridPrices, StepPrices
 
 
-def simulate(case: Case, engine: EngineCosts, load: Load, prices: StepPrices | None = None) -> ServingOutcome:
+@dataclass(frozen=True, slots=True)
+class PrefillTier:
+    """Instances that prefill for `case`'s decode instances: what one of them is, its step prices, its engine."""
+
+    case: Case
+    prices: StepPrices
+    engine: EngineCosts
+
+    def scaled(self, factor: float, engine: EngineCosts) -> PrefillTier:
+        """With steps `factor` as long, on another engine."""
+        prices = self.prices.scaled(factor) if isinstance(self.prices, GridPrices) else self.prices
+        return PrefillTier(self.case, prices, engine)
+
+
+def simulate(
+    case: Case,
+    engine: EngineCosts,
+    load: Load,
+    prices: StepPrices | None = None,
+    prefill: PrefillTier | None = None,
+) -> ServingOutcome:
     """Serve `load` as `case` says; all times from its first arrival on.
 
     prices: of the device's steps; by default those of `prices_of(case)`, which may be given to share what was played.
-    Replicas get the requests in turn (of conversations, all turns of one), and a client's concurrency in equal parts.
+    Replicas get the requests in turn (of conversations, all turns of one), and a client's concurrency in equal parts;
+    or a router sends them. prefill: instances that prefill in place of `case`'s.
     Raises ValueError where the KV cache has no room at all.
     """
     scenario = case.scenario
     prices = prices or prices_of(case, engine)
-    if scenario.engine.async_scheduling is False:
-        engine = replace(engine, hidden_share=0.0)
-    capacity = serving_capacity(case)
     longest = scenario.engine.max_model_len or longest_tokens(load)
+    router = scenario.engine.router or "round_robin"
+    if prefill is not None or (router != "round_robin" and case.model.data_parallel > 1):
+        most = min(longest, case.model.max_position)
+        replicas = [_instance(case, prices, engine, longest, n) for n in range(case.model.data_parallel)]
+        if prefill is None:
+            return Fleet(load, replicas, router, most).run()
+        config = scenario.engine.disaggregated_prefill or DisaggregatedPrefill()
+        front = [_instance(prefill.case, prefill.prices, prefill.engine, longest, n) for n in range(config.instances)]
+        return Fleet(load, replicas, router, most, front, transfer_of(prefill.case, case)).run()
+    capacity = serving_capacity(case)
     outcomes = [
         serve(
             part,
             limits_of(scenario),
             cache=cache_of(scenario, capacity.kv_tokens, longest),
             prices=prices,
-            engine=engine,
+            engine=_scheduled(case, engine),
             max_model_len=min(longest, case.model.max_position),
             kv_bytes_per_token=capacity.bytes_per_token,
             drafts=drafts_of(scenario, replica),
+            pool=pooled_kv(case, capacity),
         )
         for replica, part in enumerate(shares(load, case.model.data_parallel))
     ]
     return merged(outcomes)
+
+
+def _scheduled(case: Case, engine: EngineCosts) -> EngineCosts:
+    """The engine's costs as the scenario has it schedule."""
+    return replace(engine, hidden_share=0.0) if case.scenario.engine.async_scheduling is False else engine
+
+
+def _instance(case: Case, prices: StepPrices, engine: EngineCosts, longest: int, number: int) -> Instance:
+    """An idle engine of `case`."""
+    scenario, capacity = case.scenario, serving_capacity(case)
+    pooled = pooled_kv(case, capacity)
+    cache = cache_of(scenario, capacity.kv_tokens, longest)
+    scheduler = Scheduler(limits_of(scenario), cache, drafts_of(scenario, number), pooled.pool if pooled else None)
+    return Instance.of(scheduler, prices, _scheduled(case, engine), capacity.bytes_per_token, pooled)
+
+
+def pooled_kv(case: Case, capacity: KvCapacity) -> PooledKv | None:
+    """An empty pool of KV beyond one replica's cache."""
+    config, pool = case.scenario.engine.kv_pool, pool_of(case.scenario, capacity.bytes_per_token)
+    if config is None or pool is None:
+        return None
+    return PooledKv(pool, round(capacity.bytes_per_token * TICKS_PER_NS / config.load_gbps), config.layerwise)
+
+
+def transfer_of(prefill: Case, decode: Case) -> Transfer:
+    """KV from cards of one instance to those of another. Each decode card needs its part (its KV heads, or all of a
+    latent), and the prefill cards share what is sent: the busier side sets the time."""
+    config = decode.scenario.engine.disaggregated_prefill or DisaggregatedPrefill()
+    needed = serving_capacity(decode).bytes_per_token
+    received = needed * max(1.0, decode.model.tensor_parallel / prefill.model.tensor_parallel)
+    layers = decode.model.layers if config.transfer == "layerwise" else 1
+    return Transfer(received, config.link_gbps, round(1000 * config.latency_us), layers)
 
 
 def prices_of(case: Case, engine: EngineCosts) -> GridPrices:

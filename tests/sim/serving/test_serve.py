@@ -46,7 +46,7 @@ def test_the_block_has_the_keys_of_the_contract() -> None:
         assert set(row) == {"mean", "p50", "p90", "p99", "low", "high"}
         assert row["low"] <= row["mean"] <= row["high"]
         assert row["p50"] <= row["p90"] <= row["p99"]
-    assert set(serving["kv"]) == {"usage_peak", "hit_rate"}
+    assert {"usage_peak", "hit_rate"} <= set(serving["kv"])
     assert {"per_step_us", "per_request_us", "hidden_us"} <= set(serving["engine"])
     assert serving["output_throughput"] * serving["duration_s"] == pytest.approx(40 * 256)
 
