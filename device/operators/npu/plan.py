@@ -112,7 +112,7 @@ def rehearsed_step(program: Program, model: Model) -> Step:
     pairs = [(group.query, group.context) for group in program.batch.groups for _ in range(group.count)]
     numbers = tuple(range(len(pairs)))
     queries, contexts = (tuple(pair[i] for pair in pairs) for i in (0, 1))
-    rows = next(op.inputs[1] for op in program.block("embed").ops if op.kind == "embedding").shape[0]
+    rows = next(op.inputs[1] for op in program.block("embed").ops if kind_of(op).picks_rows).shape[0]
     values = {}
     if model.experts:
         choices = sum(queries) * model.experts.top_k

@@ -187,21 +187,10 @@ def fused_infer_attention_score_v2(
     typed(f"{name}: query", query, *HALF)
     queries, keys, requests = actual_seq_qlen, actual_seq_kvlen, len(actual_seq_kvlen or ())
     if key.dtype == torch.int8:
-        scales = (dequant_scale_key, dequant_scale_value)
-        dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
-        _nz(
-            name=name,
-            query=query,
-            key=key,
-            value=value,
-            scales=scales,
-            heads=num_query_heads,
-            kv_heads=num_key_value_heads,
-            dim=dim,
-            layout=input_layout,
-        )
         need(key_quant_mode == value_quant_mode == 0, f"{name}: quant modes {key_quant_mode} and {value_quant_mode}")
         need(inner_precise == 1, f"{name}: inner_precise {inner_precise}; NZ blocks have the high-performance mode, 1")
+        heads, scales = (num_query_heads, num_key_value_heads), (dequant_scale_key, dequant_scale_value)
+        _int8_blocks(name, query, key=key, value=value, scales=scales, heads=heads, layout=input_layout)
         need(key.shape[3] == block_size, f"{name}: block_size says {block_size}, a block has {key.shape[3]} tokens")
         need(block_table is not None and keys is not None, f"{name}: NZ blocks need their table and the key lengths")
         typed(f"{name}: block_table", block_table, torch.int32)
@@ -260,6 +249,24 @@ def fused_infer_attention_score_v2(
         f"{name}: block_size says {block_size}, a block of the cache has {key.shape[1]} tokens",
     )
     _covers(name, block_table, block_size, keys, requests)
+
+
+def _int8_blocks(
+    name: str, query: Any, key: Any, value: Any, scales: tuple[Any, Any], heads: tuple[int, int], layout: str
+) -> None:
+    """INT8 blocks in NZ, with their scales. heads: of the queries, of the keys and values."""
+    dim = _heads(name, query, *heads, layout)
+    _nz(
+        name=name,
+        query=query,
+        key=key,
+        value=value,
+        scales=scales,
+        heads=heads[0],
+        kv_heads=heads[1],
+        dim=dim,
+        layout=layout,
+    )
 
 
 def _latent(

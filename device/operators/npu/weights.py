@@ -54,7 +54,7 @@ def how_of(op: Op, tensor: Tensor, act: torch.dtype) -> str:
         return _of_scale(op, part, act)
     if op.kind == "moe_gating_top_k":
         return "as activations"
-    whole = "whole " if op.kind == "ffn" else ""
+    whole = "whole " if kind.switch == "fusion.ffn" else ""
     transposed = "turned " if tensor.dtype in _INTEGERS or kind.routed or whole else ""
     many = "experts " if kind.routed else ""
     packed = "int4 " if tensor.dtype == "int4" else ""
