@@ -24,6 +24,7 @@ STALE := $(shell test "$$(cat $(VENV)/made_in 2>/dev/null)" = "$(CURDIR)" && $(B
 NPU_VENV := .venv-npu
 NPU := $(NPU_VENV)/stamp
 NPU_DRY := tests/npu_dry
+NPU_PYTEST := $(NPU_VENV)/bin/python -m pytest -c $(NPU_DRY)/pytest.ini --rootdir . --confcutdir $(NPU_DRY) -n $(JOBS) --dist loadfile
 HAS_TORCH_NPU := $(shell uname -sm | grep -Eq '^Linux (x86_64|aarch64)$$' && echo yes)
 
 # The tests that `make quick` runs: the rules of the house, and one path from a scenario file through passes, kernels and steps to the errors.
@@ -32,7 +33,7 @@ QUICK := tests/test_imports.py tests/test_rooms.py tests/test_docs.py tests/test
 	tests/sim/test_kernel.py tests/sim/test_tiles.py tests/sim/step/test_engine.py tests/sim/step/test_host.py tests/sim/step/test_sharing.py \
 	tests/sim/step/test_ranks.py tests/sim/accuracy tests/sim/predict/test_uncertainty.py tests/cli/test_list.py tests/cli/test_bad_input.py
 
-.PHONY: help env run app quick test check npu format bench faults properties study schema clean always
+.PHONY: help env run app quick test slow check npu format bench faults properties study schema clean always
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,10 +49,14 @@ quick: $(DEV) ## lint, types of what changed, and the tests that matter most: un
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n $(JOBS) -m 'not study and not slow' $(QUICK)
+	$(BIN)/python -m pytest -q -n $(JOBS) $(QUICK)
 
-test: check npu ## lint, types and all tests
+test: check npu ## lint, types and the tests: under 6 minutes on 2 idle cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+slow: $(DEV) $(if $(HAS_TORCH_NPU),$(NPU)) ## the tests that take seconds each, which `make test` leaves out and CI runs: browser, ranks, compilers, refits
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'slow and not study'
+	$(if $(HAS_TORCH_NPU),$(NPU_PYTEST) -m 'slow and not study' $(NPU_DRY))
 
 env: $(DEV) ## make the environment of the tests and stop there
 
@@ -62,7 +67,7 @@ check: $(DEV) ## lint and types only
 
 ifeq ($(HAS_TORCH_NPU),yes)
 npu: $(NPU) ## test the NPU backend with no NPU, against the real torch_npu
-	$(NPU_VENV)/bin/python -m pytest -c $(NPU_DRY)/pytest.ini --rootdir . --confcutdir $(NPU_DRY) -n $(JOBS) --dist loadfile $(NPU_DRY)
+	$(NPU_PYTEST) $(NPU_DRY)
 else
 npu:
 	@echo "make npu: skipped: there is no torch_npu wheel for $$(uname -sm)"

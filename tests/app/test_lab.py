@@ -70,6 +70,7 @@ def test_the_lab_opens_with_the_models_numbers(lab: Open) -> None:
     assert len(at.get("vega_lite_chart")) == 7
 
 
+@pytest.mark.slow
 def test_the_gains_are_the_models(lab: Open) -> None:
     at = lab(scenario=EAGER)
     gains = answers.gains(Question(EAGER), lambda share: None)

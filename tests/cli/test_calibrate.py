@@ -26,6 +26,7 @@ def put(out: Path, rows: Timings) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_profile_from_rows_that_are_there(whatif: Callable[..., Any], tmp_path: Path, rows: Timings) -> None:
     out = put(tmp_path / "mine.yaml", rows)
     done = whatif("calibrate", "--backend", "cpu", "--out", out, "--resume")

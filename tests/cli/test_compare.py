@@ -62,6 +62,7 @@ def test_the_other_way_round_is_the_inverse(compare: Compare, answer_file: Answe
     assert "x faster, most of it device idle (-" in shown
 
 
+@pytest.mark.slow
 def test_scenarios_are_predicted_with_the_settings_laid_on_both(compare: Compare, answer_file: AnswerFile) -> None:
     document, _ = compare(SEED, EAGER, "--set", "workload.batch=4")
     assert "workload.batch" not in {row["setting"] for row in document["settings"]}
@@ -88,6 +89,7 @@ def test_a_longer_list_of_causes_is_cut_with_its_sum(compare: Compare, answer_fi
     assert f"and {len(moved) - 14} more kinds: {sum(moved[14:]):+,.1f} us" in shown
 
 
+@pytest.mark.slow
 def test_overlaps_of_both_sides_stand_below_the_causes(whatif: WhatIf, compare: Compare, tmp_path: Path) -> None:
     results = []
     for pieces in (1, 4):

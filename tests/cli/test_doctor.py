@@ -14,6 +14,7 @@ WhatIf = Callable[..., Any]
 pytestmark = pytest.mark.xdist_group("torch")
 
 
+@pytest.mark.slow
 def test_doctor_examines_this_cpu(whatif: WhatIf) -> None:
     done = whatif("doctor")
     assert done.err == ""

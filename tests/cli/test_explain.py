@@ -60,11 +60,19 @@ def test_explain_writes_the_document_of_run(whatif: WhatIf, tmp_path: Path) -> N
 
 
 #: Their ranks take long to play again and again.
-MANY_RANKS = ("deepseek_v3_ep16_decode", "llama_3_1_70b_tp4_pp2_decode", "glm_4_5_air_ep8_decode")
+MANY_RANKS = (
+    "deepseek_v3_ep16_decode",
+    "deepseek_v3_2_ep16_long_context",
+    "glm_4_5_air_ep8_decode",
+    "kimi_k2_w4a8_ep16_decode",
+    "llama_3_1_70b_tp4_pp2_decode",
+    "qwen3_30b_a3b_decode",
+    "qwen3_32b_tp16_decode",
+)
 
 
 @pytest.mark.parametrize(
-    "scenario", [pytest.param(name, marks=[pytest.mark.study] * (name in MANY_RANKS)) for name in shipped_names()]
+    "scenario", [pytest.param(name, marks=[pytest.mark.slow] * (name in MANY_RANKS)) for name in shipped_names()]
 )
 def test_each_advice_can_be_taken_and_keeps_its_word(answer: Answer, scenario: str) -> None:
     """The settings are accepted together, fit the memory, and the step is faster by the ratio that was promised."""

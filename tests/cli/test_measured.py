@@ -201,6 +201,7 @@ def test_a_profile_is_a_chrome_trace_of_the_steps(whatif: Callable[..., Any], tm
     assert names.count("aten::linear") >= 3 * 10
 
 
+@pytest.mark.slow
 def test_every_rank_writes_its_profile(whatif: Callable[..., Any], tmp_path: Path) -> None:
     two = ("--set", "engine.tensor_parallel_size=2")
     done = whatif("run", TINY, "--backend", "cpu", "--profile", tmp_path / "profile", *two, *SMALL)

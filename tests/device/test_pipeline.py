@@ -108,6 +108,7 @@ def test_two_stages_compute_what_one_does(two: dict[str, Any], name: str) -> Non
     check(two[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["two stages of two", "with experts spread in each"])
 def test_two_stages_of_two_ranks_compute_what_one_does(four: dict[str, Any], name: str) -> None:
     check(four[name])

@@ -31,6 +31,7 @@ def test_with_as_many_keys_as_there_are_it_is_full_attention() -> None:
     assert (few.logits - all_keys.logits).norm() / all_keys.logits.norm() > 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses what torch deprecates
 def test_the_cpu_backend_computes_what_the_reference_does() -> None:
     true = run(plain(SPARSE), SPARSE, WIDE_REFERENCE, steps=1)

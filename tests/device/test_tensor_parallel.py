@@ -123,6 +123,7 @@ def test_the_ranks_really_exchange(runs: dict[str, tuple[Run, Run]]) -> None:
 # ---- what goes wrong ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "line"),
     [

@@ -61,6 +61,7 @@ def test_scaled_down_on_this_cpu(name: str, tmp_path: Path, record_property: Cal
     on_cpu(name, settings(name, tmp_path), record_property)
 
 
+@pytest.mark.slow
 @pytest.mark.cpu
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", [name for name in shipped_names() if load_scenario(name).scenario.hardware == "cpu"])

@@ -318,6 +318,7 @@ def answers(files: dict[str, str]) -> dict[str, str]:
     return {name: result_of(base_tree(name, files)) for name in BASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "annotation"), [pytest.param(*leaf, id=".".join(leaf[0])) for leaf in leaves()])
 def test_every_knob_moves_the_answer_or_is_refused(
     path: Field, annotation: Any, files: dict[str, str], answers: dict[str, str]

@@ -95,6 +95,7 @@ def compared(step: Step, predicted: Callable[..., Timeline]) -> Iterator[tuple[C
         yield case, row, after_ns, line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.scenario)
 def test_what_ifs_agree_with_the_switches(step: Step, predicted: Callable[..., Timeline], root: Path) -> None:
     docs = (root / "docs" / "replay.md").read_text(encoding="utf-8")
