@@ -67,6 +67,7 @@ class Engine(Part):
             "router",
             "disaggregated_prefill",
             "kv_pool",
+            "kv_cache_memory_bytes",
         }
     )
     stack: Stack = "auto"
@@ -117,6 +118,10 @@ class Engine(Part):
     preemption: Literal["recompute", "swap"] | None = None
     """What becomes of a request that loses its KV blocks: computed again, or copied to the host and back (matters with
     workload.traffic). Default: recompute."""
+    kv_cache_memory_bytes: (
+        Annotated[int, Field(ge=1, le=1 << 48, strict=True, json_schema_extra={"unit": "bytes"})] | None
+    ) = None
+    """Memory of the KV cache on each card, bytes (vLLM's name). Default: what gpu_memory_utilization leaves."""
     speculative_config: SpeculativeConfig | None = None
     """Speculative decoding (vLLM's name). Default: none."""
     router: Router | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from scenarios.batches import capture_sizes, largest_chunk_tokens
@@ -38,7 +39,8 @@ class KvCapacity:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes by part for the scenario's batch, and what the cache could hold. `usable` is the HBM that software
-    sees times gpu_memory_utilization. kinds: what each kind of layers keeps."""
+    sees times gpu_memory_utilization, `left` what of it is left for the KV cache. kinds: what each kind of layers
+    keeps."""
 
     weights: int
     kv_cache: int
@@ -47,6 +49,7 @@ class Memory:
     runtime: int
     hccl_buffers: int
     usable: int
+    left: int
     capacity: KvCapacity
     others: tuple[KvCapacity, ...]
     kinds: tuple[KindOfLayers, ...] = ()
@@ -223,7 +226,8 @@ def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Me
     runtime = RUNTIME_BYTES
     buffers = HCCL_BUFFER_BYTES * ((model.tensor_parallel > 1) + (model.pipeline_parallel > 1))
     usable = int(hw.chip.hbm_visible_bytes * scenario.engine.gpu_memory_utilization)
-    room = max(0, usable - weights - activations - pool - runtime - buffers)
+    left = max(0, usable - weights - activations - pool - runtime - buffers)
+    room = scenario.engine.kv_cache_memory_bytes or left
     kv = scenario.optimizations.kv
     mine = _capacity(scenario, model, kv, room)
     _, shared = reserved_tokens(scenario, kv)
@@ -235,7 +239,7 @@ def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Me
     )
     return Memory(
         weights=weights, kv_cache=held, activations=activations, graph_pool=pool, runtime=runtime,
-        hccl_buffers=buffers, usable=usable, capacity=mine, others=others,
+        hccl_buffers=buffers, usable=usable, left=left, capacity=mine, others=others,
         kinds=kinds_of_layers(scenario, model, mine.dtype),
     )  # fmt: skip
 
@@ -263,6 +267,26 @@ def _capacity(scenario: Scenario, model: Model, kv: KvCache, room: int) -> KvCap
     else:
         requests = ContiguousCache.max_requests(tokens, per_request)
     return KvCapacity(kv.layout, dtype, per_token, tokens, per_request, requests, request_bytes=size)
+
+
+def cache_problems(scenario: Scenario, memory: Memory) -> Iterator[tuple[str, str]]:
+    """What is wrong with the memory that a scenario gives its KV cache, as (field, what) pairs."""
+    given, mib = scenario.engine.kv_cache_memory_bytes, 1 << 20
+    if given is None:
+        return
+    if given > memory.left:
+        yield (
+            "engine.kv_cache_memory_bytes",
+            f"{given / mib:,.0f} MiB are more than the {memory.left / mib:,.0f} MiB that weights, activations and "
+            "buffers leave",
+        )
+    if memory.kv_cache > given:
+        fits = memory.capacity.max_concurrent_requests
+        yield (
+            "engine.kv_cache_memory_bytes",
+            f"{given / mib:,.1f} MiB hold {fits} requests of this length, and workload.batch is "
+            f"{scenario.workload.batch}",
+        )
 
 
 def refuse_overflow(hardware: str, memory: Memory) -> None:

@@ -16,7 +16,7 @@ from scenarios.speculation import draft_passes, without_speculation
 from scenarios.timeline import StepTime, Timeline, on_device, step_time
 from sim.hardware.profile import HardwareProfile
 from sim.predict.limits import limits
-from sim.predict.memory import DoesNotFit, Memory, memory_of, memory_of_stages, refuse_overflow
+from sim.predict.memory import DoesNotFit, Memory, cache_problems, memory_of, memory_of_stages, refuse_overflow
 from sim.predict.pipeline_steps import Pipe, Pipeline, passing, pipeline_of, round_of, rows_of, sensitivity_of_stages
 from sim.predict.pipeline_timeline import Shown, shown
 from sim.predict.speculation import Speculation, lookup_ns, yielded_tokens
@@ -426,4 +426,5 @@ def check(case: Case) -> list[tuple[str, str]]:
             refuse_overflow(case.hardware.name, memory)
         except DoesNotFit as error:
             problems.append(("workload.batch" if memory.weights_fit else "model", str(error)))
+        problems += cache_problems(case.scenario, memory)
     return problems

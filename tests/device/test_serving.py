@@ -23,6 +23,10 @@ from scenarios.schema import Scenario
 from scenarios.serving.deployment import cache_of
 from scenarios.serving.requests import Request
 from scenarios.serving.traffic import load_of
+from sim.engines.costs import EngineCosts
+from sim.hardware.profile import load_hardware
+from sim.predict.predict import Case as SimulatedCase
+from sim.serving.simulate import serving_capacity, simulate
 from tests.device.making import DEEPSEEK, LLAMA, QWEN3, plain
 
 WIDE = Options(wide=True)
@@ -244,3 +248,46 @@ def test_a_program_serves_all_lengths_where_only_its_attention_op_says_them() ->
                         cache_of(unfused, 4096, task.longest), WIDE)  # fmt: skip
     requests = Requests((0,), (9,), ((1,),))
     assert Programs(apart).batch("decode", requests) == batch_of("decode", requests)
+
+
+#: Requests of 90 tokens at most, where a row holds 128: bytes of a cache of 1,280 tokens in 16 bits.
+CROWD = {
+    **BURST, "requests": 60, "input": {"distribution": "uniform", "low": 30, "high": 66},
+    "output": {"distribution": "uniform", "low": 8, "high": 24},
+}  # fmt: skip
+EQUAL_MEMORY = {
+    "contiguous": {**FUSED, "kv__layout": "contiguous"},
+    "paged": {**FUSED, **PAGED},
+    "paged, int8": {**FUSED, **PAGED, "kv__dtype": "int8"},
+}
+
+
+def crowd(switches: dict[str, object]) -> tuple[list[tuple[int, int]], list[tuple[int, int]], int]:
+    """(decoding requests, chunks) of each step served and of each predicted, and tokens of the cache."""
+    engine = {"max_num_seqs": 64, "max_num_batched_tokens": 512, "max_model_len": 128}
+    engine["kv_cache_memory_bytes"] = 1280 * QWEN3.kv_bytes_per_token(16)
+    scenario = scenario_of(Case(switches, CROWD, engine))
+    task = Task(scenario, QWEN3, load_of(scenario.workload, 0))
+    deployment = SimulatedCase(scenario, QWEN3, load_hardware("cpu"))
+    tokens = serving_capacity(deployment).kv_tokens
+    whole = cache_of(scenario, tokens, task.longest)
+    session = session_for(choose("cpu"), task, RandomCheckpoint(QWEN3, 0), task.touched(whole), WIDE)
+    run = run_of(session, task, EvenClock(), whole)
+    assert len(run.requests) == 60
+    steps = simulate(deployment, EngineCosts(), task.load).steps
+    predicted = list(zip(steps.decoding.repeat(steps.steps), steps.chunks.repeat(steps.steps), strict=True))
+    return [(step.decoding, step.chunks) for step in run.steps], predicted, tokens
+
+
+def test_concurrency_at_equal_memory_follows_the_arithmetic_predicted_and_served_alike() -> None:
+    most = {}
+    for name, switches in EQUAL_MEMORY.items():
+        steps, predicted, tokens = crowd(switches)
+        assert steps == predicted  # all at once: the scheduler decides the same, step by step
+        most[name] = max(decoding + chunks for decoding, chunks in steps)
+        assert tokens == (2560 if "int8" in name else 1280)
+    assert most["contiguous"] == 1280 // 128
+    # Requests take 38 to 90 tokens: at their start at least 30 of them, in blocks of 16.
+    assert 1280 // 96 <= most["paged"] <= 1280 // 32
+    assert most["paged, int8"] == pytest.approx(2 * most["paged"], abs=2)
+    assert most["contiguous"] < most["paged"] < most["paged, int8"]

@@ -176,6 +176,7 @@ VALUES: dict[str, list[Any]] = {
     "engine.max_num_batched_tokens": [64, 512],
     "engine.max_model_len": [100, 4096],
     "engine.gpu_memory_utilization": [0.5, 0.95],
+    "engine.kv_cache_memory_bytes": [1 << 30, 1 << 28],
     "engine.cudagraph_capture_sizes": [[1], [4, 8]],
     "engine.task_queue_enable": [0, 2],
     "optimizations.kv.block_size": [16, 1024],

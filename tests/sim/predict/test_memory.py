@@ -302,3 +302,24 @@ def test_each_communicator_has_its_buffers(tensor: int, stages: int, communicato
     model = split_depth(shard(load_model("Qwen3-8B"), tensor), stages)
     memory = memory_of(scenario(model="Qwen3-8B", **engine), model, hardware())
     assert memory.hccl_buffers == communicators * 2 * 200 * 2**20
+
+
+def test_a_cache_of_given_bytes_holds_what_they_hold() -> None:
+    asked = scenario(**TWO, engine__kv_cache_memory_bytes=64 * 1000 + 63, optimizations__kv__block_size=16)
+    outcome = memory(asked)
+    assert outcome.capacity.kv_tokens == 992  # 1,000 tokens of 64 bytes, in blocks of 16
+    assert outcome.kv_cache == memory(scenario(**TWO, optimizations__kv__block_size=16)).kv_cache  # the batch's
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (1 << 40, "1,048,576 MiB are more than the 39,446 MiB that weights, activations and buffers leave"),
+        (1 << 20, "1.0 MiB hold 0 requests of this length, and workload.batch is 1"),
+    ],
+)
+def test_a_cache_that_cannot_be_given_is_refused(given: int, message: str) -> None:
+    model, hw = load_model("Qwen3-8B"), load_hardware("atlas_a2_910b2")
+    ((field, what),) = check(Case(scenario(engine__kv_cache_memory_bytes=given), model, hw))
+    assert field == "engine.kv_cache_memory_bytes"
+    assert message in what
