@@ -32,8 +32,9 @@ from scenarios.serving.traffic import load_of
 CALIBRATED_ON = 4
 #: Steps of each kind before the first request comes, and the tokens of their prompt.
 WARM_UP, WARM_UP_TOKENS = 3, 32
-#: Settings of more than one rank.
+#: Settings of more than one rank, and of what is predicted around the engine of one.
 RANKS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+AROUND = ("disaggregated_prefill", "kv_pool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,10 @@ def _place_tokens(cache: KvCache) -> int:
 def _refuse(loaded: Loaded, backend: str) -> None:
     """Raise ScenarioError, with its place, for what is predicted of requests but not served."""
     engine = loaded.scenario.engine
+    for field in AROUND:
+        if getattr(engine, field) is not None:
+            where = f"engine.{field}"
+            raise problem(loaded, where, f"is predicted, but not served on --backend {backend}; remove it")
     for field in RANKS:
         if (ranks := getattr(engine, field)) > 1:
             where = f"engine.{field}"

@@ -90,6 +90,7 @@ def measured_block(run: ServedRun, slo: Slo | None) -> dict[str, Any]:
         "kv": {
             "usage_peak": outcome.usage_peak,
             "hit_rate": outcome.hit_tokens / outcome.asked_tokens if outcome.asked_tokens else 0.0,
+            "pool_hit_rate": 0.0,  # a device has no pool beyond its cache
         },
         "steps": outcome.step_count,
         "mean_running": metrics.mean_running,

@@ -103,6 +103,10 @@ def test_the_bench_file_calibrates_the_engine(served: dict[str, Any], folder: Pa
             "engine.tensor_parallel_size: requests are served by one rank on --backend cpu, got 2; set it to 1",
         ),
         (
+            ("--backend", "cpu", "--set", "engine.disaggregated_prefill={instances: 1}"),
+            "engine.disaggregated_prefill: is predicted, but not served on --backend cpu; remove it",
+        ),
+        (
             ("--backend", "cpu", "--set", f"engine.speculative_config={DRAFTS}"),
             "engine.speculative_config: drafts are not measured yet; set it to null",
         ),

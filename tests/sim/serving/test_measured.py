@@ -51,7 +51,7 @@ def test_latencies_and_rates_are_those_of_the_definitions() -> None:
     assert block["tpot_ms"]["mean"] == pytest.approx((31 / 3 + 6) / 2)
     assert block["itl_ms"]["mean"] == pytest.approx((20 + 6 + 5 + 6) / 4)
     assert block["e2el_ms"]["p50"] == pytest.approx((41 + 24) / 2)
-    assert block["kv"] == {"usage_peak": 0.5, "hit_rate": 0.2}
+    assert block["kv"] == {"usage_peak": 0.5, "hit_rate": 0.2, "pool_hit_rate": 0.0}
     assert block["engine"]["host_us"] == pytest.approx((1 + 2 + 1 + 1) / 4 * 1000)
 
 
