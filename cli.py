@@ -28,6 +28,14 @@ JsonOut = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Wr
 TraceOut = Annotated[
     Path | None, typer.Option("--trace", metavar="FILE", help="Write a Chrome trace (Perfetto, MindStudio Insight).")
 ]
+Order = Annotated[
+    str,
+    typer.Option(
+        "--order",
+        metavar="[graph|passes|gain|SWITCH,...]",
+        help="What the waterfall switches on first: the graph, as passes are applied, the largest gain, or by name.",
+    ),
+]
 ScenarioFile = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")]
 
 
@@ -69,6 +77,7 @@ def run(
             help="With a device and traffic: the wall clock, or without other programs and waiting, at one speed.",
         ),
     ] = "wall",
+    order: Order = "graph",
 ) -> None:
     """Predict one scenario: step time, bottleneck, gains, memory. With a device as backend, measure it too."""
     from sim.report import terminal
@@ -82,23 +91,34 @@ def run(
         if bench is not None or clock != "wall":
             option = "--bench" if bench is not None else "--clock"
             raise ScenarioError([f"{option}: sim serves nothing for real; take --backend cpu"])
-        run_result = run_outputs(scenario, sets or [], json, trace)
+        run_result = run_outputs(scenario, sets or [], json, trace, order=order)
         terminal.show(lambda console: print_run(console, run_result.result))
         return
     from device.open import measure_on
 
-    run_result = run_outputs(scenario, sets or [], json, trace, measure_on(backend, profile, bench=bench, clock=clock))
+    device = measure_on(backend, profile, bench=bench, clock=clock)
+    run_result = run_outputs(scenario, sets or [], json, trace, device, order)
     terminal.show(lambda console: print_measured(console, run_result.result))
 
 
 @app.command()
-def explain(scenario: ScenarioFile, sets: Sets = None, json: JsonOut = None) -> None:
+def explain(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    json: JsonOut = None,
+    order: Order = "graph",
+    attribution: Annotated[
+        bool, typer.Option("--attribution", help="Gain of each optimisation first, last and over all orders.")
+    ] = False,
+) -> None:
     """Say why the step takes as long as it does, and what to try."""
     from sim.report import terminal
     from sim.report.outputs.run import run_outputs
     from sim.report.run import print_explain
 
-    run_result = run_outputs(scenario, sets or [], json, None)
+    run_result = run_outputs(
+        scenario, sets or [], json, None, order=order, attribution=attribution, say=terminal.progress
+    )
     terminal.show(lambda console: print_explain(console, run_result.result))
 
 

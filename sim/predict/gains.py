@@ -1,19 +1,18 @@
-"""What each optimisation gains: alone, around the scenario as it stands, and in a waterfall that sums to the total."""
+"""What each optimisation gains: alone around the scenario as it stands, and on the way from nothing to the best set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from scenarios.batches import reported_batch
 from scenarios.passes import Pass
 from scenarios.passes.base import set_switch
-from scenarios.passes.switches import all_off, on_value, passes_for, with_needs, without
+from scenarios.passes.switches import changed, on_value, passes_for, with_needs, without
 from scenarios.schema import Scenario
-from sim.predict.memory import memory_of
-from sim.predict.predict import Case, forbidden, sensitivity_of, step_ns
-from sim.predict.uncertainty import Sensitivity, ratio_interval
+from sim.predict.predict import Case
+from sim.predict.variants import Variants
+from sim.predict.waterfall import NO_EFFECT, best_of, waterfall_of, without_losers
 
 Verdict = Literal[
     "gain", "loss", "not distinguishable", "no effect", "not applicable", "does not fit", "does not fit without"
@@ -24,9 +23,6 @@ NO_RATIO: tuple[Verdict, ...] = ("not applicable", "does not fit", "does not fit
 #: Told the share of the work that is done, 0 to 1.
 Progress = Callable[[float], None]
 
-#: A change smaller than this share of the step is no effect.
-NO_EFFECT = 1e-4
-
 
 @dataclass(frozen=True, slots=True)
 class Gain:
@@ -34,9 +30,10 @@ class Gain:
 
     state: whether the scenario has it on. value: the switch value meant. alone_ratio: step without it / step with it,
     all else as in the scenario (above 1 it helps); low and high: the same under the ends of the profile's uncertainty.
-    waterfall_us: what it takes off the step when the optimisations are switched on one after the other, those of the
-    scenario first; the numbers sum to baseline minus target. Where one of the two states cannot run, or does
-    not fit the memory, there is no ratio: it and its ends are 1.
+    alone_us: what it takes off that step. in_best: whether the best set has it on. waterfall_us: what it takes off the
+    step when the optimisations of the best set are switched on one after the other, 0 for all others; the numbers sum
+    to baseline minus target. marked: what its verdict alone is, where that is not what its place in the waterfall says.
+    Where one of the two states cannot run, or does not fit the memory, there is no ratio: it and its ends are 1.
     """
 
     switch: str
@@ -49,12 +46,17 @@ class Gain:
     waterfall_us: float
     verdict: Verdict
     reason: str
+    alone_us: float = 0.0
+    in_best: bool = False
+    marked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """All optimisations of a scenario. baseline: nothing on; scenario: as it stands; target: everything applicable on.
-    Step times in us; *_fits: whether that state fits the device's memory, so that its time can ever be seen."""
+    """All optimisations of a scenario. baseline: nothing on; scenario: as it stands; target: the best set, which is
+    what gains. Step times in us; *_fits: whether that state fits the device's memory, so that its time can ever be
+    seen. order: the switches of the best set as they are switched on. best_settings: `--set` pairs that lead from the
+    scenario to the best set."""
 
     baseline_us: float
     scenario_us: float
@@ -63,132 +65,81 @@ class Gains:
     baseline_fits: bool = True
     scenario_fits: bool = True
     target_fits: bool = True
+    order: tuple[str, ...] = ()
+    best_settings: tuple[str, ...] = ()
 
 
-def gains_of(case: Case, progress: Progress = lambda share: None) -> Gains:
+def gains_of(case: Case, progress: Progress = lambda share: None, order: str = "graph") -> Gains:
     """Every optimisation alone and in the waterfall, on the scenario's reported step.
 
-    progress: told the share that is done, 0 to 1, after each what-if; what it raises stops the search.
+    progress: told the share that is done, 0 to 1, after each what-if; what it raises stops the search. order: of the
+    waterfall (`sim.predict.waterfall`). Raises ScenarioError for an order that names no switch.
     """
-    steps = _Steps(case)
-    scenario_ns = steps.value(case.scenario)
-    chain = bare = all_off(case.scenario, case.model)
-    baseline_ns = before = steps.value(chain)
-    waterfall: dict[str, float] = {}
+    steps, scenario = Variants(case), case.scenario
+    scenario_ns = steps.step_ns(scenario)
     passes = passes_for(case.model)
-    on = [p for p in passes if p.is_on(case.scenario)]
-    off = [p for p in passes if not p.is_on(case.scenario)]
-    for done, item in enumerate(on + off):
-        progress(done / (2 * len(passes)))
-        tried = set_switch(chain, item.switch, on_value(item, case.scenario))
-        if steps.invalid(tried):
-            waterfall[item.switch] = 0.0
-            continue
-        chain = tried
-        after = steps.value(chain)
-        waterfall[item.switch] = (before - after) / 1000
-        before = after
-    gains: list[Gain] = []
+    alone: list[Gain] = []
     for item in passes:
-        progress((len(passes) + len(gains)) / (2 * len(passes)))
-        gains.append(_gain(item, case.scenario, steps, waterfall[item.switch]))
-    fits = [not steps.too_large(state) for state in (bare, case.scenario, chain)]
-    return Gains(baseline_ns / 1000, scenario_ns / 1000, before / 1000, tuple(gains), *fits)
+        progress(len(alone) / (2 * len(passes)))
+        alone.append(_alone(item, scenario, steps))
+    progress(0.5)
+    ratios = {gain.switch: gain.alone_ratio for gain in alone if gain.verdict not in NO_RATIO}
+    best = best_of(steps, scenario, ratios)
+    progress(0.6)
+    fall = waterfall_of(steps, scenario, best, ratios, order)
+    if (pruned := without_losers(steps, fall)) != fall.best:
+        fall = waterfall_of(steps, scenario, pruned, ratios, order)
+    progress(0.95)
+    placed = tuple(_placed(gain, fall.falls_ns.get(gain.switch), fall.start_ns) for gain in alone)
+    return Gains(
+        baseline_us=fall.start_ns / 1000,
+        scenario_us=scenario_ns / 1000,
+        target_us=fall.best_ns / 1000,
+        gains=placed,
+        baseline_fits=not steps.too_large(fall.start),
+        scenario_fits=not steps.too_large(scenario),
+        target_fits=not steps.too_large(fall.best),
+        order=fall.order,
+        best_settings=changed(scenario, fall.best),
+    )
 
 
-class _Steps:
-    """Step times of many variants of one case, each played once."""
-
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self.model = case.model
-        self._known: dict[Scenario, int] = {}
-        self._exposed: dict[Scenario, Sensitivity] = {}
-
-    def value(self, scenario: Scenario) -> int:
-        """Length of the reported step, ns."""
-        if scenario in self._exposed:
-            return self._exposed[scenario].step_ns
-        if scenario not in self._known:
-            self._known[scenario] = step_ns(self._case.with_scenario(scenario), reported_batch(scenario))
-        return self._known[scenario]
-
-    def exposed(self, scenario: Scenario) -> Sensitivity:
-        """The step with what it depends on."""
-        if scenario not in self._exposed:
-            self._exposed[scenario] = sensitivity_of(self._case.with_scenario(scenario), reported_batch(scenario))
-        return self._exposed[scenario]
-
-    def ratio(self, without: Scenario, with_it: Scenario) -> tuple[float, float, float]:
-        """(value, low, high) of without / with; what both share cancels."""
-        return ratio_interval(self.exposed(without), self.exposed(with_it), self._case.hardware)
-
-    def too_large(self, scenario: Scenario) -> bool:
-        """Whether the variant does not fit the device's memory."""
-        return bool(memory_of(scenario, self.model, self._case.hardware).too_much)
-
-    def invalid(self, scenario: Scenario, of: str = "") -> str:
-        """Why the variant cannot run, or an empty string; another switch than `of` that objects is named."""
-        problems = forbidden(self._case.with_scenario(scenario))
-        if not problems:
-            return ""
-        where, what = problems[0]
-        switch = where.removeprefix("optimizations.")
-        return what if switch == of else f"{switch} {what}"
+def _placed(gain: Gain, fall_ns: int | None, start_ns: int) -> Gain:
+    """`gain` with its place in the waterfall, marked where its verdict alone says otherwise."""
+    if fall_ns is None:
+        return gain
+    place: Verdict = "no effect"
+    if abs(fall_ns) >= NO_EFFECT * start_ns:
+        place = "gain" if fall_ns > 0 else "loss"
+    differs = gain.verdict != place and gain.verdict not in NO_RATIO
+    return replace(gain, waterfall_us=fall_ns / 1000, in_best=True, marked=gain.verdict if differs else "")
 
 
-def _gain(item: Pass, scenario: Scenario, steps: _Steps, waterfall_us: float) -> Gain:
+def _alone(item: Pass, scenario: Scenario, steps: Variants) -> Gain:
     state: Literal["on", "off"] = "on" if item.is_on(scenario) else "off"
     value = on_value(item, scenario)
     needed = item.missing(scenario)
     base = with_needs(item, scenario)
     with_it = set_switch(base, item.switch, value)
     without_it = without(item, base, steps.model) if state == "on" else base
+    no_ratio = Gain(
+        switch=item.switch, title=item.title, state=state, value=item.shown(value), alone_ratio=1.0, low=1.0, high=1.0,
+        waterfall_us=0.0, verdict="not applicable", reason="",
+    )  # fmt: skip
     reason = steps.invalid(with_it, item.switch) or steps.invalid(without_it, item.switch)
-    shown = item.shown(value)
     if reason:
-        return Gain(
-            item.switch,
-            item.title,
-            state=state,
-            value=shown,
-            alone_ratio=1.0,
-            low=1.0,
-            high=1.0,
-            waterfall_us=waterfall_us,
-            verdict="not applicable",
-            reason=reason,
-        )
+        return replace(no_ratio, reason=reason)
     notes = [f"given {', '.join(switch for switch, _ in needed)}"] if needed else []
     notes += ["without it does not fit memory"] if steps.too_large(without_it) else []
     notes += ["does not fit memory"] if steps.too_large(with_it) else []
     if steps.too_large(with_it) or steps.too_large(without_it):
         cannot: Verdict = "does not fit" if steps.too_large(with_it) else "does not fit without"
-        return Gain(
-            item.switch,
-            item.title,
-            state=state,
-            value=shown,
-            alone_ratio=1.0,
-            low=1.0,
-            high=1.0,
-            waterfall_us=waterfall_us,
-            verdict=cannot,
-            reason="; ".join(notes),
-        )
+        return replace(no_ratio, verdict=cannot, reason="; ".join(notes))
     ratio, low, high = steps.ratio(without_it, with_it)
+    saved_us = (steps.step_ns(without_it) - steps.step_ns(with_it)) / 1000
     said = verdict(ratio, low, high)
-    return Gain(
-        item.switch,
-        item.title,
-        state=state,
-        value=shown,
-        alone_ratio=ratio,
-        low=low,
-        high=high,
-        waterfall_us=waterfall_us,
-        verdict=said,
-        reason="; ".join(notes),
+    return replace(
+        no_ratio, alone_ratio=ratio, low=low, high=high, verdict=said, reason="; ".join(notes), alone_us=saved_us
     )
 
 

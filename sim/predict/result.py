@@ -45,6 +45,13 @@ def what_if_result(gains: Gains, advice: tuple[Advice, ...]) -> dict[str, Any]:
             "baseline_fits": gains.baseline_fits,
             "scenario_fits": gains.scenario_fits,
             "target_fits": gains.target_fits,
+            "order": list(gains.order),
+            "best_settings": list(gains.best_settings),
+            "losers": [
+                {"pass": g.switch, "state": g.state, "loss_us": -g.alone_us, "verdict": g.verdict}
+                for g in gains.gains
+                if g.alone_us < 0 and not g.in_best
+            ],
         },
         "advice": [asdict(a) for a in advice],
     }

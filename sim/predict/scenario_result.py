@@ -18,6 +18,7 @@ from scenarios.models.model import Model
 from scenarios.timeline import COMPUTE
 from sim.engines.profile import engine_of
 from sim.hardware.profile import HardwareError, HardwareProfile, hardware_names, load_hardware
+from sim.predict.attribution import attribution_of, attribution_result
 from sim.predict.device_terms import spoken
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import Progress, gains_of
@@ -36,14 +37,14 @@ class ScenarioResult:
     result: dict[str, Any]
 
 
-def scenario_result(path: str | Path, sets: Sequence[str] = ()) -> ScenarioResult:
-    """Predict one scenario file (or shipped name) with `--set` pairs.
+def scenario_result(path: str | Path, sets: Sequence[str] = (), order: str = "graph") -> ScenarioResult:
+    """Predict one scenario file (or shipped name) with `--set` pairs. order: of the waterfall.
 
     Raises ScenarioError with located lines for everything that is wrong with the input.
     """
     loaded = load_scenario(path, sets)
     loaded, prediction = _predicted(loaded)
-    gains = gains_of(prediction.case)
+    gains = gains_of(prediction.case, order=order)
     diagnosis = diagnose(prediction)
     return ScenarioResult(
         loaded, prediction, run_result(prediction, diagnosis, gains, advise(prediction, gains), _name(loaded))
@@ -62,13 +63,22 @@ def _predicted(loaded: Loaded) -> tuple[Loaded, Prediction]:
     return replace(loaded, scenario=case.scenario), predict(case)
 
 
-def what_ifs(first: ScenarioResult, progress: Progress = lambda share: None) -> dict[str, Any]:
-    """What `first_result` left out: gains, waterfall and advice.
+def what_ifs(first: ScenarioResult, progress: Progress = lambda share: None, order: str = "graph") -> dict[str, Any]:
+    """What `first_result` left out: gains, waterfall and advice. order: of the waterfall.
 
     progress: told the share that is done, 0 to 1, between what-ifs; what it raises stops them.
     """
-    gains = gains_of(first.prediction.case, progress)
+    gains = gains_of(first.prediction.case, progress, order)
     return what_if_result(gains, advise(first.prediction, gains))
+
+
+def attributed(first: ScenarioResult, progress: Progress = lambda share: None) -> dict[str, Any]:
+    """What each switch of the best set gains first, last and on the mean over all orders, and the pairs that are no
+    sum: the part `attribution` of a result (`sim.predict.attribution`). Seconds, for many ranks half a minute.
+
+    progress: as for `what_ifs`.
+    """
+    return attribution_result(attribution_of(first.prediction.case, progress=progress))
 
 
 def _name(loaded: Loaded) -> str:

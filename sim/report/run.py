@@ -13,6 +13,7 @@ from rich.text import Text
 from scenarios.errors import printable
 from sim.predict.device_terms import NOT_ON_A_GPU, spoken
 from sim.predict.gains import NO_RATIO
+from sim.report.attribution import attribution_part
 from sim.report.overlap import overlap_lines
 from sim.report.serving import serving_part
 from sim.report.tables import NARROW, Column, fitted
@@ -71,6 +72,7 @@ def print_explain(console: Console, result: dict[str, Any]) -> None:
         _limits(shown, width),
         _kernels(shown, width, TOP_KERNELS_EXPLAINED),
         _gains(shown, width),
+        *attribution_part(shown, width),
     ):
         console.print(part)
 
@@ -311,27 +313,53 @@ def _kernels(result: dict[str, Any], width: int, most: int) -> RenderableType:
 
 
 def _gains(result: dict[str, Any], width: int) -> RenderableType:
-    fall, gains = result["waterfall"], result["gains"]
+    fall, gains = result["waterfall"], _as_they_fall(result)
     widest = max((abs(g["waterfall_us"]) for g in gains), default=0.0) or 1.0
+    best = [g.get("in_best", True) for g in gains]
     columns = [
         Column("optimisation", [f"{g['pass']}={g['value']}" for g in gains]),
         Column("now", [g["state"] for g in gains], rank=2),
         Column("alone", [f"{g['alone_ratio']:.3f}x" if _applies(g) else "-" for g in gains], right=True),
         Column("interval", [f"{g['low']:.3f}-{g['high']:.3f}" if _applies(g) else "" for g in gains], rank=3),
-        Column("verdict", [Text(g["verdict"], style=_VERDICT_STYLE.get(g["verdict"], "dim")) for g in gains]),
-        Column("change ms", [ms(-g["waterfall_us"], signed=True) for g in gains], right=True),
-        Column("", [bar_pair(-g["waterfall_us"] / widest, width) for g in gains], rank=1),
+        Column("verdict", [_verdict(g) for g in gains]),
+        Column(
+            "change ms",
+            [ms(-g["waterfall_us"], signed=True) if on else "" for g, on in zip(gains, best, strict=True)],
+            right=True,
+        ),
+        Column(
+            "",
+            [
+                bar_pair(-g["waterfall_us"] / widest, width) if on else "apart"
+                for g, on in zip(gains, best, strict=True)
+            ],
+            rank=1,
+        ),
     ]
     title = (
         f"Optimisations: step of {_state(fall, 'baseline')} with none, {_state(fall, 'scenario')} here, "
-        f"{_state(fall, 'target')} with all"
+        f"{_state(fall, 'target')} at best"
     )
     notes = [f"{g['pass']}: {g['verdict']}, {g['reason']}" for g in gains if g["reason"]]
+    if settings := fall.get("best_settings"):
+        notes.append(f"from here to the best set: {' '.join(f'--set {pair}' for pair in settings)}")
     notes.append(
-        "alone: step without it / step with it, all else as here. change: of the step, when they are switched on from "
-        "top to bottom, those on here first; the changes sum to the way from none to all."
+        "alone: step without it / step with it, all else as here. change: of the step, when those of the best set are "
+        "switched on from top to bottom; the changes sum to the way from none to the best. apart: not in the best set. "
+        "*: its verdict alone is not what its place here says."
     )
     return fitted(title, columns, width, notes)
+
+
+def _as_they_fall(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The gains in the order of the waterfall, then the others."""
+    order = result["waterfall"].get("order", [])  # results written before there was one have that of the list
+    return sorted(result["gains"], key=lambda g: order.index(g["pass"]) if g["pass"] in order else len(order))
+
+
+def _verdict(gain: dict[str, Any]) -> Text:
+    star = "*" if gain.get("marked") else ""
+    return Text(gain["verdict"] + star, style=_VERDICT_STYLE.get(gain["verdict"], "dim"))
 
 
 def _state(fall: dict[str, Any], name: str) -> str:

@@ -102,12 +102,13 @@ def alone_chart(view: View, result: dict[str, Any]) -> Chart:
 def waterfall(view: View, result: dict[str, Any]) -> Chart:
     """The picture of the gains; those that move nothing are left out."""
     say, fall = view.say, result["waterfall"]
-    order = sorted(result["gains"], key=lambda g: g["state"] == "off")
+    gains_of = {g["pass"]: g for g in result["gains"]}
+    order = [gains_of[switch] for switch in fall["order"]]
     bare = 1e-4 * fall["baseline_us"]
     shown = [
         {
             "label": switch_label(view, g["pass"], g["value"]),
-            "state": g["state"],
+            "state": "on",  # the step as it is stands next to the best one, at the end
             "waterfall_us": g["waterfall_us"],
             "note": _ratio(g) + _verdict(view, g),
             "differs": _differs(g),

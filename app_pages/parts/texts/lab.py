@@ -96,7 +96,7 @@ TEXTS: Table = {
     "gains_wait": ("Trying every switch", "正在尝试每个开关"),
     "gain_none": ("with none", "全部关闭"),
     "gain_here": ("as it stands", "当前"),
-    "gain_all": ("with all", "全部打开"),
+    "gain_all": ("best set", "最佳组合"),
     "gain_step": ("optimisation", "优化"),
     "gain_change": ("change, ms", "变化，ms"),
     "gain_now": ("alone", "单独"),

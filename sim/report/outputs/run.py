@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from scenarios.errors import ScenarioError
 from scenarios.exchange.measured import Measure
 from sim.predict.scenario_result import (
     ScenarioResult,
+    attributed,
     kernel_args,
     predicted_of,
     refuse_another_device,
@@ -18,14 +19,22 @@ from sim.report.files import refuse_overwriting, write_json
 
 
 def run_outputs(
-    scenario: str, sets: Sequence[str], json_file: Path | None, trace_file: Path | None, measure: Measure | None = None
+    scenario: str,
+    sets: Sequence[str],
+    json_file: Path | None,
+    trace_file: Path | None,
+    measure: Measure | None = None,
+    order: str = "graph",
+    attribution: bool = False,
+    say: Callable[[str], None] = lambda text: None,
 ) -> ScenarioResult:
     """The result of a scenario, written to the files asked for.
 
-    measure: runs the step on a device too; the result gets a part `measured`, the trace a second set of lanes. A
-    scenario with traffic is served as well: the result gets a part `serving`, and the trace shows its requests.
+    order: of the waterfall. attribution: the result gets a part `attribution`, and `say` shows how far it is. measure:
+    runs the step on a device too; the result gets a part `measured`, the trace a second set of lanes. A scenario with
+    traffic is served as well: the result gets a part `serving`, and the trace shows its requests.
     """
-    run = scenario_result(scenario, sets)
+    run = scenario_result(scenario, sets, order)
     traffic = run.loaded.scenario.workload.traffic
     bench_file = None
     if measure is not None:
@@ -34,6 +43,9 @@ def run_outputs(
         if bench_file is not None and traffic is None:
             raise ScenarioError(["--bench: the scenario serves no requests; it needs workload.traffic"])
     refuse_overwriting(run.loaded.document.sources, {"--json": json_file, "--trace": trace_file, "--bench": bench_file})
+    if attribution:
+        run.result["attribution"] = attributed(run, lambda share: say(f"attribution: {share:.0%}"))
+        say("")
     requests = None
     if traffic is not None:
         from sim.report.outputs.serving import ServedRequests  # a step alone needs no numpy

@@ -14,9 +14,10 @@ from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from sim.hardware.profile import HardwareProfile
-from sim.predict.gains import NO_EFFECT, gains_of
+from sim.predict.gains import gains_of
 from sim.predict.predict import Case, length_ns, plans_of, sensitivity_of
 from sim.predict.uncertainty import T90, Sensitivity, ratio_interval, sensitivity, sigma_of, step_interval
+from sim.predict.waterfall import NO_EFFECT
 from sim.step.plan import HostWork, Issue, Launch, Plan, Synchronize
 from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware
