@@ -28,7 +28,6 @@ def _choose_language() -> None:
 
 
 def main() -> None:
-    st.set_page_config(page_title="Ascend What-If", page_icon=ICON, layout="wide")
     language = state.language()
     say = speaker(TEXTS, language)
     pages = [
@@ -48,7 +47,8 @@ def main() -> None:
             )
         )
     chosen = st.navigation({"": pages, speaker(learn.TEXTS, language)("section"): lessons}, position="top")
-    page.style()
+    st.set_page_config(page_title=f"{chosen.title} · {say('app')}", page_icon=ICON, layout="wide")
+    page.style(language)
     with st.container(horizontal=True, horizontal_alignment="right"):
         st.session_state["lang"] = language
         st.segmented_control(

@@ -8,7 +8,7 @@ from app_pages.parts import answers, sidebar, state
 from app_pages.parts.lab import files, gains, head, pictures
 from app_pages.parts.lab.view import BASELINE, View, pinned
 from app_pages.parts.page import quiet
-from app_pages.parts.texts import speaker
+from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.lab import TEXTS
 from scenarios.errors import ScenarioError
 
@@ -31,6 +31,7 @@ def main() -> None:
         sidebar.settings(question, language, refused)
     if answer is None:
         head.refusal(question, refused, language, say)
+        _last_good(language, say)
         return
     st.session_state["kept:good"] = question
     view = View(question, answer, pinned(), language, say)
@@ -49,6 +50,18 @@ def main() -> None:
     files.files(view, charts)
     with later:
         gains.gains(view)
+
+
+def _last_good(language: Language, say: Say) -> None:
+    """The numbers of the last question that had an answer, dimmed: what is refused does not wipe what was seen."""
+    good = st.session_state.get("kept:good")
+    if good is None:
+        return
+    view = View(good, answers.first(good), pinned(), language, say)
+    with st.container(key="dimmed"):
+        quiet(say("last_good", command=good.command))
+        head.numbers(view)
+        head.bottleneck(view)
 
 
 main()

@@ -12,7 +12,7 @@ from app_pages.parts.charts import bars
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import class_words, hover_words
 from app_pages.parts.page import Figure, figures, literal, quiet, refusal, section, sentence, show_with_data, title
-from app_pages.parts.palette import CLASSES
+from app_pages.parts.palette import CLASSES, IDLE
 from app_pages.parts.profiles import Given, Shown
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts import verdicts as verdict_texts
@@ -25,7 +25,6 @@ from sim.report.files import to_json
 
 #: Rows of the tables.
 MOST = 30
-FREE = "#8a939e"
 
 
 def main() -> None:
@@ -235,7 +234,7 @@ def _composition(capture: Shown, say: Say) -> None:
         ("overlapped", step["overlapped_us"], CLASSES["norm"]),
         ("communication", step["communication_not_overlapped_us"] - wait, CLASSES["communication"]),
         ("wait", wait, CLASSES["wait"]),
-        ("free", step["free_us"], FREE),
+        ("free", step["free_us"], IDLE),
     )
     marks = [
         {"part": f"{say(name)} {formats.time(us)}", "value": us / 1000, "colour": colour, "shown": formats.time(us)}

@@ -15,6 +15,7 @@ from app_pages.parts import state
 from app_pages.parts.charts import Chart
 from app_pages.parts.page import quiet, section, show_with_data
 from app_pages.parts.texts import Language, Say, Table, speaker, verdicts
+from app_pages.parts.texts.refusals import in_words
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import model_names
 from sim.hardware.profile import hardware_names, load_hardware
@@ -51,7 +52,7 @@ def show_lesson(name: str, table: Table, body: Callable[[Lesson], None]) -> None
     try:
         body(lesson)
     except ScenarioError as error:
-        st.error(lesson.common("refused", why=why(error)))
+        st.error(lesson.common("refused", why=in_words(why(error), language)))
     tries = "".join(f"<li>{escape(line)}</li>" for line in lesson.say("try").splitlines())
     st.html(
         f'<div class="wi-end"><h3>{escape(lesson.common("question"))}</h3><p>{escape(lesson.say("question"))}</p>'

@@ -6,29 +6,43 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import pyarrow as pa
 import streamlit as st
 
+from app_pages.parts import state
 from app_pages.parts.charts import Chart, Row, csv_text
+from app_pages.parts.palette import INK, ink_of
+from app_pages.parts.texts.refusals import in_words
 from scenarios.errors import printable
 
 STYLE = """<style>
 .wi-row{display:grid;grid-template-columns:repeat(auto-fit,minmax(11.5rem,1fr));gap:.25rem 2rem;margin:.25rem 0 .5rem}
 .wi-cell{padding:.1rem 0 .1rem .9rem;border-left:2px solid color-mix(in srgb,currentColor 14%,transparent)}
 .wi-cell.lead{border-left-color:#0f8f80}
-.wi-label{font-size:.82rem;opacity:.66;letter-spacing:.01em}
+.wi-label{font-size:.82rem;opacity:.78;letter-spacing:.01em}
 .wi-value{font-size:1.85rem;font-weight:600;line-height:1.25;font-variant-numeric:tabular-nums;white-space:nowrap}
-.wi-value small{font-size:1rem;font-weight:400;opacity:.7;margin-left:.25rem}
-.wi-sub{font-size:.82rem;opacity:.66;font-variant-numeric:tabular-nums;white-space:nowrap}
+.wi-value small{font-size:1rem;font-weight:400;opacity:.78;margin-left:.25rem}
+.wi-sub{font-size:.82rem;opacity:.78;font-variant-numeric:tabular-nums;white-space:nowrap}
 .wi-delta{font-size:.86rem;font-variant-numeric:tabular-nums;min-height:1.3em;white-space:nowrap}
-.wi-good{color:#0b8a66}.wi-bad{color:#c9570a}.wi-same{opacity:.6}
+.wi-good{color:color-mix(in srgb,#0b8a66 62%,currentColor)}.wi-bad{color:color-mix(in srgb,#c9570a 70%,currentColor)}
+.wi-same{opacity:.78}
 .wi-say{font-size:1.05rem;line-height:1.5;max-width:72rem;margin:.35rem 0 .2rem}
 .wi-say b{font-weight:600}
 .wi-h{font-size:1.12rem;font-weight:600;line-height:1.4;margin:.9rem 0 .1rem;padding:0}
 .wi-h1{font-size:1.6rem;font-weight:600;line-height:1.3;margin:0;padding:0}
-.wi-quiet{font-size:.86rem;opacity:.68;line-height:1.5}
+.wi-quiet{font-size:.86rem;opacity:.78;line-height:1.5}
+.wi-legend{display:flex;flex-wrap:wrap;gap:.1rem 1rem;font-size:.82rem;opacity:.85;margin:.15rem 0}
+.wi-legend i{display:inline-block;width:.7rem;height:.7rem;border-radius:2px;margin-right:.35rem}
 .wi-quiet code{font-size:.82rem}
+.st-key-dimmed{opacity:.45}
+.wi-value,.wi-sub,.wi-delta{overflow-wrap:anywhere}
+@media (max-width:640px){
+.wi-row{grid-template-columns:repeat(2,minmax(0,1fr));gap:.25rem .75rem}
+.wi-value{font-size:1.45rem}.wi-value,.wi-sub,.wi-delta{white-space:normal}
+[data-testid="stMainBlockContainer"]{padding-left:.9rem;padding-right:.9rem}
+}
 </style>"""
 
 
@@ -101,13 +115,16 @@ def _code(line: str) -> str:
 
 def refusal(messages: Sequence[str], lead: str = "") -> None:
     """What is wrong with what the reader gave, as text; lead: what is said before it, in our own words."""
-    said = literal("\n".join(messages))
+    said = literal("\n".join(in_words(message, state.language()) for message in messages))
     st.error(f"{lead}: {said}" if lead else said)
 
 
-def style() -> None:
-    """How the pieces of this file look; called once a run, before the page."""
+def style(language: str) -> None:
+    """How the pieces of this file look, and the language that readers of the screen take the page for; called once
+    a run, before the page."""
     st.html(STYLE)
+    code = {"zh": "zh-CN"}.get(language, language)
+    st.html(f'<script>document.documentElement.lang = "{code}"</script>', unsafe_allow_javascript=True)
 
 
 @contextmanager
@@ -118,9 +135,27 @@ def disclosure(label: str, name: str) -> Iterator[bool]:
         yield bool(folded.open)
 
 
+def inked(part: Any, colour: str) -> Any:
+    """A specification with its plain text in the colour that is read on the reader's ground."""
+    if isinstance(part, dict):
+        return {key: inked(value, colour) for key, value in part.items()}
+    if isinstance(part, list):
+        return [inked(value, colour) for value in part]
+    return colour if part == INK else part
+
+
+def _entry(entry: tuple[str, str]) -> str:
+    """One word of a legend with its colour; without one the word has its own sign."""
+    word, colour = entry
+    return f"<span>{f'<i style=background:{colour}></i>' if colour else ''}{escape(word)}</span>"
+
+
 def show(chart: Chart) -> None:
     """Draw a chart. Its key keeps the reader's zoom when only its data change."""
-    st.vega_lite_chart(_frame(chart.rows), chart.spec, width="stretch", key=f"chart:{chart.name}", alt=chart.alt)
+    if chart.legend:
+        st.html(f'<div class="wi-legend">{"".join(map(_entry, chart.legend))}</div>')
+    spec = {**inked(chart.spec, ink_of(st.context.theme.type)), "config": {"lineBreak": "\n"}}
+    st.vega_lite_chart(_frame(chart.rows), spec, width="stretch", key=f"chart:{chart.name}", alt=chart.alt)
 
 
 def show_with_data(chart: Chart) -> None:

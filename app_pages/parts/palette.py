@@ -10,6 +10,12 @@ from scenarios.ops.catalogue import CATALOGUE
 #: What draws the eye: the scenario as it stands, the selected, the gain.
 ACCENT = "#0f766e"
 GOOD, BAD, NEUTRAL = "#009e73", "#d55e00", "#8a939e"
+#: In a specification: the colour of plain text, which `ink_of` gives for the ground. No one colour has a contrast
+#: of 4.5 to 1 on white and on near-black.
+INK = "#ink"
+#: Text on bright colours.
+DARK = "#0f151b"
+_INKS = {"light": "#55606b", "dark": "#a9b4be"}
 #: Where nothing happens: seen through, on either ground.
 IDLE = "rgba(138,147,158,0.35)"
 
@@ -22,12 +28,31 @@ CLASSES = {
     "cache": "#cc79a7",
     "experts": "#e69f00",
     "communication": "#b59b00",
-    "wait": IDLE,
+    "wait": "#8c5a3c",
     "graph": "#7b6bb0",
     "host": "#6b7784",
     "launch": "#a3adb8",
     "ai_cpu": "#4d4d4d",
 }
+
+
+def ink_of(theme: str | None) -> str:
+    """The colour of plain text in charts on a light or dark ground."""
+    return _INKS["dark" if theme == "dark" else "light"]
+
+
+def ink(colour: str) -> str:
+    """Dark or white, whichever is read better on `#rrggbb`."""
+    bright = luminance(colour)
+    return DARK if (bright + 0.05) / (luminance(DARK) + 0.05) > 1.05 / (bright + 0.05) else "#ffffff"
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `#rrggbb`, 0 to 1 (WCAG 2.1)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
 
 #: Families of compared rows, as `sim.accuracy.families` has them.
 FAMILIES = {

@@ -15,6 +15,7 @@ from app_pages.parts.page import literal
 from app_pages.parts.state import Question, value_of, written
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.fields import GROUP_LABELS, HELP_ZH, LABELS
+from app_pages.parts.texts.refusals import in_words
 from scenarios.errors import ScenarioError
 from scenarios.loader import shipped_names
 from scenarios.schema import Scenario
@@ -62,7 +63,7 @@ def _group(
         st.session_state.setdefault(control.key, shown[control.field])
         _widget(control, control.offered(shown[control.field]), label(control.field), help_of(control.field, language))
         if control.field in refused:
-            st.error(literal(refused[control.field]))
+            st.error(literal(in_words(refused[control.field], language)))
 
 
 def _widget(control: Control, options: list[object], label: str, hint: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app_pages.parts import rows
+from app_pages.parts import palette, rows
 from app_pages.parts.charts import csv_text, maps
 from app_pages.parts.charts.bars import differences, stacked, waterfall
 from app_pages.parts.charts.roofline import roofline
@@ -152,9 +152,11 @@ def test_stacked_parts_keep_their_order_and_fill_the_axis() -> None:
 
 def test_differences_leave_room_on_the_side_that_has_bars() -> None:
     chart = differences("d", [{"label": "x", "change": -4.0, "a": 5.0, "b": 1.0}], "cause", "alt")
-    low, high = chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
-    assert low < -4
-    assert 0 < high < 1
+    scale = chart.spec["layer"][0]["encoding"]["x"]["scale"]
+    assert scale["domain"] == [-4.0, 0.0]
+    left, right = scale["range"]
+    assert left >= 60
+    assert right["expr"].endswith("width - 4)")
 
 
 def test_the_roof_bends_where_memory_and_cores_meet() -> None:
@@ -200,15 +202,49 @@ def test_csv_has_every_column_and_runs_no_formula() -> None:
     assert text == "a,b,c\n1,'=1+1,\n-2.5,,\"x,y\"\n,'-risky,\n"
 
 
-def test_numbers_on_cells_can_be_read() -> None:
-    """Contrast of at least 3 (WCAG, large or bold text) between each owner's colour and the number on it."""
-    for colour in (*maps.OWNERS, maps.FREE):
-        light, dark = sorted((luminance(colour), luminance(maps.ink(colour))), reverse=True)
-        assert (light + 0.05) / (dark + 0.05) >= 3, colour
+def test_text_can_be_read_on_every_colour_and_ground() -> None:
+    """A contrast of 4.5 and more (WCAG AA): names on bars and cells, plain text of charts on white and near-black."""
+    pairs = [(colour, palette.ink(colour)) for colour in (*maps.OWNERS, maps.FREE, *palette.CLASSES.values())]
+    pairs += [(palette.ink_of("light"), "#ffffff"), (palette.ink_of("dark"), "#12171c")]
+    for colour, text in pairs:
+        light, dark = sorted((palette.luminance(colour), palette.luminance(text)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, colour
 
 
-def luminance(colour: str) -> float:
-    """Relative luminance of `#rrggbb` (WCAG 2.1)."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+def test_the_wheel_alone_scrolls_the_page() -> None:
+    """Every picture that zooms asks for Ctrl: found in the specifications, whatever draws them."""
+    for chart in (simple_timeline(), scatter("s", [], {}, dict.fromkeys(("measured", "predicted", "error", "interval",
+                                                                         "row", "roofline"), ""), "alt")):  # fmt: skip
+        selects = [part["select"] for part in parts_with(chart.spec, "select")]
+        assert selects
+        assert all("ctrlKey" in select["zoom"] for select in selects)
+
+
+def test_waiting_and_free_have_colours_of_their_own() -> None:
+    assert palette.CLASSES["wait"] != palette.IDLE
+    assert len(set(palette.CLASSES.values())) == len(palette.CLASSES)
+
+
+def test_no_hover_says_null() -> None:
+    """What a row does not know is an empty text."""
+    for row in simple_timeline().rows:
+        assert None not in row.values()
+    fall = waterfall("g", [], (10.0, 10.0, 10.0), WORDS, "alt")
+    shown = {tip["field"] for tip in fall.spec["layer"][0]["encoding"]["tooltip"]}
+    assert all(row[field] is not None for row in fall.rows for field in shown)
+
+
+def simple_timeline() -> Any:
+    spans = rows.whole(step(10), {})
+    return timeline(
+        "t", spans, ["Stream 0", "Stream 1"], class_words("en"), hover_words("en"), "alt", span_us=(0, 1000)
+    )
+
+
+def parts_with(part: Any, key: str) -> list[dict[str, Any]]:
+    """Every mapping in a specification that has the key."""
+    if isinstance(part, list):
+        return [found for entry in part for found in parts_with(entry, key)]
+    if not isinstance(part, dict):
+        return []
+    return [*([part] if key in part else []), *(f for value in part.values() for f in parts_with(value, key))]

@@ -14,6 +14,7 @@ from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars
 from app_pages.parts.page import quiet
 from app_pages.parts.palette import CLASSES, NEUTRAL
+from app_pages.parts.texts.refusals import in_words
 
 CARDS = (2, 4, 8)
 REQUESTS = (8, 16, 32, 64, 128)
@@ -139,7 +140,7 @@ def _table(lesson: Lesson, ways: list[Way]) -> None:
     st.table(columns)
     for way in ways:
         if way.refused:
-            quiet(f"{lesson.say('refused')}: {way.name}. {way.refused}")
+            quiet(f"{lesson.say('refused')}: {way.name}. {in_words(way.refused, lesson.language)}")
 
 
 show_lesson("parallelism", TEXTS, body)

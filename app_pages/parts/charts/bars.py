@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app_pages.parts.charts.base import LEGEND, NUMBERS, Chart, Row, Spec, axis
-from app_pages.parts.palette import ACCENT, BAD, GOOD, NEUTRAL
+from app_pages.parts.charts.base import NUMBERS, Chart, Row, Spec, axis, names, room, row_height
+from app_pages.parts.palette import ACCENT, BAD, GOOD, INK, NEUTRAL
 
 ROW = 24
+#: Room for a number of milliseconds behind a bar, pixels.
+NUMBER = 64
 
 
 def waterfall(
@@ -33,15 +35,15 @@ def waterfall(
         at = after
     rows += [] if here_shown else [_total(say["here"], totals[1])]
     rows.append(_total(say["all"], totals[2]))
-    # Room for the number behind the longest bar.
-    widest = 1.25 * max(row["high"] for row in rows)
+    widest = max(row["high"] for row in rows)
     x: Spec = {
         "field": "low",
         "type": "quantitative",
         "axis": axis(unit="ms", tickCount=6),
-        "scale": {"domain": [0, widest], "nice": False},
+        "scale": {"domain": [0, widest], "nice": False, "range": room(NUMBER)},
     }
-    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": axis(grid=False, labelLimit=230)}
+    deep = row_height((row["label"] for row in rows), ROW)
+    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": names()}
     color: Spec = {
         "field": "sort",
         "type": "nominal",
@@ -50,11 +52,11 @@ def waterfall(
     }
     tooltip = [
         {"field": "label", "title": say["step"]},
-        {"field": "change", "title": say["change"], "type": "quantitative", "format": "+,.3f"},
+        {"field": "end", "title": say["change"]},
         {"field": "note", "title": say["now"]},
     ]
     spec: Spec = {
-        "height": ROW * len(rows) + NUMBERS,
+        "height": deep * len(rows) + NUMBERS,
         "layer": [
             {
                 "mark": {"type": "bar", "height": ROW - 10},
@@ -68,7 +70,7 @@ def waterfall(
                 },
             },
             {
-                "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
+                "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": INK},
                 "encoding": {"x": {**x, "field": "high"}, "y": y, "text": {"field": "end"}},
             },
         ],
@@ -93,16 +95,7 @@ def stacked(name: str, parts: Sequence[Row], unit: str, alt: str, limit: tuple[f
         "type": "nominal",
         "sort": None,
         "scale": {"domain": [p["part"] for p in parts], "range": [p["colour"] for p in parts]},
-        "legend": {
-            "orient": "bottom",
-            "title": None,
-            "direction": "horizontal",
-            "columns": 2,
-            "symbolType": "square",
-            "symbolStrokeWidth": 0,
-            "labelLimit": 260,
-            "rowPadding": 4,
-        },
+        "legend": None,
     }
     bar: Spec = {
         "mark": {"type": "bar", "height": 26},
@@ -129,8 +122,8 @@ def stacked(name: str, parts: Sequence[Row], unit: str, alt: str, limit: tuple[f
                 "encoding": {"x": {"field": "at", "type": "quantitative"}, "tooltip": {"field": "label"}},
             }
         )
-    height = 34 + NUMBERS + 20 + LEGEND * ((len(parts) + 1) // 2)
-    return Chart(name, rows, {"height": height, "layer": layers}, alt)
+    legend = [(part["part"], part["colour"]) for part in parts]
+    return Chart(name, rows, {"height": 40 + NUMBERS, "layer": layers}, alt, legend=legend)
 
 
 def differences(name: str, rows: Sequence[Row], word: str, alt: str) -> Chart:
@@ -144,16 +137,18 @@ def differences(name: str, rows: Sequence[Row], word: str, alt: str) -> Chart:
         }
         for row in rows
     ]
-    # Room on either side for the number at the end of a bar.
-    lowest, highest = min(0.0, *(row["change"] for row in rows)), max(0.0, *(row["change"] for row in rows))
-    low, high = lowest - 0.16 * (highest - lowest), highest + 0.16 * (highest - lowest)
+    low, high = min(0.0, *(row["change"] for row in rows)), max(0.0, *(row["change"] for row in rows))
+    # Room for the number at the end of a bar, on the sides that have bars.
+    ends = [NUMBER if low < 0 else 4, NUMBER if high > 0 else 4]
+    across: list[Any] = [ends[0], {"expr": f"max({ends[0] + 40}, width - {ends[1]})"}]
     x: Spec = {
         "field": "change",
         "type": "quantitative",
-        "axis": axis(unit="ms", tickCount=8),
-        "scale": {"domain": [low, high], "nice": False},
+        "axis": axis(unit="ms", tickCount=6),
+        "scale": {"domain": [low, high], "nice": False, "range": across},
     }
-    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": axis(grid=False, labelLimit=230)}
+    deep = row_height((row["label"] for row in rows), ROW)
+    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": names()}
     tooltip: list[Spec] = [
         {"field": "label", "title": word},
         {"field": "a", "title": "A, ms", "type": "quantitative", "format": ",.3f"},
@@ -166,9 +161,9 @@ def differences(name: str, rows: Sequence[Row], word: str, alt: str) -> Chart:
         "legend": None,
         "scale": {"domain": ["gain", "loss"], "range": [GOOD, BAD]},
     }
-    text: Spec = {"type": "text", "fontSize": 12, "color": "#7d8791"}
+    text: Spec = {"type": "text", "fontSize": 12, "color": INK}
     spec: Spec = {
-        "height": ROW * len(data) + NUMBERS,
+        "height": deep * len(data) + NUMBERS,
         "layer": [
             {
                 "mark": {"type": "bar", "height": ROW - 10},

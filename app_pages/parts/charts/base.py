@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
@@ -20,13 +20,18 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture. name: of its file and its widget. rows: its data, one record a mark. alt: what it shows, in words."""
+    """A picture. name: of its file and its widget. rows: its data, one record a mark. alt: what it shows, in words.
+
+    legend: (word, colour) of what the colours mean; it is text of the page, which wraps at any width, and not part of
+    the drawing, where it would be cut.
+    """
 
     name: str
     rows: Sequence[Row]
     spec: Spec
     alt: str
     extra: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    legend: Sequence[tuple[str, str]] = ()
 
 
 def csv_text(rows: Sequence[Row]) -> str:
@@ -43,20 +48,16 @@ def _cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def by_class(labels: Mapping[str, str], present: Sequence[str], legend: bool = True) -> Spec:
-    """The colour of the class in field `class`, the same in every chart; a legend of those present."""
-    used = [name for name in CLASSES if name in set(present)]
-    spec: Spec = {
-        "field": "class",
-        "type": "nominal",
-        "scale": {"domain": [labels[name] for name in used], "range": [CLASSES[name] for name in used]},
-        "legend": None,
-    }
-    if legend:
-        spec["legend"] = {"orient": "top", "title": None, "direction": "horizontal", "symbolType": "square",
-                          "symbolStrokeWidth": 0, "columns": LEGEND_COLUMNS, "offset": 6, "rowPadding": 4,
-                          "labelLimit": 160}  # fmt: skip
-    return spec
+def by_class(labels: Mapping[str, str], present: Sequence[str]) -> Spec:
+    """The colour of the class in field `class`, the same in every chart."""
+    used = legend_of(labels, present)
+    scale = {"domain": [word for word, _ in used], "range": [colour for _, colour in used]}
+    return {"field": "class", "type": "nominal", "scale": scale, "legend": None}
+
+
+def legend_of(labels: Mapping[str, str], present: Sequence[str]) -> list[tuple[str, str]]:
+    """Words and colours of the classes that are present, in the order of all legends."""
+    return [(labels[name], colour) for name, colour in CLASSES.items() if name in set(present)]
 
 
 def axis(title: str | None = None, unit: str = "", **more: Any) -> Spec:
@@ -67,12 +68,38 @@ def axis(title: str | None = None, unit: str = "", **more: Any) -> Spec:
     return spec
 
 
-#: What a picture needs besides its marks, pixels: the numbers of its time axis, the title of one, a row of its legend.
-NUMBERS, LEGEND = 30, 24
-#: Classes in one row of a legend: as many as a narrow page has room for.
-LEGEND_COLUMNS = 7
+#: What the numbers of an axis take besides the marks, and what its title takes, pixels.
+NUMBERS, TITLE = 30, 22
+#: A name of a row is broken into lines of about so many letters, and Chinese ones of so many signs.
+LETTERS, SIGNS = 22, 11
+#: Height of a line of a name, pixels.
+LINE = 14
 
 
-def legend_height(present: Sequence[str]) -> int:
-    """Pixels that the legend of the classes takes."""
-    return LEGEND * ceil(len(set(present)) / LEGEND_COLUMNS)
+def names(**more: Any) -> Spec:
+    """The axis of the names of rows: long ones are broken into lines, none is cut."""
+    broken = (
+        f"test(regexp('[\\u4e00-\\u9fff]{{{SIGNS + 1},}}'), datum.label)"
+        f" ? replace(datum.label, regexp('(.{{{SIGNS}}})(?=.{{3,}})', 'g'), '$1\\n')"
+        f" : length(datum.label) > {LETTERS}"
+        f" ? replace(datum.label, regexp('(.{{8,{LETTERS}}}[ ,=+·_/.])(?=.{{4,}})', 'g'), '$1\\n') : datum.label"
+    )
+    return axis(None, grid=False, labelLimit=0, labelOverlap=False, labelExpr=broken, **more)
+
+
+def row_height(labels: Iterable[str], usual: int) -> int:
+    """Pixels of a row that holds the longest of the names, `usual` where one line does."""
+    lines = max((ceil(len(label) / (LETTERS - 7)) if len(label) > LETTERS else 1 for label in labels), default=1)
+    return max(usual, LINE * lines + 4)
+
+
+def room(pixels: int) -> list[Any]:
+    """The range of an axis that leaves `pixels` at the right for the numbers behind its marks, at any width."""
+    return [0, {"expr": f"max(40, width - {pixels})"}]
+
+
+def zoom(*encodings: str) -> Spec:
+    """The parameter that lets a reader drag the axes and zoom with Ctrl and the wheel: the wheel alone scrolls the
+    page."""
+    select = {"type": "interval", "encodings": list(encodings), "zoom": "wheel![event.ctrlKey || event.metaKey]"}
+    return {"name": "zoom", "select": select, "bind": "scales"}

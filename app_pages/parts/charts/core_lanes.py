@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app_pages.parts.charts.base import NUMBERS, Chart, Row, Spec, axis
+from app_pages.parts.charts.base import NUMBERS, Chart, Row, Spec, axis, names, zoom
 from app_pages.parts.palette import CLASSES
 
 LANES = ("start", "MTE2", "VECTOR", "MTE3")
@@ -17,7 +17,7 @@ def core_lanes(name: str, rows: Sequence[Row], alt: str, words: dict[str, str], 
     order = [words[lane] for lane in LANES]
     spec: Spec = {
         "mark": {"type": "bar", "height": 15, "stroke": "white", "strokeWidth": 0.4, "clip": True},
-        "params": [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}, "bind": "scales"}],
+        "params": [zoom("x")],
         "encoding": {
             "x": {
                 "field": "start",
@@ -31,7 +31,7 @@ def core_lanes(name: str, rows: Sequence[Row], alt: str, words: dict[str, str], 
                 "type": "nominal",
                 "sort": order,
                 "scale": {"domain": order},
-                "axis": axis(None, grid=False, labelLimit=200, labelOverlap=False),
+                "axis": names(),
             },
             "color": {"field": "colour", "type": "nominal", "scale": None},
             "tooltip": [

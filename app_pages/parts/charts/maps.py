@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app_pages.parts.charts.base import Chart, Row, Spec
+from app_pages.parts.palette import INK, ink
 
 #: Colours that requests take in turn: neighbours differ, also for readers who see few colours.
 OWNERS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b59b00", "#7b6bb0")
 FREE = "#d9dde1"
 CELL = 34
-#: Owners' colours on which dark numbers are read better than white ones.
-LIGHT = {"#e69f00", "#cc79a7", "#56b4e9", "#b59b00", FREE}
-
-
-def ink(colour: str) -> str:
-    """The colour of a number on `colour`."""
-    return "#1c2530" if colour in LIGHT else "#ffffff"
 
 
 def blocks(name: str, cells: Sequence[tuple[int, int, float]], alt: str, say: Mapping[str, str], wide: int) -> Chart:
@@ -97,7 +91,7 @@ def matrices(
         },
         {
             "data": {"values": titles},
-            "mark": {"type": "text", "align": "left", "baseline": "bottom", "fontSize": 13, "color": "#7d8791"},
+            "mark": {"type": "text", "align": "left", "baseline": "bottom", "fontSize": 13, "color": INK},
             "encoding": {"x": x, "y": {"datum": -0.15, "type": "quantitative"}, "text": {"field": "title"}},
         },
     ]

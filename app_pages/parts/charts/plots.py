@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app_pages.parts.charts.base import LEGEND, NUMBERS, Chart, Row, Spec, axis
-from app_pages.parts.palette import ACCENT
+from app_pages.parts.charts.base import NUMBERS, TITLE, Chart, Row, Spec, axis, names, room, row_height
+from app_pages.parts.palette import ACCENT, INK
 
 BAR, GAP = 20, 12
-#: What the title of an axis takes, pixels.
-TITLE = 22
-#: Room behind the longest bar for its number, as a factor of the bar.
-ROOM = 1.25
+#: Width of a letter of the number behind a bar, pixels.
+LETTER = 7
 
 
 def _colour(colours: Mapping[str, str]) -> Spec:
@@ -23,10 +21,6 @@ def _colour(colours: Mapping[str, str]) -> Spec:
         "scale": {"domain": list(colours), "range": list(colours.values())},
         "legend": None,
     }
-    if len(colours) > 1:
-        spec["legend"] = {"orient": "top", "title": None, "direction": "horizontal", "symbolType": "square",
-                          "symbolOpacity": 1, "symbolStrokeWidth": 0, "columns": 0, "offset": 6,
-                          "labelLimit": 300}  # fmt: skip
     return spec
 
 
@@ -52,14 +46,14 @@ def bars(
         "field": "value",
         "type": "quantitative",
         "axis": axis(title, tickCount=5),
-        "scale": _extent(rows, stacked, log),
+        "scale": _extent(rows, stacked, log, limit),
         "stack": "zero" if stacked else None,
     }
     y: Spec = {
         "field": "label",
         "type": "nominal",
         "sort": labels,
-        "axis": axis(None, grid=False, labelLimit=240, labelOverlap=False),
+        "axis": names(),
     }
     shift: Spec = {} if deep == 1 else {"yOffset": {"field": "series", "sort": list(colours)}}
     tip = [{"field": "label", "title": " "}, {"field": "series", "title": " "}, {"field": "shown", "title": " "}]
@@ -79,7 +73,7 @@ def bars(
     if rows and "low" in rows[0]:
         layers.append(
             {
-                "mark": {"type": "rule", "strokeWidth": 1.5, "color": "#5d6872"},
+                "mark": {"type": "rule", "strokeWidth": 1.5, "color": INK},
                 "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, **shift},
             }
         )
@@ -88,7 +82,7 @@ def bars(
         after = f"max(datum.{end}, {limit or 0})"  # not across the line to compare with
         layers.append(
             {
-                "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": "#7d8791"},
+                "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": INK},
                 "transform": [{"calculate": after, "as": "after"}],
                 "encoding": {"x": {**x, "field": "after"}, "y": y, **shift, "text": {"field": "shown"}},
             }
@@ -97,22 +91,29 @@ def bars(
         layers.append(
             {
                 "data": {"values": [{"at": limit}]},
-                "mark": {"type": "rule", "strokeDash": [4, 3], "color": "#5d6872"},
+                "mark": {"type": "rule", "strokeDash": [4, 3], "color": INK},
                 "encoding": {"x": {"field": "at", "type": "quantitative"}},
             }
         )
-    height = len(labels) * (BAR * deep + GAP) + NUMBERS + (TITLE if title else 0) + (LEGEND if len(colours) > 1 else 0)
-    return Chart(name, drawn, {"layer": layers, "height": height}, alt)
+    height = len(labels) * row_height(labels, BAR * deep + GAP) + NUMBERS + (TITLE if title else 0)
+    return Chart(name, drawn, {"layer": layers, "height": height}, alt, legend=_legend(colours))
 
 
-def _extent(rows: Sequence[Row], stacked: bool, log: bool) -> Spec:
-    """The axis with room for the number behind the longest bar."""
+def _legend(colours: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What the colours mean; nothing where there is one."""
+    return list(colours.items()) if len(colours) > 1 else []
+
+
+def _extent(rows: Sequence[Row], stacked: bool, log: bool, limit: float | None) -> Spec:
+    """The axis, with room for the number behind the longest bar."""
     if stacked:
-        return {"zero": True}
+        return {"zero": True, "nice": False}
     ends = [row.get("high", row["value"]) for row in rows] or [1.0]
+    longest = max(len(str(row["shown"])) for row in rows) if rows else 1
+    place = room(LETTER * longest + 12)
     if log:
-        return {"type": "log", "nice": False, "domain": [min(ends) / 4, max(ends) * 8]}
-    return {"domain": [0, ROOM * max(ends)], "nice": False}
+        return {"type": "log", "nice": False, "domain": [min(ends) / 4, max(ends)], "range": place}
+    return {"domain": [0, max(*ends, limit or 0.0)], "nice": False, "range": place}
 
 
 def lines(
@@ -171,4 +172,4 @@ def lines(
             "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
         }
     )
-    return Chart(name, rows, {"layer": layers, "height": height}, alt)
+    return Chart(name, rows, {"layer": layers, "height": height}, alt, legend=_legend(colours))

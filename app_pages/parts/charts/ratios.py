@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from app_pages.parts.charts.base import LEGEND, NUMBERS, Chart, Row, Spec, axis
+from app_pages.parts.charts.base import NUMBERS, TITLE, Chart, Row, Spec, axis, names, room, row_height
+from app_pages.parts.palette import INK
 
 ROW = 26
-#: Room at the right for the numbers, as a share of the axis; and what the title of the axis takes, pixels.
-ROOM, TITLE = 0.45, 22
+#: Width of a letter of the numbers at the right, pixels.
+LETTER = 6.4
 
 
 def ratios(name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str], *, title: str) -> Chart:
@@ -16,36 +17,24 @@ def ratios(name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str],
     legend. Values are ratios, above 1 is better."""
     ends = [end for row in rows for end in (row["low"], row["high"])] or [1.0]
     low, high = min(0.98, *ends), max(1.02, *ends)
-    scale: Spec = {"domain": [low - 0.02 * (high - low), high + ROOM * (high - low)], "nice": False, "zero": False}
+    numbers = max((len(row["shown"]) for row in rows), default=1)
+    scale: Spec = {"domain": [low - 0.02 * (high - low), high], "nice": False, "zero": False}
+    scale["range"] = room(round(LETTER * numbers) + 14)
     x: Spec = {"field": "value", "type": "quantitative", "axis": axis(title, tickCount=6, format="~g"), "scale": scale}
-    y: Spec = {
-        "field": "label",
-        "type": "nominal",
-        "sort": None,
-        "axis": axis(grid=False, labelLimit=260, labelOverlap=False),
-    }
+    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": names()}
     colour: Spec = {
         "field": "series",
         "type": "nominal",
         "scale": {"domain": list(colours), "range": list(colours.values())},
-        "legend": {
-            "orient": "top",
-            "title": None,
-            "direction": "horizontal",
-            "symbolType": "circle",
-            "symbolStrokeWidth": 0,
-            "columns": 0,
-            "labelLimit": 300,
-            "offset": 6,
-        },
+        "legend": None,
     }
     tip = [{"field": key, "title": " "} for key in ("label", "series", "shown")]
     spec: Spec = {
-        "height": ROW * len(rows) + NUMBERS + TITLE + LEGEND,
+        "height": row_height((row["label"] for row in rows), ROW) * len(rows) + NUMBERS + TITLE,
         "layer": [
             {
                 "data": {"values": [{"at": 1.0}]},
-                "mark": {"type": "rule", "strokeDash": [4, 3], "color": "#5d6872"},
+                "mark": {"type": "rule", "strokeDash": [4, 3], "color": INK},
                 "encoding": {"x": {"field": "at", "type": "quantitative"}},
             },
             {
@@ -57,9 +46,9 @@ def ratios(name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str],
                 "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
             },
             {
-                "mark": {"type": "text", "align": "left", "dx": 8, "fontSize": 12, "color": "#6b7580"},
+                "mark": {"type": "text", "align": "left", "dx": 8, "fontSize": 12, "color": INK},
                 "encoding": {"x": {**x, "field": "high"}, "y": y, "text": {"field": "shown"}},
             },
         ],
     }
-    return Chart(name, rows, spec, alt)
+    return Chart(name, rows, spec, alt, legend=list(colours.items()))

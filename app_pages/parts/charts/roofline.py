@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import ceil, floor, log10
 from typing import Any
 
-from app_pages.parts.charts.base import Chart, Row, Spec, axis, by_class
+from app_pages.parts.charts.base import Chart, Row, Spec, axis, by_class, legend_of
+from app_pages.parts.palette import INK
 
 #: Flops a byte at which the picture starts and ends where no kernel lies further out.
 LEFT, RIGHT = 0.05, 2000.0
@@ -53,13 +54,13 @@ def roofline(
                         "field": "roof",
                         "type": "nominal",
                         "sort": None,
-                        "legend": {"orient": "bottom", "title": None, "columns": 1, "labelLimit": 0, "symbolSize": 400},
+                        "legend": None,
                     },
                 },
             },
             {
                 "data": {"values": [{**lines[2], "label": say["cube"]}]},
-                "mark": {"type": "text", "align": "right", "dy": -9, "color": "#8a939e"},
+                "mark": {"type": "text", "align": "right", "dy": -9, "color": INK},
                 "encoding": {"x": x, "y": y, "text": {"field": "label"}},
             },
             {
@@ -79,7 +80,9 @@ def roofline(
             },
         ],
     }
-    return Chart(name, data, spec, alt, {"roofs": lines})
+    lines_of = [(f"— {say['peak']}", ""), (f"╌ {say['sustained']}", "")]
+    legend = [*legend_of(labels, [p["kind"] for p in points]), *lines_of]
+    return Chart(name, data, spec, alt, {"roofs": lines}, legend)
 
 
 def _log(field: str, title: str, low: float, high: float) -> Spec:

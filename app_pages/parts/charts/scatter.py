@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil, floor, log10
 from typing import Any
 
-from app_pages.parts.charts.base import Chart, Row, Spec, axis
+from app_pages.parts.charts.base import NUMBERS, Chart, Row, Spec, axis, names, row_height, zoom
 
 OFF = 1.2
 
@@ -47,7 +47,7 @@ def scatter(name: str, points: Sequence[Row], colours: Mapping[str, str], say: M
             },
             {
                 "mark": {"type": "circle", "size": 52, "opacity": 0.75, "clip": True},
-                "params": [{"name": "zoom", "select": "interval", "bind": "scales"}],
+                "params": [zoom("x", "y")],
                 "encoding": {
                     "x": x,
                     "y": y,
@@ -56,19 +56,13 @@ def scatter(name: str, points: Sequence[Row], colours: Mapping[str, str], say: M
                         "field": "family",
                         "type": "nominal",
                         "scale": {"domain": list(colours), "range": list(colours.values())},
-                        "legend": {
-                            "orient": "top",
-                            "title": None,
-                            "direction": "horizontal",
-                            "symbolStrokeWidth": 0,
-                            "labelLimit": 220,
-                        },
+                        "legend": None,
                     },
                 },
             },
         ],
     }
-    return Chart(name, data, spec, alt)
+    return Chart(name, data, spec, alt, legend=list(colours.items()))
 
 
 def _log(field: str, title: str, ticks: list[float]) -> Spec:
@@ -105,7 +99,7 @@ def intervals(name: str, rows: Sequence[Row], say: Mapping[str, str], alt: str) 
     scale = {"type": "log", "domain": [low, high], "nice": False}
     ticks = [v for n in range(-1, 4) for v in (10.0**n, 2 * 10.0**n, 5 * 10.0**n) if low <= v <= high]
     x: Spec = {"field": "low", "type": "quantitative", "scale": scale, "axis": axis(unit="ms", values=ticks)}
-    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": axis(grid=False, labelLimit=330)}
+    y: Spec = {"field": "label", "type": "nominal", "sort": None, "axis": names()}
     tooltip = [
         {"field": "label", "title": say["row"]},
         {"field": "measured", "title": say["measured"], "type": "quantitative", "format": ",.2f"},
@@ -114,7 +108,7 @@ def intervals(name: str, rows: Sequence[Row], say: Mapping[str, str], alt: str) 
         {"field": "error", "title": say["error"], "type": "quantitative", "format": "+.1%"},
     ]
     spec: Spec = {
-        "height": 24 * len(rows) + 30,
+        "height": row_height((row["label"] for row in rows), 24) * len(rows) + NUMBERS,
         "layer": [
             {
                 "mark": {"type": "bar", "height": 7, "color": "#56b4e9", "opacity": 0.45},

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app_pages.parts.charts.base import NUMBERS, Chart, Row, Spec, axis, by_class, legend_height
+from app_pages.parts.charts.base import NUMBERS, Chart, Row, Spec, axis, by_class, legend_of, zoom
 from app_pages.parts.formats import size
+from app_pages.parts.palette import CLASSES, ink
 
 LANE = 26
+#: Width of a letter on a bar, pixels.
+LETTER = 5.8
 #: What the axis is in, and what its numbers are divided by: microseconds, or milliseconds for what is long.
 LONG_US = 3000
 
@@ -36,12 +39,12 @@ def timeline(
     bars: Spec = {
         # The picture has its words as a whole; hundreds of bars need none each.
         "mark": {"type": "bar", "height": LANE - 8, "clip": True, "aria": False},
-        "params": [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}, "bind": "scales"}],
+        "params": [zoom("x")],
         "encoding": {
             "x": {
                 "field": "start",
                 "type": "quantitative",
-                "axis": axis(unit=unit, format="~f", tickCount=10),
+                "axis": axis(unit=unit, format="~f", tickCount={"expr": "max(2, width / 90)"}),
                 "scale": {"domain": [span_us[0] / scale, span_us[1] / scale], "nice": False, "zero": False},
             },
             "x2": {"field": "end"},
@@ -50,9 +53,9 @@ def timeline(
                 "type": "nominal",
                 "sort": list(lanes),
                 "scale": {"domain": list(lanes)},
-                "axis": axis(grid=False, labelLimit=140),
+                "axis": axis(grid=False, labelLimit=0),
             },
-            "color": by_class(labels, present, legend),
+            "color": by_class(labels, present),
             "opacity": {
                 "field": "busy",
                 "type": "quantitative",
@@ -62,11 +65,27 @@ def timeline(
             "tooltip": _hover(say),
         },
     }
-    layers: list[Spec] = [bars]
+    layers: list[Spec] = [bars, _names(bars["encoding"])]
     if shaded_us is not None:
         layers.insert(0, _shade(shaded_us[0] / scale, shaded_us[1] / scale))
-    spec: Spec = {"layer": layers, "height": LANE * len(lanes) + NUMBERS + (legend_height(present) if legend else 0)}
-    return Chart(name, data, spec, alt)
+    spec: Spec = {"layer": layers, "height": LANE * len(lanes) + NUMBERS}
+    return Chart(name, data, spec, alt, legend=legend_of(labels, present) if legend else ())
+
+
+def _names(encoding: Spec) -> Spec:
+    """The name of a kernel on its bar, where it has room at the reader's width and zoom."""
+    room = f"scale('x', datum.end) - scale('x', datum.start) > {LETTER} * length(datum.name) + 6"
+    return {
+        "transform": [{"calculate": "(datum.start + datum.end) / 2", "as": "middle"}],
+        "mark": {"type": "text", "fontSize": 10, "clip": True, "aria": False, "opacity": {"expr": f"{room} ? 1 : 0"}},
+        "encoding": {
+            "x": {**encoding["x"], "field": "middle"},
+            "y": encoding["y"],
+            "text": {"field": "name"},
+            "color": {"field": "ink", "type": "nominal", "scale": None},
+            "tooltip": encoding["tooltip"],
+        },
+    }
 
 
 def _drawn(row: Row, labels: Mapping[str, str], scale: float) -> dict[str, Any]:
@@ -80,10 +99,11 @@ def _drawn(row: Row, labels: Mapping[str, str], scale: float) -> dict[str, Any]:
         "name": row["name"],
         "op": row["op"],
         "us": round(row["us"], 3),
-        "layer": row["layer"] if row["layer"] >= 0 else None,
+        "ink": ink(CLASSES[row["kind"]]),
+        "layer": str(row["layer"]) if row["layer"] >= 0 else "",
         "shapes": row["shapes"],
         "bytes": size(row["bytes"]) if row["bytes"] else "",
-        "mflops": round(row["flops"] / 1e6, 3) if row["flops"] else None,
+        "mflops": f"{row['flops'] / 1e6:,.2f}" if row["flops"] else "",
         "bound": row["bound"],
         "roofline": f"{roofline:.0%}" if roofline is not None else "",
         "busy": round(row["busy"], 3),
@@ -93,7 +113,7 @@ def _drawn(row: Row, labels: Mapping[str, str], scale: float) -> dict[str, Any]:
 def _hover(say: Mapping[str, str]) -> list[Spec]:
     fields = (
         ("name", "name", None), ("us", "time", ",.2f"), ("layer", "layer", None), ("class", "class", None),
-        ("shapes", "shapes", None), ("bytes", "bytes", None), ("mflops", "flops", ",.2f"), ("bound", "bound", None),
+        ("shapes", "shapes", None), ("bytes", "bytes", None), ("mflops", "flops", None), ("bound", "bound", None),
         ("roofline", "roofline", None), ("busy", "busy", ".0%"),
     )  # fmt: skip
     return [

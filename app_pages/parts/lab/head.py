@@ -14,6 +14,7 @@ from app_pages.parts.page import title as page_title
 from app_pages.parts.state import Question, unpacked
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.fields import LABELS
+from app_pages.parts.texts.refusals import in_words
 from app_pages.parts.verdict import in_parts, verdict
 from scenarios.errors import ScenarioError
 
@@ -38,7 +39,8 @@ def refusal(question: Question, refused: Mapping[str, str], language: Language, 
     """In place of the numbers: why there are none, and the ways back."""
     page_title(say("refused"), say("refused_note"))
     label = speaker(LABELS, language)
-    for field, what in refused.items():
+    for field, problem in refused.items():
+        what = in_words(problem, language)
         st.error(f"**{label(field)}**  \n`{field}` {literal(what)}" if field else literal(what))
         if field:
             st.button(

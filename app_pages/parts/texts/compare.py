@@ -43,7 +43,10 @@ TEXTS: Table = {
     ),
     "sentence_cause": ("Most of the difference is {cause}: {delta}.", "差别主要来自{cause}：{delta}。"),
     "timelines": ("Timelines", "时间线"),
-    "timelines_note": ("Both start at 0; drag to move, scroll to zoom.", "两者都从 0 开始；拖动平移，滚轮缩放。"),
+    "timelines_note": (
+        "Both start at 0; drag to move, Ctrl and wheel to zoom.",
+        "两者都从 0 开始；拖动平移，Ctrl 加滚轮缩放。",
+    ),
     "timelines_alt": (
         "Timelines of A, {a} ms, and B, {b} ms, one above the other",
         "上下排列的时间线：A {a} ms，B {b} ms",

@@ -43,7 +43,7 @@ TEXTS: Table = {
     "partial": ("The profile is partial, so nothing is advised", "该 profile 不完整，因此不给出建议"),
     "replay_gives": ("its replay gives", "重放得到"),
     "timeline": ("Timeline", "时间线"),
-    "timeline_note": ("Drag to move, wheel to zoom. Lanes as the profiler names them.", "拖动平移，滚轮缩放。泳道名称与 profiler 一致。"),
+    "timeline_note": ("Drag to move, Ctrl and wheel to zoom. Lanes as the profiler names them.", "拖动平移，Ctrl 加滚轮缩放。泳道名称与 profiler 一致。"),
     "timeline_alt": ("Timeline of one step of {ranks} ranks, {ms} ms.", "{ranks} 个 rank 的一步时间线，{ms} ms。"),
     "rank": ("rank", "rank"),
     "after": ("after", "改动后"),
