@@ -9,6 +9,7 @@ import streamlit as st
 from app_pages.learn import texts as learn
 from app_pages.learn.lessons import LESSONS
 from app_pages.parts import page, state
+from app_pages.parts.drop import drop
 from app_pages.parts.texts import LANGUAGES, speaker
 from app_pages.parts.texts.common import TEXTS
 
@@ -16,7 +17,11 @@ from app_pages.parts.texts.common import TEXTS
 ICON = Path(__file__).parent / "app_pages" / "icon.svg"
 #: The pages in the order of the menu: file, and its icon. Titles are in the texts, under the page's name.
 PAGES = {
+    "home": ":material/home:",
     "lab": ":material/tune:",
+    "serving": ":material/dns:",
+    "sweep": ":material/grid_view:",
+    "measure": ":material/speed:",
     "compare": ":material/compare_arrows:",
     "profile": ":material/query_stats:",
     "calibration": ":material/scatter_plot:",
@@ -31,7 +36,7 @@ def main() -> None:
     language = state.language()
     say = speaker(TEXTS, language)
     pages = [
-        st.Page(f"app_pages/{name}.py", title=say(name), icon=icon, default=name == "lab", help=say(f"{name}_help"))
+        st.Page(f"app_pages/{name}.py", title=say(name), icon=icon, default=name == "home", help=say(f"{name}_help"))
         for name, icon in PAGES.items()
     ]
     lessons = []
@@ -50,6 +55,7 @@ def main() -> None:
     st.set_page_config(page_title=f"{chosen.title} · {say('app')}", page_icon=ICON, layout="wide")
     page.style(language)
     with st.container(horizontal=True, horizontal_alignment="right"):
+        drop(language)
         st.session_state["lang"] = language
         st.segmented_control(
             say("language"),

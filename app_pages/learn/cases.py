@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
 
+from app_pages.parts import own
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
@@ -16,7 +17,12 @@ from sim.predict.scenario_result import case_of
 
 def case(*sets: str) -> Case:
     """The default scenario with `sets`, checked. Raises ScenarioError as `whatif run --set` would."""
-    return _case(tuple(sets))
+    return _case(tuple(_resolved(text) for text in sets))
+
+
+def _resolved(text: str) -> str:
+    field, equals, value = text.partition("=")
+    return f"{field}{equals}{own.resolved(value)}"
 
 
 @lru_cache(maxsize=128)

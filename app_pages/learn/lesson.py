@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from typing import TypeVar
 
 import streamlit as st
 
 from app_pages.learn import texts as learn
 from app_pages.learn.cases import why
-from app_pages.parts import state
+from app_pages.parts import own, state
+from app_pages.parts.bound import npus, picked
 from app_pages.parts.charts import Chart
 from app_pages.parts.page import quiet, section, show_with_data
 from app_pages.parts.texts import Language, Say, Table, speaker, verdicts
 from app_pages.parts.texts.refusals import in_words
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import model_names
-from sim.hardware.profile import hardware_names, load_hardware
 
-T = TypeVar("T")
 MODEL, HARDWARE = "Qwen3-8B", "atlas_a2_910b2"
 STYLE = """<style>
 .wi-title{font-size:1.6rem;font-weight:600;line-height:1.3;margin:0;padding:0}
@@ -65,64 +63,12 @@ def conclude(text: str) -> None:
     st.html(f'<div class="wi-say">{escape(text)}</div>')
 
 
-def _asked(key: str, options: Sequence[T], default: T) -> T:
-    """The option that the URL names by its value, never by what the reader's language calls it; else the default."""
-    asked = st.query_params.get(key, "")
-    value = next((option for option in options if str(option) == asked), default)
-    st.session_state[key] = value
-    return value
-
-
-def _keep(key: str) -> None:
-    """A widget moved: its value goes into the URL, as one step of the browser's history."""
-    state.write({key: str(st.session_state[key])})
-
-
-def steps(lesson: Lesson, key: str, label: str, options: Sequence[int], default: int) -> int:
-    """A slider over given numbers, kept in the URL."""
-    _asked(key, list(options), default)
-    value = st.select_slider(
-        label, list(options), key=key, on_change=_keep, args=(key,), format_func=lambda n: f"{n:,}"
-    )
-    assert isinstance(value, int)
-    return value
-
-
-def choice(key: str, label: str, options: Sequence[str], words: Callable[[str], str] = str, default: int = 0) -> str:
-    """One of a few words, kept in the URL."""
-    value = _asked(key, options, options[default])
-    chosen = st.segmented_control(
-        label, list(options), key=key, on_change=_keep, args=(key,), format_func=words, required=True
-    )
-    return chosen if isinstance(chosen, str) else value
-
-
-def picked(key: str, label: str, options: Sequence[str], default: str) -> str:
-    """One of many names, kept in the URL."""
-    value = _asked(key, options, default)
-    chosen = st.selectbox(label, list(options), key=key, on_change=_keep, args=(key,))
-    return chosen if isinstance(chosen, str) else value
-
-
-def several(key: str, label: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
-    """Some of many names, kept in the URL with commas between."""
-    asked = st.query_params.get(key)
-    named = list(default) if asked is None else asked.split(",")
-    st.session_state[key] = [option for option in options if option in named]
-    return st.multiselect(label, list(options), key=key, on_change=_keep_several, args=(key,))
-
-
-def _keep_several(key: str) -> None:
-    state.write({key: ",".join(st.session_state[key])})
-
-
 def model_and_chip(lesson: Lesson, model: str = MODEL, hardware: str = HARDWARE) -> tuple[str, str]:
     """Pickers of the model and of the Ascend chip that times are predicted for."""
-    chips = [name for name in hardware_names() if load_hardware(name).profile.device == "npu"]
     with st.sidebar:
         return (
-            picked("model", lesson.common("model"), model_names(), model),
-            picked("hardware", lesson.common("hardware"), chips, hardware),
+            picked("model", lesson.common("model"), [*model_names(), *own.refs("model")], model),
+            picked("hardware", lesson.common("hardware"), npus(), hardware),
         )
 
 

@@ -8,7 +8,9 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from app_pages.parts import own
 from app_pages.parts.state import Question
+from scenarios.errors import ScenarioError
 from scenarios.loader import Loaded, load_scenario
 from scenarios.timeline import Timeline
 from scenarios.trace import trace_text
@@ -60,7 +62,11 @@ WHAT_IFS: Remembered[dict[str, Any]] = Remembered(200)
 def loaded(question: Question) -> Loaded:
     """The scenario that is asked about. Raises ScenarioError."""
     asked = question.checked()
-    return load_scenario(asked.scenario, asked.pairs)
+    pairs = [f"{field}={own.resolved(value)}" for field, value in asked.sets]
+    try:
+        return load_scenario(own.resolved(asked.scenario), pairs)
+    except ScenarioError as error:
+        raise ScenarioError(own.plain_all(error.messages)) from None
 
 
 def key_of(scenario: Loaded) -> tuple[str, str]:
@@ -71,7 +77,14 @@ def key_of(scenario: Loaded) -> tuple[str, str]:
 def first(question: Question) -> ScenarioResult:
     """The step, without what-ifs. Raises ScenarioError."""
     scenario = loaded(question)
-    return ANSWERS.get(key_of(scenario), lambda: first_result(scenario))
+
+    def make() -> ScenarioResult:
+        try:
+            return first_result(scenario)
+        except ScenarioError as error:
+            raise ScenarioError(own.plain_all(error.messages)) from None
+
+    return ANSWERS.get(key_of(scenario), make)
 
 
 def gains(question: Question, progress: Progress) -> dict[str, Any]:
@@ -104,7 +117,7 @@ def json_text(question: Question) -> str:
     answer = first(question)
     keys = {**answer.result, **gains(question, lambda share: None)}
     order = [key for key in keys if key not in ROOM]
-    return to_json({key: keys[key] for key in [*order, *ROOM]})
+    return own.plain(to_json({key: keys[key] for key in [*order, *ROOM]}))
 
 
 #: The parts of a document that stand after its what-ifs.

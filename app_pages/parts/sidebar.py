@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from app_pages.parts import answers, state
+from app_pages.parts import answers, own, state
 from app_pages.parts.controls import CONTROLS, GROUPS, Control, field_of
 from app_pages.parts.page import literal
 from app_pages.parts.state import Question, value_of, written
@@ -21,6 +22,8 @@ from scenarios.loader import shipped_names
 from scenarios.schema import Scenario
 
 SCENARIO = "lab:scenario"
+#: Fields whose value may be a file of the reader.
+_OWN: dict[str, own.Kind] = {"model": "model", "hardware": "hardware"}
 #: What the widgets were last set to.
 SHOWN = "kept:shown"
 
@@ -34,10 +37,12 @@ def settings(question: Question, language: Language, refused: Mapping[str, str])
             st.session_state[control.key] = shown[control.field]
         st.session_state[SHOWN] = question
     label = speaker(LABELS, language)
-    names = shipped_names()
+    names = [*own.refs("scenario"), *shipped_names()]
+    if question.scenario not in names and own.path_of(question.scenario) is not None:
+        names.insert(0, question.scenario)
     if question.scenario not in names:
         st.session_state[SCENARIO] = state.FIRST_SCENARIO
-    st.selectbox(label("scenario"), names, key=SCENARIO, on_change=_choose)
+    st.selectbox(label("scenario"), names, key=SCENARIO, on_change=_choose, format_func=own.plain)
     group_label = speaker(GROUP_LABELS, language)
     for name, controls in GROUPS.items():
         wrong = [control for control in controls if control.field in refused]
@@ -61,7 +66,11 @@ def _group(
     for control in controls:
         # The session may lack a widget that was not drawn for a while: another page was.
         st.session_state.setdefault(control.key, shown[control.field])
-        _widget(control, control.offered(shown[control.field]), label(control.field), help_of(control.field, language))
+        offered = control.offered(shown[control.field])
+        kind = _OWN.get(control.field)
+        if kind is not None:
+            offered += [ref for ref in own.refs(kind) if ref not in offered]
+        _widget(control, offered, label(control.field), help_of(control.field, language))
         if control.field in refused:
             st.error(literal(in_words(refused[control.field], language)))
 
@@ -72,9 +81,30 @@ def _widget(control: Control, options: list[object], label: str, hint: str) -> N
     elif control.widget == "choice":
         st.segmented_control(label, options, key=control.key, help=hint, on_change=_change, required=True)
     elif control.widget == "list":
-        st.selectbox(label, options, key=control.key, help=hint, on_change=_change)
+        st.selectbox(label, options, key=control.key, help=hint, on_change=_change, format_func=_named)
     else:
-        st.select_slider(label, options, key=control.key, help=hint, on_change=_change, format_func=_short)
+        slider, typed = st.columns([5, 3], gap="small", vertical_alignment="bottom")
+        slider.select_slider(label, options, key=control.key, help=hint, on_change=_change, format_func=_short)
+        _typed(typed, control, label)
+
+
+def _typed(place: DeltaGenerator, control: Control, label: str) -> None:
+    """The exact number next to a slider: any that the schema takes, not only the stops."""
+    value = st.session_state[control.key]
+    if not isinstance(value, int) or isinstance(value, bool):
+        return
+    key = f"typed:{control.field}"
+    st.session_state[key] = value
+    place.number_input(label, step=1, key=key, on_change=_change_typed, args=(control,), label_visibility="collapsed")
+
+
+def _change_typed(control: Control) -> None:
+    st.session_state[control.key] = st.session_state[f"typed:{control.field}"]
+    _change()
+
+
+def _named(value: object) -> str:
+    return own.plain(str(value))
 
 
 def _short(value: object) -> str:
@@ -87,12 +117,12 @@ def _values(question: Question) -> dict[str, object]:
         scenario = answers.loaded(question).scenario
     except ScenarioError:
         scenario = _nearest(question)
-    return {control.field: value_of(scenario, control.field) for control in CONTROLS}
+    return {control.field: own.reference(value_of(scenario, control.field)) for control in CONTROLS}
 
 
 def _nearest(question: Question) -> Scenario:
     """The scenario with as many of the settings, in their order, as stand together."""
-    if question.scenario not in shipped_names():
+    if question.scenario not in shipped_names() and own.path_of(question.scenario) is None:
         question = Question(sets=question.sets)
     kept = Question(question.scenario)
     scenario = answers.loaded(kept).scenario
@@ -132,7 +162,7 @@ def _change() -> None:
         if value is None or value == before[control.field]:
             continue
         sets.pop(control.field, None)
-        if value != value_of(ships, control.field):
+        if value != own.reference(value_of(ships, control.field)):
             sets[control.field] = written(value)
     question = Question(asked.scenario, tuple(sorted(sets.items())))
     st.session_state[SHOWN] = question

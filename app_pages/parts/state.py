@@ -14,11 +14,13 @@ from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 
+from app_pages.parts import own
 from app_pages.parts.texts import LANGUAGES, Language
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.loader import shipped_names
 from scenarios.models.hf_config import model_names
 from scenarios.schema import Scenario
+from sim.engines.profile import engine_names
 from sim.hardware.profile import hardware_names
 
 FIRST_SCENARIO = "qwen3_8b_decode"
@@ -49,22 +51,27 @@ class Question:
     @property
     def command(self) -> str:
         """The same on the command line."""
-        return " ".join(["whatif run", self.scenario, *(f"--set {pair}" for pair in self.pairs)])
+        return own.plain(" ".join(["whatif run", self.scenario, *(f"--set {pair}" for pair in self.pairs)]))
 
     def packed(self) -> str:
         """In one parameter."""
         return urlencode({"scenario": self.scenario, **self.params})
 
     def checked(self) -> Question:
-        """Itself. Raises ScenarioError where it names what does not ship: no link reads files of this machine."""
+        """Itself. Raises ScenarioError where it names what neither ships nor was dropped here: no link reads files of
+        this machine."""
         named = {"scenario": (self.scenario, shipped_names())}
         sets = dict(self.sets)
-        for field, known in (("model", model_names()), ("hardware", hardware_names())):
+        for field, known in (
+            ("model", model_names()),
+            ("hardware", hardware_names()),
+            ("engine.profile", engine_names()),
+        ):
             if field in sets:
                 named[field] = (sets[field], known)
         for field, (name, known) in named.items():
-            if name not in known:
-                raise ScenarioError([f"{field}: {quoted(name)} does not ship{did_you_mean(name, known)}"])
+            if name not in known and own.path_of(name) is None:
+                raise ScenarioError([f"{field}: {quoted(own.plain(name))} does not ship{did_you_mean(name, known)}"])
         return self
 
 

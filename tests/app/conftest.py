@@ -36,13 +36,11 @@ def quick_gains(some_gains: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def lab(root: Path) -> Iterator[Open]:
-    """Opens the lab with parameters of the URL, on a page of app_pages/, with a group of widgets expanded."""
+    """Opens the lab, or another page of app_pages/, with parameters of the URL, with a group of widgets expanded."""
     from streamlit.testing.v1 import AppTest
 
-    def opened(page: str = "", unfold: str = "", **params: str) -> Any:
+    def opened(page: str = "lab", unfold: str = "", **params: str) -> Any:
         at = AppTest.from_file(str(root / "app.py"), default_timeout=60)
-        for key, value in params.items():
-            at.query_params[key] = value
         if unfold:
             at.session_state[f"group:{unfold}"] = True
         at.run()

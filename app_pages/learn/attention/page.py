@@ -6,9 +6,10 @@ import streamlit as st
 
 from app_pages.learn.attention import experiment as attention
 from app_pages.learn.attention.texts import TEXTS
-from app_pages.learn.lesson import Lesson, choice, conclude, draw, labelled, model_and_chip, show_lesson, steps
+from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.learn.rounding import Precision
 from app_pages.parts import formats
+from app_pages.parts.bound import choice, steps
 from app_pages.parts.charts.plots import bars, lines
 from app_pages.parts.page import quiet
 from app_pages.parts.palette import CLASSES, NEUTRAL
@@ -22,7 +23,7 @@ PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
 def body(lesson: Lesson) -> None:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
-        tokens = steps(lesson, "tokens", lesson.say("tokens"), TOKENS, 2048)
+        tokens = steps("tokens", lesson.say("tokens"), TOKENS, 2048)
     unfused, fused = attention.forms(model, hardware, tokens)
     conclude(
         lesson.say(
@@ -80,8 +81,8 @@ def _forms(lesson: Lesson, unfused: attention.Form, fused: attention.Form) -> No
 
 def _room(lesson: Lesson, hardware: str, tokens: int) -> None:
     with st.container(horizontal=True):
-        tile = steps(lesson, "tile", lesson.say("tile"), TILES, 128)
-        queries = steps(lesson, "queries", lesson.say("rows"), ROWS, 64)
+        tile = steps("tile", lesson.say("tile"), TILES, 128)
+        queries = steps("queries", lesson.say("rows"), ROWS, 64)
     room = attention.room(hardware, tokens, queries, tile)
     needed, there = lesson.say("needed"), lesson.say("there")
     marks = (

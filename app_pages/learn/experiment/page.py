@@ -10,18 +10,9 @@ from app_pages.learn.cases import paid_back_steps
 from app_pages.learn.experiment import experiment
 from app_pages.learn.experiment.experiment import Experiment
 from app_pages.learn.experiment.texts import TEXTS
-from app_pages.learn.lesson import (
-    Lesson,
-    bottleneck_name,
-    conclude,
-    draw,
-    labelled,
-    model_and_chip,
-    several,
-    show_lesson,
-    steps,
-)
+from app_pages.learn.lesson import Lesson, bottleneck_name, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.parts import formats
+from app_pages.parts.bound import several, steps
 from app_pages.parts.charts.plots import bars
 from app_pages.parts.page import sentence
 from app_pages.parts.palette import BAD, CLASSES, GOOD, NEUTRAL
@@ -41,8 +32,8 @@ def _experiment(model: str, hardware: str, batch: int, tokens: int, chosen: tupl
 def body(lesson: Lesson) -> None:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
-        batch = steps(lesson, "batch", lesson.say("batch"), BATCHES, 1)
-        tokens = steps(lesson, "input", lesson.say("input"), INPUTS, 1024)
+        batch = steps("batch", lesson.say("batch"), BATCHES, 1)
+        tokens = steps("input", lesson.say("input"), INPUTS, 1024)
     names = experiment.switches(model, hardware)
     first = [name for name in FIRST if name in names]
     chosen = several("factors", lesson.say("factors"), names, first)

@@ -7,9 +7,10 @@ import streamlit as st
 from app_pages.learn.fusion import experiment as fusion
 from app_pages.learn.fusion.experiment import FORMS, Form
 from app_pages.learn.fusion.texts import TEXTS
-from app_pages.learn.lesson import Lesson, choice, conclude, draw, labelled, model_and_chip, show_lesson, steps
+from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.learn.rounding import Precision
 from app_pages.parts import formats
+from app_pages.parts.bound import choice, steps
 from app_pages.parts.charts.core_lanes import LANES, core_lanes
 from app_pages.parts.charts.plots import bars
 from app_pages.parts.page import Figure, figures
@@ -23,7 +24,7 @@ PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
 def body(lesson: Lesson) -> None:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
-        tokens = steps(lesson, "tokens", lesson.say("tokens"), TOKENS, 8)
+        tokens = steps("tokens", lesson.say("tokens"), TOKENS, 8)
     forms = fusion.forms(model, hardware, tokens)
     first, last = forms[0], forms[-1]
     host = last.host_us > last.device_us

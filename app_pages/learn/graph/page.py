@@ -10,8 +10,9 @@ from app_pages.learn.cases import paid_back_steps
 from app_pages.learn.graph import experiment as graph
 from app_pages.learn.graph.experiment import GRAPHS, Point
 from app_pages.learn.graph.texts import TEXTS
-from app_pages.learn.lesson import Lesson, choice, conclude, draw, labelled, model_and_chip, show_lesson, steps
+from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.parts import formats, rows
+from app_pages.parts.bound import choice, steps
 from app_pages.parts.charts.plots import lines
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import class_words, hover_words
@@ -36,8 +37,8 @@ def _point(case: Case) -> Point:
 def body(lesson: Lesson) -> None:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
-        batch = steps(lesson, "batch", lesson.say("batch"), BATCHES, 1)
-        context = steps(lesson, "context", lesson.say("context"), CONTEXTS, 512)
+        batch = steps("batch", lesson.say("batch"), BATCHES, 1)
+        context = steps("context", lesson.say("context"), CONTEXTS, 512)
     with st.container(horizontal=True):
         mode = choice("graph", lesson.say("graph"), GRAPHS[1:], default=2)
         waits = choice("synchronize", lesson.say("synchronize"), ("step", "layer", "op"), lesson.say)

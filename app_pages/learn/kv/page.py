@@ -9,8 +9,9 @@ import streamlit as st
 from app_pages.learn.kv import experiment as kv_cache
 from app_pages.learn.kv.experiment import Frame, Layout, Traffic
 from app_pages.learn.kv.texts import TEXTS
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson, steps
+from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.parts import formats
+from app_pages.parts.bound import steps
 from app_pages.parts.charts.maps import blocks
 from app_pages.parts.charts.plots import bars, lines
 from app_pages.parts.page import Figure, figures
@@ -33,9 +34,9 @@ def _frames(layout: Layout, block: int, traffic: Traffic) -> tuple[Frame, ...]:
 def body(lesson: Lesson) -> None:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
-        block = steps(lesson, "block", lesson.say("block"), BLOCKS, 128)
-        shared = steps(lesson, "shared", lesson.say("shared"), PREFIXES, 0)
-        seed = steps(lesson, "seed", lesson.say("seed"), range(8), 0)
+        block = steps("block", lesson.say("block"), BLOCKS, 128)
+        shared = steps("shared", lesson.say("shared"), PREFIXES, 0)
+        seed = steps("seed", lesson.say("seed"), range(8), 0)
     by_layout = {layout: _frames(layout, block, Traffic(seed=seed, common_tokens=shared)) for layout in LAYOUTS}
     held = kv_cache.capacities(model, hardware, INPUT, OUTPUT)
     most = {layout: max(f.running for f in frames) for layout, frames in by_layout.items()}
@@ -52,7 +53,7 @@ def body(lesson: Lesson) -> None:
     figures([_figure(lesson, layout, frames) for layout, frames in by_layout.items()])
     labelled(lesson, hardware, computed=True)
     longest = max(len(frames) for frames in by_layout.values())
-    moment = steps(lesson, "moment", lesson.say("moment"), range(longest), min(60, longest - 1))
+    moment = steps("moment", lesson.say("moment"), range(longest), min(60, longest - 1))
     for column, (layout, frames) in zip(st.columns(2, gap="large"), by_layout.items(), strict=True):
         with column:
             _map(lesson, layout, frames[min(moment, len(frames) - 1)], moment)
@@ -136,7 +137,7 @@ def _capacity(lesson: Lesson, model: str, hardware: str, held: tuple[kv_cache.Ca
 
 
 def _int8(lesson: Lesson) -> None:
-    strength = steps(lesson, "strength", lesson.say("outlier"), STRENGTHS, 20)
+    strength = steps("strength", lesson.say("outlier"), STRENGTHS, 20)
     by_scale = {q.scale: q for q in kv_cache.quantised(1024, 128, strength)}
     rows = [
         {

@@ -6,11 +6,12 @@ from functools import lru_cache
 
 import streamlit as st
 
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson, steps
+from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.learn.overlap import experiment as overlap
 from app_pages.learn.overlap.experiment import Side
 from app_pages.learn.overlap.texts import TEXTS
 from app_pages.parts import formats
+from app_pages.parts.bound import steps
 from app_pages.parts.charts.plots import bars, lines
 from app_pages.parts.palette import ACCENT, CLASSES, NEUTRAL
 
@@ -28,8 +29,8 @@ def _chunked(model: str, hardware: str, ranks: int, tokens: int, pieces: int, *s
 def body(lesson: Lesson) -> None:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
-        ranks = steps(lesson, "ranks", lesson.say("ranks"), RANKS, 2)
-        tokens = steps(lesson, "tokens", lesson.say("tokens"), TOKENS, 4096)
+        ranks = steps("ranks", lesson.say("ranks"), RANKS, 2)
+        tokens = steps("tokens", lesson.say("tokens"), TOKENS, 4096)
     sides = {n: _chunked(model, hardware, ranks, tokens, n) for n in PIECES}
     cut = [n for n, side in sides.items() if side.found_ms is not None]
     if not cut:

@@ -6,11 +6,12 @@ from functools import lru_cache
 
 import streamlit as st
 
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson, steps
+from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.learn.parallelism import experiment as parallelism
 from app_pages.learn.parallelism.experiment import Way
 from app_pages.learn.parallelism.texts import TEXTS
 from app_pages.parts import formats
+from app_pages.parts.bound import steps
 from app_pages.parts.charts.plots import bars
 from app_pages.parts.page import quiet
 from app_pages.parts.palette import CLASSES, NEUTRAL
@@ -40,8 +41,8 @@ def _crowned(lesson: Lesson, best: Way, alike: list[Way]) -> str:
 def body(lesson: Lesson) -> None:
     model, hardware = model_and_chip(lesson, hardware="atlas_a3_die")
     with st.container(horizontal=True):
-        cards = steps(lesson, "cards", lesson.say("cards"), CARDS, 4)
-        requests = steps(lesson, "requests", lesson.say("requests"), REQUESTS, 16)
+        cards = steps("cards", lesson.say("cards"), CARDS, 4)
+        requests = steps("requests", lesson.say("requests"), REQUESTS, 16)
     ways = _ways(model, hardware, cards, requests)
     possible = [way for way in ways if not way.refused]
     if possible:

@@ -6,12 +6,13 @@ from functools import lru_cache
 
 import streamlit as st
 
-from app_pages.learn.lesson import Lesson, choice, conclude, draw, show_lesson, steps
+from app_pages.learn.lesson import Lesson, conclude, draw, show_lesson
 from app_pages.learn.rounding import Precision
 from app_pages.learn.tensor_parallel import experiment as tensor_parallel
 from app_pages.learn.tensor_parallel.experiment import Rounding, Shown, Split
 from app_pages.learn.tensor_parallel.texts import TEXTS
 from app_pages.parts import formats
+from app_pages.parts.bound import choice, steps
 from app_pages.parts.charts import Chart
 from app_pages.parts.charts.maps import matrices
 from app_pages.parts.charts.plots import lines
@@ -33,9 +34,9 @@ def _rounding(split: Split, ranks: int, precision: Precision, k: int) -> Roundin
 def body(lesson: Lesson) -> None:
     with st.container(horizontal=True):
         split = choice("split", lesson.say("split"), SPLITS, lesson.say, default=1)
-        ranks = steps(lesson, "ranks", lesson.say("ranks"), RANKS[1:], 2)
+        ranks = steps("ranks", lesson.say("ranks"), RANKS[1:], 2)
         precision = choice("precision", lesson.say("precision"), PRECISIONS)
-        k = steps(lesson, "k", lesson.say("k"), INNER, 2048)
+        k = steps("k", lesson.say("k"), INNER, 2048)
     kind = next(p for p in PRECISIONS if p == precision)
     how = next(s for s in SPLITS if s == split)
     errors = {s: {n: _rounding(s, n, kind, k) for n in RANKS} for s in SPLITS}

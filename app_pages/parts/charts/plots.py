@@ -129,12 +129,13 @@ def lines(
     zero: bool = True,
     now: float | None = None,
     height: int = 260,
+    dots: bool = True,
 ) -> Chart:
     """Lines over a quantity. rows: {x, series, value, shown}; `low` and `high` draw a band. zero: whether the axis
-    starts there. now: where the reader is."""
+    starts there. now: where the reader is. dots: whether each row has a mark of its own."""
     values = sorted({row["x"] for row in rows})
-    few = x_log and len(values) < 12
-    ticks: dict[str, Any] = {"values": values, "format": ",d"} if few else {"format": "~s", "tickCount": 8}
+    few = x_log and len(values) <= 14
+    ticks: dict[str, Any] = {"values": values, "format": ",~g"} if few else {"format": "~s", "tickCount": 8}
     x: Spec = {
         "field": "x",
         "type": "quantitative",
@@ -165,10 +166,16 @@ def lines(
                 "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour},
             }
         )
+    size = 46 if len(values) < 40 else 8
     layers.append({"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": colour}})
     layers.append(
         {
-            "mark": {"type": "point", "filled": True, "size": 46 if len(values) < 40 else 8, "opacity": 1},
+            "mark": {
+                "type": "point",
+                "filled": True,
+                "size": size,
+                "opacity": 1 if dots else 0,
+            },
             "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
         }
     )

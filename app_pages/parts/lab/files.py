@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from app_pages.parts import answers, perfetto
+from app_pages.parts import answers, own, perfetto
 from app_pages.parts.charts import Chart, csv_text
 from app_pages.parts.lab.view import View
 from app_pages.parts.page import disclosure, quiet
@@ -31,7 +31,7 @@ def _files(view: View, charts: Sequence[Chart]) -> None:
     say, name, scenario = view.say, view.result["scenario"]["name"], view.answer.prediction.case.scenario
     st.code(view.question.command, language="bash", wrap_lines=True)
     with st.container(horizontal=True):
-        _file(say("download_yaml"), f"{name}.yaml", "text/yaml", lambda: resolved_yaml(scenario))
+        _file(say("download_yaml"), f"{name}.yaml", "text/yaml", lambda: own.plain(resolved_yaml(scenario)))
         _file(say("download_json"), f"{name}.json", "application/json", lambda: answers.json_text(view.question))
         _file(say("download_trace"), f"{name}.trace.json", "application/json", lambda: answers.trace(view.question))
         for chart in charts:

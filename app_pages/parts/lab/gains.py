@@ -33,7 +33,7 @@ def gains(view: View) -> None:
     say = view.say
     section(say("gains_here"), say("gains_here_note"))
     # Each telling is a place where the reader's next change stops the search.
-    progress = _Progress(say("gains_wait"))
+    progress = Progress(say("gains_wait"))
     result = answers.gains(view.question, progress)
     progress.done()
     alone = alone_chart(view, result)
@@ -49,7 +49,7 @@ def gains(view: View) -> None:
             chart_file(view, picture)
 
 
-class _Progress:
+class Progress:
     """Tells how far the what-ifs are: a few times a second, since each telling redraws a part of the page."""
 
     EVERY_S = 0.25

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from app_pages.parts import answers, formats, sidebar, state
+from app_pages.parts import answers, formats, own, sidebar, state
 from app_pages.parts.controls import CONTROLS
 from app_pages.parts.lab.view import BASELINE, View
 from app_pages.parts.page import Figure, figures, literal, quiet, sentence
@@ -68,8 +68,8 @@ def title(view: View) -> None:
     result, say, batch = view.result, view.say, view.result["batch"]
     subject = say(
         "subject",
-        model=result["scenario"]["model"],
-        hardware=result["hardware"],
+        model=own.plain(result["scenario"]["model"]),
+        hardware=own.plain(result["hardware"]),
         phase=say(f"phase_{batch['phase']}"),
         requests=formats.whole(batch["requests"]),
         tokens=formats.whole(batch["tokens"]),

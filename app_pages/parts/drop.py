@@ -1,0 +1,75 @@
+"""Where readers drop or paste files of their own; on every page, next to the choice of language."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app_pages.parts import own, sidebar
+from app_pages.parts.own import Own
+from app_pages.parts.page import literal, quiet
+from app_pages.parts.state import Question
+from app_pages.parts.texts import Language, Say, speaker
+from app_pages.parts.texts.drop import TEXTS
+from app_pages.parts.texts.refusals import in_words
+from scenarios.errors import ScenarioError
+
+ENDINGS = ("yaml", "yml", "json")
+TEXT = "drop:text"
+#: What the last drop said: its messages, or none.
+SAID = "kept:drop"
+
+
+def drop(language: Language) -> None:
+    """The button and what opens below it."""
+    say = speaker(TEXTS, language)
+    with st.popover(say("files"), icon=":material/upload_file:", help=say("files_help")):
+        quiet(say("about"))
+        files = st.file_uploader(
+            say("upload"), list(ENDINGS), accept_multiple_files=True, key="drop:files", max_upload_size=4
+        )
+        for file in files:
+            _add(file.name, file.getvalue(), language)
+        st.text_area(say("paste"), key=TEXT, height=120, placeholder="model: Qwen3-8B\nworkload:\n  batch: 8")
+        st.button(say("add"), on_click=_pasted, key="drop:add")
+        for message in st.session_state.pop(SAID, []):
+            st.error(literal(in_words(message, language)))
+        for kept in own.mine():
+            _row(kept, say)
+
+
+def _add(name: str, data: bytes, language: Language) -> None:
+    try:
+        own.add(name, data)
+    except ScenarioError as error:
+        for message in error.messages:
+            st.error(literal(in_words(message, language)))
+
+
+def _pasted() -> None:
+    text = str(st.session_state.get(TEXT, ""))
+    if not text.strip():
+        return
+    name = "config.json" if text.lstrip().startswith("{") else "pasted.yaml"
+    try:
+        own.add(name, text.encode())
+    except ScenarioError as error:
+        st.session_state[SAID] = list(error.messages)
+    else:
+        st.session_state[TEXT] = ""
+
+
+def _row(kept: Own, say: Say) -> None:
+    name, button = st.columns([3, 2], vertical_alignment="center")
+    name.markdown(f"{literal(kept.name)} · {say(kept.kind)}")
+    if button.button(say("open"), key=f"drop:open:{kept.ref}", width="stretch"):
+        _open(kept)
+
+
+def _open(kept: Own) -> None:
+    """In the Lab; an engine profile on the page that serves with it."""
+    lang = {"lang": st.query_params["lang"]} if "lang" in st.query_params else {}
+    if kept.kind == "engine":
+        st.switch_page("app_pages/serving.py", query_params={**lang, "engine": kept.ref})
+    question = Question(kept.ref) if kept.kind == "scenario" else Question(sets=((kept.kind, kept.ref),))
+    st.session_state.pop(sidebar.SHOWN, None)
+    st.switch_page("app_pages/lab.py", query_params={**lang, **question.params})

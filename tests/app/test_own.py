@@ -1,0 +1,126 @@
+"""The reader's own files: chosen like shipped ones, refused as the command line refuses them, gone with the process."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+import streamlit as st
+
+from app_pages.parts import answers, own
+from app_pages.parts.state import Question
+from scenarios.errors import ScenarioError
+from scenarios.models.hf_config import SHIPPED
+from sim.hardware.profile import SHIPPED as CHIPS
+
+Open = Callable[..., Any]
+SCENARIO = b"model: Qwen3-0.6B\nhardware: atlas_a3_die\nworkload:\n  batch: 3\n"
+
+
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(st, "session_state", {})
+
+
+def config() -> bytes:
+    """A model that does not ship: Qwen3-0.6B with fewer layers, under its own name."""
+    values = json.loads((SHIPPED / "Qwen3-0.6B" / "config.json").read_text())
+    return json.dumps({**values, "num_hidden_layers": 4, "_name_or_path": "me/My-Model"}).encode()
+
+
+def test_a_scenario_is_asked_like_a_shipped_one() -> None:
+    kept = own.add("mine.yaml", SCENARIO)
+    assert (kept.kind, kept.name) == ("scenario", "mine.yaml")
+    result = answers.first(Question(kept.ref, (("workload.batch", "5"),))).result
+    assert result["batch"]["requests"] == 5
+    assert result["scenario"]["model"] == "Qwen3-0.6B"
+
+
+def test_a_models_config_is_a_model() -> None:
+    kept = own.add("config.json", config())
+    assert (kept.kind, kept.name) == ("model", "My-Model")
+    question = Question("qwen3_0_6b_decode", (("model", kept.ref),))
+    answer = answers.first(question)
+    assert answer.prediction.case.model.layers == 4
+    assert answer.prediction.case.model.name == "My-Model"
+    assert question.command == "whatif run qwen3_0_6b_decode --set model=My-Model"
+    assert str(own._root()) not in own.plain(json.dumps(answer.result))
+
+
+def test_a_hardware_and_an_engine_profile_are_told_apart() -> None:
+    text = (CHIPS / "generic.yaml").read_text()
+    chip = own.add("board.yaml", text.replace("name: generic", "name: board").encode())
+    assert chip.kind == "hardware"
+    assert answers.first(Question("qwen3_0_6b_decode", (("hardware", chip.ref),))).result["hardware"] == "board"
+    engine = (CHIPS.parent / "engines" / "healthy.yaml").read_bytes()
+    assert own.add("engine.yaml", engine).kind == "engine"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("s.yaml", b"model: Qwen3-8B\nworkload:\n  batch: many\n", r"s\.yaml:3:10: workload\.batch"),
+        ("s.yaml", b"model: Qwen3-8B\nworklod: {}\n", r"s\.yaml:2:1: .*worklod"),
+        ("s.yaml", b"a: [1\n", r"s\.yaml:"),
+        ("c.json", b'{"model_type": ', r"c\.json:1:\d+: not JSON"),
+        ("c.json", b'{"model_type": "no such"}', "config.json"),
+        ("x.yaml", b"colour: red\n", "neither a scenario"),
+        ("x.yaml", b"\xff\xfe", "UTF-8"),
+    ],
+)
+def test_what_is_wrong_is_said_as_the_command_line_says_it(name: str, data: bytes, said: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        own.add(name, data)
+    assert re.search(said, "\n".join(error.value.messages)), error.value.messages
+    assert not any(str(own._root()) in line for line in error.value.messages)
+
+
+def test_a_link_names_no_other_file() -> None:
+    for name in ("own:000000000000/x.yaml", "own:../../etc/passwd", f"own:{'0' * 12}/../x", str(Path(__file__))):
+        with pytest.raises(ScenarioError):
+            answers.loaded(Question(name))
+
+
+def test_a_refused_question_about_an_own_file_shows_no_path() -> None:
+    kept = own.add(
+        "big.yaml",
+        SCENARIO.replace(
+            b"batch: 3",
+            b"batch: 60000\n  input_tokens: 4000\nengine:\n  max_num_seqs: 60000\n  max_num_batched_tokens: 60000",
+        ),
+    )
+    with pytest.raises(ScenarioError) as error:
+        answers.first(Question(kept.ref))
+    assert error.value.messages
+    assert all(str(own._root()) not in line for line in error.value.messages)
+
+
+def test_dropped_files_can_be_chosen_in_the_lab(lab: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    at = lab("lab", lang="en")
+    uploader = next(item for item in at.get("file_uploader") if item.key == "drop:files")
+    uploader.upload("config.json", config()).run()
+    assert not at.exception
+    at.run()
+    model = at.selectbox(key="lab:model")
+    assert "My-Model" in model.options
+    model.set_value(next(kept.ref for kept in at.session_state[own.MINE] if kept.kind == "model")).run()
+    assert not at.exception
+    said = unescape("\n".join(item.value for item in at.get("html")))
+    assert "My-Model on" in said
+    assert str(own._root()) not in said
+
+
+def test_a_typed_number_is_any_that_the_schema_takes(lab: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    at = lab("lab", lang="en")
+    at.number_input(key="typed:workload.batch").set_value(7).run()
+    assert not at.exception
+    params = {key: at.query_params[key] for key in at.query_params}
+    assert "7" in params["workload.batch"]
+    assert at.select_slider(key="lab:workload.batch").value == 7
