@@ -16,6 +16,7 @@ from app_pages.parts.palette import CLASSES, IDLE
 from app_pages.parts.profiles import Given, Shown
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts import verdicts as verdict_texts
+from app_pages.parts.texts.captures import evidence, translated
 from app_pages.parts.texts.profile import TEXTS
 from app_pages.parts.verdict import in_parts
 from scenarios.errors import ScenarioError
@@ -44,11 +45,11 @@ def main() -> None:
     _numbers(capture, say)
     _bottleneck(capture, language, say)
     if capture.result["notes"]:
-        quiet(" · ".join(capture.result["notes"]))
+        quiet(" · ".join(translated(note, language) for note in capture.result["notes"]))
     _timelines(capture, language, say)
     left, right = st.columns([3, 2], gap="large")
     with left:
-        _what_ifs(capture, say)
+        _what_ifs(capture, language, say)
     with right:
         _composition(capture, say)
         _gaps(capture, say)
@@ -152,25 +153,25 @@ def _bottleneck(capture: Shown, language: Language, say: Say) -> None:
     verdict = capture.result["bottleneck"]
     words = speaker(verdict_texts.TEXTS, language)
     lead = words(verdict["name"]) if verdict["name"] in verdict_texts.TEXTS else verdict["name"]
-    evidence = verdict["evidence"]
-    sentence(lead, f"{evidence[:1].upper()}{evidence[1:]}.")
+    sentence(lead, evidence(capture.result, language))
     quiet(in_parts(verdict, language))
     if capture.result["advice_withheld"]:
-        quiet(" · ".join([say("partial"), *capture.result["completeness"]["reasons"]]))
+        reasons = capture.result["completeness"]["reasons"]
+        quiet(" · ".join([say("partial"), *(translated(reason, language) for reason in reasons)]))
         return
-    tries = [_tried(item, capture, say) for item in capture.result["advice"][:3]]
+    tries = [_tried(item, capture, language, say) for item in capture.result["advice"][:3]]
     if tries:
         quiet(f"{say('try')}: " + " · ".join(tries))
 
 
-def _tried(item: dict[str, Any], capture: Shown, say: Say) -> str:
+def _tried(item: dict[str, Any], capture: Shown, language: Language, say: Say) -> str:
     """One thing to try with what its replay gains; where nothing replays it, the time that it is about."""
     replayed = {row["what_if"]: row for row in capture.result["what_if"]["rows"]}
-    row = replayed.get(item["what_if"])
+    row, why = replayed.get(item["what_if"]), translated(item["why"], language)
     if row is None:
-        return str(item["why"])
+        return why
     ends = formats.ends(row["low"], row["high"])
-    return f"{item['why']} ({say('replay_gives')} {formats.ratio(row['alone_ratio'])}{f', {ends}' if ends else ''})"
+    return f"{why} ({say('replay_gives')} {formats.ratio(row['alone_ratio'])}{f', {ends}' if ends else ''})"
 
 
 def _timelines(capture: Shown, language: Language, say: Say) -> None:
@@ -199,10 +200,10 @@ def _alike(changed: Timeline, measured: Timeline) -> Timeline:
     return replace(changed, spans=tuple(span for span in changed.spans if (span.process, span.thread) in lanes))
 
 
-def _what_ifs(capture: Shown, say: Say) -> None:
+def _what_ifs(capture: Shown, language: Language, say: Say) -> None:
     section(say("what_ifs"), say("what_ifs_note"))
     replay = capture.result["what_if"]["replay"]
-    told = list(capture.result["what_if"]["notes"])
+    told = [translated(note, language) for note in capture.result["what_if"]["notes"]]
     rows = capture.result["what_if"]["rows"]
     if replay is None or not rows:
         quiet(" · ".join([*told, say("no_what_ifs")]))
@@ -212,7 +213,7 @@ def _what_ifs(capture: Shown, say: Say) -> None:
     st.table(
         {
             say("what_if"): [literal(row["what_if"]) for row in rows],
-            say("what"): [row["title"] for row in rows],
+            say("what"): [translated(row["title"], language) for row in rows],
             say("places"): [row["made"] for row in rows],
             say("gain"): [formats.ratio(row["alone_ratio"]) for row in rows],
             say("interval"): [formats.ends(row["low"], row["high"]) or say("none") for row in rows],
@@ -222,7 +223,7 @@ def _what_ifs(capture: Shown, say: Say) -> None:
     chosen = capture.result.get("chosen", [])
     with st.expander(say("assumed"), expanded=bool(chosen)):
         for row in chosen or rows:
-            quiet(f"{row['what_if']}: {'; '.join(row['assumed'])}")
+            quiet(f"{row['what_if']}: {'; '.join(translated(line, language) for line in row['assumed'])}")
 
 
 def _composition(capture: Shown, say: Say) -> None:

@@ -35,7 +35,7 @@ def step_ms(name: str, *sets: tuple[str, str]) -> float:
 def upload(at: Any, side: str, name: str, data: bytes) -> Any:
     kind = next(item for item in at.get("button_group") if item.key == f"compare:{side}_from")
     kind.set_value(["file"] if isinstance(kind.value, list) else "file").run()
-    at.get("file_uploader")[0].upload(name, data).run()
+    next(item for item in at.get("file_uploader") if item.key != "drop:files").upload(name, data).run()
     assert not at.exception, [value.value for value in at.exception]
     return at
 

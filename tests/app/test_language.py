@@ -16,7 +16,8 @@ from app_pages.parts.state import value_of, written
 from app_pages.parts.texts.refusals import ORIGINAL, in_words
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
-from sim.predict.scenario_result import case_of
+from scenarios.trace import trace_text
+from sim.predict.scenario_result import case_of, first_result, kernel_args
 
 Open = Callable[..., Any]
 
@@ -98,3 +99,15 @@ def test_a_sentence_that_no_pattern_knows_stays_and_is_called_the_original() -> 
     assert in_words("x.yaml:3:1: workload.batch: must be at least 1, got 0", "zh") == (
         "x.yaml:3:1: workload.batch: 至少为 1，现为 0"
     )
+
+
+def test_an_uploaded_profile_is_read_in_chinese(lab: Open) -> None:
+    prediction = first_result(load_scenario("qwen3_0_6b_decode", ["optimizations.graph=eager"])).prediction
+    trace = trace_text([prediction.timeline], [kernel_args(prediction)]).encode()
+    at = lab("profile", lang="zh")
+    next(item for item in at.get("file_uploader") if item.key == "profile:files").upload("trace.json", trace).run()
+    assert not at.exception
+    texts = said(at) + [str(cell) for table in at.table for column in table.value.values for cell in column]
+    left = [found for found in english(texts) if ORIGINAL not in found]
+    assert left == []
+    assert not any(ORIGINAL in text for text in said(at)), [text for text in said(at) if ORIGINAL in text]
