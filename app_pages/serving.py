@@ -170,8 +170,8 @@ def _cliff(question: Question, rate: float, say: Say) -> None:
     """Drawn last: it serves the deployment at every rate."""
     section(say("cliff"))
     with st.spinner(say("trying")):
-        found = served.cliff(question)
-    highest = found.highest
+        results = served.cliff(question)
+    highest = results.highest
     if highest is None or not highest.rate:
         quiet(say("cliff_none"))
     else:
@@ -181,21 +181,21 @@ def _cliff(question: Question, rate: float, say: Say) -> None:
     limits = {key: float(dict(question.sets)[f"slo.{key}"]) for key in ("tpot_ms", "ttft_ms")}
     for column, (key, limit_ms) in zip(st.columns(2, gap="large"), limits.items(), strict=True):
         with column:
-            _curve(found, key, limit_ms, rate, say)
+            _curve(results, key, limit_ms, rate, say)
 
 
-def _curve(found: Cliff, key: str, limit_ms: float, rate: float, say: Say) -> None:
+def _curve(results: Cliff, key: str, limit_ms: float, rate: float, say: Say) -> None:
     marks = [
         {"x": at, "series": name.upper(), "value": value, "shown": f"{formats.number(value)} ms"}
-        for at, metrics in found.points
+        for at, metrics in results.points
         for name in ("p50", "p99")
         for value in [getattr(getattr(metrics, key), name)]
     ]
     limit = say("limit_line")
-    edges = (found.points[0][0], found.points[-1][0])
+    edges = (results.points[0][0], results.points[-1][0])
     marks += [{"x": at, "series": limit, "value": limit_ms, "shown": f"{limit_ms:g} ms"} for at in edges]
     word = key.removesuffix("_ms")
-    nearest = min(found.points, key=lambda point: abs(point[0] - rate))
+    nearest = min(results.points, key=lambda point: abs(point[0] - rate))
     p99 = formats.number(getattr(nearest[1], key).p99)
     alt = say("curve_alt", first=f"{edges[0]:g}", last=f"{edges[1]:g}", now=f"{nearest[0]:g}", value=p99)
     section(say(f"{word}_curve"))

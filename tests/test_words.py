@@ -54,6 +54,8 @@ MEANT: dict[str, tuple[set[str], str]] = {
     "tests/test_words.py": ({"*"}, "it holds the list"),
     "scenarios/exchange/bench.py": ({"greatest"}, "a key of the experiment's JSON"),
     "device/experiment/reference_run.py": ({"greatest"}, "the same key"),
+    "app_pages/parts/texts/captures.py": ({"begin", "beside"}, "patterns of the notes of other rooms"),
+    "app_pages/parts/texts/refusals.py": ({"beside"}, "patterns of the refusals of other rooms"),
 }
 
 #: The folders that are held to the list, and the top itself.

@@ -8,7 +8,7 @@ TEXTS: Table = {
     "lab": ("Lab", "实验台"),
     "lab_help": ("Flip a switch and see what it does to the step.", "拨动一个开关，看它如何改变一步的耗时。"),
     "home": ("Start", "开始"),
-    "home_help": ("What this is, and where to begin.", "这是什么，从哪里开始。"),
+    "home_help": ("What this is, and where to start.", "这是什么，从哪里开始。"),
     "serving": ("Serving", "服务"),
     "serving_help": ("Requests in time, up to the rate at which it gives way.", "请求随时间到达，直到撑不住的到达率。"),
     "sweep": ("Sweep", "扫描"),

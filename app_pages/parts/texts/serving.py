@@ -51,7 +51,7 @@ TEXTS: Table = {
     ),
     "little": (": a second card would buy little", "：加一张卡几乎没有用"),
     "preempted": (
-        "{n} preemptions: the cache was full, and requests began again.",
+        "{n} preemptions: the cache was full, and requests started again.",
         "抢占 {n} 次：缓存已满，请求重新开始。",
     ),
     "rejected": ("{n} requests are longer than the engine allows.", "{n} 个请求超过引擎允许的长度。"),
