@@ -63,6 +63,8 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
     if scenario.engine.hccl_op_expansion_mode != "auto" and model.cards == 1:
         problems.append(("engine.hccl_op_expansion_mode", "has no effect: a card alone has no collectives"))
     problems += list(speculation_problems(scenario.engine, model))
+    if scenario.engine.sequence_parallel and not _scatters(model):
+        problems.append(("engine.sequence_parallel", f"is not modelled for the norms of {model.name}"))
     optimizations = scenario.optimizations
     if model.sends_tokens and optimizations.graph != "eager" and not optimizations.fusion.moe_dispatch:
         what = (
@@ -86,6 +88,11 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
             if reason:
                 problems.append((f"optimizations.{item.switch}", reason))
     return problems
+
+
+def _scatters(model: Model) -> bool:
+    """Whether the norms of a layer can work on a rank's share of the tokens."""
+    return model.form.pre_norms and not (model.experts and model.experts.with_plain)
 
 
 def build(scenario: Scenario, model: Model, batch: Batch, stage: int | None = None) -> Program:

@@ -58,8 +58,12 @@ def attended(
 def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:
     query = attention.heads_of(inputs[0], op)
     q = attention.by_request(query, step.layout)
+    if attention.sinks_of(op, inputs) is not None:  # no fused kernel of torch has them
+        return attention.KERNELS["attention"].compute(op, inputs, step)
     k, v = attention.keys_and_values(op, inputs, step, query.dtype)
-    y = attended(q, k, v, None if step.causal else step.visible, step.causal, None)
+    visible = attention.seen_by(op, step)
+    causal = step.causal and visible is step.visible
+    y = attended(q, k, v, None if causal else visible, causal, attention.scale_of(op))
     return (attention.by_token(y, step.layout).reshape(op.out.shape),)
 
 
@@ -72,7 +76,8 @@ def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: Layout, s
 def whole(op: Op) -> bool:
     """Whether an attention op is one call on the cache as it lies: no blocks to gather, nothing to dequantise, no heads
     to copy for a mask."""
-    if op.attr("block_size") or op.inputs[1].dtype == "int8":
+    in_part = op.attr("window", 0) or op.attr("chunk", 0) or any(t.role == "weight" for t in op.inputs)
+    if op.attr("block_size") or op.inputs[1].dtype == "int8" or in_part:
         return False
     groups = op.attr("groups")
     assert isinstance(groups, tuple)

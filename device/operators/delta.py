@@ -1,4 +1,4 @@
-"""The gated delta rule in plain torch: token by token in float32, in both of its ways.
+"""Layers with a state in plain torch, token by token in float32: gated delta rule, Mamba-2, convolutions.
 
 States lie by request: the convolution's last inputs, and the matrix of each head. A request without tokens before this
 step starts from zeros.
@@ -30,6 +30,7 @@ def _conv1d(op: Op, inputs: Inputs, step: Step) -> Outputs:
     """x [rows, channels], filters [channels, taps], (a bias,) the last taps - 1 inputs of each request -> SiLU of the
     convolution; the state is changed in place."""
     x, filters, *bias, held = inputs
+    activated = op.attr("activated", True)
     out = torch.zeros_like(x)
     for number, context, rows in requests_of(step.layout):
         before = held[number] if context else torch.zeros_like(held[number])
@@ -38,7 +39,7 @@ def _conv1d(op: Op, inputs: Inputs, step: Step) -> Outputs:
         summed = sum(whole[tap : tap + count].float() * filters[:, tap].float() for tap in range(filters.shape[1]))
         if bias:
             summed = summed + bias[0].float()
-        out[rows] = F.silu(summed).to(x.dtype)
+        out[rows] = (F.silu(summed) if activated else summed).to(x.dtype)
         held[number] = whole[len(whole) - held.shape[1] :]
     return out, held
 
@@ -81,9 +82,39 @@ def _rule(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _gated_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    """The norm of x times the SiLU of the gate, or (attribute gate_first) the norm of their product."""
     x, gamma, gate = inputs
-    normed = rms_norm(x.float(), gamma.float(), eps_of(op))[0]
-    return ((normed * F.silu(gate.float())).to(x.dtype),)
+    wide, opened = x.float(), F.silu(gate.float())
+    if not op.attr("gate_first", False):
+        return ((rms_norm(wide, gamma.float(), eps_of(op))[0] * opened).to(x.dtype),)
+    ones = torch.ones(x.shape[-1], device=x.device)
+    normed = rms_norm(wide * opened, ones, eps_of(op))[0]
+    return ((normed * gamma.float().view(x.shape[1:])).to(x.dtype),)
+
+
+def _scan(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """Mamba-2 token by token: S <- exp(-exp(A) dt) S + dt x B^T; y = S C + D x, with dt = softplus(dt + bias).
+
+    x [rows, heads, head dim], B and C [rows, groups, state], dt [rows, heads], A, D and bias of each head, states.
+    """
+    x, b, c, dt, log_a, skip, bias, held, *before = inputs
+    out = before[0].clone() if before else torch.zeros_like(x)
+    share = x.shape[1] // b.shape[1]
+    b, c = (y.float().repeat_interleave(share, 1) for y in (b, c))
+    steps = F.softplus(dt.float() + bias.float())
+    decoding = op.kind == "selective_state_update"
+    for number, context, rows in requests_of(step.layout):
+        if (rows.stop - rows.start <= DECODE_QUERY) != decoding:
+            continue
+        state = held[number].float() if context else torch.zeros_like(held[number], dtype=torch.float32)
+        for row in range(rows.start, rows.stop):
+            kept = torch.exp(-log_a.float().exp() * steps[row]).view(-1, 1, 1)
+            new = torch.einsum("hp,hn->hpn", x[row].float() * steps[row].unsqueeze(-1), b[row])
+            state = kept * state + new
+            read = torch.einsum("hpn,hn->hp", state, c[row]) + skip.float().unsqueeze(-1) * x[row].float()
+            out[row] = read.to(x.dtype)
+        held[number] = state.to(held.dtype)
+    return out, held
 
 
 KERNELS = {
@@ -93,4 +124,6 @@ KERNELS = {
     "gated_delta_rule": Kernel(_rule, "composed"),
     "chunk_gated_delta_rule": Kernel(_rule, "composed"),
     "gated_rms_norm": Kernel(_gated_norm, "composed"),
+    "selective_state_update": Kernel(_scan, "composed"),
+    "mamba_chunk_scan": Kernel(_scan, "composed"),
 }

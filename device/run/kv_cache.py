@@ -8,6 +8,7 @@ import torch
 
 from device.operators.quant import INT8_MAX, SMALLEST_SCALE
 from scenarios.models.model import Model
+from scenarios.models.states import GatedDelta, ShortConv
 from scenarios.ops.program import DType
 from scenarios.schema import Scenario
 from scenarios.serving.admission import KvCache
@@ -193,8 +194,8 @@ def _states(one: Model, act: DType) -> dict[str, tuple[tuple[int, ...], DType]]:
     state = one.state
     if state is None:
         return {}
-    matrix: DType = "fp32" if state.dtype == "fp32" else act
-    return {
-        "conv_state": ((state.kernel - 1, state.channels), act),
-        "delta_state": ((state.value_heads, state.key_dim, state.value_dim), matrix),
-    }
+    kept: dict[str, tuple[tuple[int, ...], DType]] = {"conv_state": ((state.kernel - 1, state.channels), act)}
+    if not isinstance(state, ShortConv):
+        name = "delta_state" if isinstance(state, GatedDelta) else "ssm_state"
+        kept[name] = (state.matrix, "fp32" if state.dtype == "fp32" else act)
+    return kept

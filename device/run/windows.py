@@ -156,6 +156,8 @@ def problems(program: Program, model: Model) -> list[str]:
 def _not_in_parts(program: Program, model: Model, ops: Sequence[Op]) -> Iterator[str]:
     """ops: of the layers."""
     attention = [op for op in ops if kind_of(op).family == "attention"]
+    if any(one.state for one in (model, *model.kinds)):
+        yield "layers with a state are"
     if model.expert_parallel:
         yield "experts spread over ranks (engine.enable_expert_parallel) are"
     elif any(kind_of(op).cuts_rows for op in ops):

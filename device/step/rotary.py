@@ -15,15 +15,16 @@ from scenarios.errors import ScenarioError, printable
 from scenarios.models.model import Model, RopeScaling
 
 #: Kinds of scaling that are computed here.
-LINEAR, LLAMA3, YARN = COMPUTED = ("linear", "llama3", "yarn")
+LINEAR, LLAMA3, YARN, PROPORTIONAL = COMPUTED = ("linear", "llama3", "yarn", "proportional")
 
 
 def refuse_scaling(model: Model) -> None:
     """Raise ScenarioError, one line, where the config asks for angles that are not computed here."""
-    if model.rope_scaling and model.rope_scaling.kind not in COMPUTED:
-        kind = printable(model.rope_scaling.kind, 40)
-        what = f"rope_scaling of type {kind} is not computed here, only {', '.join(COMPUTED)}"
-        raise ScenarioError([f"{model.name}: {what}"])
+    for one in model.turns.values():
+        if one.rope_scaling and one.rope_scaling.kind not in COMPUTED:
+            kind = printable(one.rope_scaling.kind, 40)
+            what = f"rope_scaling of type {kind} is not computed here, only {', '.join(COMPUTED)}"
+            raise ScenarioError([f"{model.name}: {what}"])
 
 
 def frequencies(model: Model) -> torch.Tensor:
@@ -33,6 +34,9 @@ def frequencies(model: Model) -> torch.Tensor:
     scaling = model.rope_scaling
     if scaling is None:
         return plain
+    if scaling.kind == PROPORTIONAL:  # the first pairs of the head turn, the others stand still
+        turning = torch.arange(model.rotated // 2) < scaling.factor * model.rotated / 2
+        return plain * turning
     if scaling.kind == LINEAR:
         return plain / scaling.factor
     kept = _kept_by_yarn(scaling, model) if scaling.kind == YARN else _kept_by_llama3(scaling, plain)
@@ -43,7 +47,8 @@ def _kept_by_llama3(scaling: RopeScaling, plain: torch.Tensor) -> torch.Tensor:
     """The part of each frequency that is not divided: 1 for more than high_factor turns over the original positions, 0
     for fewer than low_factor."""
     turns = scaling.original_positions * plain / (2 * pi)
-    return ((turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)).clamp(0, 1)
+    # Equal factors (Llama 4 Scout) are a step.
+    return ((turns - scaling.low_factor) / max(scaling.high_factor - scaling.low_factor, 1e-9)).clamp(0, 1)
 
 
 def _kept_by_yarn(scaling: RopeScaling, model: Model) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from device.weights.state_weights import name_in_layer, shape_in_layer
 from scenarios.models.model import Model
 
 #: Where a layer's tensors stand.
@@ -15,20 +16,26 @@ IN_LAYER = {
     "index_k_norm": "self_attn.indexer.k_norm", "index_weights_proj": "self_attn.indexer.weights_proj",
     "down_proj": "mlp.down_proj", "router": "mlp.gate", "post_attention_norm": "post_attention_layernorm",
     "attention_out_norm": "post_attention_layernorm", "mlp_out_norm": "post_feedforward_layernorm",
-    "shared_expert_gate": "mlp.shared_expert_gate", "delta_norm": "linear_attn.norm", "conv1d": "linear_attn.conv1d",
-    **{name: f"linear_attn.{name}" for name in ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")},
+    "shared_expert_gate": "mlp.shared_expert_gate",
 }  # fmt: skip
 #: Tensors that are no module's weight or bias: their whole name in a layer.
-PLAIN = {"sinks": "self_attn.sinks", "A_log": "linear_attn.A_log", "dt": "linear_attn.dt_bias"}
+PLAIN = {
+    "layer_scalar": "layer_scalar", "router_norm": "router.scale", "router_scales": "router.per_expert_scale",
+    "sinks": "self_attn.sinks",
+}  # fmt: skip
 #: Norms that families call otherwise: those with norms behind attention and MLP too, or behind them alone.
 _WITH_POST_NORMS = {"post_attention_norm": "pre_feedforward_layernorm"}
+_GEMMA4 = {
+    **_WITH_POST_NORMS, "dense_norm": "post_feedforward_layernorm_1", "moe_norm": "pre_feedforward_layernorm_2",
+    "experts_norm": "post_feedforward_layernorm_2", "router": "router.proj",
+}  # fmt: skip
 _HUNYUAN = {
     "q_norm": "self_attn.query_layernorm", "k_norm": "self_attn.key_layernorm", "router": "mlp.gate.wg",
 }  # fmt: skip
 _OTHER_NAMES: dict[str, dict[str, str]] = {
-    "gemma2": _WITH_POST_NORMS, "gemma3_text": _WITH_POST_NORMS, "gemma4_text": _WITH_POST_NORMS,
+    "gemma2": _WITH_POST_NORMS, "gemma3_text": _WITH_POST_NORMS, "gemma4_text": _GEMMA4,
     "glm4": {"attention_out_norm": "post_self_attn_layernorm", "mlp_out_norm": "post_mlp_layernorm"},
-    "hunyuan_v1_dense": _HUNYUAN, "hunyuan_v1_moe": _HUNYUAN,
+    "hunyuan": _HUNYUAN, "hunyuan_v1_dense": _HUNYUAN, "hunyuan_v1_moe": _HUNYUAN,
     "gpt_oss": {"router": "mlp.router"},
 }  # fmt: skip
 
@@ -53,18 +60,19 @@ def name_of(model: Model, name: str, part: str, layer: int) -> str:
         last = layer + 1 == model.layers
         return "model.norm.weight" if last else f"model.layers.{layer + 1}.input_layernorm.weight"
     at = f"model.layers.{layer}"
+    state = model.at(layer).state if model.kinds or model.state else None
+    if state is not None and (own := name_in_layer(state, name, part)):
+        return f"{at}.{own}"
     if name in PLAIN:
         return f"{at}.{PLAIN[name]}"
     if model.model_type in SPARSE_BLOCK and (name == "router" or name.startswith("experts.")):
         return _in_sparse_block(f"{at}.block_sparse_moe", name, part)
     if name == "router" and part == "bias" and not (model.experts and model.experts.router_bias):
         return f"{at}.mlp.gate.e_score_correction_bias"
-    if name == "o_proj" and model.at(layer).state is not None:
-        return f"{at}.linear_attn.out_proj.{part}"
     prefix, _, projection = name.rpartition(".")
     if prefix:
         return f"{at}.mlp.{_shared(model) if prefix == 'shared' else prefix}.{projection}.{part}"
-    return f"{at}.{_OTHER_NAMES.get(model.model_type, {}).get(name, IN_LAYER[name])}.{part}"
+    return f"{at}.{_OTHER_NAMES.get(model.model_type, {}).get(name) or IN_LAYER[name]}.{part}"
 
 
 def _shared(model: Model) -> str:
@@ -84,8 +92,13 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
     *before, layer, part = name.split(".")
     number = next((int(word) for word, ahead in zip(before, ["", *before], strict=False) if ahead == "layers"), -1)
     one = model.at(number if 0 <= number < model.layers else -1)
-    if f"{layer}.{part}" in PLAIN.values():
-        return (one.state.value_heads if one.state else one.heads,)
+    if one.state is not None and (own := shape_in_layer(one.state, name, model.hidden)):
+        return own
+    if f"{layer}.{part}" in PLAIN.values() or part == "layer_scalar":
+        sizes = {"scale": one.hidden, "layer_scalar": 1}
+        if one.experts:
+            sizes["per_expert_scale"] = one.experts.count
+        return (sizes.get(part, one.heads),)
     out, into = _sizes(one, name).get(layer, (model.hidden, 0))
     return (out, into) if into and part == "weight" else (out,)
 
@@ -102,17 +115,10 @@ def _sizes(model: Model, name: str) -> dict[str, tuple[int, int]]:
     }  # fmt: skip
     if model.experts:
         count = model.experts.count
-        sizes |= {"gate": (count, hidden), "router": (count, hidden), "wg": (count, hidden)}
+        sizes |= {"gate": (count, hidden), "router": (count, hidden), "proj": (count, hidden), "wg": (count, hidden)}
         sizes["block_sparse_moe"] = (count, 0)
     if model.qk_norm_of == "layer":
         sizes |= {"q_norm": (model.q_size, 0), "k_norm": (model.kv_size, 0)}
-    if state := model.state:
-        sizes |= {
-            "in_proj_qkv": (state.channels, hidden), "in_proj_z": (state.values, hidden),
-            "in_proj_b": (state.value_heads, hidden), "in_proj_a": (state.value_heads, hidden),
-            "conv1d": (state.channels, state.kernel), "out_proj": (hidden, state.values),
-            **({"norm": (state.value_dim, 0)} if ".linear_attn." in name else {}),
-        }  # fmt: skip
     return sizes | _latent_sizes(model)
 
 

@@ -20,6 +20,7 @@ from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
 from device.weights.block_scales import BLOCK, FP8, Block, block_of, dequantised
 from device.weights.hugging_face import name_of, shape_of
 from device.weights.latent_weights import absorbed, in_halves, index_in_halves
+from device.weights.state_weights import rows_of_rank
 from scenarios.errors import ScenarioError, printable
 from scenarios.files.paths import expanded, is_dir
 from scenarios.models.model import Model
@@ -31,14 +32,11 @@ PARTS = {
     "qkv_a_proj": ("q_a_proj", "kv_a_proj"), "in_proj_qkvz": ("in_proj_qkv", "in_proj_z"),
     "in_proj_ba": ("in_proj_b", "in_proj_a"),
 }  # fmt: skip
-COLUMN_SPLIT = (
-    "q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head", "sinks", "in_proj_z",
-    "in_proj_b", "in_proj_a", "A_log", "dt",
-)  # fmt: skip
+COLUMN_SPLIT = ("q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head", "sinks")
 KV_SPLIT = ("k_proj", "v_proj")
 ROW_SPLIT = ("o_proj", "down_proj")
 #: Norms whose weight is the factor itself in families whose other norms multiply by 1 + weight.
-PLAIN_NORMS = ("delta_norm",)
+PLAIN_NORMS = ("delta_norm", "mamba_norm")
 
 
 class Checkpoint(Protocol):
@@ -67,6 +65,8 @@ class RandomCheckpoint:
         values = torch.randn(shape, generator=random)
         if "norm" in name:
             return 0.1 * values + (not self.model.form.unit_offset or "linear_attn.norm" in name)
+        if name.endswith(("scale", "layer_scalar")):
+            return 1 + 0.1 * values
         if name.endswith(("bias", "sinks", "A_log")):
             return 0.1 * values
         return values if "embed" in name else values * shape[-1] ** -0.5
@@ -277,6 +277,8 @@ class Weights:
         value = self.checkpoint.tensor(name_of(self.model, name, stored, layer))
         if self.model.form.unit_offset and last.endswith("norm") and last not in PLAIN_NORMS:
             value = value + 1
+        if last == "router_norm":
+            value = value * self.model.hidden**-0.5
         if last == "conv1d" and value.ndim == 3:
             value = value.squeeze(1)
         if latent and not self.in_pairs:
@@ -284,7 +286,7 @@ class Weights:
         if latent and latent.index:
             value = index_in_halves(last, value, latent)
         if not self._is_whole(name):
-            value = self._mine(last, value, self.shard.at(layer if layer < self.shard.layers else -1))
+            value = self._mine(last, value, layer)
         return absorbed(kind, value, latent) if latent and kind != stored else value
 
     def _is_whole(self, name: str) -> bool:
@@ -303,19 +305,19 @@ class Weights:
             return tuple(part for part in parts if part in own)
         return parts
 
-    def _mine(self, name: str, value: torch.Tensor, shard: Model) -> torch.Tensor:
-        """What this rank holds of `value`. shard: of its layer."""
+    def _mine(self, name: str, value: torch.Tensor, layer: int) -> torch.Tensor:
+        """What this rank holds of `value`, of `layer`."""
         ranks, rank = self.shard.tensor_parallel, self.rank
         if ranks == 1:
             return value
+        kind = self.model.order[layer] if self.model.kinds and 0 <= layer < self.model.layers else -1
+        shard, whole = (model.kinds[kind] if model.kinds else model for model in (self.shard, self.model))
+        if whole.state is not None and (own := rows_of_rank(whole.state, name, value, ranks, rank)) is not None:
+            return own
         if name in ROW_SPLIT:
             if value.ndim == 1:  # a bias joins the sum over the ranks once
                 return value if rank == 0 else torch.zeros_like(value)
             return value.chunk(ranks, 1)[rank]
-        if name in ("in_proj_qkv", "conv1d"):
-            assert shard.state is not None
-            each = [ranks * part for part in (shard.state.keys, shard.state.keys, shard.state.values)]
-            return torch.cat([part.chunk(ranks)[rank] for part in value.split(each)])
         if shard.qk_norm_of == "layer" and name == "q_norm":
             return value.chunk(ranks)[rank]
         if name in KV_SPLIT or (shard.qk_norm_of == "layer" and name == "k_norm"):

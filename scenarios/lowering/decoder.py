@@ -12,14 +12,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from scenarios.lowering.alongside import plain_and_experts
 from scenarios.lowering.delta import gated_delta
 from scenarios.lowering.gqa import grouped_query_attention
+from scenarios.lowering.mamba import mamba2, short_convolution
 from scenarios.lowering.mla import latent_attention
 from scenarios.lowering.moe import mixture
 from scenarios.lowering.prepare import prepare_contiguous
 from scenarios.lowering.primitives import activation, linear, mlp, rms_norm, weight
 from scenarios.lowering.step import Step
 from scenarios.models.model import Model
+from scenarios.models.states import GatedDelta, Mamba2, ShortConv
 from scenarios.ops.program import Batch, Block, DType, Op, Program, Tensor
 
 
@@ -112,16 +115,27 @@ def _layer(step: Step) -> tuple[Op, ...]:
     if form.has_mlp:
         before = activation("residual_mid", hidden, act) if form.attends else residual
         experts = model.experts
-        ops += mixture(step, experts, source) if experts else mlp(model, act, step.tokens, source)
-        ops += _added(model, "mlp", activation("mlp_out", hidden, act), before, residual)
+        out = "mlp_out"
+        if experts and experts.with_plain:
+            ops, out = [*ops, *plain_and_experts(step, experts)], "mlp_sum"
+        else:
+            ops += mixture(step, experts, source) if experts else mlp(model, act, step.tokens, source)
+        ops += _added(model, "mlp", activation(out, hidden, act), before, residual)
+    if form.layer_scale:
+        ops.append(Op("mul", "layer_scale", (residual, weight("layer_scalar.weight", (1,), act)), (residual,)))
     if form.pre_norms:
         ops += rms_norm("next_norm", residual, "normed", model.norm_eps)
     return tuple(ops)
 
 
 def _attention(step: Step, x: Tensor) -> tuple[Op, ...]:
-    if step.model.state is not None:
-        return gated_delta(step, x, step.model.state)
+    match step.model.state:
+        case GatedDelta() as state:
+            return gated_delta(step, x, state)
+        case Mamba2() as state:
+            return mamba2(step, x, state)
+        case ShortConv() as state:
+            return short_convolution(step, x, state)
     return (latent_attention if step.model.latent else grouped_query_attention)(step, x)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from scenarios.lowering.primitives import activation, linear, weight
 from scenarios.lowering.step import Step
-from scenarios.models.forms import GatedDelta
+from scenarios.models.states import GatedDelta
 from scenarios.ops.program import Attr, DType, Group, Op, Tensor
 
 #: Requests with at most this many new tokens take the recurrent way.
@@ -28,11 +28,11 @@ def gated_delta(step: Step, x: Tensor, state: GatedDelta) -> tuple[Op, ...]:
     return (
         linear("in_proj_qkvz", x, "qkvz", wide),
         linear("in_proj_ba", x, "ba", 2 * state.value_heads),
-        _cut(act, "qkvz", "mixed_qkv", (tokens, state.channels), 0),
-        _cut(act, "qkvz", "delta_gate", (tokens, state.values), -state.values),
-        _cut(act, "ba", "delta_b", heads, 0),
-        _cut(act, "ba", "delta_a", heads, state.value_heads),
-        _convolution(step, state),
+        cut(act, "qkvz", "mixed_qkv", (tokens, state.channels), 0),
+        cut(act, "qkvz", "delta_gate", (tokens, state.values), -state.values),
+        cut(act, "ba", "delta_b", heads, 0),
+        cut(act, "ba", "delta_a", heads, state.value_heads),
+        convolution(step, "mixed_qkv", state.channels, state.kernel),
         _gating(step, state),
         *_queries_keys_values(step, state),
         *_rules(step, state),
@@ -40,23 +40,22 @@ def gated_delta(step: Step, x: Tensor, state: GatedDelta) -> tuple[Op, ...]:
     )
 
 
-def _cut(act: DType, source: str, out: str, shape: tuple[int, ...], start: int) -> Op:
+def cut(act: DType, source: str, out: str, shape: tuple[int, ...], start: int) -> Op:
     read = activation(source, shape, act)
     return Op("slice", f"slice_{out}", (read,), (activation(out, shape, act),), (("start", start),))
 
 
-def _convolution(step: Step, state: GatedDelta) -> Op:
-    """Causal and by channel, over the last `kernel` tokens, with a SiLU behind it."""
-    shape = (step.tokens, state.channels)
-    kept = (step.batch.requests, state.kernel - 1, state.channels)
-    held = Tensor("conv_state", kept, step.act, "kv_cache")
-    filters = weight("conv1d.weight", (state.channels, state.kernel), step.act)
+def convolution(step: Step, source: str, channels: int, kernel: int, bias: bool = False, activated: bool = True) -> Op:
+    """Causal and by channel, over the last `kernel` tokens: `source` -> `convolved`. activated: a SiLU is behind it."""
+    shape = (step.tokens, channels)
+    held = Tensor("conv_state", (step.batch.requests, kernel - 1, channels), step.act, "kv_cache")
+    weights = [weight("conv1d.weight", (channels, kernel), step.act)]
+    if bias:
+        weights.append(weight("conv1d.bias", (channels,), step.act))
     return Op(
-        "causal_conv1d",
-        "conv1d",
-        (activation("mixed_qkv", shape, step.act), filters, held),
-        (activation("convolved", shape, step.act), held),
-    )
+        "causal_conv1d", "conv1d", (activation(source, shape, step.act), *weights, held),
+        (activation("convolved", shape, step.act), held), () if activated else (("activated", False),),
+    )  # fmt: skip
 
 
 def _gating(step: Step, state: GatedDelta) -> Op:
@@ -74,7 +73,7 @@ def _gating(step: Step, state: GatedDelta) -> Op:
 def _queries_keys_values(step: Step, state: GatedDelta) -> tuple[Op, ...]:
     keys = (step.tokens, state.key_heads, state.key_dim)
     parts = (("q", state.keys, 0), ("k", state.keys, state.keys), ("v", state.values, -state.values))
-    ops = [_cut(step.act, "convolved", f"delta_{name}", (step.tokens, width), start) for name, width, start in parts]
+    ops = [cut(step.act, "convolved", f"delta_{name}", (step.tokens, width), start) for name, width, start in parts]
     for name in "qk":
         x, out = activation(f"delta_{name}", keys, step.act), activation(f"delta_{name}_normed", keys, step.act)
         ops.append(Op("l2_norm", f"delta_{name}_norm", (x,), (out,), (("eps", L2_EPS),)))

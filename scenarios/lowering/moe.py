@@ -37,12 +37,18 @@ def routed(item: Routing) -> tuple[tuple[str, Attr], ...]:
     )  # fmt: skip
 
 
-def mixture(step: Step, experts: Experts, source: str = "mlp_in") -> tuple[Op, ...]:
-    """The MLP of a layer with experts."""
+def mixture(
+    step: Step, experts: Experts, source: str = "mlp_in", routed_by: str = "", result: str = "mlp_out"
+) -> tuple[Op, ...]:
+    """The MLP of a layer with experts: `source` -> `result`. routed_by: what the router reads, where it is not the
+    same."""
     model, act, rows = step.model, step.act, share_of_tokens(step)
     x = whole = activation(source, (rows, model.hidden), act)
-    chosen = "moe_out" if experts.shared or experts.scaled else "mlp_out"
-    ops = [linear("router", x, "router_logits", experts.count, experts.router_bias), *_choose(experts, rows, act)]
+    chosen = "moe_out" if experts.shared or experts.scaled else result
+    read = activation(routed_by or source, x.shape, act)
+    ops = [linear("router", read, "router_logits", experts.count, experts.router_bias), *_choose(experts, rows, act)]
+    if experts.with_plain:
+        ops += _scaled_choice(experts, rows)
     if experts.weighs_input:
         x = activation("moe_in", x.shape, act)
         ops += _weighed(whole, x)
@@ -66,6 +72,17 @@ def mixture(step: Step, experts: Experts, source: str = "mlp_in") -> tuple[Op, .
         routed_out = activation("moe_scaled" if experts.scaled else "moe_out", x.shape, act)
         ops.append(_same("add", "add_shared", (routed_out, activation("shared_out", x.shape, act)), "mlp_out"))
     return tuple(ops)
+
+
+def _scaled_choice(experts: Experts, rows: int) -> tuple[Op, ...]:
+    """Weights times a learned scale of each expert."""
+    few = (rows, experts.top_k)
+    scales, ids = weight("router_scales.weight", (experts.count,), "fp32"), activation("expert_ids", few, "int32")
+    own, weights = activation("choice_scales", few, "fp32"), activation("expert_weights", few, "fp32")
+    return (
+        Op("index_select", "scale_choice.pick", (scales, ids), (own,)),
+        Op("mul", "scale_choice", (weights, own), (weights,)),
+    )
 
 
 def _weighed(x: Tensor, out: Tensor) -> tuple[Op, ...]:
@@ -105,16 +122,12 @@ def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
     top = activation("top_scores", few, "fp32") if experts.normalised else weights
     total = activation("top_total", (rows, 1), "fp32")
     ops = [Op("cast", "router.cast", (logits,), (logits32,))]
-    if experts.score == "softmax":
-        ops.append(Op("softmax", "router.softmax", (logits32,), (scores,)))
-        ops.append(Op("sort", "router.top_k", (scores,), (top, ids), op_type="TopKV2"))
-    elif not experts.moves_choice:
-        ops.append(Op("sigmoid", "router.sigmoid", (logits32,), (scores,)))
+    ops.append(Op(experts.score, f"router.{experts.score}", (logits32,), (scores,)))
+    if not experts.moves_choice:
         ops.append(Op("sort", "router.top_k", (scores,), (top, ids), op_type="TopKV2"))
     else:  # the bias moves the choice and not the weights
         biased = activation("router_biased", wide, "fp32")
         bias = weight("router.bias", (experts.count,), "fp32")
-        ops.append(Op("sigmoid", "router.sigmoid", (logits32,), (scores,)))
         ops.append(Op("add", "router.add_bias", (scores, bias), (biased,)))
         ops.append(
             Op("sort", "router.top_k", (biased,), (activation("top_biased", few, "fp32"), ids), op_type="TopKV2")

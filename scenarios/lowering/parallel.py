@@ -20,10 +20,14 @@ from scenarios.ops.program import Block, Op, Program, Tensor
 from scenarios.settings import Engine
 
 #: Values that are partial sums on each rank: of a row-parallel product, of experts sliced over the ranks.
-PARTIAL = ("attention_out", "mlp_out")
+PARTIAL = ("attention_out", "mlp_out", "dense_out", "experts_out")
 #: Ops that need all tokens in sequence parallelism: the first reader of each normed activation.
-GATHER_BEFORE = ("q_proj", "q_a_proj", "gate_proj", "router")
-_NORMS = ("input_norm", "post_attention_norm", "next_norm")
+GATHER_BEFORE = ("q_proj", "q_a_proj", "in_proj_qkvz", "in_proj", "gate_proj", "up_proj", "router")
+#: What works on a rank's share of the tokens: norms, and what is done to the residual.
+_ON_SHARE = (
+    "input_norm", "post_attention_norm", "next_norm", "attention_out_norm", "mlp_out_norm", "scale_attention",
+    "scale_mlp", "add_attention", "add_mlp", "layer_scale",
+)  # fmt: skip
 
 
 def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = False, gathered: bool = False) -> Model:
@@ -89,10 +93,12 @@ def _attention_problems(model: Model, ranks: int) -> Iterator[str]:
 
 def _mlp_problems(model: Model, ranks: int, replicas: int, expert_parallel: bool) -> Iterator[str]:
     experts = model.experts
-    if (experts is None or experts.dense_layers) and model.intermediate % ranks:
+    if (experts is None or experts.dense_layers or experts.with_plain) and model.intermediate % ranks:
         yield f"intermediate size {model.intermediate} does not divide by {ranks}"
     if experts is None:
         return
+    if expert_parallel and experts.with_plain:
+        yield "experts next to a plain MLP are not spread over ranks (enable_expert_parallel) here"
     if expert_parallel and experts.count % (ranks * replicas):
         yield f"{experts.count} experts do not divide by the {ranks * replicas} ranks that share them"
     if not expert_parallel and (experts.intermediate % ranks or experts.shared % ranks):
@@ -167,9 +173,13 @@ def _scattered(block: Block, model: Model) -> tuple[Op, ...]:
     ranks = model.tensor_parallel
     spread = model.sends_tokens and any(op.name == "router" for op in block.ops)
     out: list[Op] = []
+    gathered: set[str] = set()
     for op in block.ops:
-        if op.name in GATHER_BEFORE and not (op.name == "router" and spread):
+        gathered -= {tensor.name for tensor in op.outputs}
+        first = op.name in GATHER_BEFORE and op.inputs[0].name not in gathered
+        if first and not (op.name == "router" and spread):
             out.append(_gather_tokens(op, ranks))
+            gathered.add(op.inputs[0].name)
         if block.name == "head" and op is block.ops[0]:
             out.append(_gather_tokens(op, ranks))
         out.append(_on_share(op, ranks))
@@ -200,8 +210,7 @@ def _share(tensor: Tensor, ranks: int) -> Tensor:
 
 def _on_share(op: Op, ranks: int) -> Op:
     """`op` on one rank's share of the tokens, where it belongs to a norm or a residual add."""
-    in_norm = op.name.split(".")[0] in _NORMS
-    if not in_norm and op.name not in ("add_attention", "add_mlp"):
+    if op.name.split(".")[0] not in _ON_SHARE:
         return op
 
     def local(tensor: Tensor) -> Tensor:

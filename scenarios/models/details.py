@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from scenarios.errors import shown
 from scenarios.models.fields import Fields
-from scenarios.models.forms import Ends, GatedDelta
+from scenarios.models.forms import Ends
 from scenarios.models.layers import Layer
 from scenarios.models.model import Model
 from scenarios.models.rope import rope_scaling, rotary_dim
+from scenarios.models.states import GatedDelta, Mamba2, ShortConv
 
 
 def nothing(_: Fields, model: Model) -> Model:
@@ -85,7 +86,9 @@ def by_kind(read: Fields, model: Model, layer: Layer) -> Model:
 
 def gemma4(read: Fields, model: Model) -> Model:
     """Scores as they are, values normed, and experts next to a plain MLP."""
-    model = replace(gemma(read, model), attention=replace(model.attention, scale=1.0, value_norm=True))
+    model = gemma(read, model)
+    attention = replace(model.attention, scale=1.0, value_norm=True)
+    model = replace(model, attention=attention, form=replace(model.form, layer_scale=True))
     return model if model.experts is None else replace(model, experts=replace(model.experts, with_plain=True))
 
 
@@ -158,7 +161,7 @@ def llama4(read: Fields, model: Model) -> Model:
     if model.experts is None:
         return model
     width = model.experts.intermediate
-    experts = replace(model.experts, shared=width, weighs_input=True, normalised=False)
+    experts = replace(model.experts, shared=width, weighs_input=True, normalised=False, choice_bias=False)
     return replace(model, experts=experts)
 
 
@@ -203,3 +206,138 @@ def granite_shared(read: Fields, model: Model) -> Model:
     if model.experts is None:
         return model
     return replace(model, experts=replace(model.experts, shared=read.whole("shared_intermediate_size", 0, low=0)))
+
+
+def minicpm(read: Fields, model: Model) -> Model:
+    """MiniCPM's scales: of embeddings, of what is added (by the depth), of logits (by the width)."""
+    base = read.number("dim_model_base", float(model.hidden))
+    depth = read.number("scale_depth", model.layers**0.5)
+    return replace(
+        model,
+        ends=Ends(read.number("scale_emb", 1.0), 0.0, base / model.hidden),
+        form=replace(model.form, residual_scale=depth / model.layers**0.5),
+    )
+
+
+def no_alibi(read: Fields, model: Model) -> Model:
+    """Baichuan's 13B models have ALiBi in place of rotary angles, and say it by a length of their own key."""
+    if "max_position_embeddings" not in read.fields:
+        read.wrong("model_max_length: not modelled: biases by distance (ALiBi) in place of rotary angles")
+    return model
+
+
+def windows_turn(read: Fields, layers: int) -> list[bool]:
+    """EXAONE 4: of models with windows only those layers turn by position."""
+    types = read.fields.get("layer_types")
+    if read.fields.get("sliding_window") is None or not isinstance(types, list):
+        return [True] * layers
+    return [kind == "sliding_attention" for kind in [*types, *[""] * layers][:layers]]
+
+
+def scaled_when_full(read: Fields, model: Model, layer: Layer) -> Model:
+    """OLMo 3: angles are scaled in layers that see all keys."""
+    return replace(model, rope_scaling=None) if layer.kind == "sliding_attention" else by_kind(read, model, layer)
+
+
+def bias_of_choice(read: Fields, model: Model) -> Model:
+    """ERNIE 4.5: softmax scores whose choice a bias moves."""
+    aux_free = read.flag("moe_use_aux_free", True)
+    return model if model.experts is None else replace(model, experts=replace(model.experts, choice_bias=aux_free))
+
+
+# ---- Mamba-2 and short convolutions ----
+
+_PATTERN = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+
+
+def nemotron_types(read: Fields, layers: int) -> list[str]:
+    """Each layer is one of Mamba, attention, MLP and experts: by `layers_block_type`, or a letter each."""
+    given = read.fields.get("layers_block_type")
+    if isinstance(given, list) and len(given) >= layers:
+        return [str(kind) for kind in given[:layers]]
+    pattern = read.fields.get("hybrid_override_pattern")
+    if not isinstance(pattern, str) or len(pattern) < layers:
+        read.wrong(f"hybrid_override_pattern: must have a letter for each of {layers} layers, got {shown(pattern)}")
+        return ["attention"] * layers
+    return [_PATTERN.get(letter, f"kind {letter}") for letter in pattern[:layers]]
+
+
+def nemotron(read: Fields, model: Model) -> Model:
+    if read.fields.get("moe_latent_size"):
+        read.wrong("moe_latent_size: not modelled: experts of a latent width")
+    if model.experts is None:
+        return model
+    shared = read.whole("moe_shared_expert_intermediate_size", 0, low=0) * read.whole("n_shared_experts", 1, low=0)
+    return replace(model, experts=replace(model.experts, shared=shared))
+
+
+def nemotron_kind(read: Fields, model: Model, layer: Layer) -> Model:
+    """One layer has one part only, and attention does not turn."""
+    attends = layer.kind in ("mamba", "attention")
+    experts = model.experts if layer.kind == "moe" else None
+    form = replace(model.form, attends=attends, has_mlp=not attends)
+    model = replace(model, form=form, experts=experts, attention=replace(model.attention, rotates=False))
+    if layer.kind != "mamba":
+        return model
+    return with_mamba(read, model, _mamba(read, "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size",
+                                          "conv_kernel", "chunk_size"))  # fmt: skip
+
+
+def _mamba(read: Fields, heads: str, head_dim: str, groups: str, state: str, kernel: str, chunk: str) -> Mamba2:
+    """The sizes under the family's own keys."""
+    stored = str(read.fields.get("mamba_ssm_cache_dtype", read.fields.get("mamba_ssm_dtype", "")))
+    return Mamba2(
+        heads=read.whole(heads, most=1 << 14),
+        head_dim=read.whole(head_dim, 64, most=4096),
+        groups=read.whole(groups, 1, most=4096),
+        state_dim=read.whole(state, 128, most=4096),
+        kernel=read.whole(kernel, 4, most=64, low=2),
+        chunk=read.whole(chunk, 256, most=1 << 14),
+        dtype="fp32" if stored == "float32" else "bf16",
+    )
+
+
+def with_mamba(read: Fields, model: Model, state: Mamba2) -> Model:
+    """`model` with a Mamba-2 layer in place of attention."""
+    if not read.problems and state.heads % state.groups:
+        read.wrong(f"{state.heads} Mamba heads do not divide by {state.groups} groups")
+    return replace(
+        model, state=state, heads=state.heads, kv_heads=state.heads, head_dim=state.head_dim, rotary_dim=0,
+        attention=replace(model.attention, rotates=False), qk_norm=False, qkv_bias=False,
+    )  # fmt: skip
+
+
+def granite_hybrid(read: Fields, model: Model) -> Model:
+    """Granite 4: the multipliers, attention that may not turn, an MLP of the shared width where it has no experts."""
+    model = granite_shared(read, model)
+    turns = read.fields.get("position_embedding_type", "rope") == "rope"
+    model = replace(model, attention=replace(model.attention, rotates=turns))
+    return model if model.experts else replace(model, intermediate=read.whole("shared_intermediate_size"))
+
+
+def granite_kind(read: Fields, model: Model, layer: Layer) -> Model:
+    if layer.kind != "mamba":
+        return model
+    state = _mamba(read, "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv",
+                   "mamba_chunk_size")  # fmt: skip
+    return with_mamba(read, model, state)
+
+
+def lfm2(read: Fields, model: Model) -> Model:
+    """The MLP of LFM2 has two thirds of its stated width, times a factor, up to a multiple."""
+    if not read.flag("block_auto_adjust_ff_dim", False):
+        return model
+    width = int(2 * model.intermediate / 3 * read.number("block_ffn_dim_multiplier", 1.0, or_none=True))
+    step = read.whole("block_multiple_of", 256)
+    return replace(model, intermediate=-(-width // step) * step)
+
+
+def lfm2_kind(read: Fields, model: Model, layer: Layer) -> Model:
+    """A layer of kind conv has a gated short convolution in place of attention."""
+    if layer.kind != "conv":
+        return model
+    state = ShortConv(model.hidden, read.whole("conv_L_cache", 3, most=64, low=2))
+    return replace(
+        model, state=state, kv_heads=model.heads, head_dim=model.hidden // model.heads, rotary_dim=0, qk_norm=False,
+        attention=replace(model.attention, rotates=False),
+    )  # fmt: skip

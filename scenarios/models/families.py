@@ -5,57 +5,11 @@ docs/models.md has the same table in words; a test holds the two together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from scenarios.models import details
-from scenarios.models.fields import Fields
-from scenarios.models.forms import USUAL_ATTENTION, USUAL_LAYER, AttentionForm, LayerForm
-from scenarios.models.layers import Adapt
-from scenarios.models.model import Model, QkNorm, Score
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """What a `model_type` implies that its config.json does not say.
-
-    qk_norm: Q and K are normalised per head (None: as `use_qk_norm` says). norm_of: what one norm of them spans. bias:
-    default of `attention_bias` on the QKV projections; out_bias: it counts for the output projection too. experts: key
-    of the number of routed experts, "" for a dense model. width: key of an expert's width. score: how the router
-    scores. normalised: default of `norm_topk_prob`. latent: multi-head latent attention (MLA). windowed: a
-    `sliding_window` holds without `use_sliding_window`. tied: default of `tie_word_embeddings`. optional_experts: it
-    has experts where the config says so. models: keys of FEATURES that the lowering of the family knows. attention,
-    form: of its layers. defaults: of keys that a config may leave out; renames: its own names of keys, by the usual
-    one. finish: what else of a config makes the model. types: kinds of its layers where the config has no
-    `layer_types`. rotates: which layers turn by position. adapt: what sets a kind of layer apart. like: published
-    models that stand for it.
-    """
-
-    qk_norm: bool | None = False
-    norm_of: QkNorm = "head"
-    bias: bool = False
-    out_bias: bool = False
-    experts: str = ""
-    width: str = "moe_intermediate_size"
-    score: Score = "softmax"
-    normalised: bool | None = None
-    latent: bool = False
-    windowed: bool = False
-    tied: bool = False
-    optional_experts: bool = False
-    models: frozenset[str] = frozenset()
-    attention: AttentionForm = USUAL_ATTENTION
-    form: LayerForm = USUAL_LAYER
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    renames: Mapping[str, str] = field(default_factory=dict)
-    finish: Callable[[Fields, Model], Model] = details.nothing
-    types: Callable[[Fields, int], list[str]] | None = None
-    known: tuple[str, ...] = ("full_attention", "attention", "sliding_attention")
-    rotates: Callable[[Fields, int], list[bool]] = details.everywhere
-    adapt: Adapt = details.as_it_is
-    like: str = ""
-
+from scenarios.models.family import Family
+from scenarios.models.forms import AttentionForm, LayerForm
 
 #: Families that differ from others in names only.
 _GEMMA = Family(
@@ -89,6 +43,31 @@ _LLAMA4 = Family(
     like="Llama 4 Scout, Maverick",
 )  # fmt: skip
 _GLM4_MOE = Family(qk_norm=None, experts="n_routed_experts", score="sigmoid", like="GLM-4.5, GLM-4.6, GLM-4.7")
+
+_GEMMA4 = Family(
+    tied=True, qk_norm=True, experts="num_experts", optional_experts=True, normalised=True, types=details.all_but_each,
+    adapt=details.gemma4_kind, finish=details.gemma4, form=LayerForm(activation="gelu", post_norms=True),
+    models=frozenset(
+        {"final_logit_softcapping", "attention_k_eq_v", "enable_moe_block", "sliding_window_pattern"}
+    ),
+    renames={"top_k_experts": "num_experts_per_tok"}, like="Gemma 4 26B-A4B, 31B",
+    defaults={"head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 512},
+)  # fmt: skip
+#: Norms behind attention and MLP alone.
+_BEHIND = LayerForm(pre_norms=False, post_norms=True)
+_HUNYUAN = Family(
+    qk_norm=None, attention=AttentionForm(norm_last=True), tied=True, like="Hunyuan 0.5B to 7B",
+    renames={"attention_head_dim": "head_dim"}, defaults={"use_qk_norm": True},
+)  # fmt: skip
+_LFM2 = Family(
+    qk_norm=True, tied=True, finish=details.lfm2, adapt=details.lfm2_kind, known=("full_attention", "conv"),
+    renames={"norm_eps": "rms_norm_eps", "tie_embedding": "tie_word_embeddings", "block_ff_dim": "intermediate_size"},
+    like="LFM2",
+)  # fmt: skip
+_GRANITE_MOE = Family(
+    experts="num_local_experts", width="intermediate_size", normalised=True, tied=True, finish=details.granite,
+    like="Granite 3 with experts",
+)  # fmt: skip
 
 #: Of each `model_type`. A dense family whose layers are those of another is one line here.
 FAMILIES: dict[str, Family] = {
@@ -159,6 +138,83 @@ FAMILIES: dict[str, Family] = {
     "glm4": Family(form=LayerForm(post_norms=True), like="GLM-4 0414 9B, 32B"),
     "granite": Family(finish=details.granite, tied=True, like="Granite 3"),
     "phi3": Family(windowed=True, like="Phi-3, Phi-4"),
+    "gemma4_text": _GEMMA4,
+    "ministral3": Family(windowed=True, like="Ministral 3, Devstral 2"),
+    "ernie4_5_moe": Family(
+        experts="num_experts", normalised=True, tied=True, finish=details.bias_of_choice, like="ERNIE-4.5 21B, 300B",
+        renames={"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok",
+                 "moe_num_shared_experts": "n_shared_experts"},
+    ),
+    "hunyuan_v1_dense": _HUNYUAN,
+    "hunyuan_v1_moe": replace(
+        _HUNYUAN, experts="num_experts", normalised=True, like="Hunyuan-A13B",
+        renames={**_HUNYUAN.renames, "moe_topk": "num_experts_per_tok", "num_shared_expert": "n_shared_experts"},
+    ),
+    "hunyuan": replace(
+        _HUNYUAN, experts="num_experts", width="intermediate_size", normalised=True, like="Hunyuan-Large",
+        renames={**_HUNYUAN.renames, "moe_topk": "num_experts_per_tok", "num_shared_expert": "n_shared_experts"},
+    ),
+    "internlm2": Family(renames={"bias": "attention_bias"}, like="InternLM2, 2.5"),
+    "internlm3": Family(renames={"qkv_bias": "attention_bias"}, like="InternLM3"),
+    "baichuan": Family(finish=details.no_alibi, like="Baichuan2 7B"),
+    "chatglm": Family(
+        bias=True, like="ChatGLM3, GLM-4-9B", defaults={"partial_rotary_factor": 0.5}, renames={
+            "num_layers": "num_hidden_layers", "padded_vocab_size": "vocab_size", "ffn_hidden_size":
+            "intermediate_size", "multi_query_group_num": "num_key_value_heads", "kv_channels": "head_dim",
+            "add_qkv_bias": "attention_bias", "seq_length": "max_position_embeddings", "layernorm_epsilon":
+            "rms_norm_eps",
+        },
+    ),
+    "glm": Family(bias=True, like="GLM-4-9B, GLM-Edge"),
+    "olmo2": Family(qk_norm=True, norm_of="layer", form=_BEHIND, like="OLMo 2"),
+    "olmo3": Family(qk_norm=True, norm_of="layer", form=_BEHIND, adapt=details.scaled_when_full, like="OLMo 3"),
+    "exaone": Family(
+        like="EXAONE 3.5", renames={"num_layers": "num_hidden_layers", "layer_norm_epsilon": "rms_norm_eps",
+                                    "activation_function": "hidden_act"},
+    ),
+    "exaone4": Family(
+        qk_norm=True, form=_BEHIND, rotates=details.windows_turn, models=frozenset({"sliding_window_pattern"}),
+        like="EXAONE 4",
+    ),
+    "smollm3": Family(tied=True, rotates=details.llama4_rotates, models=frozenset({"no_rope_layers"}), like="SmolLM3"),
+    "minicpm": Family(finish=details.minicpm, like="MiniCPM, MiniCPM4"),
+    "minicpm3": Family(latent=True, finish=details.minicpm, like="MiniCPM3"),
+    "bailing_moe": Family(
+        experts="num_experts", normalised=True, like="Ling-lite, Ling-plus",
+        renames={"num_shared_experts": "n_shared_experts", "use_qkv_bias": "attention_bias"},
+        models=frozenset({"use_qkv_bias"}),
+    ),
+    "bailing_moe_v2": Family(
+        qk_norm=True, experts="num_experts", score="sigmoid", normalised=True, like="Ling 2.0, Ring 2.0",
+        renames={"num_shared_experts": "n_shared_experts", "use_qkv_bias": "attention_bias"},
+        models=frozenset({"use_qkv_bias"}),
+    ),
+    "granitemoe": _GRANITE_MOE,
+    "granitemoeshared": replace(_GRANITE_MOE, finish=details.granite_shared, like="Granite 3 with shared experts"),
+    "arcee": Family(form=LayerForm(activation="relu2"), like="AFM-4.5B"),
+    "nemotron_h": Family(
+        experts="n_routed_experts", optional_experts=True, score="sigmoid", form=LayerForm(activation="relu2"),
+        types=details.nemotron_types, known=("mamba", "attention", "mlp", "moe"), adapt=details.nemotron_kind,
+        finish=details.nemotron, renames={"layer_norm_epsilon": "rms_norm_eps", "attention_head_dim": "head_dim"},
+        models=frozenset({"mamba_num_heads", "ssm_state_size", "hybrid_override_pattern"}),
+        like="Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano",
+    ),
+    "granitemoehybrid": replace(
+        _GRANITE_MOE, optional_experts=True, finish=details.granite_hybrid, adapt=details.granite_kind,
+        known=("attention", "mamba"), like="Granite 4",
+    ),
+    "lfm2": _LFM2,
+    "lfm2_moe": replace(
+        _LFM2, experts="num_experts", score="sigmoid", like="LFM2 8B-A1B",
+        renames={**_LFM2.renames, "num_dense_layers": "first_k_dense_replace"},
+    ),
+    "glm4_moe_lite": Family(
+        experts="n_routed_experts", score="sigmoid", latent=True, like="GLM-4.7-Flash",
+    ),
+    "flex_olmo": Family(
+        qk_norm=True, norm_of="layer", experts="num_experts", width="intermediate_size", normalised=False, form=_BEHIND,
+        like="FlexOlmo",
+    ),
 }  # fmt: skip
 
 #: Parts of a multimodal config that hold the decoder of its text, in the order in which they are looked for.
@@ -174,6 +230,12 @@ TEXT_TYPES = {
     "qwen2_5_vl_text": "qwen2",
     "glm4v_moe_text": "glm4_moe",
     "kimi_k25": "kimi_k2",
+    "glm4v_text": "glm4",
+    "mistral3": "mistral",
+    "qwen3_omni_moe_text": "qwen3_moe",
+    "qwen2_5_omni_text": "qwen2",
+    "phi4_multimodal": "phi3",
+    "phi4mm": "phi3",
     "gemma3": "gemma3_text",
     "gemma4": "gemma4_text",
     "llama4": "llama4_text",
@@ -216,16 +278,30 @@ FEATURES: dict[str, str] = {
 
 #: Families that are known and refused, with the features that are missing.
 REFUSED: dict[str, str] = {
+    "gemma3n_text": "embeddings of each layer (hidden_size_per_layer_input) and several residuals (altup_num_inputs)",
+    "step3p5": "heads by layer (attention_other_setting) and a gate for each head (use_head_wise_attn_gate)",
+    "mimo_v2_flash": "values narrower than keys (v_head_dim) and windows by layer (hybrid_layer_pattern)",
+    "falcon_h1": "attention and Mamba side by side in a layer (mamba_d_ssm)",
+    "jamba": "Mamba-1 layers (mamba_d_state)",
+    "cohere": "attention and MLP side by side, and layer norms (layer_norm_eps)",
+    "cohere2": "attention and MLP side by side, and layer norms (layer_norm_eps)",
+    "falcon": "attention and MLP side by side, and layer norms (layer_norm_epsilon)",
+    "phi": "attention and MLP side by side, and layer norms (layer_norm_eps)",
+    "gpt_neox": "attention and MLP side by side, and layer norms (layer_norm_eps)",
+    "starcoder2": "layer norms (norm_epsilon) and an MLP without a gate",
+    "stablelm": "layer norms (layer_norm_eps)",
+    "nemotron": "layer norms (norm_eps) and an MLP without a gate",
+    "phimoe": "layer norms and a router that masks by jitter (router_jitter_noise)",
+    "dbrx": "layer norms and clipped projections (clip_qkv)",
+    "apertus": "an activation of its own, xIELU (hidden_act)",
+    "bamba": "attention whose angles and Mamba layers lie by index (attn_layer_indices)",
+    "mllama_text_model": "cross attention (cross_attention_layers)",
+    "kimi_k3": "linear attention layers (linear_attn_config)",
     "deepseek_v4": "hyper-connections (hc_mult) and attention over compressed tokens (compress_ratios)",
     "kimi_linear": "linear attention layers (linear_attn_config)",
     "minimax_m1": "linear attention layers (attn_type_list)",
     "minimax_text_01": "linear attention layers (attn_type_list)",
-    "nemotron_h": "Mamba layers (hybrid_override_pattern)",
-    "gemma4": "windows by layer (layer_types), heads of two sizes (global_head_dim) and soft caps of logits",
-    "gemma4_text": "windows by layer (layer_types), heads of two sizes (global_head_dim) and soft caps of logits",
     "longcat_flash": "two attentions a layer next to the experts, and experts that do nothing (zero_expert_num)",
-    "hunyuan_v1_moe": "Q and K norms after the rotary angles (use_qk_norm)",
-    "hunyuan_v1_dense": "Q and K norms after the rotary angles (use_qk_norm)",
     "step3": "attention with one shared K and V and a low-rank query (share_q_dim)",
     "step3_text": "attention with one shared K and V and a low-rank query (share_q_dim)",
 }

@@ -5,14 +5,12 @@ The usual one: pre-norms, grouped-query attention over all keys, rotary angles i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 #: What stands between gate and up of an MLP: silu and gelu gate; clamped is gpt-oss's SwiGLU (alpha 1.702, up + 1,
 #: both limited); relu2 squares a relu and has no gate at all.
 Activation = Literal["silu", "gelu", "clamped", "relu2"]
-StateDType = Literal["bf16", "fp16", "fp32"]
 
 #: Steepness of gpt-oss's gate (its reference code).
 CLAMPED_ALPHA = 1.702
@@ -58,6 +56,7 @@ class LayerForm:
     before them. post_norms: norms behind them, before the residual add. activation: of the MLP. limit: of the clamped
     activation. mlp_bias: its projections have biases. residual_scale: what each of them is multiplied by before it is
     added. unit_offset: norms multiply by 1 + weight.
+    layer_scale: the residual is multiplied by a learned number behind each layer.
     """
 
     attends: bool = True
@@ -69,6 +68,7 @@ class LayerForm:
     mlp_bias: bool = False
     residual_scale: float = 1.0
     unit_offset: bool = False
+    layer_scale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,64 +79,6 @@ class Ends:
     embed_scale: float = 1.0
     logit_cap: float = 0.0
     logit_scale: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class GatedDelta:
-    """A layer of the gated delta rule (Gated DeltaNet, arXiv:2412.06464): a state of each value head in place of keys.
-
-    key_heads, value_heads: of this rank, each of key_dim and value_dim elements; a key head serves several value heads.
-    kernel: width of the causal convolution over Q, K and V. dtype: of the state in memory. interleaved: a checkpoint
-    holds Q, K, V and gate of a key head next to each other (Qwen3-Next), not each by itself (Qwen3.5).
-    """
-
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    kernel: int
-    dtype: StateDType = "fp32"
-    interleaved: bool = False
-
-    @property
-    def keys(self) -> int:
-        return self.key_heads * self.key_dim
-
-    @property
-    def values(self) -> int:
-        return self.value_heads * self.value_dim
-
-    @property
-    def channels(self) -> int:
-        """Of the convolution: queries, keys and values."""
-        return 2 * self.keys + self.values
-
-    def shard(self, ranks: int) -> GatedDelta:
-        """What one of `ranks` holds of it: whole heads."""
-        return replace(self, key_heads=self.key_heads // ranks, value_heads=self.value_heads // ranks)
-
-    def problems(self, ranks: int) -> Iterator[str]:
-        """Why its heads do not divide by `ranks`."""
-        if self.key_heads % ranks or self.value_heads % ranks:
-            yield f"{self.key_heads} key heads and {self.value_heads} value heads of its state do not divide by {ranks}"
-
-    def weights(self, hidden: int) -> int:
-        """Of its linear layers: Q, K, V, the gate of the output, its two scalars a head, and the output."""
-        return hidden * (self.channels + self.values + 2 * self.value_heads) + self.values * hidden
-
-    def outputs(self, hidden: int) -> int:
-        return self.channels + self.values + 2 * self.value_heads + hidden
-
-    @property
-    def other_weights(self) -> int:
-        """Convolution, decay and time bias of each head, norm of the output."""
-        return self.channels * self.kernel + 2 * self.value_heads + self.value_dim
-
-    @property
-    def state_bytes(self) -> int:
-        """Of one request in one layer: the recurrent state, and the last inputs of the convolution in 16 bits."""
-        size = 4 if self.dtype == "fp32" else 2
-        return self.value_heads * self.key_dim * self.value_dim * size + (self.kernel - 1) * self.channels * 2
 
 
 #: The usual decoder.

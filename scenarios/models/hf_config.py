@@ -10,10 +10,19 @@ from typing import Any
 
 from scenarios.errors import ScenarioError, quoted, shown
 from scenarios.files.paths import expanded
-from scenarios.models.families import FAMILIES, Family
+from scenarios.models.families import FAMILIES
+from scenarios.models.family import Family
 from scenarios.models.fields import Fields
 from scenarios.models.forms import Activation
-from scenarios.models.layers import Layer, known_types, layered, sparse_layers, types_of, windowed_types
+from scenarios.models.layers import (
+    Layer,
+    borrowing_layers,
+    known_types,
+    layered,
+    sparse_layers,
+    types_of,
+    windowed_types,
+)
 from scenarios.models.model import Experts, Index, Latent, Model
 from scenarios.models.quantization import Stored, UnknownFormat, stored_weights
 from scenarios.models.refusals import GELU, SILU, not_modelled, refuse_features
@@ -207,8 +216,8 @@ def _layers(read: Fields, family: Family, layers: int) -> list[Layer]:
     sparse = sparse_layers(read, layers) if family.experts else [False] * layers
     if not _has_experts(read, family):
         sparse = [True] * layers  # of a model without experts no layer is one of few
-    turns = family.rotates(read, layers)
-    return [Layer(*one) for one in zip(types, turns, sparse, strict=True)]
+    turns, borrows = family.rotates(read, layers), borrowing_layers(read, layers)
+    return [Layer(*one) for one in zip(types, turns, sparse, borrows, strict=True)]
 
 
 def _stored(read: Fields) -> Stored | None:

@@ -18,6 +18,7 @@ class Layer:
     kind: str = "full_attention"
     rotates: bool = True
     sparse: bool = True
+    borrows: bool = False
 
 
 #: (read, model, layer) -> the model of such a layer, beyond what `plain` gives.
@@ -25,8 +26,8 @@ Adapt = Callable[[Fields, Model, Layer], Model]
 
 #: Names of the kinds in reports.
 NAMES = {
-    "full_attention": "full", "sliding_attention": "window", "chunked_attention": "chunk", "linear_attention": "state",
-    "mamba": "state", "conv": "state",
+    "full_attention": "full", "attention": "full", "sliding_attention": "window", "chunked_attention": "chunk",
+    "linear_attention": "state", "mamba": "state", "conv": "state",
 }  # fmt: skip
 
 
@@ -55,7 +56,8 @@ def layered(read: Fields, model: Model, layers: Sequence[Layer], adapt: Adapt) -
 
 def plain(read: Fields, model: Model, layer: Layer) -> Model:
     """The model of one `layer`: windows and chunks, rotary angles and experts as it says."""
-    attention = replace(model.attention, rotates=model.attention.rotates and layer.rotates, window=0, chunk=0)
+    turns = model.attention.rotates and layer.rotates
+    attention = replace(model.attention, rotates=turns, window=0, chunk=0, borrows=layer.borrows)
     if layer.kind == "sliding_attention":
         attention = replace(attention, window=read.whole("sliding_window"))
     elif layer.kind == "chunked_attention":
@@ -115,7 +117,10 @@ def windowed_types(read: Fields, layers: int, always: bool) -> list[str]:
 
 def sparse_layers(read: Fields, layers: int) -> list[bool]:
     """Which layers have experts, by `decoder_sparse_step` and `mlp_only_layers` (Qwen), `interleave_moe_layer_step` and
-    `moe_layers` (Llama 4), `moe_layer_freq`, or `first_k_dense_replace`."""
+    `moe_layers` (Llama 4), `moe_layer_start_index` and its like (ERNIE), `moe_layer_freq`, or
+    `first_k_dense_replace`."""
+    if "moe_layer_start_index" in read.fields:
+        return _ernie_layers(read, layers)
     named = read.fields.get("moe_layers")
     if isinstance(named, list) and named:
         return [layer in named for layer in range(layers)]
@@ -132,3 +137,25 @@ def sparse_layers(read: Fields, layers: int) -> list[bool]:
         read.wrong(f"mlp_only_layers: must be a list of numbers, got {shown(plain_ones)}")
         plain_ones = []
     return [(i + 1) % step == 0 and i not in plain_ones and i >= dense for i in range(layers)]
+
+
+def _ernie_layers(read: Fields, layers: int) -> list[bool]:
+    """Each n-th layer from a first one to a last one."""
+    first = read.whole("moe_layer_start_index", 0, most=1024, low=0)
+    each = read.whole("moe_layer_interval", 1, most=1024)
+    last = layers - 1
+    if read.fields.get("moe_layer_end_index") not in (None, -1):
+        last = read.whole("moe_layer_end_index", last, most=1024, low=0)
+    return [first <= layer <= last and (layer + 1) % each == 0 for layer in range(layers)]
+
+
+def borrowing_layers(read: Fields, layers: int) -> list[bool]:
+    """Layers that see K and V of an earlier one: the last `num_kv_shared_layers` (Gemma), or all but the first of each
+    `cla_share_factor` (Hunyuan's cross-layer attention)."""
+    if read.flag("use_cla", False):
+        share = read.whole("cla_share_factor", 2, most=64)
+        return [layer % share > 0 for layer in range(layers)]
+    last = read.whole("num_kv_shared_layers", 0, most=1024, low=0)
+    if last >= layers:
+        read.wrong(f"num_kv_shared_layers {last} leaves no layer of {layers} with keys of its own")
+    return [layer >= layers - last for layer in range(layers)]

@@ -12,10 +12,10 @@ from scenarios.models.forms import (
     USUAL_LAYER,
     AttentionForm,
     Ends,
-    GatedDelta,
     LayerForm,
 )
 from scenarios.models.parts import Experts, Index, Latent, QkNorm, RopeScaling, Score
+from scenarios.models.states import State
 from scenarios.ops.program import DType
 
 __all__ = ["Experts", "Index", "Latent", "Model", "QkNorm", "RopeScaling", "Score"]
@@ -77,7 +77,7 @@ class Model:
     attention: AttentionForm = USUAL_ATTENTION
     form: LayerForm = USUAL_LAYER
     ends: Ends = USUAL_ENDS
-    state: GatedDelta | None = None
+    state: State | None = None
     kinds: tuple[Model, ...] = ()
     order: tuple[int, ...] = ()
     kind: str = ""
@@ -211,7 +211,7 @@ class Model:
             return 0
         experts = self.experts
         width = experts.held * experts.intermediate + experts.shared if experts else self.intermediate
-        return self.matrices * self.hidden * width
+        return self.matrices * self.hidden * (width + (self.intermediate if experts and experts.with_plain else 0))
 
     @property
     def _mlp_outputs(self) -> int:
@@ -221,6 +221,7 @@ class Model:
         if self.experts is None:
             return wide * self.intermediate + self.hidden
         shared = wide * self.experts.shared + self.hidden if self.experts.shared else 0
+        shared += wide * self.intermediate + self.hidden if self.experts.with_plain else 0
         return self.experts.held * (wide * self.experts.intermediate + self.hidden) + shared
 
     @property
@@ -258,7 +259,9 @@ class Model:
         if experts is None:
             return self._mlp_outputs * self.form.mlp_bias
         router = experts.count * (self.hidden + experts.router_bias + experts.moves_choice)
-        return router + self.hidden * experts.shared_gate + self._mlp_outputs * experts.bias
+        # Next to a plain MLP: three norms more, the router's own, and a scale of each expert.
+        alongside = (4 * self.hidden + experts.count) * experts.with_plain
+        return router + self.hidden * experts.shared_gate + self._mlp_outputs * experts.bias + alongside
 
     @property
     def norms_of_layer(self) -> int:
@@ -270,7 +273,7 @@ class Model:
         """Embedding, LM head (once where tied), norms, biases, routers and absorbed projections, elements; never
         quantised here."""
         layers = sum(
-            count * (one.norms_of_layer * self.hidden + one._attention_others + one._mlp_others)
+            count * (one.norms_of_layer * self.hidden + one._attention_others + one._mlp_others + one.form.layer_scale)
             for one, count in self.runs
         )
         tables = self.has_embedding + self.has_head

@@ -98,7 +98,7 @@ class Experts:
     bias. bias: so are the experts' projections. activation, limit: of an expert, as of `LayerForm`. shared_gate: the
     shared expert is multiplied by the sigmoid of a projection to one number. weighs_input: weights multiply what an
     expert reads, not what it gives (of one expert a token). with_plain: a plain MLP stands next to the experts, each
-    with a norm behind it (Gemma 4).
+    with a norm behind it (Gemma 4). choice_bias: a bias moves the choice (None: with sigmoids).
     """
 
     count: int
@@ -121,8 +121,9 @@ class Experts:
     shared_gate: bool = False
     weighs_input: bool = False
     with_plain: bool = False
+    choice_bias: bool | None = None
 
     @property
     def moves_choice(self) -> bool:
         """Whether a bias moves the choice and not the weights."""
-        return self.score == "sigmoid" and not self.weighs_input
+        return self.score == "sigmoid" if self.choice_bias is None else self.choice_bias

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from scenarios.errors import nearest, printable, shown
-from scenarios.models.families import FAMILIES, FEATURES, REFUSED, Family
+from scenarios.models.families import FAMILIES, FEATURES, REFUSED
+from scenarios.models.family import Family
 from scenarios.models.fields import Fields
 
 #: Whole numbers of a config, and the only value that is modelled; lists by layer are read.
@@ -14,6 +15,10 @@ _FIXED = {"moe_layer_freq": 1}
 #: Names of the activations that a gated MLP is modelled with.
 SILU = ("silu", "swish")
 GELU = ("gelu_pytorch_tanh", "gelu", "gelu_new", "gelu_fast")
+
+
+#: Features that are read for any family that is lowered.
+_READ = frozenset({"layer_types", "num_kv_shared_layers"})
 
 
 def not_modelled(config: Mapping[str, Any]) -> str:
@@ -55,5 +60,5 @@ def refuse_features(read: Fields, family: Family) -> None:
     kinds = read.fields.get("attn_type_list")
     if isinstance(kinds, list) and any(kind != 1 for kind in kinds):
         read.wrong("attn_type_list: layers of linear attention are not modelled")
-    for key, words in features_of(read.fields, family.models | {"layer_types"}).items():
+    for key, words in features_of(read.fields, family.models | _READ).items():
         read.wrong(f"{key}: not modelled: {words}")

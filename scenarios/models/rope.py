@@ -11,6 +11,8 @@ from scenarios.models.model import RopeScaling
 
 def rotary_dim(read: Fields, rope: Fields, head_dim: int) -> int:
     """Dimensions of a head that are rotated: `rotary_dim` itself, or a `partial_rotary_factor` of the head."""
+    if rope.fields.get("rope_type") == "proportional":
+        return head_dim
     if "rotary_dim" in read.fields:
         rotary = read.whole("rotary_dim", head_dim, most=4096)
         if not read.problems and (not 2 <= rotary <= head_dim or rotary % 2):
@@ -43,6 +45,8 @@ def rope_scaling(read: Fields, rope: Fields) -> RopeScaling | None:
         rope.wrong(f"rope_type: must be a name, got {shown(kind)}")
     if not isinstance(kind, str) or kind in ("default", "mrope"):
         return None
+    if kind == "proportional":  # Gemma 4: pairs of the whole head, of which the first turn
+        return RopeScaling(kind, rope.number("partial_rotary_factor", 1.0))
     if kind not in ("linear", "llama3", "yarn"):
         return RopeScaling(kind)
     if "factor" not in rope.fields:
@@ -62,8 +66,8 @@ def rope_scaling(read: Fields, rope: Fields) -> RopeScaling | None:
 
 def _llama3(read: Fields, rope: Fields, scaling: RopeScaling) -> RopeScaling:
     low, high = rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0)
-    if not read.problems and low >= high:
-        rope.wrong(f"low_freq_factor {low:g} must be below high_freq_factor {high:g}")
+    if not read.problems and low > high:
+        rope.wrong(f"low_freq_factor {low:g} must not be above high_freq_factor {high:g}")
     return replace(scaling, low_factor=low, high_factor=high)
 
 

@@ -91,6 +91,10 @@ CATALOGUE: dict[str, OpKind] = _table(
            api="npu_recurrent_gated_delta_rule", part="attention", params="row_wise"),
     OpKind("chunk_gated_delta_rule", "ChunkGatedDeltaRule", "mix", state.chunked_rule, "npu",
            api="torch_npu.npu_chunk_gated_delta_rule", part="attention", params="attention"),
+    OpKind("selective_state_update", "selective_state_update_kernel", "vector", state.recurrent_rule, "npu",
+           api="selective_state_update (Triton)", part="attention", params="row_wise"),
+    OpKind("mamba_chunk_scan", "mamba_chunk_scan_combined", "mix", state.chunked_scan, "npu",
+           api="mamba_chunk_scan_combined (Triton, several kernels)", part="attention", params="attention"),
     OpKind("gated_rms_norm", "RmsNormGated", "vector", of.rows, "npu", ops_per_element=12, api="RMSNormGated (Triton)",
            part="norm", params="row_wise"),
     # Normalisation, one row per token or a head.

@@ -126,6 +126,8 @@ def turning(model: Model, pair: int, half: int) -> float:
     plain, scaling = model.rope_theta ** (-pair / half), model.rope_scaling
     if scaling is None:
         return plain
+    if scaling.kind == "proportional":
+        return plain if pair < scaling.factor * half else 0.0
     if scaling.kind == "linear":
         return plain / scaling.factor
     if scaling.kind == "llama3":  # by the wavelength, in positions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import exp, log1p
 
 import torch
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from device.weights.weights import Checkpoint
 from scenarios.models.model import Experts, Model
+from scenarios.models.states import GatedDelta, Mamba2, ShortConv
 from tests.device.architecture import Architecture
 
 Tensor = torch.Tensor
@@ -18,8 +19,11 @@ AFTER_BOTH = ("post_attention_layernorm", "pre_feedforward_layernorm", "post_fee
 NORMS = {"glm4": ("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")}
 
 
+@dataclass(frozen=True)
 class Layered(Architecture):
-    """One kind of layers with the weights of a checkpoint."""
+    """One kind of layers with the weights of a checkpoint. lent: keys and values of the last layer, by what it sees."""
+
+    lent: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def norm(self, x: Tensor, name: str) -> Tensor:
         # 1 + weight is rounded once, as engines hand it to the fused norm.
@@ -36,22 +40,37 @@ class Layered(Architecture):
         q = self.affine(x, f"{at}.q_proj", model.qkv_bias).view(count, model.heads, -1)
         gate = q[..., dim:]
         q = q[..., :dim]
-        k = self.affine(x, f"{at}.k_proj", model.qkv_bias).view(count, -1, dim)
-        v = k if form.keys_are_values else self.affine(x, f"{at}.v_proj", model.qkv_bias).view(count, -1, dim)
+        seen = (form.window, form.chunk)
+        names = [("q", "q_norm"), ("k", "k_norm")]
+        if model.model_type.startswith("hunyuan"):
+            names = [("q", "query_layernorm"), ("k", "key_layernorm")]
+        if form.borrows:
+            k, v, names = *self.lent[seen], names[:1]
+        else:
+            k = self.affine(x, f"{at}.k_proj", model.qkv_bias).view(count, -1, dim)
+            v = k if form.keys_are_values else self.affine(x, f"{at}.v_proj", model.qkv_bias).view(count, -1, dim)
         for step in ("turn", "norm") if form.norm_last else ("norm", "turn"):
             if step == "norm" and model.qk_norm:
-                q, k = (self.normed_heads(y, f"{at}.{name}_norm") for y, name in ((q, "q"), (k, "k")))
+                both = {"q": q, "k": k}
+                both |= {name: self.normed_heads(both[name], f"{at}.{norm}") for name, norm in names}
+                q, k = both["q"], both["k"]
             if step == "turn" and form.rotates:
                 part = model.rotated
-                q, k = (torch.cat((self.turned(y[..., :part], False), y[..., part:]), -1) for y in (q, k))
-        if form.value_norm:
+                q, *turned = (
+                    torch.cat((self.turned(y[..., :part], False), y[..., part:]), -1) for y in (q, k)[: len(names)]
+                )
+                k = turned[0] if turned else k
+        if form.value_norm and not form.borrows:
             v = v / (v.pow(2).mean(-1, keepdim=True) + model.norm_eps).sqrt()
+        self.lent[seen] = k, v
         out = self.scored(q, k, v, at)
         if form.gated:
             out = out * gate.sigmoid()
         return self.affine(out.reshape(count, -1), f"{at}.o_proj", form.out_bias)
 
     def normed_heads(self, x: Tensor, name: str) -> Tensor:
+        if self.model.qk_norm_of == "layer":
+            return self.norm(x.flatten(1), name).view(x.shape)
         if self.model.attention.weightless:
             return x / (x.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt()
         return self.norm(x, name)
@@ -80,15 +99,53 @@ class Layered(Architecture):
                 out[token, head] = (powers / total) @ values
         return out
 
-    def delta(self, x: Tensor, at: str) -> Tensor:
+    def held(self, x: Tensor, at: str) -> Tensor:
+        """What a layer with a state adds."""
+        match self.model.state:
+            case GatedDelta() as state:
+                return self.delta(x, f"{at}.linear_attn", state)
+            case Mamba2() as state:
+                return self.mamba(x, f"{at}.mixer", state)
+            case ShortConv() as state:
+                before, behind, mixed = (x @ self.weight(f"{at}.conv.in_proj.weight").T).chunk(3, -1)
+                filtered = self.convolved(before * mixed, f"{at}.conv.conv1d", state.kernel)
+                return (behind * filtered) @ self.weight(f"{at}.conv.out_proj.weight").T
+        raise AssertionError
+
+    def convolved(self, x: Tensor, name: str, kernel: int, bias: Tensor | None = None) -> Tensor:
+        filters = self.weight(f"{name}.weight")
+        return F.conv1d(F.pad(x.T, (kernel - 1, 0))[None], filters[:, None], bias, groups=len(filters))[0].T
+
+    def mamba(self, x: Tensor, at: str, state: Mamba2) -> Tensor:
+        """Mamba-2, one head after the other."""
+        shared = state.groups * state.state_dim
+        packed = x @ self.weight(f"{at}.in_proj.weight").T
+        gate, mixed, steps = packed.split((state.inner, state.channels, state.heads), -1)
+        mixed = F.silu(self.convolved(mixed, f"{at}.conv1d", state.kernel, self.weight(f"{at}.conv1d.bias")))
+        values, b, c = mixed.split((state.inner, shared, shared), -1)
+        log_a, skip = (self.weight(f"{at}.{name}", torch.float32) for name in ("A_log", "D"))
+        steps = F.softplus(steps + self.weight(f"{at}.dt_bias"))
+        heads = []
+        for head in range(state.heads):
+            group = head * state.groups // state.heads
+            of = slice(group * state.state_dim, (group + 1) * state.state_dim)
+            own = values[:, head * state.head_dim : (head + 1) * state.head_dim]
+            memory, rows = torch.zeros(state.state_dim, state.head_dim), []
+            for token in range(x.shape[0]):
+                step = float(steps[token, head])
+                memory = memory * exp(-exp(float(log_a[head])) * step) + step * torch.outer(b[token, of], own[token])
+                rows.append(c[token, of] @ memory + skip[head] * own[token])
+            heads.append(torch.stack(rows))
+        opened = torch.cat(heads, -1) * F.silu(gate)
+        by_group = opened.view(len(x), state.groups, -1)
+        normed = by_group / (by_group.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt()
+        return (normed.flatten(1) * self.weight(f"{at}.norm.weight")) @ self.weight(f"{at}.out_proj.weight").T
+
+    def delta(self, x: Tensor, at: str, state: GatedDelta) -> Tensor:
         """The gated delta rule, one head after the other."""
-        state = self.model.state
-        assert state is not None
         mixed = x @ self.weight(f"{at}.in_proj_qkv.weight").T
         z, b, a = (x @ self.weight(f"{at}.in_proj_{name}.weight").T for name in "zba")
-        filters = self.weight(f"{at}.conv1d.weight")
-        padded = F.pad(mixed.T, (state.kernel - 1, 0))
-        mixed = F.silu(F.conv1d(padded[None], filters[:, None], groups=filters.shape[0])[0]).T
+        mixed = F.silu(self.convolved(mixed, f"{at}.conv1d", state.kernel))
         q, k, v = mixed.split((state.keys, state.keys, state.values), -1)
         log_a, bias = self.weight(f"{at}.A_log", torch.float32), self.weight(f"{at}.dt_bias")
         result = []
@@ -123,16 +180,20 @@ class Layered(Architecture):
             inner = (F.silu(gate) if kind == "silu" else F.gelu(gate, approximate="tanh")) * up
         return self.affine(inner, f"{at}.down_proj", bias)
 
-    def experts(self, x: Tensor, at: str, experts: Experts) -> Tensor:
+    def experts(self, x: Tensor, at: str, experts: Experts, routed: Tensor | None = None) -> Tensor:
         """Token by token, the best experts by the router's scores."""
         router = {"gpt_oss": "router", "hunyuan_v1_moe": "gate.wg"}.get(self.model.model_type, "gate")
-        logits = self.affine(x, f"{at}.{router}", experts.router_bias)
+        logits = self.affine(x, f"{at}.{router}", experts.router_bias) if routed is None else routed
         scores = logits.sigmoid() if experts.score == "sigmoid" else logits.softmax(-1)
+        bias = self.weight(f"{at}.gate.e_score_correction_bias", torch.float32) if experts.moves_choice else 0
+        scales = torch.ones(experts.count)
+        if experts.with_plain:
+            scales = self.weight(f"{at.removesuffix('.mlp')}.router.per_expert_scale", torch.float32)
         about = experts.activation, experts.limit, experts.bias
         out = torch.zeros_like(x)
         for token, row in enumerate(scores):
-            chosen = row.argsort(descending=True)[: experts.top_k]
-            weights = row[chosen] / (row[chosen].sum() if experts.normalised else 1)
+            chosen = (row + bias).argsort(descending=True)[: experts.top_k]
+            weights = row[chosen] / (row[chosen].sum() if experts.normalised else 1) * scales[chosen]
             for weight, expert in zip(weights * experts.factor, chosen.tolist(), strict=True):
                 read = x[token : token + 1] * (weight if experts.weighs_input else 1)
                 given = self.activated(read, f"{at}.experts.{expert}", *about)[0]
@@ -150,7 +211,7 @@ class Layered(Architecture):
         behind, before_mlp, after_mlp = NORMS.get(model.model_type, AFTER_BOTH)
         if form.attends:
             x = self.norm(hidden, f"{at}.input_layernorm") if form.pre_norms else hidden
-            mixed = self.delta(x, f"{at}.linear_attn") if model.state else self.attention(x, f"{at}.self_attn")
+            mixed = self.held(x, at) if model.state else self.attention(x, f"{at}.self_attn")
             if form.post_norms:
                 mixed = self.norm(mixed, f"{at}.{behind}")
             hidden = hidden + mixed * form.residual_scale
@@ -158,23 +219,42 @@ class Layered(Architecture):
             return hidden
         x = hidden
         if form.pre_norms:
-            x = self.norm(hidden, f"{at}.{before_mlp if form.post_norms else 'post_attention_layernorm'}")
+            before = before_mlp if form.post_norms else "post_attention_layernorm"
+            x = self.norm(hidden, f"{at}.{before if form.attends else 'input_layernorm'}")
         about = form.activation, form.limit, form.mlp_bias
-        wide = self.experts(x, f"{at}.mlp", model.experts) if model.experts else self.activated(x, f"{at}.mlp", *about)
+        if model.experts and model.experts.with_plain:
+            wide = self.alongside(hidden, self.activated(x, f"{at}.mlp", *about), at, model.experts)
+        elif model.experts:
+            wide = self.experts(x, f"{at}.mlp", model.experts)
+        else:
+            wide = self.activated(x, f"{at}.mlp", *about)
         if form.post_norms:
             wide = self.norm(wide, f"{at}.{after_mlp}")
-        return hidden + wide * form.residual_scale
+        hidden = hidden + wide * form.residual_scale
+        return hidden * self.weight(f"{at}.layer_scalar") if form.layer_scale else hidden
+
+    def alongside(self, hidden: Tensor, dense: Tensor, at: str, experts: Experts) -> Tensor:
+        """Gemma 4: experts over the residual, next to a plain MLP."""
+        normed = hidden / (hidden.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt()
+        scale = (self.checkpoint.tensor(f"{at}.router.scale") * hidden.shape[-1] ** -0.5).bfloat16().float()
+        routed = (normed * scale) @ self.weight(f"{at}.router.proj.weight").T
+        read = self.norm(hidden, f"{at}.pre_feedforward_layernorm_2")
+        given = self.experts(read, f"{at}.mlp", experts, routed)
+        return self.norm(dense, f"{at}.post_feedforward_layernorm_1") + self.norm(
+            given, f"{at}.post_feedforward_layernorm_2"
+        )
 
 
 def forward(model: Model, checkpoint: Checkpoint, tokens: list[int]) -> Tensor:
     """Logits [tokens, vocab] of one sequence."""
     whole = Layered(model, checkpoint)
     hidden = whole.weight("model.embed_tokens.weight")[torch.tensor(tokens)] * model.ends.embed_scale
+    lent: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
     for layer in range(model.layers):
         one = replace(model.at(layer), layers=1)
         if not model.kinds and model.experts and layer < model.dense_layers:
             one = replace(one, experts=None)
-        hidden = Layered(one, checkpoint).layer(hidden, f"model.layers.{layer}")
+        hidden = Layered(one, checkpoint, lent).layer(hidden, f"model.layers.{layer}")
     head = "model.embed_tokens" if model.tied_embeddings else "lm_head"
     logits = whole.norm(hidden, "model.norm") @ whole.weight(f"{head}.weight").T * model.ends.logit_scale
     cap = model.ends.logit_cap

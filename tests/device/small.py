@@ -21,6 +21,9 @@ LINEAR = {
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
     "linear_conv_kernel_dim": 4, "full_attention_interval": 2, "partial_rotary_factor": 0.5,
 }  # fmt: skip
+MAMBA = {
+    "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2, "ssm_state_size": 16, "conv_kernel": 4, "chunk_size": 16,
+}  # fmt: skip
 GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 12}
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -53,6 +56,43 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "intermediate_size_mlp": 96, "attention_chunk_size": 12, "no_rope_layers": [1, 0, 1, 0],
         "interleave_moe_layer_step": 2, "use_qk_norm": True,
     },
+    "gemma4": {
+        **BASE, **MOE, "model_type": "gemma4_text", "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 12,
+        "global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "enable_moe_block": True,
+        "top_k_experts": 2, "final_logit_softcapping": 3.0, "sliding_window_pattern": 2, "rope_parameters": {
+            "full_attention": {"rope_theta": 1000.0, "rope_type": "proportional", "partial_rotary_factor": 0.25},
+            "sliding_attention": {"rope_theta": 100.0, "rope_type": "default"},
+        },
+    },
+    "gemma4 that shares keys": {
+        **BASE, "model_type": "gemma4_text", "sliding_window": 12, "num_kv_shared_layers": 2, "head_dim": 16,
+        "global_head_dim": 16, "sliding_window_pattern": 2,
+    },
+    "hunyuan": {
+        **BASE, "model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": [2] * 4, "num_shared_expert": [1] * 4,
+        "moe_intermediate_size": [32] * 4, "use_qk_norm": True, "use_cla": True, "cla_share_factor": 2,
+    },
+    "ernie": {
+        **BASE, "model_type": "ernie4_5_moe", "moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 32,
+        "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": 2,
+    },
+    "olmo3": {
+        **BASE, "model_type": "olmo3", "sliding_window": 12, "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "smollm3": {**BASE, "model_type": "smollm3", "no_rope_layers": [1, 1, 0, 1], "mlp_bias": True},
+    "nemotron_h": {
+        **BASE, **MAMBA, "model_type": "nemotron_h", "hybrid_override_pattern": "M-*E", "n_routed_experts": 8,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 48,
+        "n_shared_experts": 1, "routed_scaling_factor": 2.5, "layer_norm_epsilon": 1e-5,
+    },
+    "granitemoehybrid": {
+        **BASE, "model_type": "granitemoehybrid", "layer_types": ["mamba", "attention"] * 2, "mamba_n_heads": 8,
+        "mamba_d_head": 8, "mamba_d_state": 16, "mamba_n_groups": 1, "num_local_experts": 8, "num_experts_per_tok": 2,
+        "intermediate_size": 32, "shared_intermediate_size": 48, "position_embedding_type": "nope",
+        "residual_multiplier": 0.5,
+    },
+    "lfm2": {**BASE, "model_type": "lfm2", "layer_types": ["conv", "full_attention"] * 2, "norm_eps": 1e-5},
+    "arcee": {**BASE, "model_type": "arcee"},
     "glm4": {**BASE, "model_type": "glm4", "partial_rotary_factor": 0.5, "attention_bias": True},
     "granite": {
         **BASE, "model_type": "granite", "embedding_multiplier": 3.0, "residual_multiplier": 0.5,

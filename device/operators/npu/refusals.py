@@ -53,6 +53,10 @@ def _int8_experts(op: Op, _: Model) -> str | None:
 def _attention(op: Op, _: Model) -> str | None:
     if op.attr("top_k", 0):
         return "SparseFlashAttention has no adapter for torch_npu"
+    if op.attr("window", 0) or op.attr("chunk", 0) or any(t.role == "weight" for t in op.inputs):
+        return "npu_fused_infer_attention_score has no adapter for windows, chunks and sinks"
+    if op.attr("scale", 0):
+        return "npu_fused_infer_attention_score has no adapter for a scale of the scores of its own"
     if op.attr("latent", False) and not op.attr("block_size"):
         return "latent rows are read through a block table only; set kv.layout to paged"
     return None

@@ -37,6 +37,7 @@ RUN = {
     "Qwen3.5-27B": (26.896, 65_536),  # of 16 layers of 64; without MTP and the tower
     "Qwen3.5-35B-A3B": (34.661, 20_480),
     "gpt-oss-20b": (20.915, 49_152),
+    "gemma-4-26B-A4B": (25.233, 225_280),  # of 25 layers with a window and 5 with wide heads
 }
 
 

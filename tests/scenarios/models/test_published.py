@@ -1,0 +1,70 @@
+"""Sizes of published models, written down by hand: each config runs, and has the parameters that its card states."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scenarios.batches import decode_batch, prefill_batches
+from scenarios.build import build
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.ops.catalogue import work_of
+from scenarios.schema import Scenario
+
+PUBLISHED = json.loads((Path(__file__).parent / "published.json").read_text(encoding="utf-8"))
+#: KV bytes of a token in 16 bits until windows are full, and of a whole state: layers times what one keeps.
+KEPT = {
+    "gpt-oss-120b": (36 * 2 * 8 * 64 * 2, 0),
+    "gemma-3-27b": (62 * 2 * 16 * 128 * 2, 0),
+    "gemma-4-31b": (50 * 2 * 16 * 256 * 2 + 10 * 2 * 4 * 512 * 2, 0),
+    "Qwen3-Next-80B-A3B": (12 * 2 * 2 * 256 * 2, 36 * (32 * 128 * 128 * 2 + 3 * 8192 * 2)),
+    "Hunyuan-Large": (32 * 2 * 8 * 80 * 2, 0),  # two layers share their keys
+    "Nemotron-H-8B": (4 * 2 * 8 * 128 * 2, 24 * (128 * 64 * 128 * 2 + 3 * (8192 + 2 * 8 * 128) * 2)),
+    "LFM2-1.2B": (6 * 2 * 8 * 64 * 2, 10 * 2 * 2048 * 2),
+}
+
+
+def read(name: str, folder: Path) -> Model:
+    (folder / "config.json").write_text(json.dumps(PUBLISHED[name]["config"]), encoding="utf-8")
+    return load_model(str(folder))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_those_of_the_card(name: str, tmp_path: Path) -> None:
+    model = read(name, tmp_path)
+    assert (model.linear_weights + model.other_weights) / 1e9 == pytest.approx(PUBLISHED[name]["billions"], rel=0.005)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_a_request_keeps(name: str, tmp_path: Path) -> None:
+    model = read(name, tmp_path)
+    assert model.kv_bytes_per_token(16) == KEPT[name][0]
+    assert sum(count * one.state.state_bytes for one, count in model.runs if one.state) == KEPT[name][1]
+
+
+def test_a_window_keeps_no_more_than_it_sees(tmp_path: Path) -> None:
+    model = read("gpt-oss-120b", tmp_path)
+    layer = 2 * 8 * 64 * 2
+    for tokens in (100, 128, 131_072):
+        kept = model.kept_bytes(tokens, lambda one: one.cached_elements * 2)
+        assert kept == 18 * layer * tokens + 18 * layer * min(tokens, 128)
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-120b", "gemma-4-31b", "Nemotron-3-Nano", "Llama-4-Maverick", "LFM2-1.2B"])
+@pytest.mark.parametrize("phase", ["decode", "prefill"])
+def test_each_kind_of_layers_is_lowered(name: str, phase: str, tmp_path: Path) -> None:
+    model = read(name, tmp_path)
+    sizes = {"phase": phase, "batch": 2, "input_tokens": 9000, "output_tokens": 8}
+    scenario = Scenario.model_validate({"workload": sizes})
+    batch = decode_batch(scenario) if phase == "decode" else prefill_batches(scenario)[-1]
+    program = build(scenario, model, batch)
+    assert sum(block.repeat for block in program.blocks if block.is_layer) == model.layers
+    for block in program.blocks:
+        names = [op.name for op in block.ops]
+        assert len(names) == len(set(names))
+    layers = {id(block.ops): block for block in program.blocks if block.is_layer}
+    assert len(layers) == len(model.kinds)  # runs of one kind share what they issue
+    assert all(work_of(op).gm_bytes > 0 for block in layers.values() for op in block.ops)
