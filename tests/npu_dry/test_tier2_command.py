@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.npu_dry import stubs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +23,7 @@ def dry(*command: str, devices: int = 1) -> subprocess.CompletedProcess[str]:
     more = {"LD_LIBRARY_PATH": str(stubs.built("dry")), "DRYCANN_DEVICES": str(devices), "OMP_NUM_THREADS": "1"}
     environment = {**os.environ, **more}
     return subprocess.run(
-        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240
     )
 
 
@@ -39,6 +41,7 @@ def test_a_captured_step_is_laid_beside_its_prediction(tmp_path: Path) -> None:
     assert step["predicted_us"] > 0 < step["measured_us"]
 
 
+@pytest.mark.slow
 def test_a_profile_holds_the_host_side_of_the_steps(tmp_path: Path) -> None:
     folder = tmp_path / "profile"
     done = dry("cli.py", *RUN, "--profile", str(folder))
@@ -50,6 +53,7 @@ def test_a_profile_holds_the_host_side_of_the_steps(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["profile"]  # nothing half-done next to it
 
 
+@pytest.mark.slow
 def test_two_ranks_under_torchrun(tmp_path: Path) -> None:
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29533", "cli.py")
     more = ("--set", "engine.tensor_parallel_size=2", "--json", str(tmp_path / "run.json"))
@@ -58,6 +62,7 @@ def test_two_ranks_under_torchrun(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["measured"]["backend"] == "npu"
 
 
+@pytest.mark.slow
 def test_an_experiment_needs_no_edit_for_an_npu(tmp_path: Path) -> None:
     """Both sides captured, in turn, with what the backend lacks named. The numbers lay in memory, and are called so."""
     more = ("--factors", "weights=w8a8,weights=w4a8,fusion.ffn", "--budget-s", "60", "--out", str(tmp_path / "report"))

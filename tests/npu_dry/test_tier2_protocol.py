@@ -206,6 +206,7 @@ def ranks(dry: Dry) -> list[Ran]:
     return dry.ranks("ranks", 2)
 
 
+@pytest.mark.slow
 def test_two_ranks_issue_the_same_collectives_in_the_order_of_the_program(ranks: list[Ran]) -> None:
     issued = []
     for ran in ranks:

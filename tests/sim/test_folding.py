@@ -49,6 +49,7 @@ def answer(item: Case) -> str:
     return json.dumps(result) + trace_text(prediction.timeline)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
