@@ -178,7 +178,8 @@ def activation_bytes(scenario: Scenario, model: Model) -> int:
 
 
 def graph_pool_bytes(scenario: Scenario, model: Model) -> int:
-    """Static buffers of captured graphs: one pool, as large as the largest captured batch needs (assumed)."""
+    """What captured graphs take: one pool of static buffers, as large as the largest captured batch needs (assumed),
+    and no less than GRAPH_BYTES."""
     mode = scenario.optimizations.graph
     if mode == "eager":
         return 0
@@ -187,7 +188,7 @@ def graph_pool_bytes(scenario: Scenario, model: Model) -> int:
     compiled_prefill = mode == "ge_graph" and scenario.optimizations.graph_prefill
     rows = max(decoding, largest_chunk_tokens(scenario)) if compiled_prefill else decoding
     logits = decoding * model.vocab if model.has_head else 0
-    return (rows * (2 * model.hidden + 3 * model.intermediate) + logits) * 2
+    return max(GRAPH_BYTES, (rows * (2 * model.hidden + 3 * model.intermediate) + logits) * 2)
 
 
 def _running(scenario: Scenario, model: Model) -> int:
@@ -244,12 +245,17 @@ def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Me
     )  # fmt: skip
 
 
-#: CANN context, streams and workspace of one process on one card. Assumed: about what `npu-smi` shows for an idle
-#: context.
-RUNTIME_BYTES = 1 << 30
+#: What one process takes of a card next to torch's own tensors. Measured: 0.35 to 0.41 GiB are gone before an engine
+#: starts (60.61 free of 60.96, 60.86 and 60.89 of 61.27) and 0.13 to 0.18 GiB more after its first step on one card
+#: (vLLM-Ascend's memory line in pull request 8289 and in two other public logs of 2026); the middle of both.
+RUNTIME_BYTES = int(0.53 * GIB)
 #: Send and receive buffers of one communicator (the tensor-parallel group's, the stages'): twice HCCL_BUFFSIZE, 200 MB
-#: by default (HCCL's documentation).
+#: by default (HCCL's documentation of that variable; HcclGetHcclBuffer gives 400 MB). Engines that raise HCCL_BUFFSIZE
+#: or hold groups for experts take more: 3.1 GiB in two logs of 16 ranks, of which no split is public.
 HCCL_BUFFER_BYTES = 2 * 200 << 20
+#: Least that captured graphs take. Measured: 0.04 GiB for Qwen3-0.6B (pull request 8289). Other logs show 0.47 GiB for
+#: Qwen3-14B and 0.2 (Qwen3-0.6B) and 0.68 GiB (DeepSeek-V2-Lite) of an older release, so the pool is rather too small.
+GRAPH_BYTES = int(0.04 * GIB)
 
 
 def _capacity(scenario: Scenario, model: Model, kv: KvCache, room: int) -> KvCapacity:
