@@ -14,9 +14,7 @@ Wrong = tuple[str, str]
 WITH_RATE = ("constant", "poisson", "gamma")
 _WHERE = "workload.traffic"
 #: Fields of the engine that say how requests are served in time.
-ONLY_WITH_TRAFFIC = (
-    "async_scheduling", "scheduling_policy", "preemption", "profile", "router", "disaggregated_prefill", "kv_pool",
-)  # fmt: skip
+ONLY_WITH_TRAFFIC = ("scheduling_policy", "preemption", "router", "disaggregated_prefill", "kv_pool")
 
 
 def has_common_tokens(traffic: Traffic | None) -> bool:

@@ -22,16 +22,24 @@ _NOT_ON_A_GPU: tuple[tuple[str, tuple[object, ...], str], ...] = (
 
 def limits(scenario: Scenario, hardware: HardwareProfile) -> list[tuple[str, str]]:
     """What `hardware` cannot run of `scenario`: (field, what) pairs."""
-    if hardware.profile.device == "cuda":
-        return _on_a_gpu(scenario)
+    device = hardware.profile.device
+    problems = _without_traffic(scenario) if device != "npu" and scenario.workload.traffic is None else []
+    if device == "cuda":
+        return [*problems, *_on_a_gpu(scenario)]
     ranks = scenario.engine.tensor_parallel_size
     levels = levels_of(ranks, hardware.collective)
     if scenario.optimizations.fusion.matmul_all_reduce and levels and levels[-1].tier == "roce":
         what = (
             f"npu_mm_all_reduce_base needs ranks that HCCS joins; on {hardware.name} {ranks} of them are joined by RoCE"
         )
-        return [("optimizations.fusion.matmul_all_reduce", what)]
-    return []
+        problems.append(("optimizations.fusion.matmul_all_reduce", what))
+    return problems
+
+
+def _without_traffic(scenario: Scenario) -> list[tuple[str, str]]:
+    """Off an NPU an engine's host is told of served requests only: no shipped engine profile is of such a host."""
+    given = [name for name in ("profile", "async_scheduling") if getattr(scenario.engine, name) is not None]
+    return [(f"engine.{name}", "has no effect without workload.traffic") for name in given]
 
 
 def _on_a_gpu(scenario: Scenario) -> list[tuple[str, str]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from scenarios.batches import decode_batch
 from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.measured import Predicted
 from scenarios.files.paths import is_file
@@ -22,6 +23,7 @@ from sim.predict.attribution import attribution_of, attribution_result
 from sim.predict.device_terms import spoken
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import Progress, gains_of
+from sim.predict.in_engine import in_engine
 from sim.predict.predict import Case, Prediction, check, predict
 from sim.predict.result import run_result, step_result, what_if_result
 from sim.predict.stored import with_stored_weights
@@ -46,15 +48,28 @@ def scenario_result(path: str | Path, sets: Sequence[str] = (), order: str = "gr
     loaded, prediction = _predicted(loaded)
     gains = gains_of(prediction.case, order=order)
     diagnosis = diagnose(prediction)
-    return ScenarioResult(
-        loaded, prediction, run_result(prediction, diagnosis, gains, advise(prediction, gains), _name(loaded))
-    )
+    result = run_result(prediction, diagnosis, gains, advise(prediction, gains), _name(loaded))
+    return ScenarioResult(loaded, prediction, {**result, **_served(loaded, prediction)})
 
 
 def first_result(loaded: Loaded) -> ScenarioResult:
     """The result without its what-ifs: a tenth of the time. Raises ScenarioError as `scenario_result` does."""
     loaded, prediction = _predicted(loaded)
-    return ScenarioResult(loaded, prediction, step_result(prediction, diagnose(prediction), _name(loaded)))
+    result = step_result(prediction, diagnose(prediction), _name(loaded))
+    return ScenarioResult(loaded, prediction, {**result, **_served(loaded, prediction)})
+
+
+def _served(loaded: Loaded, prediction: Prediction) -> dict[str, Any]:
+    """What an engine's host makes of the TPOT: `in_engine` of the result, None where no engine profile is of the
+    device's kind."""
+    case = prediction.case
+    if case.hardware.profile.device != "npu":
+        return {"in_engine": None}
+    requests = decode_batch(case.scenario).requests
+    ranks = case.model.cards // case.model.data_parallel
+    asynchronous = case.scenario.engine.async_scheduling
+    served = in_engine(engine_of(loaded), prediction.metrics["tpot_ms"], requests, ranks, asynchronous)
+    return {"in_engine": asdict(served)}
 
 
 def _predicted(loaded: Loaded) -> tuple[Loaded, Prediction]:

@@ -176,7 +176,21 @@ def _metrics(result: dict[str, Any]) -> RenderableType:
         "memory",
         size(result["metrics"]["peak_memory_bytes"]["value"]),
     )
-    return table
+    return Group(table, *_in_engine(result))
+
+
+def _in_engine(result: dict[str, Any]) -> list[RenderableType]:
+    """TPOT as a client of an engine sees it; nothing on other devices and in results written before it was there."""
+    served = result.get("in_engine")
+    if not served:
+        return []
+    tpot, host = served["tpot_ms"], served["host_ms"]
+    text = (
+        f"TPOT is the step alone; in an engine {tpot['value']:,.2f} ms ({tpot['low']:,.2f}-{tpot['high']:,.2f}), for "
+        f"the host of engine profile {served['profile']} needs {host['value']:,.1f} ms a step "
+        f"({host['low']:,.1f}-{host['high']:,.1f})"
+    )
+    return [Text(text, style="dim")]
 
 
 def _speculation(result: dict[str, Any]) -> Iterable[RenderableType]:

@@ -164,7 +164,7 @@ def test_what_would_change_nothing_is_refused(traffic: str, message: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "field", ["engine: {async_scheduling: true}", "slo: {ttft_ms: 3}", "engine: {preemption: swap}"]
+    "field", ["engine: {scheduling_policy: priority}", "slo: {ttft_ms: 3}", "engine: {preemption: swap}"]
 )
 def test_what_matters_with_traffic_is_refused_without(field: str) -> None:
     with pytest.raises(ScenarioError, match="has no effect without workload"):

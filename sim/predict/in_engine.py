@@ -1,0 +1,44 @@
+"""TPOT as a client of a serving engine measures it: the device's step, and the host work around it that it cannot hide.
+
+A step of a small model on several cards is shorter than what an engine's host does for each step, so the host sets the
+pace: Qwen3-4B and Qwen3-30B-A3B are both said to take "20+ ms" a token on four cards where their steps take 7 and 9
+(vllm-ascend issue 4656), and Qwen3-8B on eight takes 10 where its step takes 6 (pull request 7829). Which of an
+engine's numbers are measured its profile says (`sim.engines`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sim.engines.profile import EngineProfile
+from sim.predict.predict import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class InEngine:
+    """profile: the engine's. source: the least sure of its numbers. tpot_ms: of one request of the batch. host_ms: host
+    work of one step, hidden or not. Low ends have device and host at their fastest, high ends at their slowest."""
+
+    profile: str
+    source: str
+    tpot_ms: Metric
+    host_ms: Metric
+
+
+def in_engine(
+    engine: EngineProfile, step_ms: Metric, requests: int, ranks: int, asynchronous: bool | None = None
+) -> InEngine:
+    """The TPOT of `requests` that decode together in steps of `step_ms`, ms, with `ranks` workers on the host.
+
+    asynchronous: whether the next step is prepared while the device works; None: as the profile says. The profile's
+    dispatch_scale, for eager steps of a deployment that was measured, is left to `sim.serving`.
+    """
+    fast, slow = engine.bounds(ranks)
+    ends = ((engine.costs(ranks), step_ms.value), (fast, step_ms.low), (slow, step_ms.high))
+    known = [(replace(costs, hidden_share=0.0) if asynchronous is False else costs, ms) for costs, ms in ends]
+    return InEngine(
+        engine.name,
+        engine.profile.worst_source(),
+        Metric(*(costs.step_ns(ms * 1e6, requests) / 1e6 for costs, ms in known)),
+        Metric(*(costs.host_ns(requests) / 1e6 for costs, _ in known)),
+    )
