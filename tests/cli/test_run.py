@@ -25,6 +25,7 @@ CONTRACT = {
     "hbm_bytes", "bottleneck", "gains", "capacity", "cold_start",
 }  # fmt: skip
 ADDED = {
+    "in_engine",
     "device",
     "graph",
     "batch",

@@ -192,7 +192,7 @@ VALUES: dict[str, list[Any]] = {
 }
 #: For people, not for the prediction.
 WITHOUT_EFFECT = {"description"}
-#: Moves the serving block or the TPOT in an engine, not the step: tests/sim/serving, tests/sim/predict/test_in_engine.py.
+#: Moves the serving block or the TPOT in an engine, not the step: tests/sim/serving, tests/sim/predict/test_in_engine.
 SERVED = {"workload.traffic", "engine.profile", "engine.async_scheduling"}
 #: A value that says what is so anyway, on the base that it is tried on.
 SAME = [("optimizations.kv.dtype", "bf16"), ("engine.hccl_op_expansion_mode", "AIV"), ("engine.stack", "torchair")]
