@@ -185,6 +185,10 @@ def validate(
     ladders: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured gains.")] = None,
     overlaps: Annotated[Path | None, typer.Option(metavar="CSV", help="Measured products and collectives.")] = None,
     serving: Annotated[Path | None, typer.Option(metavar="CSV", help="Served benchmarks of deployments.")] = None,
+    adopt: Annotated[
+        Path | None, typer.Option(metavar="BUNDLE", help="Make rows of a bundle of doctor, a result or a profile.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="With --adopt: where the CSV files go.")] = None,
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Also with engines fitted on one row of each deployment.")
     ] = False,
@@ -207,6 +211,12 @@ def validate(
 
     bounds = Bounds(max_kernel_median, max_kernel_p90, max_step_median, max_collective_median, max_collective_p90)
     files = Measurements(kernels, collectives, steps, ladders, overlaps, serving)
+    if adopt is not None or out is not None:
+        from sim.report.adopted import print_adopted
+        from sim.report.outputs.adopt import adopt_outputs
+
+        adoption, files = adopt_outputs(adopt, hardware, out, files)
+        terminal.show(lambda console: print_adopted(console, adoption, files))
     validation = validate_outputs(files, hardware, bounds, json, plot, calibrated)
     terminal.show(lambda console: print_validation(console, validation.result, validation.broken))
     raise typer.Exit(1 if validation.broken else 0)
@@ -326,13 +336,35 @@ def doctor(
     backend: Annotated[
         str, typer.Option(metavar="[cpu|cuda|npu]", help="The backend to examine this machine for.")
     ] = "cpu",
+    run: Annotated[bool, typer.Option("--run", help="Carry the trials out and pack what they leave.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="BUNDLE.zip", help="With --run: the bundle to write, made to be sent.")
+    ] = None,
+    only: Annotated[str, typer.Option(metavar="1,3", help="With --run: these trials only.")] = "",
 ) -> None:
     """Say whether this machine is fit for a backend, what is missing, and what only its hardware can show."""
-    from device.doctor import examined
     from sim.report import terminal
+
+    if run or out is not None or only:
+        _doctor_run(backend, run, out, only)
+        return
+    from device.doctor import examined
 
     text, passed = examined(backend)
     terminal.write(text)
+    raise typer.Exit(0 if passed else 1)
+
+
+def _doctor_run(backend: str, run: bool, out: Path | None, only: str) -> None:
+    from device.doctor import tried
+    from sim.report import terminal
+    from sim.report.adopted import bundle_text
+    from sim.report.outputs.adopt import bundle_outputs
+
+    if not run or out is None:
+        raise ScenarioError(["doctor: --run and --out BUNDLE.zip go together"])
+    text, passed, adoption = bundle_outputs(out, lambda folder: tried(backend, folder, terminal.progress, only))
+    terminal.write(text + bundle_text(adoption, out))
     raise typer.Exit(0 if passed else 1)
 
 

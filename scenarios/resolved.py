@@ -29,3 +29,36 @@ def _remove(document: dict[str, Any], path: list[str]) -> None:
     for key in path[:-1]:
         document = document[key]
     del document[path[-1]]
+
+
+#: What a row of the reference says in columns of its own, and what only decides whether a deployment fits.
+_NOT_IN_ROWS = (
+    "tensor_parallel_size", "data_parallel_size", "enable_expert_parallel", "max_num_seqs", "max_num_batched_tokens",
+    "max_model_len", "gpu_memory_utilization", "profile", "async_scheduling", "scheduling_policy", "preemption",
+)  # fmt: skip
+
+
+def settings_of(scenario: Scenario) -> list[str]:
+    """The `--set` pairs that a row of measurements needs next to its columns: optimisations, and what of the engine
+    moves a step, where they are not the defaults."""
+    plain = Scenario().model_dump(mode="json")
+    given = scenario.model_dump(mode="json", exclude_none=True)
+    engine = {key: value for key, value in given["engine"].items() if key not in _NOT_IN_ROWS}
+    pairs = [
+        *_pairs("engine", engine, plain["engine"]),
+        *_pairs("optimizations", given["optimizations"], plain["optimizations"]),
+    ]
+    for part, key in (("workload", "sampling"), ("protocol", "synchronize")):
+        if given[part][key] != plain[part][key]:
+            pairs.append(f"{part}.{key}={given[part][key]}")
+    return pairs
+
+
+def _pairs(where: str, values: dict[str, Any], plain: dict[str, Any]) -> list[str]:
+    pairs: list[str] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            pairs += _pairs(f"{where}.{key}", value, plain.get(key) or {})
+        elif value != plain.get(key):
+            pairs.append(f"{where}.{key}={json.dumps(value) if not isinstance(value, str) else value}")
+    return pairs

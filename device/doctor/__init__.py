@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from device.doctor import cpu, cuda, npu
+from device.doctor.carry_out import Outcome, carried_out, chosen_trials, estimate
 from device.doctor.checks import Check, Trial
 from device.doctor.machine import Machine
 from scenarios.errors import ScenarioError, did_you_mean, quoted
@@ -22,13 +24,45 @@ def examined(backend: str, machine: Machine | None = None) -> tuple[str, bool]:
 
     Raises ScenarioError where there is no such backend.
     """
+    check, trials = _of(backend)
+    checks = check(machine or Machine())
+    return text(backend, checks, trials), all(c.passed for c in checks)
+
+
+def tried(
+    backend: str, folder: Path, say: Callable[[str], None], only: str = "", machine: Machine | None = None
+) -> tuple[str, bool]:
+    """As `examined`, and then the trials are carried out in `folder`, which becomes a bundle (device/doctor/carry_out).
+
+    only: numbers of trials, `1,3`; "" for all. The text tells how each ended. Raises ScenarioError as `examined`, and
+    for a number that no trial has.
+    """
+    check, trials = _of(backend)
+    asked = chosen_trials(trials, only)
+    here = machine or Machine()
+    say(f"{backend}: checks, then {estimate(asked)}")
+    checks = check(here)
+    outcomes = carried_out(backend, checks, asked, folder, say, here)
+    passed = all(c.passed for c in checks) and all(outcome.good for outcome in outcomes)
+    return text(backend, checks, ()) + outcomes_text(outcomes), passed
+
+
+def outcomes_text(outcomes: Sequence[Outcome]) -> str:
+    """A line or two for each trial: how it ended, and what it said where that is not as expected."""
+    lines = ["", "Trials"]
+    for outcome in outcomes:
+        lines.append(f"  {outcome.number:>2}. {outcome.verdict:<8} {outcome.seconds:6.1f} s  {outcome.what}")
+        if outcome.verdict != "passed":
+            lines.append(f"      expected: {outcome.expected}; it said: {outcome.says}")
+    return "\n".join(lines) + "\n"
+
+
+def _of(backend: str) -> tuple[Callable[[Machine], list[Check]], tuple[Trial, ...]]:
     if backend not in BACKENDS:
         known = list(BACKENDS)
         what = f"{quoted(backend)} cannot be examined; one of {', '.join(known)}{did_you_mean(backend, known)}"
         raise ScenarioError([f"--backend: {what}"])
-    check, trials = BACKENDS[backend]
-    checks = check(machine or Machine())
-    return text(backend, checks, trials), all(c.passed for c in checks)
+    return BACKENDS[backend]
 
 
 def text(backend: str, checks: Sequence[Check], trials: Sequence[Trial]) -> str:

@@ -25,11 +25,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Something that this project cannot know without the device. command: ready to run."""
+    """Something that this project cannot know without the device. command: ready to run. seconds: about how long it
+    takes (assumed where the device was never there). status: what the command ends with where all is well."""
 
     what: str
     command: str
     expected: str
+    seconds: int = 60
+    status: int = 0
 
 
 def present(name: str, what: str) -> Check:

@@ -10,11 +10,25 @@ TRIALS: tuple[Trial, ...] = (
         "Numbers: a small model against the reference operators",
         "python -m device.doctor.errors cpu tiny_llama_cpu",
         f"relative error within {MAX_ERROR:g}",
+        seconds=10,
     ),
     Trial(
-        "Predicted beside measured on this CPU",
-        "whatif run tiny_llama_cpu --backend cpu",
+        "Predicted beside measured on this CPU, with a profile",
+        "whatif run tiny_llama_cpu --backend cpu --json cpu_decode.json --profile cpu_profile",
         "a table of ops with both times; the CPU's profile is assumed, so that they differ is no fault",
+        seconds=30,
+    ),
+    Trial(
+        "A prefill on this CPU",
+        "whatif run tiny_llama_cpu --backend cpu --set workload.phase=prefill --json cpu_prefill.json",
+        "the same of a prefill",
+        seconds=30,
+    ),
+    Trial(
+        "What each optimisation gains here",
+        "whatif experiment tiny_llama_cpu --backend cpu --budget-s 60 --json cpu_experiment.json",
+        "a verdict for each factor that fitted the budget",
+        seconds=70,
     ),
 )
 

@@ -13,6 +13,7 @@ TRIALS = (
         "Each switch, graphs, streams, ranks: the tests of this backend on the device",
         "pytest -m cuda -rs tests/device tests/cli",
         "all pass; two ranks are skipped where there is one GPU, and each skip says why",
+        seconds=600,
     ),
     Trial(
         "Numbers: every switch against the plain operators, by dtype, on the device",
@@ -77,5 +78,6 @@ TRIALS = (
         "Too large a batch",
         f"{_RUN} --set workload.batch=256 --set workload.input_tokens=32000 --set engine.max_model_len=34000",
         "one line that names weights, cache and free memory; status 2",
+        status=2,
     ),
 )

@@ -33,7 +33,7 @@ def checks(machine: Machine) -> list[Check]:
 
 
 def _driver(machine: Machine) -> Check:
-    version, firmware = (_version(machine.text(path)) for path in (DRIVER, FIRMWARE))
+    version, firmware = (version_of(machine.text(path)) for path in (DRIVER, FIRMWARE))
     if version is None:
         return missing("driver", f"no {DRIVER}; install the Ascend HDK driver and firmware")
     if _numbers(version) < GRAPH_DRIVER:
@@ -73,7 +73,7 @@ def _home(machine: Machine) -> str | None:
 def cann_version(machine: Machine) -> str | None:
     """The release of CANN that is sourced, None where none is or it does not say."""
     home = _home(machine)
-    versions = (_version(machine.text(f"{home}/{name}")) for name in CANN_VERSIONS if home)
+    versions = (version_of(machine.text(f"{home}/{name}")) for name in CANN_VERSIONS if home)
     return next((version for version in versions if version), None)
 
 
@@ -126,7 +126,7 @@ def _stack(machine: Machine, cann: str | None) -> list[Check]:
 def _beside_driver(machine: Machine, cann: str, told: str) -> Check:
     from device.operators.npu.versions import minor
 
-    driver, wanted = _version(machine.text(DRIVER)), DRIVERS.get(minor(cann))
+    driver, wanted = version_of(machine.text(DRIVER)), DRIVERS.get(minor(cann))
     if driver is None or wanted is None:
         return present("versions", f"{told}; the release notes of CANN {cann} name its driver")
     named = ".".join(map(str, wanted))
@@ -162,7 +162,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", version)[:3])
 
 
-def _version(text: str | None) -> str | None:
+def version_of(text: str | None) -> str | None:
     """`25.5.1` of a file that says Version=25.5.1, or [9.1.0]."""
     match = re.search(r"(?:[Vv]ersion\s*=\s*\[?|\[)[^\d\n]*(\d+\.\d+[\w.]*)", text or "")
     return match.group(1) if match else None

@@ -155,6 +155,12 @@ TRIALS = (
     Trial(
         "Memory: the KV cache that was taken is the one predicted",
         f"{_RUN} --set workload.batch=32 --json npu_memory.json",
-        "measured.memory.kv_cache_bytes is what npu-smi shows beyond the weights; too large a batch is one line",
+        "measured.memory.kv_cache_bytes is what npu-smi shows beyond the weights",
+    ),
+    Trial(
+        "Too large a batch",
+        f"{_RUN} --set workload.batch=200 --set workload.input_tokens=32000 --set engine.max_model_len=34000",
+        "one line that names weights, cache and free memory; status 2",
+        status=2,
     ),
 )

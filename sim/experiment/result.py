@@ -7,6 +7,7 @@ from math import exp
 from typing import Any
 
 from scenarios.exchange.bench import Side, WarmUp
+from scenarios.resolved import settings_of
 from sim.experiment.factors import Ratio
 from sim.experiment.rows import Combination, Compared, Experiment, Row, ShapeRow
 from sim.experiment.statistics import Interval
@@ -106,6 +107,7 @@ def _row(row: Row, measured: Experiment) -> dict[str, Any]:
         "value": factor.value,
         "state": factor.state,
         "given": list(factor.given),
+        "settings": {"without": settings_of(factor.without), "with": settings_of(factor.with_it)},
         "status": row.status,
         "reason": row.reason,
         "predicted": {part: _ratio(ratio) for part, ratio in row.predicted.items()},
