@@ -12,7 +12,7 @@ from typing import Any
 from device.doctor.machine import Machine
 from device.doctor.npu import DRIVER, FIRMWARE, cann_version, version_of
 
-#: Python packages whose version is told, where they are installed.
+#: Python packages whose version is kept, where they are installed.
 PACKAGES = ("torch", "torch-npu", "triton", "triton-ascend", "vllm", "vllm-ascend", "numpy", "safetensors")
 #: Variables that move times or memory: collectives, launching, binding to cores, allocators.
 VARIABLES = (

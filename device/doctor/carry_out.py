@@ -26,7 +26,7 @@ from scenarios.errors import ScenarioError, printable
 Say = Callable[[str], None]
 
 BUNDLE, VERSION = "bundle.json", 1
-#: Longest that one trial may take, seconds: a graph engine compiles for minutes, and what hangs is to be told.
+#: Longest that one trial may take, seconds: a graph engine compiles for minutes, and what hangs must end.
 LIMIT_S = 1800.0
 #: The folder that this program is imported from; trials that run its tests start there.
 ROOT = Path(__file__).resolve().parents[2]

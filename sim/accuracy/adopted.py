@@ -148,9 +148,9 @@ def of_profile(captures: Sequence[Capture], hardware: str, source: str) -> Adopt
         if not hardware:
             left_out.append(f"{printable(capture.source, 80)}: kernels of which chip? name it: --hardware NAME")
             continue
-        found = _kernels(capture, hardware, source)
-        rows += found
-        if not found:
+        kernels = _kernels(capture, hardware, source)
+        rows += kernels
+        if not kernels:
             left_out.append(f"{printable(capture.source, 80)}: its kernels have no shapes")
     return Adopted({"kernels": rows}, tuple(left_out))
 
@@ -212,9 +212,9 @@ def _cards(scenario: Scenario) -> Row:
 def _undone(base: Sequence[str], step: Sequence[str]) -> list[str]:
     """What `step` says by saying nothing: pairs of `base` that it has at their default again."""
     plain = Scenario()
-    gone = [pair.partition("=")[0] for pair in base if pair not in step]
+    changed = [pair.partition("=")[0] for pair in base if pair not in step]
     pairs = []
-    for where in gone:
+    for where in changed:
         value: Any = plain
         for part in where.split("."):
             value = getattr(value, part)

@@ -16,7 +16,7 @@ from sim.predict.predict import Metric
 
 @dataclass(frozen=True, slots=True)
 class InEngine:
-    """profile: the engine's. source: the least sure of its numbers. tpot_ms: of one request of the batch. host_ms: host
+    """profile: the engine's. source: its worst source. tpot_ms: of one request of the batch. host_ms: host
     work of one step, hidden or not. Low ends have device and host at their fastest, high ends at their slowest."""
 
     profile: str

@@ -37,7 +37,7 @@ def limits(scenario: Scenario, hardware: HardwareProfile) -> list[tuple[str, str
 
 
 def _without_traffic(scenario: Scenario) -> list[tuple[str, str]]:
-    """Off an NPU an engine's host is told of served requests only: no shipped engine profile is of such a host."""
+    """Off an NPU an engine's host acts on served requests only: no shipped engine profile is of such a host."""
     given = [name for name in ("profile", "async_scheduling") if getattr(scenario.engine, name) is not None]
     return [(f"engine.{name}", "has no effect without workload.traffic") for name in given]
 

@@ -253,8 +253,9 @@ RUNTIME_BYTES = int(0.53 * GIB)
 #: by default (HCCL's documentation of that variable; HcclGetHcclBuffer gives 400 MB). Engines that raise HCCL_BUFFSIZE
 #: or hold groups for experts take more: 3.1 GiB in two logs of 16 ranks, of which no split is public.
 HCCL_BUFFER_BYTES = 2 * 200 << 20
-#: Least that captured graphs take. Measured: 0.04 GiB for Qwen3-0.6B (pull request 8289). Other logs show 0.47 GiB for
-#: Qwen3-14B and 0.2 (Qwen3-0.6B) and 0.68 GiB (DeepSeek-V2-Lite) of an older release, so the pool is rather too small.
+#: The smallest that captured graphs take. Measured: 0.04 GiB for Qwen3-0.6B (pull request 8289). Other logs show 0.47
+#: GiB for Qwen3-14B and, of an older release, 0.2 for Qwen3-0.6B and 0.68 for DeepSeek-V2-Lite, so the pool is rather
+#: too small.
 GRAPH_BYTES = int(0.04 * GIB)
 
 
