@@ -13,6 +13,7 @@ from scenarios.batches import (
     decode_batch,
     finished_requests,
     largest_chunk_tokens,
+    micro_batches,
     mixed_batch,
     prefill_batches,
     prefill_tokens,
@@ -187,3 +188,20 @@ def test_who_runs_as_a_graph_and_with_how_many_rows() -> None:
     assert runs("aclgraph", 5, "mixed") == ("eager", 12)
     assert runs("ge_graph", 5, "prefill", graph_prefill=True) == ("ge_graph", 40)  # compiled for exactly this chunk
     assert runs("ge_graph", 5, "mixed", graph_prefill=True) == ("eager", 12)
+
+
+def test_micro_batches_are_even_whatever_the_groups() -> None:
+    """Remainders of one group after the other go on where the last one ended, so no part has two of them."""
+    groups = (Group(2, 1, 100), Group(1, 1, 200), Group(2, 1, 300), Group(4, 1, 400))
+    parts = micro_batches(Batch("decode", groups), 3)
+    assert [part.requests for part in parts] == [3, 3, 3]
+    assert [part.phase for part in parts] == ["decode"] * 3
+    two = micro_batches(Batch("decode", (Group(2, 1, 100), Group(1, 1, 200))), 3)
+    assert [part.requests for part in two] == [1, 1, 1]
+
+
+def test_the_phase_of_a_part_is_that_of_its_requests() -> None:
+    parts = micro_batches(Batch("mixed", (Group(1, 50, 0), Group(3, 1, 100))), 2)
+    assert [part.phase for part in parts] == ["mixed", "decode"]
+    alone = micro_batches(Batch("mixed", (Group(1, 50, 0), Group(1, 1, 100))), 2)
+    assert [part.phase for part in alone] == ["prefill", "decode"]

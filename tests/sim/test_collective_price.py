@@ -99,6 +99,14 @@ def test_what_else_is_told() -> None:
     assert price_collective("all_reduce", 8_000, 1, SWITCH).duration_ns == 0
 
 
+def test_what_is_reduced_is_read_once_more() -> None:
+    # A ring of 8: 700 kB come in, are written and passed on; reduced, they are read again where they are added.
+    gathered = price_collective("all_gather", 800_000, 8, SWITCH, mode="AI_CPU")
+    reduced = price_collective("reduce_scatter", 800_000, 8, SWITCH, mode="AI_CPU")
+    assert (gathered.link_bytes, gathered.hbm_bytes) == (700_000, 1_400_000)
+    assert (reduced.link_bytes, reduced.hbm_bytes) == (700_000, 2_100_000)
+
+
 def test_full_and_shard_are_the_same_message() -> None:
     for op in ("all_gather", "reduce_scatter", "all_to_all"):
         assert price_collective(op, 800_000, 8, A3) == price_collective(op, 100_000, 8, A3, semantics="shard")

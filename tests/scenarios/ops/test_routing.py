@@ -58,3 +58,12 @@ def test_many_tokens_spread_evenly_and_skew_unbalances_them() -> None:
 def test_rows_of_the_mean_rank() -> None:
     assert Routing(16, 256, 16, 8, 0.0, 0).rows == 8
     assert Routing(3, 8, 8, 2, 0.0, 0).rows == 6
+
+
+def test_many_tokens_have_the_spread_of_a_binomial() -> None:
+    """20,000 tokens, 8 of 256 experts: 625 each on the mean, with a standard deviation of nearly the root of that; the
+    draw of single tokens stops long before."""
+    loads = [load for layer in range(20) for load in Routing(20_000, 256, 256, 8, 0.0, 0).loads(layer)]
+    assert sum(loads) == 20 * 160_000
+    spread = (sum((load - 625) ** 2 for load in loads) / len(loads)) ** 0.5
+    assert 0.85 * 625**0.5 < spread < 1.15 * 625**0.5

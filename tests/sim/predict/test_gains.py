@@ -13,7 +13,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.passes.switches import all_off, passes_for
 from scenarios.schema import Scenario
-from sim.predict.gains import NO_RATIO, Gain, Gains, gains_of
+from sim.predict.gains import NO_RATIO, Gain, Gains, gains_of, verdict
 from sim.predict.predict import Case, predict, sensitivity_of, step_ns
 from sim.predict.result import what_if_result
 from sim.predict.scenario_result import case_of
@@ -298,3 +298,11 @@ def test_progress_goes_from_nothing_to_nearly_all_and_never_back() -> None:
     assert told == sorted(told)
     assert 0.5 in told
     assert 0.9 < told[-1] < 1
+
+
+def test_an_interval_that_ends_at_one_tells_nothing() -> None:
+    assert verdict(0.9, 0.8, 1.0) == "not distinguishable"
+    assert verdict(0.9, 0.8, 0.99) == "loss"
+    assert verdict(1.1, 1.0, 1.2) == "not distinguishable"
+    assert verdict(1.1, 1.01, 1.2) == "gain"
+    assert verdict(1.0, 1.0, 1.0) == "no effect"

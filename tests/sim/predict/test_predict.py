@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 
 import pytest
 
 from scenarios.batches import capture_sizes, decode_batch, prefill_batches, reported_batch
+from scenarios.lowering.stages import split_depth
 from scenarios.ops.program import Batch, Group
 from scenarios.schema import Scenario
 from scenarios.timeline import step_time
@@ -21,14 +23,17 @@ from sim.predict.predict import (
     predict,
     sensitivity_of,
     step_ns,
+    waits_by_rank,
 )
-from sim.predict.ttft import MAX_CHUNKS
+from sim.predict.ttft import MAX_CHUNKS, ends_through_stages
 from sim.predict.uncertainty import step_interval
 from sim.step import engine
-from sim.step.plan import Replay, Update
-from sim.step.schedule import launches
+from sim.step.pipeline import StageTime
+from sim.step.plan import Issue, Plan, Replay, Update
+from sim.step.schedule import Schedule, launches
 from tests.scenarios.making import PLAIN, TINY, program, scenario, switched
 from tests.sim.hardware_maker import flat_price, hardware
+from tests.sim.plans import launch as made
 
 STEADY = hardware()
 
@@ -386,3 +391,34 @@ def test_every_captured_shape_is_paid_back(mode: str) -> None:
     assert outcome.break_even_steps is not None
     total_ms = outcome.compile_ms + outcome.capture_ms
     assert (outcome.break_even_steps - 2) * saved_ms <= total_ms <= outcome.break_even_steps * saved_ms
+
+
+# ---- what no test noticed when it was turned into its neighbour ----
+
+
+def test_ranks_that_come_last_together_share_the_wait() -> None:
+    one = Plan((Issue(replace(made("sum", 5), rendezvous="sum 0")),), False, 8)
+    ready = [Schedule([], [], [], arrivals={0: ns}) for ns in (100, 130, 107, 130, 130)]
+    assert waits_by_rank(one, ready) == {1: 10, 3: 10, 4: 10}
+    ready[0].arrivals[0] = 99  # 31 ns: what three cannot share is the first one's
+    assert waits_by_rank(one, ready) == {1: 11, 3: 10, 4: 10}
+    ready[0].arrivals[0] = 140
+    assert waits_by_rank(one, ready) == {}
+
+
+def test_stages_capture_next_to_each_other() -> None:
+    """The stage with the most to capture decides, and it has about half of the layers."""
+    deep = replace(PLAIN, layers=8)
+    result = scenario(optimizations__graph="aclgraph", engine__cudagraph_capture_sizes=(1, 8), workload__batch=2)
+    staged = result.model_copy(update={"engine": result.engine.model_copy(update={"pipeline_parallel_size": 2})})
+    whole = cold_start(case(result, model=deep)).recapture_ms
+    half = cold_start(case(staged, model=split_depth(deep, 2))).recapture_ms
+    assert 0.4 < half / whole < 0.7
+
+
+def test_chunks_through_stages_end_when_the_last_stage_has_them() -> None:
+    """Two stages of 100 and 140 ns with a receive of 10, interval 0.5 and 2 times: by hand."""
+    row = [StageTime(0, 0, 100, 100, 0), StageTime(0, 0, 140, 140, 10)]
+    chunks = [Batch("prefill", (Group(1, 50, 50 * number),)) for number in range(3)]
+    ends = ends_through_stages(chunks, lambda chunk: ((300.0, 150.0, 600.0), row))
+    assert ends == [(250, 125, 500), (400, 200, 800), (550, 275, 1100)]

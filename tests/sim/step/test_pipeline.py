@@ -118,3 +118,12 @@ def test_a_stage_works_or_waits(times: list[list[StageTime]], repeat: int) -> No
     for result in (steady(times), once(times * repeat)):
         assert all(0 <= b.total_ns <= result.total_ns for b in result.bubbles)
         assert all(min(b.receive_ns, b.send_ns, b.idle_ns) >= 0 for b in result.bubbles)
+
+
+def test_rounds_that_do_not_settle_are_told_by_their_second_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With rounds enough the period is exact; where they run out, the mean of the later ones comes near it."""
+    times = [[device_bound(100), device_bound(140, 10)], [device_bound(30), device_bound(50, 10)]]
+    settled = steady(times).total_ns
+    for rounds in (3, 4, 5):
+        monkeypatch.setattr("sim.step.pipeline.MAX_ROUNDS", rounds)
+        assert steady(times).total_ns == pytest.approx(settled, rel=0.5)

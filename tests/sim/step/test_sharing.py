@@ -66,6 +66,14 @@ def beside(*wanted: tuple[float, bool]) -> list[float]:
     return [rate / FULL_RATE for rate in rates([shares(kernel(1, vector=v, holds=holds)) for v, holds in wanted])]
 
 
+def test_what_just_fits_is_no_contention() -> None:
+    # 24 of 40 cores are held and a kernel wants just the other 16; one more is too many.
+    held, wants, more = (shares(kernel(1, vector=v, holds=h)) for v, h in ((0.6, True), (0.4, False), (0.425, False)))
+    assert not contended([held, wants])
+    assert contended([held, more])
+    assert not contended([shares(kernel(1, hbm=1.0))])
+
+
 def test_cores_that_a_collective_holds_are_lost_to_the_others() -> None:
     # 24 of 40 cores are held: who fills all 40 has 16, who fills 20 has 16 of 20, who fills 16 does not notice.
     assert beside((0.6, True), (1.0, False)) == [1.0, 0.4]
