@@ -35,6 +35,9 @@ from scenarios.schema import Scenario
 
 T = TypeVar("T")
 
+#: Fusions that torch has no kernel for on a CPU or a GPU, so that one is compiled (device/operators/compiled.py).
+COMPILED_FUSIONS = ("add_rms_norm", "rope", "swiglu", "add_rms_norm_quant", "swiglu_quant", "qkv_norm_rope_cache")
+
 
 @dataclass(frozen=True, slots=True)
 class RankTask:
@@ -112,11 +115,18 @@ class DeviceBench:
             return measured(self.backend, loaded, predicted)
         return _as_lines(self.backend.name, lambda: self._bench().profile(predicted))
 
-    def pair(self, a: Scenario, b: Scenario) -> Pair:
+    def compiles(self, scenario: Scenario) -> bool:
+        optimizations = scenario.optimizations
+        if optimizations.graph in ("ge_graph", "npugraph_ex"):
+            return True
+        fused = any(getattr(optimizations.fusion, name) for name in COMPILED_FUSIONS)
+        return fused and self.device in ("cpu", "cuda")
+
+    def pair(self, a: Scenario, b: Scenario, seconds: float | None = None) -> Pair:
         if a.engine.tensor_parallel_size > 1 or b.engine.tensor_parallel_size > 1:
             result = self._on_ranks(a, b)
         else:
-            result = _as_lines(self.backend.name, lambda: self._bench().pair(a, b))
+            result = _as_lines(self.backend.name, lambda: self._bench().pair(a, b, seconds))
         assert isinstance(result, Pair)
         return result
 

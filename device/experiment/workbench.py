@@ -75,11 +75,14 @@ class Workbench:
         result = measure(steps[number].bound, steps[number].step)
         return Measured(document(result, predicted), result.timeline)
 
-    def pair(self, a: Scenario, b: Scenario) -> Pair:
-        """Both sides in turn; a side that is the baseline is the one that is prepared already, once."""
+    def pair(self, a: Scenario, b: Scenario, seconds: float | None = None) -> Pair:
+        """Both sides in turn; a side that is the baseline is the one that is prepared already, once. seconds: as in
+        `exchange.bench.Bench`."""
+        started = perf_counter_ns()
         first, a_side = self._kept(a) or self._prepare(a, a)
         second, b_side = (self._kept(b) if a != b else None) or self._prepare(b, a, first)
-        return Pair(a_side, b_side, alternating(first, second), first.span.steps, first.span.start)
+        left_ns = None if seconds is None else 1e9 * seconds - (perf_counter_ns() - started)
+        return Pair(a_side, b_side, alternating(first, second, left_ns), first.span.steps, first.span.start)
 
     def _kept(self, scenario: Scenario) -> tuple[Prepared, Side] | None:
         if self._baseline is None or self._baseline[0] != scenario:

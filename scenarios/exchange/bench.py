@@ -117,8 +117,13 @@ class Bench(Protocol):
     def profile(self, loaded: Loaded, predicted: Predicted) -> Measured:
         """The reported step op by op, as `whatif run --backend` measures it."""
 
-    def pair(self, a: Scenario, b: Scenario) -> Pair:
-        """Measure two scenarios in turn; they differ in what is being tried, or not at all."""
+    def compiles(self, scenario: Scenario) -> bool:
+        """Whether kernels are compiled at the first call of `scenario`, which takes several times as long as the
+        measurement."""
+
+    def pair(self, a: Scenario, b: Scenario, seconds: float | None = None) -> Pair:
+        """Measure two scenarios in turn; they differ in what is being tried, or not at all. seconds: what both should
+        take with all that prepares them; fewer turns are made then, though never too few to tell anything."""
 
     def elapsed_s(self) -> float:
         """Seconds since the experiment started."""

@@ -33,6 +33,8 @@ from sim.predict.scenario_result import predicted_of
 
 #: Shares of the budget by the end of which the factors, the shapes and the combinations must have started.
 FACTORS_BY, SHAPES_BY, ALL_BY = 0.7, 0.85, 1.0
+#: What a comparison whose kernels are compiled first takes, in comparisons that are not (assumed; a CPU takes 3 to 10).
+COMPILED_COST = 4.0
 #: Factors that are taken to other shapes, and of which pairs are tried: the largest gains.
 MAX_SHAPED, MAX_PAIRED = 3, 3
 
@@ -65,25 +67,34 @@ class ExperimentSession:
     warnings: list[str] = field(default_factory=list)
 
     def has_time(self, share: float) -> bool:
-        """Whether a comparison half as long again as the usual one would end within this share of the budget. One that
-        compiles may take longer than that; the shares leave room for it."""
-        expected_s = 1.5 * median(self.took_s) if self.took_s else 0.0
+        """Whether a comparison as long as the usual one would end within this share of the budget. One that compiles
+        may take longer than that; the shares leave room for it."""
+        expected_s = median(self.took_s) if self.took_s else 0.0
         return self.bench.elapsed_s() + expected_s <= share * self.options.budget_s
 
-    def pair(self, a: Scenario, b: Scenario) -> Pair:
-        """Measure two sides. Raises ScenarioError."""
+    def fair_s(self, share: float, left: int) -> float:
+        """Seconds of a comparison of which `left` are to be made by this share of the budget."""
+        return max(0.0, (share * self.options.budget_s - self.bench.elapsed_s()) / max(1, left))
+
+    @property
+    def left_out_s(self) -> float:
+        """About how long what was left out would take."""
+        return len(self.left_out) * (sum(self.took_s) / len(self.took_s) if self.took_s else 0.0)
+
+    def pair(self, a: Scenario, b: Scenario, seconds: float | None = None) -> Pair:
+        """Measure two sides, in about so many seconds. Raises ScenarioError."""
         began = self.bench.elapsed_s()
         try:
-            return self.bench.pair(a, b)
+            return self.bench.pair(a, b, seconds)
         finally:
             self.took_s.append(self.bench.elapsed_s() - began)
 
     def gains(self, pair: Pair) -> dict[Part, Interval]:
         return {part: median_interval(ratios(turns, self.by_reference)) for part, turns in pair.repeats.items()}
 
-    def compared(self, without: Scenario, with_it: Scenario) -> Compared:
-        """Measure what `with_it` gains over `without`. Raises ScenarioError."""
-        pair = self.pair(without, with_it)
+    def compared(self, without: Scenario, with_it: Scenario, seconds: float | None = None) -> Compared:
+        """Measure what `with_it` gains over `without`, in about so many seconds. Raises ScenarioError."""
+        pair = self.pair(without, with_it, seconds)
         unchecked = pair.a.unchecked or pair.b.unchecked
         numbers = check_numbers(pair.a.errors, pair.b.errors, unchecked, self.is_trained)
         return Compared(
@@ -140,7 +151,7 @@ def _carried_out(
         cold_start={"predicted_ms": cold.compile_ms + cold.capture_ms, "measured_ms": base.get("cold_ms", 0.0)},
         control=control, by_reference=lab.by_reference, floor=lab.floor, rows=tuple(rows), shapes=tuple(shapes),
         combinations=tuple(mixed), left_out=tuple(lab.left_out), warnings=tuple(lab.warnings),
-        budget_s=options.budget_s, elapsed_s=bench.elapsed_s(),
+        budget_s=options.budget_s, elapsed_s=bench.elapsed_s(), left_out_s=lab.left_out_s,
     )  # fmt: skip
 
 
@@ -161,8 +172,8 @@ def _control(lab: ExperimentSession) -> tuple[dict[Part, Interval], dict[str, fl
 
 
 def _rows(lab: ExperimentSession, factors: Sequence[Factor]) -> list[Row]:
-    """Every factor, in the order given; they are measured in the order of their predicted effect, so that what there is
-    no time for is what would matter smallest."""
+    """Every factor, in the order given; they are measured in the order of their predicted effect for its cost, so that
+    what there is no time for is what would matter smallest, and each has its share of the time that is left."""
     rows: dict[str, Row] = {}
     todo: list[tuple[float, Factor]] = []
     for factor in factors:
@@ -173,13 +184,13 @@ def _rows(lab: ExperimentSession, factors: Sequence[Factor]) -> list[Row]:
                 continue
             rows[chosen.name] = Row(chosen, "left out")
             effect = predicted_ratio(lab.case, chosen.without, chosen.with_it, lab.headline).value
-            todo.append((abs(log(effect)), chosen))
+            todo.append((abs(log(effect)) / _cost(lab, chosen), chosen))
             break
     todo.sort(key=lambda pair: (-pair[0], pair[1].name))
     for number, (_, factor) in enumerate(todo, 1):
         if lab.has_time(FACTORS_BY):
             lab.say(f"factor {number} of {len(todo)}: {factor.name}")
-            rows[factor.name] = _row(lab, factor)
+            rows[factor.name] = _row(lab, factor, lab.fair_s(FACTORS_BY, len(todo) - number + 1))
         else:
             lab.left_out.append(f"factor {factor.name}")
             rows[factor.name] = Row(factor, "left out", _predicted(lab, factor), reason="no time was left for it")
@@ -188,14 +199,22 @@ def _rows(lab: ExperimentSession, factors: Sequence[Factor]) -> list[Row]:
 
 def _late(lab: ExperimentSession, rows: Sequence[Row]) -> list[Row]:
     """Take up the factors that were left out where the rest has left time for them after all."""
-    done = []
+    done, left = [], sum(row.status == "left out" for row in rows)
     for row in rows:
-        if row.status == "left out" and lab.has_time(ALL_BY):
-            lab.say(f"after all: {row.factor.name}")
-            lab.left_out.remove(f"factor {row.factor.name}")
-            row = _row(lab, row.factor)
+        if row.status == "left out":
+            if lab.has_time(ALL_BY):
+                lab.say(f"after all: {row.factor.name}")
+                lab.left_out.remove(f"factor {row.factor.name}")
+                row = _row(lab, row.factor, lab.fair_s(ALL_BY, left))
+            left -= 1
         done.append(row)
     return done
+
+
+def _cost(lab: ExperimentSession, factor: Factor) -> float:
+    """What its comparison takes, in those that compile nothing."""
+    compiles = [lab.bench.compiles(s) for s in (factor.with_it, factor.without)]
+    return COMPILED_COST if any(compiles) and not lab.bench.compiles(lab.case.scenario) else 1.0
 
 
 def _refused(lab: ExperimentSession, factor: Factor) -> str:
@@ -207,14 +226,14 @@ def _predicted(lab: ExperimentSession, factor: Factor) -> dict[Part, Ratio]:
     return {part: predicted_ratio(lab.case, factor.without, factor.with_it, part) for part in parts}
 
 
-def _row(lab: ExperimentSession, factor: Factor) -> Row:
+def _row(lab: ExperimentSession, factor: Factor, seconds: float | None = None) -> Row:
     predicted = _predicted(lab, factor)
     metrics = {
         "without": predicted_metrics(lab.case, factor.without),
         "with": predicted_metrics(lab.case, factor.with_it),
     }
     try:
-        compared = lab.compared(factor.without, factor.with_it)
+        compared = lab.compared(factor.without, factor.with_it, seconds)
     except ScenarioError as error:
         return Row(factor, "failed", predicted, metrics, reason=error.messages[0])
     verdict = decide(compared.gains[lab.headline], lab.floor, compared.numbers, _trade_off(lab, factor, compared))
@@ -257,7 +276,7 @@ def _shape(lab: ExperimentSession, factor: Factor, label: str, change: Callable[
         return ShapeRow(factor.name, label, "left out", predicted, reason="no time was left for it")
     lab.say(f"{factor.name} at {label}")
     try:
-        gain = lab.compared(without, with_it).gains[lab.headline]
+        gain = lab.compared(without, with_it, lab.fair_s(SHAPES_BY, 2)).gains[lab.headline]
     except ScenarioError as error:
         return ShapeRow(factor.name, label, "failed", predicted, reason=error.messages[0])
     return ShapeRow(factor.name, label, "measured", predicted, gain)

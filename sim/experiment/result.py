@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from math import exp
+from math import ceil, exp
 from typing import Any
 
 from scenarios.exchange.bench import Side, WarmUp
@@ -41,10 +41,16 @@ def experiment_result(measured: Experiment) -> dict[str, Any]:
         "combinations": [_combination(part_of) for part_of in measured.combinations],
         "recommended": recommended(measured),
         "left_out": list(measured.left_out),
+        "left_out_s": measured.left_out_s,
+        "budget_for_all_s": _rounded_up(max(measured.budget_s, measured.elapsed_s + measured.left_out_s)),
         "warnings": list(measured.warnings),
         "budget_s": measured.budget_s,
         "elapsed_s": measured.elapsed_s,
     }
+
+
+def _rounded_up(seconds: float) -> int:
+    return 10 * ceil(seconds / 10)
 
 
 def recommended(measured: Experiment) -> list[str]:

@@ -73,8 +73,9 @@ class Combination:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """All that was found. headline: the part that verdicts are of. by_reference: whether ratios are by the fixed
-    kernel. floor: |ln| of the smallest gain that is distinguished from none. left_out: what there was no time for."""
+    """All that was measured. headline: the part that verdicts are of. by_reference: whether ratios are by the fixed
+    kernel. floor: |ln| of the smallest gain that is distinguished from none. left_out: what there was no time for;
+    left_out_s: about how long it would take."""
 
     baseline: dict[str, Any]
     scenario: Scenario
@@ -96,6 +97,7 @@ class Experiment:
     warnings: tuple[str, ...]
     budget_s: float
     elapsed_s: float
+    left_out_s: float = 0.0
 
 
 def metrics_of(scenario: Scenario, pair: Pair, of_a: bool) -> Metrics:

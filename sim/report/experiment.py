@@ -26,7 +26,10 @@ def print_experiment(console: Console, result: dict[str, Any]) -> None:
     for line in shown["left_out"]:
         console.print(Text(f"left out for time: {line}", style="dim"))
     if shown["left_out"]:
-        console.print(Text(f"a --budget-s above {shown['budget_s']:g} takes them up", style="dim"))
+        more = (
+            f"they take about {shown['left_out_s']:,.0f} s more: --budget-s {shown['budget_for_all_s']} takes them up"
+        )
+        console.print(Text(more, style="dim"))
     for line in shown["warnings"]:
         console.print(Text(f"in doubt: {line}", style="yellow"))
     if shown["recommended"]:

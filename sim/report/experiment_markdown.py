@@ -308,7 +308,8 @@ def _notes(result: dict[str, Any]) -> Iterator[str]:
         yield f"- for time: {line}"
     if result["left_out"]:
         yield ""
-        yield f"A `--budget-s` above {result['budget_s']:g} takes them up."
+        seconds, budget = result["left_out_s"], result["budget_for_all_s"]
+        yield f"They take about {seconds:,.0f} s more: `--budget-s {budget}` takes them up."
         yield ""
     for line in result["warnings"]:
         yield f"- in doubt: {line}"

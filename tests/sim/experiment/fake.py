@@ -42,6 +42,8 @@ class FakeBench:
     device: str = "cpu"
     now_s: float = 0.0
     asked: list[tuple[Scenario, Scenario]] = field(default_factory=list)
+    compiled: Sequence[str] = ()
+    seconds: list[float | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random, self._speed = Random(self.seed), 0.0
@@ -75,8 +77,12 @@ class FakeBench:
         document = {"step": step, "ops": ops, "kernels": kernels, "errors": {"step": 0.0}, "scaled_by": 1.0}
         return Measured(document, Timeline((), 0, 1, "MEASURED", 0, "CPU"))
 
-    def pair(self, a: Scenario, b: Scenario) -> Pair:
+    def compiles(self, scenario: Scenario) -> bool:
+        return any(_on(scenario, switch) for switch in self.compiled)
+
+    def pair(self, a: Scenario, b: Scenario, seconds: float | None = None) -> Pair:
         self.asked.append((a, b))
+        self.seconds.append(seconds)
         self.now_s += self.cost_s
         for switch, why in self.fails.items():
             if _on(a, switch) or _on(b, switch):

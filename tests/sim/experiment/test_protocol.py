@@ -131,6 +131,37 @@ def test_what_there_is_no_time_for_is_named() -> None:
         return [abs(row["predicted"]["tpot"]["value"] - 1) for row in rows if row["status"] == status]
 
     assert max(effect("measured")) >= max(effect("left out"))
+    assert result["left_out_s"] == pytest.approx(10.0 * len(result["left_out"]))
+    assert result["budget_for_all_s"] >= result["elapsed_s"] + result["left_out_s"]
+
+
+def test_each_factor_has_its_share_of_the_time_that_is_left() -> None:
+    loaded = load_scenario(TINY)
+    bench = FakeBench(KNOWN, cost_s=5.0)
+    result = experiment_result(experiment(loaded, case_of(loaded), bench, Options(budget_s=200)))
+    measured = [row for row in result["factors"] if row["verdict"]]
+    assert len(measured) >= 8
+    control, first, *_ = bench.seconds
+    assert control is None  # what all is held against is not hurried
+    factors = sum(row["status"] in ("measured", "left out") for row in result["factors"])
+    assert first == pytest.approx((0.7 * 200 - 5.0) / factors)
+    assert all(seconds is not None and seconds >= 0 for seconds in bench.seconds[1 : factors + 1])
+
+
+def test_what_compiles_is_tried_behind_what_does_not_and_gains_as_much() -> None:
+    loaded = load_scenario(TINY)
+
+    def order(bench: FakeBench) -> list[str]:
+        lines, say = heard()
+        experiment(loaded, case_of(loaded), bench, Options(budget_s=2000), say)
+        return [line.partition(": ")[2] for line in lines if line.startswith("factor ")]
+
+    plain = order(FakeBench(KNOWN))
+    assert plain.index("kv.layout=paged") < plain.index("fusion.rms_norm")
+    slow = order(FakeBench(KNOWN, compiled=("kv.layout",)))
+    assert set(slow) == set(plain)
+    assert slow.index("kv.layout=paged") > plain.index("kv.layout=paged") or slow.index("kv.layout=paged") == 0
+    assert order(FakeBench(KNOWN, compiled=("kv.dtype",))).index("kv.dtype=int8") > plain.index("kv.dtype=int8")
 
 
 def test_a_baseline_that_the_backend_lacks_is_refused() -> None:
