@@ -164,6 +164,12 @@ class Cpu:
         """(wall clock, this thread's own clock), ns."""
         return perf_counter_ns(), thread_time_ns()
 
+    def queue(self, ns: float) -> bool:
+        return False
+
+    def is_done(self, mark: tuple[int, int]) -> bool:
+        return True
+
     def between_ns(self, start: tuple[int, int], end: tuple[int, int]) -> int:
         return end[0] - start[0]
 

@@ -40,6 +40,7 @@ def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
         "weights": bound.weights.checkpoint.origin,
         "memory": _memory(bound.cache),
         **_experts(measurement),
+        "op_times": measurement.op_times,
         "kernels": _kernels(measurement, ops),
         "ops": ops,
         "errors": _errors(measurement, ops, predicted, speed),

@@ -12,7 +12,7 @@ import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -31,8 +31,14 @@ from scenarios.timeline import Process, Span, Timeline
 #: Runs before the first that counts; runs that count, at least and at most; time for them all.
 WARM_UP, MIN_REPEATS, MAX_REPEATS, BUDGET_NS = 3, 5, 50, 10_000_000_000
 RANKS_REPEATS = 20
+#: Work that is queued before a step whose kernels are timed, in times of what the host needs to issue it.
+AHEAD = 1.5
 #: Kind of a span that stands for several ops.
 CAPTURED = "captured"
+
+
+#: What the time of an op is: of its kernels, or from the mark before its call to the mark behind it.
+OpTimes = Literal["kernel", "call"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,7 @@ class Measurement:
     on_cpu_share: float
     next_ids: tuple[int, ...]
     chosen: tuple[int, ...] = ()
+    op_times: OpTimes = "call"
 
     @property
     def repeats(self) -> int:
@@ -112,7 +119,8 @@ class Measurement:
 
 @dataclass(slots=True)
 class _Repeats:
-    """What was timed, a value a repeat. spans, busy: of each unit, (start, end) and nanoseconds on its processor."""
+    """What was timed, a value a repeat. spans, busy: of each unit, (start, end) and nanoseconds on its processor.
+    kernels: of each unit, ns, in the runs in which the device had all of them waiting."""
 
     references: list[Timed] = field(default_factory=list)
     unmarked: list[Timed] = field(default_factory=list)
@@ -120,6 +128,7 @@ class _Repeats:
     spans: list[list[tuple[int, int]]] = field(default_factory=list)
     busy: list[list[int]] = field(default_factory=list)
     marked_busy_ns: list[int] = field(default_factory=list)
+    kernels: list[list[int]] = field(default_factory=list)
 
 
 def measure(bound: Runs, step: Step, repeats: int = 0, budget_ns: int = BUDGET_NS) -> Measurement:
@@ -141,9 +150,10 @@ def measure(bound: Runs, step: Step, repeats: int = 0, budget_ns: int = BUDGET_N
 def _take(taken: _Repeats, bound: Runs, step: Step, repeats: int, budget_ns: int) -> None:
     """Fill `taken`. repeats: 0 for as many as budget_ns allows."""
     backend, reference = bound.backend, Reference(bound.backend)
+    issue_ns = 0
     for _ in range(WARM_UP):
         reference.timed()
-        bound.run_marked(step)
+        issue_ns = _issued_ns(bound, step)
     started = perf_counter_ns()
     for number in range(repeats or MAX_REPEATS):
         if not repeats and number >= MIN_REPEATS and perf_counter_ns() - started > budget_ns:
@@ -151,16 +161,44 @@ def _take(taken: _Repeats, bound: Runs, step: Step, repeats: int, budget_ns: int
         taken.references.append(reference.timed())
         taken.unmarked.append(timed(backend, lambda: bound.run(step)))
         _marked(taken, bound, step)
+        _ahead(taken, bound, step, issue_ns)
+
+
+def _issued_ns(bound: Runs, step: Step) -> int:
+    """What the host takes to issue the step with its marks, ns."""
+    bound.backend.synchronize()
+    started = perf_counter_ns()
+    bound.run_marked(step)
+    return perf_counter_ns() - started
+
+
+def _ahead(taken: _Repeats, bound: Runs, step: Step, issue_ns: int) -> None:
+    """Time the kernels alone: the step is issued while the device is still busy with work that was queued before it.
+    Nothing is kept where calls end with their work, and where the device was through with it too early (the host
+    waits for a value inside the step, say)."""
+    backend = bound.backend
+    backend.synchronize()
+    if not backend.queue(AHEAD * issue_ns):
+        return
+    queued = backend.mark()
+    marks = bound.run_marked(step)
+    was_ahead = not backend.is_done(queued)
+    backend.synchronize()
+    if was_ahead:
+        taken.kernels.append([backend.between_ns(start, end) for start, end in marks])
 
 
 def _measurement(taken: _Repeats, bound: Runs, step: Step) -> Measurement:
     middle = sorted(range(len(taken.spans)), key=lambda i: taken.marked_ns[i])[len(taken.spans) // 2]
     references = [reference.busy_ns for reference in taken.references]
+    alone = len(taken.kernels) == len(taken.spans)  # else some runs had the host's gaps in them
+    busy = taken.kernels if alone else taken.busy
     steady = tuple(
-        _steady(unit, list(ns), references) for unit, ns in zip(bound.units, zip(*taken.busy, strict=True), strict=True)
+        _steady(unit, list(ns), references) for unit, ns in zip(bound.units, zip(*busy, strict=True), strict=True)
     )
     between = [whole - sum(units) for whole, units in zip(taken.marked_busy_ns, taken.busy, strict=True)]
-    each = zip(*([end - start for start, end in spans] for spans in taken.spans), strict=True)
+    by_call = [[end - start for start, end in spans] for spans in taken.spans]
+    each = zip(*(taken.kernels if alone else by_call), strict=True)
     return Measurement(
         bound=bound,
         units=tuple(Sample.of(values) for values in each),
@@ -174,6 +212,7 @@ def _measurement(taken: _Repeats, bound: Runs, step: Step) -> Measurement:
         on_cpu_share=sum(step.busy_ns for step in taken.unmarked) / sum(step.wall_ns for step in taken.unmarked),
         next_ids=tuple(bound.next_ids(step)),
         chosen=tuple(map(len, chosen_by_layer(step))),
+        op_times="kernel" if alone else "call",
     )
 
 

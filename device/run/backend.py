@@ -92,6 +92,13 @@ class Backend(Protocol):
     def between_ns(self, start: Any, end: Any) -> int:
         """Nanoseconds between two marks, after `synchronize`."""
 
+    def queue(self, ns: float) -> bool:
+        """Queue work of about so many nanoseconds on the device, so that what is issued next waits there and not for
+        the host. False where a call ends with its work, so that nothing can wait."""
+
+    def is_done(self, mark: Any) -> bool:
+        """Whether the device has come to the mark."""
+
     def busy_ns(self, start: Any, end: Any) -> int:
         """The same without those in which other programs had the processor; all of them on a device of its own."""
 

@@ -11,6 +11,11 @@ from sim.report.run import counted, ms, plain, print_run
 from sim.report.served import served_part
 from sim.report.tables import Column, fitted
 
+#: Ops that are shown one by one.
+MAX_OPS = 24
+#: What the times of ops are of, by `op_times` of the result (docs/measure.md).
+OP_TIMES = {"kernel": "kernels alone", "call": "calls: mark to mark, the host's part included"}
+
 
 def print_measured(console: Console, result: dict[str, Any]) -> None:
     """The prediction; then what the device did, how far the two are apart, the requests that it served, or every op of
@@ -48,9 +53,11 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
     requests = served_part(measured, result.get("serving", {}), console.width)
     for part in requests:
         console.print(part)
-    console.print(_kinds(measured["kernels"], console.width))
+    times = OP_TIMES[measured.get("op_times", "call")]
+    console.print(_kinds(measured["kernels"], console.width, times))
     if not requests:  # of a load, the step is only what explains it
-        console.print(_ops(measured["ops"], console.width))
+        console.print(_ops(measured["ops"], console.width, times))
+    console.print(_conclusion(measured))
 
 
 def _speed(measured: dict[str, Any]) -> str:
@@ -67,7 +74,18 @@ def _ratio(predicted_us: float, measured_us: float) -> str:
     return f"{predicted_us / measured_us - 1:+.0%}" if measured_us else ""
 
 
-def _kinds(rows: list[dict[str, Any]], width: int) -> Any:
+def _conclusion(measured: dict[str, Any]) -> Any:
+    """What was predicted and what was measured, once more where a reader's eye ends."""
+    step = measured["steady_step"] if measured["backend"] == "cpu" else measured["unmarked_step"]
+    error = measured["errors"]["steady_step" if measured["backend"] == "cpu" else "step"]
+    how = f"without other programs, at {_speed(measured)}" if measured["backend"] == "cpu" else "by the wall clock"
+    return Text.assemble(
+        ("\nMeasured ", "bold"), f"step {_spread(step)} {how}; predicted {error:+.0%}; ops together "
+        f"{measured['errors']['ops']:+.0%}"
+    )  # fmt: skip
+
+
+def _kinds(rows: list[dict[str, Any]], width: int, times: str) -> Any:
     columns = [
         Column("kind", [row["kind"] for row in rows]),
         Column("form", [row["form"] for row in rows], rank=1),
@@ -76,11 +94,13 @@ def _kinds(rows: list[dict[str, Any]], width: int) -> Any:
         Column("measured us", [f"{row['total_us']:,.1f}" for row in rows], right=True),
         Column("error", [_ratio(row["predicted_us"], row["total_us"]) for row in rows], right=True),
     ]
-    return fitted("Kinds by measured time", columns, width)
+    return fitted(f"Kinds by measured time, of {times}", columns, width)
 
 
-def _ops(rows: list[dict[str, Any]], width: int) -> Any:
-    """Every op of the Program, one a line."""
+def _ops(every: list[dict[str, Any]], width: int, times: str) -> Any:
+    """The ops of the Program that differ most from their prediction, one a line; --json has all."""
+    most = sorted(every, key=lambda row: -abs(row["predicted_us"] - row["measured_us"]))[:MAX_OPS]
+    rows = sorted(most, key=lambda row: row["index"])
     columns = [
         Column("op", [str(row["index"]) for row in rows], right=True, rank=2),
         Column("layer", [str(row["layer"]) if row["block"] == "layers" else "" for row in rows], right=True),
@@ -91,4 +111,7 @@ def _ops(rows: list[dict[str, Any]], width: int) -> Any:
         Column("10-90 %", [f"{row['low_us']:,.1f}-{row['high_us']:,.1f}" for row in rows], right=True, rank=3),
         Column("error", [_ratio(row["predicted_us"], row["measured_us"]) for row in rows], right=True),
     ]
-    return fitted(f"Ops in the order of the Program ({len(rows)})", columns, width)
+    left = len(every) - len(rows)
+    title = "Ops in the order of the Program" if not left else f"The {len(rows)} of {len(every)} ops that differ most"
+    notes = [f"and {counted(left, 'more op')}: --json has all"] if left else []
+    return fitted(f"{title}, times of {times}", columns, width, notes)

@@ -81,3 +81,54 @@ def test_a_step_can_be_run_again_and_again() -> None:
     bound, step = at_work.prepared(phase, requests)
     tokens = [measure(bound, step, repeats=1).next_ids for _ in range(3)]
     assert tokens[0] == tokens[1] == tokens[2]
+
+
+class Alongside(Cpu):
+    """A device next to its host: the host takes a microsecond to reach each mark, a kernel 300 ns. blocks: the host
+    waits for the device inside the step."""
+
+    def __init__(self, blocks: bool = False) -> None:
+        self.host_ns, self.free_ns, self.marks, self.blocks = 0, 0, 0, blocks
+
+    def mark(self) -> tuple[int, int]:
+        self.host_ns += 1000
+        if self.blocks and self.marks == 6:
+            self.host_ns = max(self.host_ns, self.free_ns)
+        self.free_ns = max(self.free_ns, self.host_ns)
+        if self.marks and self.marks % 2 == 0:  # a mark opens the run, two enclose each op
+            self.free_ns += 300
+        self.marks += 1
+        return self.free_ns, self.free_ns
+
+    def queue(self, ns: float) -> bool:
+        self.free_ns = max(self.free_ns, self.host_ns) + round(ns)
+        return True
+
+    def is_done(self, mark: tuple[int, int]) -> bool:
+        return self.host_ns >= mark[0]
+
+    def synchronize(self) -> None:
+        self.host_ns, self.marks = max(self.host_ns, self.free_ns), 0
+
+
+@pytest.mark.parametrize(("blocks", "op_times", "each_ns"), [(False, "kernel", 300.0), (True, "call", 1300.0)])
+def test_kernels_are_timed_alone_where_the_device_has_them_waiting(
+    monkeypatch: pytest.MonkeyPatch, blocks: bool, op_times: str, each_ns: float
+) -> None:
+    """Two marks around a call hold the host's microsecond; behind queued work they hold the kernel's 300 ns."""
+    backend = Alongside(blocks)
+    at_work = Session(plain(**ALL_FUSED), QWEN3, backend, RandomCheckpoint(QWEN3, 0), options=REFERENCE)
+    phase, requests = reported_step(at_work)
+    bound, step = at_work.prepared(phase, requests)
+    count = len(bound.program)
+    monkeypatch.setattr("device.measure.measure._issued_ns", lambda bound, step: 2000 * count)
+    result = measure(bound, step, repeats=3)
+    assert result.op_times == op_times
+    assert {sample.median_ns for sample in result.units} == {each_ns} or blocks
+    spans = [span.end_ns - span.start_ns for span in result.timeline.spans]
+    assert min(spans) >= 1000  # the timeline is of the step as it runs, its gaps included
+    assert document(result, Predicted(1, dict.fromkeys(range(count), 1)))["op_times"] == op_times
+
+
+def test_a_cpu_times_calls() -> None:
+    assert not Cpu().queue(1e9)
