@@ -7,10 +7,12 @@ that dies takes its ranks with it, for each watches a pipe that only the parent 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -71,7 +73,8 @@ def on_ranks(
                 watched, alive = context.Pipe(duplex=False)
                 place = (collectives, meeting, rank, ranks, collective_timeout_s)
                 process = context.Process(target=_rank, args=(work, place, answer, watched), daemon=True)
-                process.start()
+                with _deaf_to_interrupts():
+                    process.start()
                 answer.close()
                 watched.close()
                 started.append((process, answers, alive))
@@ -83,6 +86,20 @@ def on_ranks(
                 process.join()
                 answers.close()
                 alive.close()
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What is started inside never hears Ctrl-C, which a terminal sends to parent and ranks alike: the parent ends its
+    ranks, and none of them prints where it happened to be. The parent hears it right behind."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _meet(collectives: str, method: str, rank: int, ranks: int, timeout_s: float) -> None:
@@ -108,8 +125,10 @@ def _rank(
     threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
     torch.set_num_threads(1)
     os.environ["LOCAL_RANK"] = str(place[2])  # as torchrun says it: the ranks are on one machine
+    has_met = False
     try:
         _meet(*place)
+        has_met = True
         answer.send(("done", work(Ranks())))
     except ScenarioError as error:
         answer.send(("refused", error.messages))
@@ -117,7 +136,10 @@ def _rank(
         line = printable(f"{type(error).__name__}: {error}".partition("\n")[0], 200)
         # What torch says of a collective that others have left is about them, not about this rank.
         left_alone = isinstance(error, dist.DistError) or any(name in line.lower() for name in ("gloo", "hccl", "nccl"))
-        answer.send(("left alone", "") if left_alone else ("failed", f"failed: {line}"))
+        if not has_met:
+            answer.send(("did not meet", f"could not set {place[0]} up: {line}"))
+        else:
+            answer.send(("left alone", line) if left_alone else ("failed", f"failed: {line}"))
     answer.close()
     # Not destroy_process_group: where another rank has died it may wait for it.
     os._exit(0)
@@ -154,7 +176,8 @@ def _collect(started: list[tuple[SpawnProcess, Connection, Connection]], timeout
 
 
 def _raise_the_worst(results: dict[int, tuple[str, object]], ranks: int, timeout_s: float) -> None:
-    """Raise for the rank that is to blame, if any: those that only noticed that another was gone come last."""
+    """Raise for the rank that is to blame, if any: those that only noticed that another was not there come last. Of
+    those, the first to say so has the cause; `results` are in the order in which they came."""
     for blamed in ("refused", "died", "failed"):
         for rank, (state, what) in sorted(results.items()):
             if state == blamed == "refused":
@@ -162,12 +185,18 @@ def _raise_the_worst(results: dict[int, tuple[str, object]], ranks: int, timeout
                 raise ScenarioError(what)
             if state == blamed:
                 raise ScenarioError([f"rank {rank} of {ranks} {what}; the other ranks were stopped"])
-    alone = any(state == "left alone" for state, _ in results.values())
+    for rank, (state, what) in results.items():
+        if state == "did not meet":
+            raise ScenarioError([f"rank {rank} of {ranks} {what}; all ranks were stopped"])
+    alone = [str(what) for state, what in results.values() if state == "left alone"]
+    why = f" ({alone[0]})" if alone else ""
     if silent := [rank for rank in range(ranks) if rank not in results]:
-        what = "did not come to a collective in time" if alone else f"gave no answer within {timeout_s:g} s"
+        what = f"did not come to a collective in time{why}" if alone else f"gave no answer within {timeout_s:g} s"
         raise ScenarioError([f"rank {silent[0]} of {ranks} {what}; all ranks were stopped"])
     if alone:
-        raise ScenarioError([f"a collective of {ranks} ranks failed on all that came to it; all ranks were stopped"])
+        raise ScenarioError(
+            [f"a collective of {ranks} ranks failed on all that came to it{why}; all ranks were stopped"]
+        )
 
 
 def _ending(process: SpawnProcess) -> str:
