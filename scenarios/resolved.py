@@ -9,6 +9,7 @@ import yaml
 
 from scenarios.checks import check
 from scenarios.schema import Scenario
+from scenarios.traffic_checks import ONLY_WITH_TRAFFIC
 
 
 def resolved_yaml(scenario: Scenario) -> str:
@@ -34,7 +35,7 @@ def _remove(document: dict[str, Any], path: list[str]) -> None:
 #: What a row of the reference says in columns of its own, and what only decides whether a deployment fits.
 _NOT_IN_ROWS = (
     "tensor_parallel_size", "data_parallel_size", "enable_expert_parallel", "max_num_seqs", "max_num_batched_tokens",
-    "max_model_len", "gpu_memory_utilization", "profile", "async_scheduling", "scheduling_policy", "preemption",
+    "max_model_len", "gpu_memory_utilization", "profile", "async_scheduling", *ONLY_WITH_TRAFFIC,
 )  # fmt: skip
 
 

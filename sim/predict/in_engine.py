@@ -26,19 +26,26 @@ class InEngine:
 
 
 def in_engine(
-    engine: EngineProfile, step_ms: Metric, requests: int, ranks: int, asynchronous: bool | None = None
+    engine: EngineProfile,
+    tpot_ms: Metric,
+    requests: int,
+    ranks: int,
+    asynchronous: bool | None = None,
+    tokens: tuple[float, float, float] = (1.0, 1.0, 1.0),
 ) -> InEngine:
-    """The TPOT of `requests` that decode together in steps of `step_ms`, ms, with `ranks` workers on the host.
+    """The TPOT of `requests` that decode together and take `tpot_ms`, ms, without an engine, with `ranks` workers on
+    the host. tokens: what one step yields a request, for the value and its ends; more than one with speculation.
 
     asynchronous: whether the next step is prepared while the device works; None: as the profile says. The profile's
     dispatch_scale, for eager steps of a deployment that was measured, is left to `sim.serving`.
     """
     fast, slow = engine.bounds(ranks)
-    ends = ((engine.costs(ranks), step_ms.value), (fast, step_ms.low), (slow, step_ms.high))
-    known = [(replace(costs, hidden_share=0.0) if asynchronous is False else costs, ms) for costs, ms in ends]
+    ends = (engine.costs(ranks), fast, slow)
+    costs = [replace(end, hidden_share=0.0) if asynchronous is False else end for end in ends]
+    each = list(zip(costs, (tpot_ms.value, tpot_ms.low, tpot_ms.high), tokens, strict=True))
     return InEngine(
         engine.name,
         engine.profile.worst_source(),
-        Metric(*(costs.step_ns(ms * 1e6, requests) / 1e6 for costs, ms in known)),
-        Metric(*(costs.host_ns(requests) / 1e6 for costs, _ in known)),
+        Metric(*(end.step_ns(ms * 1e6 * n, requests) / 1e6 / n for end, ms, n in each)),
+        Metric(*(end.host_ns(requests) / 1e6 for end in costs)),
     )

@@ -26,6 +26,7 @@ from sim.predict.gains import Progress, gains_of
 from sim.predict.in_engine import in_engine
 from sim.predict.predict import Case, Prediction, check, predict
 from sim.predict.result import run_result, step_result, what_if_result
+from sim.predict.speculation import yielded_tokens
 from sim.predict.stored import with_stored_weights
 from sim.step.schedule import launches
 
@@ -68,7 +69,8 @@ def _served(loaded: Loaded, prediction: Prediction) -> dict[str, Any]:
     requests = decode_batch(case.scenario).requests
     ranks = case.model.cards // case.model.data_parallel
     asynchronous = case.scenario.engine.async_scheduling
-    served = in_engine(engine_of(loaded), prediction.metrics["tpot_ms"], requests, ranks, asynchronous)
+    tokens = yielded_tokens(case.scenario.engine)
+    served = in_engine(engine_of(loaded), prediction.metrics["tpot_ms"], requests, ranks, asynchronous, tokens)
     return {"in_engine": asdict(served)}
 
 

@@ -35,6 +35,14 @@ def test_an_engine_that_does_not_adds_it() -> None:
     assert tpot("vllm_ascend_0_18", asynchronous=False).value == pytest.approx(17.04)
 
 
+def test_a_step_that_yields_several_tokens_shares_the_host_among_them() -> None:
+    engine = load_engine("vllm_ascend_0_11")
+    one = in_engine(engine, Metric(8.0, 8.0, 8.0), 1, ranks=4)
+    two = in_engine(engine, Metric(4.0, 4.0, 4.0), 1, ranks=4, tokens=(2.0, 2.0, 2.0))
+    assert two.tpot_ms.value == pytest.approx(one.tpot_ms.value / 2)
+    assert two.host_ms == one.host_ms
+
+
 def test_requests_cost_their_host() -> None:
     one, many = (tpot("vllm_ascend_0_11", requests=n).value for n in (1, 101))
     assert many - one == pytest.approx(100 * 0.005)
