@@ -158,7 +158,7 @@ def test_tables_that_are_no_text(whatif: Whatif, output: Path) -> None:
     (output / "kernel_details.csv").write_bytes(b"Name,Type\n\xff\xfe\0\0")
     refused(whatif, output, "kernel_details.csv")
     (output / "kernel_details.csv").write_bytes(b"")
-    refused(whatif, output, "kernel_details.csv:1: has no column 'Name'", "Found: nothing")
+    refused(whatif, output, "kernel_details.csv:1: has no column 'Name'", "found: nothing")
 
 
 def test_info_that_is_broken(whatif: Whatif, output: Path) -> None:

@@ -53,7 +53,7 @@ def _places(
     for name in needed:
         if name not in header:
             names = ", ".join(printable(h, 30) for h in header[:12]) + (", ..." if len(header) > 12 else "")
-            fail(f"{path}:1", f"has no column '{name}'{did_you_mean(name, header)} Found: {names or 'nothing'}")
+            fail(f"{path}:1", f"has no column '{name}'; found: {names or 'nothing'}{did_you_mean(name, header)}")
     for name in needed:
         if header.count(name) > 1:
             fail(f"{path}:1", f"has the column '{name}' twice")
