@@ -13,7 +13,7 @@ from sim.predict.gains import Gains
 from sim.predict.overlap import Overlap, overlaps
 from sim.predict.pipeline_steps import Pipeline
 from sim.predict.predict import Metric, Prediction
-from sim.predict.stored import notes_of
+from sim.predict.stored import notes_of, notes_of_hardware
 
 SCHEMA_VERSION = 1
 
@@ -66,7 +66,10 @@ def _about_step(prediction: Prediction, diagnosis: Diagnosis, name: str) -> dict
         "device": case.hardware.profile.device,
         "provenance": _provenance(prediction),
         "seed": case.scenario.protocol.seed,
-        "notes": list(notes_of(case.scenario, case.model)),
+        "notes": [
+            *notes_of(case.scenario, case.model),
+            *notes_of_hardware(case.scenario, case.model, case.hardware),
+        ],
         "graph": prediction.graph,
         "batch": {
             "phase": prediction.batch.phase,

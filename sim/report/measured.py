@@ -25,6 +25,9 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
     errors, steady = measured["errors"], measured["reference_kernel"]
     console.print(Text.assemble((f"Measured on {measured['backend']}", "bold"), f"  {measured['device']}"))
     threads, repeats = counted(measured["threads"], "thread"), counted(measured["repeats"], "repeat")
+    if measured.get("bf16_units") == "none" and result["scenario"]["hardware"] == "cpu":
+        line = "  this CPU has no units for 16-bit products, and the profile is of one that has: prefills differ most"
+        console.print(Text(line, style="yellow"))
     for line in (
         f"  torch {measured['torch']}, {threads}; {repeats} after {measured['warm_up']} to warm up",
         f"  step {_spread(measured['unmarked_step'])}; with a mark around each op {_spread(measured['marked_step'])}",
