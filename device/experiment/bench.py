@@ -17,7 +17,7 @@ import torch
 
 from device.backends import choose
 from device.experiment.workbench import Workbench
-from device.measure.answer import THREADS, measured
+from device.measure.answer import THREADS, measured, unmet
 from device.ranks.spawn import on_ranks, under_torchrun
 from device.run.backend import Backend
 from device.run.windows import problems
@@ -89,6 +89,8 @@ class DeviceBench:
         return "seeded random" if isinstance(checkpoint, RandomCheckpoint) else f"trained ({type(checkpoint).__name__})"
 
     def refused(self, scenario: Scenario) -> str:
+        if lines := unmet(self.backend.name, scenario):
+            return lines[0]
         model = load_model(scenario.model, self.base_folder)
         try:
             part = shard_of(scenario.engine, model, scenario.engine.tensor_parallel_size)

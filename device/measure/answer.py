@@ -138,8 +138,26 @@ def measured(
         return _measured(replace(task, profile=partial), backend)
 
 
+def unmet(backend: str, scenario: Scenario) -> list[str]:
+    """What the scenario says of waiting and of host threads that this process does not do, one line each. On a CPU each
+    call ends with its work, whatever is said."""
+    lines: list[str] = []
+    if backend == "cpu":
+        return lines
+    if (where := scenario.protocol.synchronize) != "step":
+        what = f"the host waits at the end of a step, not after each {where}; set it to step"
+        lines.append(f"--backend {backend}: protocol.synchronize: {what}")
+    wanted, here = str(scenario.engine.task_queue_enable), os.environ.get("TASK_QUEUE_ENABLE", "1")
+    if backend == "npu" and wanted != here:
+        what = f"{wanted} in the scenario, and TASK_QUEUE_ENABLE of this process is {here}; export it before the start"
+        lines.append(f"--backend npu: engine.task_queue_enable: {what}, or set it to {here}")
+    return lines
+
+
 def _measured(task: Task, backend: Backend) -> Measured:
     scenario = task.scenario
+    if lines := unmet(backend.name, scenario):
+        raise ScenarioError(lines)
     torch.set_num_threads(THREADS)
     if scenario.engine.pipeline_parallel_size > 1 and reported_batch(scenario).phase == "prefill":
         what = "a prefill's stages are predicted from empty to empty, and only a steady round is measured"

@@ -41,6 +41,7 @@ def document(measurement: Measurement, predicted: Predicted) -> dict[str, Any]:
         "memory": _memory(bound.cache),
         **_experts(measurement),
         "op_times": measurement.op_times,
+        "units": len(bound.units),
         "kernels": _kernels(measurement, ops),
         "ops": ops,
         "errors": _errors(measurement, ops, predicted, speed),

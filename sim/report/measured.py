@@ -28,6 +28,10 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
     if measured.get("bf16_units") == "none" and result["scenario"]["hardware"] == "cpu":
         line = "  this CPU has no units for 16-bit products, and the profile is of one that has: prefills differ most"
         console.print(Text(line, style="yellow"))
+    if measured["backend"] == "npu" and result["graph"] == "ge_graph":
+        launches = counted(result["launches"], "launch", "es")
+        line = f"  issued as {measured['units']} units, predicted as {launches}: aclgraph is issued as it is predicted"
+        console.print(Text(line, style="yellow"))
     for line in (
         f"  torch {measured['torch']}, {threads}; {repeats} after {measured['warm_up']} to warm up",
         f"  step {_spread(measured['unmarked_step'])}; with a mark around each op {_spread(measured['marked_step'])}",

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from device.backends.cpu import Cpu
+from device.measure.answer import unmet
 from device.measure.document import document
 from device.measure.measure import Sample, measure, name_of
 from device.run.session import Session
@@ -14,6 +15,7 @@ from device.run.workload import reported_step
 from device.weights.weights import RandomCheckpoint
 from scenarios.exchange.measured import Predicted
 from tests.device.making import ALL_FUSED, QWEN3, REFERENCE, plain
+from tests.scenarios.making import scenario
 
 
 class Ticking(Cpu):
@@ -132,3 +134,29 @@ def test_kernels_are_timed_alone_where_the_device_has_them_waiting(
 
 def test_a_cpu_times_calls() -> None:
     assert not Cpu().queue(1e9)
+
+
+@pytest.mark.parametrize(
+    ("backend", "sets", "says"),
+    [
+        ("cpu", {"protocol__synchronize": "op"}, []),
+        (
+            "cuda",
+            {"protocol__synchronize": "op"},
+            ["--backend cuda: protocol.synchronize: the host waits at the end of a"],
+        ),
+        ("npu", {"protocol__synchronize": "layer"}, ["--backend npu: protocol.synchronize: the host waits at the end"]),
+        ("npu", {"engine__task_queue_enable": 2}, ["--backend npu: engine.task_queue_enable: 2 in the scenario, and"]),
+        ("npu", {"engine__task_queue_enable": 1}, []),
+        ("cuda", {"engine__task_queue_enable": 0}, []),
+    ],
+)
+def test_what_a_device_cannot_do_as_it_is_said_is_refused(
+    monkeypatch: pytest.MonkeyPatch, backend: str, sets: dict[str, object], says: list[str]
+) -> None:
+    monkeypatch.delenv("TASK_QUEUE_ENABLE", raising=False)
+    lines = unmet(backend, scenario(**sets))
+    assert len(lines) == len(says)
+    assert all(line.startswith(said) for line, said in zip(lines, says, strict=True))
+    monkeypatch.setenv("TASK_QUEUE_ENABLE", "2")
+    assert bool(unmet("npu", scenario())) == (scenario().engine.task_queue_enable != 2)
