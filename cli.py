@@ -117,7 +117,7 @@ def explain(
     from sim.report.run import print_explain
 
     run_result = run_outputs(
-        scenario, sets or [], json, None, order=order, attribution=attribution, say=terminal.progress
+        scenario, sets or [], json, None, order=order, attribution=attribution, at_slo=True, say=terminal.progress
     )
     terminal.show(lambda console: print_explain(console, run_result.result))
 

@@ -15,7 +15,7 @@ from sim.predict.device_terms import NOT_ON_A_GPU, spoken
 from sim.predict.gains import NO_RATIO
 from sim.report.attribution import attribution_part
 from sim.report.overlap import overlap_lines
-from sim.report.serving import serving_part
+from sim.report.serving import serving_explained, serving_part
 from sim.report.tables import NARROW, Column, fitted
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -70,6 +70,7 @@ def print_explain(console: Console, result: dict[str, Any]) -> None:
         *_overlap(shown),
         _next(shown, width),
         _limits(shown, width),
+        *serving_explained(shown, width),
         _kernels(shown, width, TOP_KERNELS_EXPLAINED),
         _gains(shown, width),
         *attribution_part(shown, width),

@@ -19,6 +19,8 @@ SPREADS = (
     ("e2el_ms", "E2EL"),
     ("queue_ms", "queue"),
 )
+#: A smaller share of time is not worth a line.
+NOTABLE = 0.01
 #: Instances of one role whose use is listed.
 MAX_INSTANCES = 8
 
@@ -27,6 +29,40 @@ def serving_part(result: dict[str, Any], width: int) -> list[RenderableType]:
     """The part of a run's report about its traffic; nothing where it has none."""
     serving = result.get("serving")
     return [_head(serving), _latencies(serving, width), _why(serving)] if serving else []
+
+
+def serving_explained(result: dict[str, Any], width: int) -> list[RenderableType]:
+    """Of an explanation: what limits the traffic, and what each optimisation is worth at equal SLO."""
+    serving = result.get("serving")
+    if not serving:
+        return []
+    return [Text("Serving", style="bold"), _why(serving), *_at_slo(serving.get("at_slo"), width)]
+
+
+def _at_slo(compared: dict[str, Any] | None, width: int) -> list[RenderableType]:
+    if not compared:
+        return []
+    shown = [row for row in compared["rows"] if row["verdict"] != "not applicable"]
+    columns = [
+        Column("setting", [row["setting"] for row in shown]),
+        Column("now", [row["state"] for row in shown]),
+        Column("gain a card", [f"{row['gain']:.2f}x" for row in shown], right=True),
+        Column("verdict", [row["verdict"] for row in shown]),
+        Column("requests/s", [f"{row['rate']:.2f}" for row in shown], right=True, rank=1),
+        Column("cards", [f"{row['cards']}" for row in shown], right=True, rank=1),
+        Column("limit there", [row["limit"] for row in shown], rank=2),
+    ]
+    note = (
+        "gain: highest rate per card with it over that without it; requests/s: of the variant, which has it where the "
+        "scenario has not, and lacks it where it has"
+    )
+    more = next((row for row in shown if row["setting"].startswith("engine.tensor_parallel_size")), None)
+    if more and compared["rate"]:
+        note += f". Twice the cards for each replica buy {more['rate'] / compared['rate'] - 1:+.0%} of the rate"
+    title = f"At equal SLO: {compared['rate']:.2f} requests/s on {compared['cards']} cards as it stands"
+    if compared["cards"] == 1:
+        title = title.replace("1 cards", "1 card")
+    return [fitted(title, columns, width, [note])]
 
 
 def _head(serving: dict[str, Any]) -> RenderableType:
@@ -88,4 +124,21 @@ def _why(serving: dict[str, Any]) -> RenderableType:
         lines.append(
             Padding(Text(f"highest rate under the SLO: {highest['rate']:.2f} requests/s{above}"), (0, 0, 0, 2))
         )
+    lines += [Padding(Text(line), (0, 0, 0, 2)) for line in _captured(serving.get("captures"))]
     return Group(*lines, Text())
+
+
+def _captured(captures: dict[str, Any] | None) -> Iterator[str]:
+    """What capturing other sizes would save; nothing where it is below a percent."""
+    if not captures:
+        return
+    if captures["eager_share"]:
+        yield f"{captures['eager_share']:.0%} of decode steps are larger than every captured size and run op by op"
+    lost = captures["padding_share"] - captures["proposed_padding_share"]
+    if lost >= NOTABLE:
+        sizes = ", ".join(map(str, captures["sizes"]))
+        yield (
+            f"padding to captured sizes costs {captures['padding_share']:.1%} of decode steps, with "
+            f"engine.cudagraph_capture_sizes=[{sizes}] {captures['proposed_padding_share']:.1%} "
+            f"({captures['budget']} sizes may be captured)"
+        )

@@ -145,6 +145,10 @@ class GridPrices:
             return at_lower
         return (1 - share) * at_lower + share * self._ns(Batch("decode", (Group(upper, self._query, context),)))
 
+    def unpadded_ns(self, requests: int, context: int) -> float:
+        """A decode step of `requests` that is captured for just so many, each with `context` tokens in the cache."""
+        return self._factor * self._decode_ns(requests, max(MIN_CONTEXT, context))
+
     def mixed(self, requests: int, context_tokens: int, tokens: int, pairs: int) -> int:
         total = requests * self._query + tokens
         known = self._prefills.get(total)

@@ -19,6 +19,7 @@ from sim.engines.costs import EngineCosts
 from sim.engines.profile import EngineProfile, engine_of
 from sim.predict.predict import Case, interval_ns
 from sim.predict.scenario_result import case_of
+from sim.serving.captures import Captures, captures_of
 from sim.serving.metrics import ServingMetrics, metrics_of
 from sim.serving.outcome import ServingOutcome
 from sim.serving.prices import GridPrices
@@ -40,6 +41,7 @@ class ServingResult:
     engine: EngineProfile
     costs: EngineCosts
     highest: HighestRate | None
+    captures: Captures | None
 
 
 def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
@@ -73,7 +75,8 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     traffic = scenario.workload.traffic
     search = scenario.slo is not None and traffic is not None and traffic.arrival in OPEN
     highest = highest_rate(scenario.workload, scenario.slo, run) if search and scenario.slo else None
-    return ServingResult(outcome, metrics, (ends[0], ends[1]), engine, costs, highest)
+    captures = None if front else captures_of(case, outcome, prices)
+    return ServingResult(outcome, metrics, (ends[0], ends[1]), engine, costs, highest, captures)
 
 
 def _at_end(
@@ -158,6 +161,7 @@ def serving_block(served: ServingResult) -> dict[str, Any]:
         },
         "evidence": evidence(metrics),
         "highest_rate": asdict(served.highest) if served.highest else None,
+        "captures": asdict(served.captures) if served.captures else None,
     }
 
 

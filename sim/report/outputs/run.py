@@ -26,6 +26,7 @@ def run_outputs(
     measure: Measure | None = None,
     order: str = "graph",
     attribution: bool = False,
+    at_slo: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> ScenarioResult:
     """The result of a scenario, written to the files asked for.
@@ -33,6 +34,7 @@ def run_outputs(
     order: of the waterfall. attribution: the result gets a part `attribution`, and `say` shows how far it is. measure:
     runs the step on a device too; the result gets a part `measured`, the trace a second set of lanes. A scenario with
     traffic is served as well: the result gets a part `serving`, and the trace shows its requests.
+    at_slo: with an SLO, `serving` gets the highest rate with and without each optimisation.
     """
     run = scenario_result(scenario, sets, order)
     traffic = run.loaded.scenario.workload.traffic
@@ -51,6 +53,8 @@ def run_outputs(
         from sim.report.outputs.serving import ServedRequests  # a step alone needs no numpy
 
         requests = ServedRequests(run)
+        if at_slo:
+            requests.compare_at_slo()
     timelines, args = [run.prediction.timeline], [kernel_args(run.prediction)]
     if measure is not None:
         served = requests.measure(measure) if requests is not None else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from scenarios.exchange.measured import Measure
 from scenarios.exchange.served import Deployed
 from sim.predict.scenario_result import ScenarioResult, predicted_of
 from sim.report.files import write_json
+from sim.serving.at_slo import compare_at_slo
 from sim.serving.measured import measured_block, measured_outcome, serving_errors
 from sim.serving.outcome import ServingOutcome
 from sim.serving.result import serve_scenario, serving_block
@@ -41,6 +43,12 @@ class ServedRequests:
         if device.bench is not None:
             write_json(device.bench, bench_result(served, case.scenario))
         return {"serving": block, "serving_errors": errors}
+
+    def compare_at_slo(self) -> None:
+        """The highest rate with and without each optimisation, where there is an SLO; a second for each."""
+        compared = compare_at_slo(self._run.loaded, self._run.prediction.case)
+        if compared is not None:
+            self._run.result["serving"]["at_slo"] = asdict(compared)
 
     def write_trace(self, path: Path) -> None:
         """A Chrome trace of the requests, predicted and measured."""
