@@ -120,6 +120,12 @@ def cut(op: Op, inputs: Inputs, _: Step) -> Outputs:
     return (x.narrow(-1, start, op.out.shape[-1]).contiguous(),)
 
 
+def split(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    """Copies of the parts that lie side by side in the last dimension."""
+    x = inputs[0].reshape(*op.out.shape[:-1], -1)
+    return tuple(part.contiguous() for part in x.split([t.shape[-1] for t in op.outputs], -1))
+
+
 def embedding(op: Op, inputs: Inputs, step: Step) -> Outputs:
     """Rows of the table; with a split vocabulary zeros for tokens that other ranks hold, so that the sum is whole."""
     table, ids = inputs
@@ -157,7 +163,8 @@ KERNELS = {
     "add": Kernel(add), "mul": Kernel(mul), "div": Kernel(div), "adds": Kernel(adds), "muls": Kernel(muls),
     "pow": Kernel(power), "neg": Kernel(neg), "rsqrt": Kernel(rsqrt), "silu": Kernel(silu), "cos": Kernel(cos),
     "sin": Kernel(sin), "cast": Kernel(cast), "concat": Kernel(concat), "slice": Kernel(cut, raw=True),
-    "embedding": Kernel(embedding), "index_select": Kernel(index_select), "swiglu": Kernel(_swiglu, "composed"),
+    "split": Kernel(split, raw=True), "embedding": Kernel(embedding), "index_select": Kernel(index_select),
+    "swiglu": Kernel(_swiglu, "composed"),
     "index_add": Kernel(index_add), "gelu": Kernel(gelu), "tanh": Kernel(tanh), "relu": Kernel(relu),
     "clamp": Kernel(clamp),
 }  # fmt: skip

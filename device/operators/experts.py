@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 
@@ -85,9 +86,12 @@ def gate(logits: torch.Tensor, bias: Inputs, experts: Experts) -> tuple[torch.Te
     return weights / weights.sum(-1, keepdim=True) if experts.normalised else weights, ids
 
 
-def _gating(_: Op, inputs: Inputs, step: Step) -> Outputs:
+def _gating(op: Op, inputs: Inputs, step: Step) -> Outputs:
+    """(weights, experts) of each row; attr divided: whether weights that the model wants divided by their sum are."""
     logits, *bias = inputs
-    weights, ids = gate(logits, bias, experts_of(step))
+    experts = experts_of(step)
+    whole = experts if op.attr("divided", True) else replace(experts, normalised=False)
+    weights, ids = gate(logits, bias, whole)
     return weights.to(logits.dtype), ids
 
 

@@ -34,7 +34,8 @@ class OpKind:
     reads_choice: it is laid out by that choice, which only the device knows. family: of kernels. switch: what asks for
     this kind, under `optimizations`. params: the kernel parameters of the hardware profile that price it, where they
     are not called like the kind. dense: a product with one weight, whatever its types. picks_rows: reads rows by index,
-    from all over a table. twin: two in a row (the norms of Q and K) share one program in the cores' caches.
+    from all over a table. twin: two in a row (the norms of Q and K) share one program in the cores' caches. as_mix: the
+    device starts it as a kernel of both kinds of cores, though one kind does the work.
     """
 
     name: str
@@ -54,6 +55,7 @@ class OpKind:
     dense: bool = False
     picks_rows: bool = False
     twin: bool = False
+    as_mix: bool = False
     over_cache: OverCache = ""
     exchanges: Exchanged = ""
     torch_kernel: TorchKernel = "own"

@@ -61,6 +61,8 @@ def flat(op: Op, kind: OpKind) -> Work:
         ops += 2  # 16 bit is computed in float32: a cast in and a cast out
     largest = max((*op.outputs, *op.inputs), key=lambda t: t.elements)
     shape = flat_shape(elements, largest.shape[-1] if largest.shape else 1, (*op.inputs, *op.outputs))
+    if op.parts:  # what a graph compiler joins is computed in float32
+        shape = replace(shape, widest_bytes=max(shape.widest_bytes, 4))
     return Work(
         kind.unit,
         shape,
@@ -125,8 +127,16 @@ def norm_through_add(op: Op, work: Work) -> Work:
     )
 
 
+def scattered(_: Op, work: Work) -> Work:
+    """A write into a static cache: a kernel with little code and no slots to read, Scatter."""
+    return replace(work, program="scatter", cold_read_bytes=0)
+
+
 #: Work of kernels that a stack runs in place of a kind's own: (kind, profiler's name) -> (op, the kind's work) -> Work.
-VARIANTS: dict[tuple[str, str], Callable[[Op, Work], Work]] = {("rms_norm", "InplaceAddRmsNorm"): norm_through_add}
+VARIANTS: dict[tuple[str, str], Callable[[Op, Work], Work]] = {
+    ("rms_norm", "InplaceAddRmsNorm"): norm_through_add,
+    ("kv_cache_write", "Scatter"): scattered,
+}
 
 
 def swiglu(op: Op, kind: OpKind) -> Work:

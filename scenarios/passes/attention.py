@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from scenarios.lowering.primitives import groups_of
-from scenarios.lowering.stacks import stack_of
 from scenarios.ops.program import Attr, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, replace_runs
 
@@ -40,17 +39,19 @@ def fuse_attention(program: Program, context: Context) -> Program:
         )
         sinks = tuple(t for op in run for t in op.inputs if t.role == "weight")
         own_scale = () if scale.attr("value") == dim**-0.5 else (("scale", scale.attr("value")),)
+        static = 0 if mask.attrs or sinks else _static_tokens(context, batch.phase)
         attrs: tuple[tuple[str, Attr], ...] = (
             ("groups", groups_of(batch)),
             ("heads", out.shape[1]),
             ("kv_heads", kv_heads),
             ("head_dim", dim),
             ("block_size", 0),
-            *(() if mask.attrs else (("static_tokens", tokens) for tokens in _static(context, batch.phase, keys))),
+            *((("static_tokens", static),) if static else ()),
             *mask.attrs,
             *own_scale,
         )
-        return (Op("attention", "attention", (query, key, value, *sinks), (out,), attrs),)
+        op_type = "IncreFlashAttention" if static else ""
+        return (Op("attention", "attention", (query, key, value, *sinks), (out,), attrs, op_type=op_type),)
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         return replace_runs(replace_runs(ops, ATTENTION_CALLS, make), WITH_SINKS, make)
@@ -58,16 +59,14 @@ def fuse_attention(program: Program, context: Context) -> Program:
     return in_layers(program, "fusion.attention", rewrite)
 
 
-def _static(context: Context, phase: str, keys: int) -> tuple[int, ...]:
-    """Rows of a request that decode attention reads whatever the lengths, if any: TorchAir's static graph calls
-    IncreFlashAttention with a mask over its cache; other stacks give the lengths. A contiguous cache is as long as a
-    request may get; a paged one is taken to be cut to the longest request.
+def _static_tokens(context: Context, phase: str) -> int:
+    """Rows of a request that decode attention reads whatever its length, or 0: a compiled graph over a contiguous cache
+    calls IncreFlashAttention with a mask over all of it, which is as long as a request may get; over a paged one it
+    gives the lengths, as all other modes do.
     """
-    scenario = context.scenario
-    graph, layout = scenario.optimizations.graph, scenario.optimizations.kv.layout
-    if graph != "ge_graph" or phase != "decode" or stack_of(scenario.engine.stack, graph, layout) != "torchair":
-        return ()
-    return (scenario.longest_request_tokens if layout == "contiguous" else keys,)
+    optimizations = context.scenario.optimizations
+    whole = optimizations.graph == "ge_graph" and optimizations.kv.layout == "contiguous" and phase == "decode"
+    return context.scenario.longest_request_tokens if whole else 0
 
 
 ATTENTION = Pass(

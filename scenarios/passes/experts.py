@@ -9,7 +9,7 @@ from scenarios.lowering.activations import activated
 from scenarios.lowering.moe import routed
 from scenarios.models.model import Experts, Model
 from scenarios.ops.catalogue import kind_of
-from scenarios.ops.program import Op, Program, Tensor
+from scenarios.ops.program import Attr, Op, Program, Tensor
 from scenarios.ops.routing import Routing
 from scenarios.passes.base import Context, Pass, in_layers
 
@@ -19,7 +19,9 @@ MAX_DISPATCHED_TOKENS = 512
 
 
 def fuse_choice(program: Program, _: Context) -> Program:
-    """Scores, choice and weights -> npu_moe_gating_top_k."""
+    """Scores, choice and weights -> npu_moe_gating_top_k, which divides a sigmoid's weights by their sum. Softmax
+    scores have a call of their own, npu_moe_gating_top_k_softmax; their sum and the division by it stay two kernels.
+    """
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         run = [op for op in ops if op.name.startswith("router.") and not kind_of(op).is_collective]  # of its input
@@ -31,12 +33,19 @@ def fuse_choice(program: Program, _: Context) -> Program:
             next(t for op in run for t in op.outputs if t.name == name) for name in ("expert_ids", "expert_weights")
         )
         top = Tensor("top_weights", weights.shape, logits.dtype)
+        softmax = not bias
+        divided = [op for op in run if op.name in ("router.sum", "router.normalise")] if softmax else []
+        gated = Tensor("gated_weights", weights.shape, logits.dtype) if divided else top
+        attrs: tuple[tuple[str, Attr], ...] = (("top_k", ids.shape[-1]), ("divided", not divided))
+        op_type = "MoeGatingTopKSoftmax" if softmax else ""
+        fused = [Op("moe_gating_top_k", "router.gating", (logits, *bias), (gated, ids), attrs, op_type=op_type)]
+        if divided:
+            total = Tensor("top_total", (weights.shape[0], 1), logits.dtype)
+            fused.append(Op("reduce_mean", "router.sum", (gated,), (total,), op_type="ReduceSum"))
+            fused.append(Op("div", "router.normalise", (gated, total), (top,)))
         # Experts are weighed in 32 bit: a cast follows, as engines issue it.
-        fused = (
-            Op("moe_gating_top_k", "router.gating", (logits, *bias), (top, ids), (("top_k", ids.shape[-1]),)),
-            Op("cast", "router.cast_weights", (top,), (weights,)),
-        )
-        return _in_place(ops, run, fused)
+        fused.append(Op("cast", "router.cast_weights", (top,), (weights,)))
+        return _in_place(ops, run, tuple(fused))
 
     return in_layers(program, "fusion.moe_routing", rewrite)
 
@@ -152,8 +161,8 @@ MOE_ROUTING = Pass(
     title="Expert choice as one kernel",
     rewrite=fuse_choice,
     idle=_no_experts,
-    rewrites="scores, top-k, normalisation -> npu_moe_gating_top_k",
-    saves="five to seven launches a layer",
+    rewrites="scores, top-k, normalisation -> npu_moe_gating_top_k (softmax scores: ..._softmax, sum, division)",
+    saves="three to seven launches a layer",
     costs="one cast more",
     claim="fusion saves launches and round trips, not arithmetic",
     name=("fused expert routing", "融合专家路由"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.lowering.stacks import kernels_of
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers
@@ -12,16 +13,18 @@ from scenarios.passes.base import Context, Pass, in_layers
 STREAM = 1
 
 
-def prefetch_weights(program: Program, _: Context) -> Program:
-    """Once the last product before attention has ended, the weights of all later products of the layer are fetched, one
-    after the other, alongside RoPE, cache write, attention and norms; each product waits for its own.
+def prefetch_weights(program: Program, context: Context) -> Program:
+    """Within a layer, or a whole layer ahead, as the stack does it; each product waits for its own weights.
 
     Whether they are still in L2 when they are needed is for the simulator to say: it knows how large L2 is.
     """
-    return in_layers(program, "overlap.prefetch", _rewrite)
+    rewrite = _layer_ahead if kernels_of(context.scenario).layers_ahead else _within_layer
+    return in_layers(program, "overlap.prefetch", rewrite)
 
 
-def _rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+def _within_layer(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Once the last product before attention has ended, the weights of all later products of the layer are fetched, one
+    after the other, alongside RoPE, cache write, attention and norms."""
     attention = next((i for i, op in enumerate(ops) if _attends(op)), len(ops))
     before = [i for i, op in enumerate(ops) if kind_of(op).dense and i < attention]
     later = [i for i, op in enumerate(ops) if kind_of(op).dense and i > attention]
@@ -34,12 +37,30 @@ def _rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
             out.append(replace(op, records=(*op.records, "prefetch")))
             out += [_fetch(ops[j]) for j in later]
         elif i in later:
-            size = _weight(op).bytes
-            attrs = (*op.attrs, ("prefetched_bytes", size), ("prefetched_together_bytes", together))
-            out.append(replace(op, attrs=attrs, waits=(*op.waits, f"prefetched {op.name}")))
+            out.append(_fetched(op, together))
         else:
             out.append(op)
     return tuple(out)
+
+
+def _layer_ahead(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """While a layer runs, the weights of all products of the next one are fetched, from its start on. Layers are alike,
+    so the first one is taken to find its weights too; the LM head's do not fit L2 and are left out."""
+    dense = [i for i, op in enumerate(ops) if kind_of(op).dense]
+    if not dense or dense[-1] + 1 == len(ops):
+        return ops
+    together = sum(_weight(ops[i]).bytes for i in dense)
+    out = [_fetched(op, together) if i in dense else op for i, op in enumerate(ops)]
+    # The fetches stand behind the products, so that those wait for the layer before; its last op lets them start.
+    out[-1] = replace(out[-1], records=(*out[-1].records, "prefetch"))
+    behind = dense[-1] + 1
+    return (*out[:behind], *(_fetch(ops[i]) for i in dense), *out[behind:])
+
+
+def _fetched(product: Op, together: int) -> Op:
+    """`product`, which waits for its weights to be in L2. together: bytes that are there at once."""
+    attrs = (("prefetched_bytes", _weight(product).bytes), ("prefetched_together_bytes", together))
+    return replace(product, attrs=(*product.attrs, *attrs), waits=(*product.waits, f"prefetched {product.name}"))
 
 
 def _attends(op: Op) -> bool:
@@ -67,7 +88,10 @@ PREFETCH = Pass(
     switch="overlap.prefetch",
     title="Weight prefetch",
     rewrite=prefetch_weights,
-    rewrites="weights of the products after attention are fetched into L2 on a second stream beside attention",
+    rewrites=(
+        "weights of the products after attention (TorchAir: of all of the next layer's) are fetched into L2 on a "
+        "second stream, beside attention"
+    ),
     saves="HBM idles less: products find their weights in L2",
     costs="HBM shared with what runs beside it; a launch for each; what L2 cannot keep is read twice",
     claim="overlap pays where the data fits the cache, and costs where it does not",

@@ -89,7 +89,6 @@ def layout(program: Program, hw: HardwareProfile, conditions: Conditions) -> Lay
 
 #: Of an entry that is one eager kernel: it may run when it is launched.
 _EAGER = -1
-_MIXED = ("MIX_AIC", "MIX_AIV")
 
 
 class _Columns:

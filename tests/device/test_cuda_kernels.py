@@ -152,9 +152,7 @@ def test_forms_say_what_a_kernel_is() -> None:
 
 def test_every_kind_has_a_kernel_or_is_refused_by_name() -> None:
     """What a Program may ask for and no scenario of these models does is found by name too."""
-    merged = {"fused_elementwise"}  # walked part by part
-    elsewhere = {"split"}  # nothing is lowered to one
-    assert set(CATALOGUE) - set(REFERENCE) == merged | elsewhere
+    assert set(CATALOGUE) - set(REFERENCE) == {"fused_elementwise", "split_qkv_norm_rope"}  # walked part by part
     assert not any(CATALOGUE[name].torch_kernel == "none" for name in cuda.KERNELS)
 
 

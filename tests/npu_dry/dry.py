@@ -68,7 +68,6 @@ def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: i
         marks.append(traced(lambda bound=bound, step=step: bound.run(step)))
         program = result.bound(batch_of("decode", requests)).program
     assert program is not None
-    divided = model.experts is not None and model.experts.score == "softmax" and model.experts.normalised
     packed = any(i.op.name == "qkv_a_proj" for i in program)
     ops = [
         {
@@ -80,7 +79,6 @@ def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: i
             "reads": _names(i, i.op.inputs),
             "writes": _names(i, i.op.outputs),
             "sigmoid": len(i.op.inputs) > 1,
-            "divided": divided,
             "packed": packed,
             "apart": i.op.name == "write_kv" and " on " in case,
         }

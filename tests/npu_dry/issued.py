@@ -34,7 +34,9 @@ def operators_of(op: dict[str, Any]) -> list[str]:
         case "sort":  # the places in 32 bit
             return ["TopkV2", COPY]
         case "moe_gating_top_k" if not op["sigmoid"]:
-            return ["MoeGatingTopKSoftmax", *(["ReduceSum", "Div"] if op["divided"] else [])]
+            return ["MoeGatingTopKSoftmax"]
+        case "reduce_mean" if op["name"].endswith("router.sum"):
+            return ["ReduceSum"]
         case "moe_finalize_routing":  # the weights in the rows' type
             return [COPY, "MoeFinalizeRoutingV4"]
         case "qkv_norm_rope_cache":  # both scales in float32

@@ -68,5 +68,48 @@ def test_a_norm_through_add_reads_zeros_and_writes_their_sum() -> None:
 def test_every_kernel_of_a_stack_has_a_work_of_its_own() -> None:
     from scenarios.ops.op_work import VARIANTS
 
-    issued = {(kind, op_type) for kernels in KERNELS.values() for (kind, _), op_type in kernels.items()}
-    assert issued == set(VARIANTS)
+    issued = {("rms_norm", op_type) for kernels in KERNELS.values() for _, op_type in kernels.norms}
+    assert issued | {("kv_cache_write", "Scatter")} == set(VARIANTS)
+
+
+def layer(model: str = "Qwen3-0.6B", **settings: object) -> tuple[Op, ...]:
+    of = scenario(model=model, **settings)
+    return next(b for b in build(of, load_model(model), decode_batch(of)).blocks if b.name == "layers").ops
+
+
+def types(ops: tuple[Op, ...]) -> list[str]:
+    return [op.op_type or CATALOGUE[op.kind].op_type for op in ops]
+
+
+def test_torchair_cuts_a_packed_product_by_one_kernel() -> None:
+    # Profile of Qwen3-30B-A3B on two 910B2: SplitVD of 2560 to 2048, 256, 256 and of 768 to 384, 384 in each layer.
+    apart = {"optimizations__fusion__swiglu": False}
+    for batch in (1, 16):
+        splits = [op for op in layer(**STATIC, **apart, workload__batch=batch) if op.kind == "split"]
+        widths = [(op.inputs[0].shape[-1], [t.shape[-1] for t in op.outputs]) for op in splits]
+        assert widths == [(4096, [2048, 1024, 1024]), (6144, [3072, 3072])]
+        assert not [op for op in layer(**STATIC, **apart, workload__batch=batch) if op.kind == "slice"]
+    # The seed's graph over a paged cache: three views of one row, and two StridedSliceD for gate and up.
+    paged = types(layer(optimizations__graph="ge_graph", **apart))
+    assert (paged.count("SplitVD"), paged.count("StridedSliceD")) == (0, 2)
+
+
+def test_vllm_ascend_norms_and_turns_by_one_triton_kernel() -> None:
+    # Profile of Qwen3-32B on 16 A3 dies: 63 of them in a forward of 64 layers; only the first layer norms by itself.
+    for batch in (1, 16):
+        ops = layer(optimizations__graph="aclgraph", workload__batch=batch)
+        assert types(ops)[:3] == ["MatMulV2", "split_qkv_rmsnorm_rope_kernel", "ReshapeAndCache"]
+        kernel = ops[1]
+        assert [t.shape for t in kernel.outputs] == [(batch, 16, 128), (batch, 8, 128), (batch, 1024)]
+        assert work_of(kernel).shape == RowsShape(batch, 4096)
+        assert [part.kind for part in kernel.parts][-3:] == ["rms_norm", "rms_norm", "rope"]
+    # One of the three not fused, or another stack: apart.
+    for other in ({"optimizations__fusion__rope": False}, {"engine__stack": "torch"}):
+        assert "split_qkv_rmsnorm_rope_kernel" not in types(layer(optimizations__graph="aclgraph", **other))
+
+
+def test_a_static_cache_is_read_by_the_kernel_that_takes_a_mask() -> None:
+    static = next(op for op in layer(**STATIC, engine__max_model_len=4096) if op.kind == "attention")
+    assert (static.op_type, static.attr("static_tokens")) == ("IncreFlashAttention", 4096)
+    paged = next(op for op in layer(optimizations__graph="ge_graph") if op.kind == "attention")
+    assert (paged.op_type, paged.attr("static_tokens", 0)) == ("", 0)

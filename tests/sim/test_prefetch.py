@@ -9,6 +9,7 @@ import pytest
 from scenarios.batches import reported_batch
 from scenarios.models.hf_config import load_model
 from scenarios.ops.work import FlatShape, MatmulShape, Work
+from scenarios.settings import Engine
 from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.price import price
 from sim.kernel.traffic import prefetched_in_l2, traffic
@@ -83,12 +84,27 @@ def test_hbm_bytes_are_conserved_where_the_weights_fit() -> None:
 
 def test_what_l2_does_not_keep_is_read_twice() -> None:
     off, on = case("Qwen3-8B"), case("Qwen3-8B", overlap__prefetch=True)
-    later = 36 * 2 * (4096 * 4096 + 3 * 4096 * 12288)  # o, gate, up, down: 335 MB a layer in a room of 60
-    assert hbm_bytes(on) - hbm_bytes(off) == pytest.approx(later, abs=1000)
+    layer = 4096 * (6144 + 4096 + 3 * 12288)  # qkv, o, gate, up, down: 386 MB a layer in a room of 60
+    assert hbm_bytes(on) - hbm_bytes(off) == pytest.approx(36 * 2 * layer, abs=1000)
+
+
+def within_a_layer(item: Case) -> Case:
+    return replace(item, scenario=item.scenario.model_copy(update={"engine": Engine(stack="torch")}))
+
+
+def test_a_layer_ahead_its_fetches_run_in_the_layer_before() -> None:
+    timeline = predict(case("Qwen3-0.6B", overlap__prefetch=True)).timeline
+    spans = {(s.name, s.layer): s for s in timeline.device_spans}
+    names = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+    for layer in range(27):
+        for name in names:
+            assert spans[f"prefetch.{name}", layer].end_ns <= spans[name, layer + 1].start_ns
+        first = spans["prefetch.qkv_proj", layer + 1]
+        assert spans["next_norm", layer].end_ns <= first.start_ns < spans["attention", layer + 1].start_ns
 
 
 def test_fetches_begin_after_the_product_before_them_and_products_begin_after_their_fetch() -> None:
-    timeline = predict(case("Qwen3-0.6B", overlap__prefetch=True)).timeline
+    timeline = predict(within_a_layer(case("Qwen3-0.6B", overlap__prefetch=True))).timeline
     spans = {(s.name, s.layer): s for s in timeline.device_spans}
     for layer in range(28):
         qkv, first = spans["qkv_proj", layer], spans["prefetch.o_proj", layer]

@@ -41,7 +41,7 @@ class Kernel:
     dtypes: str = BF16
     block: str = "layers"
     unfused: bool = False
-    switches: tuple[tuple[str, str], ...] = ()
+    switches: tuple[tuple[str, str | bool], ...] = ()
     op_type: str = ""
 
 
@@ -103,6 +103,16 @@ KERNELS = {
         "write_k", "524288,8,128;{b},1;{b},8,128", "DT_BF16;INT64;DT_BF16",
         switches=(("optimizations__graph", "ge_graph"),), op_type="ScatterNdUpdate",
     ),
+    "kv_cache_write into a static cache": Kernel(
+        "write_k", "{b},8,4096,128;{b};{b},8,1,128", "DT_BF16;INT64;DT_BF16",
+        switches=(("optimizations__graph", "ge_graph"), ("optimizations__kv__layout", "contiguous")),
+        op_type="Scatter",
+    ),
+    "silu and mul, compiled": Kernel(
+        "silu+mul_up", "{b},12288;{b},12288", switches=(
+            ("optimizations__graph", "ge_graph"), ("optimizations__fusion__swiglu", False),
+        ), op_type="AutomaticBufferFusionOp",
+    ),
     "embedding": fused("embed_tokens", "151936,4096;{b};1", "DT_BF16;INT64;INT64", block="embed"),
 }  # fmt: skip
 
@@ -110,7 +120,7 @@ BATCHES = (1, 16, 256)
 
 
 @lru_cache(maxsize=64)
-def lowered(batch: int, unfused: bool, switches: tuple[tuple[str, str], ...]) -> Program:
+def lowered(batch: int, unfused: bool, switches: tuple[tuple[str, str | bool], ...]) -> Program:
     make = bare if unfused else scenario
     return program(make(workload__batch=batch, **LENGTHS, **dict(switches)), MODEL)
 

@@ -32,7 +32,8 @@ def _gating(op: Op, inputs: Inputs, step: Step) -> Outputs:
     experts = experts_of(step)
     if experts.score == "softmax":
         weights, ids, _ = call("npu_moe_gating_top_k_softmax", logits, None, experts.top_k)
-        return (weights / weights.sum(-1, keepdim=True) if experts.normalised else weights), ids
+        divided = experts.normalised and op.attr("divided", True)
+        return (weights / weights.sum(-1, keepdim=True) if divided else weights), ids
     weights, ids, _ = call(
         "npu_moe_gating_top_k",
         logits,
@@ -117,10 +118,11 @@ KERNELS = {
     "grouped_matmul": Kernel(_grouped_matmul, "fused"),
     "quant_grouped_matmul": Kernel(_quant_grouped_matmul, "fused"),
 }
-#: The choice where the sum is divided by outside the call.
+#: The choice where the sum is divided by outside the call, but within the operation.
 _GATING_AND_DIVISION = Kernel(_gating, "composed")
 
 
 def gating(op: Op) -> Kernel:
     """How the choice `op` is computed: scores without a bias are a softmax's, and are divided outside the call."""
-    return _GATING_AND_DIVISION if len(op.inputs) == 1 else KERNELS["moe_gating_top_k"]
+    outside = len(op.inputs) == 1 and bool(op.attr("divided", True))
+    return _GATING_AND_DIVISION if outside else KERNELS["moe_gating_top_k"]
