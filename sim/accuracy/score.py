@@ -18,7 +18,7 @@ from scenarios.ops.program import Batch
 from sim.accuracy.inside import Part, parts_inside, weighted_error
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.rows.files import KernelRow, StepRow
-from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
+from sim.accuracy.rows.op_types import Unpriced, work_of_row
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import HardwareError, load_hardware
 from sim.kernel.price import price
@@ -84,8 +84,7 @@ def price_kernels(rows: Iterable[KernelRow], hardware: str = "") -> tuple[list[S
         except (Unpriced, HardwareError, ScenarioError) as error:
             skipped.append(Skipped(row.label, str(error)))
             continue
-        twin = row.replayed or repeats(row.op_type, row.input_shapes) or (row.warm and work.unit == "vector")
-        time = price(work, hw, twin, row.replayed)
+        time = price(work, hw, "near" if row.replayed else row.code, row.replayed)
         us = time.duration_ns / 1000
         width = kernel_width(work, hw)
         scored.append(

@@ -96,7 +96,7 @@ def _samples(timings: Timings, base: HardwareProfile, reference: float) -> Itera
                 shape=repr(work),
                 work=work,
                 us=at_speed(row, reference),
-                repeat=False,
+                code="cold",
                 resident=False,
             )
 

@@ -246,7 +246,7 @@ def _inside(row: Timing, hw: HardwareProfile) -> tuple[int, int, float]:
         if isinstance(work.shape, RowsShape | FlatShape):
             fused, elements = fused + 1, elements + effects(work).elements
         else:
-            others_us += price(work, hw, False, True).duration_ns / 1000
+            others_us += price(work, hw, "cold", True).duration_ns / 1000
     return fused, elements, others_us
 
 

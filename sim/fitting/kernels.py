@@ -15,12 +15,14 @@ from math import log
 from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import Work
 from sim.accuracy.reference import reference_csv
+from sim.accuracy.rows.code import code_of_row
 from sim.accuracy.rows.files import read_kernels, rows_of_csv
-from sim.accuracy.rows.op_types import Unpriced, repeats, work_of_row
+from sim.accuracy.rows.op_types import Unpriced, work_of_row
 from sim.fitting.robust import fit_logs, intervals
 from sim.hardware.numbers import with_numbers
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import params_of, price
+from sim.kernel.time import Code
 
 FOLDS = 8
 #: Reference files of kernels.
@@ -30,13 +32,14 @@ FILES = ("kernels", "kernels_910b2_cube")
 LIMITS: dict[str, tuple[float, float]] = {
     "memory.hbm_gbps": (1000, 1850),
     "memory.nz_flat_share": (0.3, 1),
+    "memory.nd_odd_share": (0.3, 1),
     "kernel.overlap_power": (1, 8),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One reference row. shape, model, stack: what it is held out with. repeat, resident: as `sim.kernel.price.price`
+    """One reference row. shape, model, stack: what it is held out with. code, resident: as `sim.kernel.price.price`
     takes them."""
 
     hardware: str
@@ -44,7 +47,7 @@ class Sample:
     shape: str
     work: Work
     us: float
-    repeat: bool
+    code: Code
     resident: bool
     model: str = ""
     stack: str = ""
@@ -97,7 +100,7 @@ def read_samples(hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]
                 shape=f"{row['op_type']} {row['input_shapes']}",
                 work=work,
                 us=float(row["mean_us"]),
-                repeat=replayed or repeats(row["op_type"], row["input_shapes"]) or _is_warm(row["mode"], work),
+                code="near" if replayed else code_of_row(row["op_type"], row["input_shapes"], row["mode"]),
                 resident=replayed and use != "alone",
                 model=row["model"],
                 stack="alone" if use == "alone" else f"{row['hardware']}, {row['software']}",
@@ -112,11 +115,6 @@ def _rows() -> Iterator[dict[str, str]]:
             yield from csv.DictReader(file)
 
 
-def _is_warm(mode: str, work: Work) -> bool:
-    """Whether the code of a vector kernel is still near: in a static graph each layer runs it again."""
-    return mode.startswith("ge_graph") and work.unit == "vector"
-
-
 def read_torchair() -> list[Sample]:
     """The rows of another stack that take part in fits: single kernels, their shapes printed."""
     samples = []
@@ -129,7 +127,6 @@ def read_torchair() -> list[Sample]:
             work = work_of_row(row.op_type, row.input_shapes, row.dtypes, row.kv_tokens, row.output_shapes)
         except Unpriced:
             continue
-        warm = row.warm or repeats(row.op_type, row.input_shapes)
         shape = f"{row.op_type} {row.input_shapes}"
         samples.append(
             Sample(
@@ -138,7 +135,7 @@ def read_torchair() -> list[Sample]:
                 shape=shape,
                 work=work,
                 us=row.mean_us,
-                repeat=warm,
+                code=row.code,
                 resident=False,
                 stack="torchair",
                 model=conditions["model"],
@@ -159,7 +156,7 @@ def residuals(
     """log(predicted / measured) of each sample with `values` in its hardware."""
     hardware = {name: with_numbers(hw, values) for name, hw in bases.items()}
     return [
-        log(price.__wrapped__(s.work, hardware[s.hardware], s.repeat, s.resident).duration_ns / 1000 / s.us)
+        log(price.__wrapped__(s.work, hardware[s.hardware], s.code, s.resident).duration_ns / 1000 / s.us)
         for s in samples
     ]
 

@@ -6,41 +6,36 @@ The file is a fact about the reference set, not a fit; `sim.kernel.ranges` widen
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from pathlib import Path
 
-from scenarios.ops.catalogue import params_name
-from sim.fitting.kernels import Sample, read_samples
-from sim.kernel.ranges import ANY, RANGES_FILE, sizes_of
+from sim.fitting.kernels import Sample, read_samples, read_torchair
+from sim.kernel.ranges import ANY, RANGES_FILE, Box, program_name, sizes_of
 
 
-def ranges_of(samples: list[Sample]) -> list[dict[str, str | int]]:
-    """A line for each device and program: shapes, and the smallest and largest of each size."""
+def boxes_of(samples: Iterable[Sample]) -> dict[tuple[str, str], Box]:
+    """The box of each program on each device, and on any."""
     sizes: dict[tuple[str, str], set[tuple[int, ...]]] = {}
     for sample in samples:
         own = sizes_of(sample.work)
         if own:
             for device in (ANY, sample.hardware):
-                sizes.setdefault((device, params_name(sample.work.program)), set()).add(own)
-    return [
-        {"device": device, "program": program, "shapes": len(shapes), "sizes": _sides(shapes)}
-        for (device, program), shapes in sorted(sizes.items())
-    ]
-
-
-def _sides(shapes: set[tuple[int, ...]]) -> str:
-    return " ".join(f"{min(side)}-{max(side)}" for side in zip(*shapes, strict=True))
+                sizes.setdefault((device, program_name(sample.work)), set()).add(own)
+    return {key: Box.around(shapes) for key, shapes in sizes.items()}
 
 
 def fitted_samples() -> list[Sample]:
     """The reference rows that the shipped numbers are fitted to."""
-    return [*read_samples(use="yes"), *read_samples(use="alone")]
+    return [*read_samples(use="yes"), *read_torchair(), *read_samples(use="alone")]
 
 
 def write(path: Path = RANGES_FILE) -> None:
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, ("device", "program", "shapes", "sizes"), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(ranges_of(fitted_samples()))
+        for (device, program), box in sorted(boxes_of(fitted_samples()).items()):
+            sides = " ".join(f"{low}-{high}" for low, high in box.sides)
+            writer.writerow({"device": device, "program": program, "shapes": box.shapes, "sizes": sides})
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 
 from scenarios.errors import ScenarioError
 from scenarios.ops.catalogue import family_of
-from sim.predict.uncertainty import Z90
+from sim.predict.uncertainty import T90
 
 #: Residuals beyond this (in logarithms) count less (soft L1).
 ROBUST = 0.1
@@ -82,15 +82,15 @@ def covering(magnitudes: Iterable[float]) -> float:
 
 
 def sigma_of(magnitudes: Iterable[float]) -> float:
-    """The standard deviation with which a normal distribution has 90 % of `magnitudes` inside."""
-    return covering(magnitudes) / Z90
+    """The scale with which the law of intervals (Student's t) has 90 % of `magnitudes` inside."""
+    return covering(magnitudes) / T90
 
 
 def family_sigmas(errors: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Standard deviation of the log error by family of kernel, from (kind, error) pairs of held-out shapes.
+    """Scale of the log error by family of kernel, from (kind, error) pairs of held-out shapes.
 
-    Such that 90 % of the errors lie within what a normal distribution of that width allows: the errors have long tails,
-    and an interval must cover. Families with fewer than MIN_ROWS rows say too little and are left out.
+    Such that 90 % of the errors lie within the interval that is made of it. Families with fewer than MIN_ROWS rows say
+    too little and are left out.
     """
     by_family: dict[str, list[float]] = {}
     for kind, error in errors:

@@ -25,8 +25,8 @@ from sim.fitting.kernels import FOLDS, Sample
 from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import KernelParams
 from sim.kernel.tiling.chip import tiling_chip
-from sim.kernel.vector import moving_ns
-from sim.kernel.vector_tiling import program_of, spread_of
+from sim.kernel.vector import code_share, moving_ns
+from sim.kernel.vector_tiling import counted_elements, program_of, spread_of
 from sim.predict.uncertainty import Z90
 
 Vector = NDArray[np.float64]
@@ -235,7 +235,7 @@ def vector_rows(samples: Sequence[Sample], bases: Mapping[str, HardwareProfile])
         chip = tiling_chip(hw.chip)
         kind = program_of(work, chip)
         spread = spread_of(kind, work, chip, hw.programs.get(kind) or KernelParams())
-        code = hw.kernel.warm_share if sample.repeat else 1.0
+        code = code_share(sample.code, hw)
         moving_us = moving_ns(work, hw, spread.busy, sample.resident or sample.stack == "alone") / 1000
         rows.append(
             VectorRow(
@@ -244,7 +244,7 @@ def vector_rows(samples: Sequence[Sample], bases: Mapping[str, HardwareProfile])
                 stack=sample.stack,
                 model=sample.model,
                 cores=spread.started * code,
-                elements=spread.elements,
+                elements=counted_elements(kind, work, spread),
                 moving_us=moving_us,
                 us=sample.us,
             )

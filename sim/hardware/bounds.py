@@ -25,6 +25,7 @@ _OF_NAME: dict[tuple[str, str], tuple[float, float]] = {
     ("Memory", "nz_flat_share"): (1e-3, 1),
     ("Memory", "vector_hbm_share"): (1e-3, 1),
     ("Memory", "nd_tall_share"): (1e-3, 1),
+    ("Memory", "nd_odd_share"): (1e-3, 1),
     ("Kernel", "register_cycles"): (0, 1000),
     ("Kernel", "cube_efficiency"): (1e-3, 1),
     ("Kernel", "overlap_power"): (1, 64),

@@ -51,7 +51,7 @@ class Memory:
     what the kernels before it have written. vector_l2_gbps: a vector kernel's reads and writes together where L2 holds
     them; vector_hbm_share: part of hbm_gbps that it draws in a network where L2 does not. nz_flat_share: rate of
     FRACTAL_NZ weights in a matmul of at most 128 rows, of hbm_gbps; nd_tall_share: the same of row-major weights in one
-    of more rows.
+    of more rows; nd_odd_share: of row-major 16-bit weights of few rows where the length of a row is no power of two.
     """
 
     hbm_peak_gbps: float
@@ -67,6 +67,7 @@ class Memory:
     vector_hbm_share: float
     nz_flat_share: float
     nd_tall_share: float
+    nd_odd_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class Kernel:
     ones.
 
     start_us, core_us: start and end of a kernel on one core, and each core more, where no program says otherwise.
-    warm_share: part of a vector kernel's cost a core that remains where its code is still in L2. register_cycles:
+    warm_share: part of a vector kernel's cost a core that remains where its code is still in L2, twin_share: where the
+    kernel just before left it in the cores. register_cycles:
     cycles of one vector instruction over one register (256 bytes: 64 FP32 lanes).
     cube_efficiency: part of its peak that the cube reaches inside a tile. overlap_power: how a
     product's multiplying and streaming add up: the exponent of a p-norm, 1 for one after the other. jitter_sigma:
@@ -86,6 +88,7 @@ class Kernel:
     start_us: float
     core_us: float
     warm_share: float
+    twin_share: float
     register_cycles: float
     cube_efficiency: float
     overlap_power: float

@@ -33,6 +33,7 @@ from sim.hardware.sections import KernelParams
 from sim.kernel.cost import Cost
 from sim.kernel.tiling.chip import tiling_chip
 from sim.kernel.tiling.decode_attention import Decode, decode_tiling
+from sim.kernel.time import Code
 from sim.kernel.traffic import hbm_rate, traffic
 
 #: Queries of one head that a core takes at once in prefill: 64 for each of its two vector cores.
@@ -49,8 +50,8 @@ def is_decode(group: Group) -> bool:
     return group.query <= DECODE_QUERY
 
 
-def attention_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
-    """The cost of fused attention over all groups; `repeat` and `resident` as in `sim.kernel.price.price`."""
+def attention_cost(work: Work, hw: HardwareProfile, params: KernelParams, code: Code, resident: bool) -> Cost:
+    """The cost of fused attention over all groups; `code` and `resident` as in `sim.kernel.price.price`."""
     shape, chip = work.shape, hw.chip
     assert isinstance(shape, AttentionShape)
     split = traffic(work, hw, resident)

@@ -56,7 +56,7 @@ def _rows_ns(shape: ExchangeShape, hw: HardwareProfile, program: str, ops: int, 
         write_bytes=written * elements,
         program=program,
     )
-    return vector_cost(work, hw, vector_params(work, hw), repeat=False, resident=False).total_ns
+    return vector_cost(work, hw, vector_params(work, hw), "cold", resident=False).total_ns
 
 
 def _links_ns(shape: ExchangeShape, hw: HardwareProfile) -> float:

@@ -35,6 +35,7 @@ from sim.hardware.sections import KernelParams
 from sim.kernel.busiest import LINE_BYTES
 from sim.kernel.cost import Cost
 from sim.kernel.matmul import LEFT_SHARE, multiply_ns, stream_ns, up16
+from sim.kernel.time import Code
 from sim.kernel.traffic import hbm_rate, traffic
 from sim.kernel.vector import vector_gbps
 
@@ -69,8 +70,8 @@ class Half:
     hbm_bytes: float
 
 
-def ffn_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
-    """The cost of the fused kernel; `repeat` and `resident` as in `sim.kernel.price.price`."""
+def ffn_cost(work: Work, hw: HardwareProfile, params: KernelParams, code: Code, resident: bool) -> Cost:
+    """The cost of the fused kernel; `code` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, FfnShape)
     grid = first_layout(shape, hw)

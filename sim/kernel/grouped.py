@@ -17,11 +17,12 @@ from sim.kernel.cost import Cost
 from sim.kernel.matmul import multiply_ns, overlapped, stream_ns, vector_beside_ns
 from sim.kernel.tiling.chip import tiling_chip
 from sim.kernel.tiling.grouped_matmul import Groups, grouped_matmul_tiling
+from sim.kernel.time import Code
 from sim.kernel.traffic import traffic
 
 
-def grouped_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
-    """The cost over all experts that have rows; `repeat` and `resident` as in `sim.kernel.price.price`."""
+def grouped_cost(work: Work, hw: HardwareProfile, params: KernelParams, code: Code, resident: bool) -> Cost:
+    """The cost over all experts that have rows; `code` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, GroupedShape)
     rows, item = sum(shape.loads), max(1, DTYPE_BITS[shape.dtype] // 8)

@@ -13,20 +13,24 @@ Cores, and what the busiest of them loads and multiplies, come from the tiling (
 - INT8: multiplications or loads, whichever is slower, then the stream. Its start is longer: it is started with vector
   cores, which rescale.
 
-FRACTAL_NZ weights stream a little slower than row-major ones in a product of few rows, and faster in one of many, whose
-row-major weights are rearranged on the way. Every number and what it was fitted to stands in the profiles.
+Row-major weights of few rows stream slower where k is no power of two (`nd_odd_share`: 1.0 to 1.2 TB/s for k of 3,072,
+7,168 and 12,288, 1.4 to 1.6 for 1,024 to 4,096, on two chips and three stacks; why is not known, that rows of such a
+pitch fall on the same banks is a guess). FRACTAL_NZ weights stream a little slower than row-major ones in a product of
+few rows, and faster in one of many, whose row-major weights are rearranged on the way. Every number and what it was
+fitted to stands in the profiles.
 """
 
 from __future__ import annotations
 
 from math import ceil
 
-from scenarios.ops.program import DType
+from scenarios.ops.program import DTYPE_BITS, DType
 from scenarios.ops.work import GroupedShape, MatmulShape, Work
 from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import KernelParams
 from sim.kernel.busiest import FEW_ROWS, Busiest, busiest
 from sim.kernel.cost import Cost
+from sim.kernel.time import Code
 from sim.kernel.traffic import hbm_rate, prefetched_in_l2, traffic
 
 #: Blocks a cycle, relative to those of 16-bit inputs; a block is 32 bytes deep, so an INT8 block is twice the work.
@@ -41,8 +45,8 @@ INT8_SHARE = 0.785
 TWIN_ROWS, TWIN_US = 16, 2.0
 
 
-def matmul_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
-    """The cost of a product; `repeat` and `resident` as in `sim.kernel.price.price`."""
+def matmul_cost(work: Work, hw: HardwareProfile, params: KernelParams, code: Code, resident: bool) -> Cost:
+    """The cost of a product; `code` and `resident` as in `sim.kernel.price.price`."""
     shape = work.shape
     assert isinstance(shape, MatmulShape)
     core, split = busiest(shape, hw.chip), traffic(work, hw, resident)
@@ -54,7 +58,7 @@ def matmul_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: b
     fresh = weights / work.cold_read_bytes if work.cold_read_bytes else 0.0
     body, load = _body_ns(shape, hw, core, multiply, stream, fresh)
     others = vector_beside_ns(shape, shape.batch * shape.k * shape.n, shape.batch * shape.m * shape.n, hw, params)
-    saved = TWIN_US if repeat and shape.m >= TWIN_ROWS else 0.0
+    saved = TWIN_US if code == "twin" and shape.m >= TWIN_ROWS else 0.0
     head = 1000 * max(params.fixed_us - saved, hw.kernel.start_us)
     return Cost(
         head,
@@ -114,7 +118,14 @@ def stream_ns(
     share, tall = 1.0, rows > 2 * FEW_ROWS
     if tall != (shape.weight_format == "nz"):
         share = memory.nd_tall_share if tall else memory.nz_flat_share
+    elif not tall and isinstance(shape, MatmulShape) and _rows_of_odd_pitch(shape):
+        share = memory.nd_odd_share
     return weights / hbm_rate(cores, hw, share) + moved / memory.hbm_gbps
+
+
+def _rows_of_odd_pitch(shape: MatmulShape) -> bool:
+    """Whether row-major weights of 16 bit have rows whose length is no power of two."""
+    return shape.weight_rows == "n" and DTYPE_BITS[shape.weight_dtype] == 16 and shape.k & (shape.k - 1) != 0
 
 
 def vector_beside_ns(

@@ -135,7 +135,7 @@ def _piece(
     product: Work, shape: MatmulCollectiveShape, rows: int, first: bool, hw: HardwareProfile, params: KernelParams
 ) -> tuple[Cost, CollectiveTime]:
     """What a piece's product and its reduction cost alone: many cuts share a piece."""
-    cost = matmul_cost(piece_of(product, rows, first), hw, params, repeat=not first, resident=False)
+    cost = matmul_cost(piece_of(product, rows, first), hw, params, code="cold" if first else "twin", resident=False)
     whole = shape.collective
     return cost, price_collective("all_reduce", whole.bytes * rows // shape.matmul.m, whole.ranks, hw, MODE)
 

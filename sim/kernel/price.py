@@ -38,21 +38,21 @@ from sim.kernel.ffn import ffn_cost
 from sim.kernel.grouped import grouped_cost
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import fastest, product_of
-from sim.kernel.time import Bound, KernelTime, Lane
+from sim.kernel.time import Bound, Code, KernelTime, Lane
 from sim.kernel.traffic import traffic
 from sim.kernel.vector import vector_cost, vector_params
 
-#: (work, hardware, its kernel's parameters, repeat, resident) -> cost.
-CostOf = Callable[[Work, HardwareProfile, KernelParams, bool, bool], Cost]
+#: (work, hardware, its kernel's parameters, code, resident) -> cost.
+CostOf = Callable[[Work, HardwareProfile, KernelParams, Code, bool], Cost]
 
 
 @lru_cache(maxsize=65536)
 def price(
-    work: Work, hw: HardwareProfile, repeat: bool = False, resident: bool = False, captured: bool = False
+    work: Work, hw: HardwareProfile, code: Code = "cold", resident: bool = False, captured: bool = False
 ) -> KernelTime:
     """The time of `work` alone on `hw`.
 
-    repeat: the same program ran just before, so its instructions are still in the cores' caches. resident: isolated
+    code: where the instructions are. resident: isolated
     replay, where all data that fits L2 is there from the run before (a microbenchmark). In a network neither holds,
     except for twins such as the norms of Q and K; on a CPU the weights of a small model are resident. captured: part of
     a graph, which on a CPU is compiled code.
@@ -61,7 +61,7 @@ def price(
         return _on_cpu(work, hw, resident, captured)
     if work.unit == "copy":
         return _copied(work, hw)
-    return PRICES[type(work.shape)](work, hw, repeat, resident)
+    return PRICES[type(work.shape)](work, hw, code, resident)
 
 
 def params_of(work: Work, hw: HardwareProfile) -> KernelParams:
@@ -161,7 +161,7 @@ def _copied(work: Work, hw: HardwareProfile) -> KernelTime:
     )
 
 
-def _fixed(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
+def _fixed(work: Work, hw: HardwareProfile, *_: object) -> KernelTime:
     """A kernel whose time does not depend on its shape.
 
     As the profile's `fixed_us` says, or else a start on one core.
@@ -185,7 +185,7 @@ def _fixed(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     )
 
 
-def _collective(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
+def _collective(work: Work, hw: HardwareProfile, *_: object) -> KernelTime:
     """A collective whose ranks are all there; on vector cores where HCCL lets it, as inference engines ask for."""
     shape = work.shape
     assert isinstance(shape, CollectiveShape)
@@ -218,7 +218,7 @@ def _collective(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     )
 
 
-def _fused(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
+def _fused(work: Work, hw: HardwareProfile, *_: object) -> KernelTime:
     """A product with its all-reduce inside, all ranks there."""
     shape = work.shape
     assert isinstance(shape, MatmulCollectiveShape)
@@ -244,7 +244,7 @@ def _fused(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     )
 
 
-def _exchange(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
+def _exchange(work: Work, hw: HardwareProfile, *_: object) -> KernelTime:
     """Dispatch or combine whose ranks are all there; it takes all vector cores."""
     shape = work.shape
     assert isinstance(shape, ExchangeShape)
@@ -266,14 +266,14 @@ def _exchange(work: Work, hw: HardwareProfile, *_: bool) -> KernelTime:
     )
 
 
-def _on_cores(cost: CostOf, lane: Lane, work: Work, hw: HardwareProfile, repeat: bool, resident: bool) -> KernelTime:
+def _on_cores(cost: CostOf, lane: Lane, work: Work, hw: HardwareProfile, code: Code, resident: bool) -> KernelTime:
     """A kernel whose parameters the profile has, on the cores of `lane`; work of the unit mix takes both kinds."""
     taken: Lane = "MIX_AIC" if work.unit == "mix" and lane == "AI_CORE" else lane
-    return _time(work, hw, cost(work, hw, params_of(work, hw), repeat, resident), taken)
+    return _time(work, hw, cost(work, hw, params_of(work, hw), code, resident), taken)
 
 
 #: The time of one kernel on an accelerator, by the class of its shape.
-PRICES: dict[type[Shape], Callable[[Work, HardwareProfile, bool, bool], KernelTime]] = {
+PRICES: dict[type[Shape], Callable[[Work, HardwareProfile, Code, bool], KernelTime]] = {
     FixedShape: _fixed,
     CollectiveShape: _collective,
     ExchangeShape: _exchange,

@@ -1,41 +1,41 @@
-"""How far a kernel lies from those that its program's numbers were fitted to, as a spread of its time's logarithm.
+"""How much less sure a kernel's price is than its family's, by what its program's numbers were fitted to.
 
 `ranges.csv` has the box of fitted sizes of each program on each device, and how many shapes it holds
-(`python -m sim.fitting.ranges` writes it). Three things make a price less sure than the residuals of fitted shapes say:
+(`python -m sim.fitting.ranges` writes it). `spreads.csv` has what rows that a fit had not seen say about it
+(`python -m sim.fitting.widths`), as spreads of the time's logarithm:
 
-* few shapes: n of them fix a program's two or three numbers no better than FEW_SIGMA / sqrt(n);
-* sizes outside the box: OCTAVE_SIGMA for each factor of two, on the side that is farthest out;
-* a program that was fitted on another device only (TRANSFER_SIGMA, by family), or on none (UNKNOWN_SIGMA).
+* few: n shapes fix a program's two or three numbers no better than few / sqrt(n);
+* octave: for each factor of two that the size lies outside the box, on the side that is farthest out;
+* elsewhere: the program was fitted on another device only; never: on none.
 
-The constants are assumed from errors of rows that no fit had seen, with one law a program and true cores: 90 % of the
-errors lie within a factor exp(0.29) for new shapes where a program has about ten, exp(0.60) where it has about four and
-they lie apart, exp(0.46) for known programs of a stack that nothing was fitted to, exp(0.8 to 1.1) for programs that
-were never seen.
+A program whose residuals are larger or smaller than its family's has a share of the family's spread.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import hypot, log2, sqrt
 from pathlib import Path
+from typing import Literal
 
-from scenarios.ops.catalogue import family_of, params_name
+from scenarios.ops.catalogue import family_of
 from scenarios.ops.families import Family
 from scenarios.ops.work import AttentionShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
+from sim.kernel.attention import is_decode
+from sim.kernel.vector_tiling import common_program
 
 RANGES_FILE = Path(__file__).parent / "ranges.csv"
+SPREADS_FILE = Path(__file__).parent / "spreads.csv"
 
-FEW_SIGMA = 0.15
-OCTAVE_SIGMA = 0.05
 MAX_OCTAVES = 6.0
-TRANSFER_SIGMA: Mapping[Family, float] = {"matmul": 0.08, "attention": 0.14, "vector": 0.17}
-UNKNOWN_SIGMA = 0.35
 
 #: The device whose box holds the fitted rows of all devices.
 ANY = "any"
+
+Known = Literal["here", "elsewhere", "never"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,12 @@ class Box:
     shapes: int
     sides: tuple[tuple[int, int], ...]
 
+    @classmethod
+    def around(cls, sizes: Iterable[tuple[int, ...]]) -> Box:
+        """The box of some shapes' sizes."""
+        distinct = set(sizes)
+        return cls(len(distinct), tuple((min(side), max(side)) for side in zip(*distinct, strict=True)))
+
     def octaves_outside(self, sizes: tuple[int, ...]) -> float:
         """Factors of two that `sizes` lie outside, on the side that is farthest out."""
         away = [
@@ -52,9 +58,34 @@ class Box:
         ]
         return min(MAX_OCTAVES, max(away, default=0.0))
 
-    def extra_sigma(self, sizes: tuple[int, ...]) -> float:
-        """What few shapes, and sizes outside them, add."""
-        return hypot(FEW_SIGMA / sqrt(self.shapes), OCTAVE_SIGMA * self.octaves_outside(sizes))
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What stands behind a price: where the program was fitted, on how many shapes, and how far outside of them."""
+
+    known: Known
+    shapes: int = 0
+    octaves: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spreads:
+    """What `spreads.csv` says. shared: correlation of the errors of two programs of one stack in one model. shares: of
+    the family's spread, by program."""
+
+    few: float
+    octave: float
+    never: float
+    shared: float
+    elsewhere: Mapping[Family, float]
+    shares: Mapping[str, float]
+
+    def extra(self, support: Support, family: Family) -> float:
+        """What joins the family's spread, as the root of the sum of squares."""
+        if support.known == "never":
+            return self.never
+        inside = hypot(self.few / sqrt(support.shapes), self.octave * support.octaves)
+        return hypot(inside, self.elsewhere[family]) if support.known == "elsewhere" else inside
 
 
 def sizes_of(work: Work) -> tuple[int, ...]:
@@ -73,25 +104,46 @@ def sizes_of(work: Work) -> tuple[int, ...]:
     return ()
 
 
+def program_name(work: Work) -> str:
+    """The program whose box `work` is held against: kinds that run one program share its box."""
+    shape = work.shape
+    if isinstance(shape, AttentionShape) and work.program == "attention":
+        if not all(is_decode(g) for g in shape.groups):
+            return "attention_prefill"
+        return "static_attention" if shape.static_tokens else "attention"
+    return common_program(work.program)
+
+
+def support_of(work: Work, device: str, boxes: Mapping[tuple[str, str], Box]) -> Support | None:
+    """What stands behind the price of `work` on `device`; None for work whose time depends on no size.
+
+    A device that `boxes` do not name has other evidence behind it (a calibration, a data sheet), which its own
+    residuals express: only the distance from all fitted sizes counts.
+    """
+    sizes = sizes_of(work)
+    if not sizes:
+        return None
+    name = program_name(work)
+    anywhere, own = boxes.get((ANY, name)), boxes.get((device, name))
+    if anywhere is None or len(anywhere.sides) != len(sizes):
+        return Support("never")
+    if own is not None:
+        return Support("here", own.shapes, own.octaves_outside(sizes))
+    known: Known = "elsewhere" if any(held == device for held, _ in boxes) else "here"
+    return Support(known, anywhere.shapes, anywhere.octaves_outside(sizes))
+
+
 @lru_cache(maxsize=65536)
 def extra_sigma(work: Work, device: str) -> float:
-    """Spread beyond that of fitted shapes, of ln(measured / predicted). device: the profile's name.
+    """Spread beyond that of the program itself, of ln(measured / predicted). device: the profile's name."""
+    support = support_of(work, device, fitted_boxes())
+    return spreads().extra(support, family_of(work.program)) if support else 0.0
 
-    A device that is not in the file has other evidence behind it (a calibration, a data sheet), which its own residuals
-    express: only the distance from all fitted sizes counts.
-    """
-    sizes, boxes = sizes_of(work), fitted_boxes()
-    name = params_name(work.program)
-    if not sizes:
-        return 0.0
-    anywhere = boxes.get((ANY, name))
-    if anywhere is None or len(anywhere.sides) != len(sizes):
-        return UNKNOWN_SIGMA
-    elsewhere = hypot(anywhere.extra_sigma(sizes), TRANSFER_SIGMA[family_of(work.program)])
-    own = boxes.get((device, name))
-    if own is not None:
-        return min(elsewhere, own.extra_sigma(sizes))
-    return elsewhere if any(held == device for held, _ in boxes) else anywhere.extra_sigma(sizes)
+
+def share_of(program: str) -> float:
+    """Spread of a program's residuals over its family's; 1 where too few rows say otherwise. program: also the name of
+    a kind of the catalogue."""
+    return spreads().shares.get(common_program(program), 1.0)
 
 
 @cache
@@ -104,3 +156,19 @@ def fitted_boxes() -> Mapping[tuple[str, str], Box]:
 def _box(row: dict[str, str]) -> Box:
     sides = [side.split("-") for side in row["sizes"].split()]
     return Box(int(row["shapes"]), tuple((int(low), int(high)) for low, high in sides))
+
+
+@cache
+def spreads() -> Spreads:
+    """The fitted spreads."""
+    with SPREADS_FILE.open(newline="") as file:
+        rows = {(row["term"], row["of"]): float(row["value"]) for row in csv.DictReader(file)}
+    families: tuple[Family, ...] = ("matmul", "attention", "vector")
+    return Spreads(
+        few=rows["few", ""],
+        octave=rows["octave", ""],
+        never=rows["never", ""],
+        shared=rows["shared", ""],
+        elsewhere={family: rows["elsewhere", family] for family in families},
+        shares={name: value for (term, name), value in rows.items() if term == "share"},
+    )

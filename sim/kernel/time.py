@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+#: Where the code of a kernel is when it starts: not near; in L2, as in a static graph, where each layer runs the same
+#: program; or in the cores' own caches, because the same program ran just before.
+Code = Literal["cold", "near", "twin"]
+
+
 Bound = Literal["launch", "hbm", "l2", "cube", "vector", "ai_cpu", "link"]
 
 

@@ -5,7 +5,8 @@
 Cores and elements follow from the shape as CANN's published tiling lays it out (`sim.kernel.vector_tiling`); start, per
 core and per element are the three fitted numbers of a program. A launch alone is 0.46 us and 0.07 us a core, whatever
 the kernel (measured: duration less the vector cores' own time, 910B2, three profiles); what a program takes beyond is
-its set-up and the fetch of its code by each core. code: `kernel.warm_share` where the program ran a moment ago.
+its set-up and the fetch of its code by each core. code: `kernel.warm_share` where a
+layer before ran the program, `kernel.twin_share` where the kernel just before did.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from sim.hardware.sections import Chip, KernelParams
 from sim.kernel.cost import Cost
 from sim.kernel.tiles import Tile
 from sim.kernel.tiling.chip import tiling_chip
+from sim.kernel.time import Code
 from sim.kernel.traffic import traffic
-from sim.kernel.vector_tiling import program_of, spread_of
+from sim.kernel.vector_tiling import counted_elements, program_of, spread_of
 
 #: Parameter sets, of no kind of the catalogue, whose kernels read rows picked by index.
 _PICKING = ("gather",)
@@ -42,17 +44,22 @@ def vector_params(work: Work, hw: HardwareProfile) -> KernelParams:
     return known or hw.programs["row_wise" if isinstance(work.shape, RowsShape) else "elementwise"]
 
 
-def vector_cost(work: Work, hw: HardwareProfile, params: KernelParams, repeat: bool, resident: bool) -> Cost:
-    """The cost of a flat or row-wise kernel; `repeat` and `resident` as in `sim.kernel.price.price`."""
+def vector_cost(work: Work, hw: HardwareProfile, params: KernelParams, code: Code, resident: bool) -> Cost:
+    """The cost of a flat or row-wise kernel; `code` and `resident` as in `sim.kernel.price.price`."""
     chip = tiling_chip(hw.chip)
-    spread = spread_of(program_of(work, chip), work, chip, params)
-    code = hw.kernel.warm_share if repeat else 1.0
-    head = 1000 * (params.start_us + params.core_us * spread.started * code)
-    compute = spread.elements * params.element_ns
+    program = program_of(work, chip)
+    spread = spread_of(program, work, chip, params)
+    head = 1000 * (params.start_us + params.core_us * spread.started * code_share(code, hw))
+    compute = counted_elements(program, work, spread) * params.element_ns
     memory = moving_ns(work, hw, spread.busy, resident)
     tiles, tile = _tiles(work, hw, spread.busy, compute, memory)
     hbm = traffic(work, hw, resident).hbm
     return Cost(head, max(compute, memory), spread.started, compute, memory, hbm, tiles=tiles, tile=tile)
+
+
+def code_share(code: Code, hw: HardwareProfile) -> float:
+    """What remains of a program's cost a core where its code does not come from HBM."""
+    return {"cold": 1.0, "near": hw.kernel.warm_share, "twin": hw.kernel.twin_share}[code]
 
 
 def moving_ns(work: Work, hw: HardwareProfile, cores: int, resident: bool) -> float:

@@ -30,6 +30,9 @@ ONE_TILE = 12288
 #: Vector instructions an element of a fused run that has an activation in it.
 SWISH_OPS = 8
 
+#: Programs that compute in the width of their inputs.
+_IN_OWN_WIDTH = ("elementwise", "broadcast", "broadcast_row")
+
 #: Kinds of the catalogue, and names of measured rows, that run a program of another name.
 SAME_PROGRAM = {
     "cos": "elementwise_heavy", "sin": "elementwise_heavy", "pow": "elementwise_heavy", "silu": "gelu",
@@ -38,12 +41,15 @@ SAME_PROGRAM = {
 }  # fmt: skip
 
 
+def common_program(name: str) -> str:
+    """The program, or the set of numbers, of a kind called `name`, whatever its shape."""
+    shared = SAME_PROGRAM.get(name, name)
+    return shared if shared in TILINGS else params_name(shared)
+
+
 def program_of(work: Work, chip: TilingChip) -> str:
     """The program that runs `work`, as profiles name its three numbers."""
-    name = SAME_PROGRAM.get(work.program, work.program)
-    if name not in TILINGS:
-        name = params_name(name)
-    shape = work.shape
+    name, shape = common_program(work.program), work.shape
     if isinstance(shape, FlatShape):
         if name == "swish_mul" and shape.elements > ONE_TILE * chip.vector_cores:
             return "gelu"
@@ -64,6 +70,14 @@ def program_of(work: Work, chip: TilingChip) -> str:
 def spread_of(program: str, work: Work, chip: TilingChip, params: KernelParams) -> Spread:
     """Cores and fullest core of `work`, run by `program`."""
     return TILINGS[program](work, chip, params)
+
+
+def counted_elements(program: str, work: Work, spread: Spread) -> float:
+    """Elements of the fullest core as the law of `program` counts them: of 32 bit. A register holds twice as many of
+    16 bit, which FP16 sums and products are computed in; BF16 is computed in FP32."""
+    shape = work.shape
+    half = isinstance(shape, FlatShape) and shape.widest_bytes <= 2 and program in _IN_OWN_WIDTH
+    return spread.elements * (0.5 if half else 1.0)
 
 
 def _matrix(work: Work) -> tuple[int, int]:

@@ -154,7 +154,7 @@ def _common(window: list[tuple[int, int]], waits: list[tuple[int, int]]) -> Iter
 def _alone_ns(prediction: Prediction, op: Op) -> int:
     program, hw = prediction.program, prediction.case.hardware
     near = any(stays_near(op, block, program, hw) for block in program.blocks if op in block.ops)
-    return price(work_of(op), hw, near).duration_ns
+    return price(work_of(op), hw, "near" if near else "cold").duration_ns
 
 
 def _fused(prediction: Prediction, _: Pass, layers: _Layers) -> Iterator[_Place]:

@@ -1,15 +1,16 @@
 """How sure a prediction is: the profile's residuals, carried into steps and into ratios of steps.
 
 The kernel model's error is one number per kernel signature: the 36 equal matmuls of a step are wrong together. Kernels
-of one family are wrong together in part (SHARED of the variance): they share a law, a stack and the kernel variants
-that it issues, and a wrong one of these is wrong in every layer alike. What lies outside of the fitted shapes is less
+of a step are wrong together in part (S of the variance, `spreads.csv`: the correlation of programs on a stack that no
+fit had seen, within a family and across families alike): they share a stack, a board and the kernel variants that are
+issued. What lies outside of the fitted shapes is less
 sure (`sim.kernel.ranges`). Host calls are wrong by class of call (aten, matmul, fused op). Next to these a step has an
 error common to its device (another board, another clock) and one common to its host.
 
 With elasticities E (relative change of the step per relative change of all device times) and H (of all host times), and
 weights w of the parts (E times a kernel's share of the device time, H times a class's share of the host time),
 
-    var ln(step)  = (1 - S) sum_i (w_i s_i)^2 + S sum_f (sum_{i in f} w_i s_i)^2 + (E s_device)^2 + (H s_host)^2
+    var ln(step)  = (1 - S) sum_i (w_i s_i)^2 + S (sum_i w_i s_i)^2 + (E s_device)^2 + (H s_host)^2
     var ln(a / b) = the same with the differences of a's and b's weights
 
 to first order: what two variants share cancels in their ratio. Errors have heavy tails (on unseen rows the median error
@@ -30,7 +31,7 @@ from math import exp, expm1, fsum, hypot, log1p, sqrt
 from scenarios.ops.catalogue import CATALOGUE, family_of
 from scenarios.ops.work import Work
 from sim.hardware.profile import HardwareProfile
-from sim.kernel.ranges import extra_sigma
+from sim.kernel.ranges import extra_sigma, share_of, spreads
 from sim.kernel.time import KernelTime
 from sim.step.layout import Layout, Row
 from sim.step.plan import Issue, Launch, Plan
@@ -40,9 +41,6 @@ from sim.step.schedule import launches
 Z90 = 1.6449
 #: The same of Student's t with four degrees of freedom, in units of its scale.
 T90 = 2.1318
-#: Share of the variance that kernels of one family have in common. Assumed: with a quarter, the interval of a graph
-#: step is 1.7 times as wide as the normal one of independent kernels; unseen rows asked for 1.45 to 1.7 times.
-SHARED = 0.25
 #: Step of the finite differences that give the elasticities.
 PROBE = 0.05
 
@@ -127,22 +125,23 @@ def _kernel_parts(
 ) -> dict[Hashable, tuple[float, float]]:
     times: dict[Hashable, int] = {}
     sigmas: dict[Hashable, float] = {}
-    families: dict[Hashable, str] = {}
+    sources: dict[Hashable, str] = {}
     for kind, kernel, duration_ns in kernels:
         key = (kind, kernel.gm_bytes, kernel.flops, kernel.cores)
         times[key] = times.get(key, 0) + duration_ns
         links = kernel.bound == "link"
         sigmas[key] = hw.collective.sigma if links else hypot(sigma_of(kind, hw), kernel.extra_sigma)
-        families[key] = "links" if links else family_of(kind)
+        sources[key] = "links" if links else "kernels"
     total = sum(times.values()) or 1
     weights = {key: elasticity * time / total for key, time in times.items()}
-    own = {key: (weight, sqrt(1 - SHARED) * sigmas[key]) for key, weight in weights.items()}
+    shared = spreads().shared
+    own = {key: (weight, sqrt(1 - shared) * sigmas[key]) for key, weight in weights.items()}
     common: dict[Hashable, tuple[float, float]] = {}
-    for family in dict.fromkeys(families.values()):
-        members = [key for key in weights if families[key] == family]
+    for source in dict.fromkeys(sources.values()):
+        members = [key for key in weights if sources[key] == source]
         weight = sum(weights[key] for key in members)
         exposure = sum(weights[key] * sigmas[key] for key in members)
-        common["family", family] = weight, sqrt(SHARED) * exposure / weight if weight else 0.0
+        common["common", source] = weight, sqrt(shared) * exposure / weight if weight else 0.0
     return {**own, **common}
 
 
@@ -158,8 +157,9 @@ def _call_parts(
 
 
 def sigma_of(kind: str, hw: HardwareProfile) -> float:
-    """Standard deviation of the log error of one kernel signature of `kind`."""
-    return float(getattr(hw.residual, f"{family_of(kind)}_sigma"))
+    """Scale of the log error of one kernel signature of `kind`: its family's, times its program's share of that."""
+    share = share_of(kind) if hw.profile.device == "npu" else 1.0
+    return share * float(getattr(hw.residual, f"{family_of(kind)}_sigma"))
 
 
 def kernel_width(work: Work, hw: HardwareProfile) -> float:

@@ -30,7 +30,7 @@ from scenarios.ops.work import Work
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.ranges import extra_sigma
-from sim.kernel.time import KernelTime
+from sim.kernel.time import Code, KernelTime
 from sim.step.jitter import jitter, jitter_of_ranks, late_ns, named
 from sim.step.plan import LATE, HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.rank_plans import RankPlans, times_of
@@ -117,7 +117,7 @@ def scaled(kernel: KernelTime, factor: float) -> KernelTime:
 
 
 #: How a kernel is priced: `sim.kernel.price.price`.
-Pricing = Callable[[Work, HardwareProfile, bool, bool, bool], KernelTime]
+Pricing = Callable[[Work, HardwareProfile, Code, bool, bool], KernelTime]
 
 
 @lru_cache(maxsize=65536)
@@ -126,13 +126,13 @@ def _nominal(
     op: Op,
     hw: HardwareProfile,
     device_scale: float,
-    near: bool,
+    code: Code,
     resident: bool,
     captured: bool = False,
 ) -> KernelTime:
     """The kernel of `op` before jitter, on a device slower or faster by `device_scale`, and how sure its time is."""
     work = work_of(op)
-    time = scaled(pricing(work, hw, near, resident, captured), device_scale)
+    time = scaled(pricing(work, hw, code, resident, captured), device_scale)
     extra = 0.0 if hw.profile.device == "cpu" else extra_sigma(work, hw.profile.name)
     return replace(time, extra_sigma=extra) if extra else time
 
@@ -209,8 +209,8 @@ class Builder:
         for kind, op in zip(before, block.ops, strict=False):
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
             twin = kind == op.kind and kind_of(op).twin
-            near = twin or stays_near(op, block, self._program, self.hw)
-            nominal = self.nominal(op, block, self.conditions.rank, near)
+            code: Code = "twin" if twin else "near" if stays_near(op, block, self._program, self.hw) else "cold"
+            nominal = self.nominal(op, block, self.conditions.rank, code)
             jitter = self._jitter(
                 seeded(op.name, block), block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma
             )
@@ -234,15 +234,15 @@ class Builder:
         """Of the parameter updates of one block."""
         return self._jitter(seeded("update", block), block.repeat, self.hw.host.jitter_sigma)
 
-    def nominal(self, op: Op, block: Block, rank: int, near: bool = False) -> tuple[KernelTime, ...]:
+    def nominal(self, op: Op, block: Block, rank: int, code: Code = "cold") -> tuple[KernelTime, ...]:
         """The kernel in each repetition, before jitter: one and the same, but where tokens choose their experts."""
         device, scale = self.hw, self.conditions.device_scale
         if not kind_of(op).routed:
             captured = self._on_cpu and block.captured
-            return (_nominal(price, op, device, scale, near, self._resident, captured),) * block.repeat
+            return (_nominal(price, op, device, scale, code, self._resident, captured),) * block.repeat
         routed = _scheduled_nowhere(op)
         return tuple(
-            _nominal(price, placed(routed, block.first + n, rank), device, scale, False, self._resident)
+            _nominal(price, placed(routed, block.first + n, rank), device, scale, "cold", self._resident)
             for n in range(block.repeat)
         )
 
@@ -399,7 +399,7 @@ def _of_experts(
     works = ([work_of(placed(op, n, rank)) for n in layers] for rank in range(conditions.ranks))
     scale = conditions.device_scale
     ranks = [
-        [scaled(pricing(work, hw, False, resident, False), scale).duration_ns for work in of_rank] for of_rank in works
+        [scaled(pricing(work, hw, "cold", resident, False), scale).duration_ns for work in of_rank] for of_rank in works
     ]
     return np.array(ranks).T
 

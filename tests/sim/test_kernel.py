@@ -31,13 +31,14 @@ def device(**programs: KernelParams) -> HardwareProfile:
     memory = replace(
         A3.memory, hbm_gbps=3, hbm_peak_gbps=4, core_hbm_gbps=1, core_l2_gbps=2, core_write_gbps=4, far_kv_gbps=1,
         core_random_gbps=0.5, l2_read_gbps=100, l2_resident_share=0.5, vector_l2_gbps=10,
-        vector_hbm_share=0.5, nz_flat_share=0.5, nd_tall_share=0.5,
+        vector_hbm_share=0.5, nz_flat_share=0.5, nd_tall_share=0.5, nd_odd_share=0.5,
     )  # fmt: skip
     kernel = replace(
         A3.kernel,
         start_us=1,
         core_us=0.1,
         warm_share=0.6,
+        twin_share=0.2,
         register_cycles=1,
         cube_efficiency=1,
         overlap_power=1,
@@ -66,9 +67,26 @@ def test_the_fewer_bytes_a_type_has_the_more_elements_fill_a_core() -> None:
 def test_a_program_has_its_own_numbers_and_code_that_is_near_costs_less() -> None:
     hw = device(rope=KernelParams(start_us=2, core_us=0.5, element_ns=1))
     work = Work("vector", RowsShape(3, 8), program="rope")
-    # Three rows on three cores: 2,000 + 3 x 500 + 8, and with 0.6 of the cores' cost 2,000 + 3 x 300 + 8.
+    # Three rows on three cores: 2,000 + 3 x 500 + 8; with 0.6 and 0.2 of the cores' cost 3 x 300 and 3 x 100.
     assert price(work, hw).duration_ns == 3508
-    assert price(work, hw, repeat=True).duration_ns == 2908
+    assert price(work, hw, code="near").duration_ns == 2908
+    assert price(work, hw, code="twin").duration_ns == 2308
+
+
+def test_sums_of_two_bytes_count_half_and_casts_do_not() -> None:
+    hw = device(cast=KernelParams(start_us=1, core_us=0.1, element_ns=1))
+    # 4,096 elements of FP32 on 4 cores, of FP16 on 2: 1,400 + 1,024 and 1,200 + 2,048 / 2.
+    assert price(Work("vector", FlatShape(4096, 0, 4)), hw).duration_ns == 2424
+    assert price(Work("vector", FlatShape(4096, 0, 2)), hw).duration_ns == 2224
+    assert price(Work("vector", FlatShape(4096, 0, 2), program="cast"), hw).duration_ns == 3248
+
+
+def test_row_major_weights_whose_rows_are_no_power_of_two_stream_slower() -> None:
+    hw = replace(device(), chip=replace(device().chip, cube_cores=24))
+    even, odd = (price(matmul(1, k, 2**20 // k), hw).duration_ns for k in (1024, 1536))
+    assert even == pytest.approx(2**21 / 3, rel=0.1)
+    assert odd == pytest.approx(2**21 / 1.5, rel=0.1)
+    assert price(matmul(1, 1536, 2**20 // 1536, "nz"), hw).duration_ns == pytest.approx(2**21 / 1.5, rel=0.1)
 
 
 def test_rows_are_whole_on_a_core() -> None:
@@ -197,7 +215,7 @@ def test_shares_quantise_over_the_cores() -> None:
 def test_a_twin_saves_its_fetch_only_where_its_program_is_long() -> None:
     def saved(m: int) -> int:
         work = matmul(m, 1024, 3072)
-        return price(work, A3).duration_ns - price(work, A3, repeat=True).duration_ns
+        return price(work, A3).duration_ns - price(work, A3, code="twin").duration_ns
 
     assert saved(4) == 0
     assert saved(64) == 2000
@@ -370,7 +388,7 @@ def test_no_kernel_beats_the_roofline(work: Work) -> None:
 @settings(max_examples=100, deadline=None)
 @given(WORKS)
 def test_a_repeated_program_is_never_slower_and_never_free(work: Work) -> None:
-    assert 0 < price(work, A3, repeat=True).duration_ns <= price(work, A3).duration_ns
+    assert 0 < price(work, A3, code="twin").duration_ns <= price(work, A3).duration_ns
 
 
 def test_prices_are_remembered() -> None:

@@ -18,9 +18,9 @@ from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.matmul import matmul_cost
 from sim.kernel.matmul_all_reduce import Fused, cut, cuts, fastest, piece_of, product_of
 from sim.kernel.price import params_of, price
+from sim.kernel.ranges import spreads
 from sim.kernel.time import KernelTime
 from sim.predict.predict import Case, check, plans_of, predict, sensitivity_of, step_ns
-from sim.predict.uncertainty import SHARED
 from sim.step import engine
 from sim.step.host import Conditions, make_plan
 from sim.step.schedule import launches, timeline
@@ -221,5 +221,5 @@ def test_ranks_that_roce_joins_are_refused() -> None:
 def test_a_kernel_that_its_links_hold_up_is_as_uncertain_as_a_collective() -> None:
     parts_ = sensitivity_of(case(), reported_batch(case().scenario)).parts
     (fused,) = {sigma for key, (_, sigma) in parts_.items() if isinstance(key, tuple) and key[0] == "matmul_all_reduce"}
-    # What its family shares is a part of its own.
-    assert fused == pytest.approx((1 - SHARED) ** 0.5 * A2.collective.sigma)
+    # What collectives share is a part of its own.
+    assert fused == pytest.approx((1 - spreads().shared) ** 0.5 * A2.collective.sigma)

@@ -56,7 +56,7 @@ def timings(hw: HardwareProfile, noise: float = 0.02, plan: Sequence[Trial] | No
         for issued in program:
             if issued.op.signature not in seen:
                 seen.add(issued.op.signature)
-                us = price(work_of(issued.op), hw, False, True).duration_ns / 1000
+                us = price(work_of(issued.op), hw, "cold", True).duration_ns / 1000
                 rows.append(_row(issued.op.kind, trial.name, (issued.op,), us * random.lognormvariate(0, noise), drift))
         step = _row(STEP, trial.name, (), 1.0, drift)
         values = {

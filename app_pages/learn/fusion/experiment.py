@@ -119,7 +119,7 @@ def lanes(form: str, model: str, hardware: str, tokens: int) -> tuple[Lane, ...]
     drawn, start_us = [], 0.0
     for op in ops:
         work = work_of(op)
-        cost = vector_cost(work, hw, params_of(work, hw), repeat=False, resident=False)
+        cost = vector_cost(work, hw, params_of(work, hw), code="cold", resident=False)
         assert cost.tile is not None
         spans = play([[cost.tile] * min(cost.tiles, MAX_TILES)])
         drawn.append(Lane(op.name, start_us, cost.head_ns / 1000, cost.tiles, spans))

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from scenarios.errors import ScenarioError, quoted
 from scenarios.files.textfile import decode, read_bytes
+from sim.accuracy.rows.code import code_of_row
+from sim.kernel.time import Code
 
 MAX_ROWS = 1_000_000
 #: Largest count: up to here a double counts one by one.
@@ -37,7 +39,7 @@ class KernelRow:
     network. output_shapes: as the inputs', "" where not printed. cores: blocks that the profiler counted, 0 where it
     did not. in_core_us: time inside the busier kind of core (the rest is start and end), 0 where unknown. static: a
     kernel that a graph compiler (TorchAir) has compiled for its shapes. fitted: a shipped profile was fitted to it.
-    warm: its code was still near from the layer before, as in a static graph but for the first kernel of its program.
+    code: where its code was when it started.
     """
 
     label: str
@@ -54,7 +56,7 @@ class KernelRow:
     in_core_us: float = 0.0
     static: bool = False
     fitted: bool = False
-    warm: bool = False
+    code: Code = "cold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def read_kernels(path: Path) -> list[KernelRow]:
                 in_core_us=max(positive_or_0(row.get(name) or "", where, name) for name in ("aic_us", "aiv_us")),
                 static="ge_graph" in (row.get("mode") or ""),
                 fitted=(row.get("fit") or "no") != "no",
-                warm=_is_warm(row),
+                code=code_of_row(row["op_type"], row["input_shapes"], row.get("mode") or "", row.get("note") or ""),
             )
         )
     return rows
@@ -229,12 +231,6 @@ def rows_of_csv(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, dict
             yield reader.line_num, {key: (value or "").strip() for key, value in row.items() if isinstance(key, str)}
     except csv.Error as error:
         raise ScenarioError([f"{path}:{reader.reader.line_num}: not CSV: {error}"]) from None
-
-
-def _is_warm(row: dict[str, str]) -> bool:
-    """A static graph, but for the first kernel of a program in a step: there `note` says cold."""
-    note = (row.get("note") or "").lower()
-    return "ge_graph" in (row.get("mode") or "") and "cold" not in note and "first call" not in note
 
 
 def _is_scored(row: dict[str, str]) -> bool:

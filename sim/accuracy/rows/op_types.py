@@ -15,7 +15,7 @@ from sim.accuracy.rows.cube import attention_work
 from sim.accuracy.rows.row import Row, Unpriced, parse_dtypes, parse_shapes
 from sim.accuracy.rows.vector import Maker
 
-__all__ = ["GUESSES", "Unpriced", "attention_work", "known_op_types", "repeats", "work_of_row"]
+__all__ = ["GUESSES", "Unpriced", "attention_work", "known_op_types", "work_of_row"]
 
 #: What the profiler's shapes leave open, and what is taken for it.
 GUESSES = {
@@ -73,9 +73,6 @@ _NO_SHAPES = frozenset((*_SHAPELESS, *_EXCHANGE, "Range", "RangeD"))
 _OTHER_NETWORKS = frozenset(
     ("Conv2D", "Conv3D", "ResizeBilinearV2", "ResizeNearestNeighborV2", "MaxPoolV3", "AvgPoolV2")
 )
-#: Columns of the longest head that a model norms.
-MAX_HEAD_DIM = 256
-
 _MAKERS: dict[str, Maker] = {
     **dict.fromkeys(_PLAIN, vector.elementwise()),
     **{name: vector.elementwise(_PROGRAMS.get(name, ""), ops=ops) for name, ops in _FUNCTIONS.items()},
@@ -157,15 +154,3 @@ def work_of_row(op_type: str, input_shapes: str, dtypes: str = "", kv_tokens: in
         return vector.laid_out(maker(row), row)
     except (IndexError, ZeroDivisionError):
         raise Unpriced(f"shapes of another {op_type} than is known: {input_shapes[:60]}") from None
-
-
-def repeats(op_type: str, input_shapes: str) -> bool:
-    """Whether the same program ran just before this kernel, as far as its shape tells.
-
-    A norm of [tokens, 1, head_dim] is K's norm in a model with one KV head on this rank; it follows Q's norm. Longer
-    rows are the residual stream of one token a request.
-    """
-    if op_type != "RmsNorm":
-        return False
-    first = parse_shapes(input_shapes)[0]
-    return len(first) == 3 and first[1] == 1 and first[2] <= MAX_HEAD_DIM

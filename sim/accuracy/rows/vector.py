@@ -150,8 +150,12 @@ def transpose(row: Row) -> Work:
 
 
 def trans_data(row: Row) -> Work:
-    """From or to a fractal layout: nearly all cores, unlike a transpose."""
-    return replace(transpose(row), program="trans_data")
+    """From or to a fractal layout: nearly all cores, unlike a transpose. Channels are padded to whole blocks of 16, so
+    the larger side counts (three channels become sixteen)."""
+    item = transpose(row)
+    written = row.written(row.elements(0))
+    elements = max(row.elements(0), written)
+    return replace(item, shape=FlatShape(elements), write_bytes=written * row.size(0), program="trans_data")
 
 
 def swiglu(row: Row) -> Work:

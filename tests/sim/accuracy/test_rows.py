@@ -12,7 +12,8 @@ from scenarios.ops.catalogue import work_of
 from scenarios.ops.program import Group, Op, Tensor
 from scenarios.ops.work import AttentionShape, FlatShape, GroupedShape, MatmulShape, RowsShape
 from sim.accuracy.reference import reference_csv
-from sim.accuracy.rows.op_types import Unpriced, known_op_types, repeats, work_of_row
+from sim.accuracy.rows.code import code_of_row, repeats
+from sim.accuracy.rows.op_types import Unpriced, known_op_types, work_of_row
 from sim.accuracy.rows.row import parse_dtypes, parse_shapes
 from sim.fitting.kernels import read_samples, residuals
 from sim.hardware import load_hardware
@@ -159,6 +160,29 @@ def test_the_norm_of_k_follows_that_of_q() -> None:
     assert not repeats("RmsNorm", "16,4,128;128")
     assert not repeats("Add", "16,1,128")
     assert not repeats("RmsNorm", "16,1,1024;1024")  # one token a request: the residual stream's first norm
+    assert not repeats("RmsNorm", "(4, 16);?")
+
+
+@pytest.mark.parametrize(
+    ("op_type", "mode", "note", "code"),
+    [
+        ("Add", "eager", "", "cold"),
+        ("Scatter", "ge_graph (TorchAir static)", "cache write right after RoPE", "near"),
+        ("Scatter", "ge_graph (TorchAir static)", "first Scatter of the step (cold)", "cold"),
+        ("Scatter", "ge_graph (TorchAir static)", "MEAN of all positions, cold ones included", "near"),
+        ("Greater", "ge_graph (TorchAir static)", "mask build", "cold"),  # once a step
+        ("GatherV2", "ge_graph (TorchAir static)", "later calls, warm", "near"),
+        ("Mul", "ge_graph (TorchAir static)", "second call (warm twin)", "twin"),
+        ("MatMul", "ge_graph", "same program again (twin)", "twin"),
+    ],
+)
+def test_what_ran_before_a_kernel_says_where_its_code_is(op_type: str, mode: str, note: str, code: str) -> None:
+    assert code_of_row(op_type, "64,1024;64,1024", mode, note) == code
+
+
+def test_norms_of_heads_run_in_each_layer_of_a_graph_and_the_first_norm_once() -> None:
+    assert code_of_row("RmsNorm", "1,32,128;128", "ge_graph") == "near"
+    assert code_of_row("RmsNorm", "1,1,4096;4096", "ge_graph") == "cold"
 
 
 def test_every_op_type_of_the_reference_has_a_price() -> None:

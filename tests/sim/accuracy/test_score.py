@@ -26,7 +26,7 @@ from sim.accuracy.score import (
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import load_hardware
 from sim.kernel.price import price
-from sim.kernel.ranges import extra_sigma
+from sim.kernel.ranges import extra_sigma, share_of
 from sim.predict.predict import interval_ns
 from sim.predict.uncertainty import T90
 
@@ -81,7 +81,8 @@ def test_a_kernel_has_its_price_its_interval_and_its_roofline() -> None:
     hw = load_hardware("910b2")
     work = work_of_row("MatMulV2", "1,4096;4096,4096", "DT_BF16;DT_BF16", 0)
     us = price(work, hw).duration_ns / 1000
-    width = T90 * hypot(hw.residual.matmul_sigma, extra_sigma(work, "atlas_a2_910b2"), hw.residual.device_sigma)
+    own = share_of("matmul") * hw.residual.matmul_sigma
+    width = T90 * hypot(own, extra_sigma(work, "atlas_a2_910b2"), hw.residual.device_sigma)
     assert skipped == []
     assert (row.measured_us, row.predicted_us, row.roofline_us) == (20.0, us, roofline_us(work, hw))
     assert (row.low_us, row.high_us) == (pytest.approx(us * exp(-width)), pytest.approx(us * exp(width)))

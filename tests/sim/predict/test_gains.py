@@ -275,7 +275,8 @@ def test_gains_of_a_real_model_in_their_order() -> None:
     gains = gains_of(Case(result, load_model("Qwen3-0.6B"), HW))
     assert [gain.switch for gain in gains.gains] == [item.switch for item in passes_for(TINY)]
     assert by_switch(gains)["graph"].alone_ratio > 1.5
-    assert gains.target_us <= gains.scenario_us <= gains.baseline_us
+    # All switches together need not be the fastest: FRACTAL_NZ loses on so small a model (0.96x measured).
+    assert max(gains.target_us, gains.scenario_us) < gains.baseline_us
 
 
 def test_what_makes_a_model_fit_is_no_loss() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import exp, log, sqrt
 
@@ -14,6 +15,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from sim.hardware.profile import HardwareProfile
+from sim.kernel.ranges import Spreads
 from sim.predict.gains import gains_of
 from sim.predict.predict import Case, length_ns, plans_of, sensitivity_of
 from sim.predict.uncertainty import T90, Sensitivity, ratio_interval, sensitivity, sigma_of, step_interval
@@ -29,7 +31,17 @@ SIGMAS = {
     "residual__device_sigma": 0.05, "residual__host_sigma": 0.3, "residual__host_class_sigma": 0.5,
 }  # fmt: skip
 HW = hardware(**SIGMAS)
+#: A quarter of the variance is common to all kernels; no program differs from its family.
+SPREADS = Spreads(0.1, 0.05, 0.5, 0.25, dict.fromkeys(("matmul", "attention", "vector"), 0.1), {"softmax": 0.5})
 QWEN3_8B = load_model("Qwen3-8B")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def known_spreads() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("sim.kernel.ranges.spreads", "sim.predict.uncertainty.spreads"):
+            patch.setattr(name, lambda: SPREADS)
+        yield
 
 
 def kernel(kind: str, ns: int, gm_bytes: int = 0, host_ns: int = 0) -> Launch:
@@ -58,11 +70,12 @@ def test_a_step_of_two_kernels_by_hand() -> None:
     item = on_device(kernel("matmul", 60_000), kernel("rms_norm", 40_000))
     assert (item.step_ns, item.device, item.host) == (100_000, pytest.approx(1.0), 0.0)
     weights = sorted(weight for weight, _ in item.parts.values() if weight)
-    assert weights == pytest.approx([0.4, 0.4, 0.6, 0.6])  # each kernel alone, and its family
-    # (0.6 x 0.1)^2 + (0.4 x 0.2)^2 + 0.05^2 = 0.0125; 2.1318 times its root is 0.2383: exp(-0.2383) = 0.7879.
+    assert weights == pytest.approx([0.4, 0.6, 1.0])  # each kernel alone, and both together
+    # 0.75 x ((0.6 x 0.1)^2 + (0.4 x 0.2)^2) + 0.25 x (0.6 x 0.1 + 0.4 x 0.2)^2 + 0.05^2 = 0.0149;
+    # 2.1318 times its root is 0.2602: exp(-0.2602) = 0.7709.
     low, high = step_interval(item, HW)
-    assert low == pytest.approx(78_793, abs=2)
-    assert high == pytest.approx(126_915, abs=2)
+    assert low == pytest.approx(77_088, abs=2)
+    assert high == pytest.approx(129_722, abs=2)
 
 
 def test_equal_kernels_are_wrong_together_and_different_ones_on_their_own() -> None:
@@ -106,6 +119,7 @@ def test_which_residual_is_a_kinds() -> None:
     assert {sigma_of(kind, HW) for kind in ("matmul", "batch_matmul", "quant_matmul")} == {0.1}
     assert sigma_of("attention", HW) == 0.4
     assert {sigma_of(kind, HW) for kind in ("rms_norm", "add", "kv_cache_write", "prepare_cpu")} == {0.2}
+    assert sigma_of("softmax", HW) == 0.1  # half of its family's, as its own residuals are
 
 
 SHARES = st.floats(0.0, 1.0)
@@ -150,10 +164,11 @@ def test_what_two_steps_share_cancels_in_their_ratio() -> None:
     a = on_device(kernel("matmul", 60_000), kernel("rms_norm", 40_000, gm_bytes=1))
     b = on_device(kernel("matmul", 60_000), kernel("rms_norm", 20_000, gm_bytes=2))
     # Weights 0.6 and 0.75 of the one matmul, 0.4 and 0.25 of two norms; the device cancels. Each alone:
-    # 0.75 x (0.015^2 + 0.08^2 + 0.05^2); the two families: 0.25 x (0.015^2 + 0.03^2). Together 0.007125.
+    # 0.75 x (0.015^2 + 0.08^2 + 0.05^2) = 0.00684375; what all have in common, of 0.14 and 0.125, has weight 1 in both
+    # and cancels.
     value, low, high = ratio_interval(a, b, HW)
     assert value == 1.25
-    assert log(high / value) == pytest.approx(T90 * sqrt(0.007125))
+    assert log(high / value) == pytest.approx(T90 * sqrt(0.00684375))
     assert low * high == pytest.approx(value**2)
     # Alone each is less sure than their ratio would be if it were put together from the two.
     assert high < step_interval(a, HW)[1] / step_interval(b, HW)[0]

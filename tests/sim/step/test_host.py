@@ -10,7 +10,7 @@ import pytest
 from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.ops.work import Work
 from sim.hardware.profile import HardwareProfile
-from sim.kernel.time import KernelTime
+from sim.kernel.time import Code, KernelTime
 from sim.step import engine
 from sim.step.host import Conditions, host_costs_ns, make_plan, scaled
 from sim.step.jitter import jitter
@@ -148,19 +148,19 @@ def test_host_and_device_can_be_scaled_apart() -> None:
 
 
 def test_a_norm_right_after_a_norm_finds_its_program_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, bool]] = []
+    asked: list[tuple[str, str]] = []
 
-    def recording(work: Work, hw: HardwareProfile, repeat: bool = False, *_: bool) -> KernelTime:
-        asked.append((work.program, repeat))
-        return flat_price(work, hw, repeat)
+    def recording(work: Work, hw: HardwareProfile, code: Code = "cold", *_: bool) -> KernelTime:
+        asked.append((work.program, code))
+        return flat_price(work, hw, code)
 
     monkeypatch.setattr("sim.step.host.price", recording)
     # Q's norm, K's norm; two adds in a row; a norm after another kernel, and the first of a block.
     ops = [replace(op, name=f"{op.name} {n}") for n, op in enumerate((NORM, NORM, ADD, ADD, NORM, MATMUL, NORM))]
     plan(Program((Block("layers", tuple(ops[:-1]), repeat=2), Block("head", tuple(ops[-1:]))), BATCH))
     assert asked == [
-        ("rms_norm", False), ("rms_norm", True), ("add", False), ("add", False), ("rms_norm", False),
-        ("matmul", False), ("rms_norm", False),
+        ("rms_norm", "cold"), ("rms_norm", "twin"), ("add", "cold"), ("add", "cold"), ("rms_norm", "cold"),
+        ("matmul", "cold"), ("rms_norm", "cold"),
     ]  # fmt: skip
 
 

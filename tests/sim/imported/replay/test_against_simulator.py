@@ -60,7 +60,7 @@ STEPS = (
         "atlas_a3_die",
         (
             Case("fuse:add_rms_norm", "fusion.add_rms_norm=true", 0.01),
-            Case("remove_host_gaps", "graph=aclgraph", 0.35),
+            Case("remove_host_gaps", "graph=aclgraph", 0.30),
         ),
     ),
     Step(

@@ -1,0 +1,54 @@
+"""Where the code of a measured kernel was when it started: what a row says about the kernels before it.
+
+In a static graph each layer runs the same programs, whose code stays in L2; what runs once a step (masks, tables of
+positions, the first norm) finds none. Right after a kernel of the same program it is still in the cores.
+"""
+
+from __future__ import annotations
+
+from sim.accuracy.rows.row import Shape, Unpriced, parse_shapes
+from sim.kernel.time import Code
+
+#: Columns of the longest head that a model norms; longer rows are the residual stream.
+MAX_HEAD_DIM = 256
+#: Op types that every layer of a static graph issues. Norms of heads are, too.
+_LAYERED = (
+    "AddRmsNorm", "InplaceAddRmsNorm", "ApplyRotaryPosEmb", "RotaryPositionEmbedding", "InterleaveRope", "Scatter",
+    "KvRmsNormRopeCache", "Split", "AutomaticBufferFusionOp", "Swi", "DequantSwi", "DynamicQuant", "AscendQuant", "Moe",
+    "StridedSliceD",
+)  # fmt: skip
+#: What notes say of the first kernel of a program in a step.
+_FIRST = ("cold", "first call")
+
+
+def code_of_row(op_type: str, input_shapes: str, mode: str = "", note: str = "") -> Code:
+    """Where the code was, from a row's mode (`ge_graph` is a static graph) and note (`cold`, `first call`, `warm`,
+    `twin`). A mean over all positions is one of kernels whose code is near."""
+    words = note.lower().replace("cold ones included", "")
+    if "twin" in words or repeats(op_type, input_shapes):
+        return "twin"
+    if "ge_graph" not in mode or any(word in words for word in _FIRST):
+        return "cold"
+    layered = op_type.startswith(_LAYERED) or _normed_heads(op_type, input_shapes)
+    return "near" if layered or "warm" in words else "cold"
+
+
+def repeats(op_type: str, input_shapes: str) -> bool:
+    """Whether the same program ran just before this kernel, as far as its shape tells.
+
+    A norm of [tokens, 1, head_dim] is K's norm in a model with one KV head on this rank; it follows Q's norm. Longer
+    rows are the residual stream of one token a request.
+    """
+    first = _normed_heads(op_type, input_shapes)
+    return len(first) == 3 and first[1] == 1
+
+
+def _normed_heads(op_type: str, input_shapes: str) -> Shape:
+    """The shape of the heads that are normed; () for another kernel, and where the shapes cannot be read."""
+    if op_type != "RmsNorm":
+        return ()
+    try:
+        first = parse_shapes(input_shapes)[0]
+    except Unpriced:
+        return ()
+    return first if first and first[-1] <= MAX_HEAD_DIM else ()
