@@ -33,6 +33,8 @@ def _choose_language() -> None:
 
 
 def main() -> None:
+    # First of all: without an icon of its own a page would have its symbol fetched from another host.
+    st.set_page_config(page_icon=ICON, layout="wide")
     language = state.language()
     say = speaker(TEXTS, language)
     pages = [
@@ -52,7 +54,7 @@ def main() -> None:
             )
         )
     chosen = st.navigation({"": pages, speaker(learn.TEXTS, language)("section"): lessons}, position="top")
-    st.set_page_config(page_title=f"{chosen.title} · {say('app')}", page_icon=ICON, layout="wide")
+    st.set_page_config(page_title=f"{chosen.title} · {say('app')}")
     page.style(language)
     with st.container(horizontal=True, horizontal_alignment="right"):
         drop(language)

@@ -13,7 +13,7 @@ import pytest
 from app_pages.parts import answers
 from app_pages.parts.formats import number
 from app_pages.parts.state import Question
-from tests.browser.lab import PICTURE, WAIT_MS, drawn, wait_number, wait_other
+from tests.browser.lab import PICTURE, WAIT_MS, cut_text, drawn, settled, wait_number, wait_other
 
 pytestmark = [
     pytest.mark.browser,
@@ -35,9 +35,11 @@ def tpot(*sets: tuple[str, str], scenario: str = "qwen3_8b_decode") -> str:
 
 def test_a_slider_moves_number_and_picture_and_back_takes_it_back(page: Any, address: str, shoot: Any) -> None:
     page.set_viewport_size({"width": 1280, "height": 1000})
-    page.goto(address)
+    page.goto(f"{address}/?scenario=qwen3_8b_decode")
     wait_number(page, tpot())
     drawn(page)
+    assert page.title() == "Lab · Ascend What-If"
+    assert page.evaluate("document.documentElement.lang") == "en"
     shoot(page, "lab-en-light-1280")
     picture = page.evaluate(PICTURE)
 
@@ -45,10 +47,10 @@ def test_a_slider_moves_number_and_picture_and_back_takes_it_back(page: Any, add
     page.keyboard.press("ArrowRight")
     wait_number(page, tpot(("workload.batch", "2")))
     wait_other(page, PICTURE, picture)
-    page.wait_for_url("**/?workload.batch=2")
+    page.wait_for_url("**/lab?**workload.batch=2")
     page.keyboard.press("ArrowRight")
     wait_number(page, tpot(("workload.batch", "4")))
-    page.wait_for_url("**/?workload.batch=4")
+    page.wait_for_url("**/lab?**workload.batch=4")
 
     page.get_by_text("eager", exact=True).click()
     wait_number(page, tpot(("optimizations.graph", "eager"), ("workload.batch", "4")))
@@ -70,12 +72,21 @@ def test_every_page_opens_from_the_menu_in_both_languages(page: Any, address: st
     page.get_by_text("时间线", exact=True).first.wait_for()
     drawn(page)
     shoot(page, "lab-zh-dark-1920")
-    for link, heading in (("对比", "compare"), ("校准", "calibration")):
-        page.get_by_role("link", name=link).click()
+    assert page.evaluate("document.documentElement.lang") == "zh-CN"
+    assert cut_text(page) == []
+    pages = {"对比": "compare", "校准": "calibration", "服务": "serving", "扫描": "sweep"}
+    for link, name in pages.items():
+        page.get_by_role("link", name=link, exact=True).click()
         page.wait_for_selector(f'h1:has-text("{link}")')
+        settled(page)
         drawn(page)
-        shoot(page, f"{heading}-zh-dark-1920")
-    page.get_by_role("link", name="实验台").click()
+        assert cut_text(page) == [], name
+        shoot(page, f"{name}-zh-dark-1920")
+    for link, name in {"测量": "measure", "性能数据": "profile", "开始": "home"}.items():
+        page.get_by_role("link", name=link, exact=True).click()
+        settled(page)
+        assert cut_text(page) == [], name
+    page.get_by_role("link", name="实验台", exact=True).click()
     wait_number(page, tpot(scenario="qwen3_8b_tp2_decode"))
     page.wait_for_url("**scenario=qwen3_8b_tp2_decode**")
 
@@ -83,9 +94,9 @@ def test_every_page_opens_from_the_menu_in_both_languages(page: Any, address: st
 def test_a_trace_is_uploaded_and_compared(page: Any, address: str, shoot: Any, tmp_path: Path) -> None:
     trace = tmp_path / "step.trace.json"
     trace.write_text(answers.trace(Question("tiny_llama_cpu")))
-    page.goto(address)
+    page.goto(f"{address}/?scenario=qwen3_8b_decode")
     wait_number(page, tpot())
-    page.get_by_role("link", name="Compare").click()
+    page.get_by_role("link", name="Compare", exact=True).click()
     page.get_by_text("file", exact=True).nth(1).click()
     page.set_input_files('[data-testid="stFileUploader"] input[type="file"]', str(trace))
     step_ms = answers.first(Question("tiny_llama_cpu")).result["step"]["total_us"] / 1000
@@ -115,3 +126,39 @@ def test_a_step_opens_in_perfetto_and_asks_nothing_elsewhere(browser: Any, addre
     assert page.request.get(f"{address}/trace/none.json").status == 404
     page.close()
     assert not elsewhere
+
+
+def test_the_wheel_scrolls_the_page_and_ctrl_zooms(page: Any, address: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 700})
+    page.goto(f"{address}/?scenario=qwen3_8b_decode")
+    wait_number(page, tpot())
+    drawn(page)
+    settled(page)
+    box = page.locator('[data-testid="stVegaLiteChart"]').first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    top = "() => document.querySelector('[data-testid=stMain]').scrollTop"
+    picture = page.evaluate(PICTURE)
+    page.mouse.wheel(0, 120)
+    page.wait_for_function(f"() => ({top})() > 0")
+    assert page.evaluate(PICTURE) == picture
+
+    place = page.evaluate(top)
+    box = page.locator('[data-testid="stVegaLiteChart"]').first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -120)
+    page.keyboard.up("Control")
+    wait_other(page, PICTURE, picture)
+    assert page.evaluate(top) == place
+
+
+def test_a_refused_input_leaves_the_last_numbers_dimmed(page: Any, address: str) -> None:
+    page.goto(f"{address}/?scenario=qwen3_8b_decode&lang=zh")
+    wait_number(page, tpot())
+    page.get_by_role("spinbutton").first.fill("70000")
+    page.keyboard.press("Enter")
+    page.get_by_text("此组合不被接受").wait_for()
+    page.get_by_text("至多为 65536").first.wait_for()
+    dimmed = page.locator(".st-key-dimmed")
+    assert tpot() in dimmed.inner_text()
+    assert float(dimmed.evaluate("(box) => getComputedStyle(box).opacity")) < 0.6

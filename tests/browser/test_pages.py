@@ -20,7 +20,7 @@ from app_pages.parts.texts import LANGUAGES, Language, speaker
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
 from sim.predict.scenario_result import first_result, kernel_args
-from tests.browser.lab import PICTURE, drawn, settled, wait_number, wait_other
+from tests.browser.lab import PICTURE, cut_text, drawn, settled, wait_number, wait_other
 
 pytestmark = [
     pytest.mark.browser,
@@ -51,13 +51,13 @@ def speak(page: Any, language: Language) -> None:
 def test_every_lesson_opens_with_its_charts(page: Any, address: str, shoot: Any) -> None:
     page.set_viewport_size({"width": 1440, "height": 1600})
     page.goto(address)
-    drawn(page)
     for place, language in enumerate(LANGUAGES):
         speak(page, language)
         for name in list(LESSONS)[place :: len(LANGUAGES)]:
             open_lesson(page, name, language)
             assert page.locator(FAILED).all_text_contents() == [], name
             assert all(box["height"] > 60 for box in _charts(page)), name
+            assert cut_text(page) == [], name
             shoot(page, f"learn-{name}-{language}")
 
 
@@ -67,7 +67,6 @@ def _charts(page: Any) -> list[Any]:
 
 def test_a_slider_of_a_lesson_moves_number_picture_and_url(page: Any, address: str) -> None:
     page.goto(address)
-    drawn(page)
     speak(page, "en")
     open_lesson(page, "fusion", "en")
 
@@ -95,9 +94,8 @@ def test_a_profile_is_uploaded_diagnosed_and_replayed(page: Any, address: str, s
 
     page.set_viewport_size({"width": 1440, "height": 1800})
     page.goto(address)
-    drawn(page)
     speak(page, "en")
-    page.get_by_role("link", name="Profile").click()
+    page.get_by_role("link", name="Profile", exact=True).click()
     page.set_input_files('[data-testid="stFileUploader"] input[type="file"]', str(file))
     page.get_by_text(str(plain.result["bottleneck"]["evidence"])).wait_for()
     wait_number(page, number(plain.result["step"]["total_us"] / 1000))

@@ -34,7 +34,7 @@ def timeline(
     bytes, flops, bound, roofline, busy). span_us: what the axis shows at first. shaded_us: a stretch to mark.
     """
     unit, scale = ("ms", 1000.0) if span_us[1] - span_us[0] >= LONG_US else ("µs", 1.0)
-    data = [_drawn(row, labels, scale) for row in rows]
+    data = [_drawn(row, labels, scale, span_us) for row in rows]
     present = [row["kind"] for row in rows]
     bars: Spec = {
         # The picture has its words as a whole; hundreds of bars need none each.
@@ -74,9 +74,13 @@ def timeline(
 
 def _names(encoding: Spec) -> Spec:
     """The name of a kernel on its bar, where it has room at the reader's width and zoom."""
-    room = f"scale('x', datum.end) - scale('x', datum.start) > {LETTER} * length(datum.name) + 6"
+    length = f"({LETTER} * length(datum.name) + 6)"
+    middle = "scale('x', datum.middle)"
+    room = (
+        f"scale('x', datum.end) - scale('x', datum.start) > {length} && {middle} > {length} / 2"
+        f" && {middle} < width - {length} / 2"
+    )
     return {
-        "transform": [{"calculate": "(datum.start + datum.end) / 2", "as": "middle"}],
         "mark": {"type": "text", "fontSize": 10, "clip": True, "aria": False, "opacity": {"expr": f"{room} ? 1 : 0"}},
         "encoding": {
             "x": {**encoding["x"], "field": "middle"},
@@ -88,13 +92,15 @@ def _names(encoding: Spec) -> Spec:
     }
 
 
-def _drawn(row: Row, labels: Mapping[str, str], scale: float) -> dict[str, Any]:
+def _drawn(row: Row, labels: Mapping[str, str], scale: float, span_us: tuple[float, float]) -> dict[str, Any]:
     """A row with its times in the axis's unit, and what the hover says as text."""
     roofline = row["roofline"]
+    seen = max(row["start"], span_us[0]), min(row["end"], span_us[1])
     return {
         "lane": row["lane"],
         "start": row["start"] / scale,
         "end": row["end"] / scale,
+        "middle": sum(seen) / 2 / scale,
         "class": labels[row["kind"]],
         "name": row["name"],
         "op": row["op"],
