@@ -7,9 +7,10 @@ from functools import lru_cache
 from math import ceil
 
 from app_pages.parts import own
+from app_pages.parts.state import FIRST_SCENARIO, Question, written
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
-from scenarios.loader import load_text
+from scenarios.loader import load_scenario, load_text
 from scenarios.ops.program import Program
 from sim.predict.predict import Case, program_of
 from sim.predict.scenario_result import case_of
@@ -59,3 +60,24 @@ def why(error: ScenarioError) -> str:
     """The first problem of a refused lesson, without the setting that it stands in: a lesson has no file."""
     text = error.messages[0]
     return text.partition(": ")[2] if text.startswith("--set ") else text
+
+
+def question_of_case(case: Case) -> Question:
+    """The question that opens the case in the Lab: the scenario that the Lab opens with, and what differs."""
+    base = _flat(load_scenario(FIRST_SCENARIO).scenario.model_dump())
+    asked = _flat(case.scenario.model_dump())
+    sets = {field: _written(value) for field, value in asked.items() if value != base.get(field)}
+    sets |= {field: "null" for field in base if field not in asked}
+    sets.pop("description", None)
+    return Question(FIRST_SCENARIO, tuple(sorted(sets.items())))
+
+
+def _written(value: object) -> str:
+    return "null" if value is None else written(own.reference(value))
+
+
+def _flat(values: dict[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat

@@ -1,4 +1,5 @@
-"""The frame of a lesson: its claim above, its controls in the URL, the question it answers and what to try below."""
+"""The frame of a lesson: claim, question and guess above, the body with its controls in the URL, and below it the
+formula with the reader's numbers, the measured figure, a limit of the model, what to try, and the ways on."""
 
 from __future__ import annotations
 
@@ -9,20 +10,24 @@ from html import escape
 import streamlit as st
 
 from app_pages.learn import texts as learn
-from app_pages.learn.cases import why
+from app_pages.learn.cases import question_of_case, why
 from app_pages.parts import own, state
 from app_pages.parts.bound import npus, picked
 from app_pages.parts.charts import Chart
-from app_pages.parts.page import quiet, section, show_with_data
+from app_pages.parts.glossary import glossed
+from app_pages.parts.page import link, quiet, section, show_with_data
 from app_pages.parts.texts import Language, Say, Table, speaker, verdicts
 from app_pages.parts.texts.refusals import in_words
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import model_names
+from sim.predict.predict import Case
 
 MODEL, HARDWARE = "Qwen3-8B", "atlas_a2_910b2"
 STYLE = """<style>
 .wi-title{font-size:1.6rem;font-weight:600;line-height:1.3;margin:0;padding:0}
 .wi-claim{font-size:1.12rem;line-height:1.55;max-width:60rem;margin:.35rem 0 .6rem;opacity:.86}
+.wi-guess{border-left:3px solid #0f8f80;padding:.2rem 0 .2rem 1rem}
+abbr[title]{text-decoration:underline dotted 1px;text-underline-offset:3px;cursor:help}
 .wi-end{border-left:3px solid #0f8f80;padding:.2rem 0 .2rem 1rem;margin:1.2rem 0 .4rem;max-width:60rem}
 .wi-end h3{font-size:.86rem;font-weight:600;opacity:.66;margin:0;padding:0}
 .wi-end p{margin:.1rem 0 .7rem;line-height:1.55}
@@ -40,27 +45,109 @@ class Lesson:
     language: Language
 
 
-def show_lesson(name: str, table: Table, body: Callable[[Lesson], None]) -> None:
-    """Draw the lesson. A combination that is refused is said in place of the rest; the controls stay."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a lesson's body leaves for its end. formula: in letters (LaTeX); filled: the same with the numbers that the
+    controls make. case: what the Lab opens with, None where no scenario is it. note: whether the texts have a
+    `formula_note`."""
+
+    formula: str
+    filled: str
+    case: Case | None = None
+    note: bool = False
+
+
+def show_lesson(name: str, table: Table, body: Callable[[Lesson], Told | None]) -> None:
+    """Draw the lesson: its question and a guess first, then what answers it. A combination that is refused is said in
+    place of the rest; the controls stay."""
     state.arrive(name)
     language = state.language()
     lesson = Lesson(name, speaker(table, language), speaker(learn.TEXTS, language), language)
-    claim = f'<p class="wi-claim">{escape(lesson.say("claim"))}</p>'
-    st.html(f'{STYLE}<h1 class="wi-title">{escape(lesson.say("title"))}</h1>{claim}')
+    st.html(f'{STYLE}<h1 class="wi-title">{escape(lesson.say("title"))}</h1>')
+    st.html(f'<p class="wi-claim">{glossed(lesson.say("claim"), language)}</p>')
+    if not _guessed(lesson):
+        _neighbours(lesson)
+        return
+    told = None
     try:
-        body(lesson)
+        told = body(lesson)
     except ScenarioError as error:
         st.error(lesson.common("refused", why=in_words(why(error), language)))
-    tries = "".join(f"<li>{escape(line)}</li>" for line in lesson.say("try").splitlines())
+    if told is not None:
+        _formula(lesson, told)
+    tries = "".join(f"<li>{glossed(line, language)}</li>" for line in lesson.say("try").splitlines())
+    parts = ("measured", "limit")
+    ends = "".join(f"<h3>{escape(lesson.common(p))}</h3><p>{glossed(lesson.say(p), language)}</p>" for p in parts)
+    st.html(f'<div class="wi-end">{ends}<h3>{escape(lesson.common("try"))}</h3><ul>{tries}</ul></div>')
+    if told is not None and told.case is not None:
+        params = {**question_of_case(told.case).params, "lang": language}
+        link("app_pages/lab.py", lesson.common("in_lab"), ":material/tune:", params)
+    _neighbours(lesson)
+
+
+def _guessed(lesson: Lesson) -> bool:
+    """The lesson's question with three answers; whether the reader has chosen one, or asks to see. What was seen once
+    stays open in this session, and a link with `seen` opens it at once."""
     st.html(
-        f'<div class="wi-end"><h3>{escape(lesson.common("question"))}</h3><p>{escape(lesson.say("question"))}</p>'
-        f"<h3>{escape(lesson.common('try'))}</h3><ul>{tries}</ul></div>"
+        f'<div class="wi-end"><h3>{escape(lesson.common("question"))}</h3>'
+        f"<p>{glossed(lesson.say('question'), lesson.language)}</p></div>"
     )
+    key = f"kept:guess:{lesson.name}"
+    if st.query_params.get("seen"):
+        st.session_state.setdefault(key, "")
+    if key not in st.session_state:
+        with st.container(border=True):
+            st.radio(
+                f"**{lesson.common('guess_first')}** {lesson.say('guess')}",
+                ("a", "b", "c"),
+                index=None,
+                key=f"guess:{lesson.name}",
+                format_func=lambda choice: lesson.say(f"guess_{choice}"),
+                on_change=_keep_guess,
+                args=(lesson.name,),
+            )
+            st.button(lesson.common("show"), key=f"reveal:{lesson.name}", on_click=_keep_guess, args=(lesson.name,))
+        return False
+    chosen = st.session_state[key]
+    right = lesson.say("guess_right")
+    lead = {"": lesson.common("the_answer"), right: lesson.common("right")}.get(chosen, lesson.common("not_quite"))
+    st.html(
+        f'<div class="wi-say wi-guess"><b>{escape(lead)}</b> {escape(lesson.say("guess"))} '
+        f"<b>{escape(lesson.say(f'guess_{right}'))}</b> {glossed(lesson.say('guess_why'), lesson.language)}</div>"
+    )
+    return True
+
+
+def _keep_guess(name: str) -> None:
+    st.session_state[f"kept:guess:{name}"] = st.session_state.get(f"guess:{name}") or ""
+
+
+def _formula(lesson: Lesson, told: Told) -> None:
+    """The formula of the lesson, and below it the same with the reader's numbers."""
+    section(lesson.common("formula"), lesson.say("formula_note") if told.note else "")
+    st.latex(told.formula)
+    st.latex(told.filled)
+
+
+def _neighbours(lesson: Lesson) -> None:
+    """The lesson before this one and the one after it."""
+    from app_pages.learn.lessons import LESSONS
+
+    names = list(LESSONS)
+    at = names.index(lesson.name)
+    lang = {"lang": lesson.language}
+    left, right = st.columns(2)
+    places = ((left, at - 1, ":material/arrow_back:"), (right, at + 1, ":material/arrow_forward:"))
+    for column, place, icon in places:
+        if 0 <= place < len(names):
+            heading = speaker(LESSONS[names[place]][1], lesson.language)("title")
+            with column:
+                link(f"app_pages/learn/{names[place]}/page.py", heading, icon, lang)
 
 
 def conclude(text: str) -> None:
     """What the numbers on the page say, in one sentence that is made of them."""
-    st.html(f'<div class="wi-say">{escape(text)}</div>')
+    st.html(f'<div class="wi-say">{glossed(text, state.language())}</div>')
 
 
 def model_and_chip(lesson: Lesson, model: str = MODEL, hardware: str = HARDWARE) -> tuple[str, str]:

@@ -4,7 +4,16 @@ from app_pages.parts.texts import Table
 
 TEXTS: Table = {
     "section": ("Learn", "学习"),
-    "question": ("The question this answers", "它回答的问题"),
+    "question": ("The question", "问题"),
+    "guess_first": ("Guess first.", "先猜一猜。"),
+    "show": ("Show me", "直接看答案"),
+    "right": ("Right.", "猜对了。"),
+    "not_quite": ("Not quite.", "不太对。"),
+    "the_answer": ("The answer.", "答案。"),
+    "formula": ("The formula, with your numbers", "公式，代入你的数字"),
+    "measured": ("Measured on Ascend", "昇腾实测"),
+    "limit": ("A limit of the model", "模型的局限"),
+    "in_lab": ("Open this state in the Lab", "在实验台中打开此状态"),
     "try": ("Try this", "试一试"),
     "predicted": (
         "Times are predicted for {hardware}; no device was used. Errors are computed here, with real arithmetic.",

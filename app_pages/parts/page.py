@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from typing import Any
+from urllib.parse import urlencode
 
 import pyarrow as pa
 import streamlit as st
+from streamlit.errors import StreamlitPageNotFoundError
 
 from app_pages.parts import state
 from app_pages.parts.charts import Chart, Row, csv_text
@@ -133,6 +135,14 @@ def disclosure(label: str, name: str) -> Iterator[bool]:
     folded = st.expander(label, key=f"group:{name}", on_change="rerun")
     with folded:
         yield bool(folded.open)
+
+
+def link(page: str, label: str, icon: str, params: Mapping[str, str]) -> None:
+    """A link to another page of the lab with parameters; where that page stands alone, a plain one."""
+    try:
+        st.page_link(page, label=label, icon=icon, query_params=dict(params))
+    except StreamlitPageNotFoundError:
+        st.html(f'<a href="/?{escape(urlencode(params))}">{escape(label)}</a>')
 
 
 def inked(part: Any, colour: str) -> Any:

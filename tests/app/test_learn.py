@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import string
 from html import unescape
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -13,7 +15,11 @@ pytest.importorskip("streamlit", reason="the lab needs streamlit: pip install 'a
 from streamlit.testing.v1 import AppTest
 
 from app_pages.learn import texts as learn
+from app_pages.learn.cases import case, question_of_case
 from app_pages.learn.lessons import LESSONS
+from app_pages.parts import answers
+from app_pages.parts.glossary import glossed
+from app_pages.parts.state import question_of
 from app_pages.parts.texts import LANGUAGES, Language, speaker
 
 TIMEOUT_S = 60
@@ -22,7 +28,7 @@ PAGES = Path(__file__).parents[2] / "app_pages" / "learn"
 
 def opened(name: str, **params: str) -> AppTest:
     page = AppTest.from_file(str(PAGES / name / "page.py"), default_timeout=TIMEOUT_S)
-    for key, value in params.items():
+    for key, value in {"seen": "1", **params}.items():
         page.query_params[key] = value
     return page.run()
 
@@ -34,8 +40,8 @@ def test_a_lesson_opens_with_its_claim_its_numbers_and_its_question(name: str, l
     assert not page.exception
     assert not page.error
     say = speaker(LESSONS[name][1], language)
-    text = unescape(" ".join(_said(page)))
-    for key in ("title", "claim", "question"):
+    text = unescape(re.sub(r"<[^>]+>", "", " ".join(_said(page))))
+    for key in ("title", "claim", "question", "measured", "limit", "guess_why"):
         assert say(key) in text
     assert speaker(learn.TEXTS, language)("try") in text
     assert len(page.get("vega_lite_chart") or page.get("arrow_vega_lite_chart")) >= 1
@@ -50,6 +56,10 @@ def test_a_lesson_opens_with_its_claim_its_numbers_and_its_question(name: str, l
     ("overlap", "tokens", 256),
     ("parallelism", "cards", 2),
     ("experiment", "batch", 16),
+    ("op_kernel", "tokens", 8),
+    ("tiles", "buffers", 1),
+    ("shapes", "new", 20),
+    ("second_card", "requests", 64),
 ])  # fmt: skip
 def test_a_slider_changes_what_the_lesson_says(name: str, key: str, value: int) -> None:
     page = opened(name, lang="en")
@@ -96,3 +106,55 @@ def test_both_languages_say_everything_with_the_same_values(name: str) -> None:
         english, chinese = ({field for _, field, _, _ in string.Formatter().parse(text) if field} for text in both)
         assert all(both), key
         assert english == chinese, key
+
+
+def test_a_lesson_asks_before_it_answers() -> None:
+    page = AppTest.from_file(str(PAGES / "tiles" / "page.py"), default_timeout=TIMEOUT_S)
+    page.query_params["lang"] = "en"
+    page.run()
+    say = speaker(LESSONS["tiles"][1], "en")
+    assert say("guess_why") not in unescape(" ".join(_said(page)))
+    assert not page.get("vega_lite_chart")
+    page.radio(key="guess:tiles").set_value("a").run()
+    text = unescape(re.sub(r"<[^>]+>", "", " ".join(_said(page))))
+    assert "Not quite." in text
+    assert say("guess_why") in text
+    assert page.get("vega_lite_chart")
+
+
+@pytest.mark.parametrize("name", list(LESSONS))
+def test_a_lesson_has_its_guess_its_figure_and_its_limit(name: str) -> None:
+    texts = LESSONS[name][1]
+    right = texts["guess_right"]
+    assert right[0] == right[1] in ("a", "b", "c")
+    assert len({texts[f"guess_{choice}"] for choice in "abc"}) == 3
+    english, chinese = texts["measured"]
+    assert re.search(r"[0-9]", english)
+    assert re.findall(r"[0-9]+\.[0-9]+", english) == re.findall(r"[0-9]+\.[0-9]+", chinese)
+
+
+@pytest.mark.parametrize("name", [name for name in LESSONS if name != "tiles"])
+def test_the_state_of_a_lesson_opens_in_the_lab(name: str) -> None:
+    """The link's question can be asked: the Lab refuses nothing that the lesson shows."""
+    page = opened(name, lang="en")
+    [link] = [text for text in _said(page) if speaker(learn.TEXTS, "en")("in_lab") in text]
+    [query] = re.findall(r'href="/\?([^"]*)"', link)
+    asked = question_of(dict(parse_qsl(unescape(query))))
+    assert answers.first(asked).result["step"]["total_us"] > 0
+
+
+def test_a_case_and_its_question_are_the_same_scenario() -> None:
+    for sets in (
+        ("model=Qwen3-8B", "hardware=atlas_a2_910b2", "optimizations.graph=eager", "workload.batch=4"),
+        ("model=Qwen3-30B-A3B", "engine.tensor_parallel_size=2", "engine.enable_expert_parallel=true"),
+    ):
+        lesson = case(*sets)
+        loaded = answers.loaded(question_of_case(lesson)).scenario
+        assert loaded.model_copy(update={"description": ""}) == lesson.scenario.model_copy(update={"description": ""})
+
+
+def test_words_of_the_field_are_explained_on_hover() -> None:
+    html = glossed("MTE2 fills the UB; MTE2 & <b>", "en")
+    assert html.count("<abbr") == 2
+    assert "&lt;b&gt;" in html
+    assert "核" in glossed("UB", "zh")

@@ -70,7 +70,7 @@ def test_ways_that_tie_are_named_together(lab: Open) -> None:
     tied = parallelism.ties(best, ways)
     assert tied
     assert all(w.tpot_low_ms < best.tpot_high_ms for w in tied)
-    said = text(lab("learn/parallelism/page", cards="2", requests="16", lang="en"))
+    said = text(lab("learn/parallelism/page", seen="1", cards="2", requests="16", lang="en"))
     assert " or ".join(w.name for w in (best, *tied)) + " has the shortest TPOT" in said
     assert "cannot be distinguished" in said
 
@@ -89,12 +89,12 @@ def test_a_graph_that_is_faster_is_paid_back(lab: Open, waits: str) -> None:
     replayed = graph.point(graph.decode("Qwen3-8B", "atlas_a2_910b2", "npugraph_ex", 1, 512))
     steps = paid_back_steps(replayed.cold_ms, eager.step_ms, replayed.step_ms)
     assert steps is not None
-    said = text(lab("learn/graph/page", lang="en", graph="npugraph_ex", synchronize=waits))
+    said = text(lab("learn/graph/page", seen="1", lang="en", graph="npugraph_ex", synchronize=waits))
     assert f"paid back after {formats.whole(steps)} steps" in said
 
 
 def test_a_bottleneck_that_stays_is_not_said_to_move(lab: Open) -> None:
-    said = text(lab("learn/experiment/page", lang="en", factors="fusion.rms_norm"))
+    said = text(lab("learn/experiment/page", seen="1", lang="en", factors="fusion.rms_norm"))
     moved = re.search(r"moves from ([^.]+?) to ([^.]+)\.", said)
     assert moved is None or moved[1] != moved[2]
 

@@ -6,7 +6,8 @@ import streamlit as st
 
 from app_pages.learn.attention import experiment as attention
 from app_pages.learn.attention.texts import TEXTS
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.cases import step_of_tokens
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.learn.rounding import Precision
 from app_pages.parts import formats
 from app_pages.parts.bound import choice, steps
@@ -20,7 +21,7 @@ ROWS = (16, 32, 64, 128)
 PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
 
 
-def body(lesson: Lesson) -> None:
+def body(lesson: Lesson) -> Told:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
         tokens = steps("tokens", lesson.say("tokens"), TOKENS, 2048)
@@ -41,7 +42,14 @@ def body(lesson: Lesson) -> None:
         _forms(lesson, unfused, fused)
     with right:
         _room(lesson, hardware, tokens)
-    _online(lesson, tokens)
+    online = _online(lesson, tokens)
+    tile = online.tiles[-1]
+    return Told(
+        r"m' = \max(m, \max_j s_j), \quad \ell' = \ell\, e^{m - m'} + \sum_j e^{s_j - m'}, \quad "
+        r"o' = o\, e^{m - m'} + \sum_j e^{s_j - m'} v_j",
+        rf"m = {tile.maximum:.3f}, \quad \ell = {tile.total:.2f}, \quad e^{{m - m'}} = {tile.rescale:.3f}",
+        step_of_tokens(model, hardware, tokens, "optimizations.kv.layout=contiguous"),
+    )
 
 
 def _forms(lesson: Lesson, unfused: attention.Form, fused: attention.Form) -> None:
@@ -111,7 +119,7 @@ def _room(lesson: Lesson, hardware: str, tokens: int) -> None:
     )
 
 
-def _online(lesson: Lesson, tokens: int) -> None:
+def _online(lesson: Lesson, tokens: int) -> attention.Online:
     precision = choice("precision", lesson.say("precision"), PRECISIONS)
     tile = st.session_state["tile"]
     online = attention.online(tokens, tile, next(p for p in PRECISIONS if p == precision))
@@ -140,6 +148,7 @@ def _online(lesson: Lesson, tokens: int) -> None:
     chart = lines("attention-online", rows, alt, colours, x_title=lesson.say("keys_seen"), y_title=None, y_log=True)
     draw(lesson.say("online_chart"), chart)
     quiet(note)
+    return online
 
 
 show_lesson("attention", TEXTS, body)

@@ -68,6 +68,35 @@ TEXTS: Table = {
         "also skips arithmetic, which the formula does not need.",
         "未融合时计算整个方阵，融合后只算因果掩码允许的部分：这里确实省了运算，但公式本来就不需要它们。",
     ),
+    "guess": (
+        "Scores of 8,192 tokens in one head take 256 MiB in float32. Must that fit the UB?",
+        "8192 个 token 在一个头内的分数以 float32 需 256 MiB。它必须装进 UB 吗？",
+    ),
+    "guess_a": (
+        "yes, or it goes through HBM",
+        "必须，否则经过 HBM",
+    ),
+    "guess_b": (
+        "no: tiles and a running maximum are enough",
+        "不必：分块加滑动最大值就够",
+    ),
+    "guess_c": (
+        "only in fp16",
+        "仅 fp16 时",
+    ),
+    "guess_right": ("b", "b"),
+    "guess_why": (
+        "Online softmax rescales what it has summed whenever a larger score comes, so a tile at a time is exact.",
+        "在线 softmax 每遇到更大的分数就把已累加部分重缩放，因此逐块计算仍然精确。",
+    ),
+    "measured": (
+        "FusedInferAttentionScore in the decode step of Qwen3-8B on an A3 die: 19.3 µs a layer, 36 calls (hicann/cann-learning-hub, profile of the seed's workload).",
+        "A3 die 上 Qwen3-8B 解码步中的 FusedInferAttentionScore：每层 19.3 µs，共 36 次（hicann/cann-learning-hub，seed 工作负载的性能数据）。",
+    ),
+    "limit": (
+        "Prefill attention is priced with few measured rows behind it; its interval is wide where prompts are long.",
+        "预填充注意力的定价背后实测行很少；长提示的区间较宽。",
+    ),
     "question": ("Must the whole attention matrix fit on chip?", "必须把整个注意力矩阵装入片上吗？"),
     "try": (
         "Double the prompt: bytes of the unfused form grow fourfold, of the fused one twofold.\n"

@@ -6,7 +6,8 @@ import streamlit as st
 
 from app_pages.learn.bottlenecks.experiment import Situation, situations
 from app_pages.learn.bottlenecks.texts import TEXTS
-from app_pages.learn.lesson import Lesson, bottleneck_name, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.cases import case
+from app_pages.learn.lesson import Lesson, Told, bottleneck_name, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars
 from app_pages.parts.palette import CLASSES, NEUTRAL
@@ -21,12 +22,21 @@ COLOURS = {
 }
 
 
-def body(lesson: Lesson) -> None:
+def body(lesson: Lesson) -> Told:
     model, hardware = model_and_chip(lesson)
     shown = situations(model, hardware)
     if fitting := [s for s in shown if s.limits_us]:
         _chart(lesson, model, hardware, shown, fitting)
     _table(lesson, shown)
+    first = shown[0]
+    step_us = 1000 * first.step_ms or 1.0
+    kernels_us = sum(us for name, us in first.limits_us.items() if name != "idle")
+    return Told(
+        r"\text{idle} = 1 - \frac{t_{\text{kernels}}}{t_{\text{step}}}",
+        rf"1 - \frac{{{kernels_us / 1000:.2f}\,\text{{ms}}}}{{{step_us / 1000:.2f}\,\text{{ms}}}} = "
+        rf"{100 * (1 - kernels_us / step_us):.0f}\,\%",
+        case(f"model={model}", f"hardware={hardware}", *first.settings) if first.limits_us else None,
+    )
 
 
 def _chart(lesson: Lesson, model: str, hardware: str, shown: list[Situation], fitting: list[Situation]) -> None:

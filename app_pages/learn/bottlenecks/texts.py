@@ -60,6 +60,35 @@ TEXTS: Table = {
         "{fastest} to {slowest}.",
         "{model} 在 {hardware} 上：{count} 种部署出现 {distinct} 种不同瓶颈，单步从 {fastest} 到 {slowest}。",
     ),
+    "guess": (
+        "A model decodes one request op by op and takes 67 ms a step. Which change helps most?",
+        "一个模型逐算子解码一个请求，单步 67 ms。哪项改动最有用？",
+    ),
+    "guess_a": (
+        "faster HBM",
+        "更快的 HBM",
+    ),
+    "guess_b": (
+        "a second card",
+        "再加一张卡",
+    ),
+    "guess_c": (
+        "a graph",
+        "图模式",
+    ),
+    "guess_right": ("c", "c"),
+    "guess_why": (
+        "The kernels need a quarter of the step; for the rest the device waits for its host, and neither memory nor another card makes the host faster.",
+        "kernel 只占单步四分之一；其余时间设备在等主机，内存与另一张卡都不会让主机更快。",
+    ),
+    "measured": (
+        "Qwen3-8B on a 910B2, one request: 62.9 ms op by op, 14.5 ms as a compiled graph (public decode sweep, lukaIvanic/paddle_ocr_vl_npu). Both rows are fitted to.",
+        "910B2 上 Qwen3-8B，单请求：逐算子 62.9 ms，编译成图 14.5 ms（公开的解码扫描，lukaIvanic/paddle_ocr_vl_npu）。两行都参与过拟合。",
+    ),
+    "limit": (
+        "A name is given by the largest parts of the step of rank 0. Where two parts are alike the step is called mixed, and no single remedy stands out.",
+        "名称取自 0 号卡单步中最大的部分；若两部分相近，则称为混合，没有单一的对策。",
+    ),
     "question": ("Which of the five walls does my deployment stand at?", "我的部署撞上了哪一堵墙？"),
     "try": (
         "Open the eager deployment in the lab and switch on graph mode: the bottleneck moves from the host to HBM.\n"

@@ -57,6 +57,13 @@ class Experiment:
     cold: ColdStart
 
 
+def case_of(model: str, hardware: str, batch: int, input_tokens: int, chosen: tuple[str, ...]) -> Case:
+    """The baseline with all of the chosen switches on."""
+    base = _baseline(model, hardware, batch, input_tokens)
+    items = tuple(item for item in passes_for(base.model) if item.switch in chosen)
+    return base.with_scenario(_all(base.scenario, items))
+
+
 def switches(model: str, hardware: str) -> tuple[str, ...]:
     """Switches that can be tried on a decode step of `model`."""
     base = _baseline(model, hardware, 1, 1024)

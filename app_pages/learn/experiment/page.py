@@ -10,7 +10,8 @@ from app_pages.learn.cases import paid_back_steps
 from app_pages.learn.experiment import experiment
 from app_pages.learn.experiment.experiment import Experiment
 from app_pages.learn.experiment.texts import TEXTS
-from app_pages.learn.lesson import Lesson, bottleneck_name, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.fusion.experiment import numerics
+from app_pages.learn.lesson import Lesson, Told, bottleneck_name, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.parts import formats
 from app_pages.parts.bound import several, steps
 from app_pages.parts.charts.plots import bars
@@ -20,6 +21,8 @@ from app_pages.parts.palette import BAD, CLASSES, GOOD, NEUTRAL
 BATCHES = (1, 4, 8, 16, 32)
 INPUTS = (128, 512, 1024, 2048)
 FIRST = ("fusion.rms_norm", "fusion.attention", "graph")
+#: Largest relative difference of two bfloat16 outputs that still counts as the same: a few of its steps.
+TOLERANCE = 3e-2
 #: How far the product and the whole may differ and still be the same.
 SAME = 0.02
 
@@ -29,7 +32,7 @@ def _experiment(model: str, hardware: str, batch: int, tokens: int, chosen: tupl
     return experiment.experiment(model, hardware, batch, tokens, chosen)
 
 
-def body(lesson: Lesson) -> None:
+def body(lesson: Lesson) -> Told | None:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
         batch = steps("batch", lesson.say("batch"), BATCHES, 1)
@@ -39,7 +42,7 @@ def body(lesson: Lesson) -> None:
     chosen = several("factors", lesson.say("factors"), names, first)
     if not chosen:
         st.info(lesson.say("nothing"))
-        return
+        return None
     ordered = tuple(name for name in names if name in chosen)
     result = _experiment(model, hardware, batch, tokens, ordered)
     moved = "answer" if result.bottleneck != result.bottleneck_after else "answer_stays"
@@ -60,10 +63,25 @@ def body(lesson: Lesson) -> None:
     sentence(lesson.say("step3"), bottleneck_name(lesson, result.bottleneck) + evidence)
     sentence(lesson.say("step4"), "")
     _gains(lesson, result)
-    sentence(lesson.say("step5"), lesson.say("step5_text"))
+    sentence(lesson.say("step5"), _output(lesson))
     sentence(lesson.say("step6"), _together(lesson, result))
     sentence(lesson.say("step7"), _cold(lesson, result))
     _shapes(lesson, result)
+    single = r" \times ".join(f"{f.ratio:.2f}" for f in result.factors)
+    return Told(
+        r"\prod_i \frac{t_0}{t_i} \quad \text{?} \quad \frac{t_0}{t_{\text{all}}}",
+        rf"{single} = {result.product:.2f} \quad \text{{?}} \quad {result.together:.2f}",
+        experiment.case_of(model, hardware, batch, tokens, ordered),
+    )
+
+
+def _output(lesson: Lesson) -> str:
+    """Step 5 on this page: the fused norm computed next to its primitives, with the tolerance that it is held to."""
+    errors = numerics(64, 4096, "bf16")
+    fused, primitives = errors.errors["add_rms_norm"], errors.errors["primitives"]
+    passed = lesson.say("passes" if errors.apart < TOLERANCE else "fails")
+    numbers = {"fused": f"{fused:.1e}", "primitives": f"{primitives:.1e}", "apart": f"{errors.apart:.1e}"}
+    return lesson.say("step5_text", **numbers, tolerance=f"{TOLERANCE:.0e}", passed=passed)
 
 
 def _together(lesson: Lesson, result: Experiment) -> str:

@@ -26,10 +26,11 @@ TEXTS: Table = {
     "step4": ("4  Change one factor at a time", "4  一次只改一个因素"),
     "step5": ("5  Check the output", "5  检查输出"),
     "step5_text": (
-        "A prediction has no output. The fusion and tensor-parallel lessons compute the rounding for real, and "
-        "whatif experiment --backend cpu compares tokens and logits.",
-        "预测没有输出。融合与张量并行两课真实计算了舍入；whatif experiment --backend cpu 会比较 token 与 logits。",
+        "Computed here in bfloat16 on 64 rows of 4,096: primitives are {primitives} off float64, the fused norm {fused}; they differ by {apart} of the largest value, {tolerance} is allowed: {passed}. Task quality needs trained weights: whatif experiment --backend cpu compares tokens and logits.",
+        "此处以 bfloat16 计算 64 行、每行 4096 个数：基础算子相对 float64 误差 {primitives}，融合后 {fused}；两者相差最大值的 {apart}，允许 {tolerance}：{passed}。任务质量需要训练过的权重：whatif experiment --backend cpu 会比较 token 与 logits。",
     ),
+    "passes": ("passed", "通过"),
+    "fails": ("not passed", "未通过"),
     "step6": ("6  Compare, together too", "6  比较，也比较组合"),
     "step6_text": (
         "Multiplied, the single gains promise {product}; all together give {together}. {why}",
@@ -77,6 +78,35 @@ TEXTS: Table = {
     "answer_stays": (
         "From {before} to {after} with {count} factors; the step stays {bottleneck}.",
         "{count} 个因素：{before} 到 {after}；瓶颈不变：{bottleneck}。",
+    ),
+    "guess": (
+        "RMSNorm fusion and a graph each make an eager step faster alone. Together?",
+        "融合 RMSNorm 与图模式单独都能加快 eager 的单步。一起呢？",
+    ),
+    "guess_a": (
+        "as much as the product of both",
+        "正好等于两者之积",
+    ),
+    "guess_b": (
+        "less than the product",
+        "小于两者之积",
+    ),
+    "guess_c": (
+        "more than the product",
+        "大于两者之积",
+    ),
+    "guess_right": ("b", "b"),
+    "guess_why": (
+        "Both save launches. What the graph has saved already, fusion cannot save again.",
+        "两者都节省下发。图已经省下的，融合不能再省一次。",
+    ),
+    "measured": (
+        "Measured in turn on a 910B2: RMSNorm fused 15.11 to 14.41 ms, then Add, projections and more to 12.64, weight layout NZ after that to 16.67, a loss (lukaIvanic/paddle_ocr_vl_npu; not fitted to).",
+        "910B2 上依次实测：融合 RMSNorm 15.11 到 14.41 ms，再融合 Add 与投影等到 12.64，之后改用 NZ 权重布局到 16.67，是损失（lukaIvanic/paddle_ocr_vl_npu；未参与拟合）。",
+    ),
+    "limit": (
+        "A prediction has no output: task quality must be measured with trained weights on a device.",
+        "预测没有输出：任务质量必须用训练过的权重在设备上测量。",
     ),
     "question": ("How do I know that it was this change, and not another?", "怎么知道是这一项改动带来的，而不是别的？"),
     "try": (

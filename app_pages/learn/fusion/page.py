@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app_pages.learn.cases import step_of_tokens
 from app_pages.learn.fusion import experiment as fusion
 from app_pages.learn.fusion.experiment import FORMS, Form
 from app_pages.learn.fusion.texts import TEXTS
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.learn.rounding import Precision
 from app_pages.parts import formats
 from app_pages.parts.bound import choice, steps
@@ -21,7 +22,7 @@ ROWS, COLS = 256, 4096
 PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
 
 
-def body(lesson: Lesson) -> None:
+def body(lesson: Lesson) -> Told:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
         tokens = steps("tokens", lesson.say("tokens"), TOKENS, 8)
@@ -48,6 +49,13 @@ def body(lesson: Lesson) -> None:
         _bytes(lesson, forms)
     _lanes(lesson, model, hardware, tokens)
     _numerics(lesson)
+    width = step_of_tokens(model, hardware, tokens).model.hidden
+    saved = 2 * tokens * width * 2
+    return Told(
+        r"\text{saved bytes} = \underbrace{2}_{\text{write and read}} \times T \times d \times 2\,\text{B}",
+        rf"2 \times {tokens:,} \times {width:,} \times 2\,\text{{B}} = {saved / formats.KIB:,.0f}\,\text{{KiB}}",
+        step_of_tokens(model, hardware, tokens),
+    )
 
 
 def _figure(lesson: Lesson, form: Form) -> Figure:

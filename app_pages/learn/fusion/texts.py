@@ -60,6 +60,35 @@ TEXTS: Table = {
     ),
     "the_host": ("the host", " Host "),
     "the_device": ("the device", "设备"),
+    "guess": (
+        "Add and RMSNorm become one kernel. What stays the same?",
+        "Add 与 RMSNorm 合成一个 kernel。什么保持不变？",
+    ),
+    "guess_a": (
+        "the number of launches",
+        "启动次数",
+    ),
+    "guess_b": (
+        "the arithmetic",
+        "运算量",
+    ),
+    "guess_c": (
+        "the bytes through global memory",
+        "经过全局内存的字节",
+    ),
+    "guess_right": ("b", "b"),
+    "guess_why": (
+        "Fusion saves a launch and the round trip of the sum; every add, square and division is still done.",
+        "融合省下一次启动与和的往返；每个加法、平方与除法仍要做。",
+    ),
+    "measured": (
+        "Qwen3-8B on a 910B2 in a graph: 15.11 ms with RMSNorm in primitives, 14.41 ms fused; Add, packed projections and more: 12.64 ms (lukaIvanic/paddle_ocr_vl_npu, fitted to by nothing). npu_rms_norm alone: seven times as fast as its primitives (Swan's blog).",
+        "910B2 图模式下 Qwen3-8B：RMSNorm 用基础算子 15.11 ms，融合后 14.41 ms；再融合 Add、合并投影等：12.64 ms（lukaIvanic/paddle_ocr_vl_npu，未参与拟合）。单看 npu_rms_norm：比基础实现快 7 倍（Swan 博客）。",
+    ),
+    "limit": (
+        "A kernel's time follows its published tiling and three fitted numbers a kind; bank conflicts and the code of one core are inside those numbers, not modelled.",
+        "kernel 时间由公开的 tiling 与每类三个拟合数字决定；bank 冲突与单核代码包含在这些数字里，没有单独建模。",
+    ),
     "question": ("Does fusing these two help here, and what exactly is saved?", "这里融合有用吗？省下的到底是什么？"),
     "try": (
         "Move the slider to 4,096 tokens: launches no longer matter, and what remains of the gain is the round trips.\n"

@@ -10,7 +10,7 @@ from app_pages.learn.cases import paid_back_steps
 from app_pages.learn.graph import experiment as graph
 from app_pages.learn.graph.experiment import GRAPHS, Point
 from app_pages.learn.graph.texts import TEXTS
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.parts import formats, rows
 from app_pages.parts.bound import choice, steps
 from app_pages.parts.charts.plots import lines
@@ -34,7 +34,7 @@ def _point(case: Case) -> Point:
     return graph.point(case)
 
 
-def body(lesson: Lesson) -> None:
+def body(lesson: Lesson) -> Told:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
         batch = steps("batch", lesson.say("batch"), BATCHES, 1)
@@ -54,6 +54,13 @@ def body(lesson: Lesson) -> None:
     for name, window, point in zip(("eager", "graph"), windows, (eager, replayed), strict=True):
         _timeline(lesson, name, window, point, longest_us)
     _curve(lesson, model, hardware, mode, context, batch)
+    host, kernels = eager.host_busy_ms, eager.kernels_ms
+    return Told(
+        r"t_{\text{step}} \gtrsim \max(t_{\text{host}},\; t_{\text{kernels}})",
+        rf"\max({host:.2f},\; {kernels:.2f})\,\text{{ms}} = {max(host, kernels):.2f}\,\text{{ms}} \quad "
+        rf"(\text{{{lesson.say('eager')}}}: {eager.step_ms:.2f}\,\text{{ms}})",
+        cases[0],
+    )
 
 
 def _numbers(lesson: Lesson, eager: Point, replayed: Point) -> None:

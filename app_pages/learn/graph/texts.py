@@ -48,6 +48,35 @@ TEXTS: Table = {
         "batch {batch}：kernel 需 {kernels}，比 Host 的 {host} 更久：图模式几乎无可节省（{ratio}）。",
     ),
     "never": ("never", "永不"),
+    "guess": (
+        "With 256 requests a step instead of one, what does a graph save?",
+        "每步从 1 个请求变为 256 个，图模式还能省多少？",
+    ),
+    "guess_a": (
+        "more: there is more to launch",
+        "更多：要下发的更多",
+    ),
+    "guess_b": (
+        "the same share",
+        "同样的比例",
+    ),
+    "guess_c": (
+        "less: the kernels outlast the host",
+        "更少：kernel 比主机更久",
+    ),
+    "guess_right": ("c", "c"),
+    "guess_why": (
+        "The calls are as many as before, the kernels are longer: the host is hidden behind them, and little is left to save.",
+        "调用次数不变，而 kernel 变长：主机被掩盖，可省的所剩无几。",
+    ),
+    "measured": (
+        "Qwen3-8B on a 910B2, eager and compiled: 62.9 and 14.5 ms for 1 request, 67.6 and 19.6 for 16, 65.7 and 41.1 for 256 (lukaIvanic/paddle_ocr_vl_npu; fitted to). At a cache of 128 tokens 66.3 and 15.2 ms (not fitted to).",
+        "910B2 上 Qwen3-8B，eager 与编译：1 个请求 62.9 与 14.5 ms，16 个 67.6 与 19.6，256 个 65.7 与 41.1（lukaIvanic/paddle_ocr_vl_npu；参与拟合）。缓存 128 token 时 66.3 与 15.2 ms（未参与拟合）。",
+    ),
+    "limit": (
+        "Costs of capture and compilation for each node are assumed; only their order is known.",
+        "每个节点的捕获与编译开销是假定值，只知其量级。",
+    ),
     "question": ("Is my device waiting for its host?", "我的设备是在等 Host 吗？"),
     "try": (
         "Raise the requests until the curves meet: the bottleneck has moved to the device.\n"

@@ -16,6 +16,8 @@ from app_pages.learn.cases import case
 from app_pages.learn.rounding import rounded
 from scenarios.serving.kv_cache import ContiguousCache, OutOfCache, PagedCache
 from sim.predict.memory import memory_of
+from sim.predict.predict import Case
+from sim.predict.ratios import StepRatio, step_ratio
 
 Layout = Literal["contiguous", "paged"]
 Scale = Literal["channel", "token", "head"]
@@ -39,7 +41,7 @@ class Traffic:
 class Frame:
     """The cache at one moment. cells: of each block (or of each piece of a row, as large as a block) the requests that
     hold it and how full it is, as (owner or -1, holders, share filled), `row_cells` to a row. running, waiting:
-    requests."""
+    requests. table: where the blocks of the newest paged request lie, in the order of its tokens."""
 
     cells: tuple[tuple[int, int, float], ...]
     running: int
@@ -48,6 +50,7 @@ class Frame:
     reserved_tokens: int
     finished: int
     row_cells: int
+    table: tuple[int, ...] = ()
 
 
 def play(
@@ -152,6 +155,7 @@ class _Stream:
             reserved_tokens=reserved,
             finished=self.finished,
             row_cells=row,
+            table=tuple(self.paged.table(self.running[-1])) if self.is_paged and self.running else (),
         )
 
     def _paged_cells(self) -> list[tuple[int, int, float]]:
@@ -202,6 +206,22 @@ def capacities(model: str, hardware: str, input_tokens: int, output_tokens: int)
             held = memory_of(deployment.scenario, deployment.model, deployment.hardware).capacity
             rows.append(Capacity(layout, dtype, held.bytes_per_token, held.kv_tokens, held.max_concurrent_requests))
     return tuple(rows)
+
+
+def paged_case(model: str, hardware: str, layout: str = "paged") -> Case:
+    """A decode step of eight requests in a graph, with a cache of that layout."""
+    return case(
+        f"model={model}",
+        f"hardware={hardware}",
+        f"optimizations.kv.layout={layout}",
+        "optimizations.graph=aclgraph",
+        "workload.batch=8",
+    )
+
+
+def paging_ratio(model: str, hardware: str) -> StepRatio:
+    """Contiguous step over paged step: above 1, paging would make a step faster."""
+    return step_ratio(paged_case(model, hardware, "contiguous"), paged_case(model, hardware))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,16 @@ from functools import lru_cache
 import streamlit as st
 
 from app_pages.learn.kv import experiment as kv_cache
-from app_pages.learn.kv.experiment import Frame, Layout, Traffic
+from app_pages.learn.kv.experiment import Frame, Layout, Traffic, paged_case
 from app_pages.learn.kv.texts import TEXTS
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.parts import formats
 from app_pages.parts.bound import steps
-from app_pages.parts.charts.maps import blocks
+from app_pages.parts.charts.maps import block_table, blocks
 from app_pages.parts.charts.plots import bars, lines
-from app_pages.parts.page import Figure, figures
+from app_pages.parts.page import Figure, figures, quiet
 from app_pages.parts.palette import CLASSES, NEUTRAL
+from sim.predict.ratios import StepRatio
 
 CACHE_TOKENS = 8192
 BLOCKS = (16, 32, 64, 128, 256)
@@ -31,7 +32,7 @@ def _frames(layout: Layout, block: int, traffic: Traffic) -> tuple[Frame, ...]:
     return kv_cache.play(layout, CACHE_TOKENS, block, traffic, MAX_FRAMES)
 
 
-def body(lesson: Lesson) -> None:
+def body(lesson: Lesson) -> Told:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
         block = steps("block", lesson.say("block"), BLOCKS, 128)
@@ -57,12 +58,49 @@ def body(lesson: Lesson) -> None:
     for column, (layout, frames) in zip(st.columns(2, gap="large"), by_layout.items(), strict=True):
         with column:
             _map(lesson, layout, frames[min(moment, len(frames) - 1)], moment)
+    _table(lesson, by_layout["paged"], moment)
     _curve(lesson, by_layout, most, moment)
+    ratio = _faster(model, hardware)
+    quiet(
+        lesson.say(
+            "faster",
+            ratio=formats.ratio(ratio.value),
+            ends=formats.ends(ratio.low, ratio.high),
+            verdict=lesson.say(f"faster_{ratio.verdict}"),
+        )
+    )
     left, right = st.columns(2, gap="large")
     with left:
         _capacity(lesson, model, hardware, held)
     with right:
         _int8(lesson)
+    deployment = paged_case(model, hardware)
+    shape = deployment.model
+    heads = f"{shape.layers} \\times {shape.kv_heads} \\times {shape.head_dim}"
+    return Told(
+        r"\text{bytes of a token} = 2 \times \text{layers} \times \text{KV heads} \times \text{head size} \times b",
+        rf"2 \times {heads} \times 2\,\text{{B}} = {held[0].token_bytes / formats.KIB:,.0f}\,\text{{KiB}}",
+        deployment,
+    )
+
+
+@lru_cache(maxsize=16)
+def _faster(model: str, hardware: str) -> StepRatio:
+    return kv_cache.paging_ratio(model, hardware)
+
+
+def _table(lesson: Lesson, frames: tuple[Frame, ...], moment: int) -> None:
+    """The block table of the newest request: its logical blocks, and where they lie."""
+    frame = frames[min(moment, len(frames) - 1)]
+    if not frame.table:
+        return
+    alt = lesson.say("table_alt", logical=len(frame.table), physical=len(frame.cells))
+    words = {key: lesson.say(f"table_{key}") for key in ("logical", "physical")}
+    draw(
+        lesson.say("table"),
+        block_table("kv-table", frame.table, len(frame.cells), alt, words),
+        lesson.say("table_note"),
+    )
 
 
 def _figure(lesson: Lesson, layout: str, frames: tuple[Frame, ...]) -> Figure:

@@ -70,6 +70,54 @@ TEXTS: Table = {
         "{bytes} either way, and {int8} in INT8.",
         "{block} token 的块最多同时运行 {paged} 个请求，整行只有 {contiguous} 个；每个 token 都是 {bytes}，INT8 为 {int8}。",
     ),
+    "table": ("The block table of the newest request", "最新请求的块表"),
+    "table_alt": (
+        "Lines from {logical} logical blocks to their places among {physical} physical ones",
+        "{logical} 个逻辑块到 {physical} 个物理块中位置的连线",
+    ),
+    "table_note": (
+        "Tokens follow one another in the upper row; where each block lies is in the table, a number a block, and attention looks it up.",
+        "上排中 token 依次相连；每块放在哪里记在表中，一块一个数字，注意力计算时查表。",
+    ),
+    "table_logical": ("logical", "逻辑"),
+    "table_physical": ("physical", "物理"),
+    "faster": (
+        "Does paging make a step faster? Contiguous step / paged step, 8 requests in a graph: {ratio} ({ends}), {verdict}.",
+        "分页会让单步更快吗？连续 / 分页，图模式 8 个请求：{ratio}（{ends}），{verdict}。",
+    ),
+    "faster_gain": ("yes, by that much", "会，快这么多"),
+    "faster_loss": ("no: it reads a table as well", "不会：还要读一张表"),
+    "faster_not distinguishable": ("not distinguishable from no difference", "与没有差别无法区分"),
+    "faster_no effect": ("no difference", "没有差别"),
+    "guess": (
+        "A paged cache in place of a contiguous one. What happens to the bytes of a token?",
+        "用分页缓存代替连续缓存，每个 token 的字节数会怎样？",
+    ),
+    "guess_a": (
+        "halved",
+        "减半",
+    ),
+    "guess_b": (
+        "unchanged",
+        "不变",
+    ),
+    "guess_c": (
+        "smaller by the waste saved",
+        "减少了省下的浪费",
+    ),
+    "guess_right": ("b", "b"),
+    "guess_why": (
+        "Paging changes where keys and values lie. Bytes shrink only where each element does, as in INT8. A step does not get faster by paging: it reads the same bytes, and a table as well.",
+        "分页改变 K/V 放在哪里；只有元素变小（如 INT8）字节才减少。分页不会让单步更快：读的字节相同，还要多读一张表。",
+    ),
+    "measured": (
+        "Qwen3-0.6B steps of a static cache that is read whole: 1.88 ms at 1,024 tokens, 2.22 at 4,096, 3.44 at 16,384 (lukaIvanic/paddle_ocr_vl_npu; not fitted to).",
+        "整段读取的静态缓存，Qwen3-0.6B 单步：1024 token 1.88 ms，4096 为 2.22，16384 为 3.44（lukaIvanic/paddle_ocr_vl_npu；未参与拟合）。",
+    ),
+    "limit": (
+        "What INT8 keys do to the quality of a long answer is not predicted: run it with trained weights. The requests drawn here are made up.",
+        "INT8 对长文本质量的影响无法预测：请用训练过的权重实测。此处的请求是虚构的。",
+    ),
     "question": (
         "Will paging let me serve more requests, and does it make a step faster?",
         "分页能让我服务更多请求吗？会让单步更快吗？",

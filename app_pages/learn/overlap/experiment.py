@@ -7,9 +7,10 @@ streams that depend on each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app_pages.learn.cases import case
+from scenarios.timeline import Timeline
 from sim.predict.overlap import overlaps
 from sim.predict.predict import Case, Prediction, predict
 
@@ -82,3 +83,16 @@ def side(name: str, prediction: Prediction) -> Side:
     return Side(
         name, step.total_ns / 1e6, step.communication_ns / 1e6, step.communication_not_overlapped_ns / 1e6, *sums
     )
+
+
+def window(case: Case, layer: int = 2) -> Timeline:
+    """The kernels and transfers of one layer of the step, and the waits in between, cut to it."""
+    timeline = predict(case).timeline
+    inside = [s for s in timeline.device_spans if s.layer == layer and s.index >= 0]
+    start, end = min(s.start_ns for s in inside), max(s.end_ns for s in inside)
+    shown = [
+        replace(s, start_ns=max(s.start_ns, start), end_ns=min(s.end_ns, end), launched_by=-1)
+        for s in timeline.spans
+        if s.process not in ("Python", "CANN") and s.start_ns < end and s.end_ns > start
+    ]
+    return Timeline(tuple(shown), start, end, timeline.label, device=timeline.device)

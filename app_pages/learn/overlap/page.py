@@ -6,14 +6,18 @@ from functools import lru_cache
 
 import streamlit as st
 
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.learn.overlap import experiment as overlap
 from app_pages.learn.overlap.experiment import Side
 from app_pages.learn.overlap.texts import TEXTS
 from app_pages.parts import formats
+from app_pages.parts import rows as rows_of
 from app_pages.parts.bound import steps
 from app_pages.parts.charts.plots import bars, lines
+from app_pages.parts.charts.timeline import timeline
+from app_pages.parts.lab.view import class_words, hover_words
 from app_pages.parts.palette import ACCENT, CLASSES, NEUTRAL
+from scenarios.timeline import Timeline
 
 TOKENS = (64, 256, 1024, 2048, 4096, 8192)
 RANKS = (2, 4, 8)
@@ -26,7 +30,7 @@ def _chunked(model: str, hardware: str, ranks: int, tokens: int, pieces: int, *s
     return overlap.chunked(model, hardware, ranks, tokens, pieces, *sets)
 
 
-def body(lesson: Lesson) -> None:
+def body(lesson: Lesson) -> Told | None:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
         ranks = steps("ranks", lesson.say("ranks"), RANKS, 2)
@@ -35,7 +39,7 @@ def body(lesson: Lesson) -> None:
     cut = [n for n, side in sides.items() if side.found_ms is not None]
     if not cut:
         st.info(lesson.say("spoilers"))
-        return
+        return None
     best = min(cut, key=lambda n: sides[n].found_ms or 0.0)
     side = sides[best]
     serial, ideal, predicted = (value or 0.0 for value in (side.serial_ms, side.ideal_ms, side.found_ms))
@@ -48,6 +52,40 @@ def body(lesson: Lesson) -> None:
         _curve(lesson, sides, serial, ideal)
     with right:
         _spoilers(lesson, model, hardware, ranks, tokens, best)
+    for pieces in (1, best):
+        _timeline(lesson, model, hardware, ranks, tokens, pieces)
+    busy = f"{side.communication_ms:.2f}"
+    return Told(
+        r"\max(a, b) \;\le\; t \;\le\; a + b",
+        rf"{ideal:.2f} \;\le\; {predicted:.2f} \;\le\; {serial:.2f}\,\text{{ms}} \quad (b = {busy}\,\text{{ms}})",
+        overlap.prefill(model, hardware, ranks, tokens, f"{overlap.CHUNKS}={best}"),
+    )
+
+
+@lru_cache(maxsize=32)
+def _window(model: str, hardware: str, ranks: int, tokens: int, pieces: int) -> Timeline:
+    return overlap.window(overlap.prefill(model, hardware, ranks, tokens, f"{overlap.CHUNKS}={pieces}"))
+
+
+def _timeline(lesson: Lesson, model: str, hardware: str, ranks: int, tokens: int, pieces: int) -> None:
+    """One layer's streams and links; a stream that waits for an event is empty until what it waits for has ended."""
+    window = _window(model, hardware, ranks, tokens, pieces)
+    longest_us = (window.end_ns - window.start_ns) / 1000
+    drawn = rows_of.window(window, window.start_ns, window.end_ns + 1, {})
+    for mark in drawn:
+        mark["start"] -= window.start_ns / 1000
+        mark["end"] -= window.start_ns / 1000
+    alt = lesson.say("layer_alt", pieces=pieces, time=formats.time(longest_us))
+    chart = timeline(
+        f"overlap-layer-{pieces}",
+        drawn,
+        rows_of.lanes_of(window.spans),
+        class_words(lesson.language),
+        hover_words(lesson.language),
+        alt,
+        span_us=(0.0, longest_us),
+    )
+    draw(lesson.say("layer", pieces=pieces, time=formats.time(longest_us)), chart, lesson.say("layer_note"))
 
 
 def _curve(lesson: Lesson, sides: dict[int, Side], serial: float, ideal: float) -> None:

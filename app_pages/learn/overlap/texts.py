@@ -35,6 +35,44 @@ TEXTS: Table = {
         "perfect; {lost} are lost to start-up and to sharing cores and HBM.",
         "{ranks} 张卡、{tokens} token：依次 {serial}，{pieces} 片 {found}，完全掩盖 {ideal}；启动与争用损失 {lost}。",
     ),
+    "layer": ("One layer in {pieces} pieces: {time}", "一层，{pieces} 片：{time}"),
+    "layer_alt": (
+        "Timeline of one layer: streams of kernels above, transfers below, {pieces} pieces, {time}",
+        "一层的时间线：上为 kernel 的 stream，下为传输，{pieces} 片，{time}",
+    ),
+    "layer_note": (
+        "A stream is empty where it waits for an event of another: put the wait where the data is needed, not before.",
+        "stream 空着的地方是在等另一条 stream 的事件：把等待放在真正需要数据的位置，而不是更早。",
+    ),
+    "guess": (
+        "Computing takes 368 µs, communicating 437 µs. Overlapped perfectly, how long do both take?",
+        "计算 368 µs，通信 437 µs。完全重叠时共需多久？",
+    ),
+    "guess_a": (
+        "805 µs",
+        "805 µs",
+    ),
+    "guess_b": (
+        "437 µs",
+        "437 µs",
+    ),
+    "guess_c": (
+        "403 µs",
+        "403 µs",
+    ),
+    "guess_right": ("b", "b"),
+    "guess_why": (
+        "The longer of the two is the bound. What is measured lies between it and the sum: pieces start up, and both want cores and HBM.",
+        "较长者是下界。实测值在它与两者之和之间：分片要启动，双方都要核与 HBM。",
+    ),
+    "measured": (
+        "A product and its all-reduce on eight 910B: 368.1 and 437.3 µs alone, 808.9 one after the other, 560.6 overlapped tile by tile (hicann/pto-isa, gemm_ar; CANN 9.0).",
+        "八张 910B 上的矩阵乘与 all-reduce：单独 368.1 与 437.3 µs，依次 808.9，逐块重叠 560.6（hicann/pto-isa gemm_ar，CANN 9.0）。",
+    ),
+    "limit": (
+        "Shared HBM and cores are shared fairly between what runs; how a real scheduler of blocks favours one stream is not known.",
+        "共享的 HBM 与核在并行者间公平分配；真实的块调度偏向哪条 stream 并不知道。",
+    ),
     "question": (
         "Will a second stream help here, and how far from perfect is it?",
         "第二条 stream 在这里有用吗？离理想还差多少？",

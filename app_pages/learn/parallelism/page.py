@@ -6,14 +6,15 @@ from functools import lru_cache
 
 import streamlit as st
 
-from app_pages.learn.lesson import Lesson, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
 from app_pages.learn.parallelism import experiment as parallelism
 from app_pages.learn.parallelism.experiment import Way
 from app_pages.learn.parallelism.texts import TEXTS
 from app_pages.parts import formats
 from app_pages.parts.bound import steps
+from app_pages.parts.charts.maps import matrices
 from app_pages.parts.charts.plots import bars
-from app_pages.parts.page import quiet
+from app_pages.parts.page import quiet, section, show
 from app_pages.parts.palette import CLASSES, NEUTRAL
 from app_pages.parts.texts.refusals import in_words
 
@@ -38,7 +39,7 @@ def _crowned(lesson: Lesson, best: Way, alike: list[Way]) -> str:
     return lesson.say("or").join(way.name for way in (best, *alike))
 
 
-def body(lesson: Lesson) -> None:
+def body(lesson: Lesson) -> Told | None:
     model, hardware = model_and_chip(lesson, hardware="atlas_a3_die")
     with st.container(horizontal=True):
         cards = steps("cards", lesson.say("cards"), CARDS, 4)
@@ -71,6 +72,36 @@ def body(lesson: Lesson) -> None:
         with right:
             _memory(lesson, possible)
     _table(lesson, ways)
+    _splits(lesson)
+    if not possible:
+        return None
+    whole = max(way.weights_bytes for way in possible)
+    fastest = min(possible, key=lambda w: w.tpot_ms)
+    return Told(
+        r"\text{weights of a card} = \frac{W}{\text{TP} \times \text{PP}} \quad (\text{DP}: W)",
+        rf"\text{{DP}}: {whole / formats.GIB:.1f}\,\text{{GiB}}, \quad \text{{{fastest.name}}}: "
+        rf"{fastest.weights_bytes / formats.GIB:.1f}\,\text{{GiB}} \quad (n = {cards})",
+        fastest.case,
+    )
+
+
+def _splits(lesson: Lesson) -> None:
+    """What each way splits, on two cards: a square is a piece of the model or of the data, its colour the card."""
+    four = [[0.0] * 4] * 4
+    halves, rows_halves = [0, 0, 1, 1], [0, 0, 1, 1]
+    pictures = (
+        ("DP", [("DP 0", four, [0] * 4), ("DP 1", four, [1] * 4)], ()),
+        ("TP", [("TP", four, halves)], ()),
+        ("PP", [("PP", four, rows_halves)], ("PP",)),
+        ("SP", [("SP", four, rows_halves)], ("SP",)),
+        ("EP", [("EP", four, halves)], ()),
+    )
+    section(lesson.say("pictures"), lesson.say("pictures_note"))
+    for column, (name, shown, by_row) in zip(st.columns(5), pictures, strict=True):
+        with column:
+            chart = matrices(f"splits-{name}", shown, lesson.say(f"picture_{name}"), by_row, numbers=False)
+            show(chart)
+            quiet(lesson.say(f"picture_{name}"))
 
 
 def _tpot(lesson: Lesson, possible: list[Way], fastest: Way) -> None:

@@ -6,7 +6,8 @@ from functools import lru_cache
 
 import streamlit as st
 
-from app_pages.learn.lesson import Lesson, conclude, draw, show_lesson
+from app_pages.learn.cases import case
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, show_lesson
 from app_pages.learn.rounding import Precision
 from app_pages.learn.tensor_parallel import experiment as tensor_parallel
 from app_pages.learn.tensor_parallel.experiment import Rounding, Shown, Split
@@ -31,7 +32,7 @@ def _rounding(split: Split, ranks: int, precision: Precision, k: int) -> Roundin
     return tensor_parallel.rounding(split, ranks, precision, ROWS, k, COLS)
 
 
-def body(lesson: Lesson) -> None:
+def body(lesson: Lesson) -> Told:
     with st.container(horizontal=True):
         split = choice("split", lesson.say("split"), SPLITS, lesson.say, default=1)
         ranks = steps("ranks", lesson.say("ranks"), RANKS[1:], 2)
@@ -55,6 +56,13 @@ def body(lesson: Lesson) -> None:
     quiet(f"{lesson.say('collective')}: {lesson.say('all_gather' if how == 'columns' else 'all_reduce')}")
     draw(lesson.say("picture", ranks=ranks), _picture(lesson, tensor_parallel.shown(how, ranks), how, ranks))
     _curve(lesson, errors, ranks)
+    part = f"{ROWS} \\times {k}" if how == "columns" else f"{ROWS} \\times {k // ranks}"
+    other = f"{k} \\times {COLS // ranks}" if how == "columns" else f"{k // ranks} \\times {COLS}"
+    result = f"{ROWS} \\times {COLS // ranks}" if how == "columns" else f"{ROWS} \\times {COLS}"
+    formula = r"Y = [\,XW_0\;\; XW_1\;\dots\,]" if how == "columns" else r"Y = X_0 W_0 + X_1 W_1 + \dots"
+    filled = rf"[{part}]\,[{other}] = [{result}], \quad n = {ranks}"
+    on_cards = case("model=Qwen3-8B", "hardware=atlas_a3_die", f"engine.tensor_parallel_size={ranks}")
+    return Told(formula, filled, on_cards)
 
 
 def _picture(lesson: Lesson, shown: Shown, split: Split, ranks: int) -> Chart:

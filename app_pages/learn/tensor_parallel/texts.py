@@ -48,6 +48,35 @@ TEXTS: Table = {
         "{precision} 下 {rows}×{k} 乘 {k}×{n}，{ranks} 张卡：按列切分有 {columns_equal} 与不切分逐位相等；按行切分为 {rows_equal}，"
         "因为求和的舍入次序变了。",
     ),
+    "guess": (
+        "X is split by columns and W by rows over two cards. How do their results become Y?",
+        "X 按列、W 按行切到两张卡。两个结果如何变成 Y？",
+    ),
+    "guess_a": (
+        "laid side by side",
+        "左右拼接",
+    ),
+    "guess_b": (
+        "added",
+        "相加",
+    ),
+    "guess_c": (
+        "either, they are equal",
+        "都行，两者相等",
+    ),
+    "guess_right": ("b", "b"),
+    "guess_why": (
+        "Each card has a partial sum of every element of Y. Concatenation would give a matrix of twice the width, and none of its values right.",
+        "每张卡得到 Y 每个元素的部分和。拼接会得到两倍宽、没有一个值正确的矩阵。",
+    ),
+    "measured": (
+        "All-reduce in a decode step of Qwen3-32B on 16 A3 dies: 20 µs in the median, 80 in the mean, since the mean holds the waiting for late ranks (Horacehxw/msModeling, vLLM-Ascend 0.15).",
+        "16 个 A3 die 上 Qwen3-32B 解码步的 all-reduce：中位数 20 µs，平均 80 µs，平均值含等待迟到的卡（Horacehxw/msModeling，vLLM-Ascend 0.15）。",
+    ),
+    "limit": (
+        "The rounding here is real arithmetic in numpy in one order of summation; HCCL's own order depends on its algorithm.",
+        "这里的舍入是 numpy 按一种求和次序的真实计算；HCCL 的次序取决于其算法。",
+    ),
     "question": (
         "After which split must I communicate, and may the output change?",
         "哪种切分之后必须通信？输出会变吗？",

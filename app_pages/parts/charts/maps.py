@@ -50,14 +50,51 @@ def _block(column: int, row: int, owner: int, holders: int, filled: float, free:
     }  # fmt: skip
 
 
+def block_table(name: str, table: Sequence[int], blocks_there: int, alt: str, say: Mapping[str, str]) -> Chart:
+    """A block table as a picture: the logical blocks of a request above, the physical ones below, a line from each to
+    its place. say: words (logical, physical)."""
+    wide = max(blocks_there, len(table))
+    step = wide / max(1, len(table))
+    rows: list[Row] = [
+        {"x": (n + 0.5) * step, "y": 0.0, "x2": place + 0.5, "y2": 1.0, "logical": n, "physical": place}
+        for n, place in enumerate(table)
+    ]
+    x: Spec = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [0, wide], "nice": False}}
+    y: Spec = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [1.25, -0.25], "nice": False}}
+    tip = [{"field": key, "title": say[key]} for key in ("logical", "physical")]
+    places = [{"x2": n + 0.5, "y2": 1.0} for n in range(blocks_there)]
+    lower: Spec = {"x": {**x, "field": "x2"}, "y": {**y, "field": "y2"}}
+    square: Spec = {"type": "square", "opacity": 1}
+    layers: list[Spec] = [
+        {"data": {"values": places}, "mark": {**square, "size": 40, "color": FREE}, "encoding": lower},
+        {
+            "mark": {"type": "rule", "strokeWidth": 1.5, "color": OWNERS[0], "opacity": 0.7},
+            "encoding": {"x": x, "y": y, "x2": {"field": "x2"}, "y2": {"field": "y2"}, "tooltip": tip},
+        },
+        {"mark": {**square, "size": 260, "color": OWNERS[0]}, "encoding": {"x": x, "y": y, "tooltip": tip}},
+        {
+            "mark": {"type": "text", "fontSize": 10, "fontWeight": "bold", "color": ink(OWNERS[0])},
+            "encoding": {"x": x, "y": y, "text": {"field": "logical"}},
+        },
+        {"mark": {**square, "size": 60, "color": OWNERS[0]}, "encoding": {**lower, "tooltip": tip}},
+        {
+            "mark": {"type": "text", "fontSize": 10, "dy": 13, "color": INK},
+            "encoding": {**lower, "text": {"field": "physical"}},
+        },
+    ]
+    legend = [(f"▀ {say['logical']}", ""), (f"▄ {say['physical']}", "")]
+    return Chart(name, rows, {"layer": layers, "height": 130}, alt, legend=legend)
+
+
 def matrices(
     name: str,
     shown: Sequence[tuple[str, Sequence[Sequence[float]], Sequence[int]]],
     alt: str,
     by_row: Sequence[str] = (),
+    numbers: bool = True,
 ) -> Chart:
     """Matrices next to each other with their values. shown: (title, values, rank of each column; -1 for none). by_row:
-    titles of those whose ranks are of rows."""
+    titles of those whose ranks are of rows. numbers: whether the values are written into the cells."""
     rows: list[Row] = []
     titles: list[Row] = []
     left, deepest = 0.0, max(len(values) for _, values, _ in shown)
@@ -65,7 +102,7 @@ def matrices(
         titles.append({"x": left, "title": title})
         for r, line in enumerate(values):
             for c, value in enumerate(line):
-                rows.append(_cell(left + c, r, value, ranks[r if title in by_row else c]))
+                rows.append(_cell(left + c, r, value if numbers else None, ranks[r if title in by_row else c]))
         left += len(values[0]) + 0.8
     x: Spec = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [0, left], "nice": False}}
     y: Spec = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [deepest, -0.9], "nice": False}}
@@ -98,9 +135,9 @@ def matrices(
     return Chart(name, rows, {"layer": layers, "height": int((deepest + 0.9) * 28)}, alt)
 
 
-def _cell(x: float, y: int, value: float, rank: int) -> Row:
+def _cell(x: float, y: int, value: float | None, rank: int) -> Row:
     colour = OWNERS[rank] if rank >= 0 else "#808a94"
     return {
         "x": x, "right": x + 0.94, "y": y, "bottom": y + 0.9, "middle": x + 0.47, "centre": y + 0.45,
-        "text": f"{value:.0f}".replace("-", "−"), "colour": colour, "ink": ink(colour),
+        "text": "" if value is None else f"{value:.0f}".replace("-", "−"), "colour": colour, "ink": ink(colour),
     }  # fmt: skip

@@ -1,0 +1,4 @@
+"""Lesson: second_card. page.py draws it, experiment.py computes it, texts.py says it in both languages."""
+
+#: Its place in the menu, and its icon there.
+PLACE, ICON = 85, ":material/add_card:"

@@ -1,0 +1,59 @@
+"""Texts of the lesson: why the second card did not help."""
+
+from app_pages.parts.texts import Table
+
+TEXTS: Table = {
+    "title": ("Why the second card did not help", "为什么加一张卡没有用"),
+    "claim": (
+        "More devices do not mend what one card's host is late with: tensor parallelism shortens the device's part of a step, and the serving engine's host works as long as before.",
+        "增加设备不会自动修复单卡的调度问题：张量并行缩短一步中设备的部分，推理引擎的主机仍与之前一样慢。",
+    ),
+    "engine": ("Engine's host", "引擎主机"),
+    "requests": ("Requests at once", "并发请求数"),
+    "device": ("device's step", "设备的一步"),
+    "host": ("host's work for it", "主机为它所做"),
+    "step": ("from step to step", "步与步之间"),
+    "cards": ("{n} card(s)", "{n} 张卡"),
+    "parts": ("What a step is made of, by cards", "不同卡数下一步的构成"),
+    "parts_alt": ("Bars for 1, 2 and 4 cards: from step to step {times}", "1、2、4 张卡：步与步之间 {times}"),
+    "curve": ("From step to step, by requests", "步与步之间，随请求数变化"),
+    "curve_alt": ("Lines of one and two cards over 1 to {most} requests", "一张与两张卡随 1 到 {most} 个请求变化"),
+    "answer": (
+        "{requests} requests: {one} from token to token on one card, {two} on two. The device's step was {device}, the host's work {host}: {verdict}.",
+        "{requests} 个请求：一张卡每 token {one}，两张卡 {two}。设备的一步为 {device}，主机所做 {host}：{verdict}。",
+    ),
+    "helps": ("the device was the longer, and the second card helps", "设备更久，第二张卡有用"),
+    "little": (
+        "the host is the longer, and the second card has hardly anything to shorten",
+        "主机更久，第二张卡几乎无可缩短",
+    ),
+    "guess": (
+        "Tokens come every 45 ms, and the device's decode step takes 27. What does a second card bring?",
+        "每 45 ms 出一个 token，而设备的解码步为 27 ms。加第二张卡会怎样？",
+    ),
+    "guess_a": ("about half the time", "约一半时间"),
+    "guess_b": ("about a quarter less", "约少四分之一"),
+    "guess_c": ("hardly anything", "几乎没有变化"),
+    "guess_right": ("c", "c"),
+    "guess_why": (
+        "The 18 ms between are the engine's host, and with asynchronous scheduling the host alone sets the pace: halving the device's part leaves 45 ms.",
+        "其间的 18 ms 属于引擎主机；异步调度时由主机决定节奏：设备部分减半后仍是 45 ms。",
+    ),
+    "measured": (
+        "Qwen3-14B on one 910B3 behind vLLM-Ascend 0.18: 44.5 ms a token at 1 request/s, 51.2 at 2, 69.0 at 4 (alauda/aml-docs, guidellm), where the device's step is predicted at 26 to 31 ms.",
+        "vLLM-Ascend 0.18 下一张 910B3 的 Qwen3-14B：1 请求/s 时每 token 44.5 ms，2 时 51.2，4 时 69.0（alauda/aml-docs，guidellm），而预测的设备一步为 26 到 31 ms。",
+    ),
+    "limit": (
+        "The host costs of an engine are assumed between a healthy and a starved profile until a load test of yours fits them: whatif calibrate --bench.",
+        "引擎主机开销假定在 healthy 与 starved 之间，直到用你的压测拟合：whatif calibrate --bench。",
+    ),
+    "question": (
+        "My tokens come slowly: will another card help, or is the host the reason?",
+        "出 token 很慢：加卡有用吗，还是主机的问题？",
+    ),
+    "try": (
+        "Choose the healthy engine: now the device is the longer, and cards help.\n"
+        "Raise the requests: the host's work grows with each of them.",
+        "选择 healthy 引擎：此时设备更久，加卡有用。\n增加请求：主机的工作随之增长。",
+    ),
+}

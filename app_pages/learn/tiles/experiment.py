@@ -1,0 +1,40 @@
+"""Lesson: copy while computing. A core works through a kernel tile by tile: while one tile is computed the next is
+loaded and the one before is stored, as far as there are buffers for it.
+
+The lanes and the times are those of the simulator's own pipeline (`sim.kernel.tiles`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.kernel.tiles import Tile, pipeline_ns
+from sim.kernel.tiles_simpy import LaneSpan, play
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One core's way through `tiles` equal tiles with `buffers` a side, ns. serial_ns: all three parts of each tile one
+    after the other; bound_ns: the longest part of every tile alone."""
+
+    buffers: int
+    total_ns: int
+    serial_ns: int
+    bound_ns: int
+    spans: tuple[LaneSpan, ...]
+
+    @property
+    def hidden_share(self) -> float:
+        """How much of what could be hidden is hidden."""
+        room = self.serial_ns - self.bound_ns
+        return (self.serial_ns - self.total_ns) / room if room else 0.0
+
+
+def run(tiles: int, load_ns: int, compute_ns: int, store_ns: int, buffers: int) -> Run:
+    """The pipeline of equal tiles."""
+    tile = Tile(load_ns, compute_ns, store_ns)
+    every = [tile] * tiles
+    parts = (load_ns, compute_ns, store_ns)
+    return Run(
+        buffers, pipeline_ns(every, buffers), tiles * sum(parts), tiles * max(parts), play([every], "VECTOR", buffers)
+    )
