@@ -19,7 +19,7 @@ COMMANDS = """whatif doctor --backend npu
 whatif run qwen3_8b_decode --backend npu --json result.json
 whatif calibrate --backend npu --out my_npu.yaml
 whatif calibrate --bench bench.json --scenario serve_qwen3_14b_910b3 --out my_engine.yaml"""
-WORDS = ("measured", "predicted", "error", "interval", "row", "roofline")
+WORDS = ("measured", "predicted", "error", "interval", "row")
 HERE = "kept:measured"
 
 
@@ -108,7 +108,6 @@ def _scatter(ops: list[dict[str, Any]], language: Language, say: Say) -> None:
             "low_us": op["low_us"],
             "high_us": op["high_us"],
             "error": op["predicted_us"] / op["measured_us"] - 1,
-            "roofline_error": 0.0,
         }
         for op in ops
         if op["measured_us"] and op["predicted_us"]

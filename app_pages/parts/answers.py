@@ -14,6 +14,7 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import Loaded, load_scenario
 from scenarios.timeline import Timeline
 from scenarios.trace import trace_text
+from sim.predict.attribution import Attribution, attribution_of
 from sim.predict.gains import Progress
 from sim.predict.rank_timelines import timelines_of_ranks
 from sim.predict.scenario_result import ScenarioResult, first_result, kernel_args, what_ifs
@@ -53,6 +54,7 @@ class Remembered(Generic[T]):
 
 #: An answer with the timeline of thousands of spans takes some megabytes.
 ANSWERS: Remembered[ScenarioResult] = Remembered(24)
+ATTRIBUTIONS: Remembered[Attribution] = Remembered(50)
 RANKS: Remembered[list[Timeline]] = Remembered(4)
 MEASURED: Remembered[Measured | None] = Remembered(200)
 WHAT_IFS: Remembered[dict[str, Any]] = Remembered(200)
@@ -90,6 +92,12 @@ def first(question: Question) -> ScenarioResult:
 def gains(question: Question, progress: Progress) -> dict[str, Any]:
     """The what-ifs of a question that `first` answers. What `progress` raises stops them."""
     return WHAT_IFS.get(key_of(loaded(question)), lambda: what_ifs(first(question), progress))
+
+
+def attribution(question: Question, progress: Progress) -> Attribution:
+    """The gain of the best set, attributed to its switches. What `progress` raises stops it."""
+    case = first(question).prediction.case
+    return ATTRIBUTIONS.get(key_of(loaded(question)), lambda: attribution_of(case, progress=progress))
 
 
 def ranks(question: Question) -> list[Timeline]:

@@ -27,7 +27,8 @@ EAGER = "qwen3_8b_910b2_eager"
 
 
 def text(at: Any) -> str:
-    return unescape(re.sub(r"<[^>]+>", " ", "\n".join(item.value for item in at.get("html"))))
+    html = "\n".join(item.value for item in at.get("html"))
+    return unescape(re.sub(r"<[^>]+>", " ", re.sub(r"</?abbr[^>]*>", "", html)))
 
 
 def view(question: Question) -> View:
@@ -136,3 +137,13 @@ def test_a_kernel_is_called_a_kernel_in_chinese() -> None:
         for key, (english, chinese, *_) in table.items():
             if re.search(r"\bkernels?\b", english, re.I) and not re.search(r"\bops?\b|operator", english):
                 assert "算子" not in chinese.replace("算子融合", "").replace("基础算子", ""), (module, key)
+
+
+def test_the_shares_of_the_lab_are_the_models_and_sum_to_the_whole(lab: Open) -> None:
+    question = Question(EAGER)
+    attribution = answers.attribution(question, lambda share: None)
+    whole = attribution.baseline_us - attribution.best_us
+    assert sum(share.shapley_us for share in attribution.shares) == pytest.approx(whole, rel=0.02)
+    at = lab(scenario=EAGER, unfold="shares", lang="en")
+    [table] = [item.value for item in at.table if "Shapley" in item.value.columns]
+    assert len(table) == len(attribution.shares)

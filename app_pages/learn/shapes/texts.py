@@ -46,7 +46,7 @@ TEXTS: Table = {
         "{graph}：命中为 {replay}，逐算子为 {eager}；一个新 shape 花 {one}，相当于 {worth} 步。总计 {back} 步后收回。",
     ),
     "guess": (
-        "A compiled graph replays a step in 15 ms. A request comes with a shape that nobody asked for before. What does its first step take?",
+        "A compiled graph replays a step in 15 ms. A request comes with a shape that has not come before. What does its first step take?",
         "编译好的图 15 ms 重放一步。来了一个从未见过的 shape，它的第一步要多久？",
     ),
     "guess_a": ("15 ms", "15 ms"),

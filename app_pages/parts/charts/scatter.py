@@ -13,7 +13,8 @@ OFF = 1.2
 
 def scatter(name: str, points: Sequence[Row], colours: Mapping[str, str], say: Mapping[str, str], alt: str) -> Chart:
     """points: {family, label, measured_us, predicted_us, low_us, high_us, error, roofline_error}. colours: of the
-    families, in the order of the legend. say: words (measured, predicted, error, interval, row, roofline, family)."""
+    families, in the order of the legend. say: words (measured, predicted, error, interval, row;
+    roofline where its error is known)."""
     values = [value for p in points for value in (p["measured_us"], p["predicted_us"])] or [1.0, 10.0]
     low, high = 10.0 ** floor(log10(min(values))), 10.0 ** ceil(log10(max(values)))
     ticks = [10.0**n for n in range(round(log10(low)), round(log10(high)) + 1)]
@@ -24,8 +25,9 @@ def scatter(name: str, points: Sequence[Row], colours: Mapping[str, str], say: M
         {"field": "predicted_us", "title": say["predicted"], "type": "quantitative", "format": ",.2f"},
         {"field": "error", "title": say["error"], "type": "quantitative", "format": "+.1%"},
         {"field": "interval", "title": say["interval"]},
-        {"field": "roofline_error", "title": say["roofline"], "type": "quantitative", "format": "+.0%"},
     ]
+    if "roofline" in say:
+        tooltip.append({"field": "roofline_error", "title": say["roofline"], "type": "quantitative", "format": "+.0%"})
     data = [{**p, "interval": f"{p['low_us']:,.2f}–{p['high_us']:,.2f}"} for p in points]
     spec: Spec = {
         "height": 520,

@@ -43,10 +43,35 @@ def gains(view: View) -> None:
     section(say("gains"), say("gains_note"))
     picture = waterfall(view, result)
     show(picture)
+    with disclosure(say("shares"), "shares") as open_:
+        if open_:
+            _shares(view)
     with disclosure(say("gains_table"), "gains") as open_:
         if open_:
             _table(view, result)
             chart_file(view, picture)
+
+
+def _shares(view: View) -> None:
+    """First, last and Shapley of each switch of the best set, and the pairs that are no sum."""
+    say = view.say
+    quiet(say("shares_note"))
+    progress = Progress(say("gains_wait"))
+    attribution = answers.attribution(view.question, progress)
+    progress.done()
+    shares = sorted(attribution.shares, key=lambda share: -share.shapley_us)
+    st.table(
+        {
+            say("col_switch"): [switch_label(view, share.switch, share.value) for share in shares],
+            say("share_first"): [formats.ms(share.first_us) for share in shares],
+            say("share_last"): [formats.ms(share.last_us) for share in shares],
+            say("share_shapley"): [formats.ms(share.shapley_us) for share in shares],
+        }
+    )
+    values = {share.switch: share.value for share in shares}
+    for pair in attribution.interactions:
+        a, b = (switch_label(view, switch, values.get(switch, "")) for switch in pair.pair)
+        quiet(say(f"{pair.kind}_pair", a=a, b=b, ms=formats.number(abs(pair.overlap_us) / 1000)))
 
 
 class Progress:

@@ -87,8 +87,8 @@ TEXTS: Table = {
     "off_here": (" (off)", "（关）"),
     "gains": ("From nothing to everything", "从全部关闭到全部打开"),
     "gains_note": (
-        "Switched on from top to bottom, those of this scenario first; the bars sum to the total. A bar is what its place in the order leaves to it: pale where the switch alone, above, says otherwise.",
-        "自上而下依次打开，本场景已有的在前；各段之和等于总变化。一段的大小取决于它在次序中的位置：与上方单独的结论不同时以浅色画出。",
+        "Switched on from top to bottom, the graph first, up to the best set; the bars sum to the total. A bar is what its place in the order leaves to it: pale where the switch alone, above, says otherwise.",
+        "自上而下依次打开，图模式最先，直到最佳组合；各段之和等于总变化。一段的大小取决于它在次序中的位置：与上方单独的结论不同时以浅色画出。",
     ),
     "gains_alt": (
         "Waterfall of gains: {none} ms with no optimisation, {here} ms here, {all} ms with all",
@@ -126,6 +126,16 @@ TEXTS: Table = {
     "verdict_not_applicable": ("not applicable", "不适用"),
     "verdict_does_not_fit": ("does not fit", "放不下"),
     "verdict_does_not_fit_without": ("does not fit without", "没有它就放不下"),
+    "shares": ("To which switch the gain belongs", "收益归于哪个开关"),
+    "shares_note": (
+        "From nothing to the best set, ms: on top of nothing, taken off the best set, and the mean over all orders (Shapley), which sums to the whole.",
+        "从全部关闭到最佳组合，ms：单独打开、从最佳组合中去掉、以及对所有次序取平均（Shapley，其和等于总变化）。",
+    ),
+    "share_first": ("first", "最先"),
+    "share_last": ("last", "最后"),
+    "share_shapley": ("Shapley", "Shapley"),
+    "overlap_pair": ("{a} and {b} save {ms} ms of the same time.", "{a} 与 {b} 节省的是同一段时间，共 {ms} ms。"),
+    "reinforce_pair": ("{a} and {b} help each other: {ms} ms.", "{a} 与 {b} 互相促进：{ms} ms。"),
     "roofline": ("Roofline", "屋顶线"),
     "roofline_note": (
         "Each kind of kernel that multiplies matrices, as large as its share of the step.",

@@ -68,7 +68,6 @@ TEXTS: Table = {
     "word_error": ("error", "误差"),
     "word_interval": ("measured, 5 to 95 %", "实测 5 到 95 %"),
     "word_row": ("operation", "操作"),
-    "word_roofline": ("", ""),
     "bench_title": ("The load test against the model", "压测与模型"),
     "bench_note": (
         "Before: the engine profile as it ships. After: fitted to the rows marked so; their errors are no test of it.",
