@@ -58,9 +58,11 @@ def units(backend: Any, graph: str, calls: Sequence[Call], captures: dict[object
 
 @dataclass(slots=True)
 class Graph:
-    """One captured run: fixed buffers for what it reads, and the values that it writes."""
+    """One captured run: fixed buffers for what it reads, and the values that it writes. rows: of the contiguous cache
+    that its attention reads."""
 
     npu_graph: Any = None
+    rows: tuple[int, ...] = ()
     inputs: list[torch.Tensor] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
 
@@ -92,6 +94,8 @@ class Replayed:
         graph = self.graph
         if graph.npu_graph is None:
             self._capture(inputs, step)
+            graph.rows = step.layout.cache_rows
+        self._refuse_other_rows(step)
         for name, buffer, value in zip(self.reads, graph.inputs, inputs, strict=True):
             if name not in CONSTANT:
                 buffer.copy_(value)
@@ -103,6 +107,15 @@ class Replayed:
 
     def put(self, outputs: Sequence[torch.Tensor], values: dict[str, torch.Tensor]) -> None:
         values.update(zip(self.writes, outputs, strict=True))
+
+    def _refuse_other_rows(self, step: Step) -> None:
+        """Raise ValueError where the requests lie in other rows of a contiguous cache than were captured: a replay
+        reads where it was captured, and only a block table is handed over anew."""
+        if self.attention is None or self.attention.attr("block_size", 0) or self.graph.rows == step.layout.cache_rows:
+            return
+        raise ValueError(
+            f"captured on rows {self.graph.rows} of a contiguous cache, asked for {step.layout.cache_rows}"
+        )
 
     def _capture(self, inputs: list[torch.Tensor], step: Step) -> None:
         """Run the calls once as they are, which fills the graph's memory and what is made at a first call; then once

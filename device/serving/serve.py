@@ -13,6 +13,7 @@ from device.run.host_inputs import Requests
 from device.run.session import Options, Session, calibrated
 from device.serving.clock import Clock, Kind, SteadyClock, WallClock
 from device.serving.engine import Engine
+from device.serving.programs import FROM_STEP
 from device.serving.texts import Texts
 from device.weights.weights import Checkpoint, checkpoint_of
 from scenarios.batches import capture_sizes
@@ -181,7 +182,10 @@ def _place_tokens(cache: KvCache) -> int:
 
 def _refuse(loaded: Loaded, backend: str) -> None:
     """Raise ScenarioError, with its place, for what is predicted of requests but not served."""
-    engine = loaded.scenario.engine
+    engine, optimizations = loaded.scenario.engine, loaded.scenario.optimizations
+    if backend not in FROM_STEP and optimizations.graph != "eager" and optimizations.kv.layout == "contiguous":
+        what = f"a step captured on {backend} reads the rows of the cache that it was captured on; set it to eager"
+        raise problem(loaded, "optimizations.graph", f"{what}, or kv.layout to paged")
     for field in AROUND:
         if getattr(engine, field) is not None:
             where = f"engine.{field}"

@@ -197,6 +197,13 @@ def numbers(traced: Traced) -> Answer:
     return tokens_by_way()
 
 
+def serving(traced: Traced) -> Answer:
+    """Tier 3: requests served by the plain operators on the CPU, and through torch_npu eager and captured."""
+    from tests.npu_dry.serving import served_by_way
+
+    return served_by_way()
+
+
 def main() -> None:
     what, folder = sys.argv[1], Path(sys.argv[2])
     os.environ["DRYCANN_TRACE"] = str(folder / "trace.jsonl")
