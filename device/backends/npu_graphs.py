@@ -110,7 +110,7 @@ class Replayed:
 
     def _refuse_other_rows(self, step: Step) -> None:
         """Raise ValueError where the requests lie in other rows of a contiguous cache than were captured: a replay
-        reads where it was captured, and only a block table is handed over anew."""
+        reads where it was captured, and only a block table is handed over with each."""
         if self.attention is None or self.attention.attr("block_size", 0) or self.graph.rows == step.layout.cache_rows:
             return
         raise ValueError(
