@@ -356,7 +356,7 @@ def test_a_cache_of_given_bytes_holds_what_they_hold() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (1 << 40, "1,048,576 MiB are more than the 39,446 MiB that weights, activations and buffers leave"),
+        (1 << 40, "1,048,576 MiB are more than the 39,927 MiB that weights, activations and buffers leave"),
         (1 << 20, "1.0 MiB hold 0 requests of this length, and workload.batch is 1"),
     ],
 )
