@@ -332,6 +332,27 @@ def sweep(
 
 
 @app.command()
+def plan(
+    scenario: ScenarioFile,
+    cards: Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="Cards that there are: on A3, dies.")],
+    slo: Annotated[str, typer.Option(metavar="ttft_ms=T,tpot_ms=T", help="Latencies that must be met.")] = "",
+    sets: Sets = None,
+    json: JsonOut = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write the best choice as a scenario.")] = None,
+) -> None:
+    """Say how to deploy a model on some cards under an SLO: the command, how sure, and what to measure."""
+    from sim.report import terminal
+    from sim.report.outputs.plan import plan_outputs
+    from sim.report.plan import print_plan
+
+    result = plan_outputs(
+        scenario, cards=cards, slo=slo, sets=sets or [], json_file=json, out=out, say=terminal.progress
+    )
+    terminal.show(lambda console: print_plan(console, result))
+    raise typer.Exit(0 if result["best"] is not None and result["best"]["meets_slo"] else 1)
+
+
+@app.command()
 def doctor(
     backend: Annotated[
         str, typer.Option(metavar="[cpu|cuda|npu]", help="The backend to examine this machine for.")

@@ -206,6 +206,19 @@ def _laid_ns(laid: Layout, host: float = 1.0, device: float = 1.0) -> int:
     return fluid.end_ns(laid) if known is None else known[0]
 
 
+def step_with_host_ns(case: Case, batch: Batch, factor: float) -> int:
+    """Length of one step whose host times are all `factor` times as long, ns; of stages, and of steps in which the host
+    waits for its device, to first order."""
+    laid = layout_of(case, batch) if case.model.pipeline_parallel == 1 else None
+    if laid is not None and laid.ranks == 1:
+        return _laid_ns(laid, host=factor)
+    totals = None if laid is None else lengths.lengths_of_ranks_ns(laid, (Variant(), Variant(host=factor)))
+    if totals is None:
+        exposed = sensitivity_of(case, batch)
+        return round(exposed.step_ns * (1 + exposed.host * (factor - 1)))
+    return round(step_ns(case, batch) * totals[1] / totals[0])
+
+
 def in_flight(case: Case, batch: Batch) -> tuple[Batch, ...]:
     """What is in the pipeline in a step of `batch`; the batch itself where there are no stages."""
     stages = case.model.pipeline_parallel

@@ -102,8 +102,8 @@ def _name(loaded: Loaded) -> str:
     return printable(loaded.name, 200)
 
 
-def case_of(loaded: Loaded) -> Case:
-    """Look up the model and the hardware of a loaded scenario and check them against each other.
+def looked_up(loaded: Loaded) -> Case:
+    """The case of a loaded scenario with its whole model, not split and not checked.
 
     Where the scenario gives no weights, the case has those nearest to the model's checkpoint.
     """
@@ -127,7 +127,16 @@ def case_of(loaded: Loaded) -> Case:
         problems += error.messages
     if problems or model is None or hardware is None:
         raise ScenarioError(problems)
-    scenario = with_stored_weights(loaded, model).scenario
+    return Case(with_stored_weights(loaded, model).scenario, model, hardware)
+
+
+def case_of(loaded: Loaded) -> Case:
+    """Look up the model and the hardware of a loaded scenario and check them against each other.
+
+    Where the scenario gives no weights, the case has those nearest to the model's checkpoint.
+    """
+    whole = looked_up(loaded)
+    scenario, model, hardware = whole.scenario, whole.model, whole.hardware
     engine = scenario.engine
 
     def spread(model: Model, degree: int) -> Model:

@@ -1,0 +1,396 @@
+"""Of all ways to run a model on some cards, which: feasible, bounded, ranked, decided, and how sure.
+
+Choices that do not fit are refused with a reason. Of the others, those whose bound already breaks the SLO, or yields
+less than what another choice was played to yield, are pruned. The recurrence ranks what is left, batch by batch; the
+best few are refined by switches and decided by the event simulation of their steps and, the first few, by the serving
+simulation of a client that keeps that many requests in flight.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import exp
+from typing import Any
+
+from scenarios.batches import decode_batch
+from sim.predict.predict import Case, predict, sensitivity_of
+from sim.predict.uncertainty import T90, Sensitivity, ratio_interval
+from sim.sweep.candidates import BATCHES, REFINEMENTS, Choice, Fixed, Models, choices, refined
+from sim.sweep.disaggregate import Split, best_split
+from sim.sweep.evaluate import Evaluator, Point, Slo
+from sim.sweep.robust import LOADED, regrets, slowdown
+from sim.sweep.serve import Served, served
+
+#: Choices that the event simulation decides between, and those of them that are served.
+FINALISTS, SERVED = 6, 2
+#: Smaller batches that are served where the SLO is missed.
+STEPS_DOWN = 3
+#: A larger batch is not served where the recurrence's TPOT is this far above the limit.
+HOPELESS = 1.5
+#: Best choices that are refined by switches.
+REFINED = 2
+#: A choice whose score is this close to the best is a near tie, whatever the interval says.
+NEAR = 0.02
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """A choice decided on. point: by the recurrence; tokens_per_card, ttft_ms, tpot_ms: of the last simulation that it
+    went through, decided_by it. meets: the SLO."""
+
+    point: Point
+    tokens_per_card: float
+    ttft_ms: float
+    tpot_ms: float
+    decided_by: str
+    meets: bool
+    sensitivity: Sensitivity
+    served: Served | None = None
+
+    def score(self, slo: Slo, factor: float = 1.0) -> float:
+        """Tokens/s a card, less where the SLO is missed: times limit / latency. factor: of all its times."""
+        score = self.tokens_per_card / factor
+        for limit, value in ((slo.ttft_ms, self.ttft_ms * factor), (slo.tpot_ms, self.tpot_ms * factor)):
+            if limit is not None and value > limit:
+                score *= limit / value
+        return score
+
+
+@dataclass(frozen=True, slots=True)
+class Swing:
+    """One uncertain number of the profile. low, high: the choice that is best where it is at that end of its 90 %
+    interval (all times of that part shorter, or longer); regret: the larger share that the plan's choice then loses to
+    it. width: of the number, as a factor."""
+
+    number: str
+    width: float
+    low: str
+    nominal: str
+    high: str
+    regret: float
+    measurement: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a plan comes to. skipped: choices with a batch by why they were not played; refusals: one line a layout,
+    with the nearest that fits; pareto: no other has more tokens/s a card and a user."""
+
+    case: Case
+    cards: int
+    slo: Slo
+    finalists: list[Finalist] = field(default_factory=list)
+    pareto: list[Point] = field(default_factory=list)
+    near_ties: list[tuple[Finalist, str]] = field(default_factory=list)
+    swings: list[Swing] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    considered: int = 0
+    played: int = 0
+    split: Split | None = None
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Finalist | None:
+        return self.finalists[0] if self.finalists else None
+
+
+def plan(case: Case, whole: Any, cards: int, slo: Slo, fixed: Fixed, say: Say = lambda text: None) -> Plan:
+    """Plan the deployment of `case`'s scenario on `cards` cards. whole: its model, not split."""
+    evaluator = Evaluator(Models(whole, case.scenario, case.hardware))
+    result = Plan(case, cards, slo, fixed=tuple(sorted(fixed.keys)))
+    every = list(choices(case.scenario, whole, cards, fixed))
+    feasible = _feasible(every, evaluator, result)
+    say(f"{result.considered:,} configurations, {sum(len(b) for b in feasible.values()):,} fit")
+    points = _ranked(feasible, evaluator, slo, result, say)
+    points = _refined(points, evaluator, result, say)
+    result.pareto = _pareto(points)
+    result.split = best_split(points, cards, slo)
+    result.finalists = _decided(points, evaluator, slo, say)
+    result.played = evaluator.steps
+    if result.finalists:
+        _prefer_robust(result)
+        result.near_ties = _near_ties(result)
+        result.swings = _swings(result)
+    say("")
+    return result
+
+
+def _feasible(every: list[Choice], evaluator: Evaluator, result: Plan) -> dict[Choice, list[int]]:
+    """The batches that fit, by choice; memory grows with the batch, so the first that does not ends the list."""
+    fits: dict[Choice, list[int]] = {}
+    refused: list[tuple[Choice, int, str]] = []
+    for choice in every:
+        result.considered += len(BATCHES)
+        for number, batch in enumerate(BATCHES):
+            kind, why = evaluator.refusal(choice, batch)
+            if kind:
+                result.skipped[kind] += len(BATCHES) - number
+                if number == 0:
+                    refused.append((choice, batch, why))
+                break
+            fits.setdefault(choice, []).append(batch)
+    told: set[tuple[int, int, bool, str]] = set()
+    for choice, _, why in refused:
+        key = choice.tensor_parallel, choice.pipeline_parallel, choice.expert_parallel, choice.weights
+        if key not in told:
+            told.add(key)
+            result.refusals.append(f"{choice.name}: {why}{_nearest(choice, fits)}")
+    return fits
+
+
+def _nearest(choice: Choice, fits: dict[Choice, list[int]]) -> str:
+    """The choice that fits and is most like it."""
+
+    def distance(other: Choice) -> tuple[int, int]:
+        same = ("weights", "expert_parallel", "pipeline_parallel", "kv_dtype", "graph")
+        changed = sum(getattr(other, name) != getattr(choice, name) for name in same)
+        return changed, abs(other.tensor_parallel - choice.tensor_parallel)
+
+    nearest = min(fits, key=distance, default=None)
+    return f"; nearest that fits: {nearest.name} with up to {fits[nearest][-1]} requests" if nearest else ""
+
+
+def _ranked(feasible: dict[Choice, list[int]], evaluator: Evaluator, slo: Slo, result: Plan, say: Say) -> list[Point]:
+    """Points by the recurrence, the choices with the highest bound first; pruned ones are counted."""
+    bounds: dict[Choice, tuple[float, float]] = {c: evaluator.bound(c, batches[-1]) for c, batches in feasible.items()}
+    points: list[Point] = []
+    best = 0.0
+    for choice in sorted(feasible, key=lambda c: -bounds[c][1]):
+        batches = feasible[choice]
+        if slo.tpot_ms is not None and evaluator.bound(choice, batches[0])[0] > slo.tpot_ms:
+            result.skipped["bound breaks the TPOT limit"] += len(batches)
+            continue
+        if bounds[choice][1] < best:
+            result.skipped["bound below what another yields"] += len(batches)
+            continue
+        for number, batch in enumerate(batches):
+            point = evaluator.point(choice, batch)
+            points.append(point)
+            if not slo.met(point.ttft_ms, point.tpot_ms):
+                result.skipped["larger batch than one that breaks the SLO"] += len(batches) - number - 1
+                break
+            best = max(best, point.tokens_per_card)
+        say(f"{len(points):,} points played")
+    return points
+
+
+def _score(point: Point, slo: Slo) -> tuple[bool, float]:
+    return slo.met(point.ttft_ms, point.tpot_ms), point.tokens_per_card
+
+
+def _best_of_choices(points: list[Point], slo: Slo) -> list[Point]:
+    """The best point of each choice, the best first."""
+    best: dict[Choice, Point] = {}
+    for point in sorted(points, key=lambda p: _score(p, slo)):
+        best[point.choice] = point
+    return sorted(best.values(), key=lambda p: _score(p, slo), reverse=True)
+
+
+def _refined(points: list[Point], evaluator: Evaluator, result: Plan, say: Say) -> list[Point]:
+    """The points and, of the best choices, those with switches that make them better, one after the other."""
+    more, slo = list(points), result.slo
+    for point in _best_of_choices(points, slo)[:REFINED]:
+        for extra in REFINEMENTS:
+            switch = extra[0] if extra[0].startswith("engine.") else f"optimizations.{extra[0]}"
+            if switch in result.fixed:
+                continue
+            choice = refined(point.choice, extra)
+            if evaluator.refusal(choice, point.batch)[0]:
+                continue
+            tried = evaluator.point(choice, point.batch)
+            if _score(tried, slo) > _score(point, slo):
+                more.append(tried)
+                point = tried
+        larger = [batch for batch in BATCHES if batch > point.batch]
+        for batch in larger[:2]:
+            if evaluator.refusal(point.choice, batch)[0]:
+                break
+            more.append(evaluator.point(point.choice, batch))
+        say(f"refined {point.choice.name}")
+    return more
+
+
+def _pareto(points: list[Point]) -> list[Point]:
+    front: list[Point] = []
+    for point in sorted(points, key=lambda p: (-p.per_user, -p.tokens_per_card, p.choice.name)):
+        if not front or point.tokens_per_card > front[-1].tokens_per_card:
+            front.append(point)
+    return front
+
+
+def _decided(points: list[Point], evaluator: Evaluator, slo: Slo, say: Say) -> list[Finalist]:
+    """The best choices by the event simulation, then the first of them by the serving simulation, and the first of
+    these with more requests as long as that pays: the recurrence takes prompts one after the other, which an engine
+    packs."""
+    finalists: list[Finalist] = []
+    for point in _best_of_choices(points, slo)[:FINALISTS]:
+        say(f"event simulation: {point.choice.name}")
+        finalists.append(_by_events(point, slo))
+    finalists.sort(key=lambda f: (not f.meets, -f.score(slo)))
+    first = [_fewer(_by_serving(finalist, slo, say), evaluator, slo, say) for finalist in finalists[:SERVED]]
+    first.sort(key=lambda f: (not f.meets, -f.score(slo)))
+    tried = {finalist.point for finalist in finalists}
+    for batch in (batch for batch in BATCHES if first and batch > first[0].point.batch):
+        choice = first[0].point.choice
+        if not first[0].meets or first[0].point not in tried or evaluator.refusal(choice, batch)[0]:
+            break
+        point = evaluator.point(choice, batch)
+        if slo.tpot_ms is not None and point.tpot_ms > HOPELESS * slo.tpot_ms:
+            break
+        larger = _by_serving(_by_events(point, slo), slo, say)
+        tried.add(larger.point)
+        if not larger.meets or larger.tokens_per_card <= first[0].tokens_per_card:
+            break
+        first[0] = larger
+    return [*first, *finalists[SERVED:]]
+
+
+def _fewer(finalist: Finalist, evaluator: Evaluator, slo: Slo, say: Say) -> Finalist:
+    """The choice with as many requests as meet the SLO when they are served; as it was where none of the next few
+    do."""
+    smaller = [batch for batch in reversed(BATCHES) if batch < finalist.point.batch]
+    for batch in () if finalist.meets else smaller[:STEPS_DOWN]:
+        fewer = _by_serving(_by_events(evaluator.point(finalist.point.choice, batch), slo), slo, say)
+        if fewer.meets:
+            return fewer
+    return finalist
+
+
+def _by_events(point: Point, slo: Slo) -> Finalist:
+    decode_ms = predict(point.case).metrics["tpot_ms"].value
+    tpot = decode_ms + point.batch * point.prefill_ms / point.output_tokens
+    ttft = point.prefill_ms + decode_ms / 2
+    exposed = sensitivity_of(point.case, decode_batch(point.case.scenario))
+    return Finalist(
+        point=point,
+        tokens_per_card=point.batch * 1000 / tpot / point.choice.cards,
+        ttft_ms=ttft,
+        tpot_ms=tpot,
+        decided_by="event simulation",
+        meets=slo.met(ttft, tpot),
+        sensitivity=exposed,
+    )
+
+
+def _by_serving(finalist: Finalist, slo: Slo, say: Say) -> Finalist:
+    say(f"serving simulation: {finalist.point.choice.name}, {finalist.point.batch} requests")
+    run = served(finalist.point)
+    return replace(
+        finalist,
+        tokens_per_card=run.tokens_per_card,
+        ttft_ms=run.ttft_ms,
+        tpot_ms=run.tpot_ms,
+        decided_by="serving simulation",
+        meets=slo.met(run.ttft_ms, run.tpot_ms),
+        served=run,
+    )
+
+
+def _near_ties(result: Plan) -> list[tuple[Finalist, str]]:
+    """Finalists that the interval of the ratio of steps, or NEAR, does not tell from the best."""
+    best, ties = result.finalists[0], []
+    for other in result.finalists[1:]:
+        share = 1 - other.score(result.slo) / best.score(result.slo)
+        low, high = _ratio_of(best, other, result.case)
+        if abs(share) <= NEAR:
+            ties.append((other, f"{share:.1%} less"))
+        elif (1 - share) * high >= 1:
+            ends = f"{(1 - share) * low:.2f}x to {(1 - share) * high:.2f}x"
+            ties.append((other, f"{share:.1%} less, {ends} by the profile's interval"))
+    return ties
+
+
+def _prefer_robust(result: Plan) -> None:
+    """Of the best finalist and its near ties that meet the SLO alike, put the one first that loses the smallest share
+    on a healthy and on a loaded host."""
+    best = result.finalists[0]
+    near = [other for other, _ in _near_ties(result)]
+    ties = [best, *(f for f in near if f.meets == best.meets and f.decided_by == best.decided_by)]
+    lost = regrets([1 / f.score(result.slo) for f in ties], [slowdown(f.point.case) for f in ties])
+    first = ties[min(range(len(ties)), key=lambda i: (lost[i], i))]
+    result.finalists = [first, *(f for f in result.finalists if f is not first)]
+
+
+def _ratio_of(best: Finalist, other: Finalist, case: Case) -> tuple[float, float]:
+    """(low, high) of the ratio of both steps over its value."""
+    value, low, high = ratio_interval(best.sensitivity, other.sensitivity, case.hardware)
+    return low / value, high / value
+
+
+def _swings(result: Plan) -> list[Swing]:
+    """Each uncertain number at both ends of its interval: who is best then, and what the plan's choice loses."""
+    finalists, slo = result.finalists, result.slo
+    best = finalists[0]
+    swings: list[Swing] = []
+    for number, sigma, weights in _numbers(finalists, result.case):
+        ends = []
+        for sign in (-1, 1):
+            scores = [f.score(slo, exp(sign * T90 * sigma * w)) for f, w in zip(finalists, weights, strict=True)]
+            winner = max(range(len(finalists)), key=lambda i: scores[i])
+            ends.append((finalists[winner].point, 1 - scores[0] / scores[winner]))
+        (low, low_regret), (high, high_regret) = ends
+        swings.append(
+            Swing(
+                number=number,
+                width=exp(T90 * sigma),
+                low=_name(low),
+                nominal=_name(best.point),
+                high=_name(high),
+                regret=max(low_regret, high_regret),
+                measurement=_measure(number),
+            )
+        )
+    swings.append(_on_loaded_host(finalists, slo))
+    return sorted(swings, key=lambda s: -s.regret)
+
+
+def _on_loaded_host(finalists: list[Finalist], slo: Slo) -> Swing:
+    """A host under load: who is best there. Its low end is the host of the profile."""
+    scores = [finalist.score(slo, slowdown(finalist.point.case)) for finalist in finalists]
+    winner = max(range(len(finalists)), key=lambda i: scores[i])
+    best = _name(finalists[0].point)
+    number = "host of the deployment, healthy or under load"
+    regret = 1 - scores[0] / scores[winner]
+    return Swing(number, LOADED, best, best, _name(finalists[winner].point), regret, _measure(number))
+
+
+def _name(point: Point) -> str:
+    return f"{point.choice.name}, {point.batch} requests"
+
+
+def _numbers(finalists: list[Finalist], case: Case) -> list[tuple[str, float, list[float]]]:
+    """(number, standard deviation of its logarithm, elasticity of each finalist's step) of what the finalists differ
+    in."""
+    residual = case.hardware.residual
+    numbers = [
+        ("residual.device_sigma", residual.device_sigma, [f.sensitivity.device for f in finalists]),
+        ("residual.host_sigma", residual.host_sigma, [f.sensitivity.host for f in finalists]),
+    ]
+    families = dict.fromkeys(family for f in finalists for family in map(_family, f.sensitivity.parts) if family)
+    for family in families:
+        parts = [f.sensitivity.parts.get(("family", family), (0.0, 0.0)) for f in finalists]
+        sigma = max(sigma for _, sigma in parts) * 2  # all kernels of the family wrong together, not their shared part
+        numbers.append((f"kernels of the family {family}", sigma, [weight for weight, _ in parts]))
+    return numbers
+
+
+def _family(key: Any) -> str:
+    """The family of kernels that a part of a step's error stands for, or nothing."""
+    return key[1] if isinstance(key, tuple) and len(key) == 2 and key[0] == "family" else ""
+
+
+def _measure(number: str) -> str:
+    """What narrows a number the most."""
+    if "host" in number:
+        return "an eager decode step on the deployment's host: whatif calibrate --backend npu (or --bench FILE)"
+    if "links" in number:
+        return "an all-reduce of a decode step's size in the tensor-parallel group (hccl_test)"
+    if "device" in number:
+        return "one decode step of the best choice: whatif run SCENARIO --backend npu"
+    family = number.rpartition(" ")[2]
+    return f"the {family} kernels of one decode step of the best choice: whatif run SCENARIO --backend npu"

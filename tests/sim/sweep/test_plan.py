@@ -1,0 +1,201 @@
+"""A plan: what fits, what is chosen, how sure, and the command of a named version."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scenarios.errors import ScenarioError
+from scenarios.lowering.parallel import shard
+from scenarios.models.hf_config import load_model
+from sim.predict.predict import Case, check
+from sim.sweep.candidates import BATCHES, Choice, Fixed, Models, choices, scenario_of
+from sim.sweep.deploy import command_of, max_graphs, sizes_to_capture
+from sim.sweep.disaggregate import best_split
+from sim.sweep.evaluate import Evaluator, Slo
+from sim.sweep.plan import Plan, plan
+from sim.sweep.plan_result import plan_result
+from tests.scenarios.making import scenario
+from tests.sim.hardware_maker import hardware
+
+HW = hardware("atlas_a3_die")
+QWEN3_32B = load_model("Qwen3-32B")
+SMALL = replace(load_model("Qwen3-0.6B"), layers=4)
+NOTHING_FIXED = Fixed(frozenset())
+WORKLOAD = {"workload__input_tokens": 512, "workload__output_tokens": 64, "optimizations__graph": "aclgraph"}
+
+
+def base(**settings: object) -> Any:
+    return scenario(**{"model": "Qwen3-0.6B", **WORKLOAD, **settings})
+
+
+@pytest.fixture(scope="module")
+def planned() -> Plan:
+    return plan(Case(base(), SMALL, HW), SMALL, 2, Slo(ttft_ms=100.0, tpot_ms=10.0), NOTHING_FIXED)
+
+
+def test_every_choice_takes_all_cards_and_what_is_set_is_not_searched() -> None:
+    every = list(choices(base(), QWEN3_32B, 8, NOTHING_FIXED))
+    assert {choice.cards * choice.data_parallel for choice in every} == {8}
+    assert {choice.tensor_parallel for choice in every} == {1, 2, 4, 8}
+    fixed = Fixed(frozenset({"optimizations.weights", "engine.tensor_parallel_size"}))
+    fewer = list(choices(base(engine__tensor_parallel_size=2), QWEN3_32B, 8, fixed))
+    assert {choice.tensor_parallel for choice in fewer} == {2}
+    assert {choice.weights for choice in fewer} == {"bf16"}
+    assert not any(choice.expert_parallel for choice in every)
+
+
+def test_what_does_not_fit_is_refused_in_one_line_with_the_nearest_that_does() -> None:
+    """Qwen3-32B in BF16 takes 61 GiB: no card of 55 holds it, two do."""
+    case = Case(base(model="Qwen3-32B"), QWEN3_32B, HW)
+    fixed = Fixed(frozenset({"optimizations.weights", "optimizations.graph", "optimizations.kv.dtype"}))
+    result = plan(case, QWEN3_32B, 2, Slo(), Fixed(fixed.keys | {"engine.pipeline_parallel_size"}))
+    assert result.skipped["weights do not fit"] == len(BATCHES)
+    (line,) = result.refusals
+    assert line.startswith("TP1 DP2 bf16 aclgraph: ")
+    assert "weights 61.0" in line
+    assert "nearest that fits: TP2 bf16 aclgraph with up to" in line
+    assert result.best is not None
+    assert result.best.point.choice.tensor_parallel == 2
+
+
+def test_the_best_choice_meets_the_slo_and_can_run(planned: Plan) -> None:
+    best = planned.best
+    assert best is not None
+    assert best.meets
+    assert best.decided_by == "serving simulation"
+    assert best.tpot_ms <= 10
+    assert not check(best.point.case)
+    meeting = [finalist for finalist in planned.finalists if finalist.meets]
+    assert best.tokens_per_card == max(f.tokens_per_card for f in meeting if f.served is not None)
+
+
+def test_no_point_of_the_front_is_beaten_in_both(planned: Plan) -> None:
+    front = planned.pareto
+    assert len(front) > 3
+    for one in front:
+        assert not any(
+            other.tokens_per_card >= one.tokens_per_card and other.per_user >= one.per_user
+            for other in front
+            if other is not one
+        )
+
+
+def test_the_bound_is_never_above_what_is_played() -> None:
+    """The bound's TPOT is below the recurrence's, so nothing is pruned that could have been best."""
+    evaluator = Evaluator(Models(SMALL, base(), HW))
+    for choice in choices(base(), SMALL, 2, NOTHING_FIXED):
+        for batch in (1, 16, 64):
+            if not evaluator.refusal(choice, batch)[0]:
+                point = evaluator.point(choice, batch)
+                tpot_ms, per_card = evaluator.bound(choice, batch)
+                assert tpot_ms <= point.decode_ms
+                assert per_card >= point.tokens_per_card
+
+
+def test_a_plan_is_the_same_twice(planned: Plan) -> None:
+    again = plan(Case(base(), SMALL, HW), SMALL, 2, Slo(ttft_ms=100.0, tpot_ms=10.0), NOTHING_FIXED)
+    assert json.dumps(plan_result(again, "x")) == json.dumps(plan_result(planned, "x"))
+
+
+def test_the_document_has_the_keys_of_the_contract(planned: Plan) -> None:
+    result = plan_result(planned, "x")
+    assert {"best", "pareto", "limits", "sensitivity", "near_ties", "considered", "skipped"} <= set(result)
+    assert {"settings", "metrics", "command"} <= set(result["best"])
+    assert result["considered"] == len(BATCHES) * len(list(choices(base(), SMALL, 2, NOTHING_FIXED)))
+    assert "engine.max_num_batched_tokens" in result["not_searched"]
+    assert "optimizations.weights" not in result["not_searched"]
+    for row in result["sensitivity"]:
+        assert row["changes"] == (row["regret"] > 0)
+        assert 0 <= row["regret"] < 1
+    changing = [row["measure"] for row in result["sensitivity"] if row["changes"]]
+    assert result["deciding_measurement"] == (changing[0] if changing else None)
+
+
+def test_nothing_that_meets_the_slo_is_said_and_not_invented() -> None:
+    result = plan(Case(base(), SMALL, HW), SMALL, 1, Slo(tpot_ms=0.01), NOTHING_FIXED)
+    assert result.best is None or not result.best.meets
+    assert sum(result.skipped.values()) > 0
+
+
+def deployed(**settings: object) -> Case:
+    made = scenario(**{"model": "Qwen3-32B", **WORKLOAD, "engine__max_num_seqs": 256, **settings})
+    degree = made.engine.tensor_parallel_size
+    return Case(made, shard(QWEN3_32B, degree), HW)
+
+
+def test_018_captures_what_its_streams_allow() -> None:
+    """By hand: 64 layers take 65 streams a graph; with tensor parallelism a factor of 2, and 2 x 65 are set aside:
+    (1800 - 130) // 65 // 2 = 12."""
+    case = deployed(engine__tensor_parallel_size=4)
+    assert max_graphs(case, "0.18") == 12
+    assert max_graphs(case, "0.23") is None
+    few, all_ = sizes_to_capture(case, "0.18"), sizes_to_capture(case, "0.23")
+    assert len(few) == 12 < len(all_)
+    assert (few[0], few[-1]) == (1, 256) == (all_[0], all_[-1])
+    assert set(few) <= set(all_)
+
+
+def words(case: Case, version: Any) -> list[str]:
+    return shlex.split(command_of(case, version).text)
+
+
+def test_a_flag_that_moved_is_where_its_version_reads_it() -> None:
+    case = deployed(engine__tensor_parallel_size=4, engine__sequence_parallel=True)
+    old, new = words(case, "0.18"), words(case, "0.23")
+    assert "VLLM_ASCEND_ENABLE_FLASHCOMM1=1" in old
+    assert not any(word.startswith("VLLM_ASCEND_ENABLE_") for word in new)
+    assert json.loads(new[new.index("--additional-config") + 1]) == {"enable_flashcomm1": True}
+    assert "--additional-config" not in old
+    assert new[new.index("--tensor-parallel-size") + 1] == "4"
+    assert json.loads(new[new.index("--compilation-config") + 1])["cudagraph_mode"] == "FULL_DECODE_ONLY"
+
+
+def test_quantised_weights_and_eager_are_said_as_the_engine_wants_them() -> None:
+    case = deployed(optimizations__weights="w8a8", optimizations__graph="eager")
+    given = words(case, "0.23")
+    assert given[given.index("--quantization") + 1] == "ascend"
+    assert "--enforce-eager" in given
+    assert "--compilation-config" not in given
+    assert any("checkpoint" in note for note in command_of(case, "0.23").notes)
+
+
+def test_a_split_serves_what_its_slower_side_does() -> None:
+    evaluator = Evaluator(Models(SMALL, base(), HW))
+    choice = Choice(1, 1, 4, False, "bf16", "auto", "aclgraph", False)
+    points = [evaluator.point(choice, batch) for batch in (8, 32)]
+    split = best_split(points, 4, Slo())
+    assert split is not None
+    assert split.prefill_instances + split.decode_instances <= 4
+    prompts = split.prefill_instances * 1000 / split.prefill.prefill_ms
+    done = split.decode_instances * 1000 * split.decode.batch / (64 * split.decode.decode_ms)
+    assert split.tokens_per_card == pytest.approx(min(prompts, done) * 64 / 4)
+    assert best_split(points, 1, Slo()) is None
+
+
+def test_a_scenario_of_a_choice_runs_as_it_says() -> None:
+    choice = Choice(2, 1, 1, False, "w8a8", "int8", "aclgraph", False, (("overlap.prefetch", True),))
+    made = scenario_of(base(), choice, 8)
+    assert (made.engine.tensor_parallel_size, made.engine.max_num_seqs, made.workload.batch) == (2, 8, 8)
+    assert (made.optimizations.weights, made.optimizations.kv.dtype) == ("w8a8", "int8")
+    assert made.optimizations.overlap.prefetch is True
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("tpot=50", "--slo: no limit 'tpot'.*tpot_ms"),
+        ("tpot_ms=fast", "--slo: tpot_ms must be milliseconds above 0, got 'fast'"),
+        ("tpot_ms=0", "--slo: tpot_ms must be milliseconds above 0"),
+    ],
+)
+def test_a_wrong_slo_is_one_line(text: str, what: str) -> None:
+    from sim.report.outputs.plan import slo_of
+
+    with pytest.raises(ScenarioError, match=what) as raised:
+        slo_of(text)
+    assert len(raised.value.messages) == 1
