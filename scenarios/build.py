@@ -63,9 +63,12 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
     if scenario.engine.hccl_op_expansion_mode != "auto" and model.cards == 1:
         problems.append(("engine.hccl_op_expansion_mode", "has no effect: a card alone has no collectives"))
     problems += list(speculation_problems(scenario.engine, model))
+    optimizations = scenario.optimizations
+    if optimizations.kv.prefix_sharing and any(one.state for one in (model, *model.kinds)):
+        what = f"layers of {model.name} keep a state, of which a prefix in common would need a copy: not modelled"
+        problems.append(("optimizations.kv.prefix_sharing", what))
     if scenario.engine.sequence_parallel and not _scatters(model):
         problems.append(("engine.sequence_parallel", f"is not modelled for the norms of {model.name}"))
-    optimizations = scenario.optimizations
     if model.sends_tokens and optimizations.graph != "eager" and not optimizations.fusion.moe_dispatch:
         what = (
             "an all-to-all needs to know on the host how much each rank sends, which a captured graph cannot wait for"

@@ -74,6 +74,9 @@ def limit_of(scenario: Scenario) -> float:
 
 def shallow(model: Model) -> Model:
     """`model` with its first layers alone."""
+    if model.kinds:  # as many as show each kind once
+        first = [model.order.index(kind) for kind in range(len(model.kinds))]
+        return model.part(0, max(LAYERS, 1 + max(first)))
     experts = model.experts and replace(model.experts, dense_layers=min(1, model.experts.dense_layers))
     layers = LAYERS + (experts.dense_layers if experts else 0)
     return replace(model, layers=min(model.layers, layers), experts=experts)

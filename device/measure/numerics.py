@@ -21,6 +21,7 @@ from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model, model_names
 from scenarios.models.model import Latent, Model
+from scenarios.models.states import GatedDelta, Mamba2, ShortConv
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import all_off, needs_of, passes_for
 from scenarios.schema import Scenario
@@ -39,6 +40,8 @@ VARIANTS: tuple[tuple[str, Switches], ...] = (
 )
 #: Of the small runs: prompt lengths and decode steps.
 LENGTHS, STEPS = (40, 40, 33), 6
+#: Keys of a window in a scaled-down layer: fewer than a prompt has.
+WINDOW = 12
 SIZES = {"batch": len(LENGTHS), "input_tokens": max(LENGTHS), "output_tokens": STEPS + 1}
 
 
@@ -69,8 +72,31 @@ class Run:
 
 
 def scaled_down(model: Model, head_dim: int = 16) -> Model:
-    """A variant of `model` of the same family and grouping that a test can run: 2 layers (3 where the first is dense),
-    64 wide, eight experts. head_dim: of grouped-query attention."""
+    """A variant of `model` of the same family and grouping that a test can run: 2 layers (3 where the first is dense, 2
+    of each kind where they differ), 64 wide, eight experts. head_dim: of grouped-query attention."""
+    small = _scaled_down(model, head_dim)
+    kinds = tuple(_scaled_kind(one, head_dim) for one in model.kinds)
+    return replace(small, kinds=kinds, order=2 * tuple(range(len(kinds))), layers=2 * len(kinds)) if kinds else small
+
+
+def _scaled_kind(one: Model, head_dim: int) -> Model:
+    """A layer of one kind, with a window or a state that a short prompt fills."""
+    small, seen = _scaled_down(one, head_dim), one.attention
+    attention = replace(seen, window=min(seen.window, WINDOW), chunk=min(seen.chunk, WINDOW))
+    small = replace(small, layers=1, attention=attention, name=one.name)
+    match one.state:
+        case GatedDelta() as state:
+            state = replace(state, key_heads=2, value_heads=4, key_dim=8, value_dim=8)
+            return replace(small, state=state, heads=4, kv_heads=2, head_dim=8)
+        case Mamba2() as mamba:
+            mamba = replace(mamba, heads=8, head_dim=8, groups=min(2, mamba.groups), state_dim=16)
+            return replace(small, state=mamba, heads=8, kv_heads=8, head_dim=8)
+        case ShortConv() as conv:
+            return replace(small, state=replace(conv, channels=64), head_dim=16, kv_heads=4)
+    return small
+
+
+def _scaled_down(model: Model, head_dim: int) -> Model:
     shared = min(2, model.heads // model.kv_heads)
     latent, experts, dim = model.latent, model.experts, 8 if model.latent else head_dim
     if latent:

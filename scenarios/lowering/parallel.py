@@ -116,8 +116,7 @@ def _experts(experts: Experts, ranks: int, replicas: int, spread: bool, gathered
 def parallelize(program: Program, model: Model, sequence_parallel: bool) -> Program:
     """`program` of one rank with its collectives; its tokens must divide by the ranks for sequence parallelism."""
     rewrite = _scattered if sequence_parallel else _reduced
-    blocks = tuple(replace(b, ops=rewrite(b, model)) for b in program.blocks)
-    return program.with_blocks(blocks, "tensor_parallel")
+    return program.rewritten(lambda block: rewrite(block, model), "tensor_parallel")
 
 
 def expanded(program: Program, mode: str) -> Program:
@@ -129,7 +128,7 @@ def expanded(program: Program, mode: str) -> Program:
         collective = kind_of(op).is_collective
         return replace(op, attrs=(*op.attrs, ("mode", mode))) if collective else op
 
-    return program.with_blocks(tuple(replace(b, ops=tuple(map(asked, b.ops))) for b in program.blocks))
+    return program.rewritten(lambda block: tuple(map(asked, block.ops)))
 
 
 def collective(kind: str, name: str, inputs: Tensor, output: Tensor, ranks: int) -> Op:
@@ -147,18 +146,17 @@ def _summed(op: Op) -> str:
     return op.name if op.expert < 0 else "experts"
 
 
-def _is_spread(op: Op, block: Block, model: Model) -> bool:
-    """Whether the op gives the finished MLP of a rank's own tokens: with expert parallelism."""
-    routed = any(o.name == "router" for o in block.ops)
-    return model.sends_tokens and routed and op.out.name == "mlp_out"
+def _spreads(block: Block, model: Model) -> bool:
+    """Whether a rank has the finished MLP of its own tokens in this block: with expert parallelism."""
+    return model.sends_tokens and any(op.name == "router" for op in block.ops)
 
 
 def _reduced(block: Block, model: Model) -> tuple[Op, ...]:
-    ranks = model.tensor_parallel
+    ranks, spread = model.tensor_parallel, _spreads(block, model)
     out: list[Op] = []
     for op in block.ops:
         out.append(op)
-        if op.outputs and _is_spread(op, block, model):
+        if spread and op.outputs and op.out.name == "mlp_out":
             rows = op.out.shape[0] * ranks
             whole = replace(op.out, shape=(rows, *op.out.shape[1:]))
             out.append(collective("all_gather", f"{op.name}.all_gather", op.out, whole, ranks))
@@ -170,8 +168,7 @@ def _reduced(block: Block, model: Model) -> tuple[Op, ...]:
 
 
 def _scattered(block: Block, model: Model) -> tuple[Op, ...]:
-    ranks = model.tensor_parallel
-    spread = model.sends_tokens and any(op.name == "router" for op in block.ops)
+    ranks, spread = model.tensor_parallel, _spreads(block, model)
     out: list[Op] = []
     gathered: set[str] = set()
     for op in block.ops:
@@ -183,7 +180,7 @@ def _scattered(block: Block, model: Model) -> tuple[Op, ...]:
         if block.name == "head" and op is block.ops[0]:
             out.append(_gather_tokens(op, ranks))
         out.append(_on_share(op, ranks))
-        if op.outputs and _is_spread(op, block, model):
+        if spread and op.outputs and op.out.name == "mlp_out":
             continue  # it is this rank's share already
         if _is_partial(op):
             share = _share(op.out, ranks)

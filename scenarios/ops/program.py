@@ -10,7 +10,7 @@ first op of the next. Passes rewrite a block once and every repetition follows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
@@ -210,6 +210,21 @@ class Program:
             if block.name == name:
                 return block
         raise KeyError(f"no block {name!r}; there are {[b.name for b in self.blocks]}")
+
+    def rewritten(
+        self, rewrite: Callable[[Block], tuple[Op, ...]], applied: str = "", only: Callable[[Block], bool] | None = None
+    ) -> Program:
+        """This program with other ops in its blocks (`only` in some): made once for all blocks that share them."""
+        shared: dict[int, tuple[Op, ...]] = {}
+        blocks: list[Block] = []
+        for block in self.blocks:
+            if only is not None and not only(block):
+                blocks.append(block)
+                continue
+            if id(block.ops) not in shared:
+                shared[id(block.ops)] = rewrite(block)
+            blocks.append(replace(block, ops=shared[id(block.ops)]))
+        return self.with_blocks(tuple(blocks), applied)
 
     def with_blocks(self, blocks: tuple[Block, ...], applied: str = "") -> Program:
         """This program with other blocks; `applied` names the pass that made them."""

@@ -107,12 +107,8 @@ Rewrite = Callable[[tuple[Op, ...]], tuple[Op, ...]]
 
 
 def each_block(program: Program, applied: str, rewrite: Rewrite) -> Program:
-    """`program` with `rewrite` applied to the ops of every block: once for all blocks that share them."""
-    rewritten: dict[int, tuple[Op, ...]] = {}
-    for block in program.blocks:
-        if id(block.ops) not in rewritten:
-            rewritten[id(block.ops)] = rewrite(block.ops)
-    return program.with_blocks(tuple(replace(b, ops=rewritten[id(b.ops)]) for b in program.blocks), applied)
+    """`program` with `rewrite` applied to the ops of every block."""
+    return program.rewritten(lambda block: rewrite(block.ops), applied)
 
 
 def in_block(program: Program, name: str, applied: str, rewrite: Rewrite) -> Program:
@@ -122,13 +118,8 @@ def in_block(program: Program, name: str, applied: str, rewrite: Rewrite) -> Pro
 
 
 def in_layers(program: Program, applied: str, rewrite: Rewrite) -> Program:
-    """`program` with `rewrite` applied to the decoder's layers: once for all runs of layers that share their ops."""
-    rewritten: dict[int, tuple[Op, ...]] = {}
-    for block in program.blocks:
-        if block.is_layer and id(block.ops) not in rewritten:
-            rewritten[id(block.ops)] = rewrite(block.ops)
-    blocks = tuple(replace(b, ops=rewritten[id(b.ops)]) if b.is_layer else b for b in program.blocks)
-    return program.with_blocks(blocks, applied)
+    """`program` with `rewrite` applied to the decoder's layers."""
+    return program.rewritten(lambda block: rewrite(block.ops), applied, lambda block: block.is_layer)
 
 
 def of_kind(ops: Iterable[Op], *kinds: str) -> list[Op]:

@@ -50,7 +50,11 @@ def capture(program: Program, context: Context) -> Program:
 
 def _compile(program: Program) -> Program:
     """What the graph engine does: connected runs of elementwise ops become one kernel, ops get its names."""
-    blocks = tuple(_fuse_elementwise(program, b) if b.family in CAPTURED["ge_graph"] else b for b in program.blocks)
+
+    def is_compiled(block: Block) -> bool:
+        return block.family in CAPTURED["ge_graph"]
+
+    blocks = program.rewritten(lambda block: _fuse_elementwise(program, block), only=is_compiled).blocks
     update = Op(
         "graph_parameters",
         "update_parameters",
@@ -58,16 +62,13 @@ def _compile(program: Program) -> Program:
         (Tensor("parameters", (1024,), "int64"),),
     )
     blocks = tuple(replace(b, ops=(update, *b.ops)) if b.name == "embed" else b for b in blocks)
-    named = tuple(
-        replace(b, ops=tuple(replace(op, op_type=_GE_NAMES.get(op.kind, op.op_type)) for op in b.ops))
-        if b.family in CAPTURED["ge_graph"]
-        else b
-        for b in blocks
+    return program.with_blocks(blocks).rewritten(
+        lambda block: tuple(replace(op, op_type=_GE_NAMES.get(op.kind, op.op_type)) for op in block.ops),
+        only=is_compiled,
     )
-    return program.with_blocks(named)
 
 
-def _fuse_elementwise(program: Program, block: Block) -> Block:
+def _fuse_elementwise(program: Program, block: Block) -> tuple[Op, ...]:
     """Runs that hang together and keep one output shape: a change of shape (a reduced row, a broadcast) ends a
     kernel."""
     out: list[Op] = []
@@ -85,7 +86,7 @@ def _fuse_elementwise(program: Program, block: Block) -> Block:
         if not run:
             out.append(op)
     out += _merge(program, run)
-    return replace(block, ops=tuple(out))
+    return tuple(out)
 
 
 def _merge(program: Program, run: list[Op]) -> list[Op]:

@@ -418,7 +418,7 @@ def _kept(kinds: list[dict[str, Any]]) -> str:
         if kind["state_bytes"]:
             what = f"{size(kind['state_bytes'])} of state, whatever its length"
         else:
-            what = f"{size(kind['bytes_per_token'])} a token, of at most {counted(kind['kept_tokens'], 'token')}"
+            what = f"{kind['bytes_per_token']:,} bytes a token, of at most {counted(kind['kept_tokens'], 'token')}"
         parts.append(f"{counted(kind['layers'], 'layer')} ({kind['kind']}) {what}")
     return "; ".join(parts)
 

@@ -64,6 +64,8 @@ MANY_RANKS = (
     "deepseek_v3_ep16_decode",
     "deepseek_v3_2_ep16_long_context",
     "glm_4_5_air_ep8_decode",
+    "gpt_oss_20b_long_context",
+    "qwen3_5_35b_tp2_long_context",
     "kimi_k2_w4a8_ep16_decode",
     "llama_3_1_70b_tp4_pp2_decode",
     "qwen3_30b_a3b_decode",

@@ -15,8 +15,14 @@ from sim.hardware.profile import load_hardware
 
 #: Experts spread over ranks and pipeline stages run on no NPU yet: those scenarios without.
 SETS = ("engine.enable_expert_parallel=false", "engine.data_parallel_size=1", "engine.pipeline_parallel_size=1")
-#: What no call of torch_npu is made for yet: sparse attention's indexer; INT4 weights with INT8 rows by expert.
-REFUSED = ("deepseek_v3_2_ep16_long_context", "kimi_k2_w4a8_ep16_decode")
+#: What no call of torch_npu is made for yet: sparse attention's indexer; INT4 weights with INT8 rows by expert; windows
+#: and sinks; the delta rule.
+REFUSED = (
+    "deepseek_v3_2_ep16_long_context",
+    "gpt_oss_20b_long_context",
+    "kimi_k2_w4a8_ep16_decode",
+    "qwen3_5_35b_tp2_long_context",
+)
 NAMES = [
     name
     for name in shipped_names()

@@ -34,6 +34,8 @@ PUBLISHED = {
     "Qwen3-32B": 32_762_123_264,
     "Qwen3-4B": 4_022_468_096,
     "Qwen3-8B": 8_190_735_360,
+    "Qwen3.5-35B-A3B": 34_660_610_688,  # its decoder of text, without the prediction layer
+    "gpt-oss-20b": 20_914_757_184,
     # Nobody's but ours: 4 layers of 3 * 256 x 256 and 3 * 256 x 704, two tables of 4,096 x 256, nine norms of 256.
     "Tiny-Llama": 5_048_576,
 }
@@ -80,12 +82,14 @@ def test_what_the_families_differ_in() -> None:
     assert families == {
         **dict.fromkeys(("DeepSeek-R1", "DeepSeek-V2-Lite", "DeepSeek-V3", "DeepSeek-V3.2", "Kimi-K2"), (False, False)),
         "GLM-4.5-Air": (False, True),
+        "Qwen3.5-35B-A3B": (True, False),
+        "gpt-oss-20b": (False, True),
         "Llama-3.1-70B": (False, False),
         "Llama-3.1-8B": (False, False),
         "Qwen2.5-0.5B": (False, True),
         "Tiny-Llama": (False, False),
         "Qwen2.5-7B": (False, True),
-        **dict.fromkeys([n for n in model_names() if n.startswith("Qwen3")], (True, False)),
+        **dict.fromkeys([n for n in model_names() if n.startswith("Qwen3-")], (True, False)),
     }
 
 
