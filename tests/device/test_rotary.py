@@ -129,4 +129,5 @@ def test_linear_divides_and_others_are_refused_by_name(kind: str, wanted: object
     with pytest.raises(ScenarioError) as caught:
         session(switched(plain(model)), model)
     (line,) = caught.value.messages
-    assert line == f"tiny-qwen3: rope_scaling of type {kind} is not computed here, only linear, llama3, yarn"
+    computed = "linear, llama3, yarn, proportional"
+    assert line == f"tiny-qwen3: rope_scaling of type {kind} is not computed here, only {computed}"

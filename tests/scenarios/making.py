@@ -266,12 +266,8 @@ def _bad_reads(result: Program) -> list[str]:
             elif tensor.role == "table":
                 if tensor.name not in TABLES:
                     bad_reads.append(f"{what}, an unknown table")
-            elif tensor.role == "kv_cache" and issued.op.kind in (
-                "kv_cache_write",
-                "qkv_norm_rope_cache",
-                "kv_norm_rope_cache",
-            ):
-                pass  # the pool is there from the start; the write goes into it
+            elif tensor.role == "kv_cache" and any(out.name == tensor.name for out in issued.op.outputs):
+                pass  # the pool, or the state, is there from the start; the op changes it
             elif before is None:
                 if tensor.name not in STEP_INPUTS:
                     bad_reads.append(f"{what}, which nothing has written")
