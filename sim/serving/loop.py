@@ -130,7 +130,7 @@ class Loop:
     def advance(self, limit: int | None = None) -> bool:
         """A run of equal steps, of which only the first may start at `limit` or later; or wait for the next arrival.
         False where nothing is left."""
-        if self._next is not None and self._next <= self.now:
+        if self._next is not None and self._next <= self._now_ns * TICKS_PER_NS:
             self._receive()
         step = self.scheduler.plan()
         if step.is_empty:
@@ -145,13 +145,19 @@ class Loop:
             self._decodes(step, limit)
         return True
 
+    @property
+    def _now_ns(self) -> int:
+        """The client's clock, of whole nanoseconds: what it sends when a request ends must not miss the next step by
+        less than one."""
+        return -(-self.now // TICKS_PER_NS)
+
     def _next_arrival(self) -> int | None:
         following = self.client.next_ns()
         return None if following is None else (following + self.engine.admission_ns) * TICKS_PER_NS
 
     def _receive(self) -> None:
         """Hand what has come to the scheduler; what can never be served is sent back."""
-        for at, request in self.client.send(self.now // TICKS_PER_NS - self.engine.admission_ns):
+        for at, request in self.client.send(self._now_ns - self.engine.admission_ns):
             entry = self.scheduler.entry(request)
             if entry is None or request.input_tokens + request.output_tokens > self.longest:
                 self.rejected.append(request)
@@ -247,7 +253,7 @@ class Loop:
         for entry in ended:
             entry.last = self.now
             self.done.append(entry)
-            self.client.ended(entry.request, -(-self.now // TICKS_PER_NS))
+            self.client.ended(entry.request, self._now_ns)
         if ended:
             self._next = self._next_arrival()
 

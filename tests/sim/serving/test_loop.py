@@ -231,3 +231,19 @@ def test_drafts_in_a_cache_that_is_too_small_lose_no_block() -> None:
     assert outcome.preemptions > 0
     assert len(outcome.ids) == 12
     assert cache.free_blocks == 80
+
+
+class Uneven:
+    """Steps that end between two nanoseconds."""
+
+    def decode(self, requests: int, context_tokens: int) -> Piece:
+        return Piece(1000 * TICKS_PER_NS + 7, 0, 1 << 60)
+
+    def mixed(self, requests: int, context_tokens: int, tokens: int, pairs: int) -> int:
+        return 1000 * TICKS_PER_NS + 7
+
+
+def test_what_a_client_sends_when_another_request_ends_is_in_the_next_step() -> None:
+    load = Load(tuple(Request(n, 0, 4, 5 + n % 3) for n in range(9)), 3)
+    outcome = serve(load, Limits(8, 100), PagedCache(64, 16), Uneven(), FREE)
+    assert ((outcome.first_ns - outcome.arrived_ns) <= 1002).all()  # one step, not the rest of one and then another
