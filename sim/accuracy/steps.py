@@ -17,8 +17,8 @@ from sim.predict.scenario_result import case_of
 
 def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
     """The case to predict, or the reason why there is none. `hardware` replaces the row's."""
-    if row.cards != row.tp * row.dp:
-        return f"{row.cards} cards are not {row.dp} replicas of {row.tp} ranks"
+    if row.cards != row.tp * row.dp * _stages(row):
+        return f"{row.cards} cards are not {row.dp} replicas of {row.tp} ranks" + _in_stages(row)
     if row.ep not in (1, row.cards):
         return f"experts spread over {row.ep} of {row.cards} cards are not modelled"
     if not (row.batch and row.query_len and row.step_ms):
@@ -53,6 +53,16 @@ def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
         return case_of(load_text(text, row.id, row.settings))
     except ScenarioError as error:
         return error.messages[0]
+
+
+def _stages(row: StepRow) -> int:
+    """Pipeline stages, which rows have no column for: as their settings say."""
+    values = [s.partition("=")[2] for s in row.settings if s.startswith("engine.pipeline_parallel_size=")]
+    return int(values[-1]) if values and values[-1].isdecimal() else 1
+
+
+def _in_stages(row: StepRow) -> str:
+    return f" in {_stages(row)} stages" if _stages(row) > 1 else ""
 
 
 def _verifying(row: StepRow) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from scenarios.batches import reported_batch
 from scenarios.build import build
 from scenarios.ops.program import Group
+from scenarios.speculation_settings import MAX_DRAFT
 from sim.accuracy.roofline import program_roofline_us
 from sim.accuracy.rows.files import StepRow
 from sim.accuracy.steps import case_of_row, roofline_of
@@ -58,8 +59,15 @@ def test_another_profile_takes_the_rows_place() -> None:
         ({"step_ms": 0.0}, "batch, query_len or step_ms is not stated"),
         ({"phase": "serving"}, "phase 'serving' is not decode or prefill"),
         ({"cards": 16, "tp": 8}, "16 cards are not 1 replicas of 8 ranks"),
+        (
+            {"cards": 8, "tp": 8, "settings": ("engine.pipeline_parallel_size=2",)},
+            "8 cards are not 1 replicas of 8 ranks in 2 stages",
+        ),
         ({"cards": 16, "tp": 8, "dp": 2, "ep": 4}, "experts spread over 4 of 16 cards are not modelled"),
-        ({"query_len": 3}, "3 query tokens a request: speculative decoding is not modelled"),
+        (
+            {"query_len": MAX_DRAFT + 2},
+            f"{MAX_DRAFT + 2} query tokens a request are more than a draft of {MAX_DRAFT} and one",
+        ),
         ({"model": "No-Such"}, "No-Such"),
         ({"hardware": "no_such"}, "no_such"),
         ({"settings": ("optimizations.wieghts=fp16",)}, "Did you mean 'weights'?"),
@@ -79,3 +87,10 @@ def test_the_roofline_of_a_step_is_the_sum_of_its_kernels() -> None:
     result = case(DECODE)
     outcome = build(result.scenario, result.model, reported_batch(result.scenario))
     assert roofline_of(result) == program_roofline_us(outcome, result.hardware)
+
+
+def test_stages_are_those_of_the_settings() -> None:
+    row = replace(DECODE, cards=2, settings=("engine.pipeline_parallel_size=2",))
+    case = case_of_row(row)
+    assert isinstance(case, Case), case
+    assert (case.scenario.engine.pipeline_parallel_size, case.scenario.engine.tensor_parallel_size) == (2, 1)
