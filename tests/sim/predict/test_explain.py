@@ -125,13 +125,16 @@ LATE = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__rank_skew_us=1.0
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch, *late_us: int) -> Prediction:
-    """A captured step of as many ranks as numbers, each of which starts that much later than it could."""
+    """A captured step of as many ranks as numbers, each of which starts that much later than it could. Its kernels are
+    those of torch: layers of fewer kernels are shorter than an update of attention's parameters, for which the late
+    rank would then be late again."""
     monkeypatch.setattr("sim.step.host.late_ns", lambda *_: tuple(1000 * us for us in late_us))
     sensitivity_of.cache_clear()
     ranks = len(late_us)
     result = scenario(
-        model="Qwen3-8B", workload__batch=4, optimizations__graph="aclgraph", engine__tensor_parallel_size=ranks
-    )
+        model="Qwen3-8B", workload__batch=4, optimizations__graph="aclgraph", engine__tensor_parallel_size=ranks,
+        engine__stack="torch",
+    )  # fmt: skip
     return predicted(result, shard(QWEN3_8B, ranks), LATE)
 
 

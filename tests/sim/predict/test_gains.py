@@ -201,7 +201,7 @@ def test_what_loses_stands_apart_from_the_way_to_the_best_set() -> None:
 
 
 def test_a_bar_is_marked_where_its_verdict_alone_is_another() -> None:
-    gains = gains_of(case(bare(workload__batch=4)))  # what saves calls gains here, and nothing behind a graph
+    gains = gains_of(case(bare(workload__batch=64)))  # what saves calls gains here, and nothing behind a graph
     marked = [gain for gain in gains.gains if gain.marked]
     assert marked
     for gain in gains.gains:
