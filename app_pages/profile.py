@@ -26,6 +26,8 @@ from sim.report.files import to_json
 
 #: Rows of the tables.
 MOST = 30
+#: Whether the reader asked for the sample.
+SAMPLE = "kept:sample"
 
 
 def main() -> None:
@@ -82,7 +84,15 @@ def _given(say: Say) -> Given | None:
         help=say("files_help"),
         max_upload_size=profiles.MAX_MB,
     )
-    return profiles.uploaded([(file.name, file.getvalue()) for file in files]) if files else None
+    if files:
+        st.session_state[SAMPLE] = False
+        return profiles.uploaded([(file.name, file.getvalue()) for file in files])
+    st.button(say("sample"), icon=":material/science:", key="profile:sample", help=say("sample_help"), on_click=_sample)
+    return profiles.sample() if st.session_state.get(SAMPLE) else None
+
+
+def _sample() -> None:
+    st.session_state[SAMPLE] = True
 
 
 def _chosen(given: Given, say: Say) -> Shown:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,19 +17,25 @@ from typing import Any
 from app_pages.parts.answers import Remembered
 from app_pages.parts.server import FOLDER
 from scenarios.errors import ScenarioError, printable
+from scenarios.loader import load_scenario
 from scenarios.profile import CaptureSet
 from scenarios.profile.read import read_captures
 from scenarios.profile.read.find import sources
 from scenarios.timeline import Timeline
+from scenarios.trace import trace_text
 from sim.hardware.profile import load_hardware
 from sim.imported.replayed import replayed
 from sim.imported.result import import_result
 from sim.imported.timelines import timelines_of
+from sim.predict.scenario_result import first_result, kernel_args
 
 #: Endings of files that may be uploaded, all together at most MAX_MB; more goes through `whatif import`.
 ENDINGS, MAX_MB, MAX_FILES = ("json", "gz", "csv", "db"), 200, 64
 #: Profiles that the page offers of it.
 MAX_OFFERED = 200
+
+#: The scenario and settings of the sample.
+SAMPLE = ("qwen3_0_6b_decode", ("optimizations.graph=eager",))
 
 _READ: Remembered[CaptureSet] = Remembered(3)
 _SHOWN: Remembered[Shown] = Remembered(12)
@@ -102,6 +109,14 @@ def placed(name: str) -> Given:
         raise ScenarioError([f"{printable(name)}: the server offers no such profile"])
     changed = [(f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(path.rglob("*")) if f.is_file()]
     return Given((str(path), *changed), name, path=path)
+
+
+@lru_cache(maxsize=1)
+def sample() -> Given:
+    """A profile to try the page with: a predicted step as a trace, which says of itself that it is no measurement."""
+    prediction = first_result(load_scenario(*SAMPLE)).prediction
+    text = trace_text([prediction.timeline], [kernel_args(prediction)])
+    return uploaded([("sample.trace.json", text.encode())])
 
 
 def read(given: Given) -> CaptureSet:

@@ -126,3 +126,11 @@ def test_the_same_upload_is_read_once(trace: bytes, monkeypatch: pytest.MonkeyPa
 def test_the_document_of_a_profile_can_be_kept(trace: bytes) -> None:
     result = profiles.shown(profiles.uploaded([("trace.json", trace)]), "", "", "").result
     assert json.loads(json.dumps(result))["step"] == result["step"]
+
+
+def test_the_sample_opens_at_once_and_says_that_it_is_predicted(lab: Open) -> None:
+    at = lab("profile", lang="en")
+    at.button(key="profile:sample").click().run()
+    assert not at.exception
+    assert "predicted" in html(at)
+    assert len(at.get("vega_lite_chart")) == 2

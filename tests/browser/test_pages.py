@@ -40,6 +40,8 @@ def open_lesson(page: Any, name: str, language: Language) -> None:
     page.get_by_role("menuitem", name=heading).click()
     page.wait_for_function("(text) => document.querySelector('h1.wi-title')?.textContent === text", arg=heading)
     settled(page)
+    page.get_by_role("button", name=speaker(learn.TEXTS, language)("show"), exact=True).click()
+    settled(page)
     drawn(page)
 
 

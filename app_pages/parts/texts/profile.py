@@ -18,6 +18,11 @@ TEXTS: Table = {
         "一个 rank 的 ASCEND_PROFILER_OUTPUT 中的文件（trace_view.json、kernel_details.csv、step_trace_time.csv 等），或单个文件："
         "Chrome trace、op_summary_*.csv、ascend_pytorch_profiler_*.db。更大或多 rank：用 whatif app --profiles 目录 启动。",
     ),
+    "sample": ("Try it with a sample", "用示例试一试"),
+    "sample_help": (
+        "A step of Qwen3-0.6B as this tool predicts it, op by op, written as a trace: a prediction, not a measurement.",
+        "本工具预测的 Qwen3-0.6B 逐算子单步，写成 trace：是预测，不是测量。",
+    ),
     "waiting": ("Nothing is sent anywhere: the files are read by this machine alone.", "文件只在本机读取，不会发送到任何地方。"),
     "step": ("Step", "步"),
     "median": ("the one of median length", "时长居中的一步"),
