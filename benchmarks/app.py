@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: A cold first page with numbers, from a slider's key to the new number, and until the whole page stands still: one card,
+#: A cold first page with numbers; from a slider to the new number, and until the whole page stands still: one card
 #: and sixteen ranks. Seconds, on two idle cores.
 FIRST_PAGE_S, NUMBER_S, PAGE_S, PAGE_OF_16_S = 4.0, 0.3, 1.5, 3.0
 MOVES = 7
@@ -70,7 +70,7 @@ STILL = '[data-testid="stApp"][data-test-script-state="notRunning"]'
 
 
 def moves(page: Any, address: str, scenario: str) -> tuple[list[float], list[float]]:
-    """From each key press on the batch slider: seconds until the number is another one, and until the page stands still,
+    """From each key press on the batch slider: seconds until the number is another one, and until the page is still,
     the gains of every switch among it."""
     page.goto(f"{address}/?scenario={scenario}")
     page.wait_for_selector(".wi-value")

@@ -56,7 +56,7 @@ def block_table(name: str, table: Sequence[int], blocks_there: int, alt: str, sa
     wide = max(blocks_there, len(table))
     step = wide / max(1, len(table))
     rows: list[Row] = [
-        {"x": (n + 0.5) * step, "y": 0.0, "x2": place + 0.5, "y2": 1.0, "logical": n, "physical": place}
+        {"x": (n + 0.5) * step, "y": 0.0, "x2": place + 0.5, "y2": 1.0, "logical": str(n), "physical": str(place)}
         for n, place in enumerate(table)
     ]
     x: Spec = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [0, wide], "nice": False}}
