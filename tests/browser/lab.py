@@ -47,8 +47,8 @@ CUT = """() => {
             if (text.textContent.endsWith('\u2026')) cut.push('ellipsis: ' + text.textContent);
         }
     }
-    const boxes = '.wi-row *, .wi-say, .wi-quiet, .wi-h, .wi-h1, .wi-title, .wi-claim, .wi-legend, .wi-end *, td, th, '
-        + '[data-testid="stButton"] button, [data-testid="stPageLink"] a';
+    const boxes = '.wi-row *, .wi-say, .wi-quiet, .wi-h, .wi-h1, .wi-title, .wi-claim, .wi-legend, .wi-end *, '
+        + 'td, th, pre, [data-testid="stButton"] button, [data-testid="stPageLink"] a';
     for (const box of document.querySelectorAll(boxes)) {
         const style = getComputedStyle(box);
         const hides = style.overflowX !== 'visible' && box.scrollWidth > box.clientWidth + 1;

@@ -71,7 +71,11 @@ def _interface(lesson: Lesson) -> None:
     section(lesson.say("interface"), lesson.say("interface_note"))
     left, right = st.columns(2, gap="large")
     with left:
-        st.code(f"{', '.join(OUTPUTS)} = torch_npu.npu_add_rms_norm({', '.join(ARGUMENTS)})", language="python")
+        st.code(
+            f"{', '.join(OUTPUTS)} = torch_npu.npu_add_rms_norm({', '.join(ARGUMENTS)})",
+            language="python",
+            wrap_lines=True,
+        )
         for name in (*ARGUMENTS, *OUTPUTS):
             quiet(f"{name}: {lesson.say(f'about_{name}')}" if name != "x" else f"x: {lesson.say('about_sum')}")
     with right:
