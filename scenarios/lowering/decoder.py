@@ -166,7 +166,7 @@ def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
         normed = last
     else:
         rows = tokens
-    ends, wide = model.ends, (rows, model.vocab)
+    ends, wide = model.ends, (rows, model.whole_vocab)  # behind the gathering of all ranks' logits
     steps: list[tuple[str, str, float]] = []
     if ends.logit_scale != 1:
         steps.append(("muls", "scale_logits", ends.logit_scale))
@@ -177,7 +177,7 @@ def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
         ]  # fmt: skip
     ops.append(linear("lm_head", normed, "logits_raw" if steps else "logits", model.vocab))
     for at, (kind, name, value) in enumerate(steps):
-        x = ops[-1].out
+        x = activation(ops[-1].out.name, wide, act)
         out = activation("logits" if at == len(steps) - 1 else f"{name}.out", wide, act)
         ops.append(Op(kind, name, (x,), (out,), () if kind == "tanh" else (("value", value),)))
     return Block("head", tuple(ops))

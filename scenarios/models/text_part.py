@@ -10,7 +10,7 @@ from scenarios.models.families import TEXT_PARTS, TEXT_TYPES
 #: Said of the whole model, and true of its text part unless that says otherwise.
 _SHARED = ("tie_word_embeddings", "quantization_config", "compression_config", "quantize", "torch_dtype", "dtype")
 #: Towers, by the key of their config.
-_TOWERS = {"vision_config": "vision tower", "audio_config": "audio tower", "thinker_config": "thinker"}
+_TOWERS = {"vision_config": "vision tower", "audio_config": "audio tower"}
 
 
 def text_part(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -19,6 +19,11 @@ def text_part(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
     A config without towers is its own text part. Tokens that come from images are tokens of the decoder: they count in
     `workload.input_tokens`.
     """
+    thinker = config.get("thinker_config")  # of Omni models: the part that understands and writes
+    if isinstance(thinker, Mapping) and "hidden_size" not in config:
+        whole = {key: config[key] for key in _SHARED if key in config}
+        text, without = text_part({"model_type": config.get("model_type"), **whole, **thinker})
+        return text, " and ".join(part for part in (without, "talker") if part)
     inner = next((config[key] for key in TEXT_PARTS if isinstance(config.get(key), Mapping)), None)
     text = dict(config) if inner is None else dict(inner)
     if inner is not None:

@@ -381,6 +381,8 @@ def test_the_text_part_of_a_multimodal_config_runs(tmp_path: Path) -> None:
     plain = read(tmp_path, {**GOOD, "model_type": "qwen3", "tie_word_embeddings": True})
     assert model.left_out == "vision tower"
     assert dataclasses.replace(model, left_out="") == plain
+    omni = {"model_type": "qwen3_omni_moe", "talker_config": {}, "thinker_config": whole | {"audio_config": {}}}
+    assert read(tmp_path, omni).left_out == "vision tower and audio tower and talker"
     flat = {**GOOD, "model_type": "qwen2_5_vl", "vision_config": {}, "rope_scaling": {"type": "mrope"}}
     assert read(tmp_path, flat).model_type == "qwen2"
 
