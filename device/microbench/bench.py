@@ -51,7 +51,7 @@ def benched(backend: Backend, rows: Path, budget_s: float, resume: bool, say: Sa
     machine or plan.
     """
     torch.set_num_threads(1)
-    tasks = tasks_of(backend, trials())
+    tasks = tasks_of(backend, trials(backend.name))
     about = backend.describe() | caches() | {"date": date.today().isoformat()}
     state = _begun(rows, about, _fingerprint(tasks), resume, say)
     if state.complete:

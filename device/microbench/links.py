@@ -11,7 +11,7 @@ import torch
 from device.backends import choose
 from device.measure.measure import Sample
 from device.measure.steady import Reference, steadied, timed
-from device.microbench.plan import LINK_BYTES
+from device.microbench.plan import link_bytes
 from device.ranks.spawn import on_ranks
 from device.step.step import Group
 from scenarios.exchange.timings import Timing
@@ -35,7 +35,7 @@ class Links:
         timings = []
         with torch.inference_mode():
             for kind in ("all_reduce", "all_gather", "reduce_scatter"):
-                for size in LINK_BYTES:
+                for size in link_bytes(self.backend):
                     x = torch.ones(ROWS, size // 2 // ROWS, dtype=torch.bfloat16, device=backend.device)
                     call = getattr(group, kind)
                     references, walls = [], []

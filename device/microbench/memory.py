@@ -10,7 +10,7 @@ import torch
 
 from device.measure.measure import Sample
 from device.measure.steady import Reference, steadied, timed
-from device.microbench.plan import COPY_BYTES
+from device.microbench.plan import COPY_BYTES, FAR_COPY_BYTES
 from device.run.backend import Backend
 from scenarios.exchange.timings import COPY, EVENT, SYNCHRONIZE, Timing
 
@@ -20,7 +20,7 @@ REPEATS, TOGETHER = 15, 100
 
 def timed_memory(backend: Backend) -> Iterator[Timing]:
     """One row a size, smallest first, then the wait and the event."""
-    for moved in COPY_BYTES:
+    for moved in COPY_BYTES if backend.name == "cpu" else FAR_COPY_BYTES:
         source = torch.ones(moved, dtype=torch.int8, device=backend.device)
         target = torch.empty_like(source)
         together = max(1, min(TOGETHER, (1 << 20) // moved))

@@ -16,6 +16,8 @@ from scenarios.schema import Scenario
 RANKS, LINK_BYTES = 2, (1 << 8, 1 << 12, 1 << 15, 1 << 18, 1 << 21)
 #: Bytes that a copy reads, over the levels of a CPU's caches or into a device's memory.
 COPY_BYTES = tuple(1 << n for n in range(12, 28))
+#: The same on a device next to its host: up to what bandwidth is told by.
+FAR_LINK_BYTES, FAR_COPY_BYTES = tuple(1 << n for n in range(11, 28, 2)), tuple(1 << n for n in range(16, 31))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,17 @@ class Trial:
     cost: int = 1
 
 
-def _model(hidden: int, intermediate: int, heads: int, kv_heads: int, head_dim: int, vocab: int) -> Model:
+def link_bytes(device: str) -> tuple[int, ...]:
+    """Sizes of collectives, by kind of device."""
+    return LINK_BYTES if device == "cpu" else FAR_LINK_BYTES
+
+
+def _model(
+    hidden: int, intermediate: int, heads: int, kv_heads: int, head_dim: int, vocab: int, max_position: int = 4096
+) -> Model:
     return Model(
         name=f"calibration-{hidden}", model_type="llama", hidden=hidden, intermediate=intermediate, layers=1,
-        heads=heads, kv_heads=kv_heads, head_dim=head_dim, vocab=vocab, max_position=4096, norm_eps=1e-6,
+        heads=heads, kv_heads=kv_heads, head_dim=head_dim, vocab=vocab, max_position=max_position, norm_eps=1e-6,
         rope_theta=10_000.0, tied_embeddings=False, qk_norm=False, qkv_bias=False, dtype="bf16",
     )  # fmt: skip
 
@@ -53,8 +62,45 @@ PACKED = {**FUSED, "qkv": True, "gate_up": True}
 COMPILED = {**PACKED, "add_rms_norm": True, "rope": True, "swiglu": True}
 
 
-def trials() -> tuple[Trial, ...]:
+#: The same for a device next to its host: heads of 128, rows of many cores, products whose weights no L2 holds.
+A, B = _model(1152, 3328, 9, 3, 128, 12_800, 40_960), _model(2304, 6400, 18, 6, 128, 32_000, 40_960)
+C, D = _model(3328, 9216, 26, 2, 128, 64_000, 40_960), _model(6144, 18_432, 48, 8, 128, 128_000, 40_960)
+FAR_DECODES = (
+    (D, 1, 600), (B, 1, 15_000), (C, 16, 2_100), (D, 64, 1_300), (A, 1, 130), (B, 4, 1_100), (D, 8, 4_000),
+    (C, 1, 4_000), (A, 96, 500), (B, 32, 700), (C, 2, 9_000), (D, 24, 250),
+)  # fmt: skip
+FAR_PREFILLS = ((D, 1, 2_000), (B, 1, 512), (C, 4, 1_000), (A, 1, 4_000), (D, 1, 300), (B, 8, 256))
+FAR_FUSED = {**FUSED, "qkv": True, "gate_up": True, "add_rms_norm": True, "rope": True, "swiglu": True}
+BLOCKS = {"layout": "paged", "block_size": 128}
+
+
+def trials(device: str = "cpu") -> tuple[Trial, ...]:
     """All trials, those from which most is learnt first: a budget may cut the list short."""
+    return _cpu_trials() if device == "cpu" else _far_trials()
+
+
+def _far_trials() -> tuple[Trial, ...]:
+    """One decode and one prefill of each regime, then the same captured (its kernels, and what a replay costs its
+    host), then the host's calls one by one, and last what some switches change."""
+    trials = [_decode("fused", *case, fusion=FAR_FUSED, kv=BLOCKS) for case in FAR_DECODES]
+    trials += [_prefill("fused", *case, fusion=FAR_FUSED, kv=BLOCKS) for case in FAR_PREFILLS]
+    captured: dict[str, Any] = {"fusion": FAR_FUSED, "kv": BLOCKS, "graph": "aclgraph"}
+    trials += [_decode("captured", *case, cost=2, **captured) for case in FAR_DECODES[::2]]
+    trials += [_decode("plain", *case, fusion={}, kv=BLOCKS) for case in FAR_DECODES[::3]]
+    for weights in ("w8a8", "w8a16", "w4a16"):
+        trials += [_decode(weights, *case, fusion=FAR_FUSED, kv=BLOCKS, weights=weights) for case in FAR_DECODES[:6]]
+        trials += [_prefill(weights, *case, fusion=FAR_FUSED, kv=BLOCKS, weights=weights) for case in FAR_PREFILLS[:3]]
+    trials += [_decode("nz", *case, fusion=FAR_FUSED, kv=BLOCKS, weight_format="nz") for case in FAR_DECODES[:4]]
+    for layout in ({"layout": "contiguous"}, {**BLOCKS, "dtype": "int8"}):
+        name = ".".join(str(value) for value in layout.values())
+        trials += [_decode(name, *case, fusion=FAR_FUSED, kv=layout) for case in FAR_DECODES[1:5]]
+    trials += [
+        _decode("sampled", *case, fusion=FAR_FUSED, kv=BLOCKS, sampling="top_k_top_p") for case in FAR_DECODES[3:5]
+    ]
+    return tuple(trials)
+
+
+def _cpu_trials() -> tuple[Trial, ...]:
     trials = [_decode("fused", *case, fusion=FUSED) for case in DECODES]
     trials += [_prefill("fused", *case, fusion=FUSED) for case in PREFILLS]
     for case in (DECODES[4], DECODES[12], DECODES[14]):

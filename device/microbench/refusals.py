@@ -15,13 +15,14 @@ from scenarios.passes.switches import passes_for, with_needs
 
 def refusals(backend: Backend) -> Iterator[tuple[str, str]]:
     """(switch, why it is refused) of the optimisations that `backend` lacks, as far as a dense model asks for them."""
-    plain = trials()[0].scenario
-    for item in passes_for(S):
+    first = trials(backend.name)[0]
+    plain, model = first.scenario, S if backend.name == "cpu" else first.model
+    for item in passes_for(model):
         scenario = with_needs(item, set_switch(plain, item.switch, item.on))
         try:
-            program = build(scenario, S, reported_batch(scenario))
+            program = build(scenario, model, reported_batch(scenario))
         except ScenarioError:  # needs another type of value, or more than one rank
             continue
-        for line in backend.lacks(program, S):
+        for line in backend.lacks(program, model):
             if line.startswith(f"optimizations.{item.switch}:"):
                 yield item.switch, line

@@ -12,8 +12,10 @@ from device.microbench import bench
 from device.microbench.bench import Task, benched, tasks_of
 from device.microbench.memory import timed_memory
 from device.microbench.ops import timed_trial
-from device.microbench.plan import Trial, trials
+from device.microbench.plan import FAR_DECODES, FAR_PREFILLS, Trial, link_bytes, trials
 from device.microbench.refusals import refusals
+from scenarios.batches import reported_batch
+from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import COPY, EVENT, STEP, SYNCHRONIZE, Timing, read_timings
 from scenarios.ops.catalogue import CATALOGUE
@@ -49,6 +51,30 @@ def test_the_plan_shares_no_size_with_a_shipped_model_and_repeats_no_trial() -> 
     assert len({trial.name for trial in plan}) == len(plan)
     assert {trial.model.hidden for trial in plan}.isdisjoint({256, 384, 640, 1024, 2048, 4096, 5120, 8192})
     assert all(trial.scenario.engine.task_queue_enable == 0 for trial in plan)
+
+
+@pytest.mark.parametrize("device", ["cuda", "npu"])
+def test_the_plan_of_an_accelerator_times_the_path_that_matters(device: str) -> None:
+    """Heads of 128, blocks of 128, captured steps, products beyond the L2, prefills; every Program can be built."""
+    plan = trials(device)
+    assert len({trial.name for trial in plan}) == len(plan)
+    assert {trial.model.hidden for trial in plan}.isdisjoint({256, 384, 640, 1024, 2048, 4096, 5120, 8192})
+    assert {trial.model.head_dim for trial in plan} == {128}
+    first = plan[: len(FAR_DECODES) + len(FAR_PREFILLS)]
+    assert {trial.scenario.optimizations.kv.block_size for trial in first} == {128}
+    graphs = {trial.scenario.optimizations.graph for trial in plan}
+    assert graphs == {"eager", "aclgraph"}
+    prompts = [trial.scenario.workload.input_tokens for trial in plan if trial.scenario.workload.phase == "prefill"]
+    assert min(prompts) < 512 < 2000 <= max(prompts)
+    largest = max(2 * trial.model.hidden * trial.model.intermediate * 2 for trial in plan)
+    assert largest > 192 << 20  # gate and up together are more than the L2 of a 910B2
+    for trial in plan:
+        program = build(trial.scenario, trial.model, reported_batch(trial.scenario))
+        assert program.blocks
+
+
+def test_sizes_reach_as_far_as_a_device_does() -> None:
+    assert max(link_bytes("npu")) > 64 << 20 > max(link_bytes("cpu"))
 
 
 @pytest.mark.parametrize("start", ["decode fused 96 6x330", "prefill w8a8 96", "decode paged.int8.token 96"])
