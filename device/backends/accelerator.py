@@ -12,6 +12,8 @@ import torch
 #: Side of the product that keeps a device busy while the host issues a step (0.2 to 0.5 ms, assumed); runs that it is
 #: timed by; and most of them that are queued.
 FILLER_SIDE, FILLER_TIMED, MAX_QUEUED = 4096, 8, 2048
+#: No device multiplies these in less, ns: a clock that says so is none (the dry runtime's, say).
+MIN_FILLER_NS = 20_000
 
 
 class Accelerator:
@@ -61,6 +63,8 @@ class Accelerator:
 
     def queue(self, ns: float) -> bool:
         square, each_ns = self._filler or self._timed_filler()
+        if each_ns < MIN_FILLER_NS:
+            return False
         for _ in range(min(MAX_QUEUED, ceil(ns / each_ns))):
             square @ square
         return True
