@@ -85,7 +85,7 @@ def _conclusion(measured: dict[str, Any]) -> Any:
     """What was predicted and what was measured, once more where a reader's eye ends."""
     step = measured["steady_step"] if measured["backend"] == "cpu" else measured["unmarked_step"]
     error = measured["errors"]["steady_step" if measured["backend"] == "cpu" else "step"]
-    how = f"without other programs, at {_speed(measured)}" if measured["backend"] == "cpu" else "by the wall clock"
+    how = "without other programs" if measured["backend"] == "cpu" else "by the wall clock"
     return Text.assemble(
         ("\nMeasured ", "bold"), f"step {_spread(step)} {how}; predicted {error:+.0%}; ops together "
         f"{measured['errors']['ops']:+.0%}"
