@@ -16,7 +16,7 @@ from scenarios.schema import Scenario
 RANKS, LINK_BYTES = 2, (1 << 8, 1 << 12, 1 << 15, 1 << 18, 1 << 21)
 #: Bytes that a copy reads, over the levels of a CPU's caches or into a device's memory.
 COPY_BYTES = tuple(1 << n for n in range(12, 28))
-#: The same on a device next to its host: up to what bandwidth is told by.
+#: The same on a device next to its host: up to sizes that show its bandwidth.
 FAR_LINK_BYTES, FAR_COPY_BYTES = tuple(1 << n for n in range(11, 28, 2)), tuple(1 << n for n in range(16, 31))
 
 
