@@ -65,18 +65,17 @@ def test_decode_steps_are_priced_within_a_percent_and_never_six_off(sets: tuple[
 
 
 @pytest.mark.slow
-def test_steps_with_prefills_are_priced_within_a_percent_and_never_twelve_off() -> None:
+def test_steps_with_prefills_are_priced_within_a_percent_and_never_eight_off() -> None:
     off = errors(mixed(Random(2), 40, 128))
-    assert max(map(abs, off)) < 0.12
+    assert max(map(abs, off)) < 0.08
     assert median(map(abs, off)) < 0.01
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the grid prices prefill steps 1.9 % low on the mean")
-def test_steps_with_prefills_lean_to_no_side() -> None:
-    # Held before the kernels were priced by tiles; the cause is not looked into yet.
-    off = errors(mixed(Random(2), 40, 128))
-    assert abs(sum(off) / len(off)) < 0.015
+@pytest.mark.parametrize("seed", [2, 7])
+def test_steps_with_prefills_lean_to_no_side(seed: int) -> None:
+    off = errors(mixed(Random(seed), 40, 128))
+    assert abs(sum(off) / len(off)) < 0.012
 
 
 @pytest.mark.slow
