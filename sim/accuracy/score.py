@@ -15,10 +15,11 @@ from typing import Any
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
 from scenarios.ops.program import Batch
+from scenarios.ops.work import Work
 from sim.accuracy.inside import Part, parts_inside, weighted_error
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.rows.files import KernelRow, StepRow
-from sim.accuracy.rows.op_types import Unpriced, work_of_row
+from sim.accuracy.rows.op_types import Unpriced, plain_work, work_of_row
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import HardwareError, load_hardware
 from sim.kernel.price import price
@@ -36,7 +37,7 @@ class Scored:
     """One priced row. low_us, high_us: the interval that the profile claims. roofline_us: the plain roofline's time.
     cores, measured_cores: those that a kernel starts on, 0 where unknown. in_core_us: measured time inside its busier
     kind of core, 0 where unknown. fitted: something of the shipped profiles was fitted to the row. inside: parts of a
-    step whose kernels were timed."""
+    step whose kernels were timed. guessed: a kernel of an unknown op type, priced as a plain elementwise one."""
 
     label: str
     kind: str
@@ -51,6 +52,7 @@ class Scored:
     in_core_us: float = 0.0
     fitted: bool = False
     inside: tuple[Part, ...] = ()
+    guessed: bool = False
 
     @property
     def error(self) -> float:
@@ -80,7 +82,7 @@ def price_kernels(rows: Iterable[KernelRow], hardware: str = "") -> tuple[list[S
     for row in rows:
         try:
             hw = load_hardware(hardware or row.hardware)
-            work = work_of_row(row.op_type, row.input_shapes, row.dtypes, row.kv_tokens, row.output_shapes)
+            work, guessed = _work_of(row)
         except (Unpriced, HardwareError, ScenarioError) as error:
             skipped.append(Skipped(row.label, str(error)))
             continue
@@ -101,9 +103,21 @@ def price_kernels(rows: Iterable[KernelRow], hardware: str = "") -> tuple[list[S
                 measured_cores=row.cores,
                 in_core_us=row.in_core_us,
                 fitted=row.fitted,
+                guessed=guessed,
             )
         )
     return scored, skipped
+
+
+def _work_of(row: KernelRow) -> tuple[Work, bool]:
+    """(work, whether its op type is unknown, so that it is taken for a plain elementwise kernel). Raises Unpriced."""
+    try:
+        return work_of_row(row.op_type, row.input_shapes, row.dtypes, row.kv_tokens, row.output_shapes), False
+    except Unpriced as reason:
+        try:
+            return plain_work(row.op_type, row.input_shapes, row.dtypes, row.output_shapes), True
+        except Unpriced:
+            raise reason from None
 
 
 def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Scored], list[Skipped]]:
@@ -158,6 +172,7 @@ def rows_result(
         "unscored": len(rows) - len(counted),
         "by_kind": {kind: _of_kind(kinds[kind]) for kind in sorted(kinds, key=order)},
         "cores": cores_result(counted),
+        "guessed": sorted({row.kind for row in rows if row.guessed}),
         **split_errors(counted),
         "listed": [_listed(row) for row in rows],
         "coverage": coverage(counted),

@@ -15,6 +15,7 @@ from sim.accuracy.overlaps import overlaps_result, price_overlaps, read_overlaps
 from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_collectives, read_kernels, read_steps
 from sim.accuracy.score import NOMINAL, Scored, price_kernels, price_steps, rows_result, steps_result
+from sim.accuracy.unseen import read_unseen
 from sim.hardware.profile import load_hardware
 from sim.predict.result import SCHEMA_VERSION
 
@@ -79,6 +80,8 @@ def validate(measurements: Measurements, hardware: str, bounds: Bounds) -> Valid
         "overlaps": overlaps_result(*overlaps),
     }
     covered = {name: parts[name].pop("coverage") for name in ("kernels", "collectives", "steps")}
+    # A hardware profile of the user's own, or his rows, say nothing about the shipped fits.
+    unseen = [asdict(line) for line in read_unseen()] if files is REFERENCE and not hardware else []
     result = {
         "schema_version": SCHEMA_VERSION,
         "files": {
@@ -86,6 +89,7 @@ def validate(measurements: Measurements, hardware: str, bounds: Bounds) -> Valid
         },
         **parts,
         "coverage": {"nominal": NOMINAL, **covered},
+        "unseen": unseen,
     }
     scored = [_scored(rows) for rows, _ in (kernels, collectives, steps)]
     return Validation(result, tuple(_broken(result, bounds)), tuple(by_family(*scored)))

@@ -20,6 +20,8 @@ def print_validation(console: Console, result: dict[str, Any], broken: tuple[str
     shown, width = plain(result), console.width
     if shown["files"]["kernels"]:
         console.print(_kernels(shown, width))
+    if shown["unseen"]:
+        console.print(_unseen(shown, width))
     if shown["files"]["collectives"]:
         console.print(_collectives(shown, width))
     if shown["files"]["steps"]:
@@ -48,6 +50,32 @@ def _kernels(result: dict[str, Any], width: int) -> Any:
     return _by_kind(result, "kernels", "Kernels: predicted against measured", "op type", width)
 
 
+#: What was held out of the fits, in words.
+_WAYS = {
+    "seen": "nothing: fitted to them",
+    "shape": "their shape",
+    "model": "their model",
+    "stack": "their stack",
+    "kind": "their kind",
+}
+
+
+def _unseen(result: dict[str, Any], width: int) -> Any:
+    """Kernels predicted by numbers that were fitted without their shape, model, stack or kind."""
+    rows = result["unseen"]
+    columns = [
+        Column("held out", [_WAYS[r["way"]] for r in rows]),
+        Column("stack", [r["stack"] for r in rows]),
+        Column("family", [r["family"] for r in rows]),
+        Column("rows", [str(r["rows"]) for r in rows], right=True),
+        Column("median error", [percent(r["median"]) for r in rows], right=True),
+        Column("P90", [percent(r["p90"]) for r in rows], right=True),
+        Column("inside 90 %", [percent(r["coverage"]) for r in rows], right=True),
+    ]
+    notes = ["widths of the intervals from rows of other shapes; made by python -m sim.fitting.widths"]
+    return fitted("Kernels of networks that no fit had seen", columns, width, notes)
+
+
 def _collectives(result: dict[str, Any], width: int) -> Any:
     return _by_kind(result, "collectives", "Collectives: predicted against measured", "operation, ranks", width)
 
@@ -72,7 +100,10 @@ def _by_kind(result: dict[str, Any], part: str, title: str, kind: str, width: in
     inside = result["coverage"][part]
     unscored = f"{part_result['unscored']} more are listed unscored"
     note = f"{percent(inside)} of the rows lie inside their 90 % interval; {unscored}"
-    return fitted(title, columns, width, [note] if inside is not None else [])
+    notes = [note] if inside is not None else []
+    if part_result["guessed"]:
+        notes.append(f"not known, priced as plain elementwise kernels: {', '.join(part_result['guessed'])}")
+    return fitted(title, columns, width, notes)
 
 
 def _steps(result: dict[str, Any], width: int) -> Any:

@@ -24,7 +24,7 @@ LADDER = "rung,910b2,Qwen3-0.6B,decode,1,1,500,,optimizations.graph=ge_graph,20,
 @pytest.fixture
 def kernels(tmp_path: Path) -> Path:
     path = tmp_path / "kernels.csv"
-    path.write_text(KERNELS + NORM + NORM.replace("RmsNorm", "Madeup"))
+    path.write_text(KERNELS + NORM + NORM.replace("RmsNorm", "MadeupMatMul"))
     return path
 
 
@@ -33,7 +33,7 @@ def test_without_bounds_it_is_done(whatif: WhatIf, kernels: Path) -> None:
     assert (done.status, done.err) == (0, "")
     assert "RmsNorm" in done.out
     assert "Not priced (kernels): 1" in done.out
-    assert "Madeup" in done.out
+    assert "MadeupMatMul" in done.out
 
 
 def test_a_bound_that_holds_and_one_that_does_not(whatif: WhatIf, kernels: Path, tmp_path: Path) -> None:

@@ -7,15 +7,17 @@ N = 16 b) and [a, b, 16, 32] in INT8 (N = 32 a, K = 16 b).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
+from scenarios.ops.families import family_of_type
 from scenarios.ops.work import Work
 from sim.accuracy.rows import cube, experts, vector
 from sim.accuracy.rows.cube import attention_work
 from sim.accuracy.rows.row import Row, Unpriced, parse_dtypes, parse_shapes
 from sim.accuracy.rows.vector import Maker
 
-__all__ = ["GUESSES", "Unpriced", "attention_work", "known_op_types", "work_of_row"]
+__all__ = ["GUESSES", "Unpriced", "attention_work", "known_op_types", "plain_work", "work_of_row"]
 
 #: What the profiler's shapes leave open, and what is taken for it.
 GUESSES = {
@@ -129,6 +131,19 @@ _MAKERS: dict[str, Maker] = {
     **dict.fromkeys(_SHAPELESS, vector.fixed),
     **dict.fromkeys(_EXCHANGE, vector.exchange),
 }
+
+
+def plain_work(op_type: str, input_shapes: str, dtypes: str = "", output_shapes: str = "") -> Work:
+    """The work of a vector kernel of an unknown op type: each element of its tensors moved once, one instruction each.
+
+    Raises Unpriced for a type that `work_of_row` knows, for what is no vector kernel by its name, and without shapes.
+    """
+    known = op_type in _MAKERS or op_type in _OTHER_NETWORKS
+    if known or family_of_type(op_type) != "vector" or not (input_shapes + output_shapes).strip("; "):
+        raise Unpriced(f"op type {op_type} is not known")
+    outputs = parse_shapes(output_shapes) if output_shapes else ()
+    row = Row(op_type, parse_shapes(input_shapes), parse_dtypes(dtypes), 0, outputs)
+    return vector.laid_out(replace(vector.elementwise()(row), program=op_type), row)
 
 
 def known_op_types() -> list[str]:

@@ -100,11 +100,22 @@ def test_another_profile_takes_the_place_of_the_rows() -> None:
 
 
 def test_what_cannot_be_priced_is_listed_with_its_reason() -> None:
-    rows = [kernel("Madeup"), kernel(), kernel(hardware="tpu")]
+    rows = [kernel("MadeupMatMul"), kernel(), kernel(hardware="tpu")]
     result, skipped = price_kernels(rows)
     assert len(result) == 1
-    assert "Madeup" in skipped[0].reason
+    assert "MadeupMatMul" in skipped[0].reason
     assert "tpu" in skipped[1].reason
+
+
+def test_a_vector_kernel_of_an_unknown_type_is_a_plain_one_that_nobody_is_sure_of() -> None:
+    (unknown, plain), skipped = price_kernels([kernel("Madeup", "64,4096;64,4096"), kernel("Add", "64,4096;64,4096")])
+    assert not skipped
+    assert (unknown.guessed, plain.guessed) == (True, False)
+    assert unknown.predicted_us == pytest.approx(plain.predicted_us, rel=0.5)
+    assert unknown.high_us / unknown.predicted_us > 2 * plain.high_us / plain.predicted_us
+    assert rows_result([unknown, plain], [])["guessed"] == ["Madeup"]
+    for shapes in ("", "a,b"):  # without shapes there is nothing to price
+        assert "Madeup is not known" in price_kernels([kernel("Madeup", shapes)])[1][0].reason
 
 
 def test_unscored_rows_are_priced_and_not_counted() -> None:

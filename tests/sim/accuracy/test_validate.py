@@ -70,6 +70,15 @@ def test_the_keys_of_the_contract(reference: dict[str, Any]) -> None:
     assert reference["coverage"]["nominal"] == 0.9
 
 
+def test_kernels_that_no_fit_had_seen_are_told_apart_by_what_was_held_out(reference: dict[str, Any]) -> None:
+    whole = {(line["way"], line["stack"]): line for line in reference["unseen"] if line["family"] == "all"}
+    for stack in ("A3", "910B2"):
+        seen, shape = whole["seen", stack], whole["shape", stack]
+        assert seen["median"] < shape["median"] < 0.12
+        for way in ("shape", "model", "stack"):
+            assert 0.80 <= whole[way, stack]["coverage"] <= 0.95
+
+
 def test_no_row_is_dropped_in_silence(reference: dict[str, Any]) -> None:
     kernels, steps, ablations, overlaps = (reference[name] for name in ("kernels", "steps", "ladders", "overlaps"))
     assert kernels["rows"] + kernels["unscored"] + len(kernels["unpriced"]) == lines_of("kernels")
@@ -102,10 +111,10 @@ def test_no_row_of_the_shared_measurements_is_dropped(root: Path, name: str) -> 
 
 
 def test_unpriced_and_unscored_rows_are_told_apart(tmp_path: Path) -> None:
-    path = kernels_file(tmp_path, NORM, NORM.replace("yes", "no"), NORM.replace("RmsNorm", "Madeup"))
+    path = kernels_file(tmp_path, NORM, NORM.replace("yes", "no"), NORM.replace("RmsNorm", "MadeupMatMul"))
     kernels = of_kernels(path).result["kernels"]
     assert (kernels["rows"], kernels["unscored"], len(kernels["unpriced"])) == (1, 1, 1)
-    assert "Madeup" in kernels["unpriced"][0]["reason"]
+    assert "MadeupMatMul" in kernels["unpriced"][0]["reason"]
 
 
 def test_files_that_were_not_given_have_no_rows(tmp_path: Path) -> None:
