@@ -115,13 +115,14 @@ def program_name(work: Work) -> str:
 
 
 def support_of(work: Work, device: str, boxes: Mapping[tuple[str, str], Box]) -> Support | None:
-    """What stands behind the price of `work` on `device`; None for work whose time depends on no size.
+    """What stands behind the price of `work` on `device`; None for work whose time depends on no
+    size or on no program.
 
     A device that `boxes` do not name has other evidence behind it (a calibration, a data sheet), which its own
     residuals express: only the distance from all fitted sizes counts.
     """
     sizes = sizes_of(work)
-    if not sizes:
+    if not sizes or work.unit == "copy":  # DMA engines stream, whatever the program
         return None
     name = program_name(work)
     anywhere, own = boxes.get((ANY, name)), boxes.get((device, name))

@@ -122,6 +122,7 @@ def _steps(result: dict[str, Any], width: int) -> Any:
     note = f"{steps['scored']} scored: median error {percent(steps['median'])}, the roofline's {roofline}"
     unseen = steps["not_fitted"]
     split = f"{unseen['rows']} of them fix no number: median {percent(unseen['median'])}, P90 {percent(unseen['p90'])}"
+    split += f", {percent(unseen['coverage'])} inside their 90 % interval"
     notes = [note, split, *(line for r in rows for line in _inside(r))]
     return fitted("Steps: predicted against measured", columns, width, notes)
 

@@ -4,7 +4,7 @@ A grid point is a whole step that `sim.predict` has played. Times are in ticks, 
 tokens of the cache inside a piece, so that the sum of a thousand steps is exact and equals one after the other.
 
 Decode steps: rows (the captured size, where there is one) on four points to an octave x mean context on one. Steps with
-prefills are a sum: matrix products and the rest by tokens (two points to an octave and half a tile beside each),
+prefills are a sum: matrix products and the rest by tokens (two points to an octave and half a tile next to each),
 attention of the prefills by query-key pairs, and what decoding requests add, by their number (x 4) and mean context
 (x 2). A ragged batch counts with its mean. `docs/serving.md` states the error that
 tests/sim/serving/test_prices.py measures.

@@ -86,6 +86,7 @@ def test_a_longer_row_is_less_sure_and_an_unknown_program_is_least() -> None:
     near, far = (extra_sigma(rows(16, columns), "atlas_a3_die") for columns in (5120, 2**20))
     assert 0 < near < far < extra_sigma(rows(16, 5120, "unheard"), "atlas_a3_die") == spreads().never
     assert extra_sigma(Work("vector", FixedShape("Data")), "atlas_a3_die") == 0.0
+    assert extra_sigma(Work("copy", FlatShape(4096), program="prefetch"), "atlas_a3_die") == 0.0
 
 
 def test_a_program_fitted_on_another_device_only_is_less_sure() -> None:
