@@ -70,8 +70,8 @@ def test_validate_serving_as_a_user_meets_it(whatif: Callable[..., Any], tmp_pat
     rows = tmp_path / "served.csv"
     rows.write_text(
         "id,deployment,engine,hardware,model,settings,input_tokens,output_tokens,arrival,concurrency,tpot_ms\n"
-        "a,mine,vllm-ascend 0.18,910b2,Qwen3-0.6B,optimizations.graph=aclgraph,128,64,closed,4,30\n"
-        "b,mine,vllm-ascend 0.18,910b2,Qwen3-0.6B,optimizations.graph=aclgraph,128,64,closed,8,31\n"
+        "a,mine,vllm-ascend 0.18,910b2,Qwen3-0.6B,optimizations.graph=aclgraph,128,1024,closed,4,30\n"
+        "b,mine,vllm-ascend 0.18,910b2,Qwen3-0.6B,optimizations.graph=aclgraph,128,1024,closed,8,31\n"
         "c,mine,vllm-ascend 0.18,910b2,GPT-9,,128,64,closed,8,31\n",
         encoding="utf-8",
     )
