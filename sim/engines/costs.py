@@ -15,7 +15,9 @@ class EngineCosts:
     from the arrival of a request to when the scheduler sees it, and from its first token to the client (HTTP,
     tokenising); it delays that request alone. swap_bytes_per_ns: copies of KV between host and device, in GB/s.
     device_scale, dispatch_scale: this deployment's device steps, and its host's time for each launch, over what the
-    hardware profile says.
+    hardware profile says. issue_decode_ns, issue_mixed_ns: what the same thread pays to issue a decode step, or one
+    with prefills, op by op or in pieces (`sim.serving.player.issuing`): it does so while the device works, but not
+    while it prepares a step. 0 where a graph is replayed whole.
     """
 
     per_step_ns: int = 0
@@ -26,6 +28,8 @@ class EngineCosts:
     swap_bytes_per_ns: float = 24.0
     device_scale: float = 1.0
     dispatch_scale: float = 1.0
+    issue_decode_ns: int = 0
+    issue_mixed_ns: int = 0
 
     def host_ns(self, requests: int, chunks: int = 0) -> int:
         """Host time of a step with `requests` running requests, `chunks` of them prefills."""
@@ -34,8 +38,12 @@ class EngineCosts:
     def step_ns(self, device_ns: float, requests: int, chunks: int = 0) -> float:
         """From the start of one step to the start of the next, ns; the hardware profile puts it at `device_ns`:
 
-        max(device, hidden) + visible,   hidden = hidden_share x host,   visible = host - hidden
+        max(device, hidden + issue) + visible,   hidden = hidden_share x host,   visible = host - hidden
         """
         host = self.host_ns(requests, chunks)
         hidden = self.hidden_share * host
-        return max(self.device_scale * device_ns, hidden) + host - hidden
+        return max(self.device_scale * device_ns, hidden + self.issue_ns(chunks)) + host - hidden
+
+    def issue_ns(self, chunks: float) -> int:
+        """What issuing a step takes its thread."""
+        return self.issue_mixed_ns if chunks else self.issue_decode_ns

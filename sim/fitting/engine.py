@@ -1,13 +1,15 @@
 """An engine profile fitted to benchmarks of one deployment, with priors for what one benchmark cannot tell.
 
 A benchmark gives TPOT, TTFT and throughput at one load; the number of running requests follows by Little's law. Fitted
-are logarithms of four factors on the prior profile's numbers: host time of a step (with it that of each request), host
+are logarithms of five factors on the prior profile's numbers: host time of a step (with it that of each request), host
 time of a request alone, the device's step, and the admission of a request. Their priors:
 
     host of a step    1.2    (a starved host pays ten times what a healthy one does)
     of a request      0.7    over that of a step; one benchmark leaves it where it is
     device            0.06   what full-graph steps of known settings miss by
     admission         0.8
+    issuing           0.4    over the square root of that of a step (assumed: a host that is slow in one is slow in the
+                             other, but not as much; of three deployments the square root misses by 1.1 to 1.6 times)
 
 What is not measured stays at its prior: where the device hides the host, a benchmark says only that the host is no
 slower, and the interval of the result says so.
@@ -31,8 +33,10 @@ from sim.serving.expected import Bench
 Floats = NDArray[np.float64]
 Residuals = Callable[[Floats], Floats]
 
-#: Prior standard deviations of the four logarithms, in the order of `Factors`.
-PRIORS = (1.2, 0.7, 0.06, 0.8)
+#: Prior standard deviations of the five logarithms, in the order of `Factors`.
+PRIORS = (1.2, 0.7, 0.06, 0.8, 0.4)
+#: How much of a host's slowness in preparing a step shows in issuing it, of the logarithm.
+ISSUE_SHARE = 0.5
 #: Relative errors of a benchmark's mean TPOT, TTFT and throughput between repeats.
 TPOT_SIGMA, TTFT_SIGMA, THROUGHPUT_SIGMA = 0.02, 0.1, 0.03
 #: Host factors, logarithms, that fits start from: a step that hides its host has no slope there.
@@ -56,12 +60,19 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """What the prior profile's numbers are multiplied by. request: over and above `step`."""
+    """What the prior profile's numbers are multiplied by. request: over and above `step`. issuing: over and above its
+    power ISSUE_SHARE."""
 
     step: float = 1.0
     request: float = 1.0
     device: float = 1.0
     admission: float = 1.0
+    issuing: float = 1.0
+
+    @property
+    def dispatch(self) -> float:
+        """Of what issuing a step takes the host."""
+        return float(self.issuing * self.step**ISSUE_SHARE)
 
     def on(self, costs: EngineCosts) -> EngineCosts:
         """`costs` with these factors."""
@@ -71,6 +82,7 @@ class Factors:
             per_request_ns=round(costs.per_request_ns * self.step * self.request),
             device_scale=costs.device_scale * self.device,
             admission_ns=round(costs.admission_ns * self.admission),
+            dispatch_scale=costs.dispatch_scale * self.dispatch,
         )
 
 
@@ -109,7 +121,7 @@ def _descended(residuals: Residuals, start: float) -> Floats:
     """The nearest minimum of the loss from a host factor on. The origin is shifted, because differences are taken in
     proportion to the point."""
     shift = 10.0
-    point = np.array([start, 0.0, 0.0, 0.0]) + shift
+    point = np.array([start, 0.0, 0.0, 0.0, 0.0]) + shift
     result = scipy().least_squares(
         lambda shifted: residuals(shifted - shift),
         point,
@@ -180,8 +192,11 @@ def _profile(
         "prefill": {"receive_us": _scaled(file.prefill.receive_us, factors.admission, intervals["admission"], origin)},
         "device": {
             "scale": _scaled(file.device.scale, factors.device, intervals["device"], origin),
-            "dispatch_scale": file.device.dispatch_scale.model_copy(
-                update={"low": file.device.dispatch_scale.value, "high": file.device.dispatch_scale.value}
+            "dispatch_scale": _scaled(
+                file.device.dispatch_scale,
+                factors.dispatch,
+                _times(factors.step**ISSUE_SHARE, intervals["issuing"]),
+                origin,
             ),
         },
         "overlap": {
@@ -194,6 +209,10 @@ def _profile(
     described = f"{prior.name}, fitted: {origin}"[:2000]
     fitted = file.model_copy(update={"name": name, "description": described, "extends": None, **parts})
     return EngineProfile(name, EngineFile.model_validate(fitted.model_dump()))
+
+
+def _times(factor: float, ends: tuple[float, float]) -> tuple[float, float]:
+    return factor * ends[0], factor * ends[1]
 
 
 def _scaled(number: Number, factor: float, ends: tuple[float, float], origin: str) -> Number:

@@ -24,7 +24,7 @@ from sim.predict.predict import Case, check
 from sim.predict.scenario_result import case_of
 from sim.serving.metrics import ServingMetrics, metrics_of
 from sim.serving.rate import OPEN, PRECISION, HighestRate, highest_rate
-from sim.serving.simulate import prices_of, simulate
+from sim.serving.simulate import prices_of, scheduled, simulate
 
 #: Requests of a run of the search at most: many variants are searched.
 MAX_REQUESTS = 400
@@ -82,7 +82,7 @@ def compare_at_slo(loaded: Loaded, case: Case) -> Compared | None:
 
 
 def _highest(case: Case, engine: EngineProfile, folder: Path) -> HighestRate:
-    scenario, costs = case.scenario, engine.costs(case.model.cards)
+    scenario, costs = case.scenario, scheduled(case, engine.costs(case.model.cards))
     assert scenario.slo is not None
     assert scenario.workload.traffic is not None
     prices = prices_of(case, costs)

@@ -7,6 +7,7 @@ takes both at their fastest, the high end both at their slowest.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import floor, log2
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from sim.predict.predict import Case, interval_ns
 from sim.predict.speculation import yielded_tokens
 from sim.serving.player import player
 from sim.serving.prices import TICKS_PER_NS, GridPrices
-from sim.serving.simulate import serving_capacity, simulate, without_traffic
+from sim.serving.simulate import scheduled, serving_capacity, simulate, without_traffic
 from sim.serving.steady import Demand, Device, Steady, steady
 
 
@@ -73,9 +74,8 @@ class Bench:
     def expect(self, engine: EngineCosts, device_factor: float = 1.0) -> Expected:
         """The answer with `engine`, device times multiplied by `device_factor`."""
         scaled = replace(engine, device_scale=engine.device_scale * device_factor)
-        if self.case.scenario.engine.async_scheduling is False:
-            scaled = replace(scaled, hidden_share=0.0)
-        steps = self._steps(engine.dispatch_scale)
+        scaled = scheduled(self.case, scaled)
+        steps = self._blended(engine.dispatch_scale)
         state = steady(self._demand, Device(steps.decode_ns, steps.mixed_ns), scaled)
         return Expected(
             ttft_ms=state.ttft_ns / 1e6,
@@ -129,6 +129,15 @@ class Bench:
             steps = self._tables[dispatch] = _Steps(self.case, self._demand, self._context, self._hit, dispatch)
         return steps
 
+    def _blended(self, dispatch: float) -> _Steps | _Blend:
+        """Steps on a host that launches `dispatch` times as slowly, between two that are priced: fits ask for many."""
+        octave = 2 * log2(dispatch)
+        below = floor(octave)
+        share = octave - below
+        if share < 1e-9:
+            return self._steps(2.0 ** (below / 2))
+        return _Blend(self._steps(2.0 ** (below / 2)), self._steps(2.0 ** ((below + 1) / 2)), share)
+
     @property
     def _context(self) -> int:
         return self.load.input_tokens + self.load.output_tokens // 2
@@ -161,6 +170,22 @@ class Bench:
             return tokens
         service_s = (state.e2el_ns if not state.saturated else self._demand.gaps * state.tpot_ns) / 1e9
         return tokens * max(0.0, 1 - service_s / window)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blend:
+    """Steps between those of two hosts."""
+
+    lower: _Steps
+    upper: _Steps
+    share: float
+
+    def decode_ns(self, running: float) -> float:
+        return (1 - self.share) * self.lower.decode_ns(running) + self.share * self.upper.decode_ns(running)
+
+    def mixed_ns(self, running: float, prompts: float) -> float:
+        lower, upper = self.lower.mixed_ns(running, prompts), self.upper.mixed_ns(running, prompts)
+        return (1 - self.share) * lower + self.share * upper
 
 
 class _Steps:

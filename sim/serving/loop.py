@@ -2,7 +2,7 @@
 
 The scheduler says what runs together, the prices how long the device takes for it, the engine what its host adds:
 
-    step = max(device, hidden) + visible,   host = per_step + per_request x requests + per_chunk x chunks,
+    step = max(device, hidden + issue) + visible,   host = per_step + per_request x requests + per_chunk x chunks,
     hidden = hidden_share x host,           visible = host - hidden
 
 Between two events (a request comes, is prefilled, ends, loses its blocks) nothing but the contexts' length changes, so
@@ -208,7 +208,8 @@ class Loop:
         if known is None:
             host = self.engine.host_ns(requests, chunks) * TICKS_PER_NS
             hidden = int(self.engine.hidden_share * host)
-            known = self._hosts[requests, chunks] = host - hidden, hidden
+            issue = self.engine.issue_ns(chunks) * TICKS_PER_NS
+            known = self._hosts[requests, chunks] = host - hidden, hidden + issue
         return known
 
     def _decodes(self, step: Step, limit: int | None) -> None:

@@ -159,7 +159,8 @@ def _gap(outcome: ServingOutcome, engine: EngineCosts) -> tuple[float, float, fl
     host = np.array([engine.host_ns(1, 0) - engine.per_request_ns, engine.per_request_ns, engine.per_chunk_ns])
     host_ns = host[0] + host[1] * (steps.decoding + steps.chunks) + host[2] * steps.chunks
     hidden = engine.hidden_share * host_ns
-    faster = np.maximum(device - alone / 2, hidden) + host_ns - hidden
+    issue = np.where(steps.chunks > 0, engine.issue_mixed_ns, engine.issue_decode_ns)
+    faster = np.maximum(device - alone / 2, hidden + issue) + host_ns - hidden
 
     def per_gap(ns: Floats) -> float:
         return float((weights * ns).sum()) / total / 1e6 / outcome.tokens_per_step

@@ -24,7 +24,7 @@ from sim.serving.metrics import ServingMetrics, metrics_of
 from sim.serving.outcome import ServingOutcome
 from sim.serving.prices import GridPrices
 from sim.serving.rate import OPEN, HighestRate, highest_rate
-from sim.serving.simulate import PrefillTier, prices_of, simulate
+from sim.serving.simulate import PrefillTier, prices_of, scheduled, simulate
 
 SPREADS = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms", "queue_ms")
 #: Below this a second card is said to buy nothing.
@@ -49,7 +49,8 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     scenario = case.scenario
     engine = engine_of(loaded)
     ranks = case.model.cards
-    costs, bounds = engine.costs(ranks), engine.bounds(ranks)
+    costs = scheduled(case, engine.costs(ranks))
+    bounds = [scheduled(case, end) for end in engine.bounds(ranks)]
     folder = folder_of(loaded, "workload.traffic.trace.file")
     seed = scenario.protocol.seed
     load = load_of(scenario.workload, seed, folder)

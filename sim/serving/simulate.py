@@ -14,7 +14,7 @@ from sim.predict.predict import Case
 from sim.serving.fleet import Fleet, Instance, Transfer
 from sim.serving.loop import PooledKv, serve
 from sim.serving.outcome import ServingOutcome, merged
-from sim.serving.player import player
+from sim.serving.player import issuing, player
 from sim.serving.prices import TICKS_PER_NS, GridPrices, StepPrices
 
 
@@ -65,7 +65,7 @@ def simulate(
             limits_of(scenario),
             cache=cache_of(scenario, capacity.kv_tokens, longest),
             prices=prices,
-            engine=_scheduled(case, engine),
+            engine=scheduled(case, engine),
             max_model_len=min(longest, case.model.max_position),
             kv_bytes_per_token=capacity.bytes_per_token,
             drafts=drafts_of(scenario, replica),
@@ -76,9 +76,11 @@ def simulate(
     return merged(outcomes)
 
 
-def _scheduled(case: Case, engine: EngineCosts) -> EngineCosts:
-    """The engine's costs as the scenario has it schedule."""
-    return replace(engine, hidden_share=0.0) if case.scenario.engine.async_scheduling is False else engine
+def scheduled(case: Case, engine: EngineCosts) -> EngineCosts:
+    """The engine's costs as the scenario has it schedule, and with what issuing its steps takes."""
+    if case.scenario.engine.async_scheduling is False:
+        engine = replace(engine, hidden_share=0.0)
+    return issuing(without_traffic(case), engine)
 
 
 def _instance(case: Case, prices: StepPrices, engine: EngineCosts, longest: int, number: int) -> Instance:
@@ -87,7 +89,7 @@ def _instance(case: Case, prices: StepPrices, engine: EngineCosts, longest: int,
     pooled = pooled_kv(case, capacity)
     cache = cache_of(scenario, capacity.kv_tokens, longest)
     scheduler = Scheduler(limits_of(scenario), cache, drafts_of(scenario, number), pooled.pool if pooled else None)
-    return Instance.of(scheduler, prices, _scheduled(case, engine), capacity.bytes_per_token, pooled)
+    return Instance.of(scheduler, prices, scheduled(case, engine), capacity.bytes_per_token, pooled)
 
 
 def pooled_kv(case: Case, capacity: KvCapacity) -> PooledKv | None:
