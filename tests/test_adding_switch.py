@@ -168,7 +168,7 @@ def house(root: Path, tmp_path_factory: pytest.TempPathFactory) -> House:
     )
     lesson = folder / "app_pages" / "learn" / "made_up"
     lesson.mkdir()
-    (lesson / "__init__.py").write_text('PLACE, ICON = 15, ":material/star:"\n', encoding="utf-8")
+    (lesson / "__init__.py").write_text('PLACE, ICON = 12, ":material/star:"\n', encoding="utf-8")
     (lesson / "experiment.py").write_text("def doubled(n: int) -> int:\n    return 2 * n\n", encoding="utf-8")
     (lesson / "page.py").write_text(PAGE, encoding="utf-8")
     (lesson / "texts.py").write_text(TEXTS, encoding="utf-8")
@@ -250,5 +250,5 @@ def test_a_dense_family_is_predicted_and_runs(house: House, root: Path) -> None:
 
 def test_a_lesson_is_in_the_menu_and_is_drawn(house: House) -> None:
     names = house.python("-c", "from app_pages.learn.lessons import LESSONS; print(*LESSONS)").split()
-    assert names[:3] == ["bottlenecks", "made_up", "fusion"]
+    assert names[:3] == ["bottlenecks", "made_up", "op_kernel"]
     assert any("结果是 42。" in text for text in house.shown("app_pages/learn/made_up/page.py", lang="zh")["html"])

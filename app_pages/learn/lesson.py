@@ -65,7 +65,8 @@ def show_lesson(name: str, table: Table, body: Callable[[Lesson], Told | None]) 
     lesson = Lesson(name, speaker(table, language), speaker(learn.TEXTS, language), language)
     st.html(f'{STYLE}<h1 class="wi-title">{escape(lesson.say("title"))}</h1>')
     st.html(f'<p class="wi-claim">{glossed(lesson.say("claim"), language)}</p>')
-    if not _guessed(lesson):
+    _question(lesson)
+    if "guess" in table and not _guessed(lesson):
         _neighbours(lesson)
         return
     told = None
@@ -76,7 +77,7 @@ def show_lesson(name: str, table: Table, body: Callable[[Lesson], Told | None]) 
     if told is not None:
         _formula(lesson, told)
     tries = "".join(f"<li>{glossed(line, language)}</li>" for line in lesson.say("try").splitlines())
-    parts = ("measured", "limit")
+    parts = [part for part in ("measured", "limit") if part in table]
     ends = "".join(f"<h3>{escape(lesson.common(p))}</h3><p>{glossed(lesson.say(p), language)}</p>" for p in parts)
     st.html(f'<div class="wi-end">{ends}<h3>{escape(lesson.common("try"))}</h3><ul>{tries}</ul></div>')
     if told is not None and told.case is not None:
@@ -85,13 +86,14 @@ def show_lesson(name: str, table: Table, body: Callable[[Lesson], Told | None]) 
     _neighbours(lesson)
 
 
+def _question(lesson: Lesson) -> None:
+    heading, asked = escape(lesson.common("question")), glossed(lesson.say("question"), lesson.language)
+    st.html(f'<div class="wi-end"><h3>{heading}</h3><p>{asked}</p></div>')
+
+
 def _guessed(lesson: Lesson) -> bool:
-    """The lesson's question with three answers; whether the reader has chosen one, or asks to see. What was seen once
-    stays open in this session, and a link with `seen` opens it at once."""
-    st.html(
-        f'<div class="wi-end"><h3>{escape(lesson.common("question"))}</h3>'
-        f"<p>{glossed(lesson.say('question'), lesson.language)}</p></div>"
-    )
+    """A guess with three answers; whether the reader has chosen one, or asks to see. What was seen once stays open in
+    this session, and a link with `seen` opens it at once."""
     key = f"kept:guess:{lesson.name}"
     if st.query_params.get("seen"):
         st.session_state.setdefault(key, "")
