@@ -9,6 +9,7 @@ from typing import Any
 from scenarios.exchange.bench import Side, WarmUp
 from scenarios.resolved import settings_of
 from sim.experiment.factors import Ratio
+from sim.experiment.regression import effects
 from sim.experiment.rows import Combination, Compared, Experiment, Row, ShapeRow
 from sim.experiment.statistics import Interval
 
@@ -36,6 +37,7 @@ def experiment_result(measured: Experiment) -> dict[str, Any]:
         "metrics": {"predicted": measured.predicted_metrics, "measured": measured.measured_metrics},
         "cold_start": measured.cold_start,
         "factors": [_row(row, measured) for row in measured.rows],
+        "effects": _effects(measured),
         "agreement": agreement(measured),
         "shapes": [_shape(row) for row in measured.shapes],
         "combinations": [_combination(part_of) for part_of in measured.combinations],
@@ -47,6 +49,13 @@ def experiment_result(measured: Experiment) -> dict[str, Any]:
         "budget_s": measured.budget_s,
         "elapsed_s": measured.elapsed_s,
     }
+
+
+def _effects(measured: Experiment) -> dict[str, Any]:
+    """Gains of single factors from all comparisons at the reported shape."""
+    singles = [((r.factor.name,), r.compared.gains[measured.headline]) for r in measured.rows if r.compared]
+    together = [(part.names, part.together) for part in measured.combinations if part.together]
+    return {name: asdict(gain) for name, gain in effects([*singles, *together]).items()}
 
 
 def _rounded_up(seconds: float) -> int:
