@@ -131,21 +131,26 @@ def replace_runs(
     ops: tuple[Op, ...], kinds: Sequence[str], make: Callable[[tuple[Op, ...]], Sequence[Op] | None]
 ) -> tuple[Op, ...]:
     """Replace each run of consecutive ops of these `kinds` by what `make` returns (None leaves the run alone)."""
+    first, width = kinds[0], len(kinds)
+    starts = [i for i, op in enumerate(ops) if op.kind == first]  # most ops start no run: they are not looked at twice
+    if not starts:
+        return ops
     out: list[Op] = []
-    i, width = 0, len(kinds)
-    while i < len(ops):
+    at = 0  # ops taken so far
+    for i in starts:
+        if i < at:
+            continue
         run = ops[i : i + width]
-        matches = len(run) == width and all(o.kind == k for o, k in zip(run, kinds, strict=True))
-        ops_instead = make(run) if matches else None
+        if len(run) < width or any(op.kind != kind for op, kind in zip(run, kinds, strict=True)):
+            continue
+        ops_instead = make(run)
         if ops_instead is None:
-            out.append(ops[i])
-            i += 1
-        else:
-            first = run[0]
-            if first.expert >= 0:  # what replaces an expert's ops is that expert's
-                ops_instead = [replace(op, expert=first.expert) for op in ops_instead]
-            out.extend(ops_instead)
-            i += width
+            continue
+        if run[0].expert >= 0:  # what replaces an expert's ops is that expert's
+            ops_instead = [replace(op, expert=run[0].expert) for op in ops_instead]
+        out += (*ops[at:i], *ops_instead)
+        at = i + width
+    out += ops[at:]
     return tuple(out)
 
 

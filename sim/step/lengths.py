@@ -45,10 +45,18 @@ def threads(laid: Layout, host_ns: Sequence[int], launch_ns: Sequence[int]) -> t
     if not laid.threaded or (len(launch_ns) <= laid.depth and not any(launch_ns)):
         sums = list(accumulate(host_ns))
         return sums, sums[-1] if sums else 0, [sums[at] + ns for at, ns in zip(laid.entries, delays, strict=True)]
-    ends: list[int] = []
     ready: list[int] = []
+    launcher = 0
+    if len(launch_ns) <= laid.depth:  # the queue never fills up
+        sums = list(accumulate(host_ns))
+        for at, ns, delay in zip(laid.entries, launch_ns, delays, strict=True):
+            clock = sums[at]
+            launcher = (clock if clock > launcher else launcher) + ns
+            ready.append(launcher + delay)
+        return sums, max(sums[-1] if sums else 0, launcher), ready
+    ends: list[int] = []
     begun: list[int] = []
-    clock = launcher = step = 0
+    clock = step = 0
     depth = laid.depth
     for number, at in enumerate(laid.entries):
         for ns in host_ns[step : at + 1]:
