@@ -148,6 +148,48 @@ def warm_rows(repeats: int) -> Iterator[Row]:
         yield Row("  step, TTFT, TPOT, memory, timeline", "ms", [timed_ms(partial(predict, c)) for c in cases], bound)
 
 
+def many_rows(repeats: int) -> Iterator[Row]:
+    """Many what-ifs: of a Qwen3-8B's switches at random batches and contexts, all those of a scenario of many ranks,
+    and a plan."""
+    from random import Random
+
+    from scenarios.batches import reported_batch
+    from scenarios.loader import load_scenario
+    from scenarios.passes.base import set_switch
+    from scenarios.passes.switches import off_value, on_value, passes_for
+    from sim.predict.predict import Case, forbidden, step_ns
+    from sim.predict.scenario_result import case_of
+
+    case, random = case_of(load_scenario(SEED)), Random(0)
+
+    def drawn() -> Case:
+        """A state that can run. Streams are left out: their kernels share the device, which takes longer to play."""
+        while True:
+            workload = {"batch": random.choice((1, 2, 4, 8, 16)), "context_tokens": random.choice((128, 512, 2048))}
+            scenario = case.scenario.model_copy(update={"workload": case.scenario.workload.model_copy(update=workload)})
+            for item in passes_for(case.model):
+                if not item.switch.startswith("overlap"):
+                    on = random.random() < 0.5
+                    value = on_value(item, scenario) if on else off_value(item, scenario, case.model)
+                    scenario = set_switch(scenario, item.switch, value)
+            if not forbidden(case.with_scenario(scenario)):
+                return case.with_scenario(scenario)
+
+    def play(cases: list[Case]) -> None:
+        for one in cases:
+            step_ns(one, reported_batch(one.scenario))
+
+    play([drawn() for _ in range(300)])  # kernels are priced once
+    each = [timed_ms(partial(play, [drawn() for _ in range(100)])) / 100 for _ in range(repeats)]
+    yield Row("a step-level what-if of random switches (Qwen3-8B, one core)", "ms", each, 2)
+    for name in (EXPERTS, RANKS, "llama_3_1_70b_tp4_pp2_decode"):
+        runs = [child(COMMAND, "run", name)[0] for _ in range(max(1, repeats // 2))]
+        yield Row(f"cold `whatif run {name}`", "s", runs, 2)
+    for name, slo in ((RANKS, "ttft_ms=2000,tpot_ms=50"), (EXPERTS, "ttft_ms=3000,tpot_ms=60")):
+        run = child(COMMAND, "plan", name, "--cards", "16", "--slo", slo)[0]
+        yield Row(f"cold `whatif plan {name} --cards 16`", "s", [run], 20)
+
+
 def player_rows(repeats: int) -> Iterator[Row]:
     """The SimPy engine and its recurrence on the same plan."""
     from scenarios.batches import reported_batch
@@ -295,7 +337,7 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[Row] = []
     loops: list[float] = []
-    for part in (cold_rows, warm_rows, player_rows, rank_rows, many_rank_rows, stage_rows, file_rows):
+    for part in (cold_rows, warm_rows, many_rows, player_rows, rank_rows, many_rank_rows, stage_rows, file_rows):
         for row in part(given.repeats):
             rows.append(row)
             loops.append(reference_ms())

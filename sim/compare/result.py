@@ -12,6 +12,7 @@ from typing import Any
 from scenarios.timeline import step_time
 from sim.compare.causes import causes_ns
 from sim.compare.classes import COLLECTIVE, WAIT, family_of_type, is_kernel, op_type_of
+from sim.compare.fallbacks import evidence_of, likely
 from sim.compare.results import AS_FAST, change_of, compare_results, pair_of
 from sim.compare.side import Side
 from sim.compare.timelines import compare_timelines
@@ -23,8 +24,8 @@ IDLE = "device idle"
 def compare_sides(a: Side, b: Side) -> dict[str, Any]:
     """The document of A and B. Times in us.
 
-    Next to the keys of `compare_results`: `timelines` where both have one, else `op_types`; `notes`; and of each side
-    its `kind`.
+    Next to the keys of `compare_results`: `timelines` where both have one, and `fallbacks` that are likely then; else
+    `op_types`; `notes`; and of each side its `kind`.
     """
     names = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     if a.result is not None and b.result is not None:
@@ -35,6 +36,7 @@ def compare_sides(a: Side, b: Side) -> dict[str, Any]:
         result[key]["kind"] = side.kind
     if a.timeline is not None and b.timeline is not None:
         result["timelines"] = compare_timelines(a.timeline, b.timeline)
+        result["fallbacks"] = likely(evidence_of(names[0], a.timeline), evidence_of(names[1], b.timeline))
     result["notes"] = [*a.notes, *b.notes]
     return result
 

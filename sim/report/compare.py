@@ -24,6 +24,8 @@ def print_compare(console: Console, result: dict[str, Any]) -> None:
     """Draw a `compare` document."""
     shown, width = plain(result), console.width
     console.print(Text(f"\n{shown['sentence']}\n", style="bold"))
+    for row in shown.get("fallbacks", []):
+        console.print(Text(f"{row['side']}: likely {row['name']} ({row['evidence']})", style="yellow"))
     for part in _parts(shown, width):
         console.print(part)
     for side in "ab":

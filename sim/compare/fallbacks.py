@@ -1,0 +1,79 @@
+"""What probably happened where one step takes much longer than the other: named by what both show, with the evidence.
+
+A fallback leaves traces that hardly anything else does: a graph that was not replayed has a host call for each kernel;
+a starved host has the same calls, and the device waits for them; a compilation is one long gap; kernels that were not
+fused are more of them. Rules of thumb, from the counts of both sides; none says that it was so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from scenarios.timeline import Timeline, is_kernel, union_ns
+from sim.compare.causes import HOST_LATE, IDLE, causes_ns
+
+#: A step this much longer than the other is looked into.
+SLOWER = 1.1
+#: Launches a kernel of a step that is issued call by call, and at most of one that is replayed.
+EAGER, REPLAYED = 0.5, 0.2
+#: More kernels than this share above the other's were not fused.
+MORE_KERNELS = 1.15
+#: Share of the difference that a cause must have, and a single idle gap.
+MOST = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of one side. launches: host calls that launch something; gap_us: the longest idle gap of its
+    device; late_us: idle because the host was late (or for a reason that it does not show)."""
+
+    name: str
+    step_us: float
+    kernels: int
+    launches: int | None
+    late_us: float
+    gap_us: float
+
+
+def evidence_of(name: str, timeline: Timeline) -> Evidence:
+    """The evidence in a timeline."""
+    kernels = [span for span in timeline.spans if is_kernel(span)]
+    parents = {span.launched_by for span in kernels if span.launched_by >= 0}
+    busy = union_ns((span.start_ns, span.end_ns) for span in kernels)
+    gaps = [after[0] - before[1] for before, after in pairwise(busy)]
+    causes: Mapping[str, int] = causes_ns(timeline)
+    return Evidence(
+        name=name,
+        step_us=(timeline.end_ns - timeline.start_ns) / 1000,
+        kernels=len(kernels),
+        launches=len(parents) if parents else None,
+        late_us=(causes.get(HOST_LATE, 0) + causes.get(IDLE, 0)) / 1000,
+        gap_us=max(gaps, default=0) / 1000,
+    )
+
+
+def likely(a: Evidence, b: Evidence) -> list[dict[str, str]]:
+    """Likely fallbacks of the slower side, the clearest first: {name, side, evidence}; none where both take alike."""
+    fast, slow = (a, b) if a.step_us <= b.step_us else (b, a)
+    if not fast.step_us or slow.step_us < SLOWER * fast.step_us:
+        return []
+    lost_us = slow.step_us - fast.step_us
+    named: list[tuple[str, str]] = []
+    if slow.gap_us > MOST * lost_us:
+        named.append(
+            ("recompilation or a synchronisation", f"one idle gap of {slow.gap_us / 1000:.2f} ms in the device")
+        )
+    calls = [side.launches / max(1, side.kernels) if side.launches is not None else None for side in (fast, slow)]
+    if calls[0] is not None and calls[1] is not None and calls[1] >= EAGER and calls[0] <= REPLAYED:
+        named.append(
+            ("graph missed: issued call by call", f"{slow.launches:,} launches of {slow.kernels:,} kernels against "
+             f"{fast.launches:,} of {fast.kernels:,}")
+        )  # fmt: skip
+    if slow.kernels > MORE_KERNELS * fast.kernels:
+        named.append(("kernels not fused", f"{slow.kernels:,} kernels against {fast.kernels:,}"))
+    late_us = slow.late_us - fast.late_us
+    if late_us > MOST * lost_us and slow.gap_us <= MOST * lost_us:
+        named.append(("host starved", f"the device idles {late_us / 1000:.2f} ms longer for its host"))
+    return [{"name": name, "side": slow.name, "evidence": evidence} for name, evidence in named]
