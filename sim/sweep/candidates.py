@@ -80,6 +80,17 @@ class Fixed:
         return (own,) if key in self.keys else tuple(dict.fromkeys((own, *others)))
 
 
+def batches(scenario: Scenario, fixed: Fixed) -> tuple[int, ...]:
+    """The requests per replica that are tried, the smallest first."""
+    for key, own in (
+        ("workload.batch", scenario.workload.batch),
+        ("engine.max_num_seqs", scenario.engine.max_num_seqs),
+    ):
+        if key in fixed.keys:
+            return (own,)
+    return BATCHES
+
+
 def choices(scenario: Scenario, model: Model, cards: int, fixed: Fixed) -> Iterator[Choice]:
     """Every choice on `cards` cards, divided evenly."""
     engine, optimizations = scenario.engine, scenario.optimizations
@@ -93,6 +104,8 @@ def choices(scenario: Scenario, model: Model, cards: int, fixed: Fixed) -> Itera
         if cards % (tensor * pipeline):
             continue
         replicas = cards // (tensor * pipeline)
+        if "engine.data_parallel_size" in fixed.keys and replicas != engine.data_parallel_size:
+            continue
         expert = fixed.options("engine.enable_expert_parallel", engine.enable_expert_parallel, (True, False))
         for spread, weights, kv, drafts in product(
             expert if model.experts and tensor * replicas > 1 else (False,),

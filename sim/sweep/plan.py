@@ -17,7 +17,7 @@ from typing import Any
 from scenarios.batches import decode_batch
 from sim.predict.predict import Case, predict, sensitivity_of
 from sim.predict.uncertainty import T90, Sensitivity, ratio_interval
-from sim.sweep.candidates import BATCHES, REFINEMENTS, Choice, Fixed, Models, choices, refined
+from sim.sweep.candidates import BATCHES, REFINEMENTS, Choice, Fixed, Models, batches, choices, refined
 from sim.sweep.disaggregate import Split, best_split
 from sim.sweep.evaluate import Evaluator, Point, Slo
 from sim.sweep.robust import LOADED, regrets, slowdown
@@ -93,6 +93,7 @@ class Plan:
     played: int = 0
     split: Split | None = None
     fixed: tuple[str, ...] = ()
+    batches: tuple[int, ...] = BATCHES
 
     @property
     def best(self) -> Finalist | None:
@@ -102,7 +103,8 @@ class Plan:
 def plan(case: Case, whole: Any, cards: int, slo: Slo, fixed: Fixed, say: Say = lambda text: None) -> Plan:
     """Plan the deployment of `case`'s scenario on `cards` cards. whole: its model, not split."""
     evaluator = Evaluator(Models(whole, case.scenario, case.hardware))
-    result = Plan(case, cards, slo, fixed=tuple(sorted(fixed.keys)))
+    tried = batches(case.scenario, fixed)
+    result = Plan(case, cards, slo, fixed=tuple(sorted(fixed.keys)), batches=tried)
     every = list(choices(case.scenario, whole, cards, fixed))
     feasible = _feasible(every, evaluator, result)
     say(f"{result.considered:,} configurations, {sum(len(b) for b in feasible.values()):,} fit")
@@ -110,7 +112,7 @@ def plan(case: Case, whole: Any, cards: int, slo: Slo, fixed: Fixed, say: Say = 
     points = _refined(points, evaluator, result, say)
     result.pareto = _pareto(points)
     result.split = best_split(points, cards, slo)
-    result.finalists = _decided(points, evaluator, slo, say)
+    result.finalists = _decided(points, evaluator, result, say)
     result.played = evaluator.steps
     if result.finalists:
         _prefer_robust(result)
@@ -124,12 +126,13 @@ def _feasible(every: list[Choice], evaluator: Evaluator, result: Plan) -> dict[C
     """The batches that fit, by choice; memory grows with the batch, so the first that does not ends the list."""
     fits: dict[Choice, list[int]] = {}
     refused: list[tuple[Choice, int, str]] = []
+    tried = result.batches
     for choice in every:
-        result.considered += len(BATCHES)
-        for number, batch in enumerate(BATCHES):
+        result.considered += len(tried)
+        for number, batch in enumerate(tried):
             kind, why = evaluator.refusal(choice, batch)
             if kind:
-                result.skipped[kind] += len(BATCHES) - number
+                result.skipped[kind] += len(tried) - number
                 if number == 0:
                     refused.append((choice, batch, why))
                 break
@@ -157,22 +160,22 @@ def _nearest(choice: Choice, fits: dict[Choice, list[int]]) -> str:
 
 def _ranked(feasible: dict[Choice, list[int]], evaluator: Evaluator, slo: Slo, result: Plan, say: Say) -> list[Point]:
     """Points by the recurrence, the choices with the highest bound first; pruned ones are counted."""
-    bounds: dict[Choice, tuple[float, float]] = {c: evaluator.bound(c, batches[-1]) for c, batches in feasible.items()}
+    bounds: dict[Choice, tuple[float, float]] = {c: evaluator.bound(c, fitting[-1]) for c, fitting in feasible.items()}
     points: list[Point] = []
     best = 0.0
     for choice in sorted(feasible, key=lambda c: -bounds[c][1]):
-        batches = feasible[choice]
-        if slo.tpot_ms is not None and evaluator.bound(choice, batches[0])[0] > slo.tpot_ms:
-            result.skipped["bound breaks the TPOT limit"] += len(batches)
+        fitting = feasible[choice]
+        if slo.tpot_ms is not None and evaluator.bound(choice, fitting[0])[0] > slo.tpot_ms:
+            result.skipped["bound breaks the TPOT limit"] += len(fitting)
             continue
         if bounds[choice][1] < best:
-            result.skipped["bound below what another yields"] += len(batches)
+            result.skipped["bound below what another yields"] += len(fitting)
             continue
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(fitting):
             point = evaluator.point(choice, batch)
             points.append(point)
             if not slo.met(point.ttft_ms, point.tpot_ms):
-                result.skipped["larger batch than one that breaks the SLO"] += len(batches) - number - 1
+                result.skipped["larger batch than one that breaks the SLO"] += len(fitting) - number - 1
                 break
             best = max(best, point.tokens_per_card)
         say(f"{len(points):,} points played")
@@ -206,7 +209,7 @@ def _refined(points: list[Point], evaluator: Evaluator, result: Plan, say: Say) 
             if _score(tried, slo) > _score(point, slo):
                 more.append(tried)
                 point = tried
-        larger = [batch for batch in BATCHES if batch > point.batch]
+        larger = [batch for batch in result.batches if batch > point.batch]
         for batch in larger[:2]:
             if evaluator.refusal(point.choice, batch)[0]:
                 break
@@ -223,19 +226,20 @@ def _pareto(points: list[Point]) -> list[Point]:
     return front
 
 
-def _decided(points: list[Point], evaluator: Evaluator, slo: Slo, say: Say) -> list[Finalist]:
+def _decided(points: list[Point], evaluator: Evaluator, result: Plan, say: Say) -> list[Finalist]:
     """The best choices by the event simulation, then the first of them by the serving simulation, and the first of
     these with more requests as long as that pays: the recurrence takes prompts one after the other, which an engine
     packs."""
     finalists: list[Finalist] = []
+    slo = result.slo
     for point in _best_of_choices(points, slo)[:FINALISTS]:
         say(f"event simulation: {point.choice.name}")
         finalists.append(_by_events(point, slo))
     finalists.sort(key=lambda f: (not f.meets, -f.score(slo)))
-    first = [_fewer(_by_serving(finalist, slo, say), evaluator, slo, say) for finalist in finalists[:SERVED]]
+    first = [_fewer(_by_serving(finalist, slo, say), evaluator, result, say) for finalist in finalists[:SERVED]]
     first.sort(key=lambda f: (not f.meets, -f.score(slo)))
     tried = {finalist.point for finalist in finalists}
-    for batch in (batch for batch in BATCHES if first and batch > first[0].point.batch):
+    for batch in (batch for batch in result.batches if first and batch > first[0].point.batch):
         choice = first[0].point.choice
         if not first[0].meets or first[0].point not in tried or evaluator.refusal(choice, batch)[0]:
             break
@@ -250,10 +254,11 @@ def _decided(points: list[Point], evaluator: Evaluator, slo: Slo, say: Say) -> l
     return [*first, *finalists[SERVED:]]
 
 
-def _fewer(finalist: Finalist, evaluator: Evaluator, slo: Slo, say: Say) -> Finalist:
+def _fewer(finalist: Finalist, evaluator: Evaluator, result: Plan, say: Say) -> Finalist:
     """The choice with as many requests as meet the SLO when they are served; as it was where none of the next few
     do."""
-    smaller = [batch for batch in reversed(BATCHES) if batch < finalist.point.batch]
+    slo = result.slo
+    smaller = [batch for batch in reversed(result.batches) if batch < finalist.point.batch]
     for batch in () if finalist.meets else smaller[:STEPS_DOWN]:
         fewer = _by_serving(_by_events(evaluator.point(finalist.point.choice, batch), slo), slo, say)
         if fewer.meets:

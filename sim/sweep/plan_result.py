@@ -130,6 +130,8 @@ def _split(split: Split) -> dict[str, Any]:
 
 
 def _commands(best: Finalist) -> dict[str, Any]:
+    if best.point.case.hardware.profile.device != "npu":
+        return {}  # vLLM-Ascend runs on Ascend alone
     commands = {version: command_of(best.point.case, version) for version in VERSIONS}
     return {version: {"text": command.text, "notes": list(command.notes)} for version, command in commands.items()}
 

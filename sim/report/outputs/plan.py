@@ -38,11 +38,10 @@ def plan_outputs(
     limits = slo_of(slo)
     loaded = load_scenario(scenario, sets)
     refuse_overwriting(loaded.document.sources, {"--json": json_file, "--out": out})
-    alone = _unsplit(loaded)
-    case = looked_up(alone)
+    fixed = Fixed(frozenset(text.partition("=")[0].strip() for text in sets))
+    case = looked_up(_unsplit(loaded, fixed))
     if case.hardware.profile.device == "cpu":
         raise ScenarioError(["plan: needs the profile of an accelerator; set hardware to one (whatif list hardware)"])
-    fixed = Fixed(frozenset(text.partition("=")[0].strip() for text in sets))
     result = plan_result(plan(case, case.model, cards, limits, fixed, say), printable(loaded.name, 200))
     if out is not None:
         write_text(out, scenario_yaml(loaded, result))
@@ -64,14 +63,14 @@ def slo_of(text: str) -> Slo:
     return Slo(**limits)
 
 
-def _unsplit(loaded: Loaded) -> Loaded:
-    """The scenario on one card with one request: what a plan starts from must not be refused for its own layout."""
-    engine = loaded.scenario.engine.model_copy(
-        update={
-            "tensor_parallel_size": 1, "pipeline_parallel_size": 1, "data_parallel_size": 1,
-            "enable_expert_parallel": False, "sequence_parallel": False, "hccl_op_expansion_mode": "auto",
-        }
-    )  # fmt: skip
+def _unsplit(loaded: Loaded, fixed: Fixed) -> Loaded:
+    """The scenario without its own layout, but for what is fixed of it: other layouts have no use for parts of it."""
+    layout: dict[str, object] = {
+        "tensor_parallel_size": 1, "pipeline_parallel_size": 1, "data_parallel_size": 1,
+        "enable_expert_parallel": False, "sequence_parallel": False, "hccl_op_expansion_mode": "auto",
+    }  # fmt: skip
+    searched = {name: value for name, value in layout.items() if f"engine.{name}" not in fixed.keys}
+    engine = loaded.scenario.engine.model_copy(update=searched)
     return replace(loaded, scenario=loaded.scenario.model_copy(update={"engine": engine}))
 
 

@@ -185,6 +185,24 @@ def test_a_scenario_of_a_choice_runs_as_it_says() -> None:
     assert made.optimizations.overlap.prefetch is True
 
 
+def test_a_batch_and_replicas_that_are_set_are_not_searched() -> None:
+    settings = base(workload__batch=5, engine__data_parallel_size=2)
+    fixed = Fixed(frozenset({"workload.batch", "engine.data_parallel_size"}))
+    assert {choice.data_parallel for choice in choices(settings, SMALL, 2, fixed)} == {2}
+    result = plan(Case(settings, SMALL, HW), SMALL, 2, Slo(), fixed)
+    assert {finalist.point.batch for finalist in result.finalists} == {5}
+    assert (
+        list(choices(base(engine__tensor_parallel_size=3), SMALL, 2, Fixed(frozenset({"engine.tensor_parallel_size"}))))
+        == []
+    )
+
+
+def test_a_gpu_gets_no_command_of_vllm_ascend() -> None:
+    case = Case(base(optimizations__graph="eager", engine__task_queue_enable=0), SMALL, hardware("h200_sxm"))
+    result = plan_result(plan(case, SMALL, 1, Slo(), Fixed(frozenset({"optimizations.graph"}))), "x")
+    assert result["best"]["command"] == {}
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
