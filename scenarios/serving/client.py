@@ -12,6 +12,8 @@ class Client:
     """Sends requests at their time, at most `concurrency` at once, and a turn of a conversation after its last."""
 
     def __init__(self, load: Load) -> None:
+        #: Whether what is sent never depends on what ended.
+        self.is_open = load.concurrency is None and not any(r.after >= 0 for r in load.requests)
         self._free = len(load.requests) if load.concurrency is None else load.concurrency
         self._unblocked_ns = 0  # when the client was last full and became free
         self._turns = {r.after: r for r in load.requests if r.after >= 0}
@@ -26,12 +28,19 @@ class Client:
 
     def next_ns(self) -> int | None:
         """When the next request is sent; None where none is, or none before another ends."""
+        if self.is_open:
+            return self._opening[0].arrival_ns if self._opening else None
         following = self._next() if self._free else None
         return None if following is None else max(following, self._unblocked_ns)
 
     def send(self, now_ns: int) -> list[tuple[int, Request]]:
         """(time, request) of what is sent up to now."""
         sent: list[tuple[int, Request]] = []
+        if self.is_open:
+            opening = self._opening
+            while opening and opening[0].arrival_ns <= now_ns:
+                sent.append((opening[0].arrival_ns, opening.popleft()))
+            return sent
         while (at := self.next_ns()) is not None and at <= now_ns:
             if self._ready and self._ready[0][0] == self._next():
                 request = heapq.heappop(self._ready)[-1]
@@ -43,6 +52,8 @@ class Client:
 
     def ended(self, request: Request, now_ns: int) -> None:
         """The last token of a request was received: another may be sent."""
+        if self.is_open:
+            return
         if not self._free:
             self._unblocked_ns = now_ns
         self._free += 1

@@ -90,7 +90,7 @@ class PagedCache:
     def __init__(self, blocks: int, block_size: int) -> None:
         self.blocks, self.block_size = blocks, block_size
         self._free = list(range(blocks - 1, -1, -1))
-        self._holders = [0] * blocks
+        self._holders: list[int] | None = None  # of each block, once there is one with several
         self._table: dict[Request, list[int]] = {}
         self._tokens: dict[Request, int] = {}
 
@@ -120,9 +120,11 @@ class PagedCache:
             if common_tokens > min(tokens, self._tokens[like]):
                 raise ValueError(f"{common_tokens} common tokens of {tokens} and {self._tokens[like]}")
             shared = self._table[like][: shared_blocks(common_tokens, self.block_size)]
+        if shared:
+            self._counted()
         fresh = self._take(blocks_of(tokens, self.block_size) - len(shared))
         for block in shared:
-            self._holders[block] += 1
+            self._counted()[block] += 1
         self._table[request] = shared + fresh
         self._tokens[request] = tokens
 
@@ -136,11 +138,16 @@ class PagedCache:
     def free(self, request: Request) -> None:
         """Let go of the request's blocks; those that nobody else holds are free again."""
         holders, free = self._holders, self._free
-        for block in reversed(self._table.pop(request)):
+        table = self._table.pop(request)
+        del self._tokens[request]
+        table.reverse()
+        if holders is None:
+            free.extend(table)
+            return
+        for block in table:
             holders[block] -= 1
             if not holders[block]:
                 free.append(block)
-        del self._tokens[request]
 
     def tokens(self, request: Request) -> int:
         """Tokens that `request` holds."""
@@ -152,7 +159,16 @@ class PagedCache:
 
     def holders(self, block: int) -> int:
         """Requests that hold `block`."""
-        return self._holders[block]
+        return sum(block in table for table in self._table.values()) if self._holders is None else self._holders[block]
+
+    def _counted(self) -> list[int]:
+        """The holders of each block; from now on they are counted."""
+        if self._holders is None:
+            self._holders = [0] * self.blocks
+            for table in self._table.values():
+                for block in table:
+                    self._holders[block] += 1
+        return self._holders
 
     def slot(self, request: Request, position: int) -> int:
         """Where the token at `position` lies, counted in tokens over the whole pool. Raises IndexError beyond it."""
@@ -172,8 +188,9 @@ class PagedCache:
             return []
         taken = self._free[: -count - 1 : -1]
         del self._free[-count:]
-        for block in taken:
-            self._holders[block] = 1
+        if self._holders is not None:
+            for block in taken:
+                self._holders[block] = 1
         return taken
 
 

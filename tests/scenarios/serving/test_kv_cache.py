@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from random import Random
 
@@ -134,3 +135,28 @@ def test_a_million_random_operations_lose_and_share_no_block_wrongly() -> None:
     for request in live:
         cache.free(request)
     assert cache.free_blocks == cache.blocks
+
+
+def test_holders_that_are_counted_late_are_those_counted_from_the_start() -> None:
+    rng = random.Random(1)
+    late, early = PagedCache(40, 4), PagedCache(40, 4)
+    early.allocate("a", 8)
+    early.allocate("b", 8, "a", 4)  # a shared block: from now on it counts
+    for request in ("b", "a"):
+        early.free(request)
+    live: list[int] = []
+    for number in range(2000):
+        kind, tokens = rng.random(), rng.randint(1, 20)
+        if kind < 0.45 and tokens <= 4 * late.free_blocks:
+            like = rng.choice(live) if live and rng.random() < 0.3 else None
+            common = min(tokens, late.tokens(like)) if like is not None else 0
+            for cache in (late, early):
+                cache.allocate(number, tokens, like, common)
+            live.append(number)
+        elif live:
+            request = live.pop(rng.randrange(len(live)))
+            for cache in (late, early):
+                cache.free(request)
+        assert late.free_blocks == early.free_blocks
+        shared = [sorted(late.holders(b) for b in late.table(request)) for request in live]
+        assert shared == [sorted(early.holders(b) for b in early.table(request)) for request in live]
