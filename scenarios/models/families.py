@@ -299,6 +299,7 @@ REFUSED: dict[str, str] = {
     "kimi_k3": "linear attention layers (linear_attn_config)",
     "deepseek_v4": "hyper-connections (hc_mult) and attention over compressed tokens (compress_ratios)",
     "kimi_linear": "linear attention layers (linear_attn_config)",
+    "minimax": "linear attention layers (attn_type_list)",
     "minimax_m1": "linear attention layers (attn_type_list)",
     "minimax_text_01": "linear attention layers (attn_type_list)",
     "longcat_flash": "two attentions a layer next to the experts, and experts that do nothing (zero_expert_num)",

@@ -9,6 +9,7 @@ import pytest
 
 from scenarios.batches import decode_batch, prefill_batches
 from scenarios.build import build
+from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import work_of
@@ -68,3 +69,27 @@ def test_each_kind_of_layers_is_lowered(name: str, phase: str, tmp_path: Path) -
     layers = {id(block.ops): block for block in program.blocks if block.is_layer}
     assert len(layers) == len(model.kinds)  # runs of one kind share what they issue
     assert all(work_of(op).gm_bytes > 0 for block in layers.values() for op in block.ops)
+
+
+#: What a key of a config may hold by mistake.
+WRONG = (None, True, 0, -1, "x", [], ["a"], [None], {}, {"a": 1}, 1.5, 1 << 40, float("nan"))
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-oss-120b", "gemma-4-31b", "Qwen3-Next-80B-A3B", "Llama-4-Scout", "Nemotron-H-8B"]
+)
+def test_a_wrong_value_is_a_model_or_a_line(name: str, tmp_path: Path) -> None:
+    config = PUBLISHED[name]["config"]
+    part = "text_config" if "text_config" in config else ""
+    text = config[part] if part else config
+    refusals: list[str] = []
+    for place, key in enumerate((*text, "layer_types", "rope_parameters", "num_kv_shared_layers")):
+        for value in WRONG[place % 3 :: 3]:
+            changed = {**text, key: value}
+            (tmp_path / "config.json").write_text(json.dumps({**config, part: changed} if part else changed))
+            try:
+                load_model(str(tmp_path))
+            except ScenarioError as error:
+                refusals += error.messages
+    assert len(refusals) > 20
+    assert not [line for line in refusals if "\n" in line]
