@@ -129,7 +129,7 @@ def json_text(question: Question) -> str:
 
 
 #: The parts of a document that stand after its what-ifs.
-ROOM = ("memory", "capacity", "cold_start")
+ROOM = ("memory", "capacity", "cold_start", "in_engine")
 
 
 def trace(question: Question) -> str:

@@ -89,7 +89,7 @@ def test_a_refused_scenario_leaves_what_was_there(whatif: WhatIf, tmp_path: Path
 def test_an_interrupt_while_predicting_leaves_nothing(
     whatif: WhatIf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sim.predict.scenario_result.gains_of", interrupted)

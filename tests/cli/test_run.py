@@ -67,7 +67,8 @@ def ns(microseconds: float) -> int:
 def test_the_document_has_the_keys_of_the_contract(answer: Answer, scenario: str) -> None:
     document = answer(scenario)
     served = {"serving"} if document["scenario"]["workload"].get("traffic") else set()
-    assert set(document) == CONTRACT | ADDED | served
+    drafted = {"speculation"} if document["scenario"]["engine"].get("speculative_config") else set()
+    assert set(document) == CONTRACT | ADDED | served | drafted
     assert set(document["step"]) == STEP
     assert {"ttft_ms", "tpot_ms", "output_throughput", "peak_memory_bytes"} <= set(document["metrics"])
     assert all(set(metric) == {"value", "low", "high"} for metric in document["metrics"].values())
@@ -165,7 +166,9 @@ def test_the_metrics_of_a_request_agree_with_one_another(answer: Answer, scenari
     assert value["output_throughput"] == EXACT(replicas * 1000 * tokens / value["e2el_ms"])
     assert value["decode_throughput"] == EXACT(replicas * 1000 * workload["batch"] / value["tpot_ms"])
     if document["batch"]["phase"] == "decode":
-        assert value["tpot_ms"] == EXACT(document["step"]["total_us"] / 1000)
+        drafts = document.get("speculation", {"draft_us": 0, "tokens_per_step": 1})
+        round_us = document["step"]["total_us"] + drafts["draft_us"]
+        assert value["tpot_ms"] == EXACT(round_us / drafts["tokens_per_step"] / 1000)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
