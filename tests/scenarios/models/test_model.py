@@ -281,6 +281,8 @@ def test_a_feature_in_a_config_of_a_known_family_is_refused(tmp_path: Path) -> N
         ('{"hidden_size": ' + "9" * 5000 + "}", "not a Hugging Face config.json"),
         (" " * (64 << 20) + "{}", "larger than 67108864 bytes, not a config.json"),
     ],
+    # The texts themselves would travel between processes as the names of the tests: one has 64 MiB.
+    ids=["empty", "comma", "list", "text", "deep", "digits", "64 MiB"],
 )
 def test_what_is_no_config_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
     (line,) = refusal(tmp_path, text)
