@@ -71,18 +71,19 @@ def decode_steps(traced: Traced, case: str, graph: str, steps: int = 3, batch: i
     packed = any(i.op.name == "qkv_a_proj" for i in program)
     ops = [
         {
-            "kind": i.op.kind,
+            "kind": op.kind,
             "block": i.block.name,
             "captured": i.block.captured,
-            "stream": i.op.stream,
-            "name": i.op.name,
-            "reads": _names(i, i.op.inputs),
-            "writes": _names(i, i.op.outputs),
-            "sigmoid": len(i.op.inputs) > 1,
+            "stream": op.stream,
+            "name": op.name,
+            "reads": _names(i, op.inputs),
+            "writes": _names(i, op.outputs),
+            "sigmoid": len(op.inputs) > 1,
             "packed": packed,
-            "apart": i.op.name == "write_kv" and " on " in case,
+            "apart": op.name == "write_kv" and " on " in case,
         }
         for i in program
+        for op in i.op.parts or (i.op,)
     ]
     cache = next(iter(result.cache.tensors.values()))[0]
     return {"marks": marks, "ops": ops, "cache_shape": list(cache.shape), "forms": [u.form for u in bound.units]}

@@ -38,4 +38,5 @@ def call_of(op: Op, longest_query: int) -> str | None:
 def calls_of(program: Program) -> list[str]:
     """All calls in order."""
     longest = max(group.query for group in program.batch.groups)
-    return [call for issued in program if (call := call_of(issued.op, longest))]
+    ops = (op for issued in program for op in issued.op.parts or (issued.op,))
+    return [call for op in ops if (call := call_of(op, longest))]

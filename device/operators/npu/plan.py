@@ -42,7 +42,8 @@ def lacking(program: Program, model: Model, torch_npu: str, atb: bool = False) -
     """One line for each switch that cannot be had: its name, why, what to do. model: what this rank holds of it.
     torch_npu: the installed version. atb: whether its calls of ATB are there."""
     result: dict[str, str] = {}
-    ops = tuple(dict.fromkeys(op for block in program.blocks for op in block.ops))
+    # Of a kernel that torch_npu has no call for, a graph compiler's or Triton's, the parts run.
+    ops = tuple(dict.fromkeys(part for block in program.blocks for op in block.ops for part in op.parts or (op,)))
     step = rehearsed_step(program, model)
     if any(op.micro_batch >= 0 for op in ops):
         result["overlap.micro_batches"] = "no call here has been shown the requests of a part of the step; set it to 1"
