@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sim.engines.profile import load_engine
 
 SCENARIO = """
@@ -30,6 +32,7 @@ def put(folder: Path, bench: Any = BENCH) -> tuple[Path, Path, Path]:
     return scenario, result, folder / "engine.yaml"
 
 
+@pytest.mark.slow
 def test_a_load_test_gives_an_engine_that_a_scenario_takes(whatif: Callable[..., Any], tmp_path: Path) -> None:
     scenario, bench, out = put(tmp_path)
     done = whatif("calibrate", "--bench", bench, "--scenario", scenario, "--out", out)

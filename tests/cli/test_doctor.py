@@ -89,6 +89,7 @@ def test_a_bundle_needs_its_name_and_its_trials(whatif: WhatIf, tmp_path: Any, m
     assert [path.name for path in tmp_path.iterdir()] == ["there.zip"]
 
 
+@pytest.mark.slow
 def test_a_bundle_of_this_cpu_is_made_and_adopted(
     whatif: WhatIf, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,9 @@ from tests.npu_dry.serving import CASES
 WAYS = [(case, graph) for case, (_, graphs) in CASES.items() for graph in graphs]
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def served(dry: Dry) -> dict[str, Any]:
     return dry("serving").answer

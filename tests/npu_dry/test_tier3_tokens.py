@@ -13,6 +13,9 @@ from tests.npu_dry.conftest import Dry
 from tests.npu_dry.numerics import CASES
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def found(dry: Dry) -> dict[str, Any]:
     return dry("numbers").answer

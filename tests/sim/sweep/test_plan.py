@@ -17,7 +17,7 @@ from sim.sweep.candidates import BATCHES, Choice, Fixed, Models, choices, scenar
 from sim.sweep.deploy import command_of, max_graphs, sizes_to_capture
 from sim.sweep.disaggregate import best_split
 from sim.sweep.evaluate import Evaluator, Slo
-from sim.sweep.plan import Plan, plan
+from sim.sweep.plan import NEAR, Plan, plan
 from sim.sweep.plan_result import plan_result
 from tests.scenarios.making import scenario
 from tests.sim.hardware_maker import hardware
@@ -71,7 +71,8 @@ def test_the_best_choice_meets_the_slo_and_can_run(planned: Plan) -> None:
     assert best.tpot_ms <= 10
     assert not check(best.point.case)
     meeting = [finalist for finalist in planned.finalists if finalist.meets]
-    assert best.tokens_per_card == max(f.tokens_per_card for f in meeting if f.served is not None)
+    # Of near ties the one that regrets least comes first.
+    assert best.tokens_per_card >= (1 - NEAR) * max(f.tokens_per_card for f in meeting if f.served is not None)
 
 
 def test_no_point_of_the_front_is_beaten_in_both(planned: Plan) -> None:
