@@ -30,7 +30,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 @pytest.fixture(autouse=True)
 def main_module() -> Iterator[None]:
-    """What is run stays `__main__`: Streamlit's AppTest puts the page there, and processes spawned later would run it."""
+    """What is run stays `__main__`: AppTest puts its page there, and processes spawned later would run that."""
     main = sys.modules["__main__"]
     yield
     sys.modules["__main__"] = main

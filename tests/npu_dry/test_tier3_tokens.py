@@ -12,7 +12,6 @@ import pytest
 from tests.npu_dry.conftest import Dry
 from tests.npu_dry.numerics import CASES
 
-
 pytestmark = pytest.mark.slow
 
 
