@@ -55,15 +55,17 @@ def test_nothing_is_cut_and_no_line_is_too_long(answer: Answer, scenario: str, c
         assert "█" in text.partition("Optimisations")[2], "the bars of the waterfall are there at any width"
 
 
+#: A served load has a report of its own: tests/cli/test_serving.py.
+STEPS = [name for name in shipped_names() if load_scenario(name).scenario.workload.traffic is None]
+
+
 @pytest.mark.parametrize("columns", [80, 132])
-def test_the_first_screen_answers_the_questions(answer: Answer, columns: int) -> None:
+@pytest.mark.parametrize("scenario", STEPS)
+def test_the_first_screen_answers_the_questions(answer: Answer, scenario: str, columns: int) -> None:
     """How long, where the time goes, what the bottleneck is, what to try: within the first 34 lines."""
-    for scenario in shipped_names():
-        if load_scenario(scenario).scenario.workload.traffic is not None:
-            continue  # a served load has a report of its own: tests/cli of serving
-        top = "\n".join(lines(drawn(print_run, answer(scenario), columns))[:34])
-        for said in ("TPOT", "TTFT", "Step ", "computing ", "free ", "Bottleneck: ", "Try next"):
-            assert said in top, f"{said!r} is not on the first screen of {scenario}"
+    top = "\n".join(lines(drawn(print_run, answer(scenario), columns))[:34])
+    for said in ("TPOT", "TTFT", "Step ", "computing ", "free ", "Bottleneck: ", "Try next"):
+        assert said in top, f"{said!r} is not on the first screen"
 
 
 def test_the_numbers_shown_are_those_of_the_document(answer: Answer) -> None:

@@ -57,6 +57,7 @@ def test_all_are_tried_and_the_document_tells(tmp_path: Path) -> None:
     assert "expected: as told; it said: " in text
 
 
+@pytest.mark.slow
 def test_what_hangs_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
     code = (
         "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "

@@ -161,6 +161,7 @@ def test_the_first_cause_is_the_one_that_is_said() -> None:
         assert caught.value.messages == (line,)
 
 
+@pytest.mark.slow
 def test_a_set_up_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ScenarioError, match=r"^rank \d of 2 could not set nowhere up: .+; all ranks were stopped$"):
         on_ranks(ranks.process_id, 2, "nowhere", timeout_s=60, collective_timeout_s=5)
@@ -201,6 +202,7 @@ def _children(process: int) -> list[int]:
     return [int(word) for word in tasks.read_text().split()] if tasks.exists() else []
 
 
+@pytest.mark.slow
 def test_ranks_end_when_their_parent_is_killed(root: Path, tmp_path: Path) -> None:
     code = (
         "from device.ranks.spawn import on_ranks\nfrom tests.device.ranks import process_id\n"
