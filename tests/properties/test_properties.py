@@ -188,6 +188,9 @@ VALUES: dict[str, list[Any]] = {
     "workload.expert_skew": [1.0],
     "engine.profile": ["healthy"],
     "engine.async_scheduling": [True],
+    "engine.speculative_config": [{"method": "ngram", "num_speculative_tokens": 2, "acceptance": 0.5}],
+    "engine.disaggregated_prefill": [{"instances": 1}],
+    "engine.kv_pool": [{"capacity_gib": 1.0}],
     "slo": [{"ttft_ms": 1000.0}],
 }
 #: For people, not for the prediction.
