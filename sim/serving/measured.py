@@ -10,14 +10,13 @@ import numpy as np
 from scenarios.exchange.served import ServedRun
 from scenarios.traffic_settings import Slo
 from sim.engines.costs import EngineCosts
-from sim.serving.metrics import ServingMetrics, Spread, metrics_of, spread
+from sim.serving.metrics import Spread, metrics_of, spread
 from sim.serving.outcome import REASONS, Floats, Ints, ServingOutcome, Steps
-from sim.serving.result import SPREADS, evidence
+from sim.serving.result import RATES, SPREADS, counts_and_rates, evidence, gap_parts, kv_use
 
 #: Half the width of a normal distribution's central 90 %.
 CENTRAL_90 = 1.645
-#: Rates that are compared, and the figures of each latency.
-RATES = ("request_throughput", "output_throughput", "total_token_throughput")
+#: The figures of each latency.
 FIGURES = ("mean", "p50", "p90", "p99")
 
 
@@ -77,25 +76,13 @@ def measured_block(run: ServedRun, slo: Slo | None) -> dict[str, Any]:
     counts = dict.fromkeys(SPREADS, int(outcome.counted.sum())) | {"tpot_ms": int(several.sum()), "itl_ms": len(gaps)}
     deviations = _deviations(outcome, gaps)
     return {
-        "requests": metrics.completed + outcome.rejected,
-        "completed": metrics.completed,
-        "rejected": outcome.rejected,
-        "preemptions": outcome.preemptions,
-        "duration_s": metrics.duration_s,
-        **{name: getattr(metrics, name) for name in RATES},
-        "request_goodput": metrics.request_goodput,
-        "saturated": metrics.saturated,
-        "limit": metrics.limit,
+        **counts_and_rates(outcome, metrics),
         **{name: _with_ends(getattr(metrics, name), deviations[name], counts[name]) for name in SPREADS},
-        "kv": {
-            "usage_peak": outcome.usage_peak,
-            "hit_rate": outcome.hit_tokens / outcome.asked_tokens if outcome.asked_tokens else 0.0,
-            "pool_hit_rate": 0.0,  # a device has no pool beyond its cache
-        },
+        "kv": kv_use(outcome),
         "steps": outcome.step_count,
         "mean_running": metrics.mean_running,
         "engine": {"profile": "measured", "source": "measured", "host_us": host_ns / 1000, "hidden_us": 0.0},
-        "gap": _gap(metrics),
+        "gap": gap_parts(metrics),
         "evidence": evidence(metrics),
         **{key: run.about[key] for key in ("clock", "scaled_by", "on_cpu_share", "kv_cache_bytes")},
     }
@@ -113,15 +100,6 @@ def serving_errors(predicted: dict[str, Any], measured: dict[str, Any]) -> dict[
             name: {figure: error(predicted[name][figure], measured[name][figure]) for figure in FIGURES}
             for name in SPREADS
         },
-    }
-
-
-def _gap(metrics: ServingMetrics) -> dict[str, float]:
-    return {
-        "device_ms": metrics.gap_device_ms,
-        "prefill_ms": metrics.gap_prefill_ms,
-        "engine_ms": metrics.gap_engine_ms,
-        "faster_device_gain": metrics.faster_device_gain,
     }
 
 

@@ -26,6 +26,8 @@ from sim.serving.prices import GridPrices
 from sim.serving.rate import OPEN, HighestRate, highest_rate
 from sim.serving.simulate import PrefillTier, prices_of, scheduled, simulate
 
+#: Rates of a load, per second.
+RATES = ("request_throughput", "output_throughput", "total_token_throughput")
 SPREADS = ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms", "queue_ms")
 #: Below this a second card is said to buy nothing.
 NEGLIGIBLE_GAIN = 0.05
@@ -126,23 +128,9 @@ def serving_block(served: ServingResult) -> dict[str, Any]:
     outcome, metrics, costs = served.outcome, served.metrics, served.costs
     ends = served.ends
     return {
-        "requests": metrics.completed + outcome.rejected,
-        "completed": metrics.completed,
-        "rejected": outcome.rejected,
-        "preemptions": outcome.preemptions,
-        "duration_s": metrics.duration_s,
-        "request_throughput": metrics.request_throughput,
-        "output_throughput": metrics.output_throughput,
-        "total_token_throughput": metrics.total_token_throughput,
-        "request_goodput": metrics.request_goodput,
-        "saturated": metrics.saturated,
-        "limit": metrics.limit,
+        **counts_and_rates(outcome, metrics),
         **{name: _spread(name, metrics, ends) for name in SPREADS},
-        "kv": {
-            "usage_peak": outcome.usage_peak,
-            "hit_rate": outcome.hit_tokens / outcome.asked_tokens if outcome.asked_tokens else 0.0,
-            "pool_hit_rate": outcome.loaded_tokens / outcome.asked_tokens if outcome.asked_tokens else 0.0,
-        },
+        "kv": kv_use(outcome),
         **_instances(outcome),
         "steps": outcome.step_count,
         "mean_running": metrics.mean_running,
@@ -154,15 +142,45 @@ def serving_block(served: ServingResult) -> dict[str, Any]:
             "per_chunk_us": costs.per_chunk_ns / 1000,
             "hidden_us": metrics.hidden_us,
         },
-        "gap": {
-            "device_ms": metrics.gap_device_ms,
-            "prefill_ms": metrics.gap_prefill_ms,
-            "engine_ms": metrics.gap_engine_ms,
-            "faster_device_gain": metrics.faster_device_gain,
-        },
+        "gap": gap_parts(metrics),
         "evidence": evidence(metrics),
         "highest_rate": asdict(served.highest) if served.highest else None,
         "captures": asdict(served.captures) if served.captures else None,
+    }
+
+
+def counts_and_rates(outcome: ServingOutcome, metrics: ServingMetrics) -> dict[str, Any]:
+    """How many requests there were and what came of them: s, rates per second."""
+    return {
+        "requests": metrics.completed + outcome.rejected,
+        "completed": metrics.completed,
+        "rejected": outcome.rejected,
+        "preemptions": outcome.preemptions,
+        "duration_s": metrics.duration_s,
+        **{name: getattr(metrics, name) for name in RATES},
+        "request_goodput": metrics.request_goodput,
+        "saturated": metrics.saturated,
+        "limit": metrics.limit,
+    }
+
+
+def kv_use(outcome: ServingOutcome) -> dict[str, float]:
+    """Shares of the cache that was in use, and of the prompts' tokens that lay in it or in a pool, 0 to 1."""
+    asked = outcome.asked_tokens
+    return {
+        "usage_peak": outcome.usage_peak,
+        "hit_rate": outcome.hit_tokens / asked if asked else 0.0,
+        "pool_hit_rate": outcome.loaded_tokens / asked if asked else 0.0,
+    }
+
+
+def gap_parts(metrics: ServingMetrics) -> dict[str, float]:
+    """What the mean gap between two tokens is made of, ms, and what a device without time would gain."""
+    return {
+        "device_ms": metrics.gap_device_ms,
+        "prefill_ms": metrics.gap_prefill_ms,
+        "engine_ms": metrics.gap_engine_ms,
+        "faster_device_gain": metrics.faster_device_gain,
     }
 
 

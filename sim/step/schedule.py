@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from scenarios.timeline import Process, Span, Timeline
 from sim.step.plan import HostStep, Issue, Launch, Plan, Replay, Synchronize, Update
@@ -115,37 +116,14 @@ def timeline(plan: Plan, schedule: Schedule) -> Timeline:
     number = 0
     for at, (step, (start, end)) in enumerate(zip(plan.steps, schedule.host, strict=True)):
         name, kind, op_type, index, layer, inside = _call(step)
-        host.append(
-            Span(
-                name,
-                "Python",
-                thread="Python",
-                start_ns=start,
-                end_ns=end,
-                kind=kind,
-                op_type=op_type,
-                index=index,
-                layer=layer,
-            )
-        )
+        span = partial(Span, kind=kind, op_type=op_type, index=index, layer=layer)
+        host.append(span(name, "Python", thread="Python", start_ns=start, end_ns=end))
         parent = at
         if inside is not None and plan.launch_thread:
             parent = len(plan.steps) + len(cann)
             start, end = next(entries)
-            cann.append(
-                Span(
-                    f"launch {name}",
-                    "CANN",
-                    thread="launch",
-                    start_ns=start,
-                    end_ns=end,
-                    kind=kind,
-                    op_type=op_type,
-                    index=index,
-                    layer=layer,
-                    launched_by=at,
-                )
-            )
+            launched = span(f"launch {name}", "CANN", thread="launch", start_ns=start, end_ns=end, launched_by=at)
+            cann.append(launched)
         for launch in inside or ():
             if launch.rendezvous and launch.kernel.alone_ns:
                 kernels.append(_kernel_span(launch, schedule.kernels[number], parent))

@@ -28,6 +28,7 @@ from sim.hardware.profile import load_hardware
 from sim.predict.predict import Case as SimulatedCase
 from sim.serving.simulate import serving_capacity, simulate
 from tests.device.making import DEEPSEEK, LLAMA, QWEN3, plain
+from tests.even_clock import EvenClock
 
 WIDE = Options(wide=True)
 #: torch has no CPU kernels of the others without a compiler.
@@ -39,29 +40,6 @@ TRAFFIC: dict[str, Any] = {
     "output": {"distribution": "uniform", "low": 1, "high": 24},
 }  # fmt: skip
 ENGINE = {"max_num_seqs": 5, "max_num_batched_tokens": 40}
-
-
-@dataclass
-class EvenClock:
-    """Every look at it is a millisecond later: the same run each time."""
-
-    kind = "wall"
-    slept_ns = 0
-    scaled_by = 1.0
-    now: int = 0
-
-    def start(self) -> None:
-        self.now = 0
-
-    def now_ns(self) -> int:
-        self.now += 1_000_000
-        return self.now
-
-    def wait_until(self, ns: int) -> None:
-        self.now = max(self.now, ns)
-
-    def look(self) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from device.weights.weights import RandomCheckpoint
 from scenarios.schema import Scenario
 from scenarios.serving.deployment import cache_of
 from scenarios.serving.traffic import load_of
+from tests.even_clock import EvenClock
 from tests.npu_dry import making, references
 from tests.npu_dry.numerics import Numbers, install
 
@@ -35,29 +36,6 @@ TRAFFIC = {
 ENGINE = {"max_num_seqs": 4, "max_num_batched_tokens": 100, "max_model_len": 256}
 #: The attention calls, and the argument that a paged cache is read through.
 ATTENTION, TABLE = "npu_fused_infer_attention_score", "block_table"
-
-
-@dataclass
-class EvenClock:
-    """Every look at it is a millisecond later."""
-
-    kind = "wall"
-    slept_ns = 0
-    scaled_by = 1.0
-    now: int = 0
-
-    def start(self) -> None:
-        self.now = 0
-
-    def now_ns(self) -> int:
-        self.now += 1_000_000
-        return self.now
-
-    def wait_until(self, ns: int) -> None:
-        self.now = max(self.now, ns)
-
-    def look(self) -> None:
-        """Nothing."""
 
 
 @dataclass
