@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -91,3 +92,12 @@ def test_commands_that_documents_name_exist(root: Path) -> None:
     known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     named = {c for path in documents(root) for c in re.findall(r"`whatif (\w+)", path.read_text(encoding="utf-8"))}
     assert named - known == set()
+
+
+def test_no_file_names_the_folders_of_this_machine(root: Path) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False)
+    tracked = listed.stdout.splitlines()
+    if not tracked:
+        pytest.skip("not a git checkout")
+    mine = (str(root).encode(), str(root.parent / "shared").encode())
+    assert [name for name in tracked if any(path in (root / name).read_bytes() for path in mine)] == []

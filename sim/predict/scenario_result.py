@@ -18,6 +18,7 @@ from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.timeline import COMPUTE
 from sim.engines.profile import engine_of
+from sim.engines.workers import workers_on_a_host
 from sim.hardware.profile import HardwareError, HardwareProfile, hardware_names, load_hardware
 from sim.predict.attribution import attribution_of, attribution_result
 from sim.predict.device_terms import spoken
@@ -67,7 +68,7 @@ def _served(loaded: Loaded, prediction: Prediction) -> dict[str, Any]:
     if case.hardware.profile.device != "npu":
         return {"in_engine": None}
     requests = decode_batch(case.scenario).requests
-    ranks = case.model.cards // case.model.data_parallel
+    ranks = workers_on_a_host(case.model.cards // case.model.data_parallel, case.hardware)
     asynchronous = case.scenario.engine.async_scheduling
     tokens = yielded_tokens(case.scenario.engine)
     served = in_engine(engine_of(loaded), prediction.metrics["tpot_ms"], requests, ranks, asynchronous, tokens)

@@ -20,6 +20,7 @@ from scenarios.schema import Scenario
 from scenarios.serving.traffic import load_of
 from scenarios.settings import Workload
 from sim.engines.profile import EngineProfile, engine_of
+from sim.engines.workers import workers_on_a_host
 from sim.predict.predict import Case, check
 from sim.predict.scenario_result import case_of
 from sim.serving.metrics import ServingMetrics, metrics_of
@@ -82,7 +83,7 @@ def compare_at_slo(loaded: Loaded, case: Case) -> Compared | None:
 
 
 def _highest(case: Case, engine: EngineProfile, folder: Path) -> HighestRate:
-    scenario, costs = case.scenario, scheduled(case, engine.costs(case.model.cards))
+    scenario, costs = case.scenario, scheduled(case, engine.costs(workers_on_a_host(case.model.cards, case.hardware)))
     assert scenario.slo is not None
     assert scenario.workload.traffic is not None
     prices = prices_of(case, costs)

@@ -16,6 +16,7 @@ from scenarios.ops.program import Batch, Group
 from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
 from sim.engines.profile import EngineProfile
+from sim.engines.workers import workers_on_a_host
 from sim.predict.predict import Case, interval_ns
 from sim.predict.speculation import yielded_tokens
 from sim.serving.player import player
@@ -61,7 +62,7 @@ class Bench:
         self.case, self.load = without_traffic(case), load
         self._tables: dict[float, _Steps] = {}
         self._replicas = case.model.data_parallel
-        self._ranks = case.model.cards // self._replicas
+        self._ranks = workers_on_a_host(case.model.cards // self._replicas, case.hardware)
         self._hit = min(load.input_tokens - 1, round(load.input_tokens * load.prefix_hit))
         self._demand = self._demanded()
         self._factors: tuple[float, float] | None = None

@@ -17,6 +17,7 @@ from scenarios.serving.traffic import load_of
 from scenarios.settings import Workload
 from sim.engines.costs import EngineCosts
 from sim.engines.profile import EngineProfile, engine_of
+from sim.engines.workers import workers_on_a_host
 from sim.predict.predict import Case, interval_ns
 from sim.predict.scenario_result import case_of
 from sim.serving.captures import Captures, captures_of
@@ -50,7 +51,7 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     """Serve the traffic of a scenario. Raises ScenarioError, with its place, where it cannot be served."""
     scenario = case.scenario
     engine = engine_of(loaded)
-    ranks = case.model.cards
+    ranks = workers_on_a_host(case.model.cards, case.hardware)
     costs = scheduled(case, engine.costs(ranks))
     bounds = [scheduled(case, end) for end in engine.bounds(ranks)]
     folder = folder_of(loaded, "workload.traffic.trace.file")

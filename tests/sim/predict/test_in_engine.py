@@ -101,3 +101,12 @@ def test_no_engine_is_told_off_an_npu() -> None:
     assert first_result(load_scenario("tiny_llama_cpu", [])).result["in_engine"] is None
     with pytest.raises(ScenarioError, match=r"engine\.profile: has no effect without workload\.traffic"):
         first_result(load_scenario("tiny_llama_cpu", ["engine.profile=healthy"]))
+
+
+def test_a_host_runs_the_workers_of_its_own_server_only() -> None:
+    """Stages of 8 ranks, two of them or sixteen: 16 workers fill a server, and the rest have servers of their own."""
+    two, sixteen = (
+        _served(load_scenario("deepseek_v3_ep16_decode", [f"engine.pipeline_parallel_size={stages}"]))[0]
+        for stages in (2, 16)
+    )
+    assert sixteen.host_ms == two.host_ms
