@@ -13,7 +13,7 @@ from device.operators.npu import kernels as npu
 from device.operators.npu.refusals import refused
 from device.operators.reference import REFERENCE
 from device.step.step import Step
-from scenarios.ops import op_work as of
+from scenarios.ops import vector_work as vector
 from scenarios.ops.catalogue import CATALOGUE, family_of, op_type_of, work_of
 from scenarios.ops.op_kind import OpKind
 from scenarios.ops.program import Op, Program, Tensor
@@ -31,7 +31,7 @@ SOFT_CAP = OpKind(
     name="soft_cap",
     op_type="SoftCap",
     unit="vector",
-    work=of.rows,
+    work=vector.rows,
     host="npu",
     ops_per_element=6,
     api="torch_npu.npu_soft_cap",

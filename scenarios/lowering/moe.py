@@ -30,7 +30,7 @@ def routing(step: Step, experts: Experts) -> Routing:
 
 
 def routed(item: Routing) -> tuple[tuple[str, Attr], ...]:
-    """A routing as op attributes (`scenarios.ops.op_work.routing_of` reads them)."""
+    """A routing as op attributes (`scenarios.ops.product_work.routing_of` reads them)."""
     return (
         ("tokens", item.tokens), ("experts", item.experts), ("held", item.held), ("top_k", item.top_k), ("skew",
         item.skew), ("seed", item.seed),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scenarios.ops.attention_work import attention_groups
 from scenarios.ops.op_kind import OpKind
-from scenarios.ops.op_work import attention_groups
 from scenarios.ops.program import DTYPE_BITS, Group, Op, Tensor
 from scenarios.ops.work import AttentionShape, RowsShape, Work
 

@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scenarios.ops.catalogue import kind_of, op_type_of, work_of
-from scenarios.ops.op_work import placed
+from scenarios.ops.product_work import placed
 from scenarios.ops.program import Block, Op, Program
 from scenarios.ops.work import Work
 from sim.hardware.profile import HardwareProfile

@@ -11,7 +11,7 @@ from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import work_of
-from scenarios.ops.op_work import placed
+from scenarios.ops.product_work import placed
 from scenarios.ops.program import Op, Program
 from scenarios.ops.routing import Routing
 from scenarios.ops.work import GroupedShape

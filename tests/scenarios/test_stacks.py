@@ -66,7 +66,7 @@ def test_a_norm_through_add_reads_zeros_and_writes_their_sum() -> None:
 
 
 def test_every_kernel_of_a_stack_has_a_work_of_its_own() -> None:
-    from scenarios.ops.op_work import VARIANTS
+    from scenarios.ops.catalogue import VARIANTS
 
     issued = {("rms_norm", op_type) for kernels in KERNELS.values() for _, op_type in kernels.norms}
     assert issued | {("kv_cache_write", "Scatter")} == set(VARIANTS)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from scenarios.ops.op_work import computed_bytes
+from scenarios.ops.counting import computed_bytes
 from scenarios.ops.work import FixedShape, FlatShape, RowsShape, Work
 from sim.accuracy.rows.row import Row, Unpriced, rows_of
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from scenarios.ops import catalogue
+from scenarios.ops.attention_work import attention_groups
 from scenarios.ops.catalogue import CATALOGUE, op_type_of
-from scenarios.ops.op_work import attention_groups
 from scenarios.ops.program import DType, Group, Op, Tensor
 from scenarios.ops.work import AttentionShape, FfnShape, FixedShape, FlatShape, MatmulShape, RowsShape, Work
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scenarios.ops.attention_work import _selected_keys
 from scenarios.ops.catalogue import work_of
-from scenarios.ops.op_work import _selected_keys
 from scenarios.ops.program import Group, Op, Tensor
 
 HEADS, RANK, ROPE, TOP_K = 4, 8, 2, 16
