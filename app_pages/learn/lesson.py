@@ -113,9 +113,10 @@ def _guessed(lesson: Lesson) -> bool:
     chosen = st.session_state[key]
     right = lesson.say("guess_right")
     lead = {"": lesson.common("the_answer"), right: lesson.common("right")}.get(chosen, lesson.common("not_quite"))
+    stop = "。" if lesson.language == "zh" else "."
     st.html(
         f'<div class="wi-say wi-guess"><b>{escape(lead)}</b> {escape(lesson.say("guess"))} '
-        f"<b>{escape(lesson.say(f'guess_{right}'))}</b> {glossed(lesson.say('guess_why'), lesson.language)}</div>"
+        f"<b>{escape(lesson.say(f'guess_{right}'))}{stop}</b> {glossed(lesson.say('guess_why'), lesson.language)}</div>"
     )
     return True
 
