@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -90,19 +91,16 @@ class Chosen:
 def _side(which: Which, say: Say) -> Chosen | None:
     """The widgets of A or B, and what they choose; None where there is nothing yet, or a message says why."""
     name = which.upper()
-    kinds = ("scenario", "file")
     kind = st.segmented_control(
         say("from", side=name),
-        kinds,
+        tuple(_CHOOSERS),
         default="scenario",
         key=f"compare:{which}_from",
         required=True,
         format_func=lambda choice: say(f"from_{choice}"),
     )
     try:
-        if kind == "file":
-            return _uploaded(which, say)
-        return _asked(which, say)
+        return _CHOOSERS[kind or "scenario"](which, say)
     except ScenarioError as error:
         refusal(error.messages, say("wrong", side=name))
         return None
@@ -137,6 +135,10 @@ def _asked(which: Which, say: Say) -> Chosen:
     )
     question = question_of(str(scenario), settings or "")
     return Chosen(sides.asked(question), question)
+
+
+#: What a side can be, and the widgets that choose it.
+_CHOOSERS: dict[str, Callable[[Which, Say], Chosen | None]] = {"scenario": _asked, "file": _uploaded}
 
 
 def question_of(scenario: str, settings: str) -> Question:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from app_pages.parts import own, sidebar
-from app_pages.parts.own import Own
+from app_pages.parts.own import Kind, Own
 from app_pages.parts.page import literal, quiet
 from app_pages.parts.state import Question
 from app_pages.parts.texts import Language, Say, speaker
@@ -65,11 +67,19 @@ def _row(kept: Own, say: Say) -> None:
         _open(kept)
 
 
+#: What the Lab is asked of a kind of file; an engine profile is for the page that serves with it.
+_QUESTIONS: dict[Kind, Callable[[str], Question]] = {
+    "scenario": Question,
+    "model": lambda ref: Question(sets=(("model", ref),)),
+    "hardware": lambda ref: Question(sets=(("hardware", ref),)),
+}
+
+
 def _open(kept: Own) -> None:
-    """In the Lab; an engine profile on the page that serves with it."""
+    """In the Lab, or on the page that serves where the Lab has no question of such a file."""
     lang = {"lang": st.query_params["lang"]} if "lang" in st.query_params else {}
-    if kept.kind == "engine":
-        st.switch_page("app_pages/serving.py", query_params={**lang, "engine": kept.ref})
-    question = Question(kept.ref) if kept.kind == "scenario" else Question(sets=((kept.kind, kept.ref),))
+    ask = _QUESTIONS.get(kept.kind)
+    if ask is None:
+        st.switch_page("app_pages/serving.py", query_params={**lang, kept.kind: kept.ref})
     st.session_state.pop(sidebar.SHOWN, None)
-    st.switch_page("app_pages/lab.py", query_params={**lang, **question.params})
+    st.switch_page("app_pages/lab.py", query_params={**lang, **ask(kept.ref).params})

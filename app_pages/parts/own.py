@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -60,6 +60,23 @@ class Own:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A kind of file. read: reads it as the question will, or raises ScenarioError. inside: what it is called in a
+    folder of its name; empty where it has no folder."""
+
+    read: Callable[[Path], object]
+    inside: str = ""
+
+
+_FORMS: dict[Kind, _Form] = {
+    "scenario": _Form(load_scenario),
+    "model": _Form(lambda place: load_model(str(place)), "config.json"),
+    "hardware": _Form(lambda place: load_hardware(str(place))),
+    "engine": _Form(lambda place: load_engine(str(place))),
+}
+
+
 @lru_cache(maxsize=1)
 def _root() -> Path:
     """The folder of this process's files."""
@@ -81,11 +98,11 @@ def add(name: str, data: bytes) -> Own:
     if path_of(ref) is None:
         if len(list(_root().iterdir())) >= MAX_FILES:
             raise ScenarioError([f"{name}: this lab keeps {MAX_FILES} files already; start it again"])
-        place = folder / called / "config.json" if kind == "model" else folder / called
+        place = folder / called / _FORMS[kind].inside
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
         try:
-            _read(kind, folder / called)
+            _FORMS[kind].read(folder / called)
         except ScenarioError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise ScenarioError(map(plain, error.messages)) from None
@@ -127,18 +144,6 @@ def _model_name(name: str, text: str) -> str:
     stem = name.removesuffix(".json")
     called = str(config.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
     return _UNSAFE.sub("_", called or (stem if stem != "config" else str(config.get("model_type") or "model")))[:60]
-
-
-def _read(kind: Kind, place: Path) -> None:
-    """Read the file as the question will. Raises ScenarioError."""
-    if kind == "scenario":
-        load_scenario(place)
-    elif kind == "model":
-        load_model(str(place))
-    elif kind == "hardware":
-        load_hardware(str(place))
-    else:
-        load_engine(str(place))
 
 
 def mine() -> list[Own]:

@@ -15,6 +15,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.norms import eps_of, rms_norm
 from device.step.step import Layout, Step
 from scenarios.lowering.delta import DECODE_QUERY
+from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op
 
 
@@ -66,7 +67,7 @@ def _rule(op: Op, inputs: Inputs, step: Step) -> Outputs:
     out = before[0].clone() if before else torch.zeros_like(v)
     group = v.shape[1] // q.shape[1]
     q, k = (x.float().repeat_interleave(group, 1) for x in (q, k))
-    decoding = op.kind == "gated_delta_rule"
+    decoding = kind_of(op).token_by_token
     for number, context, rows in requests_of(step.layout):
         if (rows.stop - rows.start <= DECODE_QUERY) != decoding:
             continue
@@ -102,7 +103,7 @@ def _scan(op: Op, inputs: Inputs, step: Step) -> Outputs:
     share = x.shape[1] // b.shape[1]
     b, c = (y.float().repeat_interleave(share, 1) for y in (b, c))
     steps = F.softplus(dt.float() + bias.float())
-    decoding = op.kind == "selective_state_update"
+    decoding = kind_of(op).token_by_token
     for number, context, rows in requests_of(step.layout):
         if (rows.stop - rows.start <= DECODE_QUERY) != decoding:
             continue

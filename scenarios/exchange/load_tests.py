@@ -19,6 +19,11 @@ from typing import Any, Literal
 from scenarios.errors import ScenarioError, quoted
 from scenarios.files.textfile import decode, read_bytes
 
+Arrival = Literal["constant", "poisson", "closed", "burst"]
+#: Arrivals at a rate, as guidellm and AIPerf call them.
+_AT_RATE: dict[str, Arrival] = {"constant": "constant", "poisson": "poisson"}
+#: Requests in flight that a strategy of guidellm implies.
+_STREAMS = {"synchronous": 1.0}
 #: Load tests of one file that are read.
 MAX_RESULTS = 10_000
 KNOWN = "a result of vllm bench serve, guidellm, AIPerf or AISBench"
@@ -32,7 +37,7 @@ class LoadTest:
 
     tool: str
     label: str
-    arrival: Literal["constant", "poisson", "closed", "burst"]
+    arrival: Arrival
     rate: float | None
     concurrency: int | None
     requests: int
@@ -139,7 +144,7 @@ def _number(value: Any) -> float | None:
 def _vllm(fields: _Fields) -> LoadTest:
     completed = round(fields.number("completed"))
     rate, clients = fields.maybe("request_rate"), fields.maybe("max_concurrency")
-    arrival: Literal["poisson", "closed", "burst"] = "poisson" if rate else "closed" if clients else "burst"
+    arrival: Arrival = "poisson" if rate else "closed" if clients else "burst"
     return LoadTest(
         tool="vllm bench",
         label=str(fields.value("model_id") or fields.value("label") or "vllm bench"),
@@ -166,13 +171,10 @@ def _guidellm(fields: _Fields) -> LoadTest:
     kind = str(strategy.get("type_") or strategy.get("kind") or "") if isinstance(strategy, Mapping) else ""
     rate = _number(strategy.get("rate")) if isinstance(strategy, Mapping) else None
     in_flight = fields.maybe(*mean("request_concurrency"))
-    arrival: Literal["constant", "poisson", "closed", "burst"]
-    if kind in ("constant", "poisson") and rate:
-        arrival = "constant" if kind == "constant" else "poisson"
-    else:
-        arrival, rate = "closed", None
+    arrival = _AT_RATE.get(kind, "closed") if rate else "closed"
+    rate = None if arrival == "closed" else rate
     streams = _number(strategy.get("streams")) if isinstance(strategy, Mapping) else None
-    clients = 1.0 if kind == "synchronous" else streams or in_flight
+    clients = _STREAMS.get(kind) or streams or in_flight
     if arrival == "closed" and not clients:
         raise ScenarioError([f"{fields.path}: {fields.above}metrics.request_concurrency: a number above 0 is due"])
     return LoadTest(
@@ -200,11 +202,11 @@ def _aiperf(fields: _Fields) -> LoadTest:
     clients = fields.maybe("input_config.loadgen.concurrency")
     if not rate and not clients:  # Little's law
         clients = fields.number("request_throughput.avg") * fields.number("request_latency.avg") / 1000
-    kind = fields.value("input_config.loadgen.request_rate_mode")
+    mode = str(fields.value("input_config.loadgen.request_rate_mode"))
     return LoadTest(
         tool="AIPerf",
         label="AIPerf",
-        arrival=("constant" if kind == "constant" else "poisson") if rate else "closed",
+        arrival=_AT_RATE.get(mode, "poisson") if rate else "closed",
         rate=rate,
         concurrency=max(1, round(clients)) if clients else None,
         requests=round(fields.number("request_count.avg")),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from scenarios.models.forms import CLAMPED_ALPHA, Activation
 from scenarios.ops.program import Attr, Op, Tensor
@@ -10,26 +11,53 @@ from scenarios.ops.program import Attr, Op, Tensor
 
 def activated(out: Tensor, prefix: str, kind: Activation, limit: float) -> tuple[Op, ...]:
     """The values called `{prefix}gate` and `{prefix}up`, shaped as `out`, -> `out`. limit: of the clamped kind."""
+    return _CALLS[kind](_Calls(out, prefix), limit)
 
-    def named(name: str) -> Tensor:
-        return replace(out, name=f"{prefix}{name}")
 
-    def op(kind: str, name: str, inputs: tuple[str, ...], result: str, *attrs: tuple[str, Attr]) -> Op:
-        return Op(kind, f"{prefix}{name}", tuple(map(named, inputs)), (named(result),), attrs)
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Makes the calls of one MLP, whose values are shaped as `out` and named behind `prefix`."""
 
-    if kind == "relu2":
-        return op("relu", "relu", ("up",), "relu_up"), op("pow", "square", ("relu_up",), "gated", ("exponent", 2))
-    if kind == "clamped":  # vLLM-Ascend computes gpt-oss's SwiGLU with torch calls too (ops/activation.py)
-        return (
-            op("clamp", "clamp_gate", ("gate",), "gate_clamped", ("max", limit)),
-            op("clamp", "clamp_up", ("up",), "up_clamped", ("min", -limit), ("max", limit)),
-            op("muls", "steeper", ("gate_clamped",), "gate_steeper", ("value", CLAMPED_ALPHA)),
-            op("sigmoid", "sigmoid", ("gate_steeper",), "gate_sigmoid"),
-            op("mul", "glu", ("gate_clamped", "gate_sigmoid"), "glu"),
-            op("adds", "up_plus_one", ("up_clamped",), "up_plus", ("value", 1.0)),
-            op("mul", "mul_up", ("glu", "up_plus"), "gated"),
-        )
+    out: Tensor
+    prefix: str
+
+    def op(self, kind: str, name: str, inputs: tuple[str, ...], result: str, *attrs: tuple[str, Attr]) -> Op:
+        return Op(kind, f"{self.prefix}{name}", tuple(map(self._named, inputs)), (self._named(result),), attrs)
+
+    def _named(self, name: str) -> Tensor:
+        return replace(self.out, name=f"{self.prefix}{name}")
+
+
+def _gated_by(kind: str) -> Callable[[_Calls, float], tuple[Op, ...]]:
+    def gate_and_mul(mlp: _Calls, _: float) -> tuple[Op, ...]:
+        gate = f"{kind}_gate"
+        return mlp.op(kind, kind, ("gate",), gate), mlp.op("mul", "mul_up", (gate, "up"), "gated")
+
+    return gate_and_mul
+
+
+def _squared(mlp: _Calls, _: float) -> tuple[Op, ...]:
+    relu = mlp.op("relu", "relu", ("up",), "relu_up")
+    return relu, mlp.op("pow", "square", ("relu_up",), "gated", ("exponent", 2))
+
+
+def _clamped(mlp: _Calls, limit: float) -> tuple[Op, ...]:
+    """vLLM-Ascend computes gpt-oss's SwiGLU with torch calls too (ops/activation.py)."""
     return (
-        op(kind, kind, ("gate",), f"{kind}_gate"),
-        op("mul", "mul_up", (f"{kind}_gate", "up"), "gated"),
+        mlp.op("clamp", "clamp_gate", ("gate",), "gate_clamped", ("max", limit)),
+        mlp.op("clamp", "clamp_up", ("up",), "up_clamped", ("min", -limit), ("max", limit)),
+        mlp.op("muls", "steeper", ("gate_clamped",), "gate_steeper", ("value", CLAMPED_ALPHA)),
+        mlp.op("sigmoid", "sigmoid", ("gate_steeper",), "gate_sigmoid"),
+        mlp.op("mul", "glu", ("gate_clamped", "gate_sigmoid"), "glu"),
+        mlp.op("adds", "up_plus_one", ("up_clamped",), "up_plus", ("value", 1.0)),
+        mlp.op("mul", "mul_up", ("glu", "up_plus"), "gated"),
     )
+
+
+#: (calls, limit) -> the calls of each activation.
+_CALLS: dict[Activation, Callable[[_Calls, float], tuple[Op, ...]]] = {
+    "silu": _gated_by("silu"),
+    "gelu": _gated_by("gelu"),
+    "clamped": _clamped,
+    "relu2": _squared,
+}

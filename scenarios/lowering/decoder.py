@@ -23,7 +23,7 @@ from scenarios.lowering.primitives import activation, linear, mlp, rms_norm, wei
 from scenarios.lowering.step import Step
 from scenarios.models.model import Model
 from scenarios.models.states import GatedDelta, Mamba2, ShortConv
-from scenarios.ops.program import Batch, Block, DType, Op, Program, Tensor
+from scenarios.ops.program import Attr, Batch, Block, DType, Op, Program, Tensor
 
 
 def lower(step: Step, sampling: str = "greedy") -> Program:
@@ -167,19 +167,20 @@ def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
     else:
         rows = tokens
     ends, wide = model.ends, (rows, model.whole_vocab)  # behind the gathering of all ranks' logits
-    steps: list[tuple[str, str, float]] = []
+    steps: list[tuple[str, str, tuple[tuple[str, Attr], ...]]] = []
     if ends.logit_scale != 1:
-        steps.append(("muls", "scale_logits", ends.logit_scale))
+        steps.append(("muls", "scale_logits", (("value", ends.logit_scale),)))
     if ends.logit_cap:
         steps += [
-            ("muls", "cap_logits.down", 1 / ends.logit_cap), ("tanh", "cap_logits.tanh", 0.0),
-            ("muls", "cap_logits.up", ends.logit_cap),
-        ]  # fmt: skip
+            ("muls", "cap_logits.down", (("value", 1 / ends.logit_cap),)),
+            ("tanh", "cap_logits.tanh", ()),
+            ("muls", "cap_logits.up", (("value", ends.logit_cap),)),
+        ]
     ops.append(linear("lm_head", normed, "logits_raw" if steps else "logits", model.vocab))
-    for at, (kind, name, value) in enumerate(steps):
+    for at, (kind, name, attrs) in enumerate(steps):
         x = activation(ops[-1].out.name, wide, act)
         out = activation("logits" if at == len(steps) - 1 else f"{name}.out", wide, act)
-        ops.append(Op(kind, name, (x,), (out,), () if kind == "tanh" else (("value", value),)))
+        ops.append(Op(kind, name, (x,), (out,), attrs))
     return Block("head", tuple(ops))
 
 

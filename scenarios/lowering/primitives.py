@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scenarios.lowering.activations import activated
-from scenarios.models.forms import Activation, AttentionForm
+from scenarios.models.forms import PROJECTED, Activation, AttentionForm
 from scenarios.models.model import Model
 from scenarios.ops.program import Attr, Batch, DType, Op, Tensor
 
@@ -165,10 +165,7 @@ def gated(
 ) -> tuple[Op, ...]:
     """down(act(gate(x)) * up(x)), [rows, features]; `prefix` sets the names of one MLP apart from another's. kind,
     limit: of the activation; one without a gate has no such projection."""
-    products = tuple(
-        linear(f"{prefix}{name}_proj", x, f"{prefix}{name}", width, bias)
-        for name in (("up",) if kind == "relu2" else ("gate", "up"))
-    )
+    products = tuple(linear(f"{prefix}{name}_proj", x, f"{prefix}{name}", width, bias) for name in PROJECTED[kind])
     wide = activation(f"{prefix}gated", (x.shape[0], width), x.dtype)
     return (
         *products,

@@ -97,12 +97,13 @@ def _split(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     out: list[Op] = []
     run: list[Op] = []
     for op in ops:
-        if op.kind == "slice" and run and _goes_on(run[-1], op):
+        cuts = op.kind == "slice"
+        if cuts and run and _goes_on(run[-1], op):
             run.append(op)
             continue
         out += _joined(run, widths)
-        run = [op] if op.kind == "slice" else []
-        out += [] if run else _apart(op)
+        run = [op] if cuts else []
+        out += [] if cuts else _apart(op)
     return (*out, *_joined(run, widths))
 
 
@@ -176,8 +177,9 @@ def _norm_and_rope(ops: tuple[Op, ...]) -> tuple[Op, ...]:
 def _in_one(product: Op, run: list[Op]) -> Op:
     """The kernel that does all of `run` to what `product` writes; V goes out as it came."""
     rope = run[-1]
-    weights = tuple(op.inputs[1] for op in run if op.kind == "rms_norm")
-    rotated = {t.name for op in run if op.kind == "rms_norm" for t in op.inputs}
+    norms = [op for op in run if op.kind == "rms_norm"]
+    weights = tuple(op.inputs[1] for op in norms)
+    rotated = {t.name for op in norms for t in op.inputs}
     cut = (t for op in run if op.kind in ("slice", "split") for t in op.outputs)
     outs = (*rope.outputs, *(t for t in cut if t.name not in rotated))
     name = product.name.removesuffix("qkv_proj") + "qkv_norm_rope"

@@ -79,7 +79,7 @@ def by_kind(read: Fields, model: Model, layer: Layer) -> Model:
             rope_scaling=rope_scaling(read, rope),
             rotary_dim=rotary_dim(read, rope, model.head_dim),
         )
-    if layer.kind == "sliding_attention" and "rope_local_base_freq" in read.fields:
+    if layer.is_windowed and "rope_local_base_freq" in read.fields:
         return replace(model, rope_theta=read.number("rope_local_base_freq", 10_000.0), rope_scaling=None)
     return model
 
@@ -231,12 +231,12 @@ def windows_turn(read: Fields, layers: int) -> list[bool]:
     types = read.fields.get("layer_types")
     if read.fields.get("sliding_window") is None or not isinstance(types, list):
         return [True] * layers
-    return [kind == "sliding_attention" for kind in [*types, *[""] * layers][:layers]]
+    return [Layer(kind).is_windowed for kind in [*types, *[""] * layers][:layers]]
 
 
 def scaled_when_full(read: Fields, model: Model, layer: Layer) -> Model:
     """OLMo 3: angles are scaled in layers that see all keys."""
-    return replace(model, rope_scaling=None) if layer.kind == "sliding_attention" else by_kind(read, model, layer)
+    return replace(model, rope_scaling=None) if layer.is_windowed else by_kind(read, model, layer)
 
 
 def bias_of_choice(read: Fields, model: Model) -> Model:

@@ -12,6 +12,14 @@ from typing import Literal
 #: both limited); relu2 squares a relu and has no gate at all.
 Activation = Literal["silu", "gelu", "clamped", "relu2"]
 
+#: What an MLP projects its input to, by its activation.
+PROJECTED: dict[Activation, tuple[str, ...]] = {
+    "silu": ("gate", "up"),
+    "gelu": ("gate", "up"),
+    "clamped": ("gate", "up"),
+    "relu2": ("up",),
+}
+
 #: Steepness of gpt-oss's gate (its reference code).
 CLAMPED_ALPHA = 1.702
 

@@ -20,6 +20,16 @@ class Layer:
     sparse: bool = True
     borrows: bool = False
 
+    @property
+    def is_windowed(self) -> bool:
+        """Whether a query sees the keys of a window before it."""
+        return self.kind == "sliding_attention"
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether a query sees the keys of its own chunk."""
+        return self.kind == "chunked_attention"
+
 
 #: (read, model, layer) -> the model of such a layer, beyond what `plain` gives.
 Adapt = Callable[[Fields, Model, Layer], Model]
@@ -58,9 +68,9 @@ def plain(read: Fields, model: Model, layer: Layer) -> Model:
     """The model of one `layer`: windows and chunks, rotary angles and experts as it says."""
     turns = model.attention.rotates and layer.rotates
     attention = replace(model.attention, rotates=turns, window=0, chunk=0, borrows=layer.borrows)
-    if layer.kind == "sliding_attention":
+    if layer.is_windowed:
         attention = replace(attention, window=read.whole("sliding_window"))
-    elif layer.kind == "chunked_attention":
+    elif layer.is_chunked:
         attention = replace(attention, chunk=read.whole("attention_chunk_size"))
     experts = model.experts and replace(model.experts, dense_layers=0)
     if not layer.sparse:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from scenarios.models.forms import (
+    PROJECTED,
     USUAL_ATTENTION,
     USUAL_ENDS,
     USUAL_LAYER,
@@ -202,7 +203,7 @@ class Model:
     @property
     def matrices(self) -> int:
         """Projections of a plain MLP: gate, up and down, or the last two."""
-        return 2 if self.form.activation == "relu2" else 3
+        return len(PROJECTED[self.form.activation]) + 1
 
     @property
     def _mlp_weights(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from scenarios.errors import shown
@@ -45,26 +46,31 @@ def rope_scaling(read: Fields, rope: Fields) -> RopeScaling | None:
         rope.wrong(f"rope_type: must be a name, got {shown(kind)}")
     if not isinstance(kind, str) or kind in ("default", "mrope"):
         return None
-    if kind == "proportional":  # Gemma 4: pairs of the whole head, of which the first turn
-        return RopeScaling(kind, rope.number("partial_rotary_factor", 1.0))
-    if kind not in ("linear", "llama3", "yarn"):
-        return RopeScaling(kind)
+    details = _DETAILS.get(kind)
+    return details(read, rope, RopeScaling(kind)) if details else RopeScaling(kind)
+
+
+def _proportional(_: Fields, rope: Fields, scaling: RopeScaling) -> RopeScaling:
+    """Gemma 4: pairs of the whole head, of which the first turn."""
+    return replace(scaling, factor=rope.number("partial_rotary_factor", 1.0))
+
+
+def _linear(read: Fields, rope: Fields, scaling: RopeScaling) -> RopeScaling:
+    """A factor, and the positions that it stretches."""
     if "factor" not in rope.fields:
-        rope.wrong(f"factor: is due for {kind}")
+        rope.wrong(f"factor: is due for {scaling.kind}")
     positions = read.fields.get("max_position_embeddings", 1)
-    scaling = RopeScaling(
-        kind=kind,
+    return replace(
+        scaling,
         factor=rope.number("factor", 1.0),
         original_positions=rope.whole(
             "original_max_position_embeddings", positions if isinstance(positions, int) else 1
         ),
     )
-    if kind == "llama3":
-        return _llama3(read, rope, scaling)
-    return _yarn(read, rope, scaling) if kind == "yarn" else scaling
 
 
 def _llama3(read: Fields, rope: Fields, scaling: RopeScaling) -> RopeScaling:
+    scaling = _linear(read, rope, scaling)
     low, high = rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0)
     if not read.problems and low > high:
         rope.wrong(f"low_freq_factor {low:g} must not be above high_freq_factor {high:g}")
@@ -73,6 +79,7 @@ def _llama3(read: Fields, rope: Fields, scaling: RopeScaling) -> RopeScaling:
 
 def _yarn(read: Fields, rope: Fields, scaling: RopeScaling) -> RopeScaling:
     """Equal betas are a step from one dimension to the next (Kimi-K2 has 1 and 1)."""
+    scaling = _linear(read, rope, scaling)
     fast, slow = rope.number("beta_fast", 32.0, or_none=True), rope.number("beta_slow", 1.0, or_none=True)
     if not read.problems and slow > fast:
         rope.wrong(f"beta_slow {slow:g} must not be above beta_fast {fast:g}")
@@ -88,3 +95,12 @@ def _yarn(read: Fields, rope: Fields, scaling: RopeScaling) -> RopeScaling:
         mscale_all_dim=rope.number("mscale_all_dim", 0.0, or_none=True),
         attention_factor=rope.number("attention_factor", 0.0, or_none=True) or None,
     )
+
+
+#: What a config says of each kind that is computed.
+_DETAILS: dict[str, Callable[[Fields, Fields, RopeScaling], RopeScaling]] = {
+    "proportional": _proportional,
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+}

@@ -35,7 +35,9 @@ class OpKind:
     this kind, under `optimizations`. params: the kernel parameters of the hardware profile that price it, where they
     are not called like the kind. dense: a product with one weight, whatever its types. picks_rows: reads rows by index,
     from all over a table. twin: two in a row (the norms of Q and K) share one program in the cores' caches. as_mix: the
-    device starts it as a kernel of both kinds of cores, though one kind does the work.
+    device starts it as a kernel of both kinds of cores, though one kind does the work. token_by_token: it changes a
+    state with each token, for the requests that decode; others go through it by chunks, in another kind.
+    quantises_sent: it quantises what it sends, where its reader wants INT8.
     """
 
     name: str
@@ -56,6 +58,8 @@ class OpKind:
     picks_rows: bool = False
     twin: bool = False
     as_mix: bool = False
+    token_by_token: bool = False
+    quantises_sent: bool = False
     over_cache: OverCache = ""
     exchanges: Exchanged = ""
     torch_kernel: TorchKernel = "own"

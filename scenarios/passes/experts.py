@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from scenarios.lowering.activations import activated
 from scenarios.lowering.moe import routed
+from scenarios.models.forms import PROJECTED
 from scenarios.models.model import Experts, Model
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Attr, Op, Program, Tensor
@@ -109,7 +110,7 @@ def _grouped(routing: Routing, x: Tensor, experts: Experts) -> tuple[Op, ...]:
 
     width = experts.intermediate
     gated = Tensor("experts.gated", (rows, width), x.dtype)
-    wide = ("up",) if experts.activation == "relu2" else ("gate", "up")
+    wide = PROJECTED[experts.activation]
     return (
         *(product(f"{name}_proj", x, width, f"experts.{name}") for name in wide),
         *activated(gated, "experts.", experts.activation, experts.limit),

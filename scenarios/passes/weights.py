@@ -43,8 +43,8 @@ def quantise_weights(program: Program, context: Context) -> Program:
             tokens = x.elements // x.shape[-1]
             xq, xs = Tensor(f"{x.name}_int8", x.shape, "int8"), Tensor(f"{x.name}_scale", (tokens,), "fp32")
             if x.name not in quantised:
-                if out and out[-1].kind == "moe_dispatch" and out[-1].out.name == x.name:
-                    out[-1] = replace(out[-1], outputs=(xq, xs))  # it quantises what it sends
+                if out and kind_of(out[-1]).quantises_sent and out[-1].out.name == x.name:
+                    out[-1] = replace(out[-1], outputs=(xq, xs))
                 else:
                     out.append(Op("dynamic_quant", f"quant_{x.name}", (x,), (xq, xs), expert=op.expert))
                 quantised.add(x.name)

@@ -43,23 +43,46 @@ def usage_line(error: Any, arguments: Sequence[str]) -> str:
 
 
 def _problem(error: Any, command: Any) -> str:
-    kind, text = type(error).__name__, " ".join(str(error.format_message()).split()).removesuffix(".")
-    if kind == "NoSuchOption":
-        word = error.option_name
-        return f"no such option {quoted(word)}{did_you_mean(word, _options(command.params))}"
-    if kind == "MissingParameter" and error.param is not None:
-        return f"missing {error.param.param_type_name} {_called(error.param)}"
-    if kind == "BadOptionUsage":
-        return f"{error.option_name} {'needs a value' if 'requires' in text else 'takes no value'}"
-    if kind == "BadParameter":
-        # `Invalid value for '--jobs': Input should be a valid integer, unable to parse string as an integer`
-        where, _, what = text.partition(": ")
-        name = where.removeprefix("Invalid value for ").strip("'")
-        return f"{name}: {what.replace('Input should be', 'must be').replace('a valid integer', 'a whole number')}"
+    text = " ".join(str(error.format_message()).split()).removesuffix(".")
+    return _SAYS.get(type(error).__name__, _other)(error, command, text)
+
+
+def _no_such_option(error: Any, command: Any, _: str) -> str:
+    word = error.option_name
+    return f"no such option {quoted(word)}{did_you_mean(word, _options(command.params))}"
+
+
+def _missing(error: Any, command: Any, text: str) -> str:
+    if error.param is None:
+        return _other(error, command, text)
+    return f"missing {error.param.param_type_name} {_called(error.param)}"
+
+
+def _bad_usage(error: Any, _: Any, text: str) -> str:
+    return f"{error.option_name} {'needs a value' if 'requires' in text else 'takes no value'}"
+
+
+def _bad_value(_: Any, __: Any, text: str) -> str:
+    # `Invalid value for '--jobs': Input should be a valid integer, unable to parse string as an integer`
+    where, _, what = text.partition(": ")
+    name = where.removeprefix("Invalid value for ").strip("'")
+    return f"{name}: {what.replace('Input should be', 'must be').replace('a valid integer', 'a whole number')}"
+
+
+def _other(_: Any, command: Any, text: str) -> str:
     if text.startswith("No such command"):
         word = text.split("'")[1] if "'" in text else ""
         return f"no such command {quoted(word)}{did_you_mean(word, sorted(command.commands))}"
     return text[:1].lower() + text[1:]
+
+
+#: What is said of an error of the parser, by the name of its class: of (error, command, the parser's own words).
+_SAYS: dict[str, Callable[[Any, Any, str], str]] = {
+    "NoSuchOption": _no_such_option,
+    "MissingParameter": _missing,
+    "BadOptionUsage": _bad_usage,
+    "BadParameter": _bad_value,
+}
 
 
 def _called(parameter: Any) -> str:
