@@ -105,23 +105,32 @@ def _tried(number: int, trial: Trial, folder: Path, limit_s: float) -> Outcome:
     output = f"trial_{number:02}.txt"
     words, start_in = _words(trial.command, folder)
     if not start_in.is_dir():
-        return _outcome(number, trial, "skipped", None, 0.0, "its tests lie in a checkout, and this is none", "")
+        says = "its tests lie in a checkout, and this is none"
+        return _outcome(number, trial, verdict="skipped", status=None, seconds=0.0, says=says, output="")
     started = monotonic()
     status, text = _run(words, start_in, limit_s)
     seconds = monotonic() - started
     (folder / output).write_text(text, encoding="utf-8", errors="replace")
     lines = [line for line in text.splitlines() if line.strip()]
     says = printable(lines[-1].strip(), 200) if lines else ""
-    return _outcome(number, trial, _verdict(status, trial.status), status, seconds, says, output)
+    verdict = _verdict(status, trial.status)
+    return _outcome(number, trial, verdict=verdict, status=status, seconds=seconds, says=says, output=output)
 
 
 def _outcome(
-    number: int, trial: Trial, verdict: str, status: int | None, seconds: float, says: str, output: str
+    number: int, trial: Trial, *, verdict: str, status: int | None, seconds: float, says: str, output: str
 ) -> Outcome:
     return Outcome(
-        number, trial.what, trial.command, trial.expected,
-        verdict=verdict, status=status, seconds=round(seconds, 1), says=says, output=output,
-    )  # fmt: skip
+        number,
+        trial.what,
+        trial.command,
+        trial.expected,
+        verdict=verdict,
+        status=status,
+        seconds=round(seconds, 1),
+        says=says,
+        output=output,
+    )
 
 
 def _verdict(status: int | None, expected: int) -> str:

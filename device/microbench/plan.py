@@ -63,8 +63,14 @@ COMPILED = {**PACKED, "add_rms_norm": True, "rope": True, "swiglu": True}
 
 
 #: The same for a device next to its host: heads of 128, rows of many cores, products whose weights no L2 holds.
-A, B = _model(1152, 3328, 9, 3, 128, 12_800, 40_960), _model(2304, 6400, 18, 6, 128, 32_000, 40_960)
-C, D = _model(3328, 9216, 26, 2, 128, 64_000, 40_960), _model(6144, 18_432, 48, 8, 128, 128_000, 40_960)
+A, B = (
+    _model(1152, 3328, 9, 3, 128, 12_800, max_position=40_960),
+    _model(2304, 6400, 18, 6, 128, 32_000, max_position=40_960),
+)
+C, D = (
+    _model(3328, 9216, 26, 2, 128, 64_000, max_position=40_960),
+    _model(6144, 18_432, 48, 8, 128, 128_000, max_position=40_960),
+)
 FAR_DECODES = (
     (D, 1, 600), (B, 1, 15_000), (C, 16, 2_100), (D, 64, 1_300), (A, 1, 130), (B, 4, 1_100), (D, 8, 4_000),
     (C, 1, 4_000), (A, 96, 500), (B, 32, 700), (C, 2, 9_000), (D, 24, 250),

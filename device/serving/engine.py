@@ -129,7 +129,9 @@ class Engine:
             served.requests.append(self._ended(entry))
             client.ended(entry.request, end)
         chunks, tokens = len(step.chunks), sum(chunk.tokens for chunk in step.chunks)
-        served.steps.append(ServedStep(start, end, device_ns, len(decoding), chunks, tokens, self._scheduler.blocked))
+        served.steps.append(
+            ServedStep(start, end, device_ns, len(decoding), chunks, tokens, blocked=self._scheduler.blocked)
+        )
         return end
 
     def _requests(self, step: Step, decoding: list[Entry]) -> tuple[Phase, Requests]:

@@ -32,9 +32,13 @@ def routing(step: Step, experts: Experts) -> Routing:
 def routed(item: Routing) -> tuple[tuple[str, Attr], ...]:
     """A routing as op attributes (`scenarios.ops.product_work.routing_of` reads them)."""
     return (
-        ("tokens", item.tokens), ("experts", item.experts), ("held", item.held), ("top_k", item.top_k), ("skew",
-        item.skew), ("seed", item.seed),
-    )  # fmt: skip
+        ("tokens", item.tokens),
+        ("experts", item.experts),
+        ("held", item.held),
+        ("top_k", item.top_k),
+        ("skew", item.skew),
+        ("seed", item.seed),
+    )
 
 
 def mixture(
@@ -67,7 +71,9 @@ def mixture(
         ops.append(replace(_same("muls", "scale_routed", (activation("moe_out", x.shape, act),), scaled), attrs=by))
     if experts.shared:
         plain = "shared_plain" if experts.shared_gate else "shared_out"
-        ops += gated(whole, "shared.", experts.shared, plain, experts.activation, experts.limit, experts.bias)
+        ops += gated(
+            whole, "shared.", experts.shared, plain, experts.activation, limit=experts.limit, bias=experts.bias
+        )
         ops += _shared_gate(whole) if experts.shared_gate else ()
         routed_out = activation("moe_scaled" if experts.scaled else "moe_out", x.shape, act)
         ops.append(_same("add", "add_shared", (routed_out, activation("shared_out", x.shape, act)), "mlp_out"))
@@ -162,7 +168,13 @@ def _one_by_one(
             Op("index_select", f"{prefix}find", chosen, outcome, op_type="NonZero"),
             Op("index_select", f"{prefix}pick", (x, index), (picked,)),
             *gated(
-                picked, prefix, experts.intermediate, f"{prefix}out", experts.activation, experts.limit, experts.bias
+                picked,
+                prefix,
+                experts.intermediate,
+                f"{prefix}out",
+                experts.activation,
+                limit=experts.limit,
+                bias=experts.bias,
             ),
         ]
         if weights is not None:

@@ -157,7 +157,7 @@ def _capped(scores: Tensor, cap: float) -> tuple[Op, ...]:
 def mlp(model: Model, act: DType, tokens: int, source: str = "mlp_in") -> tuple[Op, ...]:
     """The plain MLP of a layer: `source` -> `mlp_out`."""
     x, form = activation(source, (tokens, model.hidden), act), model.form
-    return gated(x, "", model.intermediate, "mlp_out", form.activation, form.limit, form.mlp_bias)
+    return gated(x, "", model.intermediate, "mlp_out", form.activation, limit=form.limit, bias=form.mlp_bias)
 
 
 def gated(

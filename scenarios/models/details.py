@@ -279,11 +279,19 @@ def nemotron_kind(read: Fields, model: Model, layer: Layer) -> Model:
     model = replace(model, form=form, experts=experts, attention=replace(model.attention, rotates=False))
     if layer.kind != "mamba":
         return model
-    return with_mamba(read, model, _mamba(read, "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size",
-                                          "conv_kernel", "chunk_size"))  # fmt: skip
+    state = _mamba(
+        read,
+        heads="mamba_num_heads",
+        head_dim="mamba_head_dim",
+        groups="n_groups",
+        state="ssm_state_size",
+        kernel="conv_kernel",
+        chunk="chunk_size",
+    )
+    return with_mamba(read, model, state)
 
 
-def _mamba(read: Fields, heads: str, head_dim: str, groups: str, state: str, kernel: str, chunk: str) -> Mamba2:
+def _mamba(read: Fields, *, heads: str, head_dim: str, groups: str, state: str, kernel: str, chunk: str) -> Mamba2:
     """The sizes under the family's own keys."""
     stored = str(read.fields.get("mamba_ssm_cache_dtype", read.fields.get("mamba_ssm_dtype", "")))
     return Mamba2(
@@ -318,8 +326,15 @@ def granite_hybrid(read: Fields, model: Model) -> Model:
 def granite_kind(read: Fields, model: Model, layer: Layer) -> Model:
     if layer.kind != "mamba":
         return model
-    state = _mamba(read, "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv",
-                   "mamba_chunk_size")  # fmt: skip
+    state = _mamba(
+        read,
+        heads="mamba_n_heads",
+        head_dim="mamba_d_head",
+        groups="mamba_n_groups",
+        state="mamba_d_state",
+        kernel="mamba_d_conv",
+        chunk="mamba_chunk_size",
+    )
     return with_mamba(read, model, state)
 
 

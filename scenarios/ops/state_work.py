@@ -23,7 +23,15 @@ def causal_conv1d(op: Op, kind: OpKind) -> Work:
     size = held.bytes
     ops = x.elements * (2 * filters.shape[1] + 7)  # multiply and add of each tap, and a SiLU
     shape = RowsShape(*x.shape)
-    return Work(kind.unit, shape, 0, ops, filters.bytes + size, x.bytes, op.out.bytes + size, kind.name)
+    return Work(
+        kind.unit,
+        shape,
+        vector_ops=ops,
+        cold_read_bytes=filters.bytes + size,
+        warm_read_bytes=x.bytes,
+        write_bytes=op.out.bytes + size,
+        program=kind.name,
+    )
 
 
 def recurrent_rule(op: Op, kind: OpKind) -> Work:
@@ -33,9 +41,17 @@ def recurrent_rule(op: Op, kind: OpKind) -> Work:
     requests, tokens = sum(g.count for g in groups), sum(g.count * g.query for g in groups)
     heads, cells = held.shape[1], held.shape[2] * held.shape[3]
     state = requests * heads * cells * DTYPE_BITS[held.dtype] // 8
-    moved = _share(op, tokens)
+    read, written = _share(op, tokens)
     ops = tokens * heads * cells * PASSES
-    return Work(kind.unit, RowsShape(requests * heads, cells), 0, ops, state, moved[0], moved[1] + state, kind.name)
+    return Work(
+        kind.unit,
+        RowsShape(requests * heads, cells),
+        vector_ops=ops,
+        cold_read_bytes=state,
+        warm_read_bytes=read,
+        write_bytes=written + state,
+        program=kind.name,
+    )
 
 
 def chunked_rule(op: Op, kind: OpKind) -> Work:
@@ -80,7 +96,16 @@ def _chunked(op: Op, kind: OpKind, chunk: int, macs: int) -> Work:
     state = sum(g.count for g in groups) * heads * key_dim * value_dim * DTYPE_BITS[held.dtype] // 8
     read, written = _share(op, tokens)
     softmax = 6 * heads * tokens * chunk  # decays, masks and gates of the products inside a chunk
-    return Work(kind.unit, shape, 2 * macs * heads * tokens, softmax, state, read, written + state, "attention")
+    return Work(
+        kind.unit,
+        shape,
+        cube_flops=2 * macs * heads * tokens,
+        vector_ops=softmax,
+        cold_read_bytes=state,
+        warm_read_bytes=read,
+        write_bytes=written + state,
+        program="attention",
+    )
 
 
 def _share(op: Op, tokens: int) -> tuple[int, int]:

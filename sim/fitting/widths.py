@@ -239,7 +239,7 @@ def summary(covered: Sequence[tuple[Judged, bool]]) -> list[UnseenClass]:
                 errors = np.abs(np.expm1([item.error for item, _ in mine]))
                 median, p90 = (float(v) for v in np.percentile(errors, (50, 90)))
                 inside = sum(c for _, c in mine) / len(mine)
-                lines.append(UnseenClass(way, stack, family, len(mine), median, p90, inside))
+                lines.append(UnseenClass(way, stack, family, len(mine), median, p90, coverage=inside))
     return lines
 
 

@@ -102,9 +102,17 @@ def _highest(case: Case, engine: EngineProfile, folder: Path) -> HighestRate:
 def _row(variant: _Variant, own: HighestRate, case: Case, engine: EngineProfile, folder: Path) -> AtSlo:
     if variant.case is None:
         return AtSlo(
-            variant.setting, variant.title, variant.state, rate=0.0, cards=0, gain=1.0, limit="", missed="",
-            verdict="not applicable", reason=variant.reason,
-        )  # fmt: skip
+            variant.setting,
+            variant.title,
+            variant.state,
+            rate=0.0,
+            cards=0,
+            gain=1.0,
+            limit="",
+            missed="",
+            verdict="not applicable",
+            reason=variant.reason,
+        )
     cards = variant.case.model.cards
     try:
         highest = _highest(variant.case, engine, folder)
@@ -119,9 +127,17 @@ def _row(variant: _Variant, own: HighestRate, case: Case, engine: EngineProfile,
     if abs(gain - 1) > PRECISION:
         verdict = "gain" if gain > 1 else "loss"
     return AtSlo(
-        variant.setting, variant.title, variant.state, highest.rate, cards, gain, highest.limit, highest.missed,
-        verdict, reason,
-    )  # fmt: skip
+        variant.setting,
+        variant.title,
+        variant.state,
+        rate=highest.rate,
+        cards=cards,
+        gain=gain,
+        limit=highest.limit,
+        missed=highest.missed,
+        verdict=verdict,
+        reason=reason,
+    )
 
 
 def _variants(loaded: Loaded, case: Case) -> Iterator[_Variant]:

@@ -80,7 +80,7 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     search = scenario.slo is not None and traffic is not None and traffic.arrival in OPEN
     highest = highest_rate(scenario.workload, scenario.slo, run) if search and scenario.slo else None
     captures = None if front else captures_of(case, outcome, prices)
-    return ServingResult(outcome, metrics, (ends[0], ends[1]), engine, costs, highest, captures)
+    return ServingResult(outcome, metrics, (ends[0], ends[1]), engine, costs, highest=highest, captures=captures)
 
 
 def _at_end(

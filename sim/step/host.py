@@ -239,10 +239,12 @@ class Builder:
         device, scale = self.hw, self.conditions.device_scale
         if not kind_of(op).routed:
             captured = self._on_cpu and block.captured
-            return (_nominal(price, op, device, scale, code, self._resident, captured),) * block.repeat
+            return (
+                _nominal(price, op, device, scale, code, resident=self._resident, captured=captured),
+            ) * block.repeat
         routed = _scheduled_nowhere(op)
         return tuple(
-            _nominal(price, placed(routed, block.first + n, rank), device, scale, "cold", self._resident)
+            _nominal(price, placed(routed, block.first + n, rank), device, scale, "cold", resident=self._resident)
             for n in range(block.repeat)
         )
 

@@ -162,7 +162,8 @@ def _collective_spans(launch: Launch, arrival_ns: int, interval: Interval, paren
     start, end = interval
     process: Process = "Communication"
     tail = launch.op_type, launch.index, launch.layer
-    spans = [Span(launch.name, process, "Group 0 Communication", arrival_ns, end, launch.kind, *tail, parent)]
+    whole = Span(launch.name, process, "Group 0 Communication", arrival_ns, end, launch.kind, *tail, launched_by=parent)
+    spans = [whole]
     if start > arrival_ns:
         spans.append(Span("Notify_Wait", process, "Plane 0", arrival_ns, start, "wait", *tail))
     spans.append(Span("Memcpy", process, "Plane 0", start, end, "transfer", *tail))

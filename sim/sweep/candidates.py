@@ -113,7 +113,16 @@ def choices(scenario: Scenario, model: Model, cards: int, fixed: Fixed) -> Itera
             fixed.options("optimizations.kv.dtype", optimizations.kv.dtype, caches),
             (True, False) if engine.speculative_config else (False,),
         ):
-            yield Choice(tensor, pipeline, replicas, bool(spread), str(weights), str(kv), str(graph), drafts)
+            yield Choice(
+                tensor,
+                pipeline,
+                replicas,
+                expert_parallel=bool(spread),
+                weights=str(weights),
+                kv_dtype=str(kv),
+                graph=str(graph),
+                speculation=drafts,
+            )
 
 
 def scenario_of(base: Scenario, choice: Choice, batch: int) -> Scenario:

@@ -361,7 +361,8 @@ def _on_loaded_host(finalists: list[Finalist], slo: Slo) -> Swing:
     best = _name(finalists[0].point)
     number = "host of the deployment, healthy or under load"
     regret = 1 - scores[0] / scores[winner]
-    return Swing(number, LOADED, best, best, _name(finalists[winner].point), regret, _measure(number))
+    loaded = _name(finalists[winner].point)
+    return Swing(number, LOADED, low=best, nominal=best, high=loaded, regret=regret, measurement=_measure(number))
 
 
 def _name(point: Point) -> str:
