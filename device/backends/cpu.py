@@ -72,8 +72,10 @@ def _ragged(kernel: Kernel) -> Kernel:
 
 #: What stands over the reference on a CPU.
 KERNELS: dict[str, Kernel] = {
-    **torch_calls.KERNELS, **COMPILED, "attention": _ragged(torch_calls.KERNELS["attention"]),
-}  # fmt: skip
+    **torch_calls.KERNELS,
+    **COMPILED,
+    "attention": _ragged(torch_calls.KERNELS["attention"]),
+}
 COMPOSED_ATTENTION = _ragged(torch_calls.COMPOSED_ATTENTION)
 
 

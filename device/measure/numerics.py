@@ -115,11 +115,20 @@ def _scaled_down(model: Model, head_dim: int) -> Model:
             kept_groups=max(1, groups // 2),
         )
     return replace(
-        model, name=f"{model.name} scaled down", hidden=64, intermediate=96,
-        layers=2 + (experts.dense_layers if experts else 0), heads=4, kv_heads=1 if latent else 4 // shared,
-        head_dim=dim, rotary_dim=dim * model.rotated // model.head_dim, vocab=320, max_position=512,
-        latent=latent, experts=experts,
-    )  # fmt: skip
+        model,
+        name=f"{model.name} scaled down",
+        hidden=64,
+        intermediate=96,
+        layers=2 + (experts.dense_layers if experts else 0),
+        heads=4,
+        kv_heads=1 if latent else 4 // shared,
+        head_dim=dim,
+        rotary_dim=dim * model.rotated // model.head_dim,
+        vocab=320,
+        max_position=512,
+        latent=latent,
+        experts=experts,
+    )
 
 
 def families(head_dim: int = 16) -> list[Model]:

@@ -40,10 +40,23 @@ def _model(
     hidden: int, intermediate: int, heads: int, kv_heads: int, head_dim: int, vocab: int, max_position: int = 4096
 ) -> Model:
     return Model(
-        name=f"calibration-{hidden}", model_type="llama", hidden=hidden, intermediate=intermediate, layers=1,
-        heads=heads, kv_heads=kv_heads, head_dim=head_dim, vocab=vocab, max_position=max_position, norm_eps=1e-6,
-        rope_theta=10_000.0, tied_embeddings=False, qk_norm=False, qkv_bias=False, dtype="bf16",
-    )  # fmt: skip
+        name=f"calibration-{hidden}",
+        model_type="llama",
+        hidden=hidden,
+        intermediate=intermediate,
+        layers=1,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocab=vocab,
+        max_position=max_position,
+        norm_eps=1e-6,
+        rope_theta=10_000.0,
+        tied_embeddings=False,
+        qk_norm=False,
+        qkv_bias=False,
+        dtype="bf16",
+    )
 
 
 XS, S, M = _model(96, 288, 4, 2, 24, 900), _model(192, 520, 6, 3, 32, 2200), _model(320, 896, 5, 5, 64, 3000)

@@ -20,18 +20,25 @@ IN_LAYER = {
 }  # fmt: skip
 #: Tensors that are no module's weight or bias: their whole name in a layer.
 PLAIN = {
-    "layer_scalar": "layer_scalar", "router_norm": "router.scale", "router_scales": "router.per_expert_scale",
+    "layer_scalar": "layer_scalar",
+    "router_norm": "router.scale",
+    "router_scales": "router.per_expert_scale",
     "sinks": "self_attn.sinks",
-}  # fmt: skip
+}
 #: Norms that families call otherwise: those with norms behind attention and MLP too, or behind them alone.
 _WITH_POST_NORMS = {"post_attention_norm": "pre_feedforward_layernorm"}
 _GEMMA4 = {
-    **_WITH_POST_NORMS, "dense_norm": "post_feedforward_layernorm_1", "moe_norm": "pre_feedforward_layernorm_2",
-    "experts_norm": "post_feedforward_layernorm_2", "router": "router.proj",
-}  # fmt: skip
+    **_WITH_POST_NORMS,
+    "dense_norm": "post_feedforward_layernorm_1",
+    "moe_norm": "pre_feedforward_layernorm_2",
+    "experts_norm": "post_feedforward_layernorm_2",
+    "router": "router.proj",
+}
 _HUNYUAN = {
-    "q_norm": "self_attn.query_layernorm", "k_norm": "self_attn.key_layernorm", "router": "mlp.gate.wg",
-}  # fmt: skip
+    "q_norm": "self_attn.query_layernorm",
+    "k_norm": "self_attn.key_layernorm",
+    "router": "mlp.gate.wg",
+}
 _OTHER_NAMES: dict[str, dict[str, str]] = {
     "gemma2": _WITH_POST_NORMS, "gemma3_text": _WITH_POST_NORMS, "gemma4_text": _GEMMA4,
     "glm4": {"attention_out_norm": "post_self_attn_layernorm", "mlp_out_norm": "post_mlp_layernorm"},
@@ -138,7 +145,7 @@ def _latent_sizes(model: Model) -> dict[str, tuple[int, int]]:
             "wk": (index.dim, hidden),
             "k_norm": (index.dim, 0),
             "weights_proj": (index.heads, hidden),
-        }  # fmt: skip
+        }
     return sizes
 
 

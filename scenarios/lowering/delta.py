@@ -53,9 +53,12 @@ def convolution(step: Step, source: str, channels: int, kernel: int, bias: bool 
     if bias:
         weights.append(weight("conv1d.bias", (channels,), step.act))
     return Op(
-        "causal_conv1d", "conv1d", (activation(source, shape, step.act), *weights, held),
-        (activation("convolved", shape, step.act), held), () if activated else (("activated", False),),
-    )  # fmt: skip
+        "causal_conv1d",
+        "conv1d",
+        (activation(source, shape, step.act), *weights, held),
+        (activation("convolved", shape, step.act), held),
+        () if activated else (("activated", False),),
+    )
 
 
 def _gating(step: Step, state: GatedDelta) -> Op:
@@ -99,10 +102,14 @@ def _rule(step: Step, state: GatedDelta, kind: str, groups: tuple[Group, ...], b
     shape = (step.batch.requests, state.value_heads, state.key_dim, state.value_dim)
     held = Tensor("delta_state", shape, step.act if state.dtype != "fp32" else "fp32", "kv_cache")
     inputs = (
-        activation("delta_q_normed", keys, step.act), activation("delta_k_normed", keys, step.act),
-        activation("delta_v", (*heads, state.value_dim), step.act), activation("delta_decay", heads, "fp32"),
-        activation("delta_beta", heads, step.act), held, *before,
-    )  # fmt: skip
+        activation("delta_q_normed", keys, step.act),
+        activation("delta_k_normed", keys, step.act),
+        activation("delta_v", (*heads, state.value_dim), step.act),
+        activation("delta_decay", heads, "fp32"),
+        activation("delta_beta", heads, step.act),
+        held,
+        *before,
+    )
     attrs: tuple[tuple[str, Attr], ...] = (("groups", tuple((g.count, g.query, g.context) for g in groups)),)
     return Op(kind, kind, inputs, (activation("delta_out", (*heads, state.value_dim), step.act), held), attrs)
 
@@ -113,6 +120,9 @@ def _gated_norm(step: Step, state: GatedDelta) -> Op:
     x, gate = activation("delta_out", shape, step.act), activation("delta_gate", shape, step.act)
     gamma = weight("delta_norm.weight", (state.value_dim,), step.act)
     return Op(
-        "gated_rms_norm", "delta_norm", (x, gamma, gate), (activation("attended", shape, step.act),),
+        "gated_rms_norm",
+        "delta_norm",
+        (x, gamma, gate),
+        (activation("attended", shape, step.act),),
         (("eps", step.model.norm_eps),),
-    )  # fmt: skip
+    )

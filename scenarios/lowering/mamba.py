@@ -54,14 +54,20 @@ def _scan(step: Step, state: Mamba2, kind: str, groups: tuple[Group, ...], befor
     )
     each = (state.heads,)
     inputs = (
-        activation("mamba_x", channels, step.act), activation("mamba_b", shared, step.act),
-        activation("mamba_c", shared, step.act), activation("mamba_dt", heads, step.act),
-        weight("A_log.weight", each, "fp32"), weight("D.weight", each, "fp32"), weight("dt.bias", each, step.act),
-        held, *before,
-    )  # fmt: skip
+        activation("mamba_x", channels, step.act),
+        activation("mamba_b", shared, step.act),
+        activation("mamba_c", shared, step.act),
+        activation("mamba_dt", heads, step.act),
+        weight("A_log.weight", each, "fp32"),
+        weight("D.weight", each, "fp32"),
+        weight("dt.bias", each, step.act),
+        held,
+        *before,
+    )
     attrs: tuple[tuple[str, Attr], ...] = (
-        ("groups", tuple((g.count, g.query, g.context) for g in groups)), ("chunk", state.chunk),
-    )  # fmt: skip
+        ("groups", tuple((g.count, g.query, g.context) for g in groups)),
+        ("chunk", state.chunk),
+    )
     return Op(kind, kind, inputs, (activation("mamba_out", channels, step.act), held), attrs)
 
 
@@ -71,9 +77,12 @@ def _gated_norm(step: Step, state: Mamba2) -> Op:
     x, gate = activation("mamba_out", shape, step.act), activation("mamba_gate", shape, step.act)
     gamma = weight("mamba_norm.weight", (state.inner,), step.act)
     return Op(
-        "gated_rms_norm", "mamba_norm", (x, gamma, gate), (activation("attended", shape, step.act),),
+        "gated_rms_norm",
+        "mamba_norm",
+        (x, gamma, gate),
+        (activation("attended", shape, step.act),),
         (("eps", step.model.norm_eps), ("gate_first", True)),
-    )  # fmt: skip
+    )
 
 
 def short_convolution(step: Step, x: Tensor, state: ShortConv) -> tuple[Op, ...]:

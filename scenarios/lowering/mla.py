@@ -176,12 +176,17 @@ def _unpacked(step: Step, item: Latent, groups: tuple[Group, ...]) -> tuple[Op, 
         _cut("slice_v", activation("kv_b", value.shape, act), "v_unpacked", value.shape, item.nope_dim),
         Op("expand", "k_pe.repeat", (part,), (rotary,)),
         Op("concat", "k_join", (nope, rotary), (key,)),
-        Op("concat", "q_join", (
-            activation("q_nope", (tokens, model.heads, item.nope_dim), act),
-            activation("q_rotated", (tokens, model.heads, item.rope_dim), act),
-        ), (activation("q_whole", (tokens, model.heads, item.nope_dim + item.rope_dim), act),)),
+        Op(
+            "concat",
+            "q_join",
+            (
+                activation("q_nope", (tokens, model.heads, item.nope_dim), act),
+                activation("q_rotated", (tokens, model.heads, item.rope_dim), act),
+            ),
+            (activation("q_whole", (tokens, model.heads, item.nope_dim + item.rope_dim), act),),
+        ),
         _attention_of_heads(model, item, groups, tokens, key, value),
-    ]  # fmt: skip
+    ]
     return tuple(ops)
 
 

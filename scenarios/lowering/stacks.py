@@ -185,6 +185,13 @@ def _in_one(product: Op, run: list[Op]) -> Op:
     name = product.name.removesuffix("qkv_proj") + "qkv_norm_rope"
     inputs = (product.out, *weights, *rope.inputs[2:])
     return replace(
-        rope, kind="split_qkv_norm_rope", name=name, inputs=inputs, outputs=outs, attrs=(), op_type="",
-        waits=run[0].waits, parts=tuple(run),
-    )  # fmt: skip
+        rope,
+        kind="split_qkv_norm_rope",
+        name=name,
+        inputs=inputs,
+        outputs=outs,
+        attrs=(),
+        op_type="",
+        waits=run[0].waits,
+        parts=tuple(run),
+    )

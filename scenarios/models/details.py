@@ -144,9 +144,16 @@ def delta_layer(read: Fields, model: Model, layer: Layer) -> Model:
         heads = f"{shown(state.value_heads)} is not a multiple of linear_num_key_heads {shown(state.key_heads)}"
         read.wrong(f"linear_num_value_heads {heads}")
     return replace(
-        model, state=state, heads=state.value_heads, head_dim=state.value_dim, kv_heads=state.key_heads,
-        rotary_dim=0, attention=replace(model.attention, gated=False, rotates=False), qk_norm=False, qkv_bias=False,
-    )  # fmt: skip
+        model,
+        state=state,
+        heads=state.value_heads,
+        head_dim=state.value_dim,
+        kv_heads=state.key_heads,
+        rotary_dim=0,
+        attention=replace(model.attention, gated=False, rotates=False),
+        qk_norm=False,
+        qkv_bias=False,
+    )
 
 
 # ---- Llama 4 ----
@@ -155,9 +162,10 @@ def delta_layer(read: Fields, model: Model, layer: Layer) -> Model:
 def llama4(read: Fields, model: Model) -> Model:
     """One expert a token, whose input is weighed; a shared one next to it; norms without weights behind the angles."""
     model = replace(
-        model, intermediate=read.whole("intermediate_size_mlp", model.intermediate),
+        model,
+        intermediate=read.whole("intermediate_size_mlp", model.intermediate),
         attention=replace(model.attention, norm_last=True, weightless=True),
-    )  # fmt: skip
+    )
     if model.experts is None:
         return model
     width = model.experts.intermediate
@@ -310,9 +318,16 @@ def with_mamba(read: Fields, model: Model, state: Mamba2) -> Model:
     if not read.problems and state.heads % state.groups:
         read.wrong(f"{state.heads} Mamba heads do not divide by {state.groups} groups")
     return replace(
-        model, state=state, heads=state.heads, kv_heads=state.heads, head_dim=state.head_dim, rotary_dim=0,
-        attention=replace(model.attention, rotates=False), qk_norm=False, qkv_bias=False,
-    )  # fmt: skip
+        model,
+        state=state,
+        heads=state.heads,
+        kv_heads=state.heads,
+        head_dim=state.head_dim,
+        rotary_dim=0,
+        attention=replace(model.attention, rotates=False),
+        qk_norm=False,
+        qkv_bias=False,
+    )
 
 
 def granite_hybrid(read: Fields, model: Model) -> Model:
@@ -353,6 +368,11 @@ def lfm2_kind(read: Fields, model: Model, layer: Layer) -> Model:
         return model
     state = ShortConv(model.hidden, read.whole("conv_L_cache", 3, most=64, low=2))
     return replace(
-        model, state=state, kv_heads=model.heads, head_dim=model.hidden // model.heads, rotary_dim=0, qk_norm=False,
+        model,
+        state=state,
+        kv_heads=model.heads,
+        head_dim=model.hidden // model.heads,
+        rotary_dim=0,
+        qk_norm=False,
         attention=replace(model.attention, rotates=False),
-    )  # fmt: skip
+    )

@@ -13,61 +13,105 @@ from scenarios.models.forms import AttentionForm, LayerForm
 
 #: Families that differ from others in names only.
 _GEMMA = Family(
-    tied=True, types=None, adapt=details.by_kind, finish=details.gemma,
+    tied=True,
+    types=None,
+    adapt=details.by_kind,
+    finish=details.gemma,
     form=LayerForm(unit_offset=True, activation="gelu"),
     defaults={"head_dim": 256, "hidden_activation": "gelu_pytorch_tanh"},
-    models=frozenset({"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}), like="Gemma",
-)  # fmt: skip
+    models=frozenset({"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}),
+    like="Gemma",
+)
 _GEMMA3 = replace(
-    _GEMMA, qk_norm=True, types=details.all_but_each, like="Gemma 3 1B, 4B, 12B, 27B",
+    _GEMMA,
+    qk_norm=True,
+    types=details.all_but_each,
+    like="Gemma 3 1B, 4B, 12B, 27B",
     form=LayerForm(unit_offset=True, activation="gelu", post_norms=True),
     models=_GEMMA.models | {"sliding_window_pattern"},
     defaults={
-        **_GEMMA.defaults, "vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4,
-        "max_position_embeddings": 131_072, "rope_theta": 1_000_000.0, "rope_local_base_freq": 10_000.0,
-        "query_pre_attn_scalar": 256, "sliding_window": 4096,
+        **_GEMMA.defaults,
+        "vocab_size": 262_208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": 131_072,
+        "rope_theta": 1_000_000.0,
+        "rope_local_base_freq": 10_000.0,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 4096,
     },
-)  # fmt: skip
+)
 _LINEAR = frozenset({"linear_num_key_heads", "linear_conv_kernel_dim", "attn_output_gate"})
 _QWEN3_5 = Family(
-    qk_norm=True, finish=details.qwen3_next, types=details.linear_types, adapt=details.delta_layer, models=_LINEAR,
-    known=("full_attention", "linear_attention"), form=LayerForm(unit_offset=True), like="Qwen3.5, Qwen3.6 dense",
+    qk_norm=True,
+    finish=details.qwen3_next,
+    types=details.linear_types,
+    adapt=details.delta_layer,
+    models=_LINEAR,
+    known=("full_attention", "linear_attention"),
+    form=LayerForm(unit_offset=True),
+    like="Qwen3.5, Qwen3.6 dense",
     defaults={"head_dim": 256, "partial_rotary_factor": 0.25},
-)  # fmt: skip
+)
 _QWEN3_NEXT = replace(_QWEN3_5, experts="num_experts", normalised=True, like="Qwen3-Next-80B-A3B")
 _LLAMA4 = Family(
-    qk_norm=None, experts="num_local_experts", width="intermediate_size", score="sigmoid", finish=details.llama4,
-    types=details.llama4_types, rotates=details.llama4_rotates, adapt=details.llama4_kind,
-    known=("full_attention", "chunked_attention"), models=frozenset({"attention_chunk_size", "no_rope_layers"}),
+    qk_norm=None,
+    experts="num_local_experts",
+    width="intermediate_size",
+    score="sigmoid",
+    finish=details.llama4,
+    types=details.llama4_types,
+    rotates=details.llama4_rotates,
+    adapt=details.llama4_kind,
+    known=("full_attention", "chunked_attention"),
+    models=frozenset({"attention_chunk_size", "no_rope_layers"}),
     defaults={"use_qk_norm": True, "attention_chunk_size": 8192, "rope_theta": 500_000.0},
     like="Llama 4 Scout, Maverick",
-)  # fmt: skip
+)
 _GLM4_MOE = Family(qk_norm=None, experts="n_routed_experts", score="sigmoid", like="GLM-4.5, GLM-4.6, GLM-4.7")
 
 _GEMMA4 = Family(
-    tied=True, qk_norm=True, experts="num_experts", optional_experts=True, normalised=True, types=details.all_but_each,
-    adapt=details.gemma4_kind, finish=details.gemma4, form=LayerForm(activation="gelu", post_norms=True),
-    models=frozenset(
-        {"final_logit_softcapping", "attention_k_eq_v", "enable_moe_block", "sliding_window_pattern"}
-    ),
-    renames={"top_k_experts": "num_experts_per_tok"}, like="Gemma 4 26B-A4B, 31B",
+    tied=True,
+    qk_norm=True,
+    experts="num_experts",
+    optional_experts=True,
+    normalised=True,
+    types=details.all_but_each,
+    adapt=details.gemma4_kind,
+    finish=details.gemma4,
+    form=LayerForm(activation="gelu", post_norms=True),
+    models=frozenset({"final_logit_softcapping", "attention_k_eq_v", "enable_moe_block", "sliding_window_pattern"}),
+    renames={"top_k_experts": "num_experts_per_tok"},
+    like="Gemma 4 26B-A4B, 31B",
     defaults={"head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 512},
-)  # fmt: skip
+)
 #: Norms behind attention and MLP alone.
 _BEHIND = LayerForm(pre_norms=False, post_norms=True)
 _HUNYUAN = Family(
-    qk_norm=None, attention=AttentionForm(norm_last=True), tied=True, like="Hunyuan 0.5B to 7B",
-    renames={"attention_head_dim": "head_dim"}, defaults={"use_qk_norm": True},
-)  # fmt: skip
+    qk_norm=None,
+    attention=AttentionForm(norm_last=True),
+    tied=True,
+    like="Hunyuan 0.5B to 7B",
+    renames={"attention_head_dim": "head_dim"},
+    defaults={"use_qk_norm": True},
+)
 _LFM2 = Family(
-    qk_norm=True, tied=True, finish=details.lfm2, adapt=details.lfm2_kind, known=("full_attention", "conv"),
+    qk_norm=True,
+    tied=True,
+    finish=details.lfm2,
+    adapt=details.lfm2_kind,
+    known=("full_attention", "conv"),
     renames={"norm_eps": "rms_norm_eps", "tie_embedding": "tie_word_embeddings", "block_ff_dim": "intermediate_size"},
     like="LFM2",
-)  # fmt: skip
+)
 _GRANITE_MOE = Family(
-    experts="num_local_experts", width="intermediate_size", normalised=True, tied=True, finish=details.granite,
+    experts="num_local_experts",
+    width="intermediate_size",
+    normalised=True,
+    tied=True,
+    finish=details.granite,
     like="Granite 3 with experts",
-)  # fmt: skip
+)
 
 #: Of each `model_type`. A dense family whose layers are those of another is one line here.
 FAMILIES: dict[str, Family] = {

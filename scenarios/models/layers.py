@@ -59,9 +59,13 @@ def layered(read: Fields, model: Model, layers: Sequence[Layer], adapt: Adapt) -
     shared = model.experts and replace(model.experts, dense_layers=0)
     first = next((one for one in kinds if one.state is None and one.form.attends), kinds[0])
     return replace(
-        model, experts=shared, kinds=_with_angles(kinds), attention=first.attention, form=model.form,
+        model,
+        experts=shared,
+        kinds=_with_angles(kinds),
+        attention=first.attention,
+        form=model.form,
         order=tuple(distinct.index(layer) for layer in layers),
-    )  # fmt: skip
+    )
 
 
 def plain(read: Fields, model: Model, layer: Layer) -> Model:

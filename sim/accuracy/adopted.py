@@ -169,13 +169,22 @@ def _kernels(capture: Capture, hardware: str, source: str) -> list[Row]:
     software = ", ".join(f"{key} {value}" for key, value in capture.metadata.items() if "version" in key.lower())
     return [
         {
-            "hardware": hardware, "software": software, "mode": capture.kind, "op_type": op_type,
-            "input_shapes": shapes, "output_shapes": outputs, "dtype": dtypes, "block_num": cores,
-            "mean_us": f"{fmean(times):.6g}", "samples": str(len(times)), "scored": "yes", "fit": "no",
+            "hardware": hardware,
+            "software": software,
+            "mode": capture.kind,
+            "op_type": op_type,
+            "input_shapes": shapes,
+            "output_shapes": outputs,
+            "dtype": dtypes,
+            "block_num": cores,
+            "mean_us": f"{fmean(times):.6g}",
+            "samples": str(len(times)),
+            "scored": "yes",
+            "fit": "no",
             "source": source,
         }
         for (op_type, shapes, outputs, dtypes, cores), times in sorted(groups.items())
-    ]  # fmt: skip
+    ]
 
 
 def scenario_of(document: Mapping[str, Any]) -> Scenario:

@@ -20,8 +20,10 @@ from sim.predict.predict import Case
 #: A context or a prompt that differs by less than this factor (as log2) is the same for what a step takes.
 SAME_LENGTH = 0.2
 #: Settings that a row states and that decide how long a step takes.
-COMPARED = ("optimizations", "engine.tensor_parallel_size", "engine.pipeline_parallel_size",
-            "engine.data_parallel_size", "engine.enable_expert_parallel", "engine.sequence_parallel")  # fmt: skip
+COMPARED = (
+    "optimizations", "engine.tensor_parallel_size", "engine.pipeline_parallel_size", "engine.data_parallel_size",
+    "engine.enable_expert_parallel", "engine.sequence_parallel",
+)  # fmt: skip
 #: A row that lies further away than this tells nothing of the scenario.
 FAR = 8.0
 #: What a difference of chip, and of one setting, weighs next to a doubling of batch or length.

@@ -32,8 +32,9 @@ from sim.step.plan import Launch, Plan, Replay
 
 #: Numbers of pieces that are tried.
 PIECES = (1, 2, 4, 8, 16)
-COLUMNS = ("id", "hardware", "ranks", "m", "k", "n", "dtype", "product_us", "collective_us", "sequential_us",
-           "overlapped_us")  # fmt: skip
+COLUMNS = (
+    "id", "hardware", "ranks", "m", "k", "n", "dtype", "product_us", "collective_us", "sequential_us", "overlapped_us",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

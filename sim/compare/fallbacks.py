@@ -68,9 +68,11 @@ def likely(a: Evidence, b: Evidence) -> list[dict[str, str]]:
     calls = [side.launches / max(1, side.kernels) if side.launches is not None else None for side in (fast, slow)]
     if calls[0] is not None and calls[1] is not None and calls[1] >= EAGER and calls[0] <= REPLAYED:
         named.append(
-            ("graph missed: issued call by call", f"{slow.launches:,} launches of {slow.kernels:,} kernels against "
-             f"{fast.launches:,} of {fast.kernels:,}")
-        )  # fmt: skip
+            (
+                "graph missed: issued call by call",
+                f"{slow.launches:,} launches of {slow.kernels:,} kernels against {fast.launches:,} of {fast.kernels:,}",
+            )
+        )
     if slow.kernels > MORE_KERNELS * fast.kernels:
         named.append(("kernels not fused", f"{slow.kernels:,} kernels against {fast.kernels:,}"))
     late_us = slow.late_us - fast.late_us

@@ -94,8 +94,10 @@ class Cpu:
     threads_per_rank: float
 
 
-SECTIONS: dict[str, type[Any]] = {"step": StepCosts, "request": RequestCosts, "prefill": PrefillCosts,
-                                  "overlap": Overlap, "device": Device, "cpu": Cpu}  # fmt: skip
+SECTIONS: dict[str, type[Any]] = {
+    "step": StepCosts, "request": RequestCosts, "prefill": PrefillCosts, "overlap": Overlap, "device": Device,
+    "cpu": Cpu,
+}  # fmt: skip
 
 
 class EngineFile(ProfilePart):

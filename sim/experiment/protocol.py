@@ -145,14 +145,28 @@ def _carried_out(
     rows = _late(lab, rows)
     cold = cold_start(case)
     return Experiment(
-        baseline=baseline, scenario=scenario, headline=lab.headline, warm_up=warm_up, warmth=warm,
-        bottleneck=bottleneck_of(prediction, profile), profile=profile,
-        predicted_metrics=predicted_metrics(case, scenario), measured_metrics=base,
+        baseline=baseline,
+        scenario=scenario,
+        headline=lab.headline,
+        warm_up=warm_up,
+        warmth=warm,
+        bottleneck=bottleneck_of(prediction, profile),
+        profile=profile,
+        predicted_metrics=predicted_metrics(case, scenario),
+        measured_metrics=base,
         cold_start={"predicted_ms": cold.compile_ms + cold.capture_ms, "measured_ms": base.get("cold_ms", 0.0)},
-        control=control, by_reference=lab.by_reference, floor=lab.floor, rows=tuple(rows), shapes=tuple(shapes),
-        combinations=tuple(mixed), left_out=tuple(lab.left_out), warnings=tuple(lab.warnings),
-        budget_s=options.budget_s, elapsed_s=bench.elapsed_s(), left_out_s=lab.left_out_s,
-    )  # fmt: skip
+        control=control,
+        by_reference=lab.by_reference,
+        floor=lab.floor,
+        rows=tuple(rows),
+        shapes=tuple(shapes),
+        combinations=tuple(mixed),
+        left_out=tuple(lab.left_out),
+        warnings=tuple(lab.warnings),
+        budget_s=options.budget_s,
+        elapsed_s=bench.elapsed_s(),
+        left_out_s=lab.left_out_s,
+    )
 
 
 def _control(lab: ExperimentSession) -> tuple[dict[Part, Interval], dict[str, float]]:

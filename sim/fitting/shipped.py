@@ -79,7 +79,7 @@ ALONE_950: tuple[Block, ...] = (
     _own("attention", fixed_us=8, row_us=0.3, element_ns=0.03),
     _own("mla_attention", fixed_us=8, row_us=0.3, element_ns=0.03),
     _own("attention_prefill", fixed_us=8, element_ns=0.04),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,10 @@ ALIASES = {
     "ascend_950pr": "950pr",
 }
 
-SECTIONS: dict[str, type[Any]] = {"chip": Chip, "memory": Memory, "kernel": Kernel, "host": Host,
-                                  "residual": Residual, "graph": Graph, "collective": Collective}  # fmt: skip
+SECTIONS: dict[str, type[Any]] = {
+    "chip": Chip, "memory": Memory, "kernel": Kernel, "host": Host, "residual": Residual, "graph": Graph,
+    "collective": Collective,
+}  # fmt: skip
 #: Kernel programs that the cost model falls back on, so a profile must have them; and the fixed time of an unknown AI
 #: CPU kernel.
 NEEDED_PROGRAMS = ("elementwise", "row_wise", "matmul", "quant_matmul", "attention", "attention_prefill")

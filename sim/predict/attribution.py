@@ -102,10 +102,16 @@ def attribution_of(case: Case, gains: Gains | None = None, progress: Progress = 
         method = "sampled"
         values, errors, pairs = _sampled(moving, saved, progress)
     shares = tuple(
-        Share(item.switch, item.shown(item.value(game.best)), firsts[i] / 1000, lasts[i] / 1000,
-              values.get(i, 0.0) / 1000, errors.get(i, 0.0) / 1000)
+        Share(
+            item.switch,
+            item.shown(item.value(game.best)),
+            firsts[i] / 1000,
+            lasts[i] / 1000,
+            values.get(i, 0.0) / 1000,
+            errors.get(i, 0.0) / 1000,
+        )
         for i, item in enumerate(game.players)
-    )  # fmt: skip
+    )
     whole = abs(saved(everything)) or 1
     named = sorted((pair for pair in pairs.items() if abs(pair[1]) >= NAMED * whole), key=lambda pair: -abs(pair[1]))
     interactions = tuple(

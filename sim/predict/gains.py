@@ -123,9 +123,17 @@ def _alone(item: Pass, scenario: Scenario, steps: Variants) -> Gain:
     with_it = set_switch(base, item.switch, value)
     without_it = without(item, base, steps.model) if state == "on" else base
     no_ratio = Gain(
-        switch=item.switch, title=item.title, state=state, value=item.shown(value), alone_ratio=1.0, low=1.0, high=1.0,
-        waterfall_us=0.0, verdict="not applicable", reason="",
-    )  # fmt: skip
+        switch=item.switch,
+        title=item.title,
+        state=state,
+        value=item.shown(value),
+        alone_ratio=1.0,
+        low=1.0,
+        high=1.0,
+        waterfall_us=0.0,
+        verdict="not applicable",
+        reason="",
+    )
     reason = steps.invalid(with_it, item.switch) or steps.invalid(without_it, item.switch)
     if reason:
         return replace(no_ratio, reason=reason)

@@ -239,10 +239,18 @@ def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Me
         for layout, dtype in variants
     )
     return Memory(
-        weights=weights, kv_cache=held, activations=activations, graph_pool=pool, runtime=runtime,
-        hccl_buffers=buffers, usable=usable, left=left, capacity=mine, others=others,
+        weights=weights,
+        kv_cache=held,
+        activations=activations,
+        graph_pool=pool,
+        runtime=runtime,
+        hccl_buffers=buffers,
+        usable=usable,
+        left=left,
+        capacity=mine,
+        others=others,
         kinds=kinds_of_layers(scenario, model, mine.dtype),
-    )  # fmt: skip
+    )
 
 
 #: What one process takes of a card next to torch's own tensors. Measured: 0.35 to 0.41 GiB are gone before an engine

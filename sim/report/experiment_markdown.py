@@ -136,9 +136,14 @@ def _factor_row(row: dict[str, Any], head: str) -> tuple[str, ...]:
     inside = "yes" if row["covered"] else "no"
     verdict = row["verdict"]
     return (
-        name, row["state"], predicted, gain(row["measured"][head]), inside, f"**{verdict['call']}**",
+        name,
+        row["state"],
+        predicted,
+        gain(row["measured"][head]),
+        inside,
+        f"**{verdict['call']}**",
         _text(verdict["reason"]),
-    )  # fmt: skip
+    )
 
 
 def _numbers(result: dict[str, Any]) -> Iterator[str]:
@@ -244,9 +249,13 @@ def _side_row(row: dict[str, Any]) -> tuple[str, ...]:
 
     cold = with_it["cold_ms"] - without["cold_ms"]
     return (
-        f"`{row['factor']}`", f"{gain(row['measured'].get('ttft'))}", f"{gain(row['measured'].get('tpot'))}",
-        change("output_throughput", 0), change("memory_bytes"), f"{cold:+,.0f} ms",
-    )  # fmt: skip
+        f"`{row['factor']}`",
+        f"{gain(row['measured'].get('ttft'))}",
+        f"{gain(row['measured'].get('tpot'))}",
+        change("output_throughput", 0),
+        change("memory_bytes"),
+        f"{cold:+,.0f} ms",
+    )
 
 
 def _elsewhere(result: dict[str, Any]) -> Iterator[str]:

@@ -87,9 +87,9 @@ def _conclusion(measured: dict[str, Any]) -> Any:
     error = measured["errors"]["steady_step" if measured["backend"] == "cpu" else "step"]
     how = "without other programs" if measured["backend"] == "cpu" else "by the wall clock"
     return Text.assemble(
-        ("\nMeasured ", "bold"), f"step {_spread(step)} {how}; predicted {error:+.0%}; ops together "
-        f"{measured['errors']['ops']:+.0%}"
-    )  # fmt: skip
+        ("\nMeasured ", "bold"),
+        f"step {_spread(step)} {how}; predicted {error:+.0%}; ops together {measured['errors']['ops']:+.0%}",
+    )
 
 
 def _kinds(rows: list[dict[str, Any]], width: int, times: str) -> Any:

@@ -233,11 +233,18 @@ def _step(result: dict[str, Any]) -> RenderableType:
         f"{result['hbm_bytes'] / 1e9:.2f} GB of HBM traffic ({result['global_memory_bytes'] / 1e9:.2f} GB with L2)"
     )
     return Group(
-        line, _paragraph(parts), *_pipeline(result["pipeline"]),
-        _paragraph(f"busy: {busy}", "dim"), _paragraph(counts, "dim"), Text(),
-        Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")), _paragraph(bottleneck["evidence"]),
-        *_shares(bottleneck, device), *_speculation(result), Text(),
-    )  # fmt: skip
+        line,
+        _paragraph(parts),
+        *_pipeline(result["pipeline"]),
+        _paragraph(f"busy: {busy}", "dim"),
+        _paragraph(counts, "dim"),
+        Text(),
+        Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")),
+        _paragraph(bottleneck["evidence"]),
+        *_shares(bottleneck, device),
+        *_speculation(result),
+        Text(),
+    )
 
 
 def _pipeline(pipeline: dict[str, Any] | None) -> list[RenderableType]:

@@ -358,10 +358,9 @@ def _on_loaded_host(finalists: list[Finalist], slo: Slo) -> Swing:
     """A host under load: who is best there. Its low end is the host of the profile."""
     scores = [finalist.score(slo, slowdown(finalist.point.case)) for finalist in finalists]
     winner = max(range(len(finalists)), key=lambda i: scores[i])
-    best = _name(finalists[0].point)
+    best, loaded = _name(finalists[0].point), _name(finalists[winner].point)
     number = "host of the deployment, healthy or under load"
     regret = 1 - scores[0] / scores[winner]
-    loaded = _name(finalists[winner].point)
     return Swing(number, LOADED, low=best, nominal=best, high=loaded, regret=regret, measurement=_measure(number))
 
 

@@ -113,11 +113,13 @@ def _point(point: Point) -> dict[str, Any]:
         "batch": point.batch,
         "settings": settings_of(point),
         "recurrence": {
-            "tokens_per_second_per_card": point.tokens_per_card, "tokens_per_second_per_user": point.per_user,
-            "ttft_ms": point.ttft_ms, "tpot_ms": point.tpot_ms,
+            "tokens_per_second_per_card": point.tokens_per_card,
+            "tokens_per_second_per_user": point.per_user,
+            "ttft_ms": point.ttft_ms,
+            "tpot_ms": point.tpot_ms,
         },
         "memory_bytes": point.memory.total,
-    }  # fmt: skip
+    }
 
 
 def _split(split: Split) -> dict[str, Any]:

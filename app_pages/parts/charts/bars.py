@@ -28,10 +28,18 @@ def waterfall(
             rows.append(_total(say["here"], totals[1]))
             here_shown = True
         after = at - gain["waterfall_us"]
-        rows.append({"label": gain["label"], "low": min(at, after) / 1000, "high": max(at, after) / 1000,
-                     "change": (after - at) / 1000, "sort": "loss" if after > at else "gain", "note": gain["note"],
-                     "pale": gain["differs"],
-                     "end": f"{(after - at) / 1000:+.2f}".replace("-", "−")})  # fmt: skip
+        rows.append(
+            {
+                "label": gain["label"],
+                "low": min(at, after) / 1000,
+                "high": max(at, after) / 1000,
+                "change": (after - at) / 1000,
+                "sort": "loss" if after > at else "gain",
+                "note": gain["note"],
+                "pale": gain["differs"],
+                "end": f"{(after - at) / 1000:+.2f}".replace("-", "−"),
+            }
+        )
         at = after
     rows += [] if here_shown else [_total(say["here"], totals[1])]
     rows.append(_total(say["all"], totals[2]))
@@ -79,8 +87,16 @@ def waterfall(
 
 
 def _total(label: str, us: float) -> dict[str, Any]:
-    return {"label": label, "low": 0.0, "high": us / 1000, "change": None, "sort": "total", "note": "", "pale": False,
-            "end": f"{us / 1000:,.2f} ms"}  # fmt: skip
+    return {
+        "label": label,
+        "low": 0.0,
+        "high": us / 1000,
+        "change": None,
+        "sort": "total",
+        "note": "",
+        "pale": False,
+        "end": f"{us / 1000:,.2f} ms",
+    }
 
 
 def stacked(name: str, parts: Sequence[Row], unit: str, alt: str, limit: tuple[float, str] | None = None) -> Chart:

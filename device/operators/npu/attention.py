@@ -88,10 +88,18 @@ def _attention(op: Op, inputs: Inputs, step: Step, v2: bool = True) -> Outputs:
 def _tnd(op: Op, query: torch.Tensor, inputs: Inputs, layout: Layout) -> torch.Tensor:
     key, value, table = inputs[1:4]
     y, _ = call(
-        "npu_fused_infer_attention_score_v2", query, blocks(op, key), blocks(op, value), **lengths(op, layout),
-        block_table=table, block_size=op.attr("block_size"), input_layout="TND", sparse_mode=CAUSAL,
-        atten_mask=causal_mask(query.device), **_heads(op, "num_query_heads", "softmax_scale"),
-    )  # fmt: skip
+        "npu_fused_infer_attention_score_v2",
+        query,
+        blocks(op, key),
+        blocks(op, value),
+        **lengths(op, layout),
+        block_table=table,
+        block_size=op.attr("block_size"),
+        input_layout="TND",
+        sparse_mode=CAUSAL,
+        atten_mask=causal_mask(query.device),
+        **_heads(op, "num_query_heads", "softmax_scale"),
+    )
     return _tensor(y)
 
 
@@ -102,11 +110,23 @@ def _nz(op: Op, query: torch.Tensor, inputs: Inputs, layout: Layout) -> torch.Te
     more: dict[str, Any] = {} if one_query else {"atten_mask": causal_mask(query.device)}
     k_scale, v_scale = (scale.squeeze(1) for scale in scales)
     y, _ = call(
-        "npu_fused_infer_attention_score_v2", query, nz_blocks(op, key), nz_blocks(op, value), **lengths(op, layout),
-        block_table=table, block_size=op.attr("block_size"), input_layout="BSND", dequant_scale_key=k_scale,
-        dequant_scale_value=v_scale, key_quant_mode=0, value_quant_mode=0, inner_precise=1,
-        sparse_mode=NO_MASK if one_query else CAUSAL, **_heads(op, "num_query_heads", "softmax_scale"), **more,
-    )  # fmt: skip
+        "npu_fused_infer_attention_score_v2",
+        query,
+        nz_blocks(op, key),
+        nz_blocks(op, value),
+        **lengths(op, layout),
+        block_table=table,
+        block_size=op.attr("block_size"),
+        input_layout="BSND",
+        dequant_scale_key=k_scale,
+        dequant_scale_value=v_scale,
+        key_quant_mode=0,
+        value_quant_mode=0,
+        inner_precise=1,
+        sparse_mode=NO_MASK if one_query else CAUSAL,
+        **_heads(op, "num_query_heads", "softmax_scale"),
+        **more,
+    )
     return _tensor(y)
 
 

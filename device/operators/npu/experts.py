@@ -52,10 +52,17 @@ def _permute(_: Op, inputs: Inputs, step: Step) -> Outputs:
     x, ids = inputs
     tokens, count = step.layout.tokens, experts_of(step).count
     rows, places, counts, _ = call(
-        "npu_moe_init_routing_v2", x[:tokens], ids[:tokens], active_num=tokens * ids.shape[-1], expert_num=count,
-        expert_tokens_num_type=COUNTED, expert_tokens_num_flag=True, active_expert_range=[0, count], quant_mode=-1,
+        "npu_moe_init_routing_v2",
+        x[:tokens],
+        ids[:tokens],
+        active_num=tokens * ids.shape[-1],
+        expert_num=count,
+        expert_tokens_num_type=COUNTED,
+        expert_tokens_num_flag=True,
+        active_expert_range=[0, count],
+        quant_mode=-1,
         row_idx_type=BY_CHOICE,
-    )  # fmt: skip
+    )
     step.values[COUNTS], step.values[PLACES] = counts, places
     return (rows,)
 

@@ -65,10 +65,22 @@ def _qkv_norm_rope_cache(op: Op, inputs: Inputs, _: Step) -> Outputs:
     q = qkv.new_empty((tokens, heads * dim))
     blocks = (pool.view(pool.shape[0], -1, pool.shape[1], NZ_WIDTH) for pool in pools)
     call(
-        "npu_qkv_rms_norm_rope_cache", qkv, gamma_q, gamma_k, cos, sin, slots, q, *blocks,
-        [tokens, 1, heads + 2 * kv_heads, dim], [heads, kv_heads, kv_heads],
-        k_scale=k_scale.squeeze(1).float(), v_scale=v_scale.squeeze(1).float(), epsilon=eps_of(op), cache_mode="PA_NZ",
-    )  # fmt: skip
+        "npu_qkv_rms_norm_rope_cache",
+        qkv,
+        gamma_q,
+        gamma_k,
+        cos,
+        sin,
+        slots,
+        q,
+        *blocks,
+        [tokens, 1, heads + 2 * kv_heads, dim],
+        [heads, kv_heads, kv_heads],
+        k_scale=k_scale.squeeze(1).float(),
+        v_scale=v_scale.squeeze(1).float(),
+        epsilon=eps_of(op),
+        cache_mode="PA_NZ",
+    )
     return q.view(tokens, heads, dim), *pools
 
 

@@ -37,12 +37,22 @@ def _absorbed(op: Op, inputs: Inputs, step: Step) -> Outputs:
     one_query = part.layout.longest_query == 1
     more = {} if one_query else {"atten_mask": causal_mask(q_latent.device)}
     y, _ = call(
-        "npu_fused_infer_attention_score_v2", q_latent[: len(part.rows)], rows, rows,
-        query_rope=part.of(q_rotated).contiguous(), key_rope=rotary, **lengths(part.layout),
-        block_table=part_table(part, [table]), block_size=size, num_query_heads=op.attr("heads"),
-        num_key_value_heads=1, input_layout="TND", softmax_scale=scale_of(step),
-        sparse_mode=NO_MASK if one_query else CAUSAL, **more,
-    )  # fmt: skip
+        "npu_fused_infer_attention_score_v2",
+        q_latent[: len(part.rows)],
+        rows,
+        rows,
+        query_rope=part.of(q_rotated).contiguous(),
+        key_rope=rotary,
+        **lengths(part.layout),
+        block_table=part_table(part, [table]),
+        block_size=size,
+        num_query_heads=op.attr("heads"),
+        num_key_value_heads=1,
+        input_layout="TND",
+        softmax_scale=scale_of(step),
+        sparse_mode=NO_MASK if one_query else CAUSAL,
+        **more,
+    )
     return (y,)
 
 
@@ -56,11 +66,19 @@ def _unpacked(op: Op, inputs: Inputs, step: Step) -> Outputs:
         keys, values = keys[order], values[order]
     heads = op.attr("heads")
     y, _ = call(
-        "npu_fused_infer_attention_score_v2", query, keys, values, actual_seq_qlen=list(layout.ends),
-        actual_seq_kvlen=list(accumulate(layout.keys)), num_query_heads=heads, num_key_value_heads=heads,
-        input_layout="TND", softmax_scale=scale_of(step), sparse_mode=CAUSAL,
+        "npu_fused_infer_attention_score_v2",
+        query,
+        keys,
+        values,
+        actual_seq_qlen=list(layout.ends),
+        actual_seq_kvlen=list(accumulate(layout.keys)),
+        num_query_heads=heads,
+        num_key_value_heads=heads,
+        input_layout="TND",
+        softmax_scale=scale_of(step),
+        sparse_mode=CAUSAL,
         atten_mask=causal_mask(query.device),
-    )  # fmt: skip
+    )
     return (placed(op, y, part, step),)
 
 
@@ -105,9 +123,17 @@ def _kv_norm_rope_cache(op: Op, inputs: Inputs, step: Step) -> Outputs:
     rows = packed[:, -item.row :].contiguous().view(tokens, 1, 1, item.row)
     angles = (x.view(tokens, 1, 1, item.rope_dim) for x in (cos, sin))
     rotary, row = call(
-        "npu_kv_rmsnorm_rope_cache_v2", rows, gamma, *angles, slots, rope_pool, latent_pool,
-        epsilon=step.model.norm_eps, cache_mode="PA_BNSD", is_output_kv=len(op.outputs) > 2,
-    )  # fmt: skip
+        "npu_kv_rmsnorm_rope_cache_v2",
+        rows,
+        gamma,
+        *angles,
+        slots,
+        rope_pool,
+        latent_pool,
+        epsilon=step.model.norm_eps,
+        cache_mode="PA_BNSD",
+        is_output_kv=len(op.outputs) > 2,
+    )
     result = {"kv_normed": row.reshape(tokens, item.kv_rank), "k_rotated": rotary.reshape(tokens, 1, item.rope_dim)}
     return latent_pool, rope_pool, *(result[t.name] for t in op.outputs[2:])
 

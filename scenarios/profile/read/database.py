@@ -150,10 +150,21 @@ def _read(database: _Database, device: int, mark: str) -> Capture:
     if not reported:
         notes.append("no reported step times: there is no StepTraceTime in an analysis.db beside it")
     return Capture(
-        source=str(path), kind="torch_npu", rank=rank, device="NPU", texts=texts.tuple(), lanes=tuple(lanes),
-        events=events, steps=steps, reported=reported, metadata=info.metadata,
-        groups=info.groups, collective_waits_ns={}, dropped={}, notes=tuple(notes),
-    )  # fmt: skip
+        source=str(path),
+        kind="torch_npu",
+        rank=rank,
+        device="NPU",
+        texts=texts.tuple(),
+        lanes=tuple(lanes),
+        events=events,
+        steps=steps,
+        reported=reported,
+        metadata=info.metadata,
+        groups=info.groups,
+        collective_waits_ns={},
+        dropped={},
+        notes=tuple(notes),
+    )
 
 
 class _Words:

@@ -182,11 +182,24 @@ def read_op_summary(path: Path, only: Only = WHATEVER) -> Capture:
 def _alone(path: Path, texts: Texts, rows: _Rows, notes: tuple[str, ...]) -> Capture:
     """The capture of one file that nothing lies next to."""
     return Capture(
-        source=str(path), kind="torch_npu", rank=0, device="NPU", texts=texts.tuple(), lanes=rows.lanes,
-        events=rows.events, steps=rows.steps, reported=(), metadata={}, groups={}, collective_waits_ns={},
-        dropped=rows.dropped, notes=notes, own_steps=rows.own_steps, lost=rows.lost,
+        source=str(path),
+        kind="torch_npu",
+        rank=0,
+        device="NPU",
+        texts=texts.tuple(),
+        lanes=rows.lanes,
+        events=rows.events,
+        steps=rows.steps,
+        reported=(),
+        metadata={},
+        groups={},
+        collective_waits_ns={},
+        dropped=rows.dropped,
+        notes=notes,
+        own_steps=rows.own_steps,
+        lost=rows.lost,
         lost_launches=rows.lost_launches,
-    )  # fmt: skip
+    )
 
 
 def _has(output: Path, name: str) -> bool:

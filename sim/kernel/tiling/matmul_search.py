@@ -181,9 +181,20 @@ def _draft(m_cores: int, n_cores: int, l1: tuple[int, int, int, int], l0: tuple[
     m_l1, n_l1, ka_l1, kb_l1 = l1
     m_l0, n_l0, k_l0 = l0
     return Candidate(
-        m_cores=m_cores, n_cores=n_cores, core_m=0, core_n=0, m_l1=m_l1, n_l1=n_l1, ka_l1=ka_l1, kb_l1=kb_l1,
-        m_l0=m_l0, n_l0=n_l0, k_l0=k_l0, m_loads=1, n_loads=1,
-    )  # fmt: skip
+        m_cores=m_cores,
+        n_cores=n_cores,
+        core_m=0,
+        core_n=0,
+        m_l1=m_l1,
+        n_l1=n_l1,
+        ka_l1=ka_l1,
+        kb_l1=kb_l1,
+        m_l0=m_l0,
+        n_l0=n_l0,
+        k_l0=k_l0,
+        m_loads=1,
+        n_loads=1,
+    )
 
 
 def _largest_divisor(value: int, start: int) -> int:
