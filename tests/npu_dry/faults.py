@@ -7,6 +7,7 @@ names.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -21,13 +22,21 @@ COPIED = ("device", "scenarios", "sim", "tests/npu_dry")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`old`, which stands once in `file`, becomes `new`; `test` catches that: file::function, both of tests/npu_dry."""
+    """`old`, which stands once in `file`, becomes `new`; `test` catches that: file::function, both of tests/npu_dry.
+
+    `old` is found wherever the formatter breaks its lines: any white space stands for any other.
+    """
 
     name: str
     file: str
     old: str
     new: str
     test: str
+
+    def seeded(self, source: str) -> tuple[str, int]:
+        """The source with every `old` replaced, and how many stood there."""
+        spaced = r"\s+".join(re.escape(word) for word in self.old.split())
+        return re.subn(spaced, lambda _: self.new, source)
 
 
 _NPU = "device/operators/npu"
@@ -51,10 +60,10 @@ FAULTS = (
         'gamma, epsilon=eps_of(op), output_mask', 'gamma, output_mask', _EPSILON,
     ),
     Fault(
-        "epsilon left out of norm, rope and cache", f"{_NPU}/kv.py", "epsilon=eps_of(op), ", "", _EPSILON,
+        "epsilon left out of norm, rope and cache", f"{_NPU}/kv.py", "epsilon=eps_of(op),", "", _EPSILON,
     ),
     Fault(
-        "epsilon of a latent norm", f"{_NPU}/latent.py", "epsilon=step.model.norm_eps, ", "", _EPSILON,
+        "epsilon of a latent norm", f"{_NPU}/latent.py", "epsilon=step.model.norm_eps,", "", _EPSILON,
     ),
     Fault("NZ is another format", "device/operators/npu/weights.py", "FRACTAL_NZ = 29", "FRACTAL_NZ = 2", _CAST),
     Fault(
@@ -143,7 +152,7 @@ def catches(fault: Fault, copy: Path) -> bool:
     """Whether the fault's test fails with the fault in `copy`, which is left as it was."""
     file = copy / fault.file
     honest = file.read_text(encoding="utf-8")
-    file.write_text(honest.replace(fault.old, fault.new), encoding="utf-8")
+    file.write_text(fault.seeded(honest)[0], encoding="utf-8")
     try:
         return _pytest([fault.test], copy) == 1
     finally:
