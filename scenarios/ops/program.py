@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from math import prod
+from operator import attrgetter
 from typing import Literal
 
 DType = Literal["fp32", "bf16", "fp16", "int8", "int4", "int32", "int64", "bool"]
@@ -203,6 +205,10 @@ class Program:
 
     def __len__(self) -> int:
         return sum(len(block.ops) * block.repeat for block in self.blocks)
+
+    def runs(self) -> Iterator[tuple[bool, list[Block]]]:
+        """The blocks in runs of one kind: (True, those that one graph replay issues together), (False, others)."""
+        return ((captured, list(blocks)) for captured, blocks in groupby(self.blocks, attrgetter("captured")))
 
     def block(self, name: str) -> Block:
         """The block called `name`; KeyError where there is none."""

@@ -27,8 +27,8 @@ from sim.hardware.profile import HardwareError, HardwareProfile, load_hardware
 from sim.kernel.price import price
 from sim.predict.uncertainty import Z90
 from sim.step import engine
-from sim.step.host import scaled
 from sim.step.plan import Launch, Plan, Replay
+from sim.step.priced import scaled
 
 #: Numbers of pieces that are tried.
 PIECES = (1, 2, 4, 8, 16)

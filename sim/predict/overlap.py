@@ -20,7 +20,7 @@ from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
 from sim.kernel.matmul_all_reduce import cut, product_of
 from sim.kernel.price import params_of, price
 from sim.predict.predict import Prediction, in_flight, program_of
-from sim.step.host import stays_near
+from sim.step.priced import stays_near
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,11 @@ from sim.predict.ttft import Interval, ends_in_turn, ends_through_stages, mean_e
 from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity, step_interval
 from sim.predict.waits import waits_by_rank
 from sim.step import engine, fluid, lengths, ranks, recurrence
-from sim.step.host import Conditions, host_costs_ns, make_plans
+from sim.step.host import make_plans
 from sim.step.layout import Layout, layout
 from sim.step.pipeline import Round
 from sim.step.plan import Plan
+from sim.step.priced import Conditions, host_costs_ns
 from sim.step.ranks import Variant
 from sim.step.schedule import launches, timeline
 

@@ -14,8 +14,9 @@ from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Program
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.time import KernelTime
-from sim.step.host import PARAMETER_UPDATES, Builder, Conditions, Priced, seeded
+from sim.step.host import PARAMETER_UPDATES
 from sim.step.jitter import late_ns
+from sim.step.priced import Conditions, Priced, Pricer, seeded
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
     from sim.step.rank_plans import Matrix
@@ -95,7 +96,7 @@ class _Columns:
     """Fills a layout, block by block."""
 
     def __init__(self, program: Program, hw: HardwareProfile, conditions: Conditions) -> None:
-        self._builder = Builder(program, hw, conditions)
+        self._pricer = Pricer(program, hw, conditions)
         self._program, self._hw, self._conditions = program, hw, conditions
         self._to = Layout(conditions.ranks, conditions.task_queue_enable > 0, hw.host.queue_depth)
         self._updates: list[tuple[Block, int]] = []
@@ -108,17 +109,12 @@ class _Columns:
         if conditions.ranks > 1 and host.rank_skew_us:
             to.late_ns = late_ns(conditions.seed, conditions.ranks, host.rank_skew_us)
             self._host(0.0)
-        waiting: list[Block] = []
-        for block in self._program.blocks:
-            if block.captured:
-                waiting.append(block)
-                continue
-            if waiting:
-                self._replay(waiting)
-                waiting = []
-            self._eager(block)
-        if waiting:
-            self._replay(waiting)
+        for captured, blocks in self._program.runs():
+            if captured:
+                self._replay(blocks)
+            else:
+                for block in blocks:
+                    self._eager(block)
         self._host(host.synchronize_us * 1000)
         if conditions.ranks > 1:
             self._on_ranks()
@@ -130,7 +126,7 @@ class _Columns:
         self._to.host_classes.append("graph")
 
     def _eager(self, block: Block) -> None:
-        to, items = self._to, self._builder.priced(block)
+        to, items = self._to, self._pricer.priced(block)
         first_step, count = len(to.host_ns), len(items)
         to.host_ns += [item.host_ns * item.jitter[n] for n in range(block.repeat) for item in items]
         to.host_classes += [kind_of(item.op).host for item in items] * block.repeat
@@ -150,7 +146,7 @@ class _Columns:
         to.start_ns.append(round(hw.graph.start_us * 1000))
         updated = self._program.graph in PARAMETER_UPDATES
         for block in blocks:
-            items = self._builder.priced(block)
+            items = self._pricer.priced(block)
             first = len(to.durations_ns)
             to.launched += [len(to.entries) - 1] * (block.repeat * len(items))
             self._kernels(block, items, [True] * len(items))
@@ -161,7 +157,7 @@ class _Columns:
 
     def _update(self, block: Block, layer: int, kernel: int) -> None:
         """The parameter update that `kernel` waits for."""
-        jitter = self._builder.update_jitter(block)[layer]
+        jitter = self._pricer.update_jitter(block)[layer]
         self._to.gates[kernel] = len(self._to.host_ns)
         self._host(self._hw.host.attention_update_us * 1000 * jitter)
         self._updates.append((block, layer))
@@ -175,7 +171,7 @@ class _Columns:
         # The gap depends on the kernel before, so the first repetition's may differ from the others'.
         for layer in range(min(2, repeat)):
             gaps = [
-                self._builder.gap_ns(item.op, item.nominal[layer], again, block.captured)
+                self._pricer.gap_ns(item.op, item.nominal[layer], again, block.captured)
                 for item, again in zip(items, replayed, strict=True)
             ]
             to.gaps_ns += gaps * (1 if layer == 0 else repeat - 1)
@@ -189,7 +185,7 @@ class _Columns:
         to.blocks.append([Row(block, item, first + place, width) for place, item in enumerate(items)])
         for place, item in enumerate(items):
             if item.kernel.link_share > 0:
-                group = self._builder.group_ranks(item.op, item.kernel)
+                group = self._pricer.group_ranks(item.op, item.kernel)
                 to.meets |= dict.fromkeys(range(first + place, first + repeat * width, width), group)
         if any(item.op.waits or item.op.records for item in items):
             self._events_of(items, first, repeat)
@@ -214,7 +210,7 @@ class _Columns:
         """The times in which ranks differ, as matrices of shape (places, ranks)."""
         import numpy as np
 
-        to, builder = self._to, self._builder
+        to, pricer = self._to, self._pricer
         ranks = (1, to.ranks)
         host = np.tile(np.rint(to.host_ns).astype(np.int64)[:, None], ranks)
         launch = np.tile(np.rint(to.launch_ns).astype(np.int64)[:, None], ranks)
@@ -223,17 +219,17 @@ class _Columns:
             host[0] = to.late_ns
         for row in (row for rows in to.blocks for row in rows):
             item, repeat = row.item, row.block.repeat
-            if builder.varies(item.kernel) or kind_of(item.op).routed:
-                kernels[row.places] = builder.kernels_ns(item, row.block)
+            if pricer.varies(item.kernel) or kind_of(item.op).routed:
+                kernels[row.places] = pricer.kernels_ns(item, row.block)
             if not row.block.captured:
-                jitter = builder.host_jitter(item.name, repeat)
+                jitter = pricer.host_jitter(item.name, repeat)
                 entry = to.launched[row.first]
                 entries = slice(entry, entry + (repeat - 1) * row.apart + 1, row.apart)
                 step = to.entries[entry]
                 host[step : step + (repeat - 1) * row.apart + 1 : row.apart] = np.rint(item.host_ns * jitter)
                 launch[entries] = np.rint(item.launch_ns * jitter)
         for at, (block, layer) in zip(to.gates.values(), self._updates, strict=True):
-            jitter = builder.host_jitter(seeded("update", block), block.repeat)[layer]
+            jitter = pricer.host_jitter(seeded("update", block), block.repeat)[layer]
             host[at] = np.rint(self._hw.host.attention_update_us * 1000 * jitter)
         to.host_matrix, to.launch_matrix, to.kernel_matrix = host, launch, kernels
         to.durations_ns = kernels[:, 0].tolist()

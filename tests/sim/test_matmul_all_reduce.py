@@ -22,7 +22,8 @@ from sim.kernel.ranges import spreads
 from sim.kernel.time import KernelTime
 from sim.predict.predict import Case, check, plans_of, predict, sensitivity_of, step_ns
 from sim.step import engine
-from sim.step.host import Conditions, make_plan
+from sim.step.host import make_plan
+from sim.step.priced import Conditions
 from sim.step.schedule import launches, timeline
 from tests.scenarios.making import scenario, switched
 

@@ -19,7 +19,7 @@ from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import params_of, price
 from sim.kernel.tiles_simpy import LaneSpan, play
 from sim.kernel.vector import vector_cost
-from sim.step.host import host_costs_ns
+from sim.step.priced import host_costs_ns
 
 #: Switches of each form. Names of ops that belong to it start with one of OPS.
 FORMS = {

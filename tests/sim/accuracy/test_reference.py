@@ -12,7 +12,14 @@ from benchmarks.documents import checksums
 from sim.accuracy.reference import FOLDER
 
 #: What a reference value must not change together with: the cost model and its numbers.
-MODEL = ("sim/hardware/", "sim/kernel/", "sim/collective/", "sim/step/host.py", "scenarios/ops/catalogue.py")
+MODEL = (
+    "sim/hardware/",
+    "sim/kernel/",
+    "sim/collective/",
+    "sim/step/host.py",
+    "sim/step/priced.py",
+    "scenarios/ops/catalogue.py",
+)
 
 
 def test_the_files_are_what_their_checksums_say() -> None:

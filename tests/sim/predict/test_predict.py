@@ -120,7 +120,7 @@ def test_a_prediction_carries_its_exposure_and_its_interval() -> None:
 
 
 def test_a_decode_step_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.step.host.price", flat_price)
+    monkeypatch.setattr("sim.step.priced.price", flat_price)
     prediction = predict(case(scenario(workload__batch=1, optimizations__graph="ge_graph"), model=PLAIN))
     # Preamble on two threads: 18 calls of 20 + 6 + 5 us; the launches and kernels behind them are done in time.
     preamble_us = 18 * 31

@@ -12,9 +12,10 @@ from scenarios.ops.work import Work
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.time import Code, KernelTime
 from sim.step import engine
-from sim.step.host import Conditions, host_costs_ns, make_plan, scaled
+from sim.step.host import make_plan
 from sim.step.jitter import jitter
 from sim.step.plan import HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
+from sim.step.priced import Conditions, host_costs_ns, scaled
 from sim.step.schedule import check, launches
 from tests.scenarios.making import bare, program, scenario, switched
 from tests.sim.hardware_maker import flat_price, hardware
@@ -39,7 +40,7 @@ BATCH = Batch("decode", (Group(1, 1, 3),))
 @pytest.fixture(autouse=True)
 def flat_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels take the round times of the stub: what is tested here is the host."""
-    monkeypatch.setattr("sim.step.host.price", flat_price)
+    monkeypatch.setattr("sim.step.priced.price", flat_price)
 
 
 def eager(*ops: Op, repeat: int = 1, name: str = "layers") -> Program:
@@ -154,7 +155,7 @@ def test_a_norm_right_after_a_norm_finds_its_program_loaded(monkeypatch: pytest.
         asked.append((work.program, code))
         return flat_price(work, hw, code)
 
-    monkeypatch.setattr("sim.step.host.price", recording)
+    monkeypatch.setattr("sim.step.priced.price", recording)
     # Q's norm, K's norm; two adds in a row; a norm after another kernel, and the first of a block.
     ops = [replace(op, name=f"{op.name} {n}") for n, op in enumerate((NORM, NORM, ADD, ADD, NORM, MATMUL, NORM))]
     plan(Program((Block("layers", tuple(ops[:-1]), repeat=2), Block("head", tuple(ops[-1:]))), BATCH))

@@ -10,8 +10,9 @@ from scenarios.ops.program import Program
 from scenarios.schema import Scenario
 from sim.hardware.profile import HardwareProfile
 from sim.step import engine, ranks
-from sim.step.host import Conditions, make_plan, make_plans
+from sim.step.host import make_plan, make_plans
 from sim.step.plan import LATE, HostWork
+from sim.step.priced import Conditions
 from sim.step.rank_plans import RankPlans, Times, rank_plans, timed, times_of
 from sim.step.ranks import Variant
 from tests.scenarios.making import program, scenario
