@@ -125,8 +125,9 @@ def warm_rows(repeats: int) -> Iterator[Row]:
     """What-ifs inside a process that has answered one question. Each repeat asks for a batch not seen before."""
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
-    from sim.predict.predict import Case, predict, step_ns
+    from sim.predict.predict import predict
     from sim.predict.scenario_result import case_of
+    from sim.predict.steps import Case, step_ns
 
     for name, bound in ((SEED, 20.0), (LARGE, 60.0)):
         case = case_of(load_scenario(name))
@@ -157,8 +158,9 @@ def many_rows(repeats: int) -> Iterator[Row]:
     from scenarios.loader import load_scenario
     from scenarios.passes.base import set_switch
     from scenarios.passes.switches import off_value, on_value, passes_for
-    from sim.predict.predict import Case, forbidden, step_ns
+    from sim.predict.predict import forbidden
     from sim.predict.scenario_result import case_of
+    from sim.predict.steps import Case, step_ns
 
     case, random = case_of(load_scenario(SEED)), Random(0)
 
@@ -228,8 +230,8 @@ def rank_rows(repeats: int) -> Iterator[Row]:
     """A captured step of 16 ranks that meet in collectives: its plans, and both players."""
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
-    from sim.predict.predict import plans_of
     from sim.predict.scenario_result import case_of
+    from sim.predict.steps import plans_of
     from sim.step import engine, ranks
 
     case = case_of(load_scenario(RANKS))
@@ -262,8 +264,8 @@ def many_rank_rows(repeats: int) -> Iterator[Row]:
     from scenarios.batches import reported_batch
     from scenarios.loader import load_scenario
     from scenarios.timeline import Timeline
-    from sim.predict.predict import Case, plans_of, program_of
     from sim.predict.scenario_result import case_of
+    from sim.predict.steps import Case, plans_of, program_of
     from sim.step import engine
     from sim.step.schedule import timeline
 
@@ -302,8 +304,9 @@ def stage_rows(repeats: int) -> Iterator[Row]:
     """A pipeline, op by op: the prediction, and once all its what-ifs, which took over two minutes when the plan of
     each rank was laid out."""
     from scenarios.loader import load_scenario
-    from sim.predict.predict import Case, predict
+    from sim.predict.predict import predict
     from sim.predict.scenario_result import case_of, scenario_result
+    from sim.predict.steps import Case
 
     case = case_of(load_scenario(EXPERTS, STAGED))
 

@@ -30,6 +30,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "sim/predict/gains.py": ("tests/sim/predict/test_gains.py",),
     "sim/predict/memory.py": ("tests/sim/predict/test_memory.py",),
     "sim/predict/predict.py": ("tests/sim/predict/test_predict.py",),
+    "sim/predict/steps.py": ("tests/sim/predict/test_predict.py",),
     "sim/predict/ttft.py": ("tests/sim/predict/test_predict.py",),
     "sim/predict/uncertainty.py": ("tests/sim/predict/test_uncertainty.py",),
     "sim/step/pipeline.py": ("tests/sim/step/test_pipeline.py",),

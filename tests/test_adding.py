@@ -21,7 +21,8 @@ from scenarios.passes import PASSES
 from scenarios.passes.base import Context, in_layers
 from sim.kernel.price import params_of, price
 from sim.predict.explain import kernel_rows
-from sim.predict.predict import Case, predict
+from sim.predict.predict import predict
+from sim.predict.steps import Case
 from sim.step.schedule import launches
 from tests.device.making import QWEN3, WIDE_REFERENCE, plain, run
 from tests.sim.hardware_maker import hardware

@@ -12,8 +12,8 @@ from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario, load_text
 from scenarios.ops.program import Program
-from sim.predict.predict import Case, program_of
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case, program_of
 
 
 def case(*sets: str) -> Case:

@@ -20,7 +20,7 @@ from app_pages.parts.texts import Language, Say, Table, speaker, verdicts
 from app_pages.parts.texts.refusals import in_words
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import model_names
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 
 MODEL, HARDWARE = "Qwen3-8B", "atlas_a2_910b2"
 STYLE = """<style>

@@ -11,8 +11,8 @@ from app_pages.parts.state import Question
 from scenarios.serving.traffic import load_of
 from scenarios.settings import Workload
 from sim.engines.profile import engine_of
-from sim.predict.predict import Case
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case
 from sim.serving.history import History, history_of
 from sim.serving.metrics import ServingMetrics, metrics_of
 from sim.serving.prices import StepPrices

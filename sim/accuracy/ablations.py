@@ -20,7 +20,7 @@ from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, quoted
 from sim.accuracy.rows.files import StepRow, positive, rows_of_csv, whole
 from sim.accuracy.steps import case_of_row
-from sim.predict.predict import Case, plans_of, program_of, sensitivity_of
+from sim.predict.steps import Case, plans_of, program_of, sensitivity_of
 from sim.predict.uncertainty import Sensitivity, kernels_sensitivity, ratio_interval
 from sim.step.schedule import launches
 

@@ -15,7 +15,7 @@ from scenarios.schema import Scenario
 from sim.accuracy.rows.files import StepRow, read_steps
 from sim.accuracy.steps import case_of_row
 from sim.accuracy.validate import REFERENCE
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 
 #: A context or a prompt that differs by less than this factor (as log2) is the same for what a step takes.
 SAME_LENGTH = 0.2

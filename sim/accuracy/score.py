@@ -23,7 +23,7 @@ from sim.accuracy.rows.op_types import Unpriced, plain_work, work_of_row
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import HardwareError, load_hardware
 from sim.kernel.price import price
-from sim.predict.predict import Case, interval_ns, plans_of, whole_interval_ns
+from sim.predict.steps import Case, interval_ns, plans_of, whole_interval_ns
 from sim.predict.ttft import Interval
 from sim.predict.uncertainty import kernel_width
 from sim.step.schedule import launches

@@ -11,8 +11,8 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
 from scenarios.speculation_settings import MAX_DRAFT
 from sim.accuracy.rows.files import StepRow
-from sim.predict.predict import Case
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case
 
 
 def case_of_row(row: StepRow, hardware: str = "") -> Case | str:

@@ -15,7 +15,8 @@ from scenarios.passes.base import set_switch
 from scenarios.passes.switches import on_value, pass_of, passes_for, with_needs, without
 from scenarios.schema import Graph, Scenario
 from sim.predict.memory import memory_of
-from sim.predict.predict import Case, forbidden, predict, sensitivity_of
+from sim.predict.predict import forbidden, predict
+from sim.predict.steps import Case, sensitivity_of
 from sim.predict.uncertainty import ratio_interval
 
 #: The part that a scenario's report is about, by its phase.

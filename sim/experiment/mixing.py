@@ -9,7 +9,7 @@ from scenarios.passes.base import Pass, set_switch, switch_value
 from scenarios.passes.switches import with_needs, without
 from scenarios.schema import Scenario
 from sim.experiment.factors import Factor
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 
 
 def all_in(case: Case, factors: Sequence[Factor]) -> Scenario:

@@ -28,8 +28,9 @@ from sim.experiment.rows import Combination, Compared, Experiment, Row, ShapeRow
 from sim.experiment.shapes import other_shapes
 from sim.experiment.statistics import Interval, median_interval, over, product, ratios, reference_helps, warmth
 from sim.experiment.verdict import MAX_KL_NATS, check_numbers, decide, floor_of
-from sim.predict.predict import Case, cold_start, predict
+from sim.predict.predict import cold_start, predict
 from sim.predict.scenario_result import predicted_of
+from sim.predict.steps import Case
 
 #: Shares of the budget by the end of which the factors, the shapes and the combinations must have started.
 FACTORS_BY, SHAPES_BY, ALL_BY = 0.7, 0.85, 1.0

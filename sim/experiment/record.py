@@ -14,7 +14,8 @@ from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
 from sim import __version__
 from sim.predict.explain import Diagnosis, diagnose, limit_of
-from sim.predict.predict import Case, Prediction
+from sim.predict.predict import Prediction
+from sim.predict.steps import Case
 from sim.step.schedule import launches
 
 #: A measured step whose device is idle for more than this share is bound by its host.

@@ -8,7 +8,7 @@ from functools import partial
 from scenarios.checks import check
 from scenarios.schema import Scenario
 from sim.experiment.factors import unfit
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 
 Change = Callable[[Scenario], Scenario]
 

@@ -13,8 +13,8 @@ from scenarios.loader import load_scenario
 from sim.engines.profile import EngineProfile, engine_of
 from sim.engines.write import engine_text
 from sim.fitting.engine import FittedEngine, Measured, fit_engine
-from sim.predict.predict import Case
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case
 from sim.serving.expected import Bench, BenchLoad, Expected
 
 #: An open load is past saturation where less than this share of what came was answered.

@@ -21,7 +21,7 @@ from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
 from sim.hardware.profile import HardwareProfile
-from sim.predict.predict import Case, plans_of
+from sim.predict.steps import Case, plans_of
 from sim.step.plan import Issue, Synchronize
 
 #: Row of ablations.csv that gives the gain of fusing RMSNorm alone in an eager model.

@@ -17,7 +17,7 @@ from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
 from sim.hardware.profile import HardwareProfile
-from sim.predict.predict import Case, length_ns, plans_of
+from sim.predict.steps import Case, length_ns, plans_of
 
 #: Rows of steps.csv that state their concurrency, and all rows of that model's decode on 16 dies.
 FITTED_ROWS = ("qwen3_32b_decode_a3_tp16_c4", "qwen3_32b_decode_a3_tp16_c16")

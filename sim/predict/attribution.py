@@ -29,7 +29,7 @@ from scenarios.passes.base import set_switch
 from scenarios.passes.switches import all_off, passes_for
 from scenarios.schema import Scenario
 from sim.predict.gains import Gains, Progress, gains_of
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 from sim.predict.variants import Variants
 from sim.predict.waterfall import NO_EFFECT
 

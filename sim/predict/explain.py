@@ -17,8 +17,9 @@ from sim.predict.device_terms import spoken
 from sim.predict.gains import Gains
 from sim.predict.parts import parts_of
 from sim.predict.pipeline_steps import Pipeline
-from sim.predict.predict import Prediction, check, step_ns
+from sim.predict.predict import Prediction, check
 from sim.predict.shares import Name, bottleneck_of, in_shares, shares_of
+from sim.predict.steps import step_ns
 from sim.step.plan import Issue, Launch, Replay
 from sim.step.schedule import launches
 

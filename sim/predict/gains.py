@@ -10,7 +10,7 @@ from scenarios.passes import Pass
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import changed, on_value, passes_for, with_needs, without
 from scenarios.schema import Scenario
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 from sim.predict.variants import Variants
 from sim.predict.waterfall import NO_EFFECT, best_of, waterfall_of, without_losers
 

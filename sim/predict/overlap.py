@@ -19,7 +19,8 @@ from scenarios.passes.base import Pass, set_switch
 from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
 from sim.kernel.matmul_all_reduce import cut, product_of
 from sim.kernel.price import params_of, price
-from sim.predict.predict import Prediction, in_flight, program_of
+from sim.predict.predict import Prediction
+from sim.predict.steps import in_flight, program_of
 from sim.step.priced import stays_near
 
 

@@ -78,7 +78,7 @@ def pipeline_of(model: Model, batches: Sequence[Batch], round_: Round, memory: t
 
 
 def sensitivity_of_stages(pipe: Pipe, batches: Sequence[Batch], phase: str, several_ranks: bool) -> Sensitivity:
-    """What the step depends on, as `sim.predict.predict.sensitivity_of` finds for a step without stages."""
+    """What the step depends on, as `sim.predict.steps.sensitivity_of` finds for a step without stages."""
     probes = [Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE)]
     if several_ranks:
         probes.append(Variant(late=False))

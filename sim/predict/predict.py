@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import lru_cache
 from math import fsum
 
 from scenarios.batches import capture_sizes, decode_batch, prefill_batches, reported_batch
-from scenarios.build import build, effective_graph, problems_of
-from scenarios.models.model import Model
+from scenarios.build import effective_graph, problems_of
 from scenarios.ops.program import Batch, Program
 from scenarios.schema import Scenario
-from scenarios.speculation import draft_passes, without_speculation
+from scenarios.speculation import without_speculation
 from scenarios.timeline import StepTime, Timeline, on_device, step_time
 from sim.hardware.profile import HardwareProfile
 from sim.predict.limits import limits
 from sim.predict.memory import DoesNotFit, Memory, cache_problems, memory_of, memory_of_stages, refuse_overflow
-from sim.predict.pipeline_steps import Pipe, Pipeline, passing, pipeline_of, round_of, rows_of, sensitivity_of_stages
+from sim.predict.pipeline_steps import Pipeline, pipeline_of, rows_of
 from sim.predict.pipeline_timeline import Shown, shown
-from sim.predict.speculation import Speculation, lookup_ns, yielded_tokens
-from sim.predict.ttft import Interval, ends_in_turn, ends_through_stages, mean_end_ns
-from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity, step_interval
+from sim.predict.speculation import Speculation, yielded_tokens
+from sim.predict.steps import (
+    Case,
+    in_flight,
+    interval_ns,
+    pipe_of,
+    plans_of,
+    program_of,
+    round_in,
+    sensitivity_of,
+    step_ns,
+    whole_interval_ns,
+)
+from sim.predict.ttft import ends_in_turn, ends_through_stages, mean_end_ns
+from sim.predict.uncertainty import Sensitivity
 from sim.predict.waits import waits_by_rank
-from sim.step import engine, fluid, lengths, ranks, recurrence
-from sim.step.host import make_plans
-from sim.step.layout import Layout, layout
-from sim.step.pipeline import Round
+from sim.step import engine
 from sim.step.plan import Plan
-from sim.step.priced import Conditions, host_costs_ns
-from sim.step.ranks import Variant
-from sim.step.schedule import launches, timeline
-
-#: A step as it is, with slower kernels, with slower hosts, and with ranks that start together.
-PROBES = (Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
+from sim.step.priced import host_costs_ns
+from sim.step.schedule import timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +62,6 @@ class ColdStart:
     recapture_ms: float
     shapes: int
     break_even_steps: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A scenario with its model and hardware looked up: what every question is asked about."""
-
-    scenario: Scenario
-    model: Model
-    hardware: HardwareProfile
-
-    @property
-    def conditions(self) -> Conditions:
-        protocol = self.scenario.protocol
-        return Conditions(self.scenario.engine.task_queue_enable, protocol.synchronize, protocol.seed)
-
-    def with_scenario(self, scenario: Scenario) -> Case:
-        return replace(self, scenario=scenario)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,175 +121,17 @@ def _pipeline(case: Case, batch: Batch) -> Pipeline | None:
     if case.model.pipeline_parallel == 1:
         return None
     memory = memory_of_stages(case.scenario, case.model, case.hardware)
-    return pipeline_of(case.model, in_flight(case, batch), _round(case, batch), memory)
+    return pipeline_of(case.model, in_flight(case, batch), round_in(case, batch), memory)
 
 
 def _shown(case: Case, batch: Batch) -> Shown:
     """The reported step of rank 0."""
     if case.model.pipeline_parallel > 1:
-        return shown(_pipe(case), in_flight(case, batch), _round(case, batch), batch, waits_by_rank)
+        return shown(pipe_of(case), in_flight(case, batch), round_in(case, batch), batch, waits_by_rank)
     plans = plans_of(case, batch)
     schedule = engine.times_of_ranks(plans)
     program = program_of(case.scenario, case.model, batch)
     return Shown(program, plans[0], timeline(plans[0], schedule[0]), waits_by_rank(plans[0], schedule))
-
-
-@lru_cache(maxsize=64)
-def program_of(scenario: Scenario, model: Model, batch: Batch, stage: int | None = None) -> Program:
-    """As `build`, remembered: one step is planned several times, at nominal and at probing speeds."""
-    return build(scenario, model, batch, stage)
-
-
-def plans_of(
-    case: Case, batch: Batch, host_scale: float = 1.0, device_scale: float = 1.0, stage: int | None = None
-) -> Sequence[Plan]:
-    """The plans of one step of `case`, or of one pipeline stage: one a tensor-parallel rank, with host or kernel times
-    scaled."""
-    conditions = replace(case.conditions, host_scale=host_scale, device_scale=device_scale)
-    program = program_of(case.scenario, case.model, batch, stage)
-    return make_plans(program, case.hardware, replace(conditions, ranks=rank_schedules(case)))
-
-
-@lru_cache(maxsize=16)
-def layout_of(case: Case, batch: Batch) -> Layout | None:
-    """The columns of one step of `case`, which is in no stages; None where only its plans say how long it is."""
-    program = program_of(case.scenario, case.model, batch)
-    return layout(program, case.hardware, replace(case.conditions, ranks=rank_schedules(case)))
-
-
-def rank_schedules(case: Case) -> int:
-    """Ranks that must be played: all that step together, or one where all are alike and none ever waits. Ranks that
-    hold whole experts are never alike."""
-    hw, model = case.hardware, case.model
-    alike = hw.host.jitter_sigma == hw.kernel.jitter_sigma == hw.host.rank_skew_us == 0
-    return 1 if alike and not model.expert_parallel else model.ranks
-
-
-def length_ns(plans: Sequence[Plan]) -> int:
-    """Length of a planned step of rank 0, ns, by the fast players (by the engine where kernels overlap)."""
-    if len(plans) > 1:
-        if overlap(plans[0]):
-            return engine.times_of_ranks(plans)[0].end_ns
-        return ranks.total_ns(plans)
-    quick = recurrence.quick(plans[0])
-    return engine.times(plans[0]).end_ns if quick.contended else quick.total_ns
-
-
-def step_ns(case: Case, batch: Batch) -> int:
-    """Length of one step, ns."""
-    if case.model.pipeline_parallel > 1:
-        return _round(case, batch).total_ns
-    laid = layout_of(case, batch)
-    return length_ns(plans_of(case, batch)) if laid is None else _laid_ns(laid)
-
-
-def _laid_ns(laid: Layout, host: float = 1.0, device: float = 1.0) -> int:
-    """Length of a step in columns, ns; of one rank with host and kernel times multiplied."""
-    if laid.several_streams:
-        return fluid.end_ns(laid, host, device)
-    if laid.ranks == 1:
-        return lengths.length_ns(laid, host, device)
-    known = lengths.lengths_of_ranks_ns(laid, (Variant(),))
-    return fluid.end_ns(laid) if known is None else known[0]
-
-
-def step_with_host_ns(case: Case, batch: Batch, factor: float) -> int:
-    """Length of one step whose host times are all `factor` times as long, ns; of stages, and of steps in which the host
-    waits for its device, to first order."""
-    laid = layout_of(case, batch) if case.model.pipeline_parallel == 1 else None
-    if laid is not None and laid.ranks == 1:
-        return _laid_ns(laid, host=factor)
-    totals = None if laid is None else lengths.lengths_of_ranks_ns(laid, (Variant(), Variant(host=factor)))
-    if totals is None:
-        exposed = sensitivity_of(case, batch)
-        return round(exposed.step_ns * (1 + exposed.host * (factor - 1)))
-    return round(step_ns(case, batch) * totals[1] / totals[0])
-
-
-def in_flight(case: Case, batch: Batch) -> tuple[Batch, ...]:
-    """What is in the pipeline in a step of `batch`; the batch itself where there are no stages."""
-    stages = case.model.pipeline_parallel
-    if stages == 1:
-        return (batch,)
-    return passing(batch, stages, len(prefill_batches(case.scenario)) if batch.phase == "prefill" else 1)
-
-
-def _pipe(case: Case) -> Pipe:
-    @cache  # as long as there is the pipe: its times and its sensitivity are asked of the same plans
-    def plans(batch: Batch, stage: int, probe: Variant) -> Sequence[Plan]:
-        return plans_of(case, batch, probe.host, probe.device, stage)
-
-    return Pipe(
-        case.model,
-        case.hardware,
-        program=lambda batch, stage: program_of(case.scenario, case.model, batch, stage),
-        plans=plans,
-        rigid=case.scenario.protocol.synchronize != "step",
-    )
-
-
-@lru_cache(maxsize=256)
-def _round(case: Case, batch: Batch) -> Round:
-    return round_of(rows_of(_pipe(case), in_flight(case, batch))[0], batch.phase)
-
-
-@lru_cache(maxsize=256)
-def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
-    """Length of one step and what it depends on: three plays of it, and one more where ranks wait for each other."""
-    if case.model.pipeline_parallel > 1:
-        return sensitivity_of_stages(_pipe(case), in_flight(case, batch), batch.phase, rank_schedules(case) > 1)
-    laid = layout_of(case, batch)
-    if laid is not None and (known := _sensitivity_of_laid(case, laid)) is not None:
-        return known
-    plans = plans_of(case, batch)
-    # One walk plays all, for ranks that were folded to one too, so that folding changes nothing.
-    if case.model.ranks > 1:
-        alone, *probes = ranks.totals_ns(plans, PROBES)
-        # What is probed hardly depends on contention, which the walk does not know.
-        nominal = length_ns(plans) if overlap(plans[0]) else alone
-        device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
-        return sensitivity(nominal, device, host, plans[0], case.hardware, in_time)
-    nominal = length_ns(plans)
-    device = length_ns(plans_of(case, batch, device_scale=1 + PROBE))
-    host = length_ns(plans_of(case, batch, host_scale=1 + PROBE))
-    return sensitivity(nominal, device, host, plans[0], case.hardware)
-
-
-def _sensitivity_of_laid(case: Case, laid: Layout) -> Sensitivity | None:
-    """`sensitivity_of` a step in columns; None where these do not say how long its variants are."""
-    if case.model.ranks > 1:
-        totals = lengths.lengths_of_ranks_ns(laid, PROBES)
-        if totals is None:
-            return None
-        alone, *probes = totals
-        nominal = _laid_ns(laid) if laid.several_streams else alone
-        device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
-        return sensitivity(nominal, device, host, laid, case.hardware, in_time)
-    nominal, device, host = (_laid_ns(laid), _laid_ns(laid, device=1 + PROBE), _laid_ns(laid, host=1 + PROBE))
-    return sensitivity(nominal, device, host, laid, case.hardware)
-
-
-def overlap(plan: Plan) -> bool:
-    """Whether kernels of several streams may run together."""
-    return any(launch.stream for launch in launches(plan))
-
-
-def interval_ns(case: Case, batch: Batch) -> Interval:
-    """(value, low, high) of a step, ns: the central 90 % that the profile's residuals imply."""
-    sensitivity = sensitivity_of(case, batch)
-    low, high = step_interval(sensitivity, case.hardware)
-    return sensitivity.step_ns, low, high
-
-
-def whole_interval_ns(case: Case, batch: Batch) -> Interval:
-    """(value, low, high) of a step and of the draft that follows it, ns; all ends of the passes together."""
-    ends = [interval_ns(case, batch)]
-    for drafted in draft_passes(case.scenario, case.model, batch):
-        once = interval_ns(Case(drafted.scenario, drafted.model, case.hardware), drafted.batch)
-        ends += [once] * drafted.count
-    lookup = lookup_ns(case.scenario.engine, batch)
-    value, low, high = (lookup + sum(same) for same in zip(*ends, strict=True))
-    return value, low, high
 
 
 def _speculation(case: Case) -> Speculation | None:
@@ -355,7 +183,7 @@ def _ttft_ms(case: Case) -> tuple[float, float, float]:
     if case.model.pipeline_parallel == 1:
         ends = ends_in_turn(chunks, lambda chunk: whole_interval_ns(case, chunk))
     else:
-        pipe = _pipe(case)
+        pipe = pipe_of(case)
         ends = ends_through_stages(chunks, lambda chunk: (interval_ns(case, chunk), rows_of(pipe, (chunk,))[0][0]))
     value, low, high = (ns / 1e6 for ns in mean_end_ns(case.scenario, chunks, ends))
     return value, low, high

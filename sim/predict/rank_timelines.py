@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scenarios.timeline import Timeline, on_device
-from sim.predict.predict import Prediction, plans_of
+from sim.predict.predict import Prediction
+from sim.predict.steps import plans_of
 from sim.step import engine
 from sim.step.schedule import timeline
 

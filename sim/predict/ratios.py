@@ -7,7 +7,7 @@ from math import exp, hypot, log
 
 from scenarios.batches import reported_batch
 from sim.predict.gains import Verdict, verdict
-from sim.predict.predict import Case, sensitivity_of
+from sim.predict.steps import Case, sensitivity_of
 from sim.predict.uncertainty import Sensitivity, ratio_interval, step_interval
 
 

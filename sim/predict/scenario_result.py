@@ -25,9 +25,10 @@ from sim.predict.device_terms import spoken
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import Progress, gains_of
 from sim.predict.in_engine import in_engine
-from sim.predict.predict import Case, Prediction, check, predict
+from sim.predict.predict import Prediction, check, predict
 from sim.predict.result import run_result, step_result, what_if_result
 from sim.predict.speculation import yielded_tokens
+from sim.predict.steps import Case
 from sim.predict.stored import with_stored_weights
 from sim.step.schedule import launches
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from scenarios.batches import reported_batch
 from scenarios.schema import Scenario
 from sim.predict.memory import memory_of
-from sim.predict.predict import Case, forbidden, sensitivity_of, step_ns
+from sim.predict.predict import forbidden
+from sim.predict.steps import Case, sensitivity_of, step_ns
 from sim.predict.uncertainty import Sensitivity, ratio_interval
 
 

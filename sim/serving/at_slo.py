@@ -21,8 +21,9 @@ from scenarios.serving.traffic import load_of
 from scenarios.settings import Workload
 from sim.engines.profile import EngineProfile, engine_of
 from sim.engines.workers import workers_on_a_host
-from sim.predict.predict import Case, check
+from sim.predict.predict import check
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case
 from sim.serving.metrics import ServingMetrics, metrics_of
 from sim.serving.rate import OPEN, PRECISION, HighestRate, highest_rate
 from sim.serving.simulate import prices_of, scheduled, simulate

@@ -19,7 +19,7 @@ from math import fsum
 import numpy as np
 
 from scenarios.batches import capture_sizes
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 from sim.serving.outcome import ServingOutcome
 from sim.serving.prices import GridPrices
 

@@ -17,8 +17,8 @@ from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
 from sim.engines.profile import EngineProfile
 from sim.engines.workers import workers_on_a_host
-from sim.predict.predict import Case, interval_ns
 from sim.predict.speculation import yielded_tokens
+from sim.predict.steps import Case, interval_ns
 from sim.serving.player import player
 from sim.serving.prices import TICKS_PER_NS, GridPrices
 from sim.serving.simulate import scheduled, serving_capacity, simulate, without_traffic

@@ -10,7 +10,7 @@ from scenarios.build import effective_graph
 from scenarios.ops.program import Batch, Group
 from scenarios.passes.graph import in_pieces
 from sim.engines.costs import EngineCosts
-from sim.predict.predict import Case, length_ns, plans_of, sensitivity_of, step_ns
+from sim.predict.steps import Case, length_ns, plans_of, sensitivity_of, step_ns
 from sim.step.plan import Issue, Replay
 
 #: Context of the decode step and prompt of the prefill that are issued: their calls are those of any other.

@@ -22,8 +22,8 @@ from scenarios.build import effective_graph
 from scenarios.ops.program import Batch, Group
 from scenarios.passes.graph import in_pieces
 from scenarios.speculation import draft_passes
-from sim.predict.predict import Case, step_ns
 from sim.predict.speculation import lookup_ns
+from sim.predict.steps import Case, step_ns
 
 TICKS_PER_NS = 1 << 20
 #: Shortest mean context of the grid, tokens.

@@ -18,8 +18,8 @@ from scenarios.settings import Workload
 from sim.engines.costs import EngineCosts
 from sim.engines.profile import EngineProfile, engine_of
 from sim.engines.workers import workers_on_a_host
-from sim.predict.predict import Case, interval_ns
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case, interval_ns
 from sim.serving.captures import Captures, captures_of
 from sim.serving.metrics import ServingMetrics, metrics_of
 from sim.serving.outcome import ServingOutcome

@@ -10,7 +10,7 @@ from scenarios.serving.requests import Load
 from scenarios.serving.scheduler import Scheduler
 from sim.engines.costs import EngineCosts
 from sim.predict.memory import KvCapacity, memory_of
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 from sim.serving.fleet import Fleet, Instance, Transfer
 from sim.serving.loop import PooledKv, serve
 from sim.serving.outcome import ServingOutcome, merged

@@ -17,7 +17,7 @@ from scenarios.models.model import Model
 from scenarios.passes.base import set_switch
 from scenarios.schema import Scenario
 from sim.hardware.profile import HardwareProfile
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 
 #: Requests per replica that are tried.
 BATCHES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)

@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Any, Literal
 
 from scenarios.batches import capture_sizes
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 
 Version = Literal["0.18", "0.23"]
 VERSIONS: tuple[Version, ...] = ("0.18", "0.23")

@@ -18,8 +18,9 @@ from functools import cached_property
 from scenarios.batches import decode_batch, prefill_batches
 from scenarios.speculation import draft_passes
 from sim.predict.memory import Memory, memory_of
-from sim.predict.predict import Case, forbidden, step_ns
+from sim.predict.predict import forbidden
 from sim.predict.speculation import lookup_ns, yielded_tokens
+from sim.predict.steps import Case, step_ns
 from sim.sweep.candidates import Choice, Models
 
 GIB = 1 << 30

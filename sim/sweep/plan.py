@@ -15,7 +15,8 @@ from math import exp
 from typing import Any
 
 from scenarios.batches import decode_batch
-from sim.predict.predict import Case, predict, sensitivity_of
+from sim.predict.predict import predict
+from sim.predict.steps import Case, sensitivity_of
 from sim.predict.uncertainty import T90, Sensitivity, ratio_interval
 from sim.sweep.candidates import BATCHES, REFINEMENTS, Choice, Fixed, Models, batches, choices, refined
 from sim.sweep.disaggregate import Split, best_split

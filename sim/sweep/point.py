@@ -12,8 +12,9 @@ from scenarios.loader import load_scenario
 from sim import __version__
 from sim.predict.explain import diagnose
 from sim.predict.memory import DoesNotFit
-from sim.predict.predict import Case, Prediction, predict
+from sim.predict.predict import Prediction, predict
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case
 from sim.sweep.space import Point
 
 #: done: predicted. skipped: not a scenario that can run, and why. failed: a fault of this program, and which.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scenarios.batches import reported_batch
-from sim.predict.predict import Case, sensitivity_of, step_with_host_ns
+from sim.predict.steps import Case, sensitivity_of, step_with_host_ns
 from sim.predict.uncertainty import ratio_interval
 
 #: Host times under load over a healthy host's: the measured 93 over 33 ms.

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from scenarios.loader import load_scenario
-from sim.predict.predict import cold_start, program_of, sensitivity_of
+from sim.predict.predict import cold_start
 from sim.predict.scenario_result import first_result
+from sim.predict.steps import program_of, sensitivity_of
 from sim.report.files import to_json
 
 SUM = builtins.sum

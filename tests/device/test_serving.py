@@ -25,7 +25,7 @@ from scenarios.serving.requests import Request
 from scenarios.serving.traffic import load_of
 from sim.engines.costs import EngineCosts
 from sim.hardware.profile import load_hardware
-from sim.predict.predict import Case as SimulatedCase
+from sim.predict.steps import Case as SimulatedCase
 from sim.serving.simulate import serving_capacity, simulate
 from tests.device.making import DEEPSEEK, LLAMA, QWEN3, plain
 from tests.even_clock import EvenClock

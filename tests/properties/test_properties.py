@@ -31,8 +31,9 @@ from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.hardware.sections import Chip, Graph, Host, Kernel, Memory
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
-from sim.predict.predict import Case, check, predict, step_ns
+from sim.predict.predict import check, predict
 from sim.predict.result import run_result
+from sim.predict.steps import Case, step_ns
 from sim.report.files import to_json
 from sim.step import engine, recurrence
 from sim.step.host import make_plan

@@ -14,7 +14,8 @@ from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.hardware.sections import KernelParams
 from sim.kernel.cpu import COMPILED, effects, names_of, stream_ns
 from sim.kernel.price import price
-from sim.predict.predict import Case, plans_of, predict, program_of
+from sim.predict.predict import predict
+from sim.predict.steps import Case, plans_of, program_of
 from sim.step.schedule import launches
 from tests.scenarios.making import TINY, scenario
 

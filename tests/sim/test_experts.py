@@ -16,7 +16,8 @@ from sim.fitting.exchange import residuals, rows
 from sim.hardware.profile import NEEDED_PROGRAMS, HardwareProfile, load_hardware
 from sim.kernel.exchange import exchange_ns
 from sim.kernel.price import price
-from sim.predict.predict import Case, Prediction, plans_of, predict
+from sim.predict.predict import Prediction, predict
+from sim.predict.steps import Case, plans_of
 from sim.step import engine, ranks
 from sim.step.schedule import launches
 from tests.scenarios.making import EXPERTS, LATENT, scenario

@@ -12,17 +12,9 @@ from scenarios.models.hf_config import load_model
 from scenarios.trace import trace_text
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
-from sim.predict.predict import (
-    Case,
-    cold_start,
-    layout_of,
-    plans_of,
-    predict,
-    program_of,
-    rank_schedules,
-    sensitivity_of,
-)
+from sim.predict.predict import cold_start, predict
 from sim.predict.result import run_result
+from sim.predict.steps import Case, layout_of, plans_of, program_of, rank_schedules, sensitivity_of
 from sim.step import engine, ranks
 from sim.step.host import make_plans
 from tests.scenarios.making import scenario
@@ -61,7 +53,7 @@ def test_folding_changes_no_byte_of_the_answer(monkeypatch: pytest.MonkeyPatch, 
     item = case(4, **settings)
     assert rank_schedules(item) == 1
     folded = answer(item)
-    monkeypatch.setattr("sim.predict.predict.rank_schedules", lambda value: value.model.tensor_parallel)
+    monkeypatch.setattr("sim.predict.steps.rank_schedules", lambda value: value.model.tensor_parallel)
     assert len(plans_of(item, reported_batch(item.scenario))) == 4
     assert answer(item) == folded
 

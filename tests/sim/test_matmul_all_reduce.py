@@ -20,7 +20,8 @@ from sim.kernel.matmul_all_reduce import Fused, cut, cuts, fastest, piece_of, pr
 from sim.kernel.price import params_of, price
 from sim.kernel.ranges import spreads
 from sim.kernel.time import KernelTime
-from sim.predict.predict import Case, check, plans_of, predict, sensitivity_of, step_ns
+from sim.predict.predict import check, predict
+from sim.predict.steps import Case, plans_of, sensitivity_of, step_ns
 from sim.step import engine
 from sim.step.host import make_plan
 from sim.step.priced import Conditions

@@ -13,7 +13,8 @@ from scenarios.settings import Engine
 from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.price import price
 from sim.kernel.traffic import prefetched_in_l2, traffic
-from sim.predict.predict import Case, predict, step_ns
+from sim.predict.predict import predict
+from sim.predict.steps import Case, step_ns
 from sim.step.schedule import launches
 from tests.scenarios.making import scenario, switched
 

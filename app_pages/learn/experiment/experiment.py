@@ -15,8 +15,9 @@ from scenarios.passes.switches import all_off, on_value, passes_for, with_needs
 from scenarios.schema import Scenario
 from sim.predict.explain import diagnose
 from sim.predict.gains import Verdict
-from sim.predict.predict import Case, ColdStart, check, predict, sensitivity_of
+from sim.predict.predict import ColdStart, check, predict
 from sim.predict.ratios import step_ratio
+from sim.predict.steps import Case, sensitivity_of
 
 
 @dataclass(frozen=True, slots=True)

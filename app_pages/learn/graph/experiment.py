@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from app_pages.learn.cases import case
 from scenarios.timeline import Timeline
 from sim.predict.explain import diagnose
-from sim.predict.predict import Case, Prediction, predict
+from sim.predict.predict import Prediction, predict
+from sim.predict.steps import Case
 
 GRAPHS = ("eager", "aclgraph", "npugraph_ex", "ge_graph")
 

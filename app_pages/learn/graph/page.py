@@ -19,7 +19,7 @@ from app_pages.parts.lab.view import class_words, hover_words
 from app_pages.parts.page import Figure, figures
 from app_pages.parts.palette import ACCENT, CLASSES
 from scenarios.timeline import Timeline
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTEXTS = (128, 512, 1024, 2048, 4096)

@@ -16,8 +16,8 @@ from app_pages.learn.cases import case
 from app_pages.learn.rounding import rounded
 from scenarios.serving.kv_cache import ContiguousCache, OutOfCache, PagedCache
 from sim.predict.memory import memory_of
-from sim.predict.predict import Case
 from sim.predict.ratios import StepRatio, step_ratio
+from sim.predict.steps import Case
 
 Layout = Literal["contiguous", "paged"]
 Scale = Literal["channel", "token", "head"]

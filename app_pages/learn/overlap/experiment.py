@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from app_pages.learn.cases import case
 from scenarios.timeline import Timeline
 from sim.predict.overlap import overlaps
-from sim.predict.predict import Case, Prediction, predict
+from sim.predict.predict import Prediction, predict
+from sim.predict.steps import Case
 
 CHUNKS = "optimizations.overlap.comm_chunks"
 FUSED = "optimizations.fusion.matmul_all_reduce=true"

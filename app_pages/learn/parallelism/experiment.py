@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from app_pages.learn.cases import case, why
 from scenarios.errors import ScenarioError
-from sim.predict.predict import Case, predict
+from sim.predict.predict import predict
 from sim.predict.ratios import step_ratio
+from sim.predict.steps import Case
 
 #: Settings of each way to use `{n}` cards; requests are per replica, so DP takes its share of them.
 WAYS = {

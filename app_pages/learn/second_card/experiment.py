@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from app_pages.learn.cases import case
 from sim.engines.profile import load_engine
-from sim.predict.predict import Case, predict
+from sim.predict.predict import predict
+from sim.predict.steps import Case
 
 CARDS = (1, 2, 4)
 REQUESTS = (1, 4, 8, 16, 32, 64)

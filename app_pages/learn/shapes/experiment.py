@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from app_pages.learn.cases import case
 from scenarios.batches import capture_sizes
-from sim.predict.predict import Case, predict
+from sim.predict.predict import predict
+from sim.predict.steps import Case
 
 GRAPHS = ("aclgraph", "npugraph_ex", "ge_graph")
 

@@ -21,7 +21,7 @@ from sim.accuracy.ablations import (
 )
 from sim.accuracy.reference import reference_csv
 from sim.accuracy.steps import case_of_row
-from sim.predict.predict import Case, plans_of, program_of, step_ns
+from sim.predict.steps import Case, plans_of, program_of, step_ns
 from sim.step.schedule import launches
 
 HEAD = (

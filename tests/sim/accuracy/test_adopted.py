@@ -106,7 +106,7 @@ def test_a_row_read_back_is_predicted_as_the_run_was(
 
 def predicted_step_us(case: Any) -> float:
     from scenarios.batches import reported_batch
-    from sim.predict.predict import step_ns
+    from sim.predict.steps import step_ns
 
     return step_ns(case, reported_batch(case.scenario)) / 1000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scenarios.loader import load_scenario
 from sim.accuracy.nearest import nearest_measured
-from sim.predict.predict import Case
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case
 
 
 def case(name: str, *sets: str) -> Case:

@@ -27,7 +27,7 @@ from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import load_hardware
 from sim.kernel.price import price
 from sim.kernel.ranges import extra_sigma, share_of
-from sim.predict.predict import interval_ns
+from sim.predict.steps import interval_ns
 from sim.predict.uncertainty import T90
 
 

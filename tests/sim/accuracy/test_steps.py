@@ -13,7 +13,7 @@ from scenarios.speculation_settings import MAX_DRAFT
 from sim.accuracy.roofline import program_roofline_us
 from sim.accuracy.rows.files import StepRow
 from sim.accuracy.steps import case_of_row, roofline_of
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 
 DECODE = StepRow(
     "a step", "910b2", "Qwen3-0.6B", "decode", 300, 1, 500, 1, 1, 1, 1, 3.0, ("optimizations.weights=fp16",), True

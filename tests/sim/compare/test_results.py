@@ -12,8 +12,9 @@ from sim.compare import compare_results
 from sim.hardware.profile import HardwareProfile
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
-from sim.predict.predict import Case, predict
+from sim.predict.predict import predict
 from sim.predict.result import run_result
+from sim.predict.steps import Case
 from sim.report.files import to_json
 from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware

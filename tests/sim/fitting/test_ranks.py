@@ -11,7 +11,8 @@ from sim.accuracy.rows.files import read_steps
 from sim.accuracy.steps import case_of_row
 from sim.fitting.ranks import FITTED_ROWS, SPREAD_ROWS, fit_rank_skew
 from sim.hardware.profile import load_hardware
-from sim.predict.predict import Case, Prediction, predict
+from sim.predict.predict import Prediction, predict
+from sim.predict.steps import Case
 from sim.predict.uncertainty import step_interval
 
 

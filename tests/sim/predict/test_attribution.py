@@ -11,7 +11,7 @@ from scenarios.models.hf_config import load_model
 from sim.predict import attribution
 from sim.predict.attribution import Attribution, attribution_of, attribution_result
 from sim.predict.gains import gains_of
-from sim.predict.predict import Case
+from sim.predict.steps import Case
 from tests.scenarios.making import TINY, bare, scenario
 from tests.sim.hardware_maker import hardware
 

@@ -18,7 +18,8 @@ from sim.hardware.profile import load_hardware
 from sim.kernel.time import KernelTime
 from sim.predict.explain import Diagnosis, advise, diagnose, kernel_rows
 from sim.predict.gains import gains_of
-from sim.predict.predict import Case, Prediction, plans_of, predict, sensitivity_of
+from sim.predict.predict import Prediction, predict
+from sim.predict.steps import Case, plans_of, sensitivity_of
 from sim.step.plan import Launch
 from sim.step.schedule import launches
 from tests.scenarios.making import TINY, bare, scenario

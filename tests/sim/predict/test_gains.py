@@ -14,9 +14,10 @@ from scenarios.models.model import Model
 from scenarios.passes.switches import all_off, passes_for
 from scenarios.schema import Scenario
 from sim.predict.gains import NO_RATIO, Gain, Gains, gains_of, verdict
-from sim.predict.predict import Case, predict, sensitivity_of, step_ns
+from sim.predict.predict import predict
 from sim.predict.result import what_if_result
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case, sensitivity_of, step_ns
 from sim.predict.uncertainty import ratio_interval
 from sim.predict.waterfall import NO_EFFECT
 from tests.examples import examples

@@ -23,7 +23,8 @@ from sim.predict.memory import (
     reserved_tokens,
     weight_bytes,
 )
-from sim.predict.predict import Case, DoesNotFit, check, predict
+from sim.predict.predict import DoesNotFit, check, predict
+from sim.predict.steps import Case
 from tests.scenarios.making import BIASED, PLAIN, TINY, bare, program, scenario, switched
 from tests.scenarios.making import weight_bytes as weight_bytes_of_program
 from tests.sim.hardware_maker import hardware

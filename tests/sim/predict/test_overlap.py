@@ -18,8 +18,9 @@ from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.predict.explain import diagnose
 from sim.predict.overlap import Overlap, overlaps
-from sim.predict.predict import Case, Prediction, in_flight, predict
+from sim.predict.predict import Prediction, predict
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case, in_flight
 from sim.step import engine
 from sim.step.plan import Launch, Plan, Replay
 from sim.step.schedule import launches

@@ -25,9 +25,10 @@ from sim.predict.gains import gains_of
 from sim.predict.memory import memory_of, memory_of_stages
 from sim.predict.pipeline_steps import Pipe, alone, alone_ranks, behind, behind_ranks, rows_of, transfer_ns
 from sim.predict.pipeline_timeline import wrapped
-from sim.predict.predict import Case, check, in_flight, plans_of, predict, program_of, step_ns
+from sim.predict.predict import check, predict
 from sim.predict.result import run_result
 from sim.predict.scenario_result import case_of, kernel_args
+from sim.predict.steps import Case, in_flight, plans_of, program_of, step_ns
 from sim.step import engine
 from sim.step.pipeline import once
 from sim.step.rank_plans import RankPlans

@@ -12,19 +12,8 @@ from scenarios.lowering.stages import split_depth
 from scenarios.ops.program import Batch, Group
 from scenarios.schema import Scenario
 from scenarios.timeline import step_time
-from sim.predict.predict import (
-    Case,
-    Prediction,
-    check,
-    cold_start,
-    interval_ns,
-    length_ns,
-    plans_of,
-    predict,
-    sensitivity_of,
-    step_ns,
-    waits_by_rank,
-)
+from sim.predict.predict import Prediction, check, cold_start, predict, waits_by_rank
+from sim.predict.steps import Case, interval_ns, length_ns, plans_of, sensitivity_of, step_ns
 from sim.predict.ttft import MAX_CHUNKS, ends_through_stages
 from sim.predict.uncertainty import step_interval
 from sim.step import engine

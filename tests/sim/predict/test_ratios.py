@@ -8,9 +8,9 @@ import pytest
 
 from scenarios.batches import reported_batch
 from scenarios.loader import load_scenario
-from sim.predict.predict import Case, interval_ns
 from sim.predict.ratios import step_ratio
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case, interval_ns
 
 EAGER = "qwen3_8b_910b2_eager"
 

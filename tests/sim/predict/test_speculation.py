@@ -18,8 +18,9 @@ from scenarios.serving.drafts import Drafts
 from scenarios.speculation import draft_model, draft_passes, without_speculation
 from scenarios.speculation_settings import SpeculativeConfig
 from sim.predict.memory import kv_bytes_per_token, weight_bytes
-from sim.predict.predict import Case, predict, step_ns, whole_interval_ns
+from sim.predict.predict import predict
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case, step_ns, whole_interval_ns
 from tests.scenarios.making import EXPERTS, TINY, scenario
 from tests.sim.hardware_maker import hardware
 

@@ -17,7 +17,7 @@ from scenarios.schema import Scenario
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.ranges import Spreads
 from sim.predict.gains import gains_of
-from sim.predict.predict import Case, length_ns, plans_of, sensitivity_of
+from sim.predict.steps import Case, length_ns, plans_of, sensitivity_of
 from sim.predict.uncertainty import T90, Sensitivity, ratio_interval, sensitivity, sigma_of, step_interval
 from sim.predict.waterfall import NO_EFFECT
 from sim.step.plan import HostWork, Issue, Launch, Plan, Synchronize

@@ -8,8 +8,8 @@ from scenarios.build import build, effective_graph
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.ops.program import Batch, Group
-from sim.predict.predict import Case, step_ns
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case, step_ns
 
 DECODE = Batch("decode", (Group(12, 1, 1000),))
 MIXED = Batch("mixed", (Group(12, 1, 1000), Group(1, 100, 0)))

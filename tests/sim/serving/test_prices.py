@@ -11,8 +11,8 @@ import pytest
 from scenarios.loader import load_scenario
 from scenarios.ops.program import Batch, Group
 from sim.engines.costs import EngineCosts
-from sim.predict.predict import Case, step_ns
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case, step_ns
 from sim.serving.prices import TICKS_PER_NS, GridPrices
 from sim.serving.simulate import prices_of
 

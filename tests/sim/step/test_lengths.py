@@ -14,8 +14,9 @@ from scenarios.models.hf_config import load_model
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import all_off, on_value, passes_for, with_needs, without
 from scenarios.schema import Scenario
-from sim.predict.predict import Case, forbidden, program_of
+from sim.predict.predict import forbidden
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case, program_of
 from sim.step import engine, fluid, lengths, ranks
 from sim.step.host import make_plans
 from sim.step.layout import Layout, layout

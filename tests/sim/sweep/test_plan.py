@@ -12,7 +12,8 @@ import pytest
 from scenarios.errors import ScenarioError
 from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
-from sim.predict.predict import Case, check
+from sim.predict.predict import check
+from sim.predict.steps import Case
 from sim.sweep.candidates import BATCHES, Choice, Fixed, Models, choices, scenario_of
 from sim.sweep.deploy import command_of, max_graphs, sizes_to_capture
 from sim.sweep.disaggregate import best_split

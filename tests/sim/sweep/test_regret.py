@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from scenarios.loader import load_text
-from sim.predict.predict import Case
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case
 from sim.sweep.robust import LOADED, preferred, regrets
 
 MARGIN = 0.05
