@@ -79,7 +79,13 @@ def name_of(model: Model, name: str, part: str, layer: int) -> str:
     prefix, _, projection = name.rpartition(".")
     if prefix:
         return f"{at}.mlp.{_shared(model) if prefix == 'shared' else prefix}.{projection}.{part}"
-    return f"{at}.{_OTHER_NAMES.get(model.model_type, {}).get(name) or IN_LAYER[name]}.{part}"
+    return f"{at}.{_other_names(model).get(name) or IN_LAYER[name]}.{part}"
+
+
+def _other_names(model: Model) -> dict[str, str]:
+    """What the model's family calls otherwise."""
+    both = model.form.pre_norms and model.form.post_norms
+    return _OTHER_NAMES.get(model.model_type, _WITH_POST_NORMS if both else {})
 
 
 def _shared(model: Model) -> str:

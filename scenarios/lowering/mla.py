@@ -33,7 +33,7 @@ def latent_attention(step: Step, x: Tensor) -> tuple[Op, ...]:
         *rotate("rope_q", q_pe, "q_rotated", cos, sin),
         *rotate("rope_k", k_pe, "k_rotated", cos, sin),
         *_write_cache(step, item),
-        *(select_keys(step, x, item, item.index) if item.index else ()),
+        *(select_keys(step, x, item, item.own_index) if item.own_index else ()),
         *_attend(step, item),
     )
 

@@ -216,6 +216,12 @@ def granite_shared(read: Fields, model: Model) -> Model:
     return replace(model, experts=replace(model.experts, shared=read.whole("shared_intermediate_size", 0, low=0)))
 
 
+def hyperclovax(read: Fields, model: Model) -> Model:
+    """The multipliers of Granite, and norms behind attention and MLP too where the config says so."""
+    model = granite(read, model)
+    return replace(model, form=replace(model.form, post_norms=read.flag("use_post_norm", True)))
+
+
 def minicpm(read: Fields, model: Model) -> Model:
     """MiniCPM's scales: of embeddings, of what is added (by the depth), of logits (by the width)."""
     base = read.number("dim_model_base", float(model.hidden))
@@ -251,6 +257,21 @@ def bias_of_choice(read: Fields, model: Model) -> Model:
     """ERNIE 4.5: softmax scores whose choice a bias moves."""
     aux_free = read.flag("moe_use_aux_free", True)
     return model if model.experts is None else replace(model, experts=replace(model.experts, choice_bias=aux_free))
+
+
+def pangu_ultra(read: Fields, model: Model) -> Model:
+    """openPangu-Ultra: norms behind attention and MLP too (`sandwich_norm`); a bias of the choice where it is on."""
+    model = replace(model, form=replace(model.form, post_norms=read.flag("sandwich_norm", False)))
+    biased = read.flag("router_enable_expert_bias", False)
+    return model if model.experts is None else replace(model, experts=replace(model.experts, choice_bias=biased))
+
+
+def indexed(_: Fields, model: Model, layer: Layer) -> Model:
+    """Sparse attention: a layer that does not choose keys takes those of the one before it that does."""
+    latent = model.latent
+    if layer.selects or latent is None or latent.index is None:
+        return model
+    return replace(model, latent=replace(latent, index=replace(latent.index, borrows=True)))
 
 
 # ---- Mamba-2 and short convolutions ----

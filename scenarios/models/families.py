@@ -6,14 +6,17 @@ docs/models.md has the same table in words; a test holds the two together.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from scenarios.models import details
+from scenarios.models.alike import ALIKE
 from scenarios.models.family import Family
 from scenarios.models.forms import AttentionForm, LayerForm
 
 #: Families that differ from others in names only.
 _GEMMA = Family(
     tied=True,
+    out_bias=True,
     types=None,
     adapt=details.by_kind,
     finish=details.gemma,
@@ -44,6 +47,7 @@ _GEMMA3 = replace(
 _LINEAR = frozenset({"linear_num_key_heads", "linear_conv_kernel_dim", "attn_output_gate"})
 _QWEN3_5 = Family(
     qk_norm=True,
+    out_bias=True,
     finish=details.qwen3_next,
     types=details.linear_types,
     adapt=details.delta_layer,
@@ -56,6 +60,7 @@ _QWEN3_5 = Family(
 _QWEN3_NEXT = replace(_QWEN3_5, experts="num_experts", normalised=True, like="Qwen3-Next-80B-A3B")
 _LLAMA4 = Family(
     qk_norm=None,
+    out_bias=True,
     experts="num_local_experts",
     width="intermediate_size",
     score="sigmoid",
@@ -89,6 +94,7 @@ _GEMMA4 = Family(
 _BEHIND = LayerForm(pre_norms=False, post_norms=True)
 _HUNYUAN = Family(
     qk_norm=None,
+    out_bias=True,
     attention=AttentionForm(norm_last=True),
     tied=True,
     like="Hunyuan 0.5B to 7B",
@@ -105,6 +111,7 @@ _LFM2 = Family(
     like="LFM2",
 )
 _GRANITE_MOE = Family(
+    out_bias=True,
     experts="num_local_experts",
     width="intermediate_size",
     normalised=True,
@@ -113,8 +120,16 @@ _GRANITE_MOE = Family(
     like="Granite 3 with experts",
 )
 
+#: Sparse attention with an indexer, which some layers take over from the one before them.
+_INDEXED: dict[str, Any] = {
+    "models": frozenset({"index_topk"}),
+    "kinds": {"indexed_attention": "full_attention", "deepseek_sparse_attention": "full_attention"},
+    "adapt": details.indexed,
+}
+
 #: Of each `model_type`. A dense family whose layers are those of another is one line here.
 FAMILIES: dict[str, Family] = {
+    **ALIKE,
     "llama": Family(out_bias=True, like="Llama 2 and 3, Yi, DeepSeek-R1-Distill-Llama"),
     "mistral": Family(windowed=True, like="Mistral 7B, Mistral Small, Devstral"),
     "ministral": Family(windowed=True, like="Ministral 8B"),
@@ -131,14 +146,14 @@ FAMILIES: dict[str, Family] = {
         experts="n_routed_experts", score="sigmoid", latent=True, like="DeepSeek-V3, R1, V3.1, Kimi-VL's text"
     ),
     "deepseek_v32": Family(
-        experts="n_routed_experts", score="sigmoid", latent=True, models=frozenset({"index_topk"}), like="DeepSeek-V3.2"
+        experts="n_routed_experts", score="sigmoid", latent=True, like="DeepSeek-V3.2", **_INDEXED
     ),
     "glm_moe_dsa": Family(
         experts="n_routed_experts",
         score="sigmoid",
         latent=True,
-        models=frozenset({"index_topk"}),
-        like="GLM-5, GLM-5.1",
+        like="GLM-5, GLM-5.1, GLM-5.2",
+        **_INDEXED,
     ),
     "kimi_k2": Family(experts="n_routed_experts", score="sigmoid", latent=True, like="Kimi-K2"),
     "mixtral": Family(
@@ -154,10 +169,12 @@ FAMILIES: dict[str, Family] = {
         experts="num_local_experts",
         width="intermediate_size",
         score="sigmoid",
-        like="MiniMax-M2, M2.1, M2.5",
+        defaults={"use_qk_norm": True},
+        like="MiniMax-M2, M2.1, M2.5, M2.7",
     ),
     "olmoe": Family(
-        qk_norm=True, norm_of="layer", experts="num_experts", width="intermediate_size", normalised=False, like="OLMoE"
+        qk_norm=True, norm_of="layer", out_bias=True, experts="num_experts", width="intermediate_size",
+        normalised=False, like="OLMoE",
     ),
     "dots1": Family(qk_norm=True, experts="n_routed_experts", score="sigmoid", like="dots.llm1"),
     "gpt_oss": Family(
@@ -176,11 +193,12 @@ FAMILIES: dict[str, Family] = {
     "qwen3_5_moe_text": replace(_QWEN3_NEXT, like="Qwen3.5-35B-A3B and larger, Qwen3.6"),
     "qwen2_moe": Family(
         bias=True, experts="num_experts", normalised=False, finish=details.shared_gate,
+        renames={"qkv_bias": "attention_bias"},
         like="Qwen1.5-MoE, Qwen2-57B-A14B",
     ),
     "llama4_text": _LLAMA4,
     "glm4": Family(form=LayerForm(post_norms=True), like="GLM-4 0414 9B, 32B"),
-    "granite": Family(finish=details.granite, tied=True, like="Granite 3"),
+    "granite": Family(out_bias=True, finish=details.granite, tied=True, like="Granite 3"),
     "phi3": Family(windowed=True, like="Phi-3, Phi-4"),
     "gemma4_text": _GEMMA4,
     "ministral3": Family(windowed=True, like="Ministral 3, Devstral 2"),
@@ -198,8 +216,9 @@ FAMILIES: dict[str, Family] = {
         _HUNYUAN, experts="num_experts", width="intermediate_size", normalised=True, like="Hunyuan-Large",
         renames={**_HUNYUAN.renames, "moe_topk": "num_experts_per_tok", "num_shared_expert": "n_shared_experts"},
     ),
-    "internlm2": Family(renames={"bias": "attention_bias"}, like="InternLM2, 2.5"),
-    "internlm3": Family(renames={"qkv_bias": "attention_bias"}, like="InternLM3"),
+    "internlm": Family(bias=True, out_bias=True, renames={"bias": "attention_bias"}, like="InternLM 7B, 20B"),
+    "internlm2": Family(out_bias=True, renames={"bias": "attention_bias"}, like="InternLM2, 2.5"),
+    "internlm3": Family(renames={"qkv_bias": "attention_bias", "bias": "attention_out_bias"}, like="InternLM3"),
     "baichuan": Family(finish=details.no_alibi, like="Baichuan2 7B"),
     "chatglm": Family(
         bias=True, like="ChatGLM3, GLM-4-9B", defaults={"partial_rotary_factor": 0.5}, renames={
@@ -210,8 +229,10 @@ FAMILIES: dict[str, Family] = {
         },
     ),
     "glm": Family(bias=True, like="GLM-4-9B, GLM-Edge"),
-    "olmo2": Family(qk_norm=True, norm_of="layer", form=_BEHIND, like="OLMo 2"),
-    "olmo3": Family(qk_norm=True, norm_of="layer", form=_BEHIND, adapt=details.scaled_when_full, like="OLMo 3"),
+    "olmo2": Family(out_bias=True, qk_norm=True, norm_of="layer", form=_BEHIND, like="OLMo 2"),
+    "olmo3": Family(
+        out_bias=True, qk_norm=True, norm_of="layer", form=_BEHIND, adapt=details.scaled_when_full, like="OLMo 3",
+    ),
     "exaone": Family(
         like="EXAONE 3.5", renames={"num_layers": "num_hidden_layers", "layer_norm_epsilon": "rms_norm_eps",
                                     "activation_function": "hidden_act"},
@@ -220,7 +241,9 @@ FAMILIES: dict[str, Family] = {
         qk_norm=True, form=_BEHIND, rotates=details.windows_turn, models=frozenset({"sliding_window_pattern"}),
         like="EXAONE 4",
     ),
-    "smollm3": Family(tied=True, rotates=details.llama4_rotates, models=frozenset({"no_rope_layers"}), like="SmolLM3"),
+    "smollm3": Family(
+        tied=True, out_bias=True, rotates=details.llama4_rotates, models=frozenset({"no_rope_layers"}), like="SmolLM3",
+    ),
     "minicpm": Family(finish=details.minicpm, like="MiniCPM, MiniCPM4"),
     "minicpm3": Family(latent=True, finish=details.minicpm, like="MiniCPM3"),
     "bailing_moe": Family(
@@ -235,7 +258,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "granitemoe": _GRANITE_MOE,
     "granitemoeshared": replace(_GRANITE_MOE, finish=details.granite_shared, like="Granite 3 with shared experts"),
-    "arcee": Family(form=LayerForm(activation="relu2"), like="AFM-4.5B"),
+    "arcee": Family(out_bias=True, form=LayerForm(activation="relu2"), like="AFM-4.5B"),
     "nemotron_h": Family(
         experts="n_routed_experts", optional_experts=True, score="sigmoid", form=LayerForm(activation="relu2"),
         types=details.nemotron_types, known=("mamba", "attention", "mlp", "moe"), adapt=details.nemotron_kind,
@@ -245,7 +268,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "granitemoehybrid": replace(
         _GRANITE_MOE, optional_experts=True, finish=details.granite_hybrid, adapt=details.granite_kind,
-        known=("attention", "mamba"), like="Granite 4",
+        known=("attention", "mamba"),
+        kinds={"full_attention": "attention", "linear_attention": "mamba"}, like="Granite 4",
     ),
     "lfm2": _LFM2,
     "lfm2_moe": replace(
@@ -256,7 +280,8 @@ FAMILIES: dict[str, Family] = {
         experts="n_routed_experts", score="sigmoid", latent=True, like="GLM-4.7-Flash",
     ),
     "flex_olmo": Family(
-        qk_norm=True, norm_of="layer", experts="num_experts", width="intermediate_size", normalised=False, form=_BEHIND,
+        out_bias=True, qk_norm=True, norm_of="layer", experts="num_experts", width="intermediate_size",
+        normalised=False, form=_BEHIND,
         like="FlexOlmo",
     ),
 }  # fmt: skip
@@ -277,6 +302,20 @@ TEXT_TYPES = {
     "glm4v_text": "glm4",
     "mistral3": "mistral",
     "qwen3_omni_moe_text": "qwen3_moe",
+    "qwen3_asr_text": "qwen3",
+    "qwen3_asr": "qwen3",
+    "glm4v": "glm4",
+    "glm_ocr_text": "glm4",
+    "paddleocr_vl": "ernie4_5",
+    "paddleocr_vl_text": "ernie4_5",
+    "deepseek_vl_v2": "deepseek_v2",
+    "deepseek_ocr": "deepseek_v2",
+    "deepseek_ocr2": "deepseek_v2",
+    "glm4_moe_text": "glm4_moe",
+    "dots_ocr": "qwen2",
+    "Keye": "qwen3",
+    "KeyeVL1_5": "qwen3",
+    "phi3_v": "phi3",
     "qwen2_5_omni_text": "qwen2",
     "phi4_multimodal": "phi3",
     "phi4mm": "phi3",

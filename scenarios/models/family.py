@@ -25,8 +25,8 @@ class Family:
     has experts where the config says so. models: keys of FEATURES that the lowering of the family knows. attention,
     form: of its layers. defaults: of keys that a config may leave out; renames: its own names of keys, by the usual
     one. finish: what else of a config makes the model. types: kinds of its layers where the config has no
-    `layer_types`. rotates: which layers turn by position. adapt: what sets a kind of layer apart. like: published
-    models that stand for it.
+    `layer_types`. kinds: usual names of kinds in `layer_types`, by those that newer configs have. rotates: which layers
+    turn by position. adapt: what sets a kind of layer apart. like: published models that stand for it.
     """
 
     qk_norm: bool | None = False
@@ -48,6 +48,7 @@ class Family:
     renames: Mapping[str, str] = field(default_factory=dict)
     finish: Callable[[Fields, Model], Model] = details.nothing
     types: Callable[[Fields, int], list[str]] | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
     known: tuple[str, ...] = ("full_attention", "attention", "sliding_attention")
     rotates: Callable[[Fields, int], list[bool]] = details.everywhere
     adapt: Adapt = details.as_it_is

@@ -19,6 +19,7 @@ from scenarios.models.layers import (
     borrowing_layers,
     known_types,
     layered,
+    selecting_layers,
     sparse_layers,
     types_of,
     windowed_types,
@@ -109,11 +110,13 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
     read = Fields(path, usual_keys(config, family), [])
     hidden, heads = read.whole("hidden_size"), read.whole("num_attention_heads")
     layers = read.whole("num_hidden_layers", most=1024)
-    latent = _latent(read, "index_topk" in family.models) if family.latent else None
+    latent = _latent(read, "index_topk" in family.models) if family.latent and read.flag("use_mla", True) else None
     rope = rope_of(read)
     kv_heads, head_dim = (1, latent.rope_dim) if latent else _heads(read, hidden, heads)
     stored = _stored(read)
     bias = read.flag("attention_bias", family.bias)
+    if bias and latent:
+        read.wrong("attention_bias: not modelled: biases in latent attention")
     model = Model(
         name=name,
         model_type=str(config["model_type"]),
@@ -171,6 +174,11 @@ def usual_keys(config: dict[str, Any], family: Family) -> dict[str, Any]:
     for own, name in family.renames.items():
         if own in config:
             usual[name] = config[own]
+    if usual.get("num_hidden_layers") is None:
+        by_layer = (usual.get(key) for key in ("layers_block_type", "hybrid_override_pattern"))
+        usual |= {"num_hidden_layers": next((len(kinds) for kinds in by_layer if isinstance(kinds, list | str)), None)}
+    if family.experts and usual.get(family.experts) is None:
+        usual |= {family.experts: next((usual[key] for key in _COUNTS if usual.get(key) is not None), None)}
     for key in _BY_LAYER:
         values = usual.get(key)
         if isinstance(values, list) and len(values) > 1 and all(value == values[0] for value in values):
@@ -178,6 +186,8 @@ def usual_keys(config: dict[str, Any], family: Family) -> dict[str, Any]:
     return usual
 
 
+#: What configs call the number of routed experts of a layer.
+_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 #: Numbers that some configs give layer by layer.
 _BY_LAYER = ("num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "num_experts", "intermediate_size")
 
@@ -211,13 +221,14 @@ def _activation(read: Fields, family: Family) -> Activation:
 def _layers(read: Fields, family: Family, layers: int) -> list[Layer]:
     """What sets each layer apart."""
     usual = family.types(read, layers) if family.types else windowed_types(read, layers, family.windowed)
-    types = types_of(read, layers, usual)
+    types = [family.kinds.get(kind, kind) for kind in types_of(read, layers, usual)]
     known_types(read, types, family.known)
     sparse = sparse_layers(read, layers) if family.experts else [False] * layers
     if not _has_experts(read, family):
         sparse = [True] * layers  # of a model without experts no layer is one of few
     turns, borrows = family.rotates(read, layers), borrowing_layers(read, layers)
-    return [Layer(*one) for one in zip(types, turns, sparse, borrows, strict=True)]
+    selects = selecting_layers(read, layers) if "index_topk" in family.models else [True] * layers
+    return [Layer(*one) for one in zip(types, turns, sparse, borrows, selects, strict=True)]
 
 
 def _stored(read: Fields) -> Stored | None:
@@ -275,7 +286,8 @@ def _experts(read: Fields, family: Family, layers: int) -> Experts:
     if not read.problems and dense >= layers:
         read.wrong(f"first_k_dense_replace {dense} leaves no layer of {layers} with experts")
     activation = _activation(read, family)
-    factor = read.number("routed_scaling_factor", 1.0)
+    given = read.fields.get("routed_scaling_factor")  # null in MiMo-V2
+    factor = 1.0 if given is None else read.number("routed_scaling_factor", 1.0)
     usual = family.score == "sigmoid" if family.normalised is None else family.normalised
     normalised = read.flag("norm_topk_prob", usual)
     groups, kept = _groups(read, count, top_k)

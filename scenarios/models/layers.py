@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from scenarios.errors import printable, shown
 from scenarios.models.fields import Fields
@@ -13,12 +14,14 @@ from scenarios.models.model import Model
 @dataclass(frozen=True, slots=True)
 class Layer:
     """What sets one layer apart. kind: of its attention (`layer_types`); rotates: whether it turns by position; sparse:
-    whether its MLP has experts."""
+    whether its MLP has experts; borrows: whether it sees K and V of an earlier layer; selects: whether its indexer
+    chooses keys, or an earlier one's does."""
 
     kind: str = "full_attention"
     rotates: bool = True
     sparse: bool = True
     borrows: bool = False
+    selects: bool = True
 
     @property
     def is_windowed(self) -> bool:
@@ -130,9 +133,12 @@ def windowed_types(read: Fields, layers: int, always: bool) -> list[str]:
 
 
 def sparse_layers(read: Fields, layers: int) -> list[bool]:
-    """Which layers have experts, by `decoder_sparse_step` and `mlp_only_layers` (Qwen), `interleave_moe_layer_step` and
-    `moe_layers` (Llama 4), `moe_layer_start_index` and its like (ERNIE), `moe_layer_freq`, or
-    `first_k_dense_replace`."""
+    """Which layers have experts, by `mlp_layer_types`, by `decoder_sparse_step` and `mlp_only_layers` (Qwen),
+    `interleave_moe_layer_step` and `moe_layers` (Llama 4), `moe_layer_start_index` and its like (ERNIE),
+    `moe_layer_freq`, or `first_k_dense_replace`."""
+    kinds = read.fields.get("mlp_layer_types")
+    if kinds is not None:
+        return _by_name(read, kinds, layers)
     if "moe_layer_start_index" in read.fields:
         return _ernie_layers(read, layers)
     named = read.fields.get("moe_layers")
@@ -151,6 +157,14 @@ def sparse_layers(read: Fields, layers: int) -> list[bool]:
         read.wrong(f"mlp_only_layers: must be a list of numbers, got {shown(plain_ones)}")
         plain_ones = []
     return [(i + 1) % step == 0 and i not in plain_ones and i >= dense for i in range(layers)]
+
+
+def _by_name(read: Fields, kinds: object, layers: int) -> list[bool]:
+    """`mlp_layer_types`: dense or sparse, layer by layer; prediction layers may follow."""
+    if not isinstance(kinds, list) or len(kinds) < layers or not {"dense", "sparse"}.issuperset(map(str, kinds)):
+        read.wrong(f"mlp_layer_types: must be dense or sparse for each of {layers} layers, got {shown(kinds)}")
+        return [True] * layers
+    return [kind == "sparse" for kind in kinds[:layers]]
 
 
 def _ernie_layers(read: Fields, layers: int) -> list[bool]:
@@ -173,3 +187,23 @@ def borrowing_layers(read: Fields, layers: int) -> list[bool]:
     if last >= layers:
         read.wrong(f"num_kv_shared_layers {last} leaves no layer of {layers} with keys of its own")
     return [layer >= layers - last for layer in range(layers)]
+
+
+def selecting_layers(read: Fields, layers: int) -> list[bool]:
+    """Layers whose indexer chooses keys: by `indexer_types`, a letter each (`index_topk_pattern`), or each n-th from an
+    offset on (`index_topk_freq`, GLM-5.2)."""
+    kinds = read.fields.get("indexer_types")
+    kinds = read.fields.get("index_topk_pattern") if kinds is None else kinds
+    if kinds is not None:
+        names = [{"F": "full", "S": "shared"}.get(str(kind), str(kind)) for kind in kinds] if _listed(kinds) else []
+        if len(names) < layers or not {"full", "shared"}.issuperset(names) or names[0] != "full":
+            read.wrong(f"indexer_types: must be full (the first) or shared for each of {layers} layers")
+            return [True] * layers
+        return [name == "full" for name in names[:layers]]
+    each = read.whole("index_topk_freq", 1, most=1024)
+    offset = read.whole("index_skip_topk_offset", 2, most=1024, low=0)
+    return [max(layer - offset + 1, 0) % each == 0 for layer in range(layers)]
+
+
+def _listed(value: object) -> TypeGuard[list[object] | str]:
+    return isinstance(value, list | str)

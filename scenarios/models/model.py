@@ -246,7 +246,7 @@ class Model:
         if self.latent:  # W_UK and W_UV, which attention absorbs, stay in 16 bit
             latent = self.latent
             size += latent.q_rank + latent.kv_rank + self.heads * latent.kv_rank * (latent.nope_dim + latent.v_dim)
-            size += 2 * latent.index.dim if latent.index else 0  # a layer norm, with its bias
+            size += 2 * latent.own_index.dim if latent.own_index else 0  # a layer norm, with its bias
         if self.qkv_bias:
             size += sum(width for _, width in self.projections)
         return size + self.heads * self.attention.sinks + self.hidden * self.attention.out_bias

@@ -15,12 +15,14 @@ QkNorm = Literal["head", "layer"]
 @dataclass(frozen=True, slots=True)
 class Index:
     """The indexer of sparse attention: `heads` of `dim` elements score all keys, and a query attends to the best
-    `top_k`. in_pairs: its rotated dimensions lie in pairs in a checkpoint."""
+    `top_k`. in_pairs: its rotated dimensions lie in pairs in a checkpoint. borrows: the keys are those that an earlier
+    layer chose: there is no indexer here (GLM-5.2)."""
 
     heads: int
     dim: int
     top_k: int
     in_pairs: bool = False
+    borrows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +49,23 @@ class Latent:
     @property
     def cached(self) -> int:
         """Elements that the caches hold of a token in one layer: the row, and the indexer's key."""
-        return self.row + (self.index.dim if self.index else 0)
+        return self.row + (self.own_index.dim if self.own_index else 0)
+
+    @property
+    def own_index(self) -> Index | None:
+        """The indexer of this layer; None where it has none or takes over what another chose."""
+        return None if self.index is None or self.index.borrows else self.index
 
     def index_weights(self, hidden: int) -> int:
         """Weights of the indexer's projections: queries, keys and the weights of its heads."""
-        if self.index is None:
-            return 0
-        return self.index.heads * (self.index.dim * self.q_rank + hidden) + hidden * self.index.dim
+        index = self.own_index
+        return index.heads * (index.dim * self.q_rank + hidden) + hidden * index.dim if index else 0
 
     @property
     def index_outputs(self) -> int:
         """Outputs of those projections."""
-        return self.index.heads * (self.index.dim + 1) + self.index.dim if self.index else 0
+        index = self.own_index
+        return index.heads * (index.dim + 1) + index.dim if index else 0
 
 
 @dataclass(frozen=True, slots=True)

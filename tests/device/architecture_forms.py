@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from device.weights.weights import Checkpoint
-from scenarios.models.model import Experts, Model
+from scenarios.models.model import Experts, Latent, Model
 from scenarios.models.states import GatedDelta, Mamba2, ShortConv
 from tests.device.architecture import Architecture
 
@@ -21,9 +21,17 @@ NORMS = {"glm4": ("post_self_attn_layernorm", "post_attention_layernorm", "post_
 
 @dataclass(frozen=True)
 class Layered(Architecture):
-    """One kind of layers with the weights of a checkpoint. lent: keys and values of the last layer, by what it sees."""
+    """One kind of layers with the weights of a checkpoint. lent: keys and values of the last layer, by what it sees.
+    picked: the keys that layers with an indexer chose, the last one last."""
 
     lent: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    picked: list[Tensor] = field(default_factory=list)
+
+    def chosen(self, x: Tensor, low_query: Tensor, at: str, mla: Latent) -> Tensor:
+        assert mla.index is not None
+        if not mla.index.borrows:
+            self.picked.append(super().chosen(x, low_query, at, mla))
+        return self.picked[-1]
 
     def norm(self, x: Tensor, name: str) -> Tensor:
         # 1 + weight is rounded once, as engines hand it to the fused norm.
@@ -211,7 +219,7 @@ class Layered(Architecture):
         behind, before_mlp, after_mlp = NORMS.get(model.model_type, AFTER_BOTH)
         if form.attends:
             x = self.norm(hidden, f"{at}.input_layernorm") if form.pre_norms else hidden
-            mixed = self.held(x, at) if model.state else self.attention(x, f"{at}.self_attn")
+            mixed = self.mixed(x, at)
             if form.post_norms:
                 mixed = self.norm(mixed, f"{at}.{behind}")
             hidden = hidden + mixed * form.residual_scale
@@ -233,6 +241,14 @@ class Layered(Architecture):
         hidden = hidden + wide * form.residual_scale
         return hidden * self.weight(f"{at}.layer_scalar") if form.layer_scale else hidden
 
+    def mixed(self, x: Tensor, at: str) -> Tensor:
+        """What attention, or what stands in its place, adds."""
+        if self.model.state:
+            return self.held(x, at)
+        if self.model.latent:
+            return self.linear(self.latent(x, f"{at}.self_attn"), f"{at}.self_attn.o_proj")
+        return self.attention(x, f"{at}.self_attn")
+
     def alongside(self, hidden: Tensor, dense: Tensor, at: str, experts: Experts) -> Tensor:
         """Gemma 4: experts over the residual, next to a plain MLP."""
         normed = hidden / (hidden.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt()
@@ -250,11 +266,12 @@ def forward(model: Model, checkpoint: Checkpoint, tokens: list[int]) -> Tensor:
     whole = Layered(model, checkpoint)
     hidden = whole.weight("model.embed_tokens.weight")[torch.tensor(tokens)] * model.ends.embed_scale
     lent: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+    picked: list[Tensor] = []
     for layer in range(model.layers):
         one = replace(model.at(layer), layers=1)
         if not model.kinds and model.experts and layer < model.dense_layers:
             one = replace(one, experts=None)
-        hidden = Layered(one, checkpoint, lent).layer(hidden, f"model.layers.{layer}")
+        hidden = Layered(one, checkpoint, lent, picked).layer(hidden, f"model.layers.{layer}")
     head = "model.embed_tokens" if model.tied_embeddings else "lm_head"
     logits = whole.norm(hidden, "model.norm") @ whole.weight(f"{head}.weight").T * model.ends.logit_scale
     cap = model.ends.logit_cap

@@ -21,6 +21,7 @@ LINEAR = {
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
     "linear_conv_kernel_dim": 4, "full_attention_interval": 2, "partial_rotary_factor": 0.5,
 }  # fmt: skip
+LATENT = {"q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12}
 MAMBA = {
     "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2, "ssm_state_size": 16, "conv_kernel": 4, "chunk_size": 16,
 }  # fmt: skip
@@ -67,6 +68,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gemma4 that shares keys": {
         **BASE, "model_type": "gemma4_text", "sliding_window": 12, "num_kv_shared_layers": 2, "head_dim": 16,
         "global_head_dim": 16, "sliding_window_pattern": 2,
+    },
+    "glm_moe_dsa that shares its choice": {
+        **BASE, **LATENT, "model_type": "glm_moe_dsa", "n_routed_experts": 8, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32, "n_shared_experts": 1, "mlp_layer_types": ["dense", *["sparse"] * 3],
+        "index_n_heads": 16, "index_head_dim": 16, "index_topk": 12, "indexer_rope_interleave": True,
+        "layer_types": ["indexed_attention"] * 4, "indexer_types": ["full", "shared", "full", "shared"],
+    },
+    "pangu_ultra_moe": {
+        **BASE, **LATENT, "model_type": "pangu_ultra_moe", "num_routed_experts": 8, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32, "num_shared_experts": 1, "num_dense_layers": 1, "sandwich_norm": True,
+    },
+    "hy_v3": {
+        **BASE, **MOE, "model_type": "hy_v3", "num_shared_experts": 1, "router_scaling_factor": 2.5,
+        "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"], "attention_bias": True,
+    },
+    "exaone_moe": {
+        **BASE, **MOE, "model_type": "exaone_moe", "num_shared_experts": 1, "sliding_window": 12,
+        "first_k_dense_replace": 1, "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "hyperclovax": {
+        **BASE, "model_type": "hyperclovax", "embedding_multiplier": 3.0, "residual_multiplier": 0.5,
+        "attention_multiplier": 0.2, "logits_scaling": 4.0, "use_post_norm": True,
     },
     "hunyuan": {
         **BASE, "model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": [2] * 4, "num_shared_expert": [1] * 4,

@@ -1,0 +1,54 @@
+"""Families whose layers are made of what those of `families` are made of: each is one entry, in names of its own."""
+
+from __future__ import annotations
+
+from scenarios.models import details
+from scenarios.models.family import Family
+from scenarios.models.forms import LayerForm
+
+#: Names of keys that several of them share, by the usual ones.
+_SHARED_EXPERTS = {"num_shared_experts": "n_shared_experts"}
+
+#: Of each `model_type`.
+ALIKE: dict[str, Family] = {
+    "hy_v3": Family(
+        qk_norm=True, out_bias=True, experts="num_experts", score="sigmoid", normalised=True, like="Hy3 295B-A21B",
+        renames={**_SHARED_EXPERTS, "router_scaling_factor": "routed_scaling_factor", "route_norm": "norm_topk_prob"},
+        defaults={"first_k_dense_replace": 1, "rope_theta": 11_158_840.0},
+    ),
+    "exaone_moe": Family(
+        qk_norm=True, experts="num_experts", score="sigmoid", normalised=True, rotates=details.windows_turn,
+        renames=_SHARED_EXPERTS, models=frozenset({"sliding_window_pattern"}), like="K-EXAONE 236B-A23B",
+    ),
+    "solar_open": Family(
+        experts="n_routed_experts", score="sigmoid", normalised=True, like="Solar-Open 100B",
+        defaults={"rope_theta": 1_000_000.0},
+    ),
+    "mellum": Family(
+        qk_norm=True, out_bias=True, experts="num_experts", normalised=True, adapt=details.by_kind, like="Mellum 2",
+    ),
+    "youtu": Family(latent=True, tied=True, like="Youtu-LLM 2B"),
+    "iquestcoder": Family(out_bias=True, like="IQuest-Coder 7B, 40B"),
+    "helium": Family(like="Helium 2B"),
+    "hyperclovax": Family(out_bias=True, finish=details.hyperclovax, like="HyperCLOVA X SEED Think"),
+    "vaultgemma": Family(
+        tied=True, out_bias=True, types=details.every_other, adapt=details.by_kind, finish=details.gemma,
+        form=LayerForm(unit_offset=True, activation="gelu"), like="VaultGemma 1B",
+        models=frozenset({"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}),
+        defaults={"head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096, "hidden_activation":
+                  "gelu_pytorch_tanh", "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+    ),
+    "PanguEmbedded": Family(
+        bias=True, out_bias=True, renames={"bias": "attention_bias"}, like="openPangu-Embedded 1B, 7B",
+    ),
+    "pangu_ultra_moe": Family(
+        experts="n_routed_experts", score="sigmoid", normalised=True, latent=True, finish=details.pangu_ultra,
+        renames={
+            "num_routed_experts": "n_routed_experts", **_SHARED_EXPERTS, "num_dense_layers": "first_k_dense_replace",
+            "num_mtp_layers": "num_nextn_predict_layers", "attention_kv_lora_dim": "kv_lora_rank",
+            "attention_q_lora_dim": "q_lora_rank", "attention_qk_dim": "qk_nope_head_dim",
+            "attention_qk_rope_dim": "qk_rope_head_dim", "attention_v_dim": "v_head_dim",
+        },
+        like="openPangu-Ultra-MoE 718B",
+    ),
+}  # fmt: skip
