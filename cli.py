@@ -124,7 +124,9 @@ def explain(
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="A scenario, a result of --json, a trace, or a profile.")],
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A scenario, a result of --json, a trace, a profile, or a load test.")
+    ],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one; FILE#2 is the second timeline of a file.")],
     sets: Sets = None,
     json: JsonOut = None,
@@ -132,7 +134,7 @@ def compare(
         Path | None, typer.Option(metavar="FILE.svg", help="Draw both timelines, one above the other.")
     ] = None,
 ) -> None:
-    """Lay two steps side by side, predicted or measured; --set applies to scenarios."""
+    """Lay two steps or two load tests side by side, predicted or measured; --set applies to scenarios."""
     from sim.report import terminal
     from sim.report.compare import print_compare
     from sim.report.outputs.compare import compare_outputs

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from app_pages.parts import formats, rows, sides, state
+from app_pages.parts import compare_loads, formats, rows, sides, state
 from app_pages.parts.charts.bars import differences
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.compare_tables import tables
@@ -44,8 +44,8 @@ def main() -> None:
         second = _side("b", say)
     if first is None or second is None:
         return
-    a, b = first.side, second.side
     try:
+        a, b = _with_loads(first, second)
         result = sides.compared(a, b)
         ratio = None
         if first.question is not None and second.question is not None:
@@ -53,12 +53,23 @@ def main() -> None:
     except ScenarioError as error:
         refusal(error.messages)
         return
-    _numbers(result, a, b, ratio, say)
-    _timelines(a, b, language, say)
-    _causes(result, say)
-    tables(result, say)
+    if result["step"]:
+        _numbers(result, a, b, ratio, say)
+        _timelines(a, b, language, say)
+        _causes(result, say)
+        tables(result, say)
+    else:
+        compare_loads.requests(result, say)
     for note in result["notes"]:
         quiet(note)
+
+
+def _with_loads(first: Chosen, second: Chosen) -> tuple[Side, Side]:
+    """Both sides; where one is a load test, a scenario that serves requests has its load too. Raises ScenarioError."""
+    a, b = first.side, second.side
+    if a.has_step and b.has_step:
+        return a, b
+    return sides.served(a, first.question), sides.served(b, second.question)
 
 
 def _follow_url() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from sim.compare.result import compare_sides
 from sim.compare.side import Side
 from sim.predict.ratios import StepRatio, step_ratio
 from sim.predict.scenario_result import kernel_args
+from sim.report.side_loads import loads_of_result
 from sim.report.sides import side, with_args
 
 #: Endings that a compared file may have, and the largest one, MB.
@@ -39,8 +41,22 @@ def asked(question: Question) -> Side:
     return _ASKED.get(answers.key_of(answer.loaded), make)
 
 
+def served(given: Side, question: Question | None) -> Side:
+    """A scenario's side with the load that it serves; any other as it is. Raises ScenarioError."""
+    if question is None or given.result is None or answers.loaded(question).scenario.workload.traffic is None:
+        return given
+    from app_pages.parts.served import served as served_of  # a step alone needs no numpy
+    from sim.serving.result import serving_block
+
+    block = serving_block(served_of(question).result)
+    return replace(given, loads=loads_of_result({**given.result, "serving": block}))
+
+
 def uploaded(name: str, data: bytes) -> Side:
-    """A result of `run --json`, a trace, or a profile in one file. Raises ScenarioError in the file's own name."""
+    """A result of `run --json`, a trace, a profile in one file, or a load test.
+
+    Raises ScenarioError in the file's own name.
+    """
     return _UPLOADED.get((name, sha256(data).hexdigest()), lambda: _read(printable(os.path.basename(name), 100), data))
 
 

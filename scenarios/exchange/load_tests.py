@@ -61,6 +61,33 @@ def read_load_tests(path: Path) -> list[LoadTest]:
     return results[:MAX_RESULTS]
 
 
+#: Keys near the head of a result, by tool; `schema_version` is in ours, which have some of them too.
+_MARKS = (
+    (b'"completed"', b'"total_input_tokens"'),
+    (b'"benchmarks"',),
+    (b'"time_to_first_token"',),
+    (b'"input_config"',),
+    (b'"Request Throughput"',),
+)
+#: As much of a file as tells what it is, bytes.
+_SNIFFED = 1 << 16
+
+
+def is_load_test(path: Path) -> bool:
+    """Whether a file looks like a load test's result, by the keys at its head; one that cannot be read is none."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as opened:
+            head = opened.read(_SNIFFED)
+    except (OSError, ValueError):  # no permission, a name too long, a NUL in it
+        return False
+    if path.suffix.lower() == ".csv":
+        return head.removeprefix(b"\xef\xbb\xbf").startswith(b"Metric,")
+    ours = b'"schema_version"' in head or b'"traceEvents"' in head
+    return not ours and any(all(mark in head for mark in marks) for marks in _MARKS)
+
+
 def _documents(path: Path, text: str) -> list[Any]:
     """One JSON document, or one per line."""
     try:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from scenarios.errors import ScenarioError
 from scenarios.timeline import step_time
 from sim.compare.causes import causes_ns
 from sim.compare.classes import COLLECTIVE, WAIT, family_of_type, is_kernel, op_type_of
 from sim.compare.fallbacks import evidence_of, likely
+from sim.compare.loads import compare_loads, sentence
 from sim.compare.results import AS_FAST, change_of, compare_results, pair_of
 from sim.compare.side import Side
 from sim.compare.timelines import compare_timelines
@@ -25,10 +27,13 @@ def compare_sides(a: Side, b: Side) -> dict[str, Any]:
     """The document of A and B. Times in us.
 
     Next to the keys of `compare_results`: `timelines` where both have one, and `fallbacks` that are likely then; else
-    `op_types`; `notes`; and of each side its `kind`.
+    `op_types`; `serving` where requests of both are known (`compare_loads`); `notes`; and of each side its `kind`.
+    Raises ScenarioError where one side is a load test and the other has no requests.
     """
     names = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
-    if a.result is not None and b.result is not None:
+    if not (a.has_step and b.has_step):
+        result = _of_requests(a, b, names)
+    elif a.result is not None and b.result is not None:
         result = compare_results(a.result, b.result)
     else:
         result = _of_times(a, b, names)
@@ -38,7 +43,31 @@ def compare_sides(a: Side, b: Side) -> dict[str, Any]:
         result["timelines"] = compare_timelines(a.timeline, b.timeline)
         result["fallbacks"] = likely(evidence_of(names[0], a.timeline), evidence_of(names[1], b.timeline))
     result["notes"] = [*a.notes, *b.notes]
+    if a.loads and b.loads:
+        result["serving"] = compare_loads(a.loads, b.loads)
+        result["notes"] += result["serving"].pop("notes")
+        if not result["step"]:
+            result["sentence"] = sentence(names, result["serving"])
     return result
+
+
+def _of_requests(a: Side, b: Side, names: tuple[str, str]) -> dict[str, Any]:
+    """What stands around the `serving` part of two sides of which one has no step."""
+    for side, other in ((a, b), (b, a)):
+        if not other.loads:
+            what = f"{side.name} is a load test, and {other.name} ({other.kind}) has no requests"
+            raise ScenarioError([f"{what}: compare it with another load test or a scenario with workload.traffic"])
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "a": _head(a, names[0]),
+        "b": _head(b, names[1]),
+        "settings": [],
+        "metrics": {},
+        "step": {},
+        "counts": {},
+        "causes": [],
+        "overlaps": {"a": [], "b": []},
+    }
 
 
 def _of_times(a: Side, b: Side, names: tuple[str, str]) -> dict[str, Any]:
@@ -64,8 +93,8 @@ def _of_times(a: Side, b: Side, names: tuple[str, str]) -> dict[str, Any]:
 def _head(side: Side, name: str) -> dict[str, Any]:
     if side.result is not None:
         return {"name": name, "hardware": side.result["hardware"], "bottleneck": side.result["bottleneck"]["name"]}
-    assert side.timeline is not None
-    return {"name": name, "hardware": side.timeline.device, "bottleneck": None}
+    device = side.timeline.device if side.timeline is not None else None
+    return {"name": name, "hardware": device, "bottleneck": None}
 
 
 def _step_us(side: Side) -> dict[str, float]:

@@ -59,6 +59,50 @@ class _Step(_Part):
     communication_not_overlapped_us: Amount
 
 
+class _Mean(_Part):
+    mean: Amount
+
+
+class _Gap(_Part):
+    device_ms: Amount
+    prefill_ms: Amount
+    engine_ms: Amount
+
+
+class _Serving(_Part):
+    completed: Amount
+    duration_s: Amount
+    request_throughput: Amount
+    output_throughput: Amount
+    total_token_throughput: Amount
+    mean_running: Amount
+    ttft_ms: _Mean
+    tpot_ms: _Mean
+    queue_ms: _Mean
+    gap: _Gap | None = None
+
+
+class _Traffic(_Part):
+    arrival: str
+    rate: Amount | None = None
+    concurrency: Amount | None = None
+
+
+class _Workload(_Part):
+    traffic: _Traffic
+
+
+class _Served(_Part):
+    workload: _Workload
+
+
+class _Requests(_Part):
+    """What `compare` reads of a result that served requests."""
+
+    scenario: _Served
+    serving: _Serving
+
+
 class _Result(_Part):
     """What `compare` reads."""
 
@@ -92,6 +136,8 @@ def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
         _fail(file, f"nested deeper than {MAX_DEPTH} levels, so not a result of `whatif run --json`")
     try:
         _Result.model_validate(document)
+        if document.get("serving"):
+            _Requests.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(printable(str(key)) for key in first["loc"])

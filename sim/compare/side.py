@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from scenarios.timeline import Timeline
+from sim.compare.loads import Load
 
-Kind = Literal["scenario", "result", "trace", "profile"]
+Kind = Literal["scenario", "result", "trace", "profile", "load test"]
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """A or B. result: its `run` document, where it has one. timeline: its spans, where it has them.
 
-    sources: files it was read from. notes: what a reader of the comparison has to know.
+    sources: files it was read from. notes: what a reader of the comparison has to know. loads: what requests met, of a
+    load test or a serving scenario; a load test has these alone.
     """
 
     name: str
@@ -23,3 +25,8 @@ class Side:
     timeline: Timeline | None
     sources: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    loads: tuple[Load, ...] = ()
+
+    @property
+    def has_step(self) -> bool:
+        return self.result is not None or self.timeline is not None

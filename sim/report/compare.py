@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from sim.report.compare_loads import loads_parts
 from sim.report.compare_timelines import notes_part, op_types_part, timeline_parts
 from sim.report.overlap import overlap_lines
 from sim.report.run import bar_pair, counted, plain, size
@@ -43,6 +44,8 @@ def _parts(shown: dict[str, Any], width: int) -> list[Any]:
         parts += timeline_parts(shown, width)[1 if documents else 0 :]
     if "op_types" in shown:
         parts += [_causes(shown, width), op_types_part(shown, width)]
+    if "serving" in shown:
+        parts += loads_parts(shown["serving"], width)
     return parts
 
 

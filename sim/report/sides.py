@@ -1,4 +1,7 @@
-"""What `whatif compare` is given: a scenario, a result of `run --json`, a trace or a profile; each becomes a `Side`."""
+"""What `whatif compare` is given: a scenario, a result of `run --json`, a trace, a profile or a load test.
+
+Each becomes a `Side`.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from scenarios.errors import ScenarioError, printable
+from scenarios.exchange.load_tests import is_load_test, read_load_tests
 from scenarios.timeline import Timeline
 from scenarios.trace import TraceError, read_trace
 from scenarios.trace.layout import HOST, KernelArgs, merged_args
 from sim.compare.side import Kind, Side
+from sim.report.side_loads import loads_of_result, loads_of_tests
 
 #: As much of a JSON file as tells a trace from a result, bytes.
 _SNIFFED = 1 << 16
@@ -24,6 +29,8 @@ _NUMBERED = re.compile(r"(?P<file>.+)#(?P<number>[0-9]{1,9})")
 def side(given: str, sets: Sequence[str]) -> Side:
     """`FILE#2` is the second timeline of a trace or profile that holds several. Raises ScenarioError."""
     file, number = _split(given)
+    if is_load_test(Path(file)):
+        return _load_test(file, number)
     if os.path.isdir(file) and not file.endswith(".json"):
         return _capture(file, number)
     if file.endswith((".json.gz", ".db", ".csv")):
@@ -37,7 +44,7 @@ def side(given: str, sets: Sequence[str]) -> Side:
     if number:
         raise ScenarioError([f"{printable(given, 200)}: a result holds no timelines to choose from"])
     result = read_result(file)
-    return Side(result["scenario"]["name"], "result", result, None, (file,))
+    return Side(result["scenario"]["name"], "result", result, None, (file,), loads=loads_of_result(result))
 
 
 def _split(given: str) -> tuple[str, int]:
@@ -67,7 +74,21 @@ def _scenario(given: str, sets: Sequence[str]) -> Side:
     run = scenario_result(given, sets)
     timeline = with_args(run.prediction.timeline, kernel_args(run.prediction))
     sources = tuple(map(str, run.loaded.document.sources))
-    return Side(run.result["scenario"]["name"], "scenario", run.result, timeline, sources)
+    name = run.result["scenario"]["name"]
+    if run.loaded.scenario.workload.traffic is not None:
+        from sim.serving.result import serve_scenario, serving_block  # a step alone needs no numpy
+
+        run.result["serving"] = serving_block(serve_scenario(run.loaded, run.prediction.case))
+    return Side(name, "scenario", run.result, timeline, sources, loads=loads_of_result(run.result))
+
+
+def _load_test(file: str, number: int) -> Side:
+    if number:
+        raise ScenarioError([f"{printable(file, 200)}#{number}: a load test holds no timelines to choose from"])
+    loads, notes = loads_of_tests(read_load_tests(Path(file)))
+    if not loads:
+        raise ScenarioError([f"{printable(file, 200)}: holds no load test with both TTFT and TPOT"])
+    return Side(printable(Path(file).name, 100), "load test", None, None, (file,), notes=notes, loads=loads)
 
 
 def with_args(timeline: Timeline, args: KernelArgs) -> Timeline:

@@ -35,7 +35,7 @@ def step_ms(name: str, *sets: tuple[str, str]) -> float:
 def upload(at: Any, side: str, name: str, data: bytes) -> Any:
     kind = next(item for item in at.get("button_group") if item.key == f"compare:{side}_from")
     kind.set_value(["file"] if isinstance(kind.value, list) else "file").run()
-    next(item for item in at.get("file_uploader") if item.key != "drop:files").upload(name, data).run()
+    next(item for item in at.get("file_uploader") if item.key == f"compare:{side}_file").upload(name, data).run()
     assert not at.exception, [value.value for value in at.exception]
     return at
 
@@ -138,3 +138,26 @@ def test_every_span_of_an_uploaded_trace_has_a_lane_and_a_class(lab: Open) -> No
     side = sides.uploaded("t.json", answers.trace(Question(OTHER)).encode())
     assert side.timeline is not None
     assert side.timeline.label == "SIMULATED"
+
+
+def load_test(per_step_ms: float) -> bytes:
+    """A made-up result in the form of vllm bench."""
+    values = {
+        "model_id": "Qwen3-8B", "max_concurrency": 8, "request_rate": "inf", "completed": 100, "duration": 41.0,
+        "total_input_tokens": 51200, "total_output_tokens": 25600, "mean_ttft_ms": 180.0, "mean_tpot_ms": per_step_ms,
+        "output_throughput": 620.0,
+    }  # fmt: skip
+    return json.dumps(values).encode()
+
+
+def test_two_load_tests_show_what_requests_met(lab: Open) -> None:
+    at = upload(upload(lab("compare"), "a", "before.json", load_test(12.0)), "b", "after.json", load_test(16.0))
+    assert values(at) == [formats.number(180 + 255 * 12), formats.number(180 + 255 * 16), formats.ratio(4260 / 3240)]
+    assert "A token takes 12 ms in A and 16 in B." in html(at)
+    assert "8 requests in flight" in html(at)
+    assert len(at.get("vega_lite_chart")) == 1  # of one load test there is no timeline
+
+
+def test_a_load_test_beside_a_step_is_refused_in_a_line(lab: Open) -> None:
+    at = upload(lab("compare", a=OTHER), "b", "after.json", load_test(16.0))
+    assert any("compare it with another load test" in item.value for item in at.error)

@@ -191,3 +191,96 @@ def test_a_side_against_itself_has_nothing_that_changed(whatif: WhatIf, tmp_path
     python = timelines["lanes"][0]["a"]
     assert python["lane"].startswith("Python")
     assert python["busy_us"] < 0.2 * timelines["a"]["step_us"]
+
+
+def guidellm(folder: Path, name: str, per_step_ms: float, *, in_flight: tuple[int, ...] = (1, 8, 32)) -> Path:
+    """A made-up result in guidellm's form: a TPOT of per_step_ms + 0.3 ms for each request in flight."""
+
+    def load(count: int) -> dict[str, Any]:
+        means = {
+            "request_concurrency": count, "prompt_token_count": 520, "output_token_count": 256,
+            "time_to_first_token_ms": 150.0 + count, "inter_token_latency_ms": per_step_ms + 0.3 * count,
+        }  # fmt: skip
+        metrics = {key: {"successful": {"mean": mean}} for key, mean in means.items()}
+        strategy = {"type_": "concurrent", "streams": count}
+        return {"config": {"strategy": strategy}, "metrics": {**metrics, "request_totals": {"successful": 90}}}
+
+    file = folder / name
+    file.write_text(json.dumps({"benchmarks": [load(count) for count in in_flight]}), encoding="utf-8")
+    return file
+
+
+def test_two_load_tests_are_compared_load_by_load(compare: Compare, tmp_path: Path) -> None:
+    document, shown = compare(guidellm(tmp_path, "a.json", 26), guidellm(tmp_path, "b.json", 37))
+    assert document["a"]["kind"] == document["b"]["kind"] == "load test"
+    assert [row["load"] for row in document["serving"]["loads"]] == [
+        "1 request in flight", "8 requests in flight", "32 requests in flight",
+    ]  # fmt: skip
+    for row in document["serving"]["loads"]:
+        e2el = row["metrics"]["e2el_ms"]
+        assert sum(cause["change_ms"] for cause in row["causes"]) == pytest.approx(e2el["b"] - e2el["a"])
+    assert "At 32 requests in flight a request of b.json takes 12,065 ms against 9,260 ms of a.json" in shown
+    assert "A 26.00 + 0.300 x requests in flight ms, B 37.00 + 0.300 x requests in flight ms" in shown
+    assert "graph missed, host starved, or slower kernels" in shown
+
+
+def test_a_load_test_is_compared_with_what_a_scenario_serves(compare: Compare, tmp_path: Path) -> None:
+    """The load of both is the same: 8 requests in flight, 520 tokens in, 256 out."""
+    traffic = {"arrival": "closed", "concurrency": 8, "rate": "null", "requests": 24, "warmup_requests": 4}
+    given = [item for key, value in traffic.items() for item in ("--set", f"workload.traffic.{key}={value}")]
+    bench = guidellm(tmp_path, "a.json", 26, in_flight=(8,))
+    document, shown = compare(bench, "serve_qwen3_14b_910b3", *given)
+    (row,) = document["serving"]["loads"]
+    assert row["metrics"]["tpot_ms"]["a"] == pytest.approx(28.4)
+    assert 10 < row["metrics"]["tpot_ms"]["b"] < 100
+    assert "What requests met" in shown
+
+
+def test_results_that_served_requests_say_which_part_of_a_request_changed(
+    compare: Compare, whatif: WhatIf, tmp_path: Path
+) -> None:
+    files = []
+    for speed in (2, 20):
+        files.append(tmp_path / f"{speed}.json")
+        done = whatif("run", "serve_tiny_cpu", "--set", f"workload.traffic.trace.speed={speed}", "--json", files[-1])
+        assert done.status == 0
+    document, shown = compare(*files)
+    (row,) = document["serving"]["loads"]
+    assert {cause["cause"] for cause in row["causes"]} <= {
+        "queue", "prefill", "more output tokens",
+        "decode: device", "decode: prefill", "decode: engine", "decode: other",
+    }  # fmt: skip
+    assert "Where a request's time changed" in shown
+    assert document["step"]  # the steps are compared as well
+
+
+@pytest.mark.parametrize("other", ["qwen3_0_6b_decode", "result"])
+def test_a_load_test_has_nothing_in_common_with_a_step(
+    whatif: WhatIf, answer_file: AnswerFile, tmp_path: Path, other: str
+) -> None:
+    file = guidellm(tmp_path, "a.json", 26)
+    given = answer_file(SEED) if other == "result" else other
+    done = whatif("compare", file, given)
+    assert done.status == 2
+    assert done.err.strip().endswith("compare it with another load test or a scenario with workload.traffic")
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_load_test_has_no_timelines(whatif: WhatIf, tmp_path: Path) -> None:
+    file = guidellm(tmp_path, "a.json", 26)
+    numbered = whatif("compare", f"{file}#2", file)
+    assert (numbered.status, "holds no timelines to choose from" in numbered.err) == (2, True)
+    drawn = whatif("compare", file, file, "--plot", tmp_path / "x.svg")
+    assert (drawn.status, len(drawn.err.strip().splitlines())) == (2, 1)
+    assert not (tmp_path / "x.svg").exists()
+
+
+def test_a_result_whose_requests_were_edited_is_refused(whatif: WhatIf, tmp_path: Path) -> None:
+    file = tmp_path / "s.json"
+    assert whatif("run", "serve_tiny_cpu", "--json", file).status == 0
+    document = json.loads(file.read_text(encoding="utf-8"))
+    document["serving"]["ttft_ms"]["mean"] = "fast"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    done = whatif("compare", file, file)
+    assert done.status == 2
+    assert "serving.ttft_ms.mean" in done.err

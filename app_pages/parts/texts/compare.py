@@ -5,8 +5,8 @@ from app_pages.parts.texts import Table
 TEXTS: Table = {
     "title": ("Compare", "对比"),
     "about": (
-        "Two steps on one time axis: scenarios, results, traces or profiles, predicted or measured.",
-        "两步放在同一条时间轴上：场景、结果、trace 或 profile，预测或实测均可。",
+        "Two steps on one time axis, or two load tests: scenarios, results, traces, profiles, predicted or measured.",
+        "两步放在同一条时间轴上，或两次压测：场景、结果、trace、profile，预测或实测均可。",
     ),
     "from": ("{side}: from", "{side}：来自"),
     "from_scenario": ("scenario", "场景"),
@@ -17,10 +17,12 @@ TEXTS: Table = {
         "As --set takes them, a space between: workload.batch=8 optimizations.graph=eager",
         "与 --set 相同，空格分隔：workload.batch=8 optimizations.graph=eager",
     ),
-    "file": ("Result, trace or profile", "结果、trace 或 profile"),
+    "file": ("Result, trace, profile or load test", "结果、trace、profile 或压测结果"),
     "file_help": (
-        "A result of `whatif run --json`, a Chrome trace, a kernel_details or op_summary table, or a profiler database.",
-        "`whatif run --json` 的结果、Chrome trace、kernel_details 或 op_summary 表，或 profiler 数据库。",
+        "A result of `whatif run --json`, a Chrome trace, a kernel_details or op_summary table, a profiler database, "
+        "or a result of vllm bench serve, guidellm, AIPerf or AISBench.",
+        "`whatif run --json` 的结果、Chrome trace、kernel_details 或 op_summary 表、profiler 数据库，"
+        "或 vllm bench serve、guidellm、AIPerf、AISBench 的结果。",
     ),
     "file_wait": ("Choose a file for {side}.", "请为 {side} 选择文件。"),
     "wrong": ("{side} is refused", "{side} 不被接受"),
@@ -91,4 +93,61 @@ TEXTS: Table = {
     "cause_transfer": ("transfer", "传输"),
     "cause_waiting for other ranks": ("waiting for other ranks", "等待其他卡"),
     "cause_collectives": ("collectives", "集合通信"),
+    "no_common_load": ("A and B have no load in common.", "A 与 B 没有相同的负载。"),
+    "request_of": ("A request of {side}", "{side} 的一个请求"),
+    "loads": ("What requests met at each load", "各负载下请求的时延"),
+    "load": ("load", "负载"),
+    "metric_ttft_ms": ("TTFT, ms", "TTFT，ms"),
+    "metric_tpot_ms": ("TPOT, ms", "TPOT，ms"),
+    "metric_e2el_ms": ("E2EL, ms", "E2EL，ms"),
+    "metric_output_throughput": ("output tokens/s", "输出 token/s"),
+    "request_causes": ("Where a request's time changed", "请求的时间变在哪里"),
+    "request_causes_note": ("At {load}; parts sum to the change of E2EL.", "负载 {load}；各部分之和等于 E2EL 的变化。"),
+    "cause_first token": ("first token", "首个 token"),
+    "cause_decode": ("decode", "解码"),
+    "cause_queue": ("queue", "排队"),
+    "cause_prefill": ("prefill", "预填充"),
+    "cause_decode: device": ("decode: device", "解码：设备"),
+    "cause_decode: prefill": ("decode: prefills in the same step", "解码：同一步中的预填充"),
+    "cause_decode: engine": ("decode: engine", "解码：引擎"),
+    "cause_decode: other": ("decode: other", "解码：其他"),
+    "cause_more output tokens": ("more output tokens", "输出 token 更多"),
+    "likely_tpot": ("A token takes {a_ms} ms in A and {b_ms} in B.", "每个 token：A {a_ms} ms，B {b_ms} ms。"),
+    "likely_step": (
+        "Each step, whatever its requests, takes {a_ms} ms in A and {b_ms} in B.",
+        "每一步与请求数无关的部分：A {a_ms} ms，B {b_ms} ms。",
+    ),
+    "likely_request": (
+        "Each request in flight adds {a_ms} ms to a step of A and {b_ms} to one of B.",
+        "每个在途请求使一步增加：A {a_ms} ms，B {b_ms} ms。",
+    ),
+    "likely_first": (
+        "The first token at the lightest load takes {a_ms} ms in A and {b_ms} in B.",
+        "最轻负载下的首个 token：A {a_ms} ms，B {b_ms} ms。",
+    ),
+    "likely_wait": (
+        "The heaviest load adds {a_ms} ms to the first token of A and {b_ms} to that of B.",
+        "最重负载使首个 token 增加：A {a_ms} ms，B {b_ms} ms。",
+    ),
+    "speaks_tpot": (
+        "That speaks for a missed graph, a starved host or other kernels in {side}; a second load tells which.",
+        "这说明 {side} 可能未命中图、主机不足或 kernel 不同；再测一个负载即可区分。",
+    ),
+    "speaks_step": (
+        "That speaks for a missed graph, a starved host or slower kernels in {side}.",
+        "这说明 {side} 可能未命中图、主机不足或 kernel 更慢。",
+    ),
+    "speaks_request": (
+        "That speaks for work done for each request in {side}: sampling, output processing, no asynchronous scheduling, "
+        "or a longer KV cache.",
+        "这说明 {side} 对每个请求做了更多工作：采样、输出处理、未用异步调度，或 KV 缓存更长。",
+    ),
+    "speaks_first": (
+        "That speaks for prefill in {side}: a smaller chunk, a lost prefix cache, or slower kernels.",
+        "这说明 {side} 的预填充更慢：分块更小、未命中前缀缓存，或 kernel 更慢。",
+    ),
+    "speaks_wait": (
+        "That speaks for queueing in {side}: fewer slots or less KV cache, or prefills that are put off.",
+        "这说明 {side} 在排队：并发槽位或 KV 缓存更少，或预填充被推迟。",
+    ),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scenarios.errors import ScenarioError
-from scenarios.exchange.load_tests import LoadTest, read_load_tests
+from scenarios.exchange.load_tests import LoadTest, is_load_test, read_load_tests
 
 VLLM = {
     "date": "20260301-101500", "endpoint_type": "openai", "model_id": "Qwen3-8B", "num_prompts": 100,
@@ -159,3 +159,30 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, content: Any, line: str) -> N
 def test_a_csv_of_something_else(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"bench.csv:1: .* a CSV is AIPerf's"):
         read(tmp_path, "a,b\n1,2\n", "bench.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "known"),
+    [
+        (VLLM, "bench.json", True),
+        (AIPERF, "bench.json", True),
+        (AISBENCH, "bench.json", True),
+        ({"benchmarks": [guidellm(1.0, 12.0)]}, "bench.json", True),
+        (AIPERF_CSV, "bench.csv", True),
+        ({"schema_version": 1, "serving": {"completed": 1, "total_input_tokens": 2}}, "run.json", False),
+        ({"traceEvents": [{"args": {"completed": 1, "total_input_tokens": 2}}]}, "trace.json", False),
+        ("Name,Type,Duration(us)\n", "kernel_details.csv", False),
+        ("", "empty.json", False),
+    ],
+)
+def test_a_load_test_is_known_by_its_keys(tmp_path: Path, content: Any, name: str, known: bool) -> None:
+    path = tmp_path / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    assert is_load_test(path) is known
+
+
+def test_what_cannot_be_read_is_no_load_test(tmp_path: Path) -> None:
+    assert not is_load_test(tmp_path)
+    assert not is_load_test(tmp_path / "absent.json")
+    assert not is_load_test(Path("x" * 300))
+    assert not is_load_test(Path("a\0b"))

@@ -1,0 +1,112 @@
+"""Two load tests: which loads are the same, what changed of a request, and what that speaks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sim.compare.loads import Load, compare_loads, paired, sentence
+
+
+def load(in_flight: float, per_step_ms: float = 26.0, per_request_ms: float = 0.3, **more: Any) -> Load:
+    values = {
+        "label": f"{in_flight:g} in flight",
+        "arrival": "closed",
+        "rate": None,
+        "in_flight": in_flight,
+        "input_tokens": 520.0,
+        "output_tokens": 256.0,
+        "ttft_ms": 150.0,
+        "tpot_ms": per_step_ms + per_request_ms * in_flight,
+        "output_throughput": None,
+    }
+    return Load(**{**values, **more})
+
+
+LIGHT, HEAVY = load(1), load(32)
+
+
+def test_parts_of_a_request_sum_to_its_change() -> None:
+    parts = (("queue", 20.0), ("device", 25.0), ("prefill", 3.0), ("engine", 7.0))
+    less = (("queue", 5.0), ("device", 24.0), ("prefill", 1.0), ("engine", 1.0))
+    a = load(32, parts_ms=parts)
+    for b in (
+        load(32, per_step_ms=20, ttft_ms=120.0),
+        load(32, per_step_ms=20, ttft_ms=120.0, output_tokens=250.0, parts_ms=less),
+    ):
+        (row,) = compare_loads([a], [b])["loads"]
+        change = b.ttft_ms - a.ttft_ms + (b.output_tokens - 1) * b.tpot_ms - 255 * a.tpot_ms
+        assert sum(cause["change_ms"] for cause in row["causes"]) == pytest.approx(change)
+        assert row["metrics"]["e2el_ms"]["b"] - row["metrics"]["e2el_ms"]["a"] == pytest.approx(change)
+
+
+def test_parts_that_are_known_of_both_are_named() -> None:
+    parts = (("queue", 20.0), ("device", 25.0), ("prefill", 3.0), ("engine", 7.0))
+    slower = replace(HEAVY, tpot_ms=HEAVY.tpot_ms + 4, parts_ms=(*parts[:3], ("engine", 11.0)))
+    (row,) = compare_loads([replace(HEAVY, parts_ms=parts)], [slower])["loads"]
+    assert [cause["cause"] for cause in row["causes"]] == ["decode: engine"]
+    assert row["causes"][0]["change_ms"] == pytest.approx(255 * 4)
+
+
+def test_the_same_load_test_does_not_differ() -> None:
+    result = compare_loads([LIGHT, HEAVY], [LIGHT, HEAVY])
+    assert [row["causes"] for row in result["loads"]] == [[], []]
+    assert result["likely"] == []
+    assert result["notes"] == []
+
+
+def test_several_loads_tell_steps_from_requests() -> None:
+    a = [load(n) for n in (1, 8, 32)]
+    slower_step = compare_loads(a, [load(n, per_step_ms=37) for n in (1, 8, 32)])
+    assert slower_step["line"]["per_step_ms"] == pytest.approx({"a": 26, "b": 37, "ratio": 37 / 26})
+    assert slower_step["line"]["per_request_ms"]["ratio"] == pytest.approx(1)
+    assert [row["name"].partition(",")[0] for row in slower_step["likely"]] == ["graph missed"]
+    slower_request = compare_loads(a, [load(n, per_request_ms=0.6) for n in (1, 8, 32)])
+    (likely,) = slower_request["likely"]
+    assert likely["name"].startswith("work for each request")
+    assert (likely["side"], likely["evidence"]) == ("B", "0.6 ms a step for each request in flight, against 0.3")
+
+
+def test_a_first_token_that_waits_under_load_only_is_queueing() -> None:
+    a = [load(1), load(32, ttft_ms=300.0)]
+    queued = compare_loads(a, [load(1), load(32, ttft_ms=900.0)])
+    assert [row["name"].partition(":")[0] for row in queued["likely"]] == ["queueing"]
+    prefill = compare_loads(a, [load(1, ttft_ms=200.0), load(32, ttft_ms=350.0)])
+    assert [row["name"].partition(":")[0] for row in prefill["likely"]] == ["prefill"]
+
+
+def test_one_load_alone_does_not_tell_steps_from_requests() -> None:
+    result = compare_loads([HEAVY], [load(32, per_step_ms=37)])
+    assert result["line"] is None
+    assert [row["name"].partition(",")[0] for row in result["likely"]] == ["graph missed"]
+
+
+def test_loads_pair_by_arrival_number_and_lengths() -> None:
+    others = [load(32.5), load(1, input_tokens=2000.0), load(4, arrival="rate", rate=2.0), load(64)]
+    pairs, notes = paired([LIGHT, HEAVY, load(9, arrival="rate", rate=2.02)], others)
+    assert [(a.in_flight, b.in_flight) for a, b in pairs] == [(9, 4), (32, 32.5)]
+    assert notes == [
+        "only A has the load 1 in flight", "only B has the load 1 in flight", "only B has the load 64 in flight",
+    ]  # fmt: skip
+
+
+def test_two_single_loads_are_compared_whatever_they_are() -> None:
+    result = compare_loads([LIGHT], [load(32, input_tokens=2000.0)])
+    assert len(result["loads"]) == 1
+    assert result["notes"] == ["the loads differ: input tokens 520 and 2,000, requests in flight 1 and 32"]
+
+
+def test_no_load_in_common_is_said() -> None:
+    result = compare_loads([LIGHT, HEAVY], [load(4), load(64)])
+    assert result["loads"] == []
+    assert result["likely"] == []
+    assert sentence(("x", "y"), result) == "x and y have no load in common."
+
+
+def test_the_sentence_speaks_of_the_heaviest_load() -> None:
+    result = compare_loads([LIGHT, HEAVY], [load(1, per_step_ms=37), load(32, per_step_ms=37)])
+    assert sentence(("x", "y"), result) == (
+        "At 32 in flight a request of y takes 12,033 ms against 9,228 ms of x, most of it decode (+2,805.0 ms)."
+    )
