@@ -76,9 +76,15 @@ def _best(console: Console, shown: dict[str, Any], width: int) -> None:
             f"{split['prefill_instances']} x prefill {split['prefill']['name']}, {split['decode_instances']} x decode "
             f"{split['decode']['name']} with {split['decode']['batch']} requests: "
             f"{split['tokens_per_second_per_card']:,.0f} tokens/s a card, TTFT {split['ttft_ms']:,.0f} ms, TPOT "
-            f"{split['tpot_ms']:.1f} ms; {split['decided_by']}"
+            f"{split['tpot_ms']:.1f} ms by the {split['decided_by']}{_against(split)}"
         )
-        console.print(_lines("Disaggregated", [text]))
+        console.print(_lines("Prefill and decode apart", [text]))
+
+
+def _against(split: dict[str, Any]) -> str:
+    """How a split is to the choice, and whether it may be taken."""
+    ratio = f", {split['ratio']:.2f} times the choice's" if split["ratio"] else ""
+    return ratio + ("" if split["meets_slo"] else "; it misses the SLO when it is served")
 
 
 def _swings(shown: dict[str, Any]) -> list[str]:

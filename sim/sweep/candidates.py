@@ -27,6 +27,7 @@ GRAPH = "aclgraph"
 #: Switches that are tried on the best choices only, one after the other, with the value that is tried.
 REFINEMENTS: tuple[tuple[str, object], ...] = (
     ("graph", "eager"),
+    ("engine.cudagraph_mode", "FULL_AND_PIECEWISE"),
     ("engine.sequence_parallel", True),
     ("overlap.prefetch", True),
     ("overlap.shared_expert_stream", True),

@@ -5,18 +5,22 @@ interrupts. With p and d instances the deployment serves
 
     min(p / prefill, d x b / (output x decode))  requests/s,  TPOT = decode,  TTFT = prefill + transfer of the cache
 
-Not simulated: queueing before prefill, and the links between instances, whose time for one prompt's cache is taken at
-LINK_GBPS.
+The closed form leaves out queues and the engine's host; the best few splits are therefore served (`serve.py`), with the
+links and the hand-over of `engine.disaggregated_prefill`. An instance stands alone, so experts that spread over the
+replicas of a layout cannot be split this way.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scenarios.fleet_settings import DisaggregatedPrefill
+from scenarios.schema import Scenario
+from sim.sweep.candidates import Choice
 from sim.sweep.evaluate import Point, Slo
 
-#: GB/s between two instances for one prompt's cache. Assumed: one RoCE port of 200 Gbit/s at 80 %.
-LINK_GBPS = 20.0
+#: GB/s between two instances for one prompt's cache, as the serving simulation takes it (spec: a RoCE port).
+LINK_GBPS = DisaggregatedPrefill().link_gbps
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +35,57 @@ class Split:
     ttft_ms: float
     tpot_ms: float
 
+    @property
+    def cards(self) -> int:
+        """That instances use; some of those given may be left over."""
+        return self.prefill_instances * self.prefill.choice.cards + self.decode_instances * self.decode.choice.cards
 
-def best_split(points: list[Point], cards: int, slo: Slo) -> Split | None:
-    """The split with the most tokens/s a card that meets `slo`; None where there is none on `cards` cards."""
-    best: Split | None = None
-    prefills = _best_prefills(points)
-    for decode in points:
-        if decode.choice.pipeline_parallel > 1 or (slo.tpot_ms is not None and decode.decode_ms > slo.tpot_ms):
+    def scenario(self) -> Scenario:
+        """The decode instances' scenario, with the prefill instances that stand before them."""
+        own = self.decode.case.scenario
+        front = DisaggregatedPrefill(
+            instances=self.prefill_instances, tensor_parallel_size=self.prefill.choice.tensor_parallel
+        )
+        more = {"data_parallel_size": self.decode_instances, "disaggregated_prefill": front}
+        return own.model_copy(update={"engine": own.engine.model_copy(update=more)})
+
+
+def best_splits(points: list[Point], cards: int, slo: Slo, most: int) -> list[Split]:
+    """The splits with the most tokens/s a card that meet `slo`, the best of each pair of layouts, the best first."""
+    best: dict[tuple[int, Choice], Split] = {}
+    whole = [point for point in points if _stands_alone(point.choice)]
+    prefills = _best_prefills(whole)
+    for decode in whole:
+        if slo.tpot_ms is not None and decode.decode_ms > slo.tpot_ms:
             continue
         for prefill in prefills:
-            if prefill.choice.weights != decode.choice.weights:
+            if _numbers(prefill.choice) != _numbers(decode.choice):
                 continue
             split = _balanced(prefill, decode, cards)
             if split is None or not slo.met(split.ttft_ms, split.tpot_ms):
                 continue
-            if best is None or split.tokens_per_card > best.tokens_per_card:
-                best = split
-    return best
+            key = prefill.choice.tensor_parallel, decode.choice
+            if key not in best or split.tokens_per_card > best[key].tokens_per_card:
+                best[key] = split
+    return sorted(best.values(), key=lambda split: -split.tokens_per_card)[:most]
+
+
+def _stands_alone(choice: Choice) -> bool:
+    """Whether one replica can be an instance: no stages, and no experts on the cards of other replicas."""
+    return choice.pipeline_parallel == 1 and not (choice.expert_parallel and choice.data_parallel > 1)
+
+
+def _numbers(choice: Choice) -> tuple[str, str]:
+    """What both sides of a split must share: the prompt's cache goes from one to the other as it is."""
+    return choice.weights, choice.kv_dtype
 
 
 def _best_prefills(points: list[Point]) -> list[Point]:
     """Of each layout the point with the fastest prefill."""
-    best: dict[tuple[int, str], Point] = {}
+    best: dict[tuple[int, str, str], Point] = {}
     for point in points:
-        key = point.choice.cards, point.choice.weights
-        if point.choice.pipeline_parallel == 1 and (key not in best or point.prefill_ms < best[key].prefill_ms):
+        key = point.choice.cards, *_numbers(point.choice)
+        if key not in best or point.prefill_ms < best[key].prefill_ms:
             best[key] = point
     return list(best.values())
 

@@ -19,13 +19,15 @@ from sim.predict.predict import predict
 from sim.predict.steps import Case, sensitivity_of
 from sim.predict.uncertainty import T90, Sensitivity, ratio_interval
 from sim.sweep.candidates import BATCHES, REFINEMENTS, Choice, Fixed, Models, batches, choices, refined
-from sim.sweep.disaggregate import Split, best_split
+from sim.sweep.disaggregate import Split, best_splits
 from sim.sweep.evaluate import Evaluator, Point, Slo
 from sim.sweep.robust import LOADED, regrets, slowdown
-from sim.sweep.serve import Served, served
+from sim.sweep.serve import Served, served, served_apart
 
 #: Choices that the event simulation decides between, and those of them that are served.
 FINALISTS, SERVED = 6, 2
+#: Splits into prefill and decode instances that are served.
+SPLITS = 2
 #: Smaller batches that are served where the SLO is missed.
 STEPS_DOWN = 3
 #: A larger batch is not served where the recurrence's TPOT is this far above the limit.
@@ -92,7 +94,7 @@ class Plan:
     skipped: Counter[str] = field(default_factory=Counter)
     considered: int = 0
     played: int = 0
-    split: Split | None = None
+    split: tuple[Split, Served] | None = None
     fixed: tuple[str, ...] = ()
     batches: tuple[int, ...] = BATCHES
 
@@ -112,7 +114,7 @@ def plan(case: Case, whole: Any, cards: int, slo: Slo, fixed: Fixed, say: Say = 
     points = _ranked(feasible, evaluator, slo, result, say)
     points = _refined(points, evaluator, result, say)
     result.pareto = _pareto(points)
-    result.split = best_split(points, cards, slo)
+    result.split = _apart(best_splits(points, cards, slo, SPLITS), result, say)
     result.finalists = _decided(points, evaluator, result, say)
     result.played = evaluator.steps
     if result.finalists:
@@ -265,6 +267,15 @@ def _fewer(finalist: Finalist, evaluator: Evaluator, result: Plan, say: Say) -> 
         if fewer.meets:
             return fewer
     return finalist
+
+
+def _apart(splits: list[Split], result: Plan, say: Say) -> tuple[Split, Served] | None:
+    """The split that is best when it is served: one that meets the SLO, then the one with the most tokens/s a card."""
+    runs = []
+    for split in splits:
+        say(f"serving simulation: {split.prefill_instances} prefill, {split.decode_instances} decode instances")
+        runs.append((split, served_apart(split, result.cards)))
+    return max(runs, key=lambda r: (result.slo.met(r[1].ttft_ms, r[1].tpot_ms), r[1].tokens_per_card), default=None)
 
 
 def _by_events(point: Point, slo: Slo) -> Finalist:

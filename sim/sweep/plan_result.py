@@ -8,7 +8,6 @@ from scenarios.passes import PASSES
 from scenarios.schema import Scenario
 from sim.sweep.candidates import REFINEMENTS
 from sim.sweep.deploy import VERSIONS, command_of, max_graphs, sizes_to_capture
-from sim.sweep.disaggregate import Split
 from sim.sweep.evaluate import Point
 from sim.sweep.plan import Finalist, Plan
 
@@ -35,7 +34,7 @@ def plan_result(plan: Plan, name: str) -> dict[str, Any]:
         "best": chosen,
         "finalists": [_finalist(finalist) for finalist in plan.finalists],
         "pareto": [_point(point) for point in plan.pareto],
-        "disaggregation": None if plan.split is None else _split(plan.split),
+        "disaggregation": _apart(plan),
         "limits": {"refused": plan.refusals, **({} if best is None else _graphs(best))},
         "sensitivity": [
             {
@@ -122,12 +121,26 @@ def _point(point: Point) -> dict[str, Any]:
     }
 
 
-def _split(split: Split) -> dict[str, Any]:
+def _apart(plan: Plan) -> dict[str, Any] | None:
+    """Prefill and decode on cards of their own, and how that is to the choice (`ratio` of tokens/s a card)."""
+    if plan.split is None:
+        return None
+    split, run = plan.split
+    front = split.scenario().engine.disaggregated_prefill
+    assert front is not None
+    fields = ("instances", "tensor_parallel_size")
+    own = [pair for pair in settings_of(split.decode) if not pair.startswith("engine.data_parallel_size=")]
     return {
         "prefill": _point(split.prefill), "decode": _point(split.decode),
-        "prefill_instances": split.prefill_instances, "decode_instances": split.decode_instances,
-        "tokens_per_second_per_card": split.tokens_per_card, "ttft_ms": split.ttft_ms, "tpot_ms": split.tpot_ms,
-        "decided_by": "closed form; neither queues nor the links between instances are simulated",
+        "prefill_instances": split.prefill_instances, "decode_instances": split.decode_instances, "cards": split.cards,
+        "tokens_per_second_per_card": run.tokens_per_card, "ttft_ms": run.ttft_ms, "tpot_ms": run.tpot_ms,
+        "meets_slo": plan.slo.met(run.ttft_ms, run.tpot_ms),
+        "ratio": None if plan.best is None else run.tokens_per_card / plan.best.tokens_per_card,
+        "settings": [
+            *own, f"engine.data_parallel_size={split.decode_instances}",
+            *(f"engine.disaggregated_prefill.{name}={getattr(front, name)}" for name in fields),
+        ],
+        "decided_by": "serving simulation",
     }  # fmt: skip
 
 

@@ -10,16 +10,20 @@ from typing import Any
 import pytest
 
 from scenarios.errors import ScenarioError
+from scenarios.loader import load_scenario
 from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from sim.predict.predict import check
+from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case
+from sim.serving.result import serve_scenario
 from sim.sweep.candidates import BATCHES, Choice, Fixed, Models, choices, scenario_of
 from sim.sweep.deploy import command_of, max_graphs, sizes_to_capture
-from sim.sweep.disaggregate import best_split
+from sim.sweep.disaggregate import best_splits
 from sim.sweep.evaluate import Evaluator, Slo
 from sim.sweep.plan import NEAR, Plan, plan
 from sim.sweep.plan_result import plan_result
+from sim.sweep.serve import ROUNDS, WARMUP
 from tests.scenarios.making import scenario
 from tests.sim.hardware_maker import hardware
 
@@ -170,13 +174,51 @@ def test_a_split_serves_what_its_slower_side_does() -> None:
     evaluator = Evaluator(Models(SMALL, base(), HW))
     choice = Choice(1, 1, 4, False, "bf16", "auto", "aclgraph", False)
     points = [evaluator.point(choice, batch) for batch in (8, 32)]
-    split = best_split(points, 4, Slo())
-    assert split is not None
+    split = best_splits(points, 4, Slo(), 2)[0]
+    assert split.cards <= 4
     assert split.prefill_instances + split.decode_instances <= 4
     prompts = split.prefill_instances * 1000 / split.prefill.prefill_ms
     done = split.decode_instances * 1000 * split.decode.batch / (64 * split.decode.decode_ms)
     assert split.tokens_per_card == pytest.approx(min(prompts, done) * 64 / 4)
-    assert best_split(points, 1, Slo()) is None
+    assert best_splits(points, 1, Slo(), 2) == []
+
+
+def test_instances_of_a_split_stand_alone_and_share_their_numbers() -> None:
+    evaluator = Evaluator(Models(SMALL, base(), HW))
+    whole = Choice(1, 1, 4, False, "bf16", "auto", "aclgraph", False)
+    points = [
+        evaluator.point(replace(whole, **change), 8) for change in ({}, {"weights": "w8a8"}, {"kv_dtype": "int8"})
+    ]
+    for split in best_splits(points, 4, Slo(), 9):
+        sides = split.prefill.choice, split.decode.choice
+        assert len({(side.weights, side.kv_dtype) for side in sides}) == 1
+    assert best_splits([evaluator.point(replace(whole, pipeline_parallel=2, data_parallel=2), 8)], 4, Slo(), 2) == []
+
+
+def test_a_split_is_served_as_its_settings_say() -> None:
+    """`whatif run` with the settings that the plan gives serves the same requests in the same time."""
+    asked = [f"workload.{name}_tokens={tokens}" for name, tokens in (("input", 512), ("output", 64))]
+    loaded = load_scenario("qwen3_0_6b_decode", asked)
+    case = case_of(loaded)
+    fixed = Fixed(frozenset({"workload.batch", "optimizations.weights", "optimizations.kv.dtype"}))
+    decided = plan(replace(case, scenario=base(workload__batch=8)), load_model("Qwen3-0.6B"), 4, Slo(), fixed)
+    assert decided.split is not None
+    split, run = decided.split
+    clients = split.decode_instances * split.decode.batch
+    traffic = {
+        "arrival": "closed",
+        "concurrency": clients,
+        "requests": ROUNDS * clients,
+        "warmup_requests": WARMUP * clients,
+    }
+    result = plan_result(decided, "x")["disaggregation"]
+    sets = [*result["settings"], *(f"workload.traffic.{key}={value}" for key, value in traffic.items())]
+    again = load_scenario("qwen3_0_6b_decode", [*asked, f"hardware={HW.name}", *sets])
+    served = serve_scenario(again, case_of(again)).metrics
+    assert served.completed == run.requests
+    assert served.output_throughput / 4 == pytest.approx(run.tokens_per_card)
+    assert served.tpot_ms.mean == pytest.approx(run.tpot_ms)
+    assert result["ratio"] == pytest.approx(run.tokens_per_card / decided.finalists[0].tokens_per_card)
 
 
 def test_a_scenario_of_a_choice_runs_as_it_says() -> None:
