@@ -17,6 +17,7 @@ IN_LAYER = {
     "down_proj": "mlp.down_proj", "router": "mlp.gate", "post_attention_norm": "post_attention_layernorm",
     "attention_out_norm": "post_attention_layernorm", "mlp_out_norm": "post_feedforward_layernorm",
     "shared_expert_gate": "mlp.shared_expert_gate",
+    "attention_gate_proj": "self_attn.g_proj",
 }  # fmt: skip
 #: Tensors that are no module's weight or bias: their whole name in a layer.
 PLAIN = {
@@ -124,6 +125,7 @@ def _sizes(model: Model, name: str) -> dict[str, tuple[int, int]]:
         "o_proj": (hidden, model.attended), "gate_proj": (width, hidden), "up_proj": (width, hidden),
         "down_proj": (hidden, width), "embed_tokens": (model.vocab, hidden), "lm_head": (model.vocab, hidden),
         "w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width), "shared_expert_gate": (1, hidden),
+        "g_proj": (model.gate_width, hidden),
         **dict.fromkeys(("q_norm", "k_norm", "query_layernorm", "key_layernorm"), (model.head_dim, 0)),
     }  # fmt: skip
     if model.experts:

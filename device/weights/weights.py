@@ -32,7 +32,10 @@ PARTS = {
     "qkv_a_proj": ("q_a_proj", "kv_a_proj"), "in_proj_qkvz": ("in_proj_qkv", "in_proj_z"),
     "in_proj_ba": ("in_proj_b", "in_proj_a"),
 }  # fmt: skip
-COLUMN_SPLIT = ("q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head", "sinks")
+COLUMN_SPLIT = (
+    "q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head", "sinks",
+    "attention_gate_proj",
+)  # fmt: skip
 KV_SPLIT = ("k_proj", "v_proj")
 ROW_SPLIT = ("o_proj", "down_proj")
 #: Norms whose weight is the factor itself in families whose other norms multiply by 1 + weight.

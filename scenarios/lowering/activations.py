@@ -54,10 +54,21 @@ def _clamped(mlp: _Calls, limit: float) -> tuple[Op, ...]:
     )
 
 
+def _capped(mlp: _Calls, limit: float) -> tuple[Op, ...]:
+    """Step-3.5's SwiGLU (vLLM's SwigluStepAndMul): both halves limited, the gate behind its SiLU."""
+    return (
+        mlp.op("silu", "silu", ("gate",), "silu_gate"),
+        mlp.op("clamp", "clamp_gate", ("silu_gate",), "gate_clamped", ("max", limit)),
+        mlp.op("clamp", "clamp_up", ("up",), "up_clamped", ("min", -limit), ("max", limit)),
+        mlp.op("mul", "mul_up", ("gate_clamped", "up_clamped"), "gated"),
+    )
+
+
 #: (calls, limit) -> the calls of each activation.
 _CALLS: dict[Activation, Callable[[_Calls, float], tuple[Op, ...]]] = {
     "silu": _gated_by("silu"),
     "gelu": _gated_by("gelu"),
     "clamped": _clamped,
+    "capped": _capped,
     "relu2": _squared,
 }

@@ -22,21 +22,23 @@ def grouped_query_attention(step: Step, x: Tensor) -> tuple[Op, ...]:
     model, form = step.model, step.model.attention
     query = activation("q", (step.tokens, model.heads, model.head_dim), step.act)
     new, last = _queries_and_keys(step, query)
-    attended = "attended_ungated" if form.gated else "attended"
+    attended = "attended_ungated" if form.gate else "attended"
     groups = groups_of(step.batch)
     return (
         *_projections(step, x),
         *new,
         *_write_cache(step, last),
         *unfused_attention(activation(last[0], query.shape, step.act), _cache(step), attended, groups, form),
-        *(_gate(step) if form.gated else ()),
+        *(_gate(step) if form.gate else ()),
     )
 
 
 def _projections(step: Step, x: Tensor) -> tuple[Op, ...]:
     model = step.model
-    if not model.attention.gated:
-        return tuple(linear(f"{name}_proj", x, name, size, model.qkv_bias) for name, size in model.projections)
+    if model.attention.gate != "packed":
+        plain = (linear(f"{name}_proj", x, name, size, model.qkv_bias) for name, size in model.projections)
+        own_gate = (linear("attention_gate_proj", x, "attention_gate", model.gate_width),) if model.gate_width else ()
+        return (*plain, *own_gate)
     # Each head of the query has its gate behind it.
     wide = (step.tokens, model.heads, 2 * model.head_dim)
     half = (step.tokens, model.heads, model.head_dim)
@@ -53,11 +55,14 @@ def _projections(step: Step, x: Tensor) -> tuple[Op, ...]:
 
 
 def _gate(step: Step) -> tuple[Op, ...]:
-    """What is attended times the sigmoid of the gate."""
-    wide = (step.tokens, step.model.attended)
-    gate, open_, out, result = (
-        activation(name, wide, step.act) for name in ("attention_gate", "gate_open", "attended_ungated", "attended")
-    )
+    """What is attended times the sigmoid of the gate, which is as wide, or one number for each head."""
+    model = step.model
+    wide: tuple[int, ...] = (step.tokens, model.attended)
+    narrow = wide
+    if model.attention.gate == "head":
+        wide, narrow = (step.tokens, model.heads, model.head_dim), (step.tokens, model.heads, 1)
+    gate, open_ = (activation(name, narrow, step.act) for name in ("attention_gate", "gate_open"))
+    out, result = (activation(name, wide, step.act) for name in ("attended_ungated", "attended"))
     return (
         Op("sigmoid", "attention_gate.sigmoid", (gate,), (open_,)),
         Op("mul", "attention_gate.mul", (out, open_), (result,)),

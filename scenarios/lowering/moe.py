@@ -71,9 +71,8 @@ def mixture(
         ops.append(replace(_same("muls", "scale_routed", (activation("moe_out", x.shape, act),), scaled), attrs=by))
     if experts.shared:
         plain = "shared_plain" if experts.shared_gate else "shared_out"
-        ops += gated(
-            whole, "shared.", experts.shared, plain, experts.activation, limit=experts.limit, bias=experts.bias
-        )
+        kind, limit = experts.shared_activation
+        ops += gated(whole, "shared.", experts.shared, plain, kind, limit=limit, bias=experts.bias)
         ops += _shared_gate(whole) if experts.shared_gate else ()
         routed_out = activation("moe_scaled" if experts.scaled else "moe_out", x.shape, act)
         ops.append(_same("add", "add_shared", (routed_out, activation("shared_out", x.shape, act)), "mlp_out"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scenarios.models import details
+from scenarios.models import details, newer
 from scenarios.models.family import Family
-from scenarios.models.forms import LayerForm
+from scenarios.models.forms import AttentionForm, LayerForm
 
 #: Names of keys that several of them share, by the usual ones.
 _SHARED_EXPERTS = {"num_shared_experts": "n_shared_experts"}
@@ -37,6 +37,23 @@ ALIKE: dict[str, Family] = {
         models=frozenset({"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}),
         defaults={"head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096, "hidden_activation":
                   "gelu_pytorch_tanh", "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+    ),
+    "afmoe": Family(
+        qk_norm=True, out_bias=True, experts="num_experts", score="sigmoid", normalised=True, finish=newer.afmoe,
+        attention=AttentionForm(gate="element"), form=LayerForm(post_norms=True), types=newer.all_but_nth,
+        rotates=newer.windowed_turn, like="Trinity Nano, Mini, Large",
+        renames={**_SHARED_EXPERTS, "route_scale": "routed_scaling_factor", "route_norm": "norm_topk_prob",
+                 "num_dense_layers": "first_k_dense_replace"},
+        defaults={"first_k_dense_replace": 1, "sliding_window": 1024},
+    ),
+    "step3p5": Family(
+        qk_norm=True, experts="n_routed_experts", score="sigmoid", normalised=True, form=LayerForm(unit_offset=True),
+        finish=newer.step, adapt=newer.step_kind, limits=newer.step_limits, like="Step-3.5-Flash, Step-3.7-Flash",
+        renames={
+            "num_attention_groups": "num_key_value_heads", "moe_num_experts": "n_routed_experts", "moe_top_k":
+            "num_experts_per_tok", "moe_router_scaling_factor": "routed_scaling_factor", "norm_expert_weight":
+            "norm_topk_prob",
+        },
     ),
     "PanguEmbedded": Family(
         bias=True, out_bias=True, renames={"bias": "attention_bias"}, like="openPangu-Embedded 1B, 7B",

@@ -22,6 +22,10 @@ def as_it_is(_: Fields, model: Model, __: Layer) -> Model:
     return model
 
 
+def unlimited(_: Fields, layers: int) -> list[tuple[float, float]]:
+    return [(0.0, 0.0)] * layers
+
+
 def everywhere(_: Fields, layers: int) -> list[bool]:
     return [True] * layers
 
@@ -116,7 +120,7 @@ def shared_gate(read: Fields, model: Model) -> Model:
 
 
 def qwen3_next(read: Fields, model: Model) -> Model:
-    gated = replace(model.attention, gated=read.flag("attn_output_gate", True))
+    gated = replace(model.attention, gate="packed" if read.flag("attn_output_gate", True) else "")
     return shared_gate(read, replace(model, attention=gated))
 
 
@@ -150,7 +154,7 @@ def delta_layer(read: Fields, model: Model, layer: Layer) -> Model:
         head_dim=state.value_dim,
         kv_heads=state.key_heads,
         rotary_dim=0,
-        attention=replace(model.attention, gated=False, rotates=False),
+        attention=replace(model.attention, gate="", rotates=False),
         qk_norm=False,
         qkv_bias=False,
     )

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 #: What stands between gate and up of an MLP: silu and gelu gate; clamped is gpt-oss's SwiGLU (alpha 1.702, up + 1,
-#: both limited); relu2 squares a relu and has no gate at all.
-Activation = Literal["silu", "gelu", "clamped", "relu2"]
+#: both limited); capped is a SwiGLU whose halves are limited (Step-3.5); relu2 squares a relu and has no gate at all.
+Activation = Literal["silu", "gelu", "clamped", "capped", "relu2"]
+#: What opens and closes attention's output: nothing, a part of the query's projection, or a projection of its own with
+#: one number for each element or each head.
+Gate = Literal["", "packed", "element", "head"]
 
 #: What an MLP projects its input to, by its activation.
 PROJECTED: dict[Activation, tuple[str, ...]] = {
     "silu": ("gate", "up"),
     "gelu": ("gate", "up"),
     "clamped": ("gate", "up"),
+    "capped": ("gate", "up"),
     "relu2": ("up",),
 }
 
@@ -30,8 +34,8 @@ class AttentionForm:
 
     window: keys that a query sees at most, its own included, 0 for all. chunk: a query sees the keys of its own chunk
     of so many positions, 0 for all. sinks: a learned score of each head in the softmax that no value belongs to. scale:
-    of the scores, 0 for 1 / sqrt(head_dim). soft_cap: scores are cap x tanh(score / cap), 0 for none. gated: what is
-    attended is multiplied by the sigmoid of a further projection. out_bias: the output projection has a bias.
+    of the scores, 0 for 1 / sqrt(head_dim). soft_cap: scores are cap x tanh(score / cap), 0 for none. gate: what is
+    attended is multiplied by the sigmoid of it. out_bias: the output projection has a bias.
     norm_last: Q and K are normed behind the rotary angles. weightless: those norms have no weights. value_norm: values
     are normed too, without weights. keys_are_values: values are the keys before norm and angles. rotates: whether
     queries and keys turn with their position. borrows: K and V are those of an earlier layer.
@@ -42,7 +46,7 @@ class AttentionForm:
     sinks: bool = False
     scale: float = 0.0
     soft_cap: float = 0.0
-    gated: bool = False
+    gate: Gate = ""
     out_bias: bool = False
     norm_last: bool = False
     weightless: bool = False
@@ -62,8 +66,8 @@ class LayerForm:
 
     attends, has_mlp: whether it has the one and the other (Nemotron-H's layers have one of both). pre_norms: norms
     before them. post_norms: norms behind them, before the residual add. activation: of the MLP. limit: of the clamped
-    activation. mlp_bias: its projections have biases. residual_scale: what each of them is multiplied by before it is
-    added. unit_offset: norms multiply by 1 + weight.
+    and the capped activation. mlp_bias: its projections have biases. residual_scale: what each of them is multiplied by
+    before it is added. unit_offset: norms multiply by 1 + weight.
     layer_scale: the residual is multiplied by a learned number behind each layer.
     """
 

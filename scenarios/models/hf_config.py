@@ -129,7 +129,7 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
         vocab=read.whole("vocab_size"),
         max_position=read.whole("max_position_embeddings", 1 << 20),
         norm_eps=read.number("rms_norm_eps", 1e-6),
-        rope_theta=rope.number("rope_theta", read.number("rope_theta", 10_000.0)),
+        rope_theta=_theta(read, rope),
         tied_embeddings=read.flag("tie_word_embeddings", family.tied),
         qk_norm=read.flag("use_qk_norm", False) if family.qk_norm is None else family.qk_norm,
         qkv_bias=bias,
@@ -156,6 +156,13 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
     if read.problems:
         raise ScenarioError(read.problems)
     return model
+
+
+def _theta(read: Fields, rope: Fields) -> float:
+    """The base of the rotary angles; where it is given by layer, the first layer's."""
+    given = read.fields.get("rope_theta")
+    plain = replace(read, fields={"rope_theta": given[0]}) if isinstance(given, list) and given else read
+    return rope.number("rope_theta", plain.number("rope_theta", 10_000.0))
 
 
 def _mtp_layers(read: Fields) -> int:
@@ -228,7 +235,8 @@ def _layers(read: Fields, family: Family, layers: int) -> list[Layer]:
         sparse = [True] * layers  # of a model without experts no layer is one of few
     turns, borrows = family.rotates(read, layers), borrowing_layers(read, layers)
     selects = selecting_layers(read, layers) if "index_topk" in family.models else [True] * layers
-    return [Layer(*one) for one in zip(types, turns, sparse, borrows, selects, strict=True)]
+    limits = family.limits(read, layers)
+    return [Layer(*one) for one in zip(types, turns, sparse, borrows, selects, limits, strict=True)]
 
 
 def _stored(read: Fields) -> Stored | None:

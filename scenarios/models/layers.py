@@ -15,13 +15,14 @@ from scenarios.models.model import Model
 class Layer:
     """What sets one layer apart. kind: of its attention (`layer_types`); rotates: whether it turns by position; sparse:
     whether its MLP has experts; borrows: whether it sees K and V of an earlier layer; selects: whether its indexer
-    chooses keys, or an earlier one's does."""
+    chooses keys, or an earlier one's does; limits: of the SwiGLU of its experts, and of its plain or shared MLP."""
 
     kind: str = "full_attention"
     rotates: bool = True
     sparse: bool = True
     borrows: bool = False
     selects: bool = True
+    limits: tuple[float, float] = (0.0, 0.0)
 
     @property
     def is_windowed(self) -> bool:
@@ -139,6 +140,8 @@ def sparse_layers(read: Fields, layers: int) -> list[bool]:
     kinds = read.fields.get("mlp_layer_types")
     if kinds is not None:
         return _by_name(read, kinds, layers)
+    if "moe_layers_enum" in read.fields:
+        return _listed_layers(read, "moe_layers_enum", layers)
     if "moe_layer_start_index" in read.fields:
         return _ernie_layers(read, layers)
     named = read.fields.get("moe_layers")
@@ -157,6 +160,16 @@ def sparse_layers(read: Fields, layers: int) -> list[bool]:
         read.wrong(f"mlp_only_layers: must be a list of numbers, got {shown(plain_ones)}")
         plain_ones = []
     return [(i + 1) % step == 0 and i not in plain_ones and i >= dense for i in range(layers)]
+
+
+def _listed_layers(read: Fields, key: str, layers: int) -> list[bool]:
+    """Layers whose numbers are listed, or stand in a text with commas between (Step-3.5)."""
+    given = read.fields[key]
+    words = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else [None]
+    numbers = {int(word) for word in map(str, words) if word.strip().isdecimal()}
+    if len(numbers) != len(words):
+        read.wrong(f"{key}: must be numbers of layers, got {shown(given)}")
+    return [layer in numbers for layer in range(layers)]
 
 
 def _by_name(read: Fields, kinds: object, layers: int) -> list[bool]:

@@ -169,7 +169,12 @@ class Model:
     @property
     def q_width(self) -> int:
         """Outputs of the query's projection: with a gate of attention's output as many again."""
-        return self.q_size * (2 if self.attention.gated else 1)
+        return self.q_size * (2 if self.attention.gate == "packed" else 1)
+
+    @property
+    def gate_width(self) -> int:
+        """Outputs of the projection of attention's gate, 0 where it has none of its own."""
+        return {"head": self.heads, "element": self.q_size}.get(self.attention.gate, 0)
 
     @property
     def projections(self) -> tuple[tuple[str, int], ...]:
@@ -185,7 +190,8 @@ class Model:
         if self.state is not None:
             return self.state.weights(self.hidden)
         if self.latent is None:
-            return self.hidden * sum(size for _, size in self.projections) + self.q_size * self.hidden
+            inputs = sum(size for _, size in self.projections) + self.gate_width
+            return self.hidden * inputs + self.q_size * self.hidden
         latent = self.latent
         query = latent.q_rank * (self.hidden + self.q_size) if latent.q_rank else self.hidden * self.q_size
         return query + self.hidden * latent.row + self.attended * self.hidden + latent.index_weights(self.hidden)
@@ -197,7 +203,7 @@ class Model:
         if self.state is not None:
             return self.state.outputs(self.hidden)
         if self.latent is None:
-            return sum(size for _, size in self.projections) + self.hidden
+            return sum(size for _, size in self.projections) + self.gate_width + self.hidden
         return self.latent.q_rank + self.q_size + self.latent.row + self.hidden + self.latent.index_outputs
 
     @property

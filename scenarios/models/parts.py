@@ -105,7 +105,8 @@ class Experts:
     bias. bias: so are the experts' projections. activation, limit: of an expert, as of `LayerForm`. shared_gate: the
     shared expert is multiplied by the sigmoid of a projection to one number. weighs_input: weights multiply what an
     expert reads, not what it gives (of one expert a token). with_plain: a plain MLP stands next to the experts, each
-    with a norm behind it (Gemma 4). choice_bias: a bias moves the choice (None: with sigmoids).
+    with a norm behind it (Gemma 4). choice_bias: a bias moves the choice (None: with sigmoids). shared_limit: of the
+    shared expert's SwiGLU, 0 for none, None for that of the others.
     """
 
     count: int
@@ -129,6 +130,14 @@ class Experts:
     weighs_input: bool = False
     with_plain: bool = False
     choice_bias: bool | None = None
+    shared_limit: float | None = None
+
+    @property
+    def shared_activation(self) -> tuple[Activation, float]:
+        """Of the expert that every token takes: its activation and its limit."""
+        if self.shared_limit is None:
+            return self.activation, self.limit
+        return ("capped" if self.shared_limit else "silu"), self.shared_limit
 
     @property
     def moves_choice(self) -> bool:

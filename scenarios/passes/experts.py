@@ -5,10 +5,10 @@ The op names that `scenarios.lowering.moe` gives say which ops belong together: 
 
 from __future__ import annotations
 
-from scenarios.lowering.activations import activated
+from dataclasses import replace
+
 from scenarios.lowering.moe import routed
-from scenarios.models.forms import PROJECTED
-from scenarios.models.model import Experts, Model
+from scenarios.models.model import Model
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Attr, Op, Program, Tensor
 from scenarios.ops.routing import Routing
@@ -54,11 +54,10 @@ def fuse_choice(program: Program, _: Context) -> Program:
 def group_experts(program: Program, context: Context) -> Program:
     """Expert by expert -> rows in the order of their experts, one product over all of them for each of gate, up and
     down, rows back in their order."""
-    experts = context.model.experts
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         run = [op for op in ops if op.expert >= 0]
-        if not run or experts is None:
+        if not run:
             return ops
         tokens = _routing(program, context)
         (ids, *weights), x, out = run[0].inputs, run[1].inputs[0], run[-1].out
@@ -77,7 +76,7 @@ def group_experts(program: Program, context: Context) -> Program:
             if exchanged
             else Op("moe_finalize_routing", "experts.unpermute", (result, *weights), (out,))
         )
-        return _in_place(ops, run, (first, *_grouped(tokens, sorted_rows, experts), last))
+        return _in_place(ops, run, (first, *_grouped(tokens, sorted_rows, run), last))
 
     return in_layers(program, "fusion.grouped_matmul", rewrite)
 
@@ -97,25 +96,26 @@ def _routing(program: Program, context: Context) -> Routing:
     )
 
 
-def _grouped(routing: Routing, x: Tensor, experts: Experts) -> tuple[Op, ...]:
-    """gate, up, activation, down over the rows of all experts of this rank."""
-    attrs = routed(routing)
-    rows, hidden = x.shape
+def _grouped(routing: Routing, x: Tensor, run: list[Op]) -> tuple[Op, ...]:
+    """Projections and activation of the first expert of `run` over the rows of all experts of this rank."""
+    own = [op for op in run if op.expert == run[0].expert]
+    prefix = own[0].name.rpartition(".")[0] + "."
+    last = next(at for at, op in enumerate(own) if op.name == f"{prefix}down_proj")
+    attrs, named = routed(routing), {f"{prefix}x": x.name, f"{prefix}out": "expert_results"}
 
-    def product(name: str, source: Tensor, n: int, out: str) -> Op:
-        weights = [Tensor(f"experts.{name}.weight", (routing.held, n, source.shape[1]), x.dtype, "weight")]
-        if experts.bias:
-            weights.append(Tensor(f"experts.{name}.bias", (routing.held, n), x.dtype, "weight"))
-        return Op("grouped_matmul", f"experts.{name}", (source, *weights), (Tensor(out, (rows, n), x.dtype),), attrs)
+    def of_all(t: Tensor) -> Tensor:
+        name = named.get(t.name, f"experts.{t.name.removeprefix(prefix)}")
+        shape = (routing.held, *t.shape) if t.role == "weight" else (x.shape[0], *t.shape[1:])
+        return replace(t, name=name, shape=shape)
 
-    width = experts.intermediate
-    gated = Tensor("experts.gated", (rows, width), x.dtype)
-    wide = PROJECTED[experts.activation]
-    return (
-        *(product(f"{name}_proj", x, width, f"experts.{name}") for name in wide),
-        *activated(gated, "experts.", experts.activation, experts.limit),
-        product("down_proj", gated, hidden, "expert_results"),
-    )
+    def issued(op: Op) -> Op:
+        name = f"experts.{op.name.removeprefix(prefix)}"
+        op = replace(
+            op, name=name, expert=-1, inputs=tuple(map(of_all, op.inputs)), outputs=tuple(map(of_all, op.outputs))
+        )
+        return replace(op, kind="grouped_matmul", attrs=attrs) if name.endswith("_proj") else op
+
+    return tuple(issued(op) for op in own[2 : last + 1])  # behind those that find and pick its rows
 
 
 def fuse_exchange(program: Program, _: Context) -> Program:

@@ -47,6 +47,8 @@ class Layered(Architecture):
         count = x.shape[0]
         q = self.affine(x, f"{at}.q_proj", model.qkv_bias).view(count, model.heads, -1)
         gate = q[..., dim:]
+        if form.gate in ("element", "head"):
+            gate = self.affine(x, f"{at}.g_proj", False).view(count, model.heads, -1)
         q = q[..., :dim]
         seen = (form.window, form.chunk)
         names = [("q", "q_norm"), ("k", "k_norm")]
@@ -72,7 +74,7 @@ class Layered(Architecture):
             v = v / (v.pow(2).mean(-1, keepdim=True) + model.norm_eps).sqrt()
         self.lent[seen] = k, v
         out = self.scored(q, k, v, at)
-        if form.gated:
+        if form.gate:
             out = out * gate.sigmoid()
         return self.affine(out.reshape(count, -1), f"{at}.o_proj", form.out_bias)
 
@@ -181,7 +183,9 @@ class Layered(Architecture):
         if kind == "relu2":
             return self.affine(up.relu() ** 2, f"{at}.down_proj", bias)
         gate = self.affine(x, f"{at}.gate_proj", bias)
-        if kind == "clamped":
+        if kind == "capped":
+            inner = F.silu(gate).clamp(max=limit) * up.clamp(-limit, limit)
+        elif kind == "clamped":
             gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
             inner = gate * (1.702 * gate).sigmoid() * (up + 1)
         else:
@@ -208,7 +212,7 @@ class Layered(Architecture):
                 out[token] += given * (1 if experts.weighs_input else weight)
         if experts.shared:
             name = "shared_expert" if experts.shared_gate else "shared_experts"
-            shared = self.activated(x, f"{at}.{name}", *about)
+            shared = self.activated(x, f"{at}.{name}", *experts.shared_activation, experts.bias)
             out += (
                 shared * self.affine(x, f"{at}.shared_expert_gate", False).sigmoid() if experts.shared_gate else shared
             )

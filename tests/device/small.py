@@ -79,6 +79,22 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **BASE, **LATENT, "model_type": "pangu_ultra_moe", "num_routed_experts": 8, "num_experts_per_tok": 2,
         "moe_intermediate_size": 32, "num_shared_experts": 1, "num_dense_layers": 1, "sandwich_norm": True,
     },
+    "afmoe": {
+        **BASE, **MOE, "model_type": "afmoe", "num_shared_experts": 1, "num_dense_layers": 1, "sliding_window": 12,
+        "global_attn_every_n_layers": 2, "mup_enabled": True, "route_scale": 2.5,
+    },
+    "step3p5": {
+        **BASE, "model_type": "step3p5", "num_attention_groups": 2, "moe_num_experts": 8, "moe_top_k": 2,
+        "moe_intermediate_size": 32, "share_expert_dim": 48, "moe_layers_enum": "1,2,3", "sliding_window": 12,
+        "layer_types": ["full_attention", "sliding_attention"] * 2, "use_head_wise_attn_gate": True,
+        "attention_other_setting": {"num_attention_heads": 8, "num_attention_groups": 2, "head_dim": 16},
+        "partial_rotary_factors": [0.5, 1.0] * 2, "rope_theta": [1000.0, 100.0] * 2, "moe_router_scaling_factor": 3.0,
+        "yarn_only_types": ["full_attention"], "rope_scaling": {
+            "rope_type": "llama3", "factor": 2.0, "original_max_position_embeddings": 32, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+        },
+        "swiglu_limits": [0.0, 0.0, 0.2, 0.2], "swiglu_limits_shared": [0.0, 0.0, 0.0, 0.1],
+    },
     "hy_v3": {
         **BASE, **MOE, "model_type": "hy_v3", "num_shared_experts": 1, "router_scaling_factor": 2.5,
         "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"], "attention_bias": True,

@@ -1,0 +1,120 @@
+"""What newer families make of their config.json beyond the usual fields: Trinity and Step-3.5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from scenarios.errors import shown
+from scenarios.models.details import by_kind
+from scenarios.models.fields import Fields
+from scenarios.models.forms import Ends, Gate
+from scenarios.models.layers import Layer
+from scenarios.models.model import Model
+from scenarios.models.rope import rotary_dim
+
+# ---- Trinity ----
+
+
+def afmoe(read: Fields, model: Model) -> Model:
+    """Embeddings times sqrt(hidden) (`mup_enabled`)."""
+    return replace(model, ends=Ends(model.hidden**0.5)) if read.flag("mup_enabled", False) else model
+
+
+def all_but_nth(read: Fields, layers: int) -> list[str]:
+    """Windows in all layers but each n-th (`global_attn_every_n_layers`)."""
+    each = read.whole("global_attn_every_n_layers", 4, most=1024)
+    return ["sliding_attention" if (layer + 1) % each else "full_attention" for layer in range(layers)]
+
+
+def windowed_turn(read: Fields, layers: int) -> list[bool]:
+    """Layers with a window turn, others do not."""
+    types = read.fields.get("layer_types")
+    if not isinstance(types, list):
+        types = all_but_nth(read, layers)
+    return [Layer(str(kind)).is_windowed for kind in [*types, *[""] * layers][:layers]]
+
+
+# ---- Step-3.5 ----
+
+
+def step(read: Fields, model: Model) -> Model:
+    """A gate for each head, and a shared expert of a width of its own."""
+    gate: Gate = "head" if read.flag("use_head_wise_attn_gate", read.fields.get("gating", True) is True) else ""
+    model = replace(model, attention=replace(model.attention, gate=gate))
+    if read.flag("use_mfa", False):
+        read.wrong("use_mfa: not modelled: one shared K and V with a low-rank query")
+    if model.experts is None:
+        return model
+    width = read.whole("share_expert_dim", read.whole("share_expert_dims", 0, low=0), low=0)
+    biased = read.flag("use_moe_router_bias", True)
+    return replace(model, experts=replace(model.experts, shared=width, choice_bias=biased))
+
+
+def step_kind(read: Fields, model: Model, layer: Layer) -> Model:
+    """Layers with a window have other heads, and angles that are not scaled; some layers cap their SwiGLU."""
+    model = by_kind(read, model, layer)
+    if layer.is_windowed:
+        model = _other_heads(read, model)
+    scaled = read.fields.get("yarn_only_types")
+    if isinstance(scaled, list) and layer.kind not in scaled:
+        model = replace(model, rope_scaling=None)
+    if "partial_rotary_factors" in read.fields:
+        share = _of_kind(read, "partial_rotary_factors", layer, 1.0)
+        turned = replace(read, fields={"partial_rotary_factor": share})
+        model = replace(model, rotary_dim=rotary_dim(turned, turned, model.head_dim))
+    theta = _of_kind(read, "rope_theta", layer, model.rope_theta)
+    return _capped(replace(model, rope_theta=theta), layer)
+
+
+def _other_heads(read: Fields, model: Model) -> Model:
+    """The heads of layers with a window: `attention_other_setting`, or `num_sliding_attention_heads`."""
+    other = read.fields.get("attention_other_setting")
+    if not isinstance(other, Mapping):
+        return replace(model, heads=read.whole("num_sliding_attention_heads", model.heads))
+    of = replace(read, fields=dict(other), inside="attention_other_setting.")
+    heads, kv_heads = of.whole("num_attention_heads", model.heads), of.whole("num_attention_groups", model.kv_heads)
+    if not read.problems and heads % kv_heads:
+        of.wrong(f"num_attention_heads {heads} is not a multiple of num_attention_groups {kv_heads}")
+    return replace(model, heads=heads, kv_heads=kv_heads, head_dim=of.whole("head_dim", model.head_dim, most=4096))
+
+
+def _of_kind(read: Fields, key: str, layer: Layer, default: float) -> float:
+    """What a list by layer says of the layers of one kind, which must agree; `default` where there is no list."""
+    values, types = read.fields.get(key), read.fields.get("layer_types")
+    if not isinstance(values, list):
+        return default
+    kinds = types if isinstance(types, list) else ["full_attention"] * len(values)
+    own = [value for value, kind in zip(values, kinds, strict=False) if kind == layer.kind]
+    if not own or any(value != own[0] for value in own):
+        read.wrong(f"{key}: must have one number for layers of {layer.kind}, got {shown(own[:4])}")
+        return default
+    return replace(read, fields={key: own[0]}).number(key, default)
+
+
+def _capped(model: Model, layer: Layer) -> Model:
+    """`model` with the limits of the layer's SwiGLU: of its experts, and of a shared one or a plain MLP."""
+    routed, plain = layer.limits
+    form, experts = model.form, model.experts
+    if plain:
+        form = replace(form, activation="capped", limit=plain)
+    if experts and routed:
+        experts = replace(experts, activation="capped", limit=routed)
+    if experts and plain != routed:
+        experts = replace(experts, shared_limit=plain)
+    return replace(model, form=form, experts=experts)
+
+
+def step_limits(read: Fields, layers: int) -> list[tuple[float, float]]:
+    """Of each layer the limits of the SwiGLU of experts, and of the others; 0 for none."""
+    routed, plain = (_limits(read, key, layers) for key in ("swiglu_limits", "swiglu_limits_shared"))
+    return list(zip(routed, plain, strict=True))
+
+
+def _limits(read: Fields, key: str, layers: int) -> list[float]:
+    values = read.fields.get(key) or [None] * layers
+    if isinstance(values, list) and len(values) >= layers:
+        named = [replace(read, fields={key: value}).number(key, 0.0, or_none=True) for value in values[:layers]]
+        return [float(value) for value in named]
+    read.wrong(f"{key}: must be a number for each of {layers} layers, got {shown(values)}")
+    return [0.0] * layers
