@@ -11,8 +11,8 @@ from rich.text import Text
 
 from sim.report.compare_loads import loads_parts
 from sim.report.compare_timelines import notes_part, op_types_part, timeline_parts
+from sim.report.formats import bar_pair, counted, plain, size
 from sim.report.overlap import overlap_lines
-from sim.report.run import bar_pair, counted, plain, size
 from sim.report.tables import Column, fitted
 
 TOP_CAUSES = 14

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.report.run import bar_pair
+from sim.report.formats import bar_pair
 from sim.report.tables import Column, fitted
 
 #: Metrics of a load and their titles.

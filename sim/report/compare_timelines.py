@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from sim.imported.names import short_name
-from sim.report.run import bar_pair, counted, ms
+from sim.report.formats import bar_pair, counted, ms
 from sim.report.tables import Column, fitted
 
 TOP_ROWS = 12

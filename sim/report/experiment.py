@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sim.report.experiment_markdown import NAMES, gain
-from sim.report.run import plain
+from sim.report.formats import plain
 from sim.report.tables import Column, fitted
 
 STYLE = {"adopt": "green", "do not adopt": "red", "not distinguishable": "dim"}

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from sim.imported.names import MAX_NAME, short_name
-from sim.report.run import STEP_BAR_WIDTH, bar, counted, ms, plain
+from sim.report.formats import STEP_BAR_WIDTH, bar, counted, ms, paragraph, plain
 from sim.report.tables import Column, fitted
 from sim.report.what_if import what_if_parts
 
@@ -83,7 +82,7 @@ def _step(result: dict[str, Any]) -> RenderableType:
         f"{counted(result['kernel_count'], 'kernel')}, {counted(result['collective_count'], 'collective')}, "
         f"{counted(result['launches'], 'host launch', 'es')} seen"
     )
-    return Group(line, Padding(Text(parts), (0, 0, 0, 2)), Padding(Text(counts, style="dim"), (0, 0, 0, 2)), Text())
+    return Group(line, paragraph(parts), paragraph(counts, "dim"), Text())
 
 
 def _times(result: dict[str, Any], width: int) -> RenderableType:
@@ -118,8 +117,8 @@ def _bottleneck(result: dict[str, Any]) -> RenderableType:
     bottleneck = result["bottleneck"]
     return Group(
         Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")),
-        Padding(Text(bottleneck["evidence"]), (0, 0, 0, 2)),
-        Padding(Text(" · ".join(f"{part} {share:.0%}" for part, share in bottleneck["shares"].items())), (0, 0, 0, 2)),
+        paragraph(bottleneck["evidence"]),
+        paragraph(" · ".join(f"{part} {share:.0%}" for part, share in bottleneck["shares"].items())),
         Text(),
     )
 
@@ -268,4 +267,4 @@ def _notes(result: dict[str, Any]) -> Iterable[RenderableType]:
     if dropped:
         lines = [*lines, f"left out: {dropped}"]
     if lines:
-        yield Group(Text("Notes", style="bold"), *(Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in lines))
+        yield Group(Text("Notes", style="bold"), *(paragraph(line, "dim") for line in lines))

@@ -7,7 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from sim.report.run import counted, ms, plain, print_run
+from sim.report.formats import counted, ms, plain
+from sim.report.run import print_run
 from sim.report.served import served_part
 from sim.report.tables import Column, fitted
 

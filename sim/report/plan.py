@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
-from rich.padding import Padding
 from rich.text import Text
 
-from sim.report.run import plain
+from sim.report.formats import paragraph, plain
 from sim.report.tables import Column, fitted
 
 if TYPE_CHECKING:
@@ -100,4 +99,4 @@ def _swings(shown: dict[str, Any]) -> list[str]:
 
 
 def _lines(title: str, lines: list[str]) -> Group:
-    return Group(Text(f"\n{title}", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))
+    return Group(Text(f"\n{title}", style="bold"), *(paragraph(line) for line in lines))

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.errors import printable
 from sim.predict.device_terms import NOT_ON_A_GPU, spoken
 from sim.predict.gains import NO_RATIO
 from sim.report.attribution import attribution_part
+from sim.report.formats import (
+    BAR_WIDTH,
+    STEP_BAR_WIDTH,
+    bar,
+    bar_pair,
+    counted,
+    ms,
+    paragraph,
+    plain,
+    share_bar,
+    size,
+)
 from sim.report.overlap import overlap_lines
 from sim.report.serving import serving_explained, serving_part
-from sim.report.tables import NARROW, Column, fitted
+from sim.report.tables import Column, fitted
 
-GIB, MIB = 1 << 30, 1 << 20
-#: Bars of a table: on a wide terminal, and below NARROW columns.
-BAR_WIDTH, SHORT_BAR = 12, 6
-STEP_BAR_WIDTH = 40
 TOP_KERNELS, TOP_KERNELS_EXPLAINED = 10, 20
 TOP_ADVICE = 5
 #: A gain that the report rounds away is not worth a line of advice.
@@ -78,16 +84,6 @@ def print_explain(console: Console, result: dict[str, Any]) -> None:
         console.print(part)
 
 
-def plain(document: Any) -> Any:
-    """The document with the control characters of its texts escaped, so that no name or text steers a terminal."""
-    if isinstance(document, str):
-        return printable(" ".join(document.split()), limit=4096)
-    if isinstance(document, Mapping):
-        # Keys may be names too: of what was left out of a profile, say.
-        return {plain(key): plain(value) for key, value in document.items()}
-    return [plain(value) for value in document] if isinstance(document, list | tuple) else document
-
-
 def in_words(result: dict[str, Any]) -> dict[str, Any]:
     """The result with its bounds and its bottleneck in the words of its device."""
     device = result.get("device", "npu")  # results written before there were others say nothing
@@ -96,47 +92,6 @@ def in_words(result: dict[str, Any]) -> dict[str, Any]:
     kernels = [{**row, "bound": spoken(row["bound"], device)} for row in result["kernels"]]
     named = {**bottleneck, "name": spoken(bottleneck["name"], device), "limits_us": limits}
     return {**result, "bottleneck": named, "kernels": kernels}
-
-
-def bar(share: float, width: int = BAR_WIDTH, full: str = "█") -> str:
-    """A bar for a share of 0 to 1; anything above zero shows at least a sliver."""
-    filled = max(0.0, min(1.0, share)) * width
-    eighths = round(filled * 8)
-    if share > 0 and eighths == 0:
-        eighths = 1
-    whole, rest = divmod(eighths, 8)
-    return full * whole + ("" if not rest or full != "█" else " ▏▎▍▌▋▊▉"[rest])
-
-
-def bar_pair(change: float, width: int) -> Text:
-    """A bar for a change of -1 to 1 of a time: green where it shrinks, red where it grows."""
-    return Text(bar(abs(change), _bar_width(width)), style="green" if change <= 0 else "red")
-
-
-def ms(microseconds: float, signed: bool = False) -> str:
-    """Microseconds as milliseconds with as many digits as help: 13.493, 151.5, 2,771.3."""
-    value = round(microseconds / 1000, 3 if abs(microseconds) < 100_000 else 1) + 0.0  # -0.0 has no sign to show
-    sign = "+" if signed and value else ""
-    return f"{value:{sign},.{3 if abs(microseconds) < 100_000 else 1}f}"
-
-
-def size(count_bytes: float) -> str:
-    """Bytes as GiB, or MiB where that says more."""
-    return f"{count_bytes / GIB:,.1f} GiB" if count_bytes >= GIB / 10 else f"{count_bytes / MIB:,.0f} MiB"
-
-
-def counted(number: int, noun: str, ending: str = "s") -> str:
-    """`1 request`, `2,048 requests`."""
-    return f"{number:,} {noun}{'' if number == 1 else ending}"
-
-
-def _bar_width(width: int) -> int:
-    return BAR_WIDTH if width >= NARROW else SHORT_BAR
-
-
-def _paragraph(text: str | Text, style: str = "") -> Padding:
-    """Indented by two, so that a sentence that wraps stays apart from the lines around it."""
-    return Padding(Text(text, style=style) if isinstance(text, str) else text, (0, 0, 0, 2))
 
 
 def _head(result: dict[str, Any]) -> RenderableType:
@@ -199,7 +154,7 @@ def _speculation(result: dict[str, Any]) -> Iterable[RenderableType]:
     drafts = result.get("speculation")
     if drafts:
         pays = "times as fast" if drafts["gain"] >= 1 else "times as fast: it loses"
-        yield _paragraph(
+        yield paragraph(
             f"speculation by {drafts['method']}, {counted(drafts['drafted_tokens'], 'token')} drafted: "
             f"{drafts['tokens_per_step']:.2f} tokens a step (acceptance {drafts['acceptance_source']}); "
             f"verifying {ms(drafts['verify_us'])} ms and drafting {ms(drafts['draft_us'])} ms, without speculation "
@@ -212,7 +167,7 @@ def _shares(bottleneck: dict[str, Any], device: str) -> Iterable[RenderableType]
     shares = bottleneck.get("shares", {})
     if shares:
         said = " · ".join(f"{spoken(part, device)} {share:.0%}" for part, share in shares.items() if share >= 0.01)
-        yield _paragraph(said, "dim")
+        yield paragraph(said, "dim")
 
 
 def _step(result: dict[str, Any]) -> RenderableType:
@@ -234,13 +189,13 @@ def _step(result: dict[str, Any]) -> RenderableType:
     )
     return Group(
         line,
-        _paragraph(parts),
+        paragraph(parts),
         *_pipeline(result["pipeline"]),
-        _paragraph(f"busy: {busy}", "dim"),
-        _paragraph(counts, "dim"),
+        paragraph(f"busy: {busy}", "dim"),
+        paragraph(counts, "dim"),
         Text(),
         Text.assemble("Bottleneck: ", (bottleneck["name"], "bold red")),
-        _paragraph(bottleneck["evidence"]),
+        paragraph(bottleneck["evidence"]),
         *_shares(bottleneck, device),
         *_speculation(result),
         Text(),
@@ -259,13 +214,13 @@ def _pipeline(pipeline: dict[str, Any] | None) -> list[RenderableType]:
         f"pipeline of {len(stages)} stages ({layers} layers), {flying}: "
         f"bubble {ms(pipeline['bubble_us'])} ms ({pipeline['bubble_share']:.0%}) a stage, {bubbles} ms by stage"
     )
-    return [_paragraph(text)]
+    return [paragraph(text)]
 
 
 def _overlap(result: dict[str, Any]) -> list[RenderableType]:
     """Nothing where nothing overlaps; results written before overlaps were counted have none either."""
     lines = overlap_lines(result.get("overlaps", ()))
-    return [Text("Overlap", style="bold"), *map(_paragraph, lines), Text()] if lines else []
+    return [Text("Overlap", style="bold"), *map(paragraph, lines), Text()] if lines else []
 
 
 def _next(result: dict[str, Any], width: int) -> RenderableType:
@@ -304,13 +259,9 @@ def _limits(result: dict[str, Any], width: int) -> RenderableType:
     columns = [
         Column("limit", [name for name, _ in limits]),
         Column("ms", [ms(us) for _, us in limits], right=True),
-        Column("of kernel time", [_share(us / total, width) for _, us in limits]),
+        Column("of kernel time", [share_bar(us / total, width) for _, us in limits]),
     ]
     return fitted("Kernel time by what limits it", columns, width)
-
-
-def _share(share: float, width: int) -> str:
-    return f"{bar(share, _bar_width(width)):<{_bar_width(width)}} {share:5.1%}"
 
 
 def _kernels(result: dict[str, Any], width: int, most: int) -> RenderableType:
@@ -321,7 +272,7 @@ def _kernels(result: dict[str, Any], width: int, most: int) -> RenderableType:
         Column("count", [f"{r['count']:,}" for r in rows], right=True),
         Column("total us", [f"{r['total_us']:,.1f}" for r in rows], right=True),
         Column("each us", [f"{r['total_us'] / r['count']:,.2f}" for r in rows], right=True, rank=1),
-        Column("of step", [_share(r["share"], width) for r in rows]),
+        Column("of step", [share_bar(r["share"], width) for r in rows]),
         Column("bound", [r["bound"] for r in rows]),
         Column("GB/s", [f"{r['gbps']:,.0f}" for r in rows], right=True, rank=3),
         Column("TFLOPS", [f"{r['tflops']:.1f}" if r["tflops"] >= 0.05 else "" for r in rows], right=True, rank=4),
@@ -407,14 +358,14 @@ def _room(result: dict[str, Any]) -> RenderableType:
     )
     lines: list[RenderableType] = [
         head,
-        _paragraph("  ".join(f"{label} {size(memory[key])}" for key, label in labels if memory[key])),
-        _paragraph(
+        paragraph("  ".join(f"{label} {size(memory[key])}" for key, label in labels if memory[key])),
+        paragraph(
             f"room for {counted(capacity['kv_tokens'], 'token')} of KV; requests of this length that fit: {layouts}; "
             f"in one step at most {running:,}, by {'max_num_seqs' if running == most else 'memory'}"
         ),
     ]
     if len(capacity["kinds"]) > 1:
-        lines.append(_paragraph(f"a request keeps {size(capacity['request_bytes'])}: {_kept(capacity['kinds'])}"))
+        lines.append(paragraph(f"a request keeps {size(capacity['request_bytes'])}: {_kept(capacity['kinds'])}"))
     return Group(*lines, *_cold_start(cold))
 
 
@@ -436,7 +387,7 @@ def _cold_start(cold: dict[str, Any]) -> Iterable[RenderableType]:
     steps = cold["break_even_steps"]
     after = f"paid back after {counted(steps, 'step')}" if steps else "never paid back here"
     yield Text(f"Cold start of {cold['mode']}", style="bold")
-    yield _paragraph(
+    yield paragraph(
         f"compile {cold['compile_ms'] / 1000:.1f} s, capture {cold['capture_ms'] / 1000:.1f} s for "
         f"{counted(cold['shapes'], 'shape')}, each new shape {cold['recapture_ms'] / 1000:.2f} s; {after}"
     )

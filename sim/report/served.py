@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
+from sim.report.formats import paragraph
 from sim.report.serving import SPREADS
 from sim.report.tables import Column, fitted
 
@@ -46,7 +46,7 @@ def _head(serving: dict[str, Any]) -> RenderableType:
         f"step, {gap['engine_ms']:.1f} of the engine's host",
     )
     title = Text("Serving, measured", style="bold")
-    return Group(title, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines), Text())
+    return Group(title, *(paragraph(line) for line in lines), Text())
 
 
 def _table(serving: dict[str, Any], predicted: dict[str, Any], errors: dict[str, Any], width: int) -> RenderableType:

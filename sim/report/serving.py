@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
+from sim.report.formats import paragraph
 from sim.report.tables import Column, fitted
 
 #: Latencies of a `serving` block, and what they are called.
@@ -78,7 +78,7 @@ def _head(serving: dict[str, Any]) -> RenderableType:
         "found in it",
     )
     lines += tuple(_instances(serving))
-    return Group(Text("Serving", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in lines), Text())
+    return Group(Text("Serving", style="bold"), *(paragraph(line) for line in lines), Text())
 
 
 def _instances(serving: dict[str, Any]) -> Iterator[str]:
@@ -115,16 +115,14 @@ def _latencies(serving: dict[str, Any], width: int) -> RenderableType:
 def _why(serving: dict[str, Any]) -> RenderableType:
     lines: list[RenderableType] = [
         Text.assemble("Limited by: ", (serving["limit"], "bold red")),
-        Padding(Text(serving["evidence"]), (0, 0, 0, 2)),
+        paragraph(serving["evidence"]),
     ]
     highest = serving["highest_rate"]
     if highest:
         missed = f" ({highest['missed'].removesuffix('_ms').upper()} is missed)" if highest["missed"] else ""
         above = f"; above it the limit is {highest['limit']}{missed}" if highest["limit"] else ""
-        lines.append(
-            Padding(Text(f"highest rate under the SLO: {highest['rate']:.2f} requests/s{above}"), (0, 0, 0, 2))
-        )
-    lines += [Padding(Text(line), (0, 0, 0, 2)) for line in _captured(serving.get("captures"))]
+        lines.append(paragraph(f"highest rate under the SLO: {highest['rate']:.2f} requests/s{above}"))
+    lines += [paragraph(line) for line in _captured(serving.get("captures"))]
     return Group(*lines, Text())
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
-from rich.padding import Padding
 from rich.text import Text
 
+from sim.report.formats import paragraph
 from sim.report.tables import Column, fitted
 from sim.sweep.sweep import Swept
 
@@ -27,7 +27,7 @@ def print_sweep(console: Console, swept: Swept, path: Path) -> None:
         Text.assemble(("\n" + swept.space.path.name, "bold"), f"  {len(swept.space):,} points: {counts}{kept}")
     ]
     for reason, count in list(swept.reasons.items())[:TOP_REASONS]:
-        lines.append(Padding(Text(f"{count:,} skipped: {reason}", style="dim"), (0, 0, 0, 2)))
+        lines.append(paragraph(f"{count:,} skipped: {reason}", "dim"))
     console.print(Group(*lines))
     best = _best(swept)
     if best:

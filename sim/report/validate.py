@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from sim.report.run import plain
+from sim.report.formats import plain
 from sim.report.serving_validation import SERVED, percent, serving_table
 from sim.report.tables import Column, fitted
 

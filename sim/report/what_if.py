@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from sim.report.run import bar_pair, ms
+from sim.report.formats import bar_pair, ms, paragraph
 from sim.report.tables import Column, fitted
 
 VERDICT_STYLE = {"gain": "green", "loss": "red"}
@@ -43,11 +42,7 @@ def what_if_parts(result: dict[str, Any], width: int) -> Iterator[RenderableType
         "step, when they are applied from top to bottom; a bound, which nothing does just so, is not."
     )
     yield fitted(title if rows else "What if: nothing known applies here", columns if rows else [], width, notes)
-    lines = [
-        Padding(Text(f"{row['what_if']}: {'; '.join(row['assumed'])}", style="dim"), (0, 0, 0, 2))
-        for row in rows
-        if row["assumed"]
-    ]
+    lines = [paragraph(f"{row['what_if']}: {'; '.join(row['assumed'])}", "dim") for row in rows if row["assumed"]]
     if lines:
         yield Group(Text("Assumed", style="bold"), *lines, Text())
 

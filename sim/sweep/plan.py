@@ -9,20 +9,18 @@ simulation of a client that keeps that many requests in flight.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from math import exp
+from dataclasses import dataclass, field
 from typing import Any
 
-from scenarios.batches import decode_batch
-from sim.predict.predict import predict
-from sim.predict.steps import Case, sensitivity_of
-from sim.predict.uncertainty import T90, Sensitivity, ratio_interval
+from sim.predict.steps import Case
+from sim.predict.uncertainty import ratio_interval
 from sim.sweep.candidates import BATCHES, REFINEMENTS, Choice, Fixed, Models, batches, choices, refined
 from sim.sweep.disaggregate import Split, best_splits
 from sim.sweep.evaluate import Evaluator, Point, Slo
-from sim.sweep.robust import LOADED, regrets, slowdown
-from sim.sweep.serve import Served, served, served_apart
+from sim.sweep.finalists import Finalist, Say, by_events, by_serving
+from sim.sweep.robust import regrets, slowdown
+from sim.sweep.serve import Served, served_apart
+from sim.sweep.swings import Swing, swings
 
 #: Choices that the event simulation decides between, and those of them that are served.
 FINALISTS, SERVED = 6, 2
@@ -36,46 +34,6 @@ HOPELESS = 1.5
 REFINED = 2
 #: A choice whose score is this close to the best is a near tie, whatever the interval says.
 NEAR = 0.02
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Finalist:
-    """A choice decided on. point: by the recurrence; tokens_per_card, ttft_ms, tpot_ms: of the last simulation that it
-    went through, decided_by it. meets: the SLO."""
-
-    point: Point
-    tokens_per_card: float
-    ttft_ms: float
-    tpot_ms: float
-    decided_by: str
-    meets: bool
-    sensitivity: Sensitivity
-    served: Served | None = None
-
-    def score(self, slo: Slo, factor: float = 1.0) -> float:
-        """Tokens/s a card, less where the SLO is missed: times limit / latency. factor: of all its times."""
-        score = self.tokens_per_card / factor
-        for limit, value in ((slo.ttft_ms, self.ttft_ms * factor), (slo.tpot_ms, self.tpot_ms * factor)):
-            if limit is not None and value > limit:
-                score *= limit / value
-        return score
-
-
-@dataclass(frozen=True, slots=True)
-class Swing:
-    """One uncertain number of the profile. low, high: the choice that is best where it is at that end of its 90 %
-    interval (all times of that part shorter, or longer); regret: the larger share that the plan's choice then loses to
-    it. width: of the number, as a factor."""
-
-    number: str
-    width: float
-    low: str
-    nominal: str
-    high: str
-    regret: float
-    measurement: str
 
 
 @dataclass(slots=True)
@@ -120,7 +78,7 @@ def plan(case: Case, whole: Any, cards: int, slo: Slo, fixed: Fixed, say: Say = 
     if result.finalists:
         _prefer_robust(result)
         result.near_ties = _near_ties(result)
-        result.swings = _swings(result)
+        result.swings = swings(result.finalists, case, slo)
     say("")
     return result
 
@@ -237,9 +195,9 @@ def _decided(points: list[Point], evaluator: Evaluator, result: Plan, say: Say) 
     slo = result.slo
     for point in _best_of_choices(points, slo)[:FINALISTS]:
         say(f"event simulation: {point.choice.name}")
-        finalists.append(_by_events(point, slo))
+        finalists.append(by_events(point, slo))
     finalists.sort(key=lambda f: (not f.meets, -f.score(slo)))
-    first = [_fewer(_by_serving(finalist, slo, say), evaluator, result, say) for finalist in finalists[:SERVED]]
+    first = [_fewer(by_serving(finalist, slo, say), evaluator, result, say) for finalist in finalists[:SERVED]]
     first.sort(key=lambda f: (not f.meets, -f.score(slo)))
     tried = {finalist.point for finalist in finalists}
     for batch in (batch for batch in result.batches if first and batch > first[0].point.batch):
@@ -249,7 +207,7 @@ def _decided(points: list[Point], evaluator: Evaluator, result: Plan, say: Say) 
         point = evaluator.point(choice, batch)
         if slo.tpot_ms is not None and point.tpot_ms > HOPELESS * slo.tpot_ms:
             break
-        larger = _by_serving(_by_events(point, slo), slo, say)
+        larger = by_serving(by_events(point, slo), slo, say)
         tried.add(larger.point)
         if not larger.meets or larger.tokens_per_card <= first[0].tokens_per_card:
             break
@@ -263,7 +221,7 @@ def _fewer(finalist: Finalist, evaluator: Evaluator, result: Plan, say: Say) -> 
     slo = result.slo
     smaller = [batch for batch in reversed(result.batches) if batch < finalist.point.batch]
     for batch in () if finalist.meets else smaller[:STEPS_DOWN]:
-        fewer = _by_serving(_by_events(evaluator.point(finalist.point.choice, batch), slo), slo, say)
+        fewer = by_serving(by_events(evaluator.point(finalist.point.choice, batch), slo), slo, say)
         if fewer.meets:
             return fewer
     return finalist
@@ -276,36 +234,6 @@ def _apart(splits: list[Split], result: Plan, say: Say) -> tuple[Split, Served] 
         say(f"serving simulation: {split.prefill_instances} prefill, {split.decode_instances} decode instances")
         runs.append((split, served_apart(split, result.cards)))
     return max(runs, key=lambda r: (result.slo.met(r[1].ttft_ms, r[1].tpot_ms), r[1].tokens_per_card), default=None)
-
-
-def _by_events(point: Point, slo: Slo) -> Finalist:
-    decode_ms = predict(point.case).metrics["tpot_ms"].value
-    tpot = decode_ms + point.batch * point.prefill_ms / point.output_tokens
-    ttft = point.prefill_ms + decode_ms / 2
-    exposed = sensitivity_of(point.case, decode_batch(point.case.scenario))
-    return Finalist(
-        point=point,
-        tokens_per_card=point.batch * 1000 / tpot / point.choice.cards,
-        ttft_ms=ttft,
-        tpot_ms=tpot,
-        decided_by="event simulation",
-        meets=slo.met(ttft, tpot),
-        sensitivity=exposed,
-    )
-
-
-def _by_serving(finalist: Finalist, slo: Slo, say: Say) -> Finalist:
-    say(f"serving simulation: {finalist.point.choice.name}, {finalist.point.batch} requests")
-    run = served(finalist.point)
-    return replace(
-        finalist,
-        tokens_per_card=run.tokens_per_card,
-        ttft_ms=run.ttft_ms,
-        tpot_ms=run.tpot_ms,
-        decided_by="serving simulation",
-        meets=slo.met(run.ttft_ms, run.tpot_ms),
-        served=run,
-    )
 
 
 def _near_ties(result: Plan) -> list[tuple[Finalist, str]]:
@@ -337,77 +265,3 @@ def _ratio_of(best: Finalist, other: Finalist, case: Case) -> tuple[float, float
     """(low, high) of the ratio of both steps over its value."""
     value, low, high = ratio_interval(best.sensitivity, other.sensitivity, case.hardware)
     return low / value, high / value
-
-
-def _swings(result: Plan) -> list[Swing]:
-    """Each uncertain number at both ends of its interval: who is best then, and what the plan's choice loses."""
-    finalists, slo = result.finalists, result.slo
-    best = finalists[0]
-    swings: list[Swing] = []
-    for number, sigma, weights in _numbers(finalists, result.case):
-        ends = []
-        for sign in (-1, 1):
-            scores = [f.score(slo, exp(sign * T90 * sigma * w)) for f, w in zip(finalists, weights, strict=True)]
-            winner = max(range(len(finalists)), key=lambda i: scores[i])
-            ends.append((finalists[winner].point, 1 - scores[0] / scores[winner]))
-        (low, low_regret), (high, high_regret) = ends
-        swings.append(
-            Swing(
-                number=number,
-                width=exp(T90 * sigma),
-                low=_name(low),
-                nominal=_name(best.point),
-                high=_name(high),
-                regret=max(low_regret, high_regret),
-                measurement=_measure(number),
-            )
-        )
-    swings.append(_on_loaded_host(finalists, slo))
-    return sorted(swings, key=lambda s: -s.regret)
-
-
-def _on_loaded_host(finalists: list[Finalist], slo: Slo) -> Swing:
-    """A host under load: who is best there. Its low end is the host of the profile."""
-    scores = [finalist.score(slo, slowdown(finalist.point.case)) for finalist in finalists]
-    winner = max(range(len(finalists)), key=lambda i: scores[i])
-    best, loaded = _name(finalists[0].point), _name(finalists[winner].point)
-    number = "host of the deployment, healthy or under load"
-    regret = 1 - scores[0] / scores[winner]
-    return Swing(number, LOADED, low=best, nominal=best, high=loaded, regret=regret, measurement=_measure(number))
-
-
-def _name(point: Point) -> str:
-    return f"{point.choice.name}, {point.batch} requests"
-
-
-def _numbers(finalists: list[Finalist], case: Case) -> list[tuple[str, float, list[float]]]:
-    """(number, standard deviation of its logarithm, elasticity of each finalist's step) of what the finalists differ
-    in."""
-    residual = case.hardware.residual
-    numbers = [
-        ("residual.device_sigma", residual.device_sigma, [f.sensitivity.device for f in finalists]),
-        ("residual.host_sigma", residual.host_sigma, [f.sensitivity.host for f in finalists]),
-    ]
-    families = dict.fromkeys(family for f in finalists for family in map(_family, f.sensitivity.parts) if family)
-    for family in families:
-        parts = [f.sensitivity.parts.get(("family", family), (0.0, 0.0)) for f in finalists]
-        sigma = max(sigma for _, sigma in parts) * 2  # all kernels of the family wrong together, not their shared part
-        numbers.append((f"kernels of the family {family}", sigma, [weight for weight, _ in parts]))
-    return numbers
-
-
-def _family(key: Any) -> str:
-    """The family of kernels that a part of a step's error stands for, or nothing."""
-    return key[1] if isinstance(key, tuple) and len(key) == 2 and key[0] == "family" else ""
-
-
-def _measure(number: str) -> str:
-    """What narrows a number the most."""
-    if "host" in number:
-        return "an eager decode step on the deployment's host: whatif calibrate --backend npu (or --bench FILE)"
-    if "links" in number:
-        return "an all-reduce of a decode step's size in the tensor-parallel group (hccl_test)"
-    if "device" in number:
-        return "one decode step of the best choice: whatif run SCENARIO --backend npu"
-    family = number.rpartition(" ")[2]
-    return f"the {family} kernels of one decode step of the best choice: whatif run SCENARIO --backend npu"

@@ -9,7 +9,8 @@ from scenarios.schema import Scenario
 from sim.sweep.candidates import REFINEMENTS
 from sim.sweep.deploy import VERSIONS, command_of, max_graphs, sizes_to_capture
 from sim.sweep.evaluate import Point
-from sim.sweep.plan import Finalist, Plan
+from sim.sweep.finalists import Finalist
+from sim.sweep.plan import Plan
 
 #: What a plan searches; every other field of a scenario is taken as it stands.
 SEARCHED = (

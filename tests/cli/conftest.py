@@ -145,3 +145,30 @@ def process(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]
         return subprocess.run(command, env=environment, check=False, timeout=60, **options)
 
     return run
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
+
+
+def write(file: Path, text: str | bytes) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return file
+
+
+@pytest.fixture
+def refused(whatif: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """`refused(*arguments)`: the problem lines of a call that must be refused; the folder is left as it was."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> list[str]:
+        before = snapshot(tmp_path)
+        done = whatif(*arguments)
+        assert (done.status, done.out) == (2, "")
+        assert "Traceback" not in done.err
+        assert done.problems
+        assert snapshot(tmp_path) == before
+        return list(done.problems)
+
+    return run

@@ -20,7 +20,8 @@ from scenarios.loader import load_scenario, shipped_names
 from sim.compare import compare_results
 from sim.report import terminal
 from sim.report.compare import print_compare
-from sim.report.run import bar, ms, print_explain, print_run, size
+from sim.report.formats import bar, ms, size
+from sim.report.run import print_explain, print_run
 
 Answer = Callable[..., dict[str, Any]]
 WhatIf = Callable[..., Any]
