@@ -21,28 +21,7 @@ def waterfall(
     gains: {label, state, waterfall_us, note, differs} in the order they are switched on. totals: us with none, as it
     is, with all. say: words (none, here, all, step, change, now).
     """
-    rows: list[dict[str, Any]] = [_total(say["none"], totals[0])]
-    at, here_shown = totals[0], False
-    for gain in gains:
-        if gain["state"] == "off" and not here_shown:
-            rows.append(_total(say["here"], totals[1]))
-            here_shown = True
-        after = at - gain["waterfall_us"]
-        rows.append(
-            {
-                "label": gain["label"],
-                "low": min(at, after) / 1000,
-                "high": max(at, after) / 1000,
-                "change": (after - at) / 1000,
-                "sort": "loss" if after > at else "gain",
-                "note": gain["note"],
-                "pale": gain["differs"],
-                "end": f"{(after - at) / 1000:+.2f}".replace("-", "−"),
-            }
-        )
-        at = after
-    rows += [] if here_shown else [_total(say["here"], totals[1])]
-    rows.append(_total(say["all"], totals[2]))
+    rows = _falls(gains, totals, say)
     widest = max(row["high"] for row in rows)
     x: Spec = {
         "field": "low",
@@ -84,6 +63,33 @@ def waterfall(
         ],
     }
     return Chart(name, rows, spec, alt)
+
+
+def _falls(gains: Sequence[Row], totals: tuple[float, float, float], say: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A row per optimisation, with the step as it is where those that are on end."""
+    rows: list[dict[str, Any]] = [_total(say["none"], totals[0])]
+    at, here_shown = totals[0], False
+    for gain in gains:
+        if gain["state"] == "off" and not here_shown:
+            rows.append(_total(say["here"], totals[1]))
+            here_shown = True
+        after = at - gain["waterfall_us"]
+        rows.append(
+            {
+                "label": gain["label"],
+                "low": min(at, after) / 1000,
+                "high": max(at, after) / 1000,
+                "change": (after - at) / 1000,
+                "sort": "loss" if after > at else "gain",
+                "note": gain["note"],
+                "pale": gain["differs"],
+                "end": f"{(after - at) / 1000:+.2f}".replace("-", "−"),
+            }
+        )
+        at = after
+    rows += [] if here_shown else [_total(say["here"], totals[1])]
+    rows.append(_total(say["all"], totals[2]))
+    return rows
 
 
 def _total(label: str, us: float) -> dict[str, Any]:

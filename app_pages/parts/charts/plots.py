@@ -49,12 +49,7 @@ def bars(
         "scale": _extent(rows, stacked, log, limit),
         "stack": "zero" if stacked else None,
     }
-    y: Spec = {
-        "field": "label",
-        "type": "nominal",
-        "sort": labels,
-        "axis": names(),
-    }
+    y: Spec = {"field": "label", "type": "nominal", "sort": labels, "axis": names()}
     shift: Spec = {} if deep == 1 else {"yOffset": {"field": "series", "sort": list(colours)}}
     tip = [{"field": "label", "title": " "}, {"field": "series", "title": " "}, {"field": "shown", "title": " "}]
     layers: list[Spec] = [
@@ -71,32 +66,33 @@ def bars(
         }
     ]
     if rows and "low" in rows[0]:
-        layers.append(
-            {
-                "mark": {"type": "rule", "strokeWidth": 1.5, "color": INK},
-                "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, **shift},
-            }
-        )
+        interval = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, **shift}
+        layers.append({"mark": {"type": "rule", "strokeWidth": 1.5, "color": INK}, "encoding": interval})
     if not stacked:
-        end = "high" if rows and "high" in rows[0] else "value"
-        after = f"max(datum.{end}, {limit or 0})"  # not across the line to compare with
-        layers.append(
-            {
-                "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": INK},
-                "transform": [{"calculate": after, "as": "after"}],
-                "encoding": {"x": {**x, "field": "after"}, "y": y, **shift, "text": {"field": "shown"}},
-            }
-        )
+        layers.append(_numbers(rows, x, {"y": y, **shift}, limit))
     if limit is not None:
-        layers.append(
-            {
-                "data": {"values": [{"at": limit}]},
-                "mark": {"type": "rule", "strokeDash": [4, 3], "color": INK},
-                "encoding": {"x": {"field": "at", "type": "quantitative"}},
-            }
-        )
+        layers.append(_limit(limit))
     height = len(labels) * row_height(labels, BAR * deep + GAP) + NUMBERS + (TITLE if title else 0)
     return Chart(name, drawn, {"layer": layers, "height": height}, alt, legend=_legend(colours))
+
+
+def _numbers(rows: Sequence[Row], x: Spec, place: Spec, limit: float | None) -> Spec:
+    """The number behind each bar or its interval, and not across the line to compare with."""
+    end = "high" if rows and "high" in rows[0] else "value"
+    return {
+        "mark": {"type": "text", "align": "left", "dx": 6, "fontSize": 12, "color": INK},
+        "transform": [{"calculate": f"max(datum.{end}, {limit or 0})", "as": "after"}],
+        "encoding": {"x": {**x, "field": "after"}, **place, "text": {"field": "shown"}},
+    }
+
+
+def _limit(at: float) -> Spec:
+    """The line to compare with."""
+    return {
+        "data": {"values": [{"at": at}]},
+        "mark": {"type": "rule", "strokeDash": [4, 3], "color": INK},
+        "encoding": {"x": {"field": "at", "type": "quantitative"}},
+    }
 
 
 def _legend(colours: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -150,33 +146,23 @@ def lines(
     }
     colour = _colour(colours)
     tip = [{"field": "x", "title": x_title}, {"field": "series", "title": " "}, {"field": "shown", "title": " "}]
-    layers: list[Spec] = []
-    if now is not None:
-        layers.append(
-            {
-                "data": {"values": [{"x": now}]},
-                "encoding": {"x": x},
-                "mark": {"type": "rule", "color": ACCENT, "strokeWidth": 2, "opacity": 0.5},
-            }
-        )
+    layers: list[Spec] = [] if now is None else [_now(x, now)]
     if rows and "low" in rows[0]:
-        layers.append(
-            {
-                "mark": {"type": "area", "opacity": 0.14},
-                "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour},
-            }
-        )
+        band = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour}
+        layers.append({"mark": {"type": "area", "opacity": 0.14}, "encoding": band})
     size = 46 if len(values) < 40 else 8
-    layers.append({"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": colour}})
-    layers.append(
-        {
-            "mark": {
-                "type": "point",
-                "filled": True,
-                "size": size,
-                "opacity": 1 if dots else 0,
-            },
-            "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
-        }
-    )
+    points = {"type": "point", "filled": True, "size": size, "opacity": 1 if dots else 0}
+    layers += [
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": colour}},
+        {"mark": points, "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip}},
+    ]
     return Chart(name, rows, {"layer": layers, "height": height}, alt, legend=_legend(colours))
+
+
+def _now(x: Spec, at: float) -> Spec:
+    """The line at which the reader is."""
+    return {
+        "data": {"values": [{"x": at}]},
+        "encoding": {"x": x},
+        "mark": {"type": "rule", "color": ACCENT, "strokeWidth": 2, "opacity": 0.5},
+    }

@@ -32,15 +32,6 @@ def roofline(
     high = roofs["cube_tflops"] * 2
     x = _log("intensity", say["intensity"], left, right)
     y = _log("tflops", say["rate"], low / 2, high)
-    tooltip = [
-        {"field": "name", "title": say["name"]},
-        {"field": "count", "title": say["count"], "type": "quantitative", "format": ","},
-        {"field": "us", "title": say["time"], "type": "quantitative", "format": ",.1f"},
-        {"field": "share", "title": say["share"], "type": "quantitative", "format": ".1%"},
-        {"field": "intensity", "title": say["intensity"], "type": "quantitative", "format": ",.2f"},
-        {"field": "tflops", "title": say["rate"], "type": "quantitative", "format": ",.3f"},
-        {"field": "roofline", "title": say["roofline"], "type": "quantitative", "format": ".0%"},
-    ]
     spec: Spec = {
         "height": 400,
         "layer": [
@@ -50,12 +41,7 @@ def roofline(
                 "encoding": {
                     "x": x,
                     "y": y,
-                    "strokeDash": {
-                        "field": "roof",
-                        "type": "nominal",
-                        "sort": None,
-                        "legend": None,
-                    },
+                    "strokeDash": {"field": "roof", "type": "nominal", "sort": None, "legend": None},
                 },
             },
             {
@@ -75,7 +61,7 @@ def roofline(
                         "legend": None,
                         "scale": {"domain": [0, 1], "range": [40, 900]},
                     },
-                    "tooltip": tooltip,
+                    "tooltip": _hover(say),
                 },
             },
         ],
@@ -83,6 +69,19 @@ def roofline(
     lines_of = [(f"— {say['peak']}", ""), (f"╌ {say['sustained']}", "")]
     legend = [*legend_of(labels, [p["kind"] for p in points]), *lines_of]
     return Chart(name, data, spec, alt, {"roofs": lines}, legend)
+
+
+def _hover(say: Mapping[str, str]) -> list[Spec]:
+    """What a point says."""
+    return [
+        {"field": "name", "title": say["name"]},
+        {"field": "count", "title": say["count"], "type": "quantitative", "format": ","},
+        {"field": "us", "title": say["time"], "type": "quantitative", "format": ",.1f"},
+        {"field": "share", "title": say["share"], "type": "quantitative", "format": ".1%"},
+        {"field": "intensity", "title": say["intensity"], "type": "quantitative", "format": ",.2f"},
+        {"field": "tflops", "title": say["rate"], "type": "quantitative", "format": ",.3f"},
+        {"field": "roofline", "title": say["roofline"], "type": "quantitative", "format": ".0%"},
+    ]
 
 
 def _log(field: str, title: str, low: float, high: float) -> Spec:

@@ -191,11 +191,9 @@ def fused_infer_attention_score_v2(
         need(inner_precise == 1, f"{name}: inner_precise {inner_precise}; NZ blocks have the high-performance mode, 1")
         heads, scales = (num_query_heads, num_key_value_heads), (dequant_scale_key, dequant_scale_value)
         _int8_blocks(name, query, key=key, value=value, scales=scales, heads=heads, layout=input_layout)
-        need(key.shape[3] == block_size, f"{name}: block_size says {block_size}, a block has {key.shape[3]} tokens")
         need(block_table is not None and keys is not None, f"{name}: NZ blocks need their table and the key lengths")
-        typed(f"{name}: block_table", block_table, torch.int32)
         _lengths(name, input_layout, query, queries, keys, query.shape[0])
-        _covers(name, block_table, block_size, keys, query.shape[0])
+        _table(name, block_table, key.shape[3], block_size, keys, query.shape[0])
         _mask(name, sparse_mode, atten_mask, query.shape[1] == 1)
         return
     need(input_layout == "TND", f"{name}: layout {input_layout}; the adapter speaks TND over 16-bit caches")
@@ -206,49 +204,27 @@ def fused_infer_attention_score_v2(
     if query_rope is not None or key_rope is not None:
         need(query_rope is not None and key_rope is not None, f"{name}: query_rope and key_rope go together")
         need(num_key_value_heads == 1, f"{name}: {num_key_value_heads} key heads; a latent row serves all queries: 1")
-        _latent(
-            name=name,
-            query=query,
-            key=key,
-            query_rope=query_rope,
-            key_rope=key_rope,
-            heads=num_query_heads,
-            queries=queries,
-        )
+        _latent(name, query, key, query_rope, key_rope, heads=num_query_heads, queries=queries)
         need(block_table is not None, f"{name}: latent rows are read through a block table only")
         need(block_size in (16, 128), f"{name}: blocks of {block_size} tokens; latent rows take 16 and 128")
     elif block_table is None:
-        _unpacked(
-            name=name,
-            query=query,
-            key=key,
-            value=value,
-            heads=num_query_heads,
-            kv_heads=num_key_value_heads,
-            queries=queries,
-            keys=keys,
-        )
+        heads = num_query_heads, num_key_value_heads
+        _unpacked(name, query, key=key, value=value, heads=heads, queries=queries, keys=keys)
         return
     else:
         dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
         need(dim == 128, f"{name}: {input_layout} with head dimension {dim}; TND takes 128")
-        _cache(
-            name=name,
-            query=query,
-            key=key,
-            value=value,
-            heads=num_key_value_heads,
-            dim=dim,
-            table=block_table,
-            size=block_size,
-        )
+        kv_heads = num_key_value_heads
+        _cache(name, query, key, value, heads=kv_heads, dim=dim, table=block_table, size=block_size)
         _block(name, block_size, one_query, is_int8=False)
-    typed(f"{name}: block_table", block_table, torch.int32)
-    need(
-        key.shape[1] == block_size,
-        f"{name}: block_size says {block_size}, a block of the cache has {key.shape[1]} tokens",
-    )
-    _covers(name, block_table, block_size, keys, requests)
+    _table(name, block_table, key.shape[1], block_size, keys, requests)
+
+
+def _table(name: str, table: Any, holds: int, block_size: int, keys: Sequence[int], requests: int) -> None:
+    """The block table of a cache whose blocks hold so many tokens."""
+    typed(f"{name}: block_table", table, torch.int32)
+    need(holds == block_size, f"{name}: block_size says {block_size}, a block of the cache has {holds} tokens")
+    _covers(name, table, block_size, keys, requests)
 
 
 def _int8_blocks(
@@ -287,11 +263,18 @@ def _latent(
 
 
 def _unpacked(
-    name: str, query: Any, key: Any, value: Any, heads: int, kv_heads: int, queries: Sequence[int], keys: Sequence[int]
+    name: str,
+    query: Any,
+    key: Any,
+    value: Any,
+    heads: tuple[int, int],
+    queries: Sequence[int],
+    keys: Sequence[int],
 ) -> None:
-    """Heads over keys that lie one after the other: key lengths are sums too."""
+    """Heads over keys that lie one after the other: key lengths are sums too. heads: of the queries, of the keys."""
+    kv_heads = heads[1]
     typed(f"{name}: query without a block table", query, torch.bfloat16)
-    _heads(name, query, heads, kv_heads, "TND")
+    _heads(name, query, *heads, "TND")
     dims = tuple(x.shape[-1] for x in (query, key, value))
     taken = ((128, 128, 128), (192, 192, 128), (192, 192, 192))
     need(dims in taken, f"{name}: heads of {dims} dimensions without a block table; it takes {taken}")
