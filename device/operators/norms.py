@@ -73,9 +73,9 @@ def reduce_mean(_: Op, inputs: Inputs, __: Step) -> Outputs:
 
 
 def _layer_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    x, gamma, beta = inputs
-    width = (x.shape[-1],)
-    return (torch.nn.functional.layer_norm(x.float(), width, gamma.float(), beta.float(), eps_of(op)).to(x.dtype),)
+    x, gamma, *beta = inputs
+    weights = (part.float() for part in (gamma, *beta))
+    return (torch.nn.functional.layer_norm(x.float(), (x.shape[-1],), *weights, eps=eps_of(op)).to(x.dtype),)
 
 
 KERNELS = {

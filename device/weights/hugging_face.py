@@ -61,12 +61,12 @@ def name_of(model: Model, name: str, part: str, layer: int) -> str:
     if name == "lm_head":
         return "lm_head.weight"
     if name == "input_norm":
-        return "model.layers.0.input_layernorm.weight"
+        return f"model.layers.0.input_layernorm.{part}"
     if name == "final_norm":
-        return "model.norm.weight"
+        return f"model.norm.{part}"
     if name == "next_norm":
         last = layer + 1 == model.layers
-        return "model.norm.weight" if last else f"model.layers.{layer + 1}.input_layernorm.weight"
+        return f"model.norm.{part}" if last else f"model.layers.{layer + 1}.input_layernorm.{part}"
     at = f"model.layers.{layer}"
     state = model.at(layer).state if model.kinds or model.state else None
     if state is not None and (own := name_in_layer(state, name, part)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from scenarios.models.model import Latent
+from scenarios.models.model import Latent, Model
 
 
 def in_halves(name: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
@@ -19,6 +19,14 @@ def in_halves(name: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:
         still, turning = value.split((latent.kv_rank, latent.rope_dim))
         return torch.cat((still, turning[0::2], turning[1::2]))
     return value
+
+
+def heads_in_halves(value: torch.Tensor, model: Model) -> torch.Tensor:
+    """The rows of a grouped-query projection, whose pairs lie next to each other, as a Program turns them: the first of
+    all pairs, then the second."""
+    heads = value.unflatten(0, (-1, model.head_dim))
+    turning = heads[:, : model.rotated]
+    return torch.cat((turning[:, 0::2], turning[:, 1::2], heads[:, model.rotated :]), 1).flatten(0, 1)
 
 
 def index_in_halves(name: str, value: torch.Tensor, latent: Latent) -> torch.Tensor:

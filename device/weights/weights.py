@@ -19,7 +19,7 @@ import torch
 from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
 from device.weights.block_scales import BLOCK, FP8, Block, block_of, dequantised
 from device.weights.hugging_face import name_of, shape_of
-from device.weights.latent_weights import absorbed, in_halves, index_in_halves
+from device.weights.latent_weights import absorbed, heads_in_halves, in_halves, index_in_halves
 from device.weights.state_weights import rows_of_rank
 from scenarios.errors import ScenarioError, printable
 from scenarios.files.paths import expanded, is_dir
@@ -40,6 +40,8 @@ KV_SPLIT = ("k_proj", "v_proj")
 ROW_SPLIT = ("o_proj", "down_proj")
 #: Norms whose weight is the factor itself in families whose other norms multiply by 1 + weight.
 PLAIN_NORMS = ("delta_norm", "mamba_norm")
+#: Families whose checkpoints have the two elements that turn together next to each other, in grouped-query heads.
+PAIRED = ("chatglm", "cohere", "cohere2", "ernie4_5", "ernie4_5_moe", "glm", "glm4", "helium", "llama4_text")
 
 
 class Checkpoint(Protocol):
@@ -66,7 +68,7 @@ class RandomCheckpoint:
         shape = shape_of(self.model, name)
         random = torch.Generator().manual_seed(crc32(f"{self.seed}/{name}".encode()))
         values = torch.randn(shape, generator=random)
-        if "norm" in name:
+        if "norm" in name and not name.endswith("bias"):
             return 0.1 * values + (not self.model.form.unit_offset or "linear_attn.norm" in name)
         if name.endswith(("scale", "layer_scalar")):
             return 1 + 0.1 * values
@@ -278,12 +280,14 @@ class Weights:
         last, latent = name.rpartition(".")[2], self.model.latent
         stored = "weight" if kind in ("k", "v") else kind
         value = self.checkpoint.tensor(name_of(self.model, name, stored, layer))
-        if self.model.form.unit_offset and last.endswith("norm") and last not in PLAIN_NORMS:
+        if self.model.form.unit_offset and last.endswith("norm") and last not in PLAIN_NORMS and kind != "bias":
             value = value + 1
         if last == "router_norm":
             value = value * self.model.hidden**-0.5
         if last == "conv1d" and value.ndim == 3:
             value = value.squeeze(1)
+        if self.model.model_type in PAIRED and last in ("q_proj", "k_proj"):
+            value = heads_in_halves(value, self.model.at(layer))
         if latent and not self.in_pairs:
             value = in_halves(last, value, latent)
         if latent and latent.index:

@@ -41,6 +41,10 @@ def _squared(mlp: _Calls, _: float) -> tuple[Op, ...]:
     return relu, mlp.op("pow", "square", ("relu_up",), "gated", ("exponent", 2))
 
 
+def _gelu_alone(mlp: _Calls, _: float) -> tuple[Op, ...]:
+    return (mlp.op("gelu", "gelu", ("up",), "gated"),)
+
+
 def _clamped(mlp: _Calls, limit: float) -> tuple[Op, ...]:
     """vLLM-Ascend computes gpt-oss's SwiGLU with torch calls too (ops/activation.py)."""
     return (
@@ -71,4 +75,5 @@ _CALLS: dict[Activation, Callable[[_Calls, float], tuple[Op, ...]]] = {
     "clamped": _clamped,
     "capped": _capped,
     "relu2": _squared,
+    "gelu_alone": _gelu_alone,
 }

@@ -19,7 +19,7 @@ from scenarios.lowering.mamba import mamba2, short_convolution
 from scenarios.lowering.mla import latent_attention
 from scenarios.lowering.moe import mixture
 from scenarios.lowering.prepare import prepare_contiguous
-from scenarios.lowering.primitives import activation, linear, mlp, rms_norm, weight
+from scenarios.lowering.primitives import activation, hidden_norm, linear, mlp, weight
 from scenarios.lowering.step import Step
 from scenarios.models.model import Model
 from scenarios.models.states import GatedDelta, Mamba2, ShortConv
@@ -65,7 +65,7 @@ def _embed(model: Model, act: DType, tokens: int) -> Block:
         ops += _angles(one, act, tokens)
     ops += _join(model, hidden) if model.joined else ()
     if model.form.pre_norms:
-        ops += rms_norm("input_norm", hidden, "normed", model.norm_eps)
+        ops += hidden_norm("input_norm", hidden, "normed", model)
     return Block("embed", tuple(ops))
 
 
@@ -109,9 +109,9 @@ def _layer(step: Step) -> tuple[Op, ...]:
         ops += _attention(step, activation(source, hidden, act))
         ops.append(linear("o_proj", attended, "attention_out", model.hidden, model.attention.out_bias))
         ops += _added(model, "attention", activation("attention_out", hidden, act), residual, after)
-        if form.has_mlp and form.pre_norms:
-            ops += rms_norm("post_attention_norm", after, "mlp_in", model.norm_eps)
-        source = "mlp_in" if form.pre_norms else after.name
+        if form.has_mlp and form.pre_norms and not form.parallel:
+            ops += hidden_norm("post_attention_norm", after, "mlp_in", model)
+        source = source if form.parallel else "mlp_in" if form.pre_norms else after.name
     if form.has_mlp:
         before = activation("residual_mid", hidden, act) if form.attends else residual
         experts = model.experts
@@ -124,7 +124,7 @@ def _layer(step: Step) -> tuple[Op, ...]:
     if form.layer_scale:
         ops.append(Op("mul", "layer_scale", (residual, weight("layer_scalar.weight", (1,), act)), (residual,)))
     if form.pre_norms:
-        ops += rms_norm("next_norm", residual, "normed", model.norm_eps)
+        ops += hidden_norm("next_norm", residual, "normed", model)
     return tuple(ops)
 
 
@@ -143,7 +143,7 @@ def _added(model: Model, name: str, x: Tensor, residual: Tensor, out: Tensor) ->
     """`x` added to the residual, normed and scaled before where the layer does so."""
     ops: list[Op] = []
     if model.form.post_norms:
-        ops += rms_norm(f"{name}_out_norm", x, f"{name}_out_normed", model.norm_eps)
+        ops += hidden_norm(f"{name}_out_norm", x, f"{name}_out_normed", model)
         x = activation(f"{name}_out_normed", x.shape, x.dtype)
     if model.form.residual_scale != 1:
         scaled = activation(f"{name}_out_scaled", x.shape, x.dtype)
@@ -158,7 +158,7 @@ def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
     normed = activation("normed", (tokens, model.hidden), act)
     ops: list[Op] = []
     if not model.form.pre_norms:
-        ops += rms_norm("final_norm", activation("residual", normed.shape, act), "normed", model.norm_eps)
+        ops += hidden_norm("final_norm", activation("residual", normed.shape, act), "normed", model)
     rows = _chosen(model, batch)
     if batch.tokens > rows:
         last = activation("last", (rows, model.hidden), act)

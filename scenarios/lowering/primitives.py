@@ -54,6 +54,15 @@ def rms_norm(name: str, x: Tensor, out: str, eps: float, weightless: bool = Fals
     )
 
 
+def hidden_norm(name: str, x: Tensor, out: str, model: Model) -> tuple[Op, ...]:
+    """A norm over the hidden size as the model has it: an RMSNorm, or one call of a layer norm."""
+    if not model.form.layer_norm:
+        return rms_norm(name, x, out, model.norm_eps)
+    parts = ("weight", "bias") if model.form.norm_bias else ("weight",)
+    weights = (weight(f"{name}.{part}", (x.shape[-1],), x.dtype) for part in parts)
+    return (Op("layer_norm", name, (x, *weights), (activation(out, x.shape, x.dtype),), (("eps", model.norm_eps),)),)
+
+
 def rotate(name: str, x: Tensor, out: str, cos: Tensor, sin: Tensor) -> tuple[Op, ...]:
     """x cos + rotate_half(x) sin: five calls, two of which first copy the half of x that they read."""
     half = (*x.shape[:-1], x.shape[-1] // 2)

@@ -9,6 +9,9 @@ from scenarios.models.forms import AttentionForm, LayerForm
 #: Names of keys that several of them share, by the usual ones.
 _SHARED_EXPERTS = {"num_shared_experts": "n_shared_experts"}
 
+#: Attention and MLP side by side behind one layer norm without a bias.
+_COHERE = LayerForm(layer_norm=True, parallel=True)
+
 #: Of each `model_type`.
 ALIKE: dict[str, Family] = {
     "hy_v3": Family(
@@ -37,6 +40,36 @@ ALIKE: dict[str, Family] = {
         models=frozenset({"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}),
         defaults={"head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096, "hidden_activation":
                   "gelu_pytorch_tanh", "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+    ),
+    "cohere": Family(
+        tied=True, out_bias=True, form=_COHERE, finish=newer.cohere, renames={"layer_norm_eps": "rms_norm_eps"},
+        defaults={"rms_norm_eps": 1e-5}, like="Command R",
+    ),
+    "cohere2": Family(
+        tied=True, out_bias=True, form=_COHERE, finish=newer.cohere, types=newer.cohere2_types, windowed=True,
+        rotates=newer.windows_rotate, like="Command R7B, Command A, Aya", models=frozenset({"sliding_window_pattern"}),
+        renames={"layer_norm_eps": "rms_norm_eps", "rotary_pct": "partial_rotary_factor"},
+        defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096},
+    ),
+    "nemotron": Family(
+        out_bias=True, form=LayerForm(layer_norm=True, norm_bias=True, unit_offset=True, activation="relu2"),
+        renames={"norm_eps": "rms_norm_eps", "rope_percent": "partial_rotary_factor", "rotary_percent":
+                 "partial_rotary_factor"},
+        defaults={"rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5}, like="Nemotron-4, Minitron",
+    ),
+    "starcoder2": Family(
+        tied=True, windowed=True, finish=newer.starcoder2, like="StarCoder2", models=frozenset({"use_bias"}),
+        form=LayerForm(layer_norm=True, norm_bias=True, activation="gelu_alone"),
+        renames={"norm_epsilon": "rms_norm_eps"}, defaults={"rms_norm_eps": 1e-5},
+    ),
+    "stablelm": Family(
+        form=LayerForm(layer_norm=True, norm_bias=True), finish=newer.stablelm, like="StableLM 3B, 2 1.6B",
+        renames={"layer_norm_eps": "rms_norm_eps", "use_qkv_bias": "attention_bias"},
+        defaults={"rms_norm_eps": 1e-5, "partial_rotary_factor": 0.25}, models=frozenset({"use_qkv_bias"}),
+    ),
+    "jais2": Family(
+        bias=True, out_bias=True, form=LayerForm(layer_norm=True, norm_bias=True, activation="relu2", mlp_bias=True),
+        renames={"layer_norm_eps": "rms_norm_eps"}, defaults={"rms_norm_eps": 1e-5}, like="Jais 2",
     ),
     "afmoe": Family(
         qk_norm=True, out_bias=True, experts="num_experts", score="sigmoid", normalised=True, finish=newer.afmoe,

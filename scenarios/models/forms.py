@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 #: What stands between gate and up of an MLP: silu and gelu gate; clamped is gpt-oss's SwiGLU (alpha 1.702, up + 1,
-#: both limited); capped is a SwiGLU whose halves are limited (Step-3.5); relu2 squares a relu and has no gate at all.
-Activation = Literal["silu", "gelu", "clamped", "capped", "relu2"]
+#: both limited); capped is a SwiGLU whose halves are limited (Step-3.5); relu2
+#: squares a relu, and gelu_alone is a GELU: both have no gate at all.
+Activation = Literal["silu", "gelu", "clamped", "capped", "relu2", "gelu_alone"]
 #: What opens and closes attention's output: nothing, a part of the query's projection, or a projection of its own with
 #: one number for each element or each head.
 Gate = Literal["", "packed", "element", "head"]
@@ -22,6 +23,7 @@ PROJECTED: dict[Activation, tuple[str, ...]] = {
     "clamped": ("gate", "up"),
     "capped": ("gate", "up"),
     "relu2": ("up",),
+    "gelu_alone": ("up",),
 }
 
 #: Steepness of gpt-oss's gate (its reference code).
@@ -67,7 +69,8 @@ class LayerForm:
     attends, has_mlp: whether it has the one and the other (Nemotron-H's layers have one of both). pre_norms: norms
     before them. post_norms: norms behind them, before the residual add. activation: of the MLP. limit: of the clamped
     and the capped activation. mlp_bias: its projections have biases. residual_scale: what each of them is multiplied by
-    before it is added. unit_offset: norms multiply by 1 + weight.
+    before it is added. unit_offset: norms multiply by 1 + weight. layer_norm: those over the hidden size are layer
+    norms, which take the mean off too; norm_bias: they add a bias. parallel: attention and MLP read the same norm.
     layer_scale: the residual is multiplied by a learned number behind each layer.
     """
 
@@ -80,6 +83,9 @@ class LayerForm:
     mlp_bias: bool = False
     residual_scale: float = 1.0
     unit_offset: bool = False
+    layer_norm: bool = False
+    norm_bias: bool = False
+    parallel: bool = False
     layer_scale: bool = False
 
 

@@ -273,20 +273,27 @@ class Model:
     @property
     def norms_of_layer(self) -> int:
         """Norms over the hidden size around attention and MLP."""
-        return (self.form.attends + self.form.has_mlp) * (self.form.pre_norms + self.form.post_norms)
+        before = 1 if self.form.parallel else self.form.attends + self.form.has_mlp
+        return before * self.form.pre_norms + (self.form.attends + self.form.has_mlp) * self.form.post_norms
+
+    @property
+    def norm_size(self) -> int:
+        """Weights of one of them."""
+        return self.hidden * (1 + self.form.norm_bias)
 
     @property
     def other_weights(self) -> int:
         """Embedding, LM head (once where tied), norms, biases, routers and absorbed projections, elements; never
         quantised here."""
         layers = sum(
-            count * (one.norms_of_layer * self.hidden + one._attention_others + one._mlp_others + one.form.layer_scale)
+            count
+            * (one.norms_of_layer * self.norm_size + one._attention_others + one._mlp_others + one.form.layer_scale)
             for one, count in self.runs
         )
         tables = self.has_embedding + self.has_head
         if self.tied_embeddings and tables == 2:
             tables = 1
-        last = self.hidden * self.has_head  # the final norm
+        last = self.norm_size * self.has_head  # the final norm
         last += self.joined * self.hidden * (self.hidden + 1)  # a draft's joining product, and norms before it
         return self.vocab * self.hidden * tables + layers + last
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from scenarios.errors import shown
-from scenarios.models.details import by_kind
+from scenarios.models.details import all_but_each, by_kind
 from scenarios.models.fields import Fields
 from scenarios.models.forms import Ends, Gate
 from scenarios.models.layers import Layer
@@ -33,6 +33,42 @@ def windowed_turn(read: Fields, layers: int) -> list[bool]:
     if not isinstance(types, list):
         types = all_but_nth(read, layers)
     return [Layer(str(kind)).is_windowed for kind in [*types, *[""] * layers][:layers]]
+
+
+# ---- layer norms ----
+
+
+def cohere(read: Fields, model: Model) -> Model:
+    """Command: attention and MLP side by side, and a scale of the logits."""
+    for key, usual in (("use_parallel_block", True), ("use_gated_activation", True), ("use_qk_norm", False)):
+        if read.flag(key, usual) != usual:
+            read.wrong(f"{key}: only {str(usual).lower()} is modelled")
+    return replace(model, ends=Ends(logit_scale=read.number("logit_scale", 0.0625)))
+
+
+def cohere2_types(read: Fields, layers: int) -> list[str]:
+    return all_but_each(read, layers, usual=4)
+
+
+def windows_rotate(read: Fields, layers: int) -> list[bool]:
+    """Command A: layers that see all keys do not turn by position."""
+    types = read.fields.get("layer_types")
+    types = types if isinstance(types, list) else cohere2_types(read, layers)
+    return [Layer(str(kind)).is_windowed for kind in [*types, *[""] * layers][:layers]]
+
+
+def starcoder2(read: Fields, model: Model) -> Model:
+    """Biases everywhere (`use_bias`)."""
+    biased = read.flag("use_bias", True)
+    attention = replace(model.attention, out_bias=biased)
+    return replace(model, qkv_bias=biased, attention=attention, form=replace(model.form, mlp_bias=biased))
+
+
+def stablelm(read: Fields, model: Model) -> Model:
+    for key in ("use_parallel_residual", "qk_layernorm"):
+        if read.flag(key, False):
+            read.wrong(f"{key}: only false is modelled")
+    return model
 
 
 # ---- Step-3.5 ----

@@ -8,7 +8,7 @@ from math import exp, log1p
 import torch
 import torch.nn.functional as F
 
-from device.weights.weights import Checkpoint
+from device.weights.weights import PAIRED, Checkpoint
 from scenarios.models.model import Experts, Latent, Model
 from scenarios.models.states import GatedDelta, Mamba2, ShortConv
 from tests.device.architecture import Architecture
@@ -34,9 +34,12 @@ class Layered(Architecture):
         return self.picked[-1]
 
     def norm(self, x: Tensor, name: str) -> Tensor:
+        if self.model.form.layer_norm and x.shape[-1] == self.model.hidden:
+            x = x - x.mean(-1, keepdim=True)
+        bias = self.weight(f"{name}.bias") if self.model.form.norm_bias else 0
         # 1 + weight is rounded once, as engines hand it to the fused norm.
         weight = (self.checkpoint.tensor(f"{name}.weight") + self.model.form.unit_offset).bfloat16().float()
-        return x / (x.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt() * weight
+        return x / (x.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt() * weight + bias
 
     def affine(self, x: Tensor, name: str, bias: bool) -> Tensor:
         return x @ self.weight(f"{name}.weight").T + (self.weight(f"{name}.bias") if bias else 0)
@@ -67,7 +70,8 @@ class Layered(Architecture):
             if step == "turn" and form.rotates:
                 part = model.rotated
                 q, *turned = (
-                    torch.cat((self.turned(y[..., :part], False), y[..., part:]), -1) for y in (q, k)[: len(names)]
+                    torch.cat((self.turned(y[..., :part], model.model_type in PAIRED), y[..., part:]), -1)
+                    for y in (q, k)[: len(names)]
                 )
                 k = turned[0] if turned else k
         if form.value_norm and not form.borrows:
@@ -180,6 +184,8 @@ class Layered(Architecture):
     def activated(self, x: Tensor, at: str, kind: str, limit: float, bias: bool) -> Tensor:
         """An MLP of any kind."""
         up = self.affine(x, f"{at}.up_proj", bias)
+        if kind == "gelu_alone":
+            return self.affine(F.gelu(up, approximate="tanh"), f"{at}.down_proj", bias)
         if kind == "relu2":
             return self.affine(up.relu() ** 2, f"{at}.down_proj", bias)
         gate = self.affine(x, f"{at}.gate_proj", bias)
@@ -226,13 +232,18 @@ class Layered(Architecture):
             mixed = self.mixed(x, at)
             if form.post_norms:
                 mixed = self.norm(mixed, f"{at}.{behind}")
+            before = hidden
             hidden = hidden + mixed * form.residual_scale
         if not form.has_mlp:
             return hidden
         x = hidden
         if form.pre_norms:
-            before = before_mlp if form.post_norms else "post_attention_layernorm"
-            x = self.norm(hidden, f"{at}.{before if form.attends else 'input_layernorm'}")
+            behind = before_mlp if form.post_norms else "post_attention_layernorm"
+            x = (
+                self.norm(hidden, f"{at}.{behind if form.attends else 'input_layernorm'}")
+                if not form.parallel
+                else (self.norm(before, f"{at}.input_layernorm"))
+            )
         about = form.activation, form.limit, form.mlp_bias
         if model.experts and model.experts.with_plain:
             wide = self.alongside(hidden, self.activated(x, f"{at}.mlp", *about), at, model.experts)

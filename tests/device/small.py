@@ -95,6 +95,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
         "swiglu_limits": [0.0, 0.0, 0.2, 0.2], "swiglu_limits_shared": [0.0, 0.0, 0.0, 0.1],
     },
+    "cohere": {**BASE, "model_type": "cohere", "layer_norm_eps": 1e-5, "logit_scale": 0.5},
+    "cohere2": {
+        **BASE, "model_type": "cohere2", "layer_norm_eps": 1e-5, "logit_scale": 0.25, "sliding_window": 12,
+        "sliding_window_pattern": 2,
+    },
+    "nemotron": {**BASE, "model_type": "nemotron", "norm_eps": 1e-5, "partial_rotary_factor": 0.5, "mlp_bias": True},
+    "starcoder2": {
+        **BASE, "model_type": "starcoder2", "norm_epsilon": 1e-5, "sliding_window": 12, "use_bias": True,
+        "hidden_act": "gelu_pytorch_tanh",
+    },
+    "stablelm": {**BASE, "model_type": "stablelm", "layer_norm_eps": 1e-5, "use_qkv_bias": True},
     "hy_v3": {
         **BASE, **MOE, "model_type": "hy_v3", "num_shared_experts": 1, "router_scaling_factor": 2.5,
         "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"], "attention_bias": True,
