@@ -23,6 +23,8 @@ PRIOR = 0.06
 MIN_ROWS = 15
 #: Most evaluations of a fit where its caller bounds them.
 MAX_EVALUATIONS = 60
+#: Step in which slopes are taken, of logarithms.
+STEP = 0.01
 
 
 def scipy() -> Any:
@@ -61,10 +63,20 @@ def fit_logs(
         pulls = [prior * (v - s) for v, s in zip(x, first, strict=True)] if prior else []
         return [*residuals({name: exp(v) for name, v in zip(names, x, strict=True)}), *pulls]
 
-    options: dict[str, Any] = {"diff_step": 0.01, "max_nfev": max_evaluations}
+    # scipy's own steps are relative to the point: next to 1, whose logarithm is 0, they are smaller than the nanosecond
+    # to which times are rounded, and the number would never move.
+    def slopes(x: Any) -> list[list[float]]:
+        here = objective(x)
+        columns = []
+        for i in range(len(names)):
+            moved = [v + STEP * (i == k) for k, v in enumerate(x)]
+            columns.append([(there - at) / STEP for there, at in zip(objective(moved), here, strict=True)])
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    options: dict[str, Any] = {"max_nfev": max_evaluations}
     if limits:
         options["bounds"] = ([log(low) for low, _ in inside.values()], [log(high) for _, high in inside.values()])
-    best = solve(objective, first, **options)
+    best = solve(objective, first, slopes, **options)
     return {name: exp(v) for name, v in zip(names, best, strict=True)}
 
 
