@@ -48,6 +48,7 @@ def attention(op: Op, kind: OpKind) -> Work:
         kv_dtype=key.dtype,
         block_size=whole_number(op, "block_size", 0),
         static_tokens=static,
+        cache_prefetched=bool(op.attr("cache_prefetched", False)),
     )
     softmax = 6 * heads * pairs  # scale, max, subtract, exp, sum, rescale: six vector passes over each score
     return Work(

@@ -71,6 +71,7 @@ class AttentionShape:
 
     static_tokens: rows of each request in a static cache that the kernel reads whole, whatever the lengths, because it
     gets a mask and no lengths (IncreFlashAttention in a static graph); 0 where it reads what there is.
+    cache_prefetched: the cache has been on its way into L2 since it was last written.
     """
 
     groups: tuple[Group, ...]
@@ -80,6 +81,7 @@ class AttentionShape:
     kv_dtype: DType
     block_size: int
     static_tokens: int = 0
+    cache_prefetched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,17 @@ def _within_layer(ops: tuple[Op, ...]) -> tuple[Op, ...]:
 
 def _layer_ahead(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     """While a layer runs, the weights of all products of the next one are fetched, from its start on. Layers are alike,
-    so the first one is taken to find its weights too; the LM head's do not fit L2 and are left out."""
+    so the first one is taken to find its weights too; the LM head's do not fit L2 and are left out.
+
+    A static cache is fetched too, from its update on, while attention already reads it (lukaIvanic/paddle_ocr_vl_npu,
+    10_qwen3_8b_inference/README.md: "post-scatter K/V prefetch"): attention waits for nothing, and all its bytes pass
+    HBM while it runs, so the fetch is no copy of its own here.
+    """
     dense = [i for i, op in enumerate(ops) if kind_of(op).dense]
     if not dense or dense[-1] + 1 == len(ops):
         return ops
     together = sum(_weight(ops[i]).bytes for i in dense)
-    out = [_fetched(op, together) if i in dense else op for i, op in enumerate(ops)]
+    out = [_fetched(op, together) if i in dense else _cache_on_its_way(op) for i, op in enumerate(ops)]
     # The fetches stand behind the products, so that those wait for the layer before; its last op lets them start.
     out[-1] = replace(out[-1], records=(*out[-1].records, "prefetch"))
     behind = dense[-1] + 1
@@ -61,6 +66,11 @@ def _fetched(product: Op, together: int) -> Op:
     """`product`, which waits for its weights to be in L2. together: bytes that are there at once."""
     attrs = (("prefetched_bytes", _weight(product).bytes), ("prefetched_together_bytes", together))
     return replace(product, attrs=(*product.attrs, *attrs), waits=(*product.waits, f"prefetched {product.name}"))
+
+
+def _cache_on_its_way(op: Op) -> Op:
+    """`op`, whose cache is prefetched if it is attention over a static one."""
+    return replace(op, attrs=(*op.attrs, ("cache_prefetched", True))) if op.attr("static_tokens", 0) else op
 
 
 def _attends(op: Op) -> bool:

@@ -65,7 +65,7 @@ CUBE: tuple[Block, ...] = (
     _own("transpose_batch_matmul", fixed_us=11),
     _own("attention", fixed_us=17, row_us=0.6, element_ns=0.04),
     _own("mla_attention", fixed_us=10, row_us=0.7, element_ns=0.04),
-    _own("static_attention", fixed_us=9, row_us=1, element_ns=0.04),
+    _own("static_attention", fixed_us=6, element_ns=0.01, combine_us=2),
 )
 
 #: Programs of which only vendor kernels that ran alone are known.

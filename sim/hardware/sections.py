@@ -46,12 +46,13 @@ class Memory:
 
     hbm_peak_gbps: of the stacks. hbm_gbps: what a kernel on all cores sustains. core_hbm_gbps: what one core can draw
     from HBM. core_l2_gbps, core_write_gbps: what one core reads from L2 and writes. core_random_gbps: what one core
-    reads of rows scattered over HBM. far_kv_gbps: what all cores together read of a layer's KV cache that L2 cannot
-    hold. l2_read_gbps: all cores together. l2_resident_share: part of L2 in which a kernel still finds
-    what the kernels before it have written. vector_l2_gbps: a vector kernel's reads and writes together where L2 holds
-    them; vector_hbm_share: part of hbm_gbps that it draws in a network where L2 does not. nz_flat_share: rate of
-    FRACTAL_NZ weights in a matmul of at most 128 rows, of hbm_gbps; nd_tall_share: the same of row-major weights in one
-    of more rows; nd_odd_share: of row-major 16-bit weights of few rows where the length of a row is no power of two.
+    reads of rows scattered over HBM. core_kv_gbps: what one core draws of a static KV cache from HBM; far_kv_gbps: what
+    all cores together read of a layer's KV cache that L2 cannot hold. l2_read_gbps: all cores together.
+    l2_resident_share: part of L2 in which a kernel still finds what the kernels before it have written. vector_l2_gbps:
+    a vector kernel's reads and writes together where L2 holds them; vector_hbm_share: part of hbm_gbps that it, and
+    attention over a static cache, draws in a network where L2 does not. nz_flat_share: rate of FRACTAL_NZ weights in a
+    matmul of at most 128 rows, of hbm_gbps; nd_tall_share: the same of row-major weights in one of more rows;
+    nd_odd_share: of row-major 16-bit weights of few rows where the length of a row is no power of two.
     """
 
     hbm_peak_gbps: float
@@ -60,6 +61,7 @@ class Memory:
     core_l2_gbps: float
     core_write_gbps: float
     core_random_gbps: float
+    core_kv_gbps: float
     far_kv_gbps: float
     l2_read_gbps: float
     l2_resident_share: float
@@ -104,8 +106,9 @@ class KernelParams:
     element_ns: each element of the fullest core. rows_multiple: rows that a core takes at once (ArgMax of CANN 8.5:
     8), 0 counts as 1.
 
-    Of a kernel on the cube cores: fixed_us: start and set-up, once. row_us: each attention task on a core. element_ns:
-    each score of an attention, each dequantised element of a product.
+    Of a kernel on the cube cores: fixed_us: start and set-up, once. row_us: each attention task on a core. combine_us:
+    joining the parts into which the keys of decode attention are cut. element_ns: each score of an attention, each
+    dequantised element of a product.
 
     On a CPU only fixed_us, row_us, element_ns and mac_ns count, each for what `sim.kernel.cpu.effects` says; mac_ns:
     each multiply-add.
@@ -116,6 +119,7 @@ class KernelParams:
     rows_multiple: int = 0
     fixed_us: float = 0.0
     row_us: float = 0.0
+    combine_us: float = 0.0
     element_ns: float = 0.0
     mac_ns: float = 0.0
 

@@ -113,3 +113,13 @@ def test_a_static_cache_is_read_by_the_kernel_that_takes_a_mask() -> None:
     assert (static.op_type, static.attr("static_tokens")) == ("IncreFlashAttention", 4096)
     paged = next(op for op in layer(optimizations__graph="ge_graph") if op.kind == "attention")
     assert (paged.op_type, paged.attr("static_tokens", 0)) == ("", 0)
+
+
+def test_a_static_cache_is_prefetched_with_the_weights_of_torchair() -> None:
+    def ahead(**settings: object) -> bool:
+        ops = layer(**STATIC, **settings)
+        return work_of(next(op for op in ops if op.kind == "attention")).shape.cache_prefetched  # type: ignore[union-attr]
+
+    assert ahead(optimizations__overlap__prefetch=True)
+    assert not ahead()
+    assert not ahead(optimizations__overlap__prefetch=True, engine__stack="torch")

@@ -246,8 +246,8 @@ def test_a_static_cache_is_read_whole() -> None:
     short, full = (static(1, n) for n in (10, 1023))
     assert short == full
     # 16 requests x 2 KV heads: 32 tasks, two for the fullest cube; 64 requests: three waves of two.
-    key_ns = A3.programs["static_attention"].element_ns * 256 * 1024
-    task = 1000 * A3.programs["static_attention"].row_us + key_ns
+    params = A3.programs["static_attention"]
+    task = 1000 * params.row_us + 1024 * (512 / A3.memory.core_kv_gbps + 256 * params.element_ns)
     assert static(64, 10) - static(16, 10) == pytest.approx(4 * task, abs=2)
 
 
