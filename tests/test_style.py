@@ -15,13 +15,13 @@ CHECKED = (*PRODUCT, "benchmarks")
 
 #: Comparisons of a kind with a name that may stand in the product code. What rooms ask of a kind belongs to its entry
 #: in the catalogue, to the record of the layer or to a table.
-MOST_COMPARED = 12
+MAX_COMPARED = 12
 #: Arguments of one call that go by place.
-MOST_BY_PLACE = 6
+MAX_BY_PLACE = 6
 #: Callees that take any number of arguments, which have no names.
 VARIADIC = frozenset({"Batch", "Group", "_table", "call", "case", "child", "row", "same_type", "zip"})
 #: Cells of the smallest table that is laid out by hand.
-FEWEST_CELLS = 6
+MIN_CELLS = 6
 _ALONE = re.compile(r"\s*[)\]}]  # fmt: skip")
 
 
@@ -51,7 +51,7 @@ def _long_calls() -> list[tuple[str, str]]:
         (f"{file}:{node.lineno}", _name(node.func))
         for file, node in _nodes("(")
         if isinstance(node, ast.Call)
-        and len([value for value in node.args if not isinstance(value, ast.Starred)]) > MOST_BY_PLACE
+        and len([value for value in node.args if not isinstance(value, ast.Starred)]) > MAX_BY_PLACE
     ]
 
 
@@ -90,12 +90,12 @@ def test_kinds_are_asked_of_their_entry() -> None:
         for file, node in _nodes("kind == ")
         if isinstance(node, ast.Compare) and file.parts[0] in PRODUCT and _compares_kind(node)
     ]
-    assert len(compared) <= MOST_COMPARED, "ask the catalogue, the layer or a table: " + ", ".join(compared)
+    assert len(compared) <= MAX_COMPARED, "ask the catalogue, the layer or a table: " + ", ".join(compared)
 
 
 def test_long_calls_name_their_arguments() -> None:
     long = [f"{place}: {callee}" for place, callee in _long_calls() if callee not in VARIADIC]
-    assert not long, f"more than {MOST_BY_PLACE} arguments by place: " + ", ".join(long)
+    assert not long, f"more than {MAX_BY_PLACE} arguments by place: " + ", ".join(long)
 
 
 def test_no_variadic_callee_is_listed_in_vain() -> None:
@@ -107,7 +107,7 @@ def test_the_formatter_is_off_for_tables_only() -> None:
     tables = {
         (file, node.end_lineno)
         for file, node in _nodes("# fmt: skip")
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Return) and _cells(node.value) >= FEWEST_CELLS
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Return) and _cells(node.value) >= MIN_CELLS
     }
     astray = [
         f"{file}:{number}"

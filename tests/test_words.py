@@ -54,12 +54,16 @@ MEANT: dict[str, tuple[set[str], str]] = {
     "tests/test_words.py": ({"*"}, "it holds the list"),
     "scenarios/exchange/bench.py": ({"greatest"}, "a key of the experiment's JSON"),
     "device/experiment/reference_run.py": ({"greatest"}, "the same key"),
+    "tests/device/test_correctness.py": ({"greatest"}, "the same key"),
+    "tests/device/test_experiment.py": ({"greatest"}, "the same key"),
     "app_pages/parts/texts/captures.py": ({"begin", "beside"}, "patterns of the notes of other rooms"),
     "app_pages/parts/texts/refusals.py": ({"beside"}, "patterns of the refusals of other rooms"),
 }
 
 #: The folders that are held to the list, and the top itself.
-HELD = (".", "app_pages", "benchmarks", "device", "docs", "scenarios", "sim")
+HELD = (".", "app_pages", "benchmarks", "device", "docs", "scenarios", "sim", "tests")
+#: What a test calls the one thing that it makes and looks at.
+OF_TESTS = {"it", "found", "made"}
 
 _NAME = re.compile("|".join(NAMES))
 _PHRASE = re.compile(rf"(?<![\w`/.-])(?:{'|'.join(PHRASES)})(?![\w`/(-])", re.IGNORECASE)
@@ -100,6 +104,7 @@ def offences(path: Path, root: Path) -> list[str]:
     text = path.read_text(encoding="utf-8")
     hits = in_prose(text, 1) if path.suffix == ".md" else in_code(text, "texts" in name)
     meant, _ = MEANT.get(name, (set(), ""))
+    meant = meant | OF_TESTS if name.startswith("tests/") else meant
     return [f"{name}:{line}: '{word}': write {write}" for line, word, write in hits if not meant & {"*", word.lower()}]
 
 

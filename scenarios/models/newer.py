@@ -97,8 +97,8 @@ def step_kind(read: Fields, model: Model, layer: Layer) -> Model:
         model = replace(model, rope_scaling=None)
     if "partial_rotary_factors" in read.fields:
         share = _of_kind(read, "partial_rotary_factors", layer, 1.0)
-        turned = replace(read, fields={"partial_rotary_factor": share})
-        model = replace(model, rotary_dim=rotary_dim(turned, turned, model.head_dim))
+        rotary = replace(read, fields={"partial_rotary_factor": share})
+        model = replace(model, rotary_dim=rotary_dim(rotary, rotary, model.head_dim))
     theta = _of_kind(read, "rope_theta", layer, model.rope_theta)
     return _capped(replace(model, rope_theta=theta), layer)
 

@@ -39,10 +39,10 @@ def lab(root: Path) -> Iterator[Open]:
     """Opens the lab, or another page of app_pages/, with parameters of the URL, with a group of widgets expanded."""
     from streamlit.testing.v1 import AppTest
 
-    def opened(page: str = "lab", unfold: str = "", **params: str) -> Any:
+    def opened(page: str = "lab", expanded: str = "", **params: str) -> Any:
         at = AppTest.from_file(str(root / "app.py"), default_timeout=60)
-        if unfold:
-            at.session_state[f"group:{unfold}"] = True
+        if expanded:
+            at.session_state[f"group:{expanded}"] = True
         at.run()
         if page:
             at.switch_page(f"app_pages/{page}.py")

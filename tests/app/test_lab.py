@@ -86,7 +86,7 @@ def test_the_gains_are_the_models(lab: Open) -> None:
 @pytest.mark.usefixtures("quick_gains")
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_switch_does_what_its_setting_does(lab: Open, group: str) -> None:
-    at = lab(scenario=SMALL, unfold=group)
+    at = lab(scenario=SMALL, expanded=group)
     before = values(at)
     for control in GROUPS[group]:
         value = widget(at, control).value
@@ -254,7 +254,7 @@ def test_a_group_with_something_refused_in_it_is_unfolded(lab: Open) -> None:
 @pytest.mark.usefixtures("quick_gains")
 @pytest.mark.parametrize("part", ["gains", "kernels", "download", "perfetto"])
 def test_every_part_that_is_folded_away_opens(lab: Open, part: str) -> None:
-    at = lab(scenario=SMALL, unfold=part, **{"workload.batch": "8"})
+    at = lab(scenario=SMALL, expanded=part, **{"workload.batch": "8"})
     result = {
         "gains": lambda: at.dataframe[0].value["switch"],
         "kernels": lambda: at.dataframe[0].value["op type"],

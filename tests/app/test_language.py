@@ -62,7 +62,7 @@ def test_a_chinese_lesson_says_no_english_sentence(lab: Open, name: str) -> None
 @pytest.mark.usefixtures("quick_gains")
 def test_every_group_of_widgets_speaks_chinese(lab: Open) -> None:
     for group in ("fusion", "kv", "weights", "parallel", "overlap", "scheduler"):
-        assert english(said(lab("lab", unfold=group, lang="zh"))) == []
+        assert english(said(lab("lab", expanded=group, lang="zh"))) == []
 
 
 @pytest.mark.usefixtures("quick_gains")

@@ -144,6 +144,6 @@ def test_the_shares_of_the_lab_are_the_models_and_sum_to_the_whole(lab: Open) ->
     attribution = answers.attribution(question, lambda share: None)
     whole = attribution.baseline_us - attribution.best_us
     assert sum(share.shapley_us for share in attribution.shares) == pytest.approx(whole, rel=0.02)
-    at = lab(scenario=EAGER, unfold="shares", lang="en")
+    at = lab(scenario=EAGER, expanded="shares", lang="en")
     [table] = [item.value for item in at.table if "Shapley" in item.value.columns]
     assert len(table) == len(attribution.shares)

@@ -264,9 +264,9 @@ def test_a_working_folder_that_is_gone_is_named(
     whatif: WhatIf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # restores the folder afterwards
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    os.chdir(gone)
-    gone.rmdir()
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    os.chdir(removed)
+    removed.rmdir()
     done = whatif("run", SEED, "--set", "model=Tiny-Llama", "--json", "o.json")
     assert (done.status, done.problems) == (2, ["the working folder no longer exists: change to another"])

@@ -37,7 +37,7 @@ class Architecture:
         bias = self.model.qkv_bias and name[-6:] in ("q_proj", "k_proj", "v_proj")
         return x @ self.weight(f"{name}.weight").T + (self.weight(f"{name}.bias") if bias else 0)
 
-    def turned(self, x: torch.Tensor, in_pairs: bool) -> torch.Tensor:
+    def rotated(self, x: torch.Tensor, in_pairs: bool) -> torch.Tensor:
         """x [tokens, heads, dim] rotated by its place: neighbours are a pair, or element i and i + dim / 2 are."""
         half = x.shape[-1] // 2
         each = torch.tensor([turning(self.model, i, half) for i in range(half)])
@@ -57,7 +57,7 @@ class Architecture:
         q, k, v = (y.view(x.shape[0], -1, model.head_dim) for y in (q, k, v))
         if model.qk_norm and model.qk_norm_of == "head":
             q, k = self.norm(q, f"{at}.q_norm"), self.norm(k, f"{at}.k_norm")
-        q, k = (torch.cat((self.turned(y[..., :turning], False), y[..., turning:]), -1) for y in (q, k))
+        q, k = (torch.cat((self.rotated(y[..., :turning], False), y[..., turning:]), -1) for y in (q, k))
         seen = [h * model.kv_heads // model.heads for h in range(model.heads)]
         return attended(q, k[:, seen], v[:, seen])
 
@@ -74,10 +74,10 @@ class Architecture:
         low, k_pe = self.linear(x, f"{at}.kv_a_proj_with_mqa").split((mla.kv_rank, mla.rope_dim), -1)
         unpacked = self.linear(self.norm(low, f"{at}.kv_a_layernorm"), f"{at}.kv_b_proj")
         k, v = unpacked.view(count, -1, mla.nope_dim + mla.v_dim).split((mla.nope_dim, mla.v_dim), -1)
-        turned = self.turned(k_pe[:, None], True).expand(-1, k.shape[1], -1)
-        whole = torch.cat((q, self.turned(q_pe, True)), -1)
+        rotated = self.rotated(k_pe[:, None], True).expand(-1, k.shape[1], -1)
+        whole = torch.cat((q, self.rotated(q_pe, True)), -1)
         chosen = self.chosen(x, low_query, f"{at}.indexer", mla) if mla.index else None
-        return attended(whole * length_of_scores(self.model), torch.cat((k, turned), -1), v, chosen)
+        return attended(whole * length_of_scores(self.model), torch.cat((k, rotated), -1), v, chosen)
 
     def chosen(self, x: torch.Tensor, low_query: torch.Tensor, at: str, mla: Latent) -> torch.Tensor:
         """The keys that each token attends to, bool [tokens, keys]: the best by the indexer's weighed scores."""
@@ -87,7 +87,7 @@ class Architecture:
         norm = (self.weight(f"{at}.k_norm.{part}") for part in ("weight", "bias"))
         k = F.layer_norm(self.linear(x, f"{at}.wk"), (index.dim,), *norm, eps=1e-6)
         q, k = (
-            torch.cat((self.turned(y[..., : mla.rope_dim], index.in_pairs), y[..., mla.rope_dim :]), -1)
+            torch.cat((self.rotated(y[..., : mla.rope_dim], index.in_pairs), y[..., mla.rope_dim :]), -1)
             for y in (q, k[:, None])
         )
         scores = torch.einsum("qhd,kd->qkh", q, k[:, 0]).relu() @ self.linear(x, f"{at}.weights_proj")[:, :, None]
@@ -157,7 +157,7 @@ def turning(model: Model, pair: int, half: int) -> float:
 
 
 def length(model: Model) -> float:
-    """Of the turned vectors, over that of the plain ones."""
+    """Of the rotated vectors, over that of the plain ones."""
     scaling = model.rope_scaling
     if scaling is None or scaling.kind != "yarn":
         return 1.0

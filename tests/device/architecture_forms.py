@@ -69,11 +69,11 @@ class Layered(Architecture):
                 q, k = both["q"], both["k"]
             if step == "turn" and form.rotates:
                 part = model.rotated
-                q, *turned = (
-                    torch.cat((self.turned(y[..., :part], model.model_type in PAIRED), y[..., part:]), -1)
+                q, *rotated = (
+                    torch.cat((self.rotated(y[..., :part], model.model_type in PAIRED), y[..., part:]), -1)
                     for y in (q, k)[: len(names)]
                 )
-                k = turned[0] if turned else k
+                k = rotated[0] if rotated else k
         if form.value_norm and not form.borrows:
             v = v / (v.pow(2).mean(-1, keepdim=True) + model.norm_eps).sqrt()
         self.lent[seen] = k, v

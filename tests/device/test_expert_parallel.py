@@ -1,4 +1,4 @@
-"""Whole experts spread over gloo ranks: the tokens of one rank, and no row lost on the way."""
+"""Expert parallelism over gloo ranks: the tokens of one rank, and no row lost on the way."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ NAMES_OF_FOUR = [
 ]
 
 
-@pytest.mark.study  # four ranks with experts spread run in test_pipeline.py by default
+@pytest.mark.study  # four ranks with expert parallelism run in test_pipeline.py by default
 @pytest.mark.parametrize("name", NAMES_OF_FOUR)
 def test_four_ranks_compute_what_one_does(four: dict[str, Found], name: str) -> None:
     check(four[name])

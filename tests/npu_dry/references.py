@@ -43,13 +43,13 @@ def swiglu(x, dim=-1):
 
 
 def apply_rotary_pos_emb(query, key, cos, sin, layout="BSND", rotary_mode="half"):
-    def turned(x):
+    def rotated(x):
         half = x.shape[-1] // 2
         a, b = x.double()[..., :half], x.double()[..., half:]
         return (x.double() * cos.double() + torch.cat((-b, a), -1) * sin.double()).to(x.dtype)
 
     assert (layout, rotary_mode) in (("TND", "half"), ("BSND", "half"))
-    return turned(query), turned(key)
+    return rotated(query), rotated(key)
 
 
 def scatter_pa_kv_cache(

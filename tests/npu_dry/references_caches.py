@@ -75,12 +75,12 @@ def kv_rmsnorm_rope_cache_v2(
     assert cache_mode == "PA_BNSD"
     latent, pairs = kv.split((gamma.shape[0], cos.shape[-1]), -1)
     row = _normed(latent, gamma, epsilon).to(kv.dtype)
-    turned = _turned(torch.cat((pairs[..., 0::2], pairs[..., 1::2]), -1).double(), cos, sin).to(kv.dtype)
+    rotated = _turned(torch.cat((pairs[..., 0::2], pairs[..., 1::2]), -1).double(), cos, sin).to(kv.dtype)
     size = k_cache.shape[1]
     for place, slot in enumerate(index.tolist()):
-        k_cache[slot // size, slot % size] = turned.view(-1, 1, turned.shape[-1])[place]
+        k_cache[slot // size, slot % size] = rotated.view(-1, 1, rotated.shape[-1])[place]
         ckv_cache[slot // size, slot % size] = row.view(-1, 1, row.shape[-1])[place]
-    return turned, row
+    return rotated, row
 
 
 def interleave_rope(x, cos, sin):

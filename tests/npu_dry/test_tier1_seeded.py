@@ -86,7 +86,7 @@ NZ = {
 def test_weights_are_cast_to_fractal_nz_as_they_are_read(what: str) -> None:
     """The format's number, and rows one after the other: a cast of a view would keep the layout of its base. The CPU
     kernel of the cast changes nothing, so no number shows either."""
-    _, case, turned = NZ[what]
+    _, case, transposed = NZ[what]
     with Arguments() as arguments:
         session(On("cpu"), *CASES[case]).bound(batch_of("decode", Requests((0, 1, 2), (4, 4, 4), ((1,),) * 3)))
     casts = [args for name, args, _ in arguments.calls if name == "npu_format_cast"]
@@ -94,9 +94,9 @@ def test_weights_are_cast_to_fractal_nz_as_they_are_read(what: str) -> None:
     assert {args[1] for args in casts} == {ACL_FORMAT_FRACTAL_NZ}
     assert all(args[0].is_contiguous() for args in casts)
     shapes = {tuple(args[0].shape) for args in casts if args[0].ndim == 2}
-    if turned is not None:  # o_proj: 512 inputs, 64 outputs; an INT8 weight is read as [inputs, outputs]
-        assert ((512, 64) in shapes) == turned
-        assert ((64, 512) in shapes) != turned
+    if transposed is not None:  # o_proj: 512 inputs, 64 outputs; an INT8 weight is read as [inputs, outputs]
+        assert ((512, 64) in shapes) == transposed
+        assert ((64, 512) in shapes) != transposed
 
 
 def test_the_device_is_opened_with_internal_formats_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

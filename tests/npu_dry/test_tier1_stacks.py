@@ -13,7 +13,7 @@ from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from sim.hardware.profile import load_hardware
 
-#: Experts spread over ranks and pipeline stages run on no NPU yet: those scenarios without.
+#: Expert parallelism and pipeline stages run on no NPU yet: those scenarios without.
 SETS = ("engine.enable_expert_parallel=false", "engine.data_parallel_size=1", "engine.pipeline_parallel_size=1")
 #: What no call of torch_npu is made for yet: sparse attention's indexer; INT4 weights with INT8 rows by expert; windows
 #: and sinks; the delta rule.

@@ -292,10 +292,10 @@ def test_an_interrupt_between_two_renames_brings_the_old_files_back(
 
 
 def test_a_target_in_a_folder_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
     for write in (lambda: write_text("x.json", "1"), lambda: write_folder("report", {"a.md": "1"})):
         with pytest.raises(NoFolderError, match="cannot be written: its folder does not exist"):
             write()

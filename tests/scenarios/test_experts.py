@@ -1,4 +1,4 @@
-"""Experts in the Program: choice, grouped products, whole experts spread over ranks or each sliced, MLA around them."""
+"""Experts in the Program: choice, grouped products, expert-parallel or each expert sliced, MLA around them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEEPSEEK = load_model("DeepSeek-V3")
 
 
 def spread(tp: int, dp: int, **settings: object) -> tuple[Program, Model]:
-    """A captured decode step of DeepSeek-V3 in W8A8, experts spread over tp x dp ranks."""
+    """A captured decode step of DeepSeek-V3 in W8A8, expert-parallel over tp x dp ranks."""
     result = scenario(
         model="DeepSeek-V3",
         workload__batch=8,

@@ -34,7 +34,7 @@ class _Pipeline:
         self.queue = [Store(self.env) for _ in range(self.stages)]  # what the host has started, for its device
         self.posted = [self._events() for _ in range(self.stages)]
         self.ready = [self._events() for _ in range(self.stages)]
-        self.gone = [self._events() for _ in range(self.stages)]
+        self.left = [self._events() for _ in range(self.stages)]
 
     def run(self, lag: int) -> None:
         self.env.process(self._scheduler(lag))
@@ -68,7 +68,7 @@ class _Pipeline:
                 continue
             self.inbox[stage + 1].put(number)
             if time.rigid:
-                yield self.gone[stage][number]
+                yield self.left[stage][number]
 
     def _device(self, stage: int) -> Iterator[Any]:
         for _ in range(self.count):
@@ -80,10 +80,10 @@ class _Pipeline:
                 self.posted[stage][number].succeed()
                 yield self.ready[stage - 1][number]
                 yield self.env.timeout(time.transfer_ns)
-                self.gone[stage - 1][number].succeed()
+                self.left[stage - 1][number].succeed()
                 start = self.env.now
             yield self._at(max(begun + time.alone_ns, start + time.queued_ns))
             self.ready[stage][number].succeed()
             if stage < self.stages - 1:
                 yield self.posted[stage + 1][number]
-                yield self.gone[stage][number]
+                yield self.left[stage][number]

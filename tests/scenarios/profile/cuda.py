@@ -48,12 +48,12 @@ def write(folder: Path, *events: dict[str, Any] | Iterable[dict[str, Any]], name
 
 def ahead(steps: int, tail_after: float = 1900, tail: float = 60) -> list[dict[str, Any]]:
     """A host one step ahead: each step launches four kernels on stream 7, 200 apart, and a tail on stream 8 that runs
-    `tail_after` behind the step's begin. A step begins every 1000."""
+    `tail_after` behind the step's start. A step starts every 1000."""
     events: list[dict[str, Any]] = []
     for n in range(steps):
-        begin = 1000 * (n + 1)
-        events.append(mark(f"ProfilerStep#{n + 1}", begin, 1000))
+        start = 1000 * (n + 1)
+        events.append(mark(f"ProfilerStep#{n + 1}", start, 1000))
         for i in range(4):
-            events += kernel(10 * n + i + 1, begin + 20 + 20 * i, begin + 100 + 200 * i, 100)
-        events += kernel(10 * n + 9, begin + 150, begin + tail_after, tail, "tail_kernel", 8)
+            events += kernel(10 * n + i + 1, start + 20 + 20 * i, start + 100 + 200 * i, 100)
+        events += kernel(10 * n + 9, start + 150, start + tail_after, tail, "tail_kernel", 8)
     return events

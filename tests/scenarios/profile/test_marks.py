@@ -52,10 +52,10 @@ def test_steps_of_one_name_are_told_apart() -> None:
 def engine(path: Path, names: list[str], sampled: bool = False) -> Path:
     events = []
     for n, name in enumerate(names):
-        begin = 1000 * (n + 1)
-        events += [cuda.mark(name, begin, 500), *cuda.kernel(2 * n + 1, begin + 20, begin + 40, 90)]
+        start = 1000 * (n + 1)
+        events += [cuda.mark(name, start, 500), *cuda.kernel(2 * n + 1, start + 20, start + 40, 90)]
         if sampled:
-            events += cuda.kernel(2 * n + 2, begin + 600, begin + 620, 30, "sample_kernel")
+            events += cuda.kernel(2 * n + 2, start + 600, start + 620, 30, "sample_kernel")
     return cuda.write(path, events)
 
 

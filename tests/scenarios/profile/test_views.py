@@ -49,7 +49,7 @@ def test_the_last_step_has_no_period_and_does_not_stand_for_all(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("tail_after", "tail"),
-    [(2050, 100), (1000, 450)],  # over the end of the period; it and its own begin of a later period
+    [(2050, 100), (1000, 450)],  # over the end of the period; it and its own start of a later period
 )
 def test_a_tail_that_does_not_fit_into_the_period_leaves_the_step_as_long_as_it_ran(
     tmp_path: Path, tail_after: float, tail: float

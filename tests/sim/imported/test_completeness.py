@@ -21,11 +21,11 @@ def steady(steps: int = 3) -> Rows:
     """Steps of 100 ms: ten kernels of 5 ms, each launched 2 ms before it runs, and a call that waits for them."""
     events: Rows = []
     for n in range(steps):
-        begin = 100_000 * n
-        events.append(cuda.mark(f"ProfilerStep#{n}", begin, 100_000))
-        events.append(cuda.op("aten::forward", begin + 10, 99_000))
+        start = 100_000 * n
+        events.append(cuda.mark(f"ProfilerStep#{n}", start, 100_000))
+        events.append(cuda.op("aten::forward", start + 10, 99_000))
         for i in range(10):
-            at = begin + 1000 + 9000 * i
+            at = start + 1000 + 9000 * i
             events += cuda.kernel(100 * n + i + 1, at, at + 2000, 5000)
     return events
 

@@ -30,7 +30,7 @@ def random_trace(random: Random) -> list[dict[str, Any]]:
     free: dict[int, float] = {}
     name, lag, now, number = random.choice(MARKS), random.choice([0, 0, 500, 3000]), 1000.0, 0
     for step in range(random.randint(1, 6)):
-        begin = now
+        opens = now
         for _ in range(random.randint(0, 8)):
             now, number = now + random.uniform(5, 60), number + 1
             stream = random.choice([7, 7, 7, 8, 9])
@@ -44,7 +44,7 @@ def random_trace(random: Random) -> list[dict[str, Any]]:
             events += rows[1:] if random.random() < 0.03 else rows[:1] if random.random() < 0.03 else rows
         now += random.uniform(10, 100)
         if name:
-            events.append(cuda.mark(name.format(step), begin, round(now - begin - random.choice([0, 5]), 3)))
+            events.append(cuda.mark(name.format(step), opens, round(now - opens - random.choice([0, 5]), 3)))
         now += random.choice([0, 0, random.uniform(0, 2000)])
     random.shuffle(events)
     return events

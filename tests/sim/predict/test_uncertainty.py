@@ -238,7 +238,7 @@ def test_a_gain_whose_interval_holds_one_is_not_distinguishable(sigma: float) ->
     assert rope.verdict == {0.01: "gain", 0.2: "gain", 5.0: "not distinguishable"}[sigma]
 
 
-# ---- ranks that start late ----
+# ---- rank skew ----
 
 
 def test_waiting_for_late_ranks_stretches_and_shrinks_its_share() -> None:

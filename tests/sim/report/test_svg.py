@@ -35,8 +35,8 @@ def test_a_box_has_hundredths_of_a_pixel() -> None:
 
 
 def test_text_is_turned_around_its_place_and_bold() -> None:
-    turned = svg.text(18, 150.5, "up", "middle", svg.DARK, 14, bold=True, upwards=True)
-    assert turned == (
+    upwards = svg.text(18, 150.5, "up", "middle", svg.DARK, 14, bold=True, upwards=True)
+    assert upwards == (
         '<text x="18" y="150.5" text-anchor="middle" fill="#333333" font-size="14" font-weight="bold" '
         'transform="rotate(-90 18 150.5)">up</text>'
     )

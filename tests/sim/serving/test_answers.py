@@ -1,4 +1,4 @@
-"""What a served scenario is told to do: optimisations at equal SLO, sizes to capture."""
+"""What a served scenario should do: optimisations at equal SLO, sizes to capture."""
 
 from __future__ import annotations
 

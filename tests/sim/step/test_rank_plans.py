@@ -19,7 +19,7 @@ from tests.scenarios.making import program, scenario
 from tests.sim.hardware_maker import hardware
 
 MODEL = shard(load_model("Qwen3-8B"), 4)
-#: Luck of hosts and of kernels, and ranks that start late.
+#: Jitter of hosts and of kernels, and rank skew.
 NOISY = hardware(
     "atlas_a3_die",
     host__jitter_sigma=0.1,

@@ -61,7 +61,7 @@ def test_a_share_may_miss_1_by_a_rounding_error() -> None:
     assert shares(kernel(1, hbm=1.0000000000000002)) == (WHOLE, 0, 0, 0, 0, 0)
 
 
-def beside(*wanted: tuple[float, bool]) -> list[float]:
+def alongside(*wanted: tuple[float, bool]) -> list[float]:
     """Rates of kernels with these shares of the vector cores, held or not."""
     return [rate / FULL_RATE for rate in rates([shares(kernel(1, vector=v, holds=holds)) for v, holds in wanted])]
 
@@ -76,15 +76,15 @@ def test_what_just_fits_is_no_contention() -> None:
 
 def test_cores_that_a_collective_holds_are_lost_to_the_others() -> None:
     # 24 of 40 cores are held: who fills all 40 has 16, who fills 20 has 16 of 20, who fills 16 does not notice.
-    assert beside((0.6, True), (1.0, False)) == [1.0, 0.4]
-    assert beside((0.6, True), (0.5, False)) == [1.0, 0.8]
-    assert beside((0.6, True), (0.4, False)) == [1.0, 1.0]
+    assert alongside((0.6, True), (1.0, False)) == [1.0, 0.4]
+    assert alongside((0.6, True), (0.5, False)) == [1.0, 0.8]
+    assert alongside((0.6, True), (0.4, False)) == [1.0, 1.0]
     # Without holding, both would be slowed alike.
-    assert beside((0.6, False), (1.0, False)) == pytest.approx([1 / 1.6] * 2, abs=1e-9)
+    assert alongside((0.6, False), (1.0, False)) == pytest.approx([1 / 1.6] * 2, abs=1e-9)
 
 
 def test_who_finds_no_core_left_stands_still_until_there_are_some() -> None:
-    assert beside((1.0, True), (0.5, False)) == [1.0, 0.0]
+    assert alongside((1.0, True), (0.5, False)) == [1.0, 0.0]
     # The collective takes 100 ns; the other has run for 10 of its 30 ns when it starts.
     holder = launch("reduce", 100, stream=1, waits=("go",), vector=1.0, holds=True)
     assert times(launch("add", 30, vector=1.0), launch("tick", 10, stream=2, records=("go",)), holder) == [
@@ -95,8 +95,8 @@ def test_who_finds_no_core_left_stands_still_until_there_are_some() -> None:
 
 
 def test_two_that_hold_more_cores_than_there_are_share_them() -> None:
-    assert beside((0.8, True), (0.8, True)) == pytest.approx([1 / 1.6] * 2, abs=1e-9)
-    assert beside((0.8, True), (0.8, True), (0.1, False))[2] == 0.0
+    assert alongside((0.8, True), (0.8, True)) == pytest.approx([1 / 1.6] * 2, abs=1e-9)
+    assert alongside((0.8, True), (0.8, True), (0.1, False))[2] == 0.0
 
 
 SIX_SHARES = st.tuples(*[st.sampled_from([0, WHOLE // 10, WHOLE // 3, WHOLE // 2, WHOLE]) | st.integers(0, WHOLE)] * 6)

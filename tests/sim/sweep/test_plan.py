@@ -76,7 +76,7 @@ def test_the_best_choice_meets_the_slo_and_can_run(planned: Plan) -> None:
     assert best.tpot_ms <= 10
     assert not check(best.point.case)
     meeting = [finalist for finalist in planned.finalists if finalist.meets]
-    # Of near ties the one that regrets least comes first.
+    # Of near ties the one that has the smallest regret comes first.
     assert best.tokens_per_card >= (1 - NEAR) * max(f.tokens_per_card for f in meeting if f.served is not None)
 
 
