@@ -141,6 +141,7 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
         qk_norm_of=family.norm_of,
         stored=stored.what if stored else "",
         stored_as=stored.nearest if stored else "",
+        keeps=stored.keeps if stored else frozenset(),
         left_out=left_out,
         mtp_layers=_mtp_layers(read),
         attention=replace(

@@ -15,6 +15,7 @@ from scenarios.models.forms import (
     Ends,
     LayerForm,
 )
+from scenarios.models.kept import Part
 from scenarios.models.parts import Experts, Index, Latent, QkNorm, RopeScaling, Score
 from scenarios.models.states import State
 from scenarios.ops.program import DType
@@ -32,14 +33,15 @@ class Model:
     rotary_dim: dimensions of a head that turn (0: all). rope_scaling: how their angles are scaled, None for not.
     latent: with it kv_heads is 1 and head_dim the rotated part. qk_norm_of: what one such norm spans. stored,
     stored_as: how the checkpoint holds its weights, in words, and the `optimizations.weights` nearest to that ("" where
-    they are not quantised). left_out: what the config has besides the decoder, in words, "" for nothing. attention,
-    form, ends: what the layers, and what stands around them, have beyond the usual. state: a recurrent one in place of
-    attention over a cache. kinds, order: of layers that differ, the model of one layer of each kind, and the kind of
-    each layer; empty where all are alike. kind: what such a kind is called. angles: which rotary angles of the step it
-    turns by, "" for those of the whole model. experts: those of all but the leading dense layers. data_parallel:
-    replicas of attention; expert_parallel: whether whole experts are spread over all ranks of all replicas, which then
-    step together. mtp_layers: prediction layers that the checkpoint has next to its decoder layers. joined: of a draft,
-    hidden states that are joined for each token (`scenarios.speculation`), 0 for a model that is none.
+    they are not quantised); keeps: parts of a layer that it has in 16 bits all the same. left_out: what the config has
+    besides the decoder, in words, "" for nothing. attention, form, ends: what the layers, and what stands around them,
+    have beyond the usual. state: a recurrent one in place of attention over a cache. kinds, order: of layers that
+    differ, the model of one layer of each kind, and the kind of each layer; empty where all are alike. kind: what such
+    a kind is called. angles: which rotary angles of the step it turns by, "" for those of the whole model. experts:
+    those of all but the leading dense layers. data_parallel: replicas of attention; expert_parallel: whether whole
+    experts are spread over all ranks of all replicas, which then step together. mtp_layers: prediction layers that the
+    checkpoint has next to its decoder layers. joined: of a draft, hidden states that are joined for each token
+    (`scenarios.speculation`), 0 for a model that is none.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Model:
     qk_norm_of: QkNorm = "head"
     stored: str = ""
     stored_as: str = ""
+    keeps: frozenset[Part] = frozenset()
     left_out: str = ""
     mtp_layers: int = 0
     joined: int = 0
@@ -240,6 +243,28 @@ class Model:
     def linear_outputs(self) -> int:
         """Outputs of all those linear layers, each with one scale where the weights are quantised."""
         return sum(count * (one._attention_outputs + one._mlp_outputs) for one, count in self.runs)
+
+    def kept_in(self, weights: str) -> frozenset[Part]:
+        """Parts of a layer that stay in 16 bits where linear layers are computed as `weights`: those of the checkpoint
+        where that is its format."""
+        return self.keeps if weights == self.stored_as else frozenset()
+
+    def kept_weights(self, parts: frozenset[Part]) -> tuple[int, int]:
+        """(weights, outputs) of the linear layers of `parts` in all decoder layers."""
+        sizes = [(count, one._of_part(part)) for one, count in self.runs for part in parts]
+        return sum(count * size for count, (size, _) in sizes), sum(count * outputs for count, (_, outputs) in sizes)
+
+    def _of_part(self, part: Part) -> tuple[int, int]:
+        """(weights, outputs) of the linear layers of one part of this layer."""
+        if part == "attention":
+            return self.attention_weights, self._attention_outputs
+        experts = self.experts
+        if part == "mlp" and experts is None:
+            return self._mlp_weights, self._mlp_outputs
+        width = 0
+        if experts:
+            width = experts.shared if part == "shared" else self.intermediate * experts.with_plain
+        return self.matrices * self.hidden * width, ((self.matrices - 1) * width + self.hidden) * bool(width)
 
     @property
     def _attention_others(self) -> int:

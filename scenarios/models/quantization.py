@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import printable, shown
+from scenarios.models.kept import Part, kept_parts
 
 #: Bits of (weights, activations) to the nearest `optimizations.weights`.
 _NEAREST = {(8, 8): "w8a8", (8, 16): "w8a16", (4, 16): "w4a16", (4, 8): "w4a8", (4, 4): "w4a8"}
@@ -22,10 +23,12 @@ _NEAREST = {(8, 8): "w8a8", (8, 16): "w8a16", (4, 16): "w4a16", (4, 8): "w4a8", 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """How a checkpoint holds its weights. what: in words, `FP8 (e4m3, blocks of 128 x 128)`. nearest: the
-    `optimizations.weights` that is closest, "" where the config says that they are not quantised."""
+    `optimizations.weights` that is closest, "" where the config says that they are not quantised. keeps: parts of a
+    layer that stay in 16 bits."""
 
     what: str
     nearest: str
+    keeps: frozenset[Part] = frozenset()
 
 
 class UnknownFormat(ValueError):
@@ -55,7 +58,17 @@ def stored_weights(config: Mapping[str, Any], path: Path) -> Stored | None:
     if reader is None:
         known = ", ".join((*_READERS, "ascend"))
         raise UnknownFormat(f"quant_method {shown(method)} has no near `optimizations.weights`; known: {known}")
-    return reader(given)
+    stored = reader(given)
+    kept = stored.keeps | kept_parts(given, config)
+    return replace(stored, keeps=kept, what=f"{stored.what}{_but_for(kept)}")
+
+
+def _but_for(kept: frozenset[Part]) -> str:
+    """What is kept, in words behind the format."""
+    words = {"attention": "attention", "shared": "the shared expert", "mlp": "plain MLPs"}
+    names = [word for part, word in words.items() if part in kept]
+    listed = " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+    return f" with {listed} in 16 bits" if names else ""
 
 
 def _near(what: str, weights: object, activations: object) -> Stored:
@@ -84,7 +97,7 @@ def _by_bits(label: str, activations: int = 16) -> Callable[[Mapping[str, Any]],
 
 def _mxfp4(_: Mapping[str, Any]) -> Stored:
     """gpt-oss: experts in FP4 with a shared exponent for 32, all else in 16 bits."""
-    return _near("MXFP4 experts", 4, 16)
+    return replace(_near("MXFP4 experts", 4, 16), keeps=frozenset({"attention"}))
 
 
 def _bitsandbytes(given: Mapping[str, Any]) -> Stored:

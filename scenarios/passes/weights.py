@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
+from scenarios.models.kept import Part
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import DType, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers
@@ -11,6 +13,19 @@ from scenarios.passes.base import Context, Pass, in_layers
 #: Products that stay in 16 bit: the router, whose choice is touchy, the gate of the shared expert, and MLA's W_UK and
 #: W_UV, which attention absorbs.
 KEPT = ("router", "shared_expert_gate", "kv_b_proj")
+
+
+#: Products of a plain MLP, packed or not.
+_PLAIN_MLP = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
+
+
+def part_of(op: Op) -> Part | Literal["experts"]:
+    """The part of a layer that a linear layer belongs to."""
+    if op.name.startswith("shared."):
+        return "shared"
+    if op.expert >= 0 or op.name.startswith("experts."):
+        return "experts"
+    return "mlp" if op.name in _PLAIN_MLP else "attention"
 
 
 def quantise_weights(program: Program, context: Context) -> Program:
@@ -22,6 +37,7 @@ def quantise_weights(program: Program, context: Context) -> Program:
     mode = context.scenario.optimizations.weights
     if mode in ("bf16", "fp16"):
         return program
+    kept = context.model.kept_in(mode)
     width: DType = "int4" if mode.startswith("w4") else "int8"
     int8_activations = mode.endswith("a8")
 
@@ -29,7 +45,7 @@ def quantise_weights(program: Program, context: Context) -> Program:
         out: list[Op] = []
         quantised: set[str] = set()
         for op in ops:
-            if not (kind_of(op).dense or kind_of(op).routed) or op.name in KEPT:
+            if not (kind_of(op).dense or kind_of(op).routed) or op.name in KEPT or part_of(op) in kept:
                 out.append(op)
                 quantised -= {t.name for t in op.outputs}
                 continue

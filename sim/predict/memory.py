@@ -154,10 +154,11 @@ def weight_bytes(scenario: Scenario, model: Model) -> int:
 
 def _weight_bytes(scenario: Scenario, model: Model) -> int:
     bits = WEIGHT_BITS[scenario.optimizations.weights]
-    size = model.linear_weights * bits // 8 + model.other_weights * 2
-    if bits < 16:
-        size += 4 * model.linear_outputs
-    return size
+    if bits == 16:
+        return (model.linear_weights + model.other_weights) * 2
+    kept, kept_outputs = model.kept_weights(model.kept_in(scenario.optimizations.weights))
+    quantised = (model.linear_weights - kept) * bits // 8 + 4 * (model.linear_outputs - kept_outputs)
+    return quantised + (kept + model.other_weights) * 2
 
 
 def activation_bytes(scenario: Scenario, model: Model) -> int:

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from scenarios.batches import decode_batch
+from scenarios.build import build
 from scenarios.models.hf_config import load_model
 from scenarios.models.quantization import UnknownFormat, stored_weights
+from scenarios.schema import Scenario
+from sim.predict.memory import weight_bytes
 from tests.scenarios.models.test_model import GOOD, read, refusal
 
 
@@ -112,3 +116,44 @@ def test_the_case_of_the_issue_is_read(shared: Path) -> None:
 
     assert load_model(str(shared / "cases" / "kimi_yarn_equal_betas.json")).rope_scaling
     assert load_model(str(shared / "cases" / "fp8_checkpoint.json")).stored_as == "w8a8"
+
+
+ATTENTION = [f"model.layers.{layer}.self_attn.{name}_proj" for layer in range(2) for name in "qkvo"]
+
+
+@pytest.mark.parametrize(
+    ("ignored", "kept"),
+    [
+        ({"ignore": ["lm_head", "re:.*self_attn.*"]}, {"attention"}),
+        ({"ignore": ["re:.*self_attn.*", r"re:.*mlp\.(gate|up|down)_proj.*"]}, {"attention", "mlp"}),
+        ({"modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}, {"attention"}),
+        ({"modules_to_not_convert": ["self_attn"]}, {"attention"}),
+        ({"ignored_layers": ATTENTION}, {"attention"}),
+        ({"ignored_layers": ATTENTION[:-1]}, set()),
+        ({"ignore": ["re:(", "lm_head", "re:.*gate$"]}, set()),
+        ({"ignore": "lm_head"}, set()),
+    ],
+)
+def test_parts_that_a_checkpoint_leaves_out_stay_in_16_bits(
+    tmp_path: Path, ignored: dict[str, Any], kept: set[str]
+) -> None:
+    given = {"quant_method": "compressed-tensors", "config_groups": group(4, None), **ignored}
+    assert read(tmp_path, {**GOOD, "quantization_config": given}).keeps == kept
+
+
+def test_what_is_kept_is_neither_quantised_nor_counted_so(tmp_path: Path) -> None:
+    given = {"quant_method": "compressed-tensors", "config_groups": group(8, None), "ignore": ["re:.*self_attn.*"]}
+    model = read(tmp_path, {**GOOD, "quantization_config": given})
+    scenario = Scenario.model_validate(
+        {"optimizations": {"weights": "w8a16"}, "workload": {"batch": 2, "input_tokens": 100, "output_tokens": 8}}
+    )
+    layer = next(block for block in build(scenario, model, decode_batch(scenario)).blocks if block.is_layer)
+    held = {op.name: op.inputs[1].dtype for op in layer.ops if op.name.endswith("_proj")}
+    assert {name for name, dtype in held.items() if dtype == "int8"} == {"gate_up_proj", "down_proj"}
+    attention, mlp = 2 * 64 * 64 + 2 * 64 * 16, 3 * 64 * 160
+    assert model.kept_weights(model.keeps) == (2 * attention, 2 * (64 + 16 + 16 + 64))
+    assert weight_bytes(scenario, model) == (
+        2 * (mlp + 4 * (2 * 160 + 64)) + 2 * (2 * attention) + 2 * model.other_weights
+    )
+    # As other weights than the checkpoint's all linear layers are those.
+    assert model.kept_in("w8a8") == frozenset()
