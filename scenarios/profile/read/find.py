@@ -19,6 +19,7 @@ HEAD_BYTES = 1 << 16
 
 _DATABASE = re.compile(r"(ascend_pytorch_profiler|msprof)(_[0-9]{1,20})?\.db")
 _OP_SUMMARY = re.compile(r"op_summary(_[0-9A-Za-z]{1,24}){0,4}\.csv")
+_TASK_TIME = re.compile(r"task_time(_[0-9A-Za-z]{1,24}){0,4}\.csv")
 _TRACE = re.compile(r".*\.(pt\.)?trace\.json(\.gz)?|trace(_[0-9A-Za-z]{1,24})?\.json(\.gz)?")
 _OWN = re.compile(rb'"labels": "[A-Z]{1,8} (?:[0-9]{1,9} )?(?:SIMULATED|MEASURED)"')
 
@@ -39,7 +40,7 @@ def sources(path: Path) -> list[Source]:
         is_folder = False
     sources = list(_walk(path)) if is_folder else [_file(path)]
     if not sources:
-        what = f"{OUTPUT}, ascend_pytorch_profiler_*.db, op_summary_*.csv or *.pt.trace.json"
+        what = f"{OUTPUT}, ascend_pytorch_profiler_*.db, op_summary_*.csv, task_time_*.csv or *.pt.trace.json"
         fail(path, f"holds no profile: there is no {what} in it")
     if len(sources) > LIMITS.ranks:
         fail(path, f"holds more than {LIMITS.ranks} profiles")
@@ -73,7 +74,7 @@ def _folder(folder: Path, names: list[str]) -> list[Source] | None:
         return [_output(folder / OUTPUT)]
     if folder.name == OUTPUT or "kernel_details.csv" in names or "trace_view.json" in names:
         return [_output(folder)]
-    for pattern, form in ((_DATABASE, "database"), (_OP_SUMMARY, "op_summary")):
+    for pattern, form in ((_DATABASE, "database"), (_OP_SUMMARY, "op_summary"), (_TASK_TIME, "op_summary")):
         matching = [name for name in names if pattern.fullmatch(name)]
         if matching:
             return [Source(folder / name, form) for name in matching]  # type: ignore[arg-type]

@@ -17,8 +17,12 @@ from scenarios.profile.read.files import LIMITS, fail
 from scenarios.profile.table import Int32, Int64
 
 NEEDED = ("Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)")
-#: As msprof's op_summary_*.csv calls the same columns; and two that were renamed since.
+#: Columns of msprof's task_time_*.csv, which says nothing of what a kernel computes.
+TASK_TIME = ("Name", "Accelerator Core", "Start Time(us)", "Duration(us)")
+#: As msprof's op_summary_*.csv and task_time_*.csv call the same columns; and two that were renamed since.
 RENAMED = {
+    "kernel_name": "Name", "kernel_type": "Accelerator Core", "task_start(us)": "Start Time(us)",
+    "task_time(us)": "Duration(us)", "stream_id": "Stream ID", "device_id": "Device_id",
     "Op Name": "Name", "OP Type": "Type", "Task Type": "Accelerator Core", "Task Start Time(us)": "Start Time(us)",
     "Task Duration(us)": "Duration(us)", "Block Num": "Block Dim",
 }  # fmt: skip
@@ -40,7 +44,11 @@ NO_STREAM = -1
 
 @dataclass(slots=True)
 class KernelDetails:
-    """The rows as columns. texts by number; step: number of the step's id, or of ""; stream: NO_STREAM unknown."""
+    """The rows as columns. texts by number; step: number of the step's id, or of ""; stream: NO_STREAM unknown.
+
+    unnamed: tasks of the device that are no kernels (events, notifications, switches of the profiler), which are left
+    out.
+    """
 
     path: Path
     start_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -56,6 +64,7 @@ class KernelDetails:
     pipe: array[int] = field(default_factory=lambda: array("i"))
     step: array[int] = field(default_factory=lambda: array("i"))
     collective: array[int] = field(default_factory=lambda: array("b"))
+    unnamed: int = 0
     devices: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -93,6 +102,9 @@ def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED
         if len(details) >= LIMITS.events:
             fail(path, f"holds more than {LIMITS.events:,} kernels; profile fewer steps")
         core, name = known(row["Accelerator Core"]), known(row["Name"])
+        if not name and not known(row.get("Type", "")):
+            details.unnamed += 1
+            continue
         collective = core in COLLECTIVE_CORES or (not core and name.startswith("hcom_"))
         details.start_ns.append(us_cell(path, line, row, "Start Time(us)"))
         details.duration_ns.append(us_cell(path, line, row, "Duration(us)"))
@@ -100,7 +112,7 @@ def read_kernel_details(path: Path, texts: Texts, needed: Sequence[str] = NEEDED
         details.stream.append(whole_cell(stream) if stream else NO_STREAM)
         details.block_dim.append(whole_cell(row.get("Block Dim", "")))
         details.name.append(texts[name])
-        details.op_type.append(texts[known(row["Type"]) or op_type_of(name)])
+        details.op_type.append(texts[known(row.get("Type", "")) or op_type_of(name)])
         details.task_type.append(texts[core])
         details.shapes.append(texts[known(row.get("Input Shapes", ""))])
         details.dtypes.append(texts[known(row.get("Input Data Types", ""))])
@@ -132,13 +144,15 @@ def _busiest(row: dict[str, str]) -> str:
 
 def op_type_of(name: str) -> str:
     """The op type in the name of a kernel: `aclnnInplaceRelu_Relu_Relu` is Relu, `trans_TransData_0` TransData,
-    `Conv2D1` Conv2D, `hcom_allReduce__271_0_1` hcom_allReduce_."""
+    `Conv2D1` Conv2D, `main_kernel` itself, `hcom_allReduce__271_0_1` hcom_allReduce_."""
     if name.startswith("hcom_"):
         return "_".join(name.split("_")[:2]) + "_"
     parts = [part for part in name.rsplit("/", 1)[-1].split("_") if part]
     while len(parts) > 1 and parts[-1].isdigit():
         parts.pop()
     last = parts[-1] if parts else name
+    if last.lower() == "kernel":  # of Triton and TileLang: `main_kernel`
+        return name
     if last != name:
         return last
     # A graph numbers its nodes; V3 is a version of the operator.

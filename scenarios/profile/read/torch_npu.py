@@ -13,7 +13,7 @@ from scenarios.profile.read.build import Columns, FactTable, Lanes, Texts, order
 from scenarios.profile.read.choose import WHATEVER, Only
 from scenarios.profile.read.files import fail
 from scenarios.profile.read.join import communicate, joined
-from scenarios.profile.read.kernel_details import KernelDetails, read_kernel_details
+from scenarios.profile.read.kernel_details import NEEDED, TASK_TIME, KernelDetails, read_kernel_details
 from scenarios.profile.read.marks import is_mark
 from scenarios.profile.read.statistics import differs_from_op_statistic, read_api_statistic
 from scenarios.profile.read.streams import fifo
@@ -161,10 +161,11 @@ def read_trace_view(path: Path, only: Only = WHATEVER) -> Capture:
 
 
 def read_op_summary(path: Path, only: Only = WHATEVER) -> Capture:
-    """The capture of msprof's op_summary_*.csv (or a kernel_details.csv alone): kernels and collectives of a device."""
+    """The capture of msprof's op_summary_*.csv (or task_time_*.csv, or a kernel_details.csv alone): kernels and
+    collectives of a device."""
     texts = Texts(path)
     _no_host(path, only.mark)
-    details = read_kernel_details(path, texts)
+    details = read_kernel_details(path, texts, TASK_TIME if path.name.startswith("task_time") else NEEDED)
     events, lanes, facts = _of_details(path, details, texts)
     events, clipped = fifo(events, lanes)
     steps, own = steps_of_ids(events, details, texts.tuple())
@@ -173,7 +174,11 @@ def read_op_summary(path: Path, only: Only = WHATEVER) -> Capture:
         path,
         texts,
         rows,
-        ("a table of kernels alone: no host calls, no launches, no reported step times", *rows.notes),
+        (
+            "a table of kernels alone: no host calls, no launches, no reported step times",
+            *([f"{details.unnamed:,} tasks are no kernels and left out"] if details.unnamed else []),
+            *rows.notes,
+        ),
     )
     device = next((name for name in details.devices if name.isdigit() and len(name) < 7), "0")
     return replace(capture, kind="msprof", rank=int(device))

@@ -300,6 +300,18 @@ def op_summary(path: Path, steps: Sequence[int] = (7,)) -> Path:
     return path
 
 
+def task_time(path: Path, steps: Sequence[int] = (7,)) -> Path:
+    """msprof's list of the tasks of a device, with some that are no kernels."""
+    names = {
+        "Name": "kernel_name", "Accelerator Core": "kernel_type", "Start Time(us)": "task_start(us)",
+        "Duration(us)": "task_time(us)", "Stream ID": "stream_id",
+    }  # fmt: skip
+    kernels = [{new: row[old] for old, new in names.items()} for row in kernel_details(steps, 2)]
+    other = {**kernels[0], "kernel_name": "N/A", "kernel_type": "EVENT_RECORD", "task_time(us)": "0.000"}
+    write_csv(path, [other, *kernels, {**other, "kernel_type": "PROFILING_DISABLE"}])
+    return path
+
+
 def database(path: Path, steps: Sequence[int] = (7, 8)) -> Path:
     """ascend_pytorch_profiler_0.db with the same events."""
     words: dict[str, int] = {}

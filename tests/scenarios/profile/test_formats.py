@@ -53,6 +53,17 @@ def test_op_summary(tmp_path: Path) -> None:
     assert making.texts_of(capture, capture.events.rows(Kind.KERNEL), "op_type") == ["Add", "RmsNorm", "MatMulV3"]
 
 
+def test_task_time_stands_in_where_there_is_no_op_summary(tmp_path: Path) -> None:
+    making.task_time(tmp_path / "task_time_20260101120000.csv")
+    capture = one(tmp_path)
+    result = step_time_of(capture, capture.steps[0])
+    assert (result.computing_ns, result.communication_ns, result.free_ns) == (250_000, 150_000, 100_000)
+    assert making.texts_of(capture, capture.events.rows(Kind.KERNEL), "op_type") == ["Add", "RmsNorm", "MatMulV3"]
+    assert "2 tasks are no kernels and left out" in capture.notes
+    making.op_summary(tmp_path / "op_summary_20260101120000.csv")
+    assert one(tmp_path).source.endswith("op_summary_20260101120000.csv")
+
+
 @pytest.mark.parametrize("name", ["host_1.pt.trace.json", "host_1.pt.trace.json.gz"])
 def test_pytorch_with_cuda(tmp_path: Path, name: str) -> None:
     making.pytorch(tmp_path / name)
