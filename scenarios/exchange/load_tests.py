@@ -1,8 +1,9 @@
 """Results of load tests of a serving engine, as the tools write them: vLLM bench, guidellm, AIPerf, AISBench.
 
-vLLM bench: the JSON of `vllm bench serve --save-result`, or its JSON lines. guidellm: `benchmarks.json`. AIPerf:
-`profile_export_aiperf.json` or `.csv`. AISBench: the JSON of a performance run, with the CSV of latencies next to it.
-Which tool wrote a file is seen by its keys. Means are read; a result without TPOT takes ITL.
+vLLM bench: the JSON of `vllm bench serve --save-result` (also `--save-detailed`), its JSON lines (SGLang's too) or the
+list of a sweep. guidellm: `benchmarks.json`. AIPerf and GenAI-Perf: `profile_export_aiperf.json` or `.csv`. AISBench:
+the JSON of a performance run, with the CSV of latencies next to it. Which tool wrote a file is seen by its keys. Means
+are read; a result without TPOT takes ITL. Of several runs those in which no request ended well are left out.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
-from scenarios.errors import ScenarioError, quoted
+from scenarios.errors import ScenarioError, printable, quoted
 from scenarios.files.textfile import decode, read_bytes
 
 Arrival = Literal["constant", "poisson", "closed", "burst"]
@@ -24,9 +25,30 @@ Arrival = Literal["constant", "poisson", "closed", "burst"]
 _AT_RATE: dict[str, Arrival] = {"constant": "constant", "poisson": "poisson"}
 #: Requests in flight that a strategy of guidellm implies.
 _STREAMS = {"synchronous": 1.0}
+#: Share of `max_concurrency` in flight from which on it, and no longer the rate, decides when requests are sent.
+BOUND = 0.9
+#: Milliseconds of the units of time that AIPerf names.
+_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3}
+#: Files are this large at most: guidellm and `--save-detailed` keep each request with its text.
+MAX_BYTES = 512 << 20
 #: Load tests of one file that are read.
 MAX_RESULTS = 10_000
 KNOWN = "a result of vllm bench serve, guidellm, AIPerf or AISBench"
+#: Where the tools say how many requests ended well.
+_ENDED = (
+    "completed",
+    "metrics.request_totals.successful",
+    "run_stats.requests_made.successful",
+    "request_totals.successful",
+    "request_count.avg",
+    "request_count",
+    "Success Requests.total",
+    "Success Requests.stable",
+)
+#: A comma between digits of a number.
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+#: How a CSV of AISBench starts.
+_AISBENCH_CSV = "Performance Parameters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +73,42 @@ class LoadTest:
 
 def read_load_tests(path: Path) -> list[LoadTest]:
     """The load tests of a file. Raises ScenarioError, one line, where its form is not known or a number is missing."""
-    text = decode(read_bytes(path, str(path)), str(path))
+    text = _text(path)
     if path.suffix.lower() == ".csv":
-        return [_aiperf(_Fields(path, _aiperf_csv(path, text)))]
-    documents = _documents(path, text)
-    results = [result for document in documents for result in _read(path, document)]
-    if not results:
+        if text.lstrip().startswith(_AISBENCH_CSV):
+            path = path.with_suffix(".json")
+            text = _text(path)
+        else:
+            return [_aiperf(_Fields(path, _aiperf_csv(path, text)))]
+    runs = [run for document in _documents(path, text) for run in _runs(path, document)]
+    if not runs:
         raise ScenarioError([f"{path}: holds no load test"])
-    return results[:MAX_RESULTS]
+    answered = [(read, fields) for read, fields in runs if _ended(fields) != 0]
+    if not answered:
+        raise ScenarioError([f"{path}: none of its {len(runs)} load tests has a request that ended well"])
+    return [_told(read(fields), fields) for read, fields in answered[:MAX_RESULTS]]
+
+
+def _told(test: LoadTest, fields: _Fields) -> LoadTest:
+    """`test`, if it says anything of the engine."""
+    if test.ttft_ms is None and test.tpot_ms is None and test.output_throughput is None:
+        raise ScenarioError([f"{fields.path}: {fields.above}{test.label}: has no TTFT, no TPOT and no output tokens/s"])
+    return test
+
+
+def _text(path: Path) -> str:
+    if path.is_dir():
+        raise ScenarioError([f"{path}: is a folder; {KNOWN} is due"])
+    return decode(read_bytes(path, str(path), MAX_BYTES), str(path)).removeprefix("\ufeff")
+
+
+def _ended(fields: _Fields) -> float | None:
+    """Requests that ended well, as far as the run says so."""
+    for name in _ENDED:
+        number = _number(fields.value(name))
+        if number is not None:
+            return number
+    return None
 
 
 #: Keys near the head of a result, by tool; `schema_version` is in ours, which have some of them too.
@@ -103,22 +153,33 @@ def _documents(path: Path, text: str) -> list[Any]:
         return documents
 
 
-def _read(path: Path, document: Any) -> Iterator[LoadTest]:
-    fields = _Fields(path, document)
+def _runs(path: Path, document: Any) -> Iterator[tuple[Callable[[_Fields], LoadTest], _Fields]]:
+    """How each load test of a document is read, and its fields."""
+    if isinstance(document, list) and document and all(isinstance(run, dict) for run in document):
+        for number, run in enumerate(document):
+            yield _tool(path, run), _Fields(path, run, f"[{number}].")
+        return
     if not isinstance(document, dict):
         raise ScenarioError([f"{path}: {KNOWN} is due, and it holds no JSON object"])
     if isinstance(document.get("benchmarks"), list):
         for number, benchmark in enumerate(document["benchmarks"]):
-            yield _guidellm(_Fields(path, benchmark, f"benchmarks[{number}]."))
-    elif "time_to_first_token" in document or "input_config" in document:
-        yield _aiperf(fields)
-    elif "Request Throughput" in document:
-        yield _aisbench(path, fields)
-    elif "mean_ttft_ms" in document:
-        yield _vllm(fields)
-    else:
-        keys = ", ".join(list(document)[:6])
-        raise ScenarioError([f"{path}: {KNOWN} is due; its keys are {keys or 'none'}"])
+            yield _guidellm, _Fields(path, benchmark, f"benchmarks[{number}].")
+        return
+    if isinstance(document.get("records"), dict):  # AIPerf of 2025 kept its metrics in an object of their own
+        document = {**document["records"], **document}
+    yield _tool(path, document), _Fields(path, document)
+
+
+def _tool(path: Path, document: Mapping[str, Any]) -> Callable[[_Fields], LoadTest]:
+    """Who reads a result with these keys."""
+    if "time_to_first_token" in document or "request_latency" in document or "input_config" in document:
+        return _aiperf
+    if "Request Throughput" in document:
+        return _aisbench
+    if "mean_ttft_ms" in document:
+        return _vllm
+    keys = ", ".join(printable(str(key), 40) for key in list(document)[:6])
+    raise ScenarioError([f"{path}: {KNOWN} is due; its keys are {keys or 'none'}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +194,10 @@ class _Fields:
         """What stands there, or None."""
         node = self.document
         for key in name.split("."):
-            node = node.get(key) if isinstance(node, Mapping) else None
+            if isinstance(node, list):  # of objects with names
+                node = next((one for one in node if isinstance(one, Mapping) and one.get("name") == key), None)
+            else:
+                node = node.get(key) if isinstance(node, Mapping) else None
         return node
 
     def maybe(self, *names: str) -> float | None:
@@ -163,14 +227,18 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return float(value)
-    match = re.match(r"\s*([-+]?\d[\d.]*(?:[eE][-+]?\d+)?)", value) if isinstance(value, str) else None
+        return float(value) if abs(value) < 1e300 else None
+    text = _THOUSANDS.sub("", value) if isinstance(value, str) else ""
+    match = re.match(r"\s*([-+]?\d[\d.]*(?:[eE][-+]?\d+)?)", text)
     return float(match[1]) if match and match[1].count(".") < 2 else None
 
 
 def _vllm(fields: _Fields) -> LoadTest:
     completed = round(fields.number("completed"))
     rate, clients = fields.maybe("request_rate"), fields.maybe("max_concurrency")
+    if rate and clients:  # whichever of the two held requests back
+        rate = None if _in_flight(fields) >= BOUND * clients else rate
+        clients = None if rate else clients
     arrival: Arrival = "poisson" if rate else "closed" if clients else "burst"
     return LoadTest(
         tool="vllm bench",
@@ -186,6 +254,17 @@ def _vllm(fields: _Fields) -> LoadTest:
         tpot_ms=fields.maybe("mean_tpot_ms", "mean_itl_ms"),
         output_throughput=fields.maybe("output_throughput"),
     )
+
+
+def _in_flight(fields: _Fields) -> float:
+    """Requests in flight on average, by Little's law; 0 where a result does not say. The start and the end of a short
+    run, with fewer, count as well."""
+    seconds, throughput = fields.maybe("duration"), fields.maybe("output_throughput")
+    tpot = fields.maybe("mean_tpot_ms", "mean_itl_ms") or 0.0
+    tokens = fields.number("total_output_tokens") / fields.number("completed")
+    latency_s = (fields.number("mean_ttft_ms") + (tokens - 1) * tpot) / 1000
+    rate = fields.number("completed") / seconds if seconds else (throughput or 0.0) / tokens
+    return rate * latency_s
 
 
 def _guidellm(fields: _Fields) -> LoadTest:
@@ -224,26 +303,47 @@ def _guidellm(fields: _Fields) -> LoadTest:
     )
 
 
+#: Where AIPerf, by version, and GenAI-Perf keep the load that was asked for.
+_LOADS = (
+    "input_config.loadgen", "input_config.phases.profiling", "input_config.perf_analyzer.stimulus", "input_config",
+)  # fmt: skip
+
+
 def _aiperf(fields: _Fields) -> LoadTest:
-    rate = fields.maybe("input_config.loadgen.request_rate")
-    clients = fields.maybe("input_config.loadgen.concurrency")
-    if not rate and not clients:  # Little's law
-        clients = fields.number("request_throughput.avg") * fields.number("request_latency.avg") / 1000
+    rate = fields.maybe(*(f"{load}.request_rate" for load in _LOADS), *(f"{load}.rate" for load in _LOADS))
+    clients = fields.maybe(*(f"{load}.concurrency" for load in _LOADS))
+    latency_ms, throughput = _milliseconds(fields, "request_latency"), fields.maybe("request_throughput.avg")
+    in_flight = throughput * latency_ms / 1000 if throughput and latency_ms else None  # Little's law
+    if rate and clients:
+        rate = None if (in_flight or 0.0) >= BOUND * clients else rate
+    elif not rate and not clients:
+        if in_flight is None:
+            fields.number("request_throughput.avg")
+            fields.number("request_latency.avg")
+        clients = in_flight
     mode = str(fields.value("input_config.loadgen.request_rate_mode"))
     return LoadTest(
         tool="AIPerf",
         label="AIPerf",
         arrival=_AT_RATE.get(mode, "poisson") if rate else "closed",
         rate=rate,
-        concurrency=max(1, round(clients)) if clients else None,
-        requests=round(fields.number("request_count.avg")),
+        concurrency=max(1, round(clients)) if clients and not rate else None,
+        requests=round(fields.number("request_count.avg", "request_count", "request_latency.count")),
         window_s=None,
         input_tokens=max(1, round(fields.number("input_sequence_length.avg"))),
         output_tokens=max(1, round(fields.number("output_sequence_length.avg"))),
-        ttft_ms=fields.number("time_to_first_token.avg"),
-        tpot_ms=fields.number("inter_token_latency.avg"),
+        ttft_ms=_milliseconds(fields, "time_to_first_token"),
+        tpot_ms=_milliseconds(fields, "inter_token_latency"),
         output_throughput=fields.maybe("output_token_throughput.avg"),
     )
+
+
+def _milliseconds(fields: _Fields, name: str) -> float | None:
+    """The mean of a latency; its unit stands next to it. Raises ScenarioError for a unit that is none of time."""
+    number, unit = fields.maybe(f"{name}.avg"), str(fields.value(f"{name}.unit") or "ms")
+    if unit not in _MS:
+        raise ScenarioError([f"{fields.path}: {fields.above}{name}.unit: {quoted(unit)} is none of {', '.join(_MS)}"])
+    return None if number is None else number * _MS[unit]
 
 
 #: Rows of AIPerf's CSV (their names without the unit) -> keys of its JSON.
@@ -259,26 +359,28 @@ _AIPERF_ROWS = {
 }
 
 
-def _aiperf_csv(path: Path, text: str) -> dict[str, dict[str, float]]:
-    """The CSV's sections as its JSON has them: {"request_latency": {"avg": 6550.4}}."""
-    values: dict[str, dict[str, float]] = {}
+def _aiperf_csv(path: Path, text: str) -> dict[str, dict[str, Any]]:
+    """The CSV's sections as its JSON has them: {"request_latency": {"avg": 6550.4, "unit": "ms"}}."""
+    values: dict[str, dict[str, Any]] = {}
     for row in csv.reader(text.splitlines()):
         if len(row) < 2:
             continue
-        key = _AIPERF_ROWS.get(re.sub(r"\s*\(.*\)$", "", row[0]).strip().lower())
+        name = re.fullmatch(r"\s*(.*?)\s*(?:\(([^()]*)\))?\s*", row[0])
+        key = _AIPERF_ROWS.get(name[1].lower()) if name else None
         number = _number(row[1])
-        if key and number is not None:
-            values.setdefault(key, {"avg": number})
+        if name and key and number is not None:
+            values.setdefault(key, {"avg": number, "unit": name[2]})
     if not values:
         raise ScenarioError([f"{path}:1: {KNOWN} is due; a CSV is AIPerf's: Metric,avg,min,max,..."])
     return values
 
 
-def _aisbench(path: Path, fields: _Fields) -> LoadTest:
+def _aisbench(fields: _Fields) -> LoadTest:
     def total(name: str) -> tuple[str, ...]:
         return f"{name}.total", f"{name}.stable"
 
-    latencies = {**_aisbench_csv(path.with_suffix(".csv"))}
+    path = fields.path
+    latencies = _aisbench_csv(path.with_suffix(".csv"))
     completed = round(fields.number(*total("Success Requests"), *total("Total Requests")))
     clients = fields.number(*total("Concurrency"), *total("Max Concurrency"))
     missing = [name for name in ("TTFT", "TPOT") if name not in latencies]
@@ -309,7 +411,6 @@ def _aisbench_csv(path: Path) -> dict[str, float]:
     """Average latencies, ms, by their names; none where there is no file."""
     if not path.is_file():
         return {}
-    text = decode(read_bytes(path, str(path)), str(path))
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = list(csv.DictReader(_text(path).splitlines()))
     averages = {str(row.get("Performance Parameters")): _number(row.get("Average")) for row in rows}
     return {name: number for name, number in averages.items() if number}

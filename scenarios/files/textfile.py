@@ -17,8 +17,8 @@ FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\u
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
-def read_bytes(path: Path, name: str) -> bytes:
-    """The bytes of a regular file of at most MAX_BYTES. Raises ScenarioError where there is no such thing."""
+def read_bytes(path: Path, name: str, most: int = MAX_BYTES) -> bytes:
+    """The bytes of a regular file of at most `most`. Raises ScenarioError where there is no such thing."""
     where = Mark(name)
     try:
         mode = path.stat().st_mode
@@ -27,15 +27,15 @@ def read_bytes(path: Path, name: str) -> bytes:
         if not stat.S_ISREG(mode):  # a pipe or a device may never end
             raise ScenarioError([f"{where}: is not a regular file"])
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(most + 1)
     except FileNotFoundError:
         raise ScenarioError([f"{where}: no such file"]) from None
     except OSError as error:
         raise ScenarioError([f"{where}: cannot be read: {error.strerror or os.strerror(error.errno or 0)}"]) from None
     except ValueError:  # a NUL or a lone surrogate in the path
         raise ScenarioError([f"{where}: is not a possible file name"]) from None
-    if len(data) > MAX_BYTES:
-        raise ScenarioError([f"{where}: larger than {MAX_BYTES} bytes"])
+    if len(data) > most:
+        raise ScenarioError([f"{where}: larger than {most} bytes"])
     return data
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_vllm_bench_with_a_concurrency(tmp_path: Path) -> None:
 
 
 def test_vllm_bench_with_a_rate_or_all_at_once(tmp_path: Path) -> None:
-    assert read(tmp_path, {**VLLM, "request_rate": 4.0})[0].arrival == "poisson"
+    assert read(tmp_path, {**VLLM, "request_rate": 4.0, "max_concurrency": None})[0].arrival == "poisson"
     assert read(tmp_path, {**VLLM, "max_concurrency": None})[0].arrival == "burst"
 
 
@@ -134,6 +135,122 @@ def test_aisbench_has_its_latencies_in_a_csv(tmp_path: Path) -> None:
     (test,) = read(tmp_path, AISBENCH, "gsm8k.json")
     assert (test.concurrency, test.input_tokens, test.output_tokens) == (16, 512, 256)
     assert (test.ttft_ms, test.tpot_ms, test.output_throughput) == (146.1, 28.9, 204.1)
+
+
+def test_vllm_bench_with_both_a_rate_and_a_concurrency(tmp_path: Path) -> None:
+    """100 requests in 41.2 s, 3.3 s each: 8 in flight. At a concurrency of 8 that, not the rate, sends the next one."""
+    (bound,) = read(tmp_path, {**VLLM, "request_rate": 10.0})
+    assert (bound.arrival, bound.concurrency, bound.rate) == ("closed", 8, None)
+    (free,) = read(tmp_path, {**VLLM, "request_rate": 2.5, "max_concurrency": 64})
+    assert (free.arrival, free.concurrency, free.rate) == ("poisson", None, 2.5)
+
+
+def test_a_sweep_of_vllm_bench_is_a_list(tmp_path: Path) -> None:
+    tests = read(tmp_path, [{**VLLM, "max_concurrency": n} for n in (1, 8)])
+    assert [test.concurrency for test in tests] == [1, 8]
+
+
+def test_runs_that_answered_nothing_are_left_out(tmp_path: Path) -> None:
+    failed = {**VLLM, "completed": 0, "total_output_tokens": 0, "mean_ttft_ms": 0.0}
+    assert len(read(tmp_path, "\n".join(json.dumps(run) for run in (failed, VLLM)))) == 1
+    empty = guidellm(2.0, 0.0)
+    empty["metrics"]["request_totals"] = {"successful": 0, "errored": 300, "total": 300}
+    assert [test.rate for test in read(tmp_path, {"benchmarks": [empty, guidellm(1.0, 44.5)]})] == [1.0]
+    (tmp_path / "bench.csv").write_text(AISBENCH_CSV, encoding="utf-8")
+    for content in (failed, {"benchmarks": [empty]}, {**AISBENCH, "Success Requests": {"total": 0}}):
+        with pytest.raises(ScenarioError, match="none of its 1 load tests has a request that ended well"):
+            read(tmp_path, content)
+
+
+def test_numbers_that_are_none_are_left_out(tmp_path: Path) -> None:
+    (test,) = read(tmp_path, {**VLLM, "mean_tpot_ms": float("nan"), "output_throughput": 10**400})
+    assert (test.tpot_ms, test.output_throughput) == (VLLM["mean_itl_ms"], None)
+
+
+def test_aiperf_names_the_unit_of_each_time(tmp_path: Path) -> None:
+    (test,) = read(tmp_path, {**AIPERF, "time_to_first_token": {"unit": "s", "avg": 0.25}})
+    assert test.ttft_ms == 250.0
+    with pytest.raises(ScenarioError, match=r"time_to_first_token\.unit: 'furlong' is none of"):
+        read(tmp_path, {**AIPERF, "time_to_first_token": {"unit": "furlong", "avg": 0.25}})
+    text = AIPERF_CSV.replace("Time to First Token (ms),250.00", "Time to First Token (s),0.25")
+    assert read(tmp_path, text, "in_seconds.csv")[0].ttft_ms == 250.0
+
+
+def test_aiperf_of_other_versions(tmp_path: Path) -> None:
+    """Loads as phases (2026), metrics under `records` (2025), GenAI-Perf's stimulus and its numbers with commas."""
+    (phases,) = read(tmp_path, {**AIPERF, "input_config": {"phases": {"profiling": {"concurrency": 40}}}})
+    assert phases.concurrency == 40
+    records = {key: value for key, value in AIPERF.items() if key != "input_config"}
+    assert read(tmp_path, {"input_config": AIPERF["input_config"], "records": records}) == read(tmp_path, AIPERF)
+    older = {**records, "request_latency": {"unit": "ms", "avg": 4000.0, "count": 9}}
+    del older["request_count"]
+    older["input_config"] = {"perf_analyzer": {"stimulus": {"concurrency": 4}}}
+    (test,) = read(tmp_path, older)
+    assert (test.concurrency, test.requests) == (4, 9)
+    (commas,) = read(tmp_path, AIPERF_CSV.replace("4000.00", '"4,000.00"'), "commas.csv")
+    assert commas.concurrency == 8
+
+
+def test_a_run_without_streaming_has_its_throughput(tmp_path: Path) -> None:
+    whole = {key: value for key, value in AIPERF.items() if key not in ("time_to_first_token", "inter_token_latency")}
+    (test,) = read(tmp_path, whole)
+    assert (test.ttft_ms, test.tpot_ms, test.output_throughput) == (None, None, 256.0)
+    del whole["output_token_throughput"]
+    with pytest.raises(ScenarioError, match="has no TTFT, no TPOT and no output tokens/s"):
+        read(tmp_path, whole)
+
+
+def test_the_csv_of_aisbench_leads_to_its_json(tmp_path: Path) -> None:
+    (tmp_path / "gsm8k.json").write_text(json.dumps(AISBENCH), encoding="utf-8")
+    assert read(tmp_path, AISBENCH_CSV, "gsm8k.csv")[0].tpot_ms == 28.9
+
+
+def test_a_file_with_every_request_in_it_is_read(tmp_path: Path) -> None:
+    """`--save-detailed` and guidellm keep each request with its text: megabytes."""
+    (test,) = read(tmp_path, {**VLLM, "generated_texts": ["x" * 20_000] * 100})
+    assert test.requests == 100
+
+
+def broken(document: Any) -> Iterator[Any]:
+    """`document` with one of its values missing or of another kind, for each."""
+    values: tuple[Any, ...] = (None, "x", -1, 0, float("nan"), float("inf"), [], {}, True, 10**400)
+    for place in list(places(document)):
+        for value in values:
+            copy = json.loads(json.dumps(document))
+            node = copy
+            for key in place[:-1]:
+                node = node[key]
+            node[place[-1]] = value
+            yield copy
+
+
+def places(node: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in items:
+        yield (*above, key)
+        yield from places(value, (*above, key))
+
+
+def read_or_refused(folder: Path, content: Any) -> tuple[list[LoadTest], tuple[str, ...]]:
+    try:
+        return read(folder, content), ()
+    except ScenarioError as error:
+        return [], tuple(error.messages)
+
+
+@pytest.mark.parametrize("document", [VLLM, {"benchmarks": [guidellm(1.0, 44.5)]}, AIPERF, AISBENCH])
+def test_whatever_a_value_is_there_is_a_load_test_or_one_line(tmp_path: Path, document: Any) -> None:
+    (tmp_path / "bench.csv").write_text(AISBENCH_CSV, encoding="utf-8")
+    for content in broken(document):
+        tests, messages = read_or_refused(tmp_path, content)
+        assert bool(tests) != bool(messages)
+        assert "\n" not in "".join(messages)
+        assert len(messages) <= 1
+        for test in tests:
+            assert test.requests > 0
+            assert min(test.input_tokens, test.output_tokens) >= 1
+            assert bool(test.concurrency) >= (test.arrival == "closed")
+            assert bool(test.rate) == (test.arrival in ("constant", "poisson"))
 
 
 @pytest.mark.parametrize(
