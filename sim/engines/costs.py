@@ -31,6 +31,15 @@ class EngineCosts:
     issue_decode_ns: int = 0
     issue_mixed_ns: int = 0
 
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether a step is planned while the one before it runs: who comes in that time waits for the step after.
+
+        As vLLM's engine core does with asynchronous scheduling: it queues two batches, so that it plans a step as soon
+        as the one before has started (`step_with_batch_queue`).
+        """
+        return self.hidden_share >= 0.5
+
     def host_ns(self, requests: int, chunks: int = 0) -> int:
         """Host time of a step with `requests` running requests, `chunks` of them prefills."""
         return self.per_step_ns + self.per_request_ns * requests + self.per_chunk_ns * chunks

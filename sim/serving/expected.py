@@ -161,6 +161,7 @@ class Bench:
             budget_tokens=scenario.engine.max_num_batched_tokens,
             tokens_per_step=yielded_tokens(scenario.engine)[0],
             first_wave=min(1.0, load.clients / load.requests) if load.requests else 0.0,
+            regular=load.arrival == "constant",
         )
 
     def _tokens_per_s(self, state: Steady) -> float:

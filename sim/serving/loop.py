@@ -5,6 +5,9 @@ The scheduler says what runs together, the prices how long the device takes for 
     step = max(device, hidden + issue) + visible,   host = per_step + per_request x requests + per_chunk x chunks,
     hidden = hidden_share x host,           visible = host - hidden
 
+An engine that plans ahead (`EngineCosts.plans_ahead`) has decided on a step when the one before starts, so that a
+request which comes in between waits for one step more.
+
 Between two events (a request comes, is prefilled, ends, loses its blocks) nothing but the contexts' length changes, so
 a run of decode steps is one piece of arithmetic, exact in integer ticks.
 """
@@ -103,6 +106,7 @@ class Loop:
         self.swap_ticks = round(kv * TICKS_PER_NS / engine.swap_bytes_per_ns)
         self.load_ticks, self.loads_by_layer = 0, False
         self.now = 0
+        self._began = self._ended = -1  # of the step before
         self.log = Log()
         self.done: list[Entry] = []
         self.rejected: list[Request] = []
@@ -130,15 +134,16 @@ class Loop:
     def advance(self, limit: int | None = None) -> bool:
         """A run of equal steps, of which only the first may start at `limit` or later; or wait for the next arrival.
         False where nothing is left."""
-        if self._next is not None and self._next <= self._now_ns * TICKS_PER_NS:
-            self._receive()
+        seen = self._seen()
+        if self._next is not None and self._next <= -(-seen // TICKS_PER_NS) * TICKS_PER_NS:
+            self._receive(seen)
         step = self.scheduler.plan()
         if step.is_empty:
             if self._next is None:
                 if self.scheduler.waiting:
                     raise RuntimeError(f"{self.scheduler.waiting} requests wait for KV blocks that nobody holds")
                 return False
-            self.now = max(self.now, self._next)
+            self.now, self._ended = max(self.now, self._next), -1
         elif step.chunks or step.swapped_tokens or step.ready:
             self._one(step)
         else:
@@ -155,9 +160,15 @@ class Loop:
         following = self.client.next_ns()
         return None if following is None else (following + self.engine.admission_ns) * TICKS_PER_NS
 
-    def _receive(self) -> None:
-        """Hand what has come to the scheduler; what can never be served is sent back."""
-        for at, request in self.client.send(self._now_ns - self.engine.admission_ns):
+    def _seen(self) -> int:
+        """Up to when requests must have come for the step that starts now."""
+        if self.engine.plans_ahead and self.now == self._ended and self.scheduler.running:
+            return self._began
+        return self.now
+
+    def _receive(self, seen: int) -> None:
+        """Hand what has come up to `seen` to the scheduler; what can never be served is sent back."""
+        for at, request in self.client.send(-(-seen // TICKS_PER_NS) - self.engine.admission_ns):
             entry = self.scheduler.entry(request)
             if entry is None or request.input_tokens + request.output_tokens > self.longest:
                 self.rejected.append(request)
@@ -197,7 +208,7 @@ class Loop:
             device=device,
             blocked=self.scheduler.blocked,
         )
-        self._commit(step, 1, length)
+        self._commit(step, 1, length, length)
         for entry in step.ready:
             if entry.first < 0:
                 entry.first = self.now
@@ -229,7 +240,8 @@ class Loop:
                 repeats = min(repeats, (device - hidden) // -grows + 1)
             length, more = device + visible, grows
         if repeats > 1 and self._next is not None and self.scheduler.may_admit:
-            repeats = min(repeats, steps_until(self._next - self.now, length, more))
+            late = self.engine.plans_ahead and self._next > self.now
+            repeats = min(repeats, steps_until(self._next - self.now, length, more) + late)
         if repeats > 1 and limit is not None:
             repeats = min(repeats, steps_until(limit - self.now, length, more))
         self.log.add(
@@ -243,10 +255,13 @@ class Loop:
             device=device,
             blocked=self.scheduler.blocked,
         )
-        self._commit(step, repeats, repeats * length + more * (repeats * (repeats - 1) // 2))
+        ticks = repeats * length + more * (repeats * (repeats - 1) // 2)
+        self._commit(step, repeats, ticks, length + more * (repeats - 1))
 
-    def _commit(self, step: Step, repeats: int, ticks: int) -> None:
+    def _commit(self, step: Step, repeats: int, ticks: int, last: int) -> None:
+        """After `repeats` steps that took `ticks`, the last of them `last`."""
         self.now += ticks
+        self._began, self._ended = self.now - last, self.now
         prefilled, ended = self.scheduler.commit(step, repeats)
         for entry in prefilled:
             if entry.first < 0:

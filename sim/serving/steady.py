@@ -6,9 +6,10 @@ second, r x chunks steps carry a prefill chunk and take `mixed`, and the rest of
     steps = (1 - r x chunks x mixed) / decode + r x chunks,    TPOT = 1 / steps
 
 The running requests follow by fixed-point iteration from below; where they exceed the slots, the load is saturated and
-the rate is what the slots give. TTFT = admission + half a step that is under way + the chunks of the prompt, as the
-simulator has it: that asynchronous scheduling has already prepared one more step is part of the admission. Times are in
-nanoseconds, rates in requests a nanosecond.
+the rate is what the slots give. TTFT = admission + half a step that is under way + the step that an engine which plans
+ahead has already decided on + the chunks of the prompt, as the simulator has it. Requests at equal distances meet
+decode steps alone while a prefill ends before the next one comes. Times are in nanoseconds, rates in requests a
+nanosecond.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Demand:
     """What one replica is asked to do. rate: requests a nanosecond (open); clients: requests in flight (closed), or all
     at once (burst). slots: requests that may run together. budget_tokens: tokens of one step. first_wave: share of
     closed requests that are sent at once, at the start. tokens_per_step: what a decode step yields of a request; all
-    answers here are by step."""
+    answers here are by step. regular: an open load's requests come at equal distances."""
 
     arrival: Literal["open", "closed", "burst"]
     rate: float
@@ -41,6 +42,7 @@ class Demand:
     budget_tokens: int
     first_wave: float = 0.0
     tokens_per_step: float = 1.0
+    regular: bool = False
 
     @property
     def chunks(self) -> int:
@@ -195,9 +197,12 @@ class _State:
         chunks = rate * self.demand.chunks
         prompts, mixed = self._prompts(running, chunks)
         share = min(1.0, chunks / prompts * mixed)
-        under_way = share * mixed + (1 - share) * decode  # mean length of the step that an arrival meets
+        under_way, after = share * mixed + (1 - share) * decode, tpot  # the step that an arrival meets, the next one
+        if self.demand.regular and prompts * self.demand.chunks == 1:
+            under_way = after = decode
+        waits = under_way / 2 + (after if self.engine.plans_ahead else 0.0)
         others = 1.0 if self.demand.arrival == "open" else max(0.0, 1 - 1 / self.demand.clients)
-        ttft = self.engine.admission_ns + others * under_way / 2 + self.demand.chunks * mixed
+        ttft = self.engine.admission_ns + others * waits + self.demand.chunks * mixed
         return Steady(
             ttft,
             tpot,

@@ -183,6 +183,18 @@ def test_the_engine_adds_what_the_device_does_not_hide(hidden_share: float, per_
     assert (outcome.last_ns - outcome.first_ns).tolist() == [10 * expected]
 
 
+@pytest.mark.parametrize(("hidden_share", "started"), [(0.0, 11_000), (0.4, 11_000), (0.5, 12_000), (1.0, 12_000)])
+def test_an_engine_that_plans_ahead_lets_a_newcomer_wait_one_step_more(hidden_share: float, started: int) -> None:
+    """Steps of 1000 ns; the second request comes in the middle of the eleventh, when the twelfth is decided on. Who
+    finds an idle engine does not wait."""
+    load = Load((Request(0, 0, 8, 50), Request(1, 10_500, 8, 5), Request(2, 90_500, 8, 5)))
+    outcome = serve(
+        load, Limits(4, 100), PagedCache(20, 16), FixedPrices(1000, 1000), EngineCosts(hidden_share=hidden_share)
+    )
+    assert outcome.started_ns.tolist() == [0, started, 90_500]
+    assert outcome.first_ns.tolist() == [1000, started + 1000, 91_500]
+
+
 @pytest.mark.parametrize(("length", "more"), [(7, 0), (7, 3), (1000, -1), (1 << 50, 1 << 21)])
 def test_steps_until_is_the_first_that_is_late_enough(length: int, more: int) -> None:
     def lasts(steps: int) -> int:

@@ -50,8 +50,18 @@ def test_a_host_that_is_slower_than_the_device_sets_the_pace_of_any_device() -> 
 def test_ttft_is_admission_waiting_and_the_prefill() -> None:
     engine = EngineCosts(per_step_ns=1, admission_ns=30_000_000, hidden_share=1.0)
     state = steady(replace(OPEN, rate=1e-3 / SECOND), FLAT, engine)
-    # Half a step under way, then 80 ms.
-    assert state.ttft_ns == pytest.approx((30 + 10 + 80) * MS, rel=1e-3)
+    # Half a step under way, the one that is already planned, then 80 ms.
+    assert state.ttft_ns == pytest.approx((30 + 10 + 20 + 80) * MS, rel=1e-3)
+    alone = steady(replace(OPEN, rate=1e-3 / SECOND), FLAT, replace(engine, hidden_share=0.0))
+    assert alone.ttft_ns == pytest.approx((30 + 10 + 80) * MS, rel=1e-3)
+
+
+def test_requests_at_equal_distances_meet_decode_steps_alone() -> None:
+    """A prefill of 80 ms has ended when the next request comes, 250 ms later: it waits for half of 20 ms, not for half
+    of a mean step that is longer."""
+    busy = replace(OPEN, rate=4 / SECOND)
+    assert steady(replace(busy, regular=True), FLAT, BARE).ttft_ns == pytest.approx((10 + 80) * MS, rel=1e-3)
+    assert steady(busy, FLAT, BARE).ttft_ns > 95 * MS
 
 
 def test_a_long_prompt_takes_a_step_for_each_chunk() -> None:
