@@ -304,9 +304,7 @@ def _guidellm(fields: _Fields) -> LoadTest:
 
 
 #: Where AIPerf, by version, and GenAI-Perf keep the load that was asked for.
-_LOADS = (
-    "input_config.loadgen", "input_config.phases.profiling", "input_config.perf_analyzer.stimulus", "input_config",
-)  # fmt: skip
+_LOADS = tuple(f"input_config{place}" for place in (".loadgen", ".phases.profiling", ".perf_analyzer.stimulus", ""))
 
 
 def _aiperf(fields: _Fields) -> LoadTest:

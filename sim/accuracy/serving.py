@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from scenarios.errors import ScenarioError
-from scenarios.loader import load_text
+from scenarios.loader import Loaded, load_text
 from scenarios.serving.requests import Load
 from scenarios.serving.traffic import load_of
 from sim.accuracy.rows.serving import ServingRow
@@ -60,15 +60,43 @@ def deployed_of(row: ServingRow) -> Deployed | str:
     }
     try:
         loaded = load_text(json.dumps(base), row.id, row.settings)
-        case = case_of(loaded)
         named = loaded.scenario.engine.profile
         engine = engine_of(loaded) if named else load_engine(shipped_engine_of(row.engine))
+        loaded = _with_defaults(loaded, json.dumps(base), row, engine)
+        case = case_of(loaded)
     except ScenarioError as error:
         return error.messages[0]
     try:
         return Deployed(row, Bench(case, _load(row)), load_of(loaded.scenario.workload, 0), engine)
     except (DoesNotFit, ScenarioError, ValueError) as error:
         return str(error)
+
+
+def _with_defaults(loaded: Loaded, base: str, row: ServingRow, engine: EngineProfile) -> Loaded:
+    """The row's scenario with the engine's defaults where its settings leave them open; as it is where they do not go
+    with its settings.
+
+    A row that names aclgraph and no mode replays decode steps whole, as a scenario does, unless it says that its mode
+    is unstated.
+    """
+    said = {setting.partition("=")[0].strip(): setting.partition("=")[2].strip() for setting in row.settings}
+    values = {name: str(default.value) for name, default in engine.profile.defaults.items()}
+    sets: list[tuple[str, str]] = []
+    graph = said.get("optimizations.graph", values.get("graph", ""))
+    if "optimizations.graph" not in said and graph:
+        sets.append(("optimizations.graph", graph))
+    unstated = row.graph_mode_unstated or "optimizations.graph" not in said
+    if graph == "aclgraph" and unstated and "engine.cudagraph_mode" not in said:
+        sets += [("engine.cudagraph_mode", values.get("cudagraph_mode", ""))]
+        sets += [("protocol.synchronize", values.get("synchronize", ""))]
+    sets.append(("engine.max_num_batched_tokens", values.get("max_num_batched_tokens", "")))
+    pairs = [f"{key}={value}" for key, value in sets if value and key not in said]
+    for more in (pairs, pairs[:-1]):
+        try:
+            return load_text(base, row.id, (*row.settings, *more))
+        except ScenarioError:
+            continue
+    return loaded
 
 
 def _traffic(row: ServingRow) -> dict[str, Any]:

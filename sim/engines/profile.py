@@ -3,6 +3,9 @@
 A profile has the form of a hardware profile: each number is `{value, source, origin, low?, high?}`, `extends:` takes
 all numbers of another profile and replaces some. Unknown keys, missing numbers and numbers without a source are errors.
 
+`defaults` says what a deployment of the engine runs with where it does not say: names of `--set` and their values, each
+with its source. Rows of served benchmarks that leave them open get them; scenarios have defaults of their own.
+
 The law. One step of an engine that runs `n` requests, `p` of them in prefill, keeps its host busy for
 
     host = slowdown x (step + n x request + p x chunk)
@@ -19,9 +22,9 @@ import re
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictInt, StrictStr, model_validator
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.files.validation import validate
@@ -100,6 +103,14 @@ SECTIONS: dict[str, type[Any]] = {
 }  # fmt: skip
 
 
+class Default(ProfilePart):
+    """What a setting of a scenario is where a deployment does not say."""
+
+    value: StrictStr | StrictInt
+    source: Source
+    origin: Annotated[str, Field(min_length=3, max_length=500)]
+
+
 class EngineFile(ProfilePart):
     """One engine YAML file after `extends:`."""
 
@@ -112,6 +123,9 @@ class EngineFile(ProfilePart):
     overlap: number_schema("OverlapPart", Overlap)  # type: ignore[valid-type]
     device: number_schema("DevicePart", Device)  # type: ignore[valid-type]
     cpu: number_schema("CpuPart", Cpu)  # type: ignore[valid-type]
+    defaults: dict[Literal["graph", "cudagraph_mode", "synchronize", "max_num_batched_tokens"], Default] = Field(
+        default_factory=dict
+    )
 
     @model_validator(mode="after")
     def _usable(self) -> EngineFile:
@@ -217,20 +231,27 @@ def engine_of(loaded: Loaded) -> EngineProfile:
         raise ScenarioError([f"{located(loaded, WHERE)}: {WHERE}: {line}" for line in error.messages]) from None
 
 
+#: Releases of vLLM-Ascend from which on a profile fits, with the first month of a main branch that has what is new.
+_VLLM_ASCEND = (
+    ((0, 23), "2026-07", "vllm_ascend_0_23"),
+    ((0, 14), "2026-01", "vllm_ascend_0_18"),
+    ((0, 9), "2025-06", "vllm_ascend_0_11"),
+    ((0, 0), "", "vllm_ascend_0_8"),
+)
+
+
 def shipped_engine_of(engine: str) -> str:
     """The shipped profile that fits an engine as a benchmark names it: "vllm-ascend v0.18.0-openeuler" ->
     vllm_ascend_0_18; `unknown` where none does.
 
-    vLLM schedules asynchronously by default since 0.14 (January 2026); a main branch is judged by its date.
+    vLLM-Ascend replays graphs by default since 0.9.1 (June 2025), schedules asynchronously since 0.14 (January 2026,
+    with vLLM), and replays decode steps whole by default since 0.23 (August 2026); a main branch is judged by its date.
     """
-    text = engine.lower()
-    if "mindie" in text:
-        return "mindie_2_2"
+    text = re.sub(r"\bcann\s*[\d.]+", "", engine.lower())
     if "vllm" not in text:
-        return DEFAULT
-    if date := re.search(r"\b(20\d\d)-(\d\d)\b", text):
-        return "vllm_ascend_0_18" if int(date[1]) >= 2026 else "vllm_ascend_0_11"
+        return "mindie_2_2" if "mindie" in text else DEFAULT
+    if date := re.search(r"\b(20\d\d-\d\d)\b", text):
+        return next(name for _, month, name in _VLLM_ASCEND if date[1] >= month)
     if version := re.search(r"\b(?:v|ascend |vllm )?(\d+)\.(\d+)", text):
-        later = (int(version[1]), int(version[2])) >= (0, 14)
-        return "vllm_ascend_0_18" if later else "vllm_ascend_0_11"
+        return next(name for first, _, name in _VLLM_ASCEND if (int(version[1]), int(version[2])) >= first)
     return DEFAULT

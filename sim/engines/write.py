@@ -17,6 +17,12 @@ def engine_text(engine: EngineProfile) -> str:
         part = getattr(file, section)
         lines += ["", f"{section}:"]
         lines += [f"  {field.name}: {_flow(getattr(part, field.name))}" for field in fields(kind)]
+    if file.defaults:
+        lines += ["", "defaults:"]
+        lines += [
+            f"  {name}: {{value: {default.value}, source: {default.source}, origin: {_quoted(default.origin)}}}"
+            for name, default in file.defaults.items()
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -11,10 +11,12 @@ from sim.accuracy.serving_score import serving_result
 from sim.fitting.engine import FittedEngine, Measured, fit_engine
 
 
-def served_results(rows: Sequence[ServingRow], calibrate: bool) -> dict[str, Any]:
-    """`serving`: every row with the shipped profile of its engine. With `calibrate` also `serving_calibrated`: engines
-    fitted on the first unsaturated row of each deployment, scored on its others."""
-    good, unpriced = split(rows)
+def served_results(rows: Sequence[ServingRow], refused: Sequence[dict[str, str]], calibrate: bool) -> dict[str, Any]:
+    """`serving`: every row with the shipped profile of its engine, `refused` among those without a price. With
+    `calibrate` also `serving_calibrated`: engines fitted on the first unsaturated row of each deployment, scored on its
+    others."""
+    good, without = split(rows)
+    unpriced = [*refused, *without]
     shipped = serving_result([priced(deployed, deployed.engine) for deployed in good], unpriced)
     return {"serving": shipped, **({"serving_calibrated": _calibrated(good, unpriced)} if calibrate else {})}
 

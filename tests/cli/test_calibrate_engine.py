@@ -63,7 +63,7 @@ def test_a_wrong_file_or_half_a_question_is_one_line(whatif: Callable[..., Any],
 
 
 def test_tests_past_saturation_tell_nothing_of_the_engine(whatif: Callable[..., Any], tmp_path: Path) -> None:
-    scenario, bench, out = put(tmp_path, {**BENCH, "request_rate": 20.0})
+    scenario, bench, out = put(tmp_path, {**BENCH, "request_rate": 20.0, "max_concurrency": None})
     done = whatif("calibrate", "--bench", bench, "--scenario", scenario, "--out", out)
     assert done.status == 2
     assert "past saturation" in done.err

@@ -30,7 +30,7 @@ def test_it_prints_what_a_benchmark_prints_and_what_limits(whatif: WhatIf, tmp_p
     [
         ("workload.traffic.rate=null", "workload.traffic.rate: is needed with arrival poisson"),
         ("engine.max_num_batched_tokens=100", "must be at least engine.max_num_seqs 256, got 100"),
-        ("engine.profile=vllm_ascend_0_81", "Did you mean 'vllm_ascend_0_18'?"),
+        ("engine.profile=vllm_ascend_018", "Did you mean 'vllm_ascend_0_18'?"),
         ("workload.traffic.trace={file: nothere.csv, form: azure}", "cannot read 'nothere.csv'"),
         ("workload.traffic.arival=burst", "arrival"),
     ],

@@ -10,6 +10,7 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
 from sim.engines.costs import EngineCosts
 from sim.engines.profile import engine_names, engine_of, load_engine, shipped_engine_of
+from sim.engines.write import engine_text
 
 MS = 1_000_000
 
@@ -44,6 +45,8 @@ def test_the_shipped_profiles() -> None:
         "unknown",
         "vllm_ascend_0_11",
         "vllm_ascend_0_18",
+        "vllm_ascend_0_23",
+        "vllm_ascend_0_8",
     ]
     for name in engine_names():
         profile = load_engine(name)
@@ -120,8 +123,38 @@ def test_a_scenario_names_an_engine_and_a_wrong_name_is_located() -> None:
         ("vllm-ascend 0.14", "vllm_ascend_0_18"),
         ("vllm-ascend v0.9.2rc1", "vllm_ascend_0_11"),
         ("MindIE 2.1RC1", "mindie_2_2"),
+        ("vllm-ascend 0.7.3 + MindIE Turbo", "vllm_ascend_0_8"),
+        ("vllm-ascend 0.27.1", "vllm_ascend_0_23"),
+        ("vllm-ascend main 2026-08", "vllm_ascend_0_23"),
+        ("vllm-ascend nightly (vLLM 0.23.0)", "vllm_ascend_0_23"),
+        ("vllm-ascend nightly (CANN 9.0.1)", "unknown"),
         ("SGLang", "unknown"),
     ],
 )
 def test_an_engine_as_a_benchmark_names_it(engine: str, profile: str) -> None:
     assert shipped_engine_of(engine) == profile
+
+
+def test_a_profile_says_what_a_deployment_runs_with_where_it_does_not_say() -> None:
+    """Defaults by version, each with its source; a written profile keeps them."""
+    defaults = {
+        name: {key: default.value for key, default in load_engine(name).profile.defaults.items()}
+        for name in engine_names()
+    }
+    assert defaults["vllm_ascend_0_8"]["graph"] == "eager"
+    assert defaults["vllm_ascend_0_11"]["cudagraph_mode"] == "PIECEWISE"
+    assert defaults["vllm_ascend_0_18"] == defaults["vllm_ascend_0_11"]
+    assert defaults["vllm_ascend_0_23"] == {
+        **defaults["vllm_ascend_0_18"],
+        "cudagraph_mode": "FULL_AND_PIECEWISE",
+        "synchronize": "step",
+    }
+    assert defaults["unknown"] == {}
+    text = engine_text(load_engine("vllm_ascend_0_23"))
+    assert "cudagraph_mode: {value: FULL_AND_PIECEWISE, source: spec" in text
+
+
+def test_a_written_profile_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "again.yaml"
+    file.write_text(engine_text(load_engine("vllm_ascend_0_18")), encoding="utf-8")
+    assert load_engine(str(file)).profile == load_engine("vllm_ascend_0_18").profile

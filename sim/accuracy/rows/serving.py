@@ -3,7 +3,11 @@
 id, hardware, model, settings (`--set` pairs, `;` between), input_tokens, output_tokens, arrival (constant, poisson,
 closed, burst); optional deployment (rows of one have one engine and host), engine (as the source names it), rate
 (requests/s), concurrency, prompts, duration_s, prefix_cache_hit (share), ttft_ms, tpot_ms, itl_ms, output_tok_s,
-saturated (yes: past capacity), scored (no: listed, not scored), spread_tpot (relative, of repeats).
+saturated (yes: past capacity), scored (no: listed, not scored), spread_tpot (relative, of repeats), conditions (text;
+"graph mode unstated" in it means that the settings' graph has the mode that is the engine's default). A number that is
+empty, "-", "unstated", "inf", "nan" or "n/a" is not stated.
+
+A row that cannot be read is refused with its reason, and the others are taken.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from scenarios.errors import ScenarioError, did_you_mean, quoted
 from sim.accuracy.rows.files import positive, rows_of_csv, whole
 
 ARRIVALS = ("constant", "poisson", "closed", "burst")
+#: How numbers are written that a source does not state.
+UNSTATED = ("", "-", "inf", "unstated", "nan", "n/a", "none")
 NEEDED = ("id", "hardware", "model", "settings", "input_tokens", "output_tokens", "arrival")
 
 
@@ -44,11 +50,24 @@ class ServingRow:
     saturated: bool
     scored: bool
     spread: float | None
+    graph_mode_unstated: bool
 
 
-def read_serving(path: Path) -> list[ServingRow]:
-    """The rows of a file of served benchmarks. Raises ScenarioError with file:line for what is missing or wrong."""
-    return [_row(path, line, row) for line, row in rows_of_csv(path, NEEDED)]
+def read_serving(path: Path) -> tuple[list[ServingRow], list[dict[str, str]]]:
+    """(rows of a file of served benchmarks, {id, reason} of those that cannot be read).
+
+    Raises ScenarioError with file:line where the file is none of this form, or none of its rows can be read.
+    """
+    rows: list[ServingRow] = []
+    refused: list[dict[str, str]] = []
+    for line, row in rows_of_csv(path, NEEDED):
+        try:
+            rows.append(_row(path, line, row))
+        except ScenarioError as error:
+            refused.append({"id": row["id"] or f"line {line}", "reason": error.messages[0]})
+    if refused and not rows:
+        raise ScenarioError([refused[0]["reason"]])
+    return rows, refused
 
 
 def _row(path: Path, line: int, row: dict[str, str]) -> ServingRow:
@@ -56,11 +75,11 @@ def _row(path: Path, line: int, row: dict[str, str]) -> ServingRow:
 
     def number(name: str) -> float | None:
         text = (row.get(name) or "").strip()
-        return positive(text, where, name) if text and text.lower() not in ("inf", "unstated") else None
+        return None if text.lower() in UNSTATED else positive(text, where, name)
 
     def count(name: str) -> int | None:
         text = (row.get(name) or "").strip()
-        return whole(text, where, name) if text else None
+        return None if text.lower() in UNSTATED else whole(text, where, name)
 
     arrival = row["arrival"].strip()
     if arrival not in ARRIVALS:
@@ -100,6 +119,7 @@ def _row(path: Path, line: int, row: dict[str, str]) -> ServingRow:
         saturated=(row.get("saturated") or "").strip().lower() == "yes",
         scored=(row.get("scored") or "yes").strip().lower() != "no",
         spread=number("spread_tpot"),
+        graph_mode_unstated="graph mode unstated" in (row.get("conditions") or "").lower(),
     )
 
 

@@ -35,10 +35,10 @@ def validate_outputs(
         problems.append("--calibrated: needs --serving CSV: engines are calibrated on served benchmarks")
     if problems:
         raise ScenarioError(problems)
-    rows = read_serving(measurements.serving) if measurements.serving else None
+    served = read_serving(measurements.serving) if measurements.serving else None
     validation = validate(measurements, hardware, bounds)
-    if rows is not None:
-        validation.result.update(served_results(rows, calibrated))
+    if served is not None:
+        validation.result.update(served_results(*served, calibrated))
     write_json(json_file, validation.result)
     if plot_file:
         write_text(plot_file, scatter_svg(validation.points))

@@ -49,8 +49,48 @@ def test_mistakes_are_located(tmp_path: Path, text: str, line: str) -> None:
     assert line in str(error.value)
 
 
+def test_a_row_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
+    wrong = row(2, 4, 20).replace("closed", "gamma")
+    rows, refused = read_serving(file_of(tmp_path, row(1, 4, 20), wrong))
+    assert [one.id for one in rows] == ["r1"]
+    assert refused[0]["id"] == "r2"
+    assert "served.csv:3: arrival: 'gamma' is none of" in refused[0]["reason"]
+    listed = served_results(rows, refused, calibrate=False)["serving"]["unpriced"]
+    assert listed == refused
+
+
+@pytest.mark.parametrize("text", ["", "-", "unstated", "n/a", "NaN", "inf"])
+def test_a_number_that_is_not_stated_is_none(tmp_path: Path, text: str) -> None:
+    (one,), _ = read_serving(file_of(tmp_path, row(1, 4, 20, ttft=text)))
+    assert (one.ttft_ms, one.tpot_ms) == (None, 20.0)
+
+
+def engine_settings(folder: Path, settings: str, conditions: str = "") -> tuple[str | None, str, int, str]:
+    """(cudagraph_mode, graph, max_num_batched_tokens, where the host waits) of a row of vLLM-Ascend 0.18."""
+    path = file_of(folder, row(1, 4, 20).replace(GRAPH, settings))
+    text = path.read_text(encoding="utf-8").replace(",scored\n", ",scored,conditions\n").rstrip("\n")
+    path.write_text(f"{text},{conditions}\n", encoding="utf-8")
+    deployed = deployed_of(read_serving(path)[0][0])
+    assert not isinstance(deployed, str)
+    scenario = deployed.bench.case.scenario
+    engine = scenario.engine
+    waits = scenario.protocol.synchronize
+    return engine.cudagraph_mode, scenario.optimizations.graph, engine.max_num_batched_tokens, waits
+
+
+def test_what_a_row_leaves_open_is_the_default_of_its_engine(tmp_path: Path) -> None:
+    assert engine_settings(tmp_path, "") == ("PIECEWISE", "aclgraph", 2048, "layer")
+    assert engine_settings(tmp_path, GRAPH, "graph mode unstated; a note") == ("PIECEWISE", "aclgraph", 2048, "layer")
+    # A row that names its graph means decode steps replayed whole, as a scenario does.
+    assert engine_settings(tmp_path, GRAPH) == (None, "aclgraph", 2048, "step")
+    said = f"{GRAPH};engine.cudagraph_mode=NONE;engine.max_num_batched_tokens=4096"
+    assert engine_settings(tmp_path, said) == ("NONE", "aclgraph", 4096, "step")
+    # Defaults that do not go with the row's settings are left out.
+    assert engine_settings(tmp_path, f"{GRAPH};engine.max_num_seqs=4096")[2] == 8192
+
+
 def test_rows_of_what_is_not_shipped_are_listed_with_their_reason(tmp_path: Path) -> None:
-    rows = read_serving(
+    rows, _ = read_serving(
         file_of(tmp_path, row(1, 4, 20).replace("Qwen3-0.6B", "GLM-9"), row(2, 4, 20).replace("910b2", "910x"))
     )
     good, bad = split(rows)
@@ -62,13 +102,13 @@ def test_rows_of_what_is_not_shipped_are_listed_with_their_reason(tmp_path: Path
 
 def test_the_engine_is_the_named_one_or_that_of_the_source(tmp_path: Path) -> None:
     named = row(2, 4, 20).replace(GRAPH, GRAPH + ";engine.profile=healthy")
-    good, _ = split(read_serving(file_of(tmp_path, row(1, 4, 20), named)))
+    good, _ = split(read_serving(file_of(tmp_path, row(1, 4, 20), named))[0])
     assert [deployed.engine.name for deployed in good] == ["vllm_ascend_0_18", "healthy"]
 
 
 def test_saturated_and_unscored_rows_do_not_count_for_tpot(tmp_path: Path) -> None:
     rows = [row(1, 4, 12), row(2, 4, 99, more="yes,yes"), row(3, 4, 99, more="no,no")]
-    good, _ = split(read_serving(file_of(tmp_path, *rows)))
+    good, _ = split(read_serving(file_of(tmp_path, *rows))[0])
     answers: list[Answer] = [priced(deployed, deployed.engine) for deployed in good]
     result = serving_result(answers, [])
     assert result["tpot"]["rows"] == 1
@@ -78,7 +118,7 @@ def test_saturated_and_unscored_rows_do_not_count_for_tpot(tmp_path: Path) -> No
 
 def test_one_row_of_a_starved_host_tells_the_others(tmp_path: Path) -> None:
     """A host four times as slow as the prior is found from one row, and what it takes at other loads follows."""
-    good, _ = split(read_serving(file_of(tmp_path, row(1, 4, 20), row(2, 32, 20))))
+    good, _ = split(read_serving(file_of(tmp_path, row(1, 4, 20), row(2, 32, 20)))[0])
     first, second = (deployed.bench for deployed in good)
     prior = load_engine("vllm_ascend_0_18")
     truth = Factors(step=4.0, admission=1.5).on(prior.costs())
@@ -96,7 +136,7 @@ def test_one_row_of_a_starved_host_tells_the_others(tmp_path: Path) -> None:
 def test_a_hidden_host_keeps_its_prior_and_a_wide_interval(tmp_path: Path) -> None:
     """Where the device is slower than any healthy host, a benchmark bounds the host from above only."""
     slow = row(1, 1, 20).replace("Qwen3-0.6B", "Qwen3-8B")
-    good, _ = split(read_serving(file_of(tmp_path, slow)))
+    good, _ = split(read_serving(file_of(tmp_path, slow))[0])
     bench, prior = good[0].bench, load_engine("vllm_ascend_0_18")
     seen = bench.expect(prior.costs())
     assert seen.tpot_ms > 12
@@ -112,8 +152,8 @@ def test_calibrated_rows_are_scored_on_the_others(tmp_path: Path) -> None:
         row(n, clients, tpot).replace("128,64", "128,1024")
         for n, clients, tpot in ((1, 4, 40), (2, 8, 41), (3, 16, 42))
     ]
-    rows = read_serving(file_of(tmp_path, *made))
-    result = served_results(rows, calibrate=True)
+    rows, refused = read_serving(file_of(tmp_path, *made))
+    result = served_results(rows, refused, calibrate=True)
     assert result["serving"]["tpot"]["rows"] == 3
     assert result["serving_calibrated"]["tpot"]["rows"] == 2
     assert result["serving_calibrated"]["rows"][0]["fitted"]
@@ -121,8 +161,8 @@ def test_calibrated_rows_are_scored_on_the_others(tmp_path: Path) -> None:
 
 
 def test_a_deployment_without_a_row_to_fit_is_unpriced(tmp_path: Path) -> None:
-    rows = read_serving(file_of(tmp_path, row(1, 4, 40, more="yes,yes")))
-    result = served_results(rows, calibrate=True)["serving_calibrated"]
+    rows, refused = read_serving(file_of(tmp_path, row(1, 4, 40, more="yes,yes")))
+    result = served_results(rows, refused, calibrate=True)["serving_calibrated"]
     assert result["unpriced"][0]["id"] == "r1"
     assert "none to calibrate on" in result["unpriced"][0]["reason"]
 
@@ -133,9 +173,9 @@ def test_the_prefix_cache_spares_prefill(tmp_path: Path) -> None:
     path.write_text(
         text.replace("duration_s,", "duration_s,prefix_cache_hit,").replace("closed,,4,,,", "closed,,4,,,0.9,")
     )
-    hit = deployed_of(read_serving(path)[0])
+    hit = deployed_of(read_serving(path)[0][0])
     path.write_text(text, encoding="utf-8")
-    missed = deployed_of(read_serving(path)[0])
+    missed = deployed_of(read_serving(path)[0][0])
     assert not isinstance(hit, str)
     assert not isinstance(missed, str)
     assert priced(hit, hit.engine).value.ttft_ms < 0.9 * priced(missed, missed.engine).value.ttft_ms
