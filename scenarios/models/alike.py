@@ -89,7 +89,8 @@ ALIKE: dict[str, Family] = {
         },
     ),
     "PanguEmbedded": Family(
-        bias=True, out_bias=True, renames={"bias": "attention_bias"}, like="openPangu-Embedded 1B, 7B",
+        bias=True, out_bias=True, renames={"bias": "attention_bias"}, models=frozenset({"bias"}),
+        like="openPangu-Embedded 1B, 7B",
     ),
     "pangu_ultra_moe": Family(
         experts="n_routed_experts", score="sigmoid", normalised=True, latent=True, finish=details.pangu_ultra,

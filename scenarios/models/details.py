@@ -18,10 +18,6 @@ def nothing(_: Fields, model: Model) -> Model:
     return model
 
 
-def as_it_is(_: Fields, model: Model, __: Layer) -> Model:
-    return model
-
-
 def unlimited(_: Fields, layers: int) -> list[tuple[float, float]]:
     return [(0.0, 0.0)] * layers
 
@@ -237,6 +233,22 @@ def minicpm(read: Fields, model: Model) -> Model:
     )
 
 
+#: Switches of ChatGLM that are modelled one way only.
+_CHATGLM = {
+    "apply_residual_connection_post_layernorm": False, "rmsnorm": True, "post_layer_norm": True,
+    "add_bias_linear": False,
+}  # fmt: skip
+
+
+def chatglm(read: Fields, model: Model) -> Model:
+    """GLM's older form: a factor of the base of its angles, and heads of K and V of their own where it says so."""
+    for key, usual in _CHATGLM.items():
+        if read.flag(key, usual) != usual:
+            read.wrong(f"{key}: only {str(usual).lower()} is modelled")
+    kv_heads = model.kv_heads if read.flag("multi_query_attention", True) else model.heads
+    return replace(model, rope_theta=model.rope_theta * read.number("rope_ratio", 1.0), kv_heads=kv_heads)
+
+
 def no_alibi(read: Fields, model: Model) -> Model:
     """Baichuan's 13B models have ALiBi in place of rotary angles, and say it by a length of their own key."""
     if "max_position_embeddings" not in read.fields:
@@ -254,7 +266,8 @@ def windows_turn(read: Fields, layers: int) -> list[bool]:
 
 def scaled_when_full(read: Fields, model: Model, layer: Layer) -> Model:
     """OLMo 3: angles are scaled in layers that see all keys."""
-    return replace(model, rope_scaling=None) if layer.is_windowed else by_kind(read, model, layer)
+    model = by_kind(read, model, layer)
+    return replace(model, rope_scaling=None) if layer.is_windowed else model
 
 
 def bias_of_choice(read: Fields, model: Model) -> Model:

@@ -120,6 +120,8 @@ _GRANITE_MOE = Family(
     like="Granite 3 with experts",
 )
 
+#: Families that read `bias`.
+_BIAS = frozenset({"bias"})
 #: Sparse attention with an indexer, which some layers take over from the one before them.
 _INDEXED: dict[str, Any] = {
     "models": frozenset({"index_topk"}),
@@ -216,12 +218,16 @@ FAMILIES: dict[str, Family] = {
         _HUNYUAN, experts="num_experts", width="intermediate_size", normalised=True, like="Hunyuan-Large",
         renames={**_HUNYUAN.renames, "moe_topk": "num_experts_per_tok", "num_shared_expert": "n_shared_experts"},
     ),
-    "internlm": Family(bias=True, out_bias=True, renames={"bias": "attention_bias"}, like="InternLM 7B, 20B"),
-    "internlm2": Family(out_bias=True, renames={"bias": "attention_bias"}, like="InternLM2, 2.5"),
-    "internlm3": Family(renames={"qkv_bias": "attention_bias", "bias": "attention_out_bias"}, like="InternLM3"),
+    "internlm": Family(
+        bias=True, out_bias=True, renames={"bias": "attention_bias"}, models=_BIAS, like="InternLM 7B, 20B",
+    ),
+    "internlm2": Family(out_bias=True, models=_BIAS, renames={"bias": "attention_bias"}, like="InternLM2, 2.5"),
+    "internlm3": Family(
+        models=_BIAS, renames={"qkv_bias": "attention_bias", "bias": "attention_out_bias"}, like="InternLM3",
+    ),
     "baichuan": Family(finish=details.no_alibi, like="Baichuan2 7B"),
     "chatglm": Family(
-        bias=True, like="ChatGLM3, GLM-4-9B", defaults={"partial_rotary_factor": 0.5}, renames={
+        bias=True, finish=details.chatglm, like="ChatGLM3, GLM-4-9B", defaults={"partial_rotary_factor": 0.5}, renames={
             "num_layers": "num_hidden_layers", "padded_vocab_size": "vocab_size", "ffn_hidden_size":
             "intermediate_size", "multi_query_group_num": "num_key_value_heads", "kv_channels": "head_dim",
             "add_qkv_bias": "attention_bias", "seq_length": "max_position_embeddings", "layernorm_epsilon":
@@ -316,6 +322,7 @@ TEXT_TYPES = {
     "Keye": "qwen3",
     "KeyeVL1_5": "qwen3",
     "phi3_v": "phi3",
+    "minimax_m3_vl": "minimax_m3_vl_text",
     "qwen2_5_omni_text": "qwen2",
     "phi4_multimodal": "phi3",
     "phi4mm": "phi3",
@@ -350,6 +357,9 @@ FEATURES: dict[str, str] = {
     "swiglu_limit": "clamped SwiGLU",
     "zero_expert_num": "experts that do nothing",
     "use_bias": "a bias in all projections",
+    "bias": "a bias in all projections",
+    "sparse_config": "sparse attention over blocks of keys",
+    "sparse_attention_config": "sparse attention over blocks of keys",
     "share_q_dim": "one shared K and V with a low-rank query",
     "hybrid_override_pattern": "layers of several kinds",
     "linear_conv_kernel_dim": "gated delta rule layers",
@@ -373,6 +383,11 @@ REFUSED: dict[str, str] = {
     "apertus": "an activation of its own, xIELU (hidden_act)",
     "bamba": "attention whose angles and Mamba layers lie by index (attn_layer_indices)",
     "mllama_text_model": "cross attention (cross_attention_layers)",
+    "minimax_m3_vl_text": "sparse attention over blocks of keys (sparse_attention_config)",
+    "PanguProMoE": "one expert of each group for a token (num_expert_groups)",
+    "solar": "layers that add what earlier ones gave (bskcn_1)",
+    "axk1": "a norm behind the experts alone (post_mlp_layernorm)",
+    "bailing_hybrid": "linear attention layers (layer_group_size)",
     "kimi_k3": "linear attention layers (linear_attn_config)",
     "deepseek_v4": "hyper-connections (hc_mult) and attention over compressed tokens (compress_ratios)",
     "kimi_linear": "linear attention layers (linear_attn_config)",

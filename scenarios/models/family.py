@@ -53,5 +53,5 @@ class Family:
     known: tuple[str, ...] = ("full_attention", "attention", "sliding_attention")
     rotates: Callable[[Fields, int], list[bool]] = details.everywhere
     limits: Callable[[Fields, int], list[tuple[float, float]]] = details.unlimited
-    adapt: Adapt = details.as_it_is
+    adapt: Adapt = details.by_kind
     like: str = ""

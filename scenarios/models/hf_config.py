@@ -24,7 +24,8 @@ from scenarios.models.layers import (
     types_of,
     windowed_types,
 )
-from scenarios.models.model import Experts, Index, Latent, Model
+from scenarios.models.model import Experts, Index, Latent, Model, Score
+from scenarios.models.params_form import from_params
 from scenarios.models.quantization import Stored, UnknownFormat, stored_weights
 from scenarios.models.refusals import GELU, SILU, not_modelled, refuse_features
 from scenarios.models.rope import rope_of, rope_scaling, rotary_dim
@@ -36,6 +37,8 @@ SHIPPED = Path(__file__).parent
 _TORCH_DTYPE: dict[str, DType] = {"bfloat16": "bf16", "float16": "fp16", "float32": "bf16"}
 #: No config.json is larger; lists of layers that are not quantised make some of several MiB.
 _MAX_CONFIG_BYTES = 64 << 20
+#: What a model's config is called: Hugging Face's name, and that of Mistral's own form.
+_FILES = ("config.json", "params.json")
 
 
 def model_names() -> list[str]:
@@ -57,9 +60,11 @@ def load_model(name: str, relative_to: Path | None = None) -> Model:
         path = expanded(root / name if root is not None else Path(name))
         try:
             if path.is_dir():
-                return _read(path / "config.json", path.resolve().name)
+                own = "params.json" if (path / "params.json").is_file() else "config.json"
+                file = "config.json" if (path / "config.json").is_file() else own
+                return _read(path / file, path.resolve().name)
             if path.is_file():
-                return _read(path, path.resolve().parent.name if path.name == "config.json" else path.stem)
+                return _read(path, path.resolve().parent.name if path.name in _FILES else path.stem)
         except (OSError, ValueError):
             continue
     near = get_close_matches(name, model_names(), 1, 0.5)
@@ -105,7 +110,7 @@ def _nearest(config: dict[str, Any]) -> str:
 
 
 def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
-    config, left_out = text_part(config)
+    config, left_out = text_part(from_params(config))
     family = _family(path, config)
     read = Fields(path, usual_keys(config, family), [])
     hidden, heads = read.whole("hidden_size"), read.whole("num_attention_heads")
@@ -114,7 +119,7 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
     rope = rope_of(read)
     kv_heads, head_dim = (1, latent.rope_dim) if latent else _heads(read, hidden, heads)
     stored = _stored(read)
-    bias = read.flag("attention_bias", family.bias)
+    bias = read.flag("attention_bias", read.flag("qkv_bias", family.bias))
     if bias and latent:
         read.wrong("attention_bias: not modelled: biases in latent attention")
     model = Model(
@@ -300,6 +305,7 @@ def _experts(read: Fields, family: Family, layers: int) -> Experts:
     usual = family.score == "sigmoid" if family.normalised is None else family.normalised
     normalised = read.flag("norm_topk_prob", usual)
     groups, kept = _groups(read, count, top_k)
+    biased = next((key for key in _CHOICE_BIAS if read.fields.get(key) is not None), _CHOICE_BIAS[0])
     return Experts(
         count=count,
         held=count,
@@ -307,14 +313,32 @@ def _experts(read: Fields, family: Family, layers: int) -> Experts:
         intermediate=width,
         shared=shared * width,
         dense_layers=dense,
-        score=family.score,
+        score=_score(read, family),
         scaled=factor != 1.0,
         factor=factor,
         normalised=normalised,
         groups=groups,
         kept_groups=kept,
         activation=activation,
+        choice_bias=None if read.flag(biased, True) else False,
     )
+
+
+#: What families call the switch of a bias that moves the choice of experts.
+_CHOICE_BIAS = ("moe_router_enable_expert_bias", "use_routing_bias", "use_moe_router_bias", "router_enable_expert_bias")
+#: What they call the router's scores.
+_SCORES = ("scoring_func", "score_function", "score_func", "moe_router_activation_func", "moe_router_activation")
+
+
+def _score(read: Fields, family: Family) -> Score:
+    """How the router scores: as the config says, or as the family does."""
+    key = next((key for key in _SCORES if read.fields.get(key) is not None), _SCORES[0])
+    given = read.fields.get(key, family.score)
+    if given in ("softmax", "sigmoid"):
+        return "softmax" if given == "softmax" else "sigmoid"
+    if given not in (None, "noaux_tc"):  # dots.llm1 has the method of choice here
+        read.wrong(f"{key}: {shown(given)} is not modelled, only softmax and sigmoid")
+    return family.score
 
 
 def _groups(read: Fields, count: int, top_k: int) -> tuple[int, int]:

@@ -40,7 +40,7 @@ def windowed_turn(read: Fields, layers: int) -> list[bool]:
 
 def cohere(read: Fields, model: Model) -> Model:
     """Command: attention and MLP side by side, and a scale of the logits."""
-    for key, usual in (("use_parallel_block", True), ("use_gated_activation", True), ("use_qk_norm", False)):
+    for key, usual in (("use_parallel_block", True), ("use_gated_activation", True)):
         if read.flag(key, usual) != usual:
             read.wrong(f"{key}: only {str(usual).lower()} is modelled")
     return replace(model, ends=Ends(logit_scale=read.number("logit_scale", 0.0625)))

@@ -12,6 +12,8 @@ from scenarios.models.fields import Fields
 
 #: Whole numbers of a config, and the only value that is modelled; lists by layer are read.
 _FIXED = {"moe_layer_freq": 1}
+#: What configs call norms of Q and K.
+_QK_NORM = ("use_qk_norm", "qk_norm", "qk_layernorm")
 #: Names of the activations that a gated MLP is modelled with.
 SILU = ("silu", "swish")
 GELU = ("gelu_pytorch_tanh", "gelu", "gelu_new", "gelu_fast")
@@ -57,6 +59,13 @@ def refuse_features(read: Fields, family: Family) -> None:
         given = read.fields.get(key, value)
         if given != value and not isinstance(given, list):
             read.wrong(f"{key}: only {value} is modelled, got {shown(given)}")
+    for key in _QK_NORM:
+        given = read.fields.get(key)
+        if isinstance(given, bool) and family.qk_norm is not None and given != family.qk_norm:
+            read.wrong(f"{key}: only {str(family.qk_norm).lower()} is modelled for this model_type")
+    wide, narrow = read.fields.get("head_dim"), read.fields.get("v_head_dim")
+    if narrow and wide and not family.latent and narrow != wide:
+        read.wrong(f"v_head_dim: not modelled: values of another width than keys, got {shown(narrow)}")
     kinds = read.fields.get("attn_type_list")
     if isinstance(kinds, list) and any(kind != 1 for kind in kinds):
         read.wrong("attn_type_list: layers of linear attention are not modelled")

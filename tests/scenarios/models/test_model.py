@@ -394,3 +394,38 @@ def test_the_text_part_of_a_multimodal_config_runs(tmp_path: Path) -> None:
 )
 def test_each_dense_family_is_read(tmp_path: Path, model_type: str) -> None:
     assert read(tmp_path, {**GOOD, "model_type": model_type}).model_type == model_type
+
+
+def test_a_folder_with_params_alone_is_read(tmp_path: Path) -> None:
+    params = {"dim": 64, "n_layers": 4, "n_heads": 8, "n_kv_heads": 2, "hidden_dim": 160, "vocab_size": 100}
+    windows = {"sliding_window": [None, 16], "yarn": {"factor": 4, "original_max_position_embeddings": 64, "beta": 32}}
+    (tmp_path / "params.json").write_text(json.dumps({**params, **windows}))
+    model = load_model(str(tmp_path))
+    assert [one.attention.window for one, _ in model.runs] == [0, 16, 0, 16]
+    assert model.rope_scaling == RopeScaling("yarn", factor=4.0, original_positions=64)
+    assert load_model(str(tmp_path / "params.json")).name == tmp_path.name
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"use_qk_norm": True}, "use_qk_norm: only false is modelled for this model_type"),
+        ({"head_dim": 8, "v_head_dim": 4}, "v_head_dim: not modelled: values of another width than keys, got 4"),
+        ({"bias": True}, "bias: not modelled: a bias in all projections"),
+        ({"sparse_config": {"topk": 64}}, "sparse_config: not modelled: sparse attention over blocks of keys"),
+    ],
+)
+def test_what_changes_the_arithmetic_is_not_ignored(tmp_path: Path, change: Any, told: str) -> None:
+    assert refusal(tmp_path, {**GOOD, **change}) == (told,)
+
+
+def test_a_config_may_say_how_its_router_scores(tmp_path: Path) -> None:
+    softmax = read(tmp_path, {**LATENT, "scoring_func": "softmax"}).experts
+    plain = read(tmp_path, {**LATENT, "moe_router_enable_expert_bias": False}).experts
+    assert softmax is not None
+    assert plain is not None
+    assert (softmax.score, softmax.moves_choice) == ("softmax", False)
+    assert (plain.score, plain.moves_choice) == ("sigmoid", False)
+    assert refusal(tmp_path, {**LATENT, "scoring_func": "sqrtsoftplus"}) == (
+        "scoring_func: 'sqrtsoftplus' is not modelled, only softmax and sigmoid",
+    )
