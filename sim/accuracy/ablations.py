@@ -20,7 +20,7 @@ from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, quoted
 from sim.accuracy.rows.files import StepRow, positive, rows_of_csv, whole
 from sim.accuracy.steps import case_of_row
-from sim.predict.steps import Case, plans_of, program_of, sensitivity_of
+from sim.predict.steps import Case, plans_of, program_of, queued_interval_ns, sensitivity_of
 from sim.predict.uncertainty import Sensitivity, kernels_sensitivity, ratio_interval
 from sim.step.schedule import launches
 
@@ -125,6 +125,7 @@ def read_ablations(path: Path) -> Iterator[AblationStep]:
             settings=tuple(s for s in row["base"].split(";") if s),
             scored=row["scored"] != "no",
             fitted=(row.get("fit") or "no") != "no",
+            queued=(row.get("issued") or "") == "queued",
         )
         reason = row.get("not_modelled") or ""
         yield AblationStep(
@@ -181,7 +182,7 @@ def price_ablations(steps: Iterator[AblationStep]) -> tuple[list[ScoredStep], li
         if isinstance(before, str) or isinstance(after, str):
             skipped.append((row.id, before if isinstance(before, str) else str(after)))
             continue
-        a, b = (_sensitivity_of_part(case, step.part) for case in (before, after))
+        a, b = (_sensitivity_of_part(case, step.part, row.queued) for case in (before, after))
         gain, low, high = ratio_interval(a, b, before.hardware)
         counts = _kernels(before), _kernels(after)
         scored.append(
@@ -202,11 +203,12 @@ def price_ablations(steps: Iterator[AblationStep]) -> tuple[list[ScoredStep], li
     return scored, skipped
 
 
-def _sensitivity_of_part(case: Case, part: str) -> Sensitivity:
-    """The reported step, or the kernels of one part of it."""
+def _sensitivity_of_part(case: Case, part: str, queued: bool) -> Sensitivity:
+    """The reported step, as one of many in a queue where it was measured so, or the kernels of one part of it."""
     batch = reported_batch(case.scenario)
     if not part:
-        return sensitivity_of(case, batch)
+        whole = sensitivity_of(case, batch)
+        return replace(whole, step_ns=round(queued_interval_ns(case, batch)[0])) if queued else whole
     of_step = launches(plans_of(case, batch)[0])
     # The graph compiler joins the names of what it fuses.
     return kernels_sensitivity(

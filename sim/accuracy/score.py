@@ -23,7 +23,7 @@ from sim.accuracy.rows.op_types import Unpriced, plain_work, work_of_row
 from sim.accuracy.steps import case_of_row, roofline_of
 from sim.hardware.profile import HardwareError, load_hardware
 from sim.kernel.price import price
-from sim.predict.steps import Case, interval_ns, plans_of, whole_interval_ns
+from sim.predict.steps import Case, interval_ns, plans_of, queued_interval_ns, whole_interval_ns
 from sim.predict.ttft import Interval
 from sim.predict.uncertainty import kernel_width
 from sim.step.schedule import launches
@@ -130,7 +130,7 @@ def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Score
             skipped.append(Skipped(row.id, case))
             continue
         batch = reported_batch(case.scenario)
-        value, low, high = (ns / 1000 for ns in _step_ns(case, batch))
+        value, low, high = (ns / 1000 for ns in _step_ns(case, batch, row.queued))
         inside = parts_inside(row.kernels, launches(plans_of(case, batch)[0])) if row.kernels else ()
         scored.append(
             Scored(
@@ -149,9 +149,13 @@ def price_steps(rows: Iterable[StepRow], hardware: str = "") -> tuple[list[Score
     return scored, skipped
 
 
-def _step_ns(case: Case, batch: Batch) -> Interval:
-    """A step, with the drafts on the device that follow it; looking drafts up is the engine's time, not the step's."""
+def _step_ns(case: Case, batch: Batch, queued: bool = False) -> Interval:
+    """A step, with the drafts on the device that follow it; looking drafts up is the engine's time, not the step's.
+
+    queued: as one of many that the host issues without waiting for the device."""
     config = case.scenario.engine.speculative_config
+    if queued and config is None:
+        return queued_interval_ns(case, batch)
     return whole_interval_ns(case, batch) if config and config.forward else interval_ns(case, batch)
 
 

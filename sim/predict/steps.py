@@ -198,6 +198,20 @@ def interval_ns(case: Case, batch: Batch) -> Interval:
     return sensitivity.step_ns, low, high
 
 
+def queued_interval_ns(case: Case, batch: Batch) -> Interval:
+    """(value, low, high) of the time from step to step, ns, where the host issues many steps of one rank and waits for
+    the device after all of them, as benchmark loops do: the slower of its calls and of the device's kernels. The
+    interval is as wide as that of a step that starts on an idle device, which steps of several ranks are taken for."""
+    value, low, high = interval_ns(case, batch)
+    laid = layout_of(case, batch) if case.model.pipeline_parallel == 1 else None
+    if laid is None or laid.ranks > 1:
+        return value, low, high
+    device = _laid_ns(laid, host=0.0)
+    host = round(max(sum(laid.host_ns[:-1]), sum(laid.launch_ns)))
+    queued = max(device, host)
+    return queued, low * queued / value, high * queued / value
+
+
 def whole_interval_ns(case: Case, batch: Batch) -> Interval:
     """(value, low, high) of a step and of the draft that follows it, ns; all ends of the passes together."""
     ends = [interval_ns(case, batch)]

@@ -72,8 +72,9 @@ class StepKernels:
 class StepRow:
     """One measured step; batch per data-parallel replica, `context` tokens cached before it. tp: ranks of one
     tensor-parallel group; dp: replicas; ep: ranks that share whole experts, 1 where none do. fitted: something of the
-    shipped profiles was fitted to it. kernels: those inside the step, where the source timed them. conditions, source:
-    how and where it was measured, in the file's words."""
+    shipped profiles was fitted to it. kernels: those inside the step, where the source timed them. queued: the host
+    issued many steps and waited after all of them. conditions, source: how and where it was measured, in the file's
+    words."""
 
     id: str
     hardware: str
@@ -91,6 +92,7 @@ class StepRow:
     scored: bool
     fitted: bool = False
     kernels: tuple[StepKernels, ...] = ()
+    queued: bool = False
     conditions: str = ""
     source: str = ""
 
@@ -165,6 +167,7 @@ def read_steps(path: Path) -> list[StepRow]:
                 scored=_is_scored(row),
                 fitted=(row.get("fit") or "no") != "no",
                 kernels=kernels_of(row.get("kernels") or "", where),
+                queued=(row.get("issued") or "") == "queued",
                 conditions=row.get("conditions") or "",
                 source=row.get("source") or "",
             )
