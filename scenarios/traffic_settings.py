@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 #: Upper limits that refuse a slipped zero, not a real deployment.
 MAX_TOKENS = 16_777_216
@@ -19,13 +26,23 @@ class Part(BaseModel):
     """A strict, immutable part of a scenario: unknown keys are errors. `quiet` fields are written only where set, so
     that a file that does not know them gives the same results as before there were any."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
     quiet: ClassVar[frozenset[str]] = frozenset()
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = handler(self)
         return {key: value for key, value in written.items() if value is not None or key not in self.quiet}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        from scenarios.field_texts import field_texts
+
+        written = handler(core_schema)
+        properties = handler.resolve_ref_schema(written)["properties"]
+        for name, text in field_texts(cls).items():
+            properties[name].setdefault("description", text)
+        return written
 
 
 class Lengths(Part):

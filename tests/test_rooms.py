@@ -18,6 +18,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "scenarios": (
         "errors",
         "ops",
+        "field_texts",
         "traffic_settings",
         "speculation_settings",
         "fleet_settings",

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from scenarios.field_texts import field_texts
 from scenarios.models.hf_config import model_names
 from scenarios.passes import PASSES, Pass
 from scenarios.schema import Fusion, Scenario
@@ -44,15 +45,27 @@ class Control:
         return [value, *self.options]
 
 
-def field_of(field: str) -> FieldInfo:
-    """What the schema knows of a dotted field."""
+def _place(field: str) -> tuple[type[BaseModel], str]:
+    """The class that a dotted field stands in, and its name there."""
     part: type[BaseModel] = Scenario
     *path, last = field.split(".")
     for name in path:
         annotation = part.model_fields[name].annotation
         assert isinstance(annotation, type)
         part = annotation
-    return part.model_fields[last]
+    return part, last
+
+
+def field_of(field: str) -> FieldInfo:
+    """What the schema knows of a dotted field."""
+    part, name = _place(field)
+    return part.model_fields[name]
+
+
+def text_of(field: str) -> str:
+    """What a dotted field is, in the words of the schema; empty where it has none."""
+    part, name = _place(field)
+    return field_texts(part).get(name, "")
 
 
 def _literal(field: str) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app_pages.parts import answers, own, state
-from app_pages.parts.controls import CONTROLS, GROUPS, Control, field_of
+from app_pages.parts.controls import CONTROLS, GROUPS, Control, text_of
 from app_pages.parts.page import literal
 from app_pages.parts.state import Question, value_of, written
 from app_pages.parts.texts import Language, Say, speaker
@@ -143,7 +143,7 @@ def help_of(field: str, language: Language) -> str:
 
 def schema_help(field: str) -> str:
     """The description of a dotted field in the schema."""
-    return (field_of(field).description or "").replace("\n", " ")
+    return text_of(field).replace("\n", " ")
 
 
 def _choose() -> None:
