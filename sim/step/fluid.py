@@ -1,9 +1,10 @@
 """The length of a step whose kernels share the device, from its columns: what `sim.step.engine` gives, without SimPy.
 
 Kernels in flight progress at max-min fair rates (`sim.step.sharing`), which change only where one starts or ends; ranks
-meet in their collectives. Events are taken from a heap, one rank at a time. While the kernels of a rank cannot meet
-another one, its stream runs ahead of the others up to the next moment at which they could. A test holds the end of the
-step equal to the engine's, to the nanosecond.
+meet in their collectives. A rank that waits for no other goes on alone, since nothing else can change what it does; one
+that waits is looked at in order of time, from a heap. Where no two kernels of a rank can meet, a stream runs ahead of
+the others up to the next moment at which they could. A test holds the end of the step equal to the engine's, to the
+nanosecond.
 """
 
 from __future__ import annotations
@@ -42,8 +43,12 @@ class _Step:
         for number, stream in enumerate(laid.streams):
             queues.setdefault(stream, []).append(number)
         self.queues = list(queues.values())
-        known: dict[int, Shares] = {}
-        self.shares = [known.setdefault(id(kernel), shares_of(kernel)) for kernel in laid.kernels]
+        #: Of each kernel: the number of what it takes of the device; and those shares by number.
+        self.shares: list[int] = []
+        self.distinct: list[Shares] = []
+        self._number_shares()
+        #: Of each set of kernels in flight, by the numbers of their shares: their rates.
+        self._rates: dict[tuple[int, ...], list[int]] = {}
         bound = {*laid.gates, *laid.waits, *laid.records, *laid.meets}
         #: Of each kernel: whether it waits for the one before and its launch alone, and nothing waits for it by name.
         self.plain = [number not in bound for number in range(len(laid.streams))]
@@ -51,6 +56,22 @@ class _Step:
         self.arrived: dict[tuple[int, int], tuple[list[tuple[_Rank, int]], int]] = {}
         self.heap: list[tuple[int, int]] = []
         self.ranks = [_Rank(self, number, *times) for number, times in enumerate(_times(laid, host, device))]
+
+    def _number_shares(self) -> None:
+        known: dict[int, int] = {}
+        numbers: dict[Shares, int] = {}
+        for kernel in self.laid.kernels:
+            if id(kernel) not in known:
+                known[id(kernel)] = numbers.setdefault(shares_of(kernel), len(numbers))
+            self.shares.append(known[id(kernel)])
+        self.distinct = list(numbers)
+
+    def rates_of(self, taken: tuple[int, ...]) -> list[int]:
+        """The rates of kernels that run together, by the numbers of their shares."""
+        known = self._rates.get(taken)
+        if known is None:
+            known = self._rates[taken] = _rates(tuple(self.distinct[number] for number in taken))
+        return known
 
     def end_ns(self) -> int:
         for rank in self.ranks:
@@ -62,8 +83,8 @@ class _Step:
             now, number = heappop(heap)
             rank = ranks[number]
             if now == rank.due:
-                rank.go_on(now)
-        if any(rank.left for rank in ranks):
+                rank.go_on()
+        if not all(rank.finished for rank in ranks):
             raise SimulationStuck("the simulation is stuck: kernels wait for an event or a rank that never comes")
         first = ranks[0]
         return max(first.through, *first.free) + first.last_ns
@@ -81,7 +102,7 @@ class _Step:
             self.arrived[key] = waiting, last
             return UNKNOWN
         for other, its in waiting:
-            other.starts[its] = last
+            other.when[its] = last
             other.meeting -= 1
             other.push()
         return last
@@ -94,9 +115,12 @@ def shares_of(kernel: KernelTime) -> Shares:
 
 
 class _Rank:
-    """One rank's device. Of each stream: free, until when it is busy; starts, when its next kernel does (UNKNOWN while
-    it waits, or runs). running: [what is left, rate, kernel, stream] of kernels in flight. meeting: streams that wait
-    for other ranks. due: when something happens next here."""
+    """One rank's device. Of each stream: at, its next kernel or the one in flight, as a place in its queue; free, until
+    when it was busy; when, at which moment that kernel starts or, in flight, ends (UNKNOWN while it waits).
+
+    flying: streams whose kernel is in flight. Of these, left: what was left of it at `since`, in nanoseconds times
+    FULL_RATE, and its rate. meeting: streams that wait for other ranks. due: when something happens next here.
+    """
 
     def __init__(
         self,
@@ -110,145 +134,143 @@ class _Rank:
     ) -> None:
         self.step, self.number = step, number
         self.through, self.last_ns = through, last_ns
-        self._ended, self._ready, self._durations = host_ends, ready, durations
+        self._ended, self._durations = host_ends, durations
+        #: Of each kernel: when it has been launched.
+        self._ready = [ready[entry] for entry in step.laid.launched]
         streams = len(step.queues)
         self.at = [0] * streams
         self.free = [NEVER] * streams
-        self.starts = [UNKNOWN] * streams
-        self.blocked = [False] * streams
-        self.running: list[list[int]] = []
-        self.settled = 0
+        self.when = [UNKNOWN] * streams
+        self.flying: list[int] = []
+        self._left = [0] * streams
+        self._rate = [FULL_RATE] * streams
+        self._since = [0] * streams
+        self._blocked = [False] * streams
         self.meeting = 0
         self.due = UNKNOWN
-        self.left = len(durations)
         self._recorded: dict[int, int] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether all kernels have run."""
+        return all(at == len(queue) for at, queue in zip(self.at, self.step.queues, strict=True))
 
     def push(self) -> None:
         """Set when this rank has to be looked at again."""
-        due = min(self.starts)
-        for left, rate, _, _ in self.running:
-            if rate:
-                end = self.settled - (-left // rate)
-                due = end if end < due else due
-        self.due = due
-        if due < UNKNOWN:
-            heappush(self.step.heap, (due, self.number))
+        self.due = min(self.when)
+        if self.due < UNKNOWN:
+            heappush(self.step.heap, (self.due, self.number))
 
     def find_starts(self, streams: Sequence[int]) -> None:
         """When the next kernels of these idle streams start, as far as it is known."""
         for stream in streams:
-            self.starts[stream] = self._start(stream)
+            self.when[stream] = self._start(stream)
 
     def _start(self, stream: int) -> int:
         step = self.step
         queue, at = step.queues[stream], self.at[stream]
-        self.blocked[stream] = False
         if at == len(queue):
             return UNKNOWN
-        laid, number = step.laid, queue[at]
-        start = max(self._ready[laid.launched[number]], self.free[stream] + laid.gaps_ns[number])
+        number = queue[at]
+        start, launched = self.free[stream] + step.laid.gaps_ns[number], self._ready[number]
+        start = launched if launched > start else start
+        return start if step.plain[number] else self._bound_start(stream, number, start)
+
+    def _bound_start(self, stream: int, number: int, start: int) -> int:
+        """When a kernel starts that waits for more than the one before and its launch, which leave it to `start`."""
+        laid = self.step.laid
+        self._blocked[stream] = False
         if number in laid.gates:
             start = max(start, self._ended[laid.gates[number]])
         for event in laid.waits.get(number, ()):
             recorded = self._recorded.get(event)
             if recorded is None:
-                self.blocked[stream] = True
+                self._blocked[stream] = True
                 return UNKNOWN
-            start = max(start, recorded)
+            start = recorded if recorded > start else start
         if number in laid.meets:
-            start = step.arrive(self, stream, number, start)
+            start = self.step.arrive(self, stream, number, start)
             self.meeting += start == UNKNOWN
         return start
 
-    def go_on(self, now: int) -> None:
-        """All that happens at `now`, and ahead of it what no other rank or stream can change."""
-        self._settle(now)
-        starts = self.starts
-        while (start := min(starts)) <= now:
-            self._begin(starts.index(start), now)
-        if not self.running:
-            self._run_ahead()
-        self._divide()
+    def go_on(self) -> None:
+        """All that happens from `due` on, until this rank waits for one that may be behind it."""
+        heap, when = self.step.heap, self.when
+        while (now := min(when)) < UNKNOWN:
+            if self.meeting and heap and heap[0][0] < now:
+                break
+            if not self.flying and not self.meeting:
+                stream = when.index(now)
+                when[stream] = UNKNOWN
+                if self._run_alone(stream, now, min(when)):
+                    continue
+            self._happen(now)
         self.push()
 
-    def _settle(self, now: int) -> None:
-        """Bring the kernels in flight up to now; those that are through leave, and what waits for them may start."""
-        elapsed, self.settled = now - self.settled, now
-        if not elapsed or not self.running:
-            return
-        still: list[list[int]] = []
-        ended: list[list[int]] = []
-        for running in self.running:
-            running[0] -= running[1] * elapsed
-            (still if running[0] > 0 else ended).append(running)
-        self.running = still
-        for _, _, number, stream in ended:
-            self._end(number, stream, now)
+    def _happen(self, now: int) -> None:
+        """All that happens at `now`: kernels end and start, and those in flight get their rates."""
+        when, flying, queues = self.when, self.flying, self.step.queues
+        while (moment := min(when)) <= now:
+            stream = when.index(moment)
+            if stream in flying:
+                flying.remove(stream)
+                self._end(stream, now)
+            elif duration := self._durations[queues[stream][self.at[stream]]]:
+                flying.append(stream)
+                self._left[stream], self._rate[stream], self._since[stream] = duration * FULL_RATE, FULL_RATE, now
+                when[stream] = now + duration
+            else:
+                self._end(stream, now)
+        if flying:
+            self._share(now)
 
-    def _begin(self, stream: int, now: int) -> None:
-        number = self.step.queues[stream][self.at[stream]]
-        self.starts[stream] = UNKNOWN
-        duration = self._durations[number]
-        if duration:
-            self.running.append([duration * FULL_RATE, FULL_RATE, number, stream])
-        else:
-            self._end(number, stream, now)
-
-    def _end(self, number: int, stream: int, now: int) -> None:
+    def _end(self, stream: int, now: int) -> None:
+        """The kernel of `stream` is through."""
+        laid, number = self.step.laid, self.step.queues[stream][self.at[stream]]
         self.free[stream] = now
         self.at[stream] += 1
-        self.left -= 1
-        for event in self.step.laid.records.get(number, ()):
-            self._recorded[event] = now
-        self.starts[stream] = self._start(stream)
-        if number in self.step.laid.records:
-            self.find_starts([other for other, blocked in enumerate(self.blocked) if blocked])
+        self.when[stream] = UNKNOWN
+        if number in laid.records:
+            for event in laid.records[number]:
+                self._recorded[event] = now
+            if any(self._blocked):
+                self.find_starts([other for other, blocked in enumerate(self._blocked) if blocked])
+        self.when[stream] = self._start(stream)
 
-    def _run_ahead(self) -> None:
-        """Play streams one kernel after the other as long as no two could meet, and none waits for other ranks."""
-        starts, queues, durations = self.starts, self.step.queues, self._durations
-        while not self.meeting and (start := min(starts)) < UNKNOWN:
-            stream = starts.index(start)
-            starts[stream] = UNKNOWN
-            horizon = min(starts)
-            number = queues[stream][self.at[stream]]
-            if start + durations[number] > horizon:
-                starts[stream] = start
-                return
-            self.settled = start + durations[number]
-            self._end(number, stream, self.settled)
-            if not self.meeting and starts[stream] < UNKNOWN:
-                self._run_plain(stream)
-
-    def _run_plain(self, stream: int) -> None:
-        """Go on with kernels of `stream` that wait for nothing but the one before and their launch, and record no
-        event, as long as they end before another stream may start."""
-        laid, plain, queue = self.step.laid, self.step.plain, self.step.queues[stream]
-        durations, ready, gaps, launched = self._durations, self._ready, laid.gaps_ns, laid.launched
-        at, first, start, free = self.at[stream], self.at[stream], self.starts[stream], self.free[stream]
-        horizon = min((ns for other, ns in enumerate(self.starts) if other != stream), default=UNKNOWN)
-        while at + 1 < len(queue) and plain[queue[at]] and plain[queue[at + 1]]:
-            end = start + durations[queue[at]]
-            if end > horizon:
-                break
+    def _run_alone(self, stream: int, start: int, horizon: int) -> bool:
+        """Play `stream`, whose next kernel starts at `start`, as long as its kernels end before another stream may
+        start (`horizon`); whether any did."""
+        step = self.step
+        plain, queue, gaps, durations, ready = (
+            step.plain, step.queues[stream], step.laid.gaps_ns, self._durations, self._ready
+        )  # fmt: skip
+        at = first = self.at[stream]
+        count = len(queue)
+        while (end := start + durations[number := queue[at]]) <= horizon:
             at += 1
-            free = end
-            following = queue[at]
-            may, start = ready[launched[following]], free + gaps[following]
-            start = may if may > start else start
-        self.at[stream], self.starts[stream], self.free[stream] = at, start, free
-        self.left -= at - first
-        self.settled = max(self.settled, free)
+            if at == count or not plain[number] or not plain[queue[at]]:
+                self.at[stream] = at - 1
+                self._end(stream, end)
+                return True
+            start, launched = end + gaps[queue[at]], ready[queue[at]]
+            start = launched if launched > start else start
+        self.at[stream], self.when[stream] = at, start
+        return at > first
 
-    def _divide(self) -> None:
+    def _share(self, now: int) -> None:
         """Give every kernel in flight its rate."""
-        running = self.running
-        if len(running) == 1:
-            running[0][1] = FULL_RATE
-        elif running:
-            shared = self.step.shares
-            for one, rate in zip(running, _rates(tuple(shared[one[2]] for one in running)), strict=True):
-                one[1] = rate
+        step, queues, flying, rates_now = self.step, self.step.queues, self.flying, _ALONE
+        if len(flying) > 1:
+            rates_now = step.rates_of(tuple([step.shares[queues[stream][self.at[stream]]] for stream in flying]))
+        for stream, rate in zip(flying, rates_now, strict=True):
+            before = self._rate[stream]
+            if rate != before:
+                self._left[stream] -= before * (now - self._since[stream])
+                self._since[stream], self._rate[stream] = now, rate
+                self.when[stream] = now - (-self._left[stream] // rate) if rate else UNKNOWN
+
+
+_ALONE = [FULL_RATE]
 
 
 def _times(laid: Layout, host: float, device: float) -> list[tuple[list[int], int, list[int], list[int], int]]:
