@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from scenarios.lowering.alongside import plain_and_experts
 from scenarios.lowering.delta import gated_delta
@@ -26,8 +27,12 @@ from scenarios.models.states import GatedDelta, Mamba2, ShortConv
 from scenarios.ops.program import Attr, Batch, Block, DType, Op, Program, Tensor
 
 
+@lru_cache(maxsize=64)
 def lower(step: Step, sampling: str = "greedy") -> Program:
-    """One forward step of one rank, without its collectives (`scenarios.lowering.parallel` adds them)."""
+    """One forward step of one rank, without its collectives (`scenarios.lowering.parallel` adds them).
+
+    Remembered: what-ifs of one step differ in what passes make of it.
+    """
     model, batch, act = step.model, step.batch, step.act
     blocks = (
         prepare_contiguous(batch),

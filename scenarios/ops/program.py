@@ -229,7 +229,8 @@ class Program:
                 continue
             if id(block.ops) not in shared:
                 shared[id(block.ops)] = rewrite(block)
-            blocks.append(replace(block, ops=shared[id(block.ops)]))
+            ops = shared[id(block.ops)]
+            blocks.append(block if ops is block.ops else replace(block, ops=ops))
         return self.with_blocks(tuple(blocks), applied)
 
     def with_blocks(self, blocks: tuple[Block, ...], applied: str = "") -> Program:

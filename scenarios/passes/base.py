@@ -130,7 +130,8 @@ def of_kind(ops: Iterable[Op], *kinds: str) -> list[Op]:
 def replace_runs(
     ops: tuple[Op, ...], kinds: Sequence[str], make: Callable[[tuple[Op, ...]], Sequence[Op] | None]
 ) -> tuple[Op, ...]:
-    """Replace each run of consecutive ops of these `kinds` by what `make` returns (None leaves the run alone)."""
+    """Replace each run of consecutive ops of these `kinds` by what `make` returns (None leaves the run alone). Where
+    none is replaced, `ops` itself comes back."""
     first, width = kinds[0], len(kinds)
     starts = [i for i, op in enumerate(ops) if op.kind == first]  # most ops start no run: they are not looked at twice
     if not starts:
@@ -150,11 +151,4 @@ def replace_runs(
             ops_instead = [replace(op, expert=run[0].expert) for op in ops_instead]
         out += (*ops[at:i], *ops_instead)
         at = i + width
-    out += ops[at:]
-    return tuple(out)
-
-
-def reads_outside(program: Program, run: Sequence[Op]) -> frozenset[str]:
-    """Names that any op of the program outside `run` reads."""
-    inside = {id(op) for op in run}
-    return frozenset(t.name for b in program.blocks for op in b.ops if id(op) not in inside for t in op.inputs)
+    return (*out, *ops[at:]) if at else ops

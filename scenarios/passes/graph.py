@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import LAYER_BLOCKS, Block, Op, Program, Tensor
-from scenarios.passes.base import Context, Pass, reads_outside
+from scenarios.passes.base import Context, Pass
 from scenarios.settings import Engine, Phase
 
 #: Blocks inside the graph. vLLM-Ascend captures the forward pass; ge_graph compiles sampling too.
@@ -54,7 +56,8 @@ def _compile(program: Program) -> Program:
     def is_compiled(block: Block) -> bool:
         return block.family in CAPTURED["ge_graph"]
 
-    blocks = program.rewritten(lambda block: _fuse_elementwise(program, block), only=is_compiled).blocks
+    readers = _readers(program)
+    blocks = program.rewritten(lambda block: _fuse_elementwise(readers, block), only=is_compiled).blocks
     update = Op(
         "graph_parameters",
         "update_parameters",
@@ -63,37 +66,59 @@ def _compile(program: Program) -> Program:
     )
     blocks = tuple(replace(b, ops=(update, *b.ops)) if b.name == "embed" else b for b in blocks)
     return program.with_blocks(blocks).rewritten(
-        lambda block: tuple(replace(op, op_type=_GE_NAMES.get(op.kind, op.op_type)) for op in block.ops),
+        lambda block: tuple(
+            replace(op, op_type=_GE_NAMES[op.kind]) if op.kind in _GE_NAMES else op for op in block.ops
+        ),
         only=is_compiled,
     )
 
 
-def _fuse_elementwise(program: Program, block: Block) -> tuple[Op, ...]:
+def _readers(program: Program) -> Counter[str]:
+    """How often ops read each name; layers that are alike share their ops, which count once."""
+    return _reads(op for block in program.blocks for op in block.ops)
+
+
+def _reads(ops: Iterable[Op]) -> Counter[str]:
+    """How often each name is read by these ops, one that comes again left out."""
+    once = {id(op): op for op in ops}
+    return Counter(tensor.name for op in once.values() for tensor in op.inputs)
+
+
+def _fuse_elementwise(readers: Counter[str], block: Block) -> tuple[Op, ...]:
     """Runs that hang together and keep one output shape: a change of shape (a reduced row, a broadcast) ends a
     kernel."""
     out: list[Op] = []
     run: list[Op] = []
     for op in block.ops:
-        connected = bool(run) and bool({t.name for t in op.inputs} & {t.name for o in run for t in o.outputs})
-        connected = connected and op.out.elements == run[-1].out.elements
-        # An event in between, or another stream, keeps kernels apart.
-        connected = connected and op.stream == run[-1].stream and not op.waits and not run[-1].records
-        if kind_of(op).elementwise and connected:
+        elementwise = kind_of(op).elementwise
+        if elementwise and run and _connected(run, op):
             run.append(op)
             continue
-        out += _merge(program, run)
-        run = [op] if kind_of(op).elementwise else []
+        out += _merge(readers, run)
+        run = [op] if elementwise else []
         if not run:
             out.append(op)
-    out += _merge(program, run)
-    return tuple(out)
+    return (*out, *_merge(readers, run))
 
 
-def _merge(program: Program, run: list[Op]) -> list[Op]:
+def _connected(run: list[Op], op: Op) -> bool:
+    """Whether `op` reads what the run writes, in the same shape; an event in between, or another stream, keeps kernels
+    apart."""
+    last = run[-1]
+    return (
+        op.stream == last.stream
+        and not op.waits
+        and not last.records
+        and op.out.elements == last.out.elements
+        and not {t.name for t in op.inputs}.isdisjoint(t.name for o in run for t in o.outputs)
+    )
+
+
+def _merge(readers: Counter[str], run: list[Op]) -> list[Op]:
     """One op that reads what the run reads from outside and writes what others still need."""
     if len(run) < 2:
         return run
-    needed = reads_outside(program, run)
+    inside = _reads(run)
     written: dict[str, Tensor] = {}
     inputs: dict[str, Tensor] = {}
     for op in run:
@@ -103,7 +128,7 @@ def _merge(program: Program, run: list[Op]) -> list[Op]:
         for tensor in op.outputs:
             written[tensor.name] = tensor
     last = run[-1].out.name
-    outputs = tuple(t for name, t in written.items() if name in needed or name == last)
+    outputs = tuple(t for name, t in written.items() if readers[name] > inside[name] or name == last)
     ops = sum(kind_of(op).ops_per_element for op in run)
     name = "+".join(op.name.rsplit(".", 1)[-1] for op in run)
     return [

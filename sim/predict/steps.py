@@ -97,12 +97,12 @@ def step_ns(case: Case, batch: Batch) -> int:
     return length_ns(plans_of(case, batch)) if laid is None else _laid_ns(laid)
 
 
-def _laid_ns(laid: Layout, host: float = 1.0, device: float = 1.0) -> int:
-    """Length of a step in columns, ns; of one rank with host and kernel times multiplied."""
+def _laid_ns(laid: Layout, host: float = 1.0) -> int:
+    """Length of a step in columns, ns; of one rank with host times multiplied."""
     if laid.several_streams:
-        return fluid.end_ns(laid, host, device)
+        return fluid.end_ns(laid, host)
     if laid.ranks == 1:
-        return lengths.length_ns(laid, host, device)
+        return lengths.length_ns(laid, host)
     known = lengths.lengths_of_ranks_ns(laid, (Variant(),))
     return fluid.end_ns(laid) if known is None else known[0]
 
@@ -182,7 +182,10 @@ def _sensitivity_of_laid(case: Case, laid: Layout) -> Sensitivity | None:
         nominal = _laid_ns(laid) if laid.several_streams else alone
         device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
         return sensitivity(nominal, device, host, laid, case.hardware, in_time)
-    nominal, device, host = (_laid_ns(laid), _laid_ns(laid, device=1 + PROBE), _laid_ns(laid, host=1 + PROBE))
+    if laid.several_streams:
+        nominal, device, host = (fluid.end_ns(laid, probe.host, probe.device) for probe in PROBES[:3])
+    else:
+        nominal, device, host = lengths.lengths_ns(laid, PROBES[:3])
     return sensitivity(nominal, device, host, laid, case.hardware)
 
 

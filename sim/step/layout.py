@@ -7,7 +7,9 @@ lengths equal to those of the plan's players, to the nanosecond.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from scenarios.ops.catalogue import kind_of
@@ -42,13 +44,12 @@ class Row:
 class Layout:
     """One step of `ranks` alike ranks, in program order.
 
-    Of each host step: host_ns, before it is scaled and rounded, and the class of
-    the call; the last one waits for the device first. Of each launch
-    that the host makes (an eager kernel, a replay): `entries`, its place among the host steps; launch_ns; start_ns,
-    until its first kernel may run. Of each kernel: launched, its number among the entries; durations_ns of rank 0,
-    gaps_ns, streams, kernels (before jitter). By kernel: gates, the host step that it waits for; waits and records,
-    numbers of events; meets, how many neighbouring ranks meet in it (0: all). blocks: the kernels by op, block by
-    block. late_ns: how
+    Of each host step: host_ns, before it is scaled and rounded, and the class of the call; the last one waits for the
+    device first. Of each launch that the host makes (an eager kernel, a replay): `entries`, its place among the host
+    steps; launch_ns; start_ns, until its first kernel may run. Of each kernel:
+    launched, its number among the entries; durations_ns of rank 0, gaps_ns, streams, kernels (before jitter). By
+    kernel: gates, the host step that it waits for; waits and records, numbers of events; meets, how many neighbouring
+    ranks meet in it (0: all). blocks: the kernels by op, block by block. late_ns: how
     much later than rank 0 each rank starts, in the first host step where ranks do.
     """
 
@@ -92,6 +93,11 @@ def layout(program: Program, hw: HardwareProfile, conditions: Conditions) -> Lay
 _EAGER = -1
 
 
+def _in_turn(columns: Sequence[Sequence[float]]) -> Iterable[float]:
+    """The first number of each column, then the second of each, and so on."""
+    return chain.from_iterable(zip(*columns, strict=True))
+
+
 class _Columns:
     """Fills a layout, block by block."""
 
@@ -128,9 +134,9 @@ class _Columns:
     def _eager(self, block: Block) -> None:
         to, items = self._to, self._pricer.priced(block)
         first_step, count = len(to.host_ns), len(items)
-        to.host_ns += [item.host_ns * item.jitter[n] for n in range(block.repeat) for item in items]
+        to.host_ns += _in_turn([[item.host_ns * factor for factor in item.jitter] for item in items])
         to.host_classes += [kind_of(item.op).host for item in items] * block.repeat
-        to.launch_ns += [item.launch_ns * item.jitter[n] for n in range(block.repeat) for item in items]
+        to.launch_ns += _in_turn([[item.launch_ns * factor for factor in item.jitter] for item in items])
         first_entry, kernels = len(to.entries), block.repeat * count
         to.entries += range(first_step, first_step + kernels)
         to.start_ns += [_EAGER] * kernels

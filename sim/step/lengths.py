@@ -23,10 +23,21 @@ NEVER = -(1 << 62)
 
 def length_ns(laid: Layout, host: float = 1.0, device: float = 1.0) -> int:
     """Length of the step of one rank on one stream, ns, with host and kernel times multiplied."""
-    begun, through, ready = host_walk(laid, host)
-    durations = laid.durations_ns if device == 1.0 else [max(1, round(ns * device)) for ns in laid.durations_ns]
-    free = _one_stream(laid, durations, begun, ready)
-    return max(through, free) + round(laid.host_ns[-1] * host)
+    return lengths_ns(laid, (Variant(host=host, device=device),))[0]
+
+
+def lengths_ns(laid: Layout, variants: Sequence[Variant]) -> list[int]:
+    """As `length_ns`, in several variants: the host is walked once for each of its speeds."""
+    walks = {scale: host_walk(laid, scale) for scale in {variant.host for variant in variants}}
+    lengths = []
+    for variant in variants:
+        ended, through, ready = walks[variant.host]
+        durations = laid.durations_ns
+        if variant.device != 1.0:
+            durations = [max(1, round(ns * variant.device)) for ns in durations]
+        free = _one_stream(laid, durations, ended, ready)
+        lengths.append(max(through, free) + round(laid.host_ns[-1] * variant.host))
+    return lengths
 
 
 def host_walk(laid: Layout, scale: float) -> tuple[list[int], int, list[int]]:

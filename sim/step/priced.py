@@ -21,6 +21,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scenarios.ops.catalogue import kind_of, op_type_of, work_of
+from scenarios.ops.op_kind import HostClass
 from scenarios.ops.product_work import placed
 from scenarios.ops.program import Block, Op, Program
 from scenarios.ops.work import Work
@@ -57,8 +58,13 @@ class Conditions:
 
 def host_costs_ns(op: Op, hw: HardwareProfile, task_queue_enable: int) -> tuple[float, float]:
     """(Python thread, launch thread) nanoseconds of one eager call, before jitter."""
+    return _call_costs_ns(kind_of(op).host, hw, task_queue_enable)
+
+
+@lru_cache(maxsize=256)
+def _call_costs_ns(call: HostClass, hw: HardwareProfile, task_queue_enable: int) -> tuple[float, float]:
     host = hw.host
-    if kind_of(op).host == "inner":
+    if call == "inner":
         # The call that reads the view launches this kernel too: tiling and launch, no dispatch.
         if task_queue_enable == 0:
             return 1000 * (host.tiling_us + host.launch_us), 0.0
@@ -68,7 +74,7 @@ def host_costs_ns(op: Op, hw: HardwareProfile, task_queue_enable: int) -> tuple[
         "matmul": host.matmul_python_us,
         "npu": host.fused_op_python_us,
         "collective": host.collective_python_us,
-    }[kind_of(op).host]
+    }[call]
     if task_queue_enable == 0:
         return 1000 * (dispatch_us + host.tiling_us + host.launch_us), 0.0
     if task_queue_enable == 1:
@@ -86,8 +92,11 @@ def starts_apart(op: Op, kernel: KernelTime) -> bool:
 def stays_near(op: Op, block: Block, program: Program, hw: HardwareProfile) -> bool:
     """Whether the code of a vector kernel is still in L2 from the layer before: static graphs have kernels compiled for
     their shapes, with little code."""
-    static = block.captured and program.graph == "ge_graph" and block.repeat > 1
-    return static and hw.profile.device == "npu" and kind_of(op).unit == "vector"
+    return kind_of(op).unit == "vector" and _has_little_code(block, program, hw)
+
+
+def _has_little_code(block: Block, program: Program, hw: HardwareProfile) -> bool:
+    return block.captured and program.graph == "ge_graph" and block.repeat > 1 and hw.profile.device == "npu"
 
 
 @lru_cache(maxsize=65536)
@@ -151,24 +160,29 @@ class Pricer:
         self._resident = self._on_cpu and _fits_last_cache(program, hw)
 
     def priced(self, block: Block) -> list[Priced]:
-        queue = self.conditions.task_queue_enable
-        before = ("", *(op.kind for op in block.ops))
+        """The ops of one block with their kernels and host costs."""
+        hw, device = self.hw, self.hw.profile.device
+        near = _has_little_code(block, self._program, hw)
+        steady = (1.0,) * block.repeat  # of a kernel that no call of the host launches
+        kind_before = ""
         after_alone = False  # the first ops of a layer are in one piece with the last of the layer before
         priced = []
-        for kind, op in zip(before, block.ops, strict=False):
+        for op in block.ops:
+            kind = kind_of(op)
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
-            twin = kind == op.kind and kind_of(op).twin
-            code: Code = "twin" if twin else "near" if stays_near(op, block, self._program, self.hw) else "cold"
+            twin = kind_before == op.kind and kind.twin
+            kind_before = op.kind
+            code: Code = "twin" if twin else "near" if near and kind.unit == "vector" else "cold"
             nominal = self.nominal(op, block, self.conditions.rank, code)
-            jitter = self._jitter(
-                seeded(op.name, block), block.repeat, 0.0 if block.captured else self.hw.host.jitter_sigma
-            )
-            costs = host_costs_ns(op, self.hw, queue)
-            if block.pieces and not block.alone(op):
-                costs = (self._piece_ns() if after_alone else 0.0), 0.0
-            after_alone = block.alone(op)
             name = seeded(op.name, block)
-            priced.append(Priced(op, name, op_type_of(op, self.hw.profile.device), nominal[0], *costs, jitter, nominal))
+            jitter = steady if block.captured else self._jitter(name, block.repeat, hw.host.jitter_sigma)
+            costs = _call_costs_ns(kind.host, hw, self.conditions.task_queue_enable)
+            if block.pieces:
+                alone = block.alone(op)
+                if not alone:
+                    costs = (self._piece_ns() if after_alone else 0.0), 0.0
+                after_alone = alone
+            priced.append(Priced(op, name, op_type_of(op, device), nominal[0], *costs, jitter, nominal))
         return priced
 
     def _piece_ns(self) -> float:
