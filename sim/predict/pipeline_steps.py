@@ -20,9 +20,10 @@ from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.predict.memory import Memory
 from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity
-from sim.step import engine, ranks, recurrence
+from sim.step import engine, fluid, ranks, recurrence
 from sim.step.pipeline import Round, StageTime, once, steady
 from sim.step.plan import HostStep, Issue, Launch, Plan, Synchronize
+from sim.step.plan_columns import columns_of
 from sim.step.rank_plans import RankPlans
 from sim.step.ranks import Variant
 from sim.step.schedule import launches
@@ -166,10 +167,10 @@ def _host_ns(plan: Plan) -> tuple[int, int]:
 
 
 def _total_ns(plans: Sequence[Plan]) -> int:
-    if len(plans) > 1:
-        return engine.times_of_ranks(plans)[0].end_ns
-    quick = recurrence.quick(plans[0])
-    return engine.times(plans[0]).end_ns if quick.contended else quick.total_ns
+    if len(plans) == 1 and not (quick := recurrence.quick(plans[0])).contended:
+        return quick.total_ns
+    laid = columns_of(plans)
+    return engine.times_of_ranks(plans)[0].end_ns if laid is None else fluid.end_ns(laid)
 
 
 def alone(plan: Plan, last: bool) -> Plan:

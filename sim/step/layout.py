@@ -90,7 +90,7 @@ def layout(program: Program, hw: HardwareProfile, conditions: Conditions) -> Lay
 
 
 #: Of an entry that is one eager kernel: it may run when it is launched.
-_EAGER = -1
+EAGER = -1
 
 
 def _in_turn(columns: Sequence[Sequence[float]]) -> Iterable[float]:
@@ -139,7 +139,7 @@ class _Columns:
         to.launch_ns += _in_turn([[item.launch_ns * factor for factor in item.jitter] for item in items])
         first_entry, kernels = len(to.entries), block.repeat * count
         to.entries += range(first_step, first_step + kernels)
-        to.start_ns += [_EAGER] * kernels
+        to.start_ns += [EAGER] * kernels
         to.launched += range(first_entry, first_entry + kernels)
         self._kernels(block, items, [not block.alone(item.op) for item in items])
 

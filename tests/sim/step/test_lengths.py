@@ -14,12 +14,15 @@ from scenarios.models.hf_config import load_model
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import all_off, on_value, passes_for, with_needs, without
 from scenarios.schema import Scenario
+from sim.predict.pipeline_steps import behind_ranks
 from sim.predict.predict import forbidden
 from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case, program_of
 from sim.step import engine, fluid, lengths, ranks
 from sim.step.host import make_plans
 from sim.step.layout import Layout, layout
+from sim.step.plan import HostWork
+from sim.step.plan_columns import columns_of
 from sim.step.ranks import Variant
 from tests.scenarios.making import program, scenario
 from tests.sim.step.test_rank_plans import MODEL, NOISY, SETTINGS
@@ -103,3 +106,26 @@ def test_a_queue_that_fills_up_is_walked_entry_by_entry() -> None:
     assert lengths.host_walk(free_hand, 1.0)[0][-1] < lengths.host_walk(laid, 1.0)[0][-1] == schedule.host[-2][1]
     several, _ = columns(replace(case, model=replace(MODEL, layers=4), hardware=short), 4)
     assert lengths.lengths_of_ranks_ns(several, VARIANTS) is None
+
+
+@pytest.mark.parametrize("ranks_", [1, 4])
+@pytest.mark.parametrize("graph", ["eager", "aclgraph"])
+def test_columns_of_plans_are_as_long_as_simpy_says(graph: str, ranks_: int) -> None:
+    """Among them what a pipeline asks of a stage: behind a device that is busy, and without its neighbours."""
+    sets = (f"optimizations.graph={graph}", "optimizations.overlap.prefetch=true")
+    case = shorter("llama_3_1_70b_tp4_pp2_decode", 4, "engine.pipeline_parallel_size=1", *sets)
+    of = program_of(case.scenario, case.model, reported_batch(case.scenario))
+    plans = make_plans(of, case.hardware, replace(case.conditions, ranks=ranks_))
+    for asked in (plans, behind_ranks(plans, 10**12), behind_ranks(plans, 300_000)):
+        laid = columns_of(asked)
+        assert laid is not None
+        assert laid.several_streams
+        assert fluid.end_ns(laid) == engine.times_of_ranks(asked)[0].end_ns
+
+
+def test_plans_in_which_the_host_waits_on_its_way_have_no_columns() -> None:
+    case = shorter("qwen3_8b_910b2_eager", 2)
+    of = program_of(case.scenario, case.model, reported_batch(case.scenario))
+    (plan,) = make_plans(of, case.hardware, replace(case.conditions, synchronize="layer"))
+    assert columns_of([plan]) is None
+    assert columns_of([replace(plan, steps=(*plan.steps, HostWork("after", 1)))]) is None
