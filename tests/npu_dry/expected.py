@@ -27,7 +27,8 @@ def call_of(op: Op, longest_query: int) -> str | None:
             return "npu_scatter_pa_kv_cache" if both else "npu_scatter_nd_update_"
         case "attention":
             latent = op.attr("latent", False) or op.name == "prefill_attention"
-            tnd = op.attr("block_size") and op.attr("head_dim") == 128 and op.inputs[1].dtype != "int8"
+            sinks = any(t.role == "weight" for t in op.inputs)
+            tnd = op.attr("block_size") and (op.attr("head_dim") == 128 or sinks) and op.inputs[1].dtype != "int8"
             nz = op.inputs[1].format == "nz" and longest_query <= 16
             return V2 if latent or tnd or nz else V1
         case "moe_gating_top_k":  # a bias goes with a sigmoid

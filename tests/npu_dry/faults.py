@@ -137,8 +137,12 @@ FAULTS = (
         f"{_ADAPTERS}::test_every_call_is_taken_and_is_the_programs",
     ),
     Fault(
-        "attention without its mask's mode", f"{_NPU}/attention.py", 'input_layout="TND", sparse_mode=CAUSAL',
-        'input_layout="TND", sparse_mode=NO_MASK', f"{_ADAPTERS}::test_adapters_compute_what_the_plain_operators_do",
+        "attention without its mask's mode", f"{_NPU}/attention.py", '{"sparse_mode": CAUSAL, "atten_mask"',
+        '{"sparse_mode": NO_MASK, "atten_mask"', f"{_ADAPTERS}::test_adapters_compute_what_the_plain_operators_do",
+    ),
+    Fault(
+        "a window of one key more", f"{_NPU}/attention.py", '"pre_tokens": window - 1', '"pre_tokens": window',
+        f"{_ADAPTERS}::test_adapters_compute_what_the_plain_operators_do",
     ),
     Fault(
         "INT4 scales without the shift of the half bytes", "device/operators/npu/weights.py",

@@ -13,6 +13,7 @@ from device.operators.npu.weights import LaidOut
 from device.operators.reference import reference
 from device.run.session import Options, Session
 from device.weights.weights import RandomCheckpoint
+from scenarios.models.forms import AttentionForm
 from scenarios.models.model import Experts, Latent, Model
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import all_off
@@ -116,9 +117,19 @@ LATENT_VARIANTS: dict[str, dict[str, object]] = {
     "latent write": {**ROUTED, "fusion.qkv_norm_rope_cache": True},
     "latent blocks of 16": {**ROUTED, "kv.block_size": 16},
 }
+#: A window in each layer, of both versions of the call; learned sinks next to one; a scale of the scores of its own.
+WINDOW = replace(QWEN3, name="small-window", model_type="mistral", qk_norm=False, attention=AttentionForm(window=12))
+WINDOW_64 = replace(WINDOW, name="small-window-64", head_dim=64)
+SINKS = replace(WINDOW_64, name="small-sinks", model_type="gpt_oss", attention=AttentionForm(window=12, sinks=True))
+ALL_SINKS = replace(SINKS, head_dim=128, attention=AttentionForm(sinks=True, scale=0.2))
 #: Cases of their own: (model, switches).
 SPECIAL: dict[str, tuple[Model, dict[str, object]]] = {
     "experts w8a8, gate and quantise": (WIDE_GATE, {**ROUTED, "weights": "w8a8", "fusion.swiglu_quant": True}),
+    "windows": (WINDOW, {**FUSED, **PAGED}),
+    "windows contiguous": (WINDOW, FUSED),
+    "windows of narrow heads": (WINDOW_64, {**FUSED, **PAGED}),
+    "windows and sinks": (SINKS, {**FUSED, **PAGED}),
+    "sinks and a scale": (ALL_SINKS, {**FUSED, **PAGED}),
     "ffn": (LLAMA, {**FUSED, **PAGED, "fusion.ffn": True}),
     "qkv, norms, rope and cache": (WIDE, {**INT8, "fusion.qkv_norm_rope_cache": True}),
     "w4a8": (DEEP, {**FUSED, **PAGED, "weights": "w4a8"}),

@@ -196,7 +196,7 @@ def fused_infer_attention_score(query, key, value, **named):
             _of_request(store, scale, mode, request, keys, table, size, named["num_key_value_heads"])
             for store, scale in zip((key, value), scales, strict=True)
         )
-        mask = _mask(named.get("sparse_mode", 0), named.get("atten_mask"), rows_used, keys)
+        mask = _mask(named.get("sparse_mode", 0), named.get("atten_mask"), rows_used, keys, named.get("pre_tokens"))
         out[request, :rows_used] = _attend(query[request, :rows_used], k, v, named["scale"], mask)
     return out, query.new_zeros(0, dtype=torch.float32)  # as the meta kernel; a device gives [1]
 
@@ -221,8 +221,8 @@ def fused_infer_attention_score_v2(query, key, value, **named):
         if rope is not None:
             q = torch.cat((q, named["query_rope"][start:end]), -1)
             k = torch.cat((k, _of_request(rope, None, 0, request, keys, table, named["block_size"], 1)), -1)
-        mask = _mask(named.get("sparse_mode", 0), named.get("atten_mask"), end - start, keys)
-        out[start:end] = _attend(q, k, v, named["softmax_scale"], mask)
+        mask = _mask(named.get("sparse_mode", 0), named.get("atten_mask"), end - start, keys, named.get("pre_tokens"))
+        out[start:end] = _attend(q, k, v, named["softmax_scale"], mask, named.get("learnable_sink"))
         start = end
     return out, query.new_zeros(0, dtype=torch.float32)  # as the meta kernel; a device gives [1]
 
@@ -268,21 +268,26 @@ def _of_request(store, scale, mode, request, keys, table, size, heads):
     return double * (scale[0] if MODES[mode] == "channel" else by_token[MODES[mode]](scale)).double()
 
 
-def _mask(mode, mask, queries, keys):
-    """What is hidden [queries, keys]. Mode 3: the triangle that ends at the last key, cut from the compressed mask."""
+def _mask(mode, mask, queries, keys, before=None):
+    """What is hidden [queries, keys]. Mode 3: the triangle that ends at the last key, cut from the compressed mask;
+    4: all but the diagonal that ends there and the `before` keys left of it."""
     if mode == 0:
         return torch.zeros(queries, keys, dtype=torch.bool)
-    assert mode == 3
+    assert mode in (3, 4)
     assert torch.equal(mask.bool(), torch.ones(2048, 2048).triu(1).bool())
-    return torch.ones(queries, keys).triu(keys - queries + 1).bool()
+    later = torch.ones(queries, keys).triu(keys - queries + 1).bool()
+    return later if mode == 3 else later | torch.ones(queries, keys).tril(keys - queries - before - 1).bool()
 
 
-def _attend(q, k, v, scale, hidden):
-    """q [queries, heads, dim], k and v [keys, shared heads, dim]."""
+def _attend(q, k, v, scale, hidden, sinks=None):
+    """q [queries, heads, dim], k and v [keys, shared heads, dim]. sinks [heads]: a further key without a value."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     scores = torch.einsum("qhd,khd->hqk", q.double(), k) * scale
-    return torch.einsum("hqk,khd->qhd", scores.masked_fill(hidden, float("-inf")).softmax(-1), v).to(q.dtype)
+    scores = scores.masked_fill(hidden, float("-inf"))
+    if sinks is not None:
+        scores = torch.cat((scores, sinks.double().view(-1, 1, 1).expand(*scores.shape[:2], 1)), -1)
+    return torch.einsum("hqk,khd->qhd", scores.softmax(-1)[..., : k.shape[0]], v).to(q.dtype)
 
 
 def mm_all_reduce_base(x1, x2, hcom, *, antiquant_scale=None, dequant_scale=None, pertoken_scale=None, **named):

@@ -88,6 +88,7 @@ def made(of: tuple[bool, ...]) -> set[Call]:
 
     door.rules.check = note
     chosen = [case for case in CHOSEN if has(QKV_IN_ONE, version) or "qkv, norms" not in case]
+    chosen = [case for case in chosen if has(V2_IN_CAPTURE, version) or "sinks" not in case]
     for case in chosen:
         model, _ = CASES[case]
         # Calls that lay out weights, or read latent rows back, have no meta kernel.

@@ -157,6 +157,13 @@ WRONG: dict[str, tuple[str, Call, str]] = {
     "INT4 without token scales": other("int4 beside int8", "need pertoken_scale", pertoken_scale=None),
     "INT4 with a bias": other("int4 beside int8", "no bias beside INT4", bias=integers(32, dtype=INT32)),
     "offset of INT8": wrong(MATMUL, "belong to INT4", offset=rand(32, dtype=FP32)),
+    # npu_fused_infer_attention_score_v2: bands and sinks
+    "a band without its width": wrong(V2, "a band of \\(2147483647", sparse_mode=4),
+    "a band that looks ahead": wrong(V2, "a band of \\(3, 2\\)", sparse_mode=4, pre_tokens=3, next_tokens=2),
+    "a width without a band": wrong(V2, "in sparse_mode 4 alone", pre_tokens=3, next_tokens=0),
+    "sinks of other heads": wrong(V2, "sinks of \\[3\\] for 4 heads", learnable_sink=rand(3)),
+    "sinks of another type": wrong(V2, "float32", learnable_sink=rand(4, dtype=FP32)),
+    "sinks over latent rows": other("latent rows", "sinks over blocks alone", learnable_sink=rand(4)),
     # npu_fused_infer_attention_score_v2 over latent rows, unpacked heads and NZ blocks
     "latent rows without blocks": other("latent rows", "through a block table only", block_table=None),
     "latent blocks of 64": other(

@@ -6,6 +6,7 @@ npu_qkv_rms_norm_rope_cache writes, go to v2 in BSND, for up to 16 query tokens 
 BSND, queries padded to the longest: other head dimensions, contiguous caches, INT8 caches in a decode step, and all of
 a wheel that hands no new lengths to a captured v2. INT8 caches
 of a step with several query tokens (more than 16 in NZ blocks) are dequantised first; nothing takes those as they lie.
+Windows are the band of either version, counted from the last key; learned sinks are taken by v2 over blocks alone.
 
 The lengths are lists of Python numbers, so a captured graph must be reported the new ones of each step.
 """
@@ -17,7 +18,15 @@ from typing import Any
 
 import torch
 
-from device.operators.attention import by_request, by_token, heads_of, keys_and_values, operand_by_request
+from device.operators.attention import (
+    by_request,
+    by_token,
+    heads_of,
+    keys_and_values,
+    operand_by_request,
+    scale_of,
+    sinks_of,
+)
 from device.operators.attention import scores_or_values as makes_scores
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
@@ -29,8 +38,10 @@ from scenarios.ops.program import Op
 TND_DIM = 128
 #: INT8 values side by side in an NZ block, and the query tokens of a request that its reader takes at most.
 NZ_WIDTH, MAX_QUERIES_NZ = 32, 16
-#: sparse_mode: no mask, and the triangle that ends at the last key.
-NO_MASK, CAUSAL = 0, 3
+#: The same next to sinks, as vLLM-Ascend calls it for gpt-oss (64).
+SINK_DIMS = (64, 128)
+#: sparse_mode: no mask, the triangle that ends at the last key, and a band of it.
+NO_MASK, CAUSAL, BAND = 0, 3, 4
 
 
 #: The mask of each device that has been asked for; a compiled graph finds it here, and so makes none of its own.
@@ -57,7 +68,23 @@ def reads_nz(op: Op, layout: Layout) -> bool:
 
 def takes_tnd(op: Op, v2: bool = True) -> bool:
     """Whether an attention op goes to v2: a paged 16-bit cache of head dimension 128, where v2 is asked for at all."""
-    return v2 and bool(op.attr("block_size")) and op.attr("head_dim") == TND_DIM and op.inputs[1].dtype != "int8"
+    dims = SINK_DIMS if has_sinks(op) else (TND_DIM,)
+    return v2 and bool(op.attr("block_size")) and op.attr("head_dim") in dims and op.inputs[1].dtype != "int8"
+
+
+def has_sinks(op: Op) -> bool:
+    """Whether an attention op has a learned score of each head in its softmax."""
+    return any(t.role == "weight" for t in op.inputs)
+
+
+def _seen(op: Op, query: torch.Tensor, one_query: bool) -> dict[str, Any]:
+    """What a query sees, as arguments: the keys of its window, all before it, or all there are."""
+    window = op.attr("window", 0)
+    assert isinstance(window, int)
+    if window:  # its own key and those before it
+        band = {"sparse_mode": BAND, "pre_tokens": window - 1, "next_tokens": 0}
+        return {**band, "atten_mask": causal_mask(query.device)}
+    return {"sparse_mode": NO_MASK} if one_query else {"sparse_mode": CAUSAL, "atten_mask": causal_mask(query.device)}
 
 
 def lengths(op: Op, layout: Layout, v2: bool = True) -> dict[str, list[int]]:
@@ -86,7 +113,8 @@ def _attention(op: Op, inputs: Inputs, step: Step, v2: bool = True) -> Outputs:
 
 
 def _tnd(op: Op, query: torch.Tensor, inputs: Inputs, layout: Layout) -> torch.Tensor:
-    key, value, table = inputs[1:4]
+    key, value, *_, table = inputs[1:]
+    sinks = sinks_of(op, inputs)
     y, _ = call(
         "npu_fused_infer_attention_score_v2",
         query,
@@ -96,8 +124,8 @@ def _tnd(op: Op, query: torch.Tensor, inputs: Inputs, layout: Layout) -> torch.T
         block_table=table,
         block_size=op.attr("block_size"),
         input_layout="TND",
-        sparse_mode=CAUSAL,
-        atten_mask=causal_mask(query.device),
+        **_seen(op, query, one_query=False),
+        **({} if sinks is None else {"learnable_sink": sinks}),
         **_heads(op, "num_query_heads", "softmax_scale"),
     )
     return _tensor(y)
@@ -157,7 +185,7 @@ def _bsnd(op: Op, query: torch.Tensor, inputs: Inputs, step: Step) -> torch.Tens
     layout, one_query = step.layout, step.layout.longest_query == 1
     rest = list(inputs[3:])
     table = rest.pop(0) if op.attr("block_size") else None
-    more: dict[str, Any] = {} if one_query else {"atten_mask": causal_mask(query.device)}
+    more = _seen(op, query, one_query)
     if table is not None and takes_nz(op):
         key, value = (_from_nz(op, x, s, layout, table) for x, s in zip(inputs[1:3], rest, strict=True))
         table, rest = None, []
@@ -181,7 +209,6 @@ def _bsnd(op: Op, query: torch.Tensor, inputs: Inputs, step: Step) -> torch.Tens
         value,
         **lengths(op, layout, False),
         input_layout="BSND",
-        sparse_mode=NO_MASK if one_query else CAUSAL,
         **_heads(op, "num_heads", "scale"),
         **more,
     )
@@ -222,9 +249,7 @@ def _scales(op: Op, scales: Inputs, store: torch.Tensor, layout: Layout) -> tupl
 
 
 def _heads(op: Op, heads: str, scale: str) -> dict[str, Any]:
-    dim = op.attr("head_dim")
-    assert isinstance(dim, int)
-    return {heads: op.attr("heads"), "num_key_value_heads": op.attr("kv_heads"), scale: dim**-0.5}
+    return {heads: op.attr("heads"), "num_key_value_heads": op.attr("kv_heads"), scale: scale_of(op)}
 
 
 def _tensor(x: Any) -> torch.Tensor:

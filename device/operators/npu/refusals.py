@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device.operators.npu.attention import BY_V1, SINK_DIMS, has_sinks, takes_tnd
 from device.operators.npu.kernels import kernel_of
 from device.operators.npu.rules import FUSED_RANKS
-from device.operators.npu.versions import QKV_IN_ONE, lacks
+from device.operators.npu.versions import QKV_IN_ONE, V2_IN_CAPTURE, lacks
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import kind_of, op_type_of
 from scenarios.ops.program import Op
@@ -25,6 +26,8 @@ def refused(op: Op, model: Model, torch_npu: str) -> str | None:
     kind = kind_of(op)
     if op.kind in YOUNG and (lack := lacks(YOUNG[op.kind], torch_npu)):
         return f"{lack}; set it to false"
+    if kernel_of(op, torch_npu, atb=False) is BY_V1 and has_sinks(op):  # which takes no learnable_sink
+        return lacks(V2_IN_CAPTURE, torch_npu)
     if op.kind in _REFUSALS and (why := _REFUSALS[op.kind](op, model)):
         return why
     if kind.exchanges in ("tokens", "stages"):
@@ -53,10 +56,15 @@ def _int8_experts(op: Op, _: Model) -> str | None:
 def _attention(op: Op, _: Model) -> str | None:
     if op.attr("top_k", 0):
         return "SparseFlashAttention has no adapter for torch_npu"
-    if op.attr("window", 0) or op.attr("chunk", 0) or any(t.role == "weight" for t in op.inputs):
-        return "npu_fused_infer_attention_score has no adapter for windows, chunks and sinks"
-    if op.attr("scale", 0):
-        return "npu_fused_infer_attention_score has no adapter for a scale of the scores of its own"
+    if op.attr("chunk", 0):
+        return "npu_fused_infer_attention_score has no adapter for attention in chunks"
+    if op.inputs[1].dtype == "int8" and (op.attr("window", 0) or has_sinks(op)):
+        return "windows and sinks over an INT8 cache have no adapter for torch_npu; set kv.dtype to bf16"
+    if has_sinks(op) and not takes_tnd(op):
+        return (
+            "npu_fused_infer_attention_score_v2 takes learnable_sink over blocks with heads of "
+            f"{' and '.join(map(str, SINK_DIMS))} only; set kv.layout to paged"
+        )
     if op.attr("latent", False) and not op.attr("block_size"):
         return "latent rows are read through a block table only; set kv.layout to paged"
     return None

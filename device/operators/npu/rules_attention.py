@@ -18,6 +18,10 @@ LATENT_HEADS = (1, 2, 4, 8, 16, 32, 64, 128)
 NZ_HEADS = ((10, 1), (64, 8), (80, 8), (128, 16))
 #: Side of the compressed causal mask.
 MASK_SIDE = 2048
+#: pre_tokens and next_tokens of a call that says nothing of them.
+NO_BAND = (2147483647, 2147483647)
+#: Dimensions of a head next to learned sinks.
+SINK_DIMS = (64, 128)
 
 
 def _heads(name: str, query: Any, heads: int, kv_heads: int, layout: str) -> int:
@@ -56,12 +60,17 @@ def _lengths(name: str, layout: str, query: Any, queries: Any, keys: Any, reques
         need(max(queries) <= query.shape[1], f"{name}: a query of {max(queries)} tokens in {query.shape[1]} rows")
 
 
-def _mask(name: str, mode: int, mask: Any, one_query: bool) -> None:
-    need(mode in (0, 3), f"{name}: sparse_mode {mode}; the adapter asks for 0 (one query) and 3 (causal)")
-    if mode == 3:
-        need(mask is not None, f"{name}: sparse_mode 3 needs the mask of {MASK_SIDE} x {MASK_SIDE}")
+def _mask(name: str, mode: int, mask: Any, one_query: bool, band: tuple[int, int] = NO_BAND) -> None:
+    """band: keys before and behind the query's own that it sees, where sparse_mode is 4."""
+    need(mode in (0, 3, 4), f"{name}: sparse_mode {mode}; the adapter asks for 0 (one query), 3 (causal) and 4 (band)")
+    if mode == 4:
+        need(0 <= band[0] < NO_BAND[0] and band[1] == 0, f"{name}: a band of {band} tokens before and behind a query")
+    else:
+        need(band == NO_BAND, f"{name}: pre_tokens and next_tokens are read in sparse_mode 4 alone")
+    if mode in (3, 4):
+        need(mask is not None, f"{name}: sparse_mode {mode} needs the mask of {MASK_SIDE} x {MASK_SIDE}")
         shape = list(mask.shape)
-        need(shape[-2:] == [MASK_SIDE] * 2, f"{name}: a mask of {shape}; sparse_mode 3 takes the compressed one")
+        need(shape[-2:] == [MASK_SIDE] * 2, f"{name}: a mask of {shape}; sparse_mode {mode} takes the compressed one")
         typed(f"{name}: mask", mask, torch.int8, torch.uint8, torch.bool)
     else:
         need(one_query, f"{name}: several query tokens without a mask see what comes after them")
@@ -103,6 +112,8 @@ def fused_infer_attention_score(
     block_table: Any = None,
     num_heads: int = 1,
     scale: float = 1.0,
+    pre_tokens: int = NO_BAND[0],
+    next_tokens: int = NO_BAND[1],
     input_layout: str = "BSH",
     num_key_value_heads: int = 0,
     sparse_mode: int = 0,
@@ -129,7 +140,7 @@ def fused_infer_attention_score(
     if block_table is not None:
         _block(name, block_size, one_query, is_int8)
         _covers(name, block_table, block_size, actual_seq_lengths_kv, requests)
-    _mask(name, sparse_mode, atten_mask, one_query)
+    _mask(name, sparse_mode, atten_mask, one_query, (pre_tokens, next_tokens))
     if not is_int8:
         need(key_antiquant_scale is None, f"{name}: antiquant scales for keys that are not INT8")
         return
@@ -172,9 +183,12 @@ def fused_infer_attention_score_v2(
     block_table: Any = None,
     dequant_scale_key: Any = None,
     dequant_scale_value: Any = None,
+    learnable_sink: Any = None,
     num_query_heads: int = 1,
     num_key_value_heads: int = 0,
     softmax_scale: float = 1.0,
+    pre_tokens: int = NO_BAND[0],
+    next_tokens: int = NO_BAND[1],
     input_layout: str = "BSH",
     sparse_mode: int = 0,
     block_size: int = 0,
@@ -200,7 +214,9 @@ def fused_infer_attention_score_v2(
     need(key.dtype == query.dtype, f"{name}: keys of another type than the query")
     _lengths(name, input_layout, query, queries, keys, len(queries or ()))
     one_query = query.shape[0] == requests
-    _mask(name, sparse_mode, atten_mask, one_query)
+    _mask(name, sparse_mode, atten_mask, one_query, (pre_tokens, next_tokens))
+    plain_blocks = block_table is not None and query_rope is None
+    need(plain_blocks or learnable_sink is None, f"{name}: the adapter asks for sinks over blocks alone")
     if query_rope is not None or key_rope is not None:
         need(query_rope is not None and key_rope is not None, f"{name}: query_rope and key_rope go together")
         need(num_key_value_heads == 1, f"{name}: {num_key_value_heads} key heads; a latent row serves all queries: 1")
@@ -213,11 +229,22 @@ def fused_infer_attention_score_v2(
         return
     else:
         dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
-        need(dim == 128, f"{name}: {input_layout} with head dimension {dim}; TND takes 128")
+        _sinks(name, learnable_sink, query, num_query_heads)
+        taken = (128,) if learnable_sink is None else SINK_DIMS
+        need(dim in taken, f"{name}: TND with head dimension {dim}; TND takes {' and '.join(map(str, taken))}")
         kv_heads = num_key_value_heads
         _cache(name, query, key, value, heads=kv_heads, dim=dim, table=block_table, size=block_size)
         _block(name, block_size, one_query, is_int8=False)
     _table(name, block_table, key.shape[1], block_size, keys, requests)
+
+
+def _sinks(name: str, sinks: Any, query: Any, heads: int) -> None:
+    """A learned score of each head, as wide as the query."""
+    if sinks is None:
+        return
+    need(list(sinks.shape) == [heads], f"{name}: sinks of {list(sinks.shape)} for {heads} heads")
+    typed(f"{name}: sinks", query, torch.bfloat16)
+    same_type(f"{name}: query and sinks", query, sinks)
 
 
 def _table(name: str, table: Any, holds: int, block_size: int, keys: Sequence[int], requests: int) -> None:
