@@ -7,6 +7,7 @@ imported only when a fit runs (the extra `fit`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
 from math import ceil, exp, log
 from typing import Any
@@ -59,9 +60,13 @@ def fit_logs(
     inside = {name: (limits or {}).get(name, (0.0, float("inf"))) for name in names}
     first = [log(min(max(starts[n], low * 1.001), high * 0.999)) for n, (low, high) in inside.items()]
 
-    def objective(x: Any) -> list[float]:
+    @lru_cache(maxsize=1)  # a slope starts from the point that was asked for last
+    def missed(x: tuple[float, ...]) -> list[float]:
         pulls = [prior * (v - s) for v, s in zip(x, first, strict=True)] if prior else []
         return [*residuals({name: exp(v) for name, v in zip(names, x, strict=True)}), *pulls]
+
+    def objective(x: Any) -> list[float]:
+        return missed(tuple(map(float, x)))
 
     # scipy's own steps are relative to the point: next to 1, whose logarithm is 0, they are smaller than the nanosecond
     # to which times are rounded, and the number would never move.
