@@ -39,6 +39,7 @@ STYLE = """<style>
 .wi-legend i{display:inline-block;width:.7rem;height:.7rem;border-radius:2px;margin-right:.35rem}
 .wi-quiet code{font-size:.82rem}
 .st-key-dimmed{opacity:.45}
+.katex-display>.katex{white-space:normal}
 .wi-value,.wi-sub,.wi-delta{overflow-wrap:anywhere}
 @media (max-width:640px){
 .wi-row{grid-template-columns:repeat(2,minmax(0,1fr));gap:.25rem .75rem}
@@ -47,6 +48,15 @@ STYLE = """<style>
 }
 </style>"""
 
+
+#: Words of Streamlit's own widgets, which has them in English only.
+WORDS = {
+    "zh": """<style>
+[data-testid="stFileUploaderDropzone"] button p,[data-testid="stFileUploaderDropzoneInstructions"] *{font-size:0}
+[data-testid="stFileUploaderDropzone"] button p::after{content:"上传";font-size:.95rem}
+[data-testid="stFileUploaderDropzoneInstructions"]::after{content:"或拖放到这里";font-size:.9rem;opacity:.8}
+</style>"""
+}
 
 #: Longest line of a text from a file, characters.
 MAX_LINE = 1000
@@ -124,7 +134,7 @@ def refusal(messages: Sequence[str], lead: str = "") -> None:
 def style(language: str) -> None:
     """How the pieces of this file look, and the language that readers of the screen take the page for; called once
     a run, before the page."""
-    st.html(STYLE)
+    st.html(STYLE + WORDS.get(language, ""))
     code = {"zh": "zh-CN"}.get(language, language)
     st.html(f'<script>document.documentElement.lang = "{code}"</script>', unsafe_allow_javascript=True)
 

@@ -48,7 +48,7 @@ CUT = """() => {
         }
     }
     const boxes = '.wi-row *, .wi-say, .wi-quiet, .wi-h, .wi-h1, .wi-title, .wi-claim, .wi-legend, .wi-end *, '
-        + 'td, th, pre, [data-testid="stButton"] button, [data-testid="stPageLink"] a';
+        + 'td, th, pre, .katex .base, [data-testid="stButton"] button, [data-testid="stPageLink"] a';
     for (const box of document.querySelectorAll(boxes)) {
         const style = getComputedStyle(box);
         const hides = style.overflowX !== 'visible' && box.scrollWidth > box.clientWidth + 1;

@@ -115,10 +115,11 @@ def matrices(
                 "y": y,
                 "y2": {"field": "bottom"},
                 "color": {"field": "colour", "type": "nominal", "scale": None},
+                **({"tooltip": {"field": "text"}} if numbers else {}),
             },
         },
         {
-            "mark": {"type": "text", "fontSize": 12},
+            "mark": {"type": "text", "fontSize": {"expr": _letters(left)}},
             "encoding": {
                 "x": {**x, "field": "middle"},
                 "y": {**y, "field": "centre"},
@@ -133,6 +134,12 @@ def matrices(
         },
     ]
     return Chart(name, rows, {"layer": layers, "height": int((deepest + 0.9) * 28)}, alt)
+
+
+def _letters(columns: float) -> str:
+    """The size of the numbers in cells, at any width: those of three signs fit, and what is too small to read goes."""
+    fits = f"0.55 * width / {columns:.1f}"
+    return f"{fits} < 5 ? 0 : min(12, {fits})"
 
 
 def _cell(x: float, y: int, value: float | None, rank: int) -> Row:
