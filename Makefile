@@ -31,7 +31,7 @@ HAS_TORCH_NPU := $(shell uname -sm | grep -Eq '^Linux (x86_64|aarch64)$$' && ech
 QUICK := tests/test_imports.py tests/test_rooms.py tests/test_docs.py tests/test_words.py tests/test_style.py tests/scenarios/test_checks.py \
 	tests/scenarios/test_passes.py tests/scenarios/test_lowering.py tests/scenarios/test_loader.py tests/scenarios/ops \
 	tests/sim/test_kernel.py tests/sim/test_tiles.py tests/sim/step/test_engine.py tests/sim/step/test_host.py tests/sim/step/test_sharing.py \
-	tests/sim/step/test_ranks.py tests/sim/accuracy tests/sim/predict/test_uncertainty.py tests/cli/test_list.py tests/cli/test_bad_input.py tests/cli/test_bad_results.py
+	tests/sim/step/test_ranks.py tests/sim/accuracy/test_reference.py tests/sim/accuracy/test_score.py tests/sim/accuracy/test_steps.py tests/sim/predict/test_uncertainty.py tests/cli/test_list.py tests/cli/test_bad_input.py tests/cli/test_bad_results.py
 
 .PHONY: help env run app quick test slow check npu format bench faults properties study schema clean always
 

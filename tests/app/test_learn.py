@@ -158,3 +158,52 @@ def test_words_of_the_field_are_explained_on_hover() -> None:
     assert html.count("<abbr") == 2
     assert "&lt;b&gt;" in html
     assert "核" in glossed("UB", "zh")
+
+
+def questions() -> dict[str, list[tuple[str, str]]]:
+    """(question, place) by lesson, of the table in docs/app.md."""
+    text = (PAGES.parents[1] / "docs" / "app.md").read_text(encoding="utf-8")
+    asked: dict[str, list[tuple[str, str]]] = {}
+    for lesson, question, place in re.findall(r"^\| (\w+) \| ([^|]+\?) \| ([^|]+) \|$", text, re.MULTILINE):
+        asked.setdefault(lesson, []).append((question, place))
+    return asked
+
+
+def places(name: str, place: str, language: Language) -> list[str]:
+    """Patterns, any of which is on the page where the place is."""
+    both = list(LANGUAGES).index(language)
+    table = LESSONS[name][1]
+    if place.startswith('"'):
+        texts = [value[both] for value in table.values() if place.strip('"') in value[0]]
+    else:
+        word = {"guess": "guess_why"}.get(place, place)
+        texts = [
+            line
+            for key, value in table.items()
+            if key.split("_")[0] == word or key == word
+            for line in value[both].splitlines()
+        ]
+    assert texts, f"{name}: no text has {place}"
+    return [".+?".join(map(re.escape, re.split(r"\{\w+\}", " ".join(text.split())))) for text in texts]
+
+
+def test_each_lesson_has_five_questions() -> None:
+    asked = questions()
+    assert list(asked) == list(LESSONS)
+    assert {len({question for question, _ in lines}) for lines in asked.values()} == {5}
+
+
+@pytest.mark.parametrize("language", list(LANGUAGES))
+@pytest.mark.parametrize("name", list(LESSONS))
+def test_the_answers_to_its_questions_are_on_the_page(name: str, language: Language) -> None:
+    page = opened(name, lang=language)
+    kinds = ("radio", "select_slider", "selectbox", "multiselect", "button_group")
+    labels = [str(widget.proto.label) for kind in kinds for widget in page.get(kind)]
+    tables = [table.value.to_csv() for table in (*page.table, *page.dataframe)]
+    text = " ".join(unescape(re.sub(r"<[^>]+>", "", " ".join([*_said(page), *labels, *tables]))).split())
+    for question, place in questions()[name]:
+        if place == "formula":
+            assert len(page.latex) == 2, question
+            assert speaker(learn.TEXTS, language)("formula") in text, question
+        else:
+            assert any(re.search(pattern, text) for pattern in places(name, place, language)), f"{question}: {place}"
