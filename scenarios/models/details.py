@@ -400,6 +400,17 @@ def lfm2(read: Fields, model: Model) -> Model:
     return replace(model, intermediate=-(-width // step) * step)
 
 
+def lfm2_types(read: Fields, layers: int) -> list[str]:
+    """Attention in the layers of `full_attn_idxs` (all, where there is none), convolutions in the others."""
+    places = read.fields.get("full_attn_idxs")
+    if places is None:
+        return ["full_attention"] * layers
+    if not isinstance(places, list) or not all(isinstance(place, int) for place in places):
+        read.wrong(f"full_attn_idxs: must be a list of numbers, got {shown(places)}")
+        places = []
+    return ["full_attention" if layer in places else "conv" for layer in range(layers)]
+
+
 def lfm2_kind(read: Fields, model: Model, layer: Layer) -> Model:
     """A layer of kind conv has a gated short convolution in place of attention."""
     if layer.kind != "conv":

@@ -105,6 +105,7 @@ _LFM2 = Family(
     qk_norm=True,
     tied=True,
     finish=details.lfm2,
+    types=details.lfm2_types,
     adapt=details.lfm2_kind,
     known=("full_attention", "conv"),
     renames={"norm_eps": "rms_norm_eps", "tie_embedding": "tie_word_embeddings", "block_ff_dim": "intermediate_size"},
@@ -268,6 +269,7 @@ FAMILIES: dict[str, Family] = {
     "nemotron_h": Family(
         experts="n_routed_experts", optional_experts=True, score="sigmoid", form=LayerForm(activation="relu2"),
         types=details.nemotron_types, known=("mamba", "attention", "mlp", "moe"), adapt=details.nemotron_kind,
+        kinds={"full_attention": "attention", "linear_attention": "mamba"},
         finish=details.nemotron, renames={"layer_norm_epsilon": "rms_norm_eps", "attention_head_dim": "head_dim"},
         models=frozenset({"mamba_num_heads", "ssm_state_size", "hybrid_override_pattern"}),
         like="Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano",

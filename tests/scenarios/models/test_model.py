@@ -429,3 +429,11 @@ def test_a_config_may_say_how_its_router_scores(tmp_path: Path) -> None:
     assert refusal(tmp_path, {**LATENT, "scoring_func": "sqrtsoftplus"}) == (
         "scoring_func: 'sqrtsoftplus' is not modelled, only softmax and sigmoid",
     )
+
+
+def test_convolutions_stand_where_attention_is_not_listed(tmp_path: Path) -> None:
+    config = {**GOOD, "model_type": "lfm2", "num_hidden_layers": 4, "full_attn_idxs": [1, 3]}
+    assert [one.state is None for one, _ in read(tmp_path, config).runs] == [False, True, False, True]
+    assert refusal(tmp_path, {**config, "full_attn_idxs": "1"}) == (
+        "full_attn_idxs: must be a list of numbers, got '1'",
+    )
