@@ -93,8 +93,16 @@ def step_ns(case: Case, batch: Batch) -> int:
     """Length of one step, ns."""
     if case.model.pipeline_parallel > 1:
         return round_in(case, batch).total_ns
+    known = _length_in_columns_ns(case, batch)
+    return length_ns(plans_of(case, batch)) if known is None else known
+
+
+@lru_cache(maxsize=256)
+def _length_in_columns_ns(case: Case, batch: Batch) -> int | None:
+    """Length of one step by its columns, ns, remembered: what-ifs ask for it first, and later for what it depends on.
+    None where only its plans say how long it is."""
     laid = layout_of(case, batch)
-    return length_ns(plans_of(case, batch)) if laid is None else _laid_ns(laid)
+    return None if laid is None else _laid_ns(laid)
 
 
 def _laid_ns(laid: Layout, host: float = 1.0) -> int:
@@ -156,7 +164,7 @@ def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
     if case.model.pipeline_parallel > 1:
         return sensitivity_of_stages(pipe_of(case), in_flight(case, batch), batch.phase, rank_schedules(case) > 1)
     laid = layout_of(case, batch)
-    if laid is not None and (known := _sensitivity_of_laid(case, laid)) is not None:
+    if laid is not None and (known := _sensitivity_of_laid(case, batch, laid)) is not None:
         return known
     plans = plans_of(case, batch)
     # One walk plays all, for ranks that were folded to one too, so that folding changes nothing.
@@ -172,18 +180,19 @@ def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
     return sensitivity(nominal, device, host, plans[0], case.hardware)
 
 
-def _sensitivity_of_laid(case: Case, laid: Layout) -> Sensitivity | None:
+def _sensitivity_of_laid(case: Case, batch: Batch, laid: Layout) -> Sensitivity | None:
     """`sensitivity_of` a step in columns; None where these do not say how long its variants are."""
     if case.model.ranks > 1:
         totals = lengths.lengths_of_ranks_ns(laid, PROBES)
         if totals is None:
             return None
         alone, *probes = totals
-        nominal = _laid_ns(laid) if laid.several_streams else alone
+        nominal = step_ns(case, batch) if laid.several_streams else alone
         device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
         return sensitivity(nominal, device, host, laid, case.hardware, in_time)
     if laid.several_streams:
-        nominal, device, host = (fluid.end_ns(laid, probe.host, probe.device) for probe in PROBES[:3])
+        nominal = step_ns(case, batch)
+        device, host = (fluid.end_ns(laid, probe.host, probe.device) for probe in PROBES[1:3])
     else:
         nominal, device, host = lengths.lengths_ns(laid, PROBES[:3])
     return sensitivity(nominal, device, host, laid, case.hardware)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from scenarios.lowering.decoder import lower
 from scenarios.lowering.prepare import prepare_paged
 from scenarios.lowering.step import Step
@@ -172,3 +174,14 @@ def test_names_are_stable_and_unique() -> None:
     for batch in (DECODE, PREFILL, Batch("mixed", (Group(3, 1, 9), Group(1, 5, 0)))):
         for model in (TINY, PLAIN, BIASED):
             assert faults(lowered(batch, model)) == []
+
+
+@pytest.mark.parametrize("batch", [DECODE, PREFILL])
+def test_a_step_that_was_lowered_before_is_the_same(batch: Batch) -> None:
+    steps = [
+        Step(model, batch, act=act, cache_tokens=10, tokens=batch.tokens)
+        for model in (TINY, PLAIN, BIASED)
+        for act in ("bf16", "fp16")
+    ]  # type: ignore[arg-type]
+    for _ in range(2):
+        assert [lower(step) for step in steps] == [lower.__wrapped__(step) for step in steps]

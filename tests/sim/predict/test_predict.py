@@ -12,11 +12,12 @@ from scenarios.lowering.stages import split_depth
 from scenarios.ops.program import Batch, Group
 from scenarios.schema import Scenario
 from scenarios.timeline import step_time
+from sim.predict import steps
 from sim.predict.predict import Prediction, check, cold_start, predict, waits_by_rank
-from sim.predict.steps import Case, interval_ns, length_ns, plans_of, sensitivity_of, step_ns
+from sim.predict.steps import Case, interval_ns, layout_of, length_ns, plans_of, sensitivity_of, step_ns
 from sim.predict.ttft import MAX_CHUNKS, ends_through_stages
 from sim.predict.uncertainty import step_interval
-from sim.step import engine
+from sim.step import engine, fluid
 from sim.step.pipeline import StageTime
 from sim.step.plan import Issue, Plan, Replay, Update
 from sim.step.schedule import Schedule, launches
@@ -95,6 +96,21 @@ def test_the_exposure_is_measured_by_playing_the_step_again() -> None:
     assert sensitivity.step_ns == step_ns(item, batch)
     assert sensitivity.device == pytest.approx((slower["device"] / sensitivity.step_ns - 1) / 0.05)
     assert sensitivity.host == pytest.approx((slower["host"] / sensitivity.step_ns - 1) / 0.05)
+
+
+def test_a_step_that_was_asked_for_before_is_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A what-if asks for the length, and later for what it depends on: it is played once."""
+    for prefetch in (False, True):
+        item = case(scenario(workload__batch=4, optimizations__overlap__prefetch=prefetch))
+        batch = reported_batch(item.scenario)
+        laid = layout_of(item, batch)
+        assert laid is not None
+        assert laid.several_streams == prefetch
+        known = step_ns(item, batch)
+        assert known == fluid.end_ns(laid)
+        with monkeypatch.context() as patch:
+            patch.setattr(steps, "_laid_ns", None)
+            assert step_ns(item, batch) == sensitivity_of(item, batch).step_ns == known
 
 
 def test_a_prediction_carries_its_exposure_and_its_interval() -> None:
