@@ -235,9 +235,11 @@ def minicpm(read: Fields, model: Model) -> Model:
 
 #: Switches of ChatGLM that are modelled one way only.
 _CHATGLM = {
-    "apply_residual_connection_post_layernorm": False, "rmsnorm": True, "post_layer_norm": True,
+    "apply_residual_connection_post_layernorm": False,
+    "rmsnorm": True,
+    "post_layer_norm": True,
     "add_bias_linear": False,
-}  # fmt: skip
+}
 
 
 def chatglm(read: Fields, model: Model) -> Model:

@@ -13,9 +13,12 @@ _NAMES = {
 }  # fmt: skip
 #: The same of its experts (`moe`).
 _MOE = {
-    "expert_hidden_dim": "moe_intermediate_size", "num_expert_groups": "n_group", "num_expert_groups_per_tok":
-    "topk_group", "routed_scale": "routed_scaling_factor", "num_shared_experts": "n_shared_experts",
-}  # fmt: skip
+    "expert_hidden_dim": "moe_intermediate_size",
+    "num_expert_groups": "n_group",
+    "num_expert_groups_per_tok": "topk_group",
+    "routed_scale": "routed_scaling_factor",
+    "num_shared_experts": "n_shared_experts",
+}
 #: The same of its angles (`yarn`).
 _YARN = {"beta": "beta_fast", "alpha": "beta_slow"}
 

@@ -242,8 +242,12 @@ class _Rank:
         start (`horizon`); whether any did."""
         step = self.step
         plain, queue, gaps, durations, ready = (
-            step.plain, step.queues[stream], step.laid.gaps_ns, self._durations, self._ready
-        )  # fmt: skip
+            step.plain,
+            step.queues[stream],
+            step.laid.gaps_ns,
+            self._durations,
+            self._ready,
+        )
         at = first = self.at[stream]
         count = len(queue)
         while (end := start + durations[number := queue[at]]) <= horizon:

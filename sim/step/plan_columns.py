@@ -22,8 +22,10 @@ def columns_of(plans: Sequence[Plan]) -> Layout | None:
     laid = _Columns(plan, len(plans)).columns()
     if several is not None:
         laid.host_matrix, laid.launch_matrix, laid.kernel_matrix = (
-            several.host_ns, several.launch_ns, several.kernel_ns
-        )  # fmt: skip
+            several.host_ns,
+            several.launch_ns,
+            several.kernel_ns,
+        )
     return laid
 
 
