@@ -29,15 +29,25 @@ def call_of(op: Op, longest_query: int) -> str | None:
             latent = op.attr("latent", False) or op.name == "prefill_attention"
             sinks = any(t.role == "weight" for t in op.inputs)
             tnd = op.attr("block_size") and (op.attr("head_dim") == 128 or sinks) and op.inputs[1].dtype != "int8"
-            nz = op.inputs[1].format == "nz" and longest_query <= 16
+            nz = op.inputs[1].format == "nz" and op.inputs[1].dtype == "int8" and longest_query <= 16
             return V2 if latent or tnd or nz else V1
         case "moe_gating_top_k":  # a bias goes with a sigmoid
             return "npu_moe_gating_top_k" if len(op.inputs) > 1 else "npu_moe_gating_top_k_softmax"
     return CALL_OF.get(op.kind)
 
 
+#: What a fused cache write of 16 bits makes, norm by norm.
+IN_CALLS = ("npu_rms_norm", "npu_rms_norm", "npu_apply_rotary_pos_emb", "npu_scatter_pa_kv_cache")
+
+
 def calls_of(program: Program) -> list[str]:
     """All calls in order."""
     longest = max(group.query for group in program.batch.groups)
     ops = (op for issued in program for op in issued.op.parts or (issued.op,))
-    return [call for op in ops if (call := call_of(op, longest))]
+    calls: list[str] = []
+    for op in ops:
+        if op.kind == "qkv_norm_rope_cache" and op.inputs[-1].dtype != "int8":
+            calls += IN_CALLS
+        elif call := call_of(op, longest):
+            calls.append(call)
+    return calls

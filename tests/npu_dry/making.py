@@ -101,6 +101,10 @@ VARIANTS: dict[str, dict[str, object]] = {
     "prefetch": {**FUSED, **PAGED, "overlap.prefetch": True},
     "keys beside": {**FUSED, **PAGED, "overlap.streams": 2},
 }
+#: Of models with norms of queries and keys.
+NORMED_VARIANTS: dict[str, dict[str, object]] = {
+    "norms, rope and write": {**FUSED, **PAGED, "fusion.qkv_norm_rope_cache": True},
+}
 EXPERTS: dict[str, object] = {**FUSED, **PAGED, "fusion.grouped_matmul": True}
 ROUTED: dict[str, object] = {**EXPERTS, "fusion.moe_routing": True}
 #: What models with experts are run in.
@@ -139,7 +143,7 @@ SPECIAL: dict[str, tuple[Model, dict[str, object]]] = {
 def variants_of(model: Model) -> dict[str, dict[str, object]]:
     """What a model is run in, by name."""
     if not model.experts:
-        return VARIANTS
+        return {**VARIANTS, **NORMED_VARIANTS} if model.qk_norm else VARIANTS
     result = {name: v for name, v in EXPERT_VARIANTS.items() if model.experts.shared or name != "shared beside"}
     return {**result, **LATENT_VARIANTS} if model.latent else result
 

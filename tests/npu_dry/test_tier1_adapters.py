@@ -151,8 +151,6 @@ REFUSED = {
     "blocks of 16": ({**FUSED, **PAGED, "kv.block_size": 16}, QWEN3, "prefill", r"kv|attention: .*blocks of 16 tokens"),
     "w4a8 of narrow rows": (
         {**FUSED, **PAGED, "weights": "w4a8"}, QWEN3, "decode", "weights: npu_quant_matmul: rows of 64 beside INT4"),
-    "16-bit blocks in NZ": (
-        {**FUSED, **PAGED, "fusion.qkv_norm_rope_cache": True}, QWEN3, "decode", "fusion.qkv_norm_rope_cache: .*NZ"),
     "heads over blocks in NZ": (
         {**INT8, "fusion.qkv_norm_rope_cache": True}, QWEN3, "decode",
         "fusion.attention: .*4 query and 2 key heads over NZ blocks; taken are 10 and 1"),
@@ -209,7 +207,7 @@ def test_a_head_dimension_that_rope_does_not_take_is_refused() -> None:
 
 
 def test_an_old_wheel_is_told_which_one_has_the_call() -> None:
-    switches = {**FUSED, **PAGED, "fusion.qkv_norm_rope_cache": True}
+    switches = {**INT8, "fusion.qkv_norm_rope_cache": True}
     backend = On("meta", version="2.8.0.post2")
     with pytest.raises(ScenarioError, match=r"torch_npu 2.8.0.post2 has no npu_qkv_rms_norm_rope_cache, 2.8.0.post4"):
         session(backend, QWEN3, switches).bound(batch_of("decode", Requests((0,), (0,), ((1,),))))

@@ -57,8 +57,8 @@ def causal_mask(device: torch.device) -> torch.Tensor:
 
 
 def takes_nz(op: Op) -> bool:
-    """Whether the cache of an attention op lies in FRACTAL_NZ blocks."""
-    return op.inputs[1].format == "nz"
+    """Whether the cache of an attention op lies in FRACTAL_NZ blocks: INT8 alone, since no call reads 16-bit ones."""
+    return op.inputs[1].format == "nz" and op.inputs[1].dtype == "int8"
 
 
 def reads_nz(op: Op, layout: Layout) -> bool:

@@ -35,9 +35,17 @@ def kernel_of(op: Op, torch_npu: str, atb: bool) -> Kernel | None:
 
 
 def _cache_write(op: Op, torch_npu: str, atb: bool) -> Kernel | None:
-    if has(PLAIN_BLOCKS, torch_npu) or not kv.writes_both(op):
-        return None
-    return kv.BY_ATB if atb else kv.APART
+    writer = _writer(torch_npu, atb)
+    return None if writer is kv.TOGETHER or not kv.writes_both(op) else writer
+
+
+def _fused_cache_write(op: Op, torch_npu: str, atb: bool) -> Kernel | None:
+    return None if kv.writes_nz(op) else kv.in_calls(_writer(torch_npu, atb))
+
+
+def _writer(torch_npu: str, atb: bool) -> Kernel:
+    """What writes keys and values into plain blocks."""
+    return kv.TOGETHER if has(PLAIN_BLOCKS, torch_npu) else kv.BY_ATB if atb else kv.APART
 
 
 def _attention(_: Op, torch_npu: str, __: bool) -> Kernel | None:
@@ -48,9 +56,11 @@ def _cache_read(op: Op, torch_npu: str, _: bool) -> Kernel | None:
     return None if has(GATHER, torch_npu) else REFERENCE[op.kind]
 
 
-#: What stands for a call that an older wheel lacks, by kind; None where the installed one lacks nothing of the op.
+#: What stands for a call that does not take the op, or that an older wheel lacks, by kind; None where there is such a
+#: call.
 _OLDER: dict[str, Callable[[Op, str, bool], Kernel | None]] = {
     "kv_cache_write": _cache_write,
+    "qkv_norm_rope_cache": _fused_cache_write,
     "attention": _attention,
     "cache_read": _cache_read,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.norms import eps_of
 from device.operators.npu.call import call
@@ -9,7 +11,7 @@ from device.step.step import Step
 from scenarios.ops.program import Op
 
 
-def _rms_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
+def rms_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
     x, gamma = inputs
     y, rstd = call("npu_rms_norm", x, gamma, epsilon=eps_of(op))
     return y, rstd
@@ -37,14 +39,20 @@ def _swiglu(_: Op, inputs: Inputs, __: Step) -> Outputs:
 
 def _rope(_: Op, inputs: Inputs, __: Step) -> Outputs:
     """Rotates query and key in place. The layout is always named: its default is not the same in all versions."""
-    q, k, cos, sin = inputs
+    return rotated(*inputs)
+
+
+def rotated(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Query and key [tokens, heads, dim], rotated in place; cos, sin: [tokens, dim]."""
     q, k = q.contiguous(), k.contiguous()
     q, k = call("npu_apply_rotary_pos_emb", q, k, cos.unsqueeze(1), sin.unsqueeze(1), layout="TND", rotary_mode="half")
     return q, k
 
 
 KERNELS = {
-    "rms_norm": Kernel(_rms_norm, "fused"),
+    "rms_norm": Kernel(rms_norm, "fused"),
     "add_rms_norm": Kernel(_add_rms_norm, "fused"),
     "add_rms_norm_dynamic_quant": Kernel(_add_rms_norm_dynamic_quant, "fused"),
     "swiglu": Kernel(_swiglu, "fused"),

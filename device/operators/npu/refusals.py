@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from device.operators.npu.attention import BY_V1, SINK_DIMS, has_sinks, takes_tnd
 from device.operators.npu.kernels import kernel_of
+from device.operators.npu.kv import writes_nz
 from device.operators.npu.rules import FUSED_RANKS
 from device.operators.npu.versions import QKV_IN_ONE, V2_IN_CAPTURE, lacks
 from scenarios.models.model import Model
@@ -24,7 +25,7 @@ def refused(op: Op, model: Model, torch_npu: str) -> str | None:
     """Why no call is made for `op`, None where one is. model: what this rank holds of it. torch_npu: the installed
     version."""
     kind = kind_of(op)
-    if op.kind in YOUNG and (lack := lacks(YOUNG[op.kind], torch_npu)):
+    if op.kind in YOUNG and writes_nz(op) and (lack := lacks(YOUNG[op.kind], torch_npu)):
         return f"{lack}; set it to false"
     if kernel_of(op, torch_npu, atb=False) is BY_V1 and has_sinks(op):  # which takes no learnable_sink
         return lacks(V2_IN_CAPTURE, torch_npu)
@@ -36,15 +37,6 @@ def refused(op: Op, model: Model, torch_npu: str) -> str | None:
     if kind.host == "npu" and not known:
         return f"{op_type_of(op)} has no adapter for torch_npu"
     return None
-
-
-def _fused_cache_write(op: Op, _: Model) -> str | None:
-    if op.inputs[-1].dtype == "int8":
-        return None
-    return (
-        "npu_qkv_rms_norm_rope_cache writes FRACTAL_NZ blocks, and npu_fused_infer_attention_score_v2 reads such "
-        "blocks of grouped queries in INT8 only; set kv.dtype to int8, or it to false"
-    )
 
 
 def _int8_experts(op: Op, _: Model) -> str | None:
@@ -93,7 +85,6 @@ def _fused_all_reduce(op: Op, _: Model) -> str | None:
 
 #: What a call does not take though its kind exists, by kind.
 _REFUSALS: dict[str, Callable[[Op, Model], str | None]] = {
-    "qkv_norm_rope_cache": _fused_cache_write,
     "quant_grouped_matmul": _int8_experts,
     "attention": _attention,
     "cache_read": _cache_read,
