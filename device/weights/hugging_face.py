@@ -18,6 +18,7 @@ IN_LAYER = {
     "attention_out_norm": "post_attention_layernorm", "mlp_out_norm": "post_feedforward_layernorm",
     "shared_expert_gate": "mlp.shared_expert_gate",
     "attention_gate_proj": "self_attn.g_proj",
+    "latent_down_proj": "mlp.fc1_latent_proj", "latent_up_proj": "mlp.fc2_latent_proj",
 }  # fmt: skip
 #: Tensors that are no module's weight or bias: their whole name in a layer.
 PLAIN = {
@@ -128,7 +129,13 @@ def _sizes(model: Model, name: str) -> dict[str, tuple[int, int]]:
         "g_proj": (model.gate_width, hidden),
         **dict.fromkeys(("q_norm", "k_norm", "query_layernorm", "key_layernorm"), (model.head_dim, 0)),
     }  # fmt: skip
+    if model.experts and ".experts." in name:
+        read = model.experts.reads(hidden)
+        sizes |= {"gate_proj": (width, read), "up_proj": (width, read), "down_proj": (read, width)}
+        sizes |= {"w1": (width, read), "w3": (width, read), "w2": (read, width)}
     if model.experts:
+        latent = model.experts.latent
+        sizes |= {"fc1_latent_proj": (latent, hidden), "fc2_latent_proj": (hidden, latent)}
         count = model.experts.count
         sizes |= {"gate": (count, hidden), "router": (count, hidden), "proj": (count, hidden), "wg": (count, hidden)}
         sizes["block_sparse_moe"] = (count, 0)

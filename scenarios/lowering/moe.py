@@ -56,6 +56,10 @@ def mixture(
     if experts.weighs_input:
         x = activation("moe_in", x.shape, act)
         ops += _weighed(whole, x)
+    given = chosen
+    if experts.latent:
+        ops.append(linear("latent_down_proj", x, "moe_latent", experts.latent))
+        x, chosen = activation("moe_latent", (rows, experts.latent), act), "moe_latent_out"
     item = routing(step, experts)
     choice = (rows, experts.top_k)
     ids, weights = activation("expert_ids", choice, "int32"), activation("expert_weights", choice, "fp32")
@@ -65,6 +69,9 @@ def mixture(
         ops += _gathered(step, experts, item, (x, ids, weights), chosen)
     else:
         ops += _one_by_one(experts, item, x, chosen, ids, weights)
+    if experts.latent:
+        ops.append(linear("latent_up_proj", activation(chosen, x.shape, act), given, model.hidden))
+        x = whole
     if experts.scaled:
         scaled = "moe_scaled" if experts.shared else "mlp_out"
         by = (("value", experts.factor),)

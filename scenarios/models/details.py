@@ -311,12 +311,13 @@ def nemotron_types(read: Fields, layers: int) -> list[str]:
 
 
 def nemotron(read: Fields, model: Model) -> Model:
-    if read.fields.get("moe_latent_size"):
-        read.wrong("moe_latent_size: not modelled: experts of a latent width")
     if model.experts is None:
         return model
+    latent = read.whole("moe_latent_size", 0, low=0)
+    if latent and model.form.mlp_bias:
+        read.wrong("mlp_bias: not modelled: biases around experts of a latent width")
     shared = read.whole("moe_shared_expert_intermediate_size", 0, low=0) * read.whole("n_shared_experts", 1, low=0)
-    return replace(model, experts=replace(model.experts, shared=shared))
+    return replace(model, experts=replace(model.experts, shared=shared, latent=latent))
 
 
 def nemotron_kind(read: Fields, model: Model, layer: Layer) -> Model:

@@ -272,7 +272,7 @@ FAMILIES: dict[str, Family] = {
         kinds={"full_attention": "attention", "linear_attention": "mamba"},
         finish=details.nemotron, renames={"layer_norm_epsilon": "rms_norm_eps", "attention_head_dim": "head_dim"},
         models=frozenset({"mamba_num_heads", "ssm_state_size", "hybrid_override_pattern"}),
-        like="Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano",
+        like="Nemotron-H, Nemotron Nano 2, Nemotron 3 Nano and Super",
     ),
     "granitemoehybrid": replace(
         _GRANITE_MOE, optional_experts=True, finish=details.granite_hybrid, adapt=details.granite_kind,

@@ -220,8 +220,11 @@ class Model:
         if not self.form.has_mlp:
             return 0
         experts = self.experts
-        width = experts.held * experts.intermediate + experts.shared if experts else self.intermediate
-        return self.matrices * self.hidden * (width + (self.intermediate if experts and experts.with_plain else 0))
+        if experts is None:
+            return self.matrices * self.hidden * self.intermediate
+        routed = self.matrices * experts.reads(self.hidden) * experts.held * experts.intermediate
+        width = experts.shared + self.intermediate * experts.with_plain
+        return routed + self.matrices * self.hidden * width + 2 * self.hidden * experts.latent
 
     @property
     def _mlp_outputs(self) -> int:
@@ -232,7 +235,8 @@ class Model:
             return wide * self.intermediate + self.hidden
         shared = wide * self.experts.shared + self.hidden if self.experts.shared else 0
         shared += wide * self.intermediate + self.hidden if self.experts.with_plain else 0
-        return self.experts.held * (wide * self.experts.intermediate + self.hidden) + shared
+        shared += (self.hidden + self.experts.latent) * bool(self.experts.latent)
+        return self.experts.held * (wide * self.experts.intermediate + self.experts.reads(self.hidden)) + shared
 
     @property
     def linear_weights(self) -> int:

@@ -106,7 +106,8 @@ class Experts:
     shared expert is multiplied by the sigmoid of a projection to one number. weighs_input: weights multiply what an
     expert reads, not what it gives (of one expert a token). with_plain: a plain MLP stands next to the experts, each
     with a norm behind it (Gemma 4). choice_bias: a bias moves the choice (None: with sigmoids). shared_limit: of the
-    shared expert's SwiGLU, 0 for none, None for that of the others.
+    shared expert's SwiGLU, 0 for none, None for that of the others. latent: width that tokens are brought to
+    before the routed experts and back from behind them, 0 for none (Nemotron 3 Super).
     """
 
     count: int
@@ -131,6 +132,11 @@ class Experts:
     with_plain: bool = False
     choice_bias: bool | None = None
     shared_limit: float | None = None
+    latent: int = 0
+
+    def reads(self, hidden: int) -> int:
+        """Width of what a routed expert reads and gives."""
+        return self.latent or hidden
 
     @property
     def shared_activation(self) -> tuple[Activation, float]:

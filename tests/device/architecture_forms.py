@@ -208,6 +208,9 @@ class Layered(Architecture):
         if experts.with_plain:
             scales = self.weight(f"{at.removesuffix('.mlp')}.router.per_expert_scale", torch.float32)
         about = experts.activation, experts.limit, experts.bias
+        whole = x
+        if experts.latent:
+            x = self.affine(x, f"{at}.fc1_latent_proj", False)
         out = torch.zeros_like(x)
         for token, row in enumerate(scores):
             chosen = (row + bias).argsort(descending=True)[: experts.top_k]
@@ -216,6 +219,8 @@ class Layered(Architecture):
                 read = x[token : token + 1] * (weight if experts.weighs_input else 1)
                 given = self.activated(read, f"{at}.experts.{expert}", *about)[0]
                 out[token] += given * (1 if experts.weighs_input else weight)
+        if experts.latent:
+            out, x = self.affine(out, f"{at}.fc2_latent_proj", False), whole
         if experts.shared:
             name = "shared_expert" if experts.shared_gate else "shared_experts"
             shared = self.activated(x, f"{at}.{name}", *experts.shared_activation, experts.bias)

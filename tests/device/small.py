@@ -135,6 +135,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 48,
         "n_shared_experts": 1, "routed_scaling_factor": 2.5, "layer_norm_epsilon": 1e-5,
     },
+    "nemotron_h with latent experts": {
+        **BASE, **MAMBA, "model_type": "nemotron_h", "hybrid_override_pattern": "ME*E", "n_routed_experts": 8,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 48,
+        "n_shared_experts": 1, "routed_scaling_factor": 2.5, "moe_latent_size": 24, "layer_norm_epsilon": 1e-5,
+    },
     "granitemoehybrid": {
         **BASE, "model_type": "granitemoehybrid", "layer_types": ["mamba", "attention"] * 2, "mamba_n_heads": 8,
         "mamba_d_head": 8, "mamba_d_state": 16, "mamba_n_groups": 1, "num_local_experts": 8, "num_experts_per_tok": 2,

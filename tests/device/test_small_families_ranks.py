@@ -13,7 +13,19 @@ from tests.device.small import small
 from tests.device.test_small_families import fused_of
 from tests.scenarios.making import bare, switched
 
-NAMES = ("gpt_oss", "gemma4", "qwen3_next", "llama4", "nemotron_h", "lfm2", "hunyuan", "olmo3", "step3p5", "afmoe")
+NAMES = (
+    "gpt_oss",
+    "gemma4",
+    "qwen3_next",
+    "llama4",
+    "nemotron_h",
+    "lfm2",
+    "hunyuan",
+    "olmo3",
+    "step3p5",
+    "afmoe",
+    "nemotron_h with latent experts",
+)
 SIZES = {"workload__batch": 2, "workload__input_tokens": 40, "workload__output_tokens": 8}
 
 
