@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from app_pages.parts import compare_loads, formats, rows, sides, state
+from app_pages.parts import compare_loads, formats, own, rows, sides, state
 from app_pages.parts.charts.bars import differences
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.compare_tables import tables
@@ -132,10 +132,10 @@ def _uploaded(which: Which, say: Say) -> Chosen | None:
 
 
 def _asked(which: Which, say: Say) -> Chosen:
-    names = shipped_names()
+    names = [*own.refs("scenario"), *shipped_names()]
     chosen = st.session_state[f"compare:{which}"]
     offered = names if chosen in names else [chosen, *names]
-    scenario = st.selectbox(say("scenario"), offered, key=f"compare:{which}", on_change=_change)
+    scenario = st.selectbox(say("scenario"), offered, key=f"compare:{which}", on_change=_change, format_func=own.plain)
     settings = st.text_input(
         say("settings"),
         key=f"compare:{which}_set",

@@ -13,6 +13,7 @@ import pytest
 import streamlit as st
 
 from app_pages.parts import answers, own
+from app_pages.parts.formats import number
 from app_pages.parts.state import Question
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import SHIPPED
@@ -113,6 +114,21 @@ def test_dropped_files_can_be_chosen_in_the_lab(lab: Open, monkeypatch: pytest.M
     assert not at.exception
     said = unescape("\n".join(item.value for item in at.get("html")))
     assert "My-Model on" in said
+    assert str(own._root()) not in said
+
+
+def test_a_dropped_scenario_can_be_compared(lab: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    at = lab("compare", lang="en", a="tiny_llama_cpu", b="tiny_llama_cpu")
+    at.session_state[own.MINE] = [own.add("mine.yaml", SCENARIO)]
+    at.run()
+    assert "mine.yaml" in at.selectbox(key="compare:b").options
+    at.selectbox(key="compare:b").set_value(at.session_state[own.MINE][0].ref).run()
+    assert not at.exception
+    assert not at.error
+    said = unescape("\n".join(item.value for item in at.get("html")))
+    step_us = answers.first(Question(at.session_state[own.MINE][0].ref)).result["step"]["total_us"]
+    assert number(step_us / 1000) in said
     assert str(own._root()) not in said
 
 
