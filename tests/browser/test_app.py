@@ -92,6 +92,12 @@ def test_every_page_opens_from_the_menu_in_both_languages(page: Any, address: st
     page.get_by_role("link", name="实验台", exact=True).click()
     wait_number(page, tpot(scenario="qwen3_8b_tp2_decode"))
     page.wait_for_url("**scenario=qwen3_8b_tp2_decode**")
+    page.get_by_text("English", exact=True).click()
+    page.get_by_text("Timeline", exact=True).first.wait_for()
+    for link in ("Lab", "Serving", "Sweep", "Measure", "Compare", "Profile", "Calibration", "Start"):
+        page.get_by_role("link", name=link, exact=True).click()
+        settled(page)
+        assert cut_text(page) == [], link
 
 
 def test_a_trace_is_uploaded_and_compared(page: Any, address: str, shoot: Any, tmp_path: Path) -> None:
