@@ -13,11 +13,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
-from scenarios.errors import ScenarioError, printable, quoted
+from scenarios.errors import ScenarioError, printable
+from scenarios.exchange.result_fields import Fields, number_of
 from scenarios.files.textfile import decode, read_bytes
 
 Arrival = Literal["constant", "poisson", "closed", "burst"]
@@ -27,8 +27,6 @@ _AT_RATE: dict[str, Arrival] = {"constant": "constant", "poisson": "poisson"}
 _STREAMS = {"synchronous": 1.0}
 #: Share of `max_concurrency` in flight from which on it, and no longer the rate, decides when requests are sent.
 BOUND = 0.9
-#: Milliseconds of the units of time that AIPerf names.
-_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3}
 #: Files are this large at most: guidellm and `--save-detailed` keep each request with its text.
 MAX_BYTES = 512 << 20
 #: Load tests of one file that are read.
@@ -45,8 +43,6 @@ _ENDED = (
     "Success Requests.total",
     "Success Requests.stable",
 )
-#: A comma between digits of a number.
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 #: How a CSV of AISBench starts.
 _AISBENCH_CSV = "Performance Parameters"
 
@@ -79,7 +75,7 @@ def read_load_tests(path: Path) -> list[LoadTest]:
             path = path.with_suffix(".json")
             text = _text(path)
         else:
-            return [_aiperf(_Fields(path, _aiperf_csv(path, text)))]
+            return [_aiperf(Fields(path, _aiperf_csv(path, text)))]
     runs = [run for document in _documents(path, text) for run in _runs(path, document)]
     if not runs:
         raise ScenarioError([f"{path}: holds no load test"])
@@ -89,7 +85,7 @@ def read_load_tests(path: Path) -> list[LoadTest]:
     return [_told(read(fields), fields) for read, fields in answered[:MAX_RESULTS]]
 
 
-def _told(test: LoadTest, fields: _Fields) -> LoadTest:
+def _told(test: LoadTest, fields: Fields) -> LoadTest:
     """`test`, if it says anything of the engine."""
     if test.ttft_ms is None and test.tpot_ms is None and test.output_throughput is None:
         raise ScenarioError([f"{fields.path}: {fields.above}{test.label}: has no TTFT, no TPOT and no output tokens/s"])
@@ -102,16 +98,16 @@ def _text(path: Path) -> str:
     return decode(read_bytes(path, str(path), MAX_BYTES), str(path)).removeprefix("\ufeff")
 
 
-def _ended(fields: _Fields) -> float | None:
+def _ended(fields: Fields) -> float | None:
     """Requests that ended well, as far as the run says so."""
     for name in _ENDED:
-        number = _number(fields.value(name))
+        number = number_of(fields.value(name))
         if number is not None:
             return number
     return None
 
 
-#: Keys near the head of a result, by tool; `schema_version` is in ours, which have some of them too.
+#: Keys near the head of a result, by tool; `schema_version` is in ours, which have some of them too, and in AIPerf's.
 _MARKS = (
     (b'"completed"', b'"total_input_tokens"'),
     (b'"benchmarks"',),
@@ -133,8 +129,8 @@ def is_load_test(path: Path) -> bool:
     except (OSError, ValueError):  # no permission, a name too long, a NUL in it
         return False
     if path.suffix.lower() == ".csv":
-        return head.removeprefix(b"\xef\xbb\xbf").startswith(b"Metric,")
-    ours = b'"schema_version"' in head or b'"traceEvents"' in head
+        return head.removeprefix(b"\xef\xbb\xbf").startswith((b"Metric,", _AISBENCH_CSV.encode()))
+    ours = (b'"schema_version"' in head and b'"aiperf_version"' not in head) or b'"traceEvents"' in head
     return not ours and any(all(mark in head for mark in marks) for marks in _MARKS)
 
 
@@ -153,24 +149,24 @@ def _documents(path: Path, text: str) -> list[Any]:
         return documents
 
 
-def _runs(path: Path, document: Any) -> Iterator[tuple[Callable[[_Fields], LoadTest], _Fields]]:
+def _runs(path: Path, document: Any) -> Iterator[tuple[Callable[[Fields], LoadTest], Fields]]:
     """How each load test of a document is read, and its fields."""
     if isinstance(document, list) and document and all(isinstance(run, dict) for run in document):
         for number, run in enumerate(document):
-            yield _tool(path, run), _Fields(path, run, f"[{number}].")
+            yield _tool(path, run), Fields(path, run, f"[{number}].")
         return
     if not isinstance(document, dict):
         raise ScenarioError([f"{path}: {KNOWN} is due, and it holds no JSON object"])
     if isinstance(document.get("benchmarks"), list):
         for number, benchmark in enumerate(document["benchmarks"]):
-            yield _guidellm, _Fields(path, benchmark, f"benchmarks[{number}].")
+            yield _guidellm, Fields(path, benchmark, f"benchmarks[{number}].")
         return
     if isinstance(document.get("records"), dict):  # AIPerf of 2025 kept its metrics in an object of their own
         document = {**document["records"], **document}
-    yield _tool(path, document), _Fields(path, document)
+    yield _tool(path, document), Fields(path, document)
 
 
-def _tool(path: Path, document: Mapping[str, Any]) -> Callable[[_Fields], LoadTest]:
+def _tool(path: Path, document: Mapping[str, Any]) -> Callable[[Fields], LoadTest]:
     """Who reads a result with these keys."""
     if "time_to_first_token" in document or "request_latency" in document or "input_config" in document:
         return _aiperf
@@ -182,58 +178,7 @@ def _tool(path: Path, document: Mapping[str, Any]) -> Callable[[_Fields], LoadTe
     raise ScenarioError([f"{path}: {KNOWN} is due; its keys are {keys or 'none'}"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """A JSON object whose numbers are asked for by dotted names; `above` is the name of the object in messages."""
-
-    path: Path
-    document: Any
-    above: str = ""
-
-    def value(self, name: str) -> Any:
-        """What stands there, or None."""
-        node = self.document
-        for key in name.split("."):
-            if isinstance(node, list):  # of objects with names
-                node = next((one for one in node if isinstance(one, Mapping) and one.get("name") == key), None)
-            else:
-                node = node.get(key) if isinstance(node, Mapping) else None
-        return node
-
-    def maybe(self, *names: str) -> float | None:
-        """The first of the numbers above 0 that is there."""
-        for name in names:
-            number = _number(self.value(name))
-            if number is not None and isfinite(number) and number > 0:
-                return number
-        return None
-
-    def number(self, *names: str) -> float:
-        """As `maybe`. Raises ScenarioError where none is there."""
-        number = self.maybe(*names)
-        if number is None:
-            raise ScenarioError(
-                [f"{self.path}: {self.above}{names[0]}: a number above 0 is due, {self._shown(names[0])}"]
-            )
-        return number
-
-    def _shown(self, name: str) -> str:
-        value = self.value(name)
-        return "and there is none" if value is None else f"got {quoted(str(value))}"
-
-
-def _number(value: Any) -> float | None:
-    """A number, or one with its unit ("146.1 ms"). None of anything else."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        return float(value) if abs(value) < 1e300 else None
-    text = _THOUSANDS.sub("", value) if isinstance(value, str) else ""
-    match = re.match(r"\s*([-+]?\d[\d.]*(?:[eE][-+]?\d+)?)", text)
-    return float(match[1]) if match and match[1].count(".") < 2 else None
-
-
-def _vllm(fields: _Fields) -> LoadTest:
+def _vllm(fields: Fields) -> LoadTest:
     completed = round(fields.number("completed"))
     rate, clients = fields.maybe("request_rate"), fields.maybe("max_concurrency")
     if rate and clients:  # whichever of the two held requests back
@@ -256,7 +201,7 @@ def _vllm(fields: _Fields) -> LoadTest:
     )
 
 
-def _in_flight(fields: _Fields) -> float:
+def _in_flight(fields: Fields) -> float:
     """Requests in flight on average, by Little's law; 0 where a result does not say. The start and the end of a short
     run, with fewer, count as well."""
     seconds, throughput = fields.maybe("duration"), fields.maybe("output_throughput")
@@ -267,7 +212,7 @@ def _in_flight(fields: _Fields) -> float:
     return rate * latency_s
 
 
-def _guidellm(fields: _Fields) -> LoadTest:
+def _guidellm(fields: Fields) -> LoadTest:
     def mean(name: str) -> tuple[str, ...]:
         return f"metrics.{name}.successful.mean", f"metrics.{name}.total.mean"
 
@@ -275,11 +220,11 @@ def _guidellm(fields: _Fields) -> LoadTest:
         fields.value("config.strategy") or fields.value("scheduler.strategy") or fields.value("args.strategy") or {}
     )
     kind = str(strategy.get("type_") or strategy.get("kind") or "") if isinstance(strategy, Mapping) else ""
-    rate = _number(strategy.get("rate")) if isinstance(strategy, Mapping) else None
+    rate = number_of(strategy.get("rate")) if isinstance(strategy, Mapping) else None
     in_flight = fields.maybe(*mean("request_concurrency"))
     arrival = _AT_RATE.get(kind, "closed") if rate else "closed"
     rate = None if arrival == "closed" else rate
-    streams = _number(strategy.get("streams")) if isinstance(strategy, Mapping) else None
+    streams = number_of(strategy.get("streams")) if isinstance(strategy, Mapping) else None
     clients = _STREAMS.get(kind) or streams or in_flight
     if arrival == "closed" and not clients:
         raise ScenarioError([f"{fields.path}: {fields.above}metrics.request_concurrency: a number above 0 is due"])
@@ -307,10 +252,10 @@ def _guidellm(fields: _Fields) -> LoadTest:
 _LOADS = tuple(f"input_config{place}" for place in (".loadgen", ".phases.profiling", ".perf_analyzer.stimulus", ""))
 
 
-def _aiperf(fields: _Fields) -> LoadTest:
+def _aiperf(fields: Fields) -> LoadTest:
     rate = fields.maybe(*(f"{load}.request_rate" for load in _LOADS), *(f"{load}.rate" for load in _LOADS))
     clients = fields.maybe(*(f"{load}.concurrency" for load in _LOADS))
-    latency_ms, throughput = _milliseconds(fields, "request_latency"), fields.maybe("request_throughput.avg")
+    latency_ms, throughput = fields.milliseconds("request_latency"), fields.maybe("request_throughput.avg")
     in_flight = throughput * latency_ms / 1000 if throughput and latency_ms else None  # Little's law
     if rate and clients:
         rate = None if (in_flight or 0.0) >= BOUND * clients else rate
@@ -330,18 +275,10 @@ def _aiperf(fields: _Fields) -> LoadTest:
         window_s=None,
         input_tokens=max(1, round(fields.number("input_sequence_length.avg"))),
         output_tokens=max(1, round(fields.number("output_sequence_length.avg"))),
-        ttft_ms=_milliseconds(fields, "time_to_first_token"),
-        tpot_ms=_milliseconds(fields, "inter_token_latency"),
+        ttft_ms=fields.milliseconds("time_to_first_token"),
+        tpot_ms=fields.milliseconds("inter_token_latency"),
         output_throughput=fields.maybe("output_token_throughput.avg"),
     )
-
-
-def _milliseconds(fields: _Fields, name: str) -> float | None:
-    """The mean of a latency; its unit stands next to it. Raises ScenarioError for a unit that is none of time."""
-    number, unit = fields.maybe(f"{name}.avg"), str(fields.value(f"{name}.unit") or "ms")
-    if unit not in _MS:
-        raise ScenarioError([f"{fields.path}: {fields.above}{name}.unit: {quoted(unit)} is none of {', '.join(_MS)}"])
-    return None if number is None else number * _MS[unit]
 
 
 #: Rows of AIPerf's CSV (their names without the unit) -> keys of its JSON.
@@ -365,7 +302,7 @@ def _aiperf_csv(path: Path, text: str) -> dict[str, dict[str, Any]]:
             continue
         name = re.fullmatch(r"\s*(.*?)\s*(?:\(([^()]*)\))?\s*", row[0])
         key = _AIPERF_ROWS.get(name[1].lower()) if name else None
-        number = _number(row[1])
+        number = number_of(row[1])
         if name and key and number is not None:
             values.setdefault(key, {"avg": number, "unit": name[2]})
     if not values:
@@ -373,7 +310,7 @@ def _aiperf_csv(path: Path, text: str) -> dict[str, dict[str, Any]]:
     return values
 
 
-def _aisbench(fields: _Fields) -> LoadTest:
+def _aisbench(fields: Fields) -> LoadTest:
     def total(name: str) -> tuple[str, ...]:
         return f"{name}.total", f"{name}.stable"
 
@@ -410,5 +347,5 @@ def _aisbench_csv(path: Path) -> dict[str, float]:
     if not path.is_file():
         return {}
     rows = list(csv.DictReader(_text(path).splitlines()))
-    averages = {str(row.get("Performance Parameters")): _number(row.get("Average")) for row in rows}
+    averages = {str(row.get("Performance Parameters")): number_of(row.get("Average")) for row in rows}
     return {name: number for name, number in averages.items() if number}

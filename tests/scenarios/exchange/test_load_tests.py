@@ -283,6 +283,8 @@ def test_a_csv_of_something_else(tmp_path: Path) -> None:
     [
         (VLLM, "bench.json", True),
         (AIPERF, "bench.json", True),
+        ({"schema_version": "1.5", "aiperf_version": "0.14.0", **AIPERF}, "bench.json", True),
+        (AISBENCH_CSV, "bench.csv", True),
         (AISBENCH, "bench.json", True),
         ({"benchmarks": [guidellm(1.0, 12.0)]}, "bench.json", True),
         (AIPERF_CSV, "bench.csv", True),
