@@ -19,7 +19,9 @@ from sim.accuracy.rows.serving import ServingRow
 from sim.engines.profile import EngineProfile, engine_of, load_engine, shipped_engine_of
 from sim.predict.memory import DoesNotFit
 from sim.predict.scenario_result import case_of
+from sim.predict.steps import Case
 from sim.serving.expected import Bench, BenchLoad, Expected
+from sim.serving.result import prefill_case
 
 #: Requests that a closed load is served with where its row does not say: so many for each client, and at least so many.
 WAVES = 4
@@ -28,12 +30,14 @@ MIN_REQUESTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """A row that can be priced: its benchmark, its requests, and the engine profile that it is priced with."""
+    """A row that can be priced: its benchmark, its requests, the engine profile that it is priced with, and an instance
+    that prefills for it where its prompts are prefilled apart."""
 
     row: ServingRow
     bench: Bench
     load: Load
     engine: EngineProfile
+    front: Case | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +67,13 @@ def deployed_of(row: ServingRow) -> Deployed | str:
         named = loaded.scenario.engine.profile
         engine = engine_of(loaded) if named else load_engine(shipped_engine_of(row.engine))
         loaded = _with_defaults(loaded, json.dumps(base), row, engine)
-        case = case_of(loaded)
+        case, front = case_of(loaded), prefill_case(loaded)
     except ScenarioError as error:
         return error.messages[0]
+    if front and row.prefix_cache_hit:
+        return "prefill instances with a share of prompts in the prefix cache: which prompts it held is not known"
     try:
-        return Deployed(row, Bench(case, _load(row)), load_of(loaded.scenario.workload, 0), engine)
+        return Deployed(row, Bench(case, _load(row)), load_of(loaded.scenario.workload, 0), engine, front)
     except (DoesNotFit, ScenarioError, ValueError) as error:
         return str(error)
 
@@ -136,7 +142,7 @@ def priced(deployed: Deployed, engine: EngineProfile) -> Answer:
     middle, low, high = deployed.bench.interval(engine)
     if deployed.row.prefix_cache_hit:
         return Answer(deployed, middle, low, high, engine.name)
-    value = deployed.bench.simulate(engine.costs(deployed.bench.ranks), deployed.load)
+    value = deployed.bench.simulate(engine.costs(deployed.bench.ranks), deployed.load, deployed.front)
     return Answer(deployed, value, _moved(low, middle, value), _moved(high, middle, value), engine.name)
 
 

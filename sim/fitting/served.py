@@ -40,5 +40,6 @@ def _calibrated(good: Sequence[Deployed], unpriced: Sequence[dict[str, str]]) ->
 def calibrated(deployed: Deployed) -> FittedEngine:
     """The engine of a deployment from one of its rows."""
     row = deployed.row
-    measured = Measured(deployed.bench, row.tpot_ms, row.ttft_ms, row.output_throughput)
+    ttft_ms = None if deployed.front else row.ttft_ms  # the closed form has no prefill instance
+    measured = Measured(deployed.bench, row.tpot_ms, ttft_ms, row.output_throughput)
     return fit_engine([measured], deployed.engine, f"calibrated on {row.id}"[:100], f"fitted to row {row.id}")

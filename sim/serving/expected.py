@@ -21,7 +21,7 @@ from sim.predict.speculation import yielded_tokens
 from sim.predict.steps import Case, interval_ns
 from sim.serving.player import player
 from sim.serving.prices import TICKS_PER_NS, GridPrices
-from sim.serving.simulate import scheduled, serving_capacity, simulate, without_traffic
+from sim.serving.simulate import PrefillTier, prices_of, scheduled, serving_capacity, simulate, without_traffic
 from sim.serving.steady import Demand, Device, Steady, steady
 
 
@@ -56,7 +56,10 @@ class Expected:
 
 
 class Bench:
-    """A load on a case: asked again and again with other engines, each device step is priced once."""
+    """A load on a case: asked again and again with other engines, each device step is priced once.
+
+    Of instances whose prompts are prefilled elsewhere the closed form is the decode side: its TTFT holds no prefill.
+    """
 
     def __init__(self, case: Case, load: BenchLoad) -> None:
         self.case, self.load = without_traffic(case), load
@@ -88,12 +91,15 @@ class Bench:
             saturated=state.saturated,
         )
 
-    def simulate(self, engine: EngineCosts, load: Load) -> Expected:
-        """The answer for the requests of `load`, served one by one; of a window, what ended within it is counted."""
+    def simulate(self, engine: EngineCosts, load: Load, front: Case | None = None) -> Expected:
+        """The answer for the requests of `load`, served one by one; of an open load's window, what ended within it is
+        counted. front: an instance that prefills in place of the case's."""
         value = self.expect(engine)
         prices = self._steps(engine.dispatch_scale).prices.scaled(engine.device_scale)
-        outcome = simulate(self.case, engine, load, prices)
-        window, start = self.load.window_s, int(outcome.arrived_ns.min())
+        tier = PrefillTier(front, prices_of(front, engine), engine) if front else None
+        outcome = simulate(self.case, engine, load, prices, tier)
+        is_open = self.load.arrival in ("constant", "poisson")
+        window, start = self.load.window_s if is_open else None, int(outcome.arrived_ns.min())
         ended = outcome.last_ns - start <= 1e9 * window if window else outcome.last_ns >= 0
         if not ended.any():
             return value
@@ -155,7 +161,7 @@ class Bench:
             arrival=arrival,
             rate=load.rate / self._replicas / 1e9,
             clients=max(1.0, load.clients / self._replicas),
-            input_tokens=load.input_tokens - self._hit,
+            input_tokens=1 if scenario.engine.disaggregated_prefill else load.input_tokens - self._hit,
             output_tokens=load.output_tokens,
             slots=slots,
             budget_tokens=scenario.engine.max_num_batched_tokens,

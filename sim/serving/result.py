@@ -94,6 +94,15 @@ def _at_end(
 
 def _prefill_tier(loaded: Loaded, engine: EngineProfile) -> PrefillTier | None:
     """The prefill instances of a scenario. Raises ScenarioError, with its place, where one cannot be."""
+    case = prefill_case(loaded)
+    if case is None:
+        return None
+    costs = engine.costs(case.model.cards)
+    return PrefillTier(case, prices_of(case, costs), costs)
+
+
+def prefill_case(loaded: Loaded) -> Case | None:
+    """A prefill instance of a scenario. Raises ScenarioError, with its place, where one cannot be."""
     config = loaded.scenario.engine.disaggregated_prefill
     if config is None:
         return None
@@ -105,12 +114,10 @@ def _prefill_tier(loaded: Loaded, engine: EngineProfile) -> PrefillTier | None:
     alone = {"data_parallel_size": 1, "disaggregated_prefill": None, "router": None, "speculative_config": None}
     instance = loaded.scenario.engine.model_copy(update={**alone, **own})
     try:
-        case = case_of(replace(loaded, scenario=loaded.scenario.model_copy(update={"engine": instance})))
+        return case_of(replace(loaded, scenario=loaded.scenario.model_copy(update={"engine": instance})))
     except ScenarioError as error:
         lines = [line.split(": ", 2)[-1] for line in error.messages]
         raise problem(loaded, "engine.disaggregated_prefill", f"a prefill instance: {'; '.join(lines)}") from None
-    costs = engine.costs(case.model.cards)
-    return PrefillTier(case, prices_of(case, costs), costs)
 
 
 def _step_factors(case: Case, outcome: ServingOutcome) -> tuple[float, float]:

@@ -179,3 +179,28 @@ def test_the_prefix_cache_spares_prefill(tmp_path: Path) -> None:
     assert not isinstance(hit, str)
     assert not isinstance(missed, str)
     assert priced(hit, hit.engine).value.ttft_ms < 0.9 * priced(missed, missed.engine).value.ttft_ms
+
+
+def answer_of(folder: Path, text: str) -> Answer | str:
+    deployed = deployed_of(read_serving(file_of(folder, text))[0][0])
+    return deployed if isinstance(deployed, str) else priced(deployed, deployed.engine)
+
+
+def test_prompts_prefilled_elsewhere_wait_for_both_doors(tmp_path: Path) -> None:
+    """Prefill instances take their prompts out of the decode steps and send the KV on: TPOT falls, TTFT rises."""
+    text = row(1, 4, 20).replace("128,64", "1024,64").replace("0.18.0", "0.11.0")
+    together = answer_of(tmp_path, text)
+    apart = answer_of(tmp_path, text.replace(GRAPH, GRAPH + ";engine.disaggregated_prefill={instances: 2}"))
+    assert isinstance(together, Answer)
+    assert isinstance(apart, Answer)
+    assert apart.value.tpot_ms < together.value.tpot_ms
+    assert apart.value.ttft_ms > together.value.ttft_ms
+
+
+def test_a_duration_does_not_cut_a_closed_load(tmp_path: Path) -> None:
+    """As many requests are served as are enough, and the rate is over the time that they took."""
+    plain = answer_of(tmp_path, row(1, 4, 20))
+    timed = answer_of(tmp_path, row(1, 4, 20).replace("closed,,4,,,", "closed,,4,,300,"))
+    assert isinstance(plain, Answer)
+    assert isinstance(timed, Answer)
+    assert timed.value.output_throughput == plain.value.output_throughput
