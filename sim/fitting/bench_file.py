@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.load_tests import LoadTest, read_load_tests
 from scenarios.files.atomic import write_text
 from scenarios.loader import load_scenario
+from scenarios.serving.requests import Load, Request
 from sim.engines.profile import EngineProfile, engine_of
 from sim.engines.write import engine_text
 from sim.fitting.engine import FittedEngine, Measured, fit_engine
@@ -21,6 +24,8 @@ from sim.serving.expected import Bench, BenchLoad, Expected
 ANSWERED = 0.8
 #: More load tests of one file are not fitted to; a sweep has ten.
 MAX_TESTS = 16
+#: Requests of one load test that are served to fit to it.
+MAX_REQUESTS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ def calibrate_engine(bench: Path, scenario: str, sets: Sequence[str], out: Path)
             [f"{bench}: all {len(tests)} load tests are past saturation: a lower rate tells the engine's"]
         )
     measured = [
-        Measured(case, test.tpot_ms, test.ttft_ms, test.output_throughput)
+        Measured(case, test.tpot_ms, test.ttft_ms, test.output_throughput, _requests(test))
         for case, test, good in zip(benches, tests, below, strict=True)
         if good
     ]
@@ -97,6 +102,18 @@ def _benches(scenario: str, sets: Sequence[str], tests: Sequence[LoadTest]) -> t
         benches.append(Bench(cases[lengths], _load(test)))
     assert prior is not None  # there is at least one test
     return prior, benches
+
+
+def _requests(test: LoadTest) -> Load:
+    """Requests like those of a load test: as many, at the same distances on average, all of its mean lengths."""
+    number = max(1, min(test.requests, MAX_REQUESTS))
+    gaps = np.zeros(number)
+    if test.rate:
+        gaps = np.random.default_rng(0).exponential(size=number) if test.arrival == "poisson" else np.ones(number)
+        gaps *= 1e9 / test.rate
+    times = (np.cumsum(gaps) - gaps[0]).astype(int).tolist()
+    sent = (Request(n, at, test.input_tokens, test.output_tokens) for n, at in enumerate(times))
+    return Load(tuple(sent), test.concurrency if test.arrival == "closed" else None)
 
 
 def _load(test: LoadTest) -> BenchLoad:

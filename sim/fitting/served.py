@@ -41,5 +41,7 @@ def calibrated(deployed: Deployed) -> FittedEngine:
     """The engine of a deployment from one of its rows."""
     row = deployed.row
     ttft_ms = None if deployed.front else row.ttft_ms  # the closed form has no prefill instance
-    measured = Measured(deployed.bench, row.tpot_ms, ttft_ms, row.output_throughput)
+    # Rows with a share in the prefix cache are answered in closed form, and so fitted.
+    load = None if row.prefix_cache_hit or deployed.front else deployed.load
+    measured = Measured(deployed.bench, row.tpot_ms, ttft_ms, row.output_throughput, load)
     return fit_engine([measured], deployed.engine, f"calibrated on {row.id}"[:100], f"fitted to row {row.id}")

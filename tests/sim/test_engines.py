@@ -42,6 +42,7 @@ def test_the_shipped_profiles() -> None:
         "mindie_2_2",
         "plain",
         "starved",
+        "typical",
         "unknown",
         "vllm_ascend_0_11",
         "vllm_ascend_0_18",
