@@ -197,9 +197,11 @@ def _decided(points: list[Point], evaluator: Evaluator, result: Plan, say: Say) 
         say(f"event simulation: {point.choice.name}")
         finalists.append(by_events(point, slo))
     finalists.sort(key=lambda f: (not f.meets, -f.score(slo)))
-    first = [_fewer(by_serving(finalist, slo, say), evaluator, result, say) for finalist in finalists[:SERVED]]
-    first.sort(key=lambda f: (not f.meets, -f.score(slo)))
-    tried = {finalist.point for finalist in finalists}
+    first: list[Finalist] = []
+    while finalists and (len(first) < SERVED or _promises_more(finalists[0], first[0], slo)):
+        first.append(_fewer(by_serving(finalists.pop(0), slo, say), evaluator, result, say))
+        first.sort(key=lambda f: (not f.meets, -f.score(slo)))
+    tried = {finalist.point for finalist in (*first, *finalists)}
     for batch in (batch for batch in result.batches if first and batch > first[0].point.batch):
         choice = first[0].point.choice
         if not first[0].meets or first[0].point not in tried or evaluator.refusal(choice, batch)[0]:
@@ -212,7 +214,13 @@ def _decided(points: list[Point], evaluator: Evaluator, result: Plan, say: Say) 
         if not larger.meets or larger.tokens_per_card <= first[0].tokens_per_card:
             break
         first[0] = larger
-    return [*first, *finalists[SERVED:]]
+    return [*first, *finalists]
+
+
+def _promises_more(finalist: Finalist, served: Finalist, slo: Slo) -> bool:
+    """Whether a choice that was not served is better, by the event simulation, than the best that was: serving takes
+    more from some than from others."""
+    return (finalist.meets, finalist.score(slo)) > (served.meets, served.score(slo))
 
 
 def _fewer(finalist: Finalist, evaluator: Evaluator, result: Plan, say: Say) -> Finalist:

@@ -17,10 +17,12 @@ from sim.predict.predict import check
 from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case
 from sim.serving.result import serve_scenario
+from sim.sweep import plan as plan_module
 from sim.sweep.candidates import BATCHES, Choice, Fixed, Models, choices, scenario_of
 from sim.sweep.deploy import command_of, max_graphs, sizes_to_capture
 from sim.sweep.disaggregate import best_splits
 from sim.sweep.evaluate import Evaluator, Slo
+from sim.sweep.finalists import Finalist
 from sim.sweep.plan import NEAR, Plan, plan
 from sim.sweep.plan_result import plan_result
 from sim.sweep.serve import ROUNDS, WARMUP
@@ -193,6 +195,25 @@ def test_instances_of_a_split_stand_alone_and_share_their_numbers() -> None:
         sides = split.prefill.choice, split.decode.choice
         assert len({(side.weights, side.kv_dtype) for side in sides}) == 1
     assert best_splits([evaluator.point(replace(whole, pipeline_parallel=2, data_parallel=2), 8)], 4, Slo(), 2) == []
+
+
+def test_no_choice_that_was_not_served_promises_more_than_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serving may take more from the first choices than from others: here all but a tenth of two of them."""
+    real = plan_module.by_serving
+    seen: list[Choice] = []
+
+    def by_serving(finalist: Finalist, slo: Slo, say: Any) -> Finalist:
+        seen.append(finalist.point.choice)
+        result = real(finalist, slo, say)
+        slow = len(dict.fromkeys(seen)) <= 2
+        return replace(result, tokens_per_card=result.tokens_per_card / 10) if slow else result
+
+    monkeypatch.setattr(plan_module, "by_serving", by_serving)
+    result = plan(Case(base(), SMALL, HW), SMALL, 2, Slo(ttft_ms=100.0, tpot_ms=10.0), NOTHING_FIXED)
+    best = result.finalists[0]
+    assert best.decided_by == "serving simulation"
+    assert all(f.score(result.slo) <= best.score(result.slo) for f in result.finalists if f.meets)
+    assert len(dict.fromkeys(seen)) > 2
 
 
 def test_a_split_is_served_as_its_settings_say() -> None:
