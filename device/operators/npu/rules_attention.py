@@ -197,13 +197,13 @@ def fused_infer_attention_score_v2(
     inner_precise: int = 0,
 ) -> None:
     """Four forms: plain TND over blocks, latent TND over blocks, TND without blocks, BSND over INT8 blocks in NZ."""
-    name = "npu_fused_infer_attention_score_v2"
+    name, heads = "npu_fused_infer_attention_score_v2", (num_query_heads, num_key_value_heads)
     typed(f"{name}: query", query, *HALF)
     queries, keys, requests = actual_seq_qlen, actual_seq_kvlen, len(actual_seq_kvlen or ())
     if key.dtype == torch.int8:
         need(key_quant_mode == value_quant_mode == 0, f"{name}: quant modes {key_quant_mode} and {value_quant_mode}")
         need(inner_precise == 1, f"{name}: inner_precise {inner_precise}; NZ blocks have the high-performance mode, 1")
-        heads, scales = (num_query_heads, num_key_value_heads), (dequant_scale_key, dequant_scale_value)
+        scales = dequant_scale_key, dequant_scale_value
         _int8_blocks(name, query, key=key, value=value, scales=scales, heads=heads, layout=input_layout)
         need(block_table is not None and keys is not None, f"{name}: NZ blocks need their table and the key lengths")
         _lengths(name, input_layout, query, queries, keys, query.shape[0])
@@ -224,18 +224,23 @@ def fused_infer_attention_score_v2(
         need(block_table is not None, f"{name}: latent rows are read through a block table only")
         need(block_size in (16, 128), f"{name}: blocks of {block_size} tokens; latent rows take 16 and 128")
     elif block_table is None:
-        heads = num_query_heads, num_key_value_heads
         _unpacked(name, query, key=key, value=value, heads=heads, queries=queries, keys=keys)
         return
     else:
-        dim = _heads(name, query, num_query_heads, num_key_value_heads, input_layout)
-        _sinks(name, learnable_sink, query, num_query_heads)
-        taken = (128,) if learnable_sink is None else SINK_DIMS
-        need(dim in taken, f"{name}: TND with head dimension {dim}; TND takes {' and '.join(map(str, taken))}")
-        kv_heads = num_key_value_heads
-        _cache(name, query, key, value, heads=kv_heads, dim=dim, table=block_table, size=block_size)
         _block(name, block_size, one_query, is_int8=False)
+        _over_blocks(name, query, learnable_sink, key=key, value=value, heads=heads, table=block_table, size=block_size)
     _table(name, block_table, key.shape[1], block_size, keys, requests)
+
+
+def _over_blocks(
+    name: str, query: Any, sinks: Any, *, key: Any, value: Any, heads: tuple[int, int], table: Any, size: int
+) -> None:
+    """TND over 16-bit blocks. heads: of the query, of keys and values."""
+    dim = _heads(name, query, *heads, "TND")
+    _sinks(name, sinks, query, heads[0])
+    taken = (128,) if sinks is None else SINK_DIMS
+    need(dim in taken, f"{name}: TND with head dimension {dim}; TND takes {' and '.join(map(str, taken))}")
+    _cache(name, query, key, value, heads=heads[1], dim=dim, table=table, size=size)
 
 
 def _sinks(name: str, sinks: Any, query: Any, heads: int) -> None:
