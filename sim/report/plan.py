@@ -78,12 +78,23 @@ def _best(console: Console, shown: dict[str, Any], width: int) -> None:
             f"{split['tpot_ms']:.1f} ms by the {split['decided_by']}{_against(split)}"
         )
         console.print(_lines("Prefill and decode apart", [text]))
+        if split["better"]:
+            _split_commands(console, split["command"])
+
+
+def _split_commands(console: Console, commands: dict[str, Any]) -> None:
+    """How a split that is worth it is started; --json has the lines of every split."""
+    for version, command in commands.items():
+        notes = [f"note: {note}" for note in command["notes"]]
+        console.print(_lines(f"vLLM-Ascend {version}, apart", [*command["instances"], command["proxy"], *notes]))
 
 
 def _against(split: dict[str, Any]) -> str:
     """How a split is to the choice, and whether it may be taken."""
     ratio = f", {split['ratio']:.2f} times the choice's" if split["ratio"] else ""
-    return ratio + ("" if split["meets_slo"] else "; it misses the SLO when it is served")
+    if not split["meets_slo"]:
+        return f"{ratio}; it misses the SLO when it is served"
+    return f"{ratio}: better, if the transfer holds what is assumed of it" if split["better"] else ratio
 
 
 def _swings(shown: dict[str, Any]) -> list[str]:

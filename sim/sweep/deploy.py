@@ -67,23 +67,21 @@ def sizes_to_capture(case: Case, version: Version) -> tuple[int, ...]:
 
 def command_of(case: Case, version: Version) -> Command:
     """How to start the deployment of `case`."""
+    environment, flags = settings_of_command(case, version)
+    return Command(version, line(environment, case.scenario.model, flags), _notes(case, version))
+
+
+def line(environment: dict[str, str], model: str, flags: dict[str, str | None]) -> str:
+    """One line for a shell."""
+    words = [*(f"{name}={value}" for name, value in environment.items()), "vllm serve", quote(model)]
+    words += [flag if value is None else f"{flag} {quote(value)}" for flag, value in flags.items()]
+    return " ".join(words)
+
+
+def settings_of_command(case: Case, version: Version) -> tuple[dict[str, str], dict[str, str | None]]:
+    """The environment and the flags that start the deployment of `case`; a flag without a value has None."""
     scenario, engine, optimizations = case.scenario, case.scenario.engine, case.scenario.optimizations
-    environment = {"HCCL_OP_EXPANSION_MODE": "AIV", "TASK_QUEUE_ENABLE": str(engine.task_queue_enable)}
-    config: dict[str, Any] = {}
-    wanted = {
-        "VLLM_ASCEND_ENABLE_FLASHCOMM1": int(engine.sequence_parallel),
-        "VLLM_ASCEND_ENABLE_MATMUL_ALLREDUCE": int(optimizations.fusion.matmul_all_reduce),
-        "VLLM_ASCEND_ENABLE_NZ": 2 * (optimizations.weight_format == "nz"),
-    }
-    for name, value in wanted.items():
-        if value and version == "0.18":
-            environment[name] = str(value)
-        elif value:
-            config[MOVED[name]] = value if MOVED[name] == "weight_nz_mode" else True
-    if optimizations.overlap.prefetch:
-        config["weight_prefetch_config"] = {"enabled": True}
-    if optimizations.overlap.shared_expert_stream:
-        config["multistream_overlap_shared_expert"] = True
+    environment, config = _switches(case, version)
     flags: dict[str, str | None] = {"--tensor-parallel-size": str(engine.tensor_parallel_size)}
     if engine.pipeline_parallel_size > 1:
         flags["--pipeline-parallel-size"] = str(engine.pipeline_parallel_size)
@@ -107,20 +105,41 @@ def command_of(case: Case, version: Version) -> Command:
             "cudagraph_mode": engine.cudagraph_mode or "FULL_DECODE_ONLY",
             "cudagraph_capture_sizes": list(sizes_to_capture(case, version)),
         }
-        flags["--compilation-config"] = _json(graph)
+        flags["--compilation-config"] = as_json(graph)
     if engine.speculative_config is not None:
         drafts = engine.speculative_config
-        flags["--speculative-config"] = _json(
+        flags["--speculative-config"] = as_json(
             {"method": drafts.method, "num_speculative_tokens": drafts.num_speculative_tokens}
         )
     if config:
-        flags["--additional-config"] = _json(config)
-    words = [*(f"{name}={value}" for name, value in environment.items()), "vllm serve", quote(scenario.model)]
-    words += [flag if value is None else f"{flag} {quote(value)}" for flag, value in flags.items()]
-    return Command(version, " ".join(words), _notes(case, version))
+        flags["--additional-config"] = as_json(config)
+    return environment, flags
 
 
-def _json(value: dict[str, Any]) -> str:
+def _switches(case: Case, version: Version) -> tuple[dict[str, str], dict[str, Any]]:
+    """Optimisations as environment variables and as fields of --additional-config."""
+    engine, optimizations = case.scenario.engine, case.scenario.optimizations
+    environment = {"HCCL_OP_EXPANSION_MODE": "AIV", "TASK_QUEUE_ENABLE": str(engine.task_queue_enable)}
+    config: dict[str, Any] = {}
+    wanted = {
+        "VLLM_ASCEND_ENABLE_FLASHCOMM1": int(engine.sequence_parallel),
+        "VLLM_ASCEND_ENABLE_MATMUL_ALLREDUCE": int(optimizations.fusion.matmul_all_reduce),
+        "VLLM_ASCEND_ENABLE_NZ": 2 * (optimizations.weight_format == "nz"),
+    }
+    for name, value in wanted.items():
+        if value and version == "0.18":
+            environment[name] = str(value)
+        elif value:
+            config[MOVED[name]] = value if MOVED[name] == "weight_nz_mode" else True
+    if optimizations.overlap.prefetch:
+        config["weight_prefetch_config"] = {"enabled": True}
+    if optimizations.overlap.shared_expert_stream:
+        config["multistream_overlap_shared_expert"] = True
+    return environment, config
+
+
+def as_json(value: dict[str, Any]) -> str:
+    """As a shell's argument, without spaces."""
     return json.dumps(value, separators=(",", ":"))
 
 

@@ -59,7 +59,7 @@ def best_splits(points: list[Point], cards: int, slo: Slo, most: int) -> list[Sp
         if slo.tpot_ms is not None and decode.decode_ms > slo.tpot_ms:
             continue
         for prefill in prefills:
-            if _numbers(prefill.choice) != _numbers(decode.choice):
+            if not _fit(prefill.choice, decode.choice):
                 continue
             split = _balanced(prefill, decode, cards)
             if split is None or not slo.met(split.ttft_ms, split.tpot_ms):
@@ -73,6 +73,13 @@ def best_splits(points: list[Point], cards: int, slo: Slo, most: int) -> list[Sp
 def _stands_alone(choice: Choice) -> bool:
     """Whether one replica can be an instance: no stages, and no experts on the cards of other replicas."""
     return choice.pipeline_parallel == 1 and not (choice.expert_parallel and choice.data_parallel > 1)
+
+
+def _fit(prefill: Choice, decode: Choice) -> bool:
+    """Whether the one can hand its cache to the other. vLLM-Ascend wants the prefill side's ranks divisible by the
+    decode side's: a decode rank pulls its heads from whole prefill ranks (vllm_ascend/ascend_config.py of v0.18.0 and
+    v0.23.0, pd_tp_ratio; MooncakeConnectorWorker)."""
+    return _numbers(prefill) == _numbers(decode) and prefill.tensor_parallel % decode.tensor_parallel == 0
 
 
 def _numbers(choice: Choice) -> tuple[str, str]:

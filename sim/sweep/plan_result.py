@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from scenarios.passes import PASSES
 from scenarios.schema import Scenario
 from sim.sweep.candidates import REFINEMENTS
 from sim.sweep.deploy import VERSIONS, command_of, max_graphs, sizes_to_capture
+from sim.sweep.deploy_apart import split_commands
+from sim.sweep.disaggregate import Split
 from sim.sweep.evaluate import Point
 from sim.sweep.finalists import Finalist
-from sim.sweep.plan import Plan
+from sim.sweep.plan import NEAR, Plan
 
 #: What a plan searches; every other field of a scenario is taken as it stands.
 SEARCHED = (
@@ -131,23 +134,36 @@ def _apart(plan: Plan) -> dict[str, Any] | None:
     assert front is not None
     fields = ("instances", "tensor_parallel_size")
     own = [pair for pair in settings_of(split.decode) if not pair.startswith("engine.data_parallel_size=")]
+    meets = plan.slo.met(run.ttft_ms, run.tpot_ms)
+    ratio = None if plan.best is None else run.tokens_per_card / plan.best.tokens_per_card
     return {
         "prefill": _point(split.prefill), "decode": _point(split.decode),
         "prefill_instances": split.prefill_instances, "decode_instances": split.decode_instances, "cards": split.cards,
         "tokens_per_second_per_card": run.tokens_per_card, "ttft_ms": run.ttft_ms, "tpot_ms": run.tpot_ms,
-        "meets_slo": plan.slo.met(run.ttft_ms, run.tpot_ms),
-        "ratio": None if plan.best is None else run.tokens_per_card / plan.best.tokens_per_card,
+        "meets_slo": meets, "ratio": ratio, "better": meets and ratio is not None and ratio > 1 + NEAR,
         "settings": [
             *own, f"engine.data_parallel_size={split.decode_instances}",
             *(f"engine.disaggregated_prefill.{name}={getattr(front, name)}" for name in fields),
         ],
-        "decided_by": "serving simulation",
+        "command": _split_commands(split), "decided_by": "serving simulation",
     }  # fmt: skip
 
 
+def _split_commands(split: Split) -> dict[str, Any]:
+    if not _on_ascend(split.decode):
+        return {}
+    commands = {version: split_commands(split, version) for version in VERSIONS}
+    return {version: asdict(command) for version, command in commands.items()}
+
+
+def _on_ascend(point: Point) -> bool:
+    """vLLM-Ascend runs nowhere else."""
+    return point.case.hardware.profile.device == "npu"
+
+
 def _commands(best: Finalist) -> dict[str, Any]:
-    if best.point.case.hardware.profile.device != "npu":
-        return {}  # vLLM-Ascend runs on Ascend alone
+    if not _on_ascend(best.point):
+        return {}
     commands = {version: command_of(best.point.case, version) for version in VERSIONS}
     return {version: {"text": command.text, "notes": list(command.notes)} for version, command in commands.items()}
 

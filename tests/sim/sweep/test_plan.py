@@ -20,7 +20,8 @@ from sim.serving.result import serve_scenario
 from sim.sweep import plan as plan_module
 from sim.sweep.candidates import BATCHES, Choice, Fixed, Models, choices, scenario_of
 from sim.sweep.deploy import command_of, max_graphs, sizes_to_capture
-from sim.sweep.disaggregate import best_splits
+from sim.sweep.deploy_apart import split_commands
+from sim.sweep.disaggregate import Split, best_splits
 from sim.sweep.evaluate import Evaluator, Slo
 from sim.sweep.finalists import Finalist
 from sim.sweep.plan import NEAR, Plan, plan
@@ -197,6 +198,64 @@ def test_instances_of_a_split_stand_alone_and_share_their_numbers() -> None:
     assert best_splits([evaluator.point(replace(whole, pipeline_parallel=2, data_parallel=2), 8)], 4, Slo(), 2) == []
 
 
+def two_and_one(prefill: int = 4, decode: int = 2) -> Split:
+    """One prefill instance and three decode instances of Qwen3-32B, TP4 and TP2."""
+    evaluator = Evaluator(Models(QWEN3_32B, base(model="Qwen3-32B"), HW))
+    whole = Choice(prefill, 1, 1, False, "w8a8", "auto", "aclgraph", False)
+    front, back = evaluator.point(whole, 8), evaluator.point(replace(whole, tensor_parallel=decode), 8)
+    return Split(front, back, 1, 3, tokens_per_card=1.0, ttft_ms=1.0, tpot_ms=1.0)
+
+
+def test_a_prefill_instance_has_as_many_ranks_as_a_decode_instance_or_a_multiple() -> None:
+    """vLLM-Ascend refuses the others when it starts: `Prefill TP size must be divisible by Decode TP size`."""
+    evaluator = Evaluator(Models(QWEN3_32B, base(model="Qwen3-32B"), HW))
+    points = [
+        evaluator.point(Choice(ranks, 1, 8 // ranks, False, "w8a8", "auto", "aclgraph", False), 8) for ranks in (2, 4)
+    ]
+    pairs = {
+        (s.prefill.choice.tensor_parallel, s.decode.choice.tensor_parallel) for s in best_splits(points, 8, Slo(), 9)
+    }
+    assert pairs == {(2, 2), (4, 2), (4, 4)}
+
+
+def test_the_instances_of_a_split_are_started_one_by_one_on_dies_of_their_own() -> None:
+    made = split_commands(two_and_one(), "0.18")
+    lines = [shlex.split(text) for text in made.instances]
+    assert len(lines) == 4
+    assert [words[0] for words in lines] == [
+        f"ASCEND_RT_VISIBLE_DEVICES={devices}" for devices in ("0,1,2,3", "4,5", "6,7", "8,9")
+    ]
+    given = [json.loads(words[words.index("--kv-transfer-config") + 1]) for words in lines]
+    assert [sent["kv_role"] for sent in given] == ["kv_producer"] + ["kv_consumer"] * 3
+    assert {sent["kv_connector"] for sent in given} == {"MooncakeConnectorV1"}
+    sizes = {"prefill": {"dp_size": 1, "tp_size": 4}, "decode": {"dp_size": 1, "tp_size": 2}}
+    assert all(sent["kv_connector_extra_config"] == sizes for sent in given)
+    for distinct in ("kv_port", "engine_id"):
+        assert len({sent[distinct] for sent in given}) == 4
+    assert [words[words.index("--tensor-parallel-size") + 1] for words in lines] == ["4", "2", "2", "2"]
+    assert "--enforce-eager" in lines[0]
+    assert all("--compilation-config" in words for words in lines[1:])
+    assert all("--data-parallel-size" not in words for words in lines)
+    ports = [words[words.index("--port") + 1] for words in lines]
+    proxy = shlex.split(made.proxy)
+    assert proxy[proxy.index("--prefiller-ports") + 1 : proxy.index("--decoder-hosts")] == ports[:1]
+    assert proxy[proxy.index("--decoder-ports") + 1 :] == ports[1:]
+    new = [json.loads(shlex.split(text)[-1]) for text in split_commands(two_and_one(), "0.23").instances]
+    assert all("engine_id" not in sent for sent in new)
+
+
+def test_an_instance_that_a_server_has_no_room_for_starts_on_the_next() -> None:
+    """16 dies a server: TP8 and three of TP4 leave none, so the proxy names two servers."""
+    split = replace(two_and_one(8, 4), decode_instances=3)
+    made = split_commands(split, "0.23")
+    devices = [shlex.split(text)[0].split("=")[1] for text in made.instances]
+    assert devices == ["0,1,2,3,4,5,6,7", "8,9,10,11", "12,13,14,15", "0,1,2,3"]
+    proxy = shlex.split(made.proxy)
+    hosts = proxy[proxy.index("--decoder-hosts") + 1 : proxy.index("--decoder-ports")]
+    assert hosts == ["$SERVER0", "$SERVER0", "$SERVER1"]
+    assert any("SERVER0, SERVER1" in note for note in made.notes)
+
+
 def test_no_choice_that_was_not_served_promises_more_than_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """Serving may take more from the first choices than from others: here all but a tenth of two of them."""
     real = plan_module.by_serving
@@ -240,6 +299,8 @@ def test_a_split_is_served_as_its_settings_say() -> None:
     assert served.output_throughput / 4 == pytest.approx(run.tokens_per_card)
     assert served.tpot_ms.mean == pytest.approx(run.tpot_ms)
     assert result["ratio"] == pytest.approx(run.tokens_per_card / decided.finalists[0].tokens_per_card)
+    assert result["better"] is (result["meets_slo"] and result["ratio"] > 1 + NEAR)
+    assert set(result["command"]) == {"0.18", "0.23"}
 
 
 def test_a_scenario_of_a_choice_runs_as_it_says() -> None:
