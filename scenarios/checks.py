@@ -38,6 +38,7 @@ def check(scenario: Scenario) -> list[Problem]:
         _graph_prefill,
         _kv_cache,
         _prefix_sharing,
+        _prefetch,
         _fusion,
         _cudagraph_mode,
         _speculation,
@@ -160,6 +161,12 @@ def _prefix_sharing(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(shared, "has no effect without prefix_sharing: true")
     if kv.shared_prefix_tokens > prompt:
         yield Problem(shared, f"must be at most workload.input_tokens, {prompt}, got {kv.shared_prefix_tokens}")
+
+
+def _prefetch(scenario: Scenario) -> Iterator[Problem]:
+    overlap, where = scenario.optimizations.overlap, "optimizations.overlap.prefetch_layers"
+    if overlap.prefetch_layers is not None and not overlap.prefetch:
+        yield Problem(where, f"has no effect without overlap.prefetch: true. {_REMOVE}")
 
 
 def _fusion(scenario: Scenario) -> Iterator[Problem]:

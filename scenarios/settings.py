@@ -183,6 +183,8 @@ class Overlap(Part):
     micro_batches: Annotated[int, Field(ge=1, le=8, strict=True)] = 1
     comm_chunks: Annotated[int, Field(ge=1, le=64, strict=True)] = 1
     prefetch: Switch = False
+    prefetch_layers: Annotated[int, Field(ge=0, le=2, strict=True, json_schema_extra={"unit": "layers"})] | None = None
+    """How many layers ahead weights are prefetched; 0: within the layer. Default: as the stack does it."""
     shared_expert_stream: Switch = False
 
 

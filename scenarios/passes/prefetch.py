@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from scenarios.lowering.stacks import kernels_of
 from scenarios.ops.catalogue import kind_of
@@ -14,12 +15,14 @@ STREAM = 1
 
 
 def prefetch_weights(program: Program, context: Context) -> Program:
-    """Within a layer, or a whole layer ahead, as the stack does it; each product waits for its own weights.
+    """Within a layer, or whole layers ahead, as is asked for or as the stack does it; each product waits for its own
+    weights.
 
     Whether they are still in L2 when they are needed is for the simulator to say: it knows how large L2 is.
     """
-    rewrite = _layer_ahead if kernels_of(context.scenario).layers_ahead else _within_layer
-    return in_layers(program, "overlap.prefetch", rewrite)
+    asked = context.scenario.optimizations.overlap.prefetch_layers
+    ahead = kernels_of(context.scenario).layers_ahead if asked is None else asked
+    return in_layers(program, "overlap.prefetch", partial(_layers_ahead, ahead=ahead) if ahead else _within_layer)
 
 
 def _within_layer(ops: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -43,9 +46,10 @@ def _within_layer(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     return tuple(out)
 
 
-def _layer_ahead(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    """While a layer runs, the weights of all products of the next one are fetched, from its start on. Layers are alike,
-    so the first one is taken to find its weights too; the LM head's do not fit L2 and are left out.
+def _layers_ahead(ops: tuple[Op, ...], ahead: int) -> tuple[Op, ...]:
+    """While a layer runs, the weights of all products of the next one, or of the one after, are fetched, from its start
+    on. Layers are alike, so the first ones are taken to find their weights too; the LM head's do not fit L2 and are
+    left out. What is on its way to L2 at once is the weights of `ahead` layers.
 
     A static cache is fetched too, from its update on, while attention already reads it (lukaIvanic/paddle_ocr_vl_npu,
     10_qwen3_8b_inference/README.md: "post-scatter K/V prefetch"): attention waits for nothing, and all its bytes pass
@@ -54,7 +58,7 @@ def _layer_ahead(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     dense = [i for i, op in enumerate(ops) if kind_of(op).dense]
     if not dense or dense[-1] + 1 == len(ops):
         return ops
-    together = sum(_weight(ops[i]).bytes for i in dense)
+    together = ahead * sum(_weight(ops[i]).bytes for i in dense)
     out = [_fetched(op, together) if i in dense else _cache_on_its_way(op) for i, op in enumerate(ops)]
     # The fetches stand behind the products, so that those wait for the layer before; its last op lets them start.
     out[-1] = replace(out[-1], records=(*out[-1].records, "prefetch"))

@@ -116,6 +116,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "has no effect with layout contiguous. Remove it, or set it to null where a base file gives it",
     ),
     (
+        {"optimizations__overlap__prefetch_layers": 1},
+        "optimizations.overlap.prefetch_layers",
+        "has no effect without overlap.prefetch: true. Remove it, or set it to null where a base file gives it",
+    ),
+    (
         {KV + "scale": "channel"},
         "optimizations.kv.scale",
         "has no effect with dtype auto, only with int8. Remove it, or set it to null where a base file gives it",

@@ -69,3 +69,15 @@ def test_only_products_of_weights_are_fetched_for() -> None:
     marked = [o for o in after.block("layers").ops if o.attr("prefetched_bytes", 0)]
     assert all(kind_of(op).dense for op in marked)
     assert all(replace(o, attrs=(), waits=()) == op(program(OFF), o.name) for o in marked)
+
+
+def test_how_far_ahead_weights_are_fetched_is_the_stack_s_choice_unless_asked_for() -> None:
+    layer = ("q_proj", "k_proj", "v_proj", *LATER)
+    whole = 2 * 16 * 16 + 2 * 2 * 8 * 16 + sum(BYTES)
+    for ahead, names, together in ((0, LATER, sum(BYTES)), (1, layer, whole), (2, layer, 2 * whole)):
+        after = program(switched(ON, overlap__prefetch_layers=ahead))
+        marked = {o.name: work_of(o).prefetched_together_bytes for o in after.block("layers").ops if kind_of(o).dense}
+        assert {name for name, size in marked.items() if size} == set(names)
+        assert {marked[name] for name in names} == {together}
+        assert faults(after) == []
+    assert program(switched(ON, overlap__prefetch_layers=0)) == program(ON)
