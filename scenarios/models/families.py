@@ -140,7 +140,7 @@ FAMILIES: dict[str, Family] = {
     "ernie4_5": Family(tied=True, like="ERNIE-4.5 0.3B"),
     "mimo": Family(bias=True, like="MiMo 7B"),
     "qwen2": Family(bias=True, like="Qwen2, Qwen2.5, QwQ"),
-    "qwen3": Family(qk_norm=True, out_bias=True, like="Qwen3"),
+    "qwen3": Family(qk_norm=True, out_bias=True, like="Qwen3", defaults={"head_dim": 128}),
     "qwen3_moe": Family(qk_norm=True, out_bias=True, experts="num_experts", like="Qwen3-30B-A3B, Qwen3-235B-A22B"),
     "glm4_moe": _GLM4_MOE,
     "deepseek": Family(experts="n_routed_experts", normalised=False, like="DeepSeek-MoE 16B"),
@@ -295,7 +295,7 @@ FAMILIES: dict[str, Family] = {
 }  # fmt: skip
 
 #: Parts of a multimodal config that hold the decoder of its text, in the order in which they are looked for.
-TEXT_PARTS = ("text_config", "llm_config", "language_config")
+TEXT_PARTS = ("text_config", "llm_config", "language_config", "lm_config", "language_model_config")
 
 #: Decoders that stand in a multimodal config under a name of their own, and what they are as text.
 TEXT_TYPES = {
@@ -333,6 +333,19 @@ TEXT_TYPES = {
     "llama4": "llama4_text",
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
+    "hunyuan_vl": "hunyuan_v1_dense",
+    "hunyuan_vl_text": "hunyuan_v1_dense",
+    "mllama": "mllama_text_model",
+    "gemma3n": "gemma3n_text",
+    "step3_vl": "step3_text",
+    "aria": "aria_text",
+    "ernie4_5_vl_moe": "ernie4_5_vl_moe_text",
+}
+
+#: The same where the `version` of a config decides: MiniCPM-V and -o.
+VERSIONS: dict[str, dict[str, str]] = {
+    "minicpmv": {"2.0": "minicpm", "2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4": "llama", "4.5": "qwen3"},
+    "minicpmo": {"2.6": "qwen2", "4.5": "qwen3"},
 }
 
 #: Features that a config shows by a key, and that are not modelled: the key, and the feature in words. A key counts

@@ -23,14 +23,17 @@ class Fields:
         value = self.fields.get(key, default)
         if value is None and default is not None:
             value = default
+        if isinstance(value, float) and value.is_integer():  # some writers have 4096.0
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= most:
             self.wrong(f"{key}: must be a whole number from {low} to {most}, got {shown(value)}")
             return max(1, low)
         return value
 
     def number(self, key: str, default: float, or_none: bool = False) -> float:
-        """The number under `key`; or_none: it may also be zero or null, which is `default`."""
-        value = self.fields.get(key, default)
+        """The number under `key`, `default` where it is null; or_none: it may also be zero, which is the same."""
+        value = self.fields.get(key)
+        value = default if value is None else value
         if or_none and not value and not isinstance(value, bool):
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
@@ -39,7 +42,9 @@ class Fields:
         return float(value)
 
     def flag(self, key: str, default: bool) -> bool:
-        value = self.fields.get(key, default)
+        """Whether `key` is on; `default` where it is left out or null."""
+        value = self.fields.get(key)
+        value = default if value is None else value
         if not isinstance(value, bool):
             self.wrong(f"{key}: must be true or false, got {shown(value)}")
             return default

@@ -138,7 +138,7 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
         tied_embeddings=read.flag("tie_word_embeddings", family.tied),
         qk_norm=read.flag("use_qk_norm", False) if family.qk_norm is None else family.qk_norm,
         qkv_bias=bias,
-        dtype=_TORCH_DTYPE.get(str(config.get("dtype", config.get("torch_dtype", "bfloat16"))), "bf16"),
+        dtype=_TORCH_DTYPE.get(str(config.get("dtype") or config.get("torch_dtype")).removeprefix("torch."), "bf16"),
         rotary_dim=0 if latent else rotary_dim(read, rope, head_dim),
         rope_scaling=rope_scaling(read, rope),
         latent=latent,
@@ -222,7 +222,7 @@ def _activation(read: Fields, family: Family) -> Activation:
     if family.form.activation not in ("silu", "gelu"):
         return family.form.activation
     key = "hidden_activation" if read.fields.get("hidden_activation") else "hidden_act"
-    given = read.fields.get(key, family.form.activation)
+    given = read.fields.get(key) or family.form.activation
     if given in SILU:
         return "silu"
     if given in GELU:
@@ -260,7 +260,7 @@ def _heads(read: Fields, hidden: int, heads: int) -> tuple[int, int]:
     head_dim = read.whole("head_dim", max(1, hidden // heads), most=4096)
     if not read.problems and heads % kv_heads:
         read.wrong(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
-    if not read.problems and "head_dim" not in read.fields and hidden % heads:
+    if not read.problems and read.fields.get("head_dim") is None and hidden % heads:
         read.wrong(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
     return kv_heads, head_dim
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scenarios.errors import nearest, printable, shown
-from scenarios.models.families import FAMILIES, FEATURES, REFUSED
+from scenarios.models.families import FAMILIES, FEATURES, REFUSED, VERSIONS
 from scenarios.models.family import Family
 from scenarios.models.fields import Fields
 
@@ -29,6 +29,9 @@ def not_modelled(config: Mapping[str, Any]) -> str:
     model_type = config.get("model_type")
     if isinstance(model_type, str) and model_type in REFUSED:
         return f"model_type {model_type!r} is not modelled: it has {REFUSED[model_type]}"
+    if isinstance(model_type, str) and model_type in VERSIONS:
+        known = ", ".join(sorted(VERSIONS[model_type]))
+        return f"model_type {model_type!r} is not modelled: it has a decoder by its version (version), known: {known}"
     features = features_of(config, frozenset())
     if features:
         has = ", ".join(f"{words} ({key})" for key, words in list(features.items())[:4])

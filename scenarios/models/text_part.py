@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scenarios.models.families import TEXT_PARTS, TEXT_TYPES
+from scenarios.models.config_form import with_class_defaults, with_type
+from scenarios.models.families import FAMILIES, REFUSED, TEXT_PARTS, TEXT_TYPES, VERSIONS
 
 #: Said of the whole model, and true of its text part unless that says otherwise.
 _SHARED = ("tie_word_embeddings", "quantization_config", "compression_config", "quantize", "torch_dtype", "dtype")
 #: Towers, by the key of their config.
-_TOWERS = {"vision_config": "vision tower", "audio_config": "audio tower"}
+_TOWERS = {
+    "vision_config": "vision tower", "vit_config": "vision tower", "visual": "vision tower", "audio_config":
+    "audio tower", "tts_config": "speech decoder",
+}  # fmt: skip
+#: Types that are known under their own name, and those that an architecture may name.
+_KNOWN = frozenset({*FAMILIES, *REFUSED, *TEXT_TYPES, *VERSIONS})
+_NAMES = [*TEXT_TYPES, *VERSIONS, *REFUSED, *FAMILIES]
+
+
+def _decoder_of(text: Mapping[str, Any]) -> Any:
+    """The type of the decoder of a config: its own, or what it is as text, by its version where that decides."""
+    model_type = text.get("model_type")
+    if not isinstance(model_type, str):
+        return model_type
+    versions = VERSIONS.get(model_type)
+    if versions:
+        return versions.get(str(text.get("version")), model_type)
+    return TEXT_TYPES.get(model_type, model_type)
 
 
 def text_part(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -31,8 +49,9 @@ def text_part(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
         for key in _SHARED:
             if key in config and key not in text:
                 text[key] = config[key]
-    model_type = text.get("model_type")
-    if isinstance(model_type, str):
-        text["model_type"] = TEXT_TYPES.get(model_type, model_type)
+    text = with_type(text, _KNOWN, _NAMES)
+    text["model_type"] = _decoder_of(text)
+    if inner is not None:
+        text = with_class_defaults(text)
     towers = [words for key, words in _TOWERS.items() if isinstance(config.get(key), Mapping)]
-    return text, " and ".join(towers)
+    return text, " and ".join(dict.fromkeys(towers))

@@ -64,7 +64,7 @@ def test_a_weight_count_by_hand(tmp_path: Path) -> None:
     assert model.other_weights == 2 * 100 * 64 + 2 * 2 * 64 + 64
     biased = read(tmp_path, {**GOOD, "model_type": "qwen2"})
     assert biased.other_weights - model.other_weights == 2 * (64 + 16 + 16)
-    normed = read(tmp_path, {**GOOD, "model_type": "qwen3"})
+    normed = read(tmp_path, {**GOOD, "model_type": "qwen3", "head_dim": 8})
     assert normed.other_weights - model.other_weights == 2 * 2 * 8  # one gamma of head_dim for q and one for k
     tied = read(tmp_path, {**GOOD, "tie_word_embeddings": True})
     assert model.other_weights - tied.other_weights == 100 * 64
@@ -153,7 +153,7 @@ def test_defaults_are_those_of_hugging_face(tmp_path: Path) -> None:
     [
         ({"hidden_size": None}, "hidden_size: must be a whole number from 1 to 16777216, got nothing"),
         ({"hidden_size": "4096"}, "hidden_size: must be a whole number from 1 to 16777216, got '4096'"),
-        ({"hidden_size": 64.0}, "hidden_size: must be a whole number from 1 to 16777216, got 64.0"),
+        ({"hidden_size": 64.5}, "hidden_size: must be a whole number from 1 to 16777216, got 64.5"),
         ({"hidden_size": True}, "hidden_size: must be a whole number from 1 to 16777216, got true"),
         ({"hidden_size": 1 << 40}, "hidden_size: must be a whole number from 1 to 16777216, got 1099511627776"),
         ({"num_hidden_layers": 0}, "num_hidden_layers: must be a whole number from 1 to 1024, got 0"),
@@ -338,7 +338,7 @@ def test_a_weight_count_with_experts_by_hand(tmp_path: Path) -> None:
     assert model.experts == Experts(8, 8, 2, 32, 0, 0, "softmax", False, normalised=False)
     # Every layer: attention, and eight experts of three matrices 64 x 32; the router stays in 16 bit.
     assert model.linear_weights == 2 * (2 * 64 * 64 + 2 * 64 * 16 + 8 * 3 * 64 * 32)
-    plain = read(tmp_path, {**GOOD, "model_type": "qwen3"})
+    plain = read(tmp_path, {**GOOD, "model_type": "qwen3", "head_dim": 8})
     assert model.other_weights - plain.other_weights == 2 * 64 * 8
 
 
