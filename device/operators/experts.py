@@ -76,6 +76,12 @@ def choose(scores: torch.Tensor, experts: Experts) -> tuple[torch.Tensor, torch.
     return values, ids.to(torch.int32)
 
 
+def _of_layer(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    """Numbers in the group of each column -> numbers in the layer."""
+    each = int(op.attr("value", 0))  # type: ignore[call-overload]
+    return (inputs[0] + each * torch.arange(inputs[0].shape[-1], dtype=torch.int32, device=inputs[0].device),)
+
+
 def gate(logits: torch.Tensor, bias: Inputs, experts: Experts) -> tuple[torch.Tensor, torch.Tensor]:
     """Router logits [rows, experts] -> (weights in float32, numbers) of each row's experts; a bias moves the choice and
     not the weights."""
@@ -96,6 +102,10 @@ def _gating(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _top_k(_: Op, inputs: Inputs, step: Step) -> Outputs:
+    if experts_of(step).one_per_group:
+        best = inputs[0].unflatten(-1, (experts_of(step).top_k, -1)) if inputs[0].ndim == 2 else inputs[0]
+        values, ids = best.max(-1)
+        return values, ids.to(torch.int32)
     return choose(inputs[0], experts_of(step))
 
 
@@ -217,5 +227,6 @@ KERNELS = {
 NAMED = {
     "router.top_k": Kernel(_top_k, "composed"),
     "router.gather": Kernel(_gather),
+    "router.of_layer": Kernel(_of_layer),
     "router.sum": Kernel(_total),
 }

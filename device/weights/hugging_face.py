@@ -47,6 +47,9 @@ _OTHER_NAMES: dict[str, dict[str, str]] = {
     "hunyuan": _HUNYUAN, "hunyuan_v1_dense": _HUNYUAN, "hunyuan_v1_moe": _HUNYUAN,
     "gpt_oss": {"router": "mlp.router"},
 }  # fmt: skip
+#: The same of tensors that are no module's, and of the shared expert.
+_OTHER_PLAIN = {"PanguProMoE": {"router_scales": "mlp.router_scale"}}
+_SHARED_EXPERT = ("PanguProMoE",)
 
 
 #: Families whose experts stand under other names: the module of a layer, and its projections.
@@ -73,7 +76,7 @@ def name_of(model: Model, name: str, part: str, layer: int) -> str:
     if state is not None and (own := name_in_layer(state, name, part)):
         return f"{at}.{own}"
     if name in PLAIN:
-        return f"{at}.{PLAIN[name]}"
+        return f"{at}.{_OTHER_PLAIN.get(model.model_type, {}).get(name, PLAIN[name])}"
     if model.model_type in SPARSE_BLOCK and (name == "router" or name.startswith("experts.")):
         return _in_sparse_block(f"{at}.block_sparse_moe", name, part)
     if name == "router" and part == "bias" and not (model.experts and model.experts.router_bias):
@@ -91,7 +94,8 @@ def _other_names(model: Model) -> dict[str, str]:
 
 
 def _shared(model: Model) -> str:
-    return "shared_expert" if model.experts and model.experts.shared_gate else "shared_experts"
+    single = model.model_type in _SHARED_EXPERT or (model.experts and model.experts.shared_gate)
+    return "shared_expert" if single else "shared_experts"
 
 
 def _in_sparse_block(at: str, name: str, part: str) -> str:
@@ -109,10 +113,10 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
     one = model.at(number if 0 <= number < model.layers else -1)
     if one.state is not None and (own := shape_in_layer(one.state, name, model.hidden)):
         return own
-    if f"{layer}.{part}" in PLAIN.values() or part == "layer_scalar":
+    if f"{layer}.{part}" in PLAIN.values() or part in ("layer_scalar", "router_scale"):
         sizes = {"scale": one.hidden, "layer_scalar": 1}
         if one.experts:
-            sizes["per_expert_scale"] = one.experts.count
+            sizes |= dict.fromkeys(("per_expert_scale", "router_scale"), one.experts.count)
         return (sizes.get(part, one.heads),)
     out, into = _sizes(one, name).get(layer, (model.hidden, 0))
     return (out, into) if into and part == "weight" else (out,)

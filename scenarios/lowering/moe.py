@@ -26,7 +26,8 @@ def routing(step: Step, experts: Experts) -> Routing:
     """Who chooses which experts: the tokens of all replicas where they share them (padding chooses none)."""
     replicas = step.model.data_parallel if step.model.expert_parallel else 1
     tokens = step.batch.tokens * replicas
-    return Routing(tokens, experts.count, experts.held, experts.top_k, step.skew, step.seed)
+    groups = experts.top_k if experts.one_per_group else 1
+    return Routing(tokens, experts.count, experts.held, experts.top_k, step.skew, step.seed, groups)
 
 
 def routed(item: Routing) -> tuple[tuple[str, Attr], ...]:
@@ -38,6 +39,7 @@ def routed(item: Routing) -> tuple[tuple[str, Attr], ...]:
         ("top_k", item.top_k),
         ("skew", item.skew),
         ("seed", item.seed),
+        *((("groups", item.groups),) if item.groups > 1 else ()),
     )
 
 
@@ -51,7 +53,7 @@ def mixture(
     chosen = "moe_out" if experts.shared or experts.scaled else result
     read = activation(routed_by or source, x.shape, act)
     ops = [linear("router", read, "router_logits", experts.count, experts.router_bias), *_choose(experts, rows, act)]
-    if experts.with_plain:
+    if experts.scales_choice:
         ops += _scaled_choice(experts, rows)
     if experts.weighs_input:
         x = activation("moe_in", x.shape, act)
@@ -135,7 +137,9 @@ def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
     total = activation("top_total", (rows, 1), "fp32")
     ops = [Op("cast", "router.cast", (logits,), (logits32,))]
     ops.append(Op(experts.score, f"router.{experts.score}", (logits32,), (scores,)))
-    if not experts.moves_choice:
+    if experts.one_per_group:
+        ops += _best_of_groups(experts, rows, top, ids)
+    elif not experts.moves_choice:
         ops.append(Op("sort", "router.top_k", (scores,), (top, ids), op_type="TopKV2"))
     else:  # the bias moves the choice and not the weights
         biased = activation("router_biased", wide, "fp32")
@@ -149,6 +153,19 @@ def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
         ops.append(Op("reduce_mean", "router.sum", (top,), (total,), op_type="ReduceSum"))
         ops.append(Op("div", "router.normalise", (top, total), (weights,)))
     return tuple(ops)
+
+
+def _best_of_groups(experts: Experts, rows: int, top: Tensor, ids: Tensor) -> tuple[Op, ...]:
+    """The best expert of each group: the largest score of a view by group, then numbers in the group made numbers of
+    the layer (vLLM-Ascend 0.9's pangu_moe.py, which calls torch.max and adds a range)."""
+    groups = experts.top_k
+    by_group = activation("router_scores", (rows, groups, experts.count // groups), "fp32")
+    local = activation("group_ids", ids.shape, "int32")
+    each = (("value", experts.count // groups),)
+    return (
+        Op("sort", "router.top_k", (by_group,), (top, local), op_type="ArgMaxWithValue"),
+        Op("adds", "router.of_layer", (local,), (ids,), each, op_type="Add"),
+    )
 
 
 def _one_by_one(

@@ -92,6 +92,10 @@ ALIKE: dict[str, Family] = {
         bias=True, out_bias=True, renames={"bias": "attention_bias"}, models=frozenset({"bias"}),
         like="openPangu-Embedded 1B, 7B",
     ),
+    "PanguProMoE": Family(
+        bias=True, out_bias=True, experts="num_experts", normalised=False, finish=details.pangu_pro,
+        like="openPangu-Pro-MoE 72B",
+    ),
     "pangu_ultra_moe": Family(
         experts="n_routed_experts", score="sigmoid", normalised=True, latent=True, finish=details.pangu_ultra,
         renames={

@@ -89,7 +89,11 @@ def gemma4(read: Fields, model: Model) -> Model:
     model = gemma(read, model)
     attention = replace(model.attention, scale=1.0, value_norm=True)
     model = replace(model, attention=attention, form=replace(model.form, layer_scale=True))
-    return model if model.experts is None else replace(model, experts=replace(model.experts, with_plain=True))
+    return (
+        model
+        if model.experts is None
+        else replace(model, experts=replace(model.experts, with_plain=True, scales_choice=True))
+    )
 
 
 def gemma4_kind(read: Fields, model: Model, layer: Layer) -> Model:
@@ -283,6 +287,19 @@ def pangu_ultra(read: Fields, model: Model) -> Model:
     model = replace(model, form=replace(model.form, post_norms=read.flag("sandwich_norm", False)))
     biased = read.flag("router_enable_expert_bias", False)
     return model if model.experts is None else replace(model, experts=replace(model.experts, choice_bias=biased))
+
+
+def pangu_pro(read: Fields, model: Model) -> Model:
+    """openPangu-Pro-MoE (arXiv:2505.21411): one expert of each group for a token, times a learned scale of each, and
+    one shared expert as wide as several."""
+    if model.experts is None:
+        return model
+    groups = read.whole("num_expert_groups", model.experts.top_k)
+    count, top_k = model.experts.count, model.experts.top_k
+    if not read.problems and (groups != top_k or count % groups):
+        read.wrong(f"num_expert_groups {groups}: only one expert of each of num_experts_per_tok groups is modelled")
+    width = read.whole("shared_expert_intermediate_size", 0, low=0)
+    return replace(model, experts=replace(model.experts, shared=width, one_per_group=True, scales_choice=True))
 
 
 def indexed(_: Fields, model: Model, layer: Layer) -> Model:

@@ -399,7 +399,6 @@ REFUSED: dict[str, str] = {
     "bamba": "attention whose angles and Mamba layers lie by index (attn_layer_indices)",
     "mllama_text_model": "cross attention (cross_attention_layers)",
     "minimax_m3_vl_text": "sparse attention over blocks of keys (sparse_attention_config)",
-    "PanguProMoE": "one expert of each group for a token (num_expert_groups)",
     "solar": "layers that add what earlier ones gave (bskcn_1)",
     "axk1": "a norm behind the experts alone (post_mlp_layernorm)",
     "bailing_hybrid": "linear attention layers (layer_group_size)",

@@ -295,8 +295,8 @@ class Model:
         if experts is None:
             return self._mlp_outputs * self.form.mlp_bias
         router = experts.count * (self.hidden + experts.router_bias + experts.moves_choice)
-        # Next to a plain MLP: three norms more, the router's own, and a scale of each expert.
-        alongside = (4 * self.hidden + experts.count) * experts.with_plain
+        # Next to a plain MLP: three norms more, and the router's own.
+        alongside = 4 * self.hidden * experts.with_plain + experts.count * experts.scales_choice
         return router + self.hidden * experts.shared_gate + self._mlp_outputs * experts.bias + alongside
 
     @property

@@ -107,7 +107,9 @@ class Experts:
     expert reads, not what it gives (of one expert a token). with_plain: a plain MLP stands next to the experts, each
     with a norm behind it (Gemma 4). choice_bias: a bias moves the choice (None: with sigmoids). shared_limit: of the
     shared expert's SwiGLU, 0 for none, None for that of the others. latent: width that tokens are brought to
-    before the routed experts and back from behind them, 0 for none (Nemotron 3 Super).
+    before the routed experts and back from behind them, 0 for none (Nemotron 3 Super). one_per_group: a token takes the
+    best expert of each of its `top_k` groups (Pangu Pro MoE). scales_choice: weights are multiplied by a learned scale
+    of each expert.
     """
 
     count: int
@@ -133,6 +135,8 @@ class Experts:
     choice_bias: bool | None = None
     shared_limit: float | None = None
     latent: int = 0
+    one_per_group: bool = False
+    scales_choice: bool = False
 
     def reads(self, hidden: int) -> int:
         """Width of what a routed expert reads and gives."""

@@ -116,9 +116,10 @@ def grouped_matmul(op: Op, kind: OpKind) -> Work:
 
 
 def routing_of(op: Op) -> Routing:
-    """The routing that a grouped product follows (attributes tokens, experts, held, top_k, skew, seed)."""
+    """The routing that a grouped product follows (attributes tokens, experts, held, top_k, skew, seed, groups)."""
     tokens, experts, held, top_k, seed = (whole_number(op, a) for a in ("tokens", "experts", "held", "top_k", "seed"))
-    return Routing(tokens, experts, held, top_k, float(op.attr("skew", 0.0)), seed)  # type: ignore[arg-type]
+    skew = float(op.attr("skew", 0.0))  # type: ignore[arg-type]
+    return Routing(tokens, experts, held, top_k, skew, seed, whole_number(op, "groups", 1))
 
 
 def placed(op: Op, layer: int, rank: int) -> Op:

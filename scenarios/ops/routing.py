@@ -3,7 +3,8 @@
 Each expert has a popularity, log-normal with parameter `skew` (0: all alike), and other experts are popular in another
 layer. Few tokens choose one by one, `top_k` different experts each; of many only the counts are drawn, since single
 choices no longer matter. Even with equal popularity counts differ: 16 tokens that choose 8 of 256 experts reach about
-100 of them, and one rank of 16 holds 10 of these where another holds 4.
+100 of them, and one rank of 16 holds 10 of these where another holds 4. Where a token chooses as many experts of each
+group (Pangu Pro MoE, arXiv:2505.21411), ranks that hold whole groups have as many rows each.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CHOICES_DRAWN = 1 << 14
 @dataclass(frozen=True, slots=True)
 class Routing:
     """tokens: that choose, over all ranks that share the experts. held: experts of one rank; rank r has those from
-    r x held."""
+    r x held. groups: of experts that lie next to each other, of each of which a token chooses as many."""
 
     tokens: int
     experts: int
@@ -30,6 +31,7 @@ class Routing:
     top_k: int
     skew: float
     seed: int
+    groups: int = 1
 
     @property
     def rows(self) -> int:
@@ -39,21 +41,33 @@ class Routing:
     def loads(self, layer: int, rank: int = 0) -> tuple[int, ...]:
         """Tokens of each expert that `rank` holds, in layer `layer`."""
         start = rank * self.held % self.experts
-        drawn = _draw(self.tokens, self.experts, self.top_k, self.skew, self.seed, layer)
+        drawn = self._drawn(layer)
         return drawn[start : start + self.held]
 
     def busiest(self, layer: int) -> float:
         """Rows of the busiest rank over the mean."""
-        drawn = _draw(self.tokens, self.experts, self.top_k, self.skew, self.seed, layer)
+        drawn = self._drawn(layer)
         most = max(sum(drawn[i : i + self.held]) for i in range(0, self.experts, self.held))
         return most * self.experts / max(1, self.held * sum(drawn))
 
+    def _drawn(self, layer: int) -> tuple[int, ...]:
+        """Tokens of each expert of a layer."""
+        return _draw(self.tokens, self.experts, self.top_k, self.skew, self.seed, layer, self.groups)
+
 
 @lru_cache(maxsize=4096)
-def _draw(tokens: int, experts: int, top_k: int, skew: float, seed: int, layer: int) -> tuple[int, ...]:
+def _draw(tokens: int, experts: int, top_k: int, skew: float, seed: int, layer: int, groups: int) -> tuple[int, ...]:
     """Tokens of each expert; they sum to tokens x top_k, and no expert has more than tokens."""
     random = Random(crc32(f"{seed}/experts {layer}".encode()))
     weights = [exp(random.gauss(0.0, skew)) if skew else 1.0 for _ in range(experts)]
+    each = experts // groups
+    parts = (weights[start : start + each] for start in range(0, experts, each))
+    return tuple(load for part in parts for load in _of_group(random, part, tokens, top_k // groups, skew))
+
+
+def _of_group(random: Random, weights: list[float], tokens: int, top_k: int, skew: float) -> tuple[int, ...]:
+    """The same of one group of experts."""
+    experts = len(weights)
     if tokens * experts > CHOICES_DRAWN:
         return _counts(random, weights, tokens, top_k)
     drawn = [0] * experts

@@ -26,7 +26,7 @@ def fuse_choice(program: Program, _: Context) -> Program:
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         run = [op for op in ops if op.name.startswith("router.") and not kind_of(op).is_collective]  # of its input
-        if not run:
+        if not run or any(op.name == "router.of_layer" for op in run):  # no call takes the best of each group
             return ops
         logits = run[0].inputs[0]
         bias = tuple(t for op in run for t in op.inputs if t.role == "weight")
@@ -93,6 +93,7 @@ def _routing(program: Program, context: Context) -> Routing:
         model.experts.top_k,
         scenario.workload.expert_skew,
         scenario.protocol.seed,
+        model.experts.top_k if model.experts.one_per_group else 1,
     )
 
 
@@ -151,6 +152,12 @@ def _no_experts(model: Model) -> str | None:
     return None if model.experts else f"{model.name} has no experts"
 
 
+def _no_fused_choice(model: Model) -> str | None:
+    if model.experts and model.experts.one_per_group:
+        return f"{model.name} takes one expert of each group, which no call of torch_npu does"
+    return _no_experts(model)
+
+
 def _not_spread(model: Model) -> str | None:
     if model.sends_tokens:
         return None
@@ -161,7 +168,7 @@ MOE_ROUTING = Pass(
     switch="fusion.moe_routing",
     title="Expert choice as one kernel",
     rewrite=fuse_choice,
-    idle=_no_experts,
+    idle=_no_fused_choice,
     rewrites="scores, top-k, normalisation -> npu_moe_gating_top_k (softmax scores: ..._softmax, sum, division)",
     saves="three to seven launches a layer",
     costs="one cast more",

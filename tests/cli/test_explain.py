@@ -67,6 +67,7 @@ MANY_RANKS = (
     "gpt_oss_20b_long_context",
     "qwen3_5_35b_tp2_long_context",
     "kimi_k2_w4a8_ep16_decode",
+    "openpangu_pro_moe_ep8_decode",
     "llama_3_1_70b_tp4_pp2_decode",
     "qwen3_30b_a3b_decode",
     "qwen3_32b_tp16_decode",

@@ -207,6 +207,8 @@ class Layered(Architecture):
         scales = torch.ones(experts.count)
         if experts.with_plain:
             scales = self.weight(f"{at.removesuffix('.mlp')}.router.per_expert_scale", torch.float32)
+        elif experts.scales_choice:
+            scales = self.weight(f"{at}.router_scale", torch.float32).flatten()
         about = experts.activation, experts.limit, experts.bias
         whole = x
         if experts.latent:
@@ -214,6 +216,9 @@ class Layered(Architecture):
         out = torch.zeros_like(x)
         for token, row in enumerate(scores):
             chosen = (row + bias).argsort(descending=True)[: experts.top_k]
+            if experts.one_per_group:
+                each = experts.count // experts.top_k
+                chosen = torch.stack([part.argmax() + place * each for place, part in enumerate(row.split(each))])
             weights = row[chosen] / (row[chosen].sum() if experts.normalised else 1) * scales[chosen]
             for weight, expert in zip(weights * experts.factor, chosen.tolist(), strict=True):
                 read = x[token : token + 1] * (weight if experts.weighs_input else 1)
@@ -222,7 +227,8 @@ class Layered(Architecture):
         if experts.latent:
             out, x = self.affine(out, f"{at}.fc2_latent_proj", False), whole
         if experts.shared:
-            name = "shared_expert" if experts.shared_gate else "shared_experts"
+            single = experts.shared_gate or self.model.model_type == "PanguProMoE"
+            name = "shared_expert" if single else "shared_experts"
             shared = self.activated(x, f"{at}.{name}", *experts.shared_activation, experts.bias)
             out += (
                 shared * self.affine(x, f"{at}.shared_expert_gate", False).sigmoid() if experts.shared_gate else shared

@@ -79,6 +79,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **BASE, **LATENT, "model_type": "pangu_ultra_moe", "num_routed_experts": 8, "num_experts_per_tok": 2,
         "moe_intermediate_size": 32, "num_shared_experts": 1, "num_dense_layers": 1, "sandwich_norm": True,
     },
+    "PanguProMoE": {
+        **BASE, **MOE, "model_type": "PanguProMoE", "shared_expert_intermediate_size": 48, "num_expert_groups": 2,
+    },
     "afmoe": {
         **BASE, **MOE, "model_type": "afmoe", "num_shared_experts": 1, "num_dense_layers": 1, "sliding_window": 12,
         "global_attn_every_n_layers": 2, "mup_enabled": True, "route_scale": 2.5,

@@ -23,6 +23,7 @@ NAMES = (
     "hunyuan",
     "olmo3",
     "step3p5",
+    "PanguProMoE",
     "afmoe",
     "nemotron_h with latent experts",
 )

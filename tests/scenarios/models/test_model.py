@@ -36,6 +36,7 @@ PUBLISHED = {
     "Qwen3-8B": 8_190_735_360,
     "Qwen3.5-35B-A3B": 34_660_610_688,  # its decoder of text, without the prediction layer
     "gpt-oss-20b": 20_914_757_184,
+    "openPangu-Pro-MoE": 71_988_781_056,  # 71.99 billion (arXiv:2505.21411, whose sizes its config has)
     # Nobody's but ours: 4 layers of 3 * 256 x 256 and 3 * 256 x 704, two tables of 4,096 x 256, nine norms of 256.
     "Tiny-Llama": 5_048_576,
 }
@@ -84,6 +85,7 @@ def test_what_the_families_differ_in() -> None:
         "GLM-4.5-Air": (False, True),
         "Qwen3.5-35B-A3B": (True, False),
         "gpt-oss-20b": (False, True),
+        "openPangu-Pro-MoE": (False, True),
         "Llama-3.1-70B": (False, False),
         "Llama-3.1-8B": (False, False),
         "Qwen2.5-0.5B": (False, True),

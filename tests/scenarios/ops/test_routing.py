@@ -67,3 +67,13 @@ def test_many_tokens_have_the_spread_of_a_binomial() -> None:
     assert sum(loads) == 20 * 160_000
     spread = (sum((load - 625) ** 2 for load in loads) / len(loads)) ** 0.5
     assert 0.85 * 625**0.5 < spread < 1.15 * 625**0.5
+
+
+def test_one_expert_of_each_group_gives_ranks_of_whole_groups_as_many_rows() -> None:
+    """openPangu-Pro-MoE: 8 of 64 experts, one of each of 8 groups, whatever their popularity."""
+    for tokens in (5, 4096):  # chosen one by one, and as counts
+        grouped = Routing(tokens, 64, 8, 8, 1.5, 0, groups=8)
+        assert [sum(grouped.loads(3, rank)) for rank in range(8)] == [tokens] * 8
+        assert grouped.busiest(3) == 1.0
+        assert Routing(tokens, 64, 4, 8, 1.5, 0, groups=8).busiest(3) > 1.0  # of half a group
+        assert Routing(tokens, 64, 8, 8, 1.5, 0).busiest(3) > 1.0
