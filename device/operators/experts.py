@@ -18,6 +18,7 @@ from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import exact_product, integers, scaled
 from device.step.step import COUNTS, Step
 from scenarios.models.model import Experts
+from scenarios.ops.counting import whole_number
 from scenarios.ops.program import Op, Tensor
 
 ORDER, SENT = "experts.order", "experts.sent"
@@ -78,7 +79,7 @@ def choose(scores: torch.Tensor, experts: Experts) -> tuple[torch.Tensor, torch.
 
 def _of_layer(op: Op, inputs: Inputs, _: Step) -> Outputs:
     """Numbers in the group of each column -> numbers in the layer."""
-    each = int(op.attr("value", 0))  # type: ignore[call-overload]
+    each = whole_number(op, "value")
     return (inputs[0] + each * torch.arange(inputs[0].shape[-1], dtype=torch.int32, device=inputs[0].device),)
 
 

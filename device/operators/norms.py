@@ -74,6 +74,9 @@ def reduce_mean(_: Op, inputs: Inputs, __: Step) -> Outputs:
 
 def _layer_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
     x, gamma, *beta = inputs
+    if gamma.ndim > 1:  # each head has weights of its own
+        normed = torch.nn.functional.layer_norm(x.float(), (x.shape[-1],), eps=eps_of(op))
+        return ((normed * gamma.float()).to(x.dtype),)
     weights = (part.float() for part in (gamma, *beta))
     return (torch.nn.functional.layer_norm(x.float(), (x.shape[-1],), *weights, eps=eps_of(op)).to(x.dtype),)
 

@@ -143,6 +143,8 @@ def _sizes(model: Model, name: str) -> dict[str, tuple[int, int]]:
         count = model.experts.count
         sizes |= {"gate": (count, hidden), "router": (count, hidden), "proj": (count, hidden), "wg": (count, hidden)}
         sizes["block_sparse_moe"] = (count, 0)
+    if model.qk_norm_of == "own":
+        sizes |= {"q_norm": (model.heads, model.head_dim), "k_norm": (model.kv_heads, model.head_dim)}
     if model.qk_norm_of == "layer":
         sizes |= {"q_norm": (model.q_size, 0), "k_norm": (model.kv_size, 0)}
     return sizes | _latent_sizes(model)

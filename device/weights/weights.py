@@ -288,6 +288,8 @@ class Weights:
             value = value.squeeze(1)
         if self.model.model_type in PAIRED and last in ("q_proj", "k_proj"):
             value = heads_in_halves(value, self.model.at(layer))
+        if self.model.model_type in PAIRED and self.model.qk_norm_of == "own" and last in ("q_norm", "k_norm"):
+            value = heads_in_halves(value.flatten(), self.model.at(layer)).view(value.shape)
         if latent and not self.in_pairs:
             value = in_halves(last, value, latent)
         if latent and latent.index:
@@ -325,7 +327,9 @@ class Weights:
             if value.ndim == 1:  # a bias joins the sum over the ranks once
                 return value if rank == 0 else torch.zeros_like(value)
             return value.chunk(ranks, 1)[rank]
-        if shard.qk_norm_of == "layer" and name == "q_norm":
+        if shard.qk_norm_of == "own" and name == "k_norm":
+            return value[rank * len(value) // ranks :][: shard.kv_heads]
+        if shard.qk_norm_of != "head" and name == "q_norm":
             return value.chunk(ranks)[rank]
         if name in KV_SPLIT or (shard.qk_norm_of == "layer" and name == "k_norm"):
             heads = value.shape[0] // shard.head_dim

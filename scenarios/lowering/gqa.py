@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scenarios.lowering.layer_norms import layer_qk_norm
+from scenarios.lowering.layer_norms import layer_qk_norm, own_norm
 from scenarios.lowering.primitives import (
     Cache,
     activation,
@@ -79,7 +79,9 @@ def _queries_and_keys(step: Step, q: Tensor) -> tuple[tuple[Op, ...], tuple[str,
     now = {name: name for name in names}
     for stage in stages:
         if stage == "norm" and model.qk_norm:
-            if model.qk_norm_of == "layer" and not form.norm_last:
+            if model.qk_norm_of == "own":
+                ops += [own_norm(step, activation(now[name], shapes[name], step.act)) for name in names]
+            elif model.qk_norm_of == "layer" and not form.norm_last:
                 ops += layer_qk_norm(step)
             else:
                 for name in names:

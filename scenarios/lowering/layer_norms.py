@@ -1,10 +1,19 @@
-"""Q and K norms over all heads of a layer (MiniMax-M2), whose ranks share the mean of the squares."""
+"""Q and K norms over all heads of a layer (MiniMax-M2), whose ranks share the mean of the squares, and layer norms of
+each head with weights of its own (Command R+)."""
 
 from __future__ import annotations
 
 from scenarios.lowering.primitives import activation, rms_norm, weight
 from scenarios.lowering.step import Step
 from scenarios.ops.program import Op, Tensor
+
+
+def own_norm(step: Step, x: Tensor) -> Op:
+    """`q` or `k` [tokens, heads, dim] -> normed, as one call: assumed. vLLM writes it in nine torch calls and leaves
+    their fusion to a compiler."""
+    gamma = weight(f"{x.name}_norm.weight", x.shape[1:], x.dtype)
+    eps = (("eps", step.model.norm_eps),)
+    return Op("layer_norm", f"{x.name}_norm", (x, gamma), (activation(f"{x.name}_normed", x.shape, x.dtype),), eps)
 
 
 def layer_qk_norm(step: Step) -> tuple[Op, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scenarios.lowering.activations import activated
 from scenarios.models.forms import PROJECTED, Activation, AttentionForm
@@ -166,7 +166,11 @@ def _capped(scores: Tensor, cap: float) -> tuple[Op, ...]:
 def mlp(model: Model, act: DType, tokens: int, source: str = "mlp_in") -> tuple[Op, ...]:
     """The plain MLP of a layer: `source` -> `mlp_out`."""
     x, form = activation(source, (tokens, model.hidden), act), model.form
-    return gated(x, "", model.intermediate, "mlp_out", form.activation, limit=form.limit, bias=form.mlp_bias)
+    *before, down = gated(x, "", model.intermediate, "mlp_out", form.activation, limit=form.limit, bias=form.mlp_bias)
+    if form.down_bias and not form.mlp_bias:
+        bias = weight("down_proj.bias", (model.hidden,), act)
+        down = replace(down, inputs=(*down.inputs, bias))
+    return (*before, down)
 
 
 def gated(

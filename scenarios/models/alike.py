@@ -42,7 +42,8 @@ ALIKE: dict[str, Family] = {
                   "gelu_pytorch_tanh", "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
     ),
     "cohere": Family(
-        tied=True, out_bias=True, form=_COHERE, finish=newer.cohere, renames={"layer_norm_eps": "rms_norm_eps"},
+        qk_norm=None, norm_of="own", tied=True,
+        out_bias=True, form=_COHERE, finish=newer.cohere, renames={"layer_norm_eps": "rms_norm_eps"},
         defaults={"rms_norm_eps": 1e-5}, like="Command R",
     ),
     "cohere2": Family(
@@ -91,6 +92,29 @@ ALIKE: dict[str, Family] = {
     "PanguEmbedded": Family(
         bias=True, out_bias=True, renames={"bias": "attention_bias"}, models=frozenset({"bias"}),
         like="openPangu-Embedded 1B, 7B",
+    ),
+    "telechat": Family(
+        attention=AttentionForm(out_bias=True), form=LayerForm(down_bias=True), like="TeleChat, TeleChat2",
+        renames={
+            "n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "ffn_hidden_size": "intermediate_size",
+            "layer_norm_epsilon": "rms_norm_eps", "seq_length": "max_position_embeddings",
+        },
+        finish=newer.telechat,
+    ),
+    "telechat3": Family(out_bias=True, like="TeleChat3 36B"),
+    "qwen": Family(
+        bias=True, finish=newer.qwen, like="Qwen 1.8B to 72B",
+        renames={"layer_norm_epsilon": "rms_norm_eps", "seq_length": "max_position_embeddings", "kv_channels":
+                 "head_dim", "rotary_emb_base": "rope_theta"},
+    ),
+    "Yi": Family(out_bias=True, like="Yi, before it was Llama"),
+    "aquila": Family(like="Aquila"),
+    "xverse": Family(like="XVERSE 7B, 13B, 65B"),
+    "orion": Family(form=LayerForm(layer_norm=True, norm_bias=True), like="Orion 14B"),
+    "cwm": Family(adapt=details.by_kind, like="Code World Model"),
+    "aria_text": Family(
+        experts="num_experts", normalised=True, finish=newer.aria, like="Aria, its text",
+        renames={"moe_num_experts": "num_experts", "moe_topk": "num_experts_per_tok"},
     ),
     "PanguProMoE": Family(
         bias=True, out_bias=True, experts="num_experts", normalised=False, finish=details.pangu_pro,

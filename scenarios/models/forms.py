@@ -68,10 +68,10 @@ class LayerForm:
 
     attends, has_mlp: whether it has the one and the other (Nemotron-H's layers have one of both). pre_norms: norms
     before them. post_norms: norms behind them, before the residual add. activation: of the MLP. limit: of the clamped
-    and the capped activation. mlp_bias: its projections have biases. residual_scale: what each of them is multiplied by
-    before it is added. unit_offset: norms multiply by 1 + weight. layer_norm: those over the hidden size are layer
-    norms, which take the mean off too; norm_bias: they add a bias. parallel: attention and MLP read the same norm.
-    layer_scale: the residual is multiplied by a learned number behind each layer.
+    and the capped activation. mlp_bias: its projections have biases; down_bias: the last one has. residual_scale: what
+    each of them is multiplied by before it is added. unit_offset: norms multiply by 1 + weight. layer_norm: those over
+    the hidden size are layer norms, which take the mean off too; norm_bias: they add a bias. parallel: attention and
+    MLP read the same norm. layer_scale: the residual is multiplied by a learned number behind each layer.
     """
 
     attends: bool = True
@@ -81,6 +81,7 @@ class LayerForm:
     activation: Activation = "silu"
     limit: float = 0.0
     mlp_bias: bool = False
+    down_bias: bool = False
     residual_scale: float = 1.0
     unit_offset: bool = False
     layer_norm: bool = False

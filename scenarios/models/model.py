@@ -156,7 +156,7 @@ class Model:
 
     @property
     def qk_norm_size(self) -> int:
-        """Weights of a layer's Q and K norms, elements."""
+        """Weights of a layer's Q and K norms, elements: what a norm spans, and of each head where it has its own."""
         return 2 * self.head_dim if self.qk_norm_of == "head" else self.q_size + self.kv_size
 
     @property
@@ -293,7 +293,7 @@ class Model:
             return 0
         experts = self.experts
         if experts is None:
-            return self._mlp_outputs * self.form.mlp_bias
+            return self._mlp_outputs * self.form.mlp_bias or self.hidden * self.form.down_bias
         router = experts.count * (self.hidden + experts.router_bias + experts.moves_choice)
         # Next to a plain MLP: three norms more, and the router's own.
         alongside = 4 * self.hidden * experts.with_plain + experts.count * experts.scales_choice

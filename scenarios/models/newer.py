@@ -1,4 +1,4 @@
-"""What newer families make of their config.json beyond the usual fields: Trinity and Step-3.5."""
+"""What newer and rarer families make of their config.json beyond the usual fields."""
 
 from __future__ import annotations
 
@@ -69,6 +69,33 @@ def stablelm(read: Fields, model: Model) -> Model:
         if read.flag(key, False):
             read.wrong(f"{key}: only false is modelled")
     return model
+
+
+# ---- of one model each ----
+
+
+def telechat(read: Fields, model: Model) -> Model:
+    """TeleChat: biases on the output projection and the last of the MLP alone."""
+    if read.flag("apply_residual_connection_post_layernorm", False):
+        read.wrong("apply_residual_connection_post_layernorm: only false is modelled")
+    if read.flag("embed_layernorm", False):
+        read.wrong("embed_layernorm: not modelled: a norm behind the embedding")
+    return model
+
+
+def qwen(read: Fields, model: Model) -> Model:
+    """Qwen 1: `intermediate_size` counts gate and up together."""
+    if not read.flag("no_bias", True):
+        read.wrong("no_bias: only true is modelled")
+    return replace(model, intermediate=model.intermediate // 2)
+
+
+def aria(read: Fields, model: Model) -> Model:
+    """Aria: shared experts as one of their width together."""
+    if model.experts is None:
+        return model
+    shared = read.whole("moe_num_shared_experts", 2, low=0, most=64) * model.experts.intermediate
+    return replace(model, experts=replace(model.experts, shared=shared))
 
 
 # ---- Step-3.5 ----

@@ -8,8 +8,9 @@ from typing import Literal
 from scenarios.models.forms import Activation
 
 Score = Literal["softmax", "sigmoid"]
-#: What one norm of Q or K spans: each head by itself, or all heads of a layer (which ranks share).
-QkNorm = Literal["head", "layer"]
+#: What one norm of Q or K spans: each head by itself, all heads of a layer (which ranks share), or each head by itself
+#: as a layer norm with weights of its own (Command R+).
+QkNorm = Literal["head", "layer", "own"]
 
 
 @dataclass(frozen=True, slots=True)

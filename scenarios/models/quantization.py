@@ -31,6 +31,10 @@ class Stored:
     keeps: frozenset[Part] = frozenset()
 
 
+#: Methods that a refusal names; docs/models.md has them all.
+_KNOWN = "fp8, compressed-tensors, modelopt, awq, gptq, mxfp4, bitsandbytes, torchao, quark, ascend and others"
+
+
 class UnknownFormat(ValueError):
     """A quantised checkpoint that has no near format; the text says which."""
 
@@ -43,6 +47,9 @@ def stored_weights(config: Mapping[str, Any], path: Path) -> Stored | None:
     if isinstance(config.get("quantize"), str):  # ModelSlim for MindIE: "w8a8", "w8a8_dynamic", "w4a8_dynamic"
         return _modelslim(config["quantize"])
     given = config.get("quantization_config", config.get("compression_config"))
+    own = config.get("quantization")  # of MLX
+    if given is None and isinstance(own, Mapping) and "bits" in own:
+        given = {"quant_method": "mlx", "bits": own["bits"]}
     if given is None:
         return None
     if not isinstance(given, Mapping):
@@ -56,8 +63,7 @@ def stored_weights(config: Mapping[str, Any], path: Path) -> Stored | None:
         return _modelslim_of_folder(given, path)
     reader = _READERS.get(name)
     if reader is None:
-        known = ", ".join((*_READERS, "ascend"))
-        raise UnknownFormat(f"quant_method {shown(method)} has no near `optimizations.weights`; known: {known}")
+        raise UnknownFormat(f"quant_method {shown(method)} has no near `optimizations.weights`; known: {_KNOWN}")
     stored = reader(given)
     kept = stored.keeps | kept_parts(given, config)
     return replace(stored, keeps=kept, what=f"{stored.what}{_but_for(kept)}")
@@ -163,6 +169,59 @@ def _modelslim_of_folder(given: Mapping[str, Any], path: Path) -> Stored:
     return _modelslim(said)
 
 
+def _quark(given: Mapping[str, Any]) -> Stored:
+    """AMD Quark: types of weights and inputs for the whole model (`global_quant_config`)."""
+    whole = given.get("global_quant_config")
+    if not isinstance(whole, Mapping):
+        raise UnknownFormat("Quark without global_quant_config has no near `optimizations.weights`")
+    weights, inputs = (_bits_of_type(whole.get(key)) for key in ("weight", "input_tensors"))
+    return _near(f"Quark ({weights}-bit weights, {inputs}-bit activations)", weights, inputs)
+
+
+def _bits_of_type(given: Any) -> int:
+    """Bits of what `dtype` names (int4, fp8_e4m3, fp4); 16 where nothing is said."""
+    given = given[0] if isinstance(given, list) and given else given
+    if not isinstance(given, Mapping):
+        return 16
+    match = re.search(r"\d+", str(given.get("dtype", "")))
+    return int(match[0][:4]) if match else 0
+
+
+def _torchao(given: Mapping[str, Any]) -> Stored:
+    """torchao: the name of its method, or of the class of its settings, says the bits."""
+    kind = given.get("quant_type")
+    if isinstance(kind, Mapping):
+        kind = kind.get("default", kind)
+        kind = kind.get("_type") if isinstance(kind, Mapping) else kind
+    name = str(kind).lower().replace("_", "")
+    activations = re.search(r"(?:int|float)8dynamicactivation|float8dynamic", name)
+    weights = re.search(r"(?:int|float|uint)(\d)weight", name)
+    bits = int(weights[1]) if weights else 8 if name.startswith("float8dynamic") else 0
+    return _near(f"torchao {printable(str(kind), 60)}", bits, 8 if activations else 16)
+
+
+def _hqq(given: Mapping[str, Any]) -> Stored:
+    """HQQ: bits of the weights, of the whole model or of its first module."""
+    config: Any = given.get("quant_config", given)
+    for _ in range(3):
+        if isinstance(config, Mapping) and "weight_quant_params" in config:
+            config = config["weight_quant_params"]
+        elif isinstance(config, Mapping) and "nbits" not in config and config:
+            config = next(iter(config.values()))
+    bits = config.get("nbits") if isinstance(config, Mapping) else None
+    return _near(f"HQQ of {shown(bits)} bits", bits, 16)
+
+
+def _quanto(given: Mapping[str, Any]) -> Stored:
+    bits = {"int8": 8, "float8": 8, "int4": 4}.get(str(given.get("weights")), 0)
+    return _near(f"quanto {printable(str(given.get('weights')), 20)}", bits, 16)
+
+
+def _fixed(label: str, weights: int, activations: int) -> Callable[[Mapping[str, Any]], Stored]:
+    """A method that has one format."""
+    return lambda _: _near(label, weights, activations)
+
+
 _READERS: dict[str, Callable[[Mapping[str, Any]], Stored]] = {
     "fp8": _fp8,
     "fbgemm-fp8": _fp8,
@@ -170,8 +229,26 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Stored]] = {
     "modelopt": _groups("ModelOpt"),
     "modelopt-fp4": _groups("ModelOpt"),
     "awq": _by_bits("AWQ"),
+    "awq-marlin": _by_bits("AWQ"),
     "gptq": _by_bits("GPTQ"),
+    "gptq-marlin": _by_bits("GPTQ"),
+    "gptqmodel": _by_bits("GPTQ"),
+    "moe-wna16": _by_bits("AWQ or GPTQ"),
     "auto-round": _by_bits("AutoRound"),
+    "intel/auto-round": _by_bits("AutoRound"),
+    "inc": _by_bits("AutoRound"),
+    "quark": _quark,
+    "torchao": _torchao,
+    "hqq": _hqq,
+    "quanto": _quanto,
+    "eetq": _fixed("EETQ INT8", 8, 16),
+    "experts-int8": _fixed("INT8 experts", 8, 16),
+    "w4afp8": _fixed("INT4 weights, FP8 activations", 4, 8),
+    "ptpc-fp8": _fp8,
+    "mxfp8": _fixed("MXFP8", 8, 8),
+    "modelopt-mxfp8": _fixed("ModelOpt MXFP8", 8, 8),
+    "nvfp4": _fixed("NVFP4", 4, 4),
+    "mlx": _by_bits("MLX"),
     "mxfp4": _mxfp4,
     "bitsandbytes": _bitsandbytes,
 }

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from scenarios.errors import nearest, printable, shown
-from scenarios.models.families import FAMILIES, FEATURES, REFUSED, VERSIONS
+from scenarios.models.families import FAMILIES, VERSIONS
 from scenarios.models.family import Family
 from scenarios.models.fields import Fields
+from scenarios.models.unmodelled import FEATURES, REFUSED
 
 #: Whole numbers of a config, and the only value that is modelled; lists by layer are read.
 _FIXED = {"moe_layer_freq": 1}

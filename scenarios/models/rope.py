@@ -42,6 +42,7 @@ def rope_scaling(read: Fields, rope: Fields) -> RopeScaling | None:
     Multimodal sections (`mrope_section`) turn tokens of text as plain angles do: their three positions are one.
     """
     kind = rope.fields.get("rope_type", rope.fields.get("type", "default"))
+    kind = kind.removeprefix("telechat3-") if isinstance(kind, str) else kind
     if not isinstance(kind, str):
         rope.wrong(f"rope_type: must be a name, got {shown(kind)}")
     if not isinstance(kind, str) or kind in ("default", "mrope"):

@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from scenarios.models.config_form import with_class_defaults, with_type
-from scenarios.models.families import FAMILIES, REFUSED, TEXT_PARTS, TEXT_TYPES, VERSIONS
+from scenarios.models.families import FAMILIES, TEXT_PARTS, TEXT_TYPES, VERSIONS
+from scenarios.models.unmodelled import REFUSED
 
 #: Said of the whole model, and true of its text part unless that says otherwise.
-_SHARED = ("tie_word_embeddings", "quantization_config", "compression_config", "quantize", "torch_dtype", "dtype")
+_SHARED = (
+    "tie_word_embeddings",
+    "quantization_config",
+    "compression_config",
+    "quantization",
+    "quantize",
+    "torch_dtype",
+    "dtype",
+)
 #: Towers, by the key of their config.
 _TOWERS = {
     "vision_config": "vision tower", "vit_config": "vision tower", "visual": "vision tower", "audio_config":

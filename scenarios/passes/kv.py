@@ -193,6 +193,8 @@ def _has_norms_and_one_scale(context: Context) -> str | None:
         return f"{context.model.name} has no Q and K norm to fuse"
     if context.model.qk_norm_of == "layer":
         return f"{context.model.name} normalises all heads together, and the fused kernel each by itself"
+    if context.model.qk_norm_of == "own":
+        return f"{context.model.name} has layer norms of Q and K, and the fused kernel RMSNorms"
     if context.model.attention != AttentionForm():
         return f"{context.model.name} does more to queries, keys and values than the fused kernel"
     if context.model.rotated != context.model.head_dim:

@@ -85,6 +85,10 @@ class Layered(Architecture):
     def normed_heads(self, x: Tensor, name: str) -> Tensor:
         if self.model.qk_norm_of == "layer":
             return self.norm(x.flatten(1), name).view(x.shape)
+        if self.model.qk_norm_of == "own":
+            from_mean = x - x.mean(-1, keepdim=True)
+            spread = (from_mean.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt()
+            return from_mean / spread * self.weight(f"{name}.weight")
         if self.model.attention.weightless:
             return x / (x.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt()
         return self.norm(x, name)
@@ -184,6 +188,7 @@ class Layered(Architecture):
     def activated(self, x: Tensor, at: str, kind: str, limit: float, bias: bool) -> Tensor:
         """An MLP of any kind."""
         up = self.affine(x, f"{at}.up_proj", bias)
+        below = bias or (self.model.form.down_bias and ".experts" not in at)
         if kind == "gelu_alone":
             return self.affine(F.gelu(up, approximate="tanh"), f"{at}.down_proj", bias)
         if kind == "relu2":
@@ -196,7 +201,7 @@ class Layered(Architecture):
             inner = gate * (1.702 * gate).sigmoid() * (up + 1)
         else:
             inner = (F.silu(gate) if kind == "silu" else F.gelu(gate, approximate="tanh")) * up
-        return self.affine(inner, f"{at}.down_proj", bias)
+        return self.affine(inner, f"{at}.down_proj", below)
 
     def experts(self, x: Tensor, at: str, experts: Experts, routed: Tensor | None = None) -> Tensor:
         """Token by token, the best experts by the router's scores."""

@@ -99,6 +99,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "swiglu_limits": [0.0, 0.0, 0.2, 0.2], "swiglu_limits_shared": [0.0, 0.0, 0.0, 0.1],
     },
     "cohere": {**BASE, "model_type": "cohere", "layer_norm_eps": 1e-5, "logit_scale": 0.5},
+    "cohere with norms of each head": {
+        **BASE, "model_type": "cohere", "layer_norm_eps": 1e-5, "logit_scale": 0.5, "use_qk_norm": True,
+    },
+    "telechat": {
+        **{key: value for key, value in BASE.items() if key not in ("intermediate_size", "num_hidden_layers",
+           "num_attention_heads")},
+        "model_type": "telechat", "n_layer": 3, "n_head": 4, "ffn_hidden_size": 96, "layer_norm_epsilon": 1e-5,
+    },
+    "qwen": {**BASE, "model_type": "qwen", "num_key_value_heads": 4, "kv_channels": 16, "no_bias": True},
+    "orion": {**BASE, "model_type": "orion"},
+    "cwm": {
+        **BASE, "model_type": "cwm", "sliding_window": 12, "layer_types": ["full_attention", "sliding_attention"] * 2,
+    },
+    "aria_text": {
+        **BASE, "model_type": "aria_text", "moe_num_experts": 8, "moe_topk": 2, "moe_intermediate_size": 32,
+        "moe_num_shared_experts": 2,
+    },
     "cohere2": {
         **BASE, "model_type": "cohere2", "layer_norm_eps": 1e-5, "logit_scale": 0.25, "sliding_window": 12,
         "sliding_window_pattern": 2,

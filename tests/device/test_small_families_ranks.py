@@ -24,6 +24,8 @@ NAMES = (
     "olmo3",
     "step3p5",
     "PanguProMoE",
+    "cohere with norms of each head",
+    "telechat",
     "afmoe",
     "nemotron_h with latent experts",
 )

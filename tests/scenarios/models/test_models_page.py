@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import ScenarioError
-from scenarios.models.families import FAMILIES, REFUSED
+from scenarios.models.families import FAMILIES
 from scenarios.models.hf_config import load_model
+from scenarios.models.unmodelled import REFUSED
 
 #: Parameters of the text decoder as published, in 10^9, and KV bytes of a token in 16 bits, of the configs that run.
 #: Kimi-K2: 1.04 T with 61 layers (its model card says 1T; its tensors sum to 1,026.4 without the FP8 scales).
@@ -49,7 +50,7 @@ def table(root: Path, heading: str) -> str:
 def types_of(rows: str) -> set[str]:
     """The words in backticks of each row's first cell."""
     cells = [line.split("|")[1] for line in rows.splitlines() if line.startswith("| `") and "model_type" not in line]
-    return {word for cell in cells for word in re.findall(r"`(\w+)`", cell)}
+    return {word for cell in cells for word in re.findall(r"`([\w-]+)`", cell)}
 
 
 def test_the_page_lists_each_family(root: Path) -> None:

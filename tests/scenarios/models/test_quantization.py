@@ -157,3 +157,49 @@ def test_what_is_kept_is_neither_quantised_nor_counted_so(tmp_path: Path) -> Non
     )
     # As other weights than the checkpoint's all linear layers are those.
     assert model.kept_in("w8a8") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}, "input_tensors":
+          {"dtype": "fp8_e4m3"}}}, "w8a8"),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4"}, "input_tensors": {"dtype":
+          "fp4"}}}, "w4a8"),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "uint4"}, "input_tensors": None}},
+         "w4a16"),
+        ({"quant_method": "torchao", "quant_type": "int4_weight_only"}, "w4a16"),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}}, "w8a16"),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type":
+          "Int8DynamicActivationInt8WeightConfig"}}}, "w8a8"),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type":
+          "Float8DynamicActivationFloat8WeightConfig"}}}, "w8a8"),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type":
+          "Int8DynamicActivationInt4WeightConfig"}}}, "w4a8"),
+        ({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4}}}, "w4a16"),
+        ({"quant_method": "hqq", "quant_config": {"q_proj": {"weight_quant_params": {"nbits": 8}}}}, "w8a16"),
+        ({"quant_method": "quanto", "weights": "int8"}, "w8a16"),
+        ({"quant_method": "w4afp8"}, "w4a8"),
+        ({"quant_method": "gptq_marlin", "bits": 4}, "w4a16"),
+        ({"quant_method": "intel/auto-round", "bits": 4}, "w4a16"),
+        ({"quant_method": "eetq"}, "w8a16"),
+    ],
+)  # fmt: skip
+def test_each_rarer_format_has_a_nearest(tmp_path: Path, given: dict[str, Any], nearest: str) -> None:
+    assert read(tmp_path, {**GOOD, "quantization_config": given}).stored_as == nearest
+
+
+def test_weights_of_mlx_say_their_bits(tmp_path: Path) -> None:
+    assert read(tmp_path, {**GOOD, "quantization": {"group_size": 64, "bits": 4}}).stored_as == "w4a16"
+
+
+@pytest.mark.parametrize("method", ["aqlm", "bitnet", "vptq", "higgs", "spqr", "quip"])
+def test_formats_that_are_near_to_none_are_refused(tmp_path: Path, method: str) -> None:
+    (line,) = refusal(tmp_path, {**GOOD, "quantization_config": {"quant_method": method, "bits": 2}})
+    assert f"quant_method '{method}' has no near" in line
+
+
+@pytest.mark.parametrize("given", [{"quant_type": "int3_weight_only"}, {}, {"quant_type": 3}])
+def test_a_type_of_torchao_that_is_near_to_none_is_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+    (line,) = refusal(tmp_path, {**GOOD, "quantization_config": {"quant_method": "torchao", **given}})
+    assert "has no near `optimizations.weights`" in line
