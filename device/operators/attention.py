@@ -182,10 +182,9 @@ def keys_and_values(op: Op, inputs: Inputs, step: Step, dtype: torch.dtype) -> t
 
 def heads_of(query: torch.Tensor, op: Op) -> torch.Tensor:
     """The query as [rows, heads, dim]."""
-    heads, dim = op.attr("heads"), op.attr("head_dim")
+    heads = op.attr("heads")
     assert isinstance(heads, int)
-    assert isinstance(dim, int)
-    return query.reshape(-1, heads, dim)
+    return query.reshape(query.shape[0], heads, -1)
 
 
 def _attention(op: Op, inputs: Inputs, step: Step) -> Outputs:

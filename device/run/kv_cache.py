@@ -185,8 +185,7 @@ def _rows(one: Model) -> dict[str, tuple[int, int]]:
     if latent := one.latent:
         rows = {"latent_cache": (1, latent.kv_rank), "rope_cache": (1, latent.rope_dim)}
         return rows | ({"index_cache": (1, latent.own_index.dim)} if latent.own_index else {})
-    row = (one.kv_heads, one.head_dim)
-    return {"k_cache": row, "v_cache": row}
+    return {"k_cache": (one.kv_heads, one.head_dim), "v_cache": (one.kv_heads, one.value_dim)}
 
 
 def _states(one: Model, act: DType) -> dict[str, tuple[tuple[int, ...], DType]]:

@@ -48,7 +48,12 @@ _OTHER_NAMES: dict[str, dict[str, str]] = {
     "gpt_oss": {"router": "mlp.router"},
 }  # fmt: skip
 #: The same of tensors that are no module's, and of the shared expert.
-_OTHER_PLAIN = {"PanguProMoE": {"router_scales": "mlp.router_scale"}}
+_OTHER_PLAIN = {
+    "PanguProMoE": {"router_scales": "mlp.router_scale"},
+    "mimo_v2_flash": {"sinks": "self_attn.attention_sink_bias"},
+}
+#: Last words of their names.
+_PLAIN_PARTS = ("layer_scalar", "router_scale", "attention_sink_bias")
 _SHARED_EXPERT = ("PanguProMoE",)
 
 
@@ -113,7 +118,7 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
     one = model.at(number if 0 <= number < model.layers else -1)
     if one.state is not None and (own := shape_in_layer(one.state, name, model.hidden)):
         return own
-    if f"{layer}.{part}" in PLAIN.values() or part in ("layer_scalar", "router_scale"):
+    if f"{layer}.{part}" in PLAIN.values() or part in _PLAIN_PARTS:
         sizes = {"scale": one.hidden, "layer_scalar": 1}
         if one.experts:
             sizes |= dict.fromkeys(("per_expert_scale", "router_scale"), one.experts.count)
@@ -126,7 +131,7 @@ def _sizes(model: Model, name: str) -> dict[str, tuple[int, int]]:
     """(outputs, inputs) of the modules of one layer that are no norm over the hidden size; inputs 0 for a vector."""
     hidden, width = model.hidden, _mlp_width(model, name)
     sizes = {
-        "q_proj": (model.q_width, hidden), "k_proj": (model.kv_size, hidden), "v_proj": (model.kv_size, hidden),
+        "q_proj": (model.q_width, hidden), "k_proj": (model.kv_size, hidden), "v_proj": (model.v_size, hidden),
         "o_proj": (hidden, model.attended), "gate_proj": (width, hidden), "up_proj": (width, hidden),
         "down_proj": (hidden, width), "embed_tokens": (model.vocab, hidden), "lm_head": (model.vocab, hidden),
         "w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width), "shared_expert_gate": (1, hidden),

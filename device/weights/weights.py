@@ -332,9 +332,10 @@ class Weights:
         if shard.qk_norm_of != "head" and name == "q_norm":
             return value.chunk(ranks)[rank]
         if name in KV_SPLIT or (shard.qk_norm_of == "layer" and name == "k_norm"):
-            heads = value.shape[0] // shard.head_dim
+            dim = shard.value_dim if name == "v_proj" else shard.head_dim
+            heads = value.shape[0] // dim
             first = rank * heads // ranks  # fewer heads than ranks: several ranks hold the same one
-            return value[first * shard.head_dim :][: shard.kv_size]
+            return value[first * dim :][: shard.kv_heads * dim]
         if name in COLUMN_SPLIT:
             rows = -(-value.shape[0] // ranks)
             mine = value[rank * rows : (rank + 1) * rows]

@@ -60,7 +60,7 @@ def _gate(step: Step) -> tuple[Op, ...]:
     wide: tuple[int, ...] = (step.tokens, model.attended)
     narrow = wide
     if model.attention.gate == "head":
-        wide, narrow = (step.tokens, model.heads, model.head_dim), (step.tokens, model.heads, 1)
+        wide, narrow = (step.tokens, model.heads, model.value_dim), (step.tokens, model.heads, 1)
     gate, open_ = (activation(name, narrow, step.act) for name in ("attention_gate", "gate_open"))
     out, result = (activation(name, wide, step.act) for name in ("attended_ungated", "attended"))
     return (
@@ -95,6 +95,11 @@ def _queries_and_keys(step: Step, q: Tensor) -> tuple[tuple[Op, ...], tuple[str,
     if form.value_norm and not form.borrows:
         ops += rms_norm("v_norm", activation(value, shapes["k"], step.act), "v_normed", model.norm_eps, weightless=True)
         value = "v_normed"
+    if form.value_scale != 1 and not form.borrows:
+        shape = (step.tokens, model.kv_heads, model.value_dim)
+        x, scaled = activation(value, shape, step.act), activation("v_scaled", shape, step.act)
+        ops.append(Op("muls", "scale_v", (x,), (scaled,), (("value", form.value_scale),)))
+        value = "v_scaled"
     return tuple(ops), (now["q"], now.get("k", ""), value)
 
 
@@ -124,8 +129,9 @@ def _part(x: Tensor, name: str, width: int) -> Tensor:
 
 def _cache(step: Step) -> Cache:
     model = step.model
-    shape = (step.batch.requests, step.cache_tokens, model.kv_heads, model.head_dim)
-    return Cache(Tensor("k_cache", shape, step.act, "kv_cache"), Tensor("v_cache", shape, step.act, "kv_cache"))
+    slots = (step.batch.requests, step.cache_tokens, model.kv_heads)
+    keys, values = (*slots, model.head_dim), (*slots, model.value_dim)
+    return Cache(Tensor("k_cache", keys, step.act, "kv_cache"), Tensor("v_cache", values, step.act, "kv_cache"))
 
 
 def _write_cache(step: Step, names: tuple[str, str, str]) -> tuple[Op, ...]:
@@ -134,8 +140,11 @@ def _write_cache(step: Step, names: tuple[str, str, str]) -> tuple[Op, ...]:
     if model.attention.borrows:
         return ()
     slots = Tensor("slots", (step.tokens,), "int64", "table")
-    shape = (step.tokens, model.kv_heads, model.head_dim)
-    k, v = (activation(name, shape, step.act) for name in names[1:])
+    dims = (model.head_dim, model.value_dim)
+    k, v = (
+        activation(name, (step.tokens, model.kv_heads, dim), step.act)
+        for name, dim in zip(names[1:], dims, strict=True)
+    )
     return (
         Op("kv_cache_write", "write_k", (k, cache.key, slots), (cache.key,), op_type="Scatter"),
         Op("kv_cache_write", "write_v", (v, cache.value, slots), (cache.value,), op_type="Scatter"),

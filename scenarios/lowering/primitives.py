@@ -97,18 +97,19 @@ def unfused_attention(
     """Attention as separate calls, for requests padded to the longest: repeat K and V over the group, QK, scale, (cap,)
     mask, (sinks,) softmax, PV.
 
-    q [tokens, heads, dim]. Scores are [requests x heads, queries, keys].
+    q [tokens, heads, dim], `out` [tokens, heads, elements of a value]. Scores are [requests x heads, queries, keys].
     """
     _, heads, dim = q.shape
-    kv_heads = cache.key.shape[2]
+    kv_heads, value_dim = cache.value.shape[2:]
     requests = sum(count for count, _, _ in groups)
     queries = max(query for _, query, _ in groups)
     keys = max(context + query for _, query, context in groups)
     dtype: DType = q.dtype
-    repeated = (requests, heads, keys, dim)
-    k_all, v_all = activation("k_repeated", repeated, dtype), activation("v_repeated", repeated, dtype)
+    repeated = (requests, heads, keys)
+    k_all = activation("k_repeated", (*repeated, dim), dtype)
+    v_all = activation("v_repeated", (*repeated, value_dim), dtype)
     k_seen = Tensor(cache.key.name, (requests, kv_heads, keys, dim), cache.key.dtype, "kv_cache")
-    v_seen = Tensor(cache.value.name, (requests, kv_heads, keys, dim), cache.value.dtype, "kv_cache")
+    v_seen = Tensor(cache.value.name, (requests, kv_heads, keys, value_dim), cache.value.dtype, "kv_cache")
     q_padded = activation(q.name, (requests, heads, queries, dim), dtype)
 
     def scores(name: str, of: DType = dtype, more: int = 0) -> Tensor:
@@ -116,6 +117,7 @@ def unfused_attention(
 
     mask = Tensor(f"mask{_of_mask(form)}", (requests, 1, queries, keys), dtype)
     batched = (("batched", True),)
+    attended = activation(out, (*q.shape[:2], value_dim), dtype)
     capped = _capped(scores("scaled"), form.soft_cap)
     masked, kept = scores("masked"), scores("weights")
     joined: tuple[Op, ...] = ()
@@ -138,7 +140,7 @@ def unfused_attention(
         Op("softmax", "attn.softmax", (scores("masked32", "fp32", more),), (scores("weights32", "fp32", more),)),
         Op("cast", "attn.cast_back", (scores("weights32", "fp32", more),), (kept,)),
         *dropped,
-        Op("batch_matmul", "attn.pv", (scores("weights"), v_all), (activation(out, q.shape, dtype),), batched),
+        Op("batch_matmul", "attn.pv", (scores("weights"), v_all), (attended,), batched),
     )
 
 

@@ -116,6 +116,11 @@ ALIKE: dict[str, Family] = {
         experts="num_experts", normalised=True, finish=newer.aria, like="Aria, its text",
         renames={"moe_num_experts": "num_experts", "moe_topk": "num_experts_per_tok"},
     ),
+    "mimo_v2_flash": Family(
+        experts="n_routed_experts", score="sigmoid", normalised=True, finish=newer.mimo_v2, types=newer.mimo_types,
+        adapt=newer.mimo_kind, models=frozenset({"attention_chunk_size", "v_head_dim"}), like="MiMo-V2-Flash",
+        renames={"layernorm_epsilon": "rms_norm_eps"},
+    ),
     "PanguProMoE": Family(
         bias=True, out_bias=True, experts="num_experts", normalised=False, finish=details.pangu_pro,
         like="openPangu-Pro-MoE 72B",

@@ -40,7 +40,8 @@ class AttentionForm:
     attended is multiplied by the sigmoid of it. out_bias: the output projection has a bias.
     norm_last: Q and K are normed behind the rotary angles. weightless: those norms have no weights. value_norm: values
     are normed too, without weights. keys_are_values: values are the keys before norm and angles. rotates: whether
-    queries and keys turn with their position. borrows: K and V are those of an earlier layer.
+    queries and keys turn with their position. borrows: K and V are those of an earlier layer. value_dim: elements of a
+    value head, 0 for as many as of a key head. value_scale: what values are multiplied by.
     """
 
     window: int = 0
@@ -56,6 +57,8 @@ class AttentionForm:
     keys_are_values: bool = False
     rotates: bool = True
     borrows: bool = False
+    value_dim: int = 0
+    value_scale: float = 1.0
 
     def kept(self, tokens: int) -> int:
         """Tokens of a request of `tokens` whose K and V the cache must hold."""

@@ -151,8 +151,18 @@ class Model:
 
     @property
     def kv_size(self) -> int:
-        """Elements of K, and as many of V, of one token in one layer of a grouped-query cache."""
+        """Elements of K of one token in one layer of a grouped-query cache."""
         return self.kv_heads * self.head_dim
+
+    @property
+    def value_dim(self) -> int:
+        """Elements of a value head of grouped-query attention."""
+        return self.attention.value_dim or self.head_dim
+
+    @property
+    def v_size(self) -> int:
+        """Elements of V, as of K."""
+        return self.kv_heads * self.value_dim
 
     @property
     def qk_norm_size(self) -> int:
@@ -162,7 +172,7 @@ class Model:
     @property
     def attended(self) -> int:
         """Width of what attention gives for one token."""
-        return self.heads * (self.latent.v_dim if self.latent else self.head_dim)
+        return self.heads * (self.latent.v_dim if self.latent else self.value_dim)
 
     @property
     def has_cache(self) -> bool:
@@ -177,13 +187,14 @@ class Model:
     @property
     def gate_width(self) -> int:
         """Outputs of the projection of attention's gate, 0 where it has none of its own."""
-        return {"head": self.heads, "element": self.q_size}.get(self.attention.gate, 0)
+        return {"head": self.heads, "element": self.attended}.get(self.attention.gate, 0)
 
     @property
     def projections(self) -> tuple[tuple[str, int], ...]:
         """Linear layers of grouped-query attention that read its input, and their outputs."""
-        kv = () if self.attention.borrows else ("k",) if self.attention.keys_are_values else ("k", "v")
-        return (("q", self.q_width), *((name, self.kv_size) for name in kv))
+        both = (("k", self.kv_size), ("v", self.v_size))
+        kv = () if self.attention.borrows else both[:1] if self.attention.keys_are_values else both
+        return (("q", self.q_width), *kv)
 
     @property
     def attention_weights(self) -> int:
@@ -194,7 +205,7 @@ class Model:
             return self.state.weights(self.hidden)
         if self.latent is None:
             inputs = sum(size for _, size in self.projections) + self.gate_width
-            return self.hidden * inputs + self.q_size * self.hidden
+            return self.hidden * inputs + self.attended * self.hidden
         latent = self.latent
         query = latent.q_rank * (self.hidden + self.q_size) if latent.q_rank else self.hidden * self.q_size
         return query + self.hidden * latent.row + self.attended * self.hidden + latent.index_weights(self.hidden)
@@ -331,7 +342,7 @@ class Model:
         """Elements of K and V (or of the latent row) that one layer keeps of a token."""
         if not self.has_cache:
             return 0
-        return self.latent.cached if self.latent else 2 * self.kv_size
+        return self.latent.cached if self.latent else self.kv_size + self.v_size
 
     def kv_bytes_per_token(self, element_bits: int) -> int:
         """Bytes of K and V that one token adds over all layers, scales not counted; of layers with windows, until those

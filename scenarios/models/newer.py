@@ -71,6 +71,54 @@ def stablelm(read: Fields, model: Model) -> Model:
     return model
 
 
+# ---- MiMo-V2-Flash ----
+
+
+def mimo_v2(read: Fields, model: Model) -> Model:
+    """Values narrower than keys, times a constant; learned sinks in layers with a window, or in those without."""
+    attention = replace(
+        model.attention,
+        value_dim=read.whole("v_head_dim", model.head_dim, most=4096),
+        value_scale=read.number("attention_value_scale", 1.0),
+        sinks=read.flag("add_full_attention_sink_bias", False),
+    )
+    return replace(model, attention=attention)
+
+
+def mimo_types(read: Fields, layers: int) -> list[str]:
+    """`hybrid_layer_pattern` has 1 for layers with a window."""
+    pattern = read.fields.get("hybrid_layer_pattern")
+    if not isinstance(pattern, list) or len(pattern) < layers:
+        read.wrong(f"hybrid_layer_pattern: must have a number for each of {layers} layers, got {shown(pattern)}")
+        return ["full_attention"] * layers
+    return ["sliding_attention" if windowed else "full_attention" for windowed in pattern[:layers]]
+
+
+def mimo_kind(read: Fields, model: Model, layer: Layer) -> Model:
+    """Layers with a window have heads, angles and sinks of their own."""
+    if not layer.is_windowed:
+        return model
+    heads = read.whole("swa_num_attention_heads", model.heads)
+    kv_heads = read.whole("swa_num_key_value_heads", model.kv_heads)
+    if not read.problems and heads % kv_heads:
+        read.wrong(f"swa_num_attention_heads {heads} is not a multiple of swa_num_key_value_heads {kv_heads}")
+    head_dim = read.whole("swa_head_dim", model.head_dim, most=4096)
+    attention = replace(
+        model.attention,
+        value_dim=read.whole("swa_v_head_dim", model.value_dim, most=4096),
+        sinks=read.flag("add_swa_attention_sink_bias", False),
+    )
+    return replace(
+        model,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        rotary_dim=rotary_dim(read, read, head_dim),
+        rope_theta=read.number("swa_rope_theta", model.rope_theta),
+        attention=attention,
+    )
+
+
 # ---- of one model each ----
 
 

@@ -68,7 +68,7 @@ def refuse_features(read: Fields, family: Family) -> None:
         if isinstance(given, bool) and family.qk_norm is not None and given != family.qk_norm:
             read.wrong(f"{key}: only {str(family.qk_norm).lower()} is modelled for this model_type")
     wide, narrow = read.fields.get("head_dim"), read.fields.get("v_head_dim")
-    if narrow and wide and not family.latent and narrow != wide:
+    if narrow and wide and not family.latent and "v_head_dim" not in family.models and narrow != wide:
         read.wrong(f"v_head_dim: not modelled: values of another width than keys, got {shown(narrow)}")
     kinds = read.fields.get("attn_type_list")
     if isinstance(kinds, list) and any(kind != 1 for kind in kinds):

@@ -45,7 +45,6 @@ FEATURES: dict[str, str] = {
 #: Families that are known and refused, with the features that are missing.
 REFUSED: dict[str, str] = {
     "gemma3n_text": "embeddings of each layer (hidden_size_per_layer_input) and several residuals (altup_num_inputs)",
-    "mimo_v2_flash": "values narrower than keys (v_head_dim) and windows by layer (hybrid_layer_pattern)",
     "falcon_h1": "attention and Mamba side by side in a layer (mamba_d_ssm)",
     **dict.fromkeys(
         ("gpt2", "gpt_bigcode", "opt"),

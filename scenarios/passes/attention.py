@@ -31,12 +31,14 @@ def fuse_attention(program: Program, context: Context) -> Program:
     def make(run: tuple[Op, ...]) -> tuple[Op, ...]:
         by_name = {op.name: op for op in run}
         product, scale, mask, out = by_name["attn.qk"], by_name["attn.scale"], by_name["attn.mask"], run[-1].out
-        query = Tensor(product.inputs[0].name, out.shape, out.dtype)
         keys = max(g.kv_len for g in batch.groups)
-        kv_heads, dim = run[0].inputs[0].shape[1], out.shape[2]
+        kv_heads, wide, narrow = run[0].inputs[0].shape[1], product.inputs[0].shape[-1], out.shape[2]
+        query = Tensor(product.inputs[0].name, (*out.shape[:2], wide), out.dtype)
         key, value = (
-            Tensor(op.inputs[0].name, (batch.requests, keys, kv_heads, dim), out.dtype, "kv_cache") for op in run[:2]
+            Tensor(op.inputs[0].name, (batch.requests, keys, kv_heads, dim), out.dtype, "kv_cache")
+            for op, dim in zip(run[:2], (wide, narrow), strict=True)
         )
+        dim = (wide + narrow) // 2  # the work counts their mean for both products
         sinks = tuple(t for op in run for t in op.inputs if t.role == "weight")
         own_scale = () if scale.attr("value") == dim**-0.5 else (("scale", scale.attr("value")),)
         static = 0 if mask.attrs or sinks else _static_tokens(context, batch.phase)

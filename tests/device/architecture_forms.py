@@ -61,7 +61,8 @@ class Layered(Architecture):
             k, v, names = *self.lent[seen], names[:1]
         else:
             k = self.affine(x, f"{at}.k_proj", model.qkv_bias).view(count, -1, dim)
-            v = k if form.keys_are_values else self.affine(x, f"{at}.v_proj", model.qkv_bias).view(count, -1, dim)
+            v = k if form.keys_are_values else self.affine(x, f"{at}.v_proj", model.qkv_bias)
+            v = v.view(count, model.kv_heads, -1) * form.value_scale
         for step in ("turn", "norm") if form.norm_last else ("norm", "turn"):
             if step == "norm" and model.qk_norm:
                 both = {"q": q, "k": k}
@@ -97,8 +98,9 @@ class Layered(Architecture):
         """Token by token and head by head, over the keys that the token sees."""
         form, group = self.model.attention, self.model.heads // self.model.kv_heads
         scale = form.scale or q.shape[-1] ** -0.5
-        sinks = self.weight(f"{at}.sinks") if form.sinks else None
-        out = torch.zeros_like(q)
+        name = "attention_sink_bias" if self.model.model_type == "mimo_v2_flash" else "sinks"
+        sinks = self.weight(f"{at}.{name}") if form.sinks else None
+        out = torch.zeros((*q.shape[:2], v.shape[-1]))
         for token in range(q.shape[0]):
             first = 0
             if form.window:

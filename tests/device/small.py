@@ -79,6 +79,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **BASE, **LATENT, "model_type": "pangu_ultra_moe", "num_routed_experts": 8, "num_experts_per_tok": 2,
         "moe_intermediate_size": 32, "num_shared_experts": 1, "num_dense_layers": 1, "sandwich_norm": True,
     },
+    "mimo_v2_flash": {
+        **BASE, "model_type": "mimo_v2_flash", "n_routed_experts": 8, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32, "num_key_value_heads": 1, "v_head_dim": 8, "swa_num_key_value_heads": 2,
+        "swa_rope_theta": 100.0, "sliding_window": 12, "add_swa_attention_sink_bias": True,
+        "attention_value_scale": 0.7,
+        "hybrid_layer_pattern": [0, 1, 1, 0], "moe_layer_freq": [0, 1, 1, 1], "partial_rotary_factor": 0.5,
+        "n_shared_experts": None, "routed_scaling_factor": None,
+    },
     "PanguProMoE": {
         **BASE, **MOE, "model_type": "PanguProMoE", "shared_expert_intermediate_size": 48, "num_expert_groups": 2,
     },

@@ -48,6 +48,9 @@ def _int8_experts(op: Op, _: Model) -> str | None:
 def _attention(op: Op, _: Model) -> str | None:
     if op.attr("top_k", 0):
         return "SparseFlashAttention has no adapter for torch_npu"
+    key, value = op.inputs[1:3]
+    if not op.attr("latent", False) and value.role == "kv_cache" and key.shape[-1] != value.shape[-1]:
+        return "values narrower than keys have no adapter for torch_npu"
     if op.attr("chunk", 0):
         return "npu_fused_infer_attention_score has no adapter for attention in chunks"
     if op.inputs[1].dtype == "int8" and (op.attr("window", 0) or has_sinks(op)):
