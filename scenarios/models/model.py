@@ -270,16 +270,62 @@ class Model:
         return sum(count * size for count, (size, _) in sizes), sum(count * outputs for count, (_, outputs) in sizes)
 
     def _of_part(self, part: Part) -> tuple[int, int]:
-        """(weights, outputs) of the linear layers of one part of this layer."""
+        """(weights, outputs) of the linear layers of one part of this layer, or of one product of it."""
+        part, _, product = part.partition(".")
+        if product:
+            return self._of_product(part, product)
         if part == "attention":
             return self.attention_weights, self._attention_outputs
         experts = self.experts
         if part == "mlp" and experts is None:
             return self._mlp_weights, self._mlp_outputs
+        if part == "experts":
+            return self._routed
         width = 0
         if experts:
             width = experts.shared if part == "shared" else self.intermediate * experts.with_plain
         return self.matrices * self.hidden * width, ((self.matrices - 1) * width + self.hidden) * bool(width)
+
+    @property
+    def _routed(self) -> tuple[int, int]:
+        """(weights, outputs) of the routed experts of this layer."""
+        experts = self.experts
+        if experts is None or not self.form.has_mlp:
+            return 0, 0
+        reads = experts.reads(self.hidden)
+        outputs = experts.held * ((self.matrices - 1) * experts.intermediate + reads)
+        return self.matrices * reads * experts.held * experts.intermediate, outputs
+
+    def _of_product(self, part: Part, product: str) -> tuple[int, int]:
+        """(weights, outputs) of one product of a part: those of a part have as many weights each but for attention."""
+        if part == "attention":
+            sizes = self._attention_products.get(product, (0, 0))
+            return sizes[0] * sizes[1], sizes[1]
+        weights, outputs = self._of_part(part)
+        narrow = product == "down_proj"
+        each = self.hidden if part != "experts" or self.experts is None else self.experts.reads(self.hidden)
+        down = each * (self.experts.held if part == "experts" and self.experts else 1) * bool(weights)
+        return weights // self.matrices, down if narrow else (outputs - down) // (self.matrices - 1)
+
+    @property
+    def _attention_products(self) -> dict[str, tuple[int, int]]:
+        """(inputs, outputs) of the products of this layer's attention, by name."""
+        if not self.form.attends:
+            return {}
+        if self.state is not None:
+            return {"o_proj": (self.state.weights(self.hidden) // self.hidden - self._state_inputs, self.hidden)}
+        out = {"o_proj": (self.attended, self.hidden)}
+        if self.latent is None:
+            return out | {f"{name}_proj": (self.hidden, size) for name, size in self.projections}
+        latent = self.latent
+        low = {"q_a_proj": (self.hidden, latent.q_rank), "q_b_proj": (latent.q_rank, self.q_size)}
+        query = low if latent.q_rank else {"q_proj": (self.hidden, self.q_size)}
+        return out | query | {"kv_a_proj": (self.hidden, latent.row)}
+
+    @property
+    def _state_inputs(self) -> int:
+        """Outputs of the products that a layer with a state reads its input with."""
+        return self.state.outputs(self.hidden) - self.hidden if self.state else 0
 
     @property
     def _attention_others(self) -> int:

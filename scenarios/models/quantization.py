@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,21 +61,33 @@ def stored_weights(config: Mapping[str, Any], path: Path) -> Stored | None:
         method = "compressed-tensors" if method is None and "config_groups" in given else method
     name = str(method).lower().replace("_", "-") if isinstance(method, str) else ""
     if name in ("ascend", "modelslim"):
-        return _modelslim_of_folder(given, path)
+        types = _described(path)
+        kept_names = [key.removesuffix(".weight") for key, kind in types.items() if kind == "FLOAT"]
+        return _without_kept(_modelslim_of_folder(given, types), {"ignore": kept_names, **given}, config)
     reader = _READERS.get(name)
     if reader is None:
         raise UnknownFormat(f"quant_method {shown(method)} has no near `optimizations.weights`; known: {_KNOWN}")
-    stored = reader(given)
-    kept = stored.keeps | kept_parts(given, config)
-    return replace(stored, keeps=kept, what=f"{stored.what}{_but_for(kept)}")
+    return _without_kept(reader(given), given, config)
 
 
-def _but_for(kept: frozenset[Part]) -> str:
+def _without_kept(stored: Stored, given: Mapping[str, Any], config: Mapping[str, Any]) -> Stored:
+    """`stored` with what of `config`'s layers the lists of `given` leave in 16 bits."""
+    try:
+        kept = kept_parts(given, config)
+    except ValueError as error:
+        raise UnknownFormat(f"{stored.what} has {error}: engines pack them") from None
+    parts = stored.keeps | kept.parts
+    return replace(stored, keeps=parts, what=f"{stored.what}{_but_for(parts, kept.single)}")
+
+
+def _but_for(kept: frozenset[Part], single: int) -> str:
     """What is kept, in words behind the format."""
-    words = {"attention": "attention", "shared": "the shared expert", "mlp": "plain MLPs"}
+    words = {"attention": "attention", "shared": "the shared expert", "mlp": "plain MLPs", "experts": "experts"}
     names = [word for part, word in words.items() if part in kept]
+    names += [f"{part.partition('.')[2]} of {words[part.partition('.')[0]]}" for part in sorted(kept - set(words))]
     listed = " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-    return f" with {listed} in 16 bits" if names else ""
+    said = f" with {listed} in 16 bits" if names else ""
+    return f"{said}, and {single} modules of single layers, which are quantised here" if single else said
 
 
 def _near(what: str, weights: object, activations: object) -> Stored:
@@ -154,19 +167,27 @@ def _modelslim(name: str) -> Stored:
     return _near(f"ModelSlim {printable(name, 40).upper()}", int(match[1]), int(match[2]))
 
 
-def _modelslim_of_folder(given: Mapping[str, Any], path: Path) -> Stored:
-    """A ModelSlim checkpoint says its type here, or in the description next to the config."""
-    said = given.get("model_quant_type", given.get("quant_type"))
-    described_in = path.parent / "quant_model_description.json"
+def _modelslim_of_folder(given: Mapping[str, Any], types: Mapping[str, str]) -> Stored:
+    """A ModelSlim checkpoint says its type here, or in the description next to the config, whose `types` it lists by
+    tensor: there the one that most of them have."""
+    said = given.get("model_quant_type", given.get("quant_type")) or types.get("model_quant_type")
     if said is None:
-        try:
-            described = json.loads(described_in.read_text(encoding="utf-8"))
-            said = described.get("model_quant_type") if isinstance(described, dict) else None
-        except (OSError, ValueError, RecursionError):
-            said = None
+        counts = Counter(kind for kind in types.values() if re.match(r"w\d+a\d+", kind.lower()))
+        said = counts.most_common(1)[0][0] if counts else None
     if not isinstance(said, str):
         raise UnknownFormat("ModelSlim without model_quant_type, here or in quant_model_description.json next to it")
     return _modelslim(said)
+
+
+def _described(path: Path) -> dict[str, str]:
+    """The texts of `quant_model_description.json` next to the config, {} where there is none."""
+    try:
+        described = json.loads((path.parent / "quant_model_description.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return (
+        {key: kind for key, kind in described.items() if isinstance(kind, str)} if isinstance(described, dict) else {}
+    )
 
 
 def _quark(given: Mapping[str, Any]) -> Stored:

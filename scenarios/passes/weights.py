@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
-from scenarios.models.kept import Part
+from scenarios.models.kept import PACKED, Part
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import DType, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers
@@ -19,13 +18,20 @@ KEPT = ("router", "shared_expert_gate", "kv_b_proj")
 _PLAIN_MLP = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
 
 
-def part_of(op: Op) -> Part | Literal["experts"]:
+def part_of(op: Op) -> Part:
     """The part of a layer that a linear layer belongs to."""
     if op.name.startswith("shared."):
         return "shared"
     if op.expert >= 0 or op.name.startswith("experts."):
         return "experts"
     return "mlp" if op.name in _PLAIN_MLP else "attention"
+
+
+def is_kept(op: Op, kept: frozenset[Part]) -> bool:
+    """Whether a linear layer stays in 16 bits: its part does, or all products that it is made of."""
+    part, name = part_of(op), op.name.rpartition(".")[2]
+    products = PACKED.get(name, (name,))
+    return part in kept or all(f"{part}.{product}" in kept for product in products)
 
 
 def quantise_weights(program: Program, context: Context) -> Program:
@@ -45,7 +51,7 @@ def quantise_weights(program: Program, context: Context) -> Program:
         out: list[Op] = []
         quantised: set[str] = set()
         for op in ops:
-            if not (kind_of(op).dense or kind_of(op).routed) or op.name in KEPT or part_of(op) in kept:
+            if not (kind_of(op).dense or kind_of(op).routed) or op.name in KEPT or is_kept(op, kept):
                 out.append(op)
                 quantised -= {t.name for t in op.outputs}
                 continue

@@ -70,6 +70,13 @@ def test_modelslim_says_its_type_beside_the_config_or_in_it(tmp_path: Path) -> N
     description.write_text(json.dumps({"model_quant_type": "W4A8_DYNAMIC", "lm_head.weight": "FLOAT"}))
     assert read(tmp_path, {**GOOD, "quantization_config": {"quant_method": "ascend"}}).stored_as == "w4a8"
     assert read(tmp_path, {**GOOD, "quantize": "w8a8"}).stored == "ModelSlim W8A8"
+    kept = [
+        f"model.layers.{layer}.{name}.weight" for layer in range(2) for name in ("self_attn.o_proj", "mlp.down_proj")
+    ]
+    types = {**dict.fromkeys(kept, "FLOAT"), "model.layers.0.mlp.up_proj.weight": "W8A8_DYNAMIC", "metadata": {}}
+    description.write_text(json.dumps(types))
+    model = read(tmp_path, {**GOOD, "quantization_config": {"quant_method": "ascend"}})
+    assert (model.stored_as, model.keeps) == ("w8a8", {"attention.o_proj", "mlp.down_proj"})
 
 
 def test_a_plain_checkpoint_says_nothing(tmp_path: Path) -> None:
@@ -129,7 +136,11 @@ ATTENTION = [f"model.layers.{layer}.self_attn.{name}_proj" for layer in range(2)
         ({"modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}, {"attention"}),
         ({"modules_to_not_convert": ["self_attn"]}, {"attention"}),
         ({"ignored_layers": ATTENTION}, {"attention"}),
-        ({"ignored_layers": ATTENTION[:-1]}, set()),
+        ({"ignored_layers": ATTENTION[:-1]}, {"attention.q_proj", "attention.k_proj", "attention.v_proj"}),
+        ({"modules_to_not_convert": ["o_proj"]}, {"attention.o_proj"}),
+        ({"ignore": ["re:.*o_proj", r"re:.*mlp\.down_proj"]}, {"attention.o_proj", "mlp.down_proj"}),
+        ({"exclude": ["*down_proj"]}, {"mlp.down_proj"}),
+        ({"ignored_layers": ["model.layers.0.*"]}, set()),
         ({"ignore": ["re:(", "lm_head", "re:.*gate$"]}, set()),
         ({"ignore": "lm_head"}, set()),
     ],
@@ -139,6 +150,59 @@ def test_parts_that_a_checkpoint_leaves_out_stay_in_16_bits(
 ) -> None:
     given = {"quant_method": "compressed-tensors", "config_groups": group(4, None), **ignored}
     assert read(tmp_path, {**GOOD, "quantization_config": given}).keeps == kept
+
+
+@pytest.mark.parametrize("ignored", [["q_proj"], ["k_proj", "v_proj"], ["re:.*gate_proj"]])
+def test_half_of_what_engines_pack_is_refused(tmp_path: Path, ignored: list[str]) -> None:
+    given = {"quant_method": "compressed-tensors", "config_groups": group(8, 8), "ignore": ignored}
+    (line,) = refusal(tmp_path, {**GOOD, "quantization_config": given})
+    assert line.startswith("quantization_config: compressed-tensors (INT8 weights, 8-bit activations) has ")
+    assert "in 16 bits, but not all of " in line
+
+
+def test_products_of_single_layers_are_told_of(tmp_path: Path) -> None:
+    given = {"quant_method": "awq", "bits": 4, "modules_to_not_convert": ["model.layers.1.mlp.down_proj", "lm_head"]}
+    model = read(tmp_path, {**GOOD, "quantization_config": given})
+    assert model.keeps == frozenset()
+    layer = {**given, "modules_to_not_convert": ["model.layers.0.*", r"re:.*layers\.(0|1)\.mlp.*"]}
+    assert "and 2 modules of single layers" in read(tmp_path, {**GOOD, "quantization_config": layer}).stored
+    assert model.stored == "AWQ of 4 bits, and 1 modules of single layers, which are quantised here"
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_single_products_stay_in_16_bits(tmp_path: Path, fused: bool) -> None:
+    ignored = ["o_proj", "re:.*down_proj"]
+    given = {"quant_method": "compressed-tensors", "config_groups": group(8, None), "ignore": ignored}
+    model = read(tmp_path, {**GOOD, "quantization_config": given})
+    assert model.stored.endswith("with o_proj of attention and down_proj of plain MLPs in 16 bits")
+    fusion = {"qkv": fused, "gate_up": fused}
+    scenario = Scenario.model_validate(
+        {"optimizations": {"weights": "w8a16", "fusion": fusion}, "workload": {"batch": 2, "input_tokens": 100,
+         "output_tokens": 8}}
+    )  # fmt: skip
+    layer = next(block for block in build(scenario, model, decode_batch(scenario)).blocks if block.is_layer)
+    held = {op.name: op.inputs[1].dtype for op in layer.ops if op.name.endswith("_proj")}
+    assert {name for name, dtype in held.items() if dtype != "int8"} == {"o_proj", "down_proj"}
+    assert model.kept_weights(model.keeps) == (2 * (64 * 64 + 160 * 64), 2 * (64 + 64))
+    quantised = 64 * (64 + 2 * 16) + 2 * 64 * 160 + 4 * (64 + 2 * 16 + 2 * 160)
+    assert weight_bytes(scenario, model) == 2 * quantised + 2 * 2 * (64 * 64 + 160 * 64) + 2 * model.other_weights
+
+
+@pytest.mark.parametrize(
+    ("part", "product", "sizes"),
+    [
+        ("experts", "down_proj", (8 * 32 * 64, 8 * 64)),
+        ("experts", "gate_proj", (8 * 32 * 64, 8 * 32)),
+        ("experts", "", (3 * 8 * 32 * 64, 8 * (2 * 32 + 64))),
+        ("shared", "up_proj", (32 * 64, 32)),
+        ("attention", "k_proj", (64 * 16, 16)),
+    ],
+)
+def test_products_of_experts_have_their_sizes(tmp_path: Path, part: str, product: str, sizes: tuple[int, int]) -> None:
+    config = {**GOOD, "model_type": "glm4_moe", "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
+              "moe_intermediate_size": 32}  # fmt: skip
+    model = read(tmp_path, config)
+    assert model._of_part(f"{part}.{product}" if product else part) == sizes
 
 
 def test_what_is_kept_is_neither_quantised_nor_counted_so(tmp_path: Path) -> None:
