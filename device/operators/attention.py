@@ -132,8 +132,25 @@ def in_sight(layout: Layout, device: torch.device, window: int, chunk: int) -> t
     most = numbers(layout.queries, device).view(-1, 1, 1, 1) - 1
     at = contexts + torch.minimum(torch.arange(layout.longest_query, device=device).view(1, 1, -1, 1), most)
     key = torch.arange(layout.longest_keys, device=device).view(1, 1, 1, -1)
-    first = at - window + 1 if window else at - at % chunk
+    first = at - window + 1 if window else at - at % chunk if chunk else torch.zeros_like(at)
     return (key <= at) & (key >= first)
+
+
+def slopes(heads: int) -> list[float]:
+    """Of the biases by distance of each head (ALiBi): powers of 2^(-8 / heads); of a number that is no power of two
+    those of the next smaller one, and then each second of the next larger one (the paper's code)."""
+    power = 1 << (heads.bit_length() - 1)
+    own = [2 ** (-8 * (head + 1) / power) for head in range(power)]
+    return own if power == heads else [*own, *slopes(2 * power)[::2][: heads - power]]
+
+
+def by_distance(layout: Layout, device: torch.device, heads: int) -> torch.Tensor:
+    """Biases of scores [requests, heads, queries, keys] in float32: minus the slope times the distance."""
+    contexts = numbers(layout.contexts, device).view(-1, 1, 1, 1)
+    most = numbers(layout.queries, device).view(-1, 1, 1, 1) - 1
+    at = contexts + torch.minimum(torch.arange(layout.longest_query, device=device).view(1, 1, -1, 1), most)
+    key = torch.arange(layout.longest_keys, device=device).view(1, 1, 1, -1)
+    return (key - at).float() * torch.tensor(slopes(heads), device=device).view(1, -1, 1, 1)
 
 
 def scale_of(op: Op) -> float:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from device.operators.attention import in_sight, visible_keys
+from device.operators.attention import by_distance, in_sight, visible_keys
 from device.run.kv_cache import KvTensors
 from device.run.runner import reads, rows_of
 from device.run.windows import batches
 from device.step.rotary import angle_scale, frequencies
 from device.step.step import ALONE, Groups, Layout, Step
 from scenarios.models.model import Model
-from scenarios.ops.program import DType, Program
+from scenarios.ops.counting import whole_number
+from scenarios.ops.program import DType, Op, Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +152,13 @@ def _mask(
     if visible is not None and keys > 1:
         mask.masked_fill_(~visible, torch.finfo(dtype).min)
     others = {}
-    for name, (window, chunk) in _other_masks(program).items():
+    for name, op in _other_masks(program).items():
+        window, chunk, heads = (whole_number(op, key, 0) for key in ("window", "chunk", "alibi"))
         shown = in_sight(layout, place.device, window, chunk)
         other = torch.zeros(shown.shape, dtype=dtype, device=place.device)
+        if heads:
+            mine = op.inputs[1].shape[1]
+            other = by_distance(layout, place.device, heads)[:, place.rank * mine :][:, :mine].to(dtype)
         others[name] = other.masked_fill_(~shown, torch.finfo(dtype).min)
     column = mask[..., -1].clone()
     if any(op.name == "prepare.mask_column" for op in program.block("prepare").ops):
@@ -161,10 +166,10 @@ def _mask(
     return {"mask": mask, "mask_column": column, **others}
 
 
-def _other_masks(program: Program) -> dict[str, tuple[int, int]]:
-    """Masks of layers that see some of the keys: (window, chunk) by name."""
+def _other_masks(program: Program) -> dict[str, Op]:
+    """Masks of layers that see some of the keys, or scores with biases by distance: the op that adds one, by name."""
     return {
-        op.inputs[1].name: (int(op.attr("window", 0)), int(op.attr("chunk", 0)))  # type: ignore[arg-type]
+        op.inputs[1].name: op
         for block in program.blocks
         for whole in block.ops
         for op in (whole.parts or (whole,))

@@ -27,7 +27,7 @@ def routing(step: Step, experts: Experts) -> Routing:
     replicas = step.model.data_parallel if step.model.expert_parallel else 1
     tokens = step.batch.tokens * replicas
     groups = experts.top_k if experts.one_per_group else 1
-    return Routing(tokens, experts.count, experts.held, experts.top_k, step.skew, step.seed, groups)
+    return Routing(tokens, experts.count, experts.held, experts.top_k, step.skew, seed=step.seed, groups=groups)
 
 
 def routed(item: Routing) -> tuple[tuple[str, Attr], ...]:

@@ -115,7 +115,8 @@ def unfused_attention(
     def scores(name: str, of: DType = dtype, more: int = 0) -> Tensor:
         return activation(name, (requests, heads, queries, keys + more), of)
 
-    mask = Tensor(f"mask{_of_mask(form)}", (requests, 1, queries, keys), dtype)
+    # Biases by distance are added with the mask, which then has a row of each head.
+    mask = Tensor(f"mask{_of_mask(form)}", (requests, heads if form.alibi else 1, queries, keys), dtype)
     batched = (("batched", True),)
     attended = activation(out, (*q.shape[:2], value_dim), dtype)
     capped = _capped(scores("scaled"), form.soft_cap)
@@ -145,8 +146,9 @@ def unfused_attention(
 
 
 def sees(form: AttentionForm) -> tuple[tuple[str, Attr], ...]:
-    """What a query sees, as op attributes: nothing where it is all keys before it."""
-    return tuple((name, size) for name, size in (("window", form.window), ("chunk", form.chunk)) if size)
+    """What a query sees, as op attributes: nothing where it is all keys before it, as they are."""
+    limits = (("window", form.window), ("chunk", form.chunk), ("alibi", form.alibi))
+    return tuple((name, size) for name, size in limits if size)
 
 
 def _of_mask(form: AttentionForm) -> str:

@@ -255,11 +255,14 @@ def chatglm(read: Fields, model: Model) -> Model:
     return replace(model, rope_theta=model.rope_theta * read.number("rope_ratio", 1.0), kv_heads=kv_heads)
 
 
-def no_alibi(read: Fields, model: Model) -> Model:
-    """Baichuan's 13B models have ALiBi in place of rotary angles, and say it by a length of their own key."""
-    if "max_position_embeddings" not in read.fields:
-        read.wrong("model_max_length: not modelled: biases by distance (ALiBi) in place of rotary angles")
-    return model
+def baichuan(read: Fields, model: Model) -> Model:
+    """Baichuan's 13B models have biases by distance (ALiBi) in place of rotary angles, and say their length by a key of
+    their own."""
+    if "max_position_embeddings" in read.fields:
+        return model
+    length = read.whole("model_max_length", model.max_position)
+    attention = replace(model.attention, rotates=False, alibi=model.heads)
+    return replace(model, max_position=length, attention=attention)
 
 
 def windows_turn(read: Fields, layers: int) -> list[bool]:

@@ -226,7 +226,7 @@ FAMILIES: dict[str, Family] = {
     "internlm3": Family(
         models=_BIAS, renames={"qkv_bias": "attention_bias", "bias": "attention_out_bias"}, like="InternLM3",
     ),
-    "baichuan": Family(finish=details.no_alibi, like="Baichuan2 7B"),
+    "baichuan": Family(finish=details.baichuan, like="Baichuan, Baichuan2"),
     "chatglm": Family(
         bias=True, finish=details.chatglm, like="ChatGLM3, GLM-4-9B", defaults={"partial_rotary_factor": 0.5}, renames={
             "num_layers": "num_hidden_layers", "padded_vocab_size": "vocab_size", "ffn_hidden_size":

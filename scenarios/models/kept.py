@@ -111,8 +111,10 @@ def _modules(config: Mapping[str, Any], layers: int) -> Iterator[tuple[Part, lis
 def _single(patterns: list[str], always: set[str], layers: int) -> int:
     """Modules of single layers that are listed, by name or by an expression with their numbers."""
     expressions = sum(pattern.startswith("re:") and bool(re.search(r"layers\W+\(?\d", pattern)) for pattern in patterns)
-    found = (_IN_ONE_LAYER.search(pattern.removesuffix(".*")) for pattern in patterns)
-    return expressions + sum(match is not None and int(match[1]) < layers and match[2] not in always for match in found)
+    listed = (_IN_ONE_LAYER.search(pattern.removesuffix(".*")) for pattern in patterns)
+    return expressions + sum(
+        match is not None and int(match[1]) < layers and match[2] not in always for match in listed
+    )
 
 
 def _inside(name: str, names: frozenset[str]) -> bool:

@@ -62,7 +62,7 @@ def stored_weights(config: Mapping[str, Any], path: Path) -> Stored | None:
     name = str(method).lower().replace("_", "-") if isinstance(method, str) else ""
     if name in ("ascend", "modelslim"):
         types = _described(path)
-        kept_names = [key.removesuffix(".weight") for key, kind in types.items() if kind == "FLOAT"]
+        kept_names = [key.removesuffix(".weight") for key, held in types.items() if held == "FLOAT"]
         return _without_kept(_modelslim_of_folder(given, types), {"ignore": kept_names, **given}, config)
     reader = _READERS.get(name)
     if reader is None:

@@ -21,9 +21,12 @@ _SHARED = (
 )
 #: Towers, by the key of their config.
 _TOWERS = {
-    "vision_config": "vision tower", "vit_config": "vision tower", "visual": "vision tower", "audio_config":
-    "audio tower", "tts_config": "speech decoder",
-}  # fmt: skip
+    "vision_config": "vision tower",
+    "vit_config": "vision tower",
+    "visual": "vision tower",
+    "audio_config": "audio tower",
+    "tts_config": "speech decoder",
+}
 #: Types that are known under their own name, and those that an architecture may name.
 _KNOWN = frozenset({*FAMILIES, *REFUSED, *TEXT_TYPES, *VERSIONS})
 _NAMES = [*TEXT_TYPES, *VERSIONS, *REFUSED, *FAMILIES]

@@ -119,7 +119,7 @@ def routing_of(op: Op) -> Routing:
     """The routing that a grouped product follows (attributes tokens, experts, held, top_k, skew, seed, groups)."""
     tokens, experts, held, top_k, seed = (whole_number(op, a) for a in ("tokens", "experts", "held", "top_k", "seed"))
     skew = float(op.attr("skew", 0.0))  # type: ignore[arg-type]
-    return Routing(tokens, experts, held, top_k, skew, seed, whole_number(op, "groups", 1))
+    return Routing(tokens, experts, held, top_k, skew, seed=seed, groups=whole_number(op, "groups", 1))
 
 
 def placed(op: Op, layer: int, rank: int) -> Op:

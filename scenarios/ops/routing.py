@@ -52,7 +52,7 @@ class Routing:
 
     def _drawn(self, layer: int) -> tuple[int, ...]:
         """Tokens of each expert of a layer."""
-        return _draw(self.tokens, self.experts, self.top_k, self.skew, self.seed, layer, self.groups)
+        return _draw(self.tokens, self.experts, self.top_k, self.skew, seed=self.seed, layer=layer, groups=self.groups)
 
 
 @lru_cache(maxsize=4096)

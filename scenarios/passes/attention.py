@@ -56,6 +56,8 @@ def fuse_attention(program: Program, context: Context) -> Program:
         return (Op("attention", "attention", (query, key, value, *sinks), (out,), attrs, op_type=op_type),)
 
     def rewrite(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        if any(op.attr("alibi", 0) for op in ops):
+            return ops
         return replace_runs(replace_runs(ops, ATTENTION_CALLS, make), WITH_SINKS, make)
 
     return in_layers(program, "fusion.attention", rewrite)
@@ -80,6 +82,8 @@ ATTENTION = Pass(
         if model.latent
         else f"{model.name} caps its scores, which npu_fused_infer_attention_score does not"
         if model.attention.soft_cap
+        else f"{model.name} has biases by distance (ALiBi), which no fused call that engines make on Ascend takes"
+        if model.attention.alibi
         else None
     ),
     rewrites="repeat K and V, QK, scale, mask, softmax, PV -> npu_fused_infer_attention_score",

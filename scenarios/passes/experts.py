@@ -92,8 +92,8 @@ def _routing(program: Program, context: Context) -> Routing:
         model.experts.held,
         model.experts.top_k,
         scenario.workload.expert_skew,
-        scenario.protocol.seed,
-        model.experts.top_k if model.experts.one_per_group else 1,
+        seed=scenario.protocol.seed,
+        groups=model.experts.top_k if model.experts.one_per_group else 1,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import exp, log1p
+from math import exp, floor, log1p, log2
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,15 @@ Tensor = torch.Tensor
 #: What families call norms behind attention and MLP, and before the MLP where there is one behind attention too.
 AFTER_BOTH = ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 NORMS = {"glm4": ("post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")}
+
+
+def slope(head: int, heads: int) -> float:
+    """Of ALiBi's bias: 1/2, 1/4, ... for 8 heads, more finely for more; between powers of two the odd ones of twice as
+    many."""
+    power = 2 ** floor(log2(heads))
+    if head < power:
+        return float(0.5 ** (8 * (head + 1) / power))
+    return float(0.5 ** (8 * (2 * (head - power) + 1) / (2 * power)))
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,8 @@ class Layered(Architecture):
             for head in range(q.shape[1]):
                 keys, values = (y[first : token + 1, head // group] for y in (k, v))
                 scores = keys @ q[token, head] * scale
+                if form.alibi:
+                    scores = scores - slope(head, form.alibi) * torch.arange(token - first, -1, -1)
                 if form.soft_cap:
                     scores = form.soft_cap * torch.tanh(scores / form.soft_cap)
                 powers = (scores - scores.max()).exp()

@@ -87,6 +87,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "hybrid_layer_pattern": [0, 1, 1, 0], "moe_layer_freq": [0, 1, 1, 1], "partial_rotary_factor": 0.5,
         "n_shared_experts": None, "routed_scaling_factor": None,
     },
+    "baichuan with ALiBi": {
+        **{key: value for key, value in BASE.items() if key != "max_position_embeddings"}, "model_type": "baichuan",
+        "num_attention_heads": 6, "num_key_value_heads": 6, "hidden_size": 96, "model_max_length": 512,
+    },
     "PanguProMoE": {
         **BASE, **MOE, "model_type": "PanguProMoE", "shared_expert_intermediate_size": 48, "num_expert_groups": 2,
     },

@@ -18,7 +18,7 @@ def fused_of(name: str) -> dict[str, object]:
     model = small(name)
     experts = {"fusion__moe_routing": True, "fusion__grouped_matmul": True} if model.experts else {}
     switches = {**FUSED, **experts}
-    if any(one.attention.soft_cap for one in (model, *model.kinds)):
+    if any(one.attention.soft_cap or one.attention.alibi for one in (model, *model.kinds)):
         del switches["fusion__attention"]
     return switches
 
