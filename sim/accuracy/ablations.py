@@ -97,6 +97,11 @@ class ScoredStep:
         return 100 * (1 / self.measured_gain - 1 / self.predicted_gain)
 
     @property
+    def covered(self) -> bool:
+        """Whether the measured gain lies inside the interval."""
+        return self.low <= self.measured_gain <= self.high
+
+    @property
     def sign_right(self) -> bool | None:
         """Whether both point the same way; None where the measured effect is too small to ask."""
         if abs(self.measured_gain - 1) < CLEAR_EFFECT:
@@ -229,6 +234,7 @@ def ablations_result(rows: list[ScoredStep], skipped: list[tuple[str, str]]) -> 
     counted = [r for r in rows if r.scored]
     clear = [r for r in counted if r.sign_right is not None]
     absolute = [abs(error) for r in counted for error in r.errors or ()]
+    unfitted = [r for r in counted if not r.fitted]
     return {
         "rows": [
             {
@@ -246,6 +252,9 @@ def ablations_result(rows: list[ScoredStep], skipped: list[tuple[str, str]]) -> 
         "signs_asked": len(clear),
         "median_points": median(abs(r.points) for r in counted) if counted else None,
         "median_time_error": median(absolute) if absolute else None,
+        "unfitted": len(unfitted),
+        "unfitted_median_points": median(abs(r.points) for r in unfitted) if unfitted else None,
+        "unfitted_coverage": sum(r.covered for r in unfitted) / len(unfitted) if unfitted else None,
         "unpriced": [{"row": name, "reason": reason} for name, reason in skipped],
     }  # fmt: skip
 

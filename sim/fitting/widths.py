@@ -9,7 +9,7 @@ freedom) around 0. Its scale is the root of the sum of squares of
 
 Spreads of families come from shapes held out, the further terms from all ways to hold out, by maximum likelihood; then
 families' spreads are scaled so that 90 % of the shapes held out lie inside. Rows of one shape count as the root of
-their number.
+their number. How much of these widths a step needs is fitted after them (`sim.fitting.steps`).
 """
 
 from __future__ import annotations
@@ -252,10 +252,13 @@ def write(widths: Widths, shared: float, folder: Path, spreads: Path) -> None:
     rows = [("few", "", terms.few), ("octave", "", terms.octave), ("never", "", terms.never), ("shared", "", shared)]
     rows += [("elsewhere", family, terms.elsewhere[family]) for family in FAMILIES]
     rows += [("share", program, share) for program, share in sorted(terms.shares.items())]
+    with spreads.open(newline="") as file:
+        of_steps = [row for row in csv.reader(file) if row[0] == "step"]  # `sim.fitting.steps` writes these
     with spreads.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("term", "of", "value"))
         writer.writerows((term, of, f"{value:.3g}") for term, of, value in rows)
+        writer.writerows(of_steps)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

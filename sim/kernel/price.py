@@ -115,7 +115,18 @@ def _time(work: Work, hw: HardwareProfile, cost: Cost, lane: Lane) -> KernelTime
         hbm_share=min(1.0, cost.hbm_bytes / duration / hw.memory.hbm_gbps),
         cube_share=share if on_cube else 0.0,
         vector_share=share if lane != "AI_CORE" else 0.0,
+        variant=_variant(work),
     )
+
+
+def _variant(work: Work) -> str:
+    """How the kernel gets at its weights or cache, where that is not the plain way."""
+    shape = work.shape
+    ways = (
+        ("nz", isinstance(shape, MatmulShape | GroupedShape) and shape.weight_format == "nz"),
+        ("l2", bool(work.prefetched_bytes) or (isinstance(shape, AttentionShape) and shape.cache_prefetched)),
+    )
+    return "+".join(name for name, taken in ways if taken)
 
 
 def roofline_ns(work: Work, hw: HardwareProfile, hbm_bytes: float | None = None) -> int:

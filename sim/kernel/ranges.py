@@ -8,14 +8,15 @@
 * octave: for each factor of two that the size lies outside the box, on the side that is farthest out;
 * elsewhere: the program was fitted on another device only; never: on none.
 
-A program whose residuals are larger or smaller than its family's has a share of the family's spread.
+A program whose residuals are larger or smaller than its family's has a share of the family's spread. So has a whole
+step, of the width that its kernels and calls imply: `step`, by device (`python -m sim.fitting.steps`).
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from math import hypot, log2, sqrt
 from pathlib import Path
@@ -71,7 +72,7 @@ class Support:
 @dataclass(frozen=True, slots=True)
 class Spreads:
     """What `spreads.csv` says. shared: correlation of the errors of two programs of one stack in one model. shares: of
-    the family's spread, by program."""
+    the family's spread, by program. steps: of the width of a step, by device."""
 
     few: float
     octave: float
@@ -79,6 +80,7 @@ class Spreads:
     shared: float
     elsewhere: Mapping[Family, float]
     shares: Mapping[str, float]
+    steps: Mapping[str, float] = field(default_factory=dict)
 
     def extra(self, support: Support, family: Family) -> float:
         """What joins the family's spread, as the root of the sum of squares."""
@@ -147,6 +149,11 @@ def share_of(program: str) -> float:
     return spreads().shares.get(common_program(program), 1.0)
 
 
+def step_share(device: str) -> float:
+    """What a measured step needs of the width that its kernels and calls imply; 1 on devices without evidence."""
+    return spreads().steps.get(device, 1.0)
+
+
 @cache
 def fitted_boxes() -> Mapping[tuple[str, str], Box]:
     """The boxes by device and program."""
@@ -172,4 +179,5 @@ def spreads() -> Spreads:
         shared=rows["shared", ""],
         elsewhere={family: rows["elsewhere", family] for family in families},
         shares={name: value for (term, name), value in rows.items() if term == "share"},
+        steps={name: value for (term, name), value in rows.items() if term == "step"},
     )

@@ -27,7 +27,8 @@ class KernelTime:
     end, and what runs alongside it gets the others. link_share: of the links to other ranks; what uses them meets the
     other ranks first. alone_ns: of a kernel that computes before it communicates, until its first bytes leave.
     extra_sigma: how much less sure the time is than that of shapes that its program was fitted to
-    (`sim.kernel.ranges`).
+    (`sim.kernel.ranges`). variant: another way to the same work, whose error is its own: weights in FRACTAL_NZ, or data
+    that a prefetch has sent to L2.
     """
 
     duration_ns: int
@@ -46,3 +47,4 @@ class KernelTime:
     link_share: float = 0.0
     alone_ns: int = 0
     extra_sigma: float = 0.0
+    variant: str = ""

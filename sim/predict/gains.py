@@ -151,9 +151,13 @@ def _alone(item: Pass, scenario: Scenario, steps: Variants) -> Gain:
     )
 
 
+#: How far the interval of a ratio of 1 may reach where nothing is said to happen: half of what is printed.
+SURELY_NONE = 0.005
+
+
 def verdict(ratio: float, low: float, high: float) -> Verdict:
     """What a ratio and its interval let one say."""
-    if max(abs(r - 1) for r in (ratio, low, high)) < NO_EFFECT:
+    if abs(ratio - 1) < NO_EFFECT and max(1 - low, high - 1) < SURELY_NONE:
         return "no effect"
     if low > 1:
         return "gain"

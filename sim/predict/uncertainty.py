@@ -13,9 +13,14 @@ weights w of the parts (E times a kernel's share of the device time, H times a c
     var ln(step)  = (1 - S) sum_i (w_i s_i)^2 + S (sum_i w_i s_i)^2 + (E s_device)^2 + (H s_host)^2
     var ln(a / b) = the same with the differences of a's and b's weights
 
-to first order: what two variants share cancels in their ratio. Errors have heavy tails (on unseen rows the median error
+to first order: what two variants share cancels in their ratio; a product of NZ weights and one of row-major weights are
+two programs, and so is one that finds them in L2. Errors have heavy tails (on unseen rows the median error
 is a quarter of the 90th percentile; a normal distribution's is 1 / 2.4), so intervals are the central 90 % of Student's
 t with four degrees of freedom around the logarithm, whose scale is this root.
+
+Kernels are less sure than the steps that are made of them: part of a kernel's spread is scatter between rows of one
+shape, which averages out over layers. What is left of a step's width is fitted to measured steps, each model judged by
+the steps of the others (`sim.fitting.steps`). Ratios of steps have no such share.
 
 Waiting for rank skew varies by a factor of three from one measurement to the next, too much for a first
 order: its share of the step is stretched and shrunk by exp(1.6449 s), and the change of the step's logarithm joins the
@@ -31,7 +36,7 @@ from math import exp, expm1, fsum, hypot, log1p, sqrt
 from scenarios.ops.catalogue import CATALOGUE, family_of
 from scenarios.ops.work import Work
 from sim.hardware.profile import HardwareProfile
-from sim.kernel.ranges import extra_sigma, share_of, spreads
+from sim.kernel.ranges import extra_sigma, share_of, spreads, step_share
 from sim.kernel.time import KernelTime
 from sim.step.layout import Layout, Row
 from sim.step.plan import Issue, Launch, Plan
@@ -127,7 +132,7 @@ def _kernel_parts(
     sigmas: dict[Hashable, float] = {}
     sources: dict[Hashable, str] = {}
     for kind, kernel, duration_ns in kernels:
-        key = (kind, kernel.gm_bytes, kernel.flops, kernel.cores)
+        key = (kind, kernel.gm_bytes, kernel.flops, kernel.cores, kernel.variant)
         times[key] = times.get(key, 0) + duration_ns
         links = kernel.bound == "link"
         sigmas[key] = hw.collective.sigma if links else hypot(sigma_of(kind, hw), kernel.extra_sigma)
@@ -168,12 +173,18 @@ def kernel_width(work: Work, hw: HardwareProfile) -> float:
     return T90 * hypot(sigma_of(work.program, hw), extra, hw.residual.device_sigma)
 
 
-def step_interval(sensitivity: Sensitivity, hw: HardwareProfile) -> tuple[float, float]:
-    """(low, high) of a step, ns."""
+def implied_width(sensitivity: Sensitivity, hw: HardwareProfile) -> float:
+    """Half-width of the 90 % interval of a step's logarithm that its kernels and calls imply, rank skew apart."""
     residual = hw.residual
     variance = fsum((weight * sigma) ** 2 for weight, sigma in sensitivity.parts.values())
     variance += (sensitivity.device * residual.device_sigma) ** 2 + (sensitivity.host * residual.host_sigma) ** 2
-    down, up = _with_late(T90 * sqrt(variance), sensitivity.late, 0.0, hw)
+    return T90 * sqrt(variance)
+
+
+def step_interval(sensitivity: Sensitivity, hw: HardwareProfile) -> tuple[float, float]:
+    """(low, high) of a step, ns."""
+    width = step_share(hw.profile.name) * implied_width(sensitivity, hw)
+    down, up = _with_late(width, sensitivity.late, 0.0, hw)
     return sensitivity.step_ns * exp(-down), sensitivity.step_ns * exp(up)
 
 

@@ -162,7 +162,13 @@ def _ablations(result: dict[str, Any], width: int) -> Any:
         f"in {ablations['signs_right']} of {ablations['signs_asked']} effects beyond 5 %; "
         f"the times themselves: median error {percent(ablations['median_time_error'])}"
     )
-    return fitted("Ladders: what one optimisation gained", columns, width, [note])
+    notes = [note]
+    if ablations["unfitted"]:
+        notes.append(
+            f"{ablations['unfitted']} of them fix no number: median {ablations['unfitted_median_points']:.1f} points "
+            f"off, {percent(ablations['unfitted_coverage'])} inside their 90 % interval"
+        )
+    return fitted("Ladders: what one optimisation gained", columns, width, notes)
 
 
 def _overlaps(result: dict[str, Any], width: int) -> Any:

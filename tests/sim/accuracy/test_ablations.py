@@ -61,6 +61,15 @@ def test_a_right_gain_may_be_one_of_two_wrong_times() -> None:
     assert [row["errors"] for row in result["rows"]] == [[0.5, 0.5], None]
 
 
+def test_intervals_of_gains_that_fix_no_number_are_counted() -> None:
+    inside = replace(scored(2.0, 2.1), low=1.9, high=2.3)
+    outside = replace(inside, low=2.05)
+    result = ablations_result([inside, outside, replace(outside, fitted=True), replace(inside, scored=False)], [])
+    assert (result["unfitted"], result["unfitted_coverage"]) == (2, 0.5)
+    assert result["unfitted_median_points"] == pytest.approx(100 * (1 / 2.0 - 1 / 2.1))
+    assert ablations_result([], [])["unfitted_coverage"] is None
+
+
 def test_a_published_range_counts_as_its_geometric_mean() -> None:
     row = {"base_ms": "", "step_ms": "", "gain_low": "1.3", "gain_high": "1.55"}
     assert gain_of(row, "x") == pytest.approx((1.3 * 1.55) ** 0.5)

@@ -18,7 +18,15 @@ from sim.hardware.profile import HardwareProfile
 from sim.kernel.ranges import Spreads
 from sim.predict.gains import gains_of
 from sim.predict.steps import Case, length_ns, plans_of, sensitivity_of
-from sim.predict.uncertainty import T90, Sensitivity, ratio_interval, sensitivity, sigma_of, step_interval
+from sim.predict.uncertainty import (
+    T90,
+    Sensitivity,
+    implied_width,
+    ratio_interval,
+    sensitivity,
+    sigma_of,
+    step_interval,
+)
 from sim.predict.waterfall import NO_EFFECT
 from sim.step.plan import HostWork, Issue, Launch, Plan, Synchronize
 from tests.scenarios.making import TINY, scenario
@@ -93,6 +101,20 @@ def test_a_kernel_outside_of_what_was_fitted_is_less_sure() -> None:
     far = replace(one, kernel=replace(one.kernel, extra_sigma=0.24))
     # hypot(0.1, 0.24) = 0.26
     assert log(step_interval(on_device(far, hw=hw), hw)[1] / 100_000) == pytest.approx(T90 * 0.26)
+
+
+def test_a_step_needs_a_share_of_the_width_that_its_kernels_imply(monkeypatch: pytest.MonkeyPatch) -> None:
+    spreads = replace(SPREADS, steps={HW.profile.name: 0.5})
+    item, other = on_device(kernel("matmul", 50_000)), on_device(kernel("matmul", 25_000, gm_bytes=1))
+    ratio = ratio_interval(item, other, HW)
+    monkeypatch.setattr("sim.kernel.ranges.spreads", lambda: spreads)
+    # hypot(0.1, 0.05) = 0.1118 of one matmul and its device.
+    assert implied_width(item, HW) == pytest.approx(T90 * 0.1118, rel=1e-4)
+    low, high = step_interval(item, HW)
+    assert (log(low / 50_000), log(high / 50_000)) == pytest.approx((-T90 * 0.0559, T90 * 0.0559), rel=1e-3)
+    assert ratio_interval(item, other, HW) == ratio  # gains are no steps
+    elsewhere = replace(HW, profile=HW.profile.model_copy(update={"name": "a chip without measured steps"}))
+    assert log(step_interval(item, elsewhere)[1] / 50_000) == pytest.approx(implied_width(item, HW))
 
 
 def test_host_calls_are_wrong_by_class() -> None:
@@ -177,6 +199,14 @@ def test_what_two_steps_share_cancels_in_their_ratio() -> None:
 @given(EXPOSURES)
 def test_a_step_is_exactly_as_long_as_itself(it: Sensitivity) -> None:
     assert ratio_interval(it, it, HW) == (1.0, 1.0, 1.0)
+
+
+def test_a_product_of_nz_weights_has_an_error_of_its_own() -> None:
+    plain = kernel("matmul", 100_000)
+    nz = replace(plain, kernel=replace(plain.kernel, duration_ns=110_000, variant="nz"))
+    # Three quarters of two errors of 0.1: 0.75 x (0.1^2 + 0.1^2) = 0.015; the same program twice would cancel.
+    _, low, high = ratio_interval(on_device(plain), on_device(nz), HW)
+    assert log(high / low) == pytest.approx(2 * T90 * sqrt(0.015))
 
 
 @given(EXPOSURES, EXPOSURES)
