@@ -13,7 +13,7 @@ from typing import Any
 
 from scenarios.batches import prefill_tokens
 from scenarios.schema import Scenario
-from scenarios.traffic_checks import has_common_tokens, traffic_problems
+from scenarios.traffic_checks import traffic_problems
 
 #: Prefill steps that are listed at most; a request's TTFT is their sum.
 MAX_PREFILL_STEPS = 10_000
@@ -155,7 +155,8 @@ def _prefix_sharing(scenario: Scenario) -> Iterator[Problem]:
     sharing, shared = "optimizations.kv.prefix_sharing", "optimizations.kv.shared_prefix_tokens"
     if kv.prefix_sharing and kv.layout != "paged":
         yield Problem(sharing, f"needs layout paged, got {kv.layout}")
-    if kv.prefix_sharing and kv.shared_prefix_tokens == 0 and not has_common_tokens(scenario.workload.traffic):
+    # With traffic, a request that lost its blocks finds those again that nobody has taken since.
+    if kv.prefix_sharing and kv.shared_prefix_tokens == 0 and scenario.workload.traffic is None:
         yield Problem(sharing, "has no effect without shared_prefix_tokens above 0")
     if kv.shared_prefix_tokens and not kv.prefix_sharing:
         yield Problem(shared, "has no effect without prefix_sharing: true")

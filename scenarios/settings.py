@@ -63,6 +63,7 @@ class Engine(Part):
             "async_scheduling",
             "scheduling_policy",
             "preemption",
+            "scheduler_reserve_full_isl",
             "speculative_config",
             "router",
             "disaggregated_prefill",
@@ -118,6 +119,9 @@ class Engine(Part):
     preemption: Literal["recompute", "swap"] | None = None
     """What becomes of a request that loses its KV blocks: computed again, or copied to the host and back (matters with
     workload.traffic). Default: recompute."""
+    scheduler_reserve_full_isl: Switch | None = None
+    """Whether a waiting request is let in only where the KV cache has room for all tokens that must be computed, not
+    for its first chunk alone (vLLM's name, its default since 0.19; matters with workload.traffic). Default: true."""
     kv_cache_memory_bytes: (
         Annotated[int, Field(ge=1, le=1 << 48, strict=True, json_schema_extra={"unit": "bytes"})] | None
     ) = None

@@ -14,15 +14,14 @@ Wrong = tuple[str, str]
 WITH_RATE = ("constant", "poisson", "gamma")
 _WHERE = "workload.traffic"
 #: Fields of the engine that say how requests are served in time.
-ONLY_WITH_TRAFFIC = ("scheduling_policy", "preemption", "router", "disaggregated_prefill", "kv_pool")
-
-
-def has_common_tokens(traffic: Traffic | None) -> bool:
-    """Whether requests have prompt tokens in common."""
-    if traffic is None:
-        return False
-    hashed = traffic.trace is not None and traffic.trace.form == "mooncake"
-    return traffic.prefix_tokens > 0 or traffic.turns > 1 or hashed
+ONLY_WITH_TRAFFIC = (
+    "scheduling_policy",
+    "preemption",
+    "scheduler_reserve_full_isl",
+    "router",
+    "disaggregated_prefill",
+    "kv_pool",
+)
 
 
 def traffic_problems(scenario: Scenario) -> Iterator[Wrong]:

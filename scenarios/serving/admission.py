@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scenarios.serving.entry import Entry
-from scenarios.serving.kv_cache import ContiguousCache, OutOfCache, PagedCache
+from scenarios.serving.kv_cache import ContiguousCache, OutOfCache, PagedCache, blocks_of
 from scenarios.serving.kv_pool import KvPool
 from scenarios.serving.prefix_cache import PrefixCache
 from scenarios.serving.requests import Request
@@ -44,9 +44,9 @@ class Admission:
             return tokens > self.cache.row_tokens or not self.blocks
         return -(-tokens // self.block_size) > self.blocks
 
-    def let_in(self, entry: Entry, budget: int) -> int | None:
-        """Tokens of the first chunk of a waiting request, or None where the cache has no room for it. 0: its KV comes
-        back from the host."""
+    def let_in(self, entry: Entry, budget: int, whole: bool = False) -> int | None:
+        """Tokens of the first chunk of a waiting request, or None where the cache has no room for it, or with `whole`
+        for all its chunks. 0: its KV comes back from the host."""
         key, cache = entry.request.id, self.cache
         try:
             if entry.swapped or entry.comes_ready:
@@ -58,12 +58,13 @@ class Admission:
             shared: list[int] = []
             if self._names is not None:
                 # The last token of a prompt is always computed: it yields the next one.
-                whole = (entry.target - 1) // self.block_size
-                names = self._names_of(entry)[:whole]
+                names = self._names_of(entry)[: (entry.target - 1) // self.block_size]
                 shared = self._names.hits(names)
                 pooled = self.pool.hits(names[len(shared) :]) if self.pool is not None else 0
                 entry.loaded_tokens = pooled * self.block_size
                 entry.computed = len(shared) * self.block_size + entry.loaded_tokens
+            if whole and not self._has_room(entry, shared):
+                raise OutOfCache
             taken = min(budget, entry.target - entry.computed)
             if self._names is not None:
                 self._names.allocate(key, entry.computed + taken, shared)
@@ -78,6 +79,16 @@ class Admission:
         self.loaded_tokens += entry.loaded_tokens
         self._count()
         return taken
+
+    def _has_room(self, entry: Entry, shared: list[int]) -> bool:
+        """Whether there are blocks for all that the entry must compute; of those it shares, the ones that others hold
+        take no room."""
+        if not self.block_size:
+            return True
+        held = 0
+        if self._names is not None and shared:
+            held = sum(not self._names.pool.is_kept(block) for block in shared)
+        return blocks_of(entry.target, self.block_size) - held <= self.free_blocks
 
     def known_tokens(self, request: Request) -> int:
         """Tokens of a prompt that the cache holds already."""

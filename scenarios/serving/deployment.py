@@ -20,6 +20,7 @@ def limits_of(scenario: Scenario) -> Limits:
         engine.max_num_batched_tokens,
         by_priority=engine.scheduling_policy == "priority",
         swap=engine.preemption == "swap",
+        reserves_all=engine.scheduler_reserve_full_isl is not False,
     )
 
 

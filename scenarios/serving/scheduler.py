@@ -1,7 +1,7 @@
 """Which requests are in the next step: continuous batching with chunked prefill, as vLLM V1 does it.
 
 Running requests come first, each decoding one with one token; then a prefill that was cut goes on; then waiting ones
-are let in while there are slots (`max_num_seqs`), tokens (`max_num_batched_tokens`) and KV blocks for their next chunk.
+are let in while there are slots (`max_num_seqs`), tokens (`max_num_batched_tokens`) and KV blocks for all their tokens.
 A chunk takes all tokens that are left, so that at most one prefill is ever cut, and it is the last to have come.
 A request that finds no block for its next token makes the last one to have come (by priority: the one with the largest
 number) lose its own.
@@ -27,12 +27,15 @@ from scenarios.serving.requests import Request
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the engine allows. by_priority: waiting requests by their priority, not as they came. swap: a request that
-    loses its blocks is copied to the host, not computed again."""
+    loses its blocks is copied to the host, not computed again. reserves_all: a request is let in where there are blocks
+    for all that must be computed; otherwise for its first chunk, and then a full cache makes the prefills of the last
+    to have come start again and again."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
     by_priority: bool = False
     swap: bool = False
+    reserves_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,7 @@ class Scheduler:
             if len(self.running) >= self.limits.max_num_seqs:
                 return "slots"
             entry = self._head()
-            taken = self.kv.let_in(entry, budget)
+            taken = self.kv.let_in(entry, budget, self.limits.reserves_all)
             if taken is None:
                 return "kv"
             self._pop_head()
@@ -321,7 +324,8 @@ class Scheduler:
         held = entry.computed
         if entry.decoding:
             self._stop_decoding(entry)
-            held = entry.target
+            held = entry.computed = entry.target
+        self.kv.remember(entry)  # what nobody takes until it is let in again is not computed again
         del self.running[entry.request.id]
         self.kv.free(entry)
         if self.limits.swap and held == entry.target:

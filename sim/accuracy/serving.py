@@ -26,6 +26,12 @@ from sim.serving.result import prefill_case
 #: Requests that a closed load is served with where its row does not say: so many for each client, and at least so many.
 WAVES = 4
 MIN_REQUESTS = 8
+#: Settings of a scheduler that engines have defaults of.
+_SCHEDULED = (
+    "engine.max_num_batched_tokens",
+    "optimizations.kv.prefix_sharing",
+    "engine.scheduler_reserve_full_isl",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ def _with_defaults(loaded: Loaded, base: str, row: ServingRow, engine: EnginePro
     is unstated.
     """
     said = {setting.partition("=")[0].strip(): setting.partition("=")[2].strip() for setting in row.settings}
-    values = {name: str(default.value) for name, default in engine.profile.defaults.items()}
+    values: dict[str, str] = {name: str(default.value) for name, default in engine.profile.defaults.items()}
     sets: list[tuple[str, str]] = []
     graph = said.get("optimizations.graph", values.get("graph", ""))
     if "optimizations.graph" not in said and graph:
@@ -95,13 +101,16 @@ def _with_defaults(loaded: Loaded, base: str, row: ServingRow, engine: EnginePro
     if graph == "aclgraph" and unstated and "engine.cudagraph_mode" not in said:
         sets += [("engine.cudagraph_mode", values.get("cudagraph_mode", ""))]
         sets += [("protocol.synchronize", values.get("synchronize", ""))]
-    sets.append(("engine.max_num_batched_tokens", values.get("max_num_batched_tokens", "")))
-    pairs = [f"{key}={value}" for key, value in sets if value and key not in said]
-    for more in (pairs, pairs[:-1]):
-        try:
-            return load_text(base, row.id, (*row.settings, *more))
-        except ScenarioError:
+    sets += [(key, values.get(key.rpartition(".")[2], "")) for key in _SCHEDULED]
+    pairs: list[str] = []
+    for key, value in sets:
+        if not value or key in said:
             continue
+        try:
+            loaded = load_text(base, row.id, (*row.settings, *pairs, f"{key}={value}"))
+        except ScenarioError:
+            continue  # does not go with what the row says
+        pairs.append(f"{key}={value}")
     return loaded
 
 

@@ -103,6 +103,16 @@ SECTIONS: dict[str, type[Any]] = {
 }  # fmt: skip
 
 
+DefaultName = Literal[
+    "graph",
+    "cudagraph_mode",
+    "synchronize",
+    "max_num_batched_tokens",
+    "prefix_sharing",
+    "scheduler_reserve_full_isl",
+]
+
+
 class Default(ProfilePart):
     """What a setting of a scenario is where a deployment does not say."""
 
@@ -123,9 +133,7 @@ class EngineFile(ProfilePart):
     overlap: number_schema("OverlapPart", Overlap)  # type: ignore[valid-type]
     device: number_schema("DevicePart", Device)  # type: ignore[valid-type]
     cpu: number_schema("CpuPart", Cpu)  # type: ignore[valid-type]
-    defaults: dict[Literal["graph", "cudagraph_mode", "synchronize", "max_num_batched_tokens"], Default] = Field(
-        default_factory=dict
-    )
+    defaults: dict[DefaultName, Default] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _usable(self) -> EngineFile:

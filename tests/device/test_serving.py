@@ -113,7 +113,8 @@ CASES = {
     "few blocks, swapped": Case(tokens=160, engine={"preemption": "swap"}, preempts=True),
     "few rows": Case({**FUSED, "kv__layout": "contiguous"}, BURST, tokens=200),
     "by priority": Case(
-        traffic={**BURST, "urgent_share": 0.3}, engine={"scheduling_policy": "priority"}, tokens=160, preempts=True
+        traffic={**BURST, "urgent_share": 0.3},
+        engine={"scheduling_policy": "priority", "scheduler_reserve_full_isl": False}, tokens=160, preempts=True,
     ),
     "shared prefixes": Case(
         SHARED, {"prefix_tokens": 40, "prefix_groups": 2, "input": {"distribution": "uniform", "low": 20, "high": 70}},

@@ -123,3 +123,40 @@ def test_a_run_of_decodes_is_the_same_as_one_after_the_other() -> None:
     assert ends(at_once=True) == ends(at_once=False)
     assert sorted(request for _, request, _ in ends(at_once=True)) == [0, 1, 2, 3, 4]
     assert any(preemptions for _, _, preemptions in ends(at_once=True))
+
+
+def test_a_prompt_waits_for_room_for_all_of_it() -> None:
+    # Four blocks of 4, budget 8: request 1 needs three blocks, and request 0 holds two to its end.
+    requests = [Request(0, 0, 7, 3), Request(1, 0, 12, 1)]
+    queue = scheduler(requests, Limits(4, 8), PagedCache(4, 4))
+    assert list(steps(queue, 4)) == [
+        (0, 0, [(0, 0, 7)]),  # two blocks are left, enough for the first chunk alone
+        (1, 7, []),
+        (1, 8, []),
+        (0, 0, [(1, 0, 8)]),
+    ]
+    assert queue.preemptions == 0
+
+
+def test_without_that_a_full_cache_starts_prefills_again() -> None:
+    # As above, but let in for its first chunk: request 0's third block takes it back.
+    requests = [Request(0, 0, 7, 3), Request(1, 0, 12, 1)]
+    queue = scheduler(requests, Limits(4, 8, reserves_all=False), PagedCache(4, 4))
+    assert list(steps(queue, 5)) == [
+        (0, 0, [(0, 0, 7), (1, 0, 1)]),
+        (1, 7, [(1, 1, 7)]),
+        (1, 8, []),  # request 1 has lost its two blocks
+        (0, 0, [(1, 0, 8)]),
+        (0, 0, [(1, 8, 4)]),
+    ]
+    assert queue.preemptions == 1
+
+
+def test_who_lost_its_blocks_finds_those_that_nobody_took() -> None:
+    # Five blocks of 4: request 1 is preempted with two whole blocks, of which request 0 takes the later one.
+    requests = [Request(0, 0, 8, 8), Request(1, 0, 8, 8)]
+    queue = scheduler(requests, Limits(4, 100), PrefixCache(5, 4))
+    seen = list(steps(queue, 12))
+    again = [chunk for _, _, chunks in seen[1:] for chunk in chunks]
+    assert queue.preemptions == 1
+    assert again == [(1, 4, 5)]

@@ -90,6 +90,16 @@ def test_what_a_row_leaves_open_is_the_default_of_its_engine(tmp_path: Path) -> 
     assert engine_settings(tmp_path, f"{GRAPH};engine.max_num_seqs=4096")[2] == 8192
 
 
+def test_a_cache_keeps_blocks_and_lets_in_as_the_engine_of_its_date_did(tmp_path: Path) -> None:
+    def settings_of(engine: str) -> tuple[bool, bool | None]:
+        good, _ = split(read_serving(file_of(tmp_path, row(1, 4, 20).replace("0.18.0", engine)))[0])
+        scenario = good[0].bench.case.scenario
+        return scenario.optimizations.kv.prefix_sharing, scenario.engine.scheduler_reserve_full_isl
+
+    assert settings_of("0.18.0") == (True, False)
+    assert settings_of("0.23.0") == (True, True)
+
+
 def test_rows_of_what_is_not_shipped_are_listed_with_their_reason(tmp_path: Path) -> None:
     rows, _ = read_serving(
         file_of(tmp_path, row(1, 4, 20).replace("Qwen3-0.6B", "GLM-9"), row(2, 4, 20).replace("910b2", "910x"))
