@@ -10,7 +10,7 @@ import pytest
 from scenarios.errors import ScenarioError
 from scenarios.models.families import FAMILIES
 from scenarios.models.hf_config import load_model
-from scenarios.models.unmodelled import REFUSED
+from scenarios.models.unmodelled import FEATURES, REFUSED
 
 #: Parameters of the text decoder as published, in 10^9, and KV bytes of a token in 16 bits, of the configs that run.
 #: Kimi-K2: 1.04 T with 61 layers (its model card says 1T; its tensors sum to 1,026.4 without the FP8 scales).
@@ -55,7 +55,8 @@ def types_of(rows: str) -> set[str]:
 
 def test_the_page_lists_each_family(root: Path) -> None:
     assert types_of(table(root, "Families that run")) == set(FAMILIES)
-    assert types_of(table(root, "What is refused, and why")) == set(REFUSED)
+    refused = table(root, "What is refused, and why").partition("### By key")[0]
+    assert types_of(refused) == set(REFUSED)
     assert not set(FAMILIES) & set(REFUSED)
 
 
@@ -81,3 +82,12 @@ def test_each_published_config_runs_or_is_refused_by_a_feature_of_the_page(share
         billions, kv_bytes = RUN[folder.name]
         assert (model.linear_weights + model.other_weights) / 1e9 == pytest.approx(billions, rel=0.001), folder.name
         assert model.kv_bytes_per_token(16) == kv_bytes
+
+
+def test_the_page_names_each_key_that_the_code_can_refuse(root: Path) -> None:
+    """Those of FEATURES, and those that readers refuse by name."""
+    rows = table(root, "What is refused, and why").partition("### By key")[2]
+    source = "".join(path.read_text(encoding="utf-8") for path in (root / "scenarios" / "models").glob("*.py"))
+    by_name = re.findall(r'wrong\(\s*f?"(\w+)[^"]*modelled', source)
+    assert len(by_name) >= 8
+    assert {key for key in (*FEATURES, *by_name) if f"`{key}`" not in rows} == set()
