@@ -28,7 +28,7 @@ def stretched(op: Op, inputs: Inputs) -> list[torch.Tensor]:
 
 def add(op: Op, inputs: Inputs, _: Step) -> Outputs:
     a, b = stretched(op, inputs)
-    return (a + b,)
+    return (torch.add(a, b, alpha=op.attr("alpha", 1)),)  # type: ignore[arg-type]
 
 
 def mul(op: Op, inputs: Inputs, _: Step) -> Outputs:
@@ -82,6 +82,16 @@ def tanh(_: Op, inputs: Inputs, __: Step) -> Outputs:
 
 def relu(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (torch.relu(inputs[0]),)
+
+
+def expm1(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (torch.expm1(inputs[0]),)
+
+
+def where(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    """The second where the first is above zero, else the third."""
+    x, above, below = inputs
+    return (torch.where(x > 0, above, below),)
 
 
 def clamp(op: Op, inputs: Inputs, _: Step) -> Outputs:
@@ -166,5 +176,5 @@ KERNELS = {
     "split": Kernel(split, raw=True), "embedding": Kernel(embedding), "index_select": Kernel(index_select),
     "swiglu": Kernel(_swiglu, "composed"),
     "index_add": Kernel(index_add), "gelu": Kernel(gelu), "tanh": Kernel(tanh), "relu": Kernel(relu),
-    "clamp": Kernel(clamp),
+    "clamp": Kernel(clamp), "expm1": Kernel(expm1), "where": Kernel(where),
 }  # fmt: skip

@@ -26,6 +26,8 @@ PLAIN = {
     "router_norm": "router.scale",
     "router_scales": "router.per_expert_scale",
     "sinks": "self_attn.sinks",
+    "xielu_p": "mlp.act_fn.alpha_p",
+    "xielu_n": "mlp.act_fn.alpha_n",
 }
 #: Norms that families call otherwise: those with norms behind attention and MLP too, or behind them alone.
 _WITH_POST_NORMS = {"post_attention_norm": "pre_feedforward_layernorm"}
@@ -53,7 +55,7 @@ _OTHER_PLAIN = {
     "mimo_v2_flash": {"sinks": "self_attn.attention_sink_bias"},
 }
 #: Last words of their names.
-_PLAIN_PARTS = ("layer_scalar", "router_scale", "attention_sink_bias")
+_PLAIN_PARTS = ("layer_scalar", "router_scale", "attention_sink_bias", "alpha_p", "alpha_n")
 _SHARED_EXPERT = ("PanguProMoE",)
 
 
@@ -119,7 +121,7 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
     if one.state is not None and (own := shape_in_layer(one.state, name, model.hidden)):
         return own
     if f"{layer}.{part}" in PLAIN.values() or part in _PLAIN_PARTS:
-        sizes = {"scale": one.hidden, "layer_scalar": 1}
+        sizes = {"scale": one.hidden, "layer_scalar": 1, "alpha_p": 1, "alpha_n": 1}
         if one.experts:
             sizes |= dict.fromkeys(("per_expert_scale", "router_scale"), one.experts.count)
         return (sizes.get(part, one.heads),)

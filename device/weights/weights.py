@@ -23,6 +23,7 @@ from device.weights.latent_weights import absorbed, heads_in_halves, in_halves, 
 from device.weights.state_weights import rows_of_rank
 from scenarios.errors import ScenarioError, printable
 from scenarios.files.paths import expanded, is_dir
+from scenarios.models.forms import XIELU_BETA
 from scenarios.models.model import Model
 from scenarios.ops.program import DType, Tensor
 
@@ -284,6 +285,8 @@ class Weights:
             value = value + 1
         if last == "router_norm":
             value = value * self.model.hidden**-0.5
+        if last in ("xielu_p", "xielu_n"):
+            value = torch.nn.functional.softplus(value.float()) + XIELU_BETA * (last == "xielu_n")
         if last == "conv1d" and value.ndim == 3:
             value = value.squeeze(1)
         if self.model.model_type in PAIRED and last in ("q_proj", "k_proj"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from scenarios.models.forms import CLAMPED_ALPHA, Activation
+from scenarios.models.forms import CLAMPED_ALPHA, XIELU_BETA, XIELU_EPS, Activation
 from scenarios.ops.program import Attr, Op, Tensor
 
 
@@ -68,6 +68,29 @@ def _capped(mlp: _Calls, limit: float) -> tuple[Op, ...]:
     )
 
 
+def _xielu(mlp: _Calls, _: float) -> tuple[Op, ...]:
+    """alpha_p x^2 + beta x above zero, alpha_n (e^x - 1 - x) + beta x below, as transformers' torch code; its two
+    learned numbers are made positive once, where weights are loaded."""
+    above, below = (Tensor(f"{mlp.prefix}xielu_{part}.weight", (1,), mlp.out.dtype, "weight") for part in "pn")
+    square = mlp.op("pow", "square", ("up",), "up_squared", ("exponent", 2))
+    kept = mlp.op("mul", "xielu_above", ("up_squared",), "xielu_high")
+    limited = mlp.op("clamp", "xielu_limit", ("up",), "up_limited", ("max", XIELU_EPS))
+    power = mlp.op("expm1", "xielu_exp", ("up_limited",), "up_exp")
+    rest = mlp.op("add", "xielu_sub", ("up_exp", "up"), "up_rest", ("alpha", -1))
+    lower = mlp.op("mul", "xielu_below", ("up_rest",), "xielu_low")
+    return (
+        square,
+        replace(kept, inputs=(*kept.inputs, above)),
+        limited,
+        power,
+        replace(rest, op_type="Sub"),
+        replace(lower, inputs=(*lower.inputs, below)),
+        mlp.op("where", "xielu_where", ("up", "xielu_high", "xielu_low"), "xielu_curve"),
+        mlp.op("muls", "xielu_slope", ("up",), "xielu_line", ("value", XIELU_BETA)),
+        mlp.op("add", "xielu_add", ("xielu_curve", "xielu_line"), "gated"),
+    )
+
+
 #: (calls, limit) -> the calls of each activation.
 _CALLS: dict[Activation, Callable[[_Calls, float], tuple[Op, ...]]] = {
     "silu": _gated_by("silu"),
@@ -76,4 +99,5 @@ _CALLS: dict[Activation, Callable[[_Calls, float], tuple[Op, ...]]] = {
     "capped": _capped,
     "relu2": _squared,
     "gelu_alone": _gelu_alone,
+    "xielu": _xielu,
 }

@@ -93,6 +93,7 @@ ALIKE: dict[str, Family] = {
         bias=True, out_bias=True, renames={"bias": "attention_bias"}, models=frozenset({"bias"}),
         like="openPangu-Embedded 1B, 7B",
     ),
+    "apertus": Family(qk_norm=True, out_bias=True, form=LayerForm(activation="xielu"), like="Apertus 8B, 70B"),
     "telechat": Family(
         attention=AttentionForm(out_bias=True), form=LayerForm(down_bias=True), like="TeleChat, TeleChat2",
         renames={

@@ -10,8 +10,9 @@ from typing import Literal
 
 #: What stands between gate and up of an MLP: silu and gelu gate; clamped is gpt-oss's SwiGLU (alpha 1.702, up + 1,
 #: both limited); capped is a SwiGLU whose halves are limited (Step-3.5); relu2
-#: squares a relu, and gelu_alone is a GELU: both have no gate at all.
-Activation = Literal["silu", "gelu", "clamped", "capped", "relu2", "gelu_alone"]
+#: squares a relu, gelu_alone is a GELU, and xielu (arXiv:2411.13010) is a parabola above zero and an exponential below:
+#: these have no gate at all.
+Activation = Literal["silu", "gelu", "clamped", "capped", "relu2", "gelu_alone", "xielu"]
 #: What opens and closes attention's output: nothing, a part of the query's projection, or a projection of its own with
 #: one number for each element or each head.
 Gate = Literal["", "packed", "element", "head"]
@@ -24,8 +25,11 @@ PROJECTED: dict[Activation, tuple[str, ...]] = {
     "capped": ("gate", "up"),
     "relu2": ("up",),
     "gelu_alone": ("up",),
+    "xielu": ("up",),
 }
 
+#: Of xIELU: the slope at zero, and the largest number whose exponential is taken (the paper's code).
+XIELU_BETA, XIELU_EPS = 0.5, -1e-6
 #: Steepness of gpt-oss's gate (its reference code).
 CLAMPED_ALPHA = 1.702
 

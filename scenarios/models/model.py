@@ -350,7 +350,8 @@ class Model:
             return 0
         experts = self.experts
         if experts is None:
-            return self._mlp_outputs * self.form.mlp_bias or self.hidden * self.form.down_bias
+            biases = self._mlp_outputs * self.form.mlp_bias or self.hidden * self.form.down_bias
+            return biases + 2 * (self.form.activation == "xielu")  # its two numbers
         router = experts.count * (self.hidden + experts.router_bias + experts.moves_choice)
         # Next to a plain MLP: three norms more, and the router's own.
         alongside = 4 * self.hidden * experts.with_plain + experts.count * experts.scales_choice

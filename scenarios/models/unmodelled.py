@@ -80,7 +80,6 @@ REFUSED: dict[str, str] = {
     "gpt_neox": "attention and MLP side by side, and layer norms (layer_norm_eps)",
     "phimoe": "layer norms and a router that masks by jitter (router_jitter_noise)",
     "dbrx": "layer norms and clipped projections (clip_qkv)",
-    "apertus": "an activation of its own, xIELU (hidden_act)",
     "bamba": "attention whose angles and Mamba layers lie by index (attn_layer_indices)",
     "mllama_text_model": "cross attention (cross_attention_layers)",
     "minimax_m3_vl_text": "sparse attention over blocks of keys (sparse_attention_config)",

@@ -201,9 +201,16 @@ class Layered(Architecture):
     def activated(self, x: Tensor, at: str, kind: str, limit: float, bias: bool) -> Tensor:
         """An MLP of any kind."""
         up = self.affine(x, f"{at}.up_proj", bias)
-        below = bias or (self.model.form.down_bias and ".experts" not in at)
+        below_bias = bias or (self.model.form.down_bias and ".experts" not in at)
         if kind == "gelu_alone":
             return self.affine(F.gelu(up, approximate="tanh"), f"{at}.down_proj", bias)
+        if kind == "xielu":
+            learned = (self.weight(f"{at}.act_fn.alpha_{part}", torch.float32) for part in "pn")
+            above, below = (log1p(exp(float(number))) for number in learned)
+            rounded = torch.tensor([above, below + 0.5]).bfloat16().float()
+            high = rounded[0] * up**2 + 0.5 * up
+            low = rounded[1] * (up.clamp(max=-1e-6).exp() - 1 - up) + 0.5 * up
+            return self.affine(torch.where(up > 0, high, low), f"{at}.down_proj", below_bias)
         if kind == "relu2":
             return self.affine(up.relu() ** 2, f"{at}.down_proj", bias)
         gate = self.affine(x, f"{at}.gate_proj", bias)
@@ -214,7 +221,7 @@ class Layered(Architecture):
             inner = gate * (1.702 * gate).sigmoid() * (up + 1)
         else:
             inner = (F.silu(gate) if kind == "silu" else F.gelu(gate, approximate="tanh")) * up
-        return self.affine(inner, f"{at}.down_proj", below)
+        return self.affine(inner, f"{at}.down_proj", below_bias)
 
     def experts(self, x: Tensor, at: str, experts: Experts, routed: Tensor | None = None) -> Tensor:
         """Token by token, the best experts by the router's scores."""

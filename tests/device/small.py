@@ -91,6 +91,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **{key: value for key, value in BASE.items() if key != "max_position_embeddings"}, "model_type": "baichuan",
         "num_attention_heads": 6, "num_key_value_heads": 6, "hidden_size": 96, "model_max_length": 512,
     },
+    "apertus": {**BASE, "model_type": "apertus", "hidden_act": "xielu", "qk_norm": True},
     "PanguProMoE": {
         **BASE, **MOE, "model_type": "PanguProMoE", "shared_expert_intermediate_size": 48, "num_expert_groups": 2,
     },
