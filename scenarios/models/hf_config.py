@@ -160,8 +160,18 @@ def _build(path: Path, name: str, config: dict[str, Any]) -> Model:
     model = layered(read, family.finish(read, model), _layers(read, family, layers), family.adapt)
     refuse_features(read, family)
     if read.problems:
-        raise ScenarioError(read.problems)
+        raise ScenarioError(_told(path, config, read.problems))
     return model
+
+
+def _told(path: Path, config: dict[str, Any], problems: list[str]) -> list[str]:
+    """Bad values, one line each; features that are not modelled, in one line with the nearest model that runs."""
+    features = list(dict.fromkeys(line for line in problems if " modelled" in line))
+    bad = [line for line in problems if line not in features]
+    if features:
+        said = "; ".join(line.removeprefix(f"{path}: ") for line in features)
+        bad.append(f"{path}: {said}. {_nearest(config)}")
+    return bad
 
 
 def _theta(read: Fields, rope: Fields) -> float:

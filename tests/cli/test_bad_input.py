@@ -119,7 +119,7 @@ def test_an_unknown_model_and_hardware_get_the_nearest_names(refused: Callable[.
     [
         ("{", r"config\.json:1:2: not JSON: .*"),
         ("[]", r"config\.json: not a Hugging Face config\.json .*"),
-        ('{"model_type": "gpt2"}', r"config\.json: model_type 'gpt2' is not modelled\. .*Qwen3.*"),
+        ('{"model_type": "gpt9"}', r"config\.json: model_type 'gpt9' is not modelled\. .*Qwen3.*"),
         ('{"model_type": ["qwen3"]}', r"config\.json: model_type a list is not modelled\. .*"),
         ("{}", r"config\.json: model_type nothing is not modelled\. .*"),
         (b"\xff\xfe\x00", r"config\.json: not a Hugging Face config\.json"),
