@@ -21,7 +21,7 @@ from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import load_model, model_names
 from scenarios.models.model import Latent, Model
-from scenarios.models.states import GatedDelta, Mamba2, ShortConv
+from scenarios.models.states import GatedDelta, KimiDelta, Mamba2, ShortConv
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import all_off, needs_of, passes_for
 from scenarios.schema import Scenario
@@ -85,6 +85,9 @@ def _scaled_kind(one: Model, head_dim: int) -> Model:
     attention = replace(seen, window=min(seen.window, WINDOW), chunk=min(seen.chunk, WINDOW))
     small = replace(small, layers=1, attention=attention, name=one.name)
     match one.state:
+        case KimiDelta() as kimi:
+            kimi = replace(kimi, key_heads=4, value_heads=4, key_dim=8, value_dim=8, rank=8)
+            return replace(small, state=kimi, heads=4, kv_heads=4, head_dim=8)
         case GatedDelta() as state:
             state = replace(state, key_heads=2, value_heads=4, key_dim=8, value_dim=8)
             return replace(small, state=state, heads=4, kv_heads=2, head_dim=8)

@@ -45,10 +45,14 @@ def _conv1d(op: Op, inputs: Inputs, step: Step) -> Outputs:
     return out, held
 
 
-def _gating(_: Op, inputs: Inputs, __: Step) -> Outputs:
+def _gating(op: Op, inputs: Inputs, _: Step) -> Outputs:
     """(a, b, A, bias) -> the logarithm of the decay in float32, and beta."""
     a, b, log_a, bias = inputs
-    decay = -log_a.float().exp() * F.softplus(a.float() + bias.float())
+    steep = log_a.float().exp()
+    if op.inputs[0].elements > op.inputs[1].elements:  # each element of a key has a decay of its own
+        a = a.reshape(*b.shape, -1)
+        steep, bias = steep.unsqueeze(-1), bias.view(a.shape[1:])
+    decay = -steep * F.softplus(a.float() + bias.float())
     return decay, torch.sigmoid(b.float()).to(b.dtype)
 
 
@@ -73,7 +77,7 @@ def _rule(op: Op, inputs: Inputs, step: Step) -> Outputs:
             continue
         state = held[number].float() if context else torch.zeros_like(held[number], dtype=torch.float32)
         for row in range(rows.start, rows.stop):
-            state = state * decay[row].exp().view(-1, 1, 1)
+            state = state * decay[row].exp().view(len(state), -1, 1)
             known = torch.einsum("hkv,hk->hv", state, k[row])
             change = (v[row].float() - known) * beta[row].float().unsqueeze(-1)
             state = state + torch.einsum("hk,hv->hkv", k[row], change)
@@ -83,9 +87,11 @@ def _rule(op: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _gated_norm(op: Op, inputs: Inputs, _: Step) -> Outputs:
-    """The norm of x times the SiLU of the gate, or (attribute gate_first) the norm of their product."""
+    """The norm of x times the SiLU of the gate (attribute sigmoid: its sigmoid), or (attribute gate_first) the norm of
+    their product."""
     x, gamma, gate = inputs
-    wide, opened = x.float(), F.silu(gate.float())
+    gate = gate.float().view(x.shape)
+    wide, opened = x.float(), torch.sigmoid(gate) if op.attr("sigmoid", False) else F.silu(gate)
     if not op.attr("gate_first", False):
         return ((rms_norm(wide, gamma.float(), eps_of(op))[0] * opened).to(x.dtype),)
     ones = torch.ones(x.shape[-1], device=x.device)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import torch
 
-from scenarios.models.states import GatedDelta, Mamba2, ShortConv, State
+from scenarios.models.states import GatedDelta, KimiDelta, Mamba2, ShortConv, State
 
 #: The module of a layer.
-_MODULE = {GatedDelta: "linear_attn", Mamba2: "mixer", ShortConv: "conv"}
+_MODULE = {KimiDelta: "self_attn", GatedDelta: "linear_attn", Mamba2: "mixer", ShortConv: "conv"}
 #: Tensors by what a Program calls them, where that is not their own name.
 _NAMES = {"o_proj": "out_proj", "delta_norm": "norm", "mamba_norm": "norm"}
 #: Those that are no module's weight or bias.
@@ -34,6 +34,10 @@ def shape_in_layer(state: State, name: str, hidden: int) -> tuple[int, ...] | No
     rows = sum(_rows(state).get(name, (hidden,)))
     if name == "out_proj":
         return hidden, _inner(state)
+    if isinstance(state, KimiDelta) and name in ("in_proj_f_a", "in_proj_g_a"):
+        return state.rank, hidden
+    if isinstance(state, KimiDelta) and name in ("in_proj_f_b", "in_proj_g_b"):
+        return rows, state.rank
     if name == "conv1d" and part == "weight":
         return rows, state.kernel
     return (rows, hidden) if name.startswith("in_proj") else (rows,)
@@ -60,6 +64,12 @@ def _inner(state: State) -> int:
 def _rows(state: State) -> Mapping[str, tuple[int, ...]]:
     """Sections of the rows of each tensor, each of which ranks share."""
     match state:
+        case KimiDelta():
+            heads, mixed = (state.value_heads,), (state.keys, state.keys, state.values)
+            return {
+                "in_proj_qkv": mixed, "conv1d": mixed, "in_proj_b": heads, "in_proj_f_b": (state.keys,),
+                "in_proj_g_b": (state.values,), "A_log": heads, "dt_bias": (state.keys,), "norm": (state.value_dim,),
+            }  # fmt: skip
         case GatedDelta():
             heads = (state.value_heads,)
             mixed = (state.keys, state.keys, state.values)

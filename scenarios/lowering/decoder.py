@@ -16,6 +16,7 @@ from functools import lru_cache
 from scenarios.lowering.alongside import plain_and_experts
 from scenarios.lowering.delta import gated_delta
 from scenarios.lowering.gqa import grouped_query_attention
+from scenarios.lowering.kda import kimi_delta
 from scenarios.lowering.mamba import mamba2, short_convolution
 from scenarios.lowering.mla import latent_attention
 from scenarios.lowering.moe import mixture
@@ -23,7 +24,7 @@ from scenarios.lowering.prepare import prepare_contiguous
 from scenarios.lowering.primitives import activation, hidden_norm, linear, mlp, weight
 from scenarios.lowering.step import Step
 from scenarios.models.model import Model
-from scenarios.models.states import GatedDelta, Mamba2, ShortConv
+from scenarios.models.states import GatedDelta, KimiDelta, Mamba2, ShortConv
 from scenarios.ops.program import Attr, Batch, Block, DType, Op, Program, Tensor
 
 
@@ -135,6 +136,8 @@ def _layer(step: Step) -> tuple[Op, ...]:
 
 def _attention(step: Step, x: Tensor) -> tuple[Op, ...]:
     match step.model.state:
+        case KimiDelta() as state:
+            return kimi_delta(step, x, state)
         case GatedDelta() as state:
             return gated_delta(step, x, state)
         case Mamba2() as state:

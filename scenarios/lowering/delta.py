@@ -34,8 +34,8 @@ def gated_delta(step: Step, x: Tensor, state: GatedDelta) -> tuple[Op, ...]:
         cut(act, "ba", "delta_a", heads, state.value_heads),
         convolution(step, "mixed_qkv", state.channels, state.kernel),
         _gating(step, state),
-        *_queries_keys_values(step, state),
-        *_rules(step, state),
+        *queries_keys_values(step, state),
+        *rules(step, state),
         _gated_norm(step, state),
     )
 
@@ -73,7 +73,7 @@ def _gating(step: Step, state: GatedDelta) -> Op:
     return Op("gdn_gating", "delta_gating", (a, b, log_a, bias), (decay, beta))
 
 
-def _queries_keys_values(step: Step, state: GatedDelta) -> tuple[Op, ...]:
+def queries_keys_values(step: Step, state: GatedDelta) -> tuple[Op, ...]:
     keys = (step.tokens, state.key_heads, state.key_dim)
     parts = (("q", state.keys, 0), ("k", state.keys, state.keys), ("v", state.values, -state.values))
     ops = [cut(step.act, "convolved", f"delta_{name}", (step.tokens, width), start) for name, width, start in parts]
@@ -83,7 +83,7 @@ def _queries_keys_values(step: Step, state: GatedDelta) -> tuple[Op, ...]:
     return tuple(ops)
 
 
-def _rules(step: Step, state: GatedDelta) -> tuple[Op, ...]:
+def rules(step: Step, state: GatedDelta) -> tuple[Op, ...]:
     """The rule for requests that decode, then for those that are prefilled, whose rows join the others'."""
     decoding = tuple(g for g in step.batch.groups if g.query <= DECODE_QUERY)
     prefilling = tuple(g for g in step.batch.groups if g.query > DECODE_QUERY)
@@ -99,13 +99,14 @@ def _rules(step: Step, state: GatedDelta) -> tuple[Op, ...]:
 def _rule(step: Step, state: GatedDelta, kind: str, groups: tuple[Group, ...], before: tuple[Tensor, ...]) -> Op:
     heads = (step.tokens, state.value_heads)
     keys = (step.tokens, state.key_heads, state.key_dim)
+    decay = (*heads, state.key_dim) if state.decays_by_element else heads
     shape = (step.batch.requests, state.value_heads, state.key_dim, state.value_dim)
     held = Tensor("delta_state", shape, step.act if state.dtype != "fp32" else "fp32", "kv_cache")
     inputs = (
         activation("delta_q_normed", keys, step.act),
         activation("delta_k_normed", keys, step.act),
         activation("delta_v", (*heads, state.value_dim), step.act),
-        activation("delta_decay", heads, "fp32"),
+        activation("delta_decay", decay, "fp32"),
         activation("delta_beta", heads, step.act),
         held,
         *before,

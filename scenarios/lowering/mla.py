@@ -30,12 +30,17 @@ def latent_attention(step: Step, x: Tensor) -> tuple[Op, ...]:
     return (
         *_projections(step, x, item),
         *rms_norm("kv_a_norm", activation("kv_c", (tokens, item.kv_rank), step.act), "kv_normed", model.norm_eps),
-        *rotate("rope_q", q_pe, "q_rotated", cos, sin),
-        *rotate("rope_k", k_pe, "k_rotated", cos, sin),
+        *(rotate("rope_q", q_pe, "q_rotated", cos, sin) if model.attention.rotates else ()),
+        *(rotate("rope_k", k_pe, "k_rotated", cos, sin) if model.attention.rotates else ()),
         *_write_cache(step, item),
         *(select_keys(step, x, item, item.own_index) if item.own_index else ()),
         *_attend(step, item),
     )
+
+
+def _turned(model: Model, name: str) -> str:
+    """What the rotated part of `q` or `k` is called; it stays as it is where the layer does not turn."""
+    return f"{name}_rotated" if model.attention.rotates else f"{name}_pe"
 
 
 def _projections(step: Step, x: Tensor, latent: Latent) -> tuple[Op, ...]:
@@ -79,7 +84,7 @@ def _write_cache(step: Step, item: Latent) -> tuple[Op, ...]:
     latent, rotary = _caches(step, item)
     slots = Tensor("slots", (step.tokens,), "int64", "table")
     row = activation("kv_normed", (step.tokens, 1, item.kv_rank), step.act)
-    part = activation("k_rotated", (step.tokens, 1, item.rope_dim), step.act)
+    part = activation(_turned(step.model, "k"), (step.tokens, 1, item.rope_dim), step.act)
     return (
         Op("kv_cache_write", "write_latent", (row, latent, slots), (latent,), op_type="Scatter"),
         Op("kv_cache_write", "write_rope", (part, rotary, slots), (rotary,), op_type="Scatter"),
@@ -120,7 +125,7 @@ def _absorbed(step: Step, latent: Latent, groups: tuple[Group, ...], tokens: int
     )  # fmt: skip
     w_uk = weight("kv_b_proj.k", (heads, latent.nope_dim, latent.kv_rank), act)
     w_uv = weight("kv_b_proj.v", (heads, latent.kv_rank, latent.v_dim), act)
-    query = (q_latent, activation("q_rotated", (tokens, heads, latent.rope_dim), act))
+    query = (q_latent, activation(_turned(model, "q"), (tokens, heads, latent.rope_dim), act))
     keys: tuple[Tensor, ...] = ()
     name = "sparse_attention" if latent.index else "attention"
     if latent.index:
@@ -151,7 +156,7 @@ def _unpacked(step: Step, item: Latent, groups: tuple[Group, ...]) -> tuple[Op, 
     ops: list[Op] = []
     latent, part = (
         activation("kv_normed", (tokens, item.kv_rank), act),
-        activation("k_rotated", (tokens, 1, item.rope_dim), act),
+        activation(_turned(model, "k"), (tokens, 1, item.rope_dim), act),
     )
     if cached:
         before = (
@@ -181,7 +186,7 @@ def _unpacked(step: Step, item: Latent, groups: tuple[Group, ...]) -> tuple[Op, 
             "q_join",
             (
                 activation("q_nope", (tokens, model.heads, item.nope_dim), act),
-                activation("q_rotated", (tokens, model.heads, item.rope_dim), act),
+                activation(_turned(model, "q"), (tokens, model.heads, item.rope_dim), act),
             ),
             (activation("q_whole", (tokens, model.heads, item.nope_dim + item.rope_dim), act),),
         ),

@@ -22,7 +22,7 @@ from scenarios.settings import Engine
 #: Values that are partial sums on each rank: of a row-parallel product, of experts sliced over the ranks.
 PARTIAL = ("attention_out", "mlp_out", "dense_out", "experts_out")
 #: Ops that need all tokens in sequence parallelism: the first reader of each normed activation.
-GATHER_BEFORE = ("q_proj", "q_a_proj", "in_proj_qkvz", "in_proj", "gate_proj", "up_proj", "router")
+GATHER_BEFORE = ("q_proj", "q_a_proj", "in_proj_qkvz", "in_proj_qkv", "in_proj", "gate_proj", "up_proj", "router")
 #: What works on a rank's share of the tokens: norms, and what is done to the residual.
 _ON_SHARE = (
     "input_norm", "post_attention_norm", "next_norm", "attention_out_norm", "mlp_out_norm", "scale_attention",

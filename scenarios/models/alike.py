@@ -93,6 +93,16 @@ ALIKE: dict[str, Family] = {
         bias=True, out_bias=True, renames={"bias": "attention_bias"}, models=frozenset({"bias"}),
         like="openPangu-Embedded 1B, 7B",
     ),
+    "kimi_linear": Family(
+        latent=True, experts="num_experts", score="sigmoid", normalised=True, finish=newer.kimi_linear,
+        types=newer.kimi_types, adapt=newer.kimi_kind, known=("full_attention", "linear_attention"),
+        models=frozenset({"linear_attn_config"}), like="Kimi-Linear 48B-A3B",
+        renames={
+            "num_experts_per_token": "num_experts_per_tok", "num_shared_experts": "n_shared_experts",
+            "moe_renormalize": "norm_topk_prob", "num_expert_group": "n_group", "model_max_length":
+            "max_position_embeddings",
+        },
+    ),
     "apertus": Family(qk_norm=True, out_bias=True, form=LayerForm(activation="xielu"), like="Apertus 8B, 70B"),
     "telechat": Family(
         attention=AttentionForm(out_bias=True), form=LayerForm(down_bias=True), like="TeleChat, TeleChat2",

@@ -12,6 +12,7 @@ from scenarios.models.forms import Ends, Gate
 from scenarios.models.layers import Layer
 from scenarios.models.model import Model
 from scenarios.models.rope import rotary_dim
+from scenarios.models.states import KimiDelta
 
 # ---- Trinity ----
 
@@ -116,6 +117,47 @@ def mimo_kind(read: Fields, model: Model, layer: Layer) -> Model:
         rotary_dim=rotary_dim(read, read, head_dim),
         rope_theta=read.number("swa_rope_theta", model.rope_theta),
         attention=attention,
+    )
+
+
+# ---- Kimi-Linear ----
+
+
+def kimi_linear(read: Fields, model: Model) -> Model:
+    """Latent attention that does not turn by position (`mla_use_nope`)."""
+    turns = not read.flag("mla_use_nope", False)
+    return replace(model, attention=replace(model.attention, rotates=turns))
+
+
+def kimi_types(read: Fields, layers: int) -> list[str]:
+    """`linear_attn_config` lists layers from 1 on: those of full attention, and those of the delta rule."""
+    config = read.fields.get("linear_attn_config")
+    full = config.get("full_attn_layers") if isinstance(config, Mapping) else None
+    if not isinstance(full, list) or not all(isinstance(place, int) for place in full):
+        read.wrong(f"linear_attn_config.full_attn_layers: must be a list of numbers, got {shown(full)}")
+        full = []
+    return ["full_attention" if layer + 1 in full else "linear_attention" for layer in range(layers)]
+
+
+def kimi_kind(read: Fields, model: Model, layer: Layer) -> Model:
+    """The model of a layer of Kimi Delta Attention; latent attention as it is."""
+    config = read.fields.get("linear_attn_config")
+    if layer.kind != "linear_attention" or not isinstance(config, Mapping):
+        return model
+    of = replace(read, fields=dict(config), inside="linear_attn_config.")
+    heads, dim = of.whole("num_heads", most=4096), of.whole("head_dim", most=4096)
+    kernel = of.whole("short_conv_kernel_size", 4, most=64, low=2)
+    state = KimiDelta(heads, heads, dim, dim, kernel, dtype="fp32", rank=dim)
+    return replace(
+        model,
+        state=state,
+        latent=None,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=dim,
+        rotary_dim=0,
+        attention=replace(model.attention, rotates=False),
+        qkv_bias=False,
     )
 
 

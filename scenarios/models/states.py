@@ -27,6 +27,11 @@ class GatedDelta:
     interleaved: bool = False
 
     @property
+    def decays_by_element(self) -> bool:
+        """Whether each element of a key has a decay of its own."""
+        return False
+
+    @property
     def keys(self) -> int:
         return self.key_heads * self.key_dim
 
@@ -70,6 +75,31 @@ class GatedDelta:
         """Of one request in one layer: the recurrent state, and the last inputs of the convolution in 16 bits."""
         size = 4 if self.dtype == "fp32" else 2
         return self.value_heads * self.key_dim * self.value_dim * size + (self.kernel - 1) * self.channels * 2
+
+
+@dataclass(frozen=True, slots=True)
+class KimiDelta(GatedDelta):
+    """A layer of Kimi Delta Attention (arXiv:2510.26692): as many heads of keys as of values; each element of a key has
+    a decay of its own. rank: of the projections of decay and gate."""
+
+    rank: int = 128
+
+    @property
+    def decays_by_element(self) -> bool:
+        return True
+
+    def weights(self, hidden: int) -> int:
+        """Of its linear layers: Q, K, V and beta, both projections of decay and of gate, and the output."""
+        low = self.rank * (2 * hidden + self.keys + self.values)
+        return hidden * (self.channels + self.value_heads) + low + self.values * hidden
+
+    def outputs(self, hidden: int) -> int:
+        return self.channels + self.value_heads + 2 * self.rank + self.keys + self.values + hidden
+
+    @property
+    def other_weights(self) -> int:
+        """Convolution, decay of each head, bias of each element, norm of the output."""
+        return self.channels * self.kernel + self.value_heads + self.keys + self.value_dim
 
 
 @dataclass(frozen=True, slots=True)

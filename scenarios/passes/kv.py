@@ -185,7 +185,10 @@ def _fuse_latent_write(ops: tuple[Op, ...]) -> tuple[Op, ...]:
 
 
 def _has_norms_and_one_scale(context: Context) -> str | None:
-    if context.model.latent:
+    model = context.model
+    if model.latent and (any(one.state for one in model.kinds) or not model.attention.rotates):
+        return f"latent rows of {model.name} do not turn, or not all layers keep them"
+    if model.latent:
         return None
     if context.model.kinds:
         return f"the layers of {context.model.name} differ, and the fused kernel is that of plain attention in each"

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from device.weights.weights import PAIRED, Checkpoint
 from scenarios.models.model import Experts, Latent, Model
-from scenarios.models.states import GatedDelta, Mamba2, ShortConv
+from scenarios.models.states import GatedDelta, KimiDelta, Mamba2, ShortConv
 from tests.device.architecture import Architecture
 
 Tensor = torch.Tensor
@@ -41,6 +41,9 @@ class Layered(Architecture):
         if not mla.index.borrows:
             self.picked.append(super().chosen(x, low_query, at, mla))
         return self.picked[-1]
+
+    def rotated(self, x: Tensor, in_pairs: bool) -> Tensor:
+        return super().rotated(x, in_pairs) if self.model.attention.rotates else x
 
     def norm(self, x: Tensor, name: str) -> Tensor:
         if self.model.form.layer_norm and x.shape[-1] == self.model.hidden:
@@ -133,6 +136,8 @@ class Layered(Architecture):
     def held(self, x: Tensor, at: str) -> Tensor:
         """What a layer with a state adds."""
         match self.model.state:
+            case KimiDelta() as state:
+                return self.kimi(x, f"{at}.self_attn", state)
             case GatedDelta() as state:
                 return self.delta(x, f"{at}.linear_attn", state)
             case Mamba2() as state:
@@ -197,6 +202,32 @@ class Layered(Architecture):
         out = out / (out.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt() * self.weight(f"{at}.norm.weight")
         gated = out * F.silu(z.view(out.shape))
         return gated.flatten(1) @ self.weight(f"{at}.out_proj.weight").T
+
+    def kimi(self, x: Tensor, at: str, state: KimiDelta) -> Tensor:
+        """Kimi Delta Attention, one head after the other: a decay of each element of a key."""
+        mixed = F.silu(self.convolved(x @ self.weight(f"{at}.in_proj_qkv.weight").T, f"{at}.conv1d", state.kernel))
+        b = x @ self.weight(f"{at}.in_proj_b.weight").T
+        a, gate = (
+            x @ self.weight(f"{at}.in_proj_{name}_a.weight").T @ self.weight(f"{at}.in_proj_{name}_b.weight").T
+            for name in "fg"
+        )
+        log_a, bias = self.weight(f"{at}.A_log", torch.float32), self.weight(f"{at}.dt_bias")
+        dim, result = state.key_dim, []
+        q, k, v = (part.unflatten(-1, (-1, dim)) for part in mixed.chunk(3, -1))
+        for head in range(state.value_heads):
+            columns = slice(head * dim, (head + 1) * dim)
+            memory, rows = torch.zeros(dim, dim), []
+            for token in range(x.shape[0]):
+                query, key = (y[token, head] / (y[token, head].pow(2).sum() + 1e-6).sqrt() for y in (q, k))
+                steps = (1 + (a[token, columns] + bias[columns]).exp()).log()
+                memory = memory * (-exp(float(log_a[head])) * steps).exp()
+                wrong = v[token, head] - memory @ key
+                memory = memory + b[token, head].sigmoid() * torch.outer(wrong, key)
+                rows.append(memory @ query / dim**0.5)
+            out = torch.stack(rows)
+            out = out / (out.pow(2).mean(-1, keepdim=True) + self.model.norm_eps).sqrt()
+            result.append(out * self.weight(f"{at}.norm.weight") * gate[:, columns].sigmoid())
+        return torch.cat(result, -1) @ self.weight(f"{at}.out_proj.weight").T
 
     def activated(self, x: Tensor, at: str, kind: str, limit: float, bias: bool) -> Tensor:
         """An MLP of any kind."""

@@ -91,6 +91,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **{key: value for key, value in BASE.items() if key != "max_position_embeddings"}, "model_type": "baichuan",
         "num_attention_heads": 6, "num_key_value_heads": 6, "hidden_size": 96, "model_max_length": 512,
     },
+    "kimi_linear": {
+        **BASE, **LATENT, **MOE, "model_type": "kimi_linear", "q_lora_rank": None, "num_experts_per_token": 2,
+        "num_shared_experts": 1, "first_k_dense_replace": 1, "mla_use_nope": True, "routed_scaling_factor": 2.5,
+        "linear_attn_config": {"full_attn_layers": [2, 4], "kda_layers": [1, 3], "num_heads": 4, "head_dim": 8,
+                               "short_conv_kernel_size": 4},
+    },
     "apertus": {**BASE, "model_type": "apertus", "hidden_act": "xielu", "qk_norm": True},
     "PanguProMoE": {
         **BASE, **MOE, "model_type": "PanguProMoE", "shared_expert_intermediate_size": 48, "num_expert_groups": 2,

@@ -24,6 +24,7 @@ NAMES = (
     "olmo3",
     "step3p5",
     "PanguProMoE",
+    "kimi_linear",
     "baichuan with ALiBi",
     "mimo_v2_flash",
     "cohere with norms of each head",

@@ -252,7 +252,7 @@ def test_an_architecture_that_is_not_lowered_is_refused_by_name(tmp_path: Path, 
     ("model_type", "features"),
     [
         ("deepseek_v4", "hyper-connections (hc_mult) and attention over compressed tokens (compress_ratios)"),
-        ("kimi_linear", "linear attention layers (linear_attn_config)"),
+        ("kimi_k3", "linear attention layers (linear_attn_config)"),
     ],
 )
 def test_a_known_architecture_that_is_not_lowered_says_why(tmp_path: Path, model_type: str, features: str) -> None:

@@ -25,6 +25,11 @@ KEPT = {
     "Hunyuan-Large": (32 * 2 * 8 * 80 * 2, 0),  # two layers share their keys
     "Nemotron-H-8B": (4 * 2 * 8 * 128 * 2, 24 * (128 * 64 * 128 * 2 + 3 * (8192 + 2 * 8 * 128) * 2)),
     "GLM-5.2": (78 * (512 + 64) * 2 + 21 * 128 * 2, 0),  # of 78 layers 21 have an indexer
+    # Of 27 layers 7 keep latent rows, and 20 a matrix of each head and the last inputs of the convolution.
+    "Kimi-Linear-48B": (7 * (512 + 64) * 2, 20 * (32 * 128 * 128 * 4 + 3 * 3 * 4096 * 2)),
+    "MiMo-V2-Flash": ((9 * 4 + 39 * 8) * (192 + 128) * 2, 0),
+    "Baichuan2-13B": (40 * 2 * 5120 * 2, 0),
+    "openPangu-Pro-MoE-72B": (48 * 2 * 8 * 128 * 2, 0),
     "DeepSeek-OCR": (12 * 2 * 10 * 128 * 2, 0),
     "LFM2-1.2B": (6 * 2 * 8 * 64 * 2, 10 * 2 * 2048 * 2),
 }
