@@ -28,7 +28,7 @@ def stretched(op: Op, inputs: Inputs) -> list[torch.Tensor]:
 
 def add(op: Op, inputs: Inputs, _: Step) -> Outputs:
     a, b = stretched(op, inputs)
-    return (torch.add(a, b, alpha=op.attr("alpha", 1)),)  # type: ignore[arg-type]
+    return (torch.add(a, b, alpha=op.attr("alpha", 1)),)
 
 
 def mul(op: Op, inputs: Inputs, _: Step) -> Outputs:
