@@ -16,6 +16,7 @@ from app_pages.parts.lab.view import class_words, hover_words
 from app_pages.parts.page import Figure, figures, quiet, refusal, section, sentence, show_with_data, title
 from app_pages.parts.state import Question
 from app_pages.parts.texts import Language, Say, speaker
+from app_pages.parts.texts.captures import translated
 from app_pages.parts.texts.compare import TEXTS
 from scenarios.errors import ScenarioError
 from scenarios.loader import shipped_names
@@ -61,7 +62,7 @@ def main() -> None:
     else:
         compare_loads.requests(result, say)
     for note in result["notes"]:
-        quiet(note)
+        quiet(translated(note, language))
 
 
 def _with_loads(first: Chosen, second: Chosen) -> tuple[Side, Side]:
@@ -80,15 +81,22 @@ def _follow_url() -> None:
     if st.session_state.get(SHOWN) != wanted or "compare:a" not in st.session_state:
         for key in ("a", "b"):
             st.session_state[f"compare:{key}"] = wanted.get(key, state.FIRST_SCENARIO)
-            st.session_state[f"compare:{key}_set"] = wanted.get(f"{key}_set", "")
+            st.session_state[f"compare:{key}_set"] = _each(wanted.get(f"{key}_set", ""), own.adopted)
         st.session_state[SHOWN] = wanted
 
 
 def _change() -> None:
     values = {key: st.session_state.get(f"compare:{key}", "") for key in PARAMS}
-    wanted = {key: value for key, value in values.items() if value}
+    named = {key: _each(str(value), own.named) if key.endswith("_set") else value for key, value in values.items()}
+    wanted = {key: value for key, value in named.items() if value}
     st.session_state[SHOWN] = wanted
     state.write({**dict.fromkeys(values), **wanted})
+
+
+def _each(settings: str, change: Callable[[str, str], str]) -> str:
+    """Settings with each value changed; change: of a field and its value."""
+    pairs = [pair.partition("=") for pair in settings.split()]
+    return " ".join(f"{field}{equals}{change(field, value)}" for field, equals, value in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,21 @@ def _uploaded(which: Which, say: Say) -> Chosen | None:
     return Chosen(sides.uploaded(given.name, given.getvalue()))
 
 
+def _folder(which: Which, say: Say) -> Chosen | None:
+    given = st.file_uploader(
+        say("folder"),
+        list(sides.ENDINGS),
+        accept_multiple_files="directory",
+        key=f"compare:{which}_folder",
+        help=say("folder_help"),
+        max_upload_size=sides.MAX_MB,
+    )
+    if not given:
+        quiet(say("folder_wait", side=which.upper()))
+        return None
+    return Chosen(sides.uploaded_folder([(file.name, file.getvalue()) for file in given]))
+
+
 def _asked(which: Which, say: Say) -> Chosen:
     names = [*own.refs("scenario"), *shipped_names()]
     chosen = st.session_state[f"compare:{which}"]
@@ -149,16 +172,21 @@ def _asked(which: Which, say: Say) -> Chosen:
 
 
 #: What a side can be, and the widgets that choose it.
-_CHOOSERS: dict[str, Callable[[Which, Say], Chosen | None]] = {"scenario": _asked, "file": _uploaded}
+_CHOOSERS: dict[str, Callable[[Which, Say], Chosen | None]] = {
+    "scenario": _asked,
+    "file": _uploaded,
+    "folder": _folder,
+}
 
 
 def question_of(scenario: str, settings: str) -> Question:
-    """The question with settings as the text has them, each as `--set` takes it. Raises ScenarioError."""
+    """The question with settings as the text has them, each as `--set` takes it; a file of the reader's stands there by
+    its name. Raises ScenarioError."""
     pairs = [pair.partition("=") for pair in settings.split()]
     for field, equals, value in pairs:
         if not (field and equals and value):
             raise ScenarioError([f"{field}: must be key=value, such as workload.batch=4"])
-    return Question(scenario, tuple((field, value) for field, _, value in pairs))
+    return Question(scenario, tuple((field, own.named(field, value)) for field, _, value in pairs))
 
 
 def _step_us(side: Side) -> float:

@@ -50,10 +50,15 @@ def _here(say: Say) -> None:
     if not measuring.can_measure():
         quiet(say("no_torch"))
         return
+    what, on = st.columns(2)
+    scenario = what.selectbox(say("here_what"), measuring.offered(), key="measure:what", format_func=own.plain)
+    chip = on.selectbox(
+        say("here_chip"), measuring.chips(), key="measure:chip", format_func=own.plain, help=say("here_chip_help")
+    )
     if st.button(say("here"), icon=":material/speed:", key="measure:here"):
         with st.spinner(say("here_running")):
             try:
-                st.session_state[HERE] = measuring.measure_here()
+                st.session_state[HERE] = measuring.measure_here(scenario, chip)
             except ScenarioError as error:
                 refusal(error.messages, say("here_failed"))
 
@@ -83,7 +88,7 @@ def _run(result: dict[str, Any], language: Language, say: Say) -> None:
     shown.append(Figure(say("op_error"), formats.percent(measured["errors"]["op_median"]), ""))
     figures(shown)
     device = say("device", device=measured["device"], backend=measured["backend"])
-    quiet(f"{result['scenario']['name']} · {device} · {say('repeats', n=measured['repeats'])}")
+    quiet(f"{own.plain(result['scenario']['name'])} · {device} · {say('repeats', n=measured['repeats'])}")
     _largest(measured["kernels"], say)
     _scatter(measured["ops"], language, say)
     _kinds(measured["kernels"], say)

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app_pages.parts import formats, profiles, rows, state
+from app_pages.parts import formats, own, profiles, rows, state
 from app_pages.parts.charts import bars
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import class_words, hover_words
@@ -76,12 +76,20 @@ def _given(say: Say) -> Given | None:
         )
         if chosen:
             return profiles.placed(chosen)
-    files = st.file_uploader(
+    one, all_ranks = st.columns(2, gap="large")
+    files = one.file_uploader(
         say("files"),
         list(profiles.ENDINGS),
         accept_multiple_files=True,
         key="profile:files",
         help=say("files_help"),
+        max_upload_size=profiles.MAX_MB,
+    ) or all_ranks.file_uploader(
+        say("folder"),
+        list(profiles.ENDINGS),
+        accept_multiple_files="directory",
+        key="profile:folder",
+        help=say("folder_help"),
         max_upload_size=profiles.MAX_MB,
     )
     if files:
@@ -110,10 +118,10 @@ def _chosen(given: Given, say: Say) -> Shown:
             )
         hardware = st.selectbox(
             say("hardware"),
-            ["", *hardware_names()],
+            ["", *hardware_names(), *own.refs("hardware")],
             key="hardware",
             bind="query-params",
-            format_func=lambda name: name or say("none"),
+            format_func=lambda name: own.plain(name) or say("none"),
             help=say("hardware_help"),
         )
         plain = profiles.shown(given, step or "", hardware or "", "")

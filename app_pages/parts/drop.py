@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app_pages.parts import own, sidebar
+from app_pages.parts import dropped, own, sidebar
 from app_pages.parts.own import Kind, Own
 from app_pages.parts.page import literal, quiet
 from app_pages.parts.state import Question
@@ -16,6 +16,8 @@ from app_pages.parts.texts.refusals import in_words
 from scenarios.errors import ScenarioError
 
 ENDINGS = ("yaml", "yml", "json")
+#: A checkpoint's own files are larger than those that people write.
+MAX_MB = 64
 TEXT = "drop:text"
 #: What the last drop said: its messages, or none.
 SAID = "kept:drop"
@@ -27,24 +29,25 @@ def drop(language: Language) -> None:
     with st.popover(say("files"), icon=":material/upload_file:", help=say("files_help")):
         quiet(say("about"))
         files = st.file_uploader(
-            say("upload"), list(ENDINGS), accept_multiple_files=True, key="drop:files", max_upload_size=4
+            say("upload"), list(ENDINGS), accept_multiple_files=True, key="drop:files", max_upload_size=MAX_MB
         )
-        for file in files:
-            _add(file.name, file.getvalue(), language)
+        inside = st.file_uploader(
+            say("folder"),
+            list(ENDINGS),
+            accept_multiple_files="directory",
+            key="drop:folder",
+            help=say("folder_help"),
+            max_upload_size=MAX_MB,
+        )
+        for given in (files, inside):
+            for message in dropped.add_all([(file.name, file.getvalue()) for file in given]):
+                st.error(literal(in_words(message, language)))
         st.text_area(say("paste"), key=TEXT, height=120, placeholder="model: Qwen3-8B\nworkload:\n  batch: 8")
         st.button(say("add"), on_click=_pasted, key="drop:add")
         for message in st.session_state.pop(SAID, []):
             st.error(literal(in_words(message, language)))
         for kept in own.mine():
             _row(kept, say)
-
-
-def _add(name: str, data: bytes, language: Language) -> None:
-    try:
-        own.add(name, data)
-    except ScenarioError as error:
-        for message in error.messages:
-            st.error(literal(in_words(message, language)))
 
 
 def _pasted() -> None:

@@ -13,12 +13,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from app_pages.parts import own
 from app_pages.parts.answers import Remembered
+from app_pages.parts.dropped import plain_of
+from app_pages.parts.measured_form import check
 from scenarios.errors import ScenarioError, printable
 from sim.fitting.bench_file import CalibratedEngine, calibrate_engine
+from sim.hardware.profile import load_hardware
 
-#: The scenario that a CPU measures in some seconds, and how long it may take, s.
-SMALL, MAX_S = "tiny_llama_cpu", 180
+#: The scenario that a CPU measures in some seconds, the profile that predicts it, and how long it may take, s.
+SMALL, CHIP, MAX_S = "tiny_llama_cpu", "cpu", 180
 MAX_MB = 50
 
 _BENCHES: Remembered[Fitted] = Remembered(8)
@@ -45,6 +49,7 @@ def result_of(name: str, data: bytes) -> dict[str, Any]:
         raise ScenarioError(
             [f"{printable(name, 80)}: a result without a measured part; write it with --backend cpu, cuda or npu"]
         )
+    check(name, result)
     return result
 
 
@@ -53,19 +58,33 @@ def can_measure() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-def measure_here() -> dict[str, Any]:
-    """The small scenario on this CPU, in a process of its own. Raises ScenarioError where it does not end well."""
+def offered() -> list[str]:
+    """What can be measured here: the small scenario, and the reader's own."""
+    return [SMALL, *own.refs("scenario")]
+
+
+def chips() -> list[str]:
+    """What can be predicted for this CPU: the shipped profile, and the reader's own of a CPU."""
+    mine = own.refs("hardware")
+    return [CHIP, *(ref for ref in mine if load_hardware(own.resolved(ref)).profile.device == CHIP)]
+
+
+def measure_here(scenario: str = SMALL, chip: str = CHIP) -> dict[str, Any]:
+    """A scenario on this CPU, in a process of its own. Raises ScenarioError where it does not end well."""
+    named = own.plain(scenario)
     with TemporaryDirectory() as folder:
         out = Path(folder) / "result.json"
-        command = [sys.executable, "-m", "cli", "run", SMALL, "--backend", "cpu", "--json", str(out)]
+        command = [sys.executable, "-m", "cli", "run", own.resolved(scenario), "--backend", "cpu", "--json", str(out)]
+        command += ["--set", f"hardware={own.resolved(chip)}"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_S, check=False)
         except subprocess.TimeoutExpired:
-            raise ScenarioError([f"{SMALL}: not done after {MAX_S} s"]) from None
+            raise ScenarioError([f"{named}: not done after {MAX_S} s"]) from None
         if done.returncode or not out.is_file():
             lines = done.stderr.strip().splitlines()
-            raise ScenarioError([printable(lines[-1] if lines else f"{SMALL}: ended without a result", 300)])
-        return result_of(SMALL, out.read_bytes())
+            said = own.plain(lines[-1]) if lines else f"{named}: ended without a result"
+            raise ScenarioError([printable(said, 300)])
+        return result_of(named, out.read_bytes())
 
 
 def fitted(name: str, data: bytes, scenario: str) -> Fitted:
@@ -81,5 +100,5 @@ def _fitted(name: str, data: bytes, scenario: str) -> Fitted:
         try:
             calibration = calibrate_engine(bench, scenario, (), out)
         except ScenarioError as error:
-            raise ScenarioError([line.replace(f"{folder}{os.sep}", "") for line in error.messages]) from None
+            raise ScenarioError([own.plain(plain_of(line, folder)) for line in error.messages]) from None
         return Fitted(calibration, out.read_text(encoding="utf-8"))

@@ -128,7 +128,8 @@ def _code(line: str) -> str:
 def refusal(messages: Sequence[str], lead: str = "") -> None:
     """What is wrong with what the reader gave, as text; lead: what is said before it, in our own words."""
     said = literal("\n".join(in_words(message, state.language()) for message in messages))
-    st.error(f"{lead}: {said}" if lead else said)
+    colon = "：" if state.language() == "zh" else ": "
+    st.error(f"{lead}{colon}{said}" if lead else said)
 
 
 def style(language: str) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from app_pages.parts import own
 from app_pages.parts.answers import Remembered
+from app_pages.parts.dropped import inside, plain_of
 from app_pages.parts.server import FOLDER
 from scenarios.errors import ScenarioError, printable
 from scenarios.loader import load_scenario
@@ -30,7 +32,7 @@ from sim.imported.timelines import timelines_of
 from sim.predict.scenario_result import first_result, kernel_args
 
 #: Endings of files that may be uploaded, all together at most MAX_MB; more goes through `whatif import`.
-ENDINGS, MAX_MB, MAX_FILES = ("json", "gz", "csv", "db"), 200, 64
+ENDINGS, MAX_MB, MAX_FILES = ("json", "gz", "csv", "db"), 200, 1000
 #: Profiles that the page offers of it.
 MAX_OFFERED = 200
 
@@ -62,19 +64,21 @@ class Given:
 
 
 def uploaded(files: Sequence[tuple[str, bytes]]) -> Given:
-    """The files of one rank's folder, or one file. Raises ScenarioError where they are too many, too large or alike."""
+    """The files of one rank's folder, one file, or a folder with those of several ranks, whose names say where in it
+    they lie. Raises ScenarioError where they are too many, too large or alike."""
     if len(files) > MAX_FILES:
         raise ScenarioError([f"{len(files)} files: at most {MAX_FILES} make one profile"])
     if sum(len(data) for _, data in files) > MAX_MB * 1_000_000:
         raise ScenarioError(
             [f"more than {MAX_MB} MB: give the folder to whatif import, or start whatif app --profiles"]
         )
-    named = tuple((_plain(name), data) for name, data in files)
+    named = tuple((str(inside(name) or "") or _plain(name), data) for name, data in files)
     names = [name for name, _ in named]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ScenarioError([f"{printable(twice)}: there are two files of that name; upload one rank's folder"])
     digest = sha256(b"".join(sha256(name.encode() + data).digest() for name, data in sorted(named))).hexdigest()
-    return Given((digest,), ", ".join(names), named)
+    tops = sorted({name.partition("/")[0] for name in names})
+    return Given((digest,), ", ".join(tops), named)
 
 
 def _plain(name: str) -> str:
@@ -129,12 +133,14 @@ def _read(given: Given) -> CaptureSet:
         return read_captures(str(given.path))
     with TemporaryDirectory() as folder:
         for name, data in given.files:
-            (Path(folder) / name).write_bytes(data)
+            place = Path(folder) / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
         path = folder if len(given.files) > 1 else os.path.join(folder, given.files[0][0])
         try:
             return read_captures(path)
         except ScenarioError as error:
-            raise ScenarioError([line.replace(f"{folder}{os.sep}", "") for line in error.messages]) from None
+            raise ScenarioError([plain_of(line, folder) for line in error.messages]) from None
 
 
 def steps_of(given: Given) -> list[str]:
@@ -150,7 +156,7 @@ def shown(given: Given, step: str, hardware: str, what_if: str) -> Shown:
 
 def _shown(given: Given, step: str, hardware: str, what_if: str) -> Shown:
     captures = read(given)
-    chip = load_hardware(hardware) if hardware else None
+    chip = load_hardware(own.resolved(hardware)) if hardware else None
     result = import_result(captures, chip, step, given.name)
     result["what_if"], _ = replayed(captures, step, (), chip, result["advice_withheld"])
     timelines, notes = timelines_of(captures, step)

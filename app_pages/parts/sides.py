@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from app_pages.parts import answers
 from app_pages.parts.answers import Remembered
+from app_pages.parts.dropped import inside, plain_of
 from app_pages.parts.state import Question
 from scenarios.errors import ScenarioError, printable
 from sim.compare.result import compare_sides
@@ -57,17 +59,35 @@ def uploaded(name: str, data: bytes) -> Side:
 
     Raises ScenarioError in the file's own name.
     """
-    return _UPLOADED.get((name, sha256(data).hexdigest()), lambda: _read(printable(os.path.basename(name), 100), data))
+    return _remembered([(printable(os.path.basename(name), 100), data)], "")
 
 
-def _read(name: str, data: bytes) -> Side:
+def uploaded_folder(files: Sequence[tuple[str, bytes]]) -> Side:
+    """A profile in a folder: what its profiler wrote of one rank or of several. Raises ScenarioError."""
+    placed = [(str(path), data) for name, data in files if (path := inside(name)) is not None]
+    if sum(len(data) for _, data in placed) > MAX_MB * 1_000_000 or not placed:
+        raise ScenarioError([f"a folder of at least one file and at most {MAX_MB} MB is due"])
+    tops = {name.partition("/")[0] for name, _ in placed}
+    return _remembered(placed, tops.pop() if len(tops) == 1 else ".")
+
+
+def _remembered(files: Sequence[tuple[str, bytes]], chosen: str) -> Side:
+    digest = sha256(b"".join(sha256(name.encode() + b"\0" + data).digest() for name, data in sorted(files))).hexdigest()
+    return _UPLOADED.get((chosen, digest), lambda: _read(files, chosen))
+
+
+def _read(files: Sequence[tuple[str, bytes]], chosen: str) -> Side:
+    """chosen: the folder of the files that is read; "" for the one file."""
     with TemporaryDirectory() as folder:
-        path = Path(folder) / name.replace("/", "_").lstrip(".")
-        path.write_bytes(data)
+        for name, data in files:
+            path = Path(folder) / (name if chosen else name.replace("/", "_").lstrip("."))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
         try:
-            return side(str(path), ())
+            read = side(str(Path(folder, chosen) if chosen else path), ())
         except ScenarioError as error:
-            raise ScenarioError([message.replace(f"{folder}{os.sep}", "") for message in error.messages]) from None
+            raise ScenarioError([plain_of(message, folder) for message in error.messages]) from None
+        return replace(read, notes=tuple(plain_of(note, folder) for note in read.notes))
 
 
 def ratio(a: Question, b: Question) -> StepRatio:

@@ -38,7 +38,7 @@ _TORCH_DTYPE: dict[str, DType] = {"bfloat16": "bf16", "float16": "fp16", "float3
 #: No config.json is larger; lists of layers that are not quantised make some of several MiB.
 _MAX_CONFIG_BYTES = 64 << 20
 #: What a model's config is called: Hugging Face's name, and that of Mistral's own form.
-_FILES = ("config.json", "params.json")
+CONFIG_NAMES = ("config.json", "params.json")
 
 
 def model_names() -> list[str]:
@@ -64,7 +64,7 @@ def load_model(name: str, relative_to: Path | None = None) -> Model:
                 file = "config.json" if (path / "config.json").is_file() else own
                 return _read(path / file, path.resolve().name)
             if path.is_file():
-                return _read(path, path.resolve().parent.name if path.name in _FILES else path.stem)
+                return _read(path, path.resolve().parent.name if path.name in CONFIG_NAMES else path.stem)
         except (OSError, ValueError):
             continue
     near = get_close_matches(name, model_names(), 1, 0.5)

@@ -17,6 +17,8 @@ from typing import Any
 from scenarios.errors import printable, shown
 from scenarios.models.kept import Part, kept_parts
 
+#: The file next to a config.json in which ModelSlim says how weights are stored.
+DESCRIPTION = "quant_model_description.json"
 #: Bits of (weights, activations) to the nearest `optimizations.weights`.
 _NEAREST = {(8, 8): "w8a8", (8, 16): "w8a16", (4, 16): "w4a16", (4, 8): "w4a8", (4, 4): "w4a8"}
 
@@ -175,14 +177,14 @@ def _modelslim_of_folder(given: Mapping[str, Any], types: Mapping[str, str]) -> 
         counts = Counter(kind for kind in types.values() if re.match(r"w\d+a\d+", kind.lower()))
         said = counts.most_common(1)[0][0] if counts else None
     if not isinstance(said, str):
-        raise UnknownFormat("ModelSlim without model_quant_type, here or in quant_model_description.json next to it")
+        raise UnknownFormat(f"ModelSlim without model_quant_type, here or in {DESCRIPTION} next to it")
     return _modelslim(said)
 
 
 def _described(path: Path) -> dict[str, str]:
     """The texts of `quant_model_description.json` next to the config, {} where there is none."""
     try:
-        described = json.loads((path.parent / "quant_model_description.json").read_text(encoding="utf-8"))
+        described = json.loads((path.parent / DESCRIPTION).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return (

@@ -12,6 +12,8 @@ import pytest
 
 from app_pages.parts import answers, formats, sides
 from app_pages.parts.state import Question
+from app_pages.parts.texts.captures import translated
+from app_pages.parts.texts.refusals import ORIGINAL
 from scenarios.errors import ScenarioError
 from sim.report.files import to_json
 
@@ -53,6 +55,18 @@ def test_two_scenarios_are_laid_side_by_side(lab: Open) -> None:
         "Time by lane",
         "Kernels, paired by op and shape",
     }
+
+
+def test_a_folder_of_several_ranks_is_one_side_and_shows_no_path() -> None:
+    trace = answers.trace(Question(OTHER)).encode()
+    files = [(f"job/rank{n}_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json", trace) for n in range(2)]
+    side = sides.uploaded_folder(files)
+    assert side.timeline is not None
+    notes = [translated(note, "zh") for note in side.notes]
+    assert any("2 条时间线中的第一条" in note for note in notes), side.notes
+    assert not any(ORIGINAL in note or "/tmp" in note or "tmp" in note for note in notes), notes
+    with pytest.raises(ScenarioError):
+        sides.uploaded_folder([("../x.json", trace)])
 
 
 def test_what_is_chosen_goes_into_the_url(lab: Open) -> None:

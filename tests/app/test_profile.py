@@ -40,7 +40,7 @@ def evidence(trace: bytes) -> str:
 
 def upload(at: Any, *files: tuple[str, bytes]) -> Any:
     for name, data in files:
-        next(item for item in at.get("file_uploader") if item.key != "drop:files").upload(name, data)
+        next(item for item in at.get("file_uploader") if item.key == "profile:files").upload(name, data)
     at.run()
     assert not at.exception, [item.value for item in at.exception]
     return at
@@ -94,11 +94,11 @@ def test_what_is_no_profile_is_one_line(lab: Open, name: str, data: bytes, said:
 
 def test_names_of_uploads_cannot_leave_their_folder() -> None:
     given = profiles.uploaded([("../../etc/x.json", b"{}"), ("a\\b\\y.json", b"{}")])
-    assert [name for name, _ in given.files] == ["x.json", "y.json"]
+    assert [name for name, _ in given.files] == ["x.json", "a/b/y.json"]
     with pytest.raises(ScenarioError, match="two files of that name"):
-        profiles.uploaded([("a/x.json", b"1"), ("b/x.json", b"2")])
-    with pytest.raises(ScenarioError, match="at most 64"):
-        profiles.uploaded([(f"{n}.json", b"") for n in range(65)])
+        profiles.uploaded([("a/x.json", b"1"), ("a/x.json", b"2")])
+    with pytest.raises(ScenarioError, match=f"at most {profiles.MAX_FILES}"):
+        profiles.uploaded([(f"{n}.json", b"") for n in range(profiles.MAX_FILES + 1)])
 
 
 def test_only_the_servers_folder_is_offered(
@@ -115,6 +115,13 @@ def test_only_the_servers_folder_is_offered(
     assert evidence(trace) in unescape(html(at))
     with pytest.raises(ScenarioError, match="offers no such profile"):
         profiles.placed("../elsewhere")
+
+
+def test_the_ranks_of_a_folder_are_read_together(trace: bytes) -> None:
+    names = [f"job/rank{n}_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json" for n in range(2)]
+    given = profiles.uploaded([(name, trace) for name in names])
+    assert given.name == "job"
+    assert len(profiles.read(given).captures) == 2
 
 
 def test_the_same_upload_is_read_once(trace: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

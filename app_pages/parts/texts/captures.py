@@ -78,6 +78,9 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (r"a PREDICTION, not a measurement", "这是预测，不是测量"),
     (r"step_trace_time\.csv is missing", "缺少 step_trace_time.csv"),
     (r"trace_view\.json is missing: kernels and collectives only, no host calls and no launches", "缺少 trace_view.json：只有 kernel 与集合通信，没有主机调用与下发"),
+    (r"only ([AB]) has the load (.+)", r"只有 \1 有负载 \2"),
+    (rf"{_N} of {_N} load tests lack TTFT or TPOT and are left out", r"\2 个压测中有 \1 个缺少 TTFT 或 TPOT，已略去"),
+    (r"(.+): the first of (\d+) timelines; name another as (.+)", r"\1：\2 条时间线中的第一条；其他可写作 \3"),
     (r"step (\S+), one of (\d+)", r"第 \1 步，共 \2 步"),
 )  # fmt: skip
 _KNOWN = tuple((re.compile(pattern), chinese) for pattern, chinese in PATTERNS)

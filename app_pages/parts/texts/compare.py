@@ -11,11 +11,12 @@ TEXTS: Table = {
     "from": ("{side}: from", "{side}：来自"),
     "from_scenario": ("scenario", "场景"),
     "from_file": ("file", "文件"),
+    "from_folder": ("folder", "文件夹"),
     "scenario": ("Scenario", "场景"),
     "settings": ("Settings", "设置"),
     "settings_help": (
-        "As --set takes them, a space between: workload.batch=8 optimizations.graph=eager",
-        "与 --set 相同，空格分隔：workload.batch=8 optimizations.graph=eager",
+        "As --set takes them, a space between: workload.batch=8 optimizations.graph=eager. model, hardware and engine.profile take the names of your files too.",
+        "与 --set 相同，空格分隔：workload.batch=8 optimizations.graph=eager。model、hardware、engine.profile 也可用“我的文件”中的名称。",
     ),
     "file": ("Result, trace, profile or load test", "结果、trace、profile 或压测结果"),
     "file_help": (
@@ -24,6 +25,12 @@ TEXTS: Table = {
         "`whatif run --json` 的结果、Chrome trace、kernel_details 或 op_summary 表、profiler 数据库，"
         "或 vllm bench serve、guidellm、AIPerf、AISBench 的结果。",
     ),
+    "folder": ("A profile's folder", "profile 文件夹"),
+    "folder_help": (
+        "What torch_npu or msprof wrote: ASCEND_PROFILER_OUTPUT, or a folder with those of several ranks.",
+        "torch_npu 或 msprof 的输出：ASCEND_PROFILER_OUTPUT，或含多个 rank 的文件夹。",
+    ),
+    "folder_wait": ("Choose a folder for {side}.", "请为 {side} 选择文件夹。"),
     "file_wait": ("Choose a file for {side}.", "请为 {side} 选择文件。"),
     "wrong": ("{side} is refused", "{side} 不被接受"),
     "step_of": ("Step of {side}", "{side} 的一步"),

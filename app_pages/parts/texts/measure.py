@@ -15,8 +15,14 @@ TEXTS: Table = {
     ),
     "here": ("Measure here, on this CPU", "在此测量（本机 CPU）"),
     "here_about": (
-        "A small Llama of random weights, some seconds; the profile of the shipped CPU stands for another machine, so expect a gap.",
-        "随机权重的小 Llama，数秒完成；内置 CPU 参数来自另一台机器，因此会有偏差。",
+        "A small Llama of random weights, some seconds, or a scenario of your own; the profile of the shipped CPU stands for another machine, so expect a gap.",
+        "随机权重的小 Llama，数秒完成，或你自己的场景；内置 CPU 参数来自另一台机器，因此会有偏差。",
+    ),
+    "here_what": ("Scenario", "场景"),
+    "here_chip": ("Predicted for", "预测所用参数"),
+    "here_chip_help": (
+        "The shipped CPU, or what whatif calibrate --backend cpu wrote: drop it into Your files.",
+        "内置 CPU，或 whatif calibrate --backend cpu 写出的文件：拖入“我的文件”。",
     ),
     "here_running": ("Running every operation on this CPU", "正在本机 CPU 上运行每个操作"),
     "here_failed": ("The run ended without a result", "运行没有结果"),
@@ -25,7 +31,10 @@ TEXTS: Table = {
         "实验台旁没有安装 torch：pip install 'ascend-whatif[cpu]'。",
     ),
     "file": ("A result of `whatif run --backend ... --json`", "`whatif run --backend ... --json` 的结果"),
-    "bench": ("A load test: vllm bench, guidellm or AIPerf", "压测结果：vllm bench、guidellm 或 AIPerf"),
+    "bench": (
+        "A load test: vllm bench, guidellm, AIPerf or AISBench",
+        "压测结果：vllm bench、guidellm、AIPerf 或 AISBench",
+    ),
     "bench_scenario": ("Its deployment", "其部署"),
     "not_measured": (
         "{name}: a result without a measured part; write it with --backend cpu, cuda or npu",

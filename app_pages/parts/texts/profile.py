@@ -13,10 +13,15 @@ TEXTS: Table = {
     "files": ("Files of one profile", "一份性能数据的文件"),
     "files_help": (
         "The files of ASCEND_PROFILER_OUTPUT of one rank (trace_view.json, kernel_details.csv, step_trace_time.csv, ...), or "
-        "one file: a Chrome trace, op_summary_*.csv, ascend_pytorch_profiler_*.db. Larger or several ranks: start with "
+        "one file: a Chrome trace, op_summary_*.csv, ascend_pytorch_profiler_*.db. Larger ones: start with "
         "whatif app --profiles DIR.",
         "一个 rank 的 ASCEND_PROFILER_OUTPUT 中的文件（trace_view.json、kernel_details.csv、step_trace_time.csv 等），或单个文件："
-        "Chrome trace、op_summary_*.csv、ascend_pytorch_profiler_*.db。更大或多 rank：用 whatif app --profiles 目录 启动。",
+        "Chrome trace、op_summary_*.csv、ascend_pytorch_profiler_*.db。更大的：用 whatif app --profiles 目录 启动。",
+    ),
+    "folder": ("Or its folder, of one rank or of several", "或其文件夹（一个或多个 rank）"),
+    "folder_help": (
+        "*_ascend_pt, ASCEND_PROFILER_OUTPUT, or a folder that holds those of several ranks: they are read together.",
+        "*_ascend_pt、ASCEND_PROFILER_OUTPUT，或含多个 rank 的文件夹：一起读取。",
     ),
     "sample": ("Try it with a sample", "用示例试一试"),
     "sample_help": (
