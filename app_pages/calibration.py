@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from app_pages.parts import answers, formats, state
+from app_pages.parts import answers, formats, own, state
 from app_pages.parts.charts import Chart
 from app_pages.parts.charts.scatter import intervals, scatter
 from app_pages.parts.page import Figure, figures, quiet, section, show_with_data, title
@@ -55,8 +55,17 @@ def _summary(result: dict[str, Any], say: Say) -> None:
     signs = say("signs", right=ladders["signs_right"], asked=ladders["signs_asked"])
     shown.append(Figure(say("gains"), f"{ladders['median_points']:.1f}", say("points"), signs))
     figures(shown)
+    quiet(_split(result["steps"], say))
     covered = result["coverage"]
     quiet(say("coverage", **{name: formats.percent(covered[name]) for name in ("kernels", "collectives", "steps")}))
+
+
+def _split(steps: dict[str, Any], say: Say) -> str:
+    """Which errors are of rows that something was fitted to."""
+    fitted, free = steps["fitted"], steps["not_fitted"]
+    medians = {"fitted_median": fitted["median"], "free_median": free["median"]}
+    told = {key: "–" if share is None else formats.percent(share) for key, share in medians.items()}
+    return say("split", fitted=fitted["rows"], free=free["rows"], **told)
 
 
 def _scored(result: dict[str, Any], name: str) -> int:
@@ -130,8 +139,9 @@ def _ends(low: float | None, high: float | None) -> str:
 def _provenance(say: Say) -> None:
     section(say("provenance"))
     left, right = st.columns([2, 3], vertical_alignment="bottom")
+    offered = [*hardware_names(), *own.refs("hardware")]
     name = left.selectbox(
-        say("profile"), hardware_names(), hardware_names().index(FIRST_PROFILE), key="calibration:profile"
+        say("profile"), offered, offered.index(FIRST_PROFILE), key="calibration:profile", format_func=own.plain
     )
     only = right.pills(
         say("only"),
@@ -140,12 +150,12 @@ def _provenance(say: Say) -> None:
         key="calibration:only",
         format_func=lambda origin: say(f"source_{origin}"),
     )
-    if name not in hardware_names():
+    if name not in offered:
         return
-    numbers = load_hardware(name).profile.numbers()
+    numbers = load_hardware(own.resolved(name)).profile.numbers()
     counts = {source: sum(n.source == source for n in numbers.values()) for source in SOURCES}
     sources = ", ".join(f"{say(f'source_{source}')} {count}" for source, count in counts.items() if count)
-    quiet(say("provenance_note", n=len(numbers), name=name, sources=sources))
+    quiet(say("provenance_note", n=len(numbers), name=own.plain(name), sources=sources))
     shown = {key: number for key, number in numbers.items() if not only or number.source in only}
     st.dataframe(
         {
@@ -158,7 +168,10 @@ def _provenance(say: Say) -> None:
         hide_index=True,
         height=520,
         alt=say("provenance"),
-        column_config={say("origin"): st.column_config.TextColumn(width="large")},
+        # Without widths of its own a table on a phone cuts long numbers at their left.
+        column_config={say("number"): st.column_config.TextColumn(width=260)}
+        | {say("value"): st.column_config.NumberColumn(width=120)}
+        | {say("origin"): st.column_config.TextColumn(width="large")},
     )
 
 

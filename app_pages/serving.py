@@ -17,6 +17,7 @@ from scenarios.models.hf_config import model_names
 from sim.engines.profile import engine_names
 from sim.predict.scenario_result import case_of
 from sim.serving.metrics import ServingMetrics
+from sim.serving.rate import MEETING_SHARE
 from sim.serving.result import NEGLIGIBLE_GAIN
 
 INPUTS = (32, 128, 520, 1024, 2048, 4096, 8192)
@@ -97,10 +98,10 @@ def _numbers(shown: Served, within: ServingMetrics, rate: float, say: Say) -> No
             ),
             Figure(
                 say("goodput"),
-                formats.number(within.request_goodput),
-                say("requests_s"),
+                formats.percent(within.request_goodput / (within.request_throughput or 1.0)),
+                say("of_requests"),
                 "",
-                say("of_rate", rate=f"{rate:g}"),
+                say("of_rate", rate=f"{rate:g}", done=formats.number(within.request_throughput)),
             ),
         ]
     )
@@ -177,7 +178,15 @@ def _cliff(question: Question, rate: float, say: Say) -> None:
     else:
         missed = {"ttft_ms": "TTFT", "tpot_ms": "TPOT"}.get(highest.missed, highest.missed)
         limit = say(f"limit_{highest.limit}") if f"limit_{highest.limit}" in TEXTS else highest.limit
-        quiet(say("cliff_note", rate=formats.number(highest.rate), missed=missed, limit=limit))
+        quiet(
+            say(
+                "cliff_note",
+                share=formats.percent(MEETING_SHARE),
+                rate=formats.number(highest.rate),
+                missed=missed,
+                limit=limit,
+            )
+        )
     limits = {key: float(dict(question.sets)[f"slo.{key}"]) for key in ("tpot_ms", "ttft_ms")}
     for column, (key, limit_ms) in zip(st.columns(2, gap="large"), limits.items(), strict=True):
         with column:

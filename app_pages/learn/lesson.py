@@ -11,13 +11,14 @@ import streamlit as st
 
 from app_pages.learn import texts as learn
 from app_pages.learn.cases import question_of_case, why
-from app_pages.parts import own, state
+from app_pages.parts import answers, own, state
 from app_pages.parts.bound import npus, picked
 from app_pages.parts.charts import Chart
 from app_pages.parts.glossary import glossed
 from app_pages.parts.page import link, quiet, section, show_with_data
 from app_pages.parts.texts import Language, Say, Table, speaker, verdicts
 from app_pages.parts.texts.refusals import in_words
+from app_pages.parts.verdict import verdict
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import model_names
 from sim.predict.steps import Case
@@ -165,6 +166,13 @@ def model_and_chip(lesson: Lesson, model: str = MODEL, hardware: str = HARDWARE)
 def bottleneck_name(lesson: Lesson, name: str) -> str:
     """A bottleneck's name in the reader's language."""
     return speaker(verdicts.TEXTS, lesson.language)(name).rstrip(":：.。")
+
+
+def evidence(lesson: Lesson, asked: Case, english: str) -> str:
+    """Why a step has its bottleneck: as the simulator says it, in Chinese from the same numbers."""
+    if lesson.language == "en":
+        return english
+    return verdict(answers.first(question_of_case(asked)).result, lesson.language)[1]
 
 
 def labelled(lesson: Lesson, hardware: str, computed: bool = False) -> None:

@@ -20,6 +20,7 @@ TEXTS: Table = {
         "时间为 {hardware} 的预测，未使用设备；误差在此真实计算。",
     ),
     "predicted_only": ("Predicted for {hardware}; no device was used.", "{hardware} 的预测，未使用设备。"),
+    "not_distinguishable": ("not distinguishable", "无法区分"),
     "model": ("Model", "模型"),
     "hardware": ("Chip", "芯片"),
     "refused": ("This combination is refused: {why}", "该组合被拒绝：{why}"),

@@ -97,7 +97,7 @@ def _cliff(question: Question) -> Cliff:
         points.append((rate, run(_at(workload, rate))))
         if points[-1][1].saturated:
             break
-    highest = highest_rate(_at(workload, 1.0), slo, run) if slo is not None else None
+    highest = highest_rate(_at(workload, 1.0), slo, lambda tried: run(_as_long(tried))) if slo is not None else None
     return Cliff(tuple(points), highest)
 
 
@@ -105,6 +105,14 @@ def _at(workload: Workload, rate: float) -> Workload:
     assert workload.traffic is not None
     changed = {"rate": rate, "requests": requests_at(rate), "warmup_requests": WARMUP}
     return workload.model_copy(update={"traffic": workload.traffic.model_copy(update=changed)})
+
+
+def _as_long(workload: Workload) -> Workload:
+    """A load of the search with as many requests as the curve has at its rate: few at a high rate end before a queue
+    grows, and the page would call a rate good whose point on the curve is not."""
+    assert workload.traffic is not None
+    assert workload.traffic.rate is not None
+    return _at(workload, workload.traffic.rate)
 
 
 def within(case: Case, result: ServingResult) -> ServingMetrics:

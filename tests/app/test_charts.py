@@ -9,6 +9,8 @@ import pytest
 from app_pages.parts import palette, rows
 from app_pages.parts.charts import csv_text, maps
 from app_pages.parts.charts.bars import differences, stacked, waterfall
+from app_pages.parts.charts.maps import MAX_COLUMNS, TITLE_ROWS, block_table, matrices
+from app_pages.parts.charts.ratios import ratios
 from app_pages.parts.charts.roofline import roofline
 from app_pages.parts.charts.scatter import intervals, scatter
 from app_pages.parts.charts.timeline import timeline
@@ -223,6 +225,32 @@ def test_the_wheel_alone_scrolls_the_page() -> None:
 def test_waiting_and_free_have_colours_of_their_own() -> None:
     assert palette.CLASSES["wait"] != palette.IDLE
     assert len(set(palette.CLASSES.values())) == len(palette.CLASSES)
+
+
+def test_numbers_of_ratios_stand_right_of_the_line_of_no_effect() -> None:
+    rows = [
+        {"label": name, "series": "x", "value": value, "low": value - 0.1, "high": value + 0.1, "shown": f"{value}"}
+        for name, value in (("loss", 0.7), ("gain", 2.0))
+    ]
+    chart = ratios("r", rows, "", {"x": "#000000"}, title="")
+    assert [row["at"] for row in chart.rows] == [1.0, 2.1]
+    assert chart.spec["layer"][-1]["encoding"]["x"]["field"] == "at"
+
+
+def test_matrices_go_on_below_where_a_phone_would_not_show_their_numbers() -> None:
+    square = [[float(n) for n in range(8)]] * 2
+    chart = matrices("m", [(name, square, [0] * 8) for name in "abc"], "")
+    ends = {name: max(row["right"] for row in chart.rows if row["y"] < 2) for name in "a"}
+    assert ends["a"] <= MAX_COLUMNS
+    assert {row["y"] for row in chart.rows} == {0, 1, 2 + TITLE_ROWS, 3 + TITLE_ROWS}
+
+
+def test_neighbours_of_a_block_table_have_one_label() -> None:
+    words = {"logical": "logical", "physical": "physical"}
+    chart = block_table("b", (34, 36, 35, 7), 64, "", words)
+    labels = chart.spec["layer"][-1]["data"]["values"]
+    assert [label["blocks"] for label in labels] == ["7", "34\u201336"]
+    assert [label["x2"] for label in labels] == [7.5, 35.5]
 
 
 def test_no_hover_says_null() -> None:

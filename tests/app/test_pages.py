@@ -70,6 +70,10 @@ def test_the_cliff_rises_and_ends_where_it_is_saturated() -> None:
     assert [metrics.saturated for _, metrics in found.points[:-1]] == [False] * (len(rates) - 1)
     assert found.highest is not None
     assert 0 < found.highest.rate < rates[-1] * 2
+    # The curve and the rate above it are of one kind of run: what the curve calls too slow is no rate that is met.
+    too_slow = [rate for rate, metrics in found.points if metrics.tpot_ms.p50 > 100 or metrics.ttft_ms.p50 > 2000]
+    assert too_slow
+    assert found.highest.rate < too_slow[0]
 
 
 def test_what_serving_refuses_is_said(lab: Open) -> None:
@@ -146,7 +150,12 @@ def test_a_measured_result_opens_op_by_op(lab: Open, measured_result: dict[str, 
 
 @pytest.mark.parametrize(
     ("data", "said"),
-    [(b"{}", "no result"), (b"not json", "no result"), (b'{"step": {}, "kernels": []}', "without a measured part")],
+    [
+        (b"{}", "no result"),
+        (b"not json", "no result"),
+        (b'{"step": {}, "kernels": []}', "without a measured part"),
+        (b'{"step": {"total_us": 1.0}, "kernels": [], "measured": {"ops": [1]}}', "scenario: not what whatif run"),
+    ],
 )
 def test_what_is_no_measured_result_is_one_line(data: bytes, said: str) -> None:
     with pytest.raises(ScenarioError, match=said):

@@ -13,6 +13,7 @@ import pytest
 
 from app_pages.learn.cases import paid_back_steps
 from app_pages.learn.lessons import LESSONS
+from app_pages.learn.op_kernel import experiment as op_kernel
 from app_pages.learn.parallelism import experiment as parallelism
 from app_pages.parts import answers, formats, profiles, sides
 from app_pages.parts.lab.gains import alone_chart, waterfall
@@ -63,6 +64,14 @@ def test_two_scenarios_whose_ratio_holds_one_are_a_tie(lab: Open) -> None:
     apart = text(lab("compare", a=EAGER, b=EAGER, b_set="optimizations.graph=ge_graph"))
     assert "not distinguishable" not in apart
     assert "90 % interval" in apart
+
+
+def test_deeper_fusion_is_called_slower_only_where_the_interval_says_so(lab: Open) -> None:
+    forms = op_kernel.forms("Qwen2.5-0.5B", "atlas_a3_die", 208)
+    ratio = op_kernel.ratio(forms[2], forms[1], "atlas_a3_die")
+    assert ratio.low < ratio.value < ratio.high
+    at = lab("learn/op_kernel/page", lang="en", seen="1")
+    assert ("the model cannot say which is faster" in text(at)) is not ratio.distinguishable
 
 
 def test_ways_that_tie_are_named_together(lab: Open) -> None:

@@ -7,10 +7,21 @@ import streamlit as st
 from app_pages.learn.bottlenecks.experiment import Situation, situations
 from app_pages.learn.bottlenecks.texts import TEXTS
 from app_pages.learn.cases import case
-from app_pages.learn.lesson import Lesson, Told, bottleneck_name, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import (
+    Lesson,
+    Told,
+    bottleneck_name,
+    conclude,
+    draw,
+    evidence,
+    labelled,
+    model_and_chip,
+    show_lesson,
+)
 from app_pages.parts import formats
 from app_pages.parts.charts.plots import bars
 from app_pages.parts.palette import CLASSES, NEUTRAL
+from app_pages.parts.texts.refusals import in_words
 
 COLOURS = {
     "host-bound": CLASSES["host"],
@@ -27,7 +38,7 @@ def body(lesson: Lesson) -> Told:
     shown = situations(model, hardware)
     if fitting := [s for s in shown if s.limits_us]:
         _chart(lesson, model, hardware, shown, fitting)
-    _table(lesson, shown)
+    _table(lesson, model, hardware, shown)
     first = shown[0]
     step_us = 1000 * first.step_ms or 1.0
     kernels_us = sum(us for name, us in first.limits_us.items() if name != "idle")
@@ -76,7 +87,7 @@ def _parts(lesson: Lesson, situation: Situation, words: dict[str, str]) -> list[
     ]
 
 
-def _table(lesson: Lesson, shown: list[Situation]) -> None:
+def _table(lesson: Lesson, model: str, hardware: str, shown: list[Situation]) -> None:
     columns = {
         lesson.say("situation"): [lesson.say(f"situation_{s.name}") for s in shown],
         lesson.say("step"): [
@@ -85,9 +96,14 @@ def _table(lesson: Lesson, shown: list[Situation]) -> None:
         lesson.say("bottleneck"): [bottleneck_name(lesson, s.bottleneck) for s in shown],
         lesson.say("remedy"): [lesson.say(f"remedy_{s.bottleneck}") for s in shown],
     }
-    if lesson.language == "en":  # the simulator says it in English
-        columns[lesson.say("evidence")] = [s.evidence for s in shown]
+    columns[lesson.say("evidence")] = [_evidence(lesson, model, hardware, s) for s in shown]
     st.table(columns)
+
+
+def _evidence(lesson: Lesson, model: str, hardware: str, situation: Situation) -> str:
+    if not situation.limits_us:
+        return in_words(situation.evidence, lesson.language)
+    return evidence(lesson, case(f"model={model}", f"hardware={hardware}", *situation.settings), situation.evidence)
 
 
 show_lesson("bottlenecks", TEXTS, body)

@@ -61,8 +61,8 @@ TEXTS: Table = {
         "{model} 在 {hardware} 上：{count} 种部署出现 {distinct} 种不同瓶颈，单步从 {fastest} 到 {slowest}。",
     ),
     "guess": (
-        "A model decodes one request op by op and takes 67 ms a step. Which change helps most?",
-        "一个模型逐算子解码一个请求，单步 67 ms。哪项改动最有用？",
+        "A model decodes one request op by op, and the device is idle for more than half of the step. Which change helps most?",
+        "一个模型逐算子解码一个请求，单步中设备超过一半时间空闲。哪项改动最有用？",
     ),
     "guess_a": (
         "faster HBM",
@@ -78,8 +78,8 @@ TEXTS: Table = {
     ),
     "guess_right": ("c", "c"),
     "guess_why": (
-        "The kernels need a quarter of the step; for the rest the device waits for its host, and neither memory nor another card makes the host faster.",
-        "kernel 只占单步四分之一；其余时间设备在等主机，内存与另一张卡都不会让主机更快。",
+        "While it is idle the device waits for its host, and neither memory nor another card makes the host faster.",
+        "空闲时设备在等主机，内存与另一张卡都不会让主机更快。",
     ),
     "measured": (
         "Qwen3-8B on a 910B2, one request: 62.9 ms op by op, 14.5 ms as a compiled graph (public decode sweep, lukaIvanic/paddle_ocr_vl_npu). Both rows are fitted to.",

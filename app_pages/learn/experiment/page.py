@@ -11,7 +11,17 @@ from app_pages.learn.experiment import experiment
 from app_pages.learn.experiment.experiment import Experiment
 from app_pages.learn.experiment.texts import TEXTS
 from app_pages.learn.fusion.experiment import numerics
-from app_pages.learn.lesson import Lesson, Told, bottleneck_name, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import (
+    Lesson,
+    Told,
+    bottleneck_name,
+    conclude,
+    draw,
+    evidence,
+    labelled,
+    model_and_chip,
+    show_lesson,
+)
 from app_pages.parts import formats
 from app_pages.parts.bound import several, steps
 from app_pages.parts.charts.plots import bars
@@ -59,8 +69,8 @@ def body(lesson: Lesson) -> Told | None:
     labelled(lesson, hardware)
     sentence(lesson.say("step1"), lesson.say("step1_text", model=model, hardware=hardware, batch=batch, input=tokens))
     sentence(lesson.say("step2"), lesson.say("step2_text"))
-    evidence = f": {result.evidence}" if lesson.language == "en" else ""
-    sentence(lesson.say("step3"), bottleneck_name(lesson, result.bottleneck) + evidence)
+    said = evidence(lesson, experiment.case_of(model, hardware, batch, tokens, ()), result.evidence)
+    sentence(lesson.say("step3"), f"{bottleneck_name(lesson, result.bottleneck)}{lesson.say('colon')}{said}")
     sentence(lesson.say("step4"), "")
     _gains(lesson, result)
     sentence(lesson.say("step5"), _output(lesson))
@@ -70,9 +80,15 @@ def body(lesson: Lesson) -> Told | None:
     single = r" \times ".join(f"{f.ratio:.2f}" for f in result.factors)
     return Told(
         r"\prod_i \frac{t_0}{t_i} \quad \text{?} \quad \frac{t_0}{t_{\text{all}}}",
-        rf"{single} = {result.product:.2f} \quad \text{{?}} \quad {result.together:.2f}",
+        rf"{single} = {result.product:.2f} \;{_sign(result)}\; {result.together:.2f}",
         experiment.case_of(model, hardware, batch, tokens, ordered),
     )
+
+
+def _sign(result: Experiment) -> str:
+    """How the product of the single gains compares with the gain of all, as they are shown."""
+    product, together = round(result.product, 2), round(result.together, 2)
+    return ">" if product > together else "<" if product < together else "="
 
 
 def _output(lesson: Lesson) -> str:

@@ -22,6 +22,7 @@ TEXTS: Table = {
         "A prediction is always warm. On a device the first runs do not count: whatif experiment shows how long they drift.",
         "预测总是热的。在设备上最初几次不计：whatif experiment 会显示漂移多久。",
     ),
+    "colon": (": ", "："),
     "step3": ("3  Find the bottleneck", "3  定位瓶颈"),
     "step4": ("4  Change one factor at a time", "4  一次只改一个因素"),
     "step5": ("5  Check the output", "5  检查输出"),
@@ -73,7 +74,7 @@ TEXTS: Table = {
     "nothing": ("Choose at least one factor.", "请至少选择一个因素。"),
     "answer": (
         "From {before} to {after} with {count} factors; the bottleneck moves from {bottleneck} to {bottleneck_after}.",
-        "{count} 个因素：{before} 到 {after}；瓶颈从{bottleneck}移到{bottleneck_after}。",
+        "{count} 个因素：{before} 到 {after}；瓶颈：{bottleneck} → {bottleneck_after}。",
     ),
     "answer_stays": (
         "From {before} to {after} with {count} factors; the step stays {bottleneck}.",

@@ -19,6 +19,7 @@ from app_pages.parts.lab.view import class_words, hover_words
 from app_pages.parts.page import Figure, figures
 from app_pages.parts.palette import ACCENT, CLASSES
 from scenarios.timeline import Timeline
+from sim.predict.ratios import StepRatio, step_ratio
 from sim.predict.steps import Case
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -34,6 +35,11 @@ def _point(case: Case) -> Point:
     return graph.point(case)
 
 
+@lru_cache(maxsize=256)
+def _ratio(eager: Case, replayed: Case) -> StepRatio:
+    return step_ratio(eager, replayed)
+
+
 def body(lesson: Lesson) -> Told:
     model, hardware = model_and_chip(lesson)
     with st.container(horizontal=True):
@@ -47,7 +53,7 @@ def body(lesson: Lesson) -> Told:
         graph.decode(model, hardware, mode, batch, context),
     ]
     eager, replayed = (_point(case) for case in cases)
-    _numbers(lesson, eager, replayed)
+    _numbers(lesson, eager, replayed, _ratio(*cases))
     labelled(lesson, hardware)
     windows = [graph.window(case, LAYERS) for case in cases]
     longest_us = max(w.end_ns - w.start_ns for w in windows) / 1000  # one scale for both: what is saved is seen
@@ -63,7 +69,7 @@ def body(lesson: Lesson) -> Told:
     )
 
 
-def _numbers(lesson: Lesson, eager: Point, replayed: Point) -> None:
+def _numbers(lesson: Lesson, eager: Point, replayed: Point, gain: StepRatio) -> None:
     ratio = eager.step_ms / replayed.step_ms
     numbers = {
         "batch": eager.batch,
@@ -81,7 +87,13 @@ def _numbers(lesson: Lesson, eager: Point, replayed: Point) -> None:
         conclude(lesson.say("answer_none", **numbers))
     figures(
         [
-            Figure(lesson.say("gain"), formats.ratio(ratio), ""),
+            Figure(
+                lesson.say("gain"),
+                formats.ratio(ratio),
+                "",
+                formats.ends(gain.low, gain.high),
+                "" if gain.distinguishable else lesson.common("not_distinguishable"),
+            ),
             _step(lesson.say("eager_step"), eager),
             _step(lesson.say("graph_step"), replayed),
             Figure(lesson.say("idle"), formats.percent(eager.idle_share), ""),

@@ -10,8 +10,14 @@ import numpy as np
 
 from app_pages.learn.cases import program, step_of_tokens
 from app_pages.learn.rounding import relative_error
+from app_pages.parts import own
 from scenarios.ops.catalogue import op_type_of, work_of
+from sim.hardware.profile import load_hardware
 from sim.kernel.price import price
+from sim.predict.gains import verdict
+from sim.predict.ratios import StepRatio
+from sim.predict.uncertainty import Sensitivity, kernels_sensitivity, ratio_interval
+from sim.step.plan import Launch
 
 #: The feed-forward block in three forms, as settings: three products and two vector kernels, packed and fused, and all
 #: in one kernel.
@@ -31,11 +37,12 @@ OUTPUTS = ("y", "rstd", "x")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of the block: its kernels in order, and the device time of all, us."""
+    """One form of the block: its kernels in order, the device time of all, us, and what that depends on."""
 
     name: str
     kernels: tuple[str, ...]
     device_us: float
+    depends_on: Sensitivity
 
 
 def forms(model: str, hardware: str, tokens: int) -> tuple[Form, ...]:
@@ -46,8 +53,17 @@ def forms(model: str, hardware: str, tokens: int) -> tuple[Form, ...]:
 def _form(name: str, model: str, hardware: str, tokens: int) -> Form:
     case = step_of_tokens(model, hardware, tokens, *FP16, *FORMS[name])
     ops = [op for op in program(case).block("layers").ops if op.name.startswith(OPS)]
-    us = sum(price(work_of(op), case.hardware).duration_ns for op in ops) / 1000
-    return Form(name, tuple(op_type_of(op) for op in ops), us)
+    kernels = [
+        Launch(n, 0, op.name, op.kind, op_type_of(op), price(work_of(op), case.hardware)) for n, op in enumerate(ops)
+    ]
+    depends_on = kernels_sensitivity(kernels, case.hardware)
+    return Form(name, tuple(kernel.op_type for kernel in kernels), depends_on.step_ns / 1000, depends_on)
+
+
+def ratio(form: Form, other: Form, hardware: str) -> StepRatio:
+    """Device time of `form` over that of `other`, with its interval."""
+    value, low, high = ratio_interval(form.depends_on, other.depends_on, load_hardware(own.resolved(hardware)))
+    return StepRatio(value, low, high, verdict(value, low, high))
 
 
 @dataclass(frozen=True, slots=True)

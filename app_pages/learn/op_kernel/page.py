@@ -23,14 +23,15 @@ def body(lesson: Lesson) -> Told:
     tokens = steps("tokens", lesson.say("tokens"), TOKENS, 208)
     forms = experiment.forms(model, hardware, tokens)
     separate, packed, one = forms
-    deeper = one.device_us / packed.device_us
+    deeper = experiment.ratio(one, packed, hardware)
+    side = "slower" if deeper.value > 1 else "faster"
     conclude(
         lesson.say(
             "answer",
             count=len(separate.kernels),
             packed=len(packed.kernels),
-            deeper=formats.ratio(deeper),
-            verdict=lesson.say("slower" if deeper > 1 else "faster"),
+            deeper=f"{formats.ratio(deeper.value)} ({formats.ends(deeper.low, deeper.high)})",
+            verdict=lesson.say(side if deeper.distinguishable else "tie"),
         )
     )
     labelled(lesson, hardware)

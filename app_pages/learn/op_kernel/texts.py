@@ -43,6 +43,7 @@ TEXTS: Table = {
         "The same formula is {count} kernels, {packed} kernels or one. The one takes {deeper} the time of the {packed}: {verdict}.",
         "同一公式可以是 {count} 个、{packed} 个或一个 kernel。一个的用时是 {packed} 个的 {deeper}：{verdict}。",
     ),
+    "tie": ("the model cannot say which is faster", "模型无法判断哪个更快"),
     "slower": ("deeper is slower here", "此处融合更深反而更慢"),
     "faster": ("deeper is faster here", "此处融合更深更快"),
     "guess": (

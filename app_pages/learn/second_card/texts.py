@@ -28,16 +28,16 @@ TEXTS: Table = {
         "主机更久，第二张卡几乎无可缩短",
     ),
     "guess": (
-        "Tokens come every 45 ms, and the device's decode step takes 27. What does a second card bring?",
-        "每 45 ms 出一个 token，而设备的解码步为 27 ms。加第二张卡会怎样？",
+        "The device's decode step takes two thirds of the time from token to token. What does a second card bring?",
+        "设备的解码步只占 token 间隔的三分之二。加第二张卡会怎样？",
     ),
     "guess_a": ("about half the time", "约一半时间"),
     "guess_b": ("about a quarter less", "约少四分之一"),
     "guess_c": ("hardly anything", "几乎没有变化"),
     "guess_right": ("c", "c"),
     "guess_why": (
-        "The 18 ms between are the engine's host, and with asynchronous scheduling the host alone sets the pace: halving the device's part leaves 45 ms.",
-        "其间的 18 ms 属于引擎主机；异步调度时由主机决定节奏：设备部分减半后仍是 45 ms。",
+        "The rest is the engine's host, and with asynchronous scheduling the host alone sets the pace: halving the device's part changes nothing.",
+        "其余时间属于引擎主机；异步调度时由主机决定节奏：设备部分减半也没有变化。",
     ),
     "measured": (
         "Qwen3-14B on one 910B3 behind vLLM-Ascend 0.18: 44.5 ms a token at 1 request/s, 51.2 at 2, 69.0 at 4 (alauda/aml-docs, guidellm), where the device's step is predicted at 26 to 31 ms.",

@@ -46,10 +46,10 @@ TEXTS: Table = {
         "{graph}：命中为 {replay}，逐算子为 {eager}；一个新 shape 花 {one}，相当于 {worth} 步。总计 {back} 步后收回。",
     ),
     "guess": (
-        "A compiled graph replays a step in 15 ms. A request comes with a shape that has not come before. What does its first step take?",
-        "编译好的图 15 ms 重放一步。来了一个从未见过的 shape，它的第一步要多久？",
+        "A compiled graph replays a step in some milliseconds. A request comes with a shape that has not come before. What does its first step take?",
+        "编译好的图数毫秒重放一步。来了一个从未见过的 shape，它的第一步要多久？",
     ),
-    "guess_a": ("15 ms", "15 ms"),
+    "guess_a": ("as long as a replay", "与重放一样久"),
     "guess_b": ("a little more, for padding", "略多，因为补齐"),
     "guess_c": ("seconds, if it must be compiled", "若须编译则数秒"),
     "guess_right": ("c", "c"),

@@ -58,7 +58,7 @@ def _lanes(lesson: Lesson, item: Run, longest_us: float) -> None:
         }
         for span in item.spans
     ]
-    words = {lane: lane for lane in ("MTE2", "VECTOR", "MTE3")} | {"start": lesson.say("start")}
+    words = {"MTE2": "MTE2", "VECTOR": "vector", "MTE3": "MTE3", "start": lesson.say("start")}
     alt = lesson.say("lanes_alt", buffers=item.buffers, total=formats.time(item.total_ns / 1000))
     title = lesson.say("lanes", buffers=item.buffers, total=formats.time(item.total_ns / 1000))
     draw(title, core_lanes(f"tiles-{item.buffers}", rows, alt, words, longest_us))

@@ -14,7 +14,8 @@ COLOURS = {"start": "#b9bec6", "MTE2": CLASSES["vector"], "VECTOR": CLASSES["nor
 def core_lanes(name: str, rows: Sequence[Row], alt: str, words: dict[str, str], end_us: float) -> Chart:
     """rows: {lane, kernel, tile, start, end}, us. words: names of the lanes. end_us: of the axis."""
     drawn = [{**row, "colour": COLOURS[row["lane"]], "lane": words[row["lane"]]} for row in rows]
-    order = [words[lane] for lane in LANES]
+    used = {row["lane"] for row in rows}
+    order = [words[lane] for lane in LANES if lane in used]
     spec: Spec = {
         "mark": {"type": "bar", "height": 15, "stroke": "white", "strokeWidth": 0.4, "clip": True},
         "params": [zoom("x")],
@@ -40,6 +41,6 @@ def core_lanes(name: str, rows: Sequence[Row], alt: str, words: dict[str, str], 
                 {"field": "us", "title": "µs", "type": "quantitative", "format": ",.3f"},
             ],
         },
-        "height": 26 * len(LANES) + NUMBERS,
+        "height": 26 * len(order) + NUMBERS,
     }
     return Chart(name, drawn, spec, alt)

@@ -11,6 +11,8 @@ from app_pages.parts.palette import INK, ink
 OWNERS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b59b00", "#7b6bb0")
 FREE = "#d9dde1"
 CELL = 34
+#: Columns of matrices next to each other whose numbers are read on a phone; rows of cells that a title takes.
+MAX_COLUMNS, TITLE_ROWS = 18, 1.2
 
 
 def blocks(name: str, cells: Sequence[tuple[int, int, float]], alt: str, say: Mapping[str, str], wide: int) -> Chart:
@@ -66,7 +68,7 @@ def block_table(name: str, table: Sequence[int], blocks_there: int, alt: str, sa
     lower: Spec = {"x": {**x, "field": "x2"}, "y": {**y, "field": "y2"}}
     square: Spec = {"type": "square", "opacity": 1}
     layers: list[Spec] = [
-        {"data": {"values": places}, "mark": {**square, "size": 40, "color": FREE}, "encoding": lower},
+        {"data": {"values": places}, "mark": {**square, "size": _square(wide, 40), "color": FREE}, "encoding": lower},
         {
             "mark": {"type": "rule", "strokeWidth": 1.5, "color": OWNERS[0], "opacity": 0.7},
             "encoding": {"x": x, "y": y, "x2": {"field": "x2"}, "y2": {"field": "y2"}, "tooltip": tip},
@@ -76,14 +78,38 @@ def block_table(name: str, table: Sequence[int], blocks_there: int, alt: str, sa
             "mark": {"type": "text", "fontSize": 10, "fontWeight": "bold", "color": ink(OWNERS[0])},
             "encoding": {"x": x, "y": y, "text": {"field": "logical"}},
         },
-        {"mark": {**square, "size": 60, "color": OWNERS[0]}, "encoding": {**lower, "tooltip": tip}},
+        {"mark": {**square, "size": _square(wide, 60), "color": OWNERS[0]}, "encoding": {**lower, "tooltip": tip}},
         {
             "mark": {"type": "text", "fontSize": 10, "dy": 13, "color": INK},
-            "encoding": {**lower, "text": {"field": "physical"}},
+            "data": {"values": _runs(table)},
+            "encoding": {**lower, "text": {"field": "blocks"}},
         },
     ]
     legend = [(f"▀ {say['logical']}", ""), (f"▄ {say['physical']}", "")]
     return Chart(name, rows, {"layer": layers, "height": 130}, alt, legend=legend)
+
+
+def _square(count: int, most: int) -> Spec:
+    """Area of a mark, so that `count` of them next to each other stay apart at any width."""
+    return {"expr": f"min({most}, pow(0.8 * width / {count}, 2))"}
+
+
+def _runs(table: Sequence[int]) -> list[Row]:
+    """Labels of the physical blocks: one for neighbours, whose numbers would lie on each other on a phone."""
+    runs: list[list[int]] = []
+    for place in sorted(table):
+        if runs and place - runs[-1][-1] <= 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return [
+        {
+            "x2": (run[0] + run[-1] + 1) / 2,
+            "y2": 1.0,
+            "blocks": f"{run[0]}–{run[-1]}" if run[-1] > run[0] else f"{run[0]}",
+        }
+        for run in runs
+    ]
 
 
 def matrices(
@@ -93,19 +119,25 @@ def matrices(
     by_row: Sequence[str] = (),
     numbers: bool = True,
 ) -> Chart:
-    """Matrices next to each other with their values. shown: (title, values, rank of each column; -1 for none). by_row:
-    titles of those whose ranks are of rows. numbers: whether the values are written into the cells."""
+    """Matrices with their values, as many next to each other as are read on a phone. shown: (title, values, rank of
+    each column; -1 for none). by_row: titles of those whose ranks are of rows. numbers: whether the values are written
+    into the cells."""
     rows: list[Row] = []
     titles: list[Row] = []
-    left, deepest = 0.0, max(len(values) for _, values, _ in shown)
+    left, top, deep, wide = 0.0, 0.0, 0, 0.0
     for title, values, ranks in shown:
-        titles.append({"x": left, "title": title})
+        if left and left + len(values[0]) > MAX_COLUMNS:
+            left, top, deep = 0.0, top + deep + TITLE_ROWS, 0
+        titles.append({"x": left, "y": top - 0.15, "title": title})
         for r, line in enumerate(values):
             for c, value in enumerate(line):
-                rows.append(_cell(left + c, r, value if numbers else None, ranks[r if title in by_row else c]))
-        left += len(values[0]) + 0.8
-    x: Spec = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [0, left], "nice": False}}
-    y: Spec = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [deepest, -0.9], "nice": False}}
+                rank = ranks[r if title in by_row else c]
+                rows.append(_cell(left + c, top + r, value if numbers else None, rank))
+        left, deep = left + len(values[0]) + 0.8, max(deep, len(values))
+        wide = max(wide, left)
+    bottom = top + deep
+    x: Spec = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [0, wide], "nice": False}}
+    y: Spec = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [bottom, -0.9], "nice": False}}
     layers: list[Spec] = [
         {
             "mark": {"type": "rect", "opacity": 0.85},
@@ -119,7 +151,7 @@ def matrices(
             },
         },
         {
-            "mark": {"type": "text", "fontSize": {"expr": _letters(left)}},
+            "mark": {"type": "text", "fontSize": {"expr": _letters(wide)}},
             "encoding": {
                 "x": {**x, "field": "middle"},
                 "y": {**y, "field": "centre"},
@@ -130,10 +162,10 @@ def matrices(
         {
             "data": {"values": titles},
             "mark": {"type": "text", "align": "left", "baseline": "bottom", "fontSize": 13, "color": INK},
-            "encoding": {"x": x, "y": {"datum": -0.15, "type": "quantitative"}, "text": {"field": "title"}},
+            "encoding": {"x": x, "y": y, "text": {"field": "title"}},
         },
     ]
-    return Chart(name, rows, {"layer": layers, "height": int((deepest + 0.9) * 28)}, alt)
+    return Chart(name, rows, {"layer": layers, "height": int((bottom + 0.9) * 28)}, alt)
 
 
 def _letters(columns: float) -> str:
@@ -142,7 +174,7 @@ def _letters(columns: float) -> str:
     return f"{fits} < 5 ? 0 : min(12, {fits})"
 
 
-def _cell(x: float, y: int, value: float | None, rank: int) -> Row:
+def _cell(x: float, y: float, value: float | None, rank: int) -> Row:
     colour = OWNERS[rank] if rank >= 0 else "#808a94"
     return {
         "x": x, "right": x + 0.94, "y": y, "bottom": y + 0.9, "middle": x + 0.47, "centre": y + 0.45,

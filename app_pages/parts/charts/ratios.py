@@ -18,6 +18,8 @@ def ratios(name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str],
     ends = [end for row in rows for end in (row["low"], row["high"])] or [1.0]
     low, high = min(0.98, *ends), max(1.02, *ends)
     numbers = max((len(row["shown"]) for row in rows), default=1)
+    # Numbers stand right of the line of no effect, which would cross them.
+    rows = [{**row, "at": max(1.0, row["high"])} for row in rows]
     scale: Spec = {"domain": [low - 0.02 * (high - low), high], "nice": False, "zero": False}
     scale["range"] = room(round(LETTER * numbers) + 14)
     x: Spec = {"field": "value", "type": "quantitative", "axis": axis(title, tickCount=6, format="~g"), "scale": scale}
@@ -47,7 +49,7 @@ def ratios(name: str, rows: Sequence[Row], alt: str, colours: Mapping[str, str],
             },
             {
                 "mark": {"type": "text", "align": "left", "dx": 8, "fontSize": 12, "color": INK},
-                "encoding": {"x": {**x, "field": "high"}, "y": y, "text": {"field": "shown"}},
+                "encoding": {"x": {**x, "field": "at"}, "y": y, "text": {"field": "shown"}},
             },
         ],
     }

@@ -5,8 +5,8 @@ from app_pages.parts.texts import Table
 TEXTS: Table = {
     "title": ("Calibration", "校准"),
     "about": (
-        "Every measured row that ships, predicted again now. No Ascend device was used here: what is measured is from public sources, named row by row.",
-        "随包提供的每一行实测数据，此刻重新预测。这里没有使用昇腾设备：实测数据来自公开来源，逐行注明。",
+        "The measured rows that ship, predicted again now; kernels are those of the A3 die here, and the README counts those of two 910B2 stacks too. No Ascend device was used here: what is measured is from public sources, named row by row.",
+        "随包提供的实测数据，此刻重新预测；此处的 kernel 来自 A3，README 还计入两套 910B2 的。这里没有使用昇腾设备：实测数据来自公开来源，逐行注明。",
     ),
     "running": ("Predicting every measured row", "正在预测每一行实测数据"),
     "kernels": ("Kernels, median error", "kernel，误差中位数"),
@@ -17,6 +17,10 @@ TEXTS: Table = {
     "points": ("points", "个百分点"),
     "signs": ("direction right in {right} of {asked}", "方向正确 {right} / {asked}"),
     "roofline_median": ("a plain roofline: {share}", "简单屋顶线：{share}"),
+    "split": (
+        "Fitted to the rows that judge them: kernels and collectives. Of the steps {fitted} were used in a fit (median {fitted_median}), {free} were not (median {free_median}).",
+        "用评判它的行拟合过的：kernel 与集合通信。整步中 {fitted} 行参与过拟合（中位数 {fitted_median}），{free} 行没有（中位数 {free_median}）。",
+    ),
     "coverage": (
         "90 % intervals cover {kernels} of kernels, {collectives} of collectives, {steps} of steps.",
         "90 % 区间覆盖了 {kernels} 的 kernel、{collectives} 的集合通信、{steps} 的整步。",

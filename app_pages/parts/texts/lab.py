@@ -87,8 +87,8 @@ TEXTS: Table = {
     "off_here": (" (off)", "（关）"),
     "gains": ("From nothing to the best set", "从全部关闭到最佳组合"),
     "gains_note": (
-        "Switched on from top to bottom, the graph first, up to the best set; the bars sum to the total. A bar is what its place in the order leaves to it: pale where the switch alone, above, says otherwise.",
-        "自上而下依次打开，图模式最先，直到最佳组合；各段之和等于总变化。一段的大小取决于它在次序中的位置：与上方单独的结论不同时以浅色画出。",
+        "Switched on from top to bottom, the graph as early as what it needs allows, up to the best set; the bars sum to the total. A bar is what its place in the order leaves to it: pale where the switch alone, above, says otherwise.",
+        "自上而下依次打开，图模式在其前提满足后尽早打开，直到最佳组合；各段之和等于总变化。一段的大小取决于它在次序中的位置：与上方单独的结论不同时以浅色画出。",
     ),
     "gains_alt": (
         "Waterfall of gains: {none} ms with no optimisation, {here} ms here, {all} ms with all",

@@ -33,7 +33,11 @@ TEXTS: Table = {
     "tokens_s": ("tokens/s", "token/s"),
     "requests_s": ("requests/s", "请求/s"),
     "running": ("{n} running on average", "平均 {n} 个在运行"),
-    "of_rate": ("of {rate} that arrive", "到达 {rate}"),
+    "of_requests": ("of requests", "的请求"),
+    "of_rate": (
+        "{rate} arrive a second; {done} end a second, the last ones too",
+        "每秒到达 {rate}；含收尾每秒完成 {done}",
+    ),
     "lead_saturated": ("Beyond the cliff.", "已越过悬崖。"),
     "lead_held": ("Held.", "撑得住。"),
     "why_slots": ("All {seqs} slots run, and others wait for one", "{seqs} 个位置全部占用，其余请求等待"),
@@ -42,8 +46,8 @@ TEXTS: Table = {
     "why_other": ("requests come faster than they are served", "请求到达快于处理"),
     "saturated": ("{why}: {queue} ms in the queue on average.", "{why}：平均排队 {queue} ms。"),
     "held": (
-        "A token takes {gap} ms: {device} the decode step, {prefill} prefills in the same step, {engine} the engine's host that nothing hides.",
-        "每个 token {gap} ms：解码步 {device}，同一步中的预填充 {prefill}，未被隐藏的引擎主机 {engine}。",
+        "From token to token {gap} ms pass, averaged over tokens (TPOT is averaged over requests): {device} the decode step, {prefill} prefills in the same step, {engine} the engine's host that nothing hides.",
+        "token 之间平均 {gap} ms（按 token 平均；TPOT 按请求平均）：解码步 {device}，同一步中的预填充 {prefill}，未被隐藏的引擎主机 {engine}。",
     ),
     "second_card": (
         "A decode step half as long would save {gain} of it{little}.",
@@ -65,8 +69,8 @@ TEXTS: Table = {
     "source_spec": ("spec", "规格"),
     "cliff": ("Latency up to the cliff", "直到悬崖的延迟"),
     "cliff_note": (
-        "Highest rate that meets the limits: {rate} requests/s; beyond it {missed} gives way, limited by {limit}.",
-        "满足上限的最高到达率：{rate} 请求/s；超过后先失守的是 {missed}，受限于 {limit}。",
+        "Highest rate at which {share} of the requests meet the limits: {rate} requests/s; beyond it {missed} gives way, limited by {limit}.",
+        "{share} 的请求满足上限的最高到达率：{rate} 请求/s；超过后先失守的是 {missed}，受限于{limit}。",
     ),
     "cliff_none": ("No rate meets these limits.", "没有到达率能满足这些上限。"),
     "limit_slots": ("slots", "位置"),
