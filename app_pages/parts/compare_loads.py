@@ -6,10 +6,11 @@ from typing import Any
 
 import streamlit as st
 
-from app_pages.parts import formats
+from app_pages.parts import formats, state
 from app_pages.parts.charts.bars import differences
 from app_pages.parts.page import Figure, figures, quiet, section, sentence, show_with_data
 from app_pages.parts.texts import Say
+from app_pages.parts.texts.captures import translated
 from app_pages.parts.texts.compare import TEXTS
 
 _METRICS = ("ttft_ms", "tpot_ms", "e2el_ms", "output_throughput")
@@ -36,8 +37,8 @@ def _numbers(serving: dict[str, Any], say: Say) -> None:
     words = say("as_fast") if not load["causes"] else say("faster" if ratio > 1 else "slower")
     figures(
         [
-            Figure(say("request_of", side="A"), formats.number(e2el["a"]), "ms", load["load"]),
-            Figure(say("request_of", side="B"), formats.number(e2el["b"]), "ms", load["load"]),
+            Figure(say("request_of", side="A"), formats.number(e2el["a"]), "ms", _named(load)),
+            Figure(say("request_of", side="B"), formats.number(e2el["b"]), "ms", _named(load)),
             Figure(say("ratio"), formats.ratio(max(ratio, 1 / ratio)), words),
         ]
     )
@@ -50,7 +51,7 @@ def _likely(serving: dict[str, Any], say: Say) -> None:
 
 
 def _causes(load: dict[str, Any], say: Say) -> None:
-    section(say("request_causes"), say("request_causes_note", load=load["load"]))
+    section(say("request_causes"), say("request_causes_note", load=_named(load)))
     rows = [
         {"label": _cause(row["cause"], say), "change": row["change_ms"], "a": row["a_ms"], "b": row["b_ms"]}
         for row in load["causes"]
@@ -62,12 +63,17 @@ def _causes(load: dict[str, Any], say: Say) -> None:
     show_with_data(differences("request", rows, say("cause"), say("causes_alt", parts=parts)))
 
 
+def _named(load: dict[str, Any]) -> str:
+    """A load as its label says it, in the reader's language."""
+    return translated(load["load"], state.language())
+
+
 def _cause(cause: str, say: Say) -> str:
     return say(f"cause_{cause}") if f"cause_{cause}" in TEXTS else cause
 
 
 def _table(loads: list[dict[str, Any]], say: Say) -> None:
-    columns: dict[str, list[Any]] = {say("load"): [load["load"] for load in loads]}
+    columns: dict[str, list[Any]] = {say("load"): [_named(load) for load in loads]}
     for metric in _METRICS:
         pairs = [load["metrics"].get(metric) for load in loads]
         if any(pairs):

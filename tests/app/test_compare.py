@@ -172,6 +172,12 @@ def test_two_load_tests_show_what_requests_met(lab: Open) -> None:
     assert len(at.get("vega_lite_chart")) == 1  # of one load test there is no timeline
 
 
+def test_load_tests_are_compared_in_chinese(lab: Open) -> None:
+    at = upload(upload(lab("compare", lang="zh"), "a", "a.json", load_test(12.0)), "b", "b.json", load_test(16.0))
+    assert "8 个在途请求" in html(at)
+    assert "in flight" not in html(at)
+
+
 def test_a_load_test_beside_a_step_is_refused_in_a_line(lab: Open) -> None:
     at = upload(lab("compare", a=OTHER), "b", "after.json", load_test(16.0))
     assert any("compare it with another load test" in item.value for item in at.error)

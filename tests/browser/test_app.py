@@ -5,6 +5,8 @@ Screenshots are kept in artifacts/, for people to look at.
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
 ]
 
+FAILED = '[data-testid="stException"], [data-testid="stAlert"]'
 QUERY = """async (sql) => {
     const result = await self.app.trace.engine.query(sql);
     const row = result.iter({});
@@ -114,6 +117,36 @@ def test_a_trace_is_uploaded_and_compared(page: Any, address: str, shoot: Any, t
         arg=number(step_ms),
     )
     shoot(page, "compare-trace-en-light")
+
+
+def test_a_folder_is_dropped_and_its_model_compared_by_name(
+    page: Any, address: str, root: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "My-Model"
+    folder.mkdir()
+    config = json.loads((root / "scenarios" / "models" / "Qwen3-0.6B" / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 4}))
+    (folder / "model.safetensors").write_bytes(b"weights")
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    page.goto(f"{address}/?scenario=qwen3_0_6b_decode")
+    wait_number(page, tpot(scenario="qwen3_0_6b_decode"))
+    page.get_by_role("link", name="Compare", exact=True).click()
+    page.wait_for_selector('h1:has-text("Compare")')
+    settled(page)
+    page.get_by_role("button", name="Your files").click()
+    page.locator('[data-testid="stPopoverBody"] input[webkitdirectory]').set_input_files(str(folder))
+    page.locator('[data-testid="stPopoverBody"]').get_by_text("My-Model", exact=True).wait_for()
+    settled(page)
+    page.keyboard.press("Escape")
+    settings = page.get_by_role("textbox", name="Settings").last
+    settings.fill("model=My-Model")
+    settings.press("Enter")
+    page.wait_for_url("**b_set=model%3Down*")
+    ref = re.search(r"own%3A[0-9a-f]{12}%2FMy-Model", page.url)
+    assert ref is not None
+    settled(page)
+    assert page.locator(FAILED).all_text_contents() == []
+    assert settings.input_value() == "model=My-Model"
 
 
 def test_a_step_opens_in_perfetto_and_asks_nothing_elsewhere(browser: Any, address: str) -> None:

@@ -20,7 +20,7 @@ from app_pages.parts.texts import LANGUAGES, Language, speaker
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
 from sim.predict.scenario_result import first_result, kernel_args
-from tests.browser.lab import PICTURE, cut_text, drawn, settled, wait_number, wait_other
+from tests.browser.lab import FOLLOW_MS, PICTURE, cut_text, drawn, settled, wait_number, wait_other
 
 pytestmark = [
     pytest.mark.browser,
@@ -29,6 +29,18 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
 ]
 
+#: Text of a chart that is too small to read.
+SMALL_TEXT = """() => [...document.querySelectorAll('[data-testid="stVegaLiteChart"] svg.marks text')]
+    .filter((text) => text.textContent && parseFloat(getComputedStyle(text).fontSize) < 6)
+    .map((text) => text.textContent)"""
+#: Words of one chart that lie on each other.
+ON_EACH_OTHER = """() => [...document.querySelectorAll('[data-testid="stVegaLiteChart"] svg.marks')].flatMap((svg) => {
+    const boxes = [...svg.querySelectorAll('text')].filter((text) => text.textContent)
+        .map((text) => [text.textContent, text.getBoundingClientRect()]).filter(([, box]) => box.width);
+    return boxes.flatMap(([a, p], n) => boxes.slice(n + 1)
+        .filter(([, q]) => p.left < q.right - 2 && q.left < p.right - 2 && p.top < q.bottom - 4 && q.top < p.bottom - 4)
+        .map(([b]) => a + ' on ' + b));
+})"""
 FAILED = '[data-testid="stException"], [data-testid="stAlert"], [data-testid="stVegaLiteChart"] .error'
 
 
@@ -61,6 +73,18 @@ def test_every_lesson_opens_with_its_charts(page: Any, address: str, shoot: Any)
             assert all(box["height"] > 60 for box in _charts(page)), name
             assert cut_text(page) == [], name
             shoot(page, f"learn-{name}-{language}")
+
+
+def test_matrices_and_block_tables_are_read_on_a_phone(page: Any, address: str) -> None:
+    for name in ("tensor_parallel", "kv"):
+        page.set_viewport_size({"width": 1440, "height": 1600})
+        page.goto(address)
+        speak(page, "en")
+        open_lesson(page, name, "en")
+        page.set_viewport_size({"width": 390, "height": 1000})
+        page.wait_for_timeout(FOLLOW_MS)
+        assert page.evaluate(SMALL_TEXT) == [], name
+        assert page.evaluate(ON_EACH_OTHER) == [], name
 
 
 def _charts(page: Any) -> list[Any]:
