@@ -26,8 +26,8 @@ STYLE = """<style>
 .wi-label{font-size:.82rem;opacity:.78;letter-spacing:.01em}
 .wi-value{font-size:1.85rem;font-weight:600;line-height:1.25;font-variant-numeric:tabular-nums;white-space:nowrap}
 .wi-value small{font-size:1rem;font-weight:400;opacity:.78;margin-left:.25rem}
-.wi-sub{font-size:.82rem;opacity:.78;font-variant-numeric:tabular-nums;white-space:nowrap}
-.wi-delta{font-size:.86rem;font-variant-numeric:tabular-nums;min-height:1.3em;white-space:nowrap}
+.wi-sub{font-size:.82rem;opacity:.78;font-variant-numeric:tabular-nums}
+.wi-delta{font-size:.86rem;font-variant-numeric:tabular-nums;min-height:1.3em}
 .wi-good{color:color-mix(in srgb,#0b8a66 62%,currentColor)}.wi-bad{color:color-mix(in srgb,#c9570a 70%,currentColor)}
 .wi-same{opacity:.78}
 .wi-say{font-size:1.05rem;line-height:1.5;max-width:72rem;margin:.35rem 0 .2rem}

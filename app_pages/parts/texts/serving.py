@@ -35,8 +35,8 @@ TEXTS: Table = {
     "running": ("{n} running on average", "平均 {n} 个在运行"),
     "of_requests": ("of requests", "的请求"),
     "of_rate": (
-        "{rate} arrive a second; {done} end a second, the last ones too",
-        "每秒到达 {rate}；含收尾每秒完成 {done}",
+        "{rate}/s arrive, {done}/s end",
+        "每秒到达 {rate}，完成 {done}",
     ),
     "lead_saturated": ("Beyond the cliff.", "已越过悬崖。"),
     "lead_held": ("Held.", "撑得住。"),
