@@ -66,9 +66,8 @@ def starcoder2(read: Fields, model: Model) -> Model:
 
 
 def stablelm(read: Fields, model: Model) -> Model:
-    for key in ("use_parallel_residual", "qk_layernorm"):
-        if read.flag(key, False):
-            read.wrong(f"{key}: only false is modelled")
+    if read.flag("use_parallel_residual", False):
+        read.wrong("use_parallel_residual: only false is modelled")
     return model
 
 

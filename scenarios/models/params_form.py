@@ -39,7 +39,7 @@ def from_params(config: dict[str, Any]) -> dict[str, Any]:
     if isinstance(yarn, Mapping):
         usual["rope_scaling"] = {str(_YARN.get(key, key)): value for key, value in yarn.items()} | {"type": "yarn"}
     windows = config.get("sliding_window")
-    if isinstance(windows, list):  # a pattern over the layers, None for all keys
+    if isinstance(windows, list) and windows:  # a pattern over the layers, None for all keys
         layers, sizes = config["n_layers"], [size for size in windows if size is not None]
         if isinstance(layers, int) and 0 < layers <= 1024:
             kinds = ["full_attention" if size is None else "sliding_attention" for size in windows]

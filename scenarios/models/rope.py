@@ -85,7 +85,7 @@ def _yarn(read: Fields, rope: Fields, scaling: RopeScaling) -> RopeScaling:
     if not read.problems and slow > fast:
         rope.wrong(f"beta_slow {slow:g} must not be above beta_fast {fast:g}")
     theta = rope.fields.get("rope_theta", read.fields.get("rope_theta", 10_000.0))
-    if not read.problems and theta <= 1:
+    if not read.problems and isinstance(theta, int | float) and theta <= 1:
         rope.wrong(f"yarn needs a rope_theta above 1, got {shown(theta)}")
     return replace(
         scaling,

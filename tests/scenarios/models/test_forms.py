@@ -78,3 +78,17 @@ def test_the_version_of_minicpm_v_says_what_its_decoder_is(
 def test_a_version_that_is_not_known_is_refused_by_its_key(tmp_path: Path) -> None:
     (line,) = refusal(tmp_path, {**GOOD, "model_type": "minicpmv", "version": 9})
     assert "it has a decoder by its version (version), known: 2.0, 2.5, 2.6, 4, 4.0, 4.5" in line
+
+
+def test_an_empty_pattern_of_windows_is_a_line_and_no_division(tmp_path: Path) -> None:
+    params = {"dim": 64, "n_layers": 2, "n_heads": 8, "hidden_dim": 96, "vocab_size": 100, "sliding_window": []}
+    (line,) = refusal(tmp_path, params)
+    assert line.startswith("sliding_window: must be a whole number")
+
+
+@pytest.mark.parametrize("theta", [[1.0, 2.0], "x", {}])
+def test_a_base_that_is_no_number_is_told_where_yarn_needs_it(tmp_path: Path, theta: object) -> None:
+    yarn = {"rope_type": "yarn", "factor": 4.0, "rope_theta": theta}
+    assert any(
+        "rope_theta: must be a positive number" in line for line in refusal(tmp_path, {**GOOD, "rope_parameters": yarn})
+    )

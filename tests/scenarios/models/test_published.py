@@ -83,7 +83,20 @@ WRONG = (None, True, 0, -1, "x", [], ["a"], [None], {}, {"a": 1}, 1.5, 1 << 40, 
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt-oss-120b", "gemma-4-31b", "Qwen3-Next-80B-A3B", "Llama-4-Scout", "Nemotron-H-8B"]
+    "name",
+    [
+        "gpt-oss-120b",
+        "gemma-4-31b",
+        "Qwen3-Next-80B-A3B",
+        "Llama-4-Scout",
+        "Nemotron-H-8B",
+        "MiMo-V2-Flash",
+        "Kimi-Linear-48B",
+        "openPangu-Pro-MoE-72B",
+        "TeleChat2-115B",
+        "Mistral-Large-3",
+        "Baichuan2-13B",
+    ],
 )
 def test_a_wrong_value_is_a_model_or_a_line(name: str, tmp_path: Path) -> None:
     config = PUBLISHED[name]["config"]
