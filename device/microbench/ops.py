@@ -12,8 +12,7 @@ from device.measure.measure import CAPTURED as SEVERAL
 from device.measure.measure import Measurement, Sample, measure
 from device.microbench.plan import Trial
 from device.run.backend import Backend
-from device.run.call import Unit
-from device.run.graphs import Piece
+from device.run.call import Call, Unit
 from device.run.runner import Bound
 from device.run.session import Session
 from device.run.workload import reported_step
@@ -57,7 +56,7 @@ def _units(trial: Trial, measurement: Measurement) -> Iterator[Timing]:
         unit = group[0][0]
         ops = _ops(unit)
         yield Timing(
-            kind=CAPTURED if isinstance(unit, Piece) else ops[0].kind,
+            kind=ops[0].kind if isinstance(unit, Call) else CAPTURED,
             trial=trial.name,
             form=unit.form,
             ops=ops,
@@ -77,7 +76,7 @@ def _ops(unit: Unit) -> tuple[Op, ...]:
 
 def _step(backend: Backend, trial: Trial, measurement: Measurement) -> Timing:
     """The whole step, without marks; what the host takes next to each unit, and a mark."""
-    steady, pieces = measurement.steady, [unit for unit in measurement.bound.units if isinstance(unit, Piece)]
+    steady, pieces = measurement.steady, [unit for unit in measurement.bound.units if not isinstance(unit, Call)]
     values = {"units": len(measurement.bound.units), "pieces": len(pieces), "layers": trial.model.layers}
     marks = [float(backend.busy_ns(backend.mark(), backend.mark())) for _ in range(101)]
     host_us = measurement.between.median_ns / 1000 / len(measurement.bound.units)

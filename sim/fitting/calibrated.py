@@ -26,6 +26,7 @@ from sim.fitting.collectives import with_links
 from sim.fitting.cpu import (
     DRAWS,
     MIN_SHAPES,
+    WIDEST,
     Fit,
     Vector,
     at_speed,
@@ -35,6 +36,7 @@ from sim.fitting.cpu import (
     samples_of,
     trial_sigma,
 )
+from sim.fitting.far_host import host_bound
 from sim.hardware.numbers import with_numbers
 from sim.hardware.profile import HardwareProfile, Source
 from sim.kernel.cpu import COMPILED, effects
@@ -44,6 +46,13 @@ from sim.kernel.price import price
 MIN_ROWS = 3
 #: Numbers of the collectives that are fitted.
 LINKS = ("host_start_us", "hccs_gbps", "reduce_gbps")
+#: The same of an accelerator, whose vector cores or AI CPUs move small messages: those that its rows depend on.
+FAR_LINKS = (
+    *LINKS, "sio_gbps", "ai_cpu_start_us", "step_us", "reduce_step_us", "aiv_step_us", "aiv_gbps", "aiv_core_gbps",
+    "aiv_reduce_gbps",
+)  # fmt: skip
+#: A row depends on a number that moves its price by more than this when it grows by half.
+MOVES = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,8 @@ def _errors_by_kind(fits: Sequence[Fit]) -> Iterator[tuple[str, float]]:
 def _of_accelerator(
     timings: Timings, base: HardwareProfile, reference: float, numbers: dict[str, Found], draws: int
 ) -> Calibrated:
-    """The kernels of a device that has cores of its own, and how wrong they are; all else is the base's."""
+    """The kernels of a device that has cores of its own and how wrong they are, its collectives, and what its host's
+    calls cost; all else is the base's."""
     fits = fit_blocks(timings, base, reference, draws)
     unknown: dict[str, str] = {}
     for fit in fits:
@@ -112,8 +122,35 @@ def _of_accelerator(
         unknown |= dict.fromkeys(fit.unknown, "its interval is wider than a factor of 6: the base's number stays")
     for name, sigma in robust.family_sigmas(_errors_by_kind(fits)).items():
         numbers[name] = Found(sigma, sigma, sigma, "measured", "held-out shapes, such that 90 % lie inside")
-    unknown |= {"host": "an accelerator's host is not calibrated by kernels", "collective": "not timed"}
+    numbers |= dict(_links(timings, reference, with_found(base, numbers), draws))
+    numbers |= dict(_far_host(timings, base, draws))
+    for name, why in _UNTOLD_FAR.items():
+        if not any(known.startswith(name) for known in numbers):
+            unknown[name] = why
     return Calibrated(numbers, unknown, fits, with_found(base, numbers))
+
+
+#: What of an accelerator's host and links is the base's where no row tells it.
+_UNTOLD_FAR = {
+    "host.aten_python_us": f"fewer than {MIN_ROWS} eager steps were bound by their host, or none of them tells it",
+    "host.fused_op_python_us": f"fewer than {MIN_ROWS} eager steps were bound by their host, or none of them tells it",
+    "collective": "no collectives were timed, or none that its numbers say anything of",
+}
+
+
+def _far_host(timings: Timings, base: HardwareProfile, draws: int) -> Iterator[tuple[str, Found]]:
+    """What a call of the host costs, from eager steps for which the device waits, and one wait."""
+    for row in timings.rows:
+        if row.kind == SYNCHRONIZE:
+            yield "host.synchronize_us", Found(row.median_us, row.low_us, row.high_us, "measured", "one wait, alone")
+    calls, rest, steps = host_bound(timings, base)
+    if len(steps) < MIN_ROWS or (rest >= steps).any():
+        return
+    how = f"{len(steps)} eager steps for which the device waits"
+    aten, other = _solved(calls, rest, steps, draws, how)
+    for number, names in ((aten, ("aten",)), (other, ("matmul", "fused_op"))):
+        if number.high <= WIDEST * number.low:
+            yield from ((f"host.{name}_python_us", number) for name in names)
 
 
 def with_found(hw: HardwareProfile, numbers: Mapping[str, Found]) -> HardwareProfile:
@@ -281,7 +318,11 @@ def _links(timings: Timings, reference: float, hw: HardwareProfile, draws: int) 
     rows = [row for row in timings.rows if row.ops and isinstance(work_of(row.op).shape, CollectiveShape)]
     if len(rows) < MIN_ROWS:
         return
-    starts = {name: float(getattr(hw.collective, name)) for name in LINKS}
+    on_cpu = hw.profile.device == "cpu"
+    starts = {name: float(getattr(hw.collective, name)) for name in (LINKS if on_cpu else FAR_LINKS)}
+    starts = {name: value for name, value in starts.items() if on_cpu or _moves(name, value, rows, hw)}
+    if not starts:
+        return
 
     def errors(values: Mapping[str, float], of: Sequence[Timing]) -> list[float]:
         tried = with_links(hw, values)
@@ -293,14 +334,20 @@ def _links(timings: Timings, reference: float, hw: HardwareProfile, draws: int) 
     best, generator = solve(rows), np.random.default_rng(0)
     turns = max(2, draws // 4)
     fits = [solve([rows[i] for i in generator.choice(len(rows), len(rows))]) for _ in range(turns)]
-    low, high = np.percentile([[fit[name] for name in LINKS] for fit in fits], (5, 95), axis=0)
+    low, high = np.percentile([[fit[name] for name in starts] for fit in fits], (5, 95), axis=0)
     how = f"the quickest decile of {len(rows)} collectives"
-    for name, v, a, b in zip(LINKS, best.values(), low, high, strict=True):
+    for name, v, a, b in zip(starts, best.values(), low, high, strict=True):
         yield f"collective.{name}", Found(float(v), float(min(v, a)), float(max(v, b)), "fitted", how)
     sigma = robust.sigma_of([abs(e) for e in errors(best, rows)])
     yield "collective.sigma", Found(sigma, sigma, sigma, "measured", f"{len(rows)} collectives, none held out")
     price_collective.cache_clear()  # full of devices that will not come again
     price.cache_clear()
+
+
+def _moves(name: str, value: float, rows: Sequence[Timing], hw: HardwareProfile) -> bool:
+    """Whether any of `rows` depends on a number of the collectives."""
+    other = with_links(hw, {name: 1.5 * value})
+    return value > 0 and any(abs(log(_collective_us(row, other) / _collective_us(row, hw))) > MOVES for row in rows)
 
 
 def _collective_us(row: Timing, hw: HardwareProfile) -> float:

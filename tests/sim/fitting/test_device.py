@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import ScenarioError
-from scenarios.exchange.timings import STEP
+from scenarios.exchange.timings import STEP, SYNCHRONIZE, Timing, Timings
+from scenarios.ops.catalogue import CATALOGUE, work_of
+from scenarios.ops.program import Op, Tensor
 from sim.fitting.calibrated import Calibrated, calibrated
+from sim.fitting.collectives import with_links
 from sim.fitting.cpu import fit_program, held_out, reference_us, samples_of
 from sim.fitting.profile_file import profile_text, ready, write_profile
-from sim.hardware.profile import load_hardware
+from sim.hardware.profile import HardwareProfile, load_hardware
+from sim.kernel.price import price
 from tests.sim.timing_maker import HOST_US, REFERENCE_US, START_US, TRUE, machine, plain_trials, timings
 
 BASE = load_hardware("cpu")
@@ -159,4 +163,45 @@ def test_an_npus_own_numbers_are_found_from_its_rows(tmp_path: Path) -> None:
     assert errors[len(errors) // 2] < 0.05
     assert hw.programs["swiglu"] == base.programs["swiglu"]  # what was not timed is the base's
     assert hw.programs["matmul"] == base.programs["matmul"]
-    assert profile.unknown["host"] == "an accelerator's host is not calibrated by kernels"
+    assert profile.unknown["collective"].startswith("no collectives were timed")
+    assert "host.aten_python_us" in profile.unknown  # these steps are a microsecond long: nothing waits for their host
+
+
+#: Microseconds of an aten call, and of one that ends in a matmul or a fused kernel, on the made-up machine.
+ATEN_US, OTHER_US = 11.0, 70.0
+
+
+def with_host(result: Timings, base: HardwareProfile) -> Timings:
+    """`result` with steps as long as their host's calls, and collectives of the chip's own links."""
+    rows = [row for row in result.rows if row.kind != STEP]
+    for step in (row for row in result.rows if row.kind == STEP):
+        mine = [row for row in rows if row.trial == step.trial]
+        aten = sum(CATALOGUE[row.kind].host == "aten" for row in mine)
+        each = base.host.tiling_us + base.host.enqueue_us
+        long_us = aten * ATEN_US + (len(mine) - aten) * OTHER_US + len(mine) * each + base.host.synchronize_us
+        rows.append(replace(step, raw_us=long_us))
+    links = with_links(base, {"aiv_gbps": 0.6 * base.collective.aiv_gbps})
+    for size in (1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24):
+        x = Tensor("x", (8, size // 16), "bf16")
+        op = Op("all_reduce", "all_reduce of 2", (x,), (x,), (("ranks", 2),))
+        us = price(work_of(op), links).duration_ns / 1000
+        rows.append(Timing("all_reduce", f"{size} bytes", "torch", (op,), us, us, us, us, REFERENCE_US, 25))
+    return replace(result, rows=tuple(rows), about={**result.about, "backend": "npu"})
+
+
+def test_an_npus_host_and_links_are_found_from_its_rows() -> None:
+    base = load_hardware("atlas_a2_910b2")
+    kinds = ("rms_norm", "add", "mul", STEP, "silu", SYNCHRONIZE)
+    result = timings(base, noise=0.01, plan=[trial for trial in plain_trials() if "decode" in trial.name])
+    few = replace(result, rows=tuple(row for row in result.rows if row.kind in kinds))
+    found = calibrated(with_host(few, base), base, draws=12)
+    assert found.numbers["host.aten_python_us"].value == pytest.approx(ATEN_US, rel=0.02)
+    assert found.numbers["host.fused_op_python_us"].value == pytest.approx(OTHER_US, rel=0.02)
+    assert found.numbers["host.synchronize_us"].source == "measured"
+    assert found.hardware.host.matmul_python_us == found.hardware.host.fused_op_python_us
+    rate = found.numbers["collective.aiv_gbps"]
+    assert rate.low <= rate.value <= rate.high
+    assert rate.value == pytest.approx(0.6 * base.collective.aiv_gbps, rel=0.1)
+    assert found.hardware.collective.aiv_gbps == rate.value
+    assert "collective.ai_cpu_start_us" not in found.numbers  # no such message goes by the AI CPU here
+    assert not {"host.aten_python_us", "collective"} & set(found.unknown)
