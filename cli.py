@@ -152,7 +152,7 @@ def experiment(
         str, typer.Option(metavar="NAME", envvar="WHATIF_HARDWARE", help="The profile of this machine.")
     ] = "",
     factors: Annotated[str, typer.Option(metavar="A,B=VALUE", help="Try these switches only.")] = "",
-    budget_s: Annotated[float, typer.Option(metavar="SECONDS", help="Time for all of it.")] = 200.0,
+    budget_s: Annotated[float, typer.Option(metavar="SECONDS", help="Time for all of it.")] = 300.0,
     json: JsonOut = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the report: Markdown, JSON, SVG.")] = None,
 ) -> None:

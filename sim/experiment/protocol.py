@@ -48,7 +48,7 @@ class Options:
     said."""
 
     wanted: tuple[str, ...] = ()
-    budget_s: float = 200.0
+    budget_s: float = 300.0
 
 
 @dataclass(slots=True)
@@ -213,17 +213,19 @@ def _rows(lab: ExperimentSession, factors: Sequence[Factor]) -> list[Row]:
 
 
 def _late(lab: ExperimentSession, rows: Sequence[Row]) -> list[Row]:
-    """Take up the factors that were left out where the rest has left time for them after all."""
-    done, left = [], sum(row.status == "left out" for row in rows)
-    for row in rows:
-        if row.status == "left out":
-            if lab.has_time(ALL_BY):
-                lab.say(f"after all: {row.factor.name}")
-                lab.left_out.remove(f"factor {row.factor.name}")
-                row = _row(lab, row.factor, lab.fair_s(ALL_BY, left))
-            left -= 1
-        done.append(row)
-    return done
+    """Take up the factors that were left out where the rest has left time for them after all, in the order in which
+    they were."""
+    result = list(rows)
+    places = {f"factor {row.factor.name}": place for place, row in enumerate(rows) if row.status == "left out"}
+    waiting = [name for name in lab.left_out if name in places]
+    for number, name in enumerate(waiting):
+        if not lab.has_time(ALL_BY):
+            break
+        factor = result[places[name]].factor
+        lab.say(f"after all: {factor.name}")
+        lab.left_out.remove(name)
+        result[places[name]] = _row(lab, factor, lab.fair_s(ALL_BY, len(waiting) - number))
+    return result
 
 
 def _cost(lab: ExperimentSession, factor: Factor) -> float:
