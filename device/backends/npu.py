@@ -19,6 +19,7 @@ from device.operators.kernel import Kernel
 from device.operators.npu.call import has_atb
 from device.operators.npu.kernels import kernel_of
 from device.operators.npu.plan import lacking
+from device.operators.npu.refusals import on_chip
 from device.operators.npu.versions import wheel_of, wrong_pairing
 from device.operators.npu.weights import LaidOut
 from device.operators.reference import REFERENCE
@@ -89,6 +90,11 @@ class Npu(Accelerator):
         return str(self._module.__version__).partition("+")[0]
 
     @property
+    def chip(self) -> str:
+        """As CANN calls it: Ascend910B3 of Atlas A2, Ascend910_9391 of A3."""
+        return str(self.calls.get_device_name(self.device))
+
+    @property
     def atb(self) -> bool:
         """Whether ATB's calls are there: torch_npu has them where it finds NNAL next to CANN."""
         return has_atb()
@@ -114,7 +120,7 @@ class Npu(Accelerator):
         return kernel_of(op, self.version, self.atb) or REFERENCE[op.kind]
 
     def lacks(self, program: Program, model: Model) -> list[str]:
-        return lacking(program, model, self.version, self.atb)
+        return lacking(program, model, self.version, self.atb) + on_chip(program, self.chip)
 
     def held(
         self, op: Op, tensor: Tensor, value: torch.Tensor, act: torch.dtype, others: Callable[[Tensor], torch.Tensor]

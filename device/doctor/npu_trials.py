@@ -19,6 +19,7 @@ _DEEPSEEK = (
 )
 _TWO = f"torchrun --nproc-per-node 2 -m {_SMALL.removeprefix('python -m ')} --set engine.tensor_parallel_size=2"
 
+_SPREAD = f"torchrun --nproc-per-node 8 -m {_ERRORS.removeprefix('python -m ')} glm_4_5_air_ep8_decode"
 TRIALS = (
     Trial(
         "Numbers: every switch against the plain operators, by dtype, on the device",
@@ -151,6 +152,37 @@ TRIALS = (
         "Two ranks over HCCL",
         _TWO,
         f"{_RIGHT}; no rank left behind (npu-smi info shows no process)",
+    ),
+    Trial(
+        "Experts on eight dies of Atlas A3, tokens sent by one call each way, captured",
+        _SPREAD,
+        f"{_RIGHT}; on Atlas A2 one line refuses it; with HCCL_BUFFSIZE of its default 200 MB no error",
+    ),
+    Trial(
+        "The same by HCCL's all-to-all, op by op",
+        f"{_SPREAD} --set optimizations.fusion.moe_dispatch=false --set optimizations.graph=eager",
+        _RIGHT,
+    ),
+    Trial(
+        "The same with all tokens on all dies: each adds up its own experts",
+        f"{_SPREAD} --set engine.all2all_backend=allgather_reducescatter",
+        f"{_RIGHT}; npu_moe_init_routing_v2 takes a part of the experts, and gives -1 as place of the others",
+    ),
+    Trial(
+        "Experts one by one",
+        f"{_ERRORS} qwen3_30b_a3b_decode --set optimizations.fusion.grouped_matmul=false "
+        "--set optimizations.graph=eager",
+        f"{_RIGHT}; products of no rows are taken",
+    ),
+    Trial(
+        "Micro-batches: sums of one part beside the other's products",
+        f"{_TWO} --set workload.batch=16 --set optimizations.overlap.micro_batches=2 --set optimizations.graph=eager",
+        f"{_RIGHT}; the sums of a profile lie beside products",
+    ),
+    Trial(
+        "Two pipeline stages",
+        f"{_RUN} --set workload.batch=4 --set engine.pipeline_parallel_size=2 --json npu_stages.json",
+        "`stages` of measured has both rounds",
     ),
     Trial(
         "Memory: the KV cache that was taken is the one predicted",

@@ -248,16 +248,21 @@ def markdown(rows: Iterable[Row]) -> Iterator[str]:
         yield f"| {row.model} | {row.switch} | {row.precision} | {numbers} | {tokens} |"
 
 
-def main() -> None:
-    """Print the table for the CPU of this machine, or for the backend that is named."""
+def main() -> int:
+    """Print the table for the CPU of this machine, or for the backend that is named; 2 where that is not there."""
     from device.backends import choose
 
     torch.set_num_threads(1)
     name = sys.argv[1] if len(sys.argv) > 1 else "cpu"
     head_dim = {"npu": 128, "cuda": 64}.get(name, 16)  # NPUs rotate heads of 64 and 128 only; GPUs are made for 64
-    for line in markdown(error_table(families(head_dim), choose(name))):
-        print(line)
+    try:
+        for line in markdown(error_table(families(head_dim), choose(name))):
+            print(line)
+    except ScenarioError as error:
+        print("\n".join(error.messages), file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -18,7 +18,8 @@ from scenarios.ops.program import Op
 INCOMING, SORTED = "experts.incoming", "experts.sorted"
 
 
-def _everyone(op: Op, step: Step) -> Group:
+def everyone(op: Op, step: Step) -> Group:
+    """The ranks over which whole experts are spread. Raises ValueError where they are not as many as `op` wants."""
     group = step.groups.everyone
     if group is None or group.ranks != op.attr("ranks"):
         raise ValueError(f"{op.name} wants {op.attr('ranks')} ranks, there are {group.ranks if group else 1}")
@@ -27,18 +28,19 @@ def _everyone(op: Op, step: Step) -> Group:
 
 def _send(op: Op, rows: torch.Tensor, step: Step) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows in the order of all experts -> those of this rank's experts, rank by rank, and the expert of each."""
-    group, held = _everyone(op, step), experts_of(step).held
+    group, held = everyone(op, step), experts_of(step).held
     outgoing = step.values[SENT].view(group.ranks, held)
     incoming = group.all_to_all(outgoing, [1] * group.ranks, [1] * group.ranks)
     step.values[INCOMING] = incoming
     received = group.all_to_all(rows, outgoing.sum(1).tolist(), incoming.sum(1).tolist())
     each = torch.arange(held, device=rows.device).repeat(group.ranks)
-    return received, each.repeat_interleave(incoming.flatten()).to(torch.int32)
+    # Told how many come out, the host need not ask the device once more.
+    return received, each.repeat_interleave(incoming.flatten(), output_size=received.shape[0]).to(torch.int32)
 
 
 def _return(op: Op, rows: torch.Tensor, step: Step) -> torch.Tensor:
     """The reverse."""
-    group = _everyone(op, step)
+    group = everyone(op, step)
     outgoing = step.values[SENT].view(group.ranks, -1)
     return group.all_to_all(rows, step.values[INCOMING].sum(1).tolist(), outgoing.sum(1).tolist())
 
@@ -50,7 +52,7 @@ def _all_to_all(op: Op, inputs: Inputs, step: Step) -> Outputs:
 def _sort(rows: torch.Tensor, each: torch.Tensor, step: Step) -> torch.Tensor:
     """Received rows in the order of their experts."""
     order = each.argsort(stable=True)
-    step.values[COUNTS] = torch.bincount(each, minlength=experts_of(step).held)
+    step.values[COUNTS] = step.values[INCOMING].sum(0)
     step.values[SORTED] = order
     return rows[order]
 

@@ -31,6 +31,7 @@ class Ranks:
         self._posted: list[Any] = []  # what is still on its way
         me = dist.get_rank()
         self.rank = self.members.index(me) if me in self.members else -1
+        self._own_name = ""
 
     def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
         dist.all_reduce(x, group=self._group)
@@ -51,6 +52,15 @@ class Ranks:
         dist.all_to_all_single(out, x.contiguous(), list(received), list(sent), group=self._group)
         return out
 
+    def name(self) -> str:
+        return _name_of(self._group or dist.group.WORLD, self.rank)
+
+    def own_name(self) -> str:
+        if not self._own_name:
+            # Only its members come here: those of other stages have groups of their own.
+            self._own_name = _name_of(dist.new_group(list(self.members), use_local_synchronization=True), self.rank)
+        return self._own_name
+
     def send(self, x: torch.Tensor, to: int) -> None:
         dist.send(x.contiguous(), self.members[to], group=self._group)
 
@@ -61,6 +71,14 @@ class Ranks:
     def receive(self, x: torch.Tensor, sender: int) -> torch.Tensor:
         dist.recv(x, self.members[sender], group=self._group)
         return x
+
+
+def _name_of(group: Any, rank: int) -> str:
+    """What HCCL calls a group, or torch where it is none of HCCL's. rank: of this process in it."""
+    if dist.get_backend(group) != "hccl":
+        return str(group.group_name)
+    name: str = group._get_backend(torch.device("npu")).get_hccl_comm_name(rank)
+    return name
 
 
 def groups_of(world: Group | None, tensor: int, stages: int = 1, replicas: int = 1) -> Groups:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from device.run.backend import Backend
 from device.run.call import Call, Unit
-from device.run.graphs import Piece
 from device.run.host_inputs import Requests
 from device.run.kv_cache import KvTensors
 from device.run.runner import Bound
@@ -120,10 +120,11 @@ def _place(step: Step) -> int:
 
 def _numbered(unit: Unit, by: int) -> Unit:
     """`unit` with its ops' numbers moved."""
-    if isinstance(unit, Piece):
-        return replace(unit, calls=tuple(_moved(call, by) for call in unit.calls))
-    assert isinstance(unit, Call)
-    return _moved(unit, by)
+    if isinstance(unit, Call):
+        return _moved(unit, by)
+    captured: Any = unit
+    moved: Unit = replace(captured, calls=tuple(_moved(call, by) for call in unit.calls))
+    return moved
 
 
 def _moved(call: Call, by: int) -> Call:

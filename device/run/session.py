@@ -31,9 +31,6 @@ from scenarios.schema import Scenario
 from scenarios.serving.admission import KvCache
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache, shared_blocks
 
-#: Backends that run ungrouped or expert-parallel experts, and pipeline stages: plain torch calls, whose shapes the
-#: host reads from the device in between.
-HOST_READS = ("cpu", "cuda")
 #: Programs that a session keeps ready.
 MAX_BOUND = 64
 
@@ -69,7 +66,7 @@ class Session:
         self.options = options or Options()
         refuse_scaling(model)
         if self.options.choice is None:
-            _refuse_model(scenario, model, backend)
+            _refuse_drafts(scenario, backend)
         groups = Groups.of(group)
         stages = scenario.engine.pipeline_parallel_size
         self._whole = split_depth(shard_of(scenario.engine, model, *_sizes(groups)), stages)
@@ -260,24 +257,11 @@ def _sizes(groups: Groups) -> tuple[int, int]:
     return groups.tensor.ranks if groups.tensor else 1, groups.replicas.ranks if groups.replicas else 1
 
 
-def _refuse_model(scenario: Scenario, model: Model, backend: Backend) -> None:
-    """Raise ScenarioError for what this backend has never run: of a model, and of a model spread over ranks."""
-    name = backend.name
+def _refuse_drafts(scenario: Scenario, backend: Backend) -> None:
+    """Raise ScenarioError for what no backend has run."""
     if scenario.engine.speculative_config is not None:
         what = "engine.speculative_config: drafts are not measured yet; set it to null"
-        raise ScenarioError([f"--backend {name}: {what}"])
-    if name in HOST_READS:
-        return
-    problems = []
-    if scenario.engine.pipeline_parallel_size > 1:
-        problems.append(f"engine.pipeline_parallel_size: stages are not measured on {name}; set it to 1")
-    if model.experts and scenario.engine.enable_expert_parallel:
-        problems.append(f"engine.enable_expert_parallel: spread experts are not measured on {name}; set it to false")
-    if model.experts and not scenario.optimizations.fusion.grouped_matmul:
-        what = f"experts one by one have no adapters on {name}; set it to true"
-        problems.append(f"optimizations.fusion.grouped_matmul: {what}")
-    if problems:
-        raise ScenarioError([f"--backend {name}: {line}" for line in problems])
+        raise ScenarioError([f"--backend {backend.name}: {what}"])
 
 
 def _refuse_overflow(

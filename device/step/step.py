@@ -81,6 +81,12 @@ class Group(Protocol):
     def all_to_all(self, x: torch.Tensor, sent: Sequence[int], received: Sequence[int]) -> torch.Tensor:
         """`sent` rows of `x` to each rank in turn; `received` rows of each, on top of each other."""
 
+    def name(self) -> str:
+        """What the library of collectives calls these ranks, for calls that exchange by themselves."""
+
+    def own_name(self) -> str:
+        """The same of a second group of these ranks, which no other call may use; all of them ask at the same place."""
+
     def send(self, x: torch.Tensor, to: int) -> None:
         """`x` to one rank, which receives it."""
 

@@ -18,6 +18,7 @@ from device.doctor.npu_trials import TRIALS as NPU_TRIALS
 from scenarios.build import problems_of
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
+from scenarios.lowering.parallel import shard_of
 from scenarios.models.hf_config import load_model
 
 HOME = "/usr/local/Ascend/ascend-toolkit/latest"
@@ -221,7 +222,9 @@ def test_a_trial_is_ready_to_run(trial: Trial) -> None:
     name = words[words.index("run") + 1 if "run" in words else words.index("device.doctor.errors") + 2]
     sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     scenario = load_scenario(name, sets).scenario
-    assert not problems_of(scenario, load_model(scenario.model))
+    engine, model = scenario.engine, load_model(scenario.model)
+    part = shard_of(engine, model, engine.tensor_parallel_size, engine.data_parallel_size)
+    assert not problems_of(scenario, part)
     options = {"--backend", "--set", "--json", "--trace", "--profile", "--nproc-per-node"}
     assert {w for w in words if w.startswith("--")} <= options
     assert trial.expected

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from device.backends import choose
-from device.backends.cpu import Cpu, compiler
+from device.backends.cpu import compiler
 from device.measure.document import document
 from device.measure.measure import measure
 from device.operators import experts, one_by_one
@@ -17,7 +17,6 @@ from device.run.session import Options, Session, logits_of
 from device.run.workload import reported_step
 from device.step.step import Step
 from device.weights.weights import RandomCheckpoint
-from scenarios.errors import ScenarioError
 from scenarios.exchange.measured import Predicted
 from scenarios.models.model import Experts, Model
 from scenarios.ops.program import Batch, Group
@@ -223,20 +222,3 @@ def test_a_measurement_says_how_many_were_drawn_and_chosen() -> None:
     assert result["experts"]["drawn"] == one_by_one.Places(bound.program.block("layers").ops).count
     assert result["experts"]["chosen"] == [len(layer) for layer in one_by_one.chosen_by_layer(step)]
     assert {op["name"]: op["form"] for op in result["ops"]}["expert1.find"] == "composed"
-
-
-def test_what_was_never_tried_on_a_backend_is_refused_by_name() -> None:
-    class Elsewhere(Cpu):
-        name = "npu"
-
-    scenario = plain(QWEN3_MOE)
-    scenario = scenario.model_copy(
-        update={"engine": scenario.engine.model_copy(update={"enable_expert_parallel": True})}
-    )
-    with pytest.raises(ScenarioError) as caught:
-        Session(scenario, QWEN3_MOE, Elsewhere(), RandomCheckpoint(QWEN3_MOE, 0))
-    assert caught.value.messages == (
-        "--backend npu: engine.enable_expert_parallel: spread experts are not measured on npu; set it to false",
-        "--backend npu: optimizations.fusion.grouped_matmul: experts one by one have no adapters on npu; "
-        "set it to true",
-    )

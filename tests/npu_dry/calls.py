@@ -137,6 +137,7 @@ NZ = (
 )
 FP16, FP32 = torch.float16, torch.float32
 SLOTS = torch.tensor([5, 200])
+SENT_IDS = torch.tensor([[0, 2], [2, 1], [0, 3]], dtype=INT32)
 CALLS |= {
     "npu_ffn": (
         (rand(3, 64, dtype=FP16), rand(64, 96, dtype=FP16), rand(48, 64, dtype=FP16), "swiglu"), {"inner_precise": 1}),
@@ -160,6 +161,12 @@ CALLS |= {
         (rand(6, 64), None, None, None, rand(3, 2), torch.tensor([0, 4, 5, 2, 1, 3], dtype=INT32), None),
         {"drop_pad_mode": 2}),
     "npu_grouped_matmul": groups(rand(5, 64), rand(3, 64, 32)),
+    "npu_moe_distribute_dispatch_v2": (
+        (rand(3, 1024), SENT_IDS, "group", 2, 1, 4),
+        {"x_active_mask": torch.tensor([True, True, False]), "quant_mode": 0, "expert_token_nums_type": 1}),
+    "npu_moe_distribute_combine_v2": (
+        (rand(12, 1024), SENT_IDS, torch.zeros(12 * 128, dtype=INT32), torch.tensor([0, 2, 2, 4], dtype=INT32),
+         rand(3, 2, dtype=FP32), "group", 2, 1, 4), {"x_active_mask": torch.tensor([True, True, False])}),
     "npu_kv_rmsnorm_rope_cache_v2": (
         (rand(2, 1, 1, 576), rand(512), rand(2, 1, 1, 64), rand(2, 1, 1, 64), SLOTS, rand(3, 128, 1, 64),
          rand(3, 128, 1, 512)), {"epsilon": 1e-6, "cache_mode": "PA_BNSD", "is_output_kv": True}),
@@ -188,6 +195,8 @@ MORE_CALLS = {
     "groups of a quantised gate": ("npu_dequant_swiglu_quant", (integers(5, 128, dtype=INT32),), {
         "weight_scale": rand(3, 128, dtype=FP32), "activation_scale": rand(5, dtype=FP32), "activate_left": True,
         "quant_mode": 1, "group_index": counts(2, 0, 3)}),
+    "tokens sent in INT8": ("npu_moe_distribute_dispatch_v2", (rand(3, 1024), SENT_IDS, "group", 2, 1, 4), {
+        "quant_mode": 2, "expert_token_nums_type": 1}),
     "several queries": ("npu_fused_infer_attention_score", *MANY),
     **{f"int8 mode {mode}": ("npu_fused_infer_attention_score", INT8_CACHE, {
         **ONE[1], "key_antiquant_scale": scale, "value_antiquant_scale": scale, "key_antiquant_mode": mode,

@@ -205,11 +205,20 @@ def serving(traced: Traced) -> Answer:
     return served_by_way()
 
 
+def spread(traced: Traced) -> Answer:
+    """Tiers 2 and 3 of one of two ranks: experts and stages on several."""
+    from tests.npu_dry.spread import by_way
+
+    return by_way(traced)
+
+
 def main() -> None:
     what, folder = sys.argv[1], Path(sys.argv[2])
     os.environ["DRYCANN_TRACE"] = str(folder / "trace.jsonl")
     # In program order: with a second host thread the trace would have the order of that thread.
     os.environ["TASK_QUEUE_ENABLE"] = "0"
+    if what == "spread":  # two ranks of Atlas A2 send no tokens in one call
+        os.environ["DRYCANN_SOC"] = "Ascend910_9391"
     stubs.load(stubs.built("dry"))
     import torch
     import torch_npu

@@ -43,6 +43,8 @@ _NPU = "device/operators/npu"
 _SEEDED, _PROTOCOL, _ADAPTERS = (f"test_tier{name}.py" for name in ("1_seeded", "2_protocol", "1_adapters"))
 _VERSIONS, _STACKS = "test_tier1_versions.py", "test_tier1_stacks.py"
 _SAME = f"{_ADAPTERS}::test_what_stands_for_a_lacking_call_computes_the_same"
+_SPREAD = "test_tier3_spread.py"
+_TWO_RANKS = f"{_SPREAD}::test_two_ranks_compute_what_the_plain_operators_of_one_do"
 _EPSILON = f"{_SEEDED}::test_a_norm_is_given_the_epsilon_of_its_model"
 _CAST = f"{_SEEDED}::test_weights_are_cast_to_fractal_nz_as_they_are_read"
 
@@ -148,6 +150,58 @@ FAULTS = (
         "INT4 scales without the shift of the half bytes", "device/operators/npu/weights.py",
         "8 * integers.sum(-1).float()", "0 * integers.sum(-1).float()",
         f"{_ADAPTERS}::test_adapters_compute_what_the_plain_operators_do",
+    ),
+    Fault(
+        "a rank computes with the first experts, not with its own", f"{_NPU}/experts.py",
+        "active_expert_range=[first, first + experts.held]", "active_expert_range=[0, experts.held]", _TWO_RANKS,
+    ),
+    Fault(
+        "places of other ranks' experts are read as they are", f"{_NPU}/experts.py",
+        "places = places.clamp(min=0)", "pass", _TWO_RANKS,
+    ),
+    Fault(
+        "other ranks' experts keep their weights", f"{_NPU}/experts.py",
+        "shares = shares.masked_fill((places < 0).view(shares.shape), 0)", "pass", _TWO_RANKS,
+    ),
+    Fault(
+        "a row that nobody has written is added", f"{_NPU}/experts.py",
+        "rows[:1].masked_fill_(step.values[COUNTS].sum() == 0, 0)", "pass",
+        f"{_SEEDED}::test_a_rank_whose_experts_nobody_chose_adds_nothing",
+    ),
+    Fault(
+        "tokens that should go in INT8 go as they are", f"{_NPU}/exchange.py",
+        "quant_mode=BY_ROW if quantised else PLAIN", "quant_mode=PLAIN", _TWO_RANKS,
+    ),
+    Fault(
+        "padding is sent", f"{_NPU}/exchange.py", "if rows * ranks == step.layout.tokens:", "if True:",
+        f"{_SPREAD}::test_padding_is_not_sent",
+    ),
+    Fault(
+        "sums where the products want counts", f"{_NPU}/exchange.py", "expert_token_nums_type=COUNTED",
+        "expert_token_nums_type=0", _TWO_RANKS,
+    ),
+    Fault(
+        "tokens are sent in the group of all collectives", "device/ranks/groups.py",
+        "dist.new_group(list(self.members), use_local_synchronization=True)", "dist.group.WORLD",
+        f"{_SPREAD}::test_tokens_are_sent_by_one_call_each_way_in_a_group_of_their_own",
+    ),
+    Fault(
+        "Atlas A2 is let send tokens", f"{_NPU}/refusals.py", "if not chip.startswith(ATLAS_A2) or", "if True or",
+        f"{_SEEDED}::test_atlas_a2_is_told_what_sends_tokens_there",
+    ),
+    Fault(
+        "micro-batches are captured", f"{_NPU}/plan.py",
+        "if any(op.micro_batch >= 0 for block in program.blocks for op in block.ops):", "if False:",
+        f"{_SPREAD}::test_captured_micro_batches_are_refused",
+    ),
+    Fault(
+        "experts one by one are captured", f"{_NPU}/plan.py",
+        "if any(op.expert >= 0 for block in program.blocks for op in block.ops):", "if False:",
+        f"{_ADAPTERS}::test_what_a_call_does_not_take_is_refused_by_its_switch_in_one_line",
+    ),
+    Fault(
+        "rows of experts are as many as the Program drew", f"{_NPU}/quant.py",
+        "quantised.reshape(-1, *op.outputs[0].shape[1:])", "quantised.reshape(op.outputs[0].shape)", _TWO_RANKS,
     ),
 )  # fmt: skip
 

@@ -115,6 +115,8 @@ EXPERT_VARIANTS: dict[str, dict[str, object]] = {
     "experts w8a16": {**ROUTED, "weights": "w8a16"},
     "experts w4a16": {**ROUTED, "weights": "w4a16"},
     "experts nz": {**ROUTED, "weight_format": "nz"},
+    "experts one by one": {**FUSED, **PAGED},
+    "experts one by one w8a8": {**FUSED, **PAGED, "weights": "w8a8"},
     "shared beside": {**ROUTED, "overlap.shared_expert_stream": True},
 }
 LATENT_VARIANTS: dict[str, dict[str, object]] = {
@@ -164,6 +166,7 @@ class On(Npu):
     """The NPU backend on the device `meta` or `cpu`, where the calls have other kernels, and of one stream."""
 
     streams = 1
+    chip = "Ascend910_9391"
 
     def __init__(self, device: str, version: str = "2.13.0", atb: bool = False) -> None:
         self.device = torch.device(device)

@@ -17,8 +17,8 @@ import torch_npu
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-#: Calls that only ask or allocate.
-WITHOUT_NUMBERS = ("get_max_workspace", "infer_output", "empty", "record_stream")
+#: Calls that only ask or allocate, and collectives, whose numbers are another process's business (spread.py).
+WITHOUT_NUMBERS = ("get_max_workspace", "infer_output", "empty", "record_stream", "c10d::")
 
 
 class Kept:
@@ -53,7 +53,9 @@ def compute(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     for to, value in zip(tree_flatten(out)[0], tree_flatten(got)[0], strict=True):
         if isinstance(to, torch.Tensor) and to.device.type == "npu" and to.numel():
             memory = host_view(to)
-            if memory.data_ptr() != value.data_ptr():  # neither a view of an input nor written in place
+            if (
+                value.numel() and memory.data_ptr() != value.data_ptr()
+            ):  # neither a view of an input nor written in place
                 memory.copy_(value)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from tests.npu_dry import references_caches, references_experts
+from tests.npu_dry import references_caches, references_exchange, references_experts
 
 #: torch.quint4x2 as a schema passes it.
 QUINT4X2 = 16
@@ -319,6 +319,7 @@ OUT_KERNELS = {
 KERNELS = {
     **references_caches.KERNELS,
     **references_experts.KERNELS,
+    **references_exchange.KERNELS,
     "npu_trans_quant_param": trans_quant_param,
     "npu_rms_norm": rms_norm,
     "npu_add_rms_norm": add_rms_norm,

@@ -63,21 +63,23 @@ def moe_init_routing_v2(
     x_dtype=None,
 ):
     assert (drop_pad_mode, expert_tokens_num_type, expert_tokens_num_flag, quant_mode) == (0, 1, True, -1)
-    assert (row_idx_type, list(active_expert_range)) == (0, [0, expert_num])
-    rows, places, counts = [], [0] * expert_idx.numel(), [0] * expert_num
-    k = expert_idx.shape[1]
-    for expert in range(expert_num):
+    assert row_idx_type == 0
+    first, end = active_expert_range
+    choices, k = expert_idx.numel(), expert_idx.shape[1]
+    # Behind the rows of the experts that are asked for lies whatever was there; choices of others have no place.
+    rows, places, counts, at = _unwritten((choices, x.shape[1]), x.dtype), [-1] * choices, [0] * (end - first), 0
+    for expert in range(first, end):
         for choice, chosen in enumerate(expert_idx.flatten().tolist()):
             if chosen == expert:
-                places[choice] = len(rows)
-                rows.append(x[choice // k])
-                counts[expert] += 1
-    unused = torch.zeros(len(rows), dtype=torch.float32)
-    return torch.stack(rows), torch.tensor(places, dtype=torch.int32), torch.tensor(counts), unused
+                places[choice], rows[at], at = at, x[choice // k], at + 1
+                counts[expert - first] += 1
+    unused = torch.zeros(choices, dtype=torch.float32)
+    return rows, torch.tensor(places, dtype=torch.int32), torch.tensor(counts), unused
 
 
 def moe_finalize_routing(rows, skip1, skip2, bias, scales, places, experts, drop_pad_mode=0, k=1):
-    """Mode 2: the places of a token's choices lie side by side."""
+    """Mode 2: the places of a token's choices lie side by side; each is one of the rows."""
+    assert 0 <= places.min() <= places.max() < rows.shape[0]
     assert (skip1, skip2, bias, experts, drop_pad_mode) == (None, None, None, None, 2)
     tokens, top_k = scales.shape
     out = torch.zeros(tokens, rows.shape[1], dtype=torch.float64)
@@ -115,12 +117,12 @@ def grouped_matmul(
     assert (len(x), len(weight), split_item, group_type, group_list_type) == (1, 1, 2, 0, 1)
     (rows,), (w,) = x, weight
     counts = group_list.tolist()
-    assert sum(counts) == rows.shape[0]
+    assert sum(counts) <= rows.shape[0]
     from tests.npu_dry.references import scalar_type, unpacked
 
     whole = unpacked(w) if w.dtype == torch.int32 else w
     dtype = rows.dtype if output_dtype is None else scalar_type(output_dtype)
-    out, start = torch.zeros(rows.shape[0], whole.shape[2], dtype=torch.float64), 0
+    out, start = _unwritten((rows.shape[0], whole.shape[2]), torch.float64), 0
     for expert, count in enumerate(counts):
         mine = slice(start, start + count)
         one = whole[expert].double()
@@ -131,6 +133,11 @@ def grouped_matmul(
             y = y * scale[0][expert].double() * per_token_scale[0][mine].double().unsqueeze(-1)
         out[mine], start = y, start + count
     return [out.to(dtype)]
+
+
+def _unwritten(shape, dtype):
+    """What nobody has written: no number, or a large one where there is no such thing."""
+    return torch.full(shape, float("nan") if dtype.is_floating_point else 99, dtype=dtype)
 
 
 def ffn(
@@ -182,6 +189,7 @@ def dequant_swiglu_quant(
     """Integer sums times both scales, SwiGLU with the gate left, INT8 with a scale per row; scales by group of rows."""
     assert (bias, quant_scale, quant_offset, activate_left, quant_mode, swiglu_mode) == (None, None, None, True, 1, 0)
     counts = [x.shape[0]] if group_index is None else group_index.tolist()
+    counts[-1] += x.shape[0] - sum(counts)  # rows that are no expert's
     by_row = torch.cat([weight_scale[i : i + 1].expand(count, -1) for i, count in enumerate(counts)])
     gate, up = (x.double() * by_row.double() * activation_scale.double().unsqueeze(-1)).chunk(2, -1)
     y = (gate * torch.sigmoid(gate) * up).float()

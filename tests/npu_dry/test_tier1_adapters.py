@@ -45,9 +45,9 @@ from tests.npu_dry.making import (
 
 
 def no_meta(case: str) -> bool:
-    """Calls that lay weights out again have no meta kernel, nor has the reading of latent rows: what they are for runs
-    on the CPU kernels alone."""
-    return any(word in case for word in ("w4a16", "w4a8", "nz"))
+    """Calls that lay weights out again have no meta kernel, nor has the reading of latent rows, and who stands in the
+    place of an expert is read from the device: what they are for runs on the CPU kernels alone."""
+    return any(word in case for word in ("w4a16", "w4a8", "nz", "one by one"))
 
 
 class Calls(TorchDispatchMode):
@@ -141,8 +141,9 @@ def test_all_adapters_have_been_called() -> None:
         for phase, requests in steps_of(model):
             program = build(changed, shard(model, 1), batch_of(phase, requests))
             kinds |= {op.kind for block in program.blocks for op in block.ops}
-    assert set(KERNELS) - kinds == {"matmul_all_reduce"}  # needs ranks: tier 2
+    assert set(KERNELS) - kinds == {"matmul_all_reduce", "moe_dispatch", "moe_combine"}  # these need ranks: tiers 2, 3
     reached = {*CALL_OF.values(), "npu_scatter_pa_kv_cache", "npu_scatter_nd_update_", "npu_mm_all_reduce_base"}
+    reached |= {"npu_moe_distribute_dispatch_v2", "npu_moe_distribute_combine_v2"}
     by_other_ways = {V1, V2, "npu_moe_gating_top_k", "npu_moe_gating_top_k_softmax", "_npu_reshape_and_cache"}
     assert set(RULES) - reached == by_other_ways
 
@@ -162,6 +163,11 @@ REFUSED = {
     "groups of a softmax": (
         ROUTED, replace(LITE, experts=replace(LITE.experts, count=12, held=12, groups=4, kept_groups=2)), "decode",
         "fusion.moe_routing: npu_moe_gating_top_k_softmax knows no groups"),
+    "experts one by one in a captured step": (
+        {**FUSED, **PAGED, "graph": "aclgraph"}, GLM, "decode",
+        "fusion.grouped_matmul: experts one by one .* set it to true, or graph to eager"),
+    "experts one by one of packed weights": (
+        {**FUSED, **PAGED, "weights": "w4a16"}, GLM, "decode", "fusion.grouped_matmul: .*INT4.*w8a8"),
     "a sigmoid that is not divided": (
         ROUTED, replace(DEEPSEEK, experts=replace(DEEPSEEK.experts, normalised=False)), "decode",
         "fusion.moe_routing: npu_moe_gating_top_k divides"),

@@ -18,8 +18,10 @@ from device.operators.npu.plan import lacking
 from scenarios.batches import reported_batch
 from scenarios.build import build
 from scenarios.loader import load_scenario
-from scenarios.lowering.parallel import shard
+from scenarios.lowering.parallel import shard_of
 from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
+from scenarios.schema import Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,6 +73,12 @@ def scenario_of(words: list[str]) -> str:
     return words[words.index("run") + 1 if "run" in words else words.index("device.doctor.errors") + 2]
 
 
+def part_of(scenario: Scenario) -> Model:
+    """What one rank holds of the scenario's model."""
+    engine = scenario.engine
+    return shard_of(engine, load_model(scenario.model), engine.tensor_parallel_size, engine.data_parallel_size)
+
+
 @pytest.mark.parametrize("number", range(1, len(TRIALS)))
 def test_a_trial_asks_for_nothing_that_is_refused(number: int) -> None:
     """The whole-size Programs of the trials, rehearsed on the real meta kernels."""
@@ -78,15 +86,16 @@ def test_a_trial_asks_for_nothing_that_is_refused(number: int) -> None:
     sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
     for phase in ("decode", "prefill"):
         scenario = load_scenario(scenario_of(words), [*sets, f"workload.phase={phase}"]).scenario
-        part = shard(load_model(scenario.model), scenario.engine.tensor_parallel_size)
+        part = part_of(scenario)
         assert lacking(build(scenario, part, reported_batch(scenario)), part, "2.13.0") == []
 
 
 #: Whole models of the shipped scenarios, on one rank or split over tensor-parallel ones.
 WHOLE = {
     "qwen3_30b_a3b_decode": (),
-    "glm_4_5_air_ep8_decode": ("engine.enable_expert_parallel=false", "engine.data_parallel_size=1"),
-    "deepseek_v3_ep16_decode": (
+    "glm_4_5_air_ep8_decode": (),
+    "deepseek_v3_ep16_decode": (),
+    "deepseek_v3_ep16_decode, not spread": (
         "engine.enable_expert_parallel=false",
         "engine.data_parallel_size=1",
         "engine.tensor_parallel_size=16",
@@ -98,16 +107,6 @@ WHOLE = {
 @pytest.mark.parametrize("phase", ["decode", "prefill"])
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_models_of_experts_are_taken(name: str, phase: str) -> None:
-    scenario = load_scenario(name, [*WHOLE[name], f"workload.phase={phase}"]).scenario
-    part = shard(load_model(scenario.model), scenario.engine.tensor_parallel_size)
+    scenario = load_scenario(name.partition(",")[0], [*WHOLE[name], f"workload.phase={phase}"]).scenario
+    part = part_of(scenario)
     assert lacking(build(scenario, part, reported_batch(scenario)), part, "2.13.0") == []
-
-
-def test_experts_spread_over_ranks_are_refused_by_name() -> None:
-    scenario = load_scenario("deepseek_v3_ep16_decode", []).scenario
-    engine = scenario.engine
-    model = shard(
-        load_model(scenario.model), engine.tensor_parallel_size, engine.data_parallel_size, expert_parallel=True
-    )
-    result = lacking(build(scenario, model, reported_batch(scenario)), model, "2.13.0")
-    assert any("tokens between ranks are predicted, but not measured" in line for line in result)

@@ -7,13 +7,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from device.backends import npu, npu_graphs
 from device.operators.npu.call import enforced
+from device.operators.npu.experts import KERNELS as EXPERT_KERNELS
+from device.operators.npu.experts import PLACES
+from device.operators.npu.refusals import on_chip
 from device.run.host_inputs import Requests
 from device.run.session import batch_of
-from scenarios.models.model import Model
+from device.step.dtypes import DTYPES
+from device.step.step import COUNTS, Layout, Step
+from scenarios.batches import reported_batch
+from scenarios.build import build
+from scenarios.loader import load_scenario
+from scenarios.lowering.parallel import shard_of
+from scenarios.models.hf_config import load_model
+from scenarios.models.model import Experts, Model
+from scenarios.ops.program import Op, Tensor
 from tests.npu_dry.making import CASES, DEEPSEEK, QWEN3, QWEN3_MOE, VARIANTS, WIDE, On, run, session
 
 #: No call's default, and large enough to move a logit.
@@ -136,3 +148,32 @@ def test_a_graph_is_not_replayed_over_a_weight_that_has_been_put_elsewhere() -> 
     norm = next(x for x in ready.weights._kept.values() if x.shape == (QWEN3.hidden,))
     norm.set_(norm.clone())
     assert graph_of(ready, 9) is not before
+
+
+def test_a_rank_whose_experts_nobody_chose_adds_nothing() -> None:
+    """Its rows were never written: they may be anything, and its sum is zeros."""
+    experts = Experts(4, 2, 2, 32, 0, 1, "softmax", scaled=False)
+    model = replace(QWEN3_MOE, experts=experts, expert_parallel=True)
+    rows, weights = torch.full((6, 8), float("nan"), dtype=torch.bfloat16), torch.full((3, 2), 0.5)
+    places = torch.full((6,), -1, dtype=torch.int32)
+    values = {COUNTS: torch.zeros(2, dtype=torch.int64), PLACES: places}
+    step = Step(Layout((0, 1, 2), (0, 1, 2), (1, 1, 1), (5, 5, 5), 3), DTYPES, values, model)
+    op = Op(
+        "moe_finalize_routing",
+        "experts.unpermute",
+        (Tensor("expert_results", (6, 8), "bf16"), Tensor("expert_weights", (3, 2), "fp32")),
+        (Tensor("moe_out", (3, 8), "bf16"),),
+    )
+    (y,) = EXPERT_KERNELS["moe_finalize_routing"].compute(op, [rows, weights], step)
+    assert y.tolist() == [[0.0] * 8] * 3
+
+
+def test_atlas_a2_is_told_what_sends_tokens_there() -> None:
+    scenario = load_scenario("glm_4_5_air_ep8_decode", []).scenario
+    engine = scenario.engine
+    part = shard_of(engine, load_model(scenario.model), engine.tensor_parallel_size, engine.data_parallel_size)
+    program = build(scenario, part, reported_batch(scenario))
+    (line,) = on_chip(program, "Ascend910B3")
+    assert line.startswith("optimizations.fusion.moe_dispatch: npu_moe_distribute_dispatch_v2 takes 16 ranks and more")
+    assert "engine.all2all_backend to allgather_reducescatter" in line
+    assert on_chip(program, "Ascend910_9391") == []

@@ -9,12 +9,12 @@ from device.operators.npu.versions import V2_IN_CAPTURE, WHEELS, Wheel
 from scenarios.batches import reported_batch
 from scenarios.build import build
 from scenarios.loader import load_scenario, shipped_names
-from scenarios.lowering.parallel import shard
+from scenarios.lowering.parallel import shard_of
 from scenarios.models.hf_config import load_model
 from sim.hardware.profile import load_hardware
 
-#: Expert parallelism and pipeline stages run on no NPU yet: those scenarios without.
-SETS = ("engine.enable_expert_parallel=false", "engine.data_parallel_size=1", "engine.pipeline_parallel_size=1")
+#: A stage is rehearsed as any part of a Program is: tier 3 has them.
+SETS = ("engine.pipeline_parallel_size=1",)
 #: What no call of torch_npu is made for yet: sparse attention's indexer; INT4 weights with INT8 rows by expert; the
 #: delta rule.
 REFUSED = (
@@ -53,7 +53,8 @@ def refused(name: str, phase: str, torch_npu: str, atb: bool) -> list[str]:
     scenario = load_scenario(
         name, [*SETS, f"workload.phase={phase}", "optimizations.kv.layout=paged", *SHORTER.get(name, ())]
     ).scenario
-    part = shard(load_model(scenario.model), scenario.engine.tensor_parallel_size)
+    engine, model = scenario.engine, load_model(scenario.model)
+    part = shard_of(engine, model, engine.tensor_parallel_size, engine.data_parallel_size)
     return lacking(build(scenario, part, reported_batch(scenario)), part, torch_npu, atb)
 
 

@@ -43,8 +43,16 @@ CHOSEN = (
     "small-deepseek, latent write",
     *SPECIAL,
 )
-#: Made with two ranks only: its keywords by hand.
-WITH_RANKS = ("npu_mm_all_reduce_base", 3, frozenset({"bias", "antiquant_scale", "dequant_scale", "pertoken_scale"}))
+#: Made with two ranks only (tiers 2 and 3): their keywords by hand.
+WITH_RANKS = {
+    ("npu_mm_all_reduce_base", 3, frozenset({"bias", "antiquant_scale", "dequant_scale", "pertoken_scale"})),
+    (
+        "npu_moe_distribute_dispatch_v2",
+        6,
+        frozenset({"x_active_mask", "quant_mode", "expert_token_nums_type"}),
+    ),
+    ("npu_moe_distribute_combine_v2", 9, frozenset({"x_active_mask"})),
+}
 
 Call = tuple[str, int, frozenset[str]]
 
@@ -79,7 +87,7 @@ def made(of: tuple[bool, ...]) -> set[Call]:
     """(call, positional arguments, keywords) of all that the adapters call on a wheel of these abilities, in prefill
     and decode."""
     version = next(wheel.torch_npu for wheel in WHEELS if abilities(wheel.torch_npu) == of)
-    calls: set[Call] = {WITH_RANKS}
+    calls: set[Call] = set(WITH_RANKS)
     honest = door.rules.check
 
     def note(name: str, args: Any, kwargs: Any) -> None:

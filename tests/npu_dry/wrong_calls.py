@@ -36,6 +36,8 @@ def other(case: str, says: str, **changes: Any) -> tuple[str, Call, str]:
 
 QKV, KV, GATE = "npu_qkv_rms_norm_rope_cache", "npu_kv_rmsnorm_rope_cache_v2", "npu_moe_gating_top_k"
 INIT, BACK, GROUPED = "npu_moe_init_routing_v2", "npu_moe_finalize_routing", "npu_grouped_matmul"
+MANY_IDS = torch.zeros(513, 2, dtype=INT32)
+SEND, FETCH = "npu_moe_distribute_dispatch_v2", "npu_moe_distribute_combine_v2"
 TURN, FFN, SWIGLU = "npu_transpose_batchmatmul", "npu_ffn", "npu_dequant_swiglu_quant"
 V2, MATMUL = "npu_fused_infer_attention_score_v2", "npu_quant_matmul"
 
@@ -120,7 +122,23 @@ WRONG: dict[str, tuple[str, Call, str]] = {
     "sums instead of counts": wrong(INIT, "counts are 1", expert_tokens_num_type=0),
     "places by row": wrong(INIT, "reads places by choice", row_idx_type=1),
     "rows that are dropped": wrong(INIT, "drops rows", active_num=4),
-    "some of the experts": wrong(INIT, "must name all experts", active_expert_range=[0, 2]),
+    "experts that are none": wrong(INIT, "experts 2 to 4 of 3", active_expert_range=[2, 4]),
+    "experts from nowhere": wrong(INIT, "must name the first expert", active_expert_range=None),
+    # npu_moe_distribute_dispatch_v2 and npu_moe_distribute_combine_v2
+    "tokens of narrow rows": wrong(SEND, "rows of 64 elements", a0=rand(3, 64)),
+    "more tokens than are sent": wrong(SEND, "513 tokens of a rank", a0=rand(513, 1024), a1=MANY_IDS),
+    "tokens to nobody": wrong(SEND, "4 experts on 3 ranks", a3=3),
+    "a group without a name": wrong(SEND, "the name of the HCCL group", a2=""),
+    "INT8 tokens": wrong(SEND, "x is int8", a0=integers(3, 1024)),
+    "quantised by a constant": wrong(SEND, "quant_mode 1", quant_mode=1),
+    "sums of what is sent": wrong(SEND, "counts are 1", expert_token_nums_type=0),
+    "a mask of numbers": wrong(SEND, "x_active_mask is int32", x_active_mask=torch.ones(3, dtype=INT32)),
+    "a mask of other tokens": wrong(SEND, "a mask of", x_active_mask=torch.ones(2, dtype=torch.bool)),
+    "fewer rows than could have come": wrong(FETCH, "11 rows, room for 12", a0=rand(11, 1024)),
+    "weights in bf16": wrong(FETCH, "weights is bfloat16", a4=rand(3, 2)),
+    "weights of other choices": wrong(FETCH, "weights for", a4=rand(3, 1, dtype=FP32)),
+    "origins of other rows": wrong(FETCH, "origins of 128 numbers", a2=torch.zeros(128, dtype=INT32)),
+    "counts of other ranks": wrong(FETCH, "3 counts for 4", a3=torch.zeros(3, dtype=INT32)),
     "experts left out": wrong(INIT, "it must be given", expert_num=None),
     "quantised on the way": wrong(INIT, "quant_mode 1", quant_mode=1),
     "weights in float32": wrong(BACK, "rows and weights: all of one type", a4=rand(3, 2, dtype=FP32)),

@@ -2,6 +2,7 @@
 
 Nothing of the router's choice comes to the host: the rows of each expert are counted on the device and the products
 take the counts from there, so a step with experts can be captured. A Program's draw of the load is not looked at.
+A rank that holds some of the experts and sees all tokens has room for all rows; those of its own experts lie in front.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 import torch
 
-from device.operators.experts import experts_of
+from device.operators.experts import KERNELS as PLAIN
+from device.operators.experts import experts_of, first_held, is_sent, real_rows
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.npu.call import call
 from device.step.step import COUNTS, Step
@@ -47,19 +49,36 @@ def _gating(op: Op, inputs: Inputs, step: Step) -> Outputs:
     return weights, ids
 
 
+def _real(x: torch.Tensor, step: Step) -> torch.Tensor:
+    """The rows of `x` that are tokens, of one replica or of all on top of each other."""
+    tokens, whole = step.layout.tokens, step.layout.rows
+    if tokens == whole:
+        return x
+    return x[:tokens] if x.shape[0] == whole else x[real_rows(step, x.shape[0], x.device)]
+
+
+def _padded(y: torch.Tensor, rows: int, step: Step) -> torch.Tensor:
+    """`rows` rows with those of `y` where the tokens are and zeros where padding is."""
+    if y.shape[0] == rows:
+        return y
+    if rows == step.layout.rows:
+        return torch.cat((y, y.new_zeros((rows - y.shape[0], y.shape[-1]))))
+    return y.new_zeros((rows, y.shape[-1])).index_copy_(0, real_rows(step, rows, y.device), y)
+
+
 def _permute(_: Op, inputs: Inputs, step: Step) -> Outputs:
-    """Rows [tokens x top_k, hidden] in the order of their experts; padding chooses none."""
-    x, ids = inputs
-    tokens, count = step.layout.tokens, experts_of(step).count
+    """Rows [tokens x top_k, hidden] in the order of the experts that this rank holds; padding chooses none."""
+    x, ids = (_real(value, step) for value in inputs)
+    experts, first = experts_of(step), first_held(step)
     rows, places, counts, _ = call(
         "npu_moe_init_routing_v2",
-        x[:tokens],
-        ids[:tokens],
-        active_num=tokens * ids.shape[-1],
-        expert_num=count,
+        x,
+        ids,
+        active_num=ids.numel(),
+        expert_num=experts.count,
         expert_tokens_num_type=COUNTED,
         expert_tokens_num_flag=True,
-        active_expert_range=[0, count],
+        active_expert_range=[first, first + experts.held],
         quant_mode=-1,
         row_idx_type=BY_CHOICE,
     )
@@ -68,22 +87,21 @@ def _permute(_: Op, inputs: Inputs, step: Step) -> Outputs:
 
 
 def _unpermute(op: Op, inputs: Inputs, step: Step) -> Outputs:
-    """The weighed sum of each token's rows; zeros for padding. The call wants weights of the rows' type."""
+    """The weighed sum of each token's rows; zeros for padding. The call wants weights of the rows' type, and a place
+    for each choice: those of other ranks' experts go to the first row, with nothing of it."""
     rows, weights = inputs
-    tokens = step.layout.tokens
-    y = call(
-        "npu_moe_finalize_routing",
-        rows,
-        None,
-        None,
-        None,
-        weights[:tokens].to(rows.dtype),
-        step.values[PLACES],
-        None,
-        drop_pad_mode=ROWS_IN_ORDER,
-    )
-    more = op.out.shape[0] - tokens
-    return (torch.cat((y, y.new_zeros((more, y.shape[-1])))) if more else y,)
+    shares, places = _real(weights, step).to(rows.dtype), step.values[PLACES]
+    if holds_some(step):
+        shares = shares.masked_fill((places < 0).view(shares.shape), 0)
+        places = places.clamp(min=0)
+        rows[:1].masked_fill_(step.values[COUNTS].sum() == 0, 0)  # nothing was computed there: it may be no number
+    y = call("npu_moe_finalize_routing", rows, None, None, None, shares, places, None, drop_pad_mode=ROWS_IN_ORDER)
+    return (_padded(y, op.out.shape[0], step),)
+
+
+def holds_some(step: Step) -> bool:
+    """Whether other ranks hold experts too, and this one sees their tokens."""
+    return experts_of(step).held < experts_of(step).count
 
 
 def _grouped(x: torch.Tensor, w: torch.Tensor, step: Step, **scales: Any) -> Outputs:
@@ -116,6 +134,11 @@ def _quant_grouped_matmul(op: Op, inputs: Inputs, step: Step) -> Outputs:
         return _grouped(x, w, step, output_dtype=out)
     scale, row_scale = scales
     return _grouped(x, w, step, scale=[scale], per_token_scale=[row_scale.reshape(-1)], output_dtype=out)
+
+
+def permuting(op: Op) -> Kernel:
+    """How rows are sorted: those that an all-to-all sends by plain operators, which leave what it has to know."""
+    return PLAIN[op.kind] if is_sent(op) else KERNELS[op.kind]
 
 
 KERNELS = {

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device.operators.kernel import Kernel
-from device.operators.npu import attention, experts, kv, latent, norms, prefetch, quant
+from device.operators.npu import attention, exchange, experts, kv, latent, norms, prefetch, quant
 from device.operators.npu.versions import GATHER, PLAIN_BLOCKS, V2_IN_CAPTURE, has
 from device.operators.reference import REFERENCE, special
 from scenarios.ops.program import Op
 
 KERNELS: dict[str, Kernel] = {
     **norms.KERNELS, **attention.KERNELS, **kv.KERNELS, **quant.KERNELS, **prefetch.KERNELS, **experts.KERNELS,
-    **latent.KERNELS,
+    **exchange.KERNELS, **latent.KERNELS,
 }  # fmt: skip
 
 #: Kinds that are computed in one of two ways, by what the op says.
 _VARIANTS: dict[str, Callable[[Op], Kernel]] = {
     "transpose_batch_matmul": latent.turned_back,
     "moe_gating_top_k": experts.gating,
+    "moe_init_routing": experts.permuting,
+    "moe_finalize_routing": experts.permuting,
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 
 from device.operators.kernel import Inputs, Kernel, Outputs
@@ -21,8 +20,9 @@ def _linear(op: Op, inputs: Inputs, _: Step) -> Outputs:
 
 
 def _dynamic_quant(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    """The rows are as many as they are: of experts the router says how many."""
     quantised, scale = call("npu_dynamic_quant", inputs[0])
-    return quantised.reshape(op.outputs[0].shape), scale.reshape(op.outputs[1].shape)
+    return quantised.reshape(-1, *op.outputs[0].shape[1:]), scale.reshape(-1, *op.outputs[1].shape[1:])
 
 
 def _static_quant(op: Op, inputs: Inputs, _: Step) -> Outputs:
@@ -92,7 +92,7 @@ def _dequant_swiglu_quant(op: Op, inputs: Inputs, step: Step) -> Outputs:
         quant_mode=1,
         **groups,
     )
-    return quantised, result.reshape(op.outputs[1].shape)
+    return quantised, result.reshape(-1, *op.outputs[1].shape[1:])
 
 
 def _ffn(_: Op, inputs: Inputs, __: Step) -> Outputs:
@@ -111,7 +111,7 @@ def _matmul_all_reduce(op: Op, inputs: Inputs, step: Step) -> Outputs:
     inputs."""
     assert step.group is not None
     x, w, *rest = inputs
-    group = hcom(step.group.rank)
+    group = step.group.name()
     if x.dtype == torch.int8:
         scale, row_scale = rest
         y = call("npu_mm_all_reduce_base", x, w, group, dequant_scale=scale, pertoken_scale=row_scale.reshape(-1))
@@ -120,14 +120,6 @@ def _matmul_all_reduce(op: Op, inputs: Inputs, step: Step) -> Outputs:
     else:
         y = call("npu_mm_all_reduce_base", x, w.t(), group, bias=rest[0] if rest else None)
     return split(op, y)
-
-
-def hcom(rank: int) -> str:
-    """The name by which HCCL knows the group of all ranks."""
-    group = dist.group.WORLD
-    assert group is not None
-    name: str = group._get_backend(torch.device("npu")).get_hccl_comm_name(rank)
-    return name
 
 
 KERNELS = {

@@ -11,12 +11,14 @@ from device.operators.npu.rules import FUSED_RANKS
 from device.operators.npu.versions import QKV_IN_ONE, V2_IN_CAPTURE, lacks
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import kind_of, op_type_of
-from scenarios.ops.program import Op
+from scenarios.ops.program import Op, Program
 
 #: Fused kinds that stay in plain torch, in pieces: no switch asks for them, and their form says `composed`.
-COMPOSED = ("top_k_top_p",)
+COMPOSED = ("top_k_top_p", "moe_re_routing")
 #: What a supported wheel may lack that nothing stands in for, by the kind that needs it.
 YOUNG = {"qkv_norm_rope_cache": QKV_IN_ONE}
+#: How the names of Atlas A2's chips start.
+ATLAS_A2 = "Ascend910B"
 #: Calls without a meta kernel.
 WITHOUT_META = ("npu_gather_pa_kv_cache", "_npu_reshape_and_cache")
 
@@ -31,12 +33,20 @@ def refused(op: Op, model: Model, torch_npu: str) -> str | None:
         return lacks(V2_IN_CAPTURE, torch_npu)
     if op.kind in _REFUSALS and (why := _REFUSALS[op.kind](op, model)):
         return why
-    if kind.exchanges in ("tokens", "stages"):
-        return f"{op_type_of(op)}: tokens between ranks are predicted, but not measured"
     known = kernel_of(op, torch_npu, atb=False) is not None or kind.is_collective or op.kind in COMPOSED
     if kind.host == "npu" and not known:
         return f"{op_type_of(op)} has no adapter for torch_npu"
     return None
+
+
+def on_chip(program: Program, chip: str) -> list[str]:
+    """What a chip does not take though others do, one line a switch. chip: as CANN calls it."""
+    kinds = {op.kind for block in program.blocks for op in block.ops}
+    if not chip.startswith(ATLAS_A2) or "moe_dispatch" not in kinds:
+        return []
+    what = "npu_moe_distribute_dispatch_v2 takes 16 ranks and more on Atlas A2, over several servers"
+    remedy = "set it to false and graph to eager, or engine.all2all_backend to allgather_reducescatter"
+    return [f"optimizations.fusion.moe_dispatch: {what}; {remedy}"]
 
 
 def _int8_experts(op: Op, _: Model) -> str | None:

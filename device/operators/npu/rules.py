@@ -12,15 +12,9 @@ from typing import Any
 
 import torch
 
+from device.operators.npu import rules_exchange, rules_experts
 from device.operators.npu.needs import FLOATS, HALF, INTEGERS, MAX_INNER, need, same_type, typed
 from device.operators.npu.rules_attention import fused_infer_attention_score, fused_infer_attention_score_v2
-from device.operators.npu.rules_experts import (
-    grouped_matmul,
-    moe_finalize_routing,
-    moe_gating_top_k,
-    moe_gating_top_k_softmax,
-    moe_init_routing_v2,
-)
 from device.operators.npu.rules_latent import (
     gather_pa_kv_cache,
     interleave_rope,
@@ -368,6 +362,8 @@ def prefetch(weight: Any, dependency: Any, max_size: int, offset: int = 0) -> No
 
 
 RULES: dict[str, Callable[..., None]] = {
+    **rules_experts.RULES,
+    **rules_exchange.RULES,
     "npu_rms_norm": rms_norm,
     "npu_add_rms_norm": add_rms_norm,
     "npu_add_rms_norm_dynamic_quant": add_rms_norm_dynamic_quant,
@@ -385,11 +381,6 @@ RULES: dict[str, Callable[..., None]] = {
     "npu_ffn": ffn,
     "npu_dequant_swiglu_quant": dequant_swiglu_quant,
     "npu_qkv_rms_norm_rope_cache": qkv_rms_norm_rope_cache,
-    "npu_moe_gating_top_k": moe_gating_top_k,
-    "npu_moe_gating_top_k_softmax": moe_gating_top_k_softmax,
-    "npu_moe_init_routing_v2": moe_init_routing_v2,
-    "npu_moe_finalize_routing": moe_finalize_routing,
-    "npu_grouped_matmul": grouped_matmul,
     "npu_kv_rmsnorm_rope_cache_v2": kv_rmsnorm_rope_cache_v2,
     "npu_interleave_rope": interleave_rope,
     "npu_transpose_batchmatmul": transpose_batchmatmul,

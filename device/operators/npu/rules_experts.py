@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,7 +73,9 @@ def moe_init_routing_v2(
     need(len(x.shape) == len(expert_idx.shape) == 2, f"{name}: both inputs have 2 dimensions")
     need(x.shape[0] == expert_idx.shape[0], f"{name}: {expert_idx.shape[0]} choices for {x.shape[0]} rows")
     need(0 < expert_num <= 10240, f"{name}: expert_num {expert_num}; it must be given, at most 10240")
-    need(list(active_expert_range) == [0, expert_num], f"{name}: active_expert_range must name all experts here")
+    need(len(active_expert_range) == 2, f"{name}: active_expert_range must name the first expert and the end")
+    first, end = active_expert_range
+    need(0 <= first < end <= expert_num, f"{name}: experts {first} to {end} of {expert_num}")
     need(expert_tokens_num_flag, f"{name}: expert_tokens_num_flag is off; the products need the counts")
     need(expert_tokens_num_type == 1, f"{name}: expert_tokens_num_type {expert_tokens_num_type}; counts are 1")
     need(row_idx_type == 0, f"{name}: row_idx_type {row_idx_type}; the way back reads places by choice: 0")
@@ -155,3 +158,12 @@ def _quantised(
     need(tuple(scale[0].shape) == scales, f"{name}: scale of {list(scale[0].shape)}, not {list(scales)}")
     typed(f"{name}: per_token_scale", per_token[0], torch.float32)
     need(tuple(per_token[0].shape) == (rows.shape[0],), f"{name}: {list(per_token[0].shape)} token scales")
+
+
+RULES: dict[str, Callable[..., None]] = {
+    "npu_moe_gating_top_k": moe_gating_top_k,
+    "npu_moe_gating_top_k_softmax": moe_gating_top_k_softmax,
+    "npu_moe_init_routing_v2": moe_init_routing_v2,
+    "npu_moe_finalize_routing": moe_finalize_routing,
+    "npu_grouped_matmul": grouped_matmul,
+}
