@@ -20,10 +20,10 @@ from sim.kernel.price import price
 from sim.kernel.time import KernelTime
 from sim.predict.memory import Memory
 from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity
-from sim.step import engine, fluid, ranks, recurrence
+from sim.step import engine, fluid, lengths, ranks, recurrence
+from sim.step.layout import Layout
 from sim.step.pipeline import Round, StageTime, once, steady
 from sim.step.plan import HostStep, Issue, Launch, Plan, Synchronize
-from sim.step.plan_columns import columns_of
 from sim.step.rank_plans import RankPlans
 from sim.step.ranks import Variant
 from sim.step.schedule import launches
@@ -37,12 +37,14 @@ Rows = list[list[StageTime]]
 @dataclass(frozen=True, slots=True)
 class Pipe:
     """A model in stages. program: of one stage and micro-batch. plans: the same, one a tensor-parallel rank, at a
-    probe's speeds. rigid: the host waits for its device after each layer or op."""
+    probe's speeds. laid: that in columns, None where the host waits for its device on the way. rigid: it does so after
+    each layer or op."""
 
     model: Model
     hardware: HardwareProfile
     program: Callable[[Batch, int], Program]
     plans: Callable[[Batch, int, Variant], Sequence[Plan]]
+    laid: Callable[[Batch, int, Variant], Layout | None]
     rigid: bool
 
     @property
@@ -84,9 +86,13 @@ def sensitivity_of_stages(pipe: Pipe, batches: Sequence[Batch], phase: str, seve
     if several_ranks:
         probes.append(Variant(late=False))
     nominal, device, host, *in_time = (round_of(rows, phase).total_ns for rows in rows_of(pipe, batches, probes))
+    late = in_time[0] if in_time else None
+    laid = [pipe.laid(batches[0], stage, Variant()) for stage in range(pipe.stages)]
+    if len(columns := tuple(one for one in laid if one is not None)) == pipe.stages:
+        return sensitivity(nominal, device, host, columns, pipe.hardware, late)
     plans = [pipe.plans(batches[0], stage, Variant())[0] for stage in range(pipe.stages)]
     together = replace(plans[0], steps=tuple(step for plan in plans for step in plan.steps))
-    return sensitivity(nominal, device, host, together, pipe.hardware, in_time[0] if in_time else None)
+    return sensitivity(nominal, device, host, together, pipe.hardware, late)
 
 
 def rows_of(pipe: Pipe, batches: Sequence[Batch], probes: Sequence[Variant] = (Variant(),)) -> list[Rows]:
@@ -122,6 +128,9 @@ def transfer_ns(pipe: Pipe, batch: Batch, stage: int) -> int:
 
 def _stage_times(pipe: Pipe, batch: Batch, stage: int, probes: Sequence[Variant]) -> list[StageTime]:
     last = stage == pipe.stages - 1
+    laid = pipe.laid(batch, stage, Variant())
+    if laid is not None and (known := _times_in_columns(pipe, batch, stage, laid, probes)) is not None:
+        return known
     nominal = alone_ranks(pipe.plans(batch, stage, Variant()), last)
     if len(nominal) > 1 and not any(launch.stream for launch in launches(nominal[0])):
         return _times_of_ranks(nominal, probes, pipe.rigid)  # one set of plans serves all probes
@@ -129,6 +138,53 @@ def _stage_times(pipe: Pipe, batch: Batch, stage: int, probes: Sequence[Variant]
         _times(nominal if probe == Variant() else alone_ranks(pipe.plans(batch, stage, probe), last), pipe.rigid)
         for probe in probes
     ]
+
+
+def _times_in_columns(
+    pipe: Pipe, batch: Batch, stage: int, nominal: Layout, probes: Sequence[Variant]
+) -> list[StageTime] | None:
+    """Of a stage whose host waits for nothing on its way; None where the queue between its threads fills up."""
+    last, several = stage == pipe.stages - 1, nominal.ranks > 1 and not nominal.several_streams
+    if several:  # one set of columns serves all probes
+        laid = alone_in_columns(nominal, last)
+        host, post = lengths.host_of_first(laid)
+        idle = lengths.lengths_of_ranks_ns(laid, probes)
+        busy = lengths.lengths_of_ranks_ns(replace(laid, busy_ns=LONG_NS), probes)
+        if idle is None or busy is None:
+            return None
+        return [
+            StageTime(round(host * probe.host), round(post * probe.host), alone_ns, busy_ns - LONG_NS)
+            for probe, alone_ns, busy_ns in zip(probes, idle, busy, strict=True)
+        ]
+    times = []
+    for probe in probes:
+        probed = nominal if probe == Variant() else pipe.laid(batch, stage, probe)
+        assert probed is not None
+        laid = alone_in_columns(probed, last)
+        busy_ns = _length_ns(replace(laid, busy_ns=LONG_NS)) - LONG_NS
+        times.append(StageTime(*lengths.host_of_first(laid), _length_ns(laid), busy_ns))
+    return times
+
+
+def _length_ns(laid: Layout) -> int:
+    """Of one rank, or of ranks whose kernels overlap."""
+    return fluid.end_ns(laid) if laid.several_streams else lengths.length_ns(laid)
+
+
+def alone_in_columns(laid: Layout, last: bool) -> Layout:
+    """`alone` of a step in columns."""
+    transfers = [row.places for rows in laid.blocks for row in rows if kind_of(row.item.op).exchanges == "stages"]
+    silent = {number for places in transfers for number in range(len(laid.streams))[places]}
+    durations = [0 if number in silent else ns for number, ns in enumerate(laid.durations_ns)]
+    meets = {number: size for number, size in laid.meets.items() if number not in silent}
+    host_ns = laid.host_ns if last else [*laid.host_ns[:-1], 0.0]
+    changed = replace(laid, durations_ns=durations, meets=meets, host_ns=host_ns)
+    if laid.kernel_matrix is not None and laid.host_matrix is not None:
+        changed.kernel_matrix, changed.host_matrix = laid.kernel_matrix.copy(), laid.host_matrix.copy()
+        for places in transfers:
+            changed.kernel_matrix[places] = 0
+        changed.host_matrix[-1] *= last
+    return changed
 
 
 def _times_of_ranks(plans: Sequence[Plan], probes: Sequence[Variant], rigid: bool) -> list[StageTime]:
@@ -169,8 +225,7 @@ def _host_ns(plan: Plan) -> tuple[int, int]:
 def _total_ns(plans: Sequence[Plan]) -> int:
     if len(plans) == 1 and not (quick := recurrence.quick(plans[0])).contended:
         return quick.total_ns
-    laid = columns_of(plans)
-    return engine.times_of_ranks(plans)[0].end_ns if laid is None else fluid.end_ns(laid)
+    return engine.times_of_ranks(plans)[0].end_ns
 
 
 def alone(plan: Plan, last: bool) -> Plan:

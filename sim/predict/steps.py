@@ -28,7 +28,8 @@ from sim.step.ranks import Variant
 from sim.step.schedule import launches
 
 #: A step as it is, with slower kernels, with slower hosts, and with ranks that start together.
-PROBES = (Variant(), Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
+NOMINAL = Variant()
+PROBES = (NOMINAL, Variant(device=1 + PROBE), Variant(host=1 + PROBE), Variant(late=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,12 @@ def plans_of(
 
 
 @lru_cache(maxsize=16)
-def layout_of(case: Case, batch: Batch) -> Layout | None:
-    """The columns of one step of `case`, which is in no stages; None where only its plans say how long it is."""
-    program = program_of(case.scenario, case.model, batch)
-    return layout(program, case.hardware, replace(case.conditions, ranks=rank_schedules(case)))
+def layout_of(case: Case, batch: Batch, stage: int | None = None, probe: Variant = NOMINAL) -> Layout | None:
+    """The columns of one step of `case`, or of one pipeline stage, at a probe's speeds; None where only its plans say
+    how long it is."""
+    program = program_of(case.scenario, case.model, batch, stage)
+    conditions = replace(case.conditions, host_scale=probe.host, device_scale=probe.device)
+    return layout(program, case.hardware, replace(conditions, ranks=rank_schedules(case)))
 
 
 def rank_schedules(case: Case) -> int:
@@ -148,6 +151,7 @@ def pipe_of(case: Case) -> Pipe:
         case.hardware,
         program=lambda batch, stage: program_of(case.scenario, case.model, batch, stage),
         plans=plans,
+        laid=lambda batch, stage, probe: layout_of(case, batch, stage, probe),
         rigid=case.scenario.protocol.synchronize != "step",
     )
 

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from math import exp, expm1, fsum, hypot, log1p, sqrt
 
 from scenarios.ops.catalogue import CATALOGUE, family_of
@@ -69,17 +70,17 @@ def sensitivity(
     step_ns: int,
     device_probe_ns: int,
     host_probe_ns: int,
-    step: Plan | Layout,
+    step: Plan | Layout | tuple[Layout, ...],
     hw: HardwareProfile,
     in_time_ns: int | None = None,
 ) -> Sensitivity:
     """The exposure of a step played at nominal times, with device times and with host times longer by PROBE.
 
-    in_time_ns: its length if all ranks started together.
+    step: its plan, or the columns of each of its stages. in_time_ns: its length if all ranks started together.
     """
     device = (device_probe_ns / step_ns - 1) / PROBE
     host = (host_probe_ns / step_ns - 1) / PROBE
-    kernels, calls = (_timed(launches(step)), _calls(step)) if isinstance(step, Plan) else _of_columns(step)
+    kernels, calls = (_timed(launches(step)), _calls(step)) if isinstance(step, Plan) else _of_stages(step)
     parts = {**_kernel_parts(kernels, hw, device), **_call_parts(calls, hw, host)}
     late = 0.0 if in_time_ns is None else max(0.0, 1 - in_time_ns / step_ns)
     return Sensitivity(step_ns, device, host, parts, late)
@@ -107,6 +108,14 @@ def _calls(plan: Plan) -> Iterable[tuple[str, int]]:
             yield CATALOGUE[step.launch.kind].host, step.launch.host_ns
         else:
             yield "graph", step.host_ns
+
+
+def _of_stages(laid: Layout | tuple[Layout, ...]) -> tuple[Iterable[Timed], Iterable[tuple[str, int]]]:
+    """`_of_columns` of a step without stages, or of all its stages."""
+    if isinstance(laid, Layout):
+        return _of_columns(laid)
+    kernels, calls = zip(*map(_of_columns, laid), strict=True)
+    return chain.from_iterable(kernels), chain.from_iterable(calls)
 
 
 def _of_columns(laid: Layout) -> tuple[Iterable[Timed], Iterable[tuple[str, int]]]:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from heapq import heappop, heappush
 
 from sim.kernel.time import KernelTime
-from sim.step.layout import Layout
-from sim.step.lengths import NEVER, threads
+from sim.step.layout import NEVER, Layout
+from sim.step.lengths import threads
 from sim.step.schedule import SimulationStuck
 from sim.step.sharing import FULL_RATE, Shares, rates, shares
 
@@ -23,6 +23,9 @@ from sim.step.sharing import FULL_RATE, Shares, rates, shares
 UNKNOWN = 1 << 62
 
 _rates = lru_cache(maxsize=4096)(rates)
+
+#: What a kernel waits for: a host step or -1, events, and whether other ranks.
+Bound = tuple[int, tuple[int, ...], bool]
 
 
 def end_ns(laid: Layout, host: float = 1.0, device: float = 1.0) -> int:
@@ -42,16 +45,21 @@ class _Step:
         queues: dict[int, list[int]] = {}
         for number, stream in enumerate(laid.streams):
             queues.setdefault(stream, []).append(number)
-        self.queues = list(queues.values())
+        self.queues, self.streams = list(queues.values()), list(queues)
         #: Of each kernel: the number of what it takes of the device; and those shares by number.
         self.shares: list[int] = []
         self.distinct: list[Shares] = []
         self._number_shares()
         #: Of each set of kernels in flight, by the numbers of their shares: their rates.
-        self._rates: dict[tuple[int, ...], list[int]] = {}
-        bound = {*laid.gates, *laid.waits, *laid.records, *laid.meets}
-        #: Of each kernel: whether it waits for the one before and its launch alone, and nothing waits for it by name.
-        self.plain = [number not in bound for number in range(len(laid.streams))]
+        self.known_rates: dict[tuple[int, ...], list[int]] = {}
+        #: Of each kernel: what it waits for besides the one before and its launch, as (host step or -1, events, whether
+        #: ranks meet in it), or None; and the events that it records.
+        self.bound: list[Bound | None] = [None] * len(laid.streams)
+        for number in {*laid.gates, *laid.waits, *laid.meets}:
+            self.bound[number] = laid.gates.get(number, -1), laid.waits.get(number, ()), number in laid.meets
+        self.records: list[tuple[int, ...]] = [()] * len(laid.streams)
+        for number, events in laid.records.items():
+            self.records[number] = events
         #: By kernel and group: ranks that have arrived, and when the last of them did.
         self.arrived: dict[tuple[int, int], tuple[list[tuple[_Rank, int]], int]] = {}
         self.heap: list[tuple[int, int]] = []
@@ -68,9 +76,7 @@ class _Step:
 
     def rates_of(self, taken: tuple[int, ...]) -> list[int]:
         """The rates of kernels that run together, by the numbers of their shares."""
-        known = self._rates.get(taken)
-        if known is None:
-            known = self._rates[taken] = _rates(tuple(self.distinct[number] for number in taken))
+        known = self.known_rates[taken] = _rates(tuple(self.distinct[number] for number in taken))
         return known
 
     def end_ns(self) -> int:
@@ -87,7 +93,7 @@ class _Step:
         if not all(rank.finished for rank in ranks):
             raise SimulationStuck("the simulation is stuck: kernels wait for an event or a rank that never comes")
         first = ranks[0]
-        return max(first.through, *first.free) + first.last_ns
+        return max(first.through, self.laid.busy_ns, *first.free) + first.last_ns
 
     def arrive(self, rank: _Rank, stream: int, number: int, ns: int) -> int:
         """`rank` is ready for a collective at `ns`; when it starts, UNKNOWN before the last of its group has come."""
@@ -139,13 +145,13 @@ class _Rank:
         self._ready = [ready[entry] for entry in step.laid.launched]
         streams = len(step.queues)
         self.at = [0] * streams
-        self.free = [NEVER] * streams
+        self.free = [NEVER if stream else step.laid.busy_ns for stream in step.streams]
         self.when = [UNKNOWN] * streams
         self.flying: list[int] = []
         self._left = [0] * streams
         self._rate = [FULL_RATE] * streams
         self._since = [0] * streams
-        self._blocked = [False] * streams
+        self._blocked: list[int] = []
         self.meeting = 0
         self.due = UNKNOWN
         self._recorded: dict[int, int] = {}
@@ -174,107 +180,111 @@ class _Rank:
         number = queue[at]
         start, launched = self.free[stream] + step.laid.gaps_ns[number], self._ready[number]
         start = launched if launched > start else start
-        return start if step.plain[number] else self._bound_start(stream, number, start)
+        bound = step.bound[number]
+        return self._bound_start(stream, number, start, bound) if bound else start
 
-    def _bound_start(self, stream: int, number: int, start: int) -> int:
+    def _bound_start(self, stream: int, number: int, start: int, bound: Bound) -> int:
         """When a kernel starts that waits for more than the one before and its launch, which leave it to `start`."""
-        laid = self.step.laid
-        self._blocked[stream] = False
-        if number in laid.gates:
-            start = max(start, self._ended[laid.gates[number]])
-        for event in laid.waits.get(number, ()):
+        gate, waits, meets = bound
+        if gate >= 0 and self._ended[gate] > start:
+            start = self._ended[gate]
+        for event in waits:
             recorded = self._recorded.get(event)
             if recorded is None:
-                self._blocked[stream] = True
+                self._blocked.append(stream)
                 return UNKNOWN
             start = recorded if recorded > start else start
-        if number in laid.meets:
+        if meets:
             start = self.step.arrive(self, stream, number, start)
             self.meeting += start == UNKNOWN
         return start
 
     def go_on(self) -> None:
-        """All that happens from `due` on, until this rank waits for one that may be behind it."""
-        heap, when = self.step.heap, self.when
+        """All that happens from `due` on, until this rank waits for one that may be behind it.
+
+        One kernel starts or ends at a time. Those of one moment may come in any order: rates that last for no time
+        change nothing.
+        """
+        step, heap, when, flying = self.step, self.step.heap, self.when, self.flying
+        queues, durations, left, rate, since = step.queues, self._durations, self._left, self._rate, self._since
         while (now := min(when)) < UNKNOWN:
-            if self.meeting and heap and heap[0][0] < now:
-                break
-            if not self.flying and not self.meeting:
-                stream = when.index(now)
+            stream = when.index(now)
+            if self.meeting:
+                if heap and heap[0][0] < now:
+                    break
+            elif not flying:
                 when[stream] = UNKNOWN
                 if self._run_alone(stream, now, min(when)):
                     continue
-            self._happen(now)
-        self.push()
-
-    def _happen(self, now: int) -> None:
-        """All that happens at `now`: kernels end and start, and those in flight get their rates."""
-        when, flying, queues = self.when, self.flying, self.step.queues
-        while (moment := min(when)) <= now:
-            stream = when.index(moment)
+                when[stream] = now
             if stream in flying:
                 flying.remove(stream)
                 self._end(stream, now)
-            elif duration := self._durations[queues[stream][self.at[stream]]]:
+            elif duration := durations[queues[stream][self.at[stream]]]:
                 flying.append(stream)
-                self._left[stream], self._rate[stream], self._since[stream] = duration * FULL_RATE, FULL_RATE, now
+                left[stream], rate[stream], since[stream] = duration * FULL_RATE, FULL_RATE, now
                 when[stream] = now + duration
             else:
                 self._end(stream, now)
-        if flying:
-            self._share(now)
+                continue
+            if len(flying) > 1:
+                self._share(now)
+            elif flying and rate[other := flying[0]] != FULL_RATE:
+                self._set_rate(other, now, FULL_RATE)
+        self.push()
 
     def _end(self, stream: int, now: int) -> None:
         """The kernel of `stream` is through."""
-        laid, number = self.step.laid, self.step.queues[stream][self.at[stream]]
+        step, queue, at = self.step, self.step.queues[stream], self.at[stream]
         self.free[stream] = now
-        self.at[stream] += 1
-        self.when[stream] = UNKNOWN
-        if number in laid.records:
-            for event in laid.records[number]:
+        self.at[stream] = at + 1
+        if events := step.records[queue[at]]:
+            for event in events:
                 self._recorded[event] = now
-            if any(self._blocked):
-                self.find_starts([other for other, blocked in enumerate(self._blocked) if blocked])
-        self.when[stream] = self._start(stream)
+            if self._blocked:
+                blocked, self._blocked = self._blocked, []
+                self.find_starts(blocked)
+        if at + 1 == len(queue):
+            self.when[stream] = UNKNOWN
+            return
+        number = queue[at + 1]
+        start, launched = now + step.laid.gaps_ns[number], self._ready[number]
+        start = launched if launched > start else start
+        bound = step.bound[number]
+        self.when[stream] = self._bound_start(stream, number, start, bound) if bound else start
 
     def _run_alone(self, stream: int, start: int, horizon: int) -> bool:
         """Play `stream`, whose next kernel starts at `start`, as long as its kernels end before another stream may
         start (`horizon`); whether any did."""
-        step = self.step
-        plain, queue, gaps, durations, ready = (
-            step.plain,
-            step.queues[stream],
-            step.laid.gaps_ns,
-            self._durations,
-            self._ready,
-        )
+        step, queue, durations, ready = self.step, self.step.queues[stream], self._durations, self._ready
+        bound, records, gaps = step.bound, step.records, step.laid.gaps_ns
         at = first = self.at[stream]
         count = len(queue)
         while (end := start + durations[number := queue[at]]) <= horizon:
             at += 1
-            if at == count or not plain[number] or not plain[queue[at]]:
+            if at == count or records[number] or bound[following := queue[at]]:
                 self.at[stream] = at - 1
                 self._end(stream, end)
                 return True
-            start, launched = end + gaps[queue[at]], ready[queue[at]]
+            start, launched = end + gaps[following], ready[following]
             start = launched if launched > start else start
         self.at[stream], self.when[stream] = at, start
         return at > first
 
     def _share(self, now: int) -> None:
         """Give every kernel in flight its rate."""
-        step, queues, flying, rates_now = self.step, self.step.queues, self.flying, _ALONE
-        if len(flying) > 1:
-            rates_now = step.rates_of(tuple([step.shares[queues[stream][self.at[stream]]] for stream in flying]))
-        for stream, rate in zip(flying, rates_now, strict=True):
-            before = self._rate[stream]
-            if rate != before:
-                self._left[stream] -= before * (now - self._since[stream])
-                self._since[stream], self._rate[stream] = now, rate
-                self.when[stream] = now - (-self._left[stream] // rate) if rate else UNKNOWN
+        step, queues, at = self.step, self.step.queues, self.at
+        taken = tuple([step.shares[queues[stream][at[stream]]] for stream in self.flying])
+        rates_now = step.known_rates.get(taken) or step.rates_of(taken)
+        for stream, rate in zip(self.flying, rates_now, strict=True):
+            if rate != self._rate[stream]:
+                self._set_rate(stream, now, rate)
 
-
-_ALONE = [FULL_RATE]
+    def _set_rate(self, stream: int, now: int, rate: int) -> None:
+        """The kernel in flight of `stream` goes on at `rate`."""
+        self._left[stream] = left = self._left[stream] - self._rate[stream] * (now - self._since[stream])
+        self._since[stream], self._rate[stream] = now, rate
+        self.when[stream] = now - (-left // rate) if rate else UNKNOWN
 
 
 def _times(laid: Layout, host: float, device: float) -> list[tuple[list[int], int, list[int], list[int], int]]:

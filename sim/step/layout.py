@@ -24,6 +24,10 @@ if TYPE_CHECKING:  # a rank alone needs no numpy
     from sim.step.rank_plans import Matrix
 
 
+#: Before any time: the first kernel of a stream pays no gap.
+NEVER = -(1 << 62)
+
+
 @dataclass(slots=True)
 class Row:
     """The repetitions of one op in a block. first, apart: the number of its first kernel, and kernels from one
@@ -50,7 +54,8 @@ class Layout:
     launched, its number among the entries; durations_ns of rank 0, gaps_ns, streams, kernels (before jitter). By
     kernel: gates, the host step that it waits for; waits and records, numbers of events; meets, how many neighbouring
     ranks meet in it (0: all). blocks: the kernels by op, block by block. late_ns: how
-    much later than rank 0 each rank starts, in the first host step where ranks do.
+    much later than rank 0 each rank starts, in the first host step where ranks do. busy_ns: until when the first
+    stream is busy with what came before the step.
     """
 
     ranks: int
@@ -75,6 +80,7 @@ class Layout:
     host_matrix: Matrix | None = None
     launch_matrix: Matrix | None = None
     kernel_matrix: Matrix | None = None
+    busy_ns: int = NEVER
 
     @property
     def several_streams(self) -> bool:
@@ -122,6 +128,9 @@ class _Columns:
                 for block in blocks:
                     self._eager(block)
         self._host(host.synchronize_us * 1000)
+        if conditions.host_scale != 1.0:
+            to.host_ns = [ns * conditions.host_scale for ns in to.host_ns]
+            to.launch_ns = [ns * conditions.host_scale for ns in to.launch_ns]
         if conditions.ranks > 1:
             self._on_ranks()
         return to
@@ -216,7 +225,7 @@ class _Columns:
         """The times in which ranks differ, as matrices of shape (places, ranks)."""
         import numpy as np
 
-        to, pricer = self._to, self._pricer
+        to, pricer, scale = self._to, self._pricer, self._conditions.host_scale
         ranks = (1, to.ranks)
         host = np.tile(np.rint(to.host_ns).astype(np.int64)[:, None], ranks)
         launch = np.tile(np.rint(to.launch_ns).astype(np.int64)[:, None], ranks)
@@ -232,10 +241,10 @@ class _Columns:
                 entry = to.launched[row.first]
                 entries = slice(entry, entry + (repeat - 1) * row.apart + 1, row.apart)
                 step = to.entries[entry]
-                host[step : step + (repeat - 1) * row.apart + 1 : row.apart] = np.rint(item.host_ns * jitter)
-                launch[entries] = np.rint(item.launch_ns * jitter)
+                host[step : step + (repeat - 1) * row.apart + 1 : row.apart] = np.rint(item.host_ns * jitter * scale)
+                launch[entries] = np.rint(item.launch_ns * jitter * scale)
         for at, (block, layer) in zip(to.gates.values(), self._updates, strict=True):
             jitter = pricer.host_jitter(seeded("update", block), block.repeat)[layer]
-            host[at] = np.rint(self._hw.host.attention_update_us * 1000 * jitter)
+            host[at] = np.rint(self._hw.host.attention_update_us * 1000 * jitter * scale)
         to.host_matrix, to.launch_matrix, to.kernel_matrix = host, launch, kernels
         to.durations_ns = kernels[:, 0].tolist()

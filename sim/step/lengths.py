@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from sim.step.layout import Layout
+from sim.step.layout import NEVER, Layout
 from sim.step.ranks import Variant, last_of_group, scaled_ns
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
     from sim.step.ranks import Clocks
-
-#: Before any time: the first kernel of a stream pays no gap.
-NEVER = -(1 << 62)
 
 
 def length_ns(laid: Layout, host: float = 1.0, device: float = 1.0) -> int:
@@ -86,9 +83,16 @@ def threads(laid: Layout, host_ns: Sequence[int], launch_ns: Sequence[int]) -> t
     return ends, max(clock, launcher), ready
 
 
+def host_of_first(laid: Layout) -> tuple[int, int]:
+    """(when both host threads of rank 0 are through, when its first kernel may start), ns; without the last step."""
+    ended, through, ready = host_walk(laid, 1.0)
+    first = ready[laid.launched[0]]
+    return through, max(first, ended[laid.gates[0]]) if 0 in laid.gates else first
+
+
 def _one_stream(laid: Layout, durations: Sequence[int], ended: Sequence[int], ready: Sequence[int]) -> int:
     """When the last kernel of a single stream ends."""
-    free, launched, gaps, gates = NEVER, laid.launched, laid.gaps_ns, laid.gates
+    free, launched, gaps, gates = laid.busy_ns, laid.launched, laid.gaps_ns, laid.gates
     sums = [0, *accumulate(gap + ns for gap, ns in zip(gaps, durations, strict=True))]
     number, count = 0, len(durations)
     gated = [*sorted(gates), count]
@@ -170,7 +174,7 @@ def _streams(laid: Layout, durations: Clocks, ended: Clocks, ready: Clocks) -> d
     taken = sums[last] - sums[starts] + durations[starts]  # of each run, from the start of its first kernel
     at_least = _issued_late(laid, sums, durations, ready, starts, ends)
     never = np.full(durations.shape[1:], NEVER, np.int64)
-    free: dict[int, Clocks] = {}
+    free: dict[int, Clocks] = {0: never + (laid.busy_ns - NEVER)}
     recorded: dict[int, Clocks] = {}
     maximum = np.maximum
     for run, number in enumerate(starts):

@@ -23,12 +23,21 @@ from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.predict.explain import diagnose
 from sim.predict.gains import gains_of
 from sim.predict.memory import memory_of, memory_of_stages
-from sim.predict.pipeline_steps import Pipe, alone, alone_ranks, behind, behind_ranks, rows_of, transfer_ns
+from sim.predict.pipeline_steps import (
+    Pipe,
+    alone,
+    alone_ranks,
+    behind,
+    behind_ranks,
+    rows_of,
+    sensitivity_of_stages,
+    transfer_ns,
+)
 from sim.predict.pipeline_timeline import wrapped
 from sim.predict.predict import check, predict
 from sim.predict.result import run_result
 from sim.predict.scenario_result import case_of, kernel_args
-from sim.predict.steps import Case, in_flight, plans_of, program_of, step_ns
+from sim.predict.steps import PROBES, Case, in_flight, layout_of, plans_of, program_of, rank_schedules, step_ns
 from sim.step import engine
 from sim.step.pipeline import once
 from sim.step.rank_plans import RankPlans
@@ -53,6 +62,7 @@ def pipe_of(item: Case) -> Pipe:
         item.hardware,
         lambda batch, stage: program_of(item.scenario, item.model, batch, stage),
         lambda batch, stage, probe: plans_of(item, batch, probe.host, probe.device, stage),
+        lambda batch, stage, probe: layout_of(item, batch, stage, probe),
         item.scenario.protocol.synchronize != "step",
     )
 
@@ -74,6 +84,22 @@ def test_longest_paths_are_what_the_engine_plays(graph: str, ranks: int, hw: Har
             assert schedule.end_ns == max(times.alone_ns, busy + times.queued_ns)
         assert 0 < times.queued_ns < times.alone_ns
         assert 0 < times.post_ns <= times.host_ns <= times.alone_ns
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("graph", ["eager", "aclgraph", "ge_graph"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_columns_of_a_stage_last_as_long_as_its_plans(ranks: int, graph: str, prefetch: bool) -> None:
+    outcome = scenario(workload__batch=8, optimizations__graph=graph, optimizations__overlap__prefetch=prefetch)
+    item = case(outcome, SMALL, 3, ranks, UNSTEADY)
+    pipe, batches = pipe_of(item), in_flight(item, decode_batch(outcome))
+    planned = replace(pipe, laid=lambda *_: None)
+    assert rows_of(pipe, batches, PROBES) == rows_of(planned, batches, PROBES)
+    several = rank_schedules(item) > 1
+    ours, theirs = (sensitivity_of_stages(one, batches, "decode", several) for one in (pipe, planned))
+    assert ours == theirs
+    short = replace(item, hardware=replace(UNSTEADY, host=replace(UNSTEADY.host, queue_depth=2, launch_us=200.0)))
+    assert rows_of(pipe_of(short), batches) == rows_of(replace(pipe_of(short), laid=lambda *_: None), batches)
 
 
 def test_the_link_between_stages_is_the_one_between_their_dies() -> None:

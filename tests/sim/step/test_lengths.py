@@ -21,8 +21,6 @@ from sim.predict.steps import Case, program_of
 from sim.step import engine, fluid, lengths, ranks
 from sim.step.host import make_plans
 from sim.step.layout import Layout, layout
-from sim.step.plan import HostWork
-from sim.step.plan_columns import columns_of
 from sim.step.ranks import Variant
 from tests.scenarios.making import program, scenario
 from tests.sim.step.test_rank_plans import MODEL, NOISY, SETTINGS
@@ -110,22 +108,19 @@ def test_a_queue_that_fills_up_is_walked_entry_by_entry() -> None:
 
 @pytest.mark.parametrize("ranks_", [1, 4])
 @pytest.mark.parametrize("graph", ["eager", "aclgraph"])
-def test_columns_of_plans_are_as_long_as_simpy_says(graph: str, ranks_: int) -> None:
-    """Among them what a pipeline asks of a stage: behind a device that is busy, and without its neighbours."""
-    sets = (f"optimizations.graph={graph}", "optimizations.overlap.prefetch=true")
+@pytest.mark.parametrize("prefetch", ["true", "false"])
+def test_a_step_behind_a_busy_device_is_as_long_as_simpy_says(prefetch: str, graph: str, ranks_: int) -> None:
+    sets = (f"optimizations.graph={graph}", f"optimizations.overlap.prefetch={prefetch}")
     case = shorter("llama_3_1_70b_tp4_pp2_decode", 4, "engine.pipeline_parallel_size=1", *sets)
     of = program_of(case.scenario, case.model, reported_batch(case.scenario))
-    plans = make_plans(of, case.hardware, replace(case.conditions, ranks=ranks_))
-    for asked in (plans, behind_ranks(plans, 10**12), behind_ranks(plans, 300_000)):
-        laid = columns_of(asked)
-        assert laid is not None
-        assert laid.several_streams
-        assert fluid.end_ns(laid) == engine.times_of_ranks(asked)[0].end_ns
-
-
-def test_plans_in_which_the_host_waits_on_its_way_have_no_columns() -> None:
-    case = shorter("qwen3_8b_910b2_eager", 2)
-    of = program_of(case.scenario, case.model, reported_batch(case.scenario))
-    (plan,) = make_plans(of, case.hardware, replace(case.conditions, synchronize="layer"))
-    assert columns_of([plan]) is None
-    assert columns_of([replace(plan, steps=(*plan.steps, HostWork("after", 1)))]) is None
+    conditions = replace(case.conditions, ranks=ranks_, host_scale=1.05, device_scale=0.95)
+    plans, laid = make_plans(of, case.hardware, conditions), layout(of, case.hardware, conditions)
+    assert laid is not None
+    assert laid.several_streams == (prefetch == "true")
+    for busy_ns in (300_000, 10**12):
+        ends = engine.times_of_ranks(behind_ranks(plans, busy_ns))[0].end_ns
+        busy = replace(laid, busy_ns=busy_ns)
+        assert fluid.end_ns(busy) == ends
+        if not laid.several_streams:
+            known = lengths.lengths_of_ranks_ns(busy, VARIANTS[:1]) if ranks_ > 1 else [lengths.length_ns(busy)]
+            assert known == [ends]
