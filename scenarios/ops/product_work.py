@@ -96,11 +96,11 @@ def grouped_matmul(op: Op, kind: OpKind) -> Work:
     """
     x, w = op.inputs[0], op.inputs[1]
     n, k = w.shape[1], w.shape[2]
-    loads = routing_of(op).loads(whole_number(op, "layer", 0), whole_number(op, "rank", 0))
-    busy = tuple(sorted((load for load in loads if load), reverse=True))
+    routing = routing_of(op)
+    busy = routing.busy(whole_number(op, "layer", 0), whole_number(op, "rank", 0))
     rows = sum(busy)
     cold = len(busy) * k * n * DTYPE_BITS[w.dtype] // 8
-    cold += sum(t.bytes for t in op.inputs[2:] if t.role == "weight") * len(busy) // len(loads)
+    cold += sum(t.bytes for t in op.inputs[2:] if t.role == "weight") * len(busy) // routing.held
     warm = rows * k * DTYPE_BITS[x.dtype] // 8
     shape = GroupedShape(busy, k, n, x.dtype, w.dtype, w.format)
     written = rows * n * DTYPE_BITS[op.out.dtype] // 8

@@ -44,6 +44,10 @@ class Routing:
         drawn = self._drawn(layer)
         return drawn[start : start + self.held]
 
+    def busy(self, layer: int, rank: int = 0) -> tuple[int, ...]:
+        """`loads` of the experts that any token has chosen, the largest first."""
+        return _busy(self, layer, rank)
+
     def busiest(self, layer: int) -> float:
         """Rows of the busiest rank over the mean."""
         drawn = self._drawn(layer)
@@ -53,6 +57,11 @@ class Routing:
     def _drawn(self, layer: int) -> tuple[int, ...]:
         """Tokens of each expert of a layer."""
         return _draw(self.tokens, self.experts, self.top_k, self.skew, seed=self.seed, layer=layer, groups=self.groups)
+
+
+@lru_cache(maxsize=16384)
+def _busy(routing: Routing, layer: int, rank: int) -> tuple[int, ...]:
+    return tuple(sorted((load for load in routing.loads(layer, rank) if load), reverse=True))
 
 
 @lru_cache(maxsize=4096)

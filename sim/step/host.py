@@ -7,13 +7,14 @@ host after the replay call; the kernel waits for its update on an event. ge_grap
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Program
 from sim.hardware.profile import HardwareProfile
+from sim.kernel.time import KernelTime
 from sim.step.jitter import late_ns
 from sim.step.plan import LATE, HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.priced import Conditions, Priced, Pricer, seeded
@@ -36,6 +37,15 @@ def make_plans(program: Program, hw: HardwareProfile, conditions: Conditions) ->
     builder = _Builder(program, hw, replace(conditions, rank=0))
     plan = builder.plan()
     return (plan,) if conditions.ranks == 1 else _of_ranks(builder, plan)
+
+
+class _Cell(NamedTuple):
+    """One op in one layer."""
+
+    priced: Priced
+    kernel: KernelTime
+    gap_ns: int
+    group_ranks: int
 
 
 class _Builder:
@@ -69,16 +79,27 @@ class _Builder:
     def _ns(self, host_ns: float) -> int:
         return round(host_ns * self.conditions.host_scale)
 
-    def _priced(self, block: Block) -> list[Priced]:
-        priced = self.pricer.priced(block)
+    def _layers(self, block: Block) -> Iterator[list[_Cell]]:
+        """The ops of one block in each of its layers."""
+        pricer = self.pricer
+        priced = pricer.priced(block)
         self.blocks.append((block, priced))
-        return priced
+        kernels = [pricer.kernels(item) for item in priced]
+        replayed = [block.captured or not block.alone(item.op) for item in priced]
+        groups = [pricer.group_ranks(item.op, item.kernel) for item in priced]
+        gaps: list[int] = []
+        for layer in range(block.repeat):
+            if layer < 2:  # a gap depends on the kernel before, so the first layer's may differ from the others'
+                gaps = [
+                    pricer.gap_ns(item.op, item.nominal[layer], again, block.captured)
+                    for item, again in zip(priced, replayed, strict=True)
+                ]
+            of_layer = [times[layer] for times in kernels]
+            yield list(map(_Cell, priced, of_layer, gaps, groups))
 
-    def _launch(
-        self, priced: Priced, layer: int, captured: bool, waits: tuple[str, ...] = (), replayed: bool = False
-    ) -> Launch:
-        op, kernel = priced.op, self.pricer.kernel(priced, layer)
-        gap_ns = self.pricer.gap_ns(op, kernel, captured or replayed, captured)
+    def _launch(self, cell: _Cell, layer: int, captured: bool, waits: tuple[str, ...] = ()) -> Launch:
+        priced, kernel = cell.priced, cell.kernel
+        op = priced.op
         if op.waits:
             waits = (*waits, *(f"{event}#{self._recorded[event]}" for event in op.waits if event in self._recorded))
         records = tuple(self._record(event) for event in op.records) if op.records else ()
@@ -98,9 +119,9 @@ class _Builder:
             records=records,
             host_ns=0 if captured else self._ns(priced.host_ns * jitter),
             launch_ns=0 if captured else self._ns(priced.launch_ns * jitter),
-            gap_ns=gap_ns,
+            gap_ns=cell.gap_ns,
             rendezvous=f"{op.name} {index}" if has_rendezvous else "",
-            group_ranks=self.pricer.group_ranks(op, kernel),
+            group_ranks=cell.group_ranks,
         )
 
     def _record(self, event: str) -> str:
@@ -110,10 +131,9 @@ class _Builder:
     def _eager(self, block: Block) -> Iterable[HostStep]:
         wait_ns = self._ns(self.hw.host.synchronize_us * 1000)
         where = self.conditions.synchronize
-        priced = self._priced(block)
-        for layer in range(block.repeat):
-            for item in priced:
-                yield Issue(self._launch(item, layer, captured=False, replayed=not block.alone(item.op)))
+        for layer, cells in enumerate(self._layers(block)):
+            for cell in cells:
+                yield Issue(self._launch(cell, layer, captured=False))
                 if where == "op":
                     yield Synchronize("synchronize", wait_ns)
             if where == "layer" and block.is_layer:
@@ -123,20 +143,21 @@ class _Builder:
         """The replay call, then one parameter update for each captured attention kernel, in order."""
         hw, updates = self.hw, []
         launches: list[Launch] = []
+        updated = self._program.graph in PARAMETER_UPDATES
         numbers: Counter[str] = Counter()  # a layer's number counts through all blocks that have the op
         for block in blocks:
-            priced = self._priced(block)
-            for layer in range(block.repeat):
-                for item in priced:
+            for layer, cells in enumerate(self._layers(block)):
+                for cell in cells:
+                    op = cell.priced.op
                     gates: tuple[str, ...] = ()
-                    if kind_of(item.op).family == "attention" and self._program.graph in PARAMETER_UPDATES:
-                        gates = (f"update {item.op.name} {numbers[item.op.name]}",)
-                        numbers[item.op.name] += 1
+                    if updated and kind_of(op).family == "attention":
+                        gates = (f"update {op.name} {numbers[op.name]}",)
+                        numbers[op.name] += 1
                         self.updates.append((block, layer))
                         jitter = self.pricer.update_jitter(block)[layer]
                         update_ns = self._ns(hw.host.attention_update_us * 1000 * jitter)
                         updates.append(Update(gates[0], update_ns, gates[0]))
-                    launches.append(self._launch(item, layer, True, gates))
+                    launches.append(self._launch(cell, layer, True, gates))
         yield HostWork("copy inputs", self._ns(hw.host.input_copy_us * 1000))
         call_ns = self._ns(hw.host.model_execute_us * 1000)
         yield Replay(self._program.graph, tuple(launches), call_ns, 0, round(hw.graph.start_us * 1000))

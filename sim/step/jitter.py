@@ -7,7 +7,7 @@ its jitter and two what-ifs differ only by what was rewritten.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import exp, log1p
+from math import cos, exp, log, log1p, sin, sqrt, tau
 from random import Random
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -39,8 +39,12 @@ def jitter_of_ranks(seed: int, name: str, repeat: int, sigma: float, ranks: int)
 def _factors(seed: int, name: str, repeat: int, sigma: float) -> list[float]:
     if sigma == 0:
         return [1.0] * repeat
-    gauss, mean = Random(crc32(f"{seed}/{name}".encode())).gauss, -sigma * sigma / 2
-    return [exp(gauss(mean, sigma)) for _ in range(repeat)]
+    uniform, mean = Random(crc32(f"{seed}/{name}".encode())).random, -sigma * sigma / 2
+    factors: list[float] = []
+    for _ in range((repeat + 1) // 2):  # pairs of normal draws as `Random.gauss` makes them, without its calls
+        angle, radius = uniform() * tau, sqrt(-2.0 * log(1.0 - uniform()))
+        factors += exp(mean + cos(angle) * radius * sigma), exp(mean + sin(angle) * radius * sigma)
+    return factors[:repeat]
 
 
 @lru_cache(maxsize=64)

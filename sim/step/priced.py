@@ -14,7 +14,7 @@ Graph in pieces: one call replays the ops of a layer between two that touch the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from scenarios.ops.catalogue import kind_of, op_type_of, work_of
 from scenarios.ops.op_kind import HostClass
-from scenarios.ops.product_work import placed
+from scenarios.ops.product_work import placed, routing_of
 from scenarios.ops.program import Block, Op, Program
 from scenarios.ops.work import Work
 from sim.hardware.profile import HardwareProfile
@@ -99,10 +99,14 @@ def _has_little_code(block: Block, program: Program, hw: HardwareProfile) -> boo
     return block.captured and program.graph == "ge_graph" and block.repeat > 1 and hw.profile.device == "npu"
 
 
-@lru_cache(maxsize=65536)
 def scaled(kernel: KernelTime, factor: float) -> KernelTime:
     """`kernel` with its duration times `factor`."""
-    return kernel if factor == 1.0 else replace(kernel, duration_ns=max(1, round(kernel.duration_ns * factor)))
+    return kernel if factor == 1.0 else _scaled(kernel, factor)
+
+
+@lru_cache(maxsize=65536)
+def _scaled(kernel: KernelTime, factor: float) -> KernelTime:
+    return replace(kernel, duration_ns=max(1, round(kernel.duration_ns * factor)))
 
 
 #: How a kernel is priced: `sim.kernel.price.price`.
@@ -210,15 +214,18 @@ class Pricer:
             for n in range(block.repeat)
         )
 
-    def kernel(self, priced: Priced, layer: int) -> KernelTime:
-        """The kernel's time in one repetition, with the rank's jitter where others wait for it."""
-        nominal = priced.nominal[layer]
+    def kernels(self, priced: Priced) -> Sequence[KernelTime]:
+        """The kernel's time in each repetition, with the rank's jitter where others wait for it."""
         if not self.varies(priced.kernel):
-            return nominal
-        sigma = self.hw.kernel.jitter_sigma
-        factor = self._jitter(f"kernel {priced.name}", len(priced.nominal), sigma)[layer]
-        duration_ns = max(1, round(nominal.duration_ns + (factor - 1) * self.spread_ns(nominal)))
-        return KernelTime(duration_ns, *_fields_after_duration(nominal))
+            return priced.nominal
+        factors = self._jitter(f"kernel {priced.name}", len(priced.nominal), self.hw.kernel.jitter_sigma)
+        return [
+            KernelTime(
+                max(1, round(nominal.duration_ns + (factor - 1) * self.spread_ns(nominal))),
+                *_fields_after_duration(nominal),
+            )
+            for nominal, factor in zip(priced.nominal, factors, strict=True)
+        ]
 
     def varies(self, kernel: KernelTime) -> bool:
         """Whether the kernel's time has jitter of its own: not where no other rank would wait for it."""
@@ -239,7 +246,7 @@ class Pricer:
         return jitter_of_ranks(conditions.seed, name, repeat, self.hw.host.jitter_sigma, conditions.ranks)
 
     def kernels_ns(self, item: Priced, block: Block) -> Matrix:
-        """`_kernels` on all ranks, ns, of shape (repetitions of `block`, ranks)."""
+        """`kernels` on all ranks, ns, of shape (repetitions of `block`, ranks)."""
         import numpy as np
 
         conditions = self.conditions
@@ -250,7 +257,10 @@ class Pricer:
             times = item.kernel.duration_ns + (jitter - 1) * spread
         else:  # each rank holds other experts
             layers = range(block.first, block.first + block.repeat)
-            own = _of_experts(price, _scheduled_nowhere(item.op), self.hw, conditions, layers, self._resident)
+            routed, scale = _scheduled_nowhere(item.op), conditions.device_scale
+            own = _of_experts(
+                price, routed, self.hw, ranks=conditions.ranks, scale=scale, layers=layers, resident=self._resident
+            )
             times = own + (jitter - 1) * np.minimum(own, self.spread_cap_ns)
         return np.maximum(np.rint(times), 1).astype(np.int64)
 
@@ -287,17 +297,22 @@ def seeded(name: str, block: Block) -> str:
 
 @lru_cache(maxsize=256)
 def _of_experts(
-    pricing: Pricing, op: Op, hw: HardwareProfile, conditions: Conditions, layers: range, resident: bool
+    pricing: Pricing, op: Op, hw: HardwareProfile, ranks: int, scale: float, layers: range, resident: bool
 ) -> Matrix:
     """Durations of a routed kernel before jitter, ns, of shape (layers, ranks); not to be written to."""
     import numpy as np
 
-    works = ([work_of(placed(op, n, rank)) for n in layers] for rank in range(conditions.ranks))
-    scale = conditions.device_scale
-    ranks = [
-        [scaled(pricing(work, hw, "cold", resident, False), scale).duration_ns for work in of_rank] for of_rank in works
-    ]
-    return np.array(ranks).T
+    routing = routing_of(op)
+    known: dict[tuple[int, ...], int] = {}  # by what its experts get, which is all that places differ in
+
+    def duration_ns(layer: int, rank: int) -> int:
+        busy = routing.busy(layer, rank)
+        if busy not in known:
+            work = work_of(placed(op, layer, rank))
+            known[busy] = scaled(pricing(work, hw, "cold", resident, False), scale).duration_ns
+        return known[busy]
+
+    return np.array([[duration_ns(layer, rank) for rank in range(ranks)] for layer in layers])
 
 
 def _fits_last_cache(program: Program, hw: HardwareProfile) -> bool:

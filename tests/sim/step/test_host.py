@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import exp
+from random import Random
 from statistics import fmean, stdev
+from zlib import crc32
 
 import pytest
 
@@ -13,7 +16,7 @@ from sim.hardware.profile import HardwareProfile
 from sim.kernel.time import Code, KernelTime
 from sim.step import engine
 from sim.step.host import make_plan
-from sim.step.jitter import jitter
+from sim.step.jitter import jitter, named
 from sim.step.plan import HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.priced import Conditions, host_costs_ns, scaled
 from sim.step.schedule import check, launches
@@ -318,3 +321,10 @@ def test_host_costs_of_a_kind_do_not_depend_on_its_shape() -> None:
     hw = hardware()
     large = Op("add", "other", (Tensor("x", (4096, 4096), "bf16"),) * 2, (Tensor("y", (4096, 4096), "bf16"),))
     assert host_costs_ns(ADD, hw, 1) == host_costs_ns(large, hw, 1) == (31_000, 10_000)
+
+
+def test_jitter_is_what_random_gauss_draws() -> None:
+    for repeat in (1, 2, 7):
+        random = Random(crc32(b"3/rank 2 qkv"))
+        drawn = tuple(exp(random.gauss(-0.2 * 0.2 / 2, 0.2)) for _ in range(repeat))
+        assert jitter(3, named("qkv", 2), repeat, 0.2) == drawn
