@@ -9,10 +9,10 @@ from itertools import chain
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.program import Batch, Program
 from scenarios.timeline import Span, Timeline
-from sim.predict.pipeline_steps import Pipe, alone, behind
-from sim.step import engine
+from sim.predict.pipeline_steps import Pipe, alone_ranks, behind_ranks
 from sim.step.pipeline import Pass, Round
 from sim.step.plan import HostStep, Issue, Launch, Plan, Replay, Update
+from sim.step.play import schedules
 from sim.step.ranks import Variant
 from sim.step.schedule import Interval, Schedule, launches, timeline
 
@@ -67,12 +67,12 @@ def shown(
 def _schedule(plans: Sequence[Plan], at: Pass) -> list[Schedule]:
     """The first stage's ranks with one micro-batch, on devices that are busy until the pass finds them free."""
     busy = max(0, at.device_free - at.start_of)
-    bare = [alone(plan, last=False) for plan in plans]
-    schedule = engine.times_of_ranks([behind(plan, busy) for plan in bare])
+    schedule = schedules(behind_ranks(alone_ranks(plans, last=False), busy), only_first=True)
+    first = schedule[0]
+    del first.host[0], first.kernels[0]
+    if first.launch:
+        del first.launch[0]
     for one in schedule:
-        del one.host[0], one.kernels[0]
-        if one.launch:
-            del one.launch[0]
         one.arrivals = {number - 1: ns for number, ns in one.arrivals.items()}
     return schedule
 

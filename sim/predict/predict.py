@@ -33,8 +33,8 @@ from sim.predict.steps import (
 from sim.predict.ttft import ends_in_turn, ends_through_stages, mean_end_ns
 from sim.predict.uncertainty import Sensitivity
 from sim.predict.waits import waits_by_rank
-from sim.step import engine, recurrence
 from sim.step.plan import Plan
+from sim.step.play import schedules
 from sim.step.priced import host_costs_ns
 from sim.step.schedule import timeline
 
@@ -129,8 +129,7 @@ def _shown(case: Case, batch: Batch) -> Shown:
     if case.model.pipeline_parallel > 1:
         return shown(pipe_of(case), in_flight(case, batch), round_in(case, batch), batch, waits_by_rank)
     plans = plans_of(case, batch)
-    alone = len(plans) == 1 and engine.one_stream(plans[0])  # the recurrence gives the same, sooner
-    schedule = [recurrence.times(plans[0])] if alone else engine.times_of_ranks(plans)
+    schedule = schedules(plans, only_first=True)
     program = program_of(case.scenario, case.model, batch)
     return Shown(program, plans[0], timeline(plans[0], schedule[0]), waits_by_rank(plans[0], schedule))
 

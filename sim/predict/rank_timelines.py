@@ -7,7 +7,7 @@ from dataclasses import replace
 from scenarios.timeline import Timeline, on_device
 from sim.predict.predict import Prediction
 from sim.predict.steps import plans_of
-from sim.step import engine
+from sim.step.play import schedules
 from sim.step.schedule import timeline
 
 
@@ -23,6 +23,6 @@ def timelines_of_ranks(prediction: Prediction) -> list[Timeline]:
     device = case.hardware.profile.device.upper()
     timelines = [
         replace(on_device(timeline(plan, schedule), device), rank=rank)
-        for rank, (plan, schedule) in enumerate(zip(plans, engine.times_of_ranks(plans), strict=True))
+        for rank, (plan, schedule) in enumerate(zip(plans, schedules(plans), strict=True))
     ]
     return timelines if len(timelines) > 1 else [prediction.timeline]

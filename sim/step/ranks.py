@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sim.step.plan import LATE, HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.rank_plans import RankPlans, rank_plans
+from sim.step.schedule import Schedule
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
     from numpy import int64
@@ -45,18 +46,43 @@ def totals_ns(plans: Sequence[Plan], variants: Sequence[Variant]) -> list[int]:
 
     Raises ValueError for plans without a final Synchronize, or that are not one program.
     """
-    group = rank_plans(plans)
-    first = group.first
-    if not isinstance(first.steps[-1], Synchronize):
+    return [int(clock) for clock in _walked(rank_plans(plans), variants).clock[:, 0]]
+
+
+def times(plans: Sequence[Plan], only_first: bool = False) -> list[Schedule]:
+    """Times of all ranks, as `sim.step.engine.times_of_ranks` where no kernel slows another; with `only_first`, of the
+    ranks behind rank 0 their arrivals and end alone. Raises as `totals_ns` does."""
+    walk = _walked(rank_plans(plans), (Variant(),))
+
+    def of_rank(rank: int) -> Schedule:
+        if rank and only_first:
+            return Schedule([], [], [], int(walk.clock[0, rank]))
+        host, launch, kernels = (
+            [(int(start[0, rank]), int(end[0, rank])) for start, end in intervals]
+            for intervals in (walk.host, walk.launch, walk.kernels)
+        )
+        return Schedule(host, launch, kernels, int(walk.clock[0, rank]))
+
+    schedules = [of_rank(rank) for rank in range(len(plans))]
+    for number, clock in walk.arrivals.items():
+        for schedule, ns in zip(schedules, clock[0].tolist(), strict=True):
+            schedule.arrivals[number] = ns
+    return schedules
+
+
+def _walked(group: RankPlans, variants: Sequence[Variant]) -> _Walk:
+    """The walk through a whole plan."""
+    if not isinstance(group.first.steps[-1], Synchronize):
         raise ValueError("a final Synchronize is due")
     walk = _Walk(group, variants)
-    for step in first.steps:
+    for step in group.first.steps:
         walk.step(step)
-    return [int(clock) for clock in walk.clock[:, 0]]
+    return walk
 
 
 class _Walk:
-    """Clocks of all ranks in all variants, moved through the plan step by step."""
+    """Clocks of all ranks in all variants, moved through the plan step by step. host, launch, kernels: start and end of
+    each, and arrivals: when ranks were ready for a collective, as in `sim.step.schedule.Schedule`."""
 
     def __init__(self, group: RankPlans, variants: Sequence[Variant]) -> None:
         import numpy as np
@@ -70,22 +96,26 @@ class _Walk:
                 host[at] = group.host_ns[at] * np.array([[v.late] for v in variants])
         self._host = iter(host)
         self._launch = iter(scaled_ns(group.launch_ns, host_scales))
-        self._kernels = iter(scaled_ns(group.kernel_ns, [v.device for v in variants]))
+        self._durations = iter(scaled_ns(group.kernel_ns, [v.device for v in variants]))
         self.clock: Clocks = np.zeros(shape, np.int64)
         self._launcher: Clocks = np.zeros(shape, np.int64)
         self._never: Clocks = np.full(shape, _NEVER, np.int64)
         self._free: dict[int, Clocks] = {}  # by stream
         self._threaded, self._depth = group.first.launch_thread, group.first.queue_depth
-        self._begun: list[Clocks] = []  # when the launch thread started with each entry
+        self.host: list[tuple[Clocks, Clocks]] = []
+        self.launch: list[tuple[Clocks, Clocks]] = []
+        self.kernels: list[tuple[Clocks, Clocks]] = []
+        self.arrivals: dict[int, Clocks] = {}
         self._waiting: list[tuple[Launch, Clocks]] = []
         self._recorded: dict[str, Clocks] = {}
 
     def step(self, step: HostStep) -> None:
-        host = next(self._host)
+        host, start = next(self._host), self.clock
         if isinstance(step, Synchronize):
             self._resolve()
             self.clock = self._np.maximum.reduce([self.clock, self._launcher, *self._free.values()])
         self.clock = self.clock + host
+        self.host.append((start, self.clock))
         if isinstance(step, Issue):
             self._waiting.append((step.launch, self._through_queue()))
         elif isinstance(step, Replay):
@@ -99,23 +129,25 @@ class _Walk:
         launch = next(self._launch)
         if not self._threaded:
             return self.clock
-        if len(self._begun) >= self._depth:
-            self.clock = self._np.maximum(self.clock, self._begun[-self._depth])
+        if len(self.launch) >= self._depth:
+            self.clock = self._np.maximum(self.clock, self.launch[-self._depth][0])
         start = self._np.maximum(self.clock, self._launcher)
-        self._begun.append(start)
         self._launcher = start + launch
+        self.launch.append((start, self._launcher))
         return self._launcher
 
     def _resolve(self) -> None:
         """Run the kernels issued so far: events they wait for are recorded by now."""
-        maximum, kernels = self._np.maximum, self._kernels
+        maximum, kernels = self._np.maximum, self._durations
         for launch, ready in self._waiting:
             start = maximum(ready, self._free.get(launch.stream, self._never) + launch.gap_ns)
             for event in launch.waits:
                 start = maximum(start, self._recorded[event])
             if launch.rendezvous:
+                self.arrivals[len(self.kernels)] = start
                 start = last_of_group(start, launch.group_ranks)
             free = start + next(kernels)
+            self.kernels.append((start, free))
             for event in launch.records:
                 self._recorded[event] = free
             self._free[launch.stream] = free

@@ -138,7 +138,12 @@ def groups(draw: st.DrawFn) -> list[Plan]:
 @settings(max_examples=150)
 @given(groups())
 def test_the_vector_recurrence_equals_the_engine(plans: list[Plan]) -> None:
-    assert ranks.total_ns(plans) == engine.times_of_ranks(plans)[0].end_ns
+    schedules = engine.times_of_ranks(plans)
+    assert ranks.total_ns(plans) == schedules[0].end_ns
+    assert ranks.times(plans) == schedules
+    first, *others = ranks.times(plans, only_first=True)
+    assert first == schedules[0]
+    assert [(one.end_ns, one.arrivals) for one in others] == [(one.end_ns, one.arrivals) for one in schedules[1:]]
 
 
 @settings(max_examples=150)
