@@ -28,7 +28,7 @@ def jitter(seed: int, name: str, repeat: int, sigma: float) -> tuple[float, ...]
     return tuple(_factors(seed, name, repeat, sigma))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)  # an expert computed alone has a name for each of its ops
 def jitter_of_ranks(seed: int, name: str, repeat: int, sigma: float, ranks: int) -> NDArray[float64]:
     """The same for each of `ranks`, of shape (repeat, ranks); not to be written to."""
     import numpy as np
