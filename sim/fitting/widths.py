@@ -7,9 +7,10 @@ freedom) around 0. Its scale is the root of the sum of squares of
 * what stands behind the prediction does not tell: few shapes, sizes far outside of them, another chip, no row at all
   (`sim.kernel.ranges`), as it was in the fold.
 
-Spreads of families come from shapes held out, the further terms from all ways to hold out, by maximum likelihood; then
-families' spreads are scaled so that 90 % of the shapes held out lie inside. Rows of one shape count as the root of
-their number. How much of these widths a step needs is fitted after them (`sim.fitting.steps`).
+Spreads of families come from shapes held out, the further terms from all ways to hold out, by maximum likelihood, where
+rows of one shape count as the root of their number; then families' spreads are scaled so that 90 % of the shapes held
+out lie inside widths that their own rows did not decide. How much of these widths a step needs is fitted after them
+(`sim.fitting.steps`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from sim.accuracy.unseen import UnseenClass, write_unseen
 from sim.fitting.unseen import WAYS, By, Judged, all_rows, judged, networks
 from sim.hardware.files import write_numbers
 from sim.hardware.profile import SHIPPED
-from sim.kernel.ranges import SPREADS_FILE, Spreads
+from sim.kernel.ranges import SPREADS_FILE, Known, Spreads
 from sim.predict.uncertainty import T90
 
 FAMILIES: tuple[Family, ...] = ("matmul", "attention", "vector")
@@ -49,6 +50,9 @@ DEVICE_SIGMA = 0.03
 #: Share of the rows that an interval claims to hold, and fewest rows of a class that may decide its width.
 NOMINAL, MIN_ROWS = 0.9, 15
 ROUNDS = 3
+#: Parts of the shapes that are left out in turn to see how much wider an interval must be for rows that did not decide
+#: it.
+CROSS_FOLDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,11 @@ class Widths:
 
 def fit_widths(items: Mapping[By, Sequence[Judged]]) -> Widths:
     """The widths that the errors of `items` ask for; they hold at least `shape`, and no isolated kernels."""
+    return _covering(items, _likely(items))
+
+
+def _likely(items: Mapping[By, Sequence[Judged]]) -> Widths:
+    """The widths of maximum likelihood, by turns: families, terms, programs."""
     shapes = items["shape"]
     rest = [item for way, judged_items in items.items() if way != "seen" for item in judged_items]
     sigmas = {(stack, family): FAMILY_SIGMA for stack in PROFILE_OF for family in FAMILIES}
@@ -79,7 +88,7 @@ def fit_widths(items: Mapping[By, Sequence[Judged]]) -> Widths:
         widths = Widths(_sigmas(shapes, widths), widths.terms)
         widths = Widths(widths.sigmas, _terms(rest, widths))
         widths = Widths(widths.sigmas, _with_shares(shapes, widths))
-    return _covering(items, widths)
+    return widths
 
 
 def _losses(errors: NDArray[np.float64], scales: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -155,42 +164,74 @@ def _with_shares(items: Sequence[Judged], widths: Widths) -> Spreads:
 
 def _covering(items: Mapping[By, Sequence[Judged]], widths: Widths) -> Widths:
     """`widths`, each class scaled so that 90 % of its rows lie inside: families on each chip by shapes held out, then
-    programs that were fitted on another chip only, then those that never were, by all ways to hold out."""
-    rest = [item for way, held in items.items() if way != "seen" for item in held]
-    for key in widths.sigmas:
-        mine = [i for i in items["shape"] if (i.stack, i.family) == key and i.support.known == "here"]
+    programs that were fitted on another chip only, then those that never were, by all ways to hold out.
 
-        def own(factor: float, key: Any = key, start: Widths = widths) -> Widths:
+    How much is read off widths that rows of other shapes decided: spreads are too narrow for the rows that they were
+    fitted to, those of a program with few rows most.
+    """
+    folds = _without_their_shapes(items)
+    scaled = _Scaled(widths, tuple(other for other, _ in folds))
+    shapes = [[i for i in held if i.by == "shape"] for _, held in folds]
+    rest = [[i for i in held if i.by != "seen"] for _, held in folds]
+    for key in widths.sigmas:
+
+        def own(start: Widths, factor: float, key: Any = key) -> Widths:
             return replace(start, sigmas={**start.sigmas, key: start.sigmas[key] * factor})
 
-        widths = _scaled(mine, own, widths)
+        scaled = scaled.covering([[i for i in held if _class(i) == (*key, "here")] for held in shapes], own)
     for family in FAMILIES:
-        mine = [i for i in rest if i.family == family and i.support.known == "elsewhere"]
 
-        def moved(factor: float, family: Family = family, start: Widths = widths) -> Widths:
-            terms = start.terms
-            elsewhere = {**terms.elsewhere, family: terms.elsewhere[family] * factor}
-            return replace(start, terms=replace(terms, elsewhere=elsewhere))
+        def moved(start: Widths, factor: float, family: Family = family) -> Widths:
+            elsewhere = {**start.terms.elsewhere, family: start.terms.elsewhere[family] * factor}
+            return replace(start, terms=replace(start.terms, elsewhere=elsewhere))
 
-        widths = _scaled(mine, moved, widths)
+        scaled = scaled.covering([[i for i in held if _class(i)[1:] == (family, "elsewhere")] for held in rest], moved)
 
-    def never(factor: float, start: Widths = widths) -> Widths:
+    def never(start: Widths, factor: float) -> Widths:
         return replace(start, terms=replace(start.terms, never=start.terms.never * factor))
 
-    return _scaled([i for i in rest if i.support.known == "never"], never, widths)
+    return scaled.covering([[i for i in held if i.support.known == "never"] for held in rest], never).widths
 
 
-def _scaled(items: Sequence[Judged], tried: Callable[[float], Widths], widths: Widths) -> Widths:
-    """The widths for the smallest factor with which `tried` covers 90 % of `items` (weighted), between a quarter and
-    four; `widths` where there are fewer than MIN_ROWS items."""
-    if len(items) < MIN_ROWS:
-        return widths
-    weights, low, high = _weights(items), 0.25, 4.0
-    for _ in range(20):
-        middle = sqrt(low * high)
-        inside = float(np.average([tried(middle).covers(item) for item in items], weights=weights))
-        low, high = (middle, high) if inside < NOMINAL else (low, middle)
-    return tried(high)
+def _class(item: Judged) -> tuple[str, Family, Known]:
+    return item.stack, item.family, item.support.known
+
+
+def _without_their_shapes(items: Mapping[By, Sequence[Judged]]) -> list[tuple[Widths, list[Judged]]]:
+    """(widths that no row of some shapes has decided, before they are scaled; the rows of those shapes)."""
+    shapes = sorted({item.sample.shape for item in items["shape"]})
+    result = []
+    for fold in range(CROSS_FOLDS):
+        mine = set(shapes[fold::CROSS_FOLDS])
+        others = {way: [i for i in held if i.sample.shape not in mine] for way, held in items.items()}
+        result.append((_likely(others), [i for held in items.values() for i in held if i.sample.shape in mine]))
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """Widths, and those of each fold, which are scaled alike."""
+
+    widths: Widths
+    folds: tuple[Widths, ...]
+
+    def covering(
+        self,
+        held: Sequence[Sequence[Judged]],
+        change: Callable[[Widths, float], Widths],
+    ) -> _Scaled:
+        """Scaled by the smallest factor, between a quarter and four, with which the widths of each fold cover 90 % of
+        its rows in `held`; as they are where those are fewer than MIN_ROWS. Each row counts once, as in a coverage."""
+        rows = sum(len(fold) for fold in held)
+        if rows < MIN_ROWS:
+            return self
+        low, high = 0.25, 4.0
+        for _ in range(20):
+            middle = sqrt(low * high)
+            tried = [change(widths, middle) for widths in self.folds]
+            inside = sum(widths.covers(item) for widths, fold in zip(tried, held, strict=True) for item in fold)
+            low, high = (middle, high) if inside < NOMINAL * rows else (low, middle)
+        return _Scaled(change(self.widths, high), tuple(change(widths, high) for widths in self.folds))
 
 
 def shared_of(items: Sequence[Judged], widths: Widths) -> float:
