@@ -78,8 +78,9 @@ class Kernel:
     ones.
 
     start_us, core_us: start and end of a kernel on one core, and each core more, where no program says otherwise.
-    warm_share: part of a vector kernel's cost a core that remains where its code is still in L2, twin_share: where the
-    kernel just before left it in the cores. register_cycles:
+    static_share: part of a vector kernel's cost a core that remains where a graph compiler made it for its shapes,
+    warm_share: where, moreover, its code is still in L2, twin_share: where the kernel just before left it in the cores.
+    register_cycles:
     cycles of one vector instruction over one register (256 bytes: 64 FP32 lanes).
     cube_efficiency: part of its peak that the cube reaches inside a tile. overlap_power: how a
     product's multiplying and streaming add up: the exponent of a p-norm, 1 for one after the other. jitter_sigma:
@@ -89,6 +90,7 @@ class Kernel:
 
     start_us: float
     core_us: float
+    static_share: float
     warm_share: float
     twin_share: float
     register_cycles: float

@@ -5,8 +5,9 @@
 Cores and elements follow from the shape as CANN's published tiling lays it out (`sim.kernel.vector_tiling`); start, per
 core and per element are the three fitted numbers of a program. A launch alone is 0.46 us and 0.07 us a core, whatever
 the kernel (measured: duration less the vector cores' own time, 910B2, three profiles); what a program takes beyond is
-its set-up and the fetch of its code by each core. code: `kernel.warm_share` where a
-layer before ran the program, `kernel.twin_share` where the kernel just before did.
+its set-up and the fetch of its code by each core. code: `kernel.static_share` where a graph compiler made the kernel
+for its shapes, `kernel.warm_share` where a layer before ran that one, `kernel.twin_share` where the kernel just before
+did.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def vector_cost(work: Work, hw: HardwareProfile, params: KernelParams, code: Cod
 
 def code_share(code: Code, hw: HardwareProfile) -> float:
     """What remains of a program's cost a core where its code does not come from HBM."""
-    return {"cold": 1.0, "near": hw.kernel.warm_share, "twin": hw.kernel.twin_share}[code]
+    kernel = hw.kernel
+    return {"cold": 1.0, "first": kernel.static_share, "near": kernel.warm_share, "twin": kernel.twin_share}[code]
 
 
 def moving_ns(work: Work, hw: HardwareProfile, cores: int, resident: bool) -> float:

@@ -21,7 +21,7 @@ from sim.kernel.matmul_all_reduce import cut, product_of
 from sim.kernel.price import params_of, price
 from sim.predict.predict import Prediction
 from sim.predict.steps import in_flight, program_of
-from sim.step.priced import stays_near
+from sim.step.priced import codes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,8 @@ def _common(window: list[tuple[int, int]], waits: list[tuple[int, int]]) -> Iter
 
 def _alone_ns(prediction: Prediction, op: Op) -> int:
     program, hw = prediction.program, prediction.case.hardware
-    near = any(stays_near(op, block, program, hw) for block in program.blocks if op in block.ops)
-    return price(work_of(op), hw, "near" if near else "cold").duration_ns
+    codes = (codes_of(block, program, hw)[block.ops.index(op)] for block in program.blocks if op in block.ops)
+    return price(work_of(op), hw, next(codes, "cold")).duration_ns
 
 
 def _fused(prediction: Prediction, _: Pass, layers: _Layers) -> Iterator[_Place]:

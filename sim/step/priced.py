@@ -14,21 +14,22 @@ Graph in pieces: one call replays the ops of a layer between two that touch the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from scenarios.ops.catalogue import kind_of, op_type_of, work_of
+from scenarios.ops.catalogue import family_of, kind_of, op_type_of, work_of
 from scenarios.ops.op_kind import HostClass
 from scenarios.ops.product_work import placed, routing_of
 from scenarios.ops.program import Block, Op, Program
-from scenarios.ops.work import Work
+from scenarios.ops.work import AttentionShape, Work
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.ranges import extra_sigma
-from sim.kernel.time import Code, KernelTime
+from sim.kernel.time import Code, KernelTime, pushes_code_out
 from sim.step.jitter import jitter, jitter_of_ranks, named
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
@@ -89,14 +90,27 @@ def starts_apart(op: Op, kernel: KernelTime) -> bool:
     return kernel.accelerator in ("MIX_AIC", "MIX_AIV", "COMMUNICATION") or kind_of(op).as_mix
 
 
-def stays_near(op: Op, block: Block, program: Program, hw: HardwareProfile) -> bool:
-    """Whether the code of a vector kernel is still in L2 from the layer before: static graphs have kernels compiled for
-    their shapes, with little code."""
-    return kind_of(op).unit == "vector" and _has_little_code(block, program, hw)
+def codes_of(block: Block, program: Program, hw: HardwareProfile) -> list[Code]:
+    """Where the code of each op of a block is, whatever ran just before.
+
+    Static graphs have vector kernels compiled for their shapes, with little code. It stays in L2 from layer to layer,
+    unless what attention reads pushes that of programs out which a layer runs but once.
+    """
+    if not (block.captured and program.graph == "ge_graph" and hw.profile.device == "npu"):
+        return ["cold"] * len(block.ops)
+    runs = Counter(op.kind for op in block.ops)
+    once = block.repeat == 1
+    pushed = not once and _reads_much(block, hw)
+    static: dict[str, Code] = {
+        kind: "first" if once or (pushed and count == 1) else "near" for kind, count in runs.items()
+    }
+    return [static[op.kind] if kind_of(op).unit == "vector" else "cold" for op in block.ops]
 
 
-def _has_little_code(block: Block, program: Program, hw: HardwareProfile) -> bool:
-    return block.captured and program.graph == "ge_graph" and block.repeat > 1 and hw.profile.device == "npu"
+def _reads_much(block: Block, hw: HardwareProfile) -> bool:
+    works = [work_of(op) for op in block.ops if family_of(op.kind) == "attention"]
+    read = sum(work.cold_read_bytes for work in works if isinstance(work.shape, AttentionShape))
+    return pushes_code_out(read, hw.memory.l2_resident_share * hw.chip.l2_bytes)
 
 
 def scaled(kernel: KernelTime, factor: float) -> KernelTime:
@@ -166,18 +180,16 @@ class Pricer:
     def priced(self, block: Block) -> list[Priced]:
         """The ops of one block with their kernels and host costs."""
         hw, device = self.hw, self.hw.profile.device
-        near = _has_little_code(block, self._program, hw)
         steady = (1.0,) * block.repeat  # of a kernel that no call of the host launches
         kind_before = ""
         after_alone = False  # the first ops of a layer are in one piece with the last of the layer before
         priced = []
-        for op in block.ops:
+        for op, code in zip(block.ops, codes_of(block, self._program, hw), strict=True):
             kind = kind_of(op)
             # Twins are known apart only for norms (K's follows Q's); elsewhere the measured means hold both.
             twin = kind_before == op.kind and kind.twin
             kind_before = op.kind
-            code: Code = "twin" if twin else "near" if near and kind.unit == "vector" else "cold"
-            nominal = self.nominal(op, block, self.conditions.rank, code)
+            nominal = self.nominal(op, block, self.conditions.rank, "twin" if twin else code)
             name = seeded(op.name, block)
             jitter = steady if block.captured else self._jitter(name, block.repeat, hw.host.jitter_sigma)
             costs = _call_costs_ns(kind.host, hw, self.conditions.task_queue_enable)

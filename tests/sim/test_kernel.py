@@ -37,6 +37,7 @@ def device(**programs: KernelParams) -> HardwareProfile:
         A3.kernel,
         start_us=1,
         core_us=0.1,
+        static_share=0.8,
         warm_share=0.6,
         twin_share=0.2,
         register_cycles=1,
@@ -67,8 +68,9 @@ def test_the_fewer_bytes_a_type_has_the_more_elements_fill_a_core() -> None:
 def test_a_program_has_its_own_numbers_and_code_that_is_near_costs_less() -> None:
     hw = device(rope=KernelParams(start_us=2, core_us=0.5, element_ns=1))
     work = Work("vector", RowsShape(3, 8), program="rope")
-    # Three rows on three cores: 2,000 + 3 x 500 + 8; with 0.6 and 0.2 of the cores' cost 3 x 300 and 3 x 100.
+    # Three rows on three cores: 2,000 + 3 x 500 + 8; with 0.8, 0.6 and 0.2 of the cores' cost 3 x 400, 300 and 100.
     assert price(work, hw).duration_ns == 3508
+    assert price(work, hw, code="first").duration_ns == 3208
     assert price(work, hw, code="near").duration_ns == 2908
     assert price(work, hw, code="twin").duration_ns == 2308
 
@@ -79,6 +81,16 @@ def test_sums_of_two_bytes_count_half_and_casts_do_not() -> None:
     assert price(Work("vector", FlatShape(4096, 0, 4)), hw).duration_ns == 2424
     assert price(Work("vector", FlatShape(4096, 0, 2)), hw).duration_ns == 2224
     assert price(Work("vector", FlatShape(4096, 0, 2), program="cast"), hw).duration_ns == 3248
+
+
+def test_short_runs_of_memory_and_short_rows_count_more_than_their_elements() -> None:
+    hw = device(split=KernelParams(element_ns=1), rms_norm_short=KernelParams(element_ns=1))
+    # 64 runs of 64 bytes each way take as long as 64 of 256; 8 runs of 512 bytes take as long as their elements.
+    short = Work("vector", FlatShape(2048, 2048), write_bytes=4096, program="split", pieces=128)
+    long = Work("vector", FlatShape(2048, 2048), write_bytes=4096, program="split", pieces=16)
+    assert price(short, hw).duration_ns == 4 * price(long, hw).duration_ns == 4 * 2048
+    # Two rows of 128 on each of four cores, each row 384 elements more.
+    assert price(Work("vector", RowsShape(8, 128), program="rms_norm"), hw).duration_ns == 2 * (128 + 384)
 
 
 def test_row_major_weights_whose_rows_are_no_power_of_two_stream_slower() -> None:

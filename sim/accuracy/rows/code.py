@@ -1,13 +1,14 @@
 """Where the code of a measured kernel was when it started: what a row says about the kernels before it.
 
-In a static graph each layer runs the same programs, whose code stays in L2; what runs once a step (masks, tables of
-positions, the first norm) finds none. Right after a kernel of the same program it is still in the cores.
+A kernel of a static graph has little code. Each layer runs the same programs, whose code stays in L2, unless the keys
+that attention reads between two layers push it out; what runs once a step (masks, tables of positions, the first norm)
+finds none. Right after a kernel of the same program it is still in the cores.
 """
 
 from __future__ import annotations
 
 from sim.accuracy.rows.row import Shape, Unpriced, parse_shapes
-from sim.kernel.time import Code
+from sim.kernel.time import Code, pushes_code_out
 
 #: Columns of the longest head that a model norms; longer rows are the residual stream.
 MAX_HEAD_DIM = 256
@@ -17,20 +18,31 @@ _LAYERED = (
     "KvRmsNormRopeCache", "Split", "AutomaticBufferFusionOp", "Swi", "DequantSwi", "DynamicQuant", "AscendQuant", "Moe",
     "StridedSliceD",
 )  # fmt: skip
+#: Those of them that a layer issues more than once, so that not all of a layer passes L2 in between.
+_TWICE = ("AddRmsNorm", "InplaceAddRmsNorm", "RmsNorm")
+#: Fewest bytes of a token in the cache of a layer: keys and values of two heads of 128 in 16 bit.
+MIN_TOKEN_BYTES = 2 * 2 * 128 * 2
 #: What notes say of the first kernel of a program in a step.
 _FIRST = ("cold", "first call")
 
 
-def code_of_row(op_type: str, input_shapes: str, mode: str = "", note: str = "") -> Code:
+def code_of_row(op_type: str, input_shapes: str, mode: str = "", note: str = "", cached_tokens: int = 0) -> Code:
     """Where the code was, from a row's mode (`ge_graph` is a static graph) and note (`cold`, `first call`, `warm`,
-    `twin`). A mean over all positions is one of kernels whose code is near."""
+    `twin`). A mean over all positions is one of kernels whose code is near.
+
+    cached_tokens: tokens of all requests in the cache of its step, 0 where unknown.
+    """
     words = note.lower().replace("cold ones included", "")
     if "twin" in words or repeats(op_type, input_shapes):
         return "twin"
-    if "ge_graph" not in mode or any(word in words for word in _FIRST):
+    if "ge_graph" not in mode:
         return "cold"
+    if any(word in words for word in _FIRST):
+        return "first"
     layered = op_type.startswith(_LAYERED) or _normed_heads(op_type, input_shapes)
-    return "near" if layered or "warm" in words else "cold"
+    if layered and not op_type.startswith(_TWICE) and pushes_code_out(cached_tokens * MIN_TOKEN_BYTES):
+        return "first"
+    return "near" if layered or "warm" in words else "first"
 
 
 def repeats(op_type: str, input_shapes: str) -> bool:

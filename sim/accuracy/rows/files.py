@@ -1,17 +1,16 @@
 """The exchange form of measurements: CSV files of kernels and of whole steps, read strictly.
 
 kernels: hardware, op_type, input_shapes, mean_us; optional dtype, mode, model, phase, kv_tokens, output_shapes,
-block_num, aic_us, aiv_us, scored. Shapes as msprof prints them, `;` between tensors. steps: id, hardware, model, phase,
-batch, query_len, context, step_ms; optional tp, dp, ep, settings (`--set` pairs, `;` between), scored. collectives:
-hardware, op, ranks, bytes, mean_us; optional bytes_semantics, measure_kind, mode, algorithm, scored. `scored` no:
-listed, not scored. `docs/validation.md` says
-more.
+block_num, aic_us, aiv_us, batch, context, scored. Shapes as msprof prints them, `;` between tensors. steps: id,
+hardware, model, phase, batch, query_len, context, step_ms; optional tp, dp, ep, settings (`--set` pairs, `;` between),
+scored. collectives: hardware, op, ranks, bytes, mean_us; optional bytes_semantics, measure_kind, mode, algorithm,
+scored. `scored` no: listed, not scored. `docs/validation.md` says more.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -137,10 +136,25 @@ def read_kernels(path: Path) -> list[KernelRow]:
                 in_core_us=max(positive_or_0(row.get(name) or "", where, name) for name in ("aic_us", "aiv_us")),
                 static="ge_graph" in (row.get("mode") or ""),
                 fitted=(row.get("fit") or "no") != "no",
-                code=code_of_row(row["op_type"], row["input_shapes"], row.get("mode") or "", row.get("note") or ""),
+                code=code_of_row(
+                    row["op_type"],
+                    row["input_shapes"],
+                    mode=row.get("mode") or "",
+                    note=row.get("note") or "",
+                    cached_tokens=_cached_tokens(row, where),
+                ),
             )
         )
     return rows
+
+
+def _cached_tokens(row: Mapping[str, str], where: str) -> int:
+    """Tokens in the cache of a decode step; 0 where the row does not say."""
+    counts = [(row.get(name) or "").strip() for name in ("batch", "context")]
+    if row.get("phase") != "decode" or not all(text.isascii() and text.isdigit() for text in counts):
+        return 0
+    batch, context = (whole(text, where, "batch, context") for text in counts)
+    return batch * context
 
 
 def read_steps(path: Path) -> list[StepRow]:

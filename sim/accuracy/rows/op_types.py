@@ -21,9 +21,11 @@ __all__ = ["GUESSES", "Unpriced", "attention_work", "known_op_types", "plain_wor
 
 #: What the profiler's shapes leave open, and what is taken for it.
 GUESSES = {
-    "Slice": "half of the last dimension is kept where the output is not printed",
+    "Slice": "where the output is not printed, one head of 128 of a packed QKV is kept, half of the last dimension "
+    "of other tensors",
     "Cast": "16 bit becomes 32 bit and the other way round; other types become 64 bit",
-    "BroadcastTo": "the output is twice the input where it is not printed",
+    "BroadcastTo": "where the output is not printed, [tokens, 1, 64] is a rotary key for 16 heads; other outputs are "
+    "twice the input",
     "Fill": "a small tensor where the output is not printed",
     "MoeFinalizeRoutingV2": "the choice of experts tells the tokens where the output is not printed",
     "FusedInferAttentionScore": "every request has kv_tokens keys",

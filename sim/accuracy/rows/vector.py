@@ -14,6 +14,10 @@ Maker = Callable[[Row], Work]
 
 #: An index into more rows than a batch has is a look-up in a table of positions.
 TABLE_ROWS = 4096
+#: Columns of a head, and heads of a packed QKV on one of many ranks: queries, and a key and a value.
+HEAD_DIM, MIN_PACKED_HEADS, MAX_PACKED_HEADS = 128, 4, 10
+#: Rotary key of MLA of one token, and heads on one of eight ranks of DeepSeek-V3.
+ROTARY_KEY, RANK_HEADS = (1, 64), 16
 
 
 def _flat(elements: int, program: str, read: int, written: int, ops: int = 0, cold: int = 0, pieces: int = 0) -> Work:
@@ -77,7 +81,7 @@ def elementwise(program: str = "", out_size: Callable[[Row], int] = same, ops: i
         stretched = _broadcast(row)
         name = program or stretched or "elementwise"
         if program == "compare" and stretched:
-            name = "masked_broadcast"
+            name = "broadcast"
         elif row.dtype(0) == "int64" and row.op_type != "Cast":
             name = "integer"  # the vector unit has no 64-bit lanes
         per_element = ops + 2 if row.size(0) == 2 else ops  # 16 bit is computed in FP32: a cast in and a cast out
@@ -92,8 +96,10 @@ def masked_fill(row: Row) -> Work:
 
 
 def expand(row: Row) -> Work:
-    """Tile and BroadcastTo: the output is taken as twice the input where it is not printed."""
-    written = row.written(2 * row.elements(0))
+    """Tile and BroadcastTo. Where the output is not printed, a rotary key of MLA is handed to each head, and other
+    outputs are taken as twice the input."""
+    copies = RANK_HEADS if row.op_type == "BroadcastTo" and row.shape(0)[1:] == ROTARY_KEY else 2
+    written = row.written(copies * row.elements(0))
     return _flat(written, "expand", row.bytes(0), written * row.size(0))
 
 
@@ -114,11 +120,13 @@ def fill(row: Row) -> Work:
 
 
 def slice_(row: Row) -> Work:
-    """Half of the last dimension is kept where the output is not printed; each row is a run of memory of its own, read
-    once and written once."""
-    kept = row.written(row.elements(0) // 2)
+    """Each row is a run of memory of its own, read once and written once. Where the output is not printed: of a packed
+    QKV keys and values of one head (two slices a layer; queries are viewed), half of the last dimension otherwise."""
+    first = row.shape(0)
+    runs, cols = rows_of(first)
+    packed = len(first) == 2 and cols % HEAD_DIM == 0 and MIN_PACKED_HEADS <= cols // HEAD_DIM <= MAX_PACKED_HEADS
+    kept = row.written(runs * HEAD_DIM if packed else row.elements(0) // 2)
     moved = kept * row.size(0)
-    runs = rows_of(row.shape(0))[0]
     return _flat(kept, "slice", moved, moved, pieces=2 * runs)
 
 
@@ -292,5 +300,17 @@ def _columns(work: Work, row: Row, elements: int) -> int:
     if work.program == "kv_cache_read":
         tokens = next(s for s in row.shapes[2:] if len(s) == 3)[0]
         return max(1, elements // max(1, tokens))
+    if work.program == "trans_data":
+        return _converted_unit(row, elements)
     largest = max((*row.shapes, *row.outputs[:1]), key=prod, default=())
     return largest[-1] if largest else 0
+
+
+def _converted_unit(row: Row, elements: int) -> int:
+    """Elements of what TransData deals out whole between NCHW and NC1HWC0: an image, or a block of 16 channels of a
+    single one; 0 for other formats, whose elements are cut anywhere."""
+    blocked = next((shape for shape in (row.shape(0), *row.outputs) if len(shape) == 5), ())
+    if not blocked or not row.outputs:
+        return 0
+    images, blocks = blocked[:2]
+    return max(1, elements // (images if images > 1 else blocks))

@@ -122,6 +122,10 @@ def test_experts_rows_are_copied_out_and_summed_back() -> None:
 
 def test_printed_outputs_take_the_place_of_guesses() -> None:
     # BroadcastTo is taken to double its input, and Slice to keep half: here 48 times, and a quarter.
+    # A rotary key goes to 16 heads; of four heads of queries, one of keys and one of values one of 128 is kept.
+    assert work_of_row("BroadcastTo", "2048,1,64;3", "DT_BF16;INT64").write_bytes == 2048 * 16 * 64 * 2
+    assert work_of_row("Slice", "256,768;2;2", "DT_BF16").write_bytes == 256 * 128 * 2
+    assert work_of_row("Slice", "256,1536;2;2", "DT_BF16").write_bytes == 256 * 768 * 2
     assert work_of_row("BroadcastTo", "1,64;2", "FLOAT;INT64", 0, "48,64").shape == FlatShape(3072, 64)
     assert work_of_row("Slice", "16,256;2;2", "DT_BF16", 0, "16,64").write_bytes == 2048
     assert work_of_row("Fill", "2;", "INT64;FLOAT", 0, "64,1024").shape == FlatShape(65536, 1024, 8)
@@ -168,9 +172,9 @@ def test_the_norm_of_k_follows_that_of_q() -> None:
     [
         ("Add", "eager", "", "cold"),
         ("Scatter", "ge_graph (TorchAir static)", "cache write right after RoPE", "near"),
-        ("Scatter", "ge_graph (TorchAir static)", "first Scatter of the step (cold)", "cold"),
+        ("Scatter", "ge_graph (TorchAir static)", "first Scatter of the step (cold)", "first"),
         ("Scatter", "ge_graph (TorchAir static)", "MEAN of all positions, cold ones included", "near"),
-        ("Greater", "ge_graph (TorchAir static)", "mask build", "cold"),  # once a step
+        ("Greater", "ge_graph (TorchAir static)", "mask build", "first"),  # once a step
         ("GatherV2", "ge_graph (TorchAir static)", "later calls, warm", "near"),
         ("Mul", "ge_graph (TorchAir static)", "second call (warm twin)", "twin"),
         ("MatMul", "ge_graph", "same program again (twin)", "twin"),
@@ -182,7 +186,16 @@ def test_what_ran_before_a_kernel_says_where_its_code_is(op_type: str, mode: str
 
 def test_norms_of_heads_run_in_each_layer_of_a_graph_and_the_first_norm_once() -> None:
     assert code_of_row("RmsNorm", "1,32,128;128", "ge_graph") == "near"
-    assert code_of_row("RmsNorm", "1,1,4096;4096", "ge_graph") == "cold"
+    assert code_of_row("RmsNorm", "1,1,4096;4096", "ge_graph") == "first"
+
+
+def test_keys_that_a_layer_reads_push_out_the_code_of_what_it_runs_once() -> None:
+    static = "ge_graph (TorchAir static)"
+    # 64 requests x 1,024 keys of at least 1 KiB are 67 MB; L2 keeps 60 of them.
+    assert code_of_row("Scatter", "64,2,1024,128", static, cached_tokens=64 * 1024) == "first"
+    assert code_of_row("Scatter", "16,2,1024,128", static, cached_tokens=16 * 1024) == "near"
+    assert code_of_row("InplaceAddRmsNorm", "64,1024;64,1024;1024", static, cached_tokens=64 * 1024) == "near"
+    assert code_of_row("Scatter", "64,2,1024,128", "eager", cached_tokens=64 * 1024) == "cold"
 
 
 def test_every_op_type_of_the_reference_has_a_price() -> None:

@@ -141,13 +141,14 @@ def waiting(monkeypatch: pytest.MonkeyPatch, *late_us: int) -> Prediction:
 
 def test_one_late_rank_is_named_with_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     result = waiting(monkeypatch, 0, 0, 0, 0, 0, 30_000, 0, 0)
-    assert result.waits_ns == {5: 30_000_000}
+    waited_ns = result.waits_ns[5]
+    assert result.waits_ns == {5: pytest.approx(30_000_000, abs=1000)}  # kernels and host may end 1 us apart
     diagnosis = diagnose(result)
     assert diagnosis.name == "communication-bound"
     step = result.step
-    assert step.communication_wait_ns == 30_000_000
-    transfer_ns = step.communication_ns - 30_000_000
-    share = 30_000_000 / step.communication_ns
+    assert step.communication_wait_ns == waited_ns
+    transfer_ns = step.communication_ns - waited_ns
+    share = waited_ns / step.communication_ns
     assert 0.5 < share < 1
     assert transfer_ns == sum(k.kernel.duration_ns for k in launches(result.plan) if k.rendezvous)
     assert diagnosis.evidence.endswith(f"; {share:.0%} of it is waiting for rank 5 (30.00 ms)")
@@ -155,7 +156,7 @@ def test_one_late_rank_is_named_with_its_share(monkeypatch: pytest.MonkeyPatch) 
 
 def test_ranks_that_are_late_alike_are_counted_and_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     result = waiting(monkeypatch, 0, 0, 0, 30_000, 0, 30_000, 30_000, 0)
-    assert result.waits_ns == dict.fromkeys((3, 5, 6), 10_000_000)
+    assert result.waits_ns == dict.fromkeys((3, 5, 6), pytest.approx(10_000_000, abs=1000))
     share = 30_000_000 / result.step.communication_ns
     assert diagnose(result).evidence.endswith(
         f"; {share:.0%} of it is waiting for 3 ranks (30.00 ms), {share / 3:.0%} each"
