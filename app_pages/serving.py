@@ -17,7 +17,7 @@ from scenarios.models.hf_config import model_names
 from sim.engines.profile import engine_names
 from sim.predict.scenario_result import case_of
 from sim.serving.metrics import ServingMetrics
-from sim.serving.rate import MEETING_SHARE
+from sim.serving.rate import MEETING_SHARE, requests_at
 from sim.serving.result import NEGLIGIBLE_GAIN
 
 INPUTS = (32, 128, 520, 1024, 2048, 4096, 8192)
@@ -69,7 +69,7 @@ def _asked(rate: float, say: Say) -> Question:
         }
     more = {
         served.RATE: rate,
-        "workload.traffic.requests": served.requests_at(rate),
+        "workload.traffic.requests": requests_at(rate, served.MIN_REQUESTS),
         "workload.traffic.warmup_requests": served.WARMUP,
     }
     return served.question_of(

@@ -16,7 +16,7 @@ from sim.predict.steps import Case
 from sim.serving.history import History, history_of
 from sim.serving.metrics import ServingMetrics, metrics_of
 from sim.serving.prices import StepPrices
-from sim.serving.rate import HighestRate, highest_rate
+from sim.serving.rate import HighestRate, highest_rate, requests_at
 from sim.serving.result import ServingResult, serve_scenario
 from sim.serving.simulate import prices_of, serving_capacity, simulate
 
@@ -24,8 +24,8 @@ SCENARIO = "serve_qwen3_14b_910b3"
 RATE = "workload.traffic.rate"
 #: Rates of the curve, requests/s. It ends where a load is saturated.
 RATES = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
-#: Requests of one run: a minute of them, enough for a P99 and no more than is quick.
-MIN_REQUESTS, MAX_REQUESTS, RUN_S = 200, 1500, 60
+#: One run has no fewer requests: enough for a P99.
+MIN_REQUESTS = 200
 WARMUP = 20
 
 
@@ -48,11 +48,6 @@ class Cliff:
 _SERVED: Remembered[Served] = Remembered(24)
 _CLIFFS: Remembered[Cliff] = Remembered(24)
 _PRICES: Remembered[StepPrices] = Remembered(8)
-
-
-def requests_at(rate: float) -> int:
-    """How many requests a run at this rate has: so many that a queue can grow."""
-    return min(MAX_REQUESTS, max(MIN_REQUESTS, round(rate * RUN_S)))
 
 
 def question_of(settings: dict[str, object]) -> Question:
@@ -97,22 +92,14 @@ def _cliff(question: Question) -> Cliff:
         points.append((rate, run(_at(workload, rate))))
         if points[-1][1].saturated:
             break
-    highest = highest_rate(_at(workload, 1.0), slo, lambda tried: run(_as_long(tried))) if slo is not None else None
+    highest = highest_rate(_at(workload, 1.0), slo, run) if slo is not None else None
     return Cliff(tuple(points), highest)
 
 
 def _at(workload: Workload, rate: float) -> Workload:
     assert workload.traffic is not None
-    changed = {"rate": rate, "requests": requests_at(rate), "warmup_requests": WARMUP}
+    changed = {"rate": rate, "requests": requests_at(rate, MIN_REQUESTS), "warmup_requests": WARMUP}
     return workload.model_copy(update={"traffic": workload.traffic.model_copy(update=changed)})
-
-
-def _as_long(workload: Workload) -> Workload:
-    """A load of the search with as many requests as the curve has at its rate: few at a high rate end before a queue
-    grows, and the page would call a rate good whose point on the curve is not."""
-    assert workload.traffic is not None
-    assert workload.traffic.rate is not None
-    return _at(workload, workload.traffic.rate)
 
 
 def within(case: Case, result: ServingResult) -> ServingMetrics:

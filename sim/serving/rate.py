@@ -18,8 +18,9 @@ PRECISION = 0.02
 MIN_RATE, MAX_RATE = 1e-3, 1e5
 #: Arrivals of which the search knows what a rate is.
 OPEN = ("constant", "poisson", "gamma")
-#: Requests of a run of the search at most.
-MAX_REQUESTS = 1000
+#: A run of the search has as many requests as come in so many seconds, and never fewer than the scenario: a short run
+#: at a high rate would end before a queue grows. And no more than so many.
+RUN_S, MAX_REQUESTS = 60, 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class HighestRate:
     share: float
 
 
+def requests_at(rate: float, smallest: int) -> int:
+    """How many requests a run at `rate` requests/s has, never fewer than `smallest`."""
+    return min(MAX_REQUESTS, max(smallest, round(rate * RUN_S)))
+
+
 def highest_rate(workload: Workload, slo: Slo, run: Callable[[Workload], ServingMetrics]) -> HighestRate:
     """The highest rate of `workload`'s traffic at which MEETING_SHARE of the requests meet `slo`.
 
@@ -41,10 +47,10 @@ def highest_rate(workload: Workload, slo: Slo, run: Callable[[Workload], Serving
     traffic = workload.traffic
     if traffic is None or traffic.arrival not in OPEN:
         raise ValueError("only constant, poisson and gamma arrivals have a rate to search")
-    number = min(MAX_REQUESTS, traffic.requests or DEFAULT_REQUESTS)
+    smallest = traffic.requests or DEFAULT_REQUESTS
 
     def at(rate: float) -> tuple[float, ServingMetrics]:
-        changed = traffic.model_copy(update={"rate": rate, "requests": number, "duration_s": None})
+        changed = traffic.model_copy(update={"rate": rate, "requests": requests_at(rate, smallest), "duration_s": None})
         metrics = run(workload.model_copy(update={"traffic": changed}))
         share = metrics.request_goodput / metrics.request_throughput if metrics.request_throughput else 0.0
         return share, metrics

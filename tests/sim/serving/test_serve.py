@@ -15,6 +15,7 @@ from sim.engines.costs import EngineCosts
 from sim.predict.scenario_result import case_of
 from sim.report.files import to_json
 from sim.report.outputs.run import run_outputs
+from sim.serving.rate import requests_at
 from sim.serving.result import serve_scenario, serving_block
 from sim.serving.simulate import serving_capacity, simulate
 from sim.serving.trace import request_trace
@@ -134,8 +135,16 @@ def test_the_highest_rate_meets_the_slo_and_a_tenth_more_does_not() -> None:
     assert highest["rate"] > 0
     assert highest["share"] >= 0.9
     assert highest["missed"] == "tpot_ms"
-    above = block(*slo, f"workload.traffic.rate={1.1 * highest['rate']}")
+    rate = 1.1 * highest["rate"]
+    above = block(*slo, f"workload.traffic.rate={rate}", f"workload.traffic.requests={requests_at(rate, 150)}")
     assert above["request_goodput"] < 0.9 * above["request_throughput"]
+
+
+def test_few_requests_do_not_end_a_search_before_a_queue_grows() -> None:
+    """Forty requests at 20 a second are gone in two seconds: none of them would wait for long."""
+    slo = ("slo={ttft_ms: 400}", "workload.traffic.warmup_requests=0")
+    few, many = (block(*slo, f"workload.traffic.requests={n}")["highest_rate"]["rate"] for n in (40, 400))
+    assert few == pytest.approx(many, rel=0.1)
 
 
 def test_requests_longer_than_the_model_length_are_rejected() -> None:
