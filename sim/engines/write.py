@@ -8,6 +8,9 @@ from dataclasses import fields
 from sim.engines.profile import SECTIONS, EngineProfile
 from sim.hardware.profile import Number
 
+#: Words that YAML 1.2 reads as something else.
+NO_TEXT = {"true", "false", "null"}
+
 
 def engine_text(engine: EngineProfile) -> str:
     """The YAML of `engine`, complete: it extends nothing."""
@@ -20,7 +23,7 @@ def engine_text(engine: EngineProfile) -> str:
     if file.defaults:
         lines += ["", "defaults:"]
         lines += [
-            f"  {name}: {{value: {default.value}, source: {default.source}, origin: {_quoted(default.origin)}}}"
+            f"  {name}: {{value: {_plain(default.value)}, source: {default.source}, origin: {_quoted(default.origin)}}}"
             for name, default in file.defaults.items()
         ]
     return "\n".join(lines) + "\n"
@@ -33,6 +36,13 @@ def _flow(number: Number) -> str:
     if number.high is not None:
         text += f", high: {number.high:g}"
     return text + "}"
+
+
+def _plain(value: str | int) -> str:
+    """A word as it is, anything that YAML would read as no text in quotes."""
+    if isinstance(value, int):
+        return str(value)
+    return value if value.isidentifier() and value.lower() not in NO_TEXT else _quoted(value)
 
 
 def _quoted(text: str) -> str:

@@ -149,13 +149,16 @@ def test_a_profile_says_what_a_deployment_runs_with_where_it_does_not_say() -> N
         **defaults["vllm_ascend_0_18"],
         "cudagraph_mode": "FULL_AND_PIECEWISE",
         "synchronize": "step",
+        "scheduler_reserve_full_isl": "true",
     }
     assert defaults["unknown"] == {}
     text = engine_text(load_engine("vllm_ascend_0_23"))
     assert "cudagraph_mode: {value: FULL_AND_PIECEWISE, source: spec" in text
 
 
-def test_a_written_profile_is_read_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", engine_names())
+def test_a_written_profile_is_read_again(name: str, tmp_path: Path) -> None:
     file = tmp_path / "again.yaml"
-    file.write_text(engine_text(load_engine("vllm_ascend_0_18")), encoding="utf-8")
-    assert load_engine(str(file)).profile == load_engine("vllm_ascend_0_18").profile
+    file.write_text(engine_text(load_engine(name)), encoding="utf-8")
+    complete = load_engine(name).profile.model_copy(update={"extends": None})
+    assert load_engine(str(file)).profile == complete
