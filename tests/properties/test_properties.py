@@ -185,10 +185,12 @@ VALUES: dict[str, list[Any]] = {
     "optimizations.overlap.streams": [2],
     "optimizations.overlap.micro_batches": [2],
     "optimizations.overlap.comm_chunks": [2],
+    "optimizations.overlap.prefetch_layers": [0, 1, 2],
     "protocol.seed": [1, 7],
     "workload.expert_skew": [1.0],
     "engine.profile": ["healthy"],
     "engine.async_scheduling": [True],
+    "engine.scheduler_reserve_full_isl": [False],
     "engine.speculative_config": [{"method": "ngram", "num_speculative_tokens": 2, "acceptance": 0.5}],
     "engine.disaggregated_prefill": [{"instances": 1}],
     "engine.kv_pool": [{"capacity_gib": 1.0}],
@@ -197,7 +199,7 @@ VALUES: dict[str, list[Any]] = {
 #: For people, not for the prediction.
 WITHOUT_EFFECT = {"description"}
 #: Moves the serving block or the TPOT in an engine, not the step: tests/sim/serving, tests/sim/predict/test_in_engine.
-SERVED = {"workload.traffic", "engine.profile", "engine.async_scheduling"}
+SERVED = {"workload.traffic", "engine.profile", "engine.async_scheduling", "engine.scheduler_reserve_full_isl"}
 #: A value that says what is so anyway, on the base that it is tried on.
 SAME = [("optimizations.kv.dtype", "bf16"), ("engine.hccl_op_expansion_mode", "AIV"), ("engine.stack", "torchair")]
 
@@ -207,6 +209,7 @@ BASES: dict[str, dict[str, Any]] = {
     "captured": {"workload": {"batch": 4}, "optimizations": {"graph": "aclgraph"}},
     "compiled": {"workload": {"batch": 4}, "optimizations": {"graph": "ge_graph"}},
     "static": {"workload": {"batch": 4}, "optimizations": {"graph": "ge_graph", "kv": {"layout": "contiguous"}}},
+    "prefetched": {"workload": {"batch": 4}, "optimizations": {"graph": "ge_graph", "overlap": {"prefetch": True}}},
     "shared": {"workload": {"batch": 4}, "optimizations": {"kv": SHARED}},
     "fp16": {"workload": {"batch": 4}, "optimizations": {"weights": "fp16"}},
     "experts": {"model": "experts", "workload": {"batch": 4}},
@@ -225,6 +228,7 @@ ACTS_ON = {
     "engine.cudagraph_capture_sizes": "captured",
     "optimizations.graph_prefill": "compiled",
     "engine.stack": "static",
+    "optimizations.overlap.prefetch_layers": "prefetched",
     "optimizations.kv.shared_prefix_tokens": "shared",
     "optimizations.kv.prefix_sharing": "shared",
     "optimizations.kv.scale": "int8",

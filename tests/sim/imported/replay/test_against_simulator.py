@@ -51,7 +51,7 @@ STEPS = (
             Case("fuse:swiglu", "fusion.swiglu=true", 0.02),
             Case("quantise", "weights=w8a8", 0.01),
             Case("remove_host_gaps", "graph=aclgraph", 0.02),
-            Case("remove_host_gaps:gap_us=0.03", "graph=ge_graph", 0.22),
+            Case("remove_host_gaps:gap_us=0.03", "graph=ge_graph", 0.25),
         ),
     ),
     Step(
