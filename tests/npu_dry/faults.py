@@ -237,7 +237,7 @@ def _pytest(tests: list[str], copy: Path) -> int:
         "--confcutdir",
         place,
     ]
-    command += ["-x", "-q", "-p", "no:cacheprovider", *(f"{place}/{test}" for test in tests)]
+    command += ["-x", "-q", "-m", "", "-p", "no:cacheprovider", *(f"{place}/{test}" for test in tests)]
     return subprocess.run(command, cwd=copy, capture_output=True, check=False).returncode
 
 
