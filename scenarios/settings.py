@@ -121,8 +121,8 @@ class Engine(Part):
     workload.traffic). Default: recompute."""
     scheduler_reserve_full_isl: Switch | None = None
     """Whether a waiting request is let in only where the KV cache has room for all tokens that must be computed, not
-    for its first chunk alone (vLLM's name; from 0.19 on by the dates of its changes; matters with workload.traffic).
-    Default: true."""
+    for its first chunk alone (vLLM's name and default since 0.19; matters with workload.traffic). Default: what the
+    engine profile says, else true."""
     kv_cache_memory_bytes: (
         Annotated[int, Field(ge=1, le=1 << 48, strict=True, json_schema_extra={"unit": "bytes"})] | None
     ) = None

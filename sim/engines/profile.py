@@ -241,7 +241,9 @@ def engine_of(loaded: Loaded) -> EngineProfile:
 
 #: Releases of vLLM-Ascend from which on a profile fits, with the first month of a main branch that has what is new.
 _VLLM_ASCEND = (
-    ((0, 23), "2026-07", "vllm_ascend_0_23"),
+    ((0, 21), "2026-06", "vllm_ascend_0_23"),
+    ((0, 20), "2026-05", "vllm_ascend_0_20"),
+    ((0, 19), "2026-04", "vllm_ascend_0_19"),
     ((0, 14), "2026-01", "vllm_ascend_0_18"),
     ((0, 9), "2025-06", "vllm_ascend_0_11"),
     ((0, 0), "", "vllm_ascend_0_8"),
@@ -253,7 +255,9 @@ def shipped_engine_of(engine: str) -> str:
     vllm_ascend_0_18; `unknown` where none does.
 
     vLLM-Ascend replays graphs by default since 0.9.1 (June 2025), schedules asynchronously since 0.14 (January 2026,
-    with vLLM), and replays decode steps whole by default since 0.23 (August 2026); a main branch is judged by its date.
+    with vLLM), lets in requests with room for all their tokens since 0.19 (April 2026, with vLLM), no longer waits
+    between pieces since 0.20.2 (May) and replays decode steps whole by default since 0.21 (June); a main branch is
+    judged by its date.
     """
     text = re.sub(r"\bcann\s*[\d.]+", "", engine.lower())
     if "vllm" not in text:

@@ -16,8 +16,9 @@ from scenarios.lowering.parallel import shard_of
 from scenarios.lowering.stages import split_depth
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
+from scenarios.schema import Scenario
 from scenarios.timeline import COMPUTE
-from sim.engines.profile import engine_of
+from sim.engines.profile import EngineProfile, engine_of
 from sim.engines.workers import workers_on_a_host
 from sim.hardware.profile import HardwareError, HardwareProfile, hardware_names, load_hardware
 from sim.predict.attribution import attribution_of, attribution_result
@@ -123,13 +124,23 @@ def looked_up(loaded: Loaded) -> Case:
         problems += [f"{located(loaded, 'hardware')}: {line}" for line in error.messages]
     except ScenarioError as error:
         problems += [f"{located(loaded, 'hardware')}: hardware: {line}" for line in error.messages]
+    engine = None
     try:
-        engine_of(loaded)
+        engine = engine_of(loaded)
     except ScenarioError as error:
         problems += error.messages
-    if problems or model is None or hardware is None:
+    if problems or model is None or hardware is None or engine is None:
         raise ScenarioError(problems)
-    return Case(with_stored_weights(loaded, model).scenario, model, hardware)
+    return Case(_admitting(with_stored_weights(loaded, model).scenario, engine), model, hardware)
+
+
+def _admitting(scenario: Scenario, engine: EngineProfile) -> Scenario:
+    """`scenario` with the engine's rule for letting requests in, where its traffic leaves that open."""
+    default = engine.profile.defaults.get("scheduler_reserve_full_isl")
+    if scenario.workload.traffic is None or scenario.engine.scheduler_reserve_full_isl is not None or default is None:
+        return scenario
+    update = {"scheduler_reserve_full_isl": default.value == "true"}
+    return scenario.model_copy(update={"engine": scenario.engine.model_copy(update=update)})
 
 
 def case_of(loaded: Loaded) -> Case:

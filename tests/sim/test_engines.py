@@ -46,6 +46,8 @@ def test_the_shipped_profiles() -> None:
         "unknown",
         "vllm_ascend_0_11",
         "vllm_ascend_0_18",
+        "vllm_ascend_0_19",
+        "vllm_ascend_0_20",
         "vllm_ascend_0_23",
         "vllm_ascend_0_8",
     ]
@@ -125,6 +127,10 @@ def test_a_scenario_names_an_engine_and_a_wrong_name_is_located() -> None:
         ("vllm-ascend v0.9.2rc1", "vllm_ascend_0_11"),
         ("MindIE 2.1RC1", "mindie_2_2"),
         ("vllm-ascend 0.7.3 + MindIE Turbo", "vllm_ascend_0_8"),
+        ("vllm-ascend v0.19.1rc1", "vllm_ascend_0_19"),
+        ("vllm-ascend v0.20.2rc1", "vllm_ascend_0_20"),
+        ("vllm-ascend v0.21.0rc1", "vllm_ascend_0_23"),
+        ("vllm-ascend main 2026-05", "vllm_ascend_0_20"),
         ("vllm-ascend 0.27.1", "vllm_ascend_0_23"),
         ("vllm-ascend main 2026-08", "vllm_ascend_0_23"),
         ("vllm-ascend nightly (vLLM 0.23.0)", "vllm_ascend_0_23"),
@@ -145,12 +151,10 @@ def test_a_profile_says_what_a_deployment_runs_with_where_it_does_not_say() -> N
     assert defaults["vllm_ascend_0_8"]["graph"] == "eager"
     assert defaults["vllm_ascend_0_11"]["cudagraph_mode"] == "PIECEWISE"
     assert defaults["vllm_ascend_0_18"] == defaults["vllm_ascend_0_11"]
-    assert defaults["vllm_ascend_0_23"] == {
-        **defaults["vllm_ascend_0_18"],
-        "cudagraph_mode": "FULL_AND_PIECEWISE",
-        "synchronize": "step",
-        "scheduler_reserve_full_isl": "true",
-    }
+    assert defaults["vllm_ascend_0_18"]["scheduler_reserve_full_isl"] == "false"
+    assert defaults["vllm_ascend_0_19"] == {**defaults["vllm_ascend_0_18"], "scheduler_reserve_full_isl": "true"}
+    assert defaults["vllm_ascend_0_20"] == {**defaults["vllm_ascend_0_19"], "synchronize": "step"}
+    assert defaults["vllm_ascend_0_23"] == {**defaults["vllm_ascend_0_20"], "cudagraph_mode": "FULL_AND_PIECEWISE"}
     assert defaults["unknown"] == {}
     text = engine_text(load_engine("vllm_ascend_0_23"))
     assert "cudagraph_mode: {value: FULL_AND_PIECEWISE, source: spec" in text

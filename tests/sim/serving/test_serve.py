@@ -176,3 +176,16 @@ def test_the_trace_shows_each_request_in_its_parts() -> None:
     for event in sorted(slices, key=lambda e: (e["tid"], e["ts"])):
         assert event["ts"] >= by_lane.get(event["tid"], 0.0) - 1e-3
         by_lane[event["tid"]] = event["ts"] + event["dur"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "reserves"),
+    [("vllm_ascend_0_18", False), ("vllm_ascend_0_19", True), ("vllm_ascend_0_23", True), ("unknown", None)],
+)
+def test_the_engine_says_what_a_request_is_let_in_for(profile: str, reserves: bool | None) -> None:
+    key = "engine.scheduler_reserve_full_isl"
+    sets = (*QUICK, f"engine.profile={profile}")
+    assert case_of(load_scenario(NAME, sets)).scenario.engine.scheduler_reserve_full_isl is reserves
+    assert case_of(load_scenario(NAME, (*sets, f"{key}=true"))).scenario.engine.scheduler_reserve_full_isl is True
+    steps = case_of(load_scenario("qwen3_0_6b_decode", (f"engine.profile={profile}",)))
+    assert steps.scenario.engine.scheduler_reserve_full_isl is None  # no traffic, no one is let in
