@@ -108,7 +108,7 @@ def predict(case: Case) -> Prediction:
         step=step_time(schedule),
         waits_ns=shown.waits_ns,
         sensitivity=sensitivity_of(case, batch),
-        metrics=_metrics(case, memory),
+        metrics=metrics_in(case, memory),
         memory=memory,
         cold_start=cold_start(case),
         pipeline=_pipeline(case, batch),
@@ -144,7 +144,7 @@ def _speculation(case: Case) -> Speculation | None:
     return Speculation.of(config, verify, whole - verify, interval_ns(plain, decode_batch(plain.scenario))[0])
 
 
-def _metrics(case: Case, memory: Memory) -> dict[str, Metric]:
+def metrics_in(case: Case, memory: Memory) -> dict[str, Metric]:
     """TTFT, TPOT and what follows from them.
 
     TTFT: mean over the requests, which arrive together, from arrival to the end of the chunk that finishes their

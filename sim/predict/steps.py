@@ -18,8 +18,9 @@ from sim.predict.pipeline_steps import Pipe, passing, round_of, rows_of, sensiti
 from sim.predict.speculation import lookup_ns
 from sim.predict.ttft import Interval
 from sim.predict.uncertainty import PROBE, Sensitivity, sensitivity, step_interval
-from sim.step import engine, fluid, lengths, ranks, recurrence
+from sim.step import engine, fluid, kernel_times, lengths, ranks, recurrence
 from sim.step.host import make_plans
+from sim.step.kernel_times import KernelTimes
 from sim.step.layout import Layout, layout
 from sim.step.pipeline import Round
 from sim.step.plan import Plan
@@ -187,10 +188,10 @@ def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
 def _sensitivity_of_laid(case: Case, batch: Batch, laid: Layout) -> Sensitivity | None:
     """`sensitivity_of` a step in columns; None where these do not say how long its variants are."""
     if case.model.ranks > 1:
-        totals = lengths.lengths_of_ranks_ns(laid, PROBES)
-        if totals is None:
+        walk = _probed(case, batch)
+        if walk is None:
             return None
-        alone, *probes = totals
+        alone, *probes = walk.lengths_ns
         nominal = step_ns(case, batch) if laid.several_streams else alone
         device, host, in_time = (round(nominal * schedule / alone) for schedule in probes)
         return sensitivity(nominal, device, host, laid, case.hardware, in_time)
@@ -200,6 +201,25 @@ def _sensitivity_of_laid(case: Case, batch: Batch, laid: Layout) -> Sensitivity 
     else:
         nominal, device, host = lengths.lengths_ns(laid, PROBES[:3])
     return sensitivity(nominal, device, host, laid, case.hardware)
+
+
+@lru_cache(maxsize=2)  # as large as a step: asked for its sensitivity, and then for its kernels
+def _probed(case: Case, batch: Batch) -> lengths.Walk | None:
+    """A step of several ranks in columns, as it is and in all probes; None where these do not say how long it is."""
+    laid = layout_of(case, batch)
+    return None if laid is None else lengths.walk_of_ranks(laid, PROBES)
+
+
+def kernel_times_of(case: Case, batch: Batch) -> tuple[Layout, KernelTimes] | None:
+    """The columns of one step and when rank 0's kernels run in it; None where only a timeline says so: of pipelines,
+    of kernels on several streams, and where the host waits for the device within a step."""
+    laid = layout_of(case, batch) if case.model.pipeline_parallel == 1 else None
+    if laid is None or laid.several_streams:
+        return None
+    if case.model.ranks == 1:
+        return laid, kernel_times.of_one_rank(laid, sensitivity_of(case, batch).step_ns)
+    walk = _probed(case, batch)
+    return None if walk is None else (laid, kernel_times.of_first_rank(laid, walk))
 
 
 def overlap(plan: Plan) -> bool:

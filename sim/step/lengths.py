@@ -8,6 +8,7 @@ wait for something follow one another, so a run of them is one sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -127,6 +128,24 @@ def _end_of_entry(launched: Sequence[int], number: int) -> int:
 def lengths_of_ranks_ns(laid: Layout, variants: Sequence[Variant]) -> list[int] | None:
     """Length of the step of rank 0 in each variant, ns, as `sim.step.ranks.totals_ns` of its plans; None where the
     queue between the host's threads fills up."""
+    walk = walk_of_ranks(laid, variants)
+    return None if walk is None else walk.lengths_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A step of several ranks, played in several variants. lengths_ns: of rank 0, by variant. Of shape (places,
+    variants, ranks), ns: ended, when each host step is through; ready, when each entry's first kernel may run. starts:
+    of the first kernels of runs (`runs_of`), those that meet others with the last of them."""
+
+    lengths_ns: list[int]
+    ended: Clocks
+    ready: Clocks
+    starts: list[Clocks]
+
+
+def walk_of_ranks(laid: Layout, variants: Sequence[Variant]) -> Walk | None:
+    """`lengths_of_ranks_ns` with the times on the way."""
     import numpy as np
 
     host, launch, kernels = _matrices(laid)
@@ -146,9 +165,9 @@ def lengths_of_ranks_ns(laid: Layout, variants: Sequence[Variant]) -> list[int] 
             return None
         through = np.maximum(through, ready[-1])
     ready = ready + np.maximum(np.array(laid.start_ns), 0)[:, None, None]
-    free = _streams(laid, scaled_ns(kernels, [v.device for v in variants]), ended, ready)
+    free, starts = _streams(laid, scaled_ns(kernels, [v.device for v in variants]), ended, ready)
     clock = np.maximum.reduce([through, *free.values()]) + host_ns[-1]
-    return [int(ns) for ns in clock[:, 0]]
+    return Walk([int(ns) for ns in clock[:, 0]], ended, ready, starts)
 
 
 def _matrices(laid: Layout) -> tuple[Clocks, Clocks, Clocks]:
@@ -162,13 +181,14 @@ def _matrices(laid: Layout) -> tuple[Clocks, Clocks, Clocks]:
     return host, launch, np.array(laid.durations_ns, np.int64)[:, None]
 
 
-def _streams(laid: Layout, durations: Clocks, ended: Clocks, ready: Clocks) -> dict[int, Clocks]:
-    """When each stream is free, by stream."""
+def _streams(laid: Layout, durations: Clocks, ended: Clocks, ready: Clocks) -> tuple[dict[int, Clocks], list[Clocks]]:
+    """When each stream is free, by stream; and when each run of kernels starts."""
     import numpy as np
 
     gaps = np.array(laid.gaps_ns, np.int64)
     sums = np.cumsum(durations + gaps[:, None, None], axis=0)
     starts = runs_of(laid)
+    begun: list[Clocks] = []
     ends = [*starts[1:], len(gaps)]
     last = np.array(ends) - 1
     taken = sums[last] - sums[starts] + durations[starts]  # of each run, from the start of its first kernel
@@ -186,13 +206,14 @@ def _streams(laid: Layout, durations: Clocks, ended: Clocks, ready: Clocks) -> d
             start = maximum(start, recorded[event])
         if number in laid.meets:
             start = last_of_group(start, laid.meets[number])
+        begun.append(start)
         end = start + taken[run]
         if run in at_least:
             end = maximum(end, at_least[run])
         for event in laid.records.get(ends[run] - 1, ()):
             recorded[event] = end
         free[stream] = end
-    return free
+    return free, begun
 
 
 def runs_of(laid: Layout) -> list[int]:

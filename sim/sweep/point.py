@@ -10,9 +10,8 @@ from typing import Any, Literal
 from scenarios.errors import ScenarioError, printable
 from scenarios.loader import load_scenario
 from sim import __version__
-from sim.predict.explain import diagnose
+from sim.predict.brief import brief
 from sim.predict.memory import DoesNotFit
-from sim.predict.predict import Prediction, predict
 from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case
 from sim.sweep.space import Point
@@ -33,7 +32,7 @@ def result_of(scenario: str, point: Point) -> Result:
         loaded = load_scenario(scenario, point.sets)
         case = case_of(loaded)
         key = hash_of(case)
-        return key, "done", "", metrics_of(predict(case))
+        return key, "done", "", metrics_of(case)
     except ScenarioError as error:
         return key, "skipped", _line(error.messages[0]), {}
     except DoesNotFit as error:
@@ -55,21 +54,22 @@ def _hash(parts: list[Any]) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def metrics_of(prediction: Prediction) -> dict[str, float | int | str]:
-    """The columns of a prediction: each metric with its interval, the parts of the step, memory, capacity,
-    bottleneck."""
+def metrics_of(case: Case) -> dict[str, float | int | str]:
+    """The columns of a prediction: each metric with its interval, the parts of the step, memory, capacity, bottleneck.
+    Raises DoesNotFit."""
+    short = brief(case)
     row: dict[str, float | int | str] = {}
-    for name, metric in prediction.metrics.items():
+    for name, metric in short.metrics.items():
         row |= {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
-    for name, value_ns in asdict(prediction.step).items():
+    for name, value_ns in asdict(short.step).items():
         row[f"step_{name.removesuffix('_ns')}_us"] = value_ns / 1000
-    memory = prediction.memory
+    memory = short.memory
     row |= {
         "memory_bytes": memory.total,
         "kv_tokens": memory.capacity.kv_tokens,
         "max_concurrent_requests": memory.capacity.max_concurrent_requests,
-        "cards": prediction.case.model.cards,
-        "bottleneck": diagnose(prediction).name,
+        "cards": case.model.cards,
+        "bottleneck": short.bottleneck,
     }
     return row
 

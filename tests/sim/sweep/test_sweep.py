@@ -69,7 +69,7 @@ def test_a_fault_of_the_program_is_a_row_and_the_sweep_goes_on(tmp_path: Path, m
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr("sim.sweep.point.predict", broken)
+    monkeypatch.setattr("sim.sweep.point.brief", broken)
     result = swept(grid(tmp_path), tmp_path / "out.csv")
     assert result.statuses == {"failed": 16, "skipped": 16}
     assert "ZeroDivisionError: a fault" in result.reasons
