@@ -120,7 +120,7 @@ CATALOGUE: dict[str, OpKind] = _table(
     OpKind("layer_norm", "LayerNormV3", "vector", vector.rows, ops_per_element=6, api="torch.nn.functional.layer_norm",
            part="norm", params="row_wise"),
     OpKind("reduce_mean", "ReduceMean", "vector", vector.rows, ops_per_element=1, api="torch.mean", part="norm",
-           params="reduce"),
+           reduces_rows=True, params="reduce"),
     OpKind("softmax", "SoftmaxV2", "vector", vector.rows, ops_per_element=5, api="torch.softmax", part="attention"),
     # Quantisation.
     OpKind("dynamic_quant", "DynamicQuant", "vector", vector.rows, "npu", ops_per_element=4,

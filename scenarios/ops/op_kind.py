@@ -29,15 +29,16 @@ class OpKind:
     """One kind of operation.
 
     op_type: the profiler's name where the op gives none. unit: the cores that run it. elementwise: a graph compiler may
-    fuse it with its neighbours. ops_per_element: vector instructions per element of the largest operand. api: the torch
-    or torch_npu call behind it. routed: its price differs by layer and rank, as the tokens choose their experts.
-    reads_choice: it is laid out by that choice, which only the device knows. family: of kernels. switch: what asks for
-    this kind, under `optimizations`. params: the kernel parameters of the hardware profile that price it, where they
-    are not called like the kind. dense: a product with one weight, whatever its types. picks_rows: reads rows by index,
-    from all over a table. twin: two in a row (the norms of Q and K) share one program in the cores' caches. as_mix: the
-    device starts it as a kernel of both kinds of cores, though one kind does the work. token_by_token: it changes a
-    state with each token, for the requests that decode; others go through it by chunks, in another kind.
-    quantises_sent: it quantises what it sends, where its reader wants INT8.
+    fuse it with its neighbours. reduces_rows: each row to one value, which a graph compiler does in the kernel that
+    makes the rows. ops_per_element: vector instructions per element of the largest operand. api: the torch or torch_npu
+    call behind it. routed: its price differs by layer and rank, as the tokens choose their experts. reads_choice: it is
+    laid out by that choice, which only the device knows. family: of kernels. switch: what asks for this kind, under
+    `optimizations`. params: the kernel parameters of the hardware profile that price it, where they are not called like
+    the kind. dense: a product with one weight, whatever its types. picks_rows: reads rows by index, from all over a
+    table. twin: two in a row (the norms of Q and K) share one program in the cores' caches. as_mix: the device starts
+    it as a kernel of both kinds of cores, though one kind does the work. token_by_token: it changes a state with each
+    token, for the requests that decode; others go through it by chunks, in another kind. quantises_sent: it quantises
+    what it sends, where its reader wants INT8.
     """
 
     name: str
@@ -46,6 +47,7 @@ class OpKind:
     work: Callable[[Op, OpKind], Work]
     host: HostClass = "aten"
     elementwise: bool = False
+    reduces_rows: bool = False
     ops_per_element: int = 1
     api: str = ""
     routed: bool = False

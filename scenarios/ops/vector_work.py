@@ -15,7 +15,7 @@ def flat(op: Op, kind: OpKind) -> Work:
     """Elementwise: every operand is read once, every output written once."""
     cold, warm = split_reads(op.inputs)
     elements = max([t.elements for t in op.outputs] + [t.elements for t in op.inputs if t.role == "activation"])
-    program = _stretching(op, elements) if kind.elementwise else ""
+    program = _stretching(op, elements) if kind.elementwise or op.parts else ""  # a compiler's kernel stretches too
     ops = int(op.attr("fused_ops", kind.ops_per_element))  # type: ignore[arg-type]
     if kind.elementwise and DTYPE_BITS[(op.inputs or op.outputs)[0].dtype] == 16:
         ops += 2  # 16 bit is computed in float32: a cast in and a cast out
@@ -44,14 +44,14 @@ def _stretching(op: Op, elements: int) -> str:
 
 
 def rows(op: Op, kind: OpKind) -> Work:
-    """Row-wise: the last dimension of the first input is reduced as a whole."""
+    """Row-wise: the last dimension of the first input (of what is reduced, in a compiler's kernel) is one whole."""
     cold, warm = split_reads(op.inputs)
-    x = op.inputs[0]
+    x = op.parts[-1].inputs[0] if op.parts else op.inputs[0]
     shape = RowsShape(prod(x.shape[:-1]), x.shape[-1])
     return Work(
         kind.unit,
         shape,
-        vector_ops=x.elements * kind.ops_per_element,
+        vector_ops=x.elements * int(op.attr("fused_ops", kind.ops_per_element)),  # type: ignore[arg-type]
         cold_read_bytes=cold,
         warm_read_bytes=warm,
         write_bytes=total_bytes(op.outputs),

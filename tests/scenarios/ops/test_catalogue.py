@@ -225,7 +225,6 @@ def test_an_expansion_computes_nothing() -> None:
         ("mul", (1, 8), "broadcast_row"),
         ("add", (2, 1), "broadcast"),
         ("mul", (1,), "mul"),  # a scalar is held in a register
-        ("fused_elementwise", (2, 1), "fused_elementwise"),
     ],
 )
 def test_a_smaller_operand_is_stretched_by_a_program_of_its_own(
