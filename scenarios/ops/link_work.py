@@ -37,6 +37,14 @@ def exchange(op: Op, kind: OpKind) -> Work:
     token = op.inputs[0] if kind.name == "moe_dispatch" else op.out
     top_k, ranks = whole_number(op, "top_k"), whole_number(op, "ranks")
     sent = op.out.dtype if kind.name == "moe_dispatch" else op.inputs[0].dtype
-    shape = ExchangeShape(cast(Exchange, kind.name), token.shape[0], top_k, token.shape[1], sent, ranks)
+    shape = ExchangeShape(
+        cast(Exchange, kind.name),
+        token.shape[0],
+        top_k,
+        token.shape[1],
+        sent,
+        ranks,
+        core_share=float(op.attr("core_share", 1.0)),  # type: ignore[arg-type]
+    )
     moved = token.shape[0] * top_k * token.shape[1] * DTYPE_BITS[sent] // 8
     return Work(kind.unit, shape, warm_read_bytes=moved, write_bytes=moved, program=kind.name)

@@ -72,6 +72,11 @@ class OpKind:
         return self.unit == "link"
 
     @property
+    def sends_in_a_kernel(self) -> bool:
+        """Whether a kernel of vector cores sends tokens to their experts or back (dispatch, combine)."""
+        return self.exchanges == "tokens" and self.is_collective and self.host == "npu"
+
+    @property
     def uses_cube(self) -> bool:
         """Whether it multiplies on the cube cores."""
         return self.unit in ("cube", "mix")

@@ -124,7 +124,7 @@ class GroupedShape:
 @dataclass(frozen=True, slots=True)
 class ExchangeShape:
     """Rows between a rank's tokens and their experts on `ranks` ranks: `tokens` of this rank, `top_k` rows of `hidden`
-    elements each."""
+    elements each. core_share: of the vector cores, what the kernel may take."""
 
     op: Exchange
     tokens: int
@@ -132,6 +132,7 @@ class ExchangeShape:
     hidden: int
     dtype: DType
     ranks: int
+    core_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,12 @@
 Every layer runs once for each part (vLLM's dual batch overlap, DBO). Products and vector kernels of all parts share
 stream 0, part after part, cut where a part needs its ranks; collectives go to a stream of their own. Weights are read
 once for each part: what a small batch pays for it.
+
+Where tokens are sent to their experts by dispatch and combine, next to attention that is not sharded, a layer is cut
+once, before its router: attention of one part runs alongside the experts of another, and dispatch and combine get a
+third of the vector cores, so that attention has the others. So does the one published deployment of this kind
+(CloudMatrix-Infer, arXiv 2506.12708: of a die 16 cube and 32 vector cores for the stream of attention, 8 and 16 for
+that of the experts); torch_npu's `set_stream_limit` is there for it.
 """
 
 from __future__ import annotations
@@ -17,6 +23,8 @@ from scenarios.passes.base import Context, Pass
 
 #: The stream of the collectives.
 STREAM = 2
+#: Of the vector cores, what dispatch and combine take next to another part's attention (the module's docstring).
+EXCHANGE_CORE_SHARE = 1 / 3
 #: Buffers of all tokens, of which each part has its rows: what the layers hand on, and the tables of the positions.
 SHARED = ("normed", "residual", "cos", "sin")
 
@@ -59,12 +67,15 @@ def take_turns(program: Program, context: Context) -> Program:
     if len(parts) == 1 or context.part is None:
         return program
     programs = [context.part(part) for part in parts]
+    halves = _halved(program, context.model)
     blocks = [
-        replace(b, ops=_woven([part.block(b.name) for part in programs])) if b.is_layer else b for b in program.blocks
+        replace(b, ops=_woven([part.block(b.name) for part in programs], halves)) if b.is_layer else b
+        for b in program.blocks
     ]
     first = next(i for i, block in enumerate(blocks) if block.is_layer)
     behind = next(i for i, block in enumerate(blocks) if i > first and not block.is_layer)
-    blocks[first - 1] = _recording(blocks[first - 1], _BEFORE)
+    before = (event for part in range(len(parts)) for event in _carried(part)) if halves else (_BEFORE,)
+    blocks[first - 1] = _recording(blocks[first - 1], *before)
     through = {event for op in blocks[behind - 1].ops for event in op.records if " through on " in event}
     blocks[behind] = _waiting(blocks[behind], tuple(sorted(through)))
     return program.with_blocks(tuple(blocks), "overlap.micro_batches")
@@ -74,9 +85,20 @@ def take_turns(program: Program, context: Context) -> Program:
 _BEFORE = "layers may begin"
 
 
-def _recording(block: Block, event: str) -> Block:
+def _halved(program: Program, model: Model) -> bool:
+    """Whether layers are cut before their routers: where one kernel sends tokens, next to attention of one rank."""
+    sends = any(kind_of(op).sends_in_a_kernel for block in program.blocks if block.is_layer for op in block.ops)
+    return sends and model.tensor_parallel == 1
+
+
+def _carried(part: int) -> tuple[str, ...]:
+    """Recorded when a part is through a layer whose experts ran on the other stream."""
+    return (f"part{part} through on {STREAM}",)
+
+
+def _recording(block: Block, *events: str) -> Block:
     last = block.ops[-1]
-    return replace(block, ops=(*block.ops[:-1], replace(last, records=(*last.records, event))))
+    return replace(block, ops=(*block.ops[:-1], replace(last, records=(*last.records, *events))))
 
 
 def _waiting(block: Block, events: tuple[str, ...]) -> Block:
@@ -92,9 +114,10 @@ class _Stretch:
     links: bool
 
 
-def _woven(layers: list[Block]) -> tuple[Op, ...]:
-    """Part after part up to each one's next collective, then the next stretch of each."""
-    parts = [_on_streams(_stretches(block.ops), part) for part, block in enumerate(layers)]
+def _woven(layers: list[Block], halves: bool) -> tuple[Op, ...]:
+    """Part after part up to each one's next collective (with `halves` to its router), then the next stretch of each."""
+    stretches = _halves if halves else _stretches
+    parts = [_on_streams(stretches(block.ops), part, carried=halves) for part, block in enumerate(layers)]
     woven: list[Op] = []
     for turn in range(max(map(len, parts))):
         for own in parts:
@@ -125,14 +148,25 @@ def _stretches(ops: tuple[Op, ...]) -> list[_Stretch]:
     return joined
 
 
-def _on_streams(stretches: list[_Stretch], part: int) -> list[list[Op]]:
-    """The stretches of one part with their events: each waits for all streams of the one before it."""
+def _halves(ops: tuple[Op, ...]) -> list[_Stretch]:
+    """Attention, and from the router on the experts; a layer without experts is all of the first kind."""
+    at = next((i for i, op in enumerate(ops) if op.name == "router"), len(ops))
+    experts = tuple(
+        replace(op, attrs=(*op.attrs, ("core_share", EXCHANGE_CORE_SHARE))) if kind_of(op).sends_in_a_kernel else op
+        for op in ops[at:]
+    )
+    return [_Stretch(ops[:at], links=False), *([_Stretch(experts, links=True)] if experts else [])]
+
+
+def _on_streams(stretches: list[_Stretch], part: int, carried: bool) -> list[list[Op]]:
+    """The stretches of one part with their events: each waits for all streams of the one before it. carried: whether
+    the first waits for the last of the layer before, which may have been on another stream."""
     placed: list[list[Op]] = []
-    waits: tuple[str, ...] = (_BEFORE,) if stretches[0].links else ()
+    waits: tuple[str, ...] = (_BEFORE,) if stretches[0].links else _carried(part) if carried else ()
     for number, stretch in enumerate(stretches):
         ops = [_of_part(op, part) for op in stretch.ops]
         if stretch.links:
-            ops = [replace(op, stream=STREAM) for op in ops]
+            ops = [replace(op, stream=STREAM if not (carried and op.stream) else op.stream) for op in ops]
         ends = {op.stream: i for i, op in enumerate(ops)}
         starts = {op.stream: i for i, op in reversed(list(enumerate(ops)))}
         for i in starts.values():
@@ -188,7 +222,10 @@ MICRO_BATCHES = Pass(
     rewrite=take_turns,
     refuse=_too_few,
     idle=_one_rank,
-    rewrites="the requests of a step in parts; one computes while the collectives of another run on their own stream",
+    rewrites=(
+        "the requests of a step in parts; one computes while the collectives of another run on their own stream, or "
+        "the experts of another where dispatch and combine send its tokens"
+    ),
     saves="the time of the collectives, as far as there is other work to do meanwhile",
     costs=(
         "weights are read once for each part, kernels get smaller, twice the launches; collectives on vector cores "

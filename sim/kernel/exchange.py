@@ -7,13 +7,16 @@ expert. combine: results go back, and the rows of each token are weighed and sum
     dispatch = start + quantise + links + copy + ranks x flag + rows on a core x row
     combine  = start + links + sum + ranks x flag
 
-Quantise, copy and sum are the profile's own vector kernels on as many rows, links the all-to-all on vector cores. Flag
-and row are fitted (`sim.fitting.exchange`): what each peer adds, and what a core takes to find where a row belongs
+A stream with fewer cores (`torch.npu.set_stream_limit`) has them work on more rows each, and its links take in less at
+once. Quantise, copy and sum are the profile's own vector kernels on as many rows, links the all-to-all on vector cores.
+Flag and row are fitted (`sim.fitting.exchange`): what each peer adds, and what a core takes to find where a row belongs
 among those of its expert. All measured dispatches have 128 tokens a rank, so that a fixed cost would fit them as well.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from math import ceil
 
 from scenarios.ops.program import DTYPE_BITS
@@ -28,7 +31,7 @@ from sim.kernel.vector import vector_cost, vector_params
 
 def exchange_ns(shape: ExchangeShape, hw: HardwareProfile) -> float:
     """Time of one dispatch or combine whose ranks are all there, ns."""
-    links = hw.collective
+    links, hw = hw.collective, _with_cores(hw, cores_of(shape, hw))
     flags = 1000 * shape.ranks * links.exchange_flag_us
     if shape.op == "moe_combine":
         return _rows_ns(shape, hw, "row_wise", 2, 2, 0) + _links_ns(shape, hw) + flags
@@ -37,6 +40,17 @@ def exchange_ns(shape: ExchangeShape, hw: HardwareProfile) -> float:
     copied = _rows_ns(shape, hw, "copy", 0, size, size)
     on_a_core = ceil(shape.tokens * shape.top_k / hw.chip.vector_cores)
     return quantised + _links_ns(shape, hw) + copied + flags + 1000 * on_a_core * links.exchange_row_us
+
+
+def cores_of(shape: ExchangeShape, hw: HardwareProfile) -> int:
+    """Vector cores that the kernel takes."""
+    return max(1, round(shape.core_share * hw.chip.vector_cores))
+
+
+@lru_cache(maxsize=16)
+def _with_cores(hw: HardwareProfile, vector_cores: int) -> HardwareProfile:
+    """`hw` as a kernel sees it that may take so many vector cores."""
+    return hw if vector_cores == hw.chip.vector_cores else replace(hw, chip=replace(hw.chip, vector_cores=vector_cores))
 
 
 def sent_bytes(shape: ExchangeShape) -> int:

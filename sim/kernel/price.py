@@ -33,7 +33,7 @@ from sim.hardware.sections import KernelParams
 from sim.kernel.attention import attention_cost, is_decode
 from sim.kernel.cost import Cost
 from sim.kernel.cpu import cpu_cost
-from sim.kernel.exchange import exchange_ns, sent_bytes
+from sim.kernel.exchange import cores_of, exchange_ns, sent_bytes
 from sim.kernel.ffn import ffn_cost
 from sim.kernel.grouped import grouped_cost
 from sim.kernel.matmul import matmul_cost
@@ -256,22 +256,23 @@ def _fused(work: Work, hw: HardwareProfile, *_: object) -> KernelTime:
 
 
 def _exchange(work: Work, hw: HardwareProfile, *_: object) -> KernelTime:
-    """Dispatch or combine whose ranks are all there; it takes all vector cores."""
+    """Dispatch or combine whose ranks are all there; it takes all vector cores, or those that its stream may."""
     shape = work.shape
     assert isinstance(shape, ExchangeShape)
     duration = max(1, round(exchange_ns(shape, hw)))
+    cores = cores_of(shape, hw)
     moved = 2 * sent_bytes(shape)
     return KernelTime(
         duration_ns=duration,
         accelerator="COMMUNICATION",
-        cores=hw.chip.vector_cores,
+        cores=cores,
         bound="link",
         hbm_bytes=moved,
         gm_bytes=work.gm_bytes,
         flops=0,
         roofline_ns=roofline_ns(work, hw, moved),
         hbm_share=min(1.0, moved / duration / hw.memory.hbm_gbps),
-        vector_share=1.0,
+        vector_share=cores / hw.chip.vector_cores,
         holds_cores=True,
         link_share=1.0,
     )

@@ -87,7 +87,7 @@ def overlaps(prediction: Prediction) -> tuple[Overlap, ...]:
         (collectives.COMM_CHUNKS, "matmul", "collective", _chunks),
         (branches.SHARED_EXPERT, "routed experts", "shared expert", _shared_expert),
         (branches.STREAMS, "query", "keys and values", _keys),
-        (micro_batches.MICRO_BATCHES, "computing of all parts", "their collectives", _parts),
+        (micro_batches.MICRO_BATCHES, "computing of all parts", "their collectives or experts", _parts),
     )
     for item, first, second, places_of in kinds:
         if item.is_on(prediction.case.scenario):
@@ -139,9 +139,11 @@ def _predicted_ns(prediction: Prediction, places: list[tuple[_Layers, list[_Plac
                 spans.setdefault((some, place_of[span.name], layers.layer_of(span.index)), []).append(span)
     busy = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.device_spans)
     waits = union_ns((s.start_ns, s.end_ns) for s in prediction.timeline.spans if s.is_wait)
-    total = 0
-    for members in spans.values():
-        window = [(min(s.start_ns for s in members), max(s.end_ns for s in members))]
+    total = through = 0
+    windows = ((min(s.start_ns for s in members), max(s.end_ns for s in members)) for members in spans.values())
+    for start, end in sorted(windows):
+        window = [(max(start, through), max(end, through))]  # a layer may start before the one before it has ended
+        through = window[0][1]
         waiting = union_ns(_common(window, waits))
         total += length_ns(window) - length_ns(waiting) + intersect_ns(waiting, busy)
     return total
@@ -215,7 +217,8 @@ def _branch(prediction: Prediction, layers: _Layers, stream: int) -> Iterator[_P
 
 
 def _parts(prediction: Prediction, _: Pass, layers: _Layers) -> Iterator[_Place]:
-    """What all parts of the batch compute, and what they communicate."""
+    """What all parts of the batch compute, and what they communicate; where layers are cut before their routers,
+    attention and experts."""
     ops = layers.block.ops
     sides = (
         [op for op in ops if op.stream != micro_batches.STREAM],

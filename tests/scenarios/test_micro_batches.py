@@ -70,6 +70,30 @@ def test_no_stream_outruns_another(model: Model, spread: bool, scattered: bool, 
                 assert len(apart) % parts == 0
 
 
+@pytest.mark.parametrize("model", [EXPERTS, LATENT], ids=lambda m: m.name)
+@pytest.mark.parametrize("parts", [2, 3])
+def test_attention_of_a_part_is_on_another_stream_than_the_experts_that_it_sends_tokens_to(
+    model: Model, parts: int
+) -> None:
+    """Without tensor parallelism a layer is cut once, before its router; only dispatch and combine have fewer cores."""
+    local = shard(model, 1, replicas=2, expert_parallel=True)
+    for apart in (False, True):
+        result = scenario(
+            workload__batch=6, workload__input_tokens=600, engine__data_parallel_size=2,
+            engine__enable_expert_parallel=True, optimizations__overlap__micro_batches=parts,
+            optimizations__overlap__shared_expert_stream=apart and model is LATENT,
+        )  # fmt: skip
+        assert problems_of(result, local) == []
+        whole = program(result, local)
+        assert races(whole) == []
+        layer = whole.block("layers").ops
+        stems = {stream: [op.stem for op in layer if op.stream == stream] for stream in (0, STREAM)}
+        assert (stems[0].count("o_proj"), stems[STREAM].count("o_proj")) == (parts, 0)
+        assert (stems[0].count("router"), stems[STREAM].count("router")) == (0, parts)
+        limited = {op.stem for op in layer if op.attr("core_share", 1.0) != 1.0}
+        assert limited == {"exchange.dispatch", "exchange.combine"}
+
+
 def test_each_part_reads_the_weights() -> None:
     local = shard(TINY, 2)
     result = scenario(workload__batch=4, workload__input_tokens=9, engine__tensor_parallel_size=2)

@@ -16,6 +16,7 @@ from sim.fitting.exchange import residuals, rows
 from sim.hardware.profile import NEEDED_PROGRAMS, HardwareProfile, load_hardware
 from sim.kernel.exchange import exchange_ns
 from sim.kernel.price import price
+from sim.predict.overlap import overlaps
 from sim.predict.predict import Prediction, predict
 from sim.predict.steps import Case, plans_of
 from sim.step import engine, ranks
@@ -65,6 +66,18 @@ def test_an_exchange_grows_with_tokens_and_ranks_and_shrinks_with_int8() -> None
     assert dispatch(1, 16) < dispatch(16, 16) < dispatch(128, 16)
     assert dispatch(16, 8) < dispatch(16, 16) < dispatch(16, 64)
     assert dispatch(512, 16) < dispatch(512, 16, "bf16")  # the links have half the bytes
+
+
+@pytest.mark.parametrize("op", ["moe_dispatch", "moe_combine"])
+def test_an_exchange_on_a_third_of_the_cores_is_slower_and_leaves_the_others(op: str) -> None:
+    whole, third = (
+        price(Work("link", ExchangeShape(op, 128, 8, 7168, "int8", 16, core_share=share)), A3)  # type: ignore[arg-type]
+        for share in (1.0, 1 / 3)
+    )
+    assert whole.duration_ns < third.duration_ns < 3 * whole.duration_ns
+    assert (whole.cores, third.cores) == (48, 16)
+    assert third.holds_cores
+    assert third.vector_share == pytest.approx(1 / 3)
 
 
 def spread(model: str = "DeepSeek-V3", tp: int = 8, dp: int = 2, hw: HardwareProfile = A3, **settings: object) -> Case:
@@ -157,6 +170,26 @@ def test_micro_batches_send_their_tokens_on_a_stream_of_their_own(model: object,
     sent = [launch for launch in launches(prediction.plan) if launch.kind == "moe_dispatch"]
     assert [launch.stream for launch in sent] == [2] * 2 * parts  # two layers with experts
     assert {launch.stream for launch in launches(prediction.plan)} == {0, 2}
+
+
+def test_experts_of_one_part_run_beside_attention_of_another() -> None:
+    """Without tensor parallelism; 64 dies. Parts lose less where there are more requests, whose work the floors of
+    kernels are shared out over."""
+    lost = {}
+    for batch in (8, 64):
+        alone, parts = (
+            predict(
+                spread(
+                    tp=1, dp=64, hw=calm(A3), workload__batch=batch, engine__stack="vllm_ascend",
+                    optimizations__overlap__micro_batches=n,
+                )
+            )
+            for n in (1, 2)
+        )  # fmt: skip
+        (item,) = overlaps(parts)
+        assert item.ideal_us <= item.predicted_us < 0.85 * (item.first_us + item.second_us)
+        lost[batch] = parts.step.total_ns / alone.step.total_ns
+    assert lost[64] < lost[8]
 
 
 @pytest.mark.parametrize("op", ["moe_dispatch", "moe_combine"])
