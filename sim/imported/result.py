@@ -17,7 +17,7 @@ from sim.imported.completeness import Completeness, completeness_of, withheld
 from sim.imported.diagnosis import Found, diagnose_step
 from sim.imported.ranks import RankWaits, Waits, slowest_rank, waits_of
 from sim.predict.result import SCHEMA_VERSION
-from sim.predict.shares import MARGIN, MIN_SHARE
+from sim.predict.shares import LEAD, MARGIN, MIN_SHARE
 
 #: Differences beyond this share of the reported step are reported as such.
 RECONCILED = 0.001
@@ -146,6 +146,7 @@ def _bottleneck(diagnosis: Found) -> dict[str, Any]:
         "limits_us": diagnosis.limits_us,
         "mixed_margin": MARGIN,
         "mixed_below": MIN_SHARE,
+        "mixed_lead": LEAD,
     }
 
 

@@ -40,9 +40,15 @@ NAME_OF: dict[Part, Name] = {
     "pipeline bubble": "bubble-bound", "host late": "host-bound", "queued": "idle-bound", "copies": "idle-bound",
     "idle, cause unknown": "idle-bound",
 }  # fmt: skip
-#: A step is mixed where the second largest part is within this share of the step of the largest, or the largest is
-#: below MIN_SHARE of the step. Both are conventions of this tool.
-MARGIN, MIN_SHARE = 0.05, 0.3
+#: What the device does in each part. Half of a step spent on one of these says what kind of step it is.
+_SORT_OF: dict[Name, str] = {
+    "HBM-bound": "computing", "cube-bound": "computing", "vector-bound": "computing",
+    "communication-bound": "communication", "bubble-bound": "bubble", "host-bound": "idle", "idle-bound": "idle",
+}  # fmt: skip
+#: The largest name is given where it has MIN_SHARE of the step, or where its sort has and it is LEAD times the next
+#: of that sort; never where the second is within MARGIN of the step. Any other step is mixed. All three are conventions
+#: of this tool.
+MARGIN, MIN_SHARE, LEAD = 0.05, 0.5, 2.0
 
 
 def shares_of(parts_ns: Mapping[Part, float], total_ns: int) -> dict[str, float]:
@@ -54,7 +60,10 @@ def shares_of(parts_ns: Mapping[Part, float], total_ns: int) -> dict[str, float]
 def in_shares(parts_ns: Mapping[Part, float], total_ns: int) -> str:
     """The bottlenecks of a mixed step with their shares, and what mixed is."""
     said = ", ".join(f"{name} {ns / max(1, total_ns):.0%}" for name, ns in list(by_name(parts_ns).items())[:4])
-    return f"{said} of the step; mixed is what has no part of {MIN_SHARE:.0%}, or two within {MARGIN:.0%}"
+    return (
+        f"{said} of the step; mixed is what has no part of {MIN_SHARE:.0%}, nor one {LEAD:g} times the next of a sort "
+        f"(computing, communication, idle) of {MIN_SHARE:.0%}, or two within {MARGIN:.0%}"
+    )
 
 
 def by_name(parts: Mapping[Part, float]) -> dict[Name, float]:
@@ -73,6 +82,13 @@ def bottleneck_of(parts_ns: Mapping[Part, float], total_ns: int) -> tuple[Name, 
         return "host-bound", ("host-bound",)
     first = max(sums.values())
     near = tuple(name for name, ns in sums.items() if first - ns < MARGIN * total_ns)
-    if len(near) == 1 and first >= MIN_SHARE * total_ns:
+    if len(near) == 1 and (first >= MIN_SHARE * total_ns or _leads(near[0], sums, total_ns)):
         return near[0], near
     return "mixed", near if len(near) > 1 else tuple(sums)[:2]
+
+
+def _leads(name: Name, sums: Mapping[Name, float], total_ns: int) -> bool:
+    """Whether the sort of `name` has its share of the step, and `name` the lead in it."""
+    same = [ns for other, ns in sums.items() if _SORT_OF[other] == _SORT_OF[name]]
+    others = [ns for other, ns in sums.items() if _SORT_OF[other] == _SORT_OF[name] and other != name]
+    return sum(same) >= MIN_SHARE * total_ns and sums[name] >= LEAD * max(others, default=0.0)

@@ -86,8 +86,8 @@ TEXTS: Table = {
         "910B2 上 Qwen3-8B，单请求：逐算子 62.9 ms，编译成图 14.5 ms（公开的解码扫描，lukaIvanic/paddle_ocr_vl_npu）。两行都参与过拟合。",
     ),
     "limit": (
-        "A name is given by the largest parts of the step of rank 0. Where two parts are alike the step is called mixed, and no single remedy stands out.",
-        "名称取自 0 号卡单步中最大的部分；若两部分相近，则称为混合，没有单一的对策。",
+        "A name is given by the largest parts of the step of rank 0. Where none has half of the step or clearly leads its sort, or two are alike, the step is called mixed, and no single remedy stands out.",
+        "名称取自 0 号卡单步中最大的部分；若没有一部分占到一半、也没有在同类中明显领先，或两部分相近，则称为混合，没有单一的对策。",
     ),
     "question": ("Which of the five walls does my deployment stand at?", "我的部署撞上了哪一堵墙？"),
     "try": (

@@ -14,7 +14,7 @@ TEXTS: Table = {
     "bubble-bound": ("Bubble-bound.", "流水线气泡受限。"),
     "capacity-bound": ("Capacity-bound.", "容量受限。"),
     "idle-bound": ("Idle-bound.", "设备空闲受限。"),
-    "mixed": ("Mixed: no part stands out.", "混合：没有占主导的部分。"),
+    "mixed": ("Mixed.", "混合。"),
 }
 
 #: The parts of a step.
