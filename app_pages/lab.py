@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from app_pages.parts import answers, sidebar, state
 from app_pages.parts.lab import files, gains, head, pictures
 from app_pages.parts.lab.view import BASELINE, View, pinned
 from app_pages.parts.page import quiet
+from app_pages.parts.state import Question
 from app_pages.parts.texts import Language, Say, speaker
 from app_pages.parts.texts.lab import TEXTS
 from scenarios.errors import ScenarioError
@@ -27,9 +30,8 @@ def main() -> None:
         answer = answers.first(question)
     except ScenarioError as error:
         refused = head.by_field(error)
-    with st.sidebar:
-        sidebar.settings(question, language, refused)
     if answer is None:
+        _settings(question, language, refused)
         head.refusal(question, refused, language, say)
         _last_good(language, say)
         return
@@ -41,6 +43,8 @@ def main() -> None:
     head.measured(view)
     quiet(files.provenance(view))
     charts = pictures.timelines(view)
+    # Behind what a reader waits for: the side bar's forty messages would keep the browser from drawing the numbers.
+    _settings(question, language, refused)
     wide, narrow = st.columns([3, 2], gap="large")
     with narrow:
         charts += [*pictures.composition(view), *pictures.memory(view), *pictures.roofline(view)]
@@ -50,6 +54,11 @@ def main() -> None:
     files.files(view, charts)
     with later:
         gains.gains(view)
+
+
+def _settings(question: Question, language: Language, refused: Mapping[str, str]) -> None:
+    with st.sidebar:
+        sidebar.settings(question, language, refused)
 
 
 def _last_good(language: Language, say: Say) -> None:

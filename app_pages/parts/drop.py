@@ -21,33 +21,48 @@ MAX_MB = 64
 TEXT = "drop:text"
 #: What the last drop said: its messages, or none.
 SAID = "kept:drop"
+#: The files that the page below was drawn with.
+DRAWN = "kept:drawn"
 
 
+@st.fragment
 def drop(language: Language) -> None:
-    """The button and what opens below it."""
+    """The button, and what opens below it, which is drawn once it is open. A new file draws the page again: it can be
+    chosen there."""
     say = speaker(TEXTS, language)
-    with st.popover(say("files"), icon=":material/upload_file:", help=say("files_help")):
-        quiet(say("about"))
-        files = st.file_uploader(
-            say("upload"), list(ENDINGS), accept_multiple_files=True, key="drop:files", max_upload_size=MAX_MB
-        )
-        inside = st.file_uploader(
-            say("folder"),
-            list(ENDINGS),
-            accept_multiple_files="directory",
-            key="drop:folder",
-            help=say("folder_help"),
-            max_upload_size=MAX_MB,
-        )
-        for given in (files, inside):
-            for message in dropped.add_all([(file.name, file.getvalue()) for file in given]):
-                st.error(literal(in_words(message, language)))
-        st.text_area(say("paste"), key=TEXT, height=120, placeholder="model: Qwen3-8B\nworkload:\n  batch: 8")
-        st.button(say("add"), on_click=_pasted, key="drop:add")
-        for message in st.session_state.pop(SAID, []):
+    folded = st.popover(
+        say("files"), icon=":material/upload_file:", help=say("files_help"), key="group:files", on_change="rerun"
+    )
+    if folded.open:
+        with folded:
+            _inside(language, say)
+    if st.session_state.get(DRAWN, []) != own.mine():
+        st.session_state[DRAWN] = list(own.mine())
+        st.rerun()
+
+
+def _inside(language: Language, say: Say) -> None:
+    quiet(say("about"))
+    files = st.file_uploader(
+        say("upload"), list(ENDINGS), accept_multiple_files=True, key="drop:files", max_upload_size=MAX_MB
+    )
+    inside = st.file_uploader(
+        say("folder"),
+        list(ENDINGS),
+        accept_multiple_files="directory",
+        key="drop:folder",
+        help=say("folder_help"),
+        max_upload_size=MAX_MB,
+    )
+    for given in (files, inside):
+        for message in dropped.add_all([(file.name, file.getvalue()) for file in given]):
             st.error(literal(in_words(message, language)))
-        for kept in own.mine():
-            _row(kept, say)
+    st.text_area(say("paste"), key=TEXT, height=120, placeholder="model: Qwen3-8B\nworkload:\n  batch: 8")
+    st.button(say("add"), on_click=_pasted, key="drop:add")
+    for message in st.session_state.pop(SAID, []):
+        st.error(literal(in_words(message, language)))
+    for kept in own.mine():
+        _row(kept, say)
 
 
 def _pasted() -> None:

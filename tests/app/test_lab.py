@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -262,3 +263,20 @@ def test_every_part_that_is_folded_away_opens(lab: Open, part: str) -> None:
         "perfetto": lambda: at.get("iframe"),
     }[part]()
     assert len(result) > 0
+
+
+@pytest.mark.usefixtures("quick_gains")
+def test_the_numbers_are_sent_before_the_widgets_of_the_side_bar(lab: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    from app_pages.parts import sidebar
+    from app_pages.parts.lab import head
+
+    sent: list[str] = []
+    for part, name in ((head, "numbers"), (sidebar, "settings")):
+
+        def told(*args: Any, draw: Any, name: str) -> None:
+            sent.append(name)
+            draw(*args)
+
+        monkeypatch.setattr(part, name, partial(told, draw=getattr(part, name), name=name))
+    lab("lab", lang="en")
+    assert sent[-2:] == ["numbers", "settings"]

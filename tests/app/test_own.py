@@ -157,11 +157,10 @@ def test_a_refused_question_about_an_own_file_shows_no_path() -> None:
 
 def test_dropped_files_can_be_chosen_in_the_lab(lab: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    at = lab("lab", lang="en")
+    at = lab("lab", "files", lang="en")
     uploader = next(item for item in at.get("file_uploader") if item.key == "drop:files")
     uploader.upload("config.json", config()).run()
     assert not at.exception
-    at.run()
     model = at.selectbox(key="lab:model")
     assert "My-Model" in model.options
     model.set_value(next(kept.ref for kept in at.session_state[own.MINE] if kept.kind == "model")).run()
@@ -169,6 +168,13 @@ def test_dropped_files_can_be_chosen_in_the_lab(lab: Open, monkeypatch: pytest.M
     said = unescape("\n".join(item.value for item in at.get("html")))
     assert "My-Model on" in said
     assert str(own._root()) not in said
+
+
+def test_what_lies_below_the_button_is_drawn_once_it_is_open(lab: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert not lab("home", lang="en").get("file_uploader")
+    keys = [item.key for item in lab("home", "files", lang="en").get("file_uploader")]
+    assert keys == ["drop:files", "drop:folder"]
 
 
 def test_a_dropped_scenario_can_be_compared(lab: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,21 @@ def test_without_streamlit_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch
         server.start(8599)
 
 
+def test_small_messages_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamlit.web.server.starlette import starlette_server
+
+    monkeypatch.setattr(starlette_server, "_bind_socket", starlette_server._bind_socket)
+    server.send_at_once()
+    with (
+        starlette_server._bind_socket("127.0.0.1", 0, 1) as listening,
+        socket.create_connection(listening.getsockname()),
+    ):
+        listening.setblocking(True)
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_perfetto_keeps_the_newest_traces_and_no_more() -> None:
     digests = [perfetto.keep(f"[{n}]") for n in range(perfetto.MAX_TRACES + 2)]
     assert [perfetto.kept(digest) is None for digest in digests] == [True, True, *[False] * perfetto.MAX_TRACES]
