@@ -34,7 +34,8 @@ from sim.kernel.traffic import hbm_rate, traffic
 BLOCK_QUERIES = 128
 #: Requests with at most this many new tokens take the decode path (a token and its speculated successors).
 DECODE_QUERY = 16
-#: Elements that MLA reads again as values (its latent part), of a row of 576.
+#: Elements that MLA reads again as values (its latent part), of a row of 576; of shorter rows all (an indexer's keys,
+#: which have half as many elements here, and rows that are keys and values alike).
 MLA_VALUES = 512
 #: Head sizes above this take proportionally longer for a score: 128 elements hide behind the softmax, 256 do not.
 HIDDEN_DIM = 128
@@ -76,7 +77,7 @@ def _group_ns(group: Group, shape: AttentionShape, hw: HardwareProfile, params: 
     cores = hw.chip.cube_cores
     if is_decode(group):
         prefill = params is hw.programs["attention_prefill"]  # requests that decode in the batch of one that does not
-        elements = shape.head_dim + MLA_VALUES if latent else 2 * shape.head_dim
+        elements = shape.head_dim + (min(MLA_VALUES, shape.head_dim) if latent else shape.head_dim)
         keys = group.count * shape.kv_heads * group.kv_len / cores
         return keys * key_ns(shape, hw, hw.programs["attention"] if prefill else params, elements)
     blocks = group.count * shape.heads * ceil(group.query / BLOCK_QUERIES)

@@ -254,6 +254,15 @@ def test_decode_attention_by_hand() -> None:
     assert price(attention((Group(1, 1, 100),)), slow).duration_ns == 2500 + 101 * 1024
 
 
+@pytest.mark.parametrize(("row", "elements"), [(576, 576 + 512), (512, 1024), (64, 128)])
+def test_what_is_read_again_as_values_is_no_more_than_the_row(row: int, elements: int) -> None:
+    # Latent rows of 576; rows that are keys and values alike; keys of an indexer of 128, half as wide here.
+    hw = device(mla_attention=KernelParams(element_ns=4))
+    shape = AttentionShape((Group(1, 1, 199),), 1, 1, row, "bf16", 0)
+    time = price(Work("mix", shape, 0, 0, 0, 0, 0, "mla_attention"), hw)
+    assert time.duration_ns == 100 * elements * 4
+
+
 def test_a_static_cache_is_read_whole() -> None:
     short, full = (static(1, n) for n in (10, 1023))
     assert short == full
