@@ -64,7 +64,7 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
         problems.append(("engine.hccl_op_expansion_mode", "has no effect: a card alone has no collectives"))
     problems += list(speculation_problems(scenario.engine, model))
     optimizations = scenario.optimizations
-    if optimizations.kv.prefix_sharing and any(one.state for one in (model, *model.kinds)):
+    if optimizations.kv.prefix_sharing and any(one.fixed_bytes for one in (model, *model.kinds)):
         what = f"layers of {model.name} keep a state, of which a prefix in common would need a copy: not modelled"
         problems.append(("optimizations.kv.prefix_sharing", what))
     if scenario.engine.sequence_parallel and not _scatters(model):
@@ -95,7 +95,8 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
 
 def _scatters(model: Model) -> bool:
     """Whether the norms of a layer can work on a rank's share of the tokens."""
-    return model.form.pre_norms and not (model.experts and model.experts.with_plain)
+    plain = model.form.pre_norms and not model.form.hyper
+    return plain and not (model.experts and model.experts.with_plain)
 
 
 def build(scenario: Scenario, model: Model, batch: Batch, stage: int | None = None) -> Program:

@@ -109,6 +109,8 @@ def speculation_problems(engine: Engine, model: Model) -> Iterator[tuple[str, st
         return
     if config.method == "mtp" and not model.mtp_layers:
         yield f"{where}.method", f"{model.name} has no multi-token prediction layers: use eagle3, ngram or suffix"
+    if config.forward and model.form.hyper:
+        yield f"{where}.method", f"{config.method} is not modelled for the streams of {model.name}: use ngram or suffix"
     if model.pipeline_parallel > 1:
         yield where, "needs engine.pipeline_parallel_size 1: drafts are not passed through stages"
     if config.method == "eagle3" and model.latent:

@@ -80,6 +80,14 @@ def tanh(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (torch.tanh(inputs[0]),)
 
 
+def softplus(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (F.softplus(inputs[0]),)
+
+
+def sqrt(_: Op, inputs: Inputs, __: Step) -> Outputs:
+    return (torch.sqrt(inputs[0]),)
+
+
 def relu(_: Op, inputs: Inputs, __: Step) -> Outputs:
     return (torch.relu(inputs[0]),)
 
@@ -176,5 +184,6 @@ KERNELS = {
     "split": Kernel(split, raw=True), "embedding": Kernel(embedding), "index_select": Kernel(index_select),
     "swiglu": Kernel(_swiglu, "composed"),
     "index_add": Kernel(index_add), "gelu": Kernel(gelu), "tanh": Kernel(tanh), "relu": Kernel(relu),
+    "softplus": Kernel(softplus), "sqrt": Kernel(sqrt),
     "clamp": Kernel(clamp), "expm1": Kernel(expm1), "where": Kernel(where),
 }  # fmt: skip

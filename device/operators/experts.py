@@ -17,7 +17,7 @@ import torch
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.operators.quant import exact_product, integers, scaled
 from device.step.step import COUNTS, Step
-from scenarios.models.model import Experts
+from scenarios.models.model import Experts, Score
 from scenarios.ops.counting import whole_number
 from scenarios.ops.program import Op, Tensor
 
@@ -65,7 +65,7 @@ def in_kept_groups(scores: torch.Tensor, experts: Experts) -> torch.Tensor:
     if experts.groups == 1:
         return scores
     by_group = scores.unflatten(-1, (experts.groups, -1))
-    best = by_group.topk(min(2 if experts.score == "sigmoid" else 1, by_group.shape[-1]), -1).values.sum(-1)
+    best = by_group.topk(min(1 if experts.score == "softmax" else 2, by_group.shape[-1]), -1).values.sum(-1)
     kept = torch.zeros_like(best, dtype=torch.bool)
     kept.scatter_(-1, best.topk(experts.kept_groups, -1).indices, True)
     return by_group.masked_fill(~kept.unsqueeze(-1), float("-inf")).flatten(-2)
@@ -83,12 +83,22 @@ def _of_layer(op: Op, inputs: Inputs, _: Step) -> Outputs:
     return (inputs[0] + each * torch.arange(inputs[0].shape[-1], dtype=torch.int32, device=inputs[0].device),)
 
 
+#: Scores of a router's logits.
+_SCORES: dict[Score, Callable[[torch.Tensor], torch.Tensor]] = {
+    "softmax": lambda logits: logits.softmax(-1),
+    "sigmoid": torch.sigmoid,
+    "sqrtsoftplus": lambda logits: torch.nn.functional.softplus(logits).sqrt(),
+}
+
+
 def gate(logits: torch.Tensor, bias: Inputs, experts: Experts) -> tuple[torch.Tensor, torch.Tensor]:
     """Router logits [rows, experts] -> (weights in float32, numbers) of each row's experts; a bias moves the choice and
     not the weights."""
-    wide = logits.float()
-    scores = wide.sigmoid() if experts.score == "sigmoid" else wide.softmax(-1)
-    _, ids = choose(scores + bias[0] if bias else scores, experts)
+    scores = _SCORES[experts.score](logits.float())
+    if len(bias) > 1:  # a table of experts, and the tokens' numbers
+        ids = bias[0][bias[1][: len(scores)]]
+    else:
+        _, ids = choose(scores + bias[0] if bias else scores, experts)
     weights = scores.gather(-1, ids.long())
     return weights / weights.sum(-1, keepdim=True) if experts.normalised else weights, ids
 

@@ -22,7 +22,9 @@ from device.operators import (
     prepare,
     quant,
     sampling,
+    shared_kv,
     sparse,
+    streams,
 )
 from device.operators.kernel import Inputs, Kernel, Outputs
 from device.step.step import Step
@@ -37,7 +39,7 @@ def _nothing(_: Op, __: Inputs, ___: Step) -> Outputs:
 REFERENCE: dict[str, Kernel] = {
     **elementwise.KERNELS, **norms.KERNELS, **matmul.KERNELS, **attention.KERNELS, **kv.KERNELS, **sampling.KERNELS,
     **quant.KERNELS, **prepare.KERNELS, **collectives.KERNELS, **experts.KERNELS, **exchange.KERNELS, **mla.KERNELS,
-    **sparse.KERNELS, **delta.KERNELS,
+    **sparse.KERNELS, **delta.KERNELS, **shared_kv.KERNELS, **streams.KERNELS,
     "prefetch": Kernel(_nothing),
 }  # fmt: skip
 
@@ -46,7 +48,8 @@ def special(op: Op) -> Kernel | None:
     """The kernel of an op that routers or latent attention mean in their own way; None for all others."""
     if kind_of(op).family == "attention" and op.attr("latent", False):
         return sparse.ATTENTION if op.attr("top_k", 0) else mla.ABSORBED
-    return experts.NAMED.get(op.whole) or mla.NAMED.get(op.whole) or attention.NAMED.get(op.whole)
+    named = (experts.NAMED, mla.NAMED, attention.NAMED, shared_kv.NAMED, streams.NAMED)
+    return next((kernels[op.whole] for kernels in named if op.whole in kernels), None)
 
 
 def reference(op: Op) -> Kernel:

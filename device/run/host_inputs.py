@@ -180,6 +180,8 @@ def _other_masks(program: Program) -> dict[str, Op]:
 def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[str, torch.Tensor]:
     """Frequencies of the rotary embedding, and its cosines and sines where they are looked up."""
     tables = {}
+    if index := next((one.shared_kv.index for one in model.kinds if one.shared_kv and one.shared_kv.index), None):
+        tables["hadamard"] = place.moved(hadamard(index.dim).to(place.dtypes[act]))
     for which, one in model.turns.items():
         each = frequencies(one)
         tables[f"inv_freq{which}"] = place.moved(each)
@@ -189,6 +191,14 @@ def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[st
             for name, table in (("cos", angles.cos() * scale), ("sin", angles.sin() * scale)):
                 tables[f"{name}{which}_table"] = place.moved(table.to(place.dtypes[act]))
     return tables
+
+
+def hadamard(size: int) -> torch.Tensor:
+    """Hadamard's matrix of a power of two, of ones and minus ones (Sylvester's order)."""
+    matrix = torch.ones((1, 1))
+    while len(matrix) < size:
+        matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
+    return matrix
 
 
 def _sampling(program: Program, layout: Layout, model: Model, place: Place, seed: int) -> dict[str, torch.Tensor]:

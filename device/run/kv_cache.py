@@ -15,6 +15,8 @@ from scenarios.serving.admission import KvCache
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of
 
 Tensors = list[torch.Tensor]
+#: What layers keep of a request: shape and type of each tensor, by name.
+States = dict[str, tuple[tuple[int, ...], DType]]
 
 
 class KvTensors:
@@ -56,8 +58,12 @@ class KvTensors:
                 torch.zeros((places, size, *_rows(one).get(name, (0,))), dtype=held, device=device) for one in layers
             ]
         self._lend(layers)
-        for name in dict.fromkeys(name for one in layers for name in _states(one, act)):
-            states = [_states(one, act).get(name, ((0,), act)) for one in layers]
+
+        def states_of(one: Model) -> States:
+            return _states(one, act) | _compressed(one, act, scenario.longest_request_tokens)
+
+        for name in dict.fromkeys(name for one in layers for name in states_of(one)):
+            states = [states_of(one).get(name, ((0,), act)) for one in layers]
             self.tensors[name] = [
                 torch.zeros((scenario.workload.batch, *shape), dtype=dtypes[dtype], device=device)
                 for shape, dtype in states
@@ -185,15 +191,34 @@ def _rows(one: Model) -> dict[str, tuple[int, int]]:
     if latent := one.latent:
         rows = {"latent_cache": (1, latent.kv_rank), "rope_cache": (1, latent.rope_dim)}
         return rows | ({"index_cache": (1, latent.own_index.dim)} if latent.own_index else {})
+    if one.shared_kv:
+        return {"window_cache": (1, one.head_dim)}
     return {"k_cache": (one.kv_heads, one.head_dim), "v_cache": (one.kv_heads, one.value_dim)}
 
 
-def _states(one: Model, act: DType) -> dict[str, tuple[tuple[int, ...], DType]]:
+def _compressed(one: Model, act: DType, longest: int) -> States:
+    """Compressed rows of a request of at most `longest` tokens, and what the compressors hold of its last ones."""
+    shared = one.shared_kv
+    if shared is None or not shared.ratio:
+        return {}
+    rows, wide = max(1, shared.rows(longest)), 2 * shared.parts
+    kept: States = {
+        "compressed_cache": ((rows, one.head_dim), act),
+        "compressed_state": ((shared.depth, wide * one.head_dim), "fp32"),
+    }
+    if index := shared.index:
+        kept["index_keys"] = ((rows, index.dim), "int8")
+        kept["index_scales"] = ((rows, 1), "fp16")
+        kept["index_state"] = ((shared.depth, wide * index.dim), "fp32")
+    return kept
+
+
+def _states(one: Model, act: DType) -> States:
     """What a layer keeps of a request whatever its length: shape and type of each."""
     state = one.state
     if state is None:
         return {}
-    kept: dict[str, tuple[tuple[int, ...], DType]] = {"conv_state": ((state.kernel - 1, state.channels), act)}
+    kept: States = {"conv_state": ((state.kernel - 1, state.channels), act)}
     if not isinstance(state, ShortConv):
         name = "delta_state" if isinstance(state, GatedDelta) else "ssm_state"
         kept[name] = (state.matrix, "fp32" if state.dtype == "fp32" else act)

@@ -112,7 +112,8 @@ class Bound:
         if not self.weights.shard.sends_tokens:
             return frozenset()
         rows = rows_of(self.program)
-        return frozenset(t.name for t in op.inputs if t.name.startswith("mlp_in") and t.shape[0] < rows)
+        names = ("mlp_in", "input_ids")
+        return frozenset(t.name for t in op.inputs if t.name.startswith(names) and t.shape[0] < rows)
 
     def _operand(self, issued: Issued, name: str) -> torch.Tensor | str:
         tensor = next(t for t in issued.op.inputs if t.name == name)

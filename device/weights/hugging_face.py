@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from device.weights.shared_kv_weights import own_name, own_shape
 from device.weights.state_weights import name_in_layer, shape_in_layer
 from scenarios.models.model import Model
 
@@ -73,6 +74,8 @@ def name_of(model: Model, name: str, part: str, layer: int) -> str:
         return "lm_head.weight"
     if name == "input_norm":
         return f"model.layers.0.input_layernorm.{part}"
+    if other := own_name(model, name, part, layer):
+        return other
     if name == "final_norm":
         return f"model.norm.{part}"
     if name == "next_norm":
@@ -118,6 +121,8 @@ def shape_of(model: Model, name: str) -> tuple[int, ...]:
     *before, layer, part = name.split(".")
     number = next((int(word) for word, ahead in zip(before, ["", *before], strict=False) if ahead == "layers"), -1)
     one = model.at(number if 0 <= number < model.layers else -1)
+    if (other := own_shape(model, one, name)) is not None:
+        return other
     if one.state is not None and (own := shape_in_layer(one.state, name, model.hidden)):
         return own
     if f"{layer}.{part}" in PLAIN.values() or part in _PLAIN_PARTS:

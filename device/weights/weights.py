@@ -20,6 +20,7 @@ from device.operators.quant import INT4_MAX, INT8_MAX, pack_int4, quantise_rows
 from device.weights.block_scales import BLOCK, FP8, Block, block_of, dequantised
 from device.weights.hugging_face import name_of, shape_of
 from device.weights.latent_weights import absorbed, heads_in_halves, in_halves, index_in_halves
+from device.weights.shared_kv_weights import by_group, table_of_experts
 from device.weights.state_weights import rows_of_rank
 from scenarios.errors import ScenarioError, printable
 from scenarios.files.paths import expanded, is_dir
@@ -35,7 +36,7 @@ PARTS = {
 }  # fmt: skip
 COLUMN_SPLIT = (
     "q_proj", "q_b_proj", "kv_b_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head", "sinks",
-    "attention_gate_proj",
+    "attention_gate_proj", "o_a_proj",
 )  # fmt: skip
 KV_SPLIT = ("k_proj", "v_proj")
 ROW_SPLIT = ("o_proj", "down_proj")
@@ -68,6 +69,8 @@ class RandomCheckpoint:
     def tensor(self, name: str) -> torch.Tensor:
         shape = shape_of(self.model, name)
         random = torch.Generator().manual_seed(crc32(f"{self.seed}/{name}".encode()))
+        if name.endswith("tid2eid") and self.model.experts:
+            return table_of_experts(shape, self.model.experts.count, random)
         values = torch.randn(shape, generator=random)
         if "norm" in name and not name.endswith("bias"):
             return 0.1 * values + (not self.model.form.unit_offset or "linear_attn.norm" in name)
@@ -299,6 +302,8 @@ class Weights:
             value = index_in_halves(last, value, latent)
         if not self._is_whole(name):
             value = self._mine(last, value, layer)
+        if last == "o_a_proj":
+            value = by_group(value, self.shard)
         return absorbed(kind, value, latent) if latent and kind != stored else value
 
     def _is_whole(self, name: str) -> bool:

@@ -68,6 +68,16 @@ def _capped(mlp: _Calls, limit: float) -> tuple[Op, ...]:
     )
 
 
+def _limited(mlp: _Calls, limit: float) -> tuple[Op, ...]:
+    """DeepSeek-V4's SwiGLU (vLLM's SiluAndMulWithClamp): both halves limited, the gate before its SiLU."""
+    return (
+        mlp.op("clamp", "clamp_gate", ("gate",), "gate_clamped", ("max", limit)),
+        mlp.op("clamp", "clamp_up", ("up",), "up_clamped", ("min", -limit), ("max", limit)),
+        mlp.op("silu", "silu", ("gate_clamped",), "silu_gate"),
+        mlp.op("mul", "mul_up", ("silu_gate", "up_clamped"), "gated"),
+    )
+
+
 def _xielu(mlp: _Calls, _: float) -> tuple[Op, ...]:
     """alpha_p x^2 + beta x above zero, alpha_n (e^x - 1 - x) + beta x below, as transformers' torch code; its two
     learned numbers are made positive once, where weights are loaded."""
@@ -97,6 +107,7 @@ _CALLS: dict[Activation, Callable[[_Calls, float], tuple[Op, ...]]] = {
     "gelu": _gated_by("gelu"),
     "clamped": _clamped,
     "capped": _capped,
+    "limited": _limited,
     "relu2": _squared,
     "gelu_alone": _gelu_alone,
     "xielu": _xielu,

@@ -22,7 +22,10 @@ from scenarios.lowering.mla import latent_attention
 from scenarios.lowering.moe import mixture
 from scenarios.lowering.prepare import prepare_contiguous
 from scenarios.lowering.primitives import activation, hidden_norm, linear, mlp, weight
+from scenarios.lowering.shared_kv import shared_kv_attention
 from scenarios.lowering.step import Step
+from scenarios.lowering.streams import read_streams, repeated, summed_streams, written_streams
+from scenarios.models.forms import HyperConnections
 from scenarios.models.model import Model
 from scenarios.models.states import GatedDelta, KimiDelta, Mamba2, ShortConv
 from scenarios.ops.program import Attr, Batch, Block, DType, Op, Program, Tensor
@@ -70,7 +73,9 @@ def _embed(model: Model, act: DType, tokens: int) -> Block:
     for one in model.turns.values():
         ops += _angles(one, act, tokens)
     ops += _join(model, hidden) if model.joined else ()
-    if model.form.pre_norms:
+    if model.form.hyper:
+        ops.append(repeated(model, hidden))
+    elif model.form.pre_norms:
         ops += hidden_norm("input_norm", hidden, "normed", model)
     return Block("embed", tuple(ops))
 
@@ -105,6 +110,8 @@ def _angles(model: Model, act: DType, tokens: int) -> tuple[Op, ...]:
 def _layer(step: Step) -> tuple[Op, ...]:
     """One layer: attention, its MLP, or both, each added to the residual."""
     model, act, form = step.model, step.act, step.model.form
+    if form.hyper:
+        return _layer_of_streams(step, form.hyper)
     hidden = (step.tokens, model.hidden)
     residual = activation("residual", hidden, act)
     ops: list[Op] = []
@@ -134,6 +141,24 @@ def _layer(step: Step) -> tuple[Op, ...]:
     return tuple(ops)
 
 
+def _layer_of_streams(step: Step, hyper: HyperConnections) -> tuple[Op, ...]:
+    """The same where the residual is several streams, which attention and MLP read and write by weights."""
+    model, act, tokens = step.model, step.act, step.tokens
+    hidden = (tokens, model.hidden)
+    attended = activation("attended", (tokens, model.attended), act)
+    return (
+        read_streams(model, hyper, "attention", tokens, act),
+        *hidden_norm("attention_norm", activation("attention_read", hidden, act), "normed", model),
+        *_attention(step, activation("normed", hidden, act)),
+        linear("o_proj", attended, "attention_out", model.hidden),
+        written_streams(model, "attention", activation("attention_out", hidden, act)),
+        read_streams(model, hyper, "mlp", tokens, act),
+        *hidden_norm("post_attention_norm", activation("mlp_read", hidden, act), "mlp_in", model),
+        *(mixture(step, model.experts) if model.experts else mlp(model, act, tokens)),
+        written_streams(model, "mlp", activation("mlp_out", hidden, act)),
+    )
+
+
 def _attention(step: Step, x: Tensor) -> tuple[Op, ...]:
     match step.model.state:
         case KimiDelta() as state:
@@ -144,6 +169,8 @@ def _attention(step: Step, x: Tensor) -> tuple[Op, ...]:
             return mamba2(step, x, state)
         case ShortConv() as state:
             return short_convolution(step, x, state)
+    if step.model.shared_kv:
+        return shared_kv_attention(step, x)
     return (latent_attention if step.model.latent else grouped_query_attention)(step, x)
 
 
@@ -165,7 +192,9 @@ def _head(model: Model, batch: Batch, act: DType, tokens: int) -> Block:
     verifies a draft needs all."""
     normed = activation("normed", (tokens, model.hidden), act)
     ops: list[Op] = []
-    if not model.form.pre_norms:
+    if model.form.hyper:
+        ops += summed_streams(model, model.form.hyper, tokens, act)
+    if model.form.hyper or not model.form.pre_norms:
         ops += hidden_norm("final_norm", activation("residual", normed.shape, act), "normed", model)
     rows = _chosen(model, batch)
     if batch.tokens > rows:

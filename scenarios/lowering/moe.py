@@ -12,7 +12,7 @@ from dataclasses import replace
 from scenarios.lowering.primitives import activation, gated, linear, weight
 from scenarios.lowering.step import Step
 from scenarios.models.model import Experts
-from scenarios.ops.program import Attr, DType, Op, Tensor
+from scenarios.ops.program import Attr, Op, Tensor
 from scenarios.ops.routing import Routing
 
 
@@ -52,7 +52,7 @@ def mixture(
     x = whole = activation(source, (rows, model.hidden), act)
     chosen = "moe_out" if experts.shared or experts.scaled else result
     read = activation(routed_by or source, x.shape, act)
-    ops = [linear("router", read, "router_logits", experts.count, experts.router_bias), *_choose(experts, rows, act)]
+    ops = [linear("router", read, "router_logits", experts.count, experts.router_bias), *_choose(step, experts, rows)]
     if experts.scales_choice:
         ops += _scaled_choice(experts, rows)
     if experts.weighs_input:
@@ -127,17 +127,19 @@ def _same(kind: str, name: str, inputs: tuple[Tensor, ...], out: str) -> Op:
     return Op(kind, name, inputs, (activation(out, inputs[0].shape, inputs[0].dtype),))
 
 
-def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
+def _choose(step: Step, experts: Experts, rows: int) -> tuple[Op, ...]:
     """Scores -> the `top_k` experts of each token and their weights, made to sum to 1 where the model wants that."""
     wide, few = (rows, experts.count), (rows, experts.top_k)
-    logits, logits32 = activation("router_logits", wide, act), activation("router_logits32", wide, "fp32")
+    logits, logits32 = activation("router_logits", wide, step.act), activation("router_logits32", wide, "fp32")
     scores, ids = activation("router_scores", wide, "fp32"), activation("expert_ids", few, "int32")
     weights = activation("expert_weights", few, "fp32")
     top = activation("top_scores", few, "fp32") if experts.normalised else weights
     total = activation("top_total", (rows, 1), "fp32")
     ops = [Op("cast", "router.cast", (logits,), (logits32,))]
-    ops.append(Op(experts.score, f"router.{experts.score}", (logits32,), (scores,)))
-    if experts.one_per_group:
+    ops += _scores(experts, logits32, scores)
+    if experts.hashed:
+        ops += _looked_up(step, experts, scores, top, ids)
+    elif experts.one_per_group:
         ops += _best_of_groups(experts, rows, top, ids)
     elif not experts.moves_choice:
         ops.append(Op("sort", "router.top_k", (scores,), (top, ids), op_type="TopKV2"))
@@ -153,6 +155,23 @@ def _choose(experts: Experts, rows: int, act: DType) -> tuple[Op, ...]:
         ops.append(Op("reduce_mean", "router.sum", (top,), (total,), op_type="ReduceSum"))
         ops.append(Op("div", "router.normalise", (top, total), (weights,)))
     return tuple(ops)
+
+
+def _scores(experts: Experts, logits: Tensor, scores: Tensor) -> tuple[Op, ...]:
+    if experts.score != "sqrtsoftplus":
+        return (Op(experts.score, f"router.{experts.score}", (logits,), (scores,)),)
+    soft = activation("router_softplus", logits.shape, logits.dtype)
+    return Op("softplus", "router.softplus", (logits,), (soft,)), Op("sqrt", "router.sqrt", (soft,), (scores,))
+
+
+def _looked_up(step: Step, experts: Experts, scores: Tensor, top: Tensor, ids: Tensor) -> tuple[Op, ...]:
+    """The experts that a table names for the token's number, whose scores are their weights."""
+    table = weight("router.tid2eid", (step.model.whole_vocab, experts.top_k), "int32")
+    tokens = activation("input_ids", ids.shape[:1], "int64")
+    return (
+        Op("index_select", "router.look_up", (table, tokens), (ids,)),
+        Op("index_select", "router.gather", (scores, ids), (top,), op_type="GatherElements"),
+    )
 
 
 def _best_of_groups(experts: Experts, rows: int, top: Tensor, ids: Tensor) -> tuple[Op, ...]:

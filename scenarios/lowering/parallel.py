@@ -69,6 +69,7 @@ def _sharded(model: Model, ranks: int, replicas: int, expert_parallel: bool, gat
         tensor_parallel=ranks,
         expert_parallel=expert_parallel,
         state=model.state and model.state.shard(ranks),
+        shared_kv=model.shared_kv and replace(model.shared_kv, groups=model.shared_kv.groups // ranks),
     )
 
 
@@ -85,6 +86,8 @@ def _attention_problems(model: Model, ranks: int) -> Iterator[str]:
     if model.state is not None:
         yield from model.state.problems(ranks)
         return
+    if model.shared_kv and model.shared_kv.groups % ranks:
+        yield f"{model.shared_kv.groups} groups of heads (o_groups) do not divide by {ranks}"
     if model.heads % ranks:
         yield f"{model.heads} attention heads do not divide by {ranks}"
     if model.kv_heads % ranks and ranks % model.kv_heads:

@@ -29,7 +29,7 @@ CARRIED = "carry"
 #: Blocks behind the layers.
 _HEAD = ("head", "sample")
 #: Ops of the embedding block that only the first stage runs; the rest (rotary angles, graph parameters) all need.
-_FIRST_ONLY = ("embed_tokens", "input_norm")
+_FIRST_ONLY = ("embed_tokens", "input_norm", "repeat_streams")
 #: The ops that end a layer: the residual add, and the norm for the layer after it.
 _ADD, _NORM = "add_mlp", "next_norm"
 
@@ -102,8 +102,10 @@ def _slice(layers: Sequence[Block], start: int, end: int) -> list[Block]:
 
 
 def _boundary(layer: Block) -> int:
-    """Index of the first op that belongs to the next stage."""
+    """Index of the first op that belongs to the next stage: none of a layer whose residual is several streams."""
     for index, op in enumerate(layer.ops):
+        if op.name == "hc_mlp_post":
+            return index + 1
         if op.name == _ADD and kind_of(op).elementwise:
             return index + 1
         if op.name.split("+")[0].split(".")[0] in (_ADD, _NORM):
@@ -114,6 +116,8 @@ def _boundary(layer: Block) -> int:
 def _crossing(layer: Block) -> tuple[Tensor, ...]:
     """What the next stage reads of this layer: activations that ops behind the cut need from before it."""
     cut_at = _boundary(layer)
+    if cut_at == len(layer.ops):
+        return layer.ops[-1].outputs
     result: set[str] = set()
     needed: dict[str, Tensor] = {}
     for op in layer.ops[cut_at:]:

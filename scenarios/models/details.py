@@ -26,6 +26,10 @@ def everywhere(_: Fields, layers: int) -> list[bool]:
     return [True] * layers
 
 
+def nowhere(_: Fields, layers: int) -> list[bool]:
+    return [False] * layers
+
+
 def gpt_oss(read: Fields, model: Model) -> Model:
     """Sinks, biases everywhere, and a clamped SwiGLU in the experts."""
     if model.experts is None:

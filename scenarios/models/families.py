@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from scenarios.models import details
+from scenarios.models import deepseek_v4, details
 from scenarios.models.alike import ALIKE
 from scenarios.models.family import Family
 from scenarios.models.forms import AttentionForm, LayerForm
@@ -150,6 +150,22 @@ FAMILIES: dict[str, Family] = {
     ),
     "deepseek_v32": Family(
         experts="n_routed_experts", score="sigmoid", latent=True, like="DeepSeek-V3.2", **_INDEXED
+    ),
+    "deepseek_v4": Family(
+        experts="n_routed_experts",
+        score="sqrtsoftplus",
+        normalised=True,
+        attention=AttentionForm(sinks=True),
+        types=deepseek_v4.types_by_ratio,
+        known=deepseek_v4.KINDS,
+        hashed=deepseek_v4.hashed_layers,
+        adapt=deepseek_v4.by_ratio,
+        finish=deepseek_v4.deepseek_v4,
+        models=frozenset(
+            {"hc_mult", "compress_ratios", "num_hash_layers", "index_topk", "o_lora_rank", "swiglu_limit"}
+        ),
+        defaults={"head_dim": 512, "n_shared_experts": 1, "routed_scaling_factor": 1.5},
+        like="DeepSeek-V4 Flash, Pro",
     ),
     "glm_moe_dsa": Family(
         experts="n_routed_experts",

@@ -26,8 +26,8 @@ class Family:
     form: of its layers. defaults: of keys that a config may leave out; renames: its own names of keys, by the usual
     one. finish: what else of a config makes the model. types: kinds of its layers where the config has no
     `layer_types`. kinds: usual names of kinds in `layer_types`, by those that newer configs have. rotates: which layers
-    turn by position. limits: of the SwiGLUs of each layer. adapt: what sets a kind of layer apart. like: published
-    models that stand for it.
+    turn by position. limits: of the SwiGLUs of each layer. hashed: layers whose experts a table names. adapt: what sets
+    a kind of layer apart. like: published models that stand for it.
     """
 
     qk_norm: bool | None = False
@@ -53,5 +53,6 @@ class Family:
     known: tuple[str, ...] = ("full_attention", "attention", "sliding_attention")
     rotates: Callable[[Fields, int], list[bool]] = details.everywhere
     limits: Callable[[Fields, int], list[tuple[float, float]]] = details.unlimited
+    hashed: Callable[[Fields, int], list[bool]] = details.nowhere
     adapt: Adapt = details.by_kind
     like: str = ""

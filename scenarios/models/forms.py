@@ -11,8 +11,8 @@ from typing import Literal
 #: What stands between gate and up of an MLP: silu and gelu gate; clamped is gpt-oss's SwiGLU (alpha 1.702, up + 1,
 #: both limited); capped is a SwiGLU whose halves are limited (Step-3.5); relu2
 #: squares a relu, gelu_alone is a GELU, and xielu (arXiv:2411.13010) is a parabola above zero and an exponential below:
-#: these have no gate at all.
-Activation = Literal["silu", "gelu", "clamped", "capped", "relu2", "gelu_alone", "xielu"]
+#: these have no gate at all. limited is capped with the gate limited before its SiLU (DeepSeek-V4).
+Activation = Literal["silu", "gelu", "clamped", "capped", "limited", "relu2", "gelu_alone", "xielu"]
 #: What opens and closes attention's output: nothing, a part of the query's projection, or a projection of its own with
 #: one number for each element or each head.
 Gate = Literal["", "packed", "element", "head"]
@@ -23,6 +23,7 @@ PROJECTED: dict[Activation, tuple[str, ...]] = {
     "gelu": ("gate", "up"),
     "clamped": ("gate", "up"),
     "capped": ("gate", "up"),
+    "limited": ("gate", "up"),
     "relu2": ("up",),
     "gelu_alone": ("up",),
     "xielu": ("up",),
@@ -72,15 +73,40 @@ class AttentionForm:
 
 
 @dataclass(frozen=True, slots=True)
+class HyperConnections:
+    """Manifold-constrained hyper-connections (mHC, DeepSeek-V4): the residual is `streams` rows of a token. Attention
+    and MLP read a weighed sum of them; what they give is added to each, weighed, behind a mix of the streams by a
+    matrix whose rows and columns sum to 1 after `iterations` of Sinkhorn and Knopp. eps: added to what divides."""
+
+    streams: int
+    iterations: int
+    eps: float
+
+    @property
+    def mixed(self) -> int:
+        """Numbers that one projection gives for a token: weights of the sum, of what is added, and the matrix."""
+        return (2 + self.streams) * self.streams
+
+    def weights(self, hidden: int) -> int:
+        """Of the two places of a layer: the projection of all streams, its bias and its three factors."""
+        return 2 * (self.mixed * (self.streams * hidden + 1) + 3)
+
+    def head_weights(self, hidden: int) -> int:
+        """Of the weighed sum behind the layers."""
+        return self.streams * (self.streams * hidden + 1) + 1
+
+
+@dataclass(frozen=True, slots=True)
 class LayerForm:
     """What stands around attention and MLP of a layer.
 
     attends, has_mlp: whether it has the one and the other (Nemotron-H's layers have one of both). pre_norms: norms
-    before them. post_norms: norms behind them, before the residual add. activation: of the MLP. limit: of the clamped
-    and the capped activation. mlp_bias: its projections have biases; down_bias: the last one has. residual_scale: what
-    each of them is multiplied by before it is added. unit_offset: norms multiply by 1 + weight. layer_norm: those over
-    the hidden size are layer norms, which take the mean off too; norm_bias: they add a bias. parallel: attention and
-    MLP read the same norm. layer_scale: the residual is multiplied by a learned number behind each layer.
+    before them. post_norms: norms behind them, before the residual add. activation: of the MLP. limit: of the clamped,
+    capped and limited activation. mlp_bias: its projections have biases; down_bias: the last one has. residual_scale:
+    what each of them is multiplied by before it is added. unit_offset: norms multiply by 1 + weight. layer_norm: those
+    over the hidden size are layer norms, which take the mean off too; norm_bias: they add a bias. parallel: attention
+    and MLP read the same norm. layer_scale: the residual is multiplied by a learned number behind each layer. hyper:
+    the residual is several streams, None for one.
     """
 
     attends: bool = True
@@ -97,6 +123,12 @@ class LayerForm:
     norm_bias: bool = False
     parallel: bool = False
     layer_scale: bool = False
+    hyper: HyperConnections | None = None
+
+    @property
+    def streams(self) -> int:
+        """Rows of the residual of a token."""
+        return self.hyper.streams if self.hyper else 1
 
 
 @dataclass(frozen=True, slots=True)

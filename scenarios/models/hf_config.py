@@ -250,9 +250,10 @@ def _layers(read: Fields, family: Family, layers: int) -> list[Layer]:
     if not _has_experts(read, family):
         sparse = [True] * layers  # of a model without experts no layer is one of few
     turns, borrows = family.rotates(read, layers), borrowing_layers(read, layers)
-    selects = selecting_layers(read, layers) if "index_topk" in family.models else [True] * layers
-    limits = family.limits(read, layers)
-    return [Layer(*one) for one in zip(types, turns, sparse, borrows, selects, limits, strict=True)]
+    selects = selecting_layers(read, layers) if family.latent and "index_topk" in family.models else [True] * layers
+    limits, hashed = family.limits(read, layers), family.hashed(read, layers)
+    each = zip(types, turns, sparse, borrows, selects, limits, hashed, strict=True)
+    return [Layer(*one) for one in each]
 
 
 def _stored(read: Fields) -> Stored | None:
@@ -312,7 +313,7 @@ def _experts(read: Fields, family: Family, layers: int) -> Experts:
     activation = _activation(read, family)
     given = read.fields.get("routed_scaling_factor")  # null in MiMo-V2
     factor = 1.0 if given is None else read.number("routed_scaling_factor", 1.0)
-    usual = family.score == "sigmoid" if family.normalised is None else family.normalised
+    usual = family.score != "softmax" if family.normalised is None else family.normalised
     normalised = read.flag("norm_topk_prob", usual)
     groups, kept = _groups(read, count, top_k)
     biased = next((key for key in _CHOICE_BIAS if read.fields.get(key) is not None), _CHOICE_BIAS[0])
@@ -344,10 +345,11 @@ def _score(read: Fields, family: Family) -> Score:
     """How the router scores: as the config says, or as the family does."""
     key = next((key for key in _SCORES if read.fields.get(key) is not None), _SCORES[0])
     given = read.fields.get(key, family.score)
-    if given in ("softmax", "sigmoid"):
-        return "softmax" if given == "softmax" else "sigmoid"
+    known: dict[object, Score] = {"softmax": "softmax", "sigmoid": "sigmoid", "sqrtsoftplus": "sqrtsoftplus"}
+    if isinstance(given, str) and given in known:
+        return known[given]
     if given not in (None, "noaux_tc"):  # dots.llm1 has the method of choice here
-        read.wrong(f"{key}: {shown(given)} is not modelled, only softmax and sigmoid")
+        read.wrong(f"{key}: {shown(given)} is not modelled, only softmax, sigmoid and sqrtsoftplus")
     return family.score
 
 

@@ -15,7 +15,8 @@ from scenarios.models.model import Model
 class Layer:
     """What sets one layer apart. kind: of its attention (`layer_types`); rotates: whether it turns by position; sparse:
     whether its MLP has experts; borrows: whether it sees K and V of an earlier layer; selects: whether its indexer
-    chooses keys, or an earlier one's does; limits: of the SwiGLU of its experts, and of its plain or shared MLP."""
+    chooses keys, or an earlier one's does; limits: of the SwiGLU of its experts, and of its plain or shared MLP;
+    hashed: whether a table names its experts."""
 
     kind: str = "full_attention"
     rotates: bool = True
@@ -23,6 +24,7 @@ class Layer:
     borrows: bool = False
     selects: bool = True
     limits: tuple[float, float] = (0.0, 0.0)
+    hashed: bool = False
 
     @property
     def is_windowed(self) -> bool:
@@ -41,7 +43,8 @@ Adapt = Callable[[Fields, Model, Layer], Model]
 #: Names of the kinds in reports.
 NAMES = {
     "full_attention": "full", "attention": "full", "sliding_attention": "window", "chunked_attention": "chunk",
-    "linear_attention": "state", "mamba": "state", "conv": "state",
+    "linear_attention": "state", "mamba": "state", "conv": "state", "compressed_sparse_attention": "chosen",
+    "heavily_compressed_attention": "compressed",
 }  # fmt: skip
 
 
@@ -173,11 +176,13 @@ def _listed_layers(read: Fields, key: str, layers: int) -> list[bool]:
 
 
 def _by_name(read: Fields, kinds: object, layers: int) -> list[bool]:
-    """`mlp_layer_types`: dense or sparse, layer by layer; prediction layers may follow."""
-    if not isinstance(kinds, list) or len(kinds) < layers or not {"dense", "sparse"}.issuperset(map(str, kinds)):
+    """`mlp_layer_types`: dense or sparse, layer by layer (moe or hash_moe in DeepSeek-V4); prediction layers may
+    follow."""
+    known = {"dense", "sparse", "moe", "hash_moe"}
+    if not isinstance(kinds, list) or len(kinds) < layers or not known.issuperset(map(str, kinds)):
         read.wrong(f"mlp_layer_types: must be dense or sparse for each of {layers} layers, got {shown(kinds)}")
         return [True] * layers
-    return [kind == "sparse" for kind in kinds[:layers]]
+    return [kind != "dense" for kind in kinds[:layers]]
 
 
 def _ernie_layers(read: Fields, layers: int) -> list[bool]:

@@ -16,11 +16,11 @@ from scenarios.models.forms import (
     LayerForm,
 )
 from scenarios.models.kept import Part
-from scenarios.models.parts import Experts, Index, Latent, QkNorm, RopeScaling, Score
+from scenarios.models.parts import Experts, Index, Latent, QkNorm, RopeScaling, Score, SharedKv
 from scenarios.models.states import State
 from scenarios.ops.program import DType
 
-__all__ = ["Experts", "Index", "Latent", "Model", "QkNorm", "RopeScaling", "Score"]
+__all__ = ["Experts", "Index", "Latent", "Model", "QkNorm", "RopeScaling", "Score", "SharedKv"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Model:
     full_vocab is the whole vocabulary (0 where it is vocab). One that runs in `pipeline_parallel` stages has all its
     layers here; has_embedding and has_head say what one stage holds next to its own (`scenarios.lowering.stages`).
     rotary_dim: dimensions of a head that turn (0: all). rope_scaling: how their angles are scaled, None for not.
-    latent: with it kv_heads is 1 and head_dim the rotated part. qk_norm_of: what one such norm spans. stored,
+    latent: with it kv_heads is 1 and head_dim the rotated part. shared_kv: one row for keys and values, with compressed
+    ones next to it. qk_norm_of: what one such norm spans. stored,
     stored_as: how the checkpoint holds its weights, in words, and the `optimizations.weights` nearest to that ("" where
     they are not quantised); keeps: parts of a layer that it has in 16 bits all the same. left_out: what the config has
     besides the decoder, in words, "" for nothing. attention, form, ends: what the layers, and what stands around them,
@@ -68,6 +69,7 @@ class Model:
     rotary_dim: int = 0
     rope_scaling: RopeScaling | None = None
     latent: Latent | None = None
+    shared_kv: SharedKv | None = None
     experts: Experts | None = None
     data_parallel: int = 1
     expert_parallel: bool = False
@@ -172,6 +174,8 @@ class Model:
     @property
     def attended(self) -> int:
         """Width of what attention gives for one token."""
+        if self.shared_kv:
+            return self.shared_kv.groups * self.shared_kv.out_rank
         return self.heads * (self.latent.v_dim if self.latent else self.value_dim)
 
     @property
@@ -203,6 +207,8 @@ class Model:
             return 0
         if self.state is not None:
             return self.state.weights(self.hidden)
+        if self.shared_kv is not None:
+            return self.shared_kv.quantised(self.hidden, self.heads, self.head_dim)
         if self.latent is None:
             inputs = sum(size for _, size in self.projections) + self.gate_width
             return self.hidden * inputs + self.attended * self.hidden
@@ -216,6 +222,8 @@ class Model:
             return 0
         if self.state is not None:
             return self.state.outputs(self.hidden)
+        if self.shared_kv is not None:
+            return self.shared_kv.outputs(self.hidden, self.heads, self.head_dim)
         if self.latent is None:
             return sum(size for _, size in self.projections) + self.gate_width + self.hidden
         return self.latent.q_rank + self.q_size + self.latent.row + self.hidden + self.latent.index_outputs
@@ -315,6 +323,10 @@ class Model:
         if self.state is not None:
             return {"o_proj": (self.state.weights(self.hidden) // self.hidden - self._state_inputs, self.hidden)}
         out = {"o_proj": (self.attended, self.hidden)}
+        if self.shared_kv is not None:
+            rank = self.shared_kv.q_rank
+            low = {"q_a_proj": (self.hidden, rank), "q_b_proj": (rank, self.q_size)}
+            return out | low | {"kv_proj": (self.hidden, self.head_dim)}
         if self.latent is None:
             return out | {f"{name}_proj": (self.hidden, size) for name, size in self.projections}
         latent = self.latent
@@ -334,6 +346,8 @@ class Model:
             return 0
         if self.state is not None:
             return self.state.other_weights
+        if self.shared_kv is not None:
+            return self.shared_kv.others(self.hidden, self.heads, self.head_dim)
         size = self.qk_norm_size if self.qk_norm and not self.attention.weightless else 0
         if self.latent:  # W_UK and W_UV, which attention absorbs, stay in 16 bit
             latent = self.latent
@@ -377,6 +391,8 @@ class Model:
             * (one.norms_of_layer * self.norm_size + one._attention_others + one._mlp_others + one.form.layer_scale)
             for one, count in self.runs
         )
+        if hyper := self.form.hyper:  # engines keep these in 32 bits: 0.02 % of DeepSeek-V4's bytes
+            layers += self.layers * hyper.weights(self.hidden) + self.has_head * hyper.head_weights(self.hidden)
         tables = self.has_embedding + self.has_head
         if self.tied_embeddings and tables == 2:
             tables = 1
@@ -389,19 +405,38 @@ class Model:
         """Elements of K and V (or of the latent row) that one layer keeps of a token."""
         if not self.has_cache:
             return 0
+        if self.shared_kv:
+            return self.head_dim
         return self.latent.cached if self.latent else self.kv_size + self.v_size
+
+    @property
+    def compressed_bytes_per_token(self) -> float:
+        """Bytes that a token adds to the compressed rows of one layer, for good."""
+        shared = self.shared_kv
+        return shared.row_bytes(self.head_dim) / shared.ratio if shared and shared.ratio else 0.0
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes that one layer keeps of a request whatever its length."""
+        compressing = self.shared_kv.state_bytes(self.head_dim) if self.shared_kv else 0
+        return compressing + (self.state.state_bytes if self.state else 0)
+
+    def _kept_bytes(self, tokens: int, bytes_per_token: int) -> int:
+        """Bytes that one layer keeps of a request of `tokens`."""
+        if self.state:
+            return self.fixed_bytes
+        rows = self.shared_kv.rows(tokens) * self.shared_kv.row_bytes(self.head_dim) if self.shared_kv else 0
+        return self.attention.kept(tokens) * bytes_per_token + rows + self.fixed_bytes
 
     def kv_bytes_per_token(self, element_bits: int) -> int:
         """Bytes of K and V that one token adds over all layers, scales not counted; of layers with windows, until those
         are full."""
-        return sum(count * one.cached_elements for one, count in self.runs) * element_bits // 8
+        compressed = sum(count * one.compressed_bytes_per_token for one, count in self.runs)
+        return sum(count * one.cached_elements for one, count in self.runs) * element_bits // 8 + int(compressed)
 
     def kept_bytes(self, tokens: int, bytes_per_token: Callable[[Model], int]) -> int:
         """Bytes of the caches of a request of `tokens`: each layer holds what it can still see, or its state.
 
-        bytes_per_token: of one layer that keeps K and V.
+        bytes_per_token: of one layer that keeps K and V, compressed rows apart.
         """
-        return sum(
-            count * (one.state.state_bytes if one.state else one.attention.kept(tokens) * bytes_per_token(one))
-            for one, count in self.runs
-        )
+        return sum(count * one._kept_bytes(tokens, bytes_per_token(one)) for one, count in self.runs)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from scenarios.models.forms import Activation
 
-Score = Literal["softmax", "sigmoid"]
+Score = Literal["softmax", "sigmoid", "sqrtsoftplus"]
 #: What one norm of Q or K spans: each head by itself, all heads of a layer (which ranks share), or each head by itself
 #: as a layer norm with weights of its own (Command R+).
 QkNorm = Literal["head", "layer", "own"]
@@ -70,6 +70,67 @@ class Latent:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedKv:
+    """Attention of DeepSeek-V4: one row of a token is key and value of all heads, kept for a window of tokens; next to
+    them each `ratio` tokens leave one compressed row, kept for good.
+
+    q_rank: of the query's low-rank projection. groups, out_rank: heads are projected group by group, to out_rank each,
+    before the output projection. ratio: 0 where a layer sees its window alone. index: chooses compressed rows, by keys
+    that are compressed in the same way, and windows of compression then overlap; None where all are seen.
+    """
+
+    q_rank: int
+    groups: int
+    out_rank: int
+    ratio: int = 0
+    index: Index | None = None
+
+    @property
+    def parts(self) -> int:
+        """Rows that a token is projected to for compression: its part of this row and, where they overlap, of the
+        next."""
+        return 1 + (self.index is not None)
+
+    @property
+    def depth(self) -> int:
+        """Tokens whose projections the state of the compressor holds."""
+        return self.parts * self.ratio
+
+    def rows(self, tokens: int) -> int:
+        """Compressed rows of a request of `tokens`."""
+        return tokens // self.ratio if self.ratio else 0
+
+    def row_bytes(self, dim: int) -> int:
+        """Of one compressed row: 16 bits an element, and the indexer's key in INT8 with a 16-bit scale."""
+        return 2 * dim + (self.index.dim + 2 if self.index else 0)
+
+    def state_bytes(self, dim: int) -> int:
+        """Of one request: values and scores of the last tokens, in 32 bits, of the row and of the indexer's key."""
+        widths = dim + (self.index.dim if self.index else 0)
+        return self.depth * 2 * self.parts * widths * 4
+
+    def quantised(self, hidden: int, heads: int, dim: int) -> int:
+        """Weights of the projections that engines quantise: both of the query, the row, the output, the indexer's
+        queries."""
+        query = self.q_rank * (hidden + heads * dim)
+        index = self.index.heads * self.index.dim * self.q_rank if self.index else 0
+        return query + hidden * dim + self.groups * self.out_rank * hidden + index
+
+    def outputs(self, hidden: int, heads: int, dim: int) -> int:
+        """Outputs of those projections."""
+        index = self.index.heads * self.index.dim if self.index else 0
+        return self.q_rank + heads * dim + dim + hidden + index
+
+    def others(self, hidden: int, heads: int, dim: int) -> int:
+        """Weights that stay in 16 bits: the grouped output projection, the compressors (two projections, a bias of each
+        place in a window, a norm), the indexer's weights of heads, two norms and the sinks."""
+        size = heads * dim * self.out_rank + self.q_rank + dim + heads
+        for width in (dim, *((self.index.dim,) if self.index else ())) if self.ratio else ():
+            size += self.parts * width * (2 * hidden + self.ratio) + width
+        return size + (self.index.heads * hidden if self.index else 0)
+
+
+@dataclass(frozen=True, slots=True)
 class RopeScaling:
     """How rotary angles are changed for contexts longer than a model was first trained on (`rope_scaling`).
 
@@ -106,11 +167,12 @@ class Experts:
     bias. bias: so are the experts' projections. activation, limit: of an expert, as of `LayerForm`. shared_gate: the
     shared expert is multiplied by the sigmoid of a projection to one number. weighs_input: weights multiply what an
     expert reads, not what it gives (of one expert a token). with_plain: a plain MLP stands next to the experts, each
-    with a norm behind it (Gemma 4). choice_bias: a bias moves the choice (None: with sigmoids). shared_limit: of the
-    shared expert's SwiGLU, 0 for none, None for that of the others. latent: width that tokens are brought to
-    before the routed experts and back from behind them, 0 for none (Nemotron 3 Super). one_per_group: a token takes the
-    best expert of each of its `top_k` groups (Pangu Pro MoE). scales_choice: weights are multiplied by a learned scale
-    of each expert.
+    with a norm behind it (Gemma 4). choice_bias: a bias moves the choice (None: of all scores but softmax).
+    shared_limit: of the shared expert's SwiGLU, 0 for none, None for that of the others. latent: width that tokens are
+    brought to before the routed experts and back from behind them, 0 for none (Nemotron 3 Super). one_per_group: a
+    token takes the best expert of each of its `top_k` groups (Pangu Pro MoE). scales_choice: weights are multiplied by
+    a learned scale of each expert. hashed: a table says which experts a token of the vocabulary has, whatever the
+    scores.
     """
 
     count: int
@@ -138,6 +200,7 @@ class Experts:
     latent: int = 0
     one_per_group: bool = False
     scales_choice: bool = False
+    hashed: bool = False
 
     def reads(self, hidden: int) -> int:
         """Width of what a routed expert reads and gives."""
@@ -153,4 +216,5 @@ class Experts:
     @property
     def moves_choice(self) -> bool:
         """Whether a bias moves the choice and not the weights."""
-        return self.score == "sigmoid" if self.choice_bias is None else self.choice_bias
+        usual = self.score != "softmax" and not self.hashed
+        return usual if self.choice_bias is None else self.choice_bias

@@ -69,7 +69,17 @@ def stored_weights(config: Mapping[str, Any], path: Path) -> Stored | None:
     reader = _READERS.get(name)
     if reader is None:
         raise UnknownFormat(f"quant_method {shown(method)} has no near `optimizations.weights`; known: {_KNOWN}")
-    return _without_kept(reader(given), given, config)
+    return _without_kept(_experts_apart(reader(given), config.get("expert_dtype")), given, config)
+
+
+def _experts_apart(stored: Stored, experts: object) -> Stored:
+    """`stored` where `expert_dtype` says that routed experts have another type than all else (DeepSeek-V4: FP4 next to
+    FP8): what is nearest to the experts, which are nearly all of the weights, with the rest in as few bits."""
+    if experts is None or (experts == "fp8" and stored.nearest == "w8a8"):
+        return stored
+    if experts == "fp4" and stored.nearest == "w8a8":
+        return _near(f"FP4 experts, and {stored.what} for the rest, which is in 4 bits here", 4, 8)
+    raise UnknownFormat(f"expert_dtype {shown(experts)} with {stored.what} has no near `optimizations.weights`")
 
 
 def _without_kept(stored: Stored, given: Mapping[str, Any], config: Mapping[str, Any]) -> Stored:

@@ -90,7 +90,6 @@ REFUSED: dict[str, str] = {
     "axk1": "a norm behind the experts alone (post_mlp_layernorm)",
     "bailing_hybrid": "linear attention layers (layer_group_size)",
     "kimi_k3": "linear attention layers (linear_attn_config)",
-    "deepseek_v4": "hyper-connections (hc_mult) and attention over compressed tokens (compress_ratios)",
     "minimax": "linear attention layers (attn_type_list)",
     "minimax_m1": "linear attention layers (attn_type_list)",
     "minimax_text_01": "linear attention layers (attn_type_list)",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from scenarios.ops import attention_work as attention
+from scenarios.ops import compressed_work as compressed
 from scenarios.ops import link_work as link
 from scenarios.ops import move_work as move
 from scenarios.ops import product_work as product
@@ -92,6 +93,23 @@ CATALOGUE: dict[str, OpKind] = _table(
            switch="fusion.attention", over_cache="fixed"),
     OpKind("lightning_indexer", "LightningIndexer", "mix", attention.lightning_indexer, "npu",
            api="torch_npu.npu_lightning_indexer", part="attention", over_cache="fixed"),
+    # Compressed keys next to a window, and a residual of several streams (DeepSeek-V4; kernels of vLLM-Ascend's own).
+    OpKind("sparse_attn_sharedkv", "SparseAttnSharedkv", "mix", compressed.shared_kv_attention, "npu",
+           api="npu_sparse_attn_sharedkv (vLLM-Ascend)", family="attention", part="attention", over_cache="fixed"),
+    OpKind("lightning_indexer_quant", "QuantLightningIndexer", "mix", compressed.quant_lightning_indexer, "npu",
+           api="npu_vllm_quant_lightning_indexer (vLLM-Ascend)", part="attention"),
+    OpKind("compressor", "Compressor", "mix", compressed.compressor, "npu", api="compressor (vLLM-Ascend)",
+           part="attention"),
+    OpKind("compressor_metadata", "CompressorMetadata", "vector", vector.fixed, "npu",
+           api="compressor_metadata (vLLM-Ascend)", part="attention"),
+    OpKind("compressed_write", "ScatterNdUpdateV2", "vector", compressed.row_write, "npu",
+           api="npu_scatter_nd_update_v2 (vLLM-Ascend)", part="cache", params="kv_cache_write"),
+    OpKind("partial_rotary_mul", "InplacePartialRotaryMul", "vector", compressed.partial_rotary, "npu",
+           ops_per_element=4, api="inplace_partial_rotary_mul (vLLM-Ascend)", params="rope"),
+    OpKind("hc_pre", "HcPre", "mix", compressed.mixed_streams, "npu", ops_per_element=4,
+           api="npu_hc_pre_v2 (vLLM-Ascend)", params="row_wise"),
+    OpKind("hc_post", "HcPost", "vector", compressed.mixed_streams, "npu", ops_per_element=8,
+           api="npu_hc_post (vLLM-Ascend)", params="row_wise"),
     # A state in place of keys and values: gated delta rule.
     OpKind("causal_conv1d", "CausalConv1d", "vector", state.causal_conv1d, "npu", api="npu_causal_conv1d",
            part="attention", params="row_wise"),
@@ -178,6 +196,10 @@ CATALOGUE: dict[str, OpKind] = _table(
            params="elementwise"),
     OpKind("gelu", "Gelu", "vector", vector.flat, elementwise=True, ops_per_element=15,
            api="torch.nn.functional.gelu (tanh)", params="elementwise"),
+    OpKind("softplus", "SoftplusV2", "vector", vector.flat, elementwise=True, ops_per_element=12,
+           api="torch.nn.functional.softplus", params="elementwise"),
+    OpKind("sqrt", "Sqrt", "vector", vector.flat, elementwise=True, ops_per_element=3, api="torch.sqrt",
+           params="elementwise"),
     OpKind("tanh", "Tanh", "vector", vector.flat, elementwise=True, ops_per_element=10, api="torch.tanh",
            params="elementwise"),
     OpKind("relu", "Relu", "vector", vector.flat, elementwise=True, api="torch.relu", params="elementwise"),

@@ -29,16 +29,20 @@ def fuse_choice(program: Program, _: Context) -> Program:
         if not run or any(op.name == "router.of_layer" for op in run):  # no call takes the best of each group
             return ops
         logits = run[0].inputs[0]
-        bias = tuple(t for op in run for t in op.inputs if t.role == "weight")
+        held = tuple(t for op in run for t in op.inputs if t.role == "weight")
+        # A table of experts is looked up by the tokens' numbers, which the call reads too.
+        bias = (*held, *(op.inputs[1] for op in run if op.name == "router.look_up"))
         ids, weights = (
             next(t for op in run for t in op.outputs if t.name == name) for name in ("expert_ids", "expert_weights")
         )
         top = Tensor("top_weights", weights.shape, logits.dtype)
         softmax = not bias
-        divided = [op for op in run if op.name in ("router.sum", "router.normalise")] if softmax else []
+        hashed = any(op.name == "router.softplus" for op in run)  # npu_moe_gating_top_k_hash divides nothing
+        last = [op for op in run if op.name in ("router.sum", "router.normalise")]
+        divided = last if softmax or hashed else []
         gated = Tensor("gated_weights", weights.shape, logits.dtype) if divided else top
         attrs: tuple[tuple[str, Attr], ...] = (("top_k", ids.shape[-1]), ("divided", not divided))
-        op_type = "MoeGatingTopKSoftmax" if softmax else ""
+        op_type = "MoeGatingTopKHash" if hashed else "MoeGatingTopKSoftmax" if softmax else ""
         fused = [Op("moe_gating_top_k", "router.gating", (logits, *bias), (gated, ids), attrs, op_type=op_type)]
         if divided:
             total = Tensor("top_total", (weights.shape[0], 1), logits.dtype)

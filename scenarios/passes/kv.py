@@ -31,7 +31,8 @@ def page_cache(program: Program, context: Context) -> Program:
                 out.append(replace(op, inputs=(new, pool(cache), slots), outputs=(pool(cache),), op_type=""))
             elif any(t.role == "kv_cache" for t in op.inputs) and kind_of(op).over_cache == "fixed":
                 attrs = tuple((k, size if k == "block_size" else v) for k, v in op.attrs)
-                pooled = tuple(pool(t) if t.role == "kv_cache" else t for t in op.inputs)
+                # Compressed rows lie by request: [requests, rows, dim].
+                pooled = tuple(pool(t) if t.role == "kv_cache" and len(t.shape) == 4 else t for t in op.inputs)
                 out.append(replace(op, inputs=(*pooled, table), attrs=attrs))
             elif kind_of(op).over_cache == "growing" and op.inputs[0].role == "kv_cache":
                 # Unfused attention cannot read through a block table: the blocks are gathered first.
@@ -209,6 +210,8 @@ def _has_norms_and_one_scale(context: Context) -> str | None:
 
 
 def _no_latent_rows(context: Context) -> str | None:
+    if any(one.shared_kv for one in (context.model, *context.model.kinds)):
+        return f"{context.model.name} has one row for keys and values, and no fused call reads it in INT8"
     if context.model.latent and context.scenario.optimizations.kv.dtype == "int8":
         return f"{context.model.name} keeps latent rows, and those are not modelled in INT8"
     return None

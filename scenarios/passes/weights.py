@@ -9,9 +9,9 @@ from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import DType, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers
 
-#: Products that stay in 16 bit: the router, whose choice is touchy, the gate of the shared expert, and MLA's W_UK and
-#: W_UV, which attention absorbs.
-KEPT = ("router", "shared_expert_gate", "kv_b_proj")
+#: Products that stay in 16 bit: the router, whose choice is touchy, the gate of the shared expert, MLA's W_UK and W_UV,
+#: which attention absorbs, and of DeepSeek-V4's indexer its weights of heads and the rotation of Hadamard.
+KEPT = ("router", "shared_expert_gate", "kv_b_proj", "index_heads_proj", "index_q_hadamard", "index_k_hadamard")
 
 
 #: Products of a plain MLP, packed or not.

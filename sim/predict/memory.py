@@ -77,12 +77,14 @@ class DoesNotFit(ValueError):
 @dataclass(frozen=True, slots=True)
 class KindOfLayers:
     """What layers of one kind keep. layers: how many. bytes_per_token: of all of them, 0 of layers with a state.
-    kept_tokens: at most, of the longest request. state_bytes: of one request, whatever its length."""
+    kept_tokens: at most, of the longest request. compressed_bytes_per_token: of compressed rows, which are kept for
+    good. state_bytes: of one request, whatever its length."""
 
     kind: str
     layers: int
     bytes_per_token: int
     kept_tokens: int
+    compressed_bytes_per_token: float
     state_bytes: int
 
 
@@ -98,6 +100,7 @@ def layer_bytes_per_token(scenario: Scenario, one: Model, dtype: str) -> int:
 def kv_bytes_per_token(scenario: Scenario, model: Model, dtype: str) -> int:
     """The same over all layers, and those of a draft; of layers with windows, until those are full."""
     layers = sum(count * layer_bytes_per_token(scenario, one, dtype) for one, count in model.runs)
+    layers += int(sum(count * one.compressed_bytes_per_token for one, count in model.runs))
     return layers + _draft_bytes_per_token(scenario, model, dtype)
 
 
@@ -114,13 +117,14 @@ def kinds_of_layers(scenario: Scenario, model: Model, dtype: str) -> tuple[KindO
         if not one.has_cache and one.state is None:
             continue
         name = one.kind or "full"
-        before = kinds.get(name, KindOfLayers(name, 0, 0, 0, 0))
+        before = kinds.get(name, KindOfLayers(name, 0, 0, 0, 0, 0))
         kinds[name] = KindOfLayers(
             kind=name,
             layers=before.layers + count,
             bytes_per_token=before.bytes_per_token + count * layer_bytes_per_token(scenario, one, dtype),
             kept_tokens=0 if one.state else one.attention.kept(longest),
-            state_bytes=before.state_bytes + (count * one.state.state_bytes if one.state else 0),
+            compressed_bytes_per_token=before.compressed_bytes_per_token + count * one.compressed_bytes_per_token,
+            state_bytes=before.state_bytes + count * one.fixed_bytes,
         )
     return tuple(kinds.values())
 
@@ -164,12 +168,12 @@ def _weight_bytes(scenario: Scenario, model: Model) -> int:
 def activation_bytes(scenario: Scenario, model: Model) -> int:
     """Largest activations alive at once: in the MLP of the largest step, or the logits in 16 and 32 bits.
 
-    An estimate (assumed): the residual, the normed input, gate and up together, and their product.
+    An estimate (assumed): the residual (all its streams), the normed input, gate and up together, and their product.
     """
     running = _running(scenario, model)
     rows = max(largest_chunk_tokens(scenario), running * scenario.engine.query_tokens)
     act = DTYPE_BITS[activation_dtype(scenario, model)] // 8
-    mlp = rows * (2 * model.hidden + 3 * model.intermediate) * act
+    mlp = rows * (2 * model.form.streams * model.hidden + 3 * model.intermediate) * act
     logits = running * scenario.engine.query_tokens * model.vocab * (act + 4) if model.has_head else 0
     scores = 0
     if not scenario.optimizations.fusion.attention:
@@ -189,7 +193,7 @@ def graph_pool_bytes(scenario: Scenario, model: Model) -> int:
     compiled_prefill = mode == "ge_graph" and scenario.optimizations.graph_prefill
     rows = max(decoding, largest_chunk_tokens(scenario)) if compiled_prefill else decoding
     logits = decoding * model.vocab if model.has_head else 0
-    return max(GRAPH_BYTES, (rows * (2 * model.hidden + 3 * model.intermediate) + logits) * 2)
+    return max(GRAPH_BYTES, (rows * (2 * model.form.streams * model.hidden + 3 * model.intermediate) + logits) * 2)
 
 
 def _running(scenario: Scenario, model: Model) -> int:

@@ -373,10 +373,16 @@ def _kept(kinds: list[dict[str, Any]]) -> str:
     """What layers of each kind keep of a request."""
     parts = []
     for kind in kinds:
+        kept = []
+        if kind["bytes_per_token"]:
+            kept.append(
+                f"{kind['bytes_per_token']:,} bytes a token, of at most {counted(kind['kept_tokens'], 'token')}"
+            )
+        if compressed := kind["compressed_bytes_per_token"]:
+            kept.append(f"{compressed:,.0f} bytes of compressed rows a token, of all")
         if kind["state_bytes"]:
-            what = f"{size(kind['state_bytes'])} of state, whatever its length"
-        else:
-            what = f"{kind['bytes_per_token']:,} bytes a token, of at most {counted(kind['kept_tokens'], 'token')}"
+            kept.append(f"{size(kind['state_bytes'])} of state, whatever its length")
+        what = " and ".join(kept)
         parts.append(f"{counted(kind['layers'], 'layer')} ({kind['kind']}) {what}")
     return "; ".join(parts)
 

@@ -63,6 +63,7 @@ def test_explain_writes_the_document_of_run(whatif: WhatIf, tmp_path: Path) -> N
 MANY_RANKS = (
     "deepseek_v3_ep16_decode",
     "deepseek_v3_2_ep16_long_context",
+    "deepseek_v4_flash_ep16_long_context",
     "glm_4_5_air_ep8_decode",
     "gpt_oss_20b_long_context",
     "qwen3_5_35b_tp2_long_context",

@@ -247,6 +247,8 @@ class Layered(Architecture):
         gate = self.affine(x, f"{at}.gate_proj", bias)
         if kind == "capped":
             inner = F.silu(gate).clamp(max=limit) * up.clamp(-limit, limit)
+        elif kind == "limited":
+            inner = F.silu(gate.clamp(max=limit)) * up.clamp(-limit, limit)
         elif kind == "clamped":
             gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
             inner = gate * (1.702 * gate).sigmoid() * (up + 1)

@@ -25,6 +25,12 @@ LATENT = {"q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rop
 MAMBA = {
     "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2, "ssm_state_size": 16, "conv_kernel": 4, "chunk_size": 16,
 }  # fmt: skip
+V4 = {
+    "num_key_value_heads": 1, "qk_rope_head_dim": 8, "q_lora_rank": 24, "o_lora_rank": 12, "o_groups": 2,
+    "sliding_window": 12, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    "n_shared_experts": 1, "routed_scaling_factor": 1.5, "scoring_func": "sqrtsoftplus", "index_n_heads": 16,
+    "index_head_dim": 16, "index_topk": 5, "hc_mult": 3, "hc_sinkhorn_iters": 5, "hc_eps": 1e-6, "swiglu_limit": 0.3,
+}  # fmt: skip
 GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 20, "sliding_window": 12}
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -74,6 +80,22 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 32, "n_shared_experts": 1, "mlp_layer_types": ["dense", *["sparse"] * 3],
         "index_n_heads": 16, "index_head_dim": 16, "index_topk": 12, "indexer_rope_interleave": True,
         "layer_types": ["indexed_attention"] * 4, "indexer_types": ["full", "shared", "full", "shared"],
+    },
+    "deepseek_v4": {
+        **BASE, **V4, "model_type": "deepseek_v4", "num_hash_layers": 2, "compress_ratios": [0, 4, 4, 128, 0],
+        "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "beta_fast": 32,
+                         "beta_slow": 1},
+        "compress_rope_theta": 500.0,
+    },
+    "deepseek_v4 as transformers writes it": {
+        **BASE, **V4, "model_type": "deepseek_v4", "layer_types": [
+            "heavily_compressed_attention", "compressed_sparse_attention", "sliding_attention",
+            "heavily_compressed_attention",
+        ],
+        "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
+        "mlp_layer_types": ["hash_moe", "moe", "moe", "moe"], "index_topk": 2, "swiglu_limit": 10.0,
+        "rope_parameters": {"main": {"rope_type": "default", "rope_theta": 100.0},
+                            "compress": {"rope_type": "default", "rope_theta": 500.0}},
     },
     "pangu_ultra_moe": {
         **BASE, **LATENT, "model_type": "pangu_ultra_moe", "num_routed_experts": 8, "num_experts_per_tok": 2,

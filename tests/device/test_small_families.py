@@ -6,7 +6,7 @@ import pytest
 
 from device.run.session import Options
 from device.weights.weights import RandomCheckpoint
-from tests.device.architecture_forms import forward
+from tests.device import architecture_forms, architecture_v4
 from tests.device.making import ALL_FUSED, WIDE_REFERENCE, plain, prompts, run
 from tests.device.small import CONFIGS, small
 
@@ -29,6 +29,7 @@ def test_the_plain_program_computes_the_architecture(name: str) -> None:
     done = run(plain(model), model, WIDE_REFERENCE, steps=2)
     for number, prompt in list(enumerate(prompts()))[1:]:  # of two lengths
         result = [step[number] for step in done.tokens]
+        forward = architecture_v4.forward if model.form.hyper else architecture_forms.forward
         logits = forward(model, RandomCheckpoint(model, 0), [*prompt, *result[:-1]])[len(prompt) - 1 :]
         assert logits.argmax(-1).tolist() == result
         assert ((logits - done.logits[:, number]).norm() / logits.norm()).item() < 2e-5

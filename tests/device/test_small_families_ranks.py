@@ -31,6 +31,7 @@ NAMES = (
     "telechat",
     "afmoe",
     "nemotron_h with latent experts",
+    "deepseek_v4",
 )
 SIZES = {"workload__batch": 2, "workload__input_tokens": 40, "workload__output_tokens": 8}
 

@@ -16,9 +16,10 @@ from sim.hardware.profile import load_hardware
 #: A stage is rehearsed as any part of a Program is: tier 3 has them.
 SETS = ("engine.pipeline_parallel_size=1",)
 #: What no call of torch_npu is made for yet: sparse attention's indexer; INT4 weights with INT8 rows by expert; the
-#: delta rule.
+#: delta rule; DeepSeek-V4's compressed rows and streams.
 REFUSED = (
     "deepseek_v3_2_ep16_long_context",
+    "deepseek_v4_flash_ep16_long_context",
     "kimi_k2_w4a8_ep16_decode",
     "qwen3_5_35b_tp2_long_context",
 )

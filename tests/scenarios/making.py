@@ -58,7 +58,9 @@ PARTIAL = replace(
 
 #: What a step is given from outside: by the host, or by an earlier step.
 STEP_INPUTS = {"input_ids", "positions", "lengths", "last_index", "mask", "temperature", "noise"}
-TABLES = {"slots", "block_table", "inv_freq", "cos_table", "sin_table", "k_scale", "v_scale"}
+TABLES = {"slots", "block_table", "inv_freq", "cos_table", "sin_table", "k_scale", "v_scale", "hadamard"} | {
+    f"{name}_2{end}" for name, end in (("inv_freq", ""), ("cos", "_table"), ("sin", "_table"))
+}
 #: Outputs that no op of the step reads: statistics a kernel writes anyway, and what the host or the next step takes.
 TAKEN_OUTSIDE = {"next_ids", "parameters", "mask_template", "lengths", "residual"}
 
@@ -255,13 +257,13 @@ def _bad_reads(result: Program) -> list[str]:
     written: dict[str, Tensor] = {}
     parts: dict[str, dict[int, int]] = {}
     most: dict[str, int] = {}
-    weights: dict[str, Tensor] = {}
+    weights: dict[tuple[int, str], Tensor] = {}  # layers of another kind may have another of that name
     for issued in _two_layers(result):
         for tensor in issued.op.inputs:
             what = f"{issued.op.name} reads {tensor.name}"
             before = written.get(tensor.name)
             if tensor.role == "weight":
-                if weights.setdefault(tensor.name, tensor) != tensor:
+                if weights.setdefault((id(issued.block.ops), tensor.name), tensor) != tensor:
                     bad_reads.append(f"{what} as another weight of that name")
             elif tensor.role == "table":
                 if tensor.name not in TABLES:

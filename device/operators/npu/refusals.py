@@ -83,6 +83,11 @@ def _choice(_: Op, model: Model) -> str | None:
     """What of a router the calls do not compute."""
     experts = model.experts
     assert experts is not None
+    if experts.score == "sqrtsoftplus":
+        return (
+            "npu_moe_gating_top_k has no scores by the root of a softplus, and the call that has (of vLLM-Ascend) no "
+            "adapter; set it to false"
+        )
     if experts.score == "softmax" and experts.groups > 1:
         return "npu_moe_gating_top_k_softmax knows no groups of experts; set it to false"
     if experts.score == "sigmoid" and not experts.normalised:

@@ -20,6 +20,7 @@ PUBLISHED = {
     "DeepSeek-V2-Lite": 15_706_484_224,
     "DeepSeek-V3": 671_026_419_200,
     "DeepSeek-V3.2": 671_877_944_064,
+    "DeepSeek-V4-Flash": 284_332_240_471,  # 284 B on its card
     "GLM-4.5-Air": 106_852_251_264,
     "Kimi-K2": 1_026_408_232_448,
     "Llama-3.1-70B": 70_553_706_496,
@@ -85,7 +86,7 @@ def test_kv_bytes_of_a_token() -> None:
 def test_what_the_families_differ_in() -> None:
     families = {name: (m.qk_norm, m.qkv_bias) for name in model_names() for m in [load_model(name)]}
     assert families == {
-        **dict.fromkeys(("DeepSeek-R1", "DeepSeek-V2-Lite", "DeepSeek-V3", "DeepSeek-V3.2", "Kimi-K2"), (False, False)),
+        **dict.fromkeys([n for n in model_names() if n.startswith(("DeepSeek-", "Kimi-"))], (False, False)),
         "GLM-4.5-Air": (False, True),
         "Qwen3.5-35B-A3B": (True, False),
         "gpt-oss-20b": (False, True),
@@ -251,7 +252,7 @@ def test_an_architecture_that_is_not_lowered_is_refused_by_name(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("model_type", "features"),
     [
-        ("deepseek_v4", "hyper-connections (hc_mult) and attention over compressed tokens (compress_ratios)"),
+        ("longcat_flash", "two attentions a layer next to the experts, and experts that do nothing (zero_expert_num)"),
         ("kimi_k3", "linear attention layers (linear_attn_config)"),
     ],
 )
@@ -434,8 +435,8 @@ def test_a_config_may_say_how_its_router_scores(tmp_path: Path) -> None:
     assert plain is not None
     assert (softmax.score, softmax.moves_choice) == ("softmax", False)
     assert (plain.score, plain.moves_choice) == ("sigmoid", False)
-    (line,) = refusal(tmp_path, {**LATENT, "scoring_func": "sqrtsoftplus"})
-    assert line.startswith("scoring_func: 'sqrtsoftplus' is not modelled, only softmax and sigmoid. The nearest ")
+    (line,) = refusal(tmp_path, {**LATENT, "scoring_func": "tanh"})
+    assert line.startswith("scoring_func: 'tanh' is not modelled, only softmax, sigmoid and sqrtsoftplus. The nearest ")
 
 
 def test_convolutions_stand_where_attention_is_not_listed(tmp_path: Path) -> None:

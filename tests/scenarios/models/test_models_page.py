@@ -18,6 +18,8 @@ RUN = {
     "DeepSeek-V3": (671.03, 70_272),
     "DeepSeek-V3.1": (671.03, 70_272),
     "DeepSeek-V3.2": (671.88, 85_888),  # 671.03 and an indexer of 13.96 million in each of 61 layers
+    # Of a token 43 rows of windows, 21 layers with a row and an INT8 key of 4 tokens, 20 with a row of 128.
+    "DeepSeek-V4-Flash": (284.33, 43 * 1024 + 21 * (1024 + 130) // 4 + 20 * 1024 // 128),
     "GLM-5.1": (743.9, 109_824),
     "Kimi-K2-Instruct": (1026.41, 70_272),
     "MiniMax-M2": (228.70, 253_952),
