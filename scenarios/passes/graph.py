@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scenarios.ops.catalogue import kind_of, op_type_of
 from scenarios.ops.program import LAYER_BLOCKS, Block, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass
 from scenarios.passes.graph_fusion import fuse_elementwise, reads
@@ -48,6 +49,12 @@ def capture(program: Program, context: Context) -> Program:
     return replace(program.with_blocks(blocks, f"graph={mode}"), graph=mode)
 
 
+def _named(op: Op) -> Op:
+    """`op` by the name that the graph engine gives its kernel; reductions over given axes end in D."""
+    name = f"{op_type_of(op)}D" if kind_of(op).reduces_rows else _GE_NAMES.get(op.kind)
+    return replace(op, op_type=name) if name else op
+
+
 def _compile(program: Program) -> Program:
     """What the graph engine does: ops get its names, and connected runs of elementwise ops become one kernel."""
 
@@ -55,8 +62,7 @@ def _compile(program: Program) -> Program:
         return block.family in CAPTURED["ge_graph"]
 
     def compiled(block: Block) -> tuple[Op, ...]:
-        named = (replace(op, op_type=_GE_NAMES[op.kind]) if op.kind in _GE_NAMES else op for op in block.ops)
-        return fuse_elementwise(readers, tuple(named))
+        return fuse_elementwise(readers, tuple(map(_named, block.ops)))
 
     # Layers that are alike share their ops, which count once.
     readers = reads(op for block in program.blocks for op in block.ops)

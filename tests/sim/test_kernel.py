@@ -75,6 +75,14 @@ def test_a_program_has_its_own_numbers_and_code_that_is_near_costs_less() -> Non
     assert price(work, hw, code="twin").duration_ns == 2308
 
 
+def test_a_kernel_compiled_for_its_shapes_stretches_while_it_computes() -> None:
+    hw = device(broadcast=KernelParams(start_us=2, core_us=0.1, element_ns=3))
+    work = Work("vector", FlatShape(4096, 1024, 4), program="broadcast")
+    # Four rows on four cores: 2,000 to start, 100 or 60 a core, and 3 ns an element, or the 1 ns of plain ones.
+    assert price(work, hw).duration_ns == 2400 + 3 * 1024
+    assert price(work, hw, code="near").duration_ns == 2240 + 1024
+
+
 def test_sums_of_two_bytes_count_half_and_casts_do_not() -> None:
     hw = device(cast=KernelParams(start_us=1, core_us=0.1, element_ns=1))
     # 4,096 elements of FP32 on 4 cores, of FP16 on 2: 1,400 + 1,024 and 1,200 + 2,048 / 2.
