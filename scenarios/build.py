@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from scenarios.batches import captured_size
 from scenarios.errors import ScenarioError
 from scenarios.lowering.decoder import lower
+from scenarios.lowering.finegrained import finegrained_problems, share_products
 from scenarios.lowering.parallel import expanded, parallelize
 from scenarios.lowering.stacks import issued
 from scenarios.lowering.stages import cut
@@ -63,6 +64,7 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
     if scenario.engine.hccl_op_expansion_mode != "auto" and model.cards == 1:
         problems.append(("engine.hccl_op_expansion_mode", "has no effect: a card alone has no collectives"))
     problems += list(speculation_problems(scenario.engine, model))
+    problems += list(finegrained_problems(scenario, model))
     optimizations = scenario.optimizations
     if optimizations.kv.prefix_sharing and any(one.fixed_bytes for one in (model, *model.kinds)):
         what = f"layers of {model.name} keep a state, of which a prefix in common would need a copy: not modelled"
@@ -137,6 +139,8 @@ def _rewritten(
     program = lower(step, scenario.workload.sampling)
     if ranks > 1:
         program = parallelize(program, model, scattered)
+    if config := scenario.engine.finegrained_tp_config:
+        program = share_products(program, config)
     program = expanded(program, scenario.engine.hccl_op_expansion_mode)
     for done, item in enumerate(passes):
         if item.is_on(scenario) and not item.idle(model):

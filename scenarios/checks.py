@@ -42,6 +42,7 @@ def check(scenario: Scenario) -> list[Problem]:
         _fusion,
         _cudagraph_mode,
         _speculation,
+        _finegrained,
         _serving,
     )
     return [problem for rule in rules for problem in rule(scenario)]
@@ -198,6 +199,14 @@ def _speculation(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(f"{where}.enforce_eager", f"has no effect with method {config.method}, which runs no draft model")
     if config.enforce_eager and scenario.optimizations.graph == "eager":
         yield Problem(f"{where}.enforce_eager", "has no effect with optimizations.graph eager")
+
+
+def _finegrained(scenario: Scenario) -> Iterator[Problem]:
+    """A what-if without the graph is still priced: only a scenario as it is written is refused, as the engine does."""
+    config, where = scenario.engine.finegrained_tp_config, "engine.finegrained_tp_config.oproj_tensor_parallel_size"
+    if config is not None and config.oproj_tensor_parallel_size > 1 and scenario.optimizations.graph == "eager":
+        what = "needs a captured graph (vLLM-Ascend refuses it with enforce_eager): set optimizations.graph"
+        yield Problem(where, what)
 
 
 def _serving(scenario: Scenario) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from scenarios.finegrained_settings import FinegrainedTp
 from scenarios.fleet_settings import DisaggregatedPrefill, KvPool, Router
 from scenarios.speculation_settings import SpeculativeConfig
 from scenarios.traffic_settings import MAX_TOKENS, Part, Slo, Tokens, Traffic
@@ -65,6 +66,7 @@ class Engine(Part):
             "preemption",
             "scheduler_reserve_full_isl",
             "speculative_config",
+            "finegrained_tp_config",
             "router",
             "disaggregated_prefill",
             "kv_pool",
@@ -129,6 +131,8 @@ class Engine(Part):
     """Memory of the KV cache on each card, bytes (vLLM's name). Default: what gpu_memory_utilization leaves."""
     speculative_config: SpeculativeConfig | None = None
     """Speculative decoding (vLLM's name). Default: none."""
+    finegrained_tp_config: FinegrainedTp | None = None
+    """Weights that replicas with shared experts hold in slices (vLLM-Ascend's name). Default: none."""
     router: Router | None = None
     """Who serves a request where there are several instances: in turn, the one with the smallest load, or the one whose
     cache knows most of its prompt (matters with workload.traffic). Default: round_robin."""

@@ -61,7 +61,8 @@ def draft_scenario(scenario: Scenario, model: Model) -> Scenario:
         fusion = fusion.model_copy(update={**routed, **quantised})
         optimizations = optimizations.model_copy(update={**dense, "fusion": fusion})
         workload = workload.model_copy(update={"expert_skew": 0.0})
-        engine = engine.model_copy(update={"enable_expert_parallel": False, "all2all_backend": "alltoall"})
+        alone = {"enable_expert_parallel": False, "all2all_backend": "alltoall", "finegrained_tp_config": None}
+        engine = engine.model_copy(update=alone)
     changed = {"optimizations": optimizations, "engine": engine, "workload": workload}
     return scenario.model_copy(update=changed)
 

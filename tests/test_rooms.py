@@ -22,6 +22,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "traffic_settings",
         "speculation_settings",
         "fleet_settings",
+        "finegrained_settings",
         "settings",
         "timeline",
         "batches",

@@ -65,6 +65,7 @@ class Session:
         self.scenario, self.model, self.backend = scenario, model, backend
         self.options = options or Options()
         refuse_scaling(model)
+        _refuse_shared_products(scenario, backend)
         if self.options.choice is None:
             _refuse_drafts(scenario, backend)
         groups = Groups.of(group)
@@ -261,6 +262,13 @@ def _refuse_drafts(scenario: Scenario, backend: Backend) -> None:
     """Raise ScenarioError for what no backend has run."""
     if scenario.engine.speculative_config is not None:
         what = "engine.speculative_config: drafts are not measured yet; set it to null"
+        raise ScenarioError([f"--backend {backend.name}: {what}"])
+
+
+def _refuse_shared_products(scenario: Scenario, backend: Backend) -> None:
+    """Raise ScenarioError for weights that replicas hold in slices."""
+    if scenario.engine.finegrained_tp_config is not None:
+        what = "engine.finegrained_tp_config: predicted, but not measured yet; set it to null"
         raise ScenarioError([f"--backend {backend.name}: {what}"])
 
 

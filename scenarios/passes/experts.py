@@ -65,7 +65,7 @@ def group_experts(program: Program, context: Context) -> Program:
             return ops
         tokens = _routing(program, context)
         (ids, *weights), x, out = run[0].inputs, run[1].inputs[0], run[-1].out
-        exchanged = any(kind_of(op).exchanges == "tokens" for op in ops)
+        exchanged = context.model.sends_tokens
         rows = x.shape[0] if exchanged else tokens.rows
         hidden, act = x.shape[1], x.dtype
         sorted_rows = Tensor("expert_rows", (rows, hidden), act)

@@ -157,6 +157,36 @@ def weight_bytes(scenario: Scenario, model: Model) -> int:
 
 
 def _weight_bytes(scenario: Scenario, model: Model) -> int:
+    """Of one card, without what its neighbours hold for it (`engine.finegrained_tp_config`)."""
+    return _own_weight_bytes(scenario, model) - _held_by_others_bytes(scenario, model)
+
+
+def _held_by_others_bytes(scenario: Scenario, model: Model) -> int:
+    config = scenario.engine.finegrained_tp_config
+    if config is None:
+        return 0
+    bits = WEIGHT_BITS[scenario.optimizations.weights]
+    kept = model.kept_in(scenario.optimizations.weights)
+    table = 2 * model.vocab * model.hidden
+
+    def layers(product: tuple[str, ...], width: str) -> int:
+        """Bytes of a product of each layer that has it."""
+        runs = ((one, count) for one, count in model.runs if width == "attended" or one.experts is None)
+        matrices = 1 if width == "attended" else model.matrices
+        size = 16 if kept & {*product} else bits
+        weights: int = sum(count * matrices * one.hidden * getattr(one, width) for one, count in runs)
+        return weights * size // 8
+
+    whole = {
+        "lmhead_tensor_parallel_size": table * model.has_head,
+        "embedding_tensor_parallel_size": table * model.has_embedding,
+        "oproj_tensor_parallel_size": layers(("attention", "attention.o_proj"), "attended"),
+        "mlp_tensor_parallel_size": layers(("mlp",), "intermediate"),
+    }
+    return sum(whole[name] - whole[name] // size for name, size in config.sizes.items())
+
+
+def _own_weight_bytes(scenario: Scenario, model: Model) -> int:
     bits = WEIGHT_BITS[scenario.optimizations.weights]
     if bits == 16:
         return (model.linear_weights + model.other_weights) * 2
@@ -230,7 +260,9 @@ def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Me
     activations = activation_bytes(scenario, model)
     pool = graph_pool_bytes(scenario, model)
     runtime = RUNTIME_BYTES
-    buffers = HCCL_BUFFER_BYTES * ((model.tensor_parallel > 1) + (model.pipeline_parallel > 1))
+    config = scenario.engine.finegrained_tp_config
+    groups = len({*config.sizes.values()}) if config else 0  # one communicator for each size
+    buffers = HCCL_BUFFER_BYTES * ((model.tensor_parallel > 1) + (model.pipeline_parallel > 1) + groups)
     usable = int(hw.chip.hbm_visible_bytes * scenario.engine.gpu_memory_utilization)
     left = max(0, usable - weights - activations - pool - runtime - buffers)
     room = scenario.engine.kv_cache_memory_bytes or left

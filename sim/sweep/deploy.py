@@ -131,6 +131,8 @@ def _switches(case: Case, version: Version) -> tuple[dict[str, str], dict[str, A
             environment[name] = str(value)
         elif value:
             config[MOVED[name]] = value if MOVED[name] == "weight_nz_mode" else True
+    if engine.finegrained_tp_config is not None:
+        config["finegrained_tp_config"] = engine.finegrained_tp_config.sizes
     if optimizations.overlap.prefetch:
         config["weight_prefetch_config"] = {"enabled": True}
     if optimizations.overlap.shared_expert_stream:

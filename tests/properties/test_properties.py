@@ -192,6 +192,9 @@ VALUES: dict[str, list[Any]] = {
     "engine.async_scheduling": [True],
     "engine.scheduler_reserve_full_isl": [False],
     "engine.speculative_config": [{"method": "ngram", "num_speculative_tokens": 2, "acceptance": 0.5}],
+    "engine.finegrained_tp_config": [
+        {f"{name}_tensor_parallel_size": 2} for name in ("lmhead", "oproj", "embedding", "mlp")
+    ],
     "engine.disaggregated_prefill": [{"instances": 1}],
     "engine.kv_pool": [{"capacity_gib": 1.0}],
     "slo": [{"ttft_ms": 1000.0}],
@@ -219,6 +222,12 @@ BASES: dict[str, dict[str, Any]] = {
         "workload": {"batch": 4},
         "engine": {"tensor_parallel_size": 2, "enable_expert_parallel": True},
     },
+    "replicas": {
+        "model": "latent",
+        "workload": {"batch": 4},
+        "engine": {"data_parallel_size": 2, "enable_expert_parallel": True},
+        "optimizations": {"graph": "aclgraph"},
+    },
     "int8": {"workload": {"batch": 4}, "optimizations": {"kv": {"dtype": "int8"}, "weights": "w8a8"}},
 }
 #: Knobs that act only on some bases; all others act on `eager`.
@@ -243,6 +252,7 @@ ACTS_ON = {
     "optimizations.overlap.shared_expert_stream": "shared expert",
     "engine.enable_expert_parallel": "spread",
     "engine.all2all_backend": "spread",
+    "engine.finegrained_tp_config": "replicas",
     "engine.hccl_op_expansion_mode": "spread",
 }
 
