@@ -43,7 +43,7 @@ NAME_OF: dict[Part, Name] = {
 #: What the device does in each part. Half of a step spent on one of these says what kind of step it is.
 _SORT_OF: dict[Name, str] = {
     "HBM-bound": "computing", "cube-bound": "computing", "vector-bound": "computing",
-    "communication-bound": "communication", "bubble-bound": "bubble", "host-bound": "idle", "idle-bound": "idle",
+    "communication-bound": "communication", "bubble-bound": "idle", "host-bound": "idle", "idle-bound": "idle",
 }  # fmt: skip
 #: The largest name is given where it has MIN_SHARE of the step, or where its sort has and it is LEAD times the next
 #: of that sort; never where the second is within MARGIN of the step. Any other step is mixed. All three are conventions
@@ -58,12 +58,9 @@ def shares_of(parts_ns: Mapping[Part, float], total_ns: int) -> dict[str, float]
 
 
 def in_shares(parts_ns: Mapping[Part, float], total_ns: int) -> str:
-    """The bottlenecks of a mixed step with their shares, and what mixed is."""
-    said = ", ".join(f"{name} {ns / max(1, total_ns):.0%}" for name, ns in list(by_name(parts_ns).items())[:4])
-    return (
-        f"{said} of the step; mixed is what has no part of {MIN_SHARE:.0%}, nor one {LEAD:g} times the next of a sort "
-        f"(computing, communication, idle) of {MIN_SHARE:.0%}, or two within {MARGIN:.0%}"
-    )
+    """The largest bottlenecks of a mixed step with their shares."""
+    said = ", ".join(f"{name} {ns / max(1, total_ns):.0%}" for name, ns in list(by_name(parts_ns).items())[:3])
+    return f"{said} of the step"
 
 
 def by_name(parts: Mapping[Part, float]) -> dict[Name, float]:

@@ -65,6 +65,8 @@ def test_waiting_for_other_ranks_is_communication_and_not_the_host(tmp_path: Pat
         # kernels that lie queued.
         ({"computing: HBM": 49, "computing: vector": 11, "host late": 40}, "HBM-bound"),
         ({"queued": 48, "host late": 6, "computing: cube": 40, "computing: vector": 6}, "idle-bound"),
+        # One request in two stages: half of the step idles, nearly all of it for the other stage.
+        ({"pipeline bubble": 49, "computing: HBM": 38, "computing: vector": 11, "host late": 2}, "bubble-bound"),
         # Qwen3-32B and DeepSeek-V3 on 16 dies, captured: most of the step is not the largest part.
         ({"computing: HBM": 42, "computing: vector": 26, "waiting for ranks": 15, "queued": 17}, "mixed"),
         ({"computing: HBM": 38, "computing: vector": 29, "waiting for ranks": 26, "queued": 7}, "mixed"),
