@@ -155,6 +155,8 @@ def _sizes(model: Model, name: str) -> dict[str, tuple[int, int]]:
         count = model.experts.count
         sizes |= {"gate": (count, hidden), "router": (count, hidden), "proj": (count, hidden), "wg": (count, hidden)}
         sizes["block_sparse_moe"] = (count, 0)
+    if rank := model.attention.q_rank:
+        sizes |= {"q_a_proj": (rank, hidden), "q_b_proj": (model.q_size, rank), "q_a_layernorm": (rank, 0)}
     if model.qk_norm_of == "own":
         sizes |= {"q_norm": (model.heads, model.head_dim), "k_norm": (model.kv_heads, model.head_dim)}
     if model.qk_norm_of == "layer":

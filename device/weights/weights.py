@@ -30,7 +30,7 @@ from scenarios.ops.program import DType, Tensor
 
 #: Packed projections and their parts, in order.
 PARTS = {
-    "qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj"),
+    "qkv_proj": ("q_proj", "q_a_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj"),
     "qkv_a_proj": ("q_a_proj", "kv_a_proj"), "in_proj_qkvz": ("in_proj_qkv", "in_proj_z"),
     "in_proj_ba": ("in_proj_b", "in_proj_a"),
 }  # fmt: skip

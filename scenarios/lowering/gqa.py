@@ -36,7 +36,8 @@ def grouped_query_attention(step: Step, x: Tensor) -> tuple[Op, ...]:
 def _projections(step: Step, x: Tensor) -> tuple[Op, ...]:
     model = step.model
     if model.attention.gate != "packed":
-        plain = (linear(f"{name}_proj", x, name, size, model.qkv_bias) for name, size in model.projections)
+        plain = [linear(f"{name}_proj", x, name, size, model.qkv_bias) for name, size in model.projections]
+        plain += _low_rank(step) if model.attention.q_rank else ()
         own_gate = (linear("attention_gate_proj", x, "attention_gate", model.gate_width),) if model.gate_width else ()
         return (*plain, *own_gate)
     # Each head of the query has its gate behind it.
@@ -51,6 +52,15 @@ def _projections(step: Step, x: Tensor) -> tuple[Op, ...]:
         *products,
         Op("slice", "slice_q", (both,), (activation("q", half, step.act),), (("start", 0),)),
         Op("slice", "slice_gate", (both,), (activation("attention_gate", half, step.act),), (("start", half[-1]),)),
+    )
+
+
+def _low_rank(step: Step) -> tuple[Op, ...]:
+    """The second half of a low-rank query (Step-3): `q_a` -> `q`."""
+    model, low = step.model, (step.tokens, step.model.attention.q_rank)
+    return (
+        *rms_norm("q_a_norm", activation("q_a", low, step.act), "q_a_normed", model.norm_eps),
+        linear("q_b_proj", activation("q_a_normed", low, step.act), "q", model.q_size),
     )
 
 

@@ -89,6 +89,15 @@ ALIKE: dict[str, Family] = {
             "norm_topk_prob",
         },
     ),
+    **dict.fromkeys(("step3_text", "step3"), Family(
+        experts="n_routed_experts", finish=newer.step3, models=frozenset({"share_q_dim"}), like="Step-3 321B-A38B",
+        defaults={"num_attention_groups": 1, "head_dim": 256, "first_k_dense_replace": 1, "rope_theta": 500_000.0},
+        renames={
+            "num_attention_groups": "num_key_value_heads", "moe_num_experts": "n_routed_experts", "moe_top_k":
+            "num_experts_per_tok", "norm_expert_weight": "norm_topk_prob", "max_position_embedding":
+            "max_position_embeddings",
+        },
+    )),
     "PanguEmbedded": Family(
         bias=True, out_bias=True, renames={"bias": "attention_bias"}, models=frozenset({"bias"}),
         like="openPangu-Embedded 1B, 7B",

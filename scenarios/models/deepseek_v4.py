@@ -31,6 +31,8 @@ def deepseek_v4(read: Fields, model: Model) -> Model:
         given = read.fields.get(key)
         if given not in (None, usual):
             read.wrong(f"{key}: only {usual} is modelled for this model_type, got {shown(given)}")
+    if model.qkv_bias or model.form.mlp_bias:
+        read.wrong(f"{'attention_bias' if model.qkv_bias else 'mlp_bias'}: only false is modelled for this model_type")
     if read.flag("use_index_cache", False):
         read.wrong("use_index_cache: not modelled: layers that take over the rows that another chose")
     groups = read.whole("o_groups", 8, most=4096)

@@ -47,7 +47,8 @@ class AttentionForm:
     are normed too, without weights. keys_are_values: values are the keys before norm and angles. rotates: whether
     queries and keys turn with their position. borrows: K and V are those of an earlier layer. value_dim: elements of a
     value head, 0 for as many as of a key head. value_scale: what values are multiplied by. alibi: heads of the whole
-    model whose scores have biases by distance (ALiBi, arXiv:2108.12409), 0 for none.
+    model whose scores have biases by distance (ALiBi, arXiv:2108.12409), 0 for none. q_rank: of a query's low-rank
+    projection with a norm behind its first half, 0 where it has one product.
     """
 
     window: int = 0
@@ -66,6 +67,7 @@ class AttentionForm:
     value_dim: int = 0
     value_scale: float = 1.0
     alibi: int = 0
+    q_rank: int = 0
 
     def kept(self, tokens: int) -> int:
         """Tokens of a request of `tokens` whose K and V the cache must hold."""

@@ -198,7 +198,8 @@ class Model:
         """Linear layers of grouped-query attention that read its input, and their outputs."""
         both = (("k", self.kv_size), ("v", self.v_size))
         kv = () if self.attention.borrows else both[:1] if self.attention.keys_are_values else both
-        return (("q", self.q_width), *kv)
+        query = ("q_a", self.attention.q_rank) if self.attention.q_rank else ("q", self.q_width)
+        return (query, *kv)
 
     @property
     def attention_weights(self) -> int:
@@ -211,7 +212,8 @@ class Model:
             return self.shared_kv.quantised(self.hidden, self.heads, self.head_dim)
         if self.latent is None:
             inputs = sum(size for _, size in self.projections) + self.gate_width
-            return self.hidden * inputs + self.attended * self.hidden
+            low = self.attention.q_rank * self.q_width
+            return self.hidden * inputs + low + self.attended * self.hidden
         latent = self.latent
         query = latent.q_rank * (self.hidden + self.q_size) if latent.q_rank else self.hidden * self.q_size
         return query + self.hidden * latent.row + self.attended * self.hidden + latent.index_weights(self.hidden)
@@ -225,7 +227,8 @@ class Model:
         if self.shared_kv is not None:
             return self.shared_kv.outputs(self.hidden, self.heads, self.head_dim)
         if self.latent is None:
-            return sum(size for _, size in self.projections) + self.gate_width + self.hidden
+            low = self.q_width if self.attention.q_rank else 0
+            return sum(size for _, size in self.projections) + low + self.gate_width + self.hidden
         return self.latent.q_rank + self.q_size + self.latent.row + self.hidden + self.latent.index_outputs
 
     @property
@@ -328,7 +331,8 @@ class Model:
             low = {"q_a_proj": (self.hidden, rank), "q_b_proj": (rank, self.q_size)}
             return out | low | {"kv_proj": (self.hidden, self.head_dim)}
         if self.latent is None:
-            return out | {f"{name}_proj": (self.hidden, size) for name, size in self.projections}
+            low = {"q_b_proj": (self.attention.q_rank, self.q_width)} if self.attention.q_rank else {}
+            return out | low | {f"{name}_proj": (self.hidden, size) for name, size in self.projections}
         latent = self.latent
         low = {"q_a_proj": (self.hidden, latent.q_rank), "q_b_proj": (latent.q_rank, self.q_size)}
         query = low if latent.q_rank else {"q_proj": (self.hidden, self.q_size)}
@@ -348,7 +352,7 @@ class Model:
             return self.state.other_weights
         if self.shared_kv is not None:
             return self.shared_kv.others(self.hidden, self.heads, self.head_dim)
-        size = self.qk_norm_size if self.qk_norm and not self.attention.weightless else 0
+        size = self.attention.q_rank + (self.qk_norm_size if self.qk_norm and not self.attention.weightless else 0)
         if self.latent:  # W_UK and W_UV, which attention absorbs, stay in 16 bit
             latent = self.latent
             size += latent.q_rank + latent.kv_rank + self.heads * latent.kv_rank * (latent.nope_dim + latent.v_dim)

@@ -203,6 +203,16 @@ def step(read: Fields, model: Model) -> Model:
     return replace(model, experts=replace(model.experts, shared=width, choice_bias=biased))
 
 
+def step3(read: Fields, model: Model) -> Model:
+    """Step-3: one K and V for all heads, a query of low rank, a shared expert of a width of its own."""
+    rank = read.whole("share_q_dim", model.head_dim)
+    if model.kv_heads != 1:
+        read.wrong(f"num_attention_groups: only 1 is modelled next to share_q_dim, got {model.kv_heads}")
+    model = replace(model, attention=replace(model.attention, q_rank=rank))
+    width = read.whole("share_expert_dim", 0, low=0)
+    return model if model.experts is None else replace(model, experts=replace(model.experts, shared=width))
+
+
 def step_kind(read: Fields, model: Model, layer: Layer) -> Model:
     """Layers with a window have other heads, and angles that are not scaled; some layers cap their SwiGLU."""
     model = by_kind(read, model, layer)

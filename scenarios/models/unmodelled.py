@@ -94,6 +94,4 @@ REFUSED: dict[str, str] = {
     "minimax_m1": "linear attention layers (attn_type_list)",
     "minimax_text_01": "linear attention layers (attn_type_list)",
     "longcat_flash": "two attentions a layer next to the experts, and experts that do nothing (zero_expert_num)",
-    "step3": "attention with one shared K and V and a low-rank query (share_q_dim)",
-    "step3_text": "attention with one shared K and V and a low-rank query (share_q_dim)",
 }

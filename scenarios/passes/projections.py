@@ -42,7 +42,7 @@ def pack_qkv(program: Program, _: Context) -> Program:
 
     def qkv(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         parts = _packed(run, "qkv_proj")
-        if parts is None or run[0].name != "q_proj":
+        if parts is None or run[0].name not in ("q_proj", "q_a_proj"):
             return None
         x, weights, width = parts
         tokens = x.shape[0]
@@ -69,7 +69,7 @@ def pack_qkv(program: Program, _: Context) -> Program:
             packed = replace_runs(ops, ("matmul",) * 2, low_rank)
             return packed if packed == ops else tuple(_reads(op, "kv_a", "qkv_a") for op in packed)
         if any(op.name == "k_proj" for op in ops):
-            width = sum(op.name in ("q_proj", "k_proj", "v_proj") for op in ops)
+            width = sum(op.name in ("q_proj", "q_a_proj", "k_proj", "v_proj") for op in ops)
             return replace_runs(ops, ("matmul",) * width, qkv)
         return ops
 

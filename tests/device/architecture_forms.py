@@ -60,7 +60,11 @@ class Layered(Architecture):
         """x [tokens, hidden] -> what attention adds."""
         model, form, dim = self.model, self.model.attention, self.model.head_dim
         count = x.shape[0]
-        q = self.affine(x, f"{at}.q_proj", model.qkv_bias).view(count, model.heads, -1)
+        if form.q_rank:
+            low = self.norm(self.affine(x, f"{at}.q_a_proj", model.qkv_bias), f"{at}.q_a_layernorm")
+            q = self.affine(low, f"{at}.q_b_proj", False).view(count, model.heads, -1)
+        else:
+            q = self.affine(x, f"{at}.q_proj", model.qkv_bias).view(count, model.heads, -1)
         gate = q[..., dim:]
         if form.gate in ("element", "head"):
             gate = self.affine(x, f"{at}.g_proj", False).view(count, model.heads, -1)

@@ -139,6 +139,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
         "swiglu_limits": [0.0, 0.0, 0.2, 0.2], "swiglu_limits_shared": [0.0, 0.0, 0.0, 0.1],
     },
+    "step3": {
+        **BASE, "model_type": "step3_text", "num_attention_groups": 1, "num_key_value_heads": None, "share_q_dim": 24,
+        "moe_num_experts": 8, "moe_top_k": 2, "moe_intermediate_size": 32, "share_expert_dim": 48,
+        "moe_layers_enum": "1,3", "norm_expert_weight": False, "max_position_embedding": 512,
+    },
     "cohere": {**BASE, "model_type": "cohere", "layer_norm_eps": 1e-5, "logit_scale": 0.5},
     "cohere with norms of each head": {
         **BASE, "model_type": "cohere", "layer_norm_eps": 1e-5, "logit_scale": 0.5, "use_qk_norm": True,

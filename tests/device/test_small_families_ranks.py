@@ -32,6 +32,7 @@ NAMES = (
     "afmoe",
     "nemotron_h with latent experts",
     "deepseek_v4",
+    "step3",
 )
 SIZES = {"workload__batch": 2, "workload__input_tokens": 40, "workload__output_tokens": 8}
 

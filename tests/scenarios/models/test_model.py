@@ -428,6 +428,40 @@ def test_what_changes_the_arithmetic_is_not_ignored(tmp_path: Path, change: Any,
     assert line == f"{told}. {NEAREST}"
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"compress_ratios": [0, 16]}, "compress_ratios: not modelled: ratios but 0, 4 and 128, got 16"),
+        ({"attention_bias": True}, "attention_bias: only false is modelled for this model_type"),
+        ({"mlp_bias": True}, "mlp_bias: only false is modelled for this model_type"),
+        ({"num_key_value_heads": 2}, "num_key_value_heads: only 1 is modelled for this model_type, got 2"),
+        ({"use_index_cache": True}, "use_index_cache: not modelled: layers that take over the rows that another chose"),
+        ({"index_head_dim": 96}, "index_head_dim: only powers of two are modelled, for the rotation of Hadamard, "
+         "got 96"),
+        ({"zero_expert_num": 4}, "zero_expert_num: not modelled: experts that do nothing"),
+    ],
+)  # fmt: skip
+def test_what_of_deepseek_v4_is_not_modelled_is_said(tmp_path: Path, change: Any, told: str) -> None:
+    config = {
+        **GOOD, "model_type": "deepseek_v4", "num_key_value_heads": 1, "n_routed_experts": 8, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32, "q_lora_rank": 24, "o_lora_rank": 12, "o_groups": 2, "head_dim": 16,
+        "qk_rope_head_dim": 8, "compress_ratios": [4, 128],
+    }  # fmt: skip
+    assert read(tmp_path, config).kinds[0].kind == "chosen"
+    (line,) = refusal(tmp_path, {**config, **change})
+    assert line.startswith(f"{told}. The nearest shipped model that runs is ")
+
+
+def test_experts_of_another_type_than_the_rest_are_not_ignored(tmp_path: Path) -> None:
+    fp8 = {**LATENT, "quantization_config": {"quant_method": "fp8"}}
+    assert read(tmp_path, {**fp8, "expert_dtype": "fp4"}).stored_as == "w4a8"
+    assert read(tmp_path, {**fp8, "expert_dtype": "fp8"}).stored_as == read(tmp_path, fp8).stored_as == "w8a8"
+    (line,) = refusal(tmp_path, {**fp8, "expert_dtype": "fp6"})
+    assert line.startswith(
+        "quantization_config: expert_dtype 'fp6' with FP8 (e4m3) has no near `optimizations.weights`"
+    )
+
+
 def test_a_config_may_say_how_its_router_scores(tmp_path: Path) -> None:
     softmax = read(tmp_path, {**LATENT, "scoring_func": "softmax"}).experts
     plain = read(tmp_path, {**LATENT, "moe_router_enable_expert_bias": False}).experts
