@@ -14,8 +14,8 @@ class Client:
     def __init__(self, load: Load) -> None:
         #: Whether what is sent never depends on what ended.
         self.is_open = load.concurrency is None and not any(r.after >= 0 for r in load.requests)
-        self._free = len(load.requests) if load.concurrency is None else load.concurrency
-        self._unblocked_ns = 0  # when the client was last full and became free
+        # Since when each request more may be in flight, the earliest first.
+        self._free = [0] * (len(load.requests) if load.concurrency is None else load.concurrency)
         self._turns = {r.after: r for r in load.requests if r.after >= 0}
         self._ready: list[tuple[int, int, Request]] = []  # turns that may be sent, by time
         self._opening = deque(sorted((r for r in load.requests if r.after < 0), key=lambda r: (r.arrival_ns, r.id)))
@@ -31,7 +31,7 @@ class Client:
         if self.is_open:
             return self._opening[0].arrival_ns if self._opening else None
         following = self._next() if self._free else None
-        return None if following is None else max(following, self._unblocked_ns)
+        return None if following is None else max(following, self._free[0])
 
     def send(self, now_ns: int) -> list[tuple[int, Request]]:
         """(time, request) of what is sent up to now."""
@@ -46,7 +46,7 @@ class Client:
                 request = heapq.heappop(self._ready)[-1]
             else:
                 request = self._opening.popleft()
-            self._free -= 1
+            heapq.heappop(self._free)
             sent.append((at, request))
         return sent
 
@@ -54,9 +54,7 @@ class Client:
         """The last token of a request was received: another may be sent."""
         if self.is_open:
             return
-        if not self._free:
-            self._unblocked_ns = now_ns
-        self._free += 1
+        heapq.heappush(self._free, now_ns)
         turn = self._turns.get(request.id)
         if turn is not None:
             heapq.heappush(self._ready, (max(now_ns + turn.think_ns, turn.arrival_ns), turn.id, turn))
