@@ -90,7 +90,7 @@ class Scheduler:
         size = self.kv.block_size
         if drafts and size:  # blocks are given for so many steps at once
             size = max(1, int(size / drafts.tokens_per_step))
-        self._due: list[list[Entry]] = [[] for _ in range(size)]
+        self._due: list[dict[int, Entry]] = [{} for _ in range(size)]
         self._size = size
         self.preemptions = 0
         #: Why the first waiting request was not let in by the last plan: slots, kv, prefill (tokens), or "".
@@ -268,17 +268,14 @@ class Scheduler:
         self._joined += self._clock
         if self._size:
             entry.due = (self._clock - (0 if self.drafts else entry.target)) % self._size
-            self._due[entry.due].append(entry)
+            self._due[entry.due][entry.request.id] = entry
 
     def _is_current(self, item: tuple[int, int, Entry]) -> bool:
         return item[2].decoding and item[2].ends == item[0]
 
     def _grow(self, clock: int) -> None:
         """A block for each request whose last one is full at `clock`; where there is none, another loses its own."""
-        place = clock % self._size
-        entries = [entry for entry in self._due[place] if entry.decoding and entry.due == place]
-        self._due[place] = entries
-        for entry in entries.copy():
+        for entry in list(self._due[clock % self._size].values()):
             while entry.decoding and not self.kv.extend(entry, self._needed(entry, clock - entry.joined)):
                 self._preempt(self._victim())
 
@@ -304,6 +301,8 @@ class Scheduler:
         self._base -= entry.target - entry.joined
         self._joined -= entry.joined
         entry.decoding = False
+        if self._size:
+            del self._due[entry.due][entry.request.id]
         tokens = self._yielded(entry, steps)
         entry.produced += tokens
         entry.target += tokens
