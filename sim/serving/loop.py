@@ -14,53 +14,20 @@ a run of decode steps is one piece of arithmetic, exact in integer ticks.
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol
 
-from scenarios.serving.admission import KvCache
-from scenarios.serving.client import Client
-from scenarios.serving.drafts import Drafts
 from scenarios.serving.entry import Entry
 from scenarios.serving.kv_pool import KvPool
-from scenarios.serving.requests import Load, Request
-from scenarios.serving.scheduler import Limits, Scheduler, Step
+from scenarios.serving.requests import Request
+from scenarios.serving.scheduler import Scheduler, Step
 from sim.engines.costs import EngineCosts
-from sim.serving.outcome import Log, ServingOutcome, outcome_of
-from sim.serving.prices import TICKS_PER_NS, StepPrices
+from sim.serving.outcome import Log
+from sim.serving.prices import TICKS_PER_NS, Piece, StepPrices
 
 #: As many steps at once as nothing stops.
 UNLIMITED = 1 << 40
-
-
-def serve(
-    load: Load,
-    limits: Limits,
-    cache: KvCache,
-    prices: StepPrices,
-    engine: EngineCosts,
-    max_model_len: int | None = None,
-    kv_bytes_per_token: int = 0,
-    drafts: Drafts | None = None,
-    pool: PooledKv | None = None,
-) -> ServingOutcome:
-    """Serve all requests of `load` and return what became of each.
-
-    max_model_len: longer requests are rejected. kv_bytes_per_token: what a swapped token copies. drafts: of speculative
-    decoding; contexts then grow by what a step yields on average. pool: of KV beyond the cache.
-    """
-    scheduler = Scheduler(limits, cache, drafts, pool.pool if pool else None)
-    loop = Loop(Client(load), scheduler, prices, engine, max_model_len, kv_bytes_per_token)
-    if pool:
-        loop.load_ticks, loop.loads_by_layer = pool.ticks_per_token, pool.by_layer
-    collects = gc.isenabled()
-    gc.disable()  # nothing here is a circle, and looking for some in a million objects takes a third of the time
-    try:
-        return outcome_of(load, *loop.run(), scheduler)
-    finally:
-        if collects:
-            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +80,7 @@ class Loop:
         self._next: int | None = None  # when the next request is with the scheduler
         self._grows = scheduler.drafts.tokens_per_step if scheduler.drafts else 1
         self._hosts: dict[tuple[int, int], tuple[int, int]] = {}
+        self._pieces: dict[int, Piece] = {}  # the last of each number of decoding requests
         self.look()
 
     def run(self) -> tuple[list[Entry], list[Request], Log]:
@@ -189,7 +157,7 @@ class Loop:
         for entry in step.ready:
             entry.started = self.now
         decoding, context = step.decoding, step.context_tokens
-        alone = self.prices.decode(decoding, context).ticks(context) if decoding else 0
+        alone = self._piece(decoding, context).ticks(context) if decoding else 0
         device = self.prices.mixed(decoding, context, tokens, pairs) if step.chunks else alone
         device += step.swapped_tokens * self.swap_ticks
         if step.loaded_tokens:
@@ -197,17 +165,7 @@ class Loop:
             device = max(device, loading) if self.loads_by_layer else device + loading
         visible, hidden = self._host(decoding + len(step.chunks), len(step.chunks))
         length = max(device, hidden) + visible
-        self.log.add(
-            self.now,
-            decoding,
-            steps=1,
-            length=length,
-            more=0,
-            chunks=len(step.chunks),
-            alone=alone,
-            device=device,
-            blocked=self.scheduler.blocked,
-        )
+        self.log.add((self.now, decoding, 1, length, 0, len(step.chunks), alone, device, self.scheduler.blocked))
         self._commit(step, 1, length, length)
         for entry in step.ready:
             if entry.first < 0:
@@ -223,14 +181,30 @@ class Loop:
             known = self._hosts[requests, chunks] = host - hidden, hidden + issue
         return known
 
+    def _piece(self, decoding: int, context: int) -> Piece:
+        """The piece of the prices in which a decode step lies."""
+        piece = self._pieces.get(decoding)
+        if piece is None or not piece.start <= context < piece.end:
+            piece = self._pieces[decoding] = self.prices.decode(decoding, context)
+        return piece
+
     def _decodes(self, step: Step, limit: int | None) -> None:
         """As many equal decode steps as nothing stops: each is longer than the one before by `grows`."""
-        decoding, context = step.decoding, step.context_tokens
-        piece = self.prices.decode(decoding, context)
+        repeats, length, more = self._log_decodes(step.decoding, step.context_tokens, self.scheduler.steady(), limit)
+        ticks = repeats * length + more * (repeats * (repeats - 1) // 2)
+        self._commit(step, repeats, ticks, length + more * (repeats - 1))
+
+    def _log_decodes(self, decoding: int, context: int, repeats: int, limit: int | None) -> tuple[int, int, int]:
+        """(steps, ticks of the first, by how much each next one is longer) of a run of `repeats` decode steps or fewer,
+        up to where their price bends, a request comes that may be let in, or `limit`; they are logged."""
+        piece = self._piece(decoding, context)
         visible, hidden = self._host(decoding, 0)
         more_tokens = decoding * self._grows
-        device, grows = piece.ticks(context), round(piece.slope * more_tokens)
-        repeats = min(self.scheduler.steady(), int((piece.end - context - 1) // more_tokens) + 1)
+        slope = piece.slope
+        device, grows = piece.base + slope * context, round(slope * more_tokens)
+        bends = int((piece.end - context - 1) // more_tokens) + 1
+        if bends < repeats:
+            repeats = bends
         if device < hidden:  # the device ends first: as long as that is so, steps are alike
             if grows > 0:
                 repeats = min(repeats, (hidden - device - 1) // grows + 1)
@@ -244,19 +218,8 @@ class Loop:
             repeats = min(repeats, steps_until(self._next - self.now, length, more) + late)
         if repeats > 1 and limit is not None:
             repeats = min(repeats, steps_until(limit - self.now, length, more))
-        self.log.add(
-            self.now,
-            decoding,
-            steps=repeats,
-            length=length,
-            more=more,
-            chunks=0,
-            alone=device,
-            device=device,
-            blocked=self.scheduler.blocked,
-        )
-        ticks = repeats * length + more * (repeats * (repeats - 1) // 2)
-        self._commit(step, repeats, ticks, length + more * (repeats - 1))
+        self.log.add((self.now, decoding, repeats, length, more, 0, device, device, self.scheduler.blocked))
+        return repeats, length, more
 
     def _commit(self, step: Step, repeats: int, ticks: int, last: int) -> None:
         """After `repeats` steps that took `ticks`, the last of them `last`."""
@@ -266,12 +229,17 @@ class Loop:
         for entry in prefilled:
             if entry.first < 0:
                 entry.first = self.now
+        if ended:
+            self._over(ended)
+
+    def _over(self, ended: list[Entry]) -> None:
+        """The requests' last tokens came with the step that ends now."""
+        now_ns = self._now_ns
         for entry in ended:
             entry.last = self.now
             self.done.append(entry)
-            self.client.ended(entry.request, self._now_ns)
-        if ended:
-            self._next = self._next_arrival()
+            self.client.ended(entry.request, now_ns)
+        self._next = self._next_arrival()
 
 
 def steps_until(ticks: int, length: int, more: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,27 +20,18 @@ Floats = NDArray[np.float64]
 REASONS = ("", "slots", "kv", "prefill")
 
 
-@dataclass(slots=True)
+#: A run of steps: start, decoding requests, steps, ticks of the first step, by how much each next one is longer,
+#: prefill chunks, ticks that the first step's decodes would take alone, ticks of the device in the first step, why
+#: requests wait.
+Run = tuple[int, int, int, int, int, int, int, int, str]
+
+
 class Log:
-    """Runs of steps, a row each: start, decoding requests, steps, ticks of the first step, by how much each next one is
-    longer, prefill chunks, ticks that the first step's decodes would take alone, ticks of the device in the first step,
-    why requests wait."""
+    """Runs of steps, in order."""
 
-    rows: list[tuple[int, int, int, int, int, int, int, int, str]] = field(default_factory=list)
-
-    def add(
-        self,
-        start: int,
-        decoding: int,
-        steps: int,
-        length: int,
-        more: int,
-        chunks: int,
-        alone: int,
-        device: int,
-        blocked: str,
-    ) -> None:
-        self.rows.append((start, decoding, steps, length, more, chunks, alone, device, blocked))
+    def __init__(self) -> None:
+        self.rows: list[Run] = []
+        self.add = self.rows.append
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,10 +56,12 @@ ENDLESS = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Device ticks of a decode step with `tokens` in the cache: base + slope x tokens, for tokens below `end`."""
+    """Device ticks of a decode step with `tokens` in the cache: base + slope x tokens, for tokens from `start` on and
+    below `end`."""
 
     base: int
     slope: int
+    start: int
     end: int
 
     def ticks(self, tokens: int) -> int:
@@ -89,7 +91,7 @@ class FixedPrices:
     mixed_ns: int
 
     def decode(self, requests: int, context_tokens: int) -> Piece:
-        return Piece(self.decode_ns * TICKS_PER_NS, 0, ENDLESS)
+        return Piece(self.decode_ns * TICKS_PER_NS, 0, 0, ENDLESS)
 
     def mixed(self, requests: int, context_tokens: int, tokens: int, pairs: int) -> int:
         return self.mixed_ns * TICKS_PER_NS
@@ -146,7 +148,7 @@ class GridPrices:
         unit = TICKS_PER_NS * self._factor
         slope = round(unit * (at_high - at_low) / (rows * (high - low)))
         # From zero on in the first piece: shorter contexts lie on the same line.
-        return Piece(round(unit * at_low) - slope * rows * low, slope, rows * high)
+        return Piece(round(unit * at_low) - slope * rows * low, slope, rows * low if place else 0, rows * high)
 
     def _decode_ns(self, rows: int, context: int) -> float:
         lower, upper, share = _between(self._grid, rows)

@@ -12,10 +12,11 @@ from sim.engines.costs import EngineCosts
 from sim.predict.memory import KvCapacity, memory_of
 from sim.predict.steps import Case
 from sim.serving.fleet import Fleet, Instance, Transfer
-from sim.serving.loop import PooledKv, serve
+from sim.serving.loop import PooledKv
 from sim.serving.outcome import ServingOutcome, merged
 from sim.serving.player import issuing, player
 from sim.serving.prices import TICKS_PER_NS, GridPrices, StepPrices
+from sim.serving.serve import serve
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,11 @@ from scenarios.serving.scheduler import Limits, Scheduler
 from sim.engines.costs import EngineCosts
 from sim.predict.scenario_result import case_of
 from sim.serving.fleet import Fleet, Instance, Transfer
-from sim.serving.loop import Loop, PooledKv, serve
+from sim.serving.loop import Loop, PooledKv
 from sim.serving.outcome import ServingOutcome, merged
 from sim.serving.prices import TICKS_PER_NS, FixedPrices
 from sim.serving.result import serve_scenario, serving_block
+from sim.serving.serve import serve
 from sim.serving.simulate import shares, transfer_of
 
 FREE = EngineCosts()

@@ -16,9 +16,10 @@ from scenarios.serving.scheduler import Limits, Scheduler
 from scenarios.speculation_settings import SpeculativeConfig
 from sim.engines.costs import EngineCosts
 from sim.serving import loop
-from sim.serving.loop import serve, steps_until
+from sim.serving.loop import steps_until
 from sim.serving.outcome import ServingOutcome
 from sim.serving.prices import TICKS_PER_NS, FixedPrices, Piece
+from sim.serving.serve import serve
 
 FREE = EngineCosts()
 
@@ -27,8 +28,8 @@ class Growing:
     """Decode steps of 1000 ns and 3 for every token in the cache; steps with prefills of 50 ns a token more."""
 
     def decode(self, requests: int, context_tokens: int) -> Piece:
-        end = (context_tokens // 256 + 1) * 256
-        return Piece(1000 * TICKS_PER_NS, 3 * TICKS_PER_NS, end)
+        start = context_tokens // 256 * 256
+        return Piece(1000 * TICKS_PER_NS, 3 * TICKS_PER_NS, start, start + 256)
 
     def mixed(self, requests: int, context_tokens: int, tokens: int, pairs: int) -> int:
         return (1000 + 3 * context_tokens + 50 * tokens + pairs) * TICKS_PER_NS
@@ -249,7 +250,7 @@ class Uneven:
     """Steps that end between two nanoseconds."""
 
     def decode(self, requests: int, context_tokens: int) -> Piece:
-        return Piece(1000 * TICKS_PER_NS + 7, 0, 1 << 60)
+        return Piece(1000 * TICKS_PER_NS + 7, 0, 0, 1 << 60)
 
     def mixed(self, requests: int, context_tokens: int, tokens: int, pairs: int) -> int:
         return 1000 * TICKS_PER_NS + 7

@@ -10,9 +10,9 @@ from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Limits
 from scenarios.traffic_settings import Slo
 from sim.engines.costs import EngineCosts
-from sim.serving.loop import serve
 from sim.serving.metrics import ServingMetrics, meets, metrics_of, weighted_percentiles
 from sim.serving.prices import FixedPrices
+from sim.serving.serve import serve
 
 MS = 1_000_000
 

@@ -10,8 +10,8 @@ from scenarios.serving.kv_cache import PagedCache
 from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Limits
 from sim.engines.costs import EngineCosts
-from sim.serving.loop import serve
 from sim.serving.prices import FixedPrices
+from sim.serving.serve import serve
 from sim.serving.steady import Demand, Device, steady
 
 MS = 1e6
