@@ -21,6 +21,11 @@ class Admission:
         self._names = cache if isinstance(cache, PrefixCache) else None
         self.asked_tokens = self.hit_tokens = self.loaded_tokens = 0
         self.min_free = self.free_blocks
+        # Of one request, in an empty cache.
+        if isinstance(cache, ContiguousCache):
+            self._most_tokens = cache.row_tokens if cache.rows else -1
+        else:
+            self._most_tokens = cache.blocks * cache.block_size
 
     @property
     def blocks(self) -> int:
@@ -39,10 +44,7 @@ class Admission:
 
     def never_fits(self, request: Request, query: int = 1) -> bool:
         """Whether not even an empty cache holds the request to its end, with `query` tokens in its last step."""
-        tokens = request.input_tokens + request.output_tokens - 2 + query
-        if isinstance(self.cache, ContiguousCache):
-            return tokens > self.cache.row_tokens or not self.blocks
-        return -(-tokens // self.block_size) > self.blocks
+        return request.input_tokens + request.output_tokens - 2 + query > self._most_tokens
 
     def let_in(self, entry: Entry, budget: int, whole: bool = False) -> int | None:
         """Tokens of the first chunk of a waiting request, or None where the cache has no room for it, or with `whole`

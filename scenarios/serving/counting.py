@@ -24,7 +24,9 @@ _NONE: list[Entry] = []
 class CountingScheduler(Scheduler):
     """A scheduler that counts blocks where it may."""
 
-    #: Of the step that `plan_counted` planned.
+    #: Of the step that `plan_counted` planned: requests that decode, tokens in their caches, what is prefilled.
+    decoding: int
+    context_tokens: int
     chunks: list[CountedChunk]
     _free: int
     #: Whether all requests so far start with tokens to compute.
@@ -66,7 +68,9 @@ class CountingScheduler(Scheduler):
     def plan_counted(self) -> bool:
         """As `plan`: the step decodes `decoding` requests with `context_tokens` in their caches and prefills `chunks`.
         False, and nothing is done, where it might lack blocks."""
-        grown = len(self._due[self._clock % self._size]) if self._decoding else 0
+        self.decoding = decoding = self._decoding
+        self.context_tokens = self._base + decoding * self._clock
+        grown = len(self._due[self._clock % self._size]) if decoding else 0
         if self._waiting or self._cut is not None:
             return self._plan_prefills(grown)
         if grown:
@@ -76,16 +80,6 @@ class CountingScheduler(Scheduler):
         self.chunks = []
         self.blocked = ""
         return True
-
-    @property
-    def decoding(self) -> int:
-        """Requests that decode."""
-        return self._decoding
-
-    @property
-    def context_tokens(self) -> int:
-        """Tokens in their caches."""
-        return self._base + self._decoding * self._clock
 
     def _take(self, blocks: int) -> None:
         self._free -= blocks

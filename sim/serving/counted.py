@@ -36,7 +36,7 @@ class CountedLoop(Loop):
 
     def _counted(self) -> None:
         """Step after step, until one might lack blocks or nothing is left."""
-        scheduler, ahead = self.scheduler, self.engine.plans_ahead
+        scheduler, ahead = self.scheduler, self._ahead
         while True:
             following = self._next
             if following is not None:
@@ -87,9 +87,12 @@ class CountedLoop(Loop):
         repeats, length, more = self._log_decodes(
             scheduler.decoding, scheduler.context_tokens, scheduler.steady_counted(), None
         )
-        last = length + more * (repeats - 1)
-        self.now = self._ended = self.now + repeats * length + more * (repeats * (repeats - 1) // 2)
-        self._began = self.now - last
+        if repeats == 1:
+            self._began, now = self.now, self.now + length
+        else:
+            now = self.now + repeats * length + more * (repeats * (repeats - 1) // 2)
+            self._began = now - length - more * (repeats - 1)
+        self.now = self._ended = now
         ended = scheduler.commit_counted(repeats)
         if ended:
             self._over(ended)

@@ -70,6 +70,7 @@ class Loop:
     ) -> None:
         self.client, self.scheduler, self.prices, self.engine = client, scheduler, prices, engine
         self.longest = longest or UNLIMITED
+        self._ahead = engine.plans_ahead
         self.swap_ticks = round(kv * TICKS_PER_NS / engine.swap_bytes_per_ns)
         self.load_ticks, self.loads_by_layer = 0, False
         self.now = 0
@@ -130,7 +131,7 @@ class Loop:
 
     def _seen(self) -> int:
         """Up to when requests must have come for the step that starts now."""
-        if self.engine.plans_ahead and self.now == self._ended and self.scheduler.running:
+        if self._ahead and self.now == self._ended and self.scheduler.running:
             return self._began
         return self.now
 
@@ -202,20 +203,19 @@ class Loop:
         more_tokens = decoding * self._grows
         slope = piece.slope
         device, grows = piece.base + slope * context, round(slope * more_tokens)
-        bends = int((piece.end - context - 1) // more_tokens) + 1
-        if bends < repeats:
-            repeats = bends
+        if context + more_tokens * (repeats - 1) > piece.end - 1:
+            repeats = int((piece.end - context - 1) // more_tokens) + 1
         if device < hidden:  # the device ends first: as long as that is so, steps are alike
-            if grows > 0:
-                repeats = min(repeats, (hidden - device - 1) // grows + 1)
+            if grows > 0 and hidden - device <= (repeats - 1) * grows:
+                repeats = (hidden - device - 1) // grows + 1
             length, more = hidden + visible, 0
         else:
             if grows < 0:
                 repeats = min(repeats, (device - hidden) // -grows + 1)
             length, more = device + visible, grows
         if repeats > 1 and self._next is not None and self.scheduler.may_admit:
-            late = self.engine.plans_ahead and self._next > self.now
-            repeats = min(repeats, steps_until(self._next - self.now, length, more) + late)
+            wait = self._next - self.now
+            repeats = min(repeats, steps_until(wait, length, more) + (self._ahead and wait > 0))
         if repeats > 1 and limit is not None:
             repeats = min(repeats, steps_until(limit - self.now, length, more))
         self.log.add((self.now, decoding, repeats, length, more, 0, device, device, self.scheduler.blocked))

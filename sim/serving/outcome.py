@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -124,24 +125,27 @@ def outcome_of(
     load: Load, done: list[Entry], rejected: list[Request], log: Log, scheduler: Scheduler
 ) -> ServingOutcome:
     """The outcome of a run that is over."""
-    done = sorted(done, key=lambda entry: entry.request.id)
+    done = sorted(done, key=attrgetter("request.id"))
+
+    def ints(name: str) -> Ints:
+        return np.fromiter(map(attrgetter(name), done), np.int64, len(done))
 
     def ns(name: str) -> Ints:
-        return np.array([-(-getattr(entry, name) // TICKS_PER_NS) for entry in done], np.int64)
+        return np.fromiter((-(-ticks // TICKS_PER_NS) for ticks in map(attrgetter(name), done)), np.int64, len(done))
 
-    warmup = {request.id for request in load.requests[: load.warmup]}
-    columns = list(zip(*log.rows, strict=True)) or [()] * 9
+    ids, warmup = ints("request.id"), [request.id for request in load.requests[: load.warmup]]
+    columns: list[list[Any]] = [[row[place] for row in log.rows] for place in range(9)]
     numbers = {reason: number for number, reason in enumerate(REASONS)}
     start, decoding, steps, length, more, chunks, alone, device, blocked = columns
     return ServingOutcome(
-        ids=np.array([entry.request.id for entry in done], np.int64),
-        arrived_ns=np.array([entry.arrived for entry in done], np.int64),
+        ids=ids,
+        arrived_ns=ints("arrived"),
         started_ns=ns("started"),
         first_ns=ns("first"),
         last_ns=ns("last"),
-        input_tokens=np.array([entry.request.input_tokens for entry in done], np.int64),
-        output_tokens=np.array([entry.request.output_tokens for entry in done], np.int64),
-        counted=np.array([entry.request.id not in warmup for entry in done], np.bool_),
+        input_tokens=ints("request.input_tokens"),
+        output_tokens=ints("request.output_tokens"),
+        counted=~np.isin(ids, warmup),
         rejected=len(rejected),
         preemptions=scheduler.preemptions,
         usage_peak=scheduler.kv.usage_peak,
@@ -157,18 +161,18 @@ def outcome_of(
             chunks=_ints(chunks),
             alone_ns=_ns(alone),
             device_ns=_ns(device),
-            blocked=_ints(tuple(numbers[reason] for reason in blocked)),
+            blocked=_ints([numbers[reason] for reason in blocked]),
         ),
         tokens_per_step=scheduler.drafts.tokens_per_step if scheduler.drafts else 1.0,
     )
 
 
-def _ns(ticks: tuple[int, ...]) -> Floats:
-    return np.array(ticks, np.float64) / TICKS_PER_NS
+def _ns(ticks: list[Any]) -> Floats:
+    return np.fromiter(ticks, np.float64, len(ticks)) / TICKS_PER_NS
 
 
-def _ints(numbers: tuple[int, ...]) -> Ints:
-    return np.array(numbers, np.int64)
+def _ints(numbers: list[Any]) -> Ints:
+    return np.fromiter(numbers, np.int64, len(numbers))
 
 
 def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
