@@ -165,36 +165,23 @@ class EngineProfile:
     profile: EngineFile
 
     def costs(self, ranks: int = 1) -> EngineCosts:
-        """The costs on a host that runs `ranks` workers."""
-        return self._costs("value", ranks)
-
-    def bounds(self, ranks: int = 1) -> tuple[EngineCosts, EngineCosts]:
-        """(fastest, slowest): all numbers at the ends of their intervals."""
-        return self._costs("low", ranks), self._costs("high", ranks)
-
-    def _costs(self, end: str, ranks: int) -> EngineCosts:
-        numbers = self.profile.numbers()
-        against = {"value": "value", "low": "high", "high": "low"}[end]
-        wanted = _end(numbers["cpu.threads"], end) + ranks * _end(numbers["cpu.threads_per_rank"], end)
-        slowdown = max(1.0, wanted / _end(numbers["cpu.cores"], against))
+        """The costs on a host that runs `ranks` workers. Those at the ends of an interval: `sim.engines.ends`."""
+        values = {name: float(number.value) for name, number in self.profile.numbers().items()}
+        wanted = values["cpu.threads"] + ranks * values["cpu.threads_per_rank"]
+        slowdown = max(1.0, wanted / values["cpu.cores"])
 
         def ns(*names: str) -> int:
-            return round(1000 * slowdown * sum(_end(numbers[name], end) for name in names))
+            return round(1000 * slowdown * sum(values[name] for name in names))
 
         return EngineCosts(
             per_step_ns=ns(*(f"step.{f.name}" for f in fields(StepCosts))),
             per_request_ns=ns(*(f"request.{f.name}" for f in fields(RequestCosts))),
             per_chunk_ns=ns("prefill.chunk_us"),
             admission_ns=ns("prefill.receive_us"),
-            hidden_share=_end(numbers["overlap.hidden_share"], against),
-            device_scale=_end(numbers["device.scale"], end),
-            dispatch_scale=_end(numbers["device.dispatch_scale"], end),
+            hidden_share=values["overlap.hidden_share"],
+            device_scale=values["device.scale"],
+            dispatch_scale=values["device.dispatch_scale"],
         )
-
-
-def _end(number: Number, end: str) -> float:
-    bound = getattr(number, end)
-    return float(number.value if bound is None else bound)
 
 
 def engine_names() -> list[str]:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
+from sim.engines.ends import ISSUE_SHARE
 from sim.engines.profile import EngineFile, EngineProfile, RequestCosts, StepCosts
 from sim.fitting.robust import scipy
 from sim.hardware.profile import Number
@@ -39,8 +40,6 @@ Residuals = Callable[[Floats], Floats]
 
 #: Prior standard deviations of the five logarithms, in the order of `Factors`.
 PRIORS = (1.2, 0.7, 0.06, 0.8, 0.4)
-#: How much of a host's slowness in preparing a step shows in issuing it, of the logarithm.
-ISSUE_SHARE = 0.5
 #: Relative errors of a benchmark's mean TPOT, TTFT and throughput between repeats.
 TPOT_SIGMA, TTFT_SIGMA, THROUGHPUT_SIGMA = 0.02, 0.1, 0.03
 #: Host factors, logarithms, that fits start from: a step that hides its host has no slope there.

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from sim.engines.costs import EngineCosts
+from sim.engines.ends import ends
 from sim.engines.profile import EngineProfile
 from sim.predict.predict import Metric
 
@@ -17,7 +19,7 @@ from sim.predict.predict import Metric
 @dataclass(frozen=True, slots=True)
 class InEngine:
     """profile: the engine's. source: its worst source. tpot_ms: of one request of the batch. host_ms: host
-    work of one step, hidden or not. Low ends have device and host at their fastest, high ends at their slowest."""
+    work of one step, hidden or not. The ends are those of `sim.engines.ends`, of each by itself."""
 
     profile: str
     source: str
@@ -39,13 +41,27 @@ def in_engine(
     asynchronous: whether the next step is prepared while the device works; None: as the profile says. The profile's
     dispatch_scale, for eager steps of a deployment that was measured, is left to `sim.serving`.
     """
-    fast, slow = engine.bounds(ranks)
-    ends = (engine.costs(ranks), fast, slow)
-    costs = [replace(end, hidden_share=0.0) if asynchronous is False else end for end in ends]
-    each = list(zip(costs, (tpot_ms.value, tpot_ms.low, tpot_ms.high), tokens, strict=True))
+    nominal, fewest, most = tokens[0], min(tokens), max(tokens)
+    step_ms = tpot_ms.value * nominal
+    steps = [end * n / step_ms for end, n in zip((tpot_ms.low, tpot_ms.high), tokens[1:], strict=True)]
+
+    def scheduled(costs: EngineCosts) -> EngineCosts:
+        return replace(costs, hidden_share=0.0) if asynchronous is False else costs
+
+    def tpot(costs: EngineCosts, factors: tuple[float, ...]) -> float:
+        step, fewer = factors
+        return scheduled(costs).step_ns(1e6 * step_ms * step, requests) / 1e6 / nominal * fewer
+
+    def host_ms(costs: EngineCosts, _: tuple[float, ...] = ()) -> float:
+        return costs.host_ns(requests) / 1e6
+
+    own = [(min(steps), max(steps)), (nominal / most, nominal / fewest)]
+    costs = engine.costs(ranks)
+    of_tpot = [tpot(end.costs, end.factors) for end in ends(engine, ranks, tpot, own)]
+    of_host = [host_ms(end.costs) for end in ends(engine, ranks, host_ms)]
     return InEngine(
         engine.name,
         engine.profile.worst_source(),
-        Metric(*(end.step_ns(ms * 1e6 * n, requests) / 1e6 / n for end, ms, n in each)),
-        Metric(*(end.host_ns(requests) / 1e6 for end in costs)),
+        Metric(tpot(costs, (1.0, 1.0)), *of_tpot),
+        Metric(host_ms(costs), *of_host),
     )

@@ -1,7 +1,7 @@
 """What a benchmark of a deployment will say, in closed form: TTFT, TPOT and throughput with their intervals.
 
-The device is the case's, its steps from the grid of `sim.serving.prices`; the engine's host is a profile's. The low end
-takes both at their fastest, the high end both at their slowest.
+The device is the case's, its steps from the grid of `sim.serving.prices`; the engine's host is a profile's, and the
+interval that of `sim.engines.ends`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from scenarios.ops.program import Batch, Group
 from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
+from sim.engines.ends import ends
 from sim.engines.profile import EngineProfile
 from sim.engines.workers import workers_on_a_host
 from sim.predict.speculation import yielded_tokens
@@ -114,11 +115,14 @@ class Bench:
         )
 
     def interval(self, profile: EngineProfile) -> tuple[Expected, Expected, Expected]:
-        """(value, fastest, slowest)."""
+        """(value, fastest, slowest), the ends by what moves TPOT."""
         value = self.expect(profile.costs(self._ranks))
-        low, high = self.device_factors(value.running)
-        fast, slow = profile.bounds(self._ranks)
-        return value, self.expect(fast, low), self.expect(slow, high)
+
+        def tpot_ms(engine: EngineCosts, factors: tuple[float, ...]) -> float:
+            return self.expect(engine, factors[0]).tpot_ms
+
+        fast, slow = ends(profile, self._ranks, tpot_ms, [self.device_factors(value.running)])
+        return value, self.expect(fast.costs, fast.factors[0]), self.expect(slow.costs, slow.factors[0])
 
     def device_factors(self, running: float) -> tuple[float, float]:
         """Ends of the interval of a decode step over its value."""

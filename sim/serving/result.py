@@ -1,7 +1,7 @@
 """The `serving` block of a `run` result: the contract's keys, with the intervals of means.
 
-Intervals come from two more runs of the same requests: all steps at the short end of their interval on an engine at the
-fast end of its profile, and both at the other end.
+Intervals come from two more runs of the same requests, with the steps and the engine of both ends of the time between
+two decode steps (`sim.engines.ends`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from scenarios.serving.requests import Load
 from scenarios.serving.traffic import load_of
 from scenarios.settings import Workload
 from sim.engines.costs import EngineCosts
+from sim.engines.ends import End, ends
 from sim.engines.profile import EngineProfile, engine_of
 from sim.engines.workers import workers_on_a_host
 from sim.predict.scenario_result import case_of
@@ -53,7 +54,6 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     engine = engine_of(loaded)
     ranks = workers_on_a_host(case.model.cards, case.hardware)
     costs = scheduled(case, engine.costs(ranks))
-    bounds = [scheduled(case, end) for end in engine.bounds(ranks)]
     folder = folder_of(loaded, "workload.traffic.trace.file")
     seed = scenario.protocol.seed
     load = load_of(scenario.workload, seed, folder)
@@ -66,11 +66,8 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     if not len(outcome.ids):
         raise problem(loaded, "workload.traffic", f"all {outcome.rejected} requests are longer than the engine allows")
     metrics = metrics_of(outcome, costs, scenario.slo)
-    low, high = _step_factors(case, outcome)
-    ends = tuple(
-        metrics_of(_at_end(case, load, prices, front, end, factor), end, scenario.slo)
-        for end, factor in zip(bounds, (low, high), strict=True)
-    )
+    bounds = [(scheduled(case, end.costs), end.factors[0]) for end in _ends(case, engine, ranks, outcome)]
+    spread = [metrics_of(_at_end(case, load, prices, front, end, factor), end, scenario.slo) for end, factor in bounds]
 
     def run(workload: Workload) -> ServingMetrics:
         served = simulate(case, costs, load_of(workload, seed, folder), prices, front)
@@ -80,7 +77,7 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     search = scenario.slo is not None and traffic is not None and traffic.arrival in OPEN
     highest = highest_rate(scenario.workload, scenario.slo, run) if search and scenario.slo else None
     captures = None if front else captures_of(case, outcome, prices)
-    return ServingResult(outcome, metrics, (ends[0], ends[1]), engine, costs, highest=highest, captures=captures)
+    return ServingResult(outcome, metrics, (spread[0], spread[1]), engine, costs, highest=highest, captures=captures)
 
 
 def _at_end(
@@ -120,15 +117,20 @@ def prefill_case(loaded: Loaded) -> Case | None:
         raise problem(loaded, "engine.disaggregated_prefill", f"a prefill instance: {'; '.join(lines)}") from None
 
 
-def _step_factors(case: Case, outcome: ServingOutcome) -> tuple[float, float]:
-    """(low, high) of a decode step over its value, at the mean batch and length."""
+def _ends(case: Case, engine: EngineProfile, ranks: int, outcome: ServingOutcome) -> tuple[End, End]:
+    """The engine and the factor on its steps at both ends of the time between two decode steps, at the mean batch and
+    length."""
     steps = outcome.steps
     decoding = steps.decoding[steps.decoding > 0]
     requests = max(1, round(float(decoding.mean()))) if len(decoding) else 1
     context = int((outcome.input_tokens + outcome.output_tokens // 2).mean())
     query = case.scenario.engine.query_tokens
     value, low, high = interval_ns(case, Batch("decode", (Group(requests, query, max(1, context)),)))
-    return low / value, high / value
+
+    def period_ns(costs: EngineCosts, factors: tuple[float, ...]) -> float:
+        return scheduled(case, costs).step_ns(value * factors[0], requests)
+
+    return ends(engine, ranks, period_ns, [(low / value, high / value)])
 
 
 def serving_block(served: ServingResult) -> dict[str, Any]:

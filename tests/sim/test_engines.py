@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import exp, hypot, log, prod, sqrt
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,17 @@ import pytest
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
 from sim.engines.costs import EngineCosts
-from sim.engines.profile import engine_names, engine_of, load_engine, shipped_engine_of
+from sim.engines.ends import ends, moved
+from sim.engines.profile import EngineProfile, engine_names, engine_of, load_engine, shipped_engine_of
 from sim.engines.write import engine_text
 
 MS = 1_000_000
+
+
+def bounds(name: str) -> tuple[EngineCosts, EngineCosts]:
+    """(fastest, slowest) of a step of eight requests that takes the device 20 ms."""
+    fast, slow = ends(load_engine(name), 1, lambda costs, _: costs.step_ns(20 * MS, 8))
+    return fast.costs, slow.costs
 
 
 def test_a_synchronous_engine_adds_its_host_time_to_the_step() -> None:
@@ -53,16 +61,82 @@ def test_the_shipped_profiles() -> None:
     ]
     for name in engine_names():
         profile = load_engine(name)
-        low, high = profile.bounds()
+        low, high = bounds(name)
         assert profile.name == name
         assert low.step_ns(20 * MS, 8) <= profile.costs().step_ns(20 * MS, 8) <= high.step_ns(20 * MS, 8)
 
 
 def test_unknown_is_a_healthy_host_whose_interval_holds_a_starved_one() -> None:
-    low, high = load_engine("unknown").bounds()
+    low, high = bounds("unknown")
     for other in ("healthy", "starved"):
         step_ns = load_engine(other).costs().step_ns(20 * MS, 8)
         assert low.step_ns(20 * MS, 8) <= step_ns <= high.step_ns(20 * MS, 8)
+
+
+UNSURE = """name: unsure
+extends: plain
+step:
+  schedule_us: {value: 10000, source: assumed, origin: "a story", low: 5000, high: 20000}
+  inputs_us: {value: 0, source: assumed, origin: "a story", low: 0, high: 0}
+  metadata_us: {value: 0, source: assumed, origin: "a story", low: 0, high: 0}
+  launch_us: {value: 0, source: assumed, origin: "a story", low: 0, high: 0}
+request:
+  output_us: {value: 0, source: assumed, origin: "a story", low: 0, high: 0}
+device:
+  scale: {value: 1, source: assumed, origin: "a story", low: 0.9, high: 1.2}
+  dispatch_scale: {value: 1, source: assumed, origin: "a story", low: 1, high: 3}
+"""
+
+
+def unsure(folder: Path) -> EngineProfile:
+    file = folder / "unsure.yaml"
+    file.write_text(UNSURE, encoding="utf-8")
+    return load_engine(str(file))
+
+
+def test_independent_numbers_are_not_at_their_worst_at_once(tmp_path: Path) -> None:
+    """Host 10 ms (5 to 20) and device 10 ms (9 to 12) add up to 20. Alone they reach 30 and 22 above, together
+    sqrt(log(30/20)^2 + log(22/20)^2), 30.3 where all at once would be 32. Below 14.9, not 14: the host alone reaches
+    15, and the device takes a fifteenth of that, more than its twentieth alone."""
+
+    def step_ms(costs: EngineCosts, factors: tuple[float, ...]) -> float:
+        return costs.step_ns(10 * MS * prod(factors), 1) / MS
+
+    fast, slow = ends(unsure(tmp_path), 1, step_ms)
+    assert step_ms(slow.costs, ()) == pytest.approx(20 * exp(hypot(log(30 / 20), log(22 / 20))), rel=2e-3)
+    assert step_ms(fast.costs, ()) == pytest.approx(20 * exp(-hypot(log(15 / 20), log(14 / 15))), rel=2e-3)
+    # A number of the caller's own is one more.
+    fast, slow = ends(unsure(tmp_path), 1, step_ms, [(0.8, 1.25)])
+    wider = hypot(log(30 / 20), log(22 / 20), log(22.5 / 20))
+    assert step_ms(slow.costs, slow.factors) == pytest.approx(20 * exp(wider), rel=2e-3)
+
+
+def test_what_changes_nothing_stays_at_its_value(tmp_path: Path) -> None:
+    """The device hides the host: the interval is the device's own, whatever the host is like."""
+    asynchronous = unsure(tmp_path)
+    hidden = asynchronous.profile.overlap.hidden_share.model_copy(update={"value": 1.0, "low": 1.0, "high": 1.0})
+    overlap = asynchronous.profile.overlap.model_copy(update={"hidden_share": hidden})
+    engine = EngineProfile("hides", asynchronous.profile.model_copy(update={"overlap": overlap}))
+    fast, slow = ends(engine, 1, lambda costs, _: costs.step_ns(100 * MS, 1))
+    assert (fast.costs.device_scale, slow.costs.device_scale) == pytest.approx((0.9, 1.2))
+    assert (fast.costs.per_step_ns, slow.costs.per_step_ns) == (10 * MS, 10 * MS)
+
+
+def test_a_device_that_the_host_hides_counts_at_the_fast_end() -> None:
+    """A host of 10 ms hides a device of 6: at its fast end the device shows."""
+    fast, _ = ends(load_engine("vllm_ascend_0_18"), 8, lambda costs, _: costs.step_ns(6 * MS, 1))
+    assert 0.85 * 6 * MS <= fast.costs.step_ns(6 * MS, 1) < 0.99 * 6 * MS
+
+
+def test_a_slow_host_is_slow_in_issuing_too(tmp_path: Path) -> None:
+    """Twice the step's time is its root in issuing; of an interval up to 3 the rest of the square is issuing's own."""
+    engine = unsure(tmp_path)
+    assert moved(engine, "high", {"host": 1.0}).dispatch_scale == pytest.approx(2**0.5)
+    own = exp(sqrt(log(3) ** 2 - log(2**0.5) ** 2))
+    assert moved(engine, "high", {"issuing": 1.0}).dispatch_scale == pytest.approx(own)
+    assert moved(engine, "high", {"host": 0.5}).per_step_ns == round(10 * MS * 2**0.5)
+    assert moved(engine, "low", {"host": 1.0}).dispatch_scale == 1.0
+    assert moved(engine, "high", {}) == engine.costs()
 
 
 def test_few_cores_stretch_all_host_times(tmp_path: Path) -> None:
