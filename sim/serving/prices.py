@@ -112,6 +112,8 @@ class GridPrices:
         self._pieces: dict[tuple[int, int], Piece] = {}
         self._extras: dict[tuple[int, int, bool], tuple[float, float]] = {}
         self._prefills: dict[int, tuple[float, float]] = {}
+        self._prefill_points: dict[int, tuple[float, float]] = {}
+        self._added: dict[tuple[int, int, bool], int] = {}
         self._points: dict[Batch, int] = {}
 
     def scaled(self, factor: float) -> GridPrices:
@@ -186,11 +188,15 @@ class GridPrices:
         )
 
     def _prefill_point(self, tokens: int) -> tuple[float, float]:
+        known = self._prefill_points.get(tokens)
+        if known is not None:
+            return known
         start = max(tokens, 1024)
         alone = self._ns(Batch("prefill", (Group(1, tokens, 0),)))
         later = self._ns(Batch("prefill", (Group(1, tokens, start),)))
         slope = (later - alone) / (tokens * start)
-        return alone - slope * tokens * (tokens + 1) / 2, slope
+        known = self._prefill_points[tokens] = alone - slope * tokens * (tokens + 1) / 2, slope
+        return known
 
     def _extra(self, requests: int, place: int, many: bool) -> tuple[float, float]:
         """(ns, ns per token of context) that decoding requests add to a step with prefills."""
@@ -203,10 +209,15 @@ class GridPrices:
         lower, upper, share = _between(EXTRA_POINTS, requests)
 
         def added(count: int) -> int:
+            known = self._added.get((count, context, many))
+            if known is not None:
+                return known
             rows = count * self._query
             tokens = 4 * max(MANY_TOKENS if many else MANY_TOKENS // 4, rows)
             alone = self._ns(Batch("prefill", (Group(1, tokens, 0),)))
-            return self._ns(Batch("mixed", (Group(count, self._query, context), Group(1, tokens - rows, 0)))) - alone
+            mixed = self._ns(Batch("mixed", (Group(count, self._query, context), Group(1, tokens - rows, 0))))
+            self._added[count, context, many] = mixed - alone
+            return mixed - alone
 
         return added(lower) if not share else (1 - share) * added(lower) + share * added(upper)
 
