@@ -18,6 +18,7 @@ from device.weights.weights import RandomCheckpoint
 from scenarios import passes
 from scenarios.build import build
 from scenarios.errors import ScenarioError
+from scenarios.finegrained_settings import FinegrainedTp
 from scenarios.lowering.parallel import shard
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Block, Group, Op, Program
@@ -119,6 +120,16 @@ def test_what_a_cpu_lacks_is_refused_by_name(switches: dict[str, object], line: 
     with pytest.raises(ScenarioError) as caught:
         at_work.prefill(prompts())
     assert any(message.startswith(f"--backend cpu: {line}") for message in caught.value.messages)
+
+
+def test_products_that_replicas_share_are_refused() -> None:
+    scenario = plain()
+    shared = FinegrainedTp(lmhead_tensor_parallel_size=2)
+    engine = scenario.engine.model_copy(update={"finegrained_tp_config": shared})
+    with pytest.raises(ScenarioError) as caught:
+        session(scenario.model_copy(update={"engine": engine}))
+    line = "engine.finegrained_tp_config: predicted, but not measured yet; set it to null"
+    assert list(caught.value.messages) == [f"--backend cpu: {line}"]
 
 
 @pytest.mark.parametrize(

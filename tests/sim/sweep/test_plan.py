@@ -164,6 +164,13 @@ def test_a_flag_that_moved_is_where_its_version_reads_it() -> None:
     assert json.loads(new[new.index("--compilation-config") + 1])["cudagraph_mode"] == "FULL_DECODE_ONLY"
 
 
+def test_products_that_replicas_share_are_in_the_command() -> None:
+    shared = {"lmhead_tensor_parallel_size": 8}
+    case = deployed(engine__finegrained_tp_config=shared)
+    given = words(case, "0.23")
+    assert json.loads(given[given.index("--additional-config") + 1]) == {"finegrained_tp_config": shared}
+
+
 def test_quantised_weights_and_eager_are_said_as_the_engine_wants_them() -> None:
     case = deployed(optimizations__weights="w8a8", optimizations__graph="eager")
     given = words(case, "0.23")
