@@ -3,7 +3,10 @@
     python benchmarks/serving.py [--requests N] [--rate R] [--repeats N]
 
 Nothing here fails a build. Times are CPU seconds of this process: first with all step prices to play, then again with
-the prices of the first run; peak memory is the process's.
+the prices of the first run; peak memory is the process's. Bounds: 3 s cold, 1 s warm, 500 MB.
+
+Measured on 2026-11-30 on a busy machine of two cores, runs in turn: cold 5.6 to 6.0 s, warm 4.0 to 4.3 s, 255 MB.
+Before KV blocks were counted: 9.4 and 7.4 s there (8.4 and 5.6 to 5.8 s earlier that day, less busy).
 """
 
 from __future__ import annotations
