@@ -95,7 +95,7 @@ CATALOGUE: dict[str, OpKind] = _table(
            api="torch_npu.npu_lightning_indexer", part="attention", over_cache="fixed"),
     # Compressed keys next to a window, and a residual of several streams (DeepSeek-V4; kernels of vLLM-Ascend's own).
     OpKind("sparse_attn_sharedkv", "SparseAttnSharedkv", "mix", compressed.shared_kv_attention, "npu",
-           api="npu_sparse_attn_sharedkv (vLLM-Ascend)", family="attention", part="attention", over_cache="fixed"),
+           api="npu_sparse_attn_sharedkv (vLLM-Ascend)", part="attention", over_cache="fixed"),
     OpKind("lightning_indexer_quant", "QuantLightningIndexer", "mix", compressed.quant_lightning_indexer, "npu",
            api="npu_vllm_quant_lightning_indexer (vLLM-Ascend)", part="attention"),
     OpKind("compressor", "Compressor", "mix", compressed.compressor, "npu", api="compressor (vLLM-Ascend)",

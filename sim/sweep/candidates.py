@@ -97,7 +97,8 @@ def choices(scenario: Scenario, model: Model, cards: int, fixed: Fixed) -> Itera
     engine, optimizations = scenario.engine, scenario.optimizations
     degrees = [degree for degree in range(1, cards + 1) if cards % degree == 0]
     stages = [1, *(degree for degree in degrees if 1 < degree <= 8)]
-    caches = ("auto",) if model.latent else ("auto", "int8")
+    one_row = model.latent or any(one.shared_kv for one in model.kinds)
+    caches = ("auto",) if one_row else ("auto", "int8")
     graph = optimizations.graph if "optimizations.graph" in fixed.keys else GRAPH
     tensors = (engine.tensor_parallel_size,) if "engine.tensor_parallel_size" in fixed.keys else tuple(degrees)
     depths = (engine.pipeline_parallel_size,) if "engine.pipeline_parallel_size" in fixed.keys else tuple(stages)

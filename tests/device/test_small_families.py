@@ -35,6 +35,13 @@ def test_the_plain_program_computes_the_architecture(name: str) -> None:
         assert ((logits - done.logits[:, number]).norm() / logits.norm()).item() < 2e-5
 
 
+def test_the_cpu_backend_has_its_own_way_of_compressed_attention() -> None:
+    model = small("deepseek_v4")
+    true = run(plain(model), model, WIDE_REFERENCE, steps=2)
+    done = run(plain(model, kv__layout="paged", kv__block_size=16), model, Options(wide=True), steps=2, forced=true)
+    assert ((done.logits - true.logits).norm() / true.logits.norm()).item() < 2e-5
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_fused_forms_on_the_cpu_compute_the_same(name: str) -> None:
     model = small(name)
