@@ -121,7 +121,11 @@ def read_torchair() -> list[Sample]:
     path = reference_csv("kernels_torchair")
     for row, line in zip(read_kernels(path), rows_of_csv(path, ("note",)), strict=True):
         conditions = line[1]
-        if not row.scored or conditions["note"] == "shape inferred" or not row.input_shapes.strip("; "):
+        if (
+            not (row.scored and row.fitted)
+            or conditions["note"] == "shape inferred"
+            or not row.input_shapes.strip("; ")
+        ):
             continue
         try:
             work = work_of_row(row.op_type, row.input_shapes, row.dtypes, row.kv_tokens, row.output_shapes)
