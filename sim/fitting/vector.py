@@ -244,7 +244,7 @@ def vector_rows(samples: Sequence[Sample], bases: Mapping[str, HardwareProfile])
                 stack=sample.stack,
                 model=sample.model,
                 cores=spread.started * code,
-                elements=counted_elements(kind, work, spread),
+                elements=counted_elements(kind, work, spread, chip),
                 moving_us=moving_us,
                 us=sample.us,
             )

@@ -51,7 +51,7 @@ def vector_cost(work: Work, hw: HardwareProfile, params: KernelParams, code: Cod
     program = program_of(work, chip)
     spread = spread_of(program, work, chip, params)
     head = 1000 * (params.start_us + params.core_us * spread.started * code_share(code, hw))
-    compute = counted_elements(program, work, spread) * _element_ns(program, params, hw, code)
+    compute = counted_elements(program, work, spread, chip) * _element_ns(program, params, hw, code)
     memory = moving_ns(work, hw, spread.busy, resident)
     tiles, tile = _tiles(work, hw, spread.busy, compute, memory)
     hbm = traffic(work, hw, resident).hbm

@@ -110,7 +110,7 @@ def codes_of(block: Block, program: Program, hw: HardwareProfile) -> list[Code]:
 def _reads_much(block: Block, hw: HardwareProfile) -> bool:
     works = [work_of(op) for op in block.ops if family_of(op.kind) == "attention"]
     read = sum(work.cold_read_bytes for work in works if isinstance(work.shape, AttentionShape))
-    return pushes_code_out(read, hw.memory.l2_resident_share * hw.chip.l2_bytes)
+    return pushes_code_out(read, hw.chip.l2_bytes)
 
 
 def scaled(kernel: KernelTime, factor: float) -> KernelTime:

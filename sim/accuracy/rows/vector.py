@@ -82,8 +82,8 @@ def elementwise(program: str = "", out_size: Callable[[Row], int] = same, ops: i
         name = program or stretched or "elementwise"
         if program == "compare" and stretched:
             name = "broadcast"
-        elif row.dtype(0) == "int64" and row.op_type != "Cast":
-            name = "integer"  # the vector unit has no 64-bit lanes
+        elif row.dtype(0) == "int64" and row.op_type != "Cast" and (() in row.shapes or program == "compare"):
+            name = "integer"  # a scalar operand is read on its own, and no lane compares 64 bit
         per_element = ops + 2 if row.size(0) == 2 else ops  # 16 bit is computed in FP32: a cast in and a cast out
         return _flat(elements, name, reads, elements * out_size(row), elements * per_element)
 

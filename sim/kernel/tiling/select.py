@@ -12,6 +12,9 @@ from math import ceil
 from sim.kernel.tiling.chip import TilingChip
 from sim.kernel.tiling.spread import Spread, by_heads_first, by_rows
 
+#: A single picked row of up to this many bytes is not cut.
+ONE_CORE_BYTES = 1024
+
 
 def arg_max(rows: int, cols: int, chip: TilingChip, rows_multiple: int = 1) -> Spread:
     """Cores of ArgMaxV2 along the last axis: whole rows, in multiples of `rows_multiple`.
@@ -24,10 +27,15 @@ def arg_max(rows: int, cols: int, chip: TilingChip, rows_multiple: int = 1) -> S
     return Spread(used, used, min(rows, each), min(rows, each) * cols)
 
 
-def gather(indices: int, cols: int, chip: TilingChip) -> Spread:
-    """Cores of GatherV2 (embedding, IndexSelect): picked rows are dealt; a single picked row is cut by columns."""
+def gather(indices: int, cols: int, chip: TilingChip, dtype_bytes: int = 2) -> Spread:
+    """Cores of GatherV2 (embedding, IndexSelect): picked rows are dealt; a single picked row is cut by columns.
+
+    A row of up to 1 KiB stays on one core (block counts: 1 up to 512 columns of 16 bit, 47 and 48 for 768 to 1,536).
+    """
     if indices > 1:
         return by_rows(indices, cols, chip.vector_cores)
+    if cols * dtype_bytes <= ONE_CORE_BYTES:
+        return Spread(1, 1, 1, cols)
     cut = by_rows(cols, 1, chip.vector_cores)
     return Spread(cut.started, cut.busy, 1, cut.rows)
 

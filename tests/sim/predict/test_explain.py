@@ -142,7 +142,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch, *late_us: int) -> Prediction:
 def test_one_late_rank_is_named_with_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     result = waiting(monkeypatch, 0, 0, 0, 0, 0, 30_000, 0, 0)
     waited_ns = result.waits_ns[5]
-    assert result.waits_ns == {5: pytest.approx(30_000_000, abs=1000)}  # kernels and host may end 1 us apart
+    assert result.waits_ns == {5: pytest.approx(30_000_000, abs=2000)}  # kernels and host may end 2 us apart
     diagnosis = diagnose(result)
     assert diagnosis.name == "communication-bound"
     step = result.step
