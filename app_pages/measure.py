@@ -117,6 +117,9 @@ def _scatter(ops: list[dict[str, Any]], language: Language, say: Say) -> None:
         for op in ops
         if op["measured_us"] and op["predicted_us"]
     ]
+    if not points:
+        quiet(say("scatter_none"))
+        return
     present = {point["family"] for point in points}
     words = {names(f"class_{name}"): colour for name, colour in CLASSES.items()}
     colours = {word: colour for word, colour in words.items() if word in present}

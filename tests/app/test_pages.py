@@ -148,6 +148,17 @@ def test_a_measured_result_opens_op_by_op(lab: Open, measured_result: dict[str, 
     assert len(kinds) == 3
 
 
+def test_a_result_without_times_of_its_ops_says_so(lab: Open, measured_result: dict[str, Any]) -> None:
+    measured = measured_result["measured"]
+    ops = [{**op, "measured_us": 0.0} for op in measured["ops"]]
+    at = lab("measure", lang="en")
+    uploader = next(item for item in at.get("file_uploader") if item.key == "measure:file")
+    empty = {**measured_result, "measured": {**measured, "ops": ops}}
+    uploader.upload("result.json", json.dumps(empty).encode()).run()
+    assert not at.exception
+    assert "No operation has both times." in text(at)
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

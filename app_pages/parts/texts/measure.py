@@ -54,6 +54,7 @@ TEXTS: Table = {
         "差别最大的是 {kind}：预测 {predicted}，实测 {measured}，共 {count} 个操作。",
     ),
     "scatter": ("Every operation, predicted against measured", "每个操作：预测与实测"),
+    "scatter_none": ("No operation has both times.", "没有一个算子同时有两个时间。"),
     "scatter_note": (
         "On the line the prediction is right; dashed, it is 20 % off.",
         "线上为预测准确，虚线为偏差 20 %。",
