@@ -133,7 +133,7 @@ def test_a_lesson_has_its_guess_its_figure_and_its_limit(name: str) -> None:
     assert re.findall(r"[0-9]+\.[0-9]+", english) == re.findall(r"[0-9]+\.[0-9]+", chinese)
 
 
-@pytest.mark.parametrize("name", [name for name in LESSONS if name != "tiles"])
+@pytest.mark.parametrize("name", list(LESSONS))
 def test_the_state_of_a_lesson_opens_in_the_lab(name: str) -> None:
     """The link's question can be asked: the Lab refuses nothing that the lesson shows."""
     page = opened(name, lang="en")

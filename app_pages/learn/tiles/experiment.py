@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app_pages.learn.cases import step_of_tokens
 from sim.kernel.tiles import Tile, pipeline_ns
 from sim.kernel.tiles_simpy import LaneSpan, play
+from sim.predict.steps import Case
+
+#: What the Lab shows of it.
+MODEL, HARDWARE = "Qwen3-8B", "atlas_a2_910b2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,12 @@ class Run:
         """How much of what could be hidden is hidden."""
         room = self.serial_ns - self.bound_ns
         return (self.serial_ns - self.total_ns) / room if room else 0.0
+
+
+def rows_on_each_core(rows: int) -> Case:
+    """A step in which a norm gives each vector core that many rows: as many tokens as all cores have."""
+    cores = step_of_tokens(MODEL, HARDWARE, 16).hardware.chip.vector_cores
+    return step_of_tokens(MODEL, HARDWARE, rows * cores)
 
 
 def run(tiles: int, load_ns: int, compute_ns: int, store_ns: int, buffers: int) -> Run:

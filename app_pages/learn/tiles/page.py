@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app_pages.learn.lesson import Lesson, Told, conclude, draw, show_lesson
-from app_pages.learn.tiles.experiment import Run, run
+from app_pages.learn.tiles.experiment import Run, rows_on_each_core, run
 from app_pages.learn.tiles.texts import TEXTS
 from app_pages.parts import formats
 from app_pages.parts.bound import steps
@@ -43,6 +43,7 @@ def body(lesson: Lesson) -> Told:
     return Told(
         r"t \approx n \max(\ell, c, s) + (\ell + c + s - \max(\ell, c, s))",
         rf"{tiles} \times {largest} + {rest} = {tiles * largest + rest:,}\,\text{{ns}}",
+        rows_on_each_core(tiles),
     )
 
 

@@ -41,8 +41,8 @@ TEXTS: Table = {
         "910B2 上的 RmsNorm：1 个核 4.4 µs，8 个 6.6，32 个 11.3：行数少时，启动更多核的开销大于收益（公开的 kernel 数据；启动时间随核数增长）。",
     ),
     "limit": (
-        "All tiles of a core are equal here and wait for nothing else; in a step they also share HBM with the other cores.",
-        "这里一个核的各块相同且不等待其他；在一步中它们还与其他核共享 HBM。",
+        "All tiles of a core are equal here and wait for nothing else; in a step they also share HBM with the other cores. The Lab opens with a prompt of so many tokens that a norm gives each core this many rows.",
+        "这里一个核的各块相同且不等待其他；在一步中它们还与其他核共享 HBM。实验台打开的提示词长度使归一化在每个核上正好有这么多行。",
     ),
     "question": (
         "What does a kernel wait for, and when does a second buffer stop helping?",
