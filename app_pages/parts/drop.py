@@ -30,9 +30,11 @@ def drop(language: Language) -> None:
     """The button, and what opens below it, which is drawn once it is open. A new file draws the page again: it can be
     chosen there."""
     say = speaker(TEXTS, language)
-    folded = st.popover(
-        say("files"), icon=":material/upload_file:", help=say("files_help"), key="group:files", on_change="rerun"
-    )
+    # A fragment stands in a container of its own, which would start at the left.
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        folded = st.popover(
+            say("files"), icon=":material/upload_file:", help=say("files_help"), key="group:files", on_change="rerun"
+        )
     if folded.open:
         with folded:
             _inside(language, say)

@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 from scenarios.errors import ScenarioError, printable
 from scenarios.files.paths import is_dir
@@ -61,16 +62,18 @@ def send_at_once() -> None:
     """Have the server send what is small without waiting for more of it. asyncio switches Nagle's algorithm off for
     sockets whose protocol says TCP; Streamlit's listening socket leaves it at 0, and what it accepts does too: a
     message would wait up to 40 ms for the acknowledgement of the one before it."""
-    from streamlit.web.server.starlette import starlette_server
-
-    bind = starlette_server._bind_socket
+    try:
+        serving: Any = importlib.import_module("streamlit.web.server.starlette.starlette_server")
+        bind = serving._bind_socket
+    except (ImportError, AttributeError):  # another Streamlit, which binds elsewhere: slower, and right
+        return
 
     def bound(address: str, port: int, backlog: int) -> socket.socket:
         listening: socket.socket = bind(address, port, backlog)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what it accepts has it from it
         return listening
 
-    starlette_server._bind_socket = bound
+    serving._bind_socket = bound
 
 
 def prepare() -> None:
