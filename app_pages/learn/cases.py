@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import ceil
 
@@ -11,9 +11,16 @@ from app_pages.parts.state import FIRST_SCENARIO, Question, written
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario, load_text
-from scenarios.ops.program import Program
+from scenarios.ops.catalogue import op_type_of, work_of
+from scenarios.ops.program import Op, Program
+from sim.hardware.profile import HardwareProfile
+from sim.kernel.price import price
+from sim.predict.gains import verdict
+from sim.predict.ratios import StepRatio
 from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case, program_of
+from sim.predict.uncertainty import Sensitivity, kernels_sensitivity, ratio_interval
+from sim.step.plan import Launch
 
 
 def case(*sets: str) -> Case:
@@ -48,6 +55,20 @@ def step_of_tokens(model: str, hardware: str, tokens: int, *sets: str) -> Case:
         f"engine.max_num_batched_tokens={max(tokens, 16)}",
         *sets,
     )
+
+
+def ops_sensitivity(ops: Iterable[Op], hardware: HardwareProfile) -> Sensitivity:
+    """The device time of some ops of a Program, each alone, and what it depends on."""
+    return kernels_sensitivity(
+        [Launch(n, 0, op.name, op.kind, op_type_of(op), price(work_of(op), hardware)) for n, op in enumerate(ops)],
+        hardware,
+    )
+
+
+def ratio_of(first: Sensitivity, second: Sensitivity, hardware: HardwareProfile) -> StepRatio:
+    """The time of one part of a step over that of another, with its interval."""
+    value, low, high = ratio_interval(first, second, hardware)
+    return StepRatio(value, low, high, verdict(value, low, high))
 
 
 def paid_back_steps(cold_ms: float, before_ms: float, after_ms: float) -> int | None:

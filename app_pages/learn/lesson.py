@@ -11,7 +11,7 @@ import streamlit as st
 
 from app_pages.learn import texts as learn
 from app_pages.learn.cases import question_of_case, why
-from app_pages.parts import answers, own, state
+from app_pages.parts import answers, formats, own, state
 from app_pages.parts.bound import npus, picked
 from app_pages.parts.charts import Chart
 from app_pages.parts.glossary import glossed
@@ -21,6 +21,7 @@ from app_pages.parts.texts.refusals import in_words
 from app_pages.parts.verdict import verdict
 from scenarios.errors import ScenarioError
 from scenarios.models.hf_config import model_names
+from sim.predict.ratios import StepRatio
 from sim.predict.steps import Case
 
 MODEL, HARDWARE = "Qwen3-8B", "atlas_a2_910b2"
@@ -173,6 +174,15 @@ def evidence(lesson: Lesson, asked: Case, english: str) -> str:
     if lesson.language == "en":
         return english
     return verdict(answers.first(question_of_case(asked)).result, lesson.language)[1]
+
+
+def ratio_words(lesson: Lesson, ratio: StepRatio, verdict: bool = True) -> str:
+    """A ratio with its interval; verdict: and that it cannot be distinguished, where the interval holds 1."""
+    ends = formats.ends(ratio.low, ratio.high)
+    told = f"{formats.ratio(ratio.value)} ({ends})" if ends else formats.ratio(ratio.value)
+    if not verdict or ratio.verdict != "not distinguishable":
+        return told
+    return f"{told}{lesson.common('comma')}{lesson.common('not_distinguishable')}"
 
 
 def labelled(lesson: Lesson, hardware: str, computed: bool = False) -> None:

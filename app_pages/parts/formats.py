@@ -52,12 +52,20 @@ def ratio(value: float) -> str:
 
 
 def ends(low: float, high: float) -> str:
-    """The ends of a ratio's interval, in as many digits as keep them apart; nothing where they are equal, since what
-    nothing uncertain went into has no interval."""
+    """The ends of a ratio's interval, in as many digits as keep them apart and on their side of 1; nothing where they
+    are equal, since what nothing uncertain went into has no interval."""
+    shown = ("", "")
     for digits in (2, 3, 4):
-        if f"{low:.{digits}f}" != f"{high:.{digits}f}":
-            return interval(f"{low:.{digits}f}", f"{high:.{digits}f}")
-    return ""
+        shown = f"{low:.{digits}f}", f"{high:.{digits}f}"
+        kept = all(_side(end) == _side(float(text)) for end, text in zip((low, high), shown, strict=True))
+        if shown[0] != shown[1] and kept:
+            break
+    return interval(*shown) if shown[0] != shown[1] else ""
+
+
+def _side(value: float) -> int:
+    """Of 1: below, on it, above."""
+    return (value > 1) - (value < 1)
 
 
 def interval(low: str, high: str) -> str:

@@ -18,6 +18,7 @@ from sim.predict.gains import Gains
 from sim.predict.parts import parts_of
 from sim.predict.pipeline_steps import Pipeline
 from sim.predict.predict import Prediction, check
+from sim.predict.ratios import step_ratio
 from sim.predict.shares import Name, bottleneck_of, in_shares, shares_of
 from sim.predict.steps import step_ns
 from sim.step.plan import Issue, Launch, Replay
@@ -97,10 +98,12 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to try: the `--set` pairs that do it, what it is predicted to gain, and its cost."""
+    """One thing to try: the `--set` pairs that do it, what it is predicted to gain with the interval, and its cost."""
 
     settings: tuple[str, ...]
     ratio: float
+    low: float
+    high: float
     why: str
 
 
@@ -349,5 +352,7 @@ def _advice(prediction: Prediction, tried: Scenario, settings: tuple[str, ...], 
     case = prediction.case.with_scenario(tried)
     if check(case):
         return []
-    ratio = prediction.step.total_ns / step_ns(case, reported_batch(tried))
-    return [Advice(settings, ratio, why)] if ratio > 1 else []
+    if prediction.step.total_ns <= step_ns(case, reported_batch(tried)):
+        return []
+    ratio = step_ratio(prediction.case, case)
+    return [Advice(settings, ratio.value, ratio.low, ratio.high, why)]

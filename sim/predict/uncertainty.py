@@ -93,6 +93,12 @@ def kernels_sensitivity(kernels: Iterable[Launch], hw: HardwareProfile) -> Sensi
     return Sensitivity(total, 1.0, 0.0, _kernel_parts(_timed(kernels), hw, 1.0))
 
 
+def calls_sensitivity(calls: Iterable[tuple[str, int]], hw: HardwareProfile) -> Sensitivity:
+    """The exposure of some calls of the host, each with its class and time in ns, one after the other."""
+    calls = tuple(calls)
+    return Sensitivity(sum(ns for _, ns in calls), 0.0, 1.0, _call_parts(calls, hw, 1.0))
+
+
 #: A kernel of some kind, and how long it takes or several like it, ns.
 Timed = tuple[str, KernelTime, int]
 

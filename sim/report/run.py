@@ -233,7 +233,8 @@ def _next(result: dict[str, Any], width: int) -> RenderableType:
         indent = " " * 10
         options = [f"--set {pair}" for pair in item["settings"]]
         lines = _broken(options, width - len(indent))
-        first = f"  {item['ratio']:5.2f}x  {item['why']:<{longest}}  "
+        ends = f"{item['low']:.2f}-{item['high']:.2f}" if "low" in item else ""
+        first = f"  {item['ratio']:5.2f}x  {f'({ends})' if ends else '':<13}  {item['why']:<{longest}}  "
         if len(lines) == 1 and len(first) + len(lines[0]) <= width:
             text.append(f"{first}{lines[0]}\n")
         else:

@@ -135,6 +135,8 @@ def test_the_waiting_of_the_first_rank_is_one_number(shared: Path) -> None:
 def test_the_ends_of_an_interval_differ_or_there_is_none() -> None:
     assert formats.ends(1.2690202, 1.2737730) == "1.269–1.274"
     assert formats.ends(1.0, 1.25) == "1.00–1.25"
+    assert formats.ends(1.004, 1.2) == "1.004–1.200"
+    assert formats.ends(0.8, 0.9996) == "0.8000–0.9996"
     assert formats.ends(1.27, 1.27) == ""
 
 

@@ -24,7 +24,7 @@ def test_an_eager_step_is_host_bound_and_graph_mode_comes_first(whatif: WhatIf) 
     assert (done.status, done.err) == (0, "")
     assert "Bottleneck: host-bound" in done.out
     assert re.search(r"the device is idle for \d+% of the step", done.out)
-    first = re.search(r"Try next\n +[\d.]+x  Graph mode +--set (\S+)", done.out)
+    first = re.search(r"Try next\n +[\d.]+x  \([\d.]+-[\d.]+\) +Graph mode +--set (\S+)", done.out)
     assert first is not None
     assert first[1] == "optimizations.graph=ge_graph"
 

@@ -13,25 +13,33 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from app_pages.learn.cases import program, step_of_tokens
+from app_pages.learn.cases import ops_sensitivity, program, ratio_of, step_of_tokens
 from app_pages.learn.rounding import Precision, relative_error, rounded
+from app_pages.parts import own
 from scenarios.ops.catalogue import kind_of, work_of
 from scenarios.ops.program import Op
-from sim.kernel.price import price
+from sim.hardware.profile import load_hardware
+from sim.predict.ratios import StepRatio
+from sim.predict.uncertainty import Sensitivity
 
 UNFUSED = "optimizations.fusion.attention=false"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Attention of one layer, in one kernel or in several. peak_bytes: the largest tensor between its kernels."""
+    """Attention of one layer, in one kernel or in several. peak_bytes: the largest tensor between its kernels.
+    depends_on: its device time, and what that depends on."""
 
     fused: bool
     kernels: int
     moved_bytes: int
     flops: int
     peak_bytes: int
-    device_us: float
+    depends_on: Sensitivity
+
+    @property
+    def device_us(self) -> float:
+        return self.depends_on.step_ns / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +72,13 @@ def _form(model: str, hardware: str, tokens: int, fused: bool) -> Form:
         moved_bytes=sum(w.gm_bytes for w in works),
         flops=sum(w.cube_flops for w in works),
         peak_bytes=max((op.out.bytes for op in ops[:-1]), default=0),
-        device_us=sum(price(w, case.hardware).duration_ns for w in works) / 1000,
+        depends_on=ops_sensitivity(ops, case.hardware),
     )
+
+
+def ratio(unfused: Form, fused: Form, hardware: str) -> StepRatio:
+    """Device time of the one over that of the other, with its interval."""
+    return ratio_of(unfused.depends_on, fused.depends_on, load_hardware(own.resolved(hardware)))
 
 
 def _of_attention(op: Op) -> bool:

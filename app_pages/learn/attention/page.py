@@ -7,7 +7,7 @@ import streamlit as st
 from app_pages.learn.attention import experiment as attention
 from app_pages.learn.attention.texts import TEXTS
 from app_pages.learn.cases import step_of_tokens
-from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, ratio_words, show_lesson
 from app_pages.learn.rounding import Precision
 from app_pages.parts import formats
 from app_pages.parts.bound import choice, steps
@@ -32,8 +32,8 @@ def body(lesson: Lesson) -> Told:
             tokens=formats.whole(tokens),
             kernels=unfused.kernels,
             peak=formats.size(unfused.peak_bytes),
-            bytes_ratio=formats.ratio(unfused.moved_bytes / fused.moved_bytes),
-            time_ratio=formats.ratio(unfused.device_us / fused.device_us),
+            saved=formats.percent(1 - fused.moved_bytes / unfused.moved_bytes),
+            time_ratio=ratio_words(lesson, attention.ratio(unfused, fused, hardware)),
         )
     )
     labelled(lesson, hardware, computed=True)

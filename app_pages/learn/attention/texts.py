@@ -59,9 +59,9 @@ TEXTS: Table = {
         "相对 float64 的误差：分块 {online}，分数以 {precision} 写回时 {whole}。",
     ),
     "answer": (
-        "{tokens} tokens: one kernel moves {bytes_ratio} fewer bytes than {kernels} and is {time_ratio} faster; the largest "
+        "{tokens} tokens: one kernel moves {saved} fewer bytes than {kernels} and is faster by {time_ratio}; the largest "
         "tensor in between, {peak}, is never written.",
-        "{tokens} 个 token：一个 kernel 比 {kernels} 个少搬 {bytes_ratio}，快 {time_ratio}；中间最大的张量（{peak}）从未写出。",
+        "{tokens} 个 token：一个 kernel 比 {kernels} 个少搬 {saved} 的字节，快 {time_ratio}；中间最大的张量（{peak}）从未写出。",
     ),
     "flops_note": (
         "The unfused form multiplies the whole square, the fused one only what the causal mask lets through: here fusion "

@@ -7,6 +7,7 @@ the same time. Then other shapes, and what the first run costs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp, hypot, log, prod
 
 from app_pages.learn.cases import case
 from scenarios.batches import reported_batch
@@ -14,9 +15,9 @@ from scenarios.passes.base import Pass, set_switch
 from scenarios.passes.switches import all_off, on_value, passes_for, with_needs
 from scenarios.schema import Scenario
 from sim.predict.explain import diagnose
-from sim.predict.gains import Verdict
+from sim.predict.gains import Verdict, verdict
 from sim.predict.predict import ColdStart, check, predict
-from sim.predict.ratios import step_ratio
+from sim.predict.ratios import StepRatio, step_ratio
 from sim.predict.steps import Case, sensitivity_of
 
 
@@ -43,16 +44,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """product: of the single ratios; together: of all at once, with its interval."""
+    """product: of the single ratios; together: of all at once; each with its interval."""
 
     baseline_ms: float
     bottleneck: str
     evidence: str
     factors: tuple[Factor, ...]
-    product: float
-    together: float
-    together_low: float
-    together_high: float
+    product: StepRatio
+    together: StepRatio
     bottleneck_after: str
     shapes: tuple[Shape, ...]
     cold: ColdStart
@@ -79,9 +78,6 @@ def experiment(model: str, hardware: str, batch: int, input_tokens: int, chosen:
     diagnosis = diagnose(prediction)
     items = tuple(item for item in passes_for(base.model) if item.switch in chosen)
     factors = tuple(_factor(base, item) for item in items)
-    product = 1.0
-    for factor in factors:
-        product *= factor.ratio
     after = base.with_scenario(_all(base.scenario, items))
     last, ratio = predict(after), step_ratio(base, after)
     return Experiment(
@@ -89,14 +85,22 @@ def experiment(model: str, hardware: str, batch: int, input_tokens: int, chosen:
         bottleneck=diagnosis.name,
         evidence=diagnosis.evidence,
         factors=factors,
-        product=product,
-        together=ratio.value,
-        together_low=ratio.low,
-        together_high=ratio.high,
+        product=_product(factors),
+        together=ratio,
         bottleneck_after=diagnose(last).name,
         shapes=tuple(_shape(model, hardware, b, input_tokens, items) for b in (1, 8, 32)),
         cold=last.cold_start,
     )
+
+
+def _product(factors: tuple[Factor, ...]) -> StepRatio:
+    """The single gains multiplied. Their errors are taken as independent: the widths of their logarithms add as
+    squares."""
+    value = prod(factor.ratio for factor in factors)
+    down = hypot(*(log(factor.ratio / factor.low) for factor in factors))
+    up = hypot(*(log(factor.high / factor.ratio) for factor in factors))
+    low, high = value * exp(-down), value * exp(up)
+    return StepRatio(value, low, high, verdict(value, low, high))
 
 
 def _baseline(model: str, hardware: str, batch: int, input_tokens: int) -> Case:

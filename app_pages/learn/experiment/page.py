@@ -20,6 +20,7 @@ from app_pages.learn.lesson import (
     evidence,
     labelled,
     model_and_chip,
+    ratio_words,
     show_lesson,
 )
 from app_pages.parts import formats
@@ -62,7 +63,7 @@ def body(lesson: Lesson) -> Told | None:
             moved,
             before=formats.ms(1000 * result.baseline_ms),
             count=len(ordered),
-            after=formats.ms(1000 * result.baseline_ms / result.together),
+            after=formats.ms(1000 * result.baseline_ms / result.together.value),
             **{key: bottleneck_name(lesson, name) for key, name in names_of.items()},
         )
     )
@@ -80,14 +81,14 @@ def body(lesson: Lesson) -> Told | None:
     single = r" \times ".join(f"{f.ratio:.2f}" for f in result.factors)
     return Told(
         r"\prod_i \frac{t_0}{t_i} \quad \text{?} \quad \frac{t_0}{t_{\text{all}}}",
-        rf"{single} = {result.product:.2f} \;{_sign(result)}\; {result.together:.2f}",
+        rf"{single} = {result.product.value:.2f} \;{_sign(result)}\; {result.together.value:.2f}",
         experiment.case_of(model, hardware, batch, tokens, ordered),
     )
 
 
 def _sign(result: Experiment) -> str:
     """How the product of the single gains compares with the gain of all, as they are shown."""
-    product, together = round(result.product, 2), round(result.together, 2)
+    product, together = round(result.product.value, 2), round(result.together.value, 2)
     return ">" if product > together else "<" if product < together else "="
 
 
@@ -101,12 +102,12 @@ def _output(lesson: Lesson) -> str:
 
 
 def _together(lesson: Lesson, result: Experiment) -> str:
-    share = result.together / result.product
+    share = result.together.value / result.product.value
     why = "same" if abs(share - 1) < SAME else "less" if share < 1 else "more"
     return lesson.say(
         "step6_text",
-        product=formats.ratio(result.product),
-        together=formats.ratio(result.together),
+        product=ratio_words(lesson, result.product),
+        together=ratio_words(lesson, result.together),
         why=lesson.say(why),
     )
 
@@ -116,10 +117,15 @@ def _cold(lesson: Lesson, result: Experiment) -> str:
     cold_ms = cold.compile_ms + cold.capture_ms
     if not cold_ms:
         return lesson.say("step7_none")
-    steps = paid_back_steps(cold_ms, result.baseline_ms, result.baseline_ms / result.together)
+    steps = paid_back_steps(cold_ms, result.baseline_ms, result.baseline_ms / result.together.value)
     if steps is None:
         return lesson.say("step7_never", cold=formats.seconds(cold_ms))
     return lesson.say("step7_text", cold=formats.seconds(cold_ms), steps=formats.whole(steps))
+
+
+def _shown(value: float, low: float, high: float) -> str:
+    ends = formats.ends(low, high)
+    return f"{formats.ratio(value)} ({ends})" if ends else formats.ratio(value)
 
 
 def _gains(lesson: Lesson, result: Experiment) -> None:
@@ -133,22 +139,19 @@ def _gains(lesson: Lesson, result: Experiment) -> None:
             "value": f.ratio,
             "low": f.low,
             "high": f.high,
-            "shown": formats.ratio(f.ratio),
+            "shown": _shown(f.ratio, f.low, f.high),
         }
         for f in result.factors
     ]
-    both = result.together_low, result.together_high
-    ends = {"product": (result.product, result.product), "together": both}
-    for key, value in (("product", result.product), ("together", result.together)):
-        low, high = ends[key]
-        row = {"label": lesson.say(key), "series": lesson.say("together"), "value": value}
-        rows.append({**row, "low": low, "high": high, "shown": formats.ratio(value)})
+    for key, both in (("product", result.product), ("together", result.together)):
+        row = {"label": lesson.say(key), "series": lesson.say("together"), "value": both.value}
+        rows.append({**row, "low": both.low, "high": both.high, "shown": _shown(both.value, both.low, both.high)})
     used = {name: colour for name, colour in colours.items() if any(r["series"] == name for r in rows)}
     alt = lesson.say(
         "gains_alt",
         count=len(result.factors),
-        product=formats.ratio(result.product),
-        together=formats.ratio(result.together),
+        product=ratio_words(lesson, result.product),
+        together=ratio_words(lesson, result.together),
     )
     chart = bars("experiment-gains", rows, alt, used, title=lesson.say("gain"), grouped=False, limit=1.0)
     draw(lesson.say("gains_chart"), chart)

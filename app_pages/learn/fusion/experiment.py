@@ -11,14 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from app_pages.learn.cases import program, step_of_tokens
+from app_pages.learn.cases import ops_sensitivity, program, ratio_of, step_of_tokens
 from app_pages.learn.rounding import Precision, relative_error, rounded
-from scenarios.ops.catalogue import op_type_of, work_of
+from app_pages.parts import own
+from scenarios.ops.catalogue import CATALOGUE, op_type_of, work_of
 from scenarios.ops.program import Op
-from sim.hardware.profile import HardwareProfile
+from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.price import params_of, price
 from sim.kernel.tiles_simpy import LaneSpan, play
 from sim.kernel.vector import vector_cost
+from sim.predict.ratios import StepRatio
+from sim.predict.uncertainty import Sensitivity, calls_sensitivity
 from sim.step.priced import host_costs_ns
 
 #: Switches of each form. Names of ops that belong to it start with one of OPS.
@@ -47,10 +50,12 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The kernels of one form."""
+    """The kernels of one form. on_device, on_host: its times there, and what they depend on."""
 
     name: str
     kernels: tuple[Kernel, ...]
+    on_device: Sensitivity
+    on_host: Sensitivity
 
     @property
     def moved_bytes(self) -> int:
@@ -65,9 +70,9 @@ class Form:
         return sum(k.host_us for k in self.kernels)
 
     @property
-    def eager_us(self) -> float:
+    def eager(self) -> Sensitivity:
         """Where the host issues op by op the slower of the two decides."""
-        return max(self.device_us, self.host_us)
+        return self.on_host if self.host_us > self.device_us else self.on_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +98,13 @@ def _ops(form: str, model: str, hardware: str, tokens: int) -> tuple[list[Op], H
 
 
 def _form(name: str, ops: list[Op], hardware: HardwareProfile) -> Form:
-    kernels = []
+    kernels, calls = [], []
     for op in ops:
         work = work_of(op)
         time = price(work, hardware)
-        python_ns, launch_ns = host_costs_ns(op, hardware, 1)
+        # With two host threads the slower of them sets the pace.
+        host_ns = round(max(host_costs_ns(op, hardware, 1)))
+        calls.append((CATALOGUE[op.kind].host, host_ns))
         kernels.append(
             Kernel(
                 name=op.name,
@@ -105,12 +112,16 @@ def _form(name: str, ops: list[Op], hardware: HardwareProfile) -> Form:
                 read_bytes=work.cold_read_bytes + work.warm_read_bytes,
                 write_bytes=work.write_bytes,
                 device_us=time.duration_ns / 1000,
-                # With two host threads the slower of them sets the pace.
-                host_us=max(python_ns, launch_ns) / 1000,
+                host_us=host_ns / 1000,
                 bound=time.bound,
             )
         )
-    return Form(name, tuple(kernels))
+    return Form(name, tuple(kernels), ops_sensitivity(ops, hardware), calls_sensitivity(calls, hardware))
+
+
+def ratio(first: Sensitivity, second: Sensitivity, hardware: str) -> StepRatio:
+    """The time of one form over that of another, with its interval."""
+    return ratio_of(first, second, load_hardware(own.resolved(hardware)))
 
 
 def lanes(form: str, model: str, hardware: str, tokens: int) -> tuple[Lane, ...]:

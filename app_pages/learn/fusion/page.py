@@ -8,7 +8,7 @@ from app_pages.learn.cases import step_of_tokens
 from app_pages.learn.fusion import experiment as fusion
 from app_pages.learn.fusion.experiment import FORMS, Form
 from app_pages.learn.fusion.texts import TEXTS
-from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, ratio_words, show_lesson
 from app_pages.learn.rounding import Precision
 from app_pages.parts import formats
 from app_pages.parts.bound import choice, steps
@@ -34,9 +34,9 @@ def body(lesson: Lesson) -> Told:
             "answer",
             tokens=formats.whole(tokens),
             kernels=len(first.kernels),
-            bytes_ratio=formats.ratio(first.moved_bytes / last.moved_bytes),
-            eager_ratio=formats.ratio(first.eager_us / last.eager_us),
-            graph_ratio=formats.ratio(first.device_us / last.device_us),
+            saved=formats.percent(1 - last.moved_bytes / first.moved_bytes),
+            eager_ratio=ratio_words(lesson, fusion.ratio(first.eager, last.eager, hardware)),
+            graph_ratio=ratio_words(lesson, fusion.ratio(first.on_device, last.on_device, hardware)),
             host_or_device=lesson.say("the_host" if host else "the_device"),
         )
     )

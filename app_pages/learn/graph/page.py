@@ -10,7 +10,7 @@ from app_pages.learn.cases import paid_back_steps
 from app_pages.learn.graph import experiment as graph
 from app_pages.learn.graph.experiment import GRAPHS, Point
 from app_pages.learn.graph.texts import TEXTS
-from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, ratio_words, show_lesson
 from app_pages.parts import formats, rows
 from app_pages.parts.bound import choice, steps
 from app_pages.parts.charts.plots import lines
@@ -76,7 +76,7 @@ def _numbers(lesson: Lesson, eager: Point, replayed: Point, gain: StepRatio) -> 
         "host": formats.ms(1000 * eager.host_busy_ms),
         "launches": formats.whole(eager.launches),
         "kernels": formats.ms(1000 * eager.kernels_ms),
-        "ratio": formats.ratio(ratio),
+        "ratio": ratio_words(lesson, gain),
     }
     back = paid_back_steps(replayed.cold_ms, eager.step_ms, replayed.step_ms)
     later = formats.whole(back) if back is not None else lesson.say("never")

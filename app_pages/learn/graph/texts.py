@@ -38,7 +38,7 @@ TEXTS: Table = {
     "idle": ("Device idle, eager", "设备空闲（eager）"),
     "answer_gain": (
         "Batch {batch}: the host needs {host} for {launches} calls and the kernels {kernels}: the graph makes the step "
-        "{ratio} faster. Capture and compilation take {cold}, paid back after {steps} steps.",
+        "faster by {ratio}. Capture and compilation take {cold}, paid back after {steps} steps.",
         "batch {batch}：Host 下发 {launches} 次需 {host}，kernel 需 {kernels}：图模式使单步快 {ratio}。"
         "捕获与编译耗时 {cold}，{steps} 步后收回。",
     ),

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app_pages.learn.cases import program, step_of_tokens
+from app_pages.learn.cases import ops_sensitivity, program, ratio_of, step_of_tokens
 from app_pages.learn.rounding import relative_error
 from app_pages.parts import own
-from scenarios.ops.catalogue import op_type_of, work_of
+from scenarios.ops.catalogue import op_type_of
 from sim.hardware.profile import load_hardware
-from sim.kernel.price import price
-from sim.predict.gains import verdict
 from sim.predict.ratios import StepRatio
-from sim.predict.uncertainty import Sensitivity, kernels_sensitivity, ratio_interval
-from sim.step.plan import Launch
+from sim.predict.uncertainty import Sensitivity
 
 #: The feed-forward block in three forms, as settings: three products and two vector kernels, packed and fused, and all
 #: in one kernel.
@@ -53,17 +50,14 @@ def forms(model: str, hardware: str, tokens: int) -> tuple[Form, ...]:
 def _form(name: str, model: str, hardware: str, tokens: int) -> Form:
     case = step_of_tokens(model, hardware, tokens, *FP16, *FORMS[name])
     ops = [op for op in program(case).block("layers").ops if op.name.startswith(OPS)]
-    kernels = [
-        Launch(n, 0, op.name, op.kind, op_type_of(op), price(work_of(op), case.hardware)) for n, op in enumerate(ops)
-    ]
-    depends_on = kernels_sensitivity(kernels, case.hardware)
-    return Form(name, tuple(kernel.op_type for kernel in kernels), depends_on.step_ns / 1000, depends_on)
+    kernels = tuple(op_type_of(op) for op in ops)
+    depends_on = ops_sensitivity(ops, case.hardware)
+    return Form(name, kernels, depends_on.step_ns / 1000, depends_on)
 
 
 def ratio(form: Form, other: Form, hardware: str) -> StepRatio:
     """Device time of `form` over that of `other`, with its interval."""
-    value, low, high = ratio_interval(form.depends_on, other.depends_on, load_hardware(own.resolved(hardware)))
-    return StepRatio(value, low, high, verdict(value, low, high))
+    return ratio_of(form.depends_on, other.depends_on, load_hardware(own.resolved(hardware)))
 
 
 @dataclass(frozen=True, slots=True)

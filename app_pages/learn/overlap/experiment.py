@@ -8,11 +8,13 @@ streams that depend on each other.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from app_pages.learn.cases import case
 from scenarios.timeline import Timeline
 from sim.predict.overlap import overlaps
 from sim.predict.predict import Prediction, predict
+from sim.predict.ratios import StepRatio, step_ratio
 from sim.predict.steps import Case
 
 CHUNKS = "optimizations.overlap.comm_chunks"
@@ -52,15 +54,16 @@ def chunked(model: str, hardware: str, ranks: int, tokens: int, pieces: int, *se
     return side(f"{pieces}", predict(prefill(model, hardware, ranks, tokens, f"{CHUNKS}={pieces}", *sets)))
 
 
-def fused(model: str, hardware: str, ranks: int, tokens: int) -> Side:
-    """Each product and its all-reduce in one kernel."""
-    return side("fused", predict(prefill(model, hardware, ranks, tokens, FUSED)))
+@lru_cache(maxsize=128)
+def gain(without: Case, with_it: Case) -> StepRatio:
+    """The step without overlap over the step with it."""
+    return step_ratio(without, with_it)
 
 
-def two_streams(model: str, hardware: str, batch: int, streams: int) -> Side:
+def two_streams(model: str, hardware: str, batch: int, streams: int) -> Case:
     """A decode step of one card whose keys and values are prepared alongside the query: two streams that both want
     HBM."""
-    streamed = case(
+    return case(
         f"model={model}",
         f"hardware={hardware}",
         f"workload.batch={batch}",
@@ -68,7 +71,6 @@ def two_streams(model: str, hardware: str, batch: int, streams: int) -> Side:
         f"optimizations.overlap.streams={streams}",
         "optimizations.fusion.qkv=false",
     )
-    return side(f"{streams}", predict(streamed))
 
 
 def side(name: str, prediction: Prediction) -> Side:

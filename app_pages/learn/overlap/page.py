@@ -6,23 +6,26 @@ from functools import lru_cache
 
 import streamlit as st
 
-from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, show_lesson
+from app_pages.learn.lesson import Lesson, Told, conclude, draw, labelled, model_and_chip, ratio_words, show_lesson
 from app_pages.learn.overlap import experiment as overlap
 from app_pages.learn.overlap.experiment import Side
 from app_pages.learn.overlap.texts import TEXTS
 from app_pages.parts import formats
 from app_pages.parts import rows as rows_of
 from app_pages.parts.bound import steps
-from app_pages.parts.charts.plots import bars, lines
+from app_pages.parts.charts.plots import lines
+from app_pages.parts.charts.ratios import ratios
 from app_pages.parts.charts.timeline import timeline
 from app_pages.parts.lab.view import class_words, hover_words
-from app_pages.parts.palette import ACCENT, CLASSES, NEUTRAL
+from app_pages.parts.palette import ACCENT, BAD, CLASSES, GOOD, NEUTRAL
 from scenarios.timeline import Timeline
+from sim.predict.steps import Case
 
 TOKENS = (64, 256, 1024, 2048, 4096, 8192)
 RANKS = (2, 4, 8)
 PIECES = (1, 2, 4, 8, 16, 32)
 FEW = 64
+VERDICTS = {"gain": GOOD, "loss": BAD, "not distinguishable": NEUTRAL, "no effect": CLASSES["wait"]}
 
 
 @lru_cache(maxsize=256)
@@ -121,34 +124,28 @@ def _curve(lesson: Lesson, sides: dict[int, Side], serial: float, ideal: float) 
 
 
 def _spoilers(lesson: Lesson, model: str, hardware: str, ranks: int, tokens: int, pieces: int) -> None:
-    """Each case's step over the same step without overlap."""
+    """Each case's step without overlap over the same step with it."""
 
-    def cut(count: int, *sets: str) -> float:
-        whole = _chunked(model, hardware, ranks, count, 1, *sets).step_ms
-        return _chunked(model, hardware, ranks, count, pieces, *sets).step_ms / whole
+    def step(count: int, *sets: str) -> Case:
+        return overlap.prefill(model, hardware, ranks, count, *sets)
 
-    streams = [overlap.two_streams(model, hardware, 1, n).step_ms for n in (1, 2)]
-    waiting = _chunked(model, hardware, ranks, tokens, pieces, "protocol.synchronize=op").step_ms
+    cut = f"{overlap.CHUNKS}={pieces}"
+    streams = [overlap.two_streams(model, hardware, 1, n) for n in (1, 2)]
     cases = {
-        lesson.say("case_good", pieces=pieces, tokens=formats.whole(tokens)): cut(tokens),
-        lesson.say("fused"): overlap.fused(model, hardware, ranks, tokens).step_ms
-        / _chunked(model, hardware, ranks, tokens, 1).step_ms,
-        lesson.say("case_sync"): waiting / _chunked(model, hardware, ranks, tokens, 1).step_ms,
-        lesson.say("case_few", tokens=FEW): cut(FEW),
-        lesson.say("case_streams"): streams[1] / streams[0],
+        lesson.say("case_good", pieces=pieces, tokens=formats.whole(tokens)): (step(tokens), step(tokens, cut)),
+        lesson.say("fused"): (step(tokens), step(tokens, overlap.FUSED)),
+        lesson.say("case_sync"): (step(tokens), step(tokens, cut, "protocol.synchronize=op")),
+        lesson.say("case_few", tokens=FEW): (step(FEW), step(FEW, cut)),
+        lesson.say("case_streams"): (streams[0], streams[1]),
     }
-    rows = [
-        {"label": name, "series": lesson.say("relative"), "value": value, "shown": formats.ratio(value)}
-        for name, value in cases.items()
-    ]
-    chart = bars(
-        "overlap-spoilers",
-        rows,
-        lesson.say("spoilers_alt"),
-        {lesson.say("relative"): CLASSES["communication"]},
-        title=lesson.say("relative"),
-        limit=1.0,
-    )
+    rows = []
+    for name, (without, with_it) in cases.items():
+        gain = overlap.gain(without, with_it)
+        row = {"label": name, "series": lesson.common(f"verdict_{gain.verdict}"), "value": gain.value}
+        rows.append({**row, "low": gain.low, "high": gain.high, "shown": ratio_words(lesson, gain, verdict=False)})
+    told = {lesson.common(f"verdict_{verdict}"): colour for verdict, colour in VERDICTS.items()}
+    colours = {word: colour for word, colour in told.items() if any(row["series"] == word for row in rows)}
+    chart = ratios("overlap-spoilers", rows, lesson.say("spoilers_alt"), colours, title=lesson.say("relative"))
     draw(lesson.say("spoilers"), chart)
 
 

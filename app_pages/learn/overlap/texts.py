@@ -23,9 +23,12 @@ TEXTS: Table = {
     "found": ("predicted", "预测"),
     "fused": ("in one kernel", "融合为一个 kernel"),
     "spoilers": ("What spoils it", "什么会破坏重叠"),
-    "spoilers_alt": ("Bars: step time relative to no overlap in each case.", "各情形下相对不重叠的单步时间。"),
+    "spoilers_alt": (
+        "Dots with intervals: the step without overlap over the step with it, in each case.",
+        "各情形下不重叠与重叠的单步时间之比及区间。",
+    ),
     "case": ("Case", "情形"),
-    "relative": ("Step, relative to no overlap", "单步（相对不重叠）"),
+    "relative": ("Step without overlap / with it", "不重叠单步 / 重叠单步"),
     "case_good": ("{pieces} pieces, {tokens} tokens", "{pieces} 片，{tokens} token"),
     "case_few": ("few tokens: {tokens}", "token 太少：{tokens}"),
     "case_sync": ("host waits after each op", "Host 每个算子后等待"),
@@ -35,9 +38,9 @@ TEXTS: Table = {
         "perfect; {lost} are lost to start-up and to sharing cores and HBM.",
         "{ranks} 张卡、{tokens} token：依次 {serial}，{pieces} 片 {found}，完全掩盖 {ideal}；启动与争用损失 {lost}。",
     ),
-    "layer": ("One layer in {pieces} pieces: {time}", "一层，{pieces} 片：{time}"),
+    "layer": ("One layer, pieces: {pieces}, time: {time}", "一层，{pieces} 片：{time}"),
     "layer_alt": (
-        "Timeline of one layer: streams of kernels above, transfers below, {pieces} pieces, {time}",
+        "Timeline of one layer: streams of kernels above, transfers below, pieces: {pieces}, time: {time}",
         "一层的时间线：上为 kernel 的 stream，下为传输，{pieces} 片，{time}",
     ),
     "layer_note": (

@@ -174,8 +174,9 @@ def _advice(view: View, result: dict[str, Any]) -> None:
         ends = {key: result["waterfall"][f"{of}_us"] / 1000 for key, of in (("here", "scenario"), ("all", "target"))}
         quiet(say("try_nothing", **{key: formats.number(ms) for key, ms in ends.items()}))
     for n, item in enumerate(worth):
-        factor, words, button = st.columns([2, 9, 3], vertical_alignment="center")
-        factor.markdown(f"**{formats.ratio(item['ratio'])}**")
+        factor, words, button = st.columns([4, 7, 3], vertical_alignment="center")
+        interval = formats.ends(item["low"], item["high"])
+        factor.markdown(f"**{formats.ratio(item['ratio'])}** {f'({interval})' if interval else ''}")
         words.markdown(_in_words(view, item["settings"]))
         button.button(
             say("try_do"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from app_pages.parts import answers, formats, own, sidebar, state
+from app_pages.parts import answers, formats, own, sidebar, sides, state
 from app_pages.parts.controls import CONTROLS
 from app_pages.parts.lab.view import BASELINE, View
 from app_pages.parts.page import Figure, figures, literal, quiet, sentence
@@ -142,7 +142,11 @@ def numbers(view: View) -> None:
     figures(shown)
     if view.baseline is not None:
         pinned = unpacked(st.query_params[BASELINE])
-        quiet(say("pinned", name=" ".join((pinned.scenario, *pinned.pairs))))
+        ratio = sides.ratio(pinned, view.question)
+        ends = formats.ends(ratio.low, ratio.high)
+        told = f"{formats.ratio(ratio.value)} ({ends})" if ends else formats.ratio(ratio.value)
+        verdict_words = say("verdict_" + ratio.verdict.replace(" ", "_"))
+        quiet(say("pinned", name=" ".join((pinned.scenario, *pinned.pairs)), ratio=told, verdict=verdict_words))
 
 
 def _figure(view: View, key: str, label: str, unit: str, *, smaller: bool) -> Figure:
@@ -165,8 +169,7 @@ def _delta(say: Say, value: float, before: float | None, *, smaller: bool) -> tu
         return say("same"), None
     change = value / before - 1
     arrow = "↑" if change > 0 else "↓"
-    factor = before / value if smaller else value / before
-    return f"{arrow} {formats.percent(change, signed=True)} · {formats.ratio(factor)}", (change < 0) == smaller
+    return f"{arrow} {formats.percent(change, signed=True)}", (change < 0) == smaller
 
 
 def measured(view: View) -> None:

@@ -20,7 +20,7 @@ TEXTS: Table = {
     "source_fitted": ("{n} fitted", "拟合 {n}"),
     "source_assumed": ("{n} assumed", "假定 {n}"),
     "subject": (
-        "{model} on {hardware} · {phase}, batch {requests}, {tokens} new tokens in the step · {graph}",
+        "{model} on {hardware} · {phase}, batch {requests}, new tokens in the step: {tokens} · {graph}",
         "{model}，{hardware} · {phase}，批大小 {requests}，该步 {tokens} 个新 token · {graph}",
     ),
     "measured_same": (
@@ -35,7 +35,10 @@ TEXTS: Table = {
     "not_fitted_row": ("not used in any fit", "未参与拟合"),
     "pin": ("Pin as baseline", "固定为基线"),
     "unpin": ("Unpin", "取消基线"),
-    "pinned": ("Baseline: {name}", "基线：{name}"),
+    "pinned": (
+        "Baseline: {name}. Its step / the step here: {ratio}, {verdict}.",
+        "基线：{name}。基线单步 / 当前单步：{ratio}，{verdict}。",
+    ),
     "against": ("Compare", "对比"),
     "same": ("as the baseline", "与基线相同"),
     "reset": ("Reset", "重置"),

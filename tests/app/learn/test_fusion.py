@@ -27,8 +27,11 @@ def test_one_kernel_reads_each_input_once_and_writes_each_output_once() -> None:
 
 def test_what_the_host_issues_decides_in_eager_mode_while_rows_are_few() -> None:
     few, many = fusion.forms(MODEL, CHIP, 8)[0], fusion.forms(MODEL, CHIP, 8192)[0]
-    assert few.eager_us == few.host_us > few.device_us
-    assert many.eager_us == many.device_us > many.host_us
+    assert few.host_us > few.device_us
+    assert few.eager is few.on_host
+    assert many.device_us > many.host_us
+    assert many.eager is many.on_device
+    assert fusion.ratio(few.eager, few.on_device, CHIP).value == pytest.approx(few.host_us / few.device_us, rel=1e-3)
 
 
 def test_rounding_fewer_times_is_more_exact() -> None:
